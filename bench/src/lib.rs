@@ -1,0 +1,1 @@
+//! Measurements of libmp beside other communication libraries.

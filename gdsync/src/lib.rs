@@ -1,0 +1,1 @@
+//! Streams and their memory operations, memory, and peer memory, on CUDA devices and on the host.

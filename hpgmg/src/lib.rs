@@ -1,0 +1,1 @@
+//! HPGMG-FV: the finite-volume geometric multigrid benchmark.

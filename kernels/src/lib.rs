@@ -1,0 +1,1 @@
+//! The device headers `mp/*.cuh` and the GPU code compiled from them.

@@ -1,0 +1,1 @@
+//! The doctor `mp-info` and the local launcher `mprun`.
