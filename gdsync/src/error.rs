@@ -39,7 +39,9 @@ pub enum Error {
     NoGpuCode(#[from] mp_kernels::NotBuilt),
 
     /// The embedded GPU code does not run on this GPU.
-    #[error("the GPU code of this build does not run on {gpu} (compute capability {capability}): built for {built}")]
+    #[error(
+        "the GPU code of this build does not run on {gpu} (compute capability {capability}): built for {built}"
+    )]
     WrongArchitecture {
         /// The GPU's name.
         gpu: String,
@@ -202,7 +204,11 @@ pub enum Error {
 
 impl Error {
     /// An operating-system error of `call` on `what`.
-    pub(crate) fn os(call: &'static str, what: impl fmt::Display, error: impl fmt::Display) -> Error {
+    pub(crate) fn os(
+        call: &'static str,
+        what: impl fmt::Display,
+        error: impl fmt::Display,
+    ) -> Error {
         Error::Os { call, what: what.to_string(), message: error.to_string() }
     }
 }

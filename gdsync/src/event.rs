@@ -61,7 +61,9 @@ impl Event {
                 cuda.bind()?;
                 let mut event = std::ptr::null_mut();
                 // SAFETY: writes one handle; released through the graveyard.
-                unsafe { cu!(cuEventCreate(&mut event, sys::CUevent_flags::CU_EVENT_DEFAULT as u32))? };
+                unsafe {
+                    cu!(cuEventCreate(&mut event, sys::CUevent_flags::CU_EVENT_DEFAULT as u32))?
+                };
                 Inner::Cuda(Arc::new(CudaEvent { device: cuda.clone(), event }))
             }
         };
@@ -103,7 +105,11 @@ impl Event {
             }),
         };
         let after = deadline.timeout();
-        reached.unwrap_or(Err(Error::Timeout { what: "event".into(), after, detail: String::new() }))
+        reached.unwrap_or(Err(Error::Timeout {
+            what: "event".into(),
+            after,
+            detail: String::new(),
+        }))
     }
 
     /// Time between two recorded and reached events of the same kind of device: on a GPU measured by the GPU, with a
@@ -112,8 +118,11 @@ impl Event {
     /// # Errors
     /// If one was not recorded or not reached, or the two are of different devices.
     pub fn since(&self, earlier: &Event) -> Result<Duration> {
-        let mixed =
-            || Error::Unsupported { what: "a time between events", place: "two devices".into(), why: "no common clock".into() };
+        let mixed = || Error::Unsupported {
+            what: "a time between events",
+            place: "two devices".into(),
+            why: "no common clock".into(),
+        };
         match (&self.inner, &earlier.inner) {
             (Inner::Host(end), Inner::Host(begin)) => match (end.at(), begin.at()) {
                 (Some(end), Some(begin)) => Ok(end.saturating_duration_since(begin)),
@@ -123,7 +132,9 @@ impl Event {
                     why: "one was not reached".into(),
                 }),
             },
-            (Inner::Cuda(end), Inner::Cuda(begin)) if end.device.ordinal() == begin.device.ordinal() => {
+            (Inner::Cuda(end), Inner::Cuda(begin))
+                if end.device.ordinal() == begin.device.ordinal() =>
+            {
                 end.device.bind()?;
                 let mut milliseconds = 0f32;
                 // SAFETY: both events live; writes one float.

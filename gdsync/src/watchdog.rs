@@ -86,7 +86,9 @@ impl fmt::Display for PendingWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PendingWait { stream, word, expected, seen, age } = self;
         match seen {
-            Some(seen) => write!(f, "{stream} waits for {word} >= {expected}, sees {seen}, for {age:?}"),
+            Some(seen) => {
+                write!(f, "{stream} waits for {word} >= {expected}, sees {seen}, for {age:?}")
+            }
             None => write!(f, "{stream} waits for {word} >= {expected}, for {age:?}"),
         }
     }
@@ -189,7 +191,8 @@ impl Shared {
             } else {
                 TIDY_INTERVAL
             };
-            streams = self.wake.wait_timeout(streams, interval).unwrap_or_else(PoisonError::into_inner).0;
+            streams =
+                self.wake.wait_timeout(streams, interval).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }

@@ -15,6 +15,7 @@ use cudarc::driver::sys;
 use super::capabilities::Capabilities;
 use super::driver::{Driver, cu};
 use super::graveyard::{Grave, Graveyard};
+use super::topology;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
@@ -87,16 +88,14 @@ impl CudaDevice {
     /// # Errors
     /// No driver, no such device, no GPU code in this build or none for this architecture, or a failing driver call.
     pub fn open(ordinal: u32) -> Result<CudaDevice> {
-        let driver = Driver::load()?;
-        if ordinal >= driver.device_count() {
-            return Err(Error::NoSuchDevice { ordinal, count: driver.device_count() });
-        }
+        let device = topology::raw_device(ordinal)?;
         let mut open = lock(&OPEN);
         open.retain(|(_, device)| device.strong_count() > 0);
-        if let Some(inner) = open.iter().find(|(o, _)| *o == ordinal).and_then(|(_, d)| d.upgrade()) {
+        if let Some(inner) = open.iter().find(|(o, _)| *o == ordinal).and_then(|(_, d)| d.upgrade())
+        {
             return Ok(CudaDevice { inner });
         }
-        let inner = Arc::new(Inner::open(ordinal)?);
+        let inner = Arc::new(Inner::open(ordinal, device)?);
         open.push((ordinal, Arc::downgrade(&inner)));
         Ok(CudaDevice { inner })
     }
@@ -129,7 +128,11 @@ impl CudaDevice {
         if self.inner.module.is_none() {
             mp_kernels::fatbin()?;
         }
-        self.inner.kernels.get(name).copied().ok_or_else(|| Error::NoSuchKernel { name: name.into() })
+        self.inner
+            .kernels
+            .get(name)
+            .copied()
+            .ok_or_else(|| Error::NoSuchKernel { name: name.into() })
     }
 
     /// Blocks of `kernel` with `threads` threads and `shared` bytes of dynamic shared memory that run at once on the
@@ -156,10 +159,6 @@ impl CudaDevice {
     pub(crate) fn bind(&self) -> Result<()> {
         // SAFETY: the primary context is retained as long as `self` lives.
         unsafe { cu!(cuCtxSetCurrent(self.inner.context)) }
-    }
-
-    pub(crate) fn raw_device(&self) -> sys::CUdevice {
-        self.inner.device
     }
 
     pub(crate) fn service(&self) -> sys::CUstream {
@@ -216,9 +215,11 @@ impl CudaDevice {
         let deadline = Deadline::after(OWN_WORK);
         match deadline.poll(|| stream_idle(stream).transpose()) {
             Some(result) => result,
-            None => {
-                Err(Error::Timeout { what: format!("{what} on {self:?}"), after: OWN_WORK, detail: String::new() })
-            }
+            None => Err(Error::Timeout {
+                what: format!("{what} on {self:?}"),
+                after: OWN_WORK,
+                detail: String::new(),
+            }),
         }
     }
 
@@ -268,17 +269,11 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Inner {
-    fn open(ordinal: u32) -> Result<Inner> {
-        let mut device = 0;
-        // SAFETY: the driver is initialised and the ordinal in range; writes one handle.
-        unsafe { cu!(cuDeviceGet(&mut device, ordinal as c_int))? };
+    fn open(ordinal: u32, device: sys::CUdevice) -> Result<Inner> {
         let mut name = [0; 256];
-        let mut uuid = sys::CUuuid { bytes: [0; 16] };
         let mut context = std::ptr::null_mut();
         // SAFETY: `name` is 256 bytes long, which is what the call is told.
         unsafe { cu!(cuDeviceGetName(name.as_mut_ptr(), 256, device))? };
-        // SAFETY: writes 16 bytes.
-        unsafe { cu!(cuDeviceGetUuid_v2(&mut uuid, device))? };
         // SAFETY: writes one handle; released in `drop`.
         unsafe { cu!(cuDevicePrimaryCtxRetain(&mut context, device))? };
         let mut inner = Inner {
@@ -286,7 +281,7 @@ impl Inner {
             device,
             context,
             name: super::text(&name),
-            uuid: uuid.bytes.map(|byte| byte as u8),
+            uuid: topology::uuid(device)?,
             module: None,
             kernels: HashMap::new(),
             service: std::ptr::null_mut(),
@@ -316,7 +311,9 @@ impl Inner {
         // SAFETY: `fatbin` is a whole fatbin image that lives for ever.
         let loaded = unsafe { cu!(cuModuleLoadFatBinary(&mut module, fatbin.as_ptr().cast())) };
         match loaded {
-            Err(Error::Cuda { code, .. }) if code == sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as u32 => {
+            Err(Error::Cuda { code, .. })
+                if code == sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as u32 =>
+            {
                 return Err(Error::WrongArchitecture {
                     gpu: self.name.clone(),
                     capability: self.capabilities.compute_capability(),
@@ -327,7 +324,8 @@ impl Inner {
         }
         self.module = Some(module);
         for &name in mp_kernels::KERNELS {
-            let symbol = CString::new(name).map_err(|_| Error::NoSuchKernel { name: name.into() })?;
+            let symbol =
+                CString::new(name).map_err(|_| Error::NoSuchKernel { name: name.into() })?;
             let mut function = std::ptr::null_mut();
             // SAFETY: the module was just loaded; the name is zero-terminated.
             unsafe { cu!(cuModuleGetFunction(&mut function, module, symbol.as_ptr()))? };
@@ -348,8 +346,12 @@ impl Drop for Inner {
             return;
         }
         let graveyard = self.graveyard.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if Deadline::after(Duration::from_secs(1)).poll(|| graveyard.reap().then_some(())).is_none() {
-            tracing::warn!("cuda:{}: work still running; its memory is left to the driver", self.ordinal);
+        if Deadline::after(Duration::from_secs(1)).poll(|| graveyard.reap().then_some(())).is_none()
+        {
+            tracing::warn!(
+                "cuda:{}: work still running; its memory is left to the driver",
+                self.ordinal
+            );
             return;
         }
         // SAFETY: no stream of the device has work left, so neither module nor service stream is in use, and the

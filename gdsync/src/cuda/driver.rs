@@ -77,10 +77,8 @@ impl Driver {
 }
 
 fn has_symbol(name: &str) -> bool {
-    let mut zero_terminated = name.as_bytes().to_vec();
-    zero_terminated.push(0);
     // SAFETY: `is_culib_present` was true, so `culib` does not panic; the symbol is only looked up, not called.
-    unsafe { sys::culib().get::<*const ()>(&zero_terminated).is_ok() }
+    unsafe { sys::culib().get::<*const ()>(name).is_ok() }
 }
 
 fn version_without_init() -> Option<i32> {
@@ -107,7 +105,11 @@ pub(crate) fn check(call: &'static str, result: sys::CUresult) -> Result<()> {
         // SAFETY: the symbol is there; it stores a pointer to a static string, or null.
         unsafe {
             let _ = sys::cuGetErrorString(result, &mut text);
-            if text.is_null() { "unknown error".into() } else { CStr::from_ptr(text).to_string_lossy().into_owned() }
+            if text.is_null() {
+                "unknown error".into()
+            } else {
+                CStr::from_ptr(text).to_string_lossy().into_owned()
+            }
         }
     } else {
         "unknown error".into()

@@ -75,7 +75,11 @@ unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
     pub fn new(device: &CudaDevice, name: String) -> Result<CudaStream> {
-        let report = Buffer::new(&crate::Device::Cuda(device.clone()), Space::Pinned, size_of::<WaitReport>() / 8)?;
+        let report = Buffer::new(
+            &crate::Device::Cuda(device.clone()),
+            Space::Pinned,
+            size_of::<WaitReport>() / 8,
+        )?;
         device.bind()?;
         let mut marks = Marks::default();
         for _ in 0..MARKS {
@@ -87,7 +91,9 @@ impl CudaStream {
         }
         let mut stream = std::ptr::null_mut();
         // SAFETY: writes one handle; destroyed through the graveyard.
-        unsafe { cu!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))? };
+        unsafe {
+            cu!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?
+        };
         device.graveyard().add_stream(stream);
         Ok(CudaStream {
             device: device.clone(),
@@ -177,12 +183,13 @@ impl CudaStream {
         if let Some(error) = lock(&self.failure).clone() {
             return Some(error);
         }
-        // SAFETY: pinned host memory; written by kernels that have finished (callers synchronise first).
-        let words = unsafe { self.report.as_slice() }.ok()?;
-        let report: WaitReport = bytemuck::pod_read_unaligned(bytemuck::cast_slice(words));
-        (report.status != mp_kernels::WAIT_OK).then(|| Error::WaitFailed {
+        let slot = self.report.host_address()?.cast::<WaitReport>();
+        // SAFETY: pinned host memory of that size and alignment; kernels write it before they end, and the status
+        // last. Any bit pattern is a valid report.
+        let report = unsafe { slot.as_ptr().read_volatile() };
+        (report.status != 0).then(|| Error::WaitFailed {
             what: self.name.clone(),
-            status: if report.status == mp_kernels::WAIT_ABORTED { "aborted" } else { "timed out" },
+            status: if report.status == 1 { "aborted" } else { "timed out" },
             expected: report.expected,
             seen: report.seen,
             waited: Duration::from_nanos(report.waited_ns),
@@ -190,9 +197,14 @@ impl CudaStream {
     }
 
     /// Enqueues memory operations, at most [`MAX_BATCH`] in one driver call.
-    pub fn batch(&self, ops: &[MemOp<'_>], before: impl Fn(u64, &MemOp<'_>) -> Result<()>) -> Result<()> {
+    pub fn batch(
+        &self,
+        ops: &[MemOp<'_>],
+        before: impl Fn(u64, &MemOp<'_>) -> Result<()>,
+    ) -> Result<()> {
         if !self.device.capabilities().stream_mem_ops_64 {
-            return Err(self.unsupported("a stream memory operation", "the driver has none on 64-bit words"));
+            return Err(self
+                .unsupported("a stream memory operation", "the driver has none on 64-bit words"));
         }
         let mut parameters = [Param { pad: [0; 6] }; MAX_BATCH];
         for chunk in ops.chunks(MAX_BATCH) {
@@ -206,7 +218,14 @@ impl CudaStream {
                 }
                 // SAFETY: `chunk.len()` parameters are encoded; the words' memory is released only when the stream
                 // has been idle, or is held by the graph being captured.
-                unsafe { cu!(cuStreamBatchMemOp_v2(self.stream, chunk.len() as u32, parameters.as_mut_ptr(), 0))? };
+                unsafe {
+                    cu!(cuStreamBatchMemOp_v2(
+                        self.stream,
+                        chunk.len() as u32,
+                        parameters.as_mut_ptr(),
+                        0
+                    ))?
+                };
                 self.mark(number);
                 Ok(())
             })?;
@@ -219,8 +238,12 @@ impl CudaStream {
             let mut capture = lock(&self.capture);
             for op in ops {
                 match op {
-                    MemOp::Write32(word, _) | MemOp::WaitGeq32(word, _) => capture.owners.push(word.owner()),
-                    MemOp::Write64(word, _) | MemOp::WaitGeq64(word, _) => capture.owners.push(word.owner()),
+                    MemOp::Write32(word, _) | MemOp::WaitGeq32(word, _) => {
+                        capture.owners.push(word.owner())
+                    }
+                    MemOp::Write64(word, _) | MemOp::WaitGeq64(word, _) => {
+                        capture.owners.push(word.owner())
+                    }
                     MemOp::Barrier => {}
                 }
             }
@@ -326,12 +349,15 @@ impl CudaStream {
             let data = Arc::as_ptr(&callback);
             lock(&self.capture).calls.push(callback);
             // SAFETY: the callback is held by the capture and then by the graph as long as it can run.
-            return self.enqueue(|_| unsafe { cu!(cuLaunchHostFunc(self.stream, Some(run_again), data as *mut c_void)) });
+            return self.enqueue(|_| unsafe {
+                cu!(cuLaunchHostFunc(self.stream, Some(run_again), data as *mut c_void))
+            });
         }
         let data = Arc::into_raw(callback);
         // SAFETY: the one reference that `data` holds is taken back by `run_once`.
-        let result =
-            self.enqueue(|_| unsafe { cu!(cuLaunchHostFunc(self.stream, Some(run_once), data as *mut c_void)) });
+        let result = self.enqueue(|_| unsafe {
+            cu!(cuLaunchHostFunc(self.stream, Some(run_once), data as *mut c_void))
+        });
         if result.is_err() {
             // SAFETY: it was not enqueued, so nobody else takes the reference back.
             drop(unsafe { Arc::from_raw(data) });
@@ -356,7 +382,10 @@ impl CudaStream {
         self.device.graveyard().set_capturing(self.stream, true);
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: the stream is alive and not being captured.
-        let begun = self.device.bind().and_then(|()| unsafe { cu!(cuStreamBeginCapture_v2(self.stream, mode)) });
+        let begun = self
+            .device
+            .bind()
+            .and_then(|()| unsafe { cu!(cuStreamBeginCapture_v2(self.stream, mode)) });
         if begun.is_err() {
             self.stop_capture();
         }
@@ -370,7 +399,10 @@ impl CudaStream {
         }
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is being captured; writes one handle.
-        let ended = self.device.bind().and_then(|()| unsafe { cu!(cuStreamEndCapture(self.stream, &mut graph)) });
+        let ended = self
+            .device
+            .bind()
+            .and_then(|()| unsafe { cu!(cuStreamEndCapture(self.stream, &mut graph)) });
         let capture = self.stop_capture();
         ended.map(|()| (graph, capture))
     }
@@ -386,7 +418,11 @@ impl CudaStream {
         lock(&self.capture).targets.push(target);
     }
 
-    pub fn launch_graph(&self, exec: sys::CUgraphExec, before: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+    pub fn launch_graph(
+        &self,
+        exec: sys::CUgraphExec,
+        before: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<()> {
         self.enqueue(|number| {
             before(number)?;
             // SAFETY: the graph is alive; it is released only when the stream has been idle.
@@ -413,7 +449,8 @@ impl Drop for CudaStream {
         let marks = std::mem::take(&mut *lock(&self.marks));
         {
             let mut graveyard = self.device.graveyard();
-            let events = marks.free.into_iter().chain(marks.recorded.into_iter().map(|mark| mark.1));
+            let events =
+                marks.free.into_iter().chain(marks.recorded.into_iter().map(|mark| mark.1));
             events.for_each(|event| graveyard.bury(super::graveyard::Grave::Event(event)));
             graveyard.orphan_stream(self.stream);
         }
@@ -467,7 +504,10 @@ unsafe extern "C" fn run_again(data: *mut c_void) {
 impl Callback {
     fn run(&self) {
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.call)())) {
-            let error = Error::CallbackPanicked { stream: self.stream.clone(), message: panic_message(&*panic) };
+            let error = Error::CallbackPanicked {
+                stream: self.stream.clone(),
+                message: panic_message(&*panic),
+            };
             tracing::error!("{error}");
             lock(&self.failure).get_or_insert(error);
         }

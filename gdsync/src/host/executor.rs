@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::event::HostEvent;
 use crate::memory::Buffer;
 use crate::memory::word::{Word32, Word64, reached32, reached64};
-use crate::watchdog::Watchdog;
 
 /// Operations that a stream holds; enqueuing one more blocks until the stream gets on, or fails after [`FULL`].
 const CAPACITY: usize = 4096;
@@ -33,7 +32,10 @@ pub(crate) enum HostOp {
     Barrier,
     /// A wait that gives up by itself: the host's form of the waiting kernel.
     Bounded(Word64, u64, Duration),
-    Copy { to: Buffer<u8>, from: Buffer<u8> },
+    Copy {
+        to: Buffer<u8>,
+        from: Buffer<u8>,
+    },
     Fill(Buffer<u8>, u8),
     Call(Arc<dyn Fn() + Send + Sync>),
     Record(Arc<HostEvent>, u64),
@@ -55,7 +57,8 @@ pub(crate) struct Shared {
     changed: Condvar,
     completed: AtomicU64,
     closing: AtomicBool,
-    watchdog: Option<Watchdog>,
+    /// The abort word of the watchdog, not the watchdog: that knows its streams, which would be a circle.
+    abort: Option<Word64>,
     failure: Mutex<Option<Error>>,
 }
 
@@ -68,14 +71,14 @@ struct Queue {
 }
 
 impl Executor {
-    pub fn new(name: String, watchdog: Option<Watchdog>) -> Result<Executor> {
+    pub fn new(name: String, abort: Option<Word64>) -> Result<Executor> {
         let shared = Arc::new(Shared {
             name: name.clone(),
             queue: Mutex::default(),
             changed: Condvar::new(),
             completed: AtomicU64::new(0),
             closing: AtomicBool::new(false),
-            watchdog,
+            abort,
             failure: Mutex::default(),
         });
         let worker = shared.clone();
@@ -106,7 +109,11 @@ impl Executor {
         while !queue.ops.is_empty() && queue.ops.len() + ops.len() > CAPACITY {
             if deadline.expired() {
                 let detail = format!("; {CAPACITY} operations are in the queue");
-                return Err(Error::Timeout { what: format!("room on {}", self.shared.name), after: FULL, detail });
+                return Err(Error::Timeout {
+                    what: format!("room on {}", self.shared.name),
+                    after: FULL,
+                    detail,
+                });
             }
             let wait = self.shared.changed.wait_timeout(queue, deadline.remaining());
             queue = wait.unwrap_or_else(PoisonError::into_inner).0;
@@ -131,10 +138,6 @@ impl Executor {
         lock(&self.shared.queue).capture.take()
     }
 
-    pub fn is_capturing(&self) -> bool {
-        lock(&self.shared.queue).capture.is_some()
-    }
-
     /// Waits until everything enqueued so far has run; false at the deadline.
     pub fn wait_idle(&self, deadline: Deadline) -> bool {
         let mut queue = lock(&self.shared.queue);
@@ -144,7 +147,12 @@ impl Executor {
             if left.is_zero() {
                 return false;
             }
-            queue = self.shared.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+            queue = self
+                .shared
+                .changed
+                .wait_timeout(queue, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
         true
     }
@@ -228,7 +236,9 @@ impl Shared {
             HostOp::Barrier => fence(Ordering::SeqCst),
             HostOp::Bounded(word, expected, timeout) => self.bounded(word, *expected, *timeout),
             HostOp::Copy { to, from } => {
-                if let (Some(to_address), Some(from_address)) = (to.host_address(), from.host_address()) {
+                if let (Some(to_address), Some(from_address)) =
+                    (to.host_address(), from.host_address())
+                {
                     // SAFETY: both ranges are inside their allocations, which the operation holds, and equally long
                     // (checked when it was enqueued); who else touches them is the enqueuer's contract, as on a GPU.
                     unsafe { std::ptr::copy(from_address.as_ptr(), to_address.as_ptr(), to.len()) };
@@ -243,7 +253,10 @@ impl Shared {
             HostOp::Call(call) => {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| call())) {
                     let stream = self.name.clone();
-                    self.note(Err(Error::CallbackPanicked { stream, message: panic_message(&*panic) }));
+                    self.note(Err(Error::CallbackPanicked {
+                        stream,
+                        message: panic_message(&*panic),
+                    }));
                 }
             }
             HostOp::Record(event, number) => event.reach(*number),
@@ -260,7 +273,7 @@ impl Shared {
     }
 
     fn aborted(&self) -> bool {
-        self.watchdog.as_ref().is_some_and(|watchdog| watchdog.abort_word().load() != Some(0))
+        self.abort.as_ref().is_some_and(|word| word.load() != Some(0))
     }
 
     /// Polls until `ready`, the stream is closed, or the watchdog is aborted: spins for a moment, then yields, then
@@ -275,7 +288,7 @@ impl Shared {
             polls += 1;
             if polls < 100 {
                 std::hint::spin_loop();
-            } else if polls % 64 != 0 || begin.elapsed() < Duration::from_millis(2) {
+            } else if !polls.is_multiple_of(64) || begin.elapsed() < Duration::from_millis(2) {
                 std::thread::yield_now();
             } else {
                 std::thread::sleep(Duration::from_micros(20));

@@ -59,7 +59,14 @@ impl Allocation {
             }
             (Device::Cuda(cuda), Space::Device) => {
                 let address = cuda.allocate(len)?;
-                Ok(Allocation::raw(device, space, len, None, Some(address), Backing::CudaMemory(address)))
+                Ok(Allocation::raw(
+                    device,
+                    space,
+                    len,
+                    None,
+                    Some(address),
+                    Backing::CudaMemory(address),
+                ))
             }
         }
     }
@@ -73,21 +80,42 @@ impl Allocation {
         backing: Backing,
     ) -> Allocation {
         let device = device.clone();
-        Allocation { device, space, len, host, remote, backing: Some(backing), export_id: OnceLock::new() }
+        Allocation {
+            device,
+            space,
+            len,
+            host,
+            remote,
+            backing: Some(backing),
+            export_id: OnceLock::new(),
+        }
     }
 
     fn heap(device: &Device, len: usize) -> Result<Allocation> {
-        let layout = Layout::from_size_align(len.max(1), HOST_ALIGN)
-            .map_err(|_| Error::OutOfRange { what: "allocation", offset: 0, len, size: isize::MAX as usize })?;
+        let layout = Layout::from_size_align(len.max(1), HOST_ALIGN).map_err(|_| {
+            Error::OutOfRange { what: "allocation", offset: 0, len, size: isize::MAX as usize }
+        })?;
         // SAFETY: the layout's size is at least 1.
         let address = NonNull::new(unsafe { alloc_zeroed(layout) })
             .ok_or_else(|| Error::os("alloc", format!("{len} bytes"), "out of memory"))?;
         let remote = matches!(device, Device::Host).then_some(address.as_ptr() as u64);
-        Ok(Allocation::raw(device, Space::Host, len, Some(address), remote, Backing::Heap(address, layout)))
+        Ok(Allocation::raw(
+            device,
+            Space::Host,
+            len,
+            Some(address),
+            remote,
+            Backing::Heap(address, layout),
+        ))
     }
 
     /// Shared memory of `len` bytes, registered with the GPU if the device is one.
-    pub fn segment(device: &Device, space: Space, segment: SharedSegment, len: usize) -> Result<Allocation> {
+    pub fn segment(
+        device: &Device,
+        space: Space,
+        segment: SharedSegment,
+        len: usize,
+    ) -> Result<Allocation> {
         let host = segment.address();
         let remote = match device {
             Device::Host => host.as_ptr() as u64,
@@ -110,7 +138,14 @@ impl Allocation {
             Device::Host => host.as_ptr() as u64,
             Device::Cuda(cuda) => register(cuda, host, len)?,
         };
-        Ok(Allocation::raw(device, Space::Pinned, len, Some(host), Some(remote), Backing::User(owner)))
+        Ok(Allocation::raw(
+            device,
+            Space::Pinned,
+            len,
+            Some(host),
+            Some(remote),
+            Backing::User(owner),
+        ))
     }
 
     /// In words, for errors.
@@ -128,7 +163,8 @@ fn register(cuda: &CudaDevice, host: NonNull<u8>, len: usize) -> Result<u64> {
     unsafe { cu!(cuMemHostRegister_v2(host.as_ptr().cast(), len, flags))? };
     let mut address = 0;
     // SAFETY: the range was just registered; writes one address.
-    let mapped = unsafe { cu!(cuMemHostGetDevicePointer_v2(&mut address, host.as_ptr().cast(), 0)) };
+    let mapped =
+        unsafe { cu!(cuMemHostGetDevicePointer_v2(&mut address, host.as_ptr().cast(), 0)) };
     if let Err(error) = mapped {
         // SAFETY: registered just above and used by nobody yet.
         let _ = unsafe { cu!(cuMemHostUnregister(host.as_ptr().cast())) };
@@ -154,7 +190,9 @@ impl Drop for Allocation {
                 Some(host) => cuda.bury(Grave::Registered(host.as_ptr(), Box::new(owner))),
                 None => cuda.bury(Grave::Owner(Box::new(owner))),
             },
-            (Device::Cuda(cuda), Backing::Shared(other)) => cuda.bury(Grave::Owner(Box::new(other))),
+            (Device::Cuda(cuda), Backing::Shared(other)) => {
+                cuda.bury(Grave::Owner(Box::new(other)))
+            }
         }
     }
 }

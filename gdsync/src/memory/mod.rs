@@ -53,7 +53,12 @@ pub struct Buffer<T> {
 
 impl<T> Clone for Buffer<T> {
     fn clone(&self) -> Self {
-        Buffer { allocation: self.allocation.clone(), offset: self.offset, len: self.len, element: PhantomData }
+        Buffer {
+            allocation: self.allocation.clone(),
+            offset: self.offset,
+            len: self.len,
+            element: PhantomData,
+        }
     }
 }
 
@@ -107,7 +112,11 @@ impl<T: Pod> Buffer<T> {
     /// # Safety
     /// `address` is aligned for `T` and valid for reads and writes of `len` elements until the last view is dropped
     /// and the device's streams have been idle once.
-    pub unsafe fn from_host_memory(device: &Device, address: NonNull<T>, len: usize) -> Result<Buffer<T>> {
+    pub unsafe fn from_host_memory(
+        device: &Device,
+        address: NonNull<T>,
+        len: usize,
+    ) -> Result<Buffer<T>> {
         let bytes = bytes_of::<T>("registration", len)?;
         // SAFETY: the caller's promise; the owner holds nothing.
         let allocation = unsafe { Allocation::user(device, address.cast(), bytes, Box::new(()))? };
@@ -136,15 +145,27 @@ impl<T: Pod> Buffer<T> {
         unsafe { cu!(cuMemGetAddressRange_v2(&mut base, &mut size, address))? };
         let offset = (address - base) as usize;
         if offset.checked_add(bytes).is_none_or(|end| end > size) {
-            return Err(Error::OutOfRange { what: "registering CUDA memory", offset, len: bytes, size });
+            return Err(Error::OutOfRange {
+                what: "registering CUDA memory",
+                offset,
+                len: bytes,
+                size,
+            });
         }
         let backing = Backing::User(Box::new(()));
-        let allocation = Allocation::raw(device, Space::Device, bytes, None, Some(address), backing);
+        let allocation =
+            Allocation::raw(device, Space::Device, bytes, None, Some(address), backing);
         Ok(Buffer::whole(allocation, len))
     }
 
     pub(crate) fn whole(allocation: Allocation, len: usize) -> Buffer<T> {
         Buffer { allocation: Arc::new(allocation), offset: 0, len, element: PhantomData }
+    }
+
+    /// All of an allocation that others hold too.
+    pub(crate) fn shared(allocation: Arc<Allocation>) -> Buffer<T> {
+        let len = allocation.len / size_of::<T>();
+        Buffer { allocation, offset: 0, len, element: PhantomData }
     }
 
     /// Number of elements.
@@ -209,9 +230,14 @@ impl<T: Pod> Buffer<T> {
         if size == 0 || !self.size().is_multiple_of(size) {
             return Err(Error::LengthMismatch { what: "cast", left: size, right: self.size() });
         }
-        let address = self.host_address().map(|a| a.as_ptr() as u64).or(self.device_address()).unwrap_or(0);
+        let address =
+            self.host_address().map(|a| a.as_ptr() as u64).or(self.device_address()).unwrap_or(0);
         if !address.is_multiple_of(align_of::<U>() as u64) {
-            return Err(Error::Misaligned { what: "cast", offset: self.offset, align: align_of::<U>() });
+            return Err(Error::Misaligned {
+                what: "cast",
+                offset: self.offset,
+                align: align_of::<U>(),
+            });
         }
         Ok(Buffer {
             allocation: self.allocation.clone(),
@@ -223,7 +249,12 @@ impl<T: Pod> Buffer<T> {
 
     /// The bytes.
     pub fn bytes(&self) -> Buffer<u8> {
-        Buffer { allocation: self.allocation.clone(), offset: self.offset, len: self.size(), element: PhantomData }
+        Buffer {
+            allocation: self.allocation.clone(),
+            offset: self.offset,
+            len: self.size(),
+            element: PhantomData,
+        }
     }
 
     /// Address for the CPU, if it can reach the memory.
@@ -335,12 +366,9 @@ impl<T: Pod> Buffer<T> {
 }
 
 fn bytes_of<T>(what: &'static str, len: usize) -> Result<usize> {
-    len.checked_mul(size_of::<T>()).filter(|bytes| isize::try_from(*bytes).is_ok()).ok_or(Error::OutOfRange {
-        what,
-        offset: 0,
-        len: usize::MAX,
-        size: isize::MAX as usize,
-    })
+    len.checked_mul(size_of::<T>())
+        .filter(|bytes| isize::try_from(*bytes).is_ok())
+        .ok_or(Error::OutOfRange { what, offset: 0, len: usize::MAX, size: isize::MAX as usize })
 }
 
 #[cfg(test)]
@@ -373,7 +401,8 @@ mod tests {
 
     #[test]
     fn a_cast_keeps_the_bytes_and_refuses_what_does_not_fit() -> Result<()> {
-        let bytes = Buffer::<u8>::from_slice(&Device::Host, Space::Host, &[1, 0, 0, 0, 2, 0, 0, 0, 9])?;
+        let bytes =
+            Buffer::<u8>::from_slice(&Device::Host, Space::Host, &[1, 0, 0, 0, 2, 0, 0, 0, 9])?;
         assert_eq!(bytes.slice(0..8)?.cast::<u32>()?.to_vec()?, [1, 2]);
         assert!(matches!(bytes.cast::<u32>(), Err(Error::LengthMismatch { .. })));
         assert!(matches!(bytes.slice(1..5)?.cast::<u32>(), Err(Error::Misaligned { .. })));

@@ -40,8 +40,15 @@ impl SharedSegment {
     pub fn create(len: usize) -> Result<SharedSegment> {
         let len = round_to_pages(len)?;
         let what = format!("{len} bytes of shared memory");
-        let file = memfd_create("mp", MemfdFlags::CLOEXEC).map_err(|e| Error::os("memfd_create", &what, e))?;
-        fallocate(&file, FallocateFlags::empty(), 0, len as u64).map_err(|e| Error::os("fallocate", &what, e))?;
+        // Reserving more than there is would not fail: the kernel would look for a process to kill.
+        if let Some(available) = available_memory().filter(|available| len as u64 > *available) {
+            let message = format!("only {available} bytes of memory are available");
+            return Err(Error::Os { call: "fallocate", what, message });
+        }
+        let file = memfd_create("mp", MemfdFlags::CLOEXEC)
+            .map_err(|e| Error::os("memfd_create", &what, e))?;
+        fallocate(&file, FallocateFlags::empty(), 0, len as u64)
+            .map_err(|e| Error::os("fallocate", &what, e))?;
         SharedSegment::map(file, len)
     }
 
@@ -49,26 +56,37 @@ impl SharedSegment {
     pub fn open(name: &SegmentName) -> Result<SharedSegment> {
         let unreachable = |why: String| Error::PeerUnreachable { pid: name.pid, why };
         let path = format!("/proc/{}/fd/{}", name.pid, name.fd);
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(|e| unreachable(format!("opening {path}: {e} (ended, or of another user or PID namespace)")))?;
+        let file = File::options().read(true).write(true).open(&path).map_err(|e| {
+            unreachable(format!("opening {path}: {e} (ended, or of another user or PID namespace)"))
+        })?;
         let stat = fstat(&file).map_err(|e| unreachable(format!("fstat: {e}")))?;
-        if (stat.st_dev, stat.st_ino) != (name.device, name.inode) || stat.st_size as u64 != name.len {
-            return Err(unreachable("the handle names another file now: the process has ended".into()));
+        if (stat.st_dev, stat.st_ino) != (name.device, name.inode)
+            || stat.st_size as u64 != name.len
+        {
+            return Err(unreachable(
+                "the handle names another file now: the process has ended".into(),
+            ));
         }
-        let len = usize::try_from(name.len).map_err(|_| unreachable(format!("length {}", name.len)))?;
+        let len =
+            usize::try_from(name.len).map_err(|_| unreachable(format!("length {}", name.len)))?;
         SharedSegment::map(file.into(), len)
     }
 
     fn map(file: OwnedFd, len: usize) -> Result<SharedSegment> {
         // SAFETY: a new mapping at an address of the kernel's choice; the file is at least `len` long.
         let address = unsafe {
-            mmap(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, file.as_fd(), 0)
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )
         }
         .map_err(|e| Error::os("mmap", format!("{len} bytes of shared memory"), e))?;
-        let address = NonNull::new(address.cast()).ok_or_else(|| Error::os("mmap", "shared memory", "null"))?;
+        let address = NonNull::new(address.cast())
+            .ok_or_else(|| Error::os("mmap", "shared memory", "null"))?;
         Ok(SharedSegment { address, len, file })
     }
 
@@ -102,14 +120,20 @@ impl Drop for SharedSegment {
     }
 }
 
+/// Memory that can be used without swapping, in bytes (`MemAvailable` of proc(5)).
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 fn round_to_pages(len: usize) -> Result<usize> {
     let page = rustix::param::page_size();
-    len.max(1).checked_next_multiple_of(page).filter(|len| isize::try_from(*len).is_ok()).ok_or(Error::OutOfRange {
-        what: "allocation",
-        offset: 0,
-        len,
-        size: isize::MAX as usize,
-    })
+    len.max(1)
+        .checked_next_multiple_of(page)
+        .filter(|len| isize::try_from(*len).is_ok())
+        .ok_or(Error::OutOfRange { what: "allocation", offset: 0, len, size: isize::MAX as usize })
 }
 
 #[cfg(test)]
@@ -142,6 +166,7 @@ mod tests {
     #[test]
     fn a_size_past_the_address_space_is_refused() {
         assert!(matches!(SharedSegment::create(usize::MAX), Err(Error::OutOfRange { .. })));
-        assert!(matches!(SharedSegment::create(1 << 60), Err(Error::Os { .. })));
+        let error = SharedSegment::create(1 << 60).unwrap_err().to_string();
+        assert!(error.contains("are available"), "{error}");
     }
 }

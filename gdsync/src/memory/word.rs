@@ -51,9 +51,10 @@ macro_rules! word {
         impl $word {
             /// The word as an atomic, if the CPU can reach it.
             pub fn atomic(&self) -> Option<&$atomic> {
-                // SAFETY: the word lies inside the allocation, which `self` keeps; words come from buffers of this
-                // integer type, so it is aligned; all who share it access it atomically.
-                self.allocation.host.map(|base| unsafe { $atomic::from_ptr(base.add(self.offset).cast().as_ptr()) })
+                let base = self.allocation.host?;
+                // SAFETY: the word lies inside the allocation, which `self` keeps; words come from
+                // buffers of this integer type, so it is aligned; all who share it access it atomically.
+                Some(unsafe { $atomic::from_ptr(base.add(self.offset).cast().as_ptr()) })
             }
 
             /// The value seen by the CPU (acquire at system scope), or `None` if the CPU cannot reach it.
@@ -82,13 +83,18 @@ macro_rules! word {
             pub fn device_address(&self) -> Result<u64> {
                 match self.allocation.remote {
                     Some(base) => Ok(base + self.offset as u64),
-                    None => Err(self.not_reachable("a memory operation", &self.allocation.device.to_string())),
+                    None => Err(self
+                        .not_reachable("a memory operation", &self.allocation.device.to_string())),
                 }
             }
 
             /// The device that the word's memory belongs to.
             pub fn device(&self) -> &Device {
                 &self.allocation.device
+            }
+
+            pub(crate) fn owner(&self) -> Arc<Allocation> {
+                self.allocation.clone()
             }
 
             fn not_reachable(&self, what: &'static str, place: &str) -> Error {
