@@ -246,9 +246,9 @@ impl StreamWatch {
         let completed = self.core.completed();
         let mut pending = lock(&self.pending);
         retire(&mut pending, completed);
-        let mut waits = Vec::new();
+        let (mut waits, now) = (Vec::new(), Instant::now());
         for wait in pending.iter() {
-            wait.target.describe(&self.name, wait.since.elapsed(), &mut waits);
+            wait.target.describe(&self.name, now.saturating_duration_since(wait.since), &mut waits);
         }
         waits
     }
