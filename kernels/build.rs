@@ -37,10 +37,8 @@ fn run() -> Result<(), String> {
     for name in nvcc::VARIABLES {
         println!("cargo::rerun-if-env-changed={name}");
     }
-    // The others come before PATH in the search.
-    if ["NVCC", "CUDA_HOME", "CUDA_PATH"].iter().all(|name| std::env::var_os(name).is_none()) {
-        println!("cargo::rerun-if-env-changed=PATH");
-    }
+    // nvcc may be found there, and finds the host compiler there.
+    println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rustc-check-cfg=cfg(mp_fatbin)");
     println!("cargo::rustc-env=MP_TARGET={}", variable("TARGET")?);
     println!("cargo::metadata=include={}", include.display());
@@ -51,7 +49,7 @@ fn run() -> Result<(), String> {
     println!("cargo::rerun-if-env-changed=MP_REGENERATE");
     let found = match std::env::var_os("MP_REGENERATE") {
         Some(_) => None,
-        None => nvcc::find(|name| std::env::var_os(name), &wheels)?,
+        None => nvcc::find(|name| std::env::var_os(name), &wheels, warn)?,
     };
     let (version, architectures) = match found {
         None => (None, Vec::new()),
@@ -122,6 +120,10 @@ fn compile(
         println!("cargo::warning=nvcc: {line}");
     }
     Ok(built)
+}
+
+fn warn(text: String) {
+    println!("cargo::warning={text}");
 }
 
 fn variable(name: &str) -> Result<String, String> {

@@ -25,14 +25,17 @@ pub struct Nvcc {
 /// Looks in the order `NVCC`, `CUDA_HOME`, `CUDA_PATH`, `PATH`, `MP_CUDA_WHEELS`, `wheels` (the default folder of
 /// `tools/get-nvcc`). `None`: there is no nvcc in any of them.
 ///
+/// A `CUDA_HOME` or `CUDA_PATH` without a compiler (a runtime only, a module file) is told to `warn` and passed over.
+///
 /// # Errors
-/// A variable names a compiler, a toolkit or a wheels folder that holds none, or the compiler found does not run.
+/// `NVCC` names no program, `MP_CUDA_WHEELS` a folder without one, or the compiler found does not run.
 pub fn find(
     variable: impl Fn(&str) -> Option<OsString>,
     wheels: &Path,
+    warn: impl FnMut(String),
 ) -> Result<Option<Nvcc>, String> {
     let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
-    let Some(path) = locate(variable, wheels)? else { return Ok(None) };
+    let Some(path) = locate(variable, wheels, warn)? else { return Ok(None) };
     let version = parse_version(&answer(&path, "--version")?)
         .ok_or_else(|| format!("{} --version names no release", path.display()))?;
     let architectures = parse_architectures(&answer(&path, "--list-gpu-code")?);
@@ -43,6 +46,7 @@ pub fn find(
 fn locate(
     variable: impl Fn(&str) -> Option<OsString>,
     wheels: &Path,
+    mut warn: impl FnMut(String),
 ) -> Result<Option<PathBuf>, String> {
     if let Some(nvcc) = variable("NVCC") {
         let named = Path::new(&nvcc);
@@ -57,8 +61,10 @@ fn locate(
             .ok_or_else(|| format!("NVCC is {}, which is no program", named.display()));
     }
     for name in ["CUDA_HOME", "CUDA_PATH"] {
-        if let Some(home) = variable(name) {
-            return named(name, Path::new(&home), "bin/nvcc").map(Some);
+        match variable(name).map(|home| named(name, Path::new(&home), "bin/nvcc")) {
+            Some(Ok(path)) => return Ok(Some(path)),
+            Some(Err(nothing_there)) => warn(nothing_there),
+            None => {}
         }
     }
     if let Some(found) = on_path(variable("PATH").as_deref(), OsStr::new("nvcc")) {
@@ -140,8 +146,12 @@ mod tests {
         }
 
         fn locate(&self) -> Result<Option<String>, String> {
+            self.locate_and_warn(|warning| panic!("{warning}"))
+        }
+
+        fn locate_and_warn(&self, warn: impl FnMut(String)) -> Result<Option<String>, String> {
             let wheels = self.root.path().join("wheels");
-            let found = locate(|name| self.variables.get(name).cloned(), &wheels)?;
+            let found = locate(|name| self.variables.get(name).cloned(), &wheels, warn)?;
             Ok(found.map(|path| {
                 path.strip_prefix(self.root.path()).unwrap().to_str().unwrap().to_owned()
             }))
@@ -174,15 +184,26 @@ mod tests {
     #[test]
     fn a_machine_without_nvcc_is_no_error() {
         let machine = Machine::new().set("PATH", "empty");
-        let none = locate(|name| machine.variables.get(name).cloned(), Path::new("nowhere"));
+        let none = locate(|name| machine.variables.get(name).cloned(), Path::new("nowhere"), drop);
         assert_eq!(none.unwrap(), None);
     }
 
     #[test]
     fn a_variable_that_leads_nowhere_is_an_error_that_names_it() {
-        for name in ["NVCC", "CUDA_HOME", "CUDA_PATH", "MP_CUDA_WHEELS"] {
+        for name in ["NVCC", "MP_CUDA_WHEELS"] {
             let error = Machine::new().set(name, "missing/place").locate().unwrap_err();
             assert!(error.contains(name) && error.contains("missing/place"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_cuda_home_without_a_compiler_is_warned_of_and_passed_over() {
+        for name in ["CUDA_HOME", "CUDA_PATH"] {
+            let mut warnings = Vec::new();
+            let machine = Machine::new().set(name, "runtime/only").set("PATH", "bin");
+            let found = machine.locate_and_warn(|warning| warnings.push(warning));
+            assert_eq!(found.unwrap().unwrap(), "bin/nvcc");
+            assert!(warnings[0].contains(name) && warnings[0].contains("runtime/only"));
         }
     }
 
@@ -198,7 +219,7 @@ mod tests {
     fn a_compiler_that_does_not_run_is_an_error() {
         let machine = Machine::new().set("NVCC", "named/my-nvcc");
         let wheels = machine.root.path().join("wheels");
-        let error = find(|name| machine.variables.get(name).cloned(), &wheels).unwrap_err();
+        let error = find(|name| machine.variables.get(name).cloned(), &wheels, drop).unwrap_err();
         assert!(error.contains("my-nvcc"), "{error}");
     }
 }

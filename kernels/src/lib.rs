@@ -73,11 +73,6 @@ pub const fn fatbin() -> Result<&'static [u8], NotBuilt> {
     Err(NotBuilt)
 }
 
-/// Folder of the device headers, for compiling kernels against them: `-I` it and include `<mp/mp.cuh>`.
-///
-/// It is a path of the machine that built the crate.
-pub const INCLUDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include");
-
 /// Word `index` of a buffer that the kernel `mp_fill` filled with `seed`.
 ///
 /// The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), as in `src/cuda/pattern.cuh`.
@@ -142,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_pattern_tells_words_and_seeds_apart() {
-        // The same numbers are checked against the device's version in tests/host/pattern.cpp.
+        // The same numbers are checked against the device's version in tests/host/platform.cpp.
         assert_eq!(pattern(0, 0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(pattern(7, 3), 0x475d_c5e2_16a2_9efc);
         let mut words: Vec<u64> =

@@ -43,35 +43,47 @@ namespace impl {
 // cross PCIe, which takes a microsecond or two; polls in between read only the signal.
 constexpr std::uint32_t look_every_cycles = 1u << 16;
 
-// One thread's wait. Only polls are on the fast path: a read of the cycle counter (issued before the load, whose latency
-// hides it), the load, two comparisons. The counter may wrap between two reads; differences are unsigned.
-MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds) {
-    std::uint32_t looked = clock_cycles();
+// The rare part of a wait, kept out of its loop: when it began and whether it has to end.
+struct Look {
     std::uint64_t began_ns = 0;
-    bool clock_started = false;
-    for (;;) {
-        const std::uint32_t now = clock_cycles();
-        const std::uint64_t seen = load(word, acquire, system);
-        if (seen >= expected) return {ok, seen, 0};
-        if (now - looked < look_every_cycles) {
-            pause();
-            continue;
-        }
-        looked = now;
+    std::uint64_t waited_ns = 0;
+    bool began = false;
+
+    MP_DEVICE WaitStatus at(const WaitBounds& bounds) {
         const std::uint64_t now_ns = clock_ns();
-        if (!clock_started) {
-            clock_started = true;
-            began_ns = now_ns;
-        }
-        const std::uint64_t waited_ns = now_ns - began_ns;
+        if (!began) began_ns = now_ns;
+        began = true;
+        waited_ns = now_ns - began_ns;
         const auto* abort = reinterpret_cast<const std::uint64_t*>(bounds.abort);
-        if (abort != nullptr && load(abort, relaxed, system) != 0) return {aborted, seen, waited_ns};
-        if (waited_ns >= bounds.timeout_ns) {
-            // This thread may have been off the processor past its deadline: the signal decides, not the schedule.
-            const std::uint64_t last = load(word, acquire, system);
-            if (last >= expected) return {ok, last, 0};
-            return {timed_out, last, waited_ns};
+        if (abort != nullptr && load(abort, relaxed, system) != 0) return aborted;
+        return waited_ns >= bounds.timeout_ns ? timed_out : ok;
+    }
+};
+
+// One thread's wait. A signal that is there already costs one load. After that a poll is a read of the cycle counter
+// (issued before the load, whose latency hides it), the load and two comparisons. The counter may wrap between two
+// reads: differences are unsigned.
+MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds) {
+    std::uint64_t seen = load(word, acquire, system);
+    if (seen >= expected) return {ok, seen, 0};
+    Look look;
+    std::uint32_t now = clock_cycles();
+    std::uint32_t looked = now;
+    for (;;) {
+        seen = load(word, acquire, system);
+        if (seen >= expected) return {ok, seen, 0};
+        if (now - looked >= look_every_cycles) {
+            looked = now;
+            const WaitStatus status = look.at(bounds);
+            if (status == aborted) return {aborted, seen, look.waited_ns};
+            if (status == timed_out) {
+                // This thread may have been off the processor past its deadline: the signal decides, not the schedule.
+                seen = load(word, acquire, system);
+                return {seen >= expected ? ok : timed_out, seen, seen >= expected ? 0 : look.waited_ns};
+            }
         }
+        pause();
+        now = clock_cycles();
     }
 }
 

@@ -128,7 +128,9 @@ MP_DEVICE Value warp_broadcast(const Value& of_lane_0) {
         unsigned words[sizeof(Value) / 4];
     } copy = {of_lane_0};
     __syncwarp(impl::full_warp);
-    for (unsigned& word : copy.words) word = __shfl_sync(impl::full_warp, word, 0);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(Value) / 4; ++i)  // unrolled, or the union would live in local memory
+        copy.words[i] = __shfl_sync(impl::full_warp, copy.words[i], 0);
     return copy.value;
 }
 

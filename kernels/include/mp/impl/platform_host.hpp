@@ -2,6 +2,10 @@
 // platform.cuh. Both scopes are the same here. All atomics are __atomic builtins, which ThreadSanitizer models.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "mp: the host build of the device headers needs C++20 (std::barrier); nvcc needs C++17"
+#endif
+
 #include <sched.h>
 
 #include <chrono>
