@@ -3,8 +3,8 @@
 
 use gdsync::mlx5::{
     CollapsedProgress, Completion, CompletionKind, Cqe, DataSegment, Doorbell, DoorbellRecord,
-    Entry, ErrorSide, Fence, Notify, Octoword, Operation, Payload, Received, ReceiveEntry,
-    ReceiveRing, RemoteAddress, SendRing, Syndrome, WorkRequest, WqeOpcode,
+    Entry, ErrorSide, Fence, Notify, Octoword, Operation, Payload, ReceiveEntry, ReceiveRing,
+    Received, RemoteAddress, SendRing, Syndrome, WorkRequest, WqeOpcode,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -123,14 +123,14 @@ fn completion() -> impl Strategy<Value = Completion> {
     let kind = prop_oneof![
         (prop::sample::select(WqeOpcode::ALL), any::<u32>())
             .prop_map(|(opcode, byte_count)| CompletionKind::Request { opcode, byte_count }),
-        (by, any::<u32>(), any::<bool>()).prop_map(|(by, byte_count, solicited)| CompletionKind::Receive {
-            by,
-            byte_count,
-            solicited
+        (by, any::<u32>(), any::<bool>()).prop_map(|(by, byte_count, solicited)| {
+            CompletionKind::Receive { by, byte_count, solicited }
         }),
-        (side, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(|(side, syndrome, vendor, opcode)| {
-            CompletionKind::Error { side, syndrome: Syndrome::from(syndrome), vendor, opcode }
-        }),
+        (side, any::<u8>(), any::<u8>(), any::<u8>()).prop_map(
+            |(side, syndrome, vendor, opcode)| {
+                CompletionKind::Error { side, syndrome: Syndrome::from(syndrome), vendor, opcode }
+            }
+        ),
     ];
     (0..1u32 << 24, any::<u16>(), 0..1u32 << 24, kind)
         .prop_map(|(qpn, index, user_index, kind)| Completion { qpn, index, user_index, kind })
@@ -140,10 +140,7 @@ fn completion() -> impl Strategy<Value = Completion> {
 fn noise() -> impl Strategy<Value = Vec<Octoword>> {
     let ctrl = (
         any::<u16>(),
-        prop_oneof![
-            prop::sample::select(WqeOpcode::ALL).prop_map(|o| o as u8),
-            any::<u8>()
-        ],
+        prop_oneof![prop::sample::select(WqeOpcode::ALL).prop_map(|o| o as u8), any::<u8>()],
         1..=8u8,
     );
     (ctrl, vec(any::<Octoword>(), 16)).prop_map(|((index, opcode, size), mut octowords)| {

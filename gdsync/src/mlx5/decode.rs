@@ -5,8 +5,8 @@
 
 use super::segment::{CtrlSegment, INLINE_FLAG, INLINE_LENGTH_MASK, RemoteSegment};
 use super::{
-    AtomicSegment, DataSegment, Entry, InlineHeader, OCTOWORD_BYTES, Octoword, Operation, Payload, RemoteAddress,
-    UnknownOpcode, WorkRequest, WqeOpcode, flags,
+    AtomicSegment, DataSegment, Entry, InlineHeader, OCTOWORD_BYTES, Octoword, Operation, Payload,
+    RemoteAddress, UnknownOpcode, WorkRequest, WqeOpcode, flags,
 };
 use zerocopy::{FromBytes, transmute};
 
@@ -25,7 +25,9 @@ pub enum DecodeError {
         max: usize,
     },
     /// The entry says that it stands somewhere else: it is stale, or the doorbell was rung too early.
-    #[error("entry {index}: its control segment says index {found}: not written yet, or overwritten")]
+    #[error(
+        "entry {index}: its control segment says index {found}: not written yet, or overwritten"
+    )]
     Index {
         /// Index the entry was fetched at.
         index: u16,
@@ -102,7 +104,9 @@ pub enum DecodeError {
         expected: &'static str,
     },
     /// Inline data where they may not be, or of the wrong length.
-    #[error("entry {index}: inline segment with length field {byte_count:#010x} in octoword {at} of {size}: {why}")]
+    #[error(
+        "entry {index}: inline segment with length field {byte_count:#010x} in octoword {at} of {size}: {why}"
+    )]
     Inline {
         /// Index in the control segment.
         index: u16,
@@ -280,7 +284,11 @@ impl<'a> Body<'a> {
         }
         let octowords = (size_of::<InlineHeader>() + length as usize).div_ceil(OCTOWORD_BYTES);
         if octowords != rest.len() {
-            return Err(self.inline_error(rest, 0, "the length does not reach the end of the entry"));
+            return Err(self.inline_error(
+                rest,
+                0,
+                "the length does not reach the end of the entry",
+            ));
         }
         Ok(&data[..length as usize])
     }

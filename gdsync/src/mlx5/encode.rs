@@ -86,8 +86,7 @@ impl Entry {
         // At most 63 octowords fit an entry, so the size has its six bits.
         let size = self.octowords().len() as u32;
         let ctrl = CtrlSegment {
-            opmod_idx_opcode: (u32::from(request.index) << 8
-                | request.operation.opcode() as u32)
+            opmod_idx_opcode: (u32::from(request.index) << 8 | request.operation.opcode() as u32)
                 .into(),
             qpn_ds: (request.qpn << 8 | size).into(),
             signature: 0,
@@ -187,10 +186,8 @@ mod tests {
 
     #[test]
     fn an_inline_send_with_immediate_carries_its_data_and_zeros_after_it() {
-        let operation = Operation::Send {
-            payload: Payload::Inline(b"thirteen more"),
-            imm: Some(0x5152_5354),
-        };
+        let operation =
+            Operation::Send { payload: Payload::Inline(b"thirteen more"), imm: Some(0x5152_5354) };
         let bytes = encoded(&WorkRequest {
             qpn: 1,
             index: 2,

@@ -6,7 +6,8 @@
 use super::decode::Head;
 use super::segment::CtrlSegment;
 use super::{
-    BLOCK_OCTOWORDS, DecodeError, Entry, MAX_ENTRY_OCTOWORDS, MAX_QUEUE_BLOCKS, OCTOWORD_BYTES, blocks,
+    BLOCK_OCTOWORDS, DecodeError, Entry, MAX_ENTRY_OCTOWORDS, MAX_QUEUE_BLOCKS, OCTOWORD_BYTES,
+    blocks,
 };
 use zerocopy::transmute;
 
@@ -98,7 +99,11 @@ impl<M: RingMemory> SendRing<M> {
         if !octowords.is_multiple_of(BLOCK_OCTOWORDS) {
             return Err(RingError::Ragged { octowords, unit: BLOCK_OCTOWORDS });
         }
-        power_of_two("basic blocks of a send queue", octowords / BLOCK_OCTOWORDS, MAX_QUEUE_BLOCKS)?;
+        power_of_two(
+            "basic blocks of a send queue",
+            octowords / BLOCK_OCTOWORDS,
+            MAX_QUEUE_BLOCKS,
+        )?;
         Ok(Self { memory })
     }
 
@@ -157,7 +162,8 @@ impl<M: RingMemoryMut> SendRing<M> {
     pub fn store(&mut self, entry: &Entry) -> Result<(), RingError> {
         let octowords = entry.octowords();
         let room = self.memory.octowords();
-        let Some((first, rest)) = octowords.split_first().filter(|_| octowords.len() <= room) else {
+        let Some((first, rest)) = octowords.split_first().filter(|_| octowords.len() <= room)
+        else {
             return Err(RingError::Entry { octowords: octowords.len(), room });
         };
         let ctrl: CtrlSegment = transmute!(*first);

@@ -17,7 +17,9 @@ pub(super) const INLINE_LENGTH_MASK: u32 = 0x3ff;
 const LENGTH_OF_ZERO: u32 = 1 << 31;
 
 /// Control segment (`mlx5_wqe_ctrl_seg`), first of every send-queue entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
 #[repr(C)]
 pub struct CtrlSegment {
     /// `opmod << 24 | index << 8 | opcode`.
@@ -35,7 +37,9 @@ pub struct CtrlSegment {
 }
 
 /// Remote address segment (`mlx5_wqe_raddr_seg`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
 #[repr(C)]
 pub struct RemoteSegment {
     /// Address in the peer's memory.
@@ -47,7 +51,9 @@ pub struct RemoteSegment {
 }
 
 /// Atomic segment (`mlx5_wqe_atomic_seg`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
 #[repr(C)]
 pub struct AtomicSegment {
     /// What to add, or what to store if the comparison holds.
@@ -57,7 +63,9 @@ pub struct AtomicSegment {
 }
 
 /// Head of an inline segment (`mlx5_wqe_inl_data_seg`); the data follow it at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
+)]
 #[repr(C)]
 pub struct InlineHeader {
     /// `length | INLINE_FLAG`.
@@ -167,7 +175,10 @@ mod tests {
         assert_eq!(all.as_bytes()[..4], [0; 4]);
         assert_eq!(all.length(), 1 << 31);
         assert_eq!(DataSegment::new(1, 2, 0), Err(SegmentError::Empty));
-        assert_eq!(DataSegment::new(1, 2, u32::MAX), Err(SegmentError::TooLong { length: u32::MAX }));
+        assert_eq!(
+            DataSegment::new(1, 2, u32::MAX),
+            Err(SegmentError::TooLong { length: u32::MAX })
+        );
     }
 
     #[test]
