@@ -36,6 +36,7 @@ mod host;
 mod launch;
 pub mod memop;
 mod memory;
+pub mod mlx5;
 pub mod peer;
 mod stream;
 mod watchdog;
