@@ -3,7 +3,7 @@
 #pragma once
 
 #if __cplusplus < 202002L
-#error "mp: the host build of the device headers needs C++20 (std::barrier); nvcc needs C++17"
+#error "mp: the host build of the device headers needs C++20; nvcc needs C++17"
 #endif
 
 #include <sched.h>
