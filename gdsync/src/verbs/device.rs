@@ -15,6 +15,11 @@ struct List {
     array: NonNull<*mut ibv_device>,
 }
 
+// SAFETY: the array is only read, and freed by whoever is last.
+unsafe impl Send for List {}
+// SAFETY: as above.
+unsafe impl Sync for List {}
+
 impl Drop for List {
     fn drop(&mut self) {
         if let Ok(verbs) = verbs() {
@@ -108,5 +113,22 @@ impl Device {
 impl fmt::Debug for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Device({}, guid {:016x})", self.name(), self.guid())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_is_not_there_is_an_error_that_says_what_is_missing() {
+        // On a machine without libibverbs, without devices, and with other ones.
+        let error = device(Some("no_such_nic")).unwrap_err();
+        match &error {
+            Error::Library(source) => assert!(source.to_string().contains("libibverbs.so.1")),
+            Error::NoDevice { wanted, .. } => assert_eq!(wanted, "no_such_nic"),
+            Error::DeviceList { .. } => {}
+            other => panic!("unexpected: {other}"),
+        }
     }
 }

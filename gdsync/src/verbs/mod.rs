@@ -30,7 +30,7 @@
 //! let peer = exchange(queue_pair.endpoint());
 //! let queue_pair = queue_pair.connect(&peer)?.ready_to_send(&RetryPolicy::default())?;
 //!
-//! let buffer = Buffer::<u8>::from_slice(&Device::host(), Space::Host, b"good morning")?;
+//! let buffer = Buffer::<u8>::from_slice(&Device::Host, Space::Host, b"good morning")?;
 //! let region = domain.register(&buffer, Access::LOCAL)?;
 //! let message = [region.slice(0..12)?];
 //! queue_pair.post(&SendRequest::new(1, SendOperation::Send { from: &message, imm: None }))?;
