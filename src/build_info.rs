@@ -17,6 +17,8 @@ pub struct BuildInfo {
     pub rustc: &'static str,
     /// The target triple.
     pub target: &'static str,
+    /// Which nvcc compiled the GPU code, and for what.
+    pub gpu_code: mp_kernels::Build,
 }
 
 /// This build.
@@ -25,19 +27,24 @@ pub const BUILD: BuildInfo = BuildInfo {
     revision: env!("MP_BUILD_REVISION"),
     rustc: env!("MP_BUILD_RUSTC"),
     target: env!("MP_BUILD_TARGET"),
+    gpu_code: mp_kernels::BUILD,
 };
 
 impl fmt::Display for BuildInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} (revision {}, rustc {}, {})",
+            "{} (revision {}, rustc {}, {}, ",
             self.version, self.revision, self.rustc, self.target
-        )
+        )?;
+        match self.gpu_code.nvcc {
+            Some(nvcc) => write!(f, "nvcc {nvcc} for {})", self.gpu_code.architectures.join(" ")),
+            None => f.write_str("no GPU code)"),
+        }
     }
 }
 
-/// One line for `--version`: package version, git revision, Rust compiler, target.
+/// One line for `--version`: package version, git revision, compilers, target, GPU architectures.
 pub fn version_string() -> &'static str {
     static LINE: LazyLock<String> = LazyLock::new(|| BUILD.to_string());
     &LINE

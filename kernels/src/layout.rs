@@ -1,4 +1,4 @@
-//! The structs that Rust and device code share, each declared once, here.
+//! The structs and enums that Rust and device code share, each declared once, here.
 //!
 //! `shared_structs!` makes the `repr(C)` struct and its row in [`LAYOUTS`]; `layout_header.rs` turns the
 //! table into `include/mp/layout.cuh`, where `static_assert`s repeat every size and offset. A test keeps the committed header
@@ -87,6 +87,64 @@ macro_rules! shared_structs {
     };
 }
 
+/// A value of a shared enum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enumerator {
+    /// Name in C++, in namespace `mp`.
+    pub name: &'static str,
+    /// Documentation, one entry a line.
+    pub doc: &'static [&'static str],
+    /// Its number.
+    pub code: u32,
+}
+
+macro_rules! shared_enum {
+    (
+        $(#[doc = $doc:literal])*
+        pub enum $name:ident {
+            $( $(#[doc = $value_doc:literal])* $value:ident = $code:literal as $c_name:ident, )+
+        }
+    ) => {
+        $(#[doc = $doc])*
+        #[repr(u32)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $( $(#[doc = $value_doc])* $value = $code, )+
+        }
+
+        impl $name {
+            /// Name, the same in Rust and in C++.
+            pub const NAME: &str = stringify!($name);
+            /// Documentation, one entry a line.
+            pub const DOC: &[&str] = &[$($doc),*];
+            /// Its values as C++ has them.
+            pub const ENUMERATORS: &[Enumerator] = &[$(
+                Enumerator { name: stringify!($c_name), doc: &[$($value_doc),*], code: $code },
+            )+];
+
+            /// The value with this number; `None` if there is none.
+            pub const fn from_code(code: u32) -> Option<Self> {
+                match code {
+                    $( $code => Some(Self::$value), )+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+shared_enum! {
+    /// How a wait in a kernel ended.
+    pub enum WaitStatus {
+        /// The signal reached the expected value.
+        Ok = 0 as ok,
+        /// The abort word was set first.
+        Aborted = 1 as aborted,
+        /// The deadline passed first.
+        TimedOut = 2 as timed_out,
+    }
+}
+
 shared_structs! {
     /// What ends a wait in a kernel besides its signal.
     pub struct WaitBounds {
@@ -98,7 +156,7 @@ shared_structs! {
 
     /// Why a wait in a kernel failed. The host zeroes the slot before the launch; the first failure stays in it.
     pub struct WaitReport {
-        /// 0: nothing failed; 1: aborted; 2: timed out. Written last: when it is not 0, the rest is there.
+        /// A `WaitStatus`; 0 (ok): nothing failed. Written last: when it is not 0, the rest is there.
         pub status: u32,
         /// Not 0 once a failing thread of the GPU has taken the slot.
         pub claimed: u32,
@@ -132,7 +190,7 @@ shared_structs! {
     pub struct PingPongTime {
         /// Nanoseconds of the timed rounds by the machine's clock.
         pub ns: u64,
-        /// The same in cycles of the multiprocessor, modulo 2^32.
+        /// The same in cycles of the multiprocessor.
         pub cycles: u64,
     }
 

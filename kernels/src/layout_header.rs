@@ -3,12 +3,13 @@
 
 use std::fmt::Write as _;
 
-use crate::layout::{Field, LAYOUTS, Layout};
+use crate::layout::{Field, LAYOUTS, Layout, WaitStatus};
 
 fn header() -> String {
     let mut text = String::from(HEADER_TOP);
+    // Writing to a String cannot fail.
+    let _ = write_wait_status(&mut text);
     for layout in LAYOUTS {
-        // Writing to a String cannot fail.
         let _ = write_struct(&mut text, layout);
     }
     text.push_str("\n}  // namespace mp\n");
@@ -25,6 +26,21 @@ const HEADER_TOP: &str = "\
 
 namespace mp {
 ";
+
+fn write_wait_status(out: &mut String) -> std::fmt::Result {
+    writeln!(out)?;
+    for line in WaitStatus::DOC {
+        writeln!(out, "//{line}")?;
+    }
+    writeln!(out, "enum {} : std::uint32_t {{", WaitStatus::NAME)?;
+    for value in WaitStatus::ENUMERATORS {
+        for line in value.doc {
+            writeln!(out, "    //{line}")?;
+        }
+        writeln!(out, "    {} = {},", value.name, value.code)?;
+    }
+    writeln!(out, "}};")
+}
 
 fn write_struct(out: &mut String, layout: &Layout) -> std::fmt::Result {
     let Layout { name, doc, size, align, fields } = layout;
@@ -82,4 +98,17 @@ fn the_header_asserts_every_size_and_offset() {
             assert!(text.contains(&offset), "{offset}");
         }
     }
+}
+
+#[test]
+fn a_status_read_from_a_report_is_the_one_written() {
+    for status in [WaitStatus::Ok, WaitStatus::Aborted, WaitStatus::TimedOut] {
+        assert_eq!(WaitStatus::from_code(status as u32), Some(status));
+    }
+    assert_eq!(WaitStatus::from_code(3), None);
+    assert_eq!(
+        WaitStatus::from_code(0),
+        Some(WaitStatus::Ok),
+        "a zeroed report says that nothing failed"
+    );
 }

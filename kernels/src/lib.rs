@@ -19,7 +19,8 @@ mod layout;
 mod layout_header;
 
 pub use layout::{
-    Field, LAYOUTS, Layout, MessagePassing, PingPong, PingPongTime, WaitBounds, WaitReport,
+    Enumerator, Field, LAYOUTS, Layout, MessagePassing, PingPong, PingPongTime, WaitBounds,
+    WaitReport, WaitStatus,
 };
 
 /// How the GPU code of this build was compiled.

@@ -39,38 +39,11 @@ impl Placement {
 /// Number of GPUs that the CUDA driver shows this process (`CUDA_VISIBLE_DEVICES` counts), at least
 /// one. The error is a sentence.
 pub(super) fn count() -> Result<u32, String> {
-    type Init = unsafe extern "C" fn(flags: u32) -> i32;
-    type GetCount = unsafe extern "C" fn(count: *mut i32) -> i32;
-    const LIBRARY: &str = "libcuda.so.1";
-
-    // SAFETY: NVIDIA's driver library; loading it runs its constructors, which ask nothing of us.
-    let library = unsafe { libloading::Library::new(LIBRARY) }
-        .map_err(|error| format!("no CUDA driver on this machine ({})", cause(&error)))?;
-    let missing = |error| format!("{LIBRARY} is not a CUDA driver ({})", cause(&error));
-    // SAFETY: `CUresult cuInit(unsigned int)`, cuda.h.
-    let init: libloading::Symbol<Init> = unsafe { library.get("cuInit") }.map_err(missing)?;
-    // SAFETY: `CUresult cuDeviceGetCount(int *)`, cuda.h.
-    let get_count: libloading::Symbol<GetCount> =
-        unsafe { library.get("cuDeviceGetCount") }.map_err(missing)?;
-
-    // SAFETY: 0 is the only value of flags that the driver takes.
-    let result = unsafe { init(0) };
-    if result != 0 {
-        return Err(format!("the CUDA driver does not start (cuInit: error {result})"));
+    match gdsync::Driver::load() {
+        Ok(driver) if driver.device_count() > 0 => Ok(driver.device_count()),
+        Ok(_) => Err("the CUDA driver sees no GPU".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
-    let mut count = 0;
-    // SAFETY: `count` outlives the call.
-    let result = unsafe { get_count(&mut count) };
-    match u32::try_from(count) {
-        Ok(count) if result == 0 && count > 0 => Ok(count),
-        _ if result == 0 => Err("the CUDA driver sees no GPU".to_owned()),
-        _ => Err(format!("the CUDA driver cannot count its GPUs (error {result})")),
-    }
-}
-
-/// What the dynamic loader said; libloading's own words are only "dlopen failed".
-fn cause(error: &libloading::Error) -> String {
-    std::error::Error::source(error).unwrap_or(error).to_string()
 }
 
 #[cfg(test)]

@@ -12,10 +12,12 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 
 /// No job here takes longer, on a slow and busy machine either.
 const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE_TO_READ: Timespec = Timespec { tv_sec: 60, tv_nsec: 0 };
 
 /// `mprun` with these arguments, its streams piped, nothing on its standard input. It does not know
 /// that it may itself be a rank.
@@ -79,6 +81,8 @@ impl Job {
         let stdout = self.stdout.as_mut().expect("standard output is piped");
         let mut byte = [0];
         while self.seen.iter().filter(|byte| **byte == b'\n').count() < lines {
+            let readable = poll(&mut [PollFd::new(stdout, PollFlags::IN)], Some(&PATIENCE_TO_READ));
+            assert_eq!(readable, Ok(1), "nothing more after {:?}", self.seen);
             assert_eq!(stdout.read(&mut byte).unwrap(), 1, "ended after {:?}", self.seen);
             self.seen.push(byte[0]);
         }

@@ -42,6 +42,16 @@ fn nothing_is_lost_when_a_rank_ends_right_after_writing() {
 }
 
 #[test]
+fn nothing_is_lost_when_the_reader_is_slower_than_the_job() {
+    // More than one pipe holds, less than two do: the rank ends before anybody reads.
+    let job = Job::start(&mut mprun(&["-n", "1", "seq", "20000"]));
+    thread::sleep(Duration::from_millis(500));
+    let job = job.end();
+    assert!(job.status.success(), "{}", job.stderr);
+    assert_eq!(job.stdout.lines().count(), 20_000);
+}
+
+#[test]
 fn nothing_is_lost_when_a_rank_fails_right_after_writing() {
     let program = "seq 20000; [ $MP_RANK != 2 ] || exit 6; sleep 1000";
     let job = run(&["-n", "4", "-l", "sh", "-c", program]);

@@ -7,6 +7,16 @@
 
 namespace mp {
 
+// How a wait in a kernel ended.
+enum WaitStatus : std::uint32_t {
+    // The signal reached the expected value.
+    ok = 0,
+    // The abort word was set first.
+    aborted = 1,
+    // The deadline passed first.
+    timed_out = 2,
+};
+
 // What ends a wait in a kernel besides its signal.
 struct WaitBounds {
     // Address, as the GPU sees it, of the 64-bit abort word: any value but 0 aborts. 0: there is none.
@@ -20,7 +30,7 @@ static_assert(offsetof(WaitBounds, timeout_ns) == 8);
 
 // Why a wait in a kernel failed. The host zeroes the slot before the launch; the first failure stays in it.
 struct WaitReport {
-    // 0: nothing failed; 1: aborted; 2: timed out. Written last: when it is not 0, the rest is there.
+    // A `WaitStatus`; 0 (ok): nothing failed. Written last: when it is not 0, the rest is there.
     std::uint32_t status;
     // Not 0 once a failing thread of the GPU has taken the slot.
     std::uint32_t claimed;
@@ -68,7 +78,7 @@ static_assert(offsetof(PingPong, reserved) == 44);
 struct PingPongTime {
     // Nanoseconds of the timed rounds by the machine's clock.
     std::uint64_t ns;
-    // The same in cycles of the multiprocessor, modulo 2^32.
+    // The same in cycles of the multiprocessor.
     std::uint64_t cycles;
 };
 static_assert(sizeof(PingPongTime) == 16 && alignof(PingPongTime) == 8);

@@ -94,9 +94,8 @@ MP_DEVICE Value warp_broadcast(const Value& of_lane_0);
 // Nanoseconds of one clock for the whole machine (%globaltimer on the GPU; on some GPUs it ticks only once a
 // microsecond). Not free to read: for deadlines and for timing many rounds. Orders nothing.
 MP_DEVICE std::uint64_t clock_ns();
-// Cycles of this multiprocessor's clock; nanoseconds on the host. Cheap. Wraps after a second or two, so subtract,
-// and only for short times. Orders nothing.
-MP_DEVICE std::uint32_t clock_cycles();
+// Cycles of this multiprocessor's clock (no two multiprocessors agree); nanoseconds on the host. Cheap. Orders nothing.
+MP_DEVICE std::uint64_t clock_cycles();
 // Between two polls. On the GPU nothing: the load is the wait, and sleeping would add to the latency. On the host the
 // CPU goes to another thread, which may be the one being waited for. Orders nothing.
 MP_DEVICE void pause();

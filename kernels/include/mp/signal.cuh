@@ -9,10 +9,7 @@
 
 namespace mp {
 
-// How a wait ended. `ok`: the signal reached the expected value. `aborted`: the abort word was set first.
-// `timed_out`: the deadline passed first. The numbers are those of WaitReport::status.
-enum WaitStatus : std::uint32_t { ok = 0, aborted = 1, timed_out = 2 };
-
+// How one wait ended.
 struct WaitResult {
     WaitStatus status;
     // A value the signal has reached: what the last poll read. In threads other than the leader of a warp or block it
@@ -41,7 +38,7 @@ namespace impl {
 
 // Cycles between two looks at the deadline and the abort word: 33 to 48 µs at the clocks of sm_80 to sm_100. A look may
 // cross PCIe, which takes a microsecond or two; polls in between read only the signal.
-constexpr std::uint32_t look_every_cycles = 1u << 16;
+constexpr std::uint64_t look_every_cycles = 1u << 16;
 
 // The rare part of a wait, kept out of its loop: when it began and whether it has to end.
 struct Look {
@@ -61,14 +58,13 @@ struct Look {
 };
 
 // One thread's wait. A signal that is there already costs one load. After that a poll is a read of the cycle counter
-// (issued before the load, whose latency hides it), the load and two comparisons. The counter may wrap between two
-// reads: differences are unsigned.
+// (issued before the load, whose latency hides it), the load and two comparisons.
 MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds) {
     std::uint64_t seen = load(word, acquire, system);
     if (seen >= expected) return {ok, seen, 0};
     Look look;
-    std::uint32_t now = clock_cycles();
-    std::uint32_t looked = now;
+    std::uint64_t now = clock_cycles();
+    std::uint64_t looked = now;
     for (;;) {
         seen = load(word, acquire, system);
         if (seen >= expected) return {ok, seen, 0};

@@ -64,9 +64,9 @@ MP_DEVICE void timed(const Player& player, const PingPong& game, PingPongTime* t
     const std::uint64_t start = game.base + game.untimed_rounds;
     if (!play(player, game, game.base, start)) return;
     const std::uint64_t began_ns = clock_ns();
-    const std::uint32_t began_cycles = clock_cycles();
+    const std::uint64_t began_cycles = clock_cycles();
     if (!play(player, game, start, start + game.timed_rounds)) return;
-    const std::uint32_t cycles = clock_cycles() - began_cycles;
+    const std::uint64_t cycles = clock_cycles() - began_cycles;
     time->ns = clock_ns() - began_ns;
     time->cycles = cycles;
 }

@@ -120,7 +120,7 @@ CASE(fences_around_relaxed_words_order_data) {
 
 CASE(clocks_go_forward) {
     const uint64_t ns = mp::clock_ns();
-    const uint32_t cycles = mp::clock_cycles();
+    const uint64_t cycles = mp::clock_cycles();
     while (mp::clock_ns() - ns < 1'000'000) mp::pause();
     CHECK_THAT(mp::clock_cycles() - cycles, >, 0u);
 }

@@ -4,17 +4,53 @@
 #pragma once
 
 #include <atomic>
-#include <barrier>
-#include <cstddef>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 namespace mp::host {
 
+// Not std::barrier: in libstdc++ all of those share one table of atomics, through which threads of different blocks would
+// synchronise by accident, and ThreadSanitizer would miss the very races it is here for.
+class Barrier {
+public:
+    explicit Barrier(unsigned threads) : threads_(threads) {}
+
+    void arrive_and_wait() {
+        std::unique_lock lock(mutex_);
+        const unsigned mine = phase_;
+        ++arrived_;
+        if (release_if_complete()) return;
+        all_here_.wait(lock, [&] { return phase_ != mine; });
+    }
+
+    void arrive_and_drop() {
+        const std::lock_guard lock(mutex_);
+        --threads_;
+        release_if_complete();
+    }
+
+private:
+    bool release_if_complete() {
+        if (arrived_ == 0 || arrived_ < threads_) return false;
+        arrived_ = 0;
+        ++phase_;
+        all_here_.notify_all();
+        return true;
+    }
+
+    std::mutex mutex_;
+    std::condition_variable all_here_;
+    unsigned threads_;
+    unsigned arrived_ = 0;
+    unsigned phase_ = 0;
+};
+
 // Threads that meet: a block or a warp. block_any goes through `votes`, block_broadcast through `slot`.
 struct Meeting {
     explicit Meeting(unsigned threads) : barrier(threads) {}
-    std::barrier<> barrier;
+    Barrier barrier;
     std::atomic<unsigned> votes = 0;
     alignas(16) unsigned char slot[64] = {};
 };

@@ -140,9 +140,10 @@ MP_DEVICE std::uint64_t clock_ns() {
     return now;
 }
 
-MP_DEVICE std::uint32_t clock_cycles() {
-    std::uint32_t now;
-    asm volatile("mov.u32 %0, %%clock;" : "=r"(now));
+// All 64 bits, also where fewer would do: the 32-bit read may compile to S2UR, which stalls longer than CS2R.
+MP_DEVICE std::uint64_t clock_cycles() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(now));
     return now;
 }
 

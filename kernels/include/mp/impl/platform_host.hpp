@@ -3,7 +3,7 @@
 #pragma once
 
 #if __cplusplus < 202002L
-#error "mp: the host build of the device headers needs C++20 (std::barrier); nvcc needs C++17"
+#error "mp: the host build of the device headers needs C++20; nvcc needs C++17"
 #endif
 
 #include <sched.h>
@@ -136,7 +136,7 @@ MP_DEVICE Value warp_broadcast(const Value& of_lane_0) {
 }
 
 MP_DEVICE std::uint64_t clock_ns() { return impl::steady_ns(); }
-MP_DEVICE std::uint32_t clock_cycles() { return static_cast<std::uint32_t>(impl::steady_ns()); }
+MP_DEVICE std::uint64_t clock_cycles() { return impl::steady_ns(); }
 MP_DEVICE void pause() { sched_yield(); }
 
 }  // namespace mp
