@@ -244,7 +244,8 @@ impl CudaDevice {
     /// Releases what was dropped, if all streams of the device are idle now. Never blocks.
     pub fn reap(&self) {
         if self.bind().is_ok() {
-            self.graveyard().reap();
+            let graves = self.graveyard().exhume();
+            graves.into_iter().flatten().for_each(Grave::release);
         }
     }
 }
@@ -346,14 +347,15 @@ impl Drop for Inner {
             return;
         }
         let graveyard = self.graveyard.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if Deadline::after(Duration::from_secs(1)).poll(|| graveyard.reap().then_some(())).is_none()
-        {
+        let Some(graves) = Deadline::after(Duration::from_secs(1)).poll(|| graveyard.exhume())
+        else {
             tracing::warn!(
                 "cuda:{}: work still running; its memory is left to the driver",
                 self.ordinal
             );
             return;
-        }
+        };
+        graves.into_iter().for_each(Grave::release);
         // SAFETY: no stream of the device has work left, so neither module nor service stream is in use, and the
         // context is released once, for the one retain in `open`.
         let released = unsafe {

@@ -20,6 +20,8 @@ pub(crate) enum Grave {
     Ipc(u64),
     /// An executable graph, with what it uses.
     Graph(sys::CUgraphExec, Box<dyn Any + Send>),
+    /// A stream whose owner dropped it.
+    Stream(sys::CUstream),
     /// An event.
     Event(sys::CUevent),
     /// Something of Rust's own that work on a stream may still use.
@@ -69,39 +71,42 @@ impl Graveyard {
         }
     }
 
-    /// Releases everything if all streams are idle; true if nothing is left to release.
-    /// The device's context must be current.
-    pub(crate) fn reap(&mut self) -> bool {
-        if self.graves.is_empty() && !self.streams.iter().any(|entry| entry.orphan) {
-            return true;
+    /// Hands out what can be released, if all streams are idle now; `None` if one may still be at work.
+    /// The device's context must be current. What is handed out is released without this graveyard's lock, since
+    /// releasing a graph drops buffers, which come here again.
+    #[must_use]
+    pub(crate) fn exhume(&mut self) -> Option<Vec<Grave>> {
+        let orphans = self.streams.iter().any(|entry| entry.orphan);
+        if self.graves.is_empty() && !orphans {
+            return Some(Vec::new());
         }
         let busy = |entry: &StreamEntry| {
             // A stream in error counts as idle: it will not run anything again.
             entry.capturing || matches!(stream_idle(entry.stream), Ok(None))
         };
         if self.streams.iter().any(busy) {
-            return false;
+            return None;
         }
-        for grave in self.graves.drain(..) {
-            if let Err(error) = grave.release() {
-                tracing::debug!("release: {error}");
-            }
-        }
+        let mut graves = std::mem::take(&mut self.graves);
         self.streams.retain(|entry| {
             if entry.orphan {
-                // SAFETY: the owner is gone and the stream is idle; destroyed once, here.
-                if let Err(error) = unsafe { cu!(cuStreamDestroy_v2(entry.stream)) } {
-                    tracing::debug!("release: {error}");
-                }
+                graves.push(Grave::Stream(entry.stream));
             }
             !entry.orphan
         });
-        true
+        Some(graves)
     }
 }
 
 impl Grave {
-    fn release(self) -> Result<()> {
+    /// Releases it. The device's context must be current.
+    pub(crate) fn release(self) {
+        if let Err(error) = self.try_release() {
+            tracing::debug!("release: {error}");
+        }
+    }
+
+    fn try_release(self) -> Result<()> {
         match self {
             // SAFETY: allocated by `cuMemAlloc`, buried once by its only owner, and no stream can use it any more.
             Grave::Device(address) => unsafe { cu!(cuMemFree_v2(address)) },
@@ -119,6 +124,8 @@ impl Grave {
                 drop(owner);
                 result
             }
+            // SAFETY: the owner is gone and the stream idle; taken from the list once.
+            Grave::Stream(stream) => unsafe { cu!(cuStreamDestroy_v2(stream)) },
             // SAFETY: created by us, buried once.
             Grave::Event(event) => unsafe { cu!(cuEventDestroy_v2(event)) },
             Grave::Owner(owner) => {
