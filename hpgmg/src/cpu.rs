@@ -74,6 +74,16 @@ impl Cpu {
         &mut self.levels[l]
     }
 
+    /// Threads of this rank.
+    pub fn threads(&self) -> usize {
+        self.team.threads()
+    }
+
+    /// The vector instructions in use.
+    pub fn instructions(&self) -> String {
+        format!("{:?}", self.isa).to_lowercase()
+    }
+
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.config

@@ -6,6 +6,7 @@ use crate::backend::{Backend, Vector};
 use crate::comm::CommError;
 use crate::cpu::Cpu;
 use crate::cycle::{Solved, solve};
+use crate::timers::Timers;
 use crate::vectors;
 
 /// The solves that start from one level.
@@ -44,6 +45,8 @@ pub struct Outcome {
     pub error_2h_h: f64,
     /// max |u_4h − R u_2h|.
     pub error_4h_2h: f64,
+    /// Where the time of the timed solves on level 0 went, on this rank.
+    pub timers: Timers,
     /// Iterations of the bottom solver in one solve of each size.
     pub bottom_iterations: usize,
 }
@@ -67,17 +70,21 @@ pub fn run(
 ) -> Result<Outcome, CommError> {
     let mut runs = Vec::new();
     let mut bottom_iterations = 0;
+    let mut timers = cpu.timers.clone();
     for l in 0..3.min(cpu.levels()) {
         if cpu.active(l) {
             cpu.bottom_iterations = 0;
             let run = run_level(cpu, l, effort, &mut progress)?;
             bottom_iterations += cpu.bottom_iterations / (run.solves + run.warm_up);
             runs.push(run.result);
+            if l == 0 {
+                timers = cpu.timers.clone();
+            }
         }
     }
     let error_2h_h = difference(cpu, 0)?;
     let error_4h_2h = difference(cpu, 1)?;
-    Ok(Outcome { runs, error_2h_h, error_4h_2h, bottom_iterations })
+    Ok(Outcome { runs, error_2h_h, error_4h_2h, timers, bottom_iterations })
 }
 
 struct Counted {

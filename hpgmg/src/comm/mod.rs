@@ -131,7 +131,8 @@ pub trait Group {
     /// # Errors
     /// [`CommError`] on deadline or peer failure.
     fn max(&mut self, values: &mut [f64]) -> Result<(), CommError>;
-    /// Element-wise sum over the members, added in rank order.
+    /// Element-wise sum over the members, in an order that the library chooses: exact, and so
+    /// independent of it, where every element is nonzero on one member only.
     ///
     /// # Errors
     /// [`CommError`] on deadline or peer failure.
