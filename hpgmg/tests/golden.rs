@@ -119,7 +119,9 @@ fn check(case: &Case) -> Vec<String> {
         let label = if v == 0 { "f-cycle".into() } else { format!("v-cycle={v}") };
         same(&format!("cycles at {}³", found.dim), label, expected.last_cycle.clone());
     }
-    if same_bottom {
+    // On a bottom level of one cell the right-hand side is a mean that cancels to zero or to the last
+    // bit of it, and with it one iteration.
+    if same_bottom && levels.last().is_some_and(|l| l[0] > 1) {
         let iterations = outcome.bottom_iterations.to_string();
         same("bottom iterations", iterations, case.bottom_iterations.to_string());
     }
