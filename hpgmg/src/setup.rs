@@ -9,6 +9,7 @@ use crate::cpu::Cpu;
 use crate::decomposition::{LevelShape, hierarchy};
 use crate::diagonal;
 use crate::error::Error;
+use crate::field::Field;
 use crate::geometry::BoxGeometry;
 use crate::halo::{Entity, Halo, Shape};
 use crate::level::{Level, tiles};
@@ -140,11 +141,8 @@ impl Cpu {
                         let row = unsafe { out.row(base + g.row(j, k), x.len()) };
                         for (value, x) in row.iter_mut().zip(x) {
                             let at = [x, &y[j], &z[k]];
-                            *value = if entity < 3 {
-                                problem.beta(entity, at)
-                            } else {
-                                problem.rhs(at)
-                            };
+                            *value =
+                                if entity < 3 { problem.beta(entity, at) } else { problem.rhs(at) };
                         }
                     }
                 });
@@ -217,9 +215,9 @@ fn build_level(
     let shape = &shapes[l];
     let geometry = BoxGeometry::new(shape.box_dim, config.operator.radius());
     let boxes = shape.boxes_of(comm.rank());
-    let mut fields = vec![Vec::new(); Vector::COUNT];
+    let mut fields: Vec<Field> = (0..Vector::COUNT).map(|_| Field::default()).collect();
     for v in vectors_of(config, l + 1 == shapes.len()) {
-        fields[v.index()] = vec![0.0; boxes.len() * geometry.volume];
+        fields[v.index()] = Field::zeros(boxes.len() * geometry.volume, geometry.ghosts);
     }
     let stencil = match config.operator {
         Operator::Fv4 => Shape::NoCorners,
@@ -232,7 +230,8 @@ fn build_level(
         Halo::new(comm, shape, config.boundary, &geometry, &boxes, shape_of, entity, tag)
     };
     let stencil_halo = halo(stencil, Kind::Stencil)?;
-    let surround = if stencil == Shape::Box { None } else { Some(halo(Shape::Box, Kind::Surround)?) };
+    let surround =
+        if stencil == Shape::Box { None } else { Some(halo(Shape::Box, Kind::Surround)?) };
     let mut members: Vec<usize> =
         shapes[l..].iter().flat_map(|s| s.rank_of_box.iter().map(|&r| r as usize)).collect();
     members.sort_unstable();
