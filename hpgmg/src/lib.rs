@@ -42,7 +42,6 @@ pub mod level;
 pub mod operators;
 pub mod options;
 pub mod problem;
-pub mod red_black;
 pub mod report;
 pub mod rows;
 pub mod run;
