@@ -100,6 +100,9 @@ fn group_if_running(stat: &[u8]) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
     use super::*;
 
     #[test]
@@ -116,10 +119,21 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_found_in_its_group() {
-        let found = running(&[rustix::process::getpgrp()]);
-        let me = std::process::id() as i32;
-        assert!(found.iter().any(|(pid, _)| *pid == me), "{found:?}");
+    fn a_running_process_is_found_in_its_group_until_it_ends() {
+        let mut child =
+            Command::new("sleep").arg("1000").process_group(0).spawn().expect("sleep starts");
+        let group = Pid::from_child(&child);
+        let id = group.as_raw_nonzero().get();
+        assert_eq!(running(&[group]), [(id, id)]);
+        assert_eq!(ended(group), None);
+
+        signal_group(group, Signal::KILL);
+        while ended(group).is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(ended(group), Some(Ended::Killed(9)), "it stays there to be asked again");
+        assert_eq!(running(&[group]), []);
+        child.wait().expect("nobody else reaped it");
     }
 
     #[test]

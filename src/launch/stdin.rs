@@ -64,6 +64,9 @@ fn block_sigttin() {
 }
 
 fn in_background() -> bool {
-    let foreground = rustix::termios::tcgetpgrp(rustix::stdio::stdin());
-    foreground.is_ok_and(|group| group != rustix::process::getpgrp())
+    // Not through rustix, whose process groups are never 0: so the kernel calls one that was made outside this
+    // process namespace, as that of a program started in a container may be.
+    // SAFETY: two queries that take no pointer.
+    let (foreground, ours) = unsafe { (libc::tcgetpgrp(libc::STDIN_FILENO), libc::getpgrp()) };
+    foreground != -1 && foreground != ours
 }
