@@ -39,6 +39,7 @@ mod memory;
 pub mod mlx5;
 pub mod peer;
 mod stream;
+pub mod verbs;
 mod watchdog;
 
 pub use cuda::capabilities::Capabilities;

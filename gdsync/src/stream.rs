@@ -87,7 +87,10 @@ impl Stream {
                 (name, Inner::Cuda(stream.clone()), Core::Cuda(stream))
             }
         };
-        let watch = watchdog.map(|watchdog| (watchdog.clone(), watchdog.watch(name.clone(), core)));
+        let watch = match watchdog {
+            Some(watchdog) => Some((watchdog.clone(), watchdog.watch(name.clone(), core)?)),
+            None => None,
+        };
         Ok(Stream { device: device.clone(), name, inner, watch })
     }
 

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::cuda::device::lock;
-use crate::cuda::driver::cu;
+use crate::cuda::rescue::Rescue;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::memory::word::{Word32, Word64, reached32, reached64};
@@ -146,10 +146,14 @@ impl Watchdog {
         streams.iter().flat_map(|stream| stream.waits()).collect()
     }
 
-    pub(crate) fn watch(&self, name: String, core: Core) -> Arc<StreamWatch> {
+    pub(crate) fn watch(&self, name: String, core: Core) -> Result<Arc<StreamWatch>> {
+        if let Core::Cuda(stream) = &core {
+            // At the time of an abort it may be too late to make it.
+            stream.device().rescue()?;
+        }
         let watch = Arc::new(StreamWatch { name, core, pending: Mutex::default() });
         lock(&self.handle.shared.streams).push(watch.clone());
-        watch
+        Ok(watch)
     }
 }
 
@@ -269,11 +273,7 @@ impl Target {
                     let _ = atomic.fetch_update(Ordering::AcqRel, Ordering::Acquire, raise);
                     Ok(())
                 }
-                None => write_from_service(word.device(), |service| {
-                    let address = word.device_address()?;
-                    // SAFETY: the address is that of a live word of the device.
-                    unsafe { cu!(cuStreamWriteValue32_v2(service, address, *expected, 0)) }
-                }),
+                None => rescue(word.device())?.write32(word.device_address()?, *expected),
             },
             Target::Word64(word, expected) => match word.atomic() {
                 Some(atomic) => {
@@ -281,11 +281,7 @@ impl Target {
                     let _ = atomic.fetch_update(Ordering::AcqRel, Ordering::Acquire, raise);
                     Ok(())
                 }
-                None => write_from_service(word.device(), |service| {
-                    let address = word.device_address()?;
-                    // SAFETY: the address is that of a live word of the device.
-                    unsafe { cu!(cuStreamWriteValue64_v2(service, address, *expected, 0)) }
-                }),
+                None => rescue(word.device())?.write64(word.device_address()?, *expected),
             },
             Target::Graph(targets) => targets.iter().try_for_each(Target::release),
         }
@@ -305,16 +301,11 @@ impl Target {
     }
 }
 
-fn write_from_service(
-    device: &Device,
-    write: impl FnOnce(cudarc::driver::sys::CUstream) -> Result<()>,
-) -> Result<()> {
-    match device {
-        Device::Cuda(cuda) => {
-            cuda.bind()?;
-            write(cuda.service())
-        }
-        // Words of the host device are reachable for the CPU, so nobody comes here.
-        Device::Host => Ok(()),
-    }
+fn rescue(device: &Device) -> Result<&Rescue> {
+    let unreachable = || Error::Unsupported {
+        what: "releasing a wait",
+        place: device.to_string(),
+        why: "the CPU does not reach the word, and it is no CUDA device".into(),
+    };
+    device.as_cuda().ok_or_else(unreachable)?.rescue()
 }

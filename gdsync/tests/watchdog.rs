@@ -31,9 +31,9 @@ fn an_abort_releases_every_blocked_stream(device: &Device) -> Outcome {
     let watchdog = Watchdog::new(device)?;
     // More streams than a GPU has hardware queues by default: the release must not stand in line behind them.
     let streams =
-        (0..24).map(|_| device.watched_stream(&watchdog)).collect::<Result<Vec<_>, _>>()?;
-    let (pinned, own) = (device.alloc_pinned::<u64>(24)?, device.alloc::<u64>(24)?);
-    let (pinned32, own32) = (device.alloc_pinned::<u32>(24)?, device.alloc::<u32>(24)?);
+        (0..48).map(|_| device.watched_stream(&watchdog)).collect::<Result<Vec<_>, _>>()?;
+    let (pinned, own) = (device.alloc_pinned::<u64>(48)?, device.alloc::<u64>(48)?);
+    let (pinned32, own32) = (device.alloc_pinned::<u32>(48)?, device.alloc::<u32>(48)?);
     for (i, stream) in streams.iter().enumerate() {
         stream.wait_geq64(&pinned.word(i)?, 5)?;
         stream.wait_geq64(&own.word(i)?, 1 << 40)?;

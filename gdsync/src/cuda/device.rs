@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::ffi::{CString, c_int};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use cudarc::driver::sys;
@@ -15,6 +15,7 @@ use cudarc::driver::sys;
 use super::capabilities::Capabilities;
 use super::driver::{Driver, cu};
 use super::graveyard::{Grave, Graveyard};
+use super::rescue::Rescue;
 use super::topology;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -36,8 +37,9 @@ pub(crate) struct Inner {
     uuid: [u8; 16],
     module: Option<sys::CUmodule>,
     kernels: HashMap<&'static str, Kernel>,
-    /// A stream of highest priority that no user work ever enters: it zeroes fresh memory and releases waits.
+    /// A stream that no user work ever enters: it zeroes fresh memory and copies at set-up.
     service: sys::CUstream,
+    rescue: OnceLock<Result<Rescue>>,
     graveyard: Mutex<Graveyard>,
     capabilities: Capabilities,
 }
@@ -161,8 +163,10 @@ impl CudaDevice {
         unsafe { cu!(cuCtxSetCurrent(self.inner.context)) }
     }
 
-    pub(crate) fn service(&self) -> sys::CUstream {
-        self.inner.service
+    /// The way around blocked streams; made at the first call, which is at set-up.
+    pub(crate) fn rescue(&self) -> Result<&Rescue> {
+        let made = self.inner.rescue.get_or_init(|| Rescue::new(self.inner.device));
+        made.as_ref().map_err(Clone::clone)
     }
 
     /// Lets this device's kernels, streams and copies reach memory of `other`.
@@ -286,18 +290,16 @@ impl Inner {
             module: None,
             kernels: HashMap::new(),
             service: std::ptr::null_mut(),
+            rescue: OnceLock::new(),
             graveyard: Mutex::default(),
             capabilities: Capabilities::default(),
         };
         // From here on a failure drops `inner`, which gives back what it holds.
         // SAFETY: the context was just retained.
         unsafe { cu!(cuCtxSetCurrent(context))? };
-        let (mut least, mut greatest) = (0, 0);
-        // SAFETY: writes two ints.
-        unsafe { cu!(cuCtxGetStreamPriorityRange(&mut least, &mut greatest))? };
         let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
         // SAFETY: writes one handle; destroyed in `drop`.
-        unsafe { cu!(cuStreamCreateWithPriority(&mut inner.service, flags, greatest))? };
+        unsafe { cu!(cuStreamCreate(&mut inner.service, flags))? };
         inner.capabilities = Capabilities::read(device)?;
         match mp_kernels::fatbin() {
             Ok(fatbin) => inner.load(fatbin)?,
