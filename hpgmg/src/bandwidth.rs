@@ -43,7 +43,8 @@ impl Cpu {
     pub fn bytes_per_solve(&self) -> f64 {
         let config = self.config();
         let beta = if config.operator == Operator::P27 { 0.0 } else { 3.0 };
-        let extra = if self.level(0).field(crate::backend::Vector::Alpha).is_empty() { 0.0 } else { 1.0 };
+        let extra =
+            if self.level(0).field(crate::backend::Vector::Alpha).is_empty() { 0.0 } else { 1.0 };
         let passes = if config.operator.is_point_centred()
             && matches!(config.smoother, Smoother::Gsrb | Smoother::Chebyshev)
         {

@@ -7,7 +7,7 @@ use clap::Parser;
 use crate::decomposition;
 use crate::error::ConfigError;
 use crate::geometry::BoxGeometry;
-use crate::options::{Boundary, Bottom, Config, Cycle, Equation, Operator, Smoother};
+use crate::options::{Bottom, Boundary, Config, Cycle, Equation, Operator, Smoother};
 use crate::run::Effort;
 use crate::setup;
 

@@ -85,10 +85,8 @@ fn odd_part(n: usize) -> usize {
 pub fn hierarchy(config: &Config, ranks: usize) -> Result<Vec<LevelShape>, ConfigError> {
     let box_dim = config.box_dim;
     let target = config.boxes_per_rank.saturating_mul(ranks);
-    let m = boxes_per_side(box_dim, target).ok_or(ConfigError::NoDecomposition {
-        boxes_per_rank: config.boxes_per_rank,
-        ranks,
-    })?;
+    let m = boxes_per_side(box_dim, target)
+        .ok_or(ConfigError::NoDecomposition { boxes_per_rank: config.boxes_per_rank, ranks })?;
     let periodic = config.boundary == Boundary::Periodic;
     let min_dim = if periodic { 2 } else { 1 };
     if periodic && !m.is_power_of_two() {
@@ -183,7 +181,10 @@ mod tests {
     fn box_counts_are_the_largest_cubes_with_a_small_odd_part() {
         let m = |target| boxes_per_side(64, target);
         assert_eq!(m(0), None);
-        assert_eq!([m(1), m(8), m(27), m(32), m(64)], [Some(1), Some(2), Some(3), Some(3), Some(4)]);
+        assert_eq!(
+            [m(1), m(8), m(27), m(32), m(64)],
+            [Some(1), Some(2), Some(3), Some(3), Some(4)]
+        );
         assert_eq!(m(125), Some(5));
         assert_eq!(m(13 * 13 * 13), Some(12), "13 is beyond the largest coarse grid");
     }
@@ -192,7 +193,15 @@ mod tests {
     fn power_of_two_boxes_merge_at_eight_cells_and_end_at_the_stencil_radius() {
         assert_eq!(
             dims(&config(Operator::Fv2, 5, 8), 1),
-            [(64, 32, 2, 1), (32, 16, 2, 1), (16, 8, 2, 1), (8, 8, 1, 1), (4, 4, 1, 1), (2, 2, 1, 1), (1, 1, 1, 1)]
+            [
+                (64, 32, 2, 1),
+                (32, 16, 2, 1),
+                (16, 8, 2, 1),
+                (8, 8, 1, 1),
+                (4, 4, 1, 1),
+                (2, 2, 1, 1),
+                (1, 1, 1, 1)
+            ]
         );
         let fv4 = dims(&config(Operator::Fv4, 5, 8), 1);
         assert_eq!(fv4.last(), Some(&(2, 2, 1, 1)));

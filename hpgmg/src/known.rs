@@ -1,7 +1,7 @@
 //! What the solver should find: values printed by the reference program, and the verdict on a run.
 
-use crate::options::{Boundary, Config, Cycle, Operator};
 use crate::cycle::TOLERANCE;
+use crate::options::{Boundary, Config, Cycle, Operator};
 use crate::run::Outcome;
 
 const TABLE: &str = include_str!("data/known.tsv");

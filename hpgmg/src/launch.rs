@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::cli::{Cli, CommMode, Device};
-use crate::comm::threads::ThreadComm;
 use crate::comm::CommError;
+use crate::comm::threads::ThreadComm;
 use crate::error::Error;
 
 /// What a launcher says about this process.

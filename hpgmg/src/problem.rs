@@ -85,11 +85,9 @@ impl Problem {
 
     fn point_rhs(&self, at: [f64; 3]) -> f64 {
         let shift = if self.boundary == Boundary::Periodic { 1.0 / 21.0 } else { 0.0 };
-        let x = at.map(|x| {
-            2.0 * x.powi(6) - 6.0 * x.powi(5) + 5.0 * x.powi(4) - 1.0 * x.powi(2) + shift
-        });
-        let d1 =
-            at.map(|x| 12.0 * x.powi(5) - 30.0 * x.powi(4) + 20.0 * x.powi(3) - 2.0 * x);
+        let x = at
+            .map(|x| 2.0 * x.powi(6) - 6.0 * x.powi(5) + 5.0 * x.powi(4) - 1.0 * x.powi(2) + shift);
+        let d1 = at.map(|x| 12.0 * x.powi(5) - 30.0 * x.powi(4) + 20.0 * x.powi(3) - 2.0 * x);
         let d2 = at.map(|x| 60.0 * x.powi(4) - 120.0 * x.powi(3) + 60.0 * x.powi(2) - 2.0);
         let (beta, gradient) =
             if self.operator == Operator::P7 { tanh_shell(at) } else { (1.0, [0.0; 3]) };

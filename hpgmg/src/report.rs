@@ -199,7 +199,9 @@ impl Report {
             "{}³ cells in {} boxes of {box_dim}³; {} × {} ranks × threads ({}), {}\n",
             self.dim, self.boxes, self.ranks, self.threads, self.comm, self.versions.instructions,
         );
-        let mut table = table(&["", "cells", "solves", "seconds", "DOF/s", "cycles", "residual", "relative", "max |u|"]);
+        let mut table = table(&[
+            "", "cells", "solves", "seconds", "DOF/s", "cycles", "residual", "relative", "max |u|",
+        ]);
         for (label, s) in ["h", "2h", "4h"].iter().zip(&self.solves) {
             let last = s.cycles.last();
             let number = |f: fn(&CycleEntry) -> f64| last.map_or(f64::NAN, f);
@@ -243,7 +245,9 @@ impl Report {
             phases.add_row(row);
         }
         let total = sums.iter().map(|s| format!("{:.3}", 1e3 * s));
-        phases.add_row(["all".into(), String::new(), String::new(), String::new()].into_iter().chain(total));
+        phases.add_row(
+            ["all".into(), String::new(), String::new(), String::new()].into_iter().chain(total),
+        );
         let _ = writeln!(out, "{phases}");
         if let Some(b) = self.bandwidth {
             let _ = writeln!(

@@ -140,11 +140,8 @@ impl Cpu {
                         let row = unsafe { out.row(base + g.row(j, k), x.len()) };
                         for (value, x) in row.iter_mut().zip(x) {
                             let at = [x, &y[j], &z[k]];
-                            *value = if entity < 3 {
-                                problem.beta(entity, at)
-                            } else {
-                                problem.rhs(at)
-                            };
+                            *value =
+                                if entity < 3 { problem.beta(entity, at) } else { problem.rhs(at) };
                         }
                     }
                 });
@@ -232,7 +229,8 @@ fn build_level(
         Halo::new(comm, shape, config.boundary, &geometry, &boxes, shape_of, entity, tag)
     };
     let stencil_halo = halo(stencil, Kind::Stencil)?;
-    let surround = if stencil == Shape::Box { None } else { Some(halo(Shape::Box, Kind::Surround)?) };
+    let surround =
+        if stencil == Shape::Box { None } else { Some(halo(Shape::Box, Kind::Surround)?) };
     let mut members: Vec<usize> =
         shapes[l..].iter().flat_map(|s| s.rank_of_box.iter().map(|&r| r as usize)).collect();
     members.sort_unstable();

@@ -4,7 +4,9 @@
 //! compute the same bits: no fused multiply-add, no reordering.
 
 use crate::geometry::BoxGeometry;
-use crate::operators::{Coefficients, Row, Stencil, Tile, fv4::Fv4, p27::P27, second_order::SecondOrder};
+use crate::operators::{
+    Coefficients, Row, Stencil, Tile, fv4::Fv4, p27::P27, second_order::SecondOrder,
+};
 use crate::options::Operator;
 use crate::rows::SharedVector;
 
@@ -200,7 +202,8 @@ unsafe fn body<S: Stencil>(stencil: S, pass: &Pass<'_>, tile: &Tile, scratch: &m
         }),
         Update::Weighted { rhs, weight, scale } => {
             stencil.rows(g, c, x, tile, scratch, |row, ax| {
-                let (out, rhs, w, x) = (out(row), of(rhs, row, n), of(weight, row, n), of(x, row, n));
+                let (out, rhs, w, x) =
+                    (out(row), of(rhs, row, n), of(weight, row, n), of(x, row, n));
                 for i in 0..n {
                     out[i] = x[i] + scale * w[i] * (rhs[i] - ax[i]);
                 }
@@ -208,7 +211,8 @@ unsafe fn body<S: Stencil>(stencil: S, pass: &Pass<'_>, tile: &Tile, scratch: &m
         }
         Update::Chebyshev { rhs, dinv, c1, c2 } => {
             stencil.rows(g, c, x, tile, scratch, |row, ax| {
-                let (out, rhs, dinv, x) = (out(row), of(rhs, row, n), of(dinv, row, n), of(x, row, n));
+                let (out, rhs, dinv, x) =
+                    (out(row), of(rhs, row, n), of(dinv, row, n), of(x, row, n));
                 if c1 == 0.0 {
                     for i in 0..n {
                         out[i] = x[i] + c2 * dinv[i] * (rhs[i] - ax[i]);

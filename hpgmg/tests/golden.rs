@@ -3,7 +3,7 @@
 
 mod common;
 
-use hpgmg::options::{Boundary, Bottom, Config, Cycle, Equation, Operator, Smoother};
+use hpgmg::options::{Bottom, Boundary, Config, Cycle, Equation, Operator, Smoother};
 use hpgmg::run::{Effort, run};
 use serde::Deserialize;
 

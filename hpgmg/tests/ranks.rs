@@ -5,7 +5,7 @@ mod common;
 use std::sync::Mutex;
 
 use hpgmg::backend::Vector;
-use hpgmg::options::{Boundary, Bottom, Config, Equation, Operator, Smoother};
+use hpgmg::options::{Bottom, Boundary, Config, Equation, Operator, Smoother};
 use hpgmg::run::{Effort, run};
 
 /// The bits of a run: residuals and errors, and the solution of every box.

@@ -85,7 +85,11 @@ impl Reference<'_> {
             let Some(found) = get(ijk) else { return };
             compared += 1;
             let allowed = 1e-12 * field.max + floor;
-            assert!((found - expected).abs() <= allowed, "{} {name} at {ijk:?}: {found:e}, not {expected:e}", self.name);
+            assert!(
+                (found - expected).abs() <= allowed,
+                "{} {name} at {ijk:?}: {found:e}, not {expected:e}",
+                self.name
+            );
         };
         for probe in &field.probes {
             check(probe.ijk, probe.v);
@@ -93,7 +97,8 @@ impl Reference<'_> {
         if field.stored {
             let bytes = std::fs::read(format!("{}/{name}.f64", self.folder)).unwrap();
             for (index, bytes) in bytes.chunks_exact(8).enumerate() {
-                let ijk = [index % field.ni, index / field.ni % field.nj, index / (field.ni * field.nj)];
+                let ijk =
+                    [index % field.ni, index / field.ni % field.nj, index / (field.ni * field.nj)];
                 check(ijk, f64::from_le_bytes(bytes.try_into().unwrap()));
             }
         }
@@ -131,8 +136,7 @@ impl Reference<'_> {
 }
 
 fn reference(operator: &str, config: &str) -> Reference<'static> {
-    let folder =
-        format!("{}/tests/data/vectors/{operator}/{config}", env!("CARGO_MANIFEST_DIR"));
+    let folder = format!("{}/tests/data/vectors/{operator}/{config}", env!("CARGO_MANIFEST_DIR"));
     let manifest = std::fs::read_to_string(format!("{folder}/manifest.jsonl")).unwrap();
     let fields = manifest
         .lines()
@@ -190,7 +194,12 @@ fn compare(operator: Operator, name: &str, config: &str, box_dim: usize, boxes: 
                         let c = ijk.map(|x| x as isize - g.ghosts as isize);
                         let out = |x: isize| x < 0 || x >= g.n as isize;
                         let far = |x: isize| x < -1 || x > g.n as isize;
-                        if c[0] < 0 || c[0] > g.n as isize || far(c[1]) || far(c[2]) || (out(c[1]) && out(c[2])) {
+                        if c[0] < 0
+                            || c[0] > g.n as isize
+                            || far(c[1])
+                            || far(c[2])
+                            || (out(c[1]) && out(c[2]))
+                        {
                             return None;
                         }
                         Some(cpu.level(l).field(Vector::Beta(0))[g.at(c[0], c[1], c[2])])

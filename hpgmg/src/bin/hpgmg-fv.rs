@@ -97,15 +97,15 @@ fn one_rank(
         return Ok(None);
     }
     let verdict = known::judge(config, &outcome);
-    let triad =
-        if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
+    let triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
     let facts = Facts { ranks: comm.size(), comm: comm.name(), triad };
     Ok(Some(Report::new(&cpu, &outcome, &verdict, &facts)))
 }
 
 fn progress_bar() -> ProgressBar {
     let bar = ProgressBar::new(0);
-    if let Ok(style) = ProgressStyle::with_template("{msg:>12} {wide_bar} {pos}/{len} solves {eta}") {
+    if let Ok(style) = ProgressStyle::with_template("{msg:>12} {wide_bar} {pos}/{len} solves {eta}")
+    {
         bar.set_style(style);
     }
     bar

@@ -5,9 +5,9 @@
 //! shared buffers between threads. Every wait has a deadline; a failed wait is an error value that
 //! names the peer. Nothing here allocates after `prepare`.
 
-pub mod threads;
 #[cfg(feature = "mpi")]
 pub mod mpi;
+pub mod threads;
 
 use std::time::Duration;
 
@@ -36,7 +36,9 @@ pub enum CommError {
         what: String,
     },
     /// Two ranks prepared a message of different lengths.
-    #[error("message {from} → {to} tag {tag} has {sender} elements at the sender, {receiver} at the receiver")]
+    #[error(
+        "message {from} → {to} tag {tag} has {sender} elements at the sender, {receiver} at the receiver"
+    )]
     Length {
         /// Sender.
         from: usize,

@@ -154,8 +154,7 @@ impl Comm for MpiComm {
         let (undefined, mut raw) = unsafe { (ffi::RSMPI_UNDEFINED, ffi::RSMPI_COMM_NULL) };
         let colour = if member { 0 } else { undefined };
         // SAFETY: collective over the world, as this function is.
-        let code =
-            unsafe { ffi::MPI_Comm_split(world.raw, colour, world.rank as i32, &mut raw) };
+        let code = unsafe { ffi::MPI_Comm_split(world.raw, colour, world.rank as i32, &mut raw) };
         world.check("MPI_Comm_split", code)?;
         if !member {
             return Ok(None);
@@ -233,9 +232,10 @@ impl Exchange for MpiExchange {
 impl Drop for MpiExchange {
     fn drop(&mut self) {
         for link in &mut self.links {
-            for (request, buffer) in
-                [(&mut link.send, &mut link.send_buffer), (&mut link.receive, &mut link.receive_buffer)]
-            {
+            for (request, buffer) in [
+                (&mut link.send, &mut link.send_buffer),
+                (&mut link.receive, &mut link.receive_buffer),
+            ] {
                 if buffer.is_empty() {
                     continue;
                 }

@@ -160,7 +160,8 @@ impl Comm for ThreadComm {
             mine.store(len, SeqCst);
             let other = other.load(SeqCst);
             if other != UNKNOWN && other != len {
-                let (sender, receiver) = if from == self.rank { (len, other) } else { (other, len) };
+                let (sender, receiver) =
+                    if from == self.rank { (len, other) } else { (other, len) };
                 return Err(CommError::Length { from, to, tag, sender, receiver });
             }
             Ok(Some(slot.clone()))
@@ -344,7 +345,11 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    fn on_ranks<T: Send>(size: usize, limit: Duration, f: impl Fn(ThreadComm) -> T + Sync) -> Vec<T> {
+    fn on_ranks<T: Send>(
+        size: usize,
+        limit: Duration,
+        f: impl Fn(ThreadComm) -> T + Sync,
+    ) -> Vec<T> {
         std::thread::scope(|scope| {
             let handles: Vec<_> = ThreadComm::world(size, limit)
                 .into_iter()
@@ -392,8 +397,7 @@ mod tests {
     fn a_message_that_never_comes_is_an_error_that_names_the_peer() {
         let errors = on_ranks(2, Duration::from_millis(50), |comm| {
             let peer = 1 - comm.rank();
-            let mut exchange =
-                comm.prepare(3, &[Message { peer, send: 1, receive: 1 }]).unwrap();
+            let mut exchange = comm.prepare(3, &[Message { peer, send: 1, receive: 1 }]).unwrap();
             exchange.begin().unwrap();
             if comm.rank() == 1 {
                 return None;

@@ -15,14 +15,7 @@ pub struct Fv4;
 /// `x` starts at the cell behind the face and `normal` is the distance to the cell before it; `side`
 /// is the distance to the neighbour in the tangential direction other than i.
 #[inline(always)]
-fn flux(
-    x: &[f64],
-    beta: &[f64],
-    at: usize,
-    normal: usize,
-    side: usize,
-    out: &mut [f64],
-) {
+fn flux(x: &[f64], beta: &[f64], at: usize, normal: usize, side: usize, out: &mut [f64]) {
     let n = out.len();
     let row = |at: usize| &x[at..at + n];
     // Cells across the face: 2 before, 1 before, behind, 1 behind that.
@@ -34,8 +27,7 @@ fn flux(
     let b = &beta[at - 1..][..n + 2];
     let (b_m, b_p) = (&beta[at - side..][..n], &beta[at + side..][..n]);
     for i in 0..n {
-        let straight =
-            b[i + 1] * (15.0 * (high[i + 1] - low[i + 1]) - (far_high[i] - far_low[i]));
+        let straight = b[i + 1] * (15.0 * (high[i + 1] - low[i + 1]) - (far_high[i] - far_low[i]));
         let along_i = (b[i + 2] - b[i]) * ((high[i + 2] - low[i + 2]) - (high[i] - low[i]));
         let along_side = (b_p[i] - b_m[i]) * ((high_p[i] - low_p[i]) - (high_m[i] - low_m[i]));
         out[i] = straight + 0.25 * (along_i + along_side);
@@ -103,8 +95,7 @@ impl Stencil for Fv4 {
                     let (jl, jh) = (&fj_low[..n], &fj_high[..n]);
                     let (kl, kh) = (&fk_low[of_row.clone()], &fk_high[of_row]);
                     for i in 0..n {
-                        ax[i] = scale
-                            * ((fi[i + 1] - fi[i]) + (jh[i] - jl[i]) + (kh[i] - kl[i]));
+                        ax[i] = scale * ((fi[i + 1] - fi[i]) + (jh[i] - jl[i]) + (kh[i] - kl[i]));
                     }
                     add_identity(c, x, at, ax);
                     finish(Row { at, j, k }, ax);

@@ -38,11 +38,23 @@ impl Stencil for P27 {
                 let (d, e, f) = (row(-1, 0), row(0, 0), row(1, 0));
                 let (p, q, r) = (row(-1, 1), row(0, 1), row(1, 1));
                 for i in 0..n {
-                    let corner = a[i] + a[i + 2] + c2[i] + c2[i + 2] + p[i] + p[i + 2] + r[i] + r[i + 2];
-                    let edge = a[i + 1] + d[i] + d[i + 2] + p[i + 1] + b[i] + b[i + 2] + q[i]
-                        + q[i + 2] + c2[i + 1] + f[i] + f[i + 2] + r[i + 1];
+                    let corner =
+                        a[i] + a[i + 2] + c2[i] + c2[i + 2] + p[i] + p[i + 2] + r[i] + r[i + 2];
+                    let edge = a[i + 1]
+                        + d[i]
+                        + d[i + 2]
+                        + p[i + 1]
+                        + b[i]
+                        + b[i + 2]
+                        + q[i]
+                        + q[i + 2]
+                        + c2[i + 1]
+                        + f[i]
+                        + f[i + 2]
+                        + r[i + 1];
                     let face = b[i + 1] + d[i + 1] + e[i] + e[i + 2] + f[i + 1] + q[i + 1];
-                    ax[i] = scale * (CORNER * corner + EDGE * edge + FACE * face + CENTRE * e[i + 1]);
+                    ax[i] =
+                        scale * (CORNER * corner + EDGE * edge + FACE * face + CENTRE * e[i + 1]);
                 }
                 add_identity(c, x, at, ax);
                 finish(Row { at, j, k }, ax);
