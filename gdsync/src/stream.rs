@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use crate::cuda::device::Kernel;
 use crate::cuda::graph::CudaGraph;
+use crate::cuda::module::Kernel;
 use crate::cuda::stream::CudaStream;
 use crate::deadline::Deadline;
 use crate::device::Device;

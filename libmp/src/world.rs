@@ -221,9 +221,17 @@ impl World {
         self.all.finish_all()?;
         self.ended = true;
         self.control.close();
-        self.session.take().map_or(Ok(()), Session::finish)
+        if let Some(session) = self.session.take() {
+            session.finish();
+        }
+        Ok(())
     }
 }
+
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<World>();
+};
 
 /// Longest reason of an abort, in bytes.
 const REASON_MAX: usize = 4096;

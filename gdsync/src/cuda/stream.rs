@@ -12,8 +12,9 @@ use cudarc::driver::sys;
 use mp_kernels::{WaitBounds, WaitReport};
 use sys::CUstreamBatchMemOpParams_union as Param;
 
-use super::device::{CudaDevice, Kernel, lock, stream_idle};
+use super::device::{CudaDevice, lock, stream_idle};
 use super::driver::cu;
+use super::module::Kernel;
 use crate::error::{Error, Result};
 use crate::event::CudaEvent;
 use crate::host::executor::panic_message;

@@ -188,6 +188,11 @@ pub(super) fn parse_token(text: &str) -> Option<Token> {
     Some(Token(token))
 }
 
+/// A token as hexadecimal digits, for channels that only its world reads.
+pub(super) fn format_token(token: &Token) -> String {
+    token.0.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

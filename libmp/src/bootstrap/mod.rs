@@ -58,15 +58,12 @@ pub(crate) enum Session {
 
 impl Session {
     /// Closes it after an orderly finish.
-    pub(crate) fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) {
         match self {
-            Session::None => Ok(()),
+            Session::None => {}
             Session::Pmix(session) => session.finish(),
             #[cfg(feature = "mpi")]
-            Session::Mpi(session) => {
-                session.finish();
-                Ok(())
-            }
+            Session::Mpi(session) => session.finish(),
         }
     }
 }

@@ -66,8 +66,7 @@ pub(super) fn place(config: &Config) -> Result<Place> {
         // Everybody waits in the broadcast: tell them, also of a failure.
         listener =
             tcp::listen_anywhere(config.interface.as_deref(), one_host).map(|(socket, address)| {
-                let digits: String = token.0.iter().map(|byte| format!("{byte:02x}")).collect();
-                let text = format!("{address} {digits}");
+                let text = format!("{address} {}", env::format_token(&token));
                 told[..text.len()].copy_from_slice(text.as_bytes());
                 Some(socket)
             });

@@ -31,7 +31,7 @@ impl fmt::Display for ReduceOp {
 
 /// The type of the values on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Element {
+pub enum Element {
     F64,
     U64,
 }

@@ -47,6 +47,8 @@ pub(crate) struct Hub {
     groups: HashMap<u64, Group>,
     next_group: u64,
     notes: Vec<String>,
+    /// Why the start failed.
+    stillborn: Option<Cause>,
     out: Vec<Output>,
 }
 
@@ -84,6 +86,7 @@ impl Hub {
             groups: HashMap::from([(WORLD, Group::new((0..size).collect()))]),
             next_group: WORLD + 1,
             notes: Vec::new(),
+            stillborn: None,
             out: Vec::new(),
         }
     }
@@ -95,6 +98,11 @@ impl Hub {
 
     pub(crate) fn assembling(&self) -> bool {
         matches!(self.phase, Phase::Assembling { .. })
+    }
+
+    /// Why the start failed, if it did.
+    pub(crate) fn stillborn(&self) -> Option<&Cause> {
+        self.stillborn.as_ref()
     }
 
     /// The world is over, one way or the other.
@@ -171,6 +179,9 @@ impl Hub {
     pub(crate) fn fail(&mut self, cause: Cause) {
         if self.over() {
             return;
+        }
+        if self.assembling() {
+            self.stillborn = Some(cause.clone());
         }
         self.phase = Phase::Failed;
         self.groups.clear();

@@ -59,6 +59,8 @@ pub(super) struct Root {
     links: HashMap<Token, Link>,
     tokens: HashMap<u32, Token>,
     next_token: usize,
+    /// Ranks that have come, also those that were then refused.
+    heard: usize,
     linger: Option<Instant>,
 }
 
@@ -83,6 +85,7 @@ impl Root {
             heartbeat,
             hub,
             present: locals.len(),
+            heard: locals.len(),
             locals: locals.into_iter().map(|local| (local.rank, local)).collect(),
             links: HashMap::new(),
             tokens: HashMap::new(),
@@ -141,8 +144,18 @@ impl Root {
             return false;
         }
         let linger = *self.linger.get_or_insert_with(|| Instant::now() + LINGER);
+        if self.tells_latecomers() && Instant::now() < linger {
+            return false;
+        }
         self.links.values().all(|link| !matches!(link.who, Who::Rank(_)))
             || Instant::now() >= linger
+    }
+
+    /// Whether the start has failed for a reason that ranks which are still on their way should hear, too.
+    fn tells_latecomers(&self) -> bool {
+        let why =
+            self.hub.stillborn().is_some_and(|cause| !matches!(cause, Cause::Incomplete { .. }));
+        why && self.heard < self.expected.size as usize
     }
 
     /// Takes in what the ranks of this process say.
@@ -165,10 +178,10 @@ impl Root {
         }
     }
 
-    /// Takes new connections while ranks are missing. Asked every time round, so that a failure (no file descriptor
+    /// Takes new connections while ranks are missing, or are to be told that there will be no world. Asked every time round, so that a failure (no file descriptor
     /// left) is tried again.
     fn accept(&mut self, now: Instant) {
-        while let (Some(listener), true) = (&self.listener, self.hub.assembling()) {
+        while let Some(listener) = &self.listener {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
@@ -220,12 +233,10 @@ impl Root {
         let from = link.wire.address.clone();
         match (link.who, item) {
             (Who::Refused, _) => {}
-            (Who::Unknown | Who::Greeted, _) if !self.hub.assembling() => {
-                let reason = format!("{from}: too late, the world is complete or has failed");
-                if link.who == Who::Unknown {
-                    link.wire.greet(&self.expected.preamble.without_token());
-                }
-                self.refuse(token, Refusal::Stranger(reason));
+            (Who::Greeted, _) if !self.hub.assembling() => {
+                let cause = self.hub.stillborn().cloned();
+                let late = || Refusal::Stranger(format!("{from}: too late, the world is complete"));
+                self.refuse(token, cause.map_or_else(late, Refusal::Unfit));
             }
             (Who::Rank(rank), Item::Frame(message, payload)) => {
                 self.hub.handle(rank, message, payload, now);
@@ -233,7 +244,10 @@ impl Root {
             (Who::Unknown, Item::Preamble(theirs)) => {
                 link.wire.greet(&self.expected.preamble.without_token());
                 match handshake::check_preamble(&self.expected, &theirs, &from) {
-                    Ok(()) => link.who = Who::Greeted,
+                    Ok(()) => match self.hub.stillborn().cloned() {
+                        None => link.who = Who::Greeted,
+                        Some(cause) => self.refuse(token, Refusal::Unfit(cause)),
+                    },
                     Err(refusal) => self.refuse(token, refusal),
                 }
             }
@@ -242,6 +256,7 @@ impl Root {
                     Ok((rank, peer)) => {
                         tracing::debug!(rank, host = peer.host, from, "a rank has joined");
                         link.who = Who::Rank(rank);
+                        self.heard += 1;
                         link.wire.set_receive_limit(TO_ROOT);
                         self.tokens.entry(rank).or_insert(token);
                         self.hub.join(rank, peer);
@@ -266,6 +281,7 @@ impl Root {
                 Cause::Refused { reason }
             }
             Refusal::Unfit(cause) => {
+                self.heard += 1;
                 self.hub.fail(cause.clone());
                 cause
             }
@@ -340,6 +356,7 @@ impl Root {
     /// hearing of a failure does not take the news with it.
     fn dispatch(&mut self) {
         if !self.hub.assembling()
+            && !self.tells_latecomers()
             && let Some(mut listener) = self.listener.take()
         {
             // Before anybody is welcomed: who is may start the next world at the same address at once. An inherited

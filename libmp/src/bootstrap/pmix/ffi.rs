@@ -108,7 +108,7 @@ pub(super) fn load(chosen: Option<&Path>) -> Result<&'static Pmix> {
     let mut tried = Vec::new();
     for path in &candidates {
         // SAFETY: the initialisers of libpmix have no preconditions.
-        match unsafe { Library::new(path) }.and_then(|library| Pmix::resolve(library)) {
+        match unsafe { Library::new(path) }.and_then(Pmix::resolve) {
             Ok(pmix) => return Ok(*loaded.insert(Box::leak(Box::new(pmix)))),
             Err(error) => {
                 // The loader's own words are in the source.

@@ -1,0 +1,450 @@
+//! Between levels: restriction (8-cell and 4-face means) and interpolation.
+//!
+//! The owner of the fine box restricts and sends the result; the owner of the coarse box sends coarse
+//! cells with the ghosts that the interpolation reads, and the owner of the fine box interpolates: an
+//! eighth of the volume that shipping fine values would take. Boxes that merge or move to another rank
+//! are nothing but this message pattern. Sections 7 and 12 of the HPGMG-FV description.
+
+use crate::block::{Block, Phase, View, tile};
+use crate::comm::{Comm, CommError, Exchange};
+use crate::decomposition::LevelShape;
+use crate::geometry::BoxGeometry;
+use crate::halo::{Entity, copy_blocks, prepare};
+use crate::rows::SharedVector;
+use crate::sweep::Isa;
+use crate::team::Team;
+
+/// One side of a transfer: a level and where this rank's boxes of it lie.
+#[derive(Clone, Copy)]
+pub struct Side<'a> {
+    /// The level.
+    pub shape: &'a LevelShape,
+    /// Layout of its boxes.
+    pub geometry: &'a BoxGeometry,
+    /// This rank's boxes.
+    pub boxes: &'a [usize],
+}
+
+impl Side<'_> {
+    fn view(&self, id: usize, corner: [isize; 3]) -> View {
+        // Views of boxes that live elsewhere are never followed.
+        let index = self.boxes.binary_search(&id).unwrap_or(0);
+        let at = self.geometry.at(corner[0], corner[1], corner[2]);
+        View {
+            at: index * self.geometry.volume + at,
+            pitch: self.geometry.pitch,
+            plane: self.geometry.plane,
+        }
+    }
+}
+
+/// The coarse box under fine box `id`, and where in it the fine box lies.
+fn coarse_of(fine: &LevelShape, coarse: &LevelShape, id: usize) -> (usize, [isize; 3]) {
+    let ratio = fine.boxes_per_side / coarse.boxes_per_side;
+    let at = fine.coordinates(id);
+    let corner = at.map(|c| (c % ratio * fine.box_dim / 2) as isize);
+    (coarse.id(at.map(|c| c / ratio)), corner)
+}
+
+/// Restriction of one kind of value from a level to the next coarser one.
+pub struct Restriction {
+    phase: Phase,
+    exchange: Box<dyn Exchange>,
+    entity: Entity,
+}
+
+/// The lists of a restriction. Pack and local blocks compute means; unpack blocks copy.
+pub fn restriction_phase(rank: usize, fine: Side<'_>, coarse: Side<'_>, entity: Entity) -> Phase {
+    let mut dims = [fine.geometry.n / 2; 3];
+    if let Entity::Faces(axis) = entity {
+        dims[axis] += 1;
+    }
+    let cells: usize = dims.iter().product();
+    let mut phase = Phase::default();
+    for id in 0..fine.shape.boxes() {
+        let (target, corner) = coarse_of(fine.shape, coarse.shape, id);
+        let source_rank = fine.shape.rank_of_box[id] as usize;
+        let target_rank = coarse.shape.rank_of_box[target] as usize;
+        let from = fine.view(id, [0; 3]);
+        let to = coarse.view(target, corner);
+        if source_rank == rank && target_rank == rank {
+            phase.local.push(Block { dims, from, to });
+        } else if source_rank == rank {
+            let n = phase.neighbour(target_rank);
+            n.pack.push(Block { dims, from, to: View::dense(n.send, dims) });
+            n.send += cells;
+        } else if target_rank == rank {
+            let n = phase.neighbour(source_rank);
+            n.unpack.push(Block { dims, from: View::dense(n.receive, dims), to });
+            n.receive += cells;
+        }
+    }
+    phase
+}
+
+impl Restriction {
+    /// Prepares a restriction.
+    ///
+    /// # Errors
+    /// [`CommError`] when the messages cannot be prepared.
+    pub fn new(
+        comm: &dyn Comm,
+        fine: Side<'_>,
+        coarse: Side<'_>,
+        entity: Entity,
+        tag: i32,
+    ) -> Result<Self, CommError> {
+        const TILE: usize = 16;
+        let mut phase = restriction_phase(comm.rank(), fine, coarse, entity);
+        let exchange = prepare(comm, tag, &phase)?;
+        phase.local = tile(&phase.local, TILE, 2);
+        for n in &mut phase.neighbours {
+            n.pack = tile(&n.pack, TILE, 2);
+            n.unpack = tile(&n.unpack, TILE, 1);
+        }
+        Ok(Self { phase, exchange, entity })
+    }
+
+    /// `coarse = means of fine`.
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    pub fn run(
+        &mut self,
+        team: &Team,
+        isa: Isa,
+        fine: &[f64],
+        coarse: &mut [f64],
+    ) -> Result<(), CommError> {
+        self.exchange.begin()?;
+        for (index, n) in self.phase.neighbours.iter().enumerate() {
+            if n.send > 0 {
+                let buffer = self.exchange.send_buffer(index);
+                restrict_blocks(team, isa, self.entity, &n.pack, fine, buffer);
+                self.exchange.start(index)?;
+            }
+        }
+        restrict_blocks(team, isa, self.entity, &self.phase.local, fine, coarse);
+        for (index, n) in self.phase.neighbours.iter().enumerate() {
+            if n.receive > 0 {
+                copy_blocks(team, &n.unpack, self.exchange.receive(index)?, coarse);
+            }
+        }
+        self.exchange.end()
+    }
+}
+
+fn restrict_blocks(
+    team: &Team,
+    isa: Isa,
+    entity: Entity,
+    blocks: &[Block],
+    fine: &[f64],
+    coarse: &mut [f64],
+) {
+    let out = SharedVector::new(coarse);
+    let work = 8 * blocks.iter().map(Block::cells).sum::<usize>();
+    team.run(blocks.len(), work, &|index, _| {
+        let b = &blocks[index];
+        isa.call(
+            #[inline(always)]
+            || {
+                for k in 0..b.dims[2] {
+                    for j in 0..b.dims[1] {
+                        // SAFETY: the destinations of a list do not overlap.
+                        let out = unsafe { out.row(b.to.row(j, k), b.dims[0]) };
+                        restrict_row(entity, fine, b.from.row(2 * j, 2 * k), &b.from, out);
+                    }
+                }
+            },
+        );
+    });
+}
+
+/// One coarse row; `at` is its first fine cell. The four fine values of a face lie in its plane.
+#[inline(always)]
+fn restrict_row(entity: Entity, fine: &[f64], at: usize, view: &View, out: &mut [f64]) {
+    let n = out.len();
+    let row = |at: usize| &fine[at..][..2 * n];
+    match entity {
+        Entity::Cells => {
+            let (a, b) = (row(at), row(at + view.pitch));
+            let (c, d) = (row(at + view.plane), row(at + view.plane + view.pitch));
+            for i in 0..n {
+                let pair = |r: &[f64]| r[2 * i] + r[2 * i + 1];
+                out[i] = 0.125 * ((pair(a) + pair(b)) + (pair(c) + pair(d)));
+            }
+        }
+        Entity::Faces(0) => {
+            // Every second face; the last one has no fine cell behind it in the box.
+            let row = |at: usize| &fine[at..][..2 * n - 1];
+            let (a, b) = (row(at), row(at + view.pitch));
+            let (c, d) = (row(at + view.plane), row(at + view.plane + view.pitch));
+            for i in 0..n {
+                out[i] = 0.25 * ((a[2 * i] + b[2 * i]) + (c[2 * i] + d[2 * i]));
+            }
+        }
+        Entity::Faces(axis) => {
+            let side = if axis == 1 { view.plane } else { view.pitch };
+            let (a, b) = (row(at), row(at + side));
+            for i in 0..n {
+                let pair = |r: &[f64]| r[2 * i] + r[2 * i + 1];
+                out[i] = 0.25 * (pair(a) + pair(b));
+            }
+        }
+    }
+}
+
+/// One-dimensional interpolation rules; the three-dimensional ones are their tensor products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Piecewise constant.
+    Constant,
+    /// Linear in point values: 3/4, 1/4.
+    Linear,
+    /// Quadratic in point values: 30/32, 5/32, −3/32.
+    PointQuadratic,
+    /// Quadratic in cell averages.
+    Quadratic,
+    /// Quartic in cell averages.
+    Quartic,
+}
+
+impl Rule {
+    /// Coarse cells read on either side.
+    pub fn reach(self) -> usize {
+        match self {
+            Rule::Constant => 0,
+            Rule::Linear | Rule::PointQuadratic | Rule::Quadratic => 1,
+            Rule::Quartic => 2,
+        }
+    }
+
+    /// Weights of coarse cells −2..=2 for the even (low) child; the odd child mirrors them.
+    fn weights(self) -> [f64; 5] {
+        match self {
+            Rule::Constant => [0.0, 0.0, 1.0, 0.0, 0.0],
+            Rule::Linear => [0.0, 0.25, 0.75, 0.0, 0.0],
+            Rule::PointQuadratic => [0.0, 5.0 / 32.0, 30.0 / 32.0, -3.0 / 32.0, 0.0],
+            Rule::Quadratic => [0.0, 0.125, 1.0, -0.125, 0.0],
+            Rule::Quartic => [-3.0 / 128.0, 22.0 / 128.0, 1.0, -22.0 / 128.0, 3.0 / 128.0],
+        }
+    }
+}
+
+/// Interpolation from a level to the next finer one.
+pub struct Interpolation {
+    phase: Phase,
+    exchange: Box<dyn Exchange>,
+    rule: Rule,
+}
+
+/// Rows and planes of coarse cells of one interpolation task.
+const TILE: usize = 32;
+
+/// Scratch elements an interpolation onto boxes of `n` cells needs.
+pub fn scratch_len(n: usize) -> usize {
+    (n / 2 + 4) * (TILE + 5)
+}
+
+/// The lists of an interpolation with `reach`. Pack blocks copy coarse cells and ghosts; local and
+/// unpack blocks interpolate, their `dims` are coarse cells and `from` points at the first of them.
+pub fn interpolation_phase(rank: usize, fine: Side<'_>, coarse: Side<'_>, reach: usize) -> Phase {
+    let dims = [fine.geometry.n / 2; 3];
+    let padded = [dims[0] + 2 * reach; 3];
+    let cells: usize = padded.iter().product();
+    let mut phase = Phase::default();
+    for id in 0..fine.shape.boxes() {
+        let (source, corner) = coarse_of(fine.shape, coarse.shape, id);
+        let source_rank = coarse.shape.rank_of_box[source] as usize;
+        let target_rank = fine.shape.rank_of_box[id] as usize;
+        let to = fine.view(id, [0; 3]);
+        if source_rank == rank && target_rank == rank {
+            phase.local.push(Block { dims, from: coarse.view(source, corner), to });
+        } else if source_rank == rank {
+            let from = coarse.view(source, corner.map(|c| c - reach as isize));
+            let n = phase.neighbour(target_rank);
+            n.pack.push(Block { dims: padded, from, to: View::dense(n.send, padded) });
+            n.send += cells;
+        } else if target_rank == rank {
+            let n = phase.neighbour(source_rank);
+            let mut from = View::dense(n.receive, padded);
+            from.at += reach * (1 + from.pitch + from.plane);
+            n.unpack.push(Block { dims, from, to });
+            n.receive += cells;
+        }
+    }
+    phase
+}
+
+impl Interpolation {
+    /// Prepares an interpolation by `rule`.
+    ///
+    /// # Errors
+    /// [`CommError`] when the messages cannot be prepared.
+    pub fn new(
+        comm: &dyn Comm,
+        fine: Side<'_>,
+        coarse: Side<'_>,
+        rule: Rule,
+        tag: i32,
+    ) -> Result<Self, CommError> {
+        let mut phase = interpolation_phase(comm.rank(), fine, coarse, rule.reach());
+        let exchange = prepare(comm, tag, &phase)?;
+        let cut = |blocks: &[Block]| {
+            let mut cut = Vec::new();
+            for b in blocks {
+                for k in (0..b.dims[2]).step_by(8) {
+                    for j in (0..b.dims[1]).step_by(TILE) {
+                        cut.push(Block {
+                            dims: [b.dims[0], TILE.min(b.dims[1] - j), 8.min(b.dims[2] - k)],
+                            from: View { at: b.from.row(j, k), ..b.from },
+                            to: View { at: b.to.row(2 * j, 2 * k), ..b.to },
+                        });
+                    }
+                }
+            }
+            cut
+        };
+        phase.local = cut(&phase.local);
+        for n in &mut phase.neighbours {
+            n.pack = tile(&n.pack, 16, 1);
+            n.unpack = cut(&n.unpack);
+        }
+        Ok(Self { phase, exchange, rule })
+    }
+
+    /// The rule.
+    pub fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// `fine = P coarse`, or `fine += P coarse` with `add`. The ghosts of `coarse` are valid to the
+    /// rule's reach.
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    pub fn run(
+        &mut self,
+        team: &Team,
+        isa: Isa,
+        coarse: &[f64],
+        fine: &mut [f64],
+        add: bool,
+    ) -> Result<(), CommError> {
+        self.exchange.begin()?;
+        for (index, n) in self.phase.neighbours.iter().enumerate() {
+            if n.send > 0 {
+                copy_blocks(team, &n.pack, coarse, self.exchange.send_buffer(index));
+                self.exchange.start(index)?;
+            }
+        }
+        interpolate_blocks(team, isa, self.rule, &self.phase.local, coarse, fine, add);
+        for (index, n) in self.phase.neighbours.iter().enumerate() {
+            if n.receive > 0 {
+                let buffer = self.exchange.receive(index)?;
+                interpolate_blocks(team, isa, self.rule, &n.unpack, buffer, fine, add);
+            }
+        }
+        self.exchange.end()
+    }
+}
+
+fn interpolate_blocks(
+    team: &Team,
+    isa: Isa,
+    rule: Rule,
+    blocks: &[Block],
+    coarse: &[f64],
+    fine: &mut [f64],
+    add: bool,
+) {
+    let out = SharedVector::new(fine);
+    let work = 8 * blocks.iter().map(Block::cells).sum::<usize>();
+    team.run(blocks.len(), work, &|index, scratch| {
+        let b = &blocks[index];
+        isa.call(
+            #[inline(always)]
+            || match rule.reach() {
+                0 => interpolate::<0, 1>(rule, b, coarse, &out, add, scratch),
+                1 => interpolate::<1, 3>(rule, b, coarse, &out, add, scratch),
+                _ => interpolate::<2, 5>(rule, b, coarse, &out, add, scratch),
+            },
+        );
+    });
+}
+
+/// `R` is the reach and `W = 2 R + 1`.
+#[inline(always)]
+fn interpolate<const R: usize, const W: usize>(
+    rule: Rule,
+    b: &Block,
+    coarse: &[f64],
+    out: &SharedVector<'_>,
+    add: bool,
+    scratch: &mut [f64],
+) {
+    let all = rule.weights();
+    let mut even = [0.0; W];
+    even.copy_from_slice(&all[2 - R..=2 + R]);
+    let mut odd = even;
+    odd.reverse();
+    let children = [even, odd];
+    let [ni, nj, nk] = b.dims;
+    let width = ni + 2 * R;
+    let (line, plane) = scratch.split_at_mut(width);
+    for k in 0..nk {
+        for (pk, wk) in children.iter().enumerate() {
+            for j in 0..nj + 2 * R {
+                let at = b.from.row(j, k) - R * (1 + b.from.pitch + b.from.plane);
+                let rows: [&[f64]; W] =
+                    std::array::from_fn(|m| &coarse[at + m * b.from.plane..][..width]);
+                combine(&rows, wk, &mut plane[j * width..][..width]);
+            }
+            for j in 0..nj {
+                for (pj, wj) in children.iter().enumerate() {
+                    let rows: [&[f64]; W] =
+                        std::array::from_fn(|m| &plane[(j + m) * width..][..width]);
+                    combine(&rows, wj, line);
+                    // SAFETY: the destinations of a list do not overlap.
+                    let out = unsafe { out.row(b.to.row(2 * j + pj, 2 * k + pk), 2 * ni) };
+                    expand(line, &children, out, add);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn combine<const W: usize>(rows: &[&[f64]; W], weights: &[f64; W], out: &mut [f64]) {
+    let n = out.len();
+    let rows = rows.map(|r| &r[..n]);
+    for i in 0..n {
+        let mut sum = weights[0] * rows[0][i];
+        for m in 1..W {
+            sum += weights[m] * rows[m][i];
+        }
+        out[i] = sum;
+    }
+}
+
+#[inline(always)]
+fn expand<const W: usize>(line: &[f64], w: &[[f64; W]; 2], out: &mut [f64], add: bool) {
+    let n = out.len() / 2;
+    let line = &line[..n + W - 1];
+    let out = &mut out[..2 * n];
+    for i in 0..n {
+        let (mut even, mut odd) = (w[0][0] * line[i], w[1][0] * line[i]);
+        for m in 1..W {
+            even += w[0][m] * line[i + m];
+            odd += w[1][m] * line[i + m];
+        }
+        if add {
+            out[2 * i] += even;
+            out[2 * i + 1] += odd;
+        } else {
+            out[2 * i] = even;
+            out[2 * i + 1] = odd;
+        }
+    }
+}
