@@ -11,6 +11,7 @@ pub mod cycle;
 pub mod decomposition;
 pub mod diagonal;
 pub mod error;
+pub mod field;
 pub mod geometry;
 pub mod halo;
 pub mod known;
