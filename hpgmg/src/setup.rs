@@ -3,7 +3,7 @@
 //! for the ghosts of the coefficients.
 
 use crate::backend::{Backend, Vector};
-use crate::boundary::extrapolate_beta;
+use crate::boundary::{Extrapolation, extrapolate_beta};
 use crate::comm::Comm;
 use crate::cpu::Cpu;
 use crate::decomposition::{LevelShape, hierarchy};
@@ -12,10 +12,11 @@ use crate::error::Error;
 use crate::field::Field;
 use crate::geometry::BoxGeometry;
 use crate::halo::{Entity, Halo, Shape};
-use crate::level::{Level, tiles};
+use crate::level::{self, Level, tiles};
 use crate::operators;
 use crate::options::{Bottom, Boundary, Config, Equation, Operator, Smoother};
 use crate::problem::Problem;
+use crate::red_black;
 use crate::rows::SharedVector;
 use crate::sweep::Isa;
 use crate::team::Team;
@@ -136,11 +137,11 @@ impl Cpu {
                 let [x, y, z] = &axes;
                 let out = SharedVector::new(&mut level.fields[target.index()]);
                 team.run(z.len(), x.len() * y.len() * z.len(), &|k, _| {
-                    for j in 0..y.len() {
+                    for (j, y) in y.iter().enumerate() {
                         // SAFETY: every plane is one task's.
                         let row = unsafe { out.row(base + g.row(j, k), x.len()) };
                         for (value, x) in row.iter_mut().zip(x) {
-                            let at = [x, &y[j], &z[k]];
+                            let at = [x, y, &z[k]];
                             *value =
                                 if entity < 3 { problem.beta(entity, at) } else { problem.rhs(at) };
                         }
@@ -239,6 +240,13 @@ fn build_level(
     let group = comm.group(&members)?;
     let reach = config.operator.radius();
     let (early, late) = tiles(&geometry, boxes.len(), &stencil_halo, reach, team.threads());
+    let fused = config.smoother == Smoother::Gsrb
+        && geometry.n >= red_black::SMALLEST_BOX
+        && boxes.len() >= team.threads();
+    let rule = Extrapolation::of_operator(config.operator, geometry.n);
+    let depth =
+        if config.boundary == Boundary::Dirichlet { reach.max(rule.reach()) } else { reach };
+    let shell = if fused { level::shell(&geometry, boxes.len(), depth) } else { Vec::new() };
     Ok(Level {
         shape: shape.clone(),
         geometry,
@@ -248,6 +256,7 @@ fn build_level(
         surround,
         early,
         late,
+        shell,
         restriction: None,
         correction: None,
         prolongation: None,
