@@ -43,11 +43,6 @@ impl Extrapolation {
         }
     }
 
-    /// Cells inside that the rule reads.
-    pub fn reach(self) -> usize {
-        self.near().len()
-    }
-
     /// Weights of x1, x2, … for the layer next to the domain.
     fn near(self) -> &'static [f64] {
         match self {

@@ -5,8 +5,6 @@ use std::time::Instant;
 use crate::backend::{Backend, Prolongation, Vector};
 use crate::boundary::Extrapolation;
 use crate::comm::CommError;
-use crate::decomposition::LevelShape;
-use crate::field::Field;
 use crate::krylov;
 use crate::level::Level;
 use crate::operators::{Coefficients, Tile};
@@ -171,27 +169,8 @@ impl Cpu {
     }
 }
 
-/// The coefficients of the box at `base` of a level's vectors.
-pub(crate) fn box_coefficients<'a>(
-    config: &Config,
-    fields: &'a [Field],
-    shape: &LevelShape,
-    base: usize,
-    volume: usize,
-) -> Coefficients<'a> {
-    let of = |v: Vector| &fields[v.index()][base..base + volume];
-    let alpha = Vector::Alpha;
-    Coefficients {
-        beta: [of(Vector::Beta(0)), of(Vector::Beta(1)), of(Vector::Beta(2))],
-        alpha: if fields[alpha.index()].is_empty() { &[] } else { of(alpha) },
-        a: config.equation.a(),
-        b: 1.0,
-        h2inv: 1.0 / (shape.h * shape.h),
-    }
-}
-
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn run_tiles(
+fn run_tiles(
     config: &Config,
     team: &Team,
     isa: Isa,
@@ -205,7 +184,7 @@ pub(crate) fn run_tiles(
     // The prepared messages of the level stay with this thread; the others see numbers only.
     let (fields, boxes, shape) = (&level.fields, &level.boxes, &level.shape);
     let out = SharedVector::new(out);
-    let work = tiles.iter().map(|t| t.i.len() * t.j.len() * t.k.len()).sum();
+    let work = tiles.iter().map(|t| t.j.len() * t.k.len() * g.n).sum();
     team.run(tiles.len(), work, &|index, scratch| {
         let tile = &tiles[index];
         let base = tile.index * g.volume;
@@ -225,9 +204,16 @@ pub(crate) fn run_tiles(
                 Update::Chebyshev { rhs: of(rhs), dinv: of(Vector::Dinv), c1, c2 }
             }
         };
+        let alpha = &fields[Vector::Alpha.index()];
         let pass = Pass {
             geometry: g,
-            coefficients: box_coefficients(config, fields, shape, base, g.volume),
+            coefficients: Coefficients {
+                beta: [of(Vector::Beta(0)), of(Vector::Beta(1)), of(Vector::Beta(2))],
+                alpha: if alpha.is_empty() { &[] } else { &alpha[base..base + g.volume] },
+                a: config.equation.a(),
+                b: 1.0,
+                h2inv: 1.0 / (shape.h * shape.h),
+            },
             x: &x[base..base + g.volume],
             out,
             base,

@@ -1,7 +1,5 @@
 //! One level on one rank: its boxes, its vectors, and the prepared communication around it.
 
-use std::ops::Range;
-
 use crate::backend::Vector;
 use crate::comm::Group;
 use crate::decomposition::LevelShape;
@@ -29,8 +27,6 @@ pub struct Level {
     pub early: Vec<Tile>,
     /// The other tiles.
     pub late: Vec<Tile>,
-    /// The outer layers of the boxes, where red and black half-sweeps run fused; else empty.
-    pub shell: Vec<Tile>,
     /// To the next coarser level.
     pub restriction: Option<Restriction>,
     /// From the next coarser level, for corrections.
@@ -107,7 +103,7 @@ pub fn tiles(
         let k_cuts = cuts(2, if threads == 1 { n } else { n.div_ceil(slabs) });
         for k in k_cuts.windows(2) {
             for j in j_cuts.windows(2) {
-                let tile = Tile { index, i: 0..n, j: j[0]..j[1], k: k[0]..k[1] };
+                let tile = Tile { index, j: j[0]..j[1], k: k[0]..k[1] };
                 let list = if halo.is_late(index, n, reach, &tile.j, &tile.k) {
                     &mut late
                 } else {
@@ -118,26 +114,4 @@ pub fn tiles(
         }
     }
     (early, late)
-}
-
-/// The tiles of the outer `depth` layers of every box, each cell once.
-pub fn shell(geometry: &BoxGeometry, boxes: usize, depth: usize) -> Vec<Tile> {
-    let n = geometry.n;
-    let (low, inner, high, all) = (0..depth, depth..n - depth, n - depth..n, 0..n);
-    let mut tiles = Vec::new();
-    for index in 0..boxes {
-        let mut push = |i: &Range<usize>, j: &Range<usize>, k: &Range<usize>| {
-            tiles.push(Tile { index, i: i.clone(), j: j.clone(), k: k.clone() });
-        };
-        for side in [&low, &high] {
-            for start in (0..n).step_by(TILE_ROWS) {
-                push(&all, &(start..n.min(start + TILE_ROWS)), side);
-            }
-            push(&all, side, &inner);
-            for start in inner.clone().step_by(TILE_ROWS) {
-                push(side, &(start..inner.end.min(start + TILE_ROWS)), &inner);
-            }
-        }
-    }
-    tiles
 }

@@ -14,7 +14,7 @@
 //!    [`diagonal`].
 //! 4. [`run`](mod@run) times solves; [`cycle`] holds the multigrid cycles and [`krylov`] the bottom
 //!    solvers, both written against a [`backend`]; [`cpu`] is the backend of this crate. Its inner loops
-//!    are [`operators`], [`sweep`], [`smoothers`], [`red_black`].
+//!    are [`operators`], [`sweep`] and [`smoothers`].
 //! 5. [`known`] judges, [`report`](mod@report) prints.
 //!
 //! Ranks talk through [`comm`], a small trait with one implementation per messaging library. With
@@ -42,7 +42,6 @@ pub mod level;
 pub mod operators;
 pub mod options;
 pub mod problem;
-pub mod red_black;
 pub mod report;
 pub mod rows;
 pub mod run;

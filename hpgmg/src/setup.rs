@@ -3,7 +3,7 @@
 //! for the ghosts of the coefficients.
 
 use crate::backend::{Backend, Vector};
-use crate::boundary::{Extrapolation, extrapolate_beta};
+use crate::boundary::extrapolate_beta;
 use crate::comm::Comm;
 use crate::cpu::Cpu;
 use crate::decomposition::{LevelShape, hierarchy};
@@ -12,11 +12,10 @@ use crate::error::Error;
 use crate::field::Field;
 use crate::geometry::BoxGeometry;
 use crate::halo::{Entity, Halo, Shape};
-use crate::level::{self, Level, tiles};
+use crate::level::{Level, tiles};
 use crate::operators;
 use crate::options::{Bottom, Boundary, Config, Equation, Operator, Smoother};
 use crate::problem::Problem;
-use crate::red_black;
 use crate::rows::SharedVector;
 use crate::sweep::Isa;
 use crate::team::Team;
@@ -240,13 +239,6 @@ fn build_level(
     let group = comm.group(&members)?;
     let reach = config.operator.radius();
     let (early, late) = tiles(&geometry, boxes.len(), &stencil_halo, reach, team.threads());
-    let fused = config.smoother == Smoother::Gsrb
-        && geometry.n >= red_black::SMALLEST_BOX
-        && boxes.len() >= team.threads();
-    let rule = Extrapolation::of_operator(config.operator, geometry.n);
-    let depth =
-        if config.boundary == Boundary::Dirichlet { reach.max(rule.reach()) } else { reach };
-    let shell = if fused { level::shell(&geometry, boxes.len(), depth) } else { Vec::new() };
     Ok(Level {
         shape: shape.clone(),
         geometry,
@@ -256,7 +248,6 @@ fn build_level(
         surround,
         early,
         late,
-        shell,
         restriction: None,
         correction: None,
         prolongation: None,

@@ -4,7 +4,6 @@
 use crate::backend::Vector;
 use crate::comm::CommError;
 use crate::cpu::{Cpu, Step};
-use crate::red_black;
 
 /// Runs an even number of passes so that the result ends up in `x`.
 fn passes(
@@ -28,13 +27,7 @@ fn passes(
 /// [`CommError`] when the ranks lose each other.
 pub fn gsrb(cpu: &mut Cpu, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
     let half_sweeps = if cpu.config().operator.is_point_centred() { 4 } else { 6 };
-    if cpu.level(l).shell.is_empty() {
-        return passes(cpu, l, x, half_sweeps, |sweep| Step::Gsrb { rhs, sweep });
-    }
-    for sweep in (0..half_sweeps).step_by(2) {
-        red_black::pair(cpu, l, x, rhs, sweep)?;
-    }
-    Ok(())
+    passes(cpu, l, x, half_sweeps, |sweep| Step::Gsrb { rhs, sweep })
 }
 
 /// A Chebyshev polynomial of degree 6, 4 for the point-centred operators, on the upper 7/8 of the

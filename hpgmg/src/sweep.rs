@@ -174,7 +174,7 @@ unsafe fn body_avx2<S: Stencil>(s: S, pass: &Pass<'_>, tile: &Tile, scratch: &mu
 #[inline(always)]
 unsafe fn body<S: Stencil>(stencil: S, pass: &Pass<'_>, tile: &Tile, scratch: &mut [f64]) {
     let g = &pass.geometry;
-    let n = tile.i.len();
+    let n = g.n;
     let (c, x) = (&pass.coefficients, pass.x);
     // SAFETY: a row of the tile, by the caller's promise nobody else's.
     let out = |row: Row| unsafe { pass.out.row(pass.base + row.at, n) };
@@ -218,7 +218,7 @@ unsafe fn body<S: Stencil>(stencil: S, pass: &Pass<'_>, tile: &Tile, scratch: &m
             |row: Row, ax: &[f64]| {
                 let (out, rhs, dinv, x) =
                     (out(row), of(rhs, row, n), of(dinv, row, n), of(x, row, n));
-                let p = tile.i.start + row.j + row.k + parity;
+                let p = row.j + row.k + parity;
                 for i in 0..n {
                     let new = x[i] + dinv[i] * (rhs[i] - ax[i]);
                     out[i] = if (i + p).is_multiple_of(2) { new } else { x[i] };

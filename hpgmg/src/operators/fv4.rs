@@ -64,7 +64,7 @@ impl Stencil for Fv4 {
         scratch: &mut [f64],
         mut finish: impl FnMut(Row, &[f64]),
     ) {
-        let n = tile.i.len();
+        let n = g.n;
         let (pitch, plane) = (g.pitch, g.plane);
         let [beta_i, beta_j, beta_k] = c.beta;
         // Flux buffers start on multiples of eight elements.
@@ -80,9 +80,9 @@ impl Stencil for Fv4 {
 
         for k in tile.k.clone() {
             let first_plane = k == tile.k.start;
-            flux(x, beta_j, g.row(tile.j.start, k) + tile.i.start, pitch, plane, &mut fj_low[..n]);
+            flux(x, beta_j, g.row(tile.j.start, k), pitch, plane, &mut fj_low[..n]);
             for (row, j) in tile.j.clone().enumerate() {
-                let at = g.row(j, k) + tile.i.start;
+                let at = g.row(j, k);
                 let of_row = row * len..row * len + n;
                 if first_plane {
                     flux(x, beta_k, at, plane, pitch, &mut fk_low[of_row.clone()]);

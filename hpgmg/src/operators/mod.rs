@@ -33,8 +33,6 @@ pub struct Coefficients<'a> {
 pub struct Tile {
     /// Position of the box among this rank's boxes.
     pub index: usize,
-    /// Cells of a row.
-    pub i: Range<usize>,
     /// Rows.
     pub j: Range<usize>,
     /// Planes.

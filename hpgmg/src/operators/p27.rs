@@ -24,12 +24,12 @@ impl Stencil for P27 {
         scratch: &mut [f64],
         mut finish: impl FnMut(Row, &[f64]),
     ) {
-        let n = tile.i.len();
+        let n = g.n;
         let scale = -c.b * c.h2inv;
         let ax = &mut scratch[..n];
         for k in tile.k.clone() {
             for j in tile.j.clone() {
-                let at = g.row(j, k) + tile.i.start;
+                let at = g.row(j, k);
                 let row = |dj: isize, dk: isize| {
                     let at = at as isize + dj * g.pitch as isize + dk * g.plane as isize - 1;
                     &x[at as usize..][..n + 2]

@@ -19,12 +19,12 @@ impl Stencil for SecondOrder {
         scratch: &mut [f64],
         mut finish: impl FnMut(Row, &[f64]),
     ) {
-        let n = tile.i.len();
+        let n = g.n;
         let scale = -c.b * c.h2inv;
         let ax = &mut scratch[..n];
         for k in tile.k.clone() {
             for j in tile.j.clone() {
-                let at = g.row(j, k) + tile.i.start;
+                let at = g.row(j, k);
                 let row = |at: usize| &x[at..at + n];
                 let x0 = &x[at - 1..][..n + 2];
                 let (jm, jp) = (row(at - g.pitch), row(at + g.pitch));
