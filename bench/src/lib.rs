@@ -1,1 +1,5 @@
-//! Measurements of libmp beside other communication libraries.
+//! Measurements of libmp beside other communication libraries and beside the bare machine. A figure here has a method,
+//! a spread, and a peer measured in the same run.
+
+pub mod signal;
+pub mod spread;

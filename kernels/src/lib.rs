@@ -1,1 +1,150 @@
-//! The device headers `mp/*.cuh` and the GPU code compiled from them.
+//! The device side of the project: the public headers `mp/*.cuh` (in `include/`) and the GPU code compiled
+//! from them, embedded as one fatbin.
+//!
+//! ```
+//! match mp_kernels::fatbin() {
+//!     Ok(image) => println!("{} bytes for {:?}", image.len(), mp_kernels::BUILD.architectures),
+//!     Err(not_built) => println!("{not_built}"),
+//! }
+//! ```
+//!
+//! Here are only bytes, names and layouts. Loading them on a GPU and launching kernels is `gdsync`'s, which loads every
+//! entry of [`KERNELS`] when it opens a device: a lazy load behind a blocked stream would deadlock.
+//!
+//! Crates that compile kernels of their own against the headers depend on this one and read, in their build scripts,
+//! `DEP_MP_KERNELS_INCLUDE` (the include folder) and `DEP_MP_KERNELS_NVCC` (the compiler; unset without one).
+
+mod layout;
+#[cfg(test)]
+mod layout_header;
+
+pub use layout::{
+    Enumerator, Field, LAYOUTS, Layout, MessagePassing, PingPong, PingPongTime, WaitBounds,
+    WaitReport, WaitStatus,
+};
+
+/// How the GPU code of this build was compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Build {
+    /// Release of the nvcc that compiled it, as in `13.0.88`. `None`: built without GPU code.
+    pub nvcc: Option<&'static str>,
+    /// What the fatbin holds, in nvcc's names: machine code `sm_90`, PTX `compute_80`.
+    pub architectures: &'static [&'static str],
+}
+
+/// How this build was compiled.
+pub const BUILD: Build = include!(concat!(env!("OUT_DIR"), "/build_info.rs"));
+
+/// Every entry point of the fatbin. Their arguments and what they order are documented in `src/cuda/`.
+pub const KERNELS: &[&str] = &[
+    "mp_bare_pingpong",
+    "mp_check_pattern",
+    "mp_fill",
+    "mp_message_passing",
+    "mp_pingpong_bounded",
+    "mp_pingpong_unbounded",
+    "mp_signal_store",
+    "mp_signal_wait",
+    "mp_signal_wait_block",
+    "mp_signal_wait_warp",
+];
+
+/// The program holds no GPU code, because no nvcc was found when it was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "built without GPU code: no nvcc was found when mp-kernels was compiled; run tools/get-nvcc (or set NVCC or \
+     CUDA_HOME), then cargo build"
+)]
+pub struct NotBuilt;
+
+/// The fatbin with every kernel of [`KERNELS`], for `cuModuleLoadFatBinary` or `cuLibraryLoadData`. Aligned to 64 bytes.
+///
+/// # Errors
+/// [`NotBuilt`] if there was no nvcc when this crate was built.
+pub const fn fatbin() -> Result<&'static [u8], NotBuilt> {
+    #[cfg(mp_fatbin)]
+    {
+        #[repr(C, align(64))]
+        struct Aligned<T: ?Sized>(T);
+        static IMAGE: &Aligned<[u8]> =
+            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/mp.fatbin")));
+        Ok(&IMAGE.0)
+    }
+    #[cfg(not(mp_fatbin))]
+    Err(NotBuilt)
+}
+
+/// Word `index` of a buffer that the kernel `mp_fill` filled with `seed`.
+///
+/// The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), as in `src/cuda/pattern.cuh`.
+pub const fn pattern(seed: u64, index: u64) -> u64 {
+    let mut z = seed
+        .wrapping_mul(0xd134_2543_de82_ef95)
+        .wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+#[path = "../build/nvcc.rs"]
+#[allow(dead_code, reason = "the build script uses the rest")]
+mod nvcc;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_kernels_is_what_the_sources_define() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cuda");
+        let module = std::fs::read_to_string(format!("{folder}/module.cu")).unwrap();
+        let mut defined = Vec::new();
+        for file in std::fs::read_dir(folder).unwrap() {
+            let file = file.unwrap();
+            let text = std::fs::read_to_string(file.path()).unwrap();
+            let names = text.split("MP_KERNEL void ").skip(1);
+            let before = defined.len();
+            defined.extend(names.map(|rest| rest.split_once('(').unwrap().0.to_owned()));
+            let name = file.file_name().into_string().unwrap();
+            assert!(
+                defined.len() == before || module.contains(&format!("#include \"{name}\"")),
+                "{name} has kernels but module.cu does not include it"
+            );
+        }
+        defined.sort();
+        assert_eq!(defined, KERNELS, "KERNELS must list, sorted, what src/cuda defines");
+    }
+
+    #[test]
+    fn a_build_with_nvcc_has_a_fatbin_and_one_without_says_how_to_get_it() {
+        match fatbin() {
+            Ok(image) => {
+                // fatbinary.h: magic number 0xba55ed50.
+                assert_eq!(image[..4], 0xba55_ed50_u32.to_le_bytes());
+                assert_eq!(image.as_ptr() as usize % 64, 0);
+                assert!(BUILD.nvcc.is_some());
+                assert!(BUILD.architectures.contains(&"sm_80"), "{BUILD:?}");
+                assert!(BUILD.architectures.iter().any(|name| name.starts_with("compute_")));
+            }
+            Err(not_built) => {
+                assert_eq!(BUILD, Build { nvcc: None, architectures: &[] });
+                let text = not_built.to_string();
+                assert!(text.contains("built without GPU code"), "{text}");
+                assert!(text.contains("tools/get-nvcc") && text.contains("cargo build"), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_pattern_tells_words_and_seeds_apart() {
+        // The same numbers are checked against the device's version in tests/host/platform.cpp.
+        assert_eq!(pattern(0, 0), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(pattern(7, 3), 0x475d_c5e2_16a2_9efc);
+        let mut words: Vec<u64> =
+            (0..64).flat_map(|seed| (0..64).map(move |i| pattern(seed, i))).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 64 * 64);
+    }
+}

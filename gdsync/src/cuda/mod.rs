@@ -1,0 +1,19 @@
+//! The CUDA side: driver, devices, streams and graphs. Everything raw stays in here.
+
+pub(crate) mod capabilities;
+pub(crate) mod device;
+pub(crate) mod driver;
+pub(crate) mod graph;
+pub(crate) mod graveyard;
+pub(crate) mod module;
+pub(crate) mod rescue;
+pub(crate) mod stream;
+pub(crate) mod topology;
+
+use std::ffi::c_char;
+
+/// A zero-terminated string that the driver wrote into a fixed buffer.
+pub(crate) fn text(buffer: &[c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().take_while(|c| **c != 0).map(|c| *c as u8).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,541 @@
+//! A CUDA stream: enqueuing on it, and knowing what it has done. Enqueuing never allocates and holds no lock across a
+//! driver call.
+
+use std::ffi::c_void;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cudarc::driver::sys;
+use mp_kernels::{WaitBounds, WaitReport};
+use sys::CUstreamBatchMemOpParams_union as Param;
+
+use super::device::{CudaDevice, lock, stream_idle};
+use super::driver::cu;
+use super::module::Kernel;
+use crate::error::{Error, Result};
+use crate::event::CudaEvent;
+use crate::host::executor::panic_message;
+use crate::launch::{Arg, Dims};
+use crate::memop::{MAX_BATCH, MemOp};
+use crate::memory::allocation::Allocation;
+use crate::memory::word::Word64;
+use crate::memory::{Buffer, Space};
+use crate::watchdog::Target;
+
+/// Every so many operations that can block, an event marks how far the stream has got.
+const MARK_EVERY: u64 = 64;
+/// Marks kept; when all are in use, progress is known less finely for a while.
+const MARKS: usize = 16;
+
+/// A CUDA stream with its book-keeping.
+pub(crate) struct CudaStream {
+    device: CudaDevice,
+    stream: sys::CUstream,
+    name: String,
+    /// Operations whose driver call has begun, and has returned.
+    begun: AtomicU64,
+    ended: AtomicU64,
+    capturing: AtomicBool,
+    capture: Mutex<Capture>,
+    marks: Mutex<Marks>,
+    /// Where a waiting kernel that gives up writes why; first failure wins.
+    report: Buffer<u64>,
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+/// What a capture must hold for its replays.
+#[derive(Default)]
+pub(crate) struct Capture {
+    pub owners: Vec<Arc<Allocation>>,
+    pub calls: Vec<Arc<Callback>>,
+    pub targets: Vec<Target>,
+}
+
+#[derive(Default)]
+struct Marks {
+    /// Oldest first: operation number and the event recorded after it.
+    recorded: std::collections::VecDeque<(u64, sys::CUevent)>,
+    free: Vec<sys::CUevent>,
+    completed: u64,
+}
+
+/// A host function on its way through a stream.
+pub(crate) struct Callback {
+    call: Arc<dyn Fn() + Send + Sync>,
+    stream: String,
+    failure: Arc<Mutex<Option<Error>>>,
+}
+
+// SAFETY: CUstream and CUevent handles may be used from any thread with the context bound; the rest is Send + Sync.
+unsafe impl Send for CudaStream {}
+// SAFETY: as for Send.
+unsafe impl Sync for CudaStream {}
+
+impl CudaStream {
+    pub fn new(device: &CudaDevice, name: String) -> Result<CudaStream> {
+        let report = Buffer::new(
+            &crate::Device::Cuda(device.clone()),
+            Space::Pinned,
+            size_of::<WaitReport>() / 8,
+        )?;
+        device.bind()?;
+        let mut marks = Marks::default();
+        for _ in 0..MARKS {
+            let mut event = std::ptr::null_mut();
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+            // SAFETY: writes one handle. If a later one fails, the few made so far go with the context.
+            unsafe { cu!(cuEventCreate(&mut event, flags))? };
+            marks.free.push(event);
+        }
+        let mut stream = std::ptr::null_mut();
+        // SAFETY: writes one handle; destroyed through the graveyard.
+        unsafe {
+            cu!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?
+        };
+        device.graveyard().add_stream(stream);
+        Ok(CudaStream {
+            device: device.clone(),
+            stream,
+            name,
+            begun: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            capturing: AtomicBool::new(false),
+            capture: Mutex::default(),
+            marks: Mutex::new(marks),
+            report,
+            failure: Arc::default(),
+        })
+    }
+
+    pub fn device(&self) -> &CudaDevice {
+        &self.device
+    }
+
+    pub fn raw(&self) -> sys::CUstream {
+        self.stream
+    }
+
+    pub fn is_capturing(&self) -> bool {
+        self.capturing.load(Ordering::Acquire)
+    }
+
+    /// Runs a driver call that enqueues; `number` is the operation's.
+    fn enqueue(&self, call: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+        self.device.bind()?;
+        let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let result = call(number);
+        self.ended.fetch_add(1, Ordering::AcqRel);
+        result
+    }
+
+    /// The number of the last operation known to have run, and all before it.
+    pub fn completed(&self) -> u64 {
+        // Operations whose driver call has not returned may not be in the stream yet: then idleness proves nothing.
+        let ended = self.ended.load(Ordering::Acquire);
+        if ended == self.begun.load(Ordering::Acquire) && !matches!(self.query(), Ok(None)) {
+            return ended;
+        }
+        let mut marks = lock(&self.marks);
+        while let Some(&(number, event)) = marks.recorded.front() {
+            // SAFETY: the event lives as long as the stream.
+            if unsafe { sys::cuEventQuery(event) } == sys::CUresult::CUDA_ERROR_NOT_READY {
+                break;
+            }
+            marks.completed = number;
+            marks.recorded.pop_front();
+            marks.free.push(event);
+        }
+        marks.completed
+    }
+
+    fn mark(&self, number: u64) {
+        if !number.is_multiple_of(MARK_EVERY) || self.is_capturing() {
+            return;
+        }
+        let Some(event) = lock(&self.marks).free.pop() else { return };
+        // SAFETY: event and stream live; a mark of operation `number` is recorded after it, by this thread.
+        if unsafe { cu!(cuEventRecord(event, self.stream)) }.is_ok() {
+            // With several enqueuing threads marks may arrive out of order; a smaller number behind a larger one
+            // only makes progress known later.
+            let mut marks = lock(&self.marks);
+            let newest = marks.recorded.back().map_or(0, |mark| mark.0);
+            marks.recorded.push_back((number.max(newest), event));
+        }
+    }
+
+    /// `Ok(true)` when everything enqueued has run.
+    pub fn is_idle(&self) -> Result<bool> {
+        if self.is_capturing() {
+            return Err(self.unsupported("asking for progress", "it is being captured"));
+        }
+        Ok(self.query()?.is_some())
+    }
+
+    /// `Some(())` when everything enqueued has run; `None` if not, or during a capture.
+    fn query(&self) -> Result<Option<()>> {
+        // A query would invalidate a capture: the lock keeps one from beginning meanwhile.
+        let _capture = lock(&self.capture);
+        if self.is_capturing() {
+            return Ok(None);
+        }
+        self.device.bind()?;
+        stream_idle(self.stream)
+    }
+
+    /// What went wrong on the stream, as far as the host can see.
+    pub fn failure(&self) -> Option<Error> {
+        if let Some(error) = lock(&self.failure).clone() {
+            return Some(error);
+        }
+        let slot = self.report.host_address()?.cast::<WaitReport>();
+        // SAFETY: pinned host memory of that size and alignment; kernels write it before they end, and the status
+        // last. Any bit pattern is a valid report.
+        let report = unsafe { slot.as_ptr().read_volatile() };
+        (report.status != 0).then(|| Error::WaitFailed {
+            what: self.name.clone(),
+            status: if report.status == 1 { "aborted" } else { "timed out" },
+            expected: report.expected,
+            seen: report.seen,
+            waited: Duration::from_nanos(report.waited_ns),
+        })
+    }
+
+    /// Enqueues memory operations, at most [`MAX_BATCH`] in one driver call.
+    pub fn batch(
+        &self,
+        ops: &[MemOp<'_>],
+        before: impl Fn(u64, &MemOp<'_>) -> Result<()>,
+    ) -> Result<()> {
+        if !self.device.capabilities().stream_mem_ops_64 {
+            return Err(self
+                .unsupported("a stream memory operation", "the driver has none on 64-bit words"));
+        }
+        let mut parameters = [Param { pad: [0; 6] }; MAX_BATCH];
+        for chunk in ops.chunks(MAX_BATCH) {
+            for (parameter, op) in parameters.iter_mut().zip(chunk) {
+                *parameter = encode(op)?;
+            }
+            self.hold(chunk);
+            self.enqueue(|number| {
+                for op in chunk.iter().filter(|op| op.is_wait()) {
+                    before(number, op)?;
+                }
+                // SAFETY: `chunk.len()` parameters are encoded; the words' memory is released only when the stream
+                // has been idle, or is held by the graph being captured.
+                unsafe {
+                    cu!(cuStreamBatchMemOp_v2(
+                        self.stream,
+                        chunk.len() as u32,
+                        parameters.as_mut_ptr(),
+                        0
+                    ))?
+                };
+                self.mark(number);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    fn hold(&self, ops: &[MemOp<'_>]) {
+        if self.is_capturing() {
+            let mut capture = lock(&self.capture);
+            for op in ops {
+                match op {
+                    MemOp::Write32(word, _) | MemOp::WaitGeq32(word, _) => {
+                        capture.owners.push(word.owner())
+                    }
+                    MemOp::Write64(word, _) | MemOp::WaitGeq64(word, _) => {
+                        capture.owners.push(word.owner())
+                    }
+                    MemOp::Barrier => {}
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// As for [`Stream::launch`](crate::Stream::launch).
+    pub unsafe fn launch(&self, kernel: &Kernel, dims: Dims, args: &[Arg<'_>]) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.enqueue(|number| unsafe { self.launch_as(number, kernel, dims, args) })
+    }
+
+    /// # Safety
+    /// As for [`Stream::launch`](crate::Stream::launch).
+    unsafe fn launch_as(
+        &self,
+        number: u64,
+        kernel: &Kernel,
+        dims: Dims,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
+        // SAFETY: `Arg` is a transparent pointer to the argument's value, which outlives the call; number and
+        // types of arguments are the caller's promise. The driver copies the values before it returns.
+        unsafe {
+            cu!(cuLaunchKernel(
+                kernel.function(),
+                dims.grid.0,
+                dims.grid.1,
+                dims.grid.2,
+                dims.block.0,
+                dims.block.1,
+                dims.block.2,
+                dims.shared,
+                self.stream,
+                args.as_ptr().cast::<*mut c_void>().cast_mut(),
+                std::ptr::null_mut(),
+            ))?
+        };
+        self.mark(number);
+        Ok(())
+    }
+
+    pub fn signal(&self, word: &Word64, value: u64) -> Result<()> {
+        let kernel = self.device.kernel("mp_signal_store")?;
+        let address = word.device_address()?;
+        self.hold(&[MemOp::Write64(word, value)]);
+        // SAFETY: the kernel takes an address and a value; the word is alive as for `batch`.
+        unsafe { self.launch(&kernel, Dims::one(), &[Arg::new(&address), Arg::new(&value)]) }
+    }
+
+    pub fn wait_signal(
+        &self,
+        word: &Word64,
+        expected: u64,
+        timeout: Duration,
+        abort: Option<&Word64>,
+        before: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<()> {
+        let kernel = self.device.kernel("mp_signal_wait")?;
+        let address = word.device_address()?;
+        let abort = abort.map_or(Ok(0), Word64::device_address)?;
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let bounds = WaitBounds { abort, timeout_ns };
+        let report = self.report.device_address().unwrap_or(0);
+        self.hold(&[MemOp::WaitGeq64(word, expected)]);
+        if self.is_capturing() {
+            lock(&self.capture).owners.push(self.report.allocation().clone());
+        }
+        let args = [Arg::new(&address), Arg::new(&expected), Arg::new(&bounds), Arg::new(&report)];
+        self.enqueue(|number| {
+            before(number)?;
+            // SAFETY: the kernel's signature; word, abort word and report are alive as for `batch`.
+            unsafe { self.launch_as(number, &kernel, Dims::one(), &args) }
+        })
+    }
+
+    pub fn copy(&self, to: &Buffer<u8>, from: &Buffer<u8>) -> Result<()> {
+        let (to_address, from_address) = (self.address("copy", to)?, self.address("copy", from)?);
+        if self.is_capturing() {
+            lock(&self.capture).owners.extend([to.allocation().clone(), from.allocation().clone()]);
+        }
+        self.enqueue(|number| {
+            // SAFETY: both ranges are inside live allocations and equally long (checked by the caller).
+            unsafe { cu!(cuMemcpyAsync(to_address, from_address, to.len(), self.stream))? };
+            self.mark(number);
+            Ok(())
+        })
+    }
+
+    pub fn fill(&self, buffer: &Buffer<u8>, byte: u8) -> Result<()> {
+        let address = self.address("fill", buffer)?;
+        if self.is_capturing() {
+            lock(&self.capture).owners.push(buffer.allocation().clone());
+        }
+        self.enqueue(|number| {
+            // SAFETY: the range is inside a live allocation.
+            unsafe { cu!(cuMemsetD8Async(address, byte, buffer.len(), self.stream))? };
+            self.mark(number);
+            Ok(())
+        })
+    }
+
+    fn address(&self, what: &'static str, buffer: &Buffer<u8>) -> Result<u64> {
+        buffer.device_address().ok_or_else(|| Error::NotReachable {
+            what,
+            memory: buffer.allocation().describe(),
+            place: self.name.clone(),
+            hint: "use pinned memory",
+        })
+    }
+
+    /// Calls back on a driver thread. The callback must not call CUDA.
+    pub fn call(&self, call: Arc<dyn Fn() + Send + Sync>) -> Result<()> {
+        let callback =
+            Arc::new(Callback { call, stream: self.name.clone(), failure: self.failure.clone() });
+        if self.is_capturing() {
+            let data = Arc::as_ptr(&callback);
+            lock(&self.capture).calls.push(callback);
+            // SAFETY: the callback is held by the capture and then by the graph as long as it can run.
+            return self.enqueue(|_| unsafe {
+                cu!(cuLaunchHostFunc(self.stream, Some(run_again), data as *mut c_void))
+            });
+        }
+        let data = Arc::into_raw(callback);
+        // SAFETY: the one reference that `data` holds is taken back by `run_once`.
+        let result = self.enqueue(|_| unsafe {
+            cu!(cuLaunchHostFunc(self.stream, Some(run_once), data as *mut c_void))
+        });
+        if result.is_err() {
+            // SAFETY: it was not enqueued, so nobody else takes the reference back.
+            drop(unsafe { Arc::from_raw(data) });
+        }
+        result
+    }
+
+    pub fn record(&self, event: &CudaEvent) -> Result<()> {
+        // SAFETY: both handles are alive.
+        self.enqueue(|_| unsafe { cu!(cuEventRecord(event.event, self.stream)) })
+    }
+
+    pub fn wait_event(&self, event: &CudaEvent) -> Result<()> {
+        // SAFETY: both handles are alive; the driver keeps what it needs of the event.
+        self.enqueue(|_| unsafe { cu!(cuStreamWaitEvent(self.stream, event.event, 0)) })
+    }
+
+    pub fn begin_capture(&self) -> Result<()> {
+        let capturing = {
+            let _capture = lock(&self.capture);
+            self.capturing.swap(true, Ordering::AcqRel)
+        };
+        if capturing {
+            return Err(self.unsupported("beginning a capture", "one is under way"));
+        }
+        self.device.graveyard().set_capturing(self.stream, true);
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+        // SAFETY: the stream is alive and not being captured.
+        let begun = self
+            .device
+            .bind()
+            .and_then(|()| unsafe { cu!(cuStreamBeginCapture_v2(self.stream, mode)) });
+        if begun.is_err() {
+            self.stop_capture();
+        }
+        begun
+    }
+
+    /// Ends the capture; the graph and what it must hold.
+    pub fn end_capture(&self) -> Result<(sys::CUgraph, Capture)> {
+        if !self.is_capturing() {
+            return Err(self.unsupported("ending a capture", "none is under way"));
+        }
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the stream is being captured; writes one handle.
+        let ended = self
+            .device
+            .bind()
+            .and_then(|()| unsafe { cu!(cuStreamEndCapture(self.stream, &mut graph)) });
+        let capture = self.stop_capture();
+        ended.map(|()| (graph, capture))
+    }
+
+    fn stop_capture(&self) -> Capture {
+        self.device.graveyard().set_capturing(self.stream, false);
+        self.capturing.store(false, Ordering::Release);
+        std::mem::take(&mut lock(&self.capture))
+    }
+
+    /// Remembers a wait of the capture under way.
+    pub fn capture_target(&self, target: Target) {
+        lock(&self.capture).targets.push(target);
+    }
+
+    pub fn launch_graph(
+        &self,
+        exec: sys::CUgraphExec,
+        before: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<()> {
+        self.enqueue(|number| {
+            before(number)?;
+            // SAFETY: the graph is alive; it is released only when the stream has been idle.
+            unsafe { cu!(cuGraphLaunch(exec, self.stream))? };
+            self.mark(number);
+            Ok(())
+        })
+    }
+
+    fn unsupported(&self, what: &'static str, why: &str) -> Error {
+        Error::Unsupported { what, place: self.name.clone(), why: why.into() }
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        if self.is_capturing()
+            && let Ok((graph, capture)) = self.end_capture()
+        {
+            // SAFETY: the graph was just made and never instantiated.
+            let _ = unsafe { cu!(cuGraphDestroy(graph)) };
+            drop(capture);
+        }
+        let marks = std::mem::take(&mut *lock(&self.marks));
+        {
+            let mut graveyard = self.device.graveyard();
+            let events =
+                marks.free.into_iter().chain(marks.recorded.into_iter().map(|mark| mark.1));
+            events.for_each(|event| graveyard.bury(super::graveyard::Grave::Event(event)));
+            graveyard.orphan_stream(self.stream);
+        }
+        self.device.reap();
+    }
+}
+
+fn encode(op: &MemOp<'_>) -> Result<Param> {
+    use sys::CUstreamBatchMemOpType as Type;
+    let address = op.device_address()?;
+    let mut parameter = Param { pad: [0; 6] };
+    match op {
+        MemOp::Write32(_, value) => {
+            parameter.operation = Type::CU_STREAM_MEM_OP_WRITE_VALUE_32;
+            parameter.writeValue.address = address;
+            parameter.writeValue.__bindgen_anon_1.value = *value;
+        }
+        MemOp::Write64(_, value) => {
+            parameter.operation = Type::CU_STREAM_MEM_OP_WRITE_VALUE_64;
+            parameter.writeValue.address = address;
+            parameter.writeValue.__bindgen_anon_1.value64 = *value;
+        }
+        MemOp::WaitGeq32(_, value) => {
+            parameter.operation = Type::CU_STREAM_MEM_OP_WAIT_VALUE_32;
+            parameter.waitValue.address = address;
+            parameter.waitValue.__bindgen_anon_1.value = *value;
+        }
+        MemOp::WaitGeq64(_, value) => {
+            parameter.operation = Type::CU_STREAM_MEM_OP_WAIT_VALUE_64;
+            parameter.waitValue.address = address;
+            parameter.waitValue.__bindgen_anon_1.value64 = *value;
+        }
+        MemOp::Barrier => parameter.operation = Type::CU_STREAM_MEM_OP_BARRIER,
+    }
+    // Flags stay 0: GEQ for waits, writes ordered after everything before them, barriers at system scope.
+    Ok(parameter)
+}
+
+/// Runs a callback that is enqueued once, and lets go of it.
+unsafe extern "C" fn run_once(data: *mut c_void) {
+    // SAFETY: `data` is the reference that `call` gave away.
+    unsafe { Arc::from_raw(data.cast::<Callback>().cast_const()) }.run();
+}
+
+/// Runs a callback that a graph holds.
+unsafe extern "C" fn run_again(data: *mut c_void) {
+    // SAFETY: the graph holds the callback while it can run; the reference here is not counted.
+    ManuallyDrop::new(unsafe { Arc::from_raw(data.cast::<Callback>().cast_const()) }).run();
+}
+
+impl Callback {
+    fn run(&self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.call)())) {
+            let error = Error::CallbackPanicked {
+                stream: self.stream.clone(),
+                message: panic_message(&*panic),
+            };
+            tracing::error!("{error}");
+            lock(&self.failure).get_or_insert(error);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The host playing a device: streams as ordered executor threads.
+
+pub(crate) mod executor;

@@ -1,0 +1,427 @@
+//! Memory: device, pinned host and plain host, allocated here or brought by the user. A [`Buffer`] is a shared,
+//! typed view of it; nothing is freed while a buffer, an operation or a stream may still use it.
+
+pub(crate) mod allocation;
+pub(crate) mod shared;
+pub mod word;
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use serde::{Deserialize, Serialize};
+
+use crate::cuda::driver::cu;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use allocation::{Allocation, Backing};
+
+/// Where memory lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Space {
+    /// Ordinary memory of the process. A GPU cannot reach it; other processes cannot map it.
+    Host,
+    /// Host memory that the device reaches directly and other processes of the machine can map.
+    Pinned,
+    /// The device's own memory. On the host device it is the same as [`Space::Pinned`].
+    Device,
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Space::Host => "host",
+            Space::Pinned => "pinned",
+            Space::Device => "device",
+        })
+    }
+}
+
+/// A shared view of `len` elements of memory. Cloning and slicing share the memory.
+///
+/// The memory is given back when the last view is dropped and, for memory that a GPU can reach, every stream of the
+/// device has been idle once; dropping therefore never blocks.
+pub struct Buffer<T> {
+    allocation: Arc<Allocation>,
+    offset: usize,
+    len: usize,
+    element: PhantomData<T>,
+}
+
+impl<T> Clone for Buffer<T> {
+    fn clone(&self) -> Self {
+        Buffer {
+            allocation: self.allocation.clone(),
+            offset: self.offset,
+            len: self.len,
+            element: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Buffer<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {} in {}", self.len, std::any::type_name::<T>(), self.allocation.describe())
+    }
+}
+
+impl<T: Pod> Buffer<T> {
+    /// Allocates `len` zeroed elements.
+    ///
+    /// # Errors
+    /// Out of memory or a size past the address space; for a GPU what the driver says.
+    pub fn new(device: &Device, space: Space, len: usize) -> Result<Buffer<T>> {
+        let bytes = bytes_of::<T>("allocation", len)?;
+        Ok(Buffer::whole(Allocation::new(device, space, bytes)?, len))
+    }
+
+    /// Allocates and fills with `values`.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`] and [`Buffer::write`].
+    pub fn from_slice(device: &Device, space: Space, values: &[T]) -> Result<Buffer<T>> {
+        let buffer = Buffer::new(device, space, values.len())?;
+        buffer.write(values)?;
+        Ok(buffer)
+    }
+
+    /// Takes the user's vector and makes it reachable for the device, without copying.
+    /// Other processes cannot map it.
+    ///
+    /// # Errors
+    /// What registering with the driver says, for example that part of it is registered already.
+    pub fn from_vec(device: &Device, mut values: Vec<T>) -> Result<Buffer<T>>
+    where
+        T: Send + Sync,
+    {
+        let (address, len) = (NonNull::from(values.as_mut_slice()).cast(), values.len());
+        let bytes = bytes_of::<T>("registration", len)?;
+        // SAFETY: a vector's heap block does not move with the vector, which is never touched again.
+        let allocation = unsafe { Allocation::user(device, address, bytes, Box::new(values))? };
+        Ok(Buffer::whole(allocation, len))
+    }
+
+    /// Makes host memory of the user reachable for the device, without copying.
+    ///
+    /// # Errors
+    /// As [`Buffer::from_vec`].
+    ///
+    /// # Safety
+    /// `address` is aligned for `T` and valid for reads and writes of `len` elements until the last view is dropped
+    /// and the device's streams have been idle once.
+    pub unsafe fn from_host_memory(
+        device: &Device,
+        address: NonNull<T>,
+        len: usize,
+    ) -> Result<Buffer<T>> {
+        let bytes = bytes_of::<T>("registration", len)?;
+        // SAFETY: the caller's promise; the owner holds nothing.
+        let allocation = unsafe { Allocation::user(device, address.cast(), bytes, Box::new(()))? };
+        Ok(Buffer::whole(allocation, len))
+    }
+
+    /// Takes a range of CUDA device memory that the user allocated, which may be part of a larger allocation.
+    ///
+    /// # Errors
+    /// If the range is not device memory of this GPU or not inside one allocation.
+    ///
+    /// # Safety
+    /// The memory stays allocated until the last view is dropped and the device's streams have been idle once.
+    pub unsafe fn from_cuda_memory(device: &Device, address: u64, len: usize) -> Result<Buffer<T>> {
+        let bytes = bytes_of::<T>("registration", len)?;
+        let Device::Cuda(cuda) = device else {
+            return Err(Error::Unsupported {
+                what: "registering CUDA memory",
+                place: device.to_string(),
+                why: "it is no CUDA device".into(),
+            });
+        };
+        cuda.bind()?;
+        let (mut base, mut size) = (0, 0);
+        // SAFETY: writes two words; an address that is no device memory is refused.
+        unsafe { cu!(cuMemGetAddressRange_v2(&mut base, &mut size, address))? };
+        let offset = (address - base) as usize;
+        if offset.checked_add(bytes).is_none_or(|end| end > size) {
+            return Err(Error::OutOfRange {
+                what: "registering CUDA memory",
+                offset,
+                len: bytes,
+                size,
+            });
+        }
+        let backing = Backing::User(Box::new(()));
+        let allocation =
+            Allocation::raw(device, Space::Device, bytes, None, Some(address), backing);
+        Ok(Buffer::whole(allocation, len))
+    }
+
+    pub(crate) fn whole(allocation: Allocation, len: usize) -> Buffer<T> {
+        Buffer { allocation: Arc::new(allocation), offset: 0, len, element: PhantomData }
+    }
+
+    /// All of an allocation that others hold too.
+    pub(crate) fn shared(allocation: Arc<Allocation>) -> Buffer<T> {
+        let len = allocation.len / size_of::<T>();
+        Buffer { allocation, offset: 0, len, element: PhantomData }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Size in bytes.
+    pub fn size(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    /// Where the memory lives.
+    pub fn space(&self) -> Space {
+        self.allocation.space
+    }
+
+    /// The device it was allocated or registered for.
+    pub fn device(&self) -> &Device {
+        &self.allocation.device
+    }
+
+    pub(crate) fn allocation(&self) -> &Arc<Allocation> {
+        &self.allocation
+    }
+
+    pub(crate) fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// The elements `range`, sharing the memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], with bytes.
+    pub fn slice(&self, range: Range<usize>) -> Result<Buffer<T>> {
+        let size = size_of::<T>();
+        if range.start > range.end || range.end > self.len {
+            return Err(Error::OutOfRange {
+                what: "slice",
+                offset: range.start.saturating_mul(size),
+                len: range.end.saturating_sub(range.start).saturating_mul(size),
+                size: self.size(),
+            });
+        }
+        let mut part = self.clone();
+        part.offset += range.start * size;
+        part.len = range.end - range.start;
+        Ok(part)
+    }
+
+    /// The same bytes as elements of another type.
+    ///
+    /// # Errors
+    /// If the address is not aligned for `U` or the size is no multiple of it.
+    pub fn cast<U: Pod>(&self) -> Result<Buffer<U>> {
+        let size = size_of::<U>();
+        if size == 0 || !self.size().is_multiple_of(size) {
+            return Err(Error::LengthMismatch { what: "cast", left: size, right: self.size() });
+        }
+        let address =
+            self.host_address().map(|a| a.as_ptr() as u64).or(self.device_address()).unwrap_or(0);
+        if !address.is_multiple_of(align_of::<U>() as u64) {
+            return Err(Error::Misaligned {
+                what: "cast",
+                offset: self.offset,
+                align: align_of::<U>(),
+            });
+        }
+        Ok(Buffer {
+            allocation: self.allocation.clone(),
+            offset: self.offset,
+            len: self.size() / size,
+            element: PhantomData,
+        })
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> Buffer<u8> {
+        Buffer {
+            allocation: self.allocation.clone(),
+            offset: self.offset,
+            len: self.size(),
+            element: PhantomData,
+        }
+    }
+
+    /// Address for the CPU, if it can reach the memory.
+    pub fn host_address(&self) -> Option<NonNull<T>> {
+        // SAFETY: the offset lies inside the allocation.
+        self.allocation.host.map(|base| unsafe { base.add(self.offset) }.cast())
+    }
+
+    /// Address for kernels of the buffer's device, if they can reach the memory; on the host device the CPU's.
+    pub fn device_address(&self) -> Option<u64> {
+        self.allocation.remote.map(|base| base + self.offset as u64)
+    }
+
+    /// The elements as a slice, for memory that the CPU can reach.
+    ///
+    /// # Errors
+    /// [`Error::NotReachable`] for device memory of a GPU.
+    ///
+    /// # Safety
+    /// Nobody writes the elements while the slice lives: no stream, kernel, peer or thread.
+    pub unsafe fn as_slice(&self) -> Result<&[T]> {
+        let address = self.host_or_error("reading")?;
+        // SAFETY: `len` elements are inside the allocation, aligned for T, initialised (zeroed or written), and by
+        // the caller's promise not written meanwhile.
+        Ok(unsafe { std::slice::from_raw_parts(address.as_ptr(), self.len) })
+    }
+
+    /// The elements as a mutable slice, for memory that the CPU can reach.
+    ///
+    /// # Errors
+    /// [`Error::NotReachable`] for device memory of a GPU.
+    ///
+    /// # Safety
+    /// Nobody else reads or writes the elements while the slice lives, not through another view either.
+    #[allow(clippy::mut_from_ref)] // A buffer is a shared handle; exclusiveness is the caller's promise.
+    pub unsafe fn as_mut_slice(&self) -> Result<&mut [T]> {
+        let address = self.host_or_error("writing")?;
+        // SAFETY: as for `as_slice`; exclusive by the caller's promise.
+        Ok(unsafe { std::slice::from_raw_parts_mut(address.as_ptr(), self.len) })
+    }
+
+    fn host_or_error(&self, what: &'static str) -> Result<NonNull<T>> {
+        self.host_address().ok_or_else(|| Error::NotReachable {
+            what,
+            memory: self.allocation.describe(),
+            place: "the CPU".into(),
+            hint: "copy it to pinned memory first",
+        })
+    }
+
+    /// Writes `values` now, from the CPU or, for device memory, by a copy that is waited for. Not ordered with any
+    /// stream: for set-up and tests.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`]; for device memory what the driver says.
+    pub fn write(&self, values: &[T]) -> Result<()> {
+        if values.len() != self.len {
+            let right = std::mem::size_of_val(values);
+            return Err(Error::LengthMismatch { what: "write", left: self.size(), right });
+        }
+        match self.host_address() {
+            Some(address) => {
+                // SAFETY: `len` elements on both sides; `values` is borrowed and cannot be written by others.
+                unsafe { std::ptr::copy(values.as_ptr(), address.as_ptr(), self.len) };
+                Ok(())
+            }
+            None => {
+                let staging = Buffer::from_slice(self.device(), Space::Pinned, values)?;
+                self.copy_now(&staging, true)
+            }
+        }
+    }
+
+    /// The elements now, read by the CPU or, for device memory, by a copy that is waited for. Not ordered with any
+    /// stream: for results after a synchronise, and tests.
+    ///
+    /// # Errors
+    /// For device memory what the driver says.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        let staging;
+        let address = match self.host_address() {
+            Some(address) => address,
+            None => {
+                staging = Buffer::new(self.device(), Space::Pinned, self.len)?;
+                self.copy_now(&staging, false)?;
+                staging.host_or_error("reading")?
+            }
+        };
+        let mut values = vec![T::zeroed(); self.len];
+        // SAFETY: `len` elements on both sides; the vector is new.
+        unsafe { std::ptr::copy(address.as_ptr(), values.as_mut_ptr(), self.len) };
+        Ok(values)
+    }
+
+    fn copy_now(&self, staging: &Buffer<T>, upload: bool) -> Result<()> {
+        let (Device::Cuda(cuda), Some(device), Some(host)) =
+            (self.device(), self.device_address(), staging.device_address())
+        else {
+            return Err(Error::NotReachable {
+                what: "copy",
+                memory: self.allocation.describe(),
+                place: self.device().to_string(),
+                hint: "memory of another process is read through a stream of the device that maps it",
+            });
+        };
+        let (to, from) = if upload { (device, host) } else { (host, device) };
+        if self.size() == 0 { Ok(()) } else { cuda.copy_now(to, from, self.size()) }
+    }
+}
+
+fn bytes_of<T>(what: &'static str, len: usize) -> Result<usize> {
+    len.checked_mul(size_of::<T>())
+        .filter(|bytes| isize::try_from(*bytes).is_ok())
+        .ok_or(Error::OutOfRange { what, offset: 0, len: usize::MAX, size: isize::MAX as usize })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fresh_memory_of_every_space_is_zero_and_holds_what_is_written() -> Result<()> {
+        for space in [Space::Host, Space::Pinned, Space::Device] {
+            let buffer = Buffer::<u32>::new(&Device::Host, space, 1000)?;
+            assert_eq!(buffer.to_vec()?, vec![0; 1000]);
+            let values: Vec<u32> = (0..1000).collect();
+            buffer.write(&values)?;
+            assert_eq!(buffer.slice(10..20)?.to_vec()?, values[10..20]);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_slice_past_the_end_is_refused_with_its_numbers() -> Result<()> {
+        let buffer = Buffer::<u64>::new(&Device::Host, Space::Host, 4)?;
+        let error = buffer.slice(2..5).unwrap_err().to_string();
+        assert_eq!(error, "slice: bytes 16..40 lie outside a buffer of 32 bytes");
+        #[allow(clippy::reversed_empty_ranges)]
+        let reversed = buffer.slice(3..2);
+        assert!(reversed.is_err());
+        assert!(buffer.write(&[1, 2, 3]).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_cast_keeps_the_bytes_and_refuses_what_does_not_fit() -> Result<()> {
+        let bytes =
+            Buffer::<u8>::from_slice(&Device::Host, Space::Host, &[1, 0, 0, 0, 2, 0, 0, 0, 9])?;
+        assert_eq!(bytes.slice(0..8)?.cast::<u32>()?.to_vec()?, [1, 2]);
+        assert!(matches!(bytes.cast::<u32>(), Err(Error::LengthMismatch { .. })));
+        assert!(matches!(bytes.slice(1..5)?.cast::<u32>(), Err(Error::Misaligned { .. })));
+        Ok(())
+    }
+
+    #[test]
+    fn a_vector_of_the_user_becomes_a_buffer_in_place() -> Result<()> {
+        let values = vec![1.5f64, 2.5];
+        let address = values.as_ptr();
+        let buffer = Buffer::from_vec(&Device::Host, values)?;
+        assert_eq!(buffer.host_address().map(|a| a.as_ptr().cast_const()), Some(address));
+        assert_eq!(buffer.to_vec()?, [1.5, 2.5]);
+        Ok(())
+    }
+
+    #[test]
+    fn an_impossible_size_is_an_error() {
+        assert!(Buffer::<u64>::new(&Device::Host, Space::Device, usize::MAX).is_err());
+        assert!(Buffer::<u64>::new(&Device::Host, Space::Host, usize::MAX / 16).is_err());
+    }
+}

@@ -1,0 +1,172 @@
+//! Host memory that other processes of the machine can map: a memfd, reached through `/proc/PID/fd`. It has no
+//! name, so nothing is left behind when a process is killed.
+
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, memfd_create};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// A mapped memfd.
+#[derive(Debug)]
+pub(crate) struct SharedSegment {
+    address: NonNull<u8>,
+    len: usize,
+    file: OwnedFd,
+}
+
+// SAFETY: a mapping is plain memory; who may touch it when is the business of the buffers built on it.
+unsafe impl Send for SharedSegment {}
+// SAFETY: as for Send.
+unsafe impl Sync for SharedSegment {}
+
+/// Where another process finds a segment.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct SegmentName {
+    pub pid: u32,
+    fd: i32,
+    device: u64,
+    inode: u64,
+    pub len: u64,
+}
+
+impl SharedSegment {
+    /// A new zeroed segment of `len` bytes (rounded up to whole pages), its memory reserved now: a shortage is an
+    /// error here instead of a SIGBUS at the first touch.
+    pub fn create(len: usize) -> Result<SharedSegment> {
+        let len = round_to_pages(len)?;
+        let what = format!("{len} bytes of shared memory");
+        // Reserving more than there is would not fail: the kernel would look for a process to kill.
+        if let Some(available) = available_memory().filter(|available| len as u64 > *available) {
+            let message = format!("only {available} bytes of memory are available");
+            return Err(Error::Os { call: "fallocate", what, message });
+        }
+        let file = memfd_create("mp", MemfdFlags::CLOEXEC)
+            .map_err(|e| Error::os("memfd_create", &what, e))?;
+        fallocate(&file, FallocateFlags::empty(), 0, len as u64)
+            .map_err(|e| Error::os("fallocate", &what, e))?;
+        SharedSegment::map(file, len)
+    }
+
+    /// Maps the segment that another process of this machine (or this one) named.
+    pub fn open(name: &SegmentName) -> Result<SharedSegment> {
+        let unreachable = |why: String| Error::PeerUnreachable { pid: name.pid, why };
+        let path = format!("/proc/{}/fd/{}", name.pid, name.fd);
+        let file = File::options().read(true).write(true).open(&path).map_err(|e| {
+            unreachable(format!("opening {path}: {e} (ended, or of another user or PID namespace)"))
+        })?;
+        let stat = fstat(&file).map_err(|e| unreachable(format!("fstat: {e}")))?;
+        if (stat.st_dev, stat.st_ino) != (name.device, name.inode)
+            || stat.st_size as u64 != name.len
+        {
+            return Err(unreachable(
+                "the handle names another file now: the process has ended".into(),
+            ));
+        }
+        let len =
+            usize::try_from(name.len).map_err(|_| unreachable(format!("length {}", name.len)))?;
+        SharedSegment::map(file.into(), len)
+    }
+
+    fn map(file: OwnedFd, len: usize) -> Result<SharedSegment> {
+        // SAFETY: a new mapping at an address of the kernel's choice; the file is at least `len` long.
+        let address = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                file.as_fd(),
+                0,
+            )
+        }
+        .map_err(|e| Error::os("mmap", format!("{len} bytes of shared memory"), e))?;
+        let address = NonNull::new(address.cast())
+            .ok_or_else(|| Error::os("mmap", "shared memory", "null"))?;
+        Ok(SharedSegment { address, len, file })
+    }
+
+    pub fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The name under which other processes find it while this process lives and holds it.
+    pub fn name(&self) -> Result<SegmentName> {
+        let stat = fstat(&self.file).map_err(|e| Error::os("fstat", "shared memory", e))?;
+        Ok(SegmentName {
+            pid: std::process::id(),
+            fd: self.file.as_raw_fd(),
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            len: self.len as u64,
+        })
+    }
+}
+
+impl Drop for SharedSegment {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length, unmapped once; buffers on it hold the segment.
+        if let Err(error) = unsafe { munmap(self.address.as_ptr().cast(), self.len) } {
+            tracing::debug!("munmap: {error}");
+        }
+    }
+}
+
+/// Memory that can be used without swapping, in bytes (`MemAvailable` of proc(5)).
+fn available_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+fn round_to_pages(len: usize) -> Result<usize> {
+    let page = rustix::param::page_size();
+    len.max(1)
+        .checked_next_multiple_of(page)
+        .filter(|len| isize::try_from(*len).is_ok())
+        .ok_or(Error::OutOfRange { what: "allocation", offset: 0, len, size: isize::MAX as usize })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_opened_by_name_is_the_same_memory() -> Result<()> {
+        let mine = SharedSegment::create(10)?;
+        let other = SharedSegment::open(&mine.name()?)?;
+        // SAFETY: both mappings are at least a page long.
+        unsafe {
+            mine.address().write(42);
+            assert_eq!(other.address().read(), 42);
+        }
+        assert_ne!(mine.address(), other.address());
+        Ok(())
+    }
+
+    #[test]
+    fn a_segment_that_is_gone_is_an_error_that_names_the_process() -> Result<()> {
+        let segment = SharedSegment::create(10)?;
+        let name = segment.name()?;
+        drop(segment);
+        let error = SharedSegment::open(&name).unwrap_err().to_string();
+        assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_size_past_the_address_space_is_refused() {
+        assert!(matches!(SharedSegment::create(usize::MAX), Err(Error::OutOfRange { .. })));
+        let error = SharedSegment::create(1 << 60).unwrap_err().to_string();
+        assert!(error.contains("are available"), "{error}");
+    }
+}

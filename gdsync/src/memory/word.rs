@@ -1,0 +1,152 @@
+//! Single words that streams, kernels and CPUs wait on and write: the memory of signals, credits and doorbells.
+//! A word keeps its memory alive.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use super::Buffer;
+use super::allocation::Allocation;
+use crate::device::Device;
+use crate::error::{Error, Result};
+
+/// A naturally aligned 64-bit word.
+#[derive(Clone)]
+pub struct Word64 {
+    allocation: Arc<Allocation>,
+    offset: usize,
+}
+
+/// A naturally aligned 32-bit word.
+#[derive(Clone)]
+pub struct Word32 {
+    allocation: Arc<Allocation>,
+    offset: usize,
+}
+
+impl Buffer<u64> {
+    /// Element `index` as a word.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn word(&self, index: usize) -> Result<Word64> {
+        let element = self.slice(index..index.saturating_add(1))?;
+        Ok(Word64 { allocation: element.allocation().clone(), offset: element.offset() })
+    }
+}
+
+impl Buffer<u32> {
+    /// Element `index` as a word.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`].
+    pub fn word(&self, index: usize) -> Result<Word32> {
+        let element = self.slice(index..index.saturating_add(1))?;
+        Ok(Word32 { allocation: element.allocation().clone(), offset: element.offset() })
+    }
+}
+
+macro_rules! word {
+    ($word:ident, $atomic:ident, $int:ident) => {
+        impl $word {
+            /// The word as an atomic, if the CPU can reach it.
+            pub fn atomic(&self) -> Option<&$atomic> {
+                let base = self.allocation.host?;
+                // SAFETY: the word lies inside the allocation, which `self` keeps; words come from
+                // buffers of this integer type, so it is aligned; all who share it access it atomically.
+                Some(unsafe { $atomic::from_ptr(base.add(self.offset).cast().as_ptr()) })
+            }
+
+            /// The value seen by the CPU (acquire at system scope), or `None` if the CPU cannot reach it.
+            pub fn load(&self) -> Option<$int> {
+                self.atomic().map(|word| word.load(Ordering::Acquire))
+            }
+
+            /// Stores from the CPU (release at system scope).
+            ///
+            /// # Errors
+            /// [`Error::NotReachable`] if the CPU cannot reach the word.
+            pub fn store(&self, value: $int) -> Result<()> {
+                match self.atomic() {
+                    Some(word) => {
+                        word.store(value, Ordering::Release);
+                        Ok(())
+                    }
+                    None => Err(self.not_reachable("a store", "the CPU")),
+                }
+            }
+
+            /// The address for kernels and streams of the word's device.
+            ///
+            /// # Errors
+            /// [`Error::NotReachable`] if the device cannot reach the word.
+            pub fn device_address(&self) -> Result<u64> {
+                match self.allocation.remote {
+                    Some(base) => Ok(base + self.offset as u64),
+                    None => Err(self
+                        .not_reachable("a memory operation", &self.allocation.device.to_string())),
+                }
+            }
+
+            /// The device that the word's memory belongs to.
+            pub fn device(&self) -> &Device {
+                &self.allocation.device
+            }
+
+            pub(crate) fn owner(&self) -> Arc<Allocation> {
+                self.allocation.clone()
+            }
+
+            fn not_reachable(&self, what: &'static str, place: &str) -> Error {
+                Error::NotReachable {
+                    what,
+                    memory: self.allocation.describe(),
+                    place: place.into(),
+                    hint: "put the word into pinned or device memory",
+                }
+            }
+        }
+
+        impl fmt::Debug for $word {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "word at byte {} of {}", self.offset, self.allocation.describe())
+            }
+        }
+    };
+}
+
+word!(Word64, AtomicU64, u64);
+word!(Word32, AtomicU32, u32);
+
+/// Whether the 32-bit counter `value` has reached `expected`, counters running through zero: the order of
+/// `cuStreamWaitValue32` with `GEQ`, `(int32_t)(value - expected) >= 0`.
+pub fn reached32(value: u32, expected: u32) -> bool {
+    value.wrapping_sub(expected) as i32 >= 0
+}
+
+/// Whether the 64-bit counter `value` has reached `expected`, in the cyclic order of `cuStreamWaitValue64`.
+pub fn reached64(value: u64, expected: u64) -> bool {
+    value.wrapping_sub(expected) as i64 >= 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Space;
+
+    #[test]
+    fn counters_are_compared_in_cyclic_order() {
+        assert!(reached32(5, 5) && reached32(6, 5) && !reached32(4, 5));
+        assert!(reached32(2, u32::MAX) && !reached32(u32::MAX, 2));
+        assert!(reached64(1, u64::MAX) && !reached64(0, 1));
+    }
+
+    #[test]
+    fn a_word_keeps_its_memory() -> Result<()> {
+        let word = Buffer::<u64>::new(&Device::Host, Space::Pinned, 8)?.word(3)?;
+        word.store(9)?;
+        assert_eq!(word.load(), Some(9));
+        assert!(Buffer::<u64>::new(&Device::Host, Space::Pinned, 8)?.word(8).is_err());
+        Ok(())
+    }
+}

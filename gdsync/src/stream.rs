@@ -1,0 +1,527 @@
+//! Streams: ordered queues of work on a GPU or on the host, with the same operations on both.
+//!
+//! Every operation is enqueued and returns; what it does happens in order on the stream. Calls may come from several
+//! threads; each call is one unit, the order between threads is theirs to arrange.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytemuck::Pod;
+
+use crate::cuda::graph::CudaGraph;
+use crate::cuda::module::Kernel;
+use crate::cuda::stream::CudaStream;
+use crate::deadline::Deadline;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::event::{Event, Inner as EventInner};
+use crate::host::executor::{Executor, HostOp, Shared as HostShared};
+use crate::launch::{Arg, Dims};
+use crate::memop::MemOp;
+use crate::memory::Buffer;
+use crate::memory::word::{Word32, Word64};
+use crate::watchdog::{StreamWatch, Target, Watchdog};
+
+/// An ordered queue of work. Dropping it does not wait: a CUDA stream finishes what it holds; a host stream finishes
+/// what does not block and gives up its waits.
+pub struct Stream {
+    device: Device,
+    name: String,
+    inner: Inner,
+    watch: Option<(Watchdog, Arc<StreamWatch>)>,
+}
+
+enum Inner {
+    Host(Executor),
+    Cuda(Arc<CudaStream>),
+}
+
+/// What the watchdog needs of a stream after its owner dropped it.
+#[derive(Clone)]
+pub(crate) enum Core {
+    Host(Arc<HostShared>),
+    Cuda(Arc<CudaStream>),
+}
+
+impl Core {
+    /// The number of the last operation known to have run, and all before it.
+    pub fn completed(&self) -> u64 {
+        match self {
+            Core::Host(shared) => shared.completed(),
+            Core::Cuda(stream) => stream.completed(),
+        }
+    }
+}
+
+/// Captured operations that can be replayed any number of times, in one piece.
+pub struct Graph {
+    inner: GraphInner,
+    targets: Arc<[Target]>,
+}
+
+enum GraphInner {
+    Host(Arc<[HostOp]>),
+    Cuda(CudaGraph),
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+impl Stream {
+    pub(crate) fn new(device: &Device, watchdog: Option<&Watchdog>) -> Result<Stream> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let (name, inner, core) = match device {
+            Device::Host => {
+                let name = format!("stream {number} (host)");
+                let executor = Executor::new(
+                    name.clone(),
+                    watchdog.map(|watchdog| watchdog.abort_word().clone()),
+                )?;
+                let core = Core::Host(executor.shared().clone());
+                (name, Inner::Host(executor), core)
+            }
+            Device::Cuda(cuda) => {
+                let name = format!("stream {number} (cuda:{})", cuda.ordinal());
+                let stream = Arc::new(CudaStream::new(cuda, name.clone())?);
+                (name, Inner::Cuda(stream.clone()), Core::Cuda(stream))
+            }
+        };
+        let watch = match watchdog {
+            Some(watchdog) => Some((watchdog.clone(), watchdog.watch(name.clone(), core)?)),
+            None => None,
+        };
+        Ok(Stream { device: device.clone(), name, inner, watch })
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// A name for reports, unique in the process.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The raw `CUstream`, for libraries that take one; `None` for a host stream.
+    ///
+    /// Work enqueued through it is ordered with the rest, but the watchdog does not know its waits.
+    pub fn as_raw_cuda(&self) -> Option<cudarc::driver::sys::CUstream> {
+        match &self.inner {
+            Inner::Host(_) => None,
+            Inner::Cuda(stream) => Some(stream.raw()),
+        }
+    }
+
+    /// Enqueues memory operations in order, in one driver call for up to [`MAX_BATCH`](crate::memop::MAX_BATCH) of
+    /// them. A CUDA stream that already holds many operations behind a wait may make the call block until it gets on;
+    /// a host stream does so at 4096.
+    ///
+    /// # Errors
+    /// If a word cannot be reached from the stream, the watchdog was aborted, or the driver refuses.
+    pub fn batch(&self, ops: &[MemOp<'_>]) -> Result<()> {
+        match &self.inner {
+            Inner::Host(executor) => {
+                for op in ops {
+                    op.device_address()?;
+                }
+                executor.enqueue(ops.iter().map(host_op), |last| {
+                    let first = last - ops.len() as u64 + 1;
+                    let waits = ops
+                        .iter()
+                        .zip(first..)
+                        .filter_map(|(op, number)| Some((target(op)?, number)));
+                    for (target, number) in waits {
+                        self.watch_wait(number, target)?;
+                    }
+                    Ok(())
+                })
+            }
+            Inner::Cuda(stream) => {
+                if stream.is_capturing() {
+                    ops.iter().filter_map(target).for_each(|target| stream.capture_target(target));
+                    return stream.batch(ops, |_, _| Ok(()));
+                }
+                stream.batch(ops, |number, op| {
+                    target(op).map_or(Ok(()), |target| self.watch_wait(number, target))
+                })
+            }
+        }
+    }
+
+    fn watch_wait(&self, number: u64, target: Target) -> Result<()> {
+        match &self.watch {
+            Some((watchdog, watch)) => watch.push(watchdog, number, target),
+            None => Ok(()),
+        }
+    }
+
+    /// Enqueues one 32-bit store, visible at system scope after all earlier work of the stream.
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn write32(&self, word: &Word32, value: u32) -> Result<()> {
+        self.batch(&[MemOp::Write32(word, value)])
+    }
+
+    /// Enqueues one 64-bit store, visible at system scope after all earlier work of the stream.
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn write64(&self, word: &Word64, value: u64) -> Result<()> {
+        self.batch(&[MemOp::Write64(word, value)])
+    }
+
+    /// Blocks the stream until the 32-bit word has reached `value` (cyclic order).
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn wait_geq32(&self, word: &Word32, value: u32) -> Result<()> {
+        self.batch(&[MemOp::WaitGeq32(word, value)])
+    }
+
+    /// Blocks the stream until the 64-bit word has reached `value` (cyclic order).
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn wait_geq64(&self, word: &Word64, value: u64) -> Result<()> {
+        self.batch(&[MemOp::WaitGeq64(word, value)])
+    }
+
+    /// Orders all memory operations before it before all after it, at system scope.
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn barrier(&self) -> Result<()> {
+        self.batch(&[MemOp::Barrier])
+    }
+
+    /// Raises a signal to `value` (release at system scope): on a GPU by a kernel of one thread, which over peer
+    /// memory is faster than a stream memory operation.
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn signal(&self, word: &Word64, value: u64) -> Result<()> {
+        match &self.inner {
+            Inner::Host(_) => self.write64(word, value),
+            Inner::Cuda(stream) => stream.signal(word, value),
+        }
+    }
+
+    /// Blocks the stream until the signal has reached `expected` (acquire at system scope), the watchdog is aborted, or
+    /// `timeout` has passed; on a GPU by a kernel of one thread. A wait that gave up lets the stream run on, and
+    /// [`Stream::synchronize`] reports it from then on.
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn wait_signal(&self, word: &Word64, expected: u64, timeout: Duration) -> Result<()> {
+        let target = Target::Bounded(word.clone(), expected);
+        match &self.inner {
+            Inner::Host(executor) => {
+                word.device_address()?;
+                let op = HostOp::Bounded(word.clone(), expected, timeout);
+                executor.enqueue(std::iter::once(op), |number| self.watch_wait(number, target))
+            }
+            Inner::Cuda(stream) => {
+                let abort = self.watch.as_ref().map(|(watchdog, _)| watchdog.abort_word());
+                if stream.is_capturing() {
+                    stream.capture_target(target);
+                    return stream.wait_signal(word, expected, timeout, abort, |_| Ok(()));
+                }
+                stream.wait_signal(word, expected, timeout, abort, |number| {
+                    self.watch_wait(number, target)
+                })
+            }
+        }
+    }
+
+    /// Launches a kernel.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] on a host stream ([`Stream::call`] runs closures there); what the driver says.
+    ///
+    /// # Safety
+    /// `args` match the kernel's parameters in number and type; every address among them is valid for what the
+    /// kernel does with it until the kernel has run, in a graph until the last replay has; and what it writes is not
+    /// accessed by others meanwhile, unless the kernel's documentation orders it.
+    pub unsafe fn launch(&self, kernel: &Kernel, dims: Dims, args: &[Arg<'_>]) -> Result<()> {
+        match &self.inner {
+            Inner::Host(_) => Err(Error::Unsupported {
+                what: "launching a kernel",
+                place: self.name.clone(),
+                why: "host streams run closures (Stream::call)".into(),
+            }),
+            // SAFETY: the caller's promise.
+            Inner::Cuda(stream) => unsafe { stream.launch(kernel, dims, args) },
+        }
+    }
+
+    /// Calls `call` on a CPU thread when the stream gets there, on every replay if it is captured. On a CUDA stream it
+    /// runs on a driver thread and must not call CUDA. A panic is caught and reported by [`Stream::synchronize`].
+    ///
+    /// # Errors
+    /// What the driver says; on a host stream as [`Stream::batch`].
+    pub fn call(&self, call: impl Fn() + Send + Sync + 'static) -> Result<()> {
+        match &self.inner {
+            Inner::Host(executor) => {
+                executor.enqueue(std::iter::once(HostOp::Call(Arc::new(call))), |_| Ok(()))
+            }
+            Inner::Cuda(stream) => stream.call(Arc::new(call)),
+        }
+    }
+
+    /// Copies `from` to `to`. The ranges may be anywhere the stream's device reaches, peer memory included; plain host
+    /// memory only on host streams. The source may be written again when the stream has passed the copy.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`], [`Error::NotReachable`], what the driver says.
+    pub fn copy<T: Pod>(&self, to: &Buffer<T>, from: &Buffer<T>) -> Result<()> {
+        if to.size() != from.size() {
+            return Err(Error::LengthMismatch {
+                what: "copy",
+                left: to.size(),
+                right: from.size(),
+            });
+        }
+        if to.size() == 0 {
+            return Ok(());
+        }
+        let (to, from) = (to.bytes(), from.bytes());
+        match &self.inner {
+            Inner::Host(executor) => {
+                self.host_reaches("copy", &to)?;
+                self.host_reaches("copy", &from)?;
+                executor.enqueue(std::iter::once(HostOp::Copy { to, from }), |_| Ok(()))
+            }
+            Inner::Cuda(stream) => stream.copy(&to, &from),
+        }
+    }
+
+    /// Sets every byte of `buffer` to `byte`.
+    ///
+    /// # Errors
+    /// As [`Stream::copy`].
+    pub fn fill<T: Pod>(&self, buffer: &Buffer<T>, byte: u8) -> Result<()> {
+        if buffer.size() == 0 {
+            return Ok(());
+        }
+        let buffer = buffer.bytes();
+        match &self.inner {
+            Inner::Host(executor) => {
+                self.host_reaches("fill", &buffer)?;
+                executor.enqueue(std::iter::once(HostOp::Fill(buffer, byte)), |_| Ok(()))
+            }
+            Inner::Cuda(stream) => stream.fill(&buffer, byte),
+        }
+    }
+
+    fn host_reaches(&self, what: &'static str, buffer: &Buffer<u8>) -> Result<()> {
+        match buffer.host_address() {
+            Some(_) => Ok(()),
+            None => Err(Error::NotReachable {
+                what,
+                memory: buffer.allocation().describe(),
+                place: self.name.clone(),
+                hint: "use a stream of its device",
+            }),
+        }
+    }
+
+    /// Marks this point of the stream. A GPU stream that is being captured records inside the graph.
+    ///
+    /// # Errors
+    /// If the event belongs to the other kind of device; what the driver says.
+    pub fn record(&self, event: &Event) -> Result<()> {
+        match (&self.inner, &event.inner) {
+            (Inner::Host(executor), EventInner::Host(event)) => {
+                let op = HostOp::Record(event.clone(), event.enqueue());
+                executor.enqueue(std::iter::once(op), |_| Ok(()))
+            }
+            (Inner::Cuda(stream), EventInner::Cuda(event)) => stream.record(event),
+            _ => Err(self.foreign("an event")),
+        }
+    }
+
+    /// Blocks the stream until the last [`record`](Stream::record) of the event so far was passed.
+    ///
+    /// # Errors
+    /// As [`Stream::record`].
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
+        match (&self.inner, &event.inner) {
+            (Inner::Host(executor), EventInner::Host(event)) => {
+                let op = HostOp::WaitEvent(event.clone(), event.last());
+                executor.enqueue(std::iter::once(op), |_| Ok(()))
+            }
+            (Inner::Cuda(stream), EventInner::Cuda(event)) => stream.wait_event(event),
+            _ => Err(self.foreign("an event")),
+        }
+    }
+
+    fn foreign(&self, what: &'static str) -> Error {
+        Error::Unsupported {
+            what,
+            place: self.name.clone(),
+            why: "it was made for another kind of device".into(),
+        }
+    }
+
+    /// Whether everything enqueued so far has run.
+    ///
+    /// # Errors
+    /// What the driver says, for example that a kernel failed; during a capture.
+    pub fn is_idle(&self) -> Result<bool> {
+        match &self.inner {
+            Inner::Host(executor) => Ok(executor.is_idle()),
+            Inner::Cuda(stream) => stream.is_idle(),
+        }
+    }
+
+    /// Waits on the CPU until everything enqueued so far has run and all of it went well.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] naming the oldest wait that the stream is known to be blocked in; [`Error::Aborted`] if the
+    /// watchdog was aborted; [`Error::WaitFailed`] and [`Error::CallbackPanicked`] if that happened to an operation
+    /// of the stream at any time before; what the driver says.
+    pub fn synchronize(&self, deadline: Deadline) -> Result<()> {
+        let idle = match &self.inner {
+            Inner::Host(executor) => executor.wait_idle(deadline),
+            Inner::Cuda(stream) => {
+                let idle = deadline.poll(|| match stream.is_idle() {
+                    Ok(false) => None,
+                    Ok(true) => Some(Ok(())),
+                    Err(error) => Some(Err(error)),
+                });
+                idle.transpose()?.is_some()
+            }
+        };
+        if let Some(cause) = self.watch.as_ref().and_then(|(watchdog, _)| watchdog.cause()) {
+            return Err(Error::Aborted { what: self.name.clone(), cause: cause.to_string() });
+        }
+        if !idle {
+            let oldest =
+                self.watch.as_ref().and_then(|(_, watch)| watch.waits().into_iter().next());
+            let detail = oldest.map_or(String::new(), |wait| format!(": {wait}"));
+            return Err(Error::Timeout {
+                what: self.name.clone(),
+                after: deadline.timeout(),
+                detail,
+            });
+        }
+        let failure = match &self.inner {
+            Inner::Host(executor) => executor.failure(),
+            Inner::Cuda(stream) => {
+                stream.device().reap();
+                stream.failure()
+            }
+        };
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// From here on operations are captured instead of running, until [`Stream::end_capture`].
+    ///
+    /// # Errors
+    /// If a capture is under way.
+    pub fn begin_capture(&self) -> Result<()> {
+        match &self.inner {
+            Inner::Host(executor) => {
+                executor.begin_capture().then_some(()).ok_or_else(|| Error::Unsupported {
+                    what: "beginning a capture",
+                    place: self.name.clone(),
+                    why: "one is under way".into(),
+                })
+            }
+            Inner::Cuda(stream) => stream.begin_capture(),
+        }
+    }
+
+    /// Ends the capture and makes a graph of it. The graph holds the memory that its operations use.
+    ///
+    /// # Errors
+    /// If no capture is under way; what the driver says.
+    pub fn end_capture(&self) -> Result<Graph> {
+        match &self.inner {
+            Inner::Host(executor) => {
+                let ops = executor.end_capture().ok_or_else(|| Error::Unsupported {
+                    what: "ending a capture",
+                    place: self.name.clone(),
+                    why: "none is under way".into(),
+                })?;
+                let mut targets = Vec::new();
+                ops.iter().for_each(|op| host_targets(op, &mut targets));
+                Ok(Graph { inner: GraphInner::Host(ops.into()), targets: targets.into() })
+            }
+            Inner::Cuda(stream) => {
+                let (graph, mut capture) = stream.end_capture()?;
+                let targets = std::mem::take(&mut capture.targets).into();
+                let graph = CudaGraph::instantiate(stream.device(), graph, capture)?;
+                Ok(Graph { inner: GraphInner::Cuda(graph), targets })
+            }
+        }
+    }
+
+    /// Replays a graph. Two replays of one graph do not overlap, on whatever streams.
+    ///
+    /// # Errors
+    /// If the graph belongs to another device; what the driver says.
+    pub fn launch_graph(&self, graph: &Graph) -> Result<()> {
+        let watch = |number| match graph.targets.is_empty() {
+            true => Ok(()),
+            false => self.watch_wait(number, Target::Graph(graph.targets.clone())),
+        };
+        match (&self.inner, &graph.inner) {
+            (Inner::Host(executor), GraphInner::Host(ops)) => {
+                executor.enqueue(std::iter::once(HostOp::Graph(ops.clone())), watch)
+            }
+            (Inner::Cuda(stream), GraphInner::Cuda(graph))
+                if graph.ordinal() == stream.device().ordinal() =>
+            {
+                stream.launch_graph(graph.exec(), watch)
+            }
+            _ => Err(self.foreign("a graph")),
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.inner {
+            GraphInner::Host(ops) => write!(f, "graph of {} operations (host)", ops.len()),
+            GraphInner::Cuda(graph) => write!(f, "graph (cuda:{})", graph.ordinal()),
+        }
+    }
+}
+
+fn target(op: &MemOp<'_>) -> Option<Target> {
+    match *op {
+        MemOp::WaitGeq32(word, value) => Some(Target::Word32(word.clone(), value)),
+        MemOp::WaitGeq64(word, value) => Some(Target::Word64(word.clone(), value)),
+        MemOp::Write32(..) | MemOp::Write64(..) | MemOp::Barrier => None,
+    }
+}
+
+fn host_op(op: &MemOp<'_>) -> HostOp {
+    match *op {
+        MemOp::Write32(word, value) => HostOp::Write32(word.clone(), value),
+        MemOp::Write64(word, value) => HostOp::Write64(word.clone(), value),
+        MemOp::WaitGeq32(word, value) => HostOp::WaitGeq32(word.clone(), value),
+        MemOp::WaitGeq64(word, value) => HostOp::WaitGeq64(word.clone(), value),
+        MemOp::Barrier => HostOp::Barrier,
+    }
+}
+
+fn host_targets(op: &HostOp, targets: &mut Vec<Target>) {
+    match op {
+        HostOp::WaitGeq32(word, value) => targets.push(Target::Word32(word.clone(), *value)),
+        HostOp::WaitGeq64(word, value) => targets.push(Target::Word64(word.clone(), *value)),
+        HostOp::Bounded(word, value, _) => targets.push(Target::Bounded(word.clone(), *value)),
+        HostOp::Graph(ops) => ops.iter().for_each(|op| host_targets(op, targets)),
+        _ => {}
+    }
+}

@@ -1,0 +1,310 @@
+//! What streams promise, on the host and on a GPU: order, memory operations, copies, events, callbacks, graphs.
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Outcome, on_host_and_cuda, soon};
+use gdsync::{Deadline, Device, Error, Event, MemOp, Watchdog};
+
+on_host_and_cuda!(
+    operations_run_in_the_order_in_which_they_were_enqueued,
+    a_wait_holds_the_stream_until_the_word_has_reached_the_value,
+    a_32_bit_wait_counts_through_zero,
+    a_batch_longer_than_one_driver_call_keeps_its_order,
+    copies_and_fills_move_the_bytes_asked_for,
+    copies_of_different_lengths_are_refused,
+    an_event_orders_two_streams_and_measures_time,
+    a_panicking_callback_is_reported_and_does_not_stop_the_stream,
+    a_synchronise_that_gives_up_names_the_wait,
+    a_graph_replays_what_was_captured,
+    a_capture_cannot_begin_twice_or_end_without_beginning,
+    two_streams_play_ping_pong,
+    signals_are_raised_and_awaited_on_streams,
+    a_bounded_wait_gives_up_and_says_what_it_saw,
+    a_stream_can_be_dropped_with_work_in_it,
+    memory_dropped_under_a_blocked_stream_is_still_written,
+);
+
+fn operations_run_in_the_order_in_which_they_were_enqueued(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let word = device.alloc_pinned::<u64>(1)?.word(0)?;
+    let log = Arc::new(Mutex::new(Vec::new()));
+    for value in 1..=50 {
+        stream.write64(&word, value)?;
+        let (word, log) = (word.clone(), log.clone());
+        stream.call(move || log.lock().unwrap().push(word.load()))?;
+    }
+    stream.synchronize(soon())?;
+    assert_eq!(*log.lock().unwrap(), (1..=50).map(Some).collect::<Vec<_>>());
+    Ok(())
+}
+
+fn a_wait_holds_the_stream_until_the_word_has_reached_the_value(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let words = device.alloc_pinned::<u64>(2)?;
+    let (gate, passed) = (words.word(0)?, words.word(1)?);
+    stream.batch(&[MemOp::WaitGeq64(&gate, 5), MemOp::Barrier, MemOp::Write64(&passed, 1)])?;
+    for below in 0..5 {
+        gate.store(below)?;
+        std::thread::sleep(Duration::from_millis(3));
+        assert_eq!(passed.load(), Some(0), "passed at {below}");
+        assert!(!stream.is_idle()?);
+    }
+    gate.store(7)?;
+    stream.synchronize(soon())?;
+    assert_eq!(passed.load(), Some(1));
+    Ok(())
+}
+
+fn a_32_bit_wait_counts_through_zero(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let words = device.alloc_pinned::<u32>(2)?;
+    let (gate, passed) = (words.word(0)?, words.word(1)?);
+    gate.store(u32::MAX - 1)?;
+    stream.wait_geq32(&gate, 1)?;
+    stream.write32(&passed, 1)?;
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(passed.load(), Some(0));
+    gate.store(1)?;
+    stream.synchronize(soon())?;
+    assert_eq!(passed.load(), Some(1));
+    // In cyclic order 2^32 - 1 lies before 1, and what was reached stays reached.
+    stream.wait_geq32(&gate, u32::MAX)?;
+    stream.synchronize(soon())?;
+    Ok(())
+}
+
+fn a_batch_longer_than_one_driver_call_keeps_its_order(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let words = device.alloc_pinned::<u64>(2)?;
+    let (gate, last) = (words.word(0)?, words.word(1)?);
+    let mut ops = vec![MemOp::WaitGeq64(&gate, 1)];
+    ops.extend((1..=600).map(|value| MemOp::Write64(&last, value)));
+    stream.batch(&ops)?;
+    std::thread::sleep(Duration::from_millis(5));
+    assert_eq!(last.load(), Some(0));
+    gate.store(1)?;
+    stream.synchronize(soon())?;
+    assert_eq!(last.load(), Some(600));
+    Ok(())
+}
+
+fn copies_and_fills_move_the_bytes_asked_for(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let values: Vec<u32> = (0..100_000u32).map(|i| i.wrapping_mul(2_654_435_761)).collect();
+    let pinned = device.alloc_pinned::<u32>(values.len())?;
+    pinned.write(&values)?;
+    let (there, back) =
+        (device.alloc::<u32>(values.len())?, device.alloc_pinned::<u32>(values.len())?);
+    stream.copy(&there, &pinned)?;
+    stream.copy(&back, &there)?;
+    stream.fill(&back.slice(10..20)?, 0xab)?;
+    stream.synchronize(soon())?;
+    let mut expected = values.clone();
+    expected[10..20].fill(0xabab_abab);
+    assert_eq!(back.to_vec()?, expected);
+    assert_eq!(there.to_vec()?, values);
+    stream.copy(&there.slice(0..0)?, &pinned.slice(3..3)?)?;
+    stream.synchronize(soon())?;
+    Ok(())
+}
+
+fn copies_of_different_lengths_are_refused(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let (a, b) = (device.alloc::<u8>(10)?, device.alloc::<u8>(11)?);
+    assert!(matches!(stream.copy(&a, &b), Err(Error::LengthMismatch { left: 10, right: 11, .. })));
+    Ok(())
+}
+
+fn an_event_orders_two_streams_and_measures_time(device: &Device) -> Outcome {
+    let (first, second) = (device.stream()?, device.stream()?);
+    let words = device.alloc_pinned::<u64>(2)?;
+    let (gate, passed) = (words.word(0)?, words.word(1)?);
+    let (begin, end) = (Event::new(device)?, Event::new(device)?);
+    assert!(end.is_reached()?, "an event never recorded holds nobody up");
+    first.record(&begin)?;
+    first.wait_geq64(&gate, 1)?;
+    first.record(&end)?;
+    second.wait_event(&end)?;
+    second.write64(&passed, 1)?;
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!end.is_reached()? && passed.load() == Some(0));
+    assert!(matches!(
+        end.synchronize(Deadline::after(Duration::from_millis(5))),
+        Err(Error::Timeout { .. })
+    ));
+    gate.store(1)?;
+    end.synchronize(soon())?;
+    second.synchronize(soon())?;
+    assert_eq!(passed.load(), Some(1));
+    let time = end.since(&begin)?;
+    assert!(time >= Duration::from_millis(20) && time < Duration::from_secs(20), "{time:?}");
+    Ok(())
+}
+
+fn a_panicking_callback_is_reported_and_does_not_stop_the_stream(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let word = device.alloc_pinned::<u64>(1)?.word(0)?;
+    stream.call(|| panic!("on purpose"))?;
+    stream.write64(&word, 1)?;
+    match stream.synchronize(soon()) {
+        Err(Error::CallbackPanicked { message, .. }) => assert_eq!(message, "on purpose"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(word.load(), Some(1));
+    Ok(())
+}
+
+fn a_synchronise_that_gives_up_names_the_wait(device: &Device) -> Outcome {
+    let watchdog = Watchdog::new(device)?;
+    let stream = device.watched_stream(&watchdog)?;
+    let gate = device.alloc_pinned::<u64>(4)?.word(3)?;
+    gate.store(40)?;
+    stream.wait_geq64(&gate, 41)?;
+    let error =
+        stream.synchronize(Deadline::after(Duration::from_millis(30))).unwrap_err().to_string();
+    for part in [stream.name(), "byte 24", ">= 41", "sees 40"] {
+        assert!(error.contains(part), "{error}");
+    }
+    gate.store(41)?;
+    stream.synchronize(soon())?;
+    Ok(())
+}
+
+fn a_graph_replays_what_was_captured(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let calls = Arc::new(AtomicU64::new(0));
+    let words = device.alloc_pinned::<u64>(3)?;
+    let (gate, done) = (words.word(0)?, words.word(1)?);
+    let (from, to) = (device.alloc::<u64>(8)?, device.alloc::<u64>(8)?);
+    from.write(&[9; 8])?;
+    stream.begin_capture()?;
+    stream.batch(&[MemOp::WaitGeq64(&gate, 1)])?;
+    stream.copy(&to, &from)?;
+    let counter = calls.clone();
+    stream.call(move || {
+        counter.fetch_add(1, Ordering::SeqCst);
+    })?;
+    stream.signal(&done, 7)?;
+    stream.wait_signal(&done, 7, Duration::from_secs(5))?;
+    let graph = stream.end_capture()?;
+    drop((from, words)); // The graph holds what it uses.
+    stream.synchronize(soon())?;
+    assert_eq!((calls.load(Ordering::SeqCst), done.load()), (0, Some(0)), "capturing runs nothing");
+    for replay in 1..=5 {
+        stream.launch_graph(&graph)?;
+        if replay == 1 {
+            std::thread::sleep(Duration::from_millis(5));
+            assert_eq!(done.load(), Some(0));
+            gate.store(1)?;
+        }
+        stream.synchronize(soon())?;
+        assert_eq!((calls.load(Ordering::SeqCst), done.load()), (replay, Some(7)));
+        assert_eq!(to.to_vec()?, [9; 8]);
+        done.store(0)?;
+    }
+    stream.launch_graph(&graph)?;
+    drop(graph); // A replay under way keeps what it needs.
+    stream.synchronize(soon())?;
+    assert_eq!(calls.load(Ordering::SeqCst), 6);
+    Ok(())
+}
+
+fn a_capture_cannot_begin_twice_or_end_without_beginning(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    assert!(matches!(stream.end_capture(), Err(Error::Unsupported { .. })));
+    stream.begin_capture()?;
+    assert!(matches!(stream.begin_capture(), Err(Error::Unsupported { .. })));
+    drop(stream.end_capture()?);
+    stream.synchronize(soon())?;
+    Ok(())
+}
+
+fn two_streams_play_ping_pong(device: &Device) -> Outcome {
+    let (one, two) = (device.stream()?, device.stream()?);
+    let words = device.alloc::<u64>(2)?;
+    let (ping, pong) = (words.word(0)?, words.word(1)?);
+    for chunk in 0..10 {
+        for round in chunk * 20 + 1..=chunk * 20 + 20 {
+            one.batch(&[MemOp::Write64(&ping, round), MemOp::WaitGeq64(&pong, round)])?;
+            two.batch(&[MemOp::WaitGeq64(&ping, round), MemOp::Write64(&pong, round)])?;
+        }
+        one.synchronize(soon())?;
+        two.synchronize(soon())?;
+    }
+    assert_eq!(words.to_vec()?, [200, 200]);
+    Ok(())
+}
+
+fn signals_are_raised_and_awaited_on_streams(device: &Device) -> Outcome {
+    let (one, two) = (device.stream()?, device.stream()?);
+    let words = device.alloc::<u64>(2)?;
+    let (ping, pong) = (words.word(0)?, words.word(1)?);
+    let patience = Duration::from_secs(10);
+    for round in 1..=50 {
+        two.wait_signal(&ping, round, patience)?;
+        two.signal(&pong, round)?;
+        one.signal(&ping, round)?;
+        one.wait_signal(&pong, round, patience)?;
+    }
+    one.synchronize(soon())?;
+    two.synchronize(soon())?;
+    assert_eq!(words.to_vec()?, [50, 50]);
+    Ok(())
+}
+
+fn a_bounded_wait_gives_up_and_says_what_it_saw(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let word = device.alloc_pinned::<u64>(1)?.word(0)?;
+    word.store(3)?;
+    stream.wait_signal(&word, 3, Duration::from_secs(10))?;
+    stream.synchronize(soon())?;
+    let timeout = Duration::from_millis(50);
+    stream.wait_signal(&word, 4, timeout)?;
+    match stream.synchronize(soon()) {
+        Err(Error::WaitFailed { status: "timed out", expected: 4, seen: 3, waited, .. }) => {
+            assert!(waited >= timeout && waited < Duration::from_secs(5), "{waited:?}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(stream.synchronize(soon()).is_err(), "a failed wait is never forgotten");
+    Ok(())
+}
+
+fn a_stream_can_be_dropped_with_work_in_it(device: &Device) -> Outcome {
+    let words = device.alloc_pinned::<u64>(2)?;
+    let (gate, done) = (words.word(0)?, words.word(1)?);
+    let stream = device.stream()?;
+    stream.write64(&done, 1)?;
+    stream.wait_geq64(&gate, 1)?;
+    let began = std::time::Instant::now();
+    drop(stream);
+    assert!(began.elapsed() < Duration::from_secs(2), "dropping a stream waits for nobody");
+    gate.store(1)?;
+    let reached = soon().poll(|| (done.load() == Some(1)).then_some(()));
+    assert!(reached.is_some());
+    Ok(())
+}
+
+fn memory_dropped_under_a_blocked_stream_is_still_written(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let gate = device.alloc_pinned::<u64>(1)?.word(0)?;
+    let result = device.alloc_pinned::<u64>(1000)?;
+    {
+        let (from, middle) = (device.alloc::<u64>(1000)?, device.alloc::<u64>(1000)?);
+        from.write(&[77; 1000])?;
+        stream.wait_geq64(&gate, 1)?;
+        stream.copy(&middle, &from)?;
+        stream.copy(&result, &middle)?;
+    }
+    // Fresh allocations must not get the memory that the stream still uses.
+    let others = (0..16).map(|_| device.alloc::<u64>(1000)).collect::<Result<Vec<_>, _>>()?;
+    others.iter().try_for_each(|other| other.write(&[1; 1000]))?;
+    gate.store(1)?;
+    stream.synchronize(soon())?;
+    assert_eq!(result.to_vec()?, [77; 1000]);
+    Ok(())
+}

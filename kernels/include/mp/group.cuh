@@ -1,0 +1,47 @@
+// Cooperating groups: which threads carry out one operation together. mp::thread(), mp::warp() and mp::block() are tags
+// to pass as first argument, as in mp::wait(mp::block(), ...). Every thread of the group must make the call.
+// Not cooperative_groups: no partitions, no grid-wide barrier.
+#pragma once
+
+#include "platform.cuh"
+
+namespace mp {
+
+// One thread by itself. sync() does nothing and orders nothing.
+struct Thread {
+    MP_DEVICE bool leads() const { return true; }
+    MP_DEVICE void sync() const {}
+    MP_DEVICE bool any(bool mine) const { return mine; }
+    template <class Value>
+    MP_DEVICE Value broadcast(const Value& of_leader) const {
+        return of_leader;
+    }
+};
+
+// The 32 threads of a full warp; lane 0 leads. sync, any and broadcast order memory among them, at warp scope.
+struct Warp {
+    MP_DEVICE bool leads() const { return lane() == 0; }
+    MP_DEVICE void sync() const { warp_barrier(); }
+    MP_DEVICE bool any(bool mine) const { return warp_any(mine); }
+    template <class Value>
+    MP_DEVICE Value broadcast(const Value& of_leader) const {
+        return warp_broadcast(of_leader);
+    }
+};
+
+// All threads of the block; thread 0 leads. sync, any and broadcast order memory among them, at block scope.
+struct Block {
+    MP_DEVICE bool leads() const { return thread_rank() == 0; }
+    MP_DEVICE void sync() const { block_barrier(); }
+    MP_DEVICE bool any(bool mine) const { return block_any(mine); }
+    template <class Value>
+    MP_DEVICE Value broadcast(const Value& of_leader) const {
+        return block_broadcast(of_leader);
+    }
+};
+
+MP_DEVICE Thread thread() { return {}; }  // orders nothing, as the two below: a tag
+MP_DEVICE Warp warp() { return {}; }
+MP_DEVICE Block block() { return {}; }
+
+}  // namespace mp

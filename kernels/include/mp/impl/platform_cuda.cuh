@@ -1,0 +1,152 @@
+// platform.cuh on the GPU, as inline PTX. Not to be included by itself; the contract is in platform.cuh.
+// Every access is asm volatile with a memory clobber, so that nvcc moves nothing across it either.
+#pragma once
+
+#include "../platform.cuh"
+
+namespace mp {
+namespace impl {
+
+// PTX ISA 9.0, "Memory Consistency Model": ld/st/red/atom with .relaxed, .acquire, .release and .gpu, .sys.
+#define MP_PTX_WORD(type, reg, bits, order, scope_tag, scope)                                                          \
+    MP_DEVICE type load_word(const type* word, order##_t, scope_tag) {                                                 \
+        type value;                                                                                                    \
+        asm volatile("ld." #order "." #scope ".u" #bits " %0, [%1];" : "=" reg(value) : "l"(word) : "memory");         \
+        return value;                                                                                                  \
+    }
+MP_PTX_WORD(std::uint32_t, "r", 32, relaxed, gpu_t, gpu)
+MP_PTX_WORD(std::uint32_t, "r", 32, acquire, gpu_t, gpu)
+MP_PTX_WORD(std::uint32_t, "r", 32, relaxed, system_t, sys)
+MP_PTX_WORD(std::uint32_t, "r", 32, acquire, system_t, sys)
+MP_PTX_WORD(std::uint64_t, "l", 64, relaxed, gpu_t, gpu)
+MP_PTX_WORD(std::uint64_t, "l", 64, acquire, gpu_t, gpu)
+MP_PTX_WORD(std::uint64_t, "l", 64, relaxed, system_t, sys)
+MP_PTX_WORD(std::uint64_t, "l", 64, acquire, system_t, sys)
+#undef MP_PTX_WORD
+
+#define MP_PTX_WORD(type, reg, bits, order, scope_tag, scope)                                                          \
+    MP_DEVICE void store_word(type* word, type value, order##_t, scope_tag) {                                          \
+        asm volatile("st." #order "." #scope ".u" #bits " [%0], %1;" ::"l"(word), reg(value) : "memory");              \
+    }                                                                                                                  \
+    MP_DEVICE void add_word(type* word, type value, order##_t, scope_tag) {                                            \
+        asm volatile("red." #order "." #scope ".add.u" #bits " [%0], %1;" ::"l"(word), reg(value) : "memory");         \
+    }
+MP_PTX_WORD(std::uint32_t, "r", 32, relaxed, gpu_t, gpu)
+MP_PTX_WORD(std::uint32_t, "r", 32, release, gpu_t, gpu)
+MP_PTX_WORD(std::uint32_t, "r", 32, relaxed, system_t, sys)
+MP_PTX_WORD(std::uint32_t, "r", 32, release, system_t, sys)
+MP_PTX_WORD(std::uint64_t, "l", 64, relaxed, gpu_t, gpu)
+MP_PTX_WORD(std::uint64_t, "l", 64, release, gpu_t, gpu)
+MP_PTX_WORD(std::uint64_t, "l", 64, relaxed, system_t, sys)
+MP_PTX_WORD(std::uint64_t, "l", 64, release, system_t, sys)
+#undef MP_PTX_WORD
+
+#define MP_PTX_WORD(type, reg, bits, scope_tag, scope)                                                                 \
+    MP_DEVICE type exchange_word(type* word, type value, scope_tag) {                                                  \
+        type before;                                                                                                   \
+        asm volatile("atom.relaxed." #scope ".exch.b" #bits " %0, [%1], %2;"                                           \
+                     : "=" reg(before)                                                                                 \
+                     : "l"(word), reg(value)                                                                           \
+                     : "memory");                                                                                      \
+        return before;                                                                                                 \
+    }
+MP_PTX_WORD(std::uint32_t, "r", 32, gpu_t, gpu)
+MP_PTX_WORD(std::uint32_t, "r", 32, system_t, sys)
+MP_PTX_WORD(std::uint64_t, "l", 64, gpu_t, gpu)
+MP_PTX_WORD(std::uint64_t, "l", 64, system_t, sys)
+#undef MP_PTX_WORD
+
+MP_DEVICE void fence_at(gpu_t) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+MP_DEVICE void fence_at(system_t) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+
+constexpr unsigned full_warp = 0xffffffffu;
+
+}  // namespace impl
+
+template <class T, class Order, class Scope>
+MP_DEVICE T load(const T* word, Order order, Scope scope) {
+    return impl::load_word(word, order, scope);
+}
+
+template <class T, class Order, class Scope>
+MP_DEVICE void store(T* word, T value, Order order, Scope scope) {
+    impl::store_word(word, value, order, scope);
+}
+
+template <class T, class Order, class Scope>
+MP_DEVICE void add(T* word, T value, Order order, Scope scope) {
+    impl::add_word(word, value, order, scope);
+}
+
+template <class T, class Scope>
+MP_DEVICE T exchange(T* word, T value, relaxed_t, Scope scope) {
+    return impl::exchange_word(word, value, scope);
+}
+
+template <class Scope>
+MP_DEVICE void fence(Scope scope) {
+    impl::fence_at(scope);
+}
+
+MP_DEVICE unsigned thread_rank() {
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+}
+MP_DEVICE unsigned block_threads() { return blockDim.x * blockDim.y * blockDim.z; }
+MP_DEVICE unsigned block_rank() { return blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z); }
+MP_DEVICE unsigned grid_blocks() { return gridDim.x * gridDim.y * gridDim.z; }
+MP_DEVICE unsigned lane() {
+    unsigned id;
+    asm("mov.u32 %0, %%laneid;" : "=r"(id));
+    return id;
+}
+
+MP_DEVICE void block_barrier() { __syncthreads(); }
+MP_DEVICE bool block_any(bool mine) { return __syncthreads_or(mine) != 0; }
+// A vote orders no memory, so the barrier is needed beside it.
+MP_DEVICE void warp_barrier() { __syncwarp(impl::full_warp); }
+MP_DEVICE bool warp_any(bool mine) {
+    __syncwarp(impl::full_warp);
+    return __any_sync(impl::full_warp, mine) != 0;
+}
+
+template <class Value>
+MP_DEVICE Value block_broadcast(const Value& of_thread_0) {
+    static_assert(sizeof(Value) <= 64, "block_broadcast: the value is larger than 64 bytes");
+    __shared__ alignas(16) unsigned char shared[64];
+    if (thread_rank() == 0) *reinterpret_cast<Value*>(shared) = of_thread_0;
+    __syncthreads();
+    const Value value = *reinterpret_cast<const Value*>(shared);
+    __syncthreads();  // the next broadcast must not overtake a slow reader
+    return value;
+}
+
+template <class Value>
+MP_DEVICE Value warp_broadcast(const Value& of_lane_0) {
+    static_assert(sizeof(Value) <= 64 && sizeof(Value) % 4 == 0, "warp_broadcast: at most 64 bytes, whole words");
+    union {
+        Value value;
+        unsigned words[sizeof(Value) / 4];
+    } copy = {of_lane_0};
+    __syncwarp(impl::full_warp);
+#pragma unroll
+    for (unsigned i = 0; i < sizeof(Value) / 4; ++i)  // unrolled, or the union would live in local memory
+        copy.words[i] = __shfl_sync(impl::full_warp, copy.words[i], 0);
+    return copy.value;
+}
+
+MP_DEVICE std::uint64_t clock_ns() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+    return now;
+}
+
+// All 64 bits, also where fewer would do: the 32-bit read may compile to S2UR, which stalls longer than CS2R.
+MP_DEVICE std::uint64_t clock_cycles() {
+    std::uint64_t now;
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(now));
+    return now;
+}
+
+MP_DEVICE void pause() {}
+
+}  // namespace mp

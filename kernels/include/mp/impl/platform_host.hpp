@@ -1,0 +1,142 @@
+// platform.cuh on the host: an OS thread for each GPU thread. Not to be included by itself; the contract is in
+// platform.cuh. Both scopes are the same here. All atomics are __atomic builtins, which ThreadSanitizer models.
+#pragma once
+
+#if __cplusplus < 202002L
+#error "mp: the host build of the device headers needs C++20; nvcc needs C++17"
+#endif
+
+#include <sched.h>
+
+#include <chrono>
+#include <cstring>
+#include <type_traits>
+
+#include "../host/thread.hpp"
+#include "../platform.cuh"
+
+namespace mp {
+namespace impl {
+
+constexpr int order_of(relaxed_t) { return __ATOMIC_RELAXED; }
+constexpr int order_of(acquire_t) { return __ATOMIC_ACQUIRE; }
+constexpr int order_of(release_t) { return __ATOMIC_RELEASE; }
+
+template <class T, class Scope>
+constexpr void check_word() {
+    static_assert(std::is_same_v<T, std::uint32_t> || std::is_same_v<T, std::uint64_t>, "a word has 32 or 64 bits");
+    static_assert(std::is_same_v<Scope, gpu_t> || std::is_same_v<Scope, system_t>, "scopes are gpu and system");
+}
+
+inline std::uint64_t steady_ns() {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+}
+
+// The count of `true` votes only grows; `seen` is what this thread saw of it after its last vote, so nobody has to
+// reset it. The second barrier keeps a fast thread's next vote out of a slow thread's reading of this one.
+inline bool any(host::Meeting& meeting, unsigned& seen, bool mine) {
+    if (mine) meeting.votes.fetch_add(1, std::memory_order_relaxed);
+    meeting.barrier.arrive_and_wait();
+    const unsigned before = seen;
+    seen = meeting.votes.load(std::memory_order_relaxed);
+    meeting.barrier.arrive_and_wait();
+    return seen != before;
+}
+
+template <class Value>
+Value broadcast(host::Meeting& meeting, bool leader, const Value& mine) {
+    static_assert(sizeof(Value) <= sizeof meeting.slot && std::is_trivially_copyable_v<Value>);
+    if (leader) std::memcpy(meeting.slot, &mine, sizeof mine);
+    meeting.barrier.arrive_and_wait();
+    Value value;
+    std::memcpy(&value, meeting.slot, sizeof value);
+    meeting.barrier.arrive_and_wait();
+    return value;
+}
+
+inline host::Meeting* my_block() {
+    return host::this_thread.block ? &host::this_thread.block->all : nullptr;
+}
+inline host::Meeting* my_warp() {
+    return host::this_thread.block ? host::this_thread.block->warps[host::this_thread.rank / 32].get() : nullptr;
+}
+
+}  // namespace impl
+
+template <class T, class Order, class Scope>
+MP_DEVICE T load(const T* word, Order order, Scope) {
+    impl::check_word<T, Scope>();
+    static_assert(!std::is_same_v<Order, release_t>, "a load cannot release");
+    return __atomic_load_n(word, impl::order_of(order));
+}
+
+template <class T, class Order, class Scope>
+MP_DEVICE void store(T* word, T value, Order order, Scope) {
+    impl::check_word<T, Scope>();
+    static_assert(!std::is_same_v<Order, acquire_t>, "a store cannot acquire");
+    __atomic_store_n(word, value, impl::order_of(order));
+}
+
+template <class T, class Order, class Scope>
+MP_DEVICE void add(T* word, T value, Order order, Scope) {
+    impl::check_word<T, Scope>();
+    static_assert(!std::is_same_v<Order, acquire_t>, "add gives nothing back to acquire");
+    __atomic_fetch_add(word, value, impl::order_of(order));
+}
+
+template <class T, class Scope>
+MP_DEVICE T exchange(T* word, T value, relaxed_t order, Scope) {
+    impl::check_word<T, Scope>();
+    return __atomic_exchange_n(word, value, impl::order_of(order));
+}
+
+template <class Scope>
+MP_DEVICE void fence(Scope) {
+#if defined(__SANITIZE_THREAD__)
+    // ThreadSanitizer does not model fences. A read-modify-write of one common word orders any two fences as two real
+    // ones that synchronise would be; it cannot order a fence with an acquire or release of another word.
+    static std::uint64_t common = 0;
+    __atomic_fetch_add(&common, std::uint64_t{1}, __ATOMIC_ACQ_REL);
+#else
+    __atomic_thread_fence(__ATOMIC_ACQ_REL);
+#endif
+}
+
+MP_DEVICE unsigned thread_rank() { return host::this_thread.rank; }
+MP_DEVICE unsigned block_threads() { return host::this_thread.block_threads; }
+MP_DEVICE unsigned block_rank() { return host::this_thread.block_rank; }
+MP_DEVICE unsigned grid_blocks() { return host::this_thread.grid_blocks; }
+MP_DEVICE unsigned lane() { return host::this_thread.rank % 32; }
+
+MP_DEVICE void block_barrier() {
+    if (host::Meeting* meeting = impl::my_block()) meeting->barrier.arrive_and_wait();
+}
+MP_DEVICE bool block_any(bool mine) {
+    host::Meeting* meeting = impl::my_block();
+    return meeting ? impl::any(*meeting, host::this_thread.block_votes, mine) : mine;
+}
+MP_DEVICE void warp_barrier() {
+    if (host::Meeting* meeting = impl::my_warp()) meeting->barrier.arrive_and_wait();
+}
+MP_DEVICE bool warp_any(bool mine) {
+    host::Meeting* meeting = impl::my_warp();
+    return meeting ? impl::any(*meeting, host::this_thread.warp_votes, mine) : mine;
+}
+
+template <class Value>
+MP_DEVICE Value block_broadcast(const Value& of_thread_0) {
+    host::Meeting* meeting = impl::my_block();
+    return meeting ? impl::broadcast(*meeting, thread_rank() == 0, of_thread_0) : of_thread_0;
+}
+template <class Value>
+MP_DEVICE Value warp_broadcast(const Value& of_lane_0) {
+    host::Meeting* meeting = impl::my_warp();
+    return meeting ? impl::broadcast(*meeting, lane() == 0, of_lane_0) : of_lane_0;
+}
+
+MP_DEVICE std::uint64_t clock_ns() { return impl::steady_ns(); }
+MP_DEVICE std::uint64_t clock_cycles() { return impl::steady_ns(); }
+MP_DEVICE void pause() { sched_yield(); }
+
+}  // namespace mp

@@ -1,0 +1,111 @@
+// What a kernel needs of the machine: scoped atomics, fences, barriers, ids, clocks. One spelling for nvcc and for
+// the host C++ compiler, where OS threads play GPU threads (host/launch.hpp), so that a protocol written with it
+// is tested, and checked by ThreadSanitizer, on a machine without a GPU. It is no portability layer for numerics:
+// there is nothing here that communication does not need.
+//
+// This file is the contract. impl/platform_cuda.cuh and impl/platform_host.hpp fulfil it: the first with inline
+// PTX (ISA 6.0 memory model, sm_70 and newer), the second with the compiler's __atomic builtins.
+//
+// Order and scope are arguments, never defaults: mp::load(word, mp::acquire, mp::system).
+#pragma once
+
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define MP_DEVICE __device__ __forceinline__
+#define MP_HOST_DEVICE __host__ __device__ __forceinline__
+#define MP_KERNEL extern "C" __global__
+#define MP_UNROLL _Pragma("unroll")
+#else
+#define MP_DEVICE inline
+#define MP_HOST_DEVICE inline
+#define MP_KERNEL inline
+#define MP_UNROLL
+#endif
+
+namespace mp {
+
+// Memory orders, as in C++ and PTX. Each is a type of its own with one value, so that a wrong combination (a load
+// that releases) does not compile, and no variable has to exist in device memory.
+enum relaxed_t { relaxed };
+enum acquire_t { acquire };
+enum release_t { release };
+
+// Scopes: who is certain to see it. `gpu`: threads of this GPU. `system`: also other GPUs, CPUs and NICs, whether
+// the word is in this GPU's memory, in a peer's or in pinned host memory.
+enum gpu_t { gpu };
+enum system_t { system };
+
+// ---- words in memory ------------------------------------------------------------------------------------------
+// T is std::uint32_t or std::uint64_t, naturally aligned; each access is single-copy atomic. The pointer may
+// point to device, peer or registered host memory.
+
+// Reads the word. relaxed: orders nothing. acquire: reads and writes after it in this thread see everything that
+// came before the release that wrote the value, if that release had a scope that includes this thread.
+// Order: relaxed_t, acquire_t. Scope: gpu_t, system_t.
+template <class T, class Order, class Scope>
+MP_DEVICE T load(const T* word, Order, Scope);
+
+// Writes the word. relaxed: orders nothing. release: whoever acquires this value sees everything this thread wrote or
+// saw before (so, after a barrier, also what the other threads of its block wrote). A release at system scope
+// over NVLink waits for the earlier writes to arrive: about the time of a round trip.
+// Order: relaxed_t, release_t. Scope: gpu_t, system_t.
+template <class T, class Order, class Scope>
+MP_DEVICE void store(T* word, T value, Order, Scope);
+
+// Adds to the word and gives nothing back, so the thread does not wait for the memory. Orders: relaxed_t (nothing),
+// release_t (as store). Scope: gpu_t, system_t; system on host memory only where the link has native atomics.
+template <class T, class Order, class Scope>
+MP_DEVICE void add(T* word, T value, Order, Scope);
+
+// Writes the word and returns what it held. Orders nothing (relaxed_t). Scope: gpu_t, system_t, as for add.
+template <class T, class Scope>
+MP_DEVICE T exchange(T* word, T value, relaxed_t, Scope);
+
+// Orders this thread's reads and writes before it against those after it (acquire and release), as seen from the
+// scope. A release store does this by itself; a fence of its own is for writes that are published by something else
+// than a store of this header, such as a doorbell.
+template <class Scope>
+MP_DEVICE void fence(Scope);
+
+// ---- threads --------------------------------------------------------------------------------------------------
+
+MP_DEVICE unsigned thread_rank();  // in its block, x fastest, 0 … block_threads() - 1; orders nothing
+MP_DEVICE unsigned block_threads();  // threads of the block; orders nothing
+MP_DEVICE unsigned block_rank();  // in its grid, x fastest, 0 … grid_blocks() - 1; orders nothing
+MP_DEVICE unsigned grid_blocks();  // blocks of the grid; orders nothing
+MP_DEVICE unsigned lane();  // thread_rank() modulo 32; orders nothing
+
+// Every thread of the block waits for all others. What each wrote before is seen by all after, in the block only.
+MP_DEVICE void block_barrier();
+// The same, and says to all whether any thread came with `true`.
+MP_DEVICE bool block_any(bool mine);
+// The same two for the 32 threads of a full warp, all of which must call.
+MP_DEVICE void warp_barrier();
+MP_DEVICE bool warp_any(bool mine);
+
+// Every thread gets the value that thread 0 of the block, or lane 0 of the warp, came with. Orders like the barrier.
+// Value: at most 64 bytes, trivially copyable. Meant for rare events: it is two barriers, or a shuffle a word.
+template <class Value>
+MP_DEVICE Value block_broadcast(const Value& of_thread_0);
+template <class Value>
+MP_DEVICE Value warp_broadcast(const Value& of_lane_0);
+
+// ---- time -----------------------------------------------------------------------------------------------------
+
+// Nanoseconds of one clock for the whole machine (%globaltimer on the GPU; on some GPUs it ticks only once a
+// microsecond). Not free to read: for deadlines and for timing many rounds. Orders nothing.
+MP_DEVICE std::uint64_t clock_ns();
+// Cycles of this multiprocessor's clock (no two multiprocessors agree); nanoseconds on the host. Cheap. Orders nothing.
+MP_DEVICE std::uint64_t clock_cycles();
+// Between two polls. On the GPU nothing: the load is the wait, and sleeping would add to the latency. On the host the
+// CPU goes to another thread, which may be the one being waited for. Orders nothing.
+MP_DEVICE void pause();
+
+}  // namespace mp
+
+#if defined(__CUDACC__)
+#include "impl/platform_cuda.cuh"
+#else
+#include "impl/platform_host.hpp"
+#endif

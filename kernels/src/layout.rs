@@ -1,0 +1,218 @@
+//! The structs and enums that Rust and device code share, each declared once, here.
+//!
+//! `shared_structs!` makes the `repr(C)` struct and its row in [`LAYOUTS`]; `layout_header.rs` turns the
+//! table into `include/mp/layout.cuh`, where `static_assert`s repeat every size and offset. A test keeps the committed header
+//! equal to the table; `MP_REGENERATE=1 cargo test -p mp-kernels` rewrites it. This file knows layouts only: what the
+//! fields are for is said in their documentation and acted upon elsewhere.
+
+/// A struct that host and device see alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Name, the same in Rust and in C++ (there in namespace `mp`).
+    pub name: &'static str,
+    /// Documentation, one entry a line.
+    pub doc: &'static [&'static str],
+    /// Bytes.
+    pub size: usize,
+    /// Alignment in bytes.
+    pub align: usize,
+    /// Fields in order; together they fill the struct without padding.
+    pub fields: &'static [Field],
+}
+
+/// One field of a [`Layout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name, the same in Rust and in C++.
+    pub name: &'static str,
+    /// Documentation, one entry a line.
+    pub doc: &'static [&'static str],
+    /// C++ type.
+    pub c_type: &'static str,
+    /// Bytes from the start of the struct.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+}
+
+macro_rules! c_type {
+    (u32) => {
+        "std::uint32_t"
+    };
+    (u64) => {
+        "std::uint64_t"
+    };
+}
+
+macro_rules! shared_structs {
+    ($(
+        $(#[doc = $doc:literal])*
+        pub struct $name:ident {
+            $( $(#[doc = $field_doc:literal])* pub $field:ident: $type:ident, )+
+        }
+    )+) => {
+        $(
+            $(#[doc = $doc])*
+            #[repr(C)]
+            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+            pub struct $name {
+                $( $(#[doc = $field_doc])* pub $field: $type, )+
+            }
+
+            // Padding would hold undefined bytes when the struct goes by value into a kernel.
+            const _: () = assert!(
+                size_of::<$name>() == 0 $( + size_of::<$type>() )+,
+                concat!(stringify!($name), " has padding: order or widen its fields"),
+            );
+        )+
+
+        /// Every struct shared with device code.
+        pub const LAYOUTS: &[Layout] = &[$(
+            Layout {
+                name: stringify!($name),
+                doc: &[$($doc),*],
+                size: size_of::<$name>(),
+                align: align_of::<$name>(),
+                fields: &[$(
+                    Field {
+                        name: stringify!($field),
+                        doc: &[$($field_doc),*],
+                        c_type: c_type!($type),
+                        offset: std::mem::offset_of!($name, $field),
+                        size: size_of::<$type>(),
+                    },
+                )+],
+            },
+        )+];
+    };
+}
+
+/// A value of a shared enum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enumerator {
+    /// Name in C++, in namespace `mp`.
+    pub name: &'static str,
+    /// Documentation, one entry a line.
+    pub doc: &'static [&'static str],
+    /// Its number.
+    pub code: u32,
+}
+
+macro_rules! shared_enum {
+    (
+        $(#[doc = $doc:literal])*
+        pub enum $name:ident {
+            $( $(#[doc = $value_doc:literal])* $value:ident = $code:literal as $c_name:ident, )+
+        }
+    ) => {
+        $(#[doc = $doc])*
+        #[repr(u32)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $( $(#[doc = $value_doc])* $value = $code, )+
+        }
+
+        impl $name {
+            /// Name, the same in Rust and in C++.
+            pub const NAME: &str = stringify!($name);
+            /// Documentation, one entry a line.
+            pub const DOC: &[&str] = &[$($doc),*];
+            /// Its values as C++ has them.
+            pub const ENUMERATORS: &[Enumerator] = &[$(
+                Enumerator { name: stringify!($c_name), doc: &[$($value_doc),*], code: $code },
+            )+];
+
+            /// The value with this number; `None` if there is none.
+            pub const fn from_code(code: u32) -> Option<Self> {
+                match code {
+                    $( $code => Some(Self::$value), )+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+shared_enum! {
+    /// How a wait in a kernel ended.
+    pub enum WaitStatus {
+        /// The signal reached the expected value.
+        Ok = 0 as ok,
+        /// The abort word was set first.
+        Aborted = 1 as aborted,
+        /// The deadline passed first.
+        TimedOut = 2 as timed_out,
+    }
+}
+
+shared_structs! {
+    /// What ends a wait in a kernel besides its signal.
+    pub struct WaitBounds {
+        /// Address, as the GPU sees it, of the 64-bit abort word: any value but 0 aborts. 0: there is none.
+        pub abort: u64,
+        /// Nanoseconds after which the wait gives up.
+        pub timeout_ns: u64,
+    }
+
+    /// Why a wait in a kernel failed. The host zeroes the slot before the launch; the first failure stays in it.
+    pub struct WaitReport {
+        /// A `WaitStatus`; 0 (ok): nothing failed. Written last: when it is not 0, the rest is there.
+        pub status: u32,
+        /// Not 0 once a failing thread of the GPU has taken the slot.
+        pub claimed: u32,
+        /// The value waited for.
+        pub expected: u64,
+        /// The value of the signal when the wait ended.
+        pub seen: u64,
+        /// Nanoseconds waited, counted from the first look at the clock.
+        pub waited_ns: u64,
+    }
+
+    /// One side of a ping-pong of two signals, see `mp_pingpong_bounded`.
+    pub struct PingPong {
+        /// Address of the signal this side polls.
+        pub mine: u64,
+        /// Address of the signal this side raises, which the other side polls.
+        pub peer: u64,
+        /// Value of both signals before the first round; round r raises them to `base + r`, r from 1.
+        pub base: u64,
+        /// Rounds played before the clock starts, so that the later of the two launches is not timed.
+        pub untimed_rounds: u64,
+        /// Rounds played while the clock runs.
+        pub timed_rounds: u64,
+        /// 1: this side raises first in each round; 0: it answers.
+        pub serves: u32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: u32,
+    }
+
+    /// What a ping-pong kernel measured. Left alone when a wait failed.
+    pub struct PingPongTime {
+        /// Nanoseconds of the timed rounds by the machine's clock.
+        pub ns: u64,
+        /// The same in cycles of the multiprocessor.
+        pub cycles: u64,
+    }
+
+    /// One side of the message-passing test `mp_message_passing`: a writer fills a buffer and raises a signal, a reader
+    /// waits, checks every word and raises a signal back.
+    pub struct MessagePassing {
+        /// Address of the buffer of `words` 64-bit words: the writer's stores, the reader's loads.
+        pub data: u64,
+        /// 64-bit words in the buffer.
+        pub words: u64,
+        /// Address of the signal this side waits on.
+        pub mine: u64,
+        /// Address of the signal this side raises.
+        pub peer: u64,
+        /// Value of both signals before the first round; round r raises them to `base + r`, r from 1, and fills with
+        /// the pattern of seed `base + r`.
+        pub base: u64,
+        /// Rounds to play.
+        pub rounds: u64,
+        /// 1: this side writes; 0: it reads and checks.
+        pub writes: u32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: u32,
+    }
+}

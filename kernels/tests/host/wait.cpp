@@ -1,0 +1,253 @@
+// The bounded wait and its report: every way a wait can end.
+#include <atomic>
+#include <chrono>
+#include <limits>
+#include <mp/host/launch.hpp>
+#include <thread>
+
+#include "../../src/cuda/signal.cu"
+#include "check.hpp"
+
+using std::uint64_t;
+
+namespace {
+
+constexpr uint64_t millisecond_ns = 1'000'000;
+constexpr uint64_t minute_ns = 60'000 * millisecond_ns;
+constexpr uint64_t largest = std::numeric_limits<uint64_t>::max();
+
+mp::WaitBounds within(uint64_t timeout_ns, const uint64_t* abort = nullptr) {
+    return {.abort = reinterpret_cast<uint64_t>(abort), .timeout_ns = timeout_ns};
+}
+
+void raise(uint64_t* word, uint64_t value) { mp::store(word, value, mp::release, mp::system); }
+
+mp::WaitResult wait(const uint64_t* word, uint64_t expected, const mp::WaitBounds& bounds) {
+    return mp::wait(mp::thread(), word, expected, bounds);
+}
+
+}  // namespace
+
+CASE(a_signal_that_is_already_there_ends_the_wait_at_once) {
+    const uint64_t word = 5;
+    const mp::WaitResult result = wait(&word, 5, within(0));
+    CHECK_THAT(result.status, ==, mp::ok);
+    CHECK_THAT(result.seen, ==, 5u);
+    CHECK_THAT(result.waited_ns, ==, 0u);
+}
+
+CASE(a_signal_past_the_expected_value_satisfies_the_wait) {
+    const uint64_t word = 9;
+    const mp::WaitResult result = wait(&word, 5, within(0));
+    CHECK_THAT(result.status, ==, mp::ok);
+    CHECK_THAT(result.seen, ==, 9u);
+}
+
+CASE(values_are_compared_without_sign_and_without_wrapping) {
+    const uint64_t zero = 0;
+    const uint64_t half = uint64_t{1} << 63;
+    const uint64_t most = largest;
+    CHECK_THAT(wait(&zero, 0, within(0)).status, ==, mp::ok);
+    CHECK_THAT(wait(&half, half - 1, within(0)).status, ==, mp::ok);
+    CHECK_THAT(wait(&half, half + 1, within(0)).status, ==, mp::timed_out);
+    CHECK_THAT(wait(&most, 1, within(0)).status, ==, mp::ok);
+    CHECK_THAT(wait(&most, largest, within(0)).status, ==, mp::ok);
+    CHECK_THAT(wait(&zero, largest, within(0)).status, ==, mp::timed_out);
+}
+
+CASE(a_signal_raised_during_the_wait_ends_it) {
+    uint64_t word = 0;
+    std::jthread writer([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        raise(&word, 3);
+    });
+    const mp::WaitResult result = wait(&word, 3, within(minute_ns));
+    CHECK_THAT(result.status, ==, mp::ok);
+    CHECK_THAT(result.seen, ==, 3u);
+}
+
+CASE(a_value_short_of_the_expected_one_does_not_end_the_wait) {
+    uint64_t word = 0;
+    std::jthread writer([&] {
+        for (uint64_t value = 1; value <= 20; ++value) {
+            std::this_thread::sleep_for(std::chrono::microseconds(200));
+            raise(&word, value);
+        }
+    });
+    const mp::WaitResult result = wait(&word, 20, within(minute_ns));
+    CHECK_THAT(result.status, ==, mp::ok);
+    CHECK_THAT(result.seen, ==, 20u);
+}
+
+CASE(a_wait_times_out_not_before_its_timeout_and_says_what_it_saw) {
+    const uint64_t word = 4;
+    const uint64_t before = mp::clock_ns();
+    const mp::WaitResult result = wait(&word, 5, within(20 * millisecond_ns));
+    const uint64_t took = mp::clock_ns() - before;
+    CHECK_THAT(result.status, ==, mp::timed_out);
+    CHECK_THAT(result.seen, ==, 4u);
+    CHECK_THAT(result.waited_ns, >=, 20 * millisecond_ns);
+    CHECK_THAT(took, >=, result.waited_ns);
+    CHECK_THAT(took, <, minute_ns);
+}
+
+CASE(a_timeout_of_zero_still_polls_for_one_interval) {
+    uint64_t word = 0;
+    const uint64_t before = mp::clock_ns();
+    CHECK_THAT(wait(&word, 1, within(0)).status, ==, mp::timed_out);
+    CHECK_THAT(mp::clock_ns() - before, >=, mp::impl::look_every_cycles);
+}
+
+CASE(the_abort_word_ends_a_wait_that_is_under_way) {
+    const uint64_t word = 6;
+    uint64_t abort = 0;
+    std::jthread watchdog([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        raise(&abort, 1);
+    });
+    const mp::WaitResult result = wait(&word, 7, within(minute_ns, &abort));
+    CHECK_THAT(result.status, ==, mp::aborted);
+    CHECK_THAT(result.seen, ==, 6u);
+    CHECK_THAT(result.waited_ns, <, minute_ns);
+}
+
+CASE(an_abort_word_set_before_ends_the_wait_too) {
+    const uint64_t word = 6;
+    const uint64_t abort = largest;
+    const mp::WaitResult result = wait(&word, 7, within(minute_ns, &abort));
+    CHECK_THAT(result.status, ==, mp::aborted);
+    CHECK_THAT(result.seen, ==, 6u);
+}
+
+CASE(abort_is_reported_before_a_timeout_that_has_passed_as_well) {
+    const uint64_t word = 0;
+    const uint64_t abort = 1;
+    CHECK_THAT(wait(&word, 1, within(0, &abort)).status, ==, mp::aborted);
+}
+
+CASE(a_signal_that_is_there_counts_even_when_the_abort_word_is_set) {
+    const uint64_t word = 1;
+    const uint64_t abort = 1;
+    CHECK_THAT(wait(&word, 1, within(minute_ns, &abort)).status, ==, mp::ok);
+}
+
+CASE(an_abort_word_that_stays_zero_is_no_abort) {
+    const uint64_t word = 0;
+    const uint64_t abort = 0;
+    CHECK_THAT(wait(&word, 1, within(5 * millisecond_ns, &abort)).status, ==, mp::timed_out);
+}
+
+CASE(every_thread_of_a_block_learns_how_the_wait_ended) {
+    constexpr unsigned threads = 40;  // more than a warp
+    uint64_t word = 2;
+    std::vector<mp::WaitResult> results(threads);
+    const auto kernel = [&](uint64_t expected, mp::WaitBounds bounds) {
+        results[mp::thread_rank()] = mp::wait(mp::block(), &word, expected, bounds);
+    };
+    mp::host::launch(1, threads, kernel, 3, within(millisecond_ns));
+    for (const auto& result : results) {
+        CHECK_THAT(result.status, ==, mp::timed_out);
+        CHECK_THAT(result.seen, ==, 2u);
+        CHECK_THAT(result.waited_ns, ==, results[0].waited_ns);
+    }
+    mp::host::launch(1, threads, kernel, 1, within(minute_ns));
+    for (unsigned i = 0; i < threads; ++i) {
+        CHECK_THAT(results[i].status, ==, mp::ok);
+        CHECK_THAT(results[i].seen, ==, i == 0 ? 2u : 1u);
+    }
+}
+
+CASE(blocks_and_warps_wait_one_after_another_without_mixing_their_results) {
+    // Failures and successes in turn, so that what one wait broadcasts would be seen if the next read it.
+    uint64_t word = 10;
+    std::atomic<unsigned> wrong = 0;
+    const auto kernel = [&] {
+        for (uint64_t round = 0; round < 20; ++round) {
+            const bool fails = round % 2 == 0;
+            const uint64_t expected = fails ? 11 + round : 10;
+            const auto in_block = mp::wait(mp::block(), &word, expected, within(0));
+            const auto in_warp = mp::wait(mp::warp(), &word, expected, within(0));
+            wrong += in_block.status != (fails ? mp::timed_out : mp::ok);
+            wrong += in_warp.status != (fails ? mp::timed_out : mp::ok);
+            wrong += fails && (in_block.seen != 10 || in_warp.seen != 10);
+        }
+    };
+    mp::host::launch(2, 64, kernel);
+    CHECK_THAT(wrong.load(), ==, 0u);
+}
+
+CASE(the_wait_kernels_write_a_status_for_each_thread) {
+    uint64_t word = 0;
+    mp::WaitReport report = {};
+    std::vector<std::uint32_t> results(2 * 32, 99);
+    mp::host::launch(2, 32, mp_signal_wait_block, &word, 1, within(0), &report, results.data());
+    for (const auto result : results) CHECK_THAT(result, ==, static_cast<unsigned>(mp::timed_out));
+    raise(&word, 1);
+    mp::host::launch(2, 32, mp_signal_wait_warp, &word, 1, within(0), &report, results.data());
+    for (const auto result : results) CHECK_THAT(result, ==, static_cast<unsigned>(mp::ok));
+}
+
+CASE(the_store_and_wait_kernels_meet) {
+    uint64_t word = 0;
+    mp::WaitReport report = {};
+    {
+        std::jthread waiter(
+            [&] { mp::host::launch(2, 3, mp_signal_wait, &word, 8, within(minute_ns), &report); });
+        mp::host::launch(2, 3, mp_signal_store, &word, 8);
+    }
+    CHECK_THAT(word, ==, 8u);
+    CHECK_THAT(report.status, ==, 0u);
+    CHECK_THAT(report.claimed, ==, 0u);
+}
+
+CASE(a_failed_wait_kernel_reports_what_it_expected_and_saw) {
+    uint64_t word = 3;
+    uint64_t abort = 0;
+    mp::WaitReport report = {};
+    {
+        std::jthread watchdog([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            raise(&abort, 1);
+        });
+        mp::host::launch(1, 1, mp_signal_wait, &word, 4, within(minute_ns, &abort), &report);
+    }
+    CHECK_THAT(report.status, ==, static_cast<unsigned>(mp::aborted));
+    CHECK_THAT(report.expected, ==, 4u);
+    CHECK_THAT(report.seen, ==, 3u);
+    CHECK_THAT(report.waited_ns, <, minute_ns);
+}
+
+CASE(the_first_failure_stays_in_the_report) {
+    mp::WaitReport report = {};
+    mp::report(&report, 10, {mp::ok, 12, 0});
+    CHECK_THAT(report.claimed, ==, 0u);
+    mp::report(&report, 10, {mp::timed_out, 9, 500});
+    mp::report(&report, 20, {mp::aborted, 19, 600});
+    CHECK_THAT(report.status, ==, static_cast<unsigned>(mp::timed_out));
+    CHECK_THAT(report.expected, ==, 10u);
+    CHECK_THAT(report.seen, ==, 9u);
+    CHECK_THAT(report.waited_ns, ==, 500u);
+    mp::report(nullptr, 20, {mp::aborted, 19, 600});  // no slot: nothing happens
+}
+
+CASE(of_many_failures_at_once_one_is_reported_whole) {
+    for (int repeat = 0; repeat < 20; ++repeat) {
+        mp::WaitReport report = {};
+        const auto kernel = [&] {
+            const uint64_t mine = mp::block_rank() + 1;
+            mp::report(&report, mine * 1000, {mp::timed_out, mine * 100, mine * 10});
+        };
+        {
+            // The host reads while the kernel writes: a status other than 0 means that the rest is there.
+            std::jthread host([&] {
+                const uint64_t end = mp::clock_ns() + minute_ns;
+                while (mp::load(&report.status, mp::acquire, mp::system) == 0 && mp::clock_ns() < end) mp::pause();
+                CHECK_THAT(report.expected, ==, report.seen * 10);
+                CHECK_THAT(report.seen, ==, report.waited_ns * 10);
+            });
+            mp::host::launch(8, 1, kernel);
+        }
+        CHECK_THAT(report.expected, ==, report.seen * 10);
+        CHECK_THAT(report.seen, ==, report.waited_ns * 10);
+    }
+}

@@ -1,0 +1,160 @@
+//! The device headers compiled by the host's C++ compiler, OS threads playing GPU threads: compiles the program in
+//! `tests/host/` once and runs each of its cases as a test. `tools/host-headers --tsan` runs the same program under
+//! ThreadSanitizer.
+
+use std::io::{Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+/// A case that has not ended by then hangs.
+const CASE_DEADLINE: Duration = Duration::from_secs(120);
+
+fn crate_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The C++ compiler that `cc` finds (`CXX`, else the system's), with the flags of the host build.
+fn compiler() -> Command {
+    let mut build = cc::Build::new();
+    build.cpp(true).std("c++20").opt_level(1).debug(true).cargo_metadata(false);
+    build.target(env!("MP_TARGET")).host(env!("MP_TARGET"));
+    let mut command = build.try_get_compiler().expect("a C++ compiler").to_command();
+    command.args(["-pthread", "-Wall", "-Wextra", "-Werror", "-I"]);
+    command.arg(crate_folder().join("include"));
+    command
+}
+
+fn files(folder: &Path, extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| extensions.iter().any(|e| end == *e)))
+        .collect();
+    found.sort();
+    found
+}
+
+fn succeed(command: &mut Command) {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-headers");
+        let sources = files(&crate_folder().join("tests/host"), &["cpp"]);
+        succeed(compiler().args(sources).arg("-o").arg(&program));
+        program
+    })
+}
+
+/// Runs the program with one argument and returns whether it succeeded and what it printed. A program that hangs is
+/// killed and fails the test.
+fn run(argument: &str) -> (bool, String) {
+    // A file, not a pipe: nobody reads while the program runs.
+    let mut printed = tempfile::tempfile().unwrap();
+    let mut child = Command::new(program())
+        .arg(argument)
+        .stdout(printed.try_clone().unwrap())
+        .stderr(printed.try_clone().unwrap())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + CASE_DEADLINE;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if Instant::now() > end {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let mut text = String::new();
+    printed.rewind().unwrap();
+    printed.read_to_string(&mut text).unwrap();
+    let status = status.unwrap_or_else(|| panic!("{argument} hangs\n{text}"));
+    (status.success(), text)
+}
+
+fn run_case(name: &str) {
+    let (success, printed) = run(name);
+    assert!(success && printed.starts_with(&format!("ok     {name}\n")), "{printed}");
+}
+
+macro_rules! cases {
+    ($($name:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                run_case(stringify!($name));
+            }
+        )+
+
+        #[test]
+        fn every_case_of_the_program_is_a_test_here() {
+            let (_, listed) = run("--list");
+            let mut here = vec![$(stringify!($name)),+];
+            here.sort_unstable();
+            assert_eq!(listed.lines().collect::<Vec<_>>(), here);
+        }
+    };
+}
+
+cases! {
+    a_barrier_orders_what_the_threads_of_a_block_wrote,
+    a_bounded_ping_pong_goes_both_ways_and_is_timed,
+    a_bounded_ping_pong_without_a_partner_reports_the_round_and_writes_no_time,
+    a_failed_wait_kernel_reports_what_it_expected_and_saw,
+    a_reader_whose_writer_never_comes_reports_and_ends,
+    a_signal_past_the_expected_value_satisfies_the_wait,
+    a_signal_raised_during_the_wait_ends_it,
+    a_signal_that_is_already_there_ends_the_wait_at_once,
+    a_signal_that_is_there_counts_even_when_the_abort_word_is_set,
+    a_timeout_of_zero_still_polls_for_one_interval,
+    a_value_short_of_the_expected_one_does_not_end_the_wait,
+    a_vote_tells_all_threads_whether_any_said_yes,
+    a_wait_times_out_not_before_its_timeout_and_says_what_it_saw,
+    abort_is_reported_before_a_timeout_that_has_passed_as_well,
+    an_abort_word_set_before_ends_the_wait_too,
+    an_abort_word_that_stays_zero_is_no_abort,
+    an_unbounded_ping_pong_plays_the_same_game,
+    blocks_and_warps_wait_one_after_another_without_mixing_their_results,
+    blocks_of_different_sizes_pass_messages,
+    broadcasts_carry_the_leaders_value_one_after_another,
+    clocks_go_forward,
+    counters_go_on_from_where_they_are,
+    every_thread_of_a_block_learns_how_the_wait_ended,
+    every_thread_of_a_grid_runs_once_with_its_ids,
+    fences_around_relaxed_words_order_data,
+    fill_and_check_agree_with_each_other_and_with_rust,
+    of_many_failures_at_once_one_is_reported_whole,
+    one_thread_passes_messages_to_another,
+    outside_a_launch_a_thread_is_a_grid_of_one,
+    the_abort_word_ends_a_wait_that_is_under_way,
+    the_first_failure_stays_in_the_report,
+    the_reader_notices_words_that_are_not_the_pattern,
+    the_store_and_wait_kernels_meet,
+    the_wait_kernels_write_a_status_for_each_thread,
+    threads_that_leave_early_are_not_waited_for,
+    values_are_compared_without_sign_and_without_wrapping,
+    what_every_thread_of_a_block_wrote_is_there_after_one_signal,
+    words_of_both_widths_load_store_add_and_exchange,
+}
+
+#[test]
+fn each_public_header_compiles_by_itself() {
+    let folder = crate_folder().join("include/mp");
+    let mut headers = files(&folder, &["cuh"]);
+    headers.extend(files(&folder.join("host"), &["hpp"]));
+    assert!(headers.len() >= 8, "{headers:?}");
+    for header in headers {
+        // As an #include of a source file: #pragma once is a warning in a main file.
+        let include = format!("-include{}", header.display());
+        succeed(compiler().args([&include, "-fsyntax-only", "-x", "c++", "/dev/null"]));
+    }
+}

@@ -1,0 +1,225 @@
+//! All-reduce: element by element over the ranks' vectors, in rank order, so that a floating-point sum is the same bits
+//! on every rank and in every run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::message::Payload;
+
+/// How an all-reduce combines the ranks' values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReduceOp {
+    /// The sum in rank order. Integers wrap around.
+    Sum,
+    /// The smallest; NaN if any is NaN; -0 is smaller than +0.
+    Min,
+    /// The largest; NaN if any is NaN; +0 is larger than -0.
+    Max,
+}
+
+impl fmt::Display for ReduceOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Min => "min",
+            ReduceOp::Max => "max",
+        })
+    }
+}
+
+/// The type of the values on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Element {
+    F64,
+    U64,
+}
+
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Element::F64 => "f64",
+            Element::U64 => "u64",
+        })
+    }
+}
+
+mod sealed {
+    use super::Element;
+
+    pub trait Sealed: Copy {
+        const ELEMENT: Element;
+        fn to_bits64(self) -> u64;
+        fn from_bits64(bits: u64) -> Self;
+    }
+
+    impl Sealed for f64 {
+        const ELEMENT: Element = Element::F64;
+
+        fn to_bits64(self) -> u64 {
+            self.to_bits()
+        }
+
+        fn from_bits64(bits: u64) -> f64 {
+            f64::from_bits(bits)
+        }
+    }
+
+    impl Sealed for u64 {
+        const ELEMENT: Element = Element::U64;
+
+        fn to_bits64(self) -> u64 {
+            self
+        }
+
+        fn from_bits64(bits: u64) -> u64 {
+            bits
+        }
+    }
+}
+
+pub(crate) use sealed::Sealed;
+
+/// A number that an all-reduce takes: `f64` or `u64`.
+pub trait Number: Sealed {}
+
+impl Number for f64 {}
+impl Number for u64 {}
+
+pub(crate) fn to_bytes<T: Number>(values: &[T]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_bits64().to_le_bytes()).collect()
+}
+
+/// Writes the result of a reduction over `values`; false if it has another length.
+pub(crate) fn from_bytes<T: Number>(bytes: &[u8], values: &mut [T]) -> bool {
+    let (words, rest) = bytes.as_chunks::<8>();
+    if words.len() != values.len() || !rest.is_empty() {
+        return false;
+    }
+    for (value, word) in values.iter_mut().zip(words) {
+        *value = T::from_bits64(u64::from_le_bytes(*word));
+    }
+    true
+}
+
+pub(crate) fn reduce<'a>(
+    op: ReduceOp,
+    element: Element,
+    members: &[u32],
+    payloads: impl Iterator<Item = &'a Payload>,
+) -> Result<Payload, String> {
+    let mut result: Vec<u64> = Vec::new();
+    for (place, (payload, &rank)) in payloads.zip(members).enumerate() {
+        let (words, rest) = payload.as_chunks::<8>();
+        if !rest.is_empty() {
+            return Err(format!(
+                "rank {rank} gave {} bytes, which are no 64-bit values",
+                payload.len()
+            ));
+        }
+        let values = words.iter().map(|word| u64::from_le_bytes(*word));
+        if place == 0 {
+            result.extend(values);
+            continue;
+        }
+        if words.len() != result.len() {
+            let (lead, theirs) = (members.first().copied().unwrap_or_default(), words.len());
+            return Err(format!(
+                "rank {lead} gave {} value(s), rank {rank} gave {theirs}",
+                result.len()
+            ));
+        }
+        for (sum, value) in result.iter_mut().zip(values) {
+            *sum = match element {
+                Element::U64 => unsigned(op, *sum, value),
+                Element::F64 => float(op, f64::from_bits(*sum), f64::from_bits(value)).to_bits(),
+            };
+        }
+    }
+    Ok(Arc::from(to_bytes(&result)))
+}
+
+fn unsigned(op: ReduceOp, a: u64, b: u64) -> u64 {
+    match op {
+        ReduceOp::Sum => a.wrapping_add(b),
+        ReduceOp::Min => a.min(b),
+        ReduceOp::Max => a.max(b),
+    }
+}
+
+fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
+    let larger = || a.total_cmp(&b).is_gt();
+    match op {
+        ReduceOp::Sum => a + b,
+        // `f64::min` would drop a NaN, and with it the news that a rank has diverged.
+        _ if a.is_nan() => a,
+        _ if b.is_nan() => b,
+        ReduceOp::Min => {
+            if larger() {
+                b
+            } else {
+                a
+            }
+        }
+        ReduceOp::Max => {
+            if larger() {
+                a
+            } else {
+                b
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over<T: Number>(op: ReduceOp, ranks: &[&[T]]) -> Result<Vec<u64>, String> {
+        let payloads: Vec<Payload> =
+            ranks.iter().map(|values| Arc::from(to_bytes(values))).collect();
+        let members: Vec<u32> = (0..ranks.len() as u32).collect();
+        let bytes = reduce(op, T::ELEMENT, &members, payloads.iter())?;
+        let mut bits = vec![0u64; ranks[0].len()];
+        assert!(from_bytes(&bytes, &mut bits));
+        Ok(bits)
+    }
+
+    #[test]
+    fn a_sum_is_taken_in_rank_order() {
+        let [a, b, c] = [1e16, 1.0, -1e16];
+        assert_eq!(over(ReduceOp::Sum, &[&[a], &[b], &[c]]).unwrap(), [((a + b) + c).to_bits()]);
+        assert_eq!(over(ReduceOp::Sum, &[&[a], &[c], &[b]]).unwrap(), [1f64.to_bits()]);
+    }
+
+    #[test]
+    fn integers_wrap_and_compare_unsigned() {
+        assert_eq!(over(ReduceOp::Sum, &[&[u64::MAX, 2], &[2, 3]]).unwrap(), [1, 5]);
+        assert_eq!(over(ReduceOp::Max, &[&[u64::MAX], &[1u64]]).unwrap(), [u64::MAX]);
+        assert_eq!(over(ReduceOp::Min, &[&[u64::MAX], &[1u64]]).unwrap(), [1]);
+    }
+
+    #[test]
+    fn a_nan_is_not_lost_and_zeros_are_ordered() {
+        for op in [ReduceOp::Min, ReduceOp::Max, ReduceOp::Sum] {
+            for ranks in [[f64::NAN, 1.0], [1.0, f64::NAN]] {
+                let bits = over(op, &[&[ranks[0]], &[ranks[1]]]).unwrap()[0];
+                assert!(f64::from_bits(bits).is_nan(), "{op}");
+            }
+        }
+        assert_eq!(over(ReduceOp::Min, &[&[0.0], &[-0.0]]).unwrap(), [(-0f64).to_bits()]);
+        assert_eq!(over(ReduceOp::Max, &[&[-0.0], &[0.0]]).unwrap(), [0f64.to_bits()]);
+    }
+
+    #[test]
+    fn vectors_of_different_length_are_refused_with_both_lengths() {
+        let error = over(ReduceOp::Sum, &[&[1.0, 2.0], &[1.0]]).unwrap_err();
+        assert_eq!(error, "rank 0 gave 2 value(s), rank 1 gave 1");
+    }
+
+    #[test]
+    fn no_values_reduce_to_no_values() {
+        assert_eq!(over::<f64>(ReduceOp::Max, &[&[], &[]]).unwrap(), [0u64; 0]);
+    }
+}

@@ -1,0 +1,269 @@
+//! A group of ranks and the collectives of the host over it.
+//!
+//! Collectives carry set-up, convergence tests and diagnostics: small things, through rank 0. Every member calls the same
+//! collectives of a communicator in the same order. Each call has a deadline ([`Communicator::with_timeout`], by default
+//! `MP_TIMEOUT`); one that passes it ends the world, because the ranks no longer agree on where they are.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
+use crate::control::cause::Cause;
+use crate::control::message::{Outcome, Payload, PeerInfo};
+use crate::control::{Control, WORLD};
+use crate::error::{Error, Result};
+
+/// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
+#[derive(Clone)]
+pub struct Communicator {
+    inner: Arc<Inner>,
+    timeout: Duration,
+}
+
+struct Inner {
+    control: Arc<Control>,
+    peers: Arc<[PeerInfo]>,
+    group: u64,
+    name: String,
+    /// Ranks of the world in the order of this communicator.
+    members: Vec<u32>,
+    rank: usize,
+    /// How many collectives have been called; held during a call.
+    turn: Mutex<u64>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.group != WORLD {
+            self.control.release(self.group);
+        }
+    }
+}
+
+impl Communicator {
+    pub(crate) fn world(
+        control: Arc<Control>,
+        peers: Arc<[PeerInfo]>,
+        rank: usize,
+        timeout: Duration,
+    ) -> Communicator {
+        let members = (0u32..).zip(peers.iter()).map(|(rank, _)| rank).collect();
+        let (group, name, turn) = (WORLD, "the world".into(), Mutex::new(0));
+        let inner = Inner { control, peers, group, name, members, rank, turn };
+        Communicator { inner: Arc::new(inner), timeout }
+    }
+
+    /// This rank's number in the communicator, from 0.
+    pub fn rank(&self) -> usize {
+        self.inner.rank
+    }
+
+    /// How many ranks the communicator has.
+    pub fn size(&self) -> usize {
+        self.inner.members.len()
+    }
+
+    /// What it is called in errors.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The number in the world of rank `rank` of this communicator.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`].
+    pub fn world_rank(&self, rank: usize) -> Result<usize> {
+        let world = self.inner.members.get(rank);
+        world.map(|&world| world as usize).ok_or_else(|| self.no_such_rank(rank))
+    }
+
+    /// The name of the host of rank `rank`.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`].
+    pub fn host(&self, rank: usize) -> Result<&str> {
+        self.peer(rank).map(|peer| &peer.host[..])
+    }
+
+    /// The same communicator whose calls give up after `timeout`.
+    #[must_use = "the communicator itself keeps its timeout"]
+    pub fn with_timeout(&self, timeout: Duration) -> Communicator {
+        Communicator { timeout, ..self.clone() }
+    }
+
+    /// Waits until every rank has entered the barrier.
+    ///
+    /// # Errors
+    /// [`Error::PeerLost`], [`Error::Aborted`], [`Error::Timeout`] and [`Error::Protocol`] when the world is over,
+    /// [`Error::Finished`] after it, [`Error::Mismatch`] when another rank calls something else. The same holds for all
+    /// collectives.
+    pub fn barrier(&self) -> Result<()> {
+        self.call(Call::Barrier, nothing()).map(drop)
+    }
+
+    /// Gives every rank the blob of rank `root`; what the others hold in `blob` is replaced.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier); [`Error::NoSuchRank`], and [`Error::TooLarge`] for a blob over [`BLOB_MAX`], both
+    /// before anybody is told: the other ranks go on waiting for this one.
+    pub fn broadcast(&self, root: usize, blob: &mut Vec<u8>) -> Result<()> {
+        self.peer(root)?;
+        let mine = self.rank() == root;
+        let payload = if mine { self.blob(blob)? } else { nothing() };
+        // The peer exists, so its number fits.
+        let result = self.call(Call::Broadcast { root: root as u32 }, payload)?.1;
+        if !mine {
+            blob.clear();
+            blob.extend_from_slice(&result);
+        }
+        Ok(())
+    }
+
+    /// Gives every rank the blobs of all, in rank order. They may have different sizes, also 0.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier); [`Error::TooLarge`] as [`broadcast`](Self::broadcast); [`Error::Mismatch`] if the
+    /// blobs are more than [`RESULT_MAX`](crate::RESULT_MAX) together.
+    pub fn all_gather(&self, blob: &[u8]) -> Result<Vec<Vec<u8>>> {
+        let result = self.call(Call::AllGather, self.blob(blob)?)?.1;
+        let blobs = collective::decode_gathered(&result, self.size());
+        blobs.ok_or_else(|| self.nonsense(Call::AllGather))
+    }
+
+    /// Combines the ranks' vectors element by element; every rank gets the same bits. A sum is taken in rank order.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] if the vectors differ in length or type.
+    pub fn all_reduce<T: Number>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
+        let call = Call::AllReduce { op, element: T::ELEMENT };
+        let result = self.call(call, self.blob(&collective::to_bytes(values))?)?.1;
+        if collective::from_bytes(&result, values) { Ok(()) } else { Err(self.nonsense(call)) }
+    }
+
+    /// The sum over all ranks, in rank order; integers wrap around.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn sum<T: Number>(&self, value: T) -> Result<T> {
+        self.reduce_one(ReduceOp::Sum, value)
+    }
+
+    /// The smallest value of all ranks; NaN if any is NaN.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn min<T: Number>(&self, value: T) -> Result<T> {
+        self.reduce_one(ReduceOp::Min, value)
+    }
+
+    /// The largest value of all ranks; NaN if any is NaN.
+    ///
+    /// # Errors
+    /// As [`all_reduce`](Self::all_reduce).
+    pub fn max<T: Number>(&self, value: T) -> Result<T> {
+        self.reduce_one(ReduceOp::Max, value)
+    }
+
+    fn reduce_one<T: Number>(&self, op: ReduceOp, value: T) -> Result<T> {
+        let mut values = [value];
+        self.all_reduce(op, &mut values)?;
+        Ok(values[0])
+    }
+
+    /// Makes a communicator of the ranks that give the same `color`, ordered by `key`, equal keys by rank. A rank that
+    /// gives no colour takes part in the call and gets none.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier).
+    pub fn split(&self, color: Option<u64>, key: i64) -> Result<Option<Communicator>> {
+        let name = color.map(|color| format!("{} / colour {color}", self.inner.name));
+        self.split_as(color, key, name.unwrap_or_default())
+    }
+
+    /// The communicator of the ranks on this rank's host, in rank order: those that share memory with it. A collective
+    /// call like [`split`](Self::split). What is a host: the running kernel and its PID namespace, or `MP_NODE`.
+    ///
+    /// # Errors
+    /// As [`barrier`](Self::barrier).
+    pub fn node_local(&self) -> Result<Communicator> {
+        let nodes: Vec<&str> = (0..self.size())
+            .map(|rank| self.peer(rank).map(|peer| &peer.node[..]))
+            .collect::<Result<_>>()?;
+        // The colour is the first rank on the same host.
+        let first =
+            nodes.iter().position(|&node| node == nodes[self.rank()]).unwrap_or(self.rank());
+        let name = format!("{} / node {}", self.inner.name, self.host(self.rank())?);
+        let local = self.split_as(Some(first as u64), self.rank() as i64, name)?;
+        local.ok_or_else(|| self.nonsense(Call::Split { color: Some(first as u64), key: 0 }))
+    }
+
+    fn split_as(&self, color: Option<u64>, key: i64, name: String) -> Result<Option<Communicator>> {
+        let call = Call::Split { color, key };
+        let (group, members) = match self.call(call, nothing())?.0 {
+            Outcome::Group { id, members } => (id, members),
+            Outcome::NoGroup => return Ok(None),
+            _ => return Err(self.nonsense(call)),
+        };
+        let me = self.world_rank(self.rank())?;
+        let known = members.iter().all(|&rank| (rank as usize) < self.inner.peers.len());
+        let rank = members.iter().position(|&rank| rank as usize == me);
+        let (true, Some(rank)) = (known, rank) else { return Err(self.nonsense(call)) };
+        let (control, peers) = (self.inner.control.clone(), self.inner.peers.clone());
+        let inner = Inner { control, peers, group, name, members, rank, turn: Mutex::new(0) };
+        Ok(Some(Communicator { inner: Arc::new(inner), timeout: self.timeout }))
+    }
+
+    /// The barrier that ends the world in good order.
+    pub(crate) fn finish_all(&self) -> Result<()> {
+        self.call(Call::Finish, nothing()).map(drop)
+    }
+
+    pub(crate) fn peer(&self, rank: usize) -> Result<&PeerInfo> {
+        let world = self.world_rank(rank)?;
+        self.inner.peers.get(world).ok_or_else(|| self.no_such_rank(rank))
+    }
+
+    fn call(&self, call: Call, payload: Payload) -> Result<(Outcome, Payload)> {
+        let what = format!("{call} on {}", self.inner.name);
+        let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = self.inner.group;
+        let result = self.inner.control.call(group, *turn, call, payload, &what, self.timeout);
+        if matches!(result, Ok(_) | Err(Error::Mismatch { .. })) {
+            *turn += 1;
+        }
+        result
+    }
+
+    fn blob(&self, blob: &[u8]) -> Result<Payload> {
+        if blob.len() > BLOB_MAX {
+            return Err(Error::TooLarge {
+                what: format!("a blob for a collective on {}", self.inner.name),
+                size: blob.len(),
+                limit: BLOB_MAX,
+            });
+        }
+        Ok(blob.into())
+    }
+
+    /// A reply that does not fit the call: rank 0 does not speak as it should.
+    fn nonsense(&self, call: Call) -> Error {
+        let name = &self.inner.name;
+        let what = format!("rank 0 gave a result for the {call} on {name} that it cannot have");
+        self.inner.control.fail(Cause::Protocol { what }).during(&call.to_string(), Duration::ZERO)
+    }
+
+    fn no_such_rank(&self, rank: usize) -> Error {
+        Error::NoSuchRank { rank, communicator: self.inner.name.clone(), size: self.size() }
+    }
+}
+
+impl fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Communicator")
+            .field("name", &self.inner.name)
+            .field("rank", &self.inner.rank)
+            .field("members", &self.inner.members)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,284 @@
+//! Every environment variable that the crate reads, in one struct. Nothing else in the crate looks at the environment,
+//! so what a world does is decided by its [`Config`] alone.
+//!
+//! | variable | default | meaning |
+//! |---|---|---|
+//! | `MP_BOOTSTRAP` | `auto` | how ranks find each other: `auto`, `mprun`, `env`, `pmix`, `mpi` or `alone` |
+//! | `MP_TIMEOUT` | `300` | seconds after which a collective or `finish` gives up; ends the world |
+//! | `MP_INIT_TIMEOUT` | `60` | seconds that a start waits for all ranks |
+//! | `MP_HEARTBEAT` | `0.5` | seconds between signs of life of the control plane (rank 0's value holds) |
+//! | `MP_HEARTBEAT_TIMEOUT` | `10` | seconds of silence after which a rank is lost (rank 0's value holds); raise it to stop a rank in a debugger |
+//! | `MP_INTERFACE` | chosen | network interface (`eth0`) or local address on which rank 0 listens; default: the address the rendezvous names, loopback if all ranks share a host |
+//! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
+//! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
+//! | `MP_RANK`, `MP_SIZE` | set by mprun | rank and number of ranks |
+//! | `MP_LOCAL_RANK`, `MP_LOCAL_SIZE` | set by mprun | rank and number of ranks on this host |
+//! | `MP_RENDEZVOUS` | set by mprun | `host:port` where rank 0 listens; with `env`, takes the place of `MASTER_ADDR:MASTER_PORT` |
+//! | `MP_RENDEZVOUS_FD` | set by mprun | rank 0 only: inherited listening socket |
+//! | `MP_JOB` | set by mprun | name of the job; ranks of another job are turned away |
+//! | `MP_TOKEN` | set by mprun | shared secret, 2 to 64 hexadecimal digits; connections without it are turned away |
+//! | `MP_GPU` | set by mprun | the device that the launcher chose for this rank |
+//! | `RANK`, `WORLD_SIZE`, `LOCAL_RANK`, `LOCAL_WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` | set by torchrun | the same, for `env` |
+//! | `TORCHELASTIC_USE_AGENT_STORE`, `TORCHELASTIC_RUN_ID` | set by torchrun | if the first is `True`, torchrun itself listens on `MASTER_PORT` and rank 0 takes the port above it; the second names the job |
+//! | `PMIX_RANK`, `PMIX_NAMESPACE` | set by mpirun, srun | there is a PMIx server |
+//! | `PMI_SIZE`, `OMPI_COMM_WORLD_SIZE`, `SLURM_STEP_NUM_TASKS` | set by launchers | only to refuse running several times alone by mistake |
+//!
+//! A variable that is set to the empty string counts as not set.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::build_info::BuildInfo;
+use crate::control::handshake::NODE_MAX;
+use crate::error::{Error, Result};
+
+/// The names of all environment variables that the crate reads; the table is in the documentation of this module.
+pub const VARIABLES: &[&str] = &[
+    "MP_BOOTSTRAP",
+    "MP_TIMEOUT",
+    "MP_INIT_TIMEOUT",
+    "MP_HEARTBEAT",
+    "MP_HEARTBEAT_TIMEOUT",
+    "MP_INTERFACE",
+    "MP_NODE",
+    "MP_PMIX_LIBRARY",
+    "MP_RANK",
+    "MP_SIZE",
+    "MP_LOCAL_RANK",
+    "MP_LOCAL_SIZE",
+    "MP_RENDEZVOUS",
+    "MP_RENDEZVOUS_FD",
+    "MP_JOB",
+    "MP_TOKEN",
+    "MP_GPU",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCHELASTIC_RUN_ID",
+    "PMIX_RANK",
+    "PMIX_NAMESPACE",
+    "PMI_SIZE",
+    "OMPI_COMM_WORLD_SIZE",
+    "SLURM_STEP_NUM_TASKS",
+];
+
+/// How ranks find each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Bootstrap {
+    /// The first of `mprun`, `env`, `pmix` (or `mpi`, if MPI is initialised) and `alone` for which there are signs.
+    Auto,
+    /// The variables of `mprun`: `MP_RANK`, `MP_SIZE`, `MP_RENDEZVOUS`, ….
+    Mprun,
+    /// The variables of `torchrun`: `RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT`, ….
+    Env,
+    /// A PMIx server: `mpirun` of Open MPI, `srun --mpi=pmix`.
+    Pmix,
+    /// `MPI_COMM_WORLD` (feature `mpi`).
+    Mpi,
+    /// One rank.
+    Alone,
+}
+
+impl FromStr for Bootstrap {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Bootstrap, ()> {
+        Ok(match text {
+            "auto" => Bootstrap::Auto,
+            "mprun" => Bootstrap::Mprun,
+            "env" => Bootstrap::Env,
+            "pmix" => Bootstrap::Pmix,
+            "mpi" => Bootstrap::Mpi,
+            "alone" => Bootstrap::Alone,
+            _ => return Err(()),
+        })
+    }
+}
+
+/// What a world is made from: the environment, read once, and what a program may change of it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// `MP_BOOTSTRAP`.
+    pub bootstrap: Bootstrap,
+    /// `MP_TIMEOUT`.
+    pub timeout: Duration,
+    /// `MP_INIT_TIMEOUT`.
+    pub init_timeout: Duration,
+    /// `MP_HEARTBEAT`.
+    pub heartbeat: Duration,
+    /// `MP_HEARTBEAT_TIMEOUT`.
+    pub heartbeat_timeout: Duration,
+    /// `MP_INTERFACE`.
+    pub interface: Option<String>,
+    /// `MP_NODE`.
+    pub node: Option<String>,
+    /// `MP_PMIX_LIBRARY`.
+    pub pmix_library: Option<PathBuf>,
+    /// What all ranks must have been built from. A program may append its own revision.
+    pub build: BuildInfo,
+    /// The launchers' variables, as they are.
+    pub(crate) variables: Variables,
+}
+
+impl Config {
+    /// Reads the environment of the process.
+    ///
+    /// # Errors
+    /// [`Error::Variable`] naming the variable, its value and what it may be.
+    pub fn from_env() -> Result<Config> {
+        Config::from_variables(VARIABLES.iter().filter_map(|&name| {
+            // A value that is not UTF-8 is kept, so that the error can show it.
+            std::env::var_os(name).map(|value| (name, value.to_string_lossy().into_owned()))
+        }))
+    }
+
+    /// Reads the given variables and nothing else, as if they were the environment: several ranks in one process, tests.
+    ///
+    /// # Errors
+    /// As [`Config::from_env`].
+    pub fn from_variables<N: Into<String>, V: Into<String>>(
+        variables: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Config> {
+        let mut variables: BTreeMap<String, String> =
+            variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        variables.retain(|_, value| !value.is_empty());
+        let variables = Variables(variables);
+        let config = Config {
+            bootstrap: variables
+                .parse("MP_BOOTSTRAP", "auto, mprun, env, pmix, mpi or alone")?
+                .unwrap_or(Bootstrap::Auto),
+            timeout: variables.seconds("MP_TIMEOUT", 300.0)?,
+            init_timeout: variables.seconds("MP_INIT_TIMEOUT", 60.0)?,
+            heartbeat: variables.seconds("MP_HEARTBEAT", 0.5)?,
+            heartbeat_timeout: variables.seconds("MP_HEARTBEAT_TIMEOUT", 10.0)?,
+            interface: variables.get("MP_INTERFACE").map(str::to_owned),
+            node: variables.get("MP_NODE").map(str::to_owned),
+            pmix_library: variables.get("MP_PMIX_LIBRARY").map(PathBuf::from),
+            build: BuildInfo::current(),
+            variables,
+        };
+        if let Some(node) = config.node.as_ref().filter(|node| node.len() > NODE_MAX) {
+            return Err(Error::Variable {
+                name: "MP_NODE".into(),
+                value: node.clone(),
+                expected: format!("at most {NODE_MAX} bytes"),
+            });
+        }
+        if config.heartbeat_timeout < 2 * config.heartbeat {
+            return Err(Error::Variable {
+                name: "MP_HEARTBEAT_TIMEOUT".into(),
+                value: config.heartbeat_timeout.as_secs_f64().to_string(),
+                expected: format!("at least twice MP_HEARTBEAT={}", config.heartbeat.as_secs_f64()),
+            });
+        }
+        Ok(config)
+    }
+}
+
+/// A snapshot of the variables in the table above, with parsers that name what they refuse.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Variables(BTreeMap<String, String>);
+
+impl Variables {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn required(&self, name: &str, because: &str) -> Result<&str> {
+        self.get(name)
+            .ok_or_else(|| Error::MissingVariable { name: name.into(), because: because.into() })
+    }
+
+    pub(crate) fn parse<T: FromStr>(&self, name: &str, expected: &str) -> Result<Option<T>> {
+        self.get(name)
+            .map(|value| {
+                value.trim().parse().map_err(|_| Error::Variable {
+                    name: name.into(),
+                    value: value.into(),
+                    expected: expected.into(),
+                })
+            })
+            .transpose()
+    }
+
+    fn seconds(&self, name: &str, default: f64) -> Result<Duration> {
+        let seconds: f64 = self.parse(name, EXPECTED_SECONDS)?.unwrap_or(default);
+        if !(MIN_SECONDS..=MAX_SECONDS).contains(&seconds) {
+            return Err(Error::Variable {
+                name: name.into(),
+                value: self.get(name).unwrap_or_default().into(),
+                expected: EXPECTED_SECONDS.into(),
+            });
+        }
+        Ok(Duration::from_secs_f64(seconds))
+    }
+}
+
+const MIN_SECONDS: f64 = 0.001;
+const MAX_SECONDS: f64 = 31_536_000.0;
+const EXPECTED_SECONDS: &str = "a number of seconds between 0.001 and 31536000 (a year)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &[(&str, &str)]) -> Result<Config> {
+        Config::from_variables(variables.iter().copied())
+    }
+
+    #[test]
+    fn nothing_set_gives_the_defaults_of_the_table() {
+        let config = from(&[]).unwrap();
+        assert_eq!(config.bootstrap, Bootstrap::Auto);
+        assert_eq!(config.timeout, Duration::from_secs(300));
+        assert_eq!(config.heartbeat, Duration::from_millis(500));
+        for row in [
+            "| `MP_TIMEOUT` | `300` |",
+            "| `MP_INIT_TIMEOUT` | `60` |",
+            "| `MP_HEARTBEAT` | `0.5` |",
+        ] {
+            assert!(include_str!("config.rs").contains(row), "the table lacks {row}");
+        }
+    }
+
+    #[test]
+    fn every_variable_is_in_the_table_of_the_documentation() {
+        let table: Vec<&str> =
+            include_str!("config.rs").lines().filter(|line| line.starts_with("//! |")).collect();
+        for name in VARIABLES {
+            let name = format!("`{name}`");
+            assert!(table.iter().any(|row| row.contains(&name)), "{name} is not in the table");
+        }
+    }
+
+    #[test]
+    fn a_value_that_cannot_be_used_is_named_with_what_was_expected() {
+        for (name, value, expected) in [
+            ("MP_TIMEOUT", "soon", "a number of seconds"),
+            ("MP_TIMEOUT", "0", "a number of seconds"),
+            ("MP_TIMEOUT", "inf", "a number of seconds"),
+            ("MP_TIMEOUT", "nan", "a number of seconds"),
+            ("MP_BOOTSTRAP", "magic", "auto, mprun"),
+            ("MP_HEARTBEAT_TIMEOUT", "0.6", "at least twice MP_HEARTBEAT=0.5"),
+        ] {
+            let text = from(&[(name, value)]).unwrap_err().to_string();
+            assert!(
+                text.contains(name) && text.contains(value) && text.contains(expected),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_variable_counts_as_not_set() {
+        assert_eq!(from(&[("MP_TIMEOUT", "")]).unwrap().timeout, Duration::from_secs(300));
+    }
+}

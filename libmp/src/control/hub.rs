@@ -1,0 +1,341 @@
+//! Rank 0's part of the control plane as a state machine without I/O: it gathers the ranks, completes their collectives,
+//! and turns the first failure into the end of the world for all. The time is an argument; sockets are in `root`.
+//!
+//! One collective of a group is open at a time: a rank enters the next only after the reply to the last.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::cause::{Cause, Loss};
+use super::message::{Message, Outcome, Payload, PeerInfo};
+use crate::collective::{self, Call};
+
+/// The group of all ranks.
+pub(crate) const WORLD: u64 = 0;
+/// How many missing ranks are listed to those who wait.
+const LISTED: usize = 16;
+/// How many refused connections are remembered.
+const NOTES: usize = 8;
+/// Longest name of an operation that a rank may give.
+const WHAT_MAX: usize = 256;
+
+/// Signs of life: how often, and how long their absence is borne.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Heartbeat {
+    pub interval: Duration,
+    pub silence: Duration,
+}
+
+/// A message to a rank.
+pub(crate) type Output = (u32, Message, Payload);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Phase {
+    Assembling { since: Instant, timeout: Duration },
+    Running,
+    Finished,
+    Failed,
+}
+
+/// The state machine.
+#[derive(Debug)]
+pub(crate) struct Hub {
+    peers: Vec<Option<PeerInfo>>,
+    phase: Phase,
+    heartbeat: Heartbeat,
+    groups: HashMap<u64, Group>,
+    next_group: u64,
+    notes: Vec<String>,
+    /// Why the start failed.
+    stillborn: Option<Cause>,
+    out: Vec<Output>,
+}
+
+#[derive(Debug)]
+struct Group {
+    members: Vec<u32>,
+    turn: u64,
+    open: Option<Open>,
+    released: Vec<bool>,
+}
+
+/// A collective that some ranks have entered.
+#[derive(Debug)]
+struct Open {
+    arrived: Vec<Option<(Call, Payload)>>,
+    count: usize,
+    what: String,
+    since: Instant,
+    deadline: Instant,
+}
+
+impl Group {
+    fn new(members: Vec<u32>) -> Group {
+        let released = vec![false; members.len()];
+        Group { members, turn: 0, open: None, released }
+    }
+}
+
+impl Hub {
+    pub(crate) fn new(size: u32, heartbeat: Heartbeat, now: Instant, timeout: Duration) -> Hub {
+        Hub {
+            peers: vec![None; size as usize],
+            phase: Phase::Assembling { since: now, timeout },
+            heartbeat,
+            groups: HashMap::from([(WORLD, Group::new((0..size).collect()))]),
+            next_group: WORLD + 1,
+            notes: Vec::new(),
+            stillborn: None,
+            out: Vec::new(),
+        }
+    }
+
+    /// What is to be told to whom, oldest first. To be asked for after every other call.
+    pub(crate) fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.out)
+    }
+
+    pub(crate) fn assembling(&self) -> bool {
+        matches!(self.phase, Phase::Assembling { .. })
+    }
+
+    /// Why the start failed, if it did.
+    pub(crate) fn stillborn(&self) -> Option<&Cause> {
+        self.stillborn.as_ref()
+    }
+
+    /// The world is over, one way or the other.
+    pub(crate) fn over(&self) -> bool {
+        matches!(self.phase, Phase::Finished | Phase::Failed)
+    }
+
+    /// What a rank that waits for the others is told as a sign of life.
+    pub(crate) fn sign_of_life(&self) -> Message {
+        if self.assembling() {
+            Message::Waiting { missing: self.missing().take(LISTED).collect() }
+        } else {
+            Message::Alive
+        }
+    }
+
+    /// When `tick` is due, if nothing happens before.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Assembling { since, timeout } => Some(since + timeout),
+            Phase::Running => self
+                .groups
+                .values()
+                .filter_map(|group| group.open.as_ref())
+                .map(|open| open.deadline)
+                .min(),
+            Phase::Finished | Phase::Failed => None,
+        }
+    }
+
+    /// A connection was turned away.
+    pub(crate) fn note(&mut self, reason: String) {
+        if self.notes.len() < NOTES && !self.notes.contains(&reason) {
+            self.notes.push(reason);
+        }
+    }
+
+    /// A rank has come.
+    pub(crate) fn join(&mut self, rank: u32, peer: PeerInfo) {
+        if !self.assembling() {
+            return;
+        }
+        match self.peers.get_mut(rank as usize) {
+            None => {
+                return self.fail(Cause::Protocol { what: format!("rank {rank} does not exist") });
+            }
+            Some(Some(other)) => {
+                let reason = format!(
+                    "two processes are rank {rank}: {} on {} and {} on {}",
+                    other.pid, other.host, peer.pid, peer.host
+                );
+                return self.fail(Cause::Refused { reason });
+            }
+            Some(place) => *place = Some(peer),
+        }
+        if self.missing().next().is_some() {
+            return;
+        }
+        self.phase = Phase::Running;
+        let welcome = Message::Welcome {
+            peers: self.peers.iter().flatten().cloned().collect(),
+            heartbeat_ms: self.heartbeat.interval.as_millis() as u64,
+            silence_ms: self.heartbeat.silence.as_millis() as u64,
+        };
+        self.tell_all(welcome);
+    }
+
+    /// A rank that has joined is lost.
+    pub(crate) fn lost(&mut self, rank: u32, how: Loss) {
+        self.fail(Cause::Lost { rank, host: self.host(rank), how });
+    }
+
+    /// The world ends here, unless it has ended.
+    pub(crate) fn fail(&mut self, cause: Cause) {
+        if self.over() {
+            return;
+        }
+        if self.assembling() {
+            self.stillborn = Some(cause.clone());
+        }
+        self.phase = Phase::Failed;
+        self.groups.clear();
+        tracing::warn!(%cause, "the world is over");
+        self.tell_all(Message::Ended { cause });
+    }
+
+    /// The time has come, or gone on.
+    pub(crate) fn tick(&mut self, now: Instant) {
+        match self.phase {
+            Phase::Assembling { since, timeout } if now >= since + timeout => {
+                self.fail(Cause::Incomplete {
+                    missing: self.missing().take(LISTED * 4).collect(),
+                    size: self.peers.len() as u32,
+                    waited_ms: now.duration_since(since).as_millis() as u64,
+                    refused: self.notes.clone(),
+                });
+            }
+            Phase::Running => {
+                let late = self.groups.values().find_map(|group| {
+                    let open = group.open.as_ref().filter(|open| now >= open.deadline)?;
+                    let absent =
+                        group.members.iter().zip(&open.arrived).filter(|(_, call)| call.is_none());
+                    Some(Cause::Late {
+                        what: open.what.clone(),
+                        missing: absent.map(|(&rank, _)| (rank, self.host(rank))).collect(),
+                        waited_ms: now.duration_since(open.since).as_millis() as u64,
+                    })
+                });
+                if let Some(cause) = late {
+                    self.fail(cause);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A rank that has joined says something.
+    pub(crate) fn handle(&mut self, from: u32, message: Message, payload: Payload, now: Instant) {
+        match message {
+            Message::Alive => {}
+            Message::Fail { cause } => self.fail(cause),
+            Message::Leave { how } => self.lost(from, how),
+            Message::Release { group } if self.phase == Phase::Running => self.release(from, group),
+            Message::Enter { group, turn, call, timeout_ms, what }
+                if self.phase == Phase::Running =>
+            {
+                if let Err(what) =
+                    self.enter(from, group, turn, (call, payload), timeout_ms, what, now)
+                {
+                    self.broken(from, &what);
+                }
+            }
+            // Sent before its rank heard of the end.
+            Message::Release { .. } | Message::Enter { .. } if self.over() => {}
+            _ => self.broken(from, "a message that only rank 0 sends, or out of order"),
+        }
+    }
+
+    fn broken(&mut self, from: u32, what: &str) {
+        let what = format!("rank {from} on {} broke the protocol: {what}", self.host(from));
+        self.fail(Cause::Protocol { what });
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one message taken apart")]
+    fn enter(
+        &mut self,
+        from: u32,
+        id: u64,
+        turn: u64,
+        call: (Call, Payload),
+        timeout_ms: u64,
+        mut what: String,
+        now: Instant,
+    ) -> Result<(), String> {
+        let group = self.groups.get_mut(&id).ok_or("no such group")?;
+        let place =
+            group.members.iter().position(|&rank| rank == from).ok_or("not in that group")?;
+        if turn != group.turn {
+            return Err(format!("collective {turn} of a group that is at {}", group.turn));
+        }
+        // A year at most: an `Instant` cannot hold every u64.
+        let deadline = now + Duration::from_millis(timeout_ms.min(365 * 86_400_000));
+        if what.len() > WHAT_MAX {
+            what = "a collective".into();
+        }
+        let size = group.members.len();
+        let open = group.open.get_or_insert_with(|| Open {
+            arrived: vec![None; size],
+            count: 0,
+            what,
+            since: now,
+            deadline,
+        });
+        open.deadline = open.deadline.min(deadline);
+        let slot = &mut open.arrived[place];
+        if slot.is_some() {
+            return Err("entered a collective twice".into());
+        }
+        *slot = Some(call);
+        open.count += 1;
+        if open.count == size {
+            self.complete(id);
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, id: u64) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let Some(open) = group.open.take() else { return };
+        let contributions: Vec<_> = open.arrived.into_iter().flatten().collect();
+        let (turn, members) = (group.turn, group.members.clone());
+        group.turn += 1;
+        let results = collective::combine(&members, &contributions, &mut self.next_group);
+        let finish = contributions.iter().all(|(call, _)| *call == Call::Finish);
+        for (&rank, (outcome, payload)) in members.iter().zip(results) {
+            if let Outcome::Group { id, members } = &outcome {
+                self.groups.entry(*id).or_insert_with(|| Group::new(members.clone()));
+            }
+            self.out.push((rank, Message::Reply { group: id, turn, outcome }, payload));
+        }
+        if finish && id == WORLD {
+            self.phase = Phase::Finished;
+            self.groups.clear();
+        }
+    }
+
+    fn release(&mut self, from: u32, id: u64) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return self.broken(from, "released a group that does not exist");
+        };
+        if let Some(place) = group.members.iter().position(|&rank| rank == from) {
+            group.released[place] = true;
+        }
+        if group.released.iter().all(|&released| released) {
+            self.groups.remove(&id);
+        }
+    }
+
+    fn tell_all(&mut self, message: Message) {
+        let nothing: Payload = Arc::from([]);
+        let joined = (0u32..).zip(&self.peers).filter(|(_, peer)| peer.is_some());
+        self.out.extend(joined.map(|(rank, _)| (rank, message.clone(), nothing.clone())));
+    }
+
+    fn missing(&self) -> impl Iterator<Item = u32> {
+        (0u32..).zip(&self.peers).filter(|(_, peer)| peer.is_none()).map(|(rank, _)| rank)
+    }
+
+    fn host(&self, rank: u32) -> String {
+        let peer = self.peers.get(rank as usize).and_then(Option::as_ref);
+        peer.map_or_else(|| "an unknown host".into(), |peer| peer.host.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests;

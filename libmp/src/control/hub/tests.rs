@@ -1,0 +1,187 @@
+//! The hub, driven by hand: no sockets, no clock.
+
+use super::*;
+use proptest::prelude::*;
+
+const TIMEOUT: Duration = Duration::from_secs(9);
+
+fn heartbeat() -> Heartbeat {
+    Heartbeat { interval: Duration::from_secs(1), silence: Duration::from_secs(3) }
+}
+
+fn peer(rank: u32) -> PeerInfo {
+    PeerInfo { host: format!("n{rank}"), node: format!("n{rank}"), pid: rank }
+}
+
+fn running(size: u32, now: Instant) -> Hub {
+    let mut hub = Hub::new(size, heartbeat(), now, TIMEOUT);
+    for rank in 0..size {
+        hub.join(rank, peer(rank));
+    }
+    let welcomes = hub.take_outputs();
+    assert_eq!(welcomes.len(), size as usize);
+    assert!(welcomes.iter().all(|(_, message, _)| matches!(message, Message::Welcome { .. })));
+    hub
+}
+
+fn enter(group: u64, turn: u64, call: Call, timeout: Duration) -> Message {
+    Message::Enter {
+        group,
+        turn,
+        call,
+        timeout_ms: timeout.as_millis() as u64,
+        what: call.to_string(),
+    }
+}
+
+fn nothing() -> Payload {
+    Arc::from([])
+}
+
+/// The one cause that all ranks were told.
+fn the_end(hub: &mut Hub) -> Cause {
+    let outputs = hub.take_outputs();
+    let mut causes = outputs.into_iter().map(|(_, message, _)| match message {
+        Message::Ended { cause } => cause,
+        other => panic!("{other:?}"),
+    });
+    let cause = causes.next().expect("nobody was told");
+    assert!(causes.all(|other| other == cause));
+    cause
+}
+
+#[test]
+fn a_barrier_completes_when_the_last_rank_enters_and_not_before() {
+    let now = Instant::now();
+    let mut hub = running(3, now);
+    for turn in 0..3 {
+        for rank in [2, 0] {
+            hub.handle(rank, enter(WORLD, turn, Call::Barrier, TIMEOUT), nothing(), now);
+            assert!(hub.take_outputs().is_empty());
+        }
+        hub.handle(1, enter(WORLD, turn, Call::Barrier, TIMEOUT), nothing(), now);
+        let told: Vec<u32> = hub.take_outputs().into_iter().map(|(rank, ..)| rank).collect();
+        assert_eq!(told, [0, 1, 2]);
+    }
+}
+
+#[test]
+fn a_start_that_is_not_complete_names_who_is_missing_and_who_was_turned_away() {
+    let now = Instant::now();
+    let mut hub = Hub::new(4, heartbeat(), now, TIMEOUT);
+    hub.join(0, peer(0));
+    hub.join(2, peer(2));
+    hub.note("a:1: wrong token".into());
+    assert_eq!(hub.sign_of_life(), Message::Waiting { missing: vec![1, 3] });
+    hub.tick(now + TIMEOUT - Duration::from_millis(1));
+    assert!(hub.take_outputs().is_empty());
+    hub.tick(hub.next_deadline().unwrap());
+    let Cause::Incomplete { missing, size, refused, .. } = the_end(&mut hub) else { panic!() };
+    assert_eq!((missing, size, refused), (vec![1, 3], 4, vec!["a:1: wrong token".to_string()]));
+}
+
+#[test]
+fn the_earliest_deadline_of_those_who_wait_ends_a_collective_and_names_who_did_not_enter() {
+    let now = Instant::now();
+    let mut hub = running(3, now);
+    hub.handle(0, enter(WORLD, 0, Call::Barrier, TIMEOUT), nothing(), now);
+    hub.handle(2, enter(WORLD, 0, Call::Barrier, TIMEOUT / 3), nothing(), now);
+    assert_eq!(hub.next_deadline(), Some(now + TIMEOUT / 3));
+    hub.tick(now + TIMEOUT / 3);
+    let Cause::Late { what, missing, waited_ms } = the_end(&mut hub) else { panic!() };
+    assert_eq!((&what[..], missing, waited_ms), ("barrier", vec![(1, "n1".into())], 3000));
+}
+
+#[test]
+fn the_first_failure_is_the_one_that_everybody_is_told() {
+    let now = Instant::now();
+    let mut hub = running(3, now);
+    hub.lost(2, Loss::Unfinished);
+    let cause = the_end(&mut hub);
+    assert_eq!(cause, Cause::Lost { rank: 2, host: "n2".into(), how: Loss::Unfinished });
+    hub.lost(1, Loss::Unfinished);
+    hub.handle(0, enter(WORLD, 0, Call::Barrier, TIMEOUT), nothing(), now);
+    hub.tick(now + TIMEOUT * 2);
+    assert!(hub.take_outputs().is_empty());
+}
+
+#[test]
+fn a_group_is_forgotten_when_its_last_member_releases_it() {
+    let now = Instant::now();
+    let mut hub = running(2, now);
+    let split = Call::Split { color: Some(1), key: 0 };
+    for rank in 0..2 {
+        hub.handle(rank, enter(WORLD, 0, split, TIMEOUT), nothing(), now);
+    }
+    assert_eq!(hub.groups.len(), 2);
+    hub.handle(0, Message::Release { group: 1 }, nothing(), now);
+    assert_eq!(hub.groups.len(), 2);
+    hub.handle(1, Message::Release { group: 1 }, nothing(), now);
+    assert_eq!(hub.groups.len(), 1);
+}
+
+#[test]
+fn a_rank_in_a_group_that_is_not_its_own_breaks_the_protocol() {
+    let now = Instant::now();
+    let mut hub = running(2, now);
+    for (rank, color) in [(0, 1), (1, 2)] {
+        let call = Call::Split { color: Some(color), key: 0 };
+        hub.handle(rank, enter(WORLD, 0, call, TIMEOUT), nothing(), now);
+    }
+    hub.take_outputs();
+    hub.handle(0, enter(2, 0, Call::Barrier, TIMEOUT), nothing(), now);
+    let text = the_end(&mut hub).to_string();
+    assert!(text.contains("rank 0 on n0") && text.contains("not in that group"), "{text}");
+}
+
+#[test]
+fn two_processes_with_one_rank_end_the_start_with_both_named() {
+    let now = Instant::now();
+    let mut hub = Hub::new(3, heartbeat(), now, TIMEOUT);
+    hub.join(0, peer(0));
+    hub.join(1, peer(1));
+    hub.join(1, PeerInfo { pid: 77, ..peer(1) });
+    let text = the_end(&mut hub).to_string();
+    assert!(text.contains("rank 1") && text.contains("77"), "{text}");
+}
+
+/// What a rank, sane or not, may send.
+fn any_message() -> impl Strategy<Value = Message> {
+    let call = prop_oneof![
+        Just(Call::Barrier),
+        Just(Call::AllGather),
+        Just(Call::Finish),
+        (0..4u32).prop_map(|root| Call::Broadcast { root }),
+        (proptest::option::of(0..3u64), -2..2i64)
+            .prop_map(|(color, key)| Call::Split { color, key }),
+    ];
+    prop_oneof![
+        8 => (0..3u64, 0..4u64, call, any::<u64>()).prop_map(|(group, turn, call, timeout_ms)| {
+            Message::Enter { group, turn, call, timeout_ms, what: "x".into() }
+        }),
+        1 => Just(Message::Alive),
+        1 => (0..3u64).prop_map(|group| Message::Release { group }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_ranks_send_the_hub_answers_only_ranks_that_exist_and_ends_at_most_once(
+        script in proptest::collection::vec((0..3u32, any_message(), 0..5u64), 0..60),
+    ) {
+        let mut now = Instant::now();
+        let mut hub = running(3, now);
+        let mut ended = 0;
+        for (rank, message, seconds) in script {
+            now += Duration::from_secs(seconds);
+            hub.tick(now);
+            hub.handle(rank, message, nothing(), now);
+            for (to, message, _) in hub.take_outputs() {
+                prop_assert!(to < 3);
+                ended += usize::from(matches!(message, Message::Ended { .. }));
+            }
+        }
+        prop_assert!(ended == 0 || ended == 3);
+        prop_assert_eq!(ended == 3, hub.phase == Phase::Failed);
+    }
+}

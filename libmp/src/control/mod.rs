@@ -1,0 +1,300 @@
+//! The control plane: set-up, collectives of the host, and the detection of failures. It moves no user data.
+//!
+//! A star over TCP: every process keeps one connection to rank 0, served by one thread. That is one hop for any news and
+//! good for some hundred ranks; a tree would take its place behind the same messages. Ranks that are threads of one process
+//! share one control thread and need no sockets.
+//!
+//! * `message`, `cause`: what is said. `frame`: as bytes. `handshake`: who may join. `hub`: what rank 0 makes of it.
+//!   All of these are without I/O.
+//! * `wire`: a socket. `root`, `leaf`: the threads. `local`: what callers wait on.
+//!
+//! A failure travels like this: whoever notices (end of a connection, silence, a panic, `abort`) tells rank 0, which tells
+//! everybody; each process sets its abort word first and then wakes its waiting calls. If rank 0 is lost, everybody notices
+//! that by himself.
+
+pub(crate) mod cause;
+pub(crate) mod frame;
+pub(crate) mod handshake;
+mod hub;
+mod leaf;
+mod local;
+pub(crate) mod message;
+mod root;
+mod wire;
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use mio::{Events, Poll, Token, Waker};
+
+use crate::collective::{Call, nothing};
+use crate::error::{Error, Result};
+use cause::{Cause, Loss};
+use handshake::Expected;
+pub(crate) use hub::{Heartbeat, WORLD};
+use local::{Local, Waited};
+use message::{Hello, Message, Outcome, Payload, PeerInfo};
+
+const WAKE: Token = Token(0);
+/// How long a control thread stays to get the last word out.
+const LINGER: Duration = Duration::from_secs(1);
+/// How much later than the deadline a caller gives up by itself, if rank 0 does not say what is wrong.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// What a rank of this process wants of its control thread.
+enum Command {
+    /// Tell rank 0.
+    Say { from: u32, message: Message, payload: Payload },
+    /// It has finished and needs the thread no more.
+    Close,
+}
+
+/// The way to a control thread. Shared by the ranks of this process that it serves.
+struct Port {
+    commands: Sender<Command>,
+    waker: Arc<Waker>,
+    /// Ranks that have neither finished nor left.
+    worlds: AtomicUsize,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// One rank's hold on the control plane.
+pub(crate) struct Control {
+    local: Arc<Local>,
+    port: Arc<Port>,
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        // Does nothing after `close` or `leave`.
+        self.leave(Loss::Unfinished);
+    }
+}
+
+/// What the control plane of a world needs to know.
+pub(crate) struct Setup {
+    pub expected: Expected,
+    pub heartbeat: Heartbeat,
+    pub timeout: Duration,
+}
+
+impl Control {
+    /// Rank 0 and, if they are threads of this process, more ranks: `here` are the ranks of this process, which must be all
+    /// if there is no listener.
+    pub(crate) fn root(
+        setup: Setup,
+        listener: Option<TcpListener>,
+        here: Vec<PeerInfo>,
+    ) -> Result<Vec<Control>> {
+        let failed = || Error::io("the control plane of rank 0 could not be set up");
+        let Setup { expected, heartbeat, timeout } = setup;
+        let locals: Vec<Arc<Local>> =
+            (0u32..).zip(&here).map(|(rank, _)| Arc::new(Local::new(rank))).collect();
+        let mut hub = hub::Hub::new(expected.size, heartbeat, Instant::now(), timeout);
+        for (rank, peer) in (0u32..).zip(here) {
+            hub.join(rank, peer);
+        }
+        let listener = listener
+            .map(|listener| {
+                listener.set_nonblocking(true)?;
+                Ok(mio::net::TcpListener::from_std(listener))
+            })
+            .transpose()
+            .map_err(failed())?;
+        let served = locals.clone();
+        Control::spawn(locals, |poll, commands| {
+            let root = root::Root::new(poll, commands, listener, expected, heartbeat, hub, served)?;
+            Ok(move || root.run())
+        })
+        .map_err(failed())
+    }
+
+    /// A rank with a connection to rank 0.
+    pub(crate) fn leaf(setup: Setup, stream: TcpStream, hello: Hello) -> Result<Control> {
+        let local = Arc::new(Local::new(hello.rank));
+        let served = local.clone();
+        let mut controls = Control::spawn(vec![local], |poll, commands| {
+            let Setup { expected, heartbeat, .. } = setup;
+            let leaf = leaf::Leaf::new(
+                poll,
+                commands,
+                stream,
+                served,
+                expected.preamble,
+                hello,
+                heartbeat,
+            )?;
+            Ok(move || leaf.run())
+        })
+        .map_err(Error::io("the control plane of this rank could not be set up"))?;
+        controls.pop().ok_or_else(|| Error::Protocol {
+            what: "no control plane for this rank".into(),
+            op: "init".into(),
+            age: Duration::ZERO,
+        })
+    }
+
+    fn spawn<F: FnOnce() + Send + 'static>(
+        locals: Vec<Arc<Local>>,
+        make: impl FnOnce(Poll, std::sync::mpsc::Receiver<Command>) -> io::Result<F>,
+    ) -> io::Result<Vec<Control>> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKE)?);
+        let (commands, receiver) = channel();
+        let run = make(poll, receiver)?;
+        let thread = std::thread::Builder::new().name("mp-control".into()).spawn(run)?;
+        let worlds = AtomicUsize::new(locals.len());
+        let port = Arc::new(Port { commands, waker, worlds, thread: Mutex::new(Some(thread)) });
+        Ok(locals.into_iter().map(|local| Control { local, port: port.clone() }).collect())
+    }
+
+    /// This rank's number in the world.
+    pub(crate) fn rank(&self) -> usize {
+        self.local.rank as usize
+    }
+
+    /// Waits until all ranks have come.
+    pub(crate) fn wait_peers(&self, timeout: Duration) -> Result<Arc<[PeerInfo]>> {
+        let since = Instant::now();
+        match self.local.wait_peers(since + timeout + GRACE) {
+            Waited::Ready(peers) => Ok(peers),
+            Waited::Ended(cause) => Err(cause.during("init", since.elapsed())),
+            Waited::Finished => Err(Error::Finished { op: "init".into() }),
+            Waited::Expired => {
+                let missing = self.local.missing();
+                let what = match missing.len() {
+                    0 => "rank 0 accepted the connection and then did not answer".to_owned(),
+                    _ => {
+                        let missing: Vec<usize> =
+                            missing.iter().map(|&rank| rank as usize).collect();
+                        format!("{} did not arrive", crate::error::ranks(&missing))
+                    }
+                };
+                Err(Error::Protocol { what, op: "init".into(), age: since.elapsed() })
+            }
+        }
+    }
+
+    /// Takes part in a collective and waits for its result.
+    pub(crate) fn call(
+        &self,
+        group: u64,
+        turn: u64,
+        call: Call,
+        payload: Payload,
+        what: &str,
+        timeout: Duration,
+    ) -> Result<(Outcome, Payload)> {
+        self.check(what)?;
+        let since = Instant::now();
+        let timeout_ms = timeout.as_millis() as u64;
+        self.post(Message::Enter { group, turn, call, timeout_ms, what: what.into() }, payload);
+        let cause = match self.local.wait_reply(group, since + timeout + GRACE) {
+            Waited::Ready((theirs, Outcome::Mismatch(reason), _)) if theirs == turn => {
+                return Err(Error::Mismatch { op: what.into(), reason });
+            }
+            Waited::Ready((theirs, outcome, payload)) if theirs == turn => {
+                return Ok((outcome, payload));
+            }
+            Waited::Ready((theirs, ..)) => {
+                let what = format!("rank 0 replied to collective {theirs} instead of {turn}");
+                self.fail(Cause::Protocol { what })
+            }
+            Waited::Ended(cause) => cause,
+            Waited::Finished => return Err(Error::Finished { op: what.into() }),
+            Waited::Expired => {
+                let waited_ms = since.elapsed().as_millis() as u64;
+                self.fail(Cause::Late { what: what.into(), missing: Vec::new(), waited_ms })
+            }
+        };
+        Err(cause.during(what, since.elapsed()))
+    }
+
+    /// Whether the world goes on: an error that names `op` if not.
+    pub(crate) fn check(&self, op: &str) -> Result<()> {
+        if self.local.finished() {
+            return Err(Error::Finished { op: op.into() });
+        }
+        match self.local.cause() {
+            None => Ok(()),
+            Some(cause) => Err(cause.during(op, Duration::ZERO)),
+        }
+    }
+
+    /// Ends the world, here at once and for the others as soon as they hear of it. Returns the cause that holds, which is an
+    /// earlier one if there was.
+    pub(crate) fn fail(&self, cause: Cause) -> Cause {
+        self.local.fail(cause.clone());
+        self.post(Message::Fail { cause: cause.clone() }, nothing());
+        self.local.cause().unwrap_or(cause)
+    }
+
+    /// Waits (shortly) until a failure that this rank reported is on its way to the others.
+    pub(crate) fn wait_passed_on(&self) {
+        self.local.wait_passed_on(LINGER);
+    }
+
+    pub(crate) fn abort_word(&self) -> &AtomicU64 {
+        self.local.abort_word()
+    }
+
+    pub(crate) fn release(&self, group: u64) {
+        if self.check("release").is_ok() {
+            self.post(Message::Release { group }, nothing());
+        }
+    }
+
+    /// After an orderly finish: no more calls, and the control thread ends with its last rank.
+    pub(crate) fn close(&self) {
+        if self.local.finish() {
+            self.order(Command::Close);
+            self.port.retire();
+        }
+    }
+
+    /// Without one.
+    pub(crate) fn leave(&self, how: Loss) {
+        if self.local.finish() {
+            self.post(Message::Leave { how }, nothing());
+            self.port.retire();
+        }
+    }
+
+    fn post(&self, message: Message, payload: Payload) {
+        self.order(Command::Say { from: self.local.rank, message, payload });
+    }
+
+    fn order(&self, command: Command) {
+        // A thread that has gone has left the cause behind.
+        let _ = self.port.commands.send(command);
+        let _ = self.port.waker.wake();
+    }
+}
+
+impl Port {
+    fn retire(&self) {
+        if self.worlds.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(thread) = thread {
+                // A panic of the control thread has been reported to its ranks when it ended.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Waits for events; a signal is none.
+fn nap(poll: &mut Poll, events: &mut Events, timeout: Option<Duration>) -> io::Result<()> {
+    match poll.poll(events, timeout) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+            events.clear();
+            Ok(())
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,297 @@
+//! A world: the ranks that were started together, from `init` to `finish`, and what ends it early.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use crate::bootstrap::{self, Meeting, Place, Session, tcp};
+use crate::communicator::Communicator;
+use crate::config::Config;
+use crate::control::cause::{Cause, Loss};
+use crate::control::frame::Preamble;
+use crate::control::handshake::Expected;
+use crate::control::message::{Hello, PeerInfo};
+use crate::control::{Control, Heartbeat, Setup};
+use crate::error::{Error, Result};
+use crate::node;
+
+/// The ranks that were started together, as one of them sees them. It is the [`Communicator`] of all ranks, and more: what
+/// the launcher said, and the way a world ends.
+///
+/// Dropping a world without [`finish`](World::finish) is a failure that every other rank is told of, and so is a panic of
+/// the thread that owns it.
+pub struct World {
+    all: Communicator,
+    control: Arc<Control>,
+    local: (usize, usize),
+    gpu: Option<String>,
+    session: Option<Session>,
+    ended: bool,
+}
+
+/// One start at a time for each place in a world: ranks of several worlds of one process pair up in the order of starting.
+static STARTS: Mutex<BTreeMap<String, Arc<Mutex<()>>>> = Mutex::new(BTreeMap::new());
+
+impl World {
+    /// Starts a world with the ranks that the launcher started: `mprun`, `torchrun` or the like, `mpirun`, `srun`; or
+    /// alone. Which one is recognised by its environment variables ([`config`](crate::config)), said at info level, and
+    /// overridden by `MP_BOOTSTRAP`. Waits for all ranks, at most `MP_INIT_TIMEOUT`.
+    ///
+    /// # Errors
+    /// [`Error::Variable`], [`Error::MissingVariable`] and [`Error::Launcher`] for an environment that makes no sense,
+    /// [`Error::Bind`], [`Error::Unreachable`] and [`Error::Incomplete`] if the ranks do not find each other,
+    /// [`Error::Handshake`] if they do not fit together, [`Error::Pmix`] and [`Error::Mpi`] from these.
+    pub fn init() -> Result<World> {
+        World::with_config(&Config::from_env()?)
+    }
+
+    /// As [`init`](World::init), from `config` instead of the environment.
+    ///
+    /// # Errors
+    /// As [`init`](World::init).
+    pub fn with_config(config: &Config) -> Result<World> {
+        let names = ["MP_RANK", "MP_RENDEZVOUS", "RANK", "MASTER_ADDR", "MASTER_PORT", "PMIX_RANK"];
+        let key = names.map(|name| config.variables.get(name).unwrap_or_default()).join("\n");
+        let start =
+            STARTS.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let _starting = start.lock().unwrap_or_else(PoisonError::into_inner);
+
+        let deadline = Instant::now() + config.init_timeout;
+        let Place { rank, size, local, job, token, gpu, meeting, session } =
+            bootstrap::find(config)?;
+        let me = identity(config);
+        let setup = setup(
+            config,
+            size,
+            job.clone(),
+            Preamble { protocol: config.build.protocol, token },
+            &me,
+        );
+        let control = match meeting {
+            Meeting::Here => Control::root(setup, None, vec![me]),
+            Meeting::Listen(listener) => Control::root(setup, Some(listener), vec![me]),
+            Meeting::Connect(address) => {
+                let stream = tcp::connect(&address, rank, deadline)?;
+                let hello =
+                    Hello { rank, size, job, build: config.build.revision.clone(), peer: me };
+                Control::leaf(setup, stream, hello).map(|control| vec![control])
+            }
+        }?;
+        let mut worlds = World::assemble(config, control, local, gpu)?;
+        let mut world = worlds.pop().ok_or_else(no_rank)?;
+        world.session = Some(session);
+        Ok(world)
+    }
+
+    /// Starts a world of `ranks` threads of this process: one handle for each, in rank order, each to be moved to its
+    /// thread. No launcher, no sockets.
+    ///
+    /// ```
+    /// # fn main() -> libmp::Result<()> {
+    /// let worlds = libmp::World::threads(4)?;
+    /// std::thread::scope(|scope| {
+    ///     let ranks: Vec<_> = worlds
+    ///         .into_iter()
+    ///         .map(|world| {
+    ///             scope.spawn(move || {
+    ///                 let sum = world.sum(world.rank() as u64)?;
+    ///                 world.finish()?;
+    ///                 Ok::<_, libmp::Error>(sum)
+    ///             })
+    ///         })
+    ///         .collect();
+    ///     for rank in ranks {
+    ///         assert_eq!(rank.join().expect("a rank panicked")?, 6);
+    ///     }
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Variable`] for 0 ranks or too many.
+    pub fn threads(ranks: usize) -> Result<Vec<World>> {
+        World::threads_with_config(ranks, &Config::from_env()?)
+    }
+
+    /// As [`threads`](World::threads), with `config`'s times.
+    ///
+    /// # Errors
+    /// As [`threads`](World::threads).
+    pub fn threads_with_config(ranks: usize, config: &Config) -> Result<Vec<World>> {
+        let place = bootstrap::thread_place(ranks)?;
+        let me = identity(config);
+        let preamble = Preamble { protocol: config.build.protocol, token: place.token };
+        let setup = setup(config, place.size, place.job, preamble, &me);
+        let control = Control::root(setup, None, vec![me; ranks])?;
+        World::assemble(config, control, place.local, place.gpu)
+    }
+
+    fn assemble(
+        config: &Config,
+        controls: Vec<Control>,
+        local: Option<(u32, u32)>,
+        gpu: Option<String>,
+    ) -> Result<Vec<World>> {
+        let mut worlds = Vec::new();
+        for control in controls {
+            let control = Arc::new(control);
+            let peers = match control.wait_peers(config.init_timeout) {
+                Ok(peers) => peers,
+                Err(error) => {
+                    control.leave(Loss::Unfinished);
+                    return Err(error);
+                }
+            };
+            let rank = control.rank();
+            let local = match local {
+                Some((rank, size)) => (rank as usize, size as usize),
+                None => place_on_node(&peers, rank),
+            };
+            let nodes: std::collections::BTreeSet<&str> =
+                peers.iter().map(|peer| &peer.node[..]).collect();
+            tracing::info!(rank, size = peers.len(), nodes = nodes.len(), "the world is complete");
+            let all = Communicator::world(control.clone(), peers.clone(), rank, config.timeout);
+            worlds.push(World {
+                all,
+                control,
+                local,
+                gpu: gpu.clone(),
+                session: None,
+                ended: false,
+            });
+        }
+        Ok(worlds)
+    }
+
+    /// This rank's number on its host: as the launcher says, or else counted in rank order.
+    pub fn local_rank(&self) -> usize {
+        self.local.0
+    }
+
+    /// How many ranks are on this rank's host: as the launcher says, or else counted.
+    pub fn local_size(&self) -> usize {
+        self.local.1
+    }
+
+    /// The device that the launcher chose for this rank (`MP_GPU`): a number, or however it names devices.
+    pub fn assigned_gpu(&self) -> Option<&str> {
+        self.gpu.as_deref()
+    }
+
+    /// Whether the world goes on. Cheap: for loops that wait for something else.
+    ///
+    /// # Errors
+    /// What ended it: [`Error::PeerLost`], [`Error::Aborted`], [`Error::Timeout`] or [`Error::Protocol`].
+    pub fn check(&self) -> Result<()> {
+        self.control.check("check")
+    }
+
+    /// The word that turns from zero when the world fails, before any waiting call returns (release; read it with acquire).
+    /// Bit 63 is set; bits 32 up are the kind: 1 a rank is lost, 2 aborted, 3 a deadline passed, 4 the start was incomplete,
+    /// 5 refused, 6 protocol; the low 32 bits are the rank concerned, `u32::MAX` for none. It has a page for itself, at an
+    /// address that stays the same as long as the world or one of its communicators lives, so that it can be registered for
+    /// devices.
+    pub fn abort_word(&self) -> &AtomicU64 {
+        self.control.abort_word()
+    }
+
+    /// Ends the world for all ranks, with a reason that they all get to see. When this returns the news is on its way.
+    /// An earlier failure stays the one that is reported.
+    pub fn abort(&self, reason: impl Into<String>) {
+        let rank = self.rank() as u32;
+        let host = self.host(self.rank()).unwrap_or_default().to_owned();
+        let mut reason = reason.into();
+        // Cut to what one frame of the control plane surely carries.
+        let limit = (0..=REASON_MAX).rev().find(|&at| reason.is_char_boundary(at)).unwrap_or(0);
+        reason.truncate(limit);
+        self.control.fail(Cause::Aborted { rank, host, reason });
+        self.control.wait_passed_on();
+    }
+
+    /// Ends the world in good order: waits until every rank has called it. Afterwards its communicators return
+    /// [`Error::Finished`], its thread and its sockets are gone, and a new world may be started.
+    ///
+    /// # Errors
+    /// As [`Communicator::barrier`]: a rank that fails or leaves before everybody has finished is lost.
+    pub fn finish(mut self) -> Result<()> {
+        self.all.finish_all()?;
+        self.ended = true;
+        self.control.close();
+        if let Some(session) = self.session.take() {
+            session.finish();
+        }
+        Ok(())
+    }
+}
+
+const _: () = {
+    const fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<World>();
+};
+
+/// Longest reason of an abort, in bytes.
+const REASON_MAX: usize = 4096;
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !self.ended {
+            let how = if std::thread::panicking() { Loss::Panicked } else { Loss::Unfinished };
+            self.control.leave(how);
+        }
+    }
+}
+
+/// A world is its communicator of all ranks, and more.
+impl Deref for World {
+    type Target = Communicator;
+
+    fn deref(&self) -> &Communicator {
+        &self.all
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("all", &self.all)
+            .field("local", &self.local)
+            .finish_non_exhaustive()
+    }
+}
+
+fn identity(config: &Config) -> PeerInfo {
+    PeerInfo {
+        host: node::host_name(),
+        node: config.node.clone().unwrap_or_else(node::identity),
+        pid: std::process::id(),
+    }
+}
+
+fn setup(config: &Config, size: u32, job: String, preamble: Preamble, me: &PeerInfo) -> Setup {
+    Setup {
+        expected: Expected {
+            preamble,
+            size,
+            job,
+            build: config.build.clone(),
+            host: me.host.clone(),
+        },
+        heartbeat: Heartbeat { interval: config.heartbeat, silence: config.heartbeat_timeout },
+        timeout: config.init_timeout,
+    }
+}
+
+fn place_on_node(peers: &[PeerInfo], rank: usize) -> (usize, usize) {
+    let mine = peers.get(rank).map(|peer| &peer.node);
+    let here = |(_, peer): &(usize, &PeerInfo)| Some(&peer.node) == mine;
+    let all = peers.iter().enumerate().filter(here);
+    (all.clone().filter(|(other, _)| *other < rank).count(), all.count())
+}
+
+fn no_rank() -> Error {
+    Error::Handshake { reason: "the control plane serves no rank of this process".into() }
+}

@@ -1,0 +1,181 @@
+//! Ranks for the tests: threads of this process, threads that meet over TCP like processes, and processes, which are this
+//! test binary executed again.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use libmp::{Config, Result, World};
+
+/// Runs `rank` on each of the worlds in a thread of its own; results in rank order.
+pub fn on_threads<T: Send>(worlds: Vec<World>, rank: impl Fn(World) -> T + Sync) -> Vec<T> {
+    std::thread::scope(|scope| {
+        let rank = &rank;
+        let ranks: Vec<_> =
+            worlds.into_iter().map(|world| scope.spawn(move || rank(world))).collect();
+        ranks.into_iter().map(|rank| rank.join().expect("a rank panicked")).collect()
+    })
+}
+
+/// A listening socket as a launcher hands it to rank 0: its descriptor and its address.
+pub fn rendezvous() -> (i32, String) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    (listener.into_raw_fd(), address)
+}
+
+/// What mprun would set, and `more`.
+pub fn mprun(
+    rank: usize,
+    size: usize,
+    address: &str,
+    fd: i32,
+    more: &[(&str, &str)],
+) -> Vec<(String, String)> {
+    let mut variables = vec![
+        ("MP_RANK".to_owned(), rank.to_string()),
+        ("MP_SIZE".to_owned(), size.to_string()),
+        ("MP_RENDEZVOUS".to_owned(), address.to_owned()),
+        ("MP_INIT_TIMEOUT".to_owned(), "10".into()),
+        ("MP_TIMEOUT".to_owned(), "20".into()),
+    ];
+    if rank == 0 {
+        variables.push(("MP_RENDEZVOUS_FD".to_owned(), fd.to_string()));
+    }
+    variables.extend(more.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));
+    variables
+}
+
+/// Ranks that meet over TCP as processes do, but are threads: `adapt` changes the configuration of each, `rank` is what it
+/// does with what came of its start.
+pub fn over_tcp<T: Send>(
+    size: usize,
+    more: &[(&str, &str)],
+    adapt: impl Fn(usize, &mut Config) + Sync,
+    rank: impl Fn(usize, Result<World>) -> T + Sync,
+) -> Vec<T> {
+    let (fd, address) = rendezvous();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..size)
+            .map(|number| {
+                let (adapt, rank, address) = (&adapt, &rank, &address);
+                scope.spawn(move || {
+                    let mut config =
+                        Config::from_variables(mprun(number, size, address, fd, more)).unwrap();
+                    adapt(number, &mut config);
+                    rank(number, World::with_config(&config))
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().expect("a rank panicked")).collect()
+    })
+}
+
+/// What a rank process prints for its parent starts with this.
+pub const MARK: &str = "RANK SAYS ";
+
+/// Says something to the parent.
+pub fn say(text: impl std::fmt::Display) {
+    println!("\n{MARK}{text}");
+}
+
+/// A rank process and what it says.
+pub struct Rank {
+    child: Child,
+    said: Receiver<String>,
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Rank {
+    /// Starts this test binary again, to run its test `a_rank` as `program`. Descriptor `keep` stays open in it.
+    pub fn start(program: &str, variables: &[(String, String)], keep: Option<i32>) -> Rank {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["a_rank", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
+        for name in libmp::config::VARIABLES {
+            command.env_remove(name);
+        }
+        command.envs(variables.iter().cloned()).env("TEST_PROGRAM", program);
+        command.stdout(Stdio::piped()).stdin(Stdio::null());
+        if let Some(fd) = keep {
+            // SAFETY: fcntl is async-signal-safe, and nothing else happens between fork and exec.
+            unsafe {
+                command.pre_exec(move || match libc::fcntl(fd, libc::F_SETFD, 0) {
+                    -1 => Err(std::io::Error::last_os_error()),
+                    _ => Ok(()),
+                })
+            };
+        }
+        let mut child = command.spawn().unwrap();
+        let (sender, said) = channel();
+        let output = child.stdout.take().unwrap();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::io::Result::ok) {
+                if let Some(text) = line.strip_prefix(MARK)
+                    && sender.send(text.to_owned()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Rank { child, said }
+    }
+
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap()
+    }
+
+    /// What it says next; `None` if it ends without.
+    pub fn next(&self, within: Duration) -> Option<String> {
+        match self.said.recv_timeout(within) {
+            Ok(text) => Some(text),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("a rank said nothing for {within:?}"),
+        }
+    }
+
+    /// It runs, and has said nothing more.
+    pub fn is_silent(&self) -> bool {
+        self.said.try_recv() == Err(TryRecvError::Empty)
+    }
+
+    /// Waits for its end: its exit code, if it was not killed.
+    pub fn end(&mut self, within: Duration) -> Option<i32> {
+        let deadline = Instant::now() + within;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "a rank did not end within {within:?}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: a signal to a child that has not been waited for.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    }
+}
+
+/// Starts `size` rank processes as mprun would.
+pub fn start_mprun(program: &str, size: usize, more: &[(&str, &str)]) -> Vec<Rank> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let fd = listener.as_raw_fd();
+    (0..size)
+        .map(|rank| {
+            let variables = mprun(rank, size, &address, fd, more);
+            Rank::start(program, &variables, (rank == 0).then_some(fd))
+        })
+        .collect()
+}

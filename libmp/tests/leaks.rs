@@ -1,0 +1,66 @@
+//! After `finish` nothing is left: no thread, no descriptor. One test, because it counts those of the whole process.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{on_threads, over_tcp};
+use libmp::World;
+
+fn count(folder: &str) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+/// Descriptors and threads, once threads that have been joined are gone from the table, too.
+fn settled(expected: Option<(usize, usize)>) -> (usize, usize) {
+    let now = || (count("/proc/self/fd"), count("/proc/self/task"));
+    for _ in 0..100 {
+        if expected.is_none_or(|expected| now() == expected) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    now()
+}
+
+fn worlds(fail: bool) {
+    let end = |world: World| {
+        let half = world.split(Some(world.rank() as u64 % 2), 0).unwrap().unwrap();
+        world.barrier().unwrap();
+        if fail {
+            if world.rank() == 1 {
+                world.abort("a failure must not leak either");
+            }
+            assert!(world.barrier().is_err());
+            drop(world);
+        } else {
+            world.finish().unwrap();
+        }
+        drop(half);
+    };
+    on_threads(World::threads(4).unwrap(), end);
+    over_tcp(4, &[], |_, _| (), |_, world| end(world.unwrap()));
+    // A start that fails.
+    over_tcp(
+        2,
+        &[],
+        |rank, config| config.build.protocol += rank as u32,
+        |_, world| assert!(world.is_err()),
+    );
+}
+
+#[test]
+fn nothing_is_left_after_worlds_that_finished_or_failed() {
+    worlds(false);
+    let before = settled(None);
+    for round in 0..5 {
+        worlds(round % 2 == 1);
+        // Each rendezvous keeps the listening socket that it inherited, for the next world: two rounds of TCP.
+        let expected = (before.0 + 2 * (round + 1), before.1);
+        assert_eq!(
+            settled(Some(expected)),
+            expected,
+            "descriptors and threads after round {round}"
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! Ranks that are processes: starts as launchers do them, and every way of dying.
+
+mod common;
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use common::{Rank, rendezvous, say, start_mprun};
+use libmp::{Error, World};
+
+/// Generous for a loaded machine; a detection takes milliseconds.
+const SOON: Duration = Duration::from_secs(2);
+const START: Duration = Duration::from_secs(15);
+
+/// A rank process: what it does is chosen by the test that starts it.
+#[test]
+#[ignore = "is a rank of the other tests"]
+fn a_rank() {
+    let world = match World::init() {
+        Ok(world) => world,
+        Err(error) => return say(format!("cannot start: {error}")),
+    };
+    match std::env::var("TEST_PROGRAM").unwrap().as_str() {
+        "collectives" => collectives(world),
+        "again" => {
+            collectives(world);
+            for _ in 0..5 {
+                collectives(World::init().unwrap());
+            }
+        }
+        "two at once" => {
+            let other = World::init().unwrap();
+            for _ in 0..20 {
+                assert_eq!((world.sum(1u64).unwrap(), other.sum(2u64).unwrap()), (4, 8));
+            }
+            collectives(world);
+            collectives(other);
+        }
+        "barriers" => {
+            say("ready");
+            let error = loop {
+                if let Err(error) = world.barrier() {
+                    break error;
+                }
+            };
+            report(&world, &error);
+            std::process::exit(3);
+        }
+        "last one sleeps" => {
+            say("ready");
+            if world.rank() == world.size() - 1 {
+                std::thread::sleep(Duration::from_secs(60));
+            }
+            let error = world.barrier().unwrap_err();
+            report(&world, &error);
+            std::process::exit(3);
+        }
+        "one exits" => {
+            world.barrier().unwrap();
+            if world.rank() == 1 {
+                std::process::exit(0);
+            }
+            let error = world.finish().unwrap_err();
+            say(error);
+        }
+        "one aborts" => {
+            if world.rank() == 2 {
+                world.abort("the residual is not a number");
+                // Without any farewell.
+                std::process::abort();
+            }
+            let error = world.barrier().unwrap_err();
+            report(&world, &error);
+        }
+        other => panic!("no program {other}"),
+    }
+}
+
+fn collectives(world: World) {
+    let ranks = world.all_gather(&[world.rank() as u8]).unwrap();
+    assert!(ranks.iter().enumerate().all(|(rank, blob)| *blob == [rank as u8]));
+    assert_eq!(world.sum(1.0).unwrap(), world.size() as f64);
+    let node = world.node_local().unwrap();
+    assert_eq!((node.rank(), node.size()), (world.rank(), world.size()));
+    assert_eq!((world.local_rank(), world.local_size()), (world.rank(), world.size()));
+    let place = format!("rank {} of {}", world.rank(), world.size());
+    world.finish().unwrap();
+    say(place);
+}
+
+fn report(world: &World, error: &Error) {
+    let word = world.abort_word().load(std::sync::atomic::Ordering::Acquire);
+    say(format!("{error} [{}, kind {}]", word as u32, (word >> 32) & 0xff));
+}
+
+/// Waits until the ranks have started, then calls `strike` and gives what the survivors say of it, after checking that
+/// each ended by itself, in time.
+fn survivors(
+    ranks: &mut [Rank],
+    victim: usize,
+    within: Duration,
+    strike: impl FnOnce(&mut Rank),
+) -> Vec<String> {
+    for rank in ranks.iter() {
+        assert_eq!(rank.next(START).as_deref(), Some("ready"));
+    }
+    let since = Instant::now();
+    strike(&mut ranks[victim]);
+    let mut said = Vec::new();
+    for (number, rank) in ranks.iter_mut().enumerate().filter(|(number, _)| *number != victim) {
+        let text = rank.next(within).unwrap_or_else(|| panic!("rank {number} said nothing"));
+        assert_eq!(rank.end(within), Some(3), "{text}");
+        said.push(text);
+    }
+    assert!(since.elapsed() < within, "took {:?}", since.elapsed());
+    said
+}
+
+fn expect_lost(said: &[String], victim: usize) {
+    for text in said {
+        assert!(text.starts_with(&format!("rank {victim} on ")), "{text}");
+        assert!(text.contains("is lost") && text.contains("during barrier on the world"), "{text}");
+        assert!(text.ends_with(&format!("[{victim}, kind 1]")), "{text}");
+    }
+}
+
+#[test]
+fn four_processes_start_as_mprun_starts_them() {
+    let more = [("MP_TOKEN", "0123456789abcdef"), ("MP_JOB", "test")];
+    for program in ["collectives", "again", "two at once"] {
+        let mut ranks = start_mprun(program, 4, &more);
+        let worlds = if program == "again" { 6 } else { 1 + usize::from(program == "two at once") };
+        for (number, rank) in ranks.iter_mut().enumerate() {
+            for _ in 0..worlds {
+                assert_eq!(rank.next(START), Some(format!("rank {number} of 4")));
+            }
+            assert_eq!(rank.end(START), Some(0));
+        }
+    }
+}
+
+#[test]
+fn four_processes_start_as_torchrun_starts_them() {
+    for (program, worlds) in [("collectives", 1), ("again", 6)] {
+        // A port that was free a moment ago: rank 0 binds it itself.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let start = |rank: usize| {
+            let rank = rank.to_string();
+            let variables = [
+                ("RANK", &rank[..]),
+                ("WORLD_SIZE", "4"),
+                ("LOCAL_RANK", &rank),
+                ("LOCAL_WORLD_SIZE", "4"),
+                ("MASTER_ADDR", "localhost"),
+                ("MASTER_PORT", &port.to_string()),
+                ("MP_INIT_TIMEOUT", "10"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()));
+            Rank::start(program, &variables, None)
+        };
+        // Rank 0 comes last: the others try again until it is there.
+        let mut ranks: Vec<Rank> = (1..4).map(start).collect();
+        std::thread::sleep(Duration::from_millis(100));
+        ranks.insert(0, start(0));
+        for (number, rank) in ranks.iter_mut().enumerate() {
+            for _ in 0..worlds {
+                assert_eq!(rank.next(START), Some(format!("rank {number} of 4")));
+            }
+            assert_eq!(rank.end(START), Some(0));
+        }
+    }
+}
+
+/// Kills each rank in turn, each time at another moment of a barrier; the longest time until the last survivor ended.
+fn kill(rounds: u64) -> Duration {
+    let mut longest = Duration::ZERO;
+    for round in 0..rounds {
+        let victim = (round % 4) as usize;
+        let mut ranks = start_mprun("barriers", 4, &[]);
+        let mut struck = Instant::now();
+        let said = survivors(&mut ranks, victim, SOON, |rank| {
+            std::thread::sleep(Duration::from_micros(round * 1713 % 9000));
+            struck = Instant::now();
+            rank.signal(libc::SIGKILL);
+        });
+        longest = longest.max(struck.elapsed());
+        expect_lost(&said, victim);
+        assert!(said.iter().all(|text| text.contains("its connection was closed")), "{said:?}");
+    }
+    longest
+}
+
+#[test]
+fn a_killed_rank_is_named_by_every_survivor() {
+    kill(12);
+}
+
+#[test]
+#[ignore = "repeats the test above for some seconds"]
+fn a_killed_rank_is_named_by_every_survivor_a_hundred_times() {
+    println!("the last survivor ended at most {:?} after the kill", kill(100));
+}
+
+#[test]
+fn a_rank_killed_while_the_others_wait_for_it_is_named_at_once() {
+    let mut ranks = start_mprun("last one sleeps", 4, &[]);
+    let said = survivors(&mut ranks, 3, SOON, |rank| {
+        std::thread::sleep(Duration::from_millis(100));
+        rank.signal(libc::SIGKILL);
+    });
+    expect_lost(&said, 3);
+}
+
+#[test]
+fn a_stopped_rank_is_named_after_its_silence() {
+    for victim in [2, 0] {
+        let more = [("MP_HEARTBEAT", "0.05"), ("MP_HEARTBEAT_TIMEOUT", "0.6")];
+        let mut ranks = start_mprun("barriers", 4, &more);
+        let since = Instant::now();
+        let said = survivors(&mut ranks, victim, Duration::from_millis(600) + SOON, |rank| {
+            rank.signal(libc::SIGSTOP)
+        });
+        assert!(since.elapsed() >= Duration::from_millis(500), "{:?}", since.elapsed());
+        expect_lost(&said, victim);
+        assert!(said.iter().all(|text| text.contains("no sign of life for 0.")), "{said:?}");
+        // When it goes on it learns that it has been given up, or that nobody is there any more.
+        ranks[victim].signal(libc::SIGCONT);
+        let text = ranks[victim].next(SOON).unwrap();
+        assert!(text.contains("is lost"), "{text}");
+        assert_eq!(ranks[victim].end(SOON), Some(3));
+    }
+}
+
+#[test]
+fn a_rank_stopped_for_less_than_the_limit_is_not_lost() {
+    let more = [("MP_HEARTBEAT", "0.05"), ("MP_HEARTBEAT_TIMEOUT", "1.5")];
+    for victim in [1, 0] {
+        let ranks = start_mprun("barriers", 3, &more);
+        for rank in &ranks {
+            assert_eq!(rank.next(START).as_deref(), Some("ready"));
+        }
+        ranks[victim].signal(libc::SIGSTOP);
+        std::thread::sleep(Duration::from_millis(500));
+        ranks[victim].signal(libc::SIGCONT);
+        std::thread::sleep(Duration::from_millis(1800));
+        for rank in &ranks {
+            assert!(rank.is_silent());
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_exits_without_finish_is_lost_whatever_its_exit_code() {
+    let ranks = start_mprun("one exits", 3, &[]);
+    for number in [0, 2] {
+        let text = ranks[number].next(START).unwrap();
+        assert!(text.starts_with("rank 1 on ") && text.contains("is lost"), "{text}");
+    }
+}
+
+#[test]
+fn an_abort_reaches_the_others_even_if_its_rank_is_gone_the_moment_after() {
+    for _ in 0..5 {
+        let ranks = start_mprun("one aborts", 4, &[]);
+        for number in [0, 1, 3] {
+            let text = ranks[number].next(START).unwrap();
+            assert!(text.contains("aborted the world: the residual is not a number"), "{text}");
+            assert!(text.ends_with("[2, kind 2]"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_dies_while_the_world_starts_ends_the_start() {
+    let (fd, address) = rendezvous();
+    let start = |rank: usize| {
+        Rank::start(
+            "collectives",
+            &common::mprun(rank, 3, &address, fd, &[]),
+            (rank == 0).then_some(fd),
+        )
+    };
+    let ranks = [start(0), start(1)];
+    std::thread::sleep(Duration::from_millis(500));
+    let since = Instant::now();
+    ranks[1].signal(libc::SIGKILL);
+    let text = ranks[0].next(START).unwrap();
+    assert!(text.starts_with("cannot start: rank 1 on ") && text.contains("is lost"), "{text}");
+    assert!(since.elapsed() < SOON + Duration::from_secs(1));
+}

@@ -1,0 +1,282 @@
+//! Ranks that meet over TCP: who is let in, who is turned away, and what everybody is told.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::{mprun, over_tcp, rendezvous};
+use libmp::{BLOB_MAX, Config, Error, PROTOCOL, Result, World};
+
+fn as_they_are(_: usize, _: &mut Config) {}
+
+fn error_of(_: usize, world: Result<World>) -> String {
+    world.expect_err("the world started").to_string()
+}
+
+#[test]
+fn blobs_of_every_size_pass_between_ranks() {
+    over_tcp(4, &[("MP_TOKEN", "00112233"), ("MP_JOB", "j")], as_they_are, |rank, world| {
+        let world = world.unwrap();
+        for size in [0, 1, 65_536, BLOB_MAX] {
+            let all = world.all_gather(&vec![rank as u8; size / (rank + 1)]).unwrap();
+            for (rank, blob) in all.iter().enumerate() {
+                assert_eq!(*blob, vec![rank as u8; size / (rank + 1)]);
+            }
+            let mut blob = vec![rank as u8; size];
+            world.broadcast(2, &mut blob).unwrap();
+            assert_eq!(blob, vec![2; size]);
+        }
+        assert_eq!(world.sum(0.5).unwrap(), 2.0);
+        world.finish().unwrap();
+    });
+}
+
+#[test]
+fn ranks_on_hosts_of_their_own_are_not_node_local() {
+    let two_hosts =
+        |rank: usize, config: &mut Config| config.node = Some(format!("host {}", rank % 2));
+    over_tcp(5, &[], two_hosts, |rank, world| {
+        let world = world.unwrap();
+        assert_eq!(
+            (world.local_rank(), world.local_size()),
+            (rank / 2, if rank % 2 == 0 { 3 } else { 2 })
+        );
+        let node = world.node_local().unwrap();
+        assert_eq!((node.rank(), node.size()), (rank / 2, world.local_size()));
+        assert_eq!(node.world_rank(0).unwrap(), rank % 2);
+        assert_eq!(node.sum(rank as u64).unwrap(), if rank % 2 == 0 { 6 } else { 4 });
+        drop(node);
+        world.finish().unwrap();
+    });
+}
+
+#[test]
+fn a_rank_of_another_protocol_ends_the_start_with_both_versions() {
+    let newer = |rank: usize, config: &mut Config| config.build.protocol += u32::from(rank == 2);
+    for text in over_tcp(3, &[("MP_TOKEN", "aa")], newer, error_of) {
+        assert!(text.contains(&format!("version {}", PROTOCOL + 1)), "{text}");
+        assert!(
+            text.contains(&format!("version {PROTOCOL}")) && text.contains("the same build"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_of_another_build_ends_the_start_with_both_builds() {
+    let other = |rank: usize, config: &mut Config| {
+        if rank == 1 {
+            config.build.revision = "9.9+feed".into();
+        }
+    };
+    let ours = libmp::BuildInfo::current().revision;
+    for text in over_tcp(3, &[], other, error_of) {
+        assert!(
+            text.contains("rank 1 on ") && text.contains("9.9+feed") && text.contains(&ours),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_rank_with_another_size_of_the_world_ends_the_start() {
+    let (fd, address) = rendezvous();
+    let start = |rank: usize, size: usize| {
+        let config = Config::from_variables(mprun(rank, size, &address, fd, &[])).unwrap();
+        World::with_config(&config).unwrap_err().to_string()
+    };
+    std::thread::scope(|scope| {
+        let root = scope.spawn(|| start(0, 2));
+        let other = scope.spawn(|| start(1, 3));
+        for text in [root.join().unwrap(), other.join().unwrap()] {
+            assert!(text.contains("one of 3") && text.contains("one of 2"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn two_processes_with_one_rank_end_the_start() {
+    let (fd, address) = rendezvous();
+    let start = |rank: usize| {
+        // Different rendezvous names, or the second would wait for the first.
+        let address =
+            if rank == 0 { address.clone() } else { address.replace("127.0.0.1", "localhost") };
+        let config = Config::from_variables(mprun(rank, 3, &address, fd, &[])).unwrap();
+        World::with_config(&config).unwrap_err().to_string()
+    };
+    let again = || {
+        let config = Config::from_variables(mprun(1, 3, &address, fd, &[])).unwrap();
+        World::with_config(&config).unwrap_err().to_string()
+    };
+    std::thread::scope(|scope| {
+        let ranks = [scope.spawn(|| start(0)), scope.spawn(|| start(1)), scope.spawn(again)];
+        for rank in ranks {
+            let text = rank.join().unwrap();
+            assert!(text.contains("two processes are rank 1"), "{text}");
+        }
+    });
+}
+
+#[test]
+fn a_connection_without_the_token_is_turned_away_and_does_not_stop_the_start() {
+    let (fd, address) = rendezvous();
+    let start = |rank: usize, token: &str| {
+        let config =
+            Config::from_variables(mprun(rank, 2, &address, fd, &[("MP_TOKEN", token)])).unwrap();
+        World::with_config(&config)
+    };
+    std::thread::scope(|scope| {
+        let root = scope.spawn(|| start(0, "c0ffee").unwrap().finish());
+        let text = start(1, "c0ffef").unwrap_err().to_string();
+        assert!(text.contains("wrong token") && !text.contains("c0ff"), "{text}");
+        start(1, "c0ffee").unwrap().finish().unwrap();
+        root.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn strangers_do_not_stop_the_start() {
+    let (fd, address) = rendezvous();
+    let start = |rank: usize| {
+        let config =
+            Config::from_variables(mprun(rank, 2, &address, fd, &[("MP_TOKEN", "77")])).unwrap();
+        World::with_config(&config).unwrap()
+    };
+    std::thread::scope(|scope| {
+        let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(&address).unwrap()).collect();
+        let root = scope.spawn(|| start(0).finish());
+        let mut browser = TcpStream::connect(&address).unwrap();
+        browser.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+        browser.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        assert!(matches!(browser.read(&mut [0; 64]), Ok(0) | Err(_)), "a browser was answered");
+        // The beginning of a greeting with the token, and then far too much.
+        let mut flood = TcpStream::connect(&address).unwrap();
+        let mut bytes = b"libmpctl".to_vec();
+        bytes.extend_from_slice(&PROTOCOL.to_le_bytes());
+        bytes.extend([0, 0, 0, 0, 0x77]);
+        bytes.extend([0; 31]);
+        bytes.extend(u32::MAX.to_le_bytes());
+        flood.write_all(&bytes).unwrap();
+        flood.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let mut answer = Vec::new();
+        let _ = flood.read_to_end(&mut answer);
+        assert!(answer.len() <= 48, "a flood was let in");
+        start(1).finish().unwrap();
+        root.join().unwrap().unwrap();
+        drop(silent);
+    });
+}
+
+#[test]
+fn ranks_that_do_not_come_are_named_to_all_who_did() {
+    let (fd, address) = rendezvous();
+    let since = Instant::now();
+    let start = |rank: usize| {
+        let more = [("MP_INIT_TIMEOUT", "0.4"), ("MP_TOKEN", "11")];
+        let config = Config::from_variables(mprun(rank, 5, &address, fd, &more)).unwrap();
+        World::with_config(&config).unwrap_err()
+    };
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = [0, 1, 3].map(|rank| scope.spawn(move || start(rank))).into();
+        // A rank with the wrong token is among the reasons.
+        let stranger = mprun(2, 5, &address, fd, &[("MP_TOKEN", "12")]);
+        World::with_config(&Config::from_variables(stranger).unwrap()).unwrap_err();
+        for rank in ranks {
+            let error = rank.join().unwrap();
+            let Error::Incomplete { missing, size, refused, .. } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!((&missing[..], *size), (&[2, 4][..], 5));
+            assert!(refused.len() == 1 && refused[0].contains("wrong token"), "{error}");
+        }
+    });
+    assert!(
+        since.elapsed() >= Duration::from_millis(400) && since.elapsed() < Duration::from_secs(3)
+    );
+}
+
+#[test]
+fn a_rank_that_finds_no_rank_0_says_where_it_looked() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let variables = mprun(1, 2, &address, -1, &[("MP_INIT_TIMEOUT", "0.2")]);
+    let error = World::with_config(&Config::from_variables(variables).unwrap()).unwrap_err();
+    assert!(
+        matches!(&error, Error::Unreachable { rank: 1, address: at, .. } if *at == address),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_listener_that_never_answers_does_not_hold_a_rank_for_ever() {
+    let mute = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = mute.local_addr().unwrap().to_string();
+    let variables = mprun(1, 2, &address, -1, &[("MP_INIT_TIMEOUT", "0.2")]);
+    let since = Instant::now();
+    let error = World::with_config(&Config::from_variables(variables).unwrap()).unwrap_err();
+    assert!(error.to_string().contains("did not answer"), "{error}");
+    assert!(since.elapsed() < Duration::from_secs(4));
+}
+
+#[test]
+fn a_rendezvous_port_that_is_taken_is_named_by_rank_0() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = other.local_addr().unwrap().port().to_string();
+    let variables = [
+        ("RANK", "0"),
+        ("WORLD_SIZE", "2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", &port[..]),
+    ];
+    let error = World::with_config(&Config::from_variables(variables).unwrap()).unwrap_err();
+    assert!(matches!(&error, Error::Bind { address, .. } if address.ends_with(&port)), "{error}");
+}
+
+#[test]
+fn rank_0_listens_on_the_rendezvous_address_only() {
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let variables: Vec<_> = mprun(0, 2, &address, -1, &[])
+        .into_iter()
+        .filter(|(name, _)| name != "MP_RENDEZVOUS_FD")
+        .collect();
+    std::thread::scope(|scope| {
+        let root = scope.spawn(|| {
+            let world = World::with_config(&Config::from_variables(variables).unwrap())?;
+            world.finish()
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        // Every 127.x.y.z is this host, so a wildcard listener would answer here.
+        assert!(TcpStream::connect(("127.0.0.2", port)).is_err());
+        let config = Config::from_variables(mprun(1, 2, &address, -1, &[])).unwrap();
+        World::with_config(&config).unwrap().finish().unwrap();
+        root.join().unwrap().unwrap();
+    });
+}
+
+#[test]
+fn a_world_can_start_again_at_the_same_rendezvous_at_once() {
+    let (fd, address) = rendezvous();
+    std::thread::scope(|scope| {
+        for rank in 0..3 {
+            let address = &address;
+            scope.spawn(move || {
+                let config = Config::from_variables(mprun(rank, 3, address, fd, &[])).unwrap();
+                for round in 0..10 {
+                    let world = World::with_config(&config).unwrap();
+                    assert_eq!(world.sum(round).unwrap(), 3 * round);
+                    world.finish().unwrap();
+                }
+                // Two that overlap.
+                let one = World::with_config(&config).unwrap();
+                let two = World::with_config(&config).unwrap();
+                two.barrier().unwrap();
+                one.finish().unwrap();
+                assert_eq!(two.sum(1u64).unwrap(), 3);
+                two.finish().unwrap();
+            });
+        }
+    });
+}

@@ -1,0 +1,223 @@
+//! Runs a job: starts everything, then waits for signals, ends of ranks and deadlines, and does what
+//! `course.rs` says until nothing of the job is left.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal};
+
+use super::contract::RankEnvironment;
+use super::course::{self, Course, Step};
+use super::error::{Doing, LaunchError};
+use super::gpus::{self, Placement};
+use super::job::Job;
+use super::keeper::Keeper;
+use super::options::Options;
+use super::processes::{self, Ended};
+use super::relay::{Outcome, Relay, Streams};
+use super::signals::{self, Signals};
+use super::spawn::{Program, Rank};
+use super::stdin::{self, Feed};
+
+/// How often to look for what the ranks left behind: nobody tells us when it ends.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// Runs the job that `options` describe, from beginning to end, and returns the exit status.
+///
+/// To be called once, from the main thread, before the process has another one.
+///
+/// # Errors
+/// What kept the job from being started or watched: [`LaunchError`]. No rank outlives this process.
+pub fn run(options: &Options) -> Result<i32, LaunchError> {
+    // First of all: it must be forked from a process that has one thread and none of our sockets.
+    let keeper = Keeper::start()?;
+    let placement = Placement::choose(options, gpus::count)?;
+    let mut signals = Signals::catch()?;
+    let mut job = Job::new()?;
+
+    let mut ranks = Vec::new();
+    let started = start(options, &placement, &mut job, &keeper, &mut ranks);
+
+    let pids = ranks.iter().map(|rank| Some(rank.pid)).collect();
+    let groups = ranks.iter().map(|rank| rank.pid).collect();
+    let streams =
+        ranks.into_iter().map(|rank| Streams { stdout: rank.stdout, stderr: rank.stderr });
+    let relay = Relay::start(streams.collect(), options.prefix)?;
+    let course = Course::new(
+        placement.size,
+        options.timeout,
+        options.linger,
+        options.kill_after,
+        Instant::now(),
+    );
+    let mut running = Running { pids, groups, course, relay, given_up: false };
+    let failure = match started.and_then(|feed| feed.map_or(Ok(()), Feed::start)) {
+        Ok(()) => None,
+        Err(failure) => {
+            running.cannot_start(&failure)?;
+            Some(failure)
+        }
+    };
+    running.until_the_end(&mut signals)?;
+    keeper.dismiss();
+    let (status, output) = running.finish(&mut signals, options.kill_after)?;
+    match (failure, output) {
+        (Some(failure), _) => Err(failure),
+        (None, Err(failure)) if status == 0 => Err(failure),
+        (None, _) => Ok(status),
+    }
+}
+
+/// Starts every rank; `ranks` holds those that run, also after an error.
+fn start(
+    options: &Options,
+    placement: &Placement,
+    job: &mut Job,
+    keeper: &Keeper,
+    ranks: &mut Vec<Rank>,
+) -> Result<Option<Feed>, LaunchError> {
+    let keeper = keeper.line().doing("duplicate a descriptor")?;
+    let program = Program { command: &options.command, env: &options.env, keeper };
+    let (stdin_of_rank_0, feed) = stdin::for_rank_0()?;
+    let mut stdin_of_rank_0 = Some(stdin_of_rank_0);
+    // Taken: once rank 0 has its own, a connection must not be accepted by a socket nobody serves.
+    let mut listener = job.listener.take();
+    for rank in 0..placement.size {
+        let listener = listener.take();
+        let environment = RankEnvironment {
+            rank,
+            size: placement.size,
+            rendezvous: job.rendezvous,
+            rendezvous_fd: listener.as_ref().map(std::os::fd::AsRawFd::as_raw_fd),
+            master: job.master,
+            job: &job.id,
+            token: &job.token,
+            gpu: placement.gpu(rank),
+        };
+        let stdin = stdin_of_rank_0.take().unwrap_or_else(Stdio::null);
+        ranks.push(program.start(&environment, stdin, listener.as_ref().map(AsFd::as_fd))?);
+    }
+    Ok(feed)
+}
+
+/// A job whose ranks were started.
+struct Running {
+    /// By rank; `None`: it has ended.
+    pids: Vec<Option<Pid>>,
+    /// By rank: its process group, the number of its first process.
+    groups: Vec<Pid>,
+    course: Course,
+    relay: Relay,
+    given_up: bool,
+}
+
+impl Running {
+    fn cannot_start(&mut self, failure: &LaunchError) -> Result<(), LaunchError> {
+        let steps =
+            self.course.start_failed(failure.exit_status(), self.groups.len(), Instant::now());
+        self.take(steps)
+    }
+
+    /// Until every rank and everything in its process group has ended.
+    fn until_the_end(&mut self, signals: &mut Signals) -> Result<(), LaunchError> {
+        loop {
+            self.look_for_ended_ranks()?;
+            let mut patience = None;
+            if self.course.ranks_ended() {
+                let left = processes::running(&self.groups);
+                if left.is_empty() {
+                    break;
+                }
+                let steps = self.course.left_behind(left.len(), Instant::now());
+                self.take(steps)?;
+                patience = Some(Instant::now() + LOOK_AGAIN);
+            }
+            let wake = [self.course.deadline(), patience].into_iter().flatten().min();
+            wait(&[signals.fd()], wake)?;
+            for signal in signals.arrived() {
+                let steps = self.course.signal(signal, Instant::now());
+                self.take(steps)?;
+            }
+            let steps = self.course.tick(Instant::now());
+            self.take(steps)?;
+            if self.given_up {
+                break;
+            }
+        }
+        for group in &self.groups {
+            // What appeared since we looked: a group that forks while it is being ended.
+            processes::signal_group(*group, Signal::KILL);
+            processes::reap(*group);
+        }
+        Ok(())
+    }
+
+    fn look_for_ended_ranks(&mut self) -> Result<(), LaunchError> {
+        let running = self.pids.iter().enumerate().filter_map(|(rank, pid)| Some((rank, (*pid)?)));
+        let mut ended: Vec<(usize, Ended)> =
+            running.filter_map(|(rank, pid)| Some((rank, processes::ended(pid)?))).collect();
+        course::blame_order(&mut ended);
+        for (rank, how) in ended {
+            self.pids[rank] = None;
+            let pid = self.groups[rank].as_raw_nonzero().get();
+            let steps = self.course.rank_ended(rank, pid, how, Instant::now());
+            self.take(steps)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, steps: Vec<Step>) -> Result<(), LaunchError> {
+        for step in steps {
+            match step {
+                Step::Say(message) => self.relay.say(&message),
+                Step::Signal(signal) => {
+                    let Some(signal) = Signal::from_named_raw(signal) else { continue };
+                    self.groups.iter().for_each(|group| processes::signal_group(*group, signal));
+                }
+                Step::Stop => signals::stop_self().doing("stop on SIGTSTP")?,
+                Step::GiveUp => {
+                    self.given_up = true;
+                    let left = processes::running(&self.groups);
+                    self.relay.say(&course::survivors(&left));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes the rest of the output on. Whoever reads it may take their time, unless the end was asked
+    /// for: then it is cut off after `grace`, or by the next signal.
+    fn finish(
+        mut self,
+        signals: &mut Signals,
+        grace: Duration,
+    ) -> Result<(i32, Outcome), LaunchError> {
+        self.relay.finish();
+        let deadline = self.course.on_request().then(|| Instant::now() + grace);
+        let status = self.course.status();
+        loop {
+            let ready = wait(&[self.relay.done(), signals.fd()], deadline)?;
+            if ready[0] {
+                return Ok((status, self.relay.outcome()));
+            }
+            let told_to = signals.arrived().into_iter().any(signals::asks_to_end);
+            if told_to || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok((status, Ok(())));
+            }
+        }
+    }
+}
+
+/// Waits until one of `fds` is readable or it is `until`; says which are readable.
+fn wait(fds: &[BorrowedFd], until: Option<Instant>) -> Result<Vec<bool>, LaunchError> {
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+    let mut polled: Vec<_> = fds.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    match poll(&mut polled, timeout.as_ref()) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+        Err(error) => return Err(error).doing("wait for the ranks"),
+    }
+    Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
+}

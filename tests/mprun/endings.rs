@@ -1,0 +1,202 @@
+//! How jobs end: exit statuses, ranks that fail, and that nothing is left afterwards.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+
+#[test]
+fn a_job_whose_ranks_all_succeed_succeeds() {
+    let job = script(4, "exit 0");
+    assert_eq!((job.status.code(), &*job.stderr), (Some(0), ""));
+}
+
+#[test]
+fn a_rank_that_ends_early_with_0_ends_nobody() {
+    let job = script(3, "[ $MP_RANK = 1 ] || sleep 0.3; echo done");
+    assert_eq!((job.status.code(), job.sorted()), (Some(0), vec!["done"; 3]));
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_others_and_gives_the_status() {
+    let started = Instant::now();
+    let job = script(3, "[ $MP_RANK = 1 ] && { echo $$; exit 7; }; sleep 1000");
+    let pid = job.stdout.trim_end();
+    assert_eq!(job.status.code(), Some(7));
+    let said =
+        format!("mprun: rank 1 (process {pid}) exited with status 7; ending the other ranks\n");
+    assert_eq!(job.stderr, said);
+    assert!(started.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn a_rank_that_a_signal_kills_gives_128_and_its_number() {
+    let job = script(2, "[ $MP_RANK = 0 ] && kill -SEGV $$; sleep 1000");
+    assert_eq!(job.status.code(), Some(128 + 11));
+    assert!(job.stderr.contains("rank 0 (process "), "{job:?}");
+    assert!(job.stderr.contains("was killed by SIGSEGV; ending the other rank\n"), "{job:?}");
+}
+
+#[test]
+fn ranks_that_are_ended_may_clean_up_first() {
+    let job = script(
+        2,
+        "if [ $MP_RANK = 0 ]; then trap 'echo cleaned up; exit 0' TERM; echo ready; sleep 1000 & wait
+         else sleep 0.5; exit 3; fi",
+    );
+    assert_eq!((job.status.code(), &*job.stdout), (Some(3), "ready\ncleaned up\n"));
+}
+
+#[test]
+fn a_rank_that_ignores_the_request_to_end_is_killed() {
+    let command = "if [ $MP_RANK = 0 ]; then trap '' TERM; sleep 1000; else sleep 0.3; exit 3; fi";
+    let job = run(&["-n", "2", "--kill-after", "0.2", "sh", "-c", command]);
+    assert_eq!(job.status.code(), Some(3));
+    assert!(job.stderr.contains("killing 1 rank that still runs"), "{job:?}");
+}
+
+#[test]
+fn survivors_can_be_given_time_to_say_what_they_saw() {
+    let command = "[ $MP_RANK = 0 ] && exit 4; sleep 0.5; echo lost rank 0; exit 1";
+    let job = run(&["-n", "2", "--linger", "30", "sh", "-c", command]);
+    assert_eq!((job.status.code(), &*job.stdout), (Some(4), "lost rank 0\n"));
+    assert!(job.stderr.contains("rank 1 (process "), "{job:?}");
+}
+
+#[test]
+fn what_a_rank_started_ends_with_the_job() {
+    let job = script(2, "sleep 1000 & echo $!; [ $MP_RANK = 0 ] && sleep 0.3 && exit 5; wait");
+    assert_eq!(job.status.code(), Some(5));
+    let pids: Vec<i32> = job.stdout.lines().map(|pid| pid.parse().unwrap()).collect();
+    assert_eq!(pids.len(), 2);
+    assert!(!pids.into_iter().any(runs), "a child of a rank still runs");
+}
+
+#[test]
+fn what_successful_ranks_leave_running_is_ended_and_told() {
+    let job = script(2, "sleep 1000 & echo $!");
+    assert_eq!(job.status.code(), Some(0));
+    assert_eq!(job.stderr, "mprun: the ranks left processes behind; ending 2\n");
+    assert!(!job.stdout.lines().any(|pid| runs(pid.parse().unwrap())));
+}
+
+#[test]
+fn a_job_that_takes_too_long_is_ended_with_124() {
+    let job = run(&["-n", "2", "--timeout", "0.3", "sleep", "1000"]);
+    assert_eq!(job.status.code(), Some(124));
+    assert!(job.stderr.contains("0.3 s are over (--timeout)"), "{job:?}");
+}
+
+#[test]
+fn nothing_is_left_when_mprun_is_killed() {
+    // Ranks that ignore what can be ignored, each with a child that does the same.
+    let program = "trap '' HUP INT TERM; sleep 1000 & echo $$ $!; wait";
+    let mut job = Job::start(&mut mprun(&["-n", "3", "sh", "-c", program]));
+    let mut pids = job.wait_for_pids(3);
+    assert_eq!(pids.len(), 6);
+    let keeper = children(job.mprun.id()).into_iter().filter(|pid| !pids.contains(pid));
+    pids.extend(keeper.collect::<Vec<_>>());
+    assert_eq!(pids.len(), 7, "three ranks, their children, the keeper");
+    assert!(pids.iter().all(|pid| runs(*pid)));
+
+    job.signal(Signal::KILL);
+    eventually("ranks, their children and the keeper are gone", || {
+        !pids.iter().any(|pid| runs(*pid))
+    });
+}
+
+#[test]
+fn ranks_die_with_mprun_even_without_the_keeper() {
+    let mut job = Job::start(&mut mprun(&["-n", "2", "sh", "-c", "echo $$; exec sleep 1000"]));
+    let pids = job.wait_for_pids(2);
+    for keeper in children(job.mprun.id()).into_iter().filter(|pid| !pids.contains(pid)) {
+        rustix::process::kill_process(Pid::from_raw(keeper).unwrap(), Signal::KILL).unwrap();
+    }
+    job.signal(Signal::KILL);
+    eventually("the ranks are gone", || !pids.iter().any(|pid| runs(*pid)));
+}
+
+#[test]
+fn no_process_of_mprun_stays_when_the_job_is_over() {
+    let mut job = Job::start(&mut mprun(&["-n", "1", "sh", "-c", "echo $$; read line"]));
+    let rank = job.wait_for_pids(1)[0];
+    let others = children(job.mprun.id());
+    let job = job.end();
+    assert_eq!(job.status.code(), Some(1), "nothing to read: {job:?}");
+    assert!(!others.into_iter().chain([rank]).any(runs));
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_named() {
+    let job = run(&["-n", "2", "no-such-command"]);
+    assert_eq!(job.status.code(), Some(127));
+    assert_eq!(job.stderr, "mprun: command not found: no-such-command (looked in PATH)\n");
+    let job = run(&["-n", "2", "./no/such/command"]);
+    assert_eq!(job.stderr, "mprun: command not found: ./no/such/command\n");
+}
+
+#[test]
+fn a_file_that_cannot_be_executed_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("program");
+    fs::write(&file, "#!/no/such/interpreter\n").unwrap();
+    let path = file.to_str().unwrap();
+
+    let job = run(&["-n", "1", path]);
+    assert_eq!(job.status.code(), Some(126));
+    assert!(job.stderr.starts_with(&format!("mprun: cannot start {path} as rank 0: ")), "{job:?}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let job = run(&["-n", "1", path]);
+    assert_eq!(job.status.code(), Some(127));
+    assert!(job.stderr.contains("the interpreter of its #! line"), "{job:?}");
+}
+
+#[test]
+fn when_a_later_rank_cannot_be_started_the_earlier_ones_are_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = folder.path().join("seen");
+    // Descriptors for a few ranks only.
+    let command = format!(
+        "ulimit -n 24; exec {} -n 100 sh -c 'echo $$ >>{}; exec sleep 1000'",
+        env!("CARGO_BIN_EXE_mprun"),
+        seen.display()
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &command]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let job = Job::start(&mut shell).end();
+    assert_eq!(job.status.code(), Some(1), "{job:?}");
+    assert!(job.stderr.contains("Too many open files"), "{job:?}");
+    let started = fs::read_to_string(seen).unwrap_or_default();
+    assert!(!started.lines().any(|pid| runs(pid.parse().unwrap())), "{started}");
+}
+
+#[test]
+fn a_job_without_a_size_is_refused() {
+    let job = run(&["true"]);
+    assert_eq!(job.status.code(), Some(2));
+    assert!(job.stderr.contains("give -n N, --per-gpu or --gpus LIST"), "{job:?}");
+}
+
+#[test]
+fn sixty_four_ranks_start_and_end_quickly() {
+    let started = Instant::now();
+    let job = run(&["-n", "64", "-l", "sh", "-c", "echo $MP_RANK"]);
+    let took = started.elapsed();
+    assert!(job.status.success(), "{job:?}");
+    let expected: Vec<_> = (0..64).map(|rank| format!("[{rank:>2}] {rank}")).collect();
+    assert_eq!(job.sorted(), expected);
+    // 0.1 s on an idle machine of two cores.
+    assert!(took < Duration::from_secs(10), "64 ranks took {took:?}");
+}
+
+/// The processes whose parent is `parent`.
+fn children(parent: u32) -> Vec<i32> {
+    let processes = fs::read_dir("/proc").unwrap();
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid: &i32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let behind_name = stat.rsplit(')').next().unwrap_or_default();
+        behind_name.split_whitespace().nth(1) == Some(&parent.to_string())
+    })
+    .collect()
+}
