@@ -3,6 +3,7 @@
 //! them.
 
 mod build_info;
+pub mod info;
 pub mod launch;
 
 pub use build_info::{BUILD, BuildInfo, version_string};

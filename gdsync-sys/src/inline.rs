@@ -13,8 +13,8 @@ const NOT_SUPPORTED: c_int = 95;
 /// Posts a list of send requests: 0, or an errno with the first request that was not posted in `bad_wr`.
 ///
 /// # Safety
-/// As `ibv_post_send`: `qp` is a queue pair of a provider's making, `wr` a list of valid requests whose buffers stay until they
-/// complete, `bad_wr` writable.
+/// As `ibv_post_send`: `qp` is a queue pair of a provider's making, `wr` a list of valid requests whose buffers stay
+/// until they complete, `bad_wr` writable.
 #[inline]
 pub unsafe fn ibv_post_send(
     qp: *mut ibv_qp,
@@ -32,8 +32,8 @@ pub unsafe fn ibv_post_send(
 /// Posts a list of receives: 0, or an errno with the first that was not posted in `bad_wr`.
 ///
 /// # Safety
-/// As `ibv_post_recv`: `qp` is a queue pair of a provider's making, `wr` a list of valid requests whose buffers stay until they
-/// complete, `bad_wr` writable.
+/// As `ibv_post_recv`: `qp` is a queue pair of a provider's making, `wr` a list of valid requests whose buffers stay
+/// until they complete, `bad_wr` writable.
 #[inline]
 pub unsafe fn ibv_post_recv(
     qp: *mut ibv_qp,

@@ -43,8 +43,9 @@ pub mod verbs;
 mod watchdog;
 
 pub use cuda::capabilities::Capabilities;
-pub use cuda::device::{CudaDevice, Kernel};
+pub use cuda::device::CudaDevice;
 pub use cuda::driver::Driver;
+pub use cuda::module::{Kernel, Module};
 pub use cuda::topology::PeerLink;
 pub use deadline::Deadline;
 pub use device::Device;

@@ -9,26 +9,31 @@ use gdsync::mlx5::{
 use mlx5_common::{COMPARED, Shim, compare_completions, compare_entries, compare_receives};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::sync::OnceLock;
 
-fn shim() -> Shim {
-    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-    let include = format!("-I{}/../kernels/include", env!("CARGO_MANIFEST_DIR"));
-    Shim::build(&compiler, "cuda_header_shim.cpp", &["-std=c++17", &include], true)
+/// The shim, built once for all tests.
+fn shim() -> &'static Shim {
+    static SHIM: OnceLock<Shim> = OnceLock::new();
+    SHIM.get_or_init(|| {
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let include = format!("-I{}/../kernels/include", env!("CARGO_MANIFEST_DIR"));
+        Shim::build(&compiler, "cuda_header_shim.cpp", &["-std=c++20", &include], true)
+    })
 }
 
 #[test]
 fn entries_of_the_cuda_header_are_those_of_rust() {
-    compare_entries(&shim(), 0x5eed_0011);
+    compare_entries(shim(), 0x5eed_0011);
 }
 
 #[test]
 fn receives_of_the_cuda_header_are_those_of_rust() {
-    compare_receives(&shim(), 0x5eed_0012);
+    compare_receives(shim(), 0x5eed_0012);
 }
 
 #[test]
 fn the_cuda_header_reads_completions_as_rust_does() {
-    compare_completions(&shim(), 0x5eed_0013);
+    compare_completions(shim(), 0x5eed_0013);
 }
 
 #[test]

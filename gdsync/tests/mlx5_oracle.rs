@@ -9,8 +9,15 @@ use gdsync::mlx5::{
 };
 use mlx5_common::{Shim, compare_completions, compare_entries, compare_receives};
 use std::mem::offset_of;
+use std::sync::OnceLock;
 
-fn shim() -> Shim {
+/// The shim, built once for all tests.
+fn shim() -> &'static Shim {
+    static SHIM: OnceLock<Shim> = OnceLock::new();
+    SHIM.get_or_init(build)
+}
+
+fn build() -> Shim {
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut flags = vec!["-std=gnu11", "-Wno-implicit-fallthrough", "-Wno-unused-parameter"];
     if cfg!(target_arch = "x86_64") {
@@ -23,19 +30,19 @@ fn shim() -> Shim {
 #[test]
 #[ignore = "needs infiniband/mlx5dv.h"]
 fn entries_are_those_of_the_header() {
-    compare_entries(&shim(), 0x5eed_0001);
+    compare_entries(shim(), 0x5eed_0001);
 }
 
 #[test]
 #[ignore = "needs infiniband/mlx5dv.h"]
 fn receives_are_those_of_the_header() {
-    compare_receives(&shim(), 0x5eed_0002);
+    compare_receives(shim(), 0x5eed_0002);
 }
 
 #[test]
 #[ignore = "needs infiniband/mlx5dv.h"]
 fn completions_are_read_as_the_header_reads_them() {
-    compare_completions(&shim(), 0x5eed_0003);
+    compare_completions(shim(), 0x5eed_0003);
 }
 
 #[test]

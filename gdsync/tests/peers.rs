@@ -30,6 +30,11 @@ impl Peer {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["peer", "--exact", "--nocapture", "--include-ignored"])
             .env("MP_TEST_PEER", kind)
+            // On another GPU, where there is one.
+            .env(
+                "MP_TEST_GPU",
+                if gdsync::CudaDevice::count().unwrap_or(0) > 1 { "1" } else { "0" },
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

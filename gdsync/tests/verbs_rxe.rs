@@ -1,6 +1,6 @@
 //! Safe verbs against a real kernel driver: two queue pairs of one device, connected to each other. Run by
-//! `tools/rxe-vm test -p gdsync --test verbs_rxe` in a guest with a software RoCE device; runs as well on any machine with
-//! an RDMA device (`cargo test -p gdsync --test verbs_rxe -- --ignored`).
+//! `tools/rxe-vm test -p gdsync --test verbs_rxe` in a guest with a software RoCE device; runs as well on any machine
+//! with an RDMA device (`cargo test -p gdsync --test verbs_rxe -- --ignored`).
 
 use gdsync::verbs::{
     self, Access, Completion, CompletionQueue, Context, DmaBuf, Done, Endpoint, Error, Failure,

@@ -287,7 +287,10 @@ mod tests {
     #[test]
     fn survivors_get_the_linger_time_to_tell_what_they_saw() {
         let (mut course, now) = job(3, GRACE);
-        assert_eq!(signals(&course.rank_ended(1, 11, Ended::Killed(SIGKILL), now)), []);
+        assert_eq!(
+            signals(&course.rank_ended(1, 11, Ended::Killed(SIGKILL), now)),
+            Vec::<i32>::new()
+        );
         let steps = course.rank_ended(2, 12, Ended::Exited(3), now);
         assert_eq!(steps, [Step::Say("rank 2 (process 12) exited with status 3".into())]);
         assert_eq!(signals(&course.tick(now + GRACE)), [SIGTERM, SIGCONT]);

@@ -102,6 +102,7 @@ fn group_if_running(stat: &[u8]) -> Option<i32> {
 mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -128,7 +129,9 @@ mod tests {
         assert_eq!(ended(group), None);
 
         signal_group(group, Signal::KILL);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while ended(group).is_none() {
+            assert!(Instant::now() < deadline, "SIGKILL did not end it");
             std::thread::yield_now();
         }
         assert_eq!(ended(group), Some(Ended::Killed(9)), "it stays there to be asked again");

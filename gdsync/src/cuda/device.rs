@@ -4,8 +4,7 @@
 //! dropped while a stream may still use it goes to the [graveyard](super::graveyard) and is released when every
 //! stream of the device has been idle once.
 
-use std::collections::HashMap;
-use std::ffi::{CString, c_int};
+use std::ffi::c_int;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use cudarc::driver::sys;
 use super::capabilities::Capabilities;
 use super::driver::{Driver, cu};
 use super::graveyard::{Grave, Graveyard};
+use super::module::{Kernel, Module, RawModule};
 use super::rescue::Rescue;
 use super::topology;
 use crate::deadline::Deadline;
@@ -35,8 +35,7 @@ pub(crate) struct Inner {
     context: sys::CUcontext,
     name: String,
     uuid: [u8; 16],
-    module: Option<sys::CUmodule>,
-    kernels: HashMap<&'static str, Kernel>,
+    kernels: Option<RawModule>,
     /// A stream that no user work ever enters: it zeroes fresh memory and copies at set-up.
     service: sys::CUstream,
     rescue: OnceLock<Result<Rescue>>,
@@ -49,29 +48,6 @@ pub(crate) struct Inner {
 unsafe impl Send for Inner {}
 // SAFETY: as for Send.
 unsafe impl Sync for Inner {}
-
-/// A loaded entry point of the embedded GPU module.
-#[derive(Debug, Clone, Copy)]
-pub struct Kernel {
-    function: sys::CUfunction,
-    name: &'static str,
-}
-
-// SAFETY: a CUfunction is an immutable driver handle, valid as long as the device that handed it out.
-unsafe impl Send for Kernel {}
-// SAFETY: as for Send.
-unsafe impl Sync for Kernel {}
-
-impl Kernel {
-    pub(crate) fn function(&self) -> sys::CUfunction {
-        self.function
-    }
-
-    /// The entry point's name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-}
 
 static OPEN: Mutex<Vec<(u32, Weak<Inner>)>> = Mutex::new(Vec::new());
 
@@ -127,14 +103,25 @@ impl CudaDevice {
     /// # Errors
     /// [`Error::NoSuchKernel`]; [`Error::NoGpuCode`] if this build has none.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        if self.inner.module.is_none() {
-            mp_kernels::fatbin()?;
+        match &self.inner.kernels {
+            Some(module) => module.kernel(name),
+            None => Err(mp_kernels::fatbin()
+                .err()
+                .map_or(Error::NoSuchKernel { name: name.into() }, Error::from)),
         }
-        self.inner
-            .kernels
-            .get(name)
-            .copied()
-            .ok_or_else(|| Error::NoSuchKernel { name: name.into() })
+    }
+
+    /// Loads GPU code of the application's own and the kernels of it that are named, now rather than at their first
+    /// launch.
+    ///
+    /// # Errors
+    /// [`Error::WrongArchitecture`] if the image has no code for this GPU; what the driver says.
+    pub fn load_module(&self, image: &'static [u8], kernels: &[&'static str]) -> Result<Module> {
+        self.bind()?;
+        Ok(Module::new(
+            self.clone(),
+            self.inner.load_image(image, kernels, "see the program's build")?,
+        ))
     }
 
     /// Blocks of `kernel` with `threads` threads and `shared` bytes of dynamic shared memory that run at once on the
@@ -149,7 +136,7 @@ impl CudaDevice {
         unsafe {
             cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &mut blocks,
-                kernel.function,
+                kernel.function(),
                 threads as c_int,
                 shared as usize
             ))?
@@ -287,8 +274,7 @@ impl Inner {
             context,
             name: super::text(&name),
             uuid: topology::uuid(device)?,
-            module: None,
-            kernels: HashMap::new(),
+            kernels: None,
             service: std::ptr::null_mut(),
             rescue: OnceLock::new(),
             graveyard: Mutex::default(),
@@ -302,41 +288,34 @@ impl Inner {
         unsafe { cu!(cuStreamCreate(&mut inner.service, flags))? };
         inner.capabilities = Capabilities::read(device)?;
         match mp_kernels::fatbin() {
-            Ok(fatbin) => inner.load(fatbin)?,
+            Ok(fatbin) => inner.kernels = Some(inner.load(fatbin)?),
             Err(not_built) => tracing::warn!("{not_built}: device {ordinal} has no kernels"),
         }
         Ok(inner)
     }
 
-    /// Loads the module and every kernel of it, now rather than at the first launch.
-    fn load(&mut self, fatbin: &'static [u8]) -> Result<()> {
-        let mut module = std::ptr::null_mut();
-        // SAFETY: `fatbin` is a whole fatbin image that lives for ever.
-        let loaded = unsafe { cu!(cuModuleLoadFatBinary(&mut module, fatbin.as_ptr().cast())) };
-        match loaded {
-            Err(Error::Cuda { code, .. })
+    fn load(&self, fatbin: &'static [u8]) -> Result<RawModule> {
+        self.load_image(fatbin, mp_kernels::KERNELS, &mp_kernels::BUILD.architectures.join(", "))
+    }
+
+    fn load_image(
+        &self,
+        image: &'static [u8],
+        kernels: &[&'static str],
+        built: &str,
+    ) -> Result<RawModule> {
+        RawModule::load(image, kernels).map_err(|error| match error {
+            Error::Cuda { code, .. }
                 if code == sys::CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU as u32 =>
             {
-                return Err(Error::WrongArchitecture {
+                Error::WrongArchitecture {
                     gpu: self.name.clone(),
                     capability: self.capabilities.compute_capability(),
-                    built: mp_kernels::BUILD.architectures.join(", "),
-                });
+                    built: built.into(),
+                }
             }
-            other => other?,
-        }
-        self.module = Some(module);
-        for &name in mp_kernels::KERNELS {
-            let symbol =
-                CString::new(name).map_err(|_| Error::NoSuchKernel { name: name.into() })?;
-            let mut function = std::ptr::null_mut();
-            // SAFETY: the module was just loaded; the name is zero-terminated.
-            unsafe { cu!(cuModuleGetFunction(&mut function, module, symbol.as_ptr()))? };
-            // SAFETY: the function was just looked up.
-            unsafe { cu!(cuFuncLoad(function))? };
-            self.kernels.insert(name, Kernel { function, name });
-        }
-        Ok(())
+            other => other,
+        })
     }
 }
 
@@ -362,8 +341,8 @@ impl Drop for Inner {
         // context is released once, for the one retain in `open`.
         let released = unsafe {
             let mut result = Ok(());
-            if let Some(module) = self.module {
-                result = cu!(cuModuleUnload(module));
+            if let Some(module) = &self.kernels {
+                result = cu!(cuModuleUnload(module.handle()));
             }
             if !self.service.is_null() {
                 result = result.and(cu!(cuStreamDestroy_v2(self.service)));

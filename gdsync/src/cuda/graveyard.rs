@@ -22,6 +22,8 @@ pub(crate) enum Grave {
     Graph(sys::CUgraphExec, Box<dyn Any + Send>),
     /// A stream whose owner dropped it.
     Stream(sys::CUstream),
+    /// GPU code.
+    Module(sys::CUmodule),
     /// An event.
     Event(sys::CUevent),
     /// Something of Rust's own that work on a stream may still use.
@@ -126,6 +128,8 @@ impl Grave {
             }
             // SAFETY: the owner is gone and the stream idle; taken from the list once.
             Grave::Stream(stream) => unsafe { cu!(cuStreamDestroy_v2(stream)) },
+            // SAFETY: loaded by us, buried once, and nothing of it runs.
+            Grave::Module(module) => unsafe { cu!(cuModuleUnload(module)) },
             // SAFETY: created by us, buried once.
             Grave::Event(event) => unsafe { cu!(cuEventDestroy_v2(event)) },
             Grave::Owner(owner) => {

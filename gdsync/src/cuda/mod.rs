@@ -5,6 +5,7 @@ pub(crate) mod device;
 pub(crate) mod driver;
 pub(crate) mod graph;
 pub(crate) mod graveyard;
+pub(crate) mod module;
 pub(crate) mod rescue;
 pub(crate) mod stream;
 pub(crate) mod topology;

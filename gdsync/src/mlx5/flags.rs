@@ -16,7 +16,8 @@ pub enum Fence {
     ReadsAndAtomics = 2,
     /// Everything before it.
     Strong = 3,
-    /// Reads, atomics, invalidations and registrations before it: what `IBV_SEND_FENCE` becomes (`MLX5_WQE_CTRL_FENCE`).
+    /// Reads, atomics, invalidations and registrations before it: what `IBV_SEND_FENCE` becomes
+    /// (`MLX5_WQE_CTRL_FENCE`).
     Full = 4,
 }
 

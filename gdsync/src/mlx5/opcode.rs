@@ -13,7 +13,9 @@ pub struct UnknownOpcode {
 }
 
 macro_rules! opcodes {
-    ($(#[$doc:meta])* $name:ident of $of:literal { $($(#[$vdoc:meta])* $variant:ident = $value:literal as $text:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident of $of:literal {
+        $($(#[$vdoc:meta])* $variant:ident = $value:literal as $text:literal,)*
+    }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -79,7 +81,8 @@ opcodes! {
         ConfigCommand = 0x1f as "CONFIG_CMD",
         /// Sets a protection signature.
         SetPsv = 0x20 as "SET_PSV",
-        /// Reads local memory and drops it: a flush of earlier writes. Not in `mlx5dv.h`; `MLX5_OPCODE_DUMP` of the Linux kernel.
+        /// Reads local memory and drops it: a flush of earlier writes. Not in `mlx5dv.h`; `MLX5_OPCODE_DUMP` of the
+        /// Linux kernel.
         Dump = 0x23 as "DUMP",
         /// User memory registration.
         Umr = 0x25 as "UMR",

@@ -58,7 +58,7 @@ pub enum Error {
     },
 
     /// The port has no GID, or not the one asked for.
-    #[error("port {port} of {device} has no GID{}; its table: {}", wanted.map(|i| format!(" at index {i}")).unwrap_or_default(), list(table))]
+    #[error("port {port} of {device} has no GID{}; its table: {}", at_index(*wanted), list(table))]
     NoGid {
         /// The device.
         device: String,
@@ -108,7 +108,8 @@ pub enum Error {
 
     /// GPU memory cannot be registered, neither way.
     #[error(
-        "{size} bytes of GPU memory at {address:#x} cannot be registered with {device}: as a dma-buf: {dmabuf}; by address (nvidia-peermem): {peermem}"
+        "{size} bytes of GPU memory at {address:#x} cannot be registered with {device}: \
+         as a dma-buf: {dmabuf}; by address (nvidia-peermem): {peermem}"
     )]
     GpuMemory {
         /// The device.
@@ -160,6 +161,10 @@ pub enum Error {
         /// How long was waited.
         waited: Duration,
     },
+}
+
+fn at_index(wanted: Option<u32>) -> String {
+    wanted.map(|index| format!(" at index {index}")).unwrap_or_default()
 }
 
 fn list(items: &[String]) -> String {

@@ -42,8 +42,8 @@
 //! # What is in flight
 //! A posted request names memory by [`RegionSlice`]s, which own their region, which owns its memory. The queue pair
 //! keeps them until the request has completed or the queue pair is gone, so nothing is freed under a NIC. Nobody stops
-//! the program from writing to a buffer that is being sent, or reading one that is being received into; it then sends or
-//! sees a mixture of old and new bytes.
+//! the program from writing to a buffer that is being sent, or reading one that is being received into; it then sends
+//! or sees a mixture of old and new bytes.
 //!
 //! # What is dropped when
 //! Everything may be dropped in any order: children hold their parents. A queue pair is destroyed before the memory of

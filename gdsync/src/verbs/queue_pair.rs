@@ -53,7 +53,8 @@ impl Default for QueuePairOptions {
 /// When a sender gives up on its peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How long an acknowledgement may take. Rounded up to 4.096 µs × 2ⁿ, n from 1 to 31. A device may wait four times as long.
+    /// How long an acknowledgement may take. Rounded up to 4.096 µs × 2ⁿ, n from 1 to 31. A device may wait four
+    /// times as long.
     pub timeout: Duration,
     /// How often to send again after that, at most 7.
     pub retries: u8,
@@ -274,7 +275,8 @@ impl QueuePair<Init> {
     }
 }
 
-/// Whether packets need a global route header: always on Ethernet; on InfiniBand between subnets, or where a port has no LID.
+/// Whether packets need a global route header: always on Ethernet; on InfiniBand between subnets, or where a port has
+/// no LID.
 fn needs_global_route(local: &Endpoint, peer: &Endpoint) -> bool {
     local.link_layer == LinkLayer::Ethernet
         || local.lid == 0
@@ -359,8 +361,8 @@ impl<S: CanReceive> QueuePair<S> {
         *self.state.local()
     }
 
-    /// Posts a receive for one message, piece by piece into `into`; none for a write with immediate. The memory is in use
-    /// until the completion.
+    /// Posts a receive for one message, piece by piece into `into`; none for a write with immediate. The memory is in
+    /// use until the completion.
     ///
     /// # Errors
     /// As [`QueuePair::post`].

@@ -81,7 +81,9 @@ void shim_decode_completion(const void* cqe, flat_completion* out) {
 std::uint8_t shim_is_completion(std::uint8_t op_own, std::uint64_t consumer, std::uint64_t slots) {
     return mp::CqeTail{std::uint64_t{op_own} << 56}.is_completion(consumer, slots);
 }
-std::uint64_t shim_progress(std::uint64_t known, std::uint16_t counter) { return mp::collapsed_progress(known, counter); }
+std::uint64_t shim_progress(std::uint64_t known, std::uint16_t counter) {
+    return mp::collapsed_progress(known, counter);
+}
 std::uint32_t shim_record_word(std::uint16_t next) { return mp::doorbell_record_word(next); }
 std::uint64_t shim_doorbell(std::uint32_t qpn, std::uint16_t next) { return mp::doorbell_value(qpn, next); }
 std::uint32_t shim_cq_record_word(std::uint64_t consumer) { return mp::cq_record_word(consumer); }

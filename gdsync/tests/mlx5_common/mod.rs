@@ -92,7 +92,6 @@ pub struct Shim {
     library: Library,
     /// Whether `shim_encode` returns blocks (the CUDA header) or octowords (mlx5dv.h).
     blocks: bool,
-    _folder: tempfile::TempDir,
 }
 
 impl Shim {
@@ -111,7 +110,8 @@ impl Shim {
         assert!(status.success(), "{compiler} cannot compile {source}: {status}");
         // SAFETY: the library was built from this repository's source and has no initialisers.
         let library = unsafe { Library::new(&out) }.expect("the shim loads");
-        Self { library, blocks, _folder: folder }
+        // The loaded library outlives its file, which goes with the folder.
+        Self { library, blocks }
     }
 
     /// The symbol `name`.

@@ -1,6 +1,6 @@
 // Completions of an mlx5 queue, as a kernel (or the host) reads them: the mirror of gdsync's Rust module `mlx5`
-// (test mlx5_cuda_header). Formats and arithmetic only; whoever polls loads the tail (an acquiring load at system scope)
-// before anything else of the completion.
+// (test mlx5_cuda_header). Formats and arithmetic only; whoever polls loads the tail (an acquiring load at system
+// scope) before anything else of the completion.
 //
 // Source: <infiniband/mlx5dv.h>, rdma-core 44: mlx5_cqe64, mlx5_err_cqe.
 #pragma once

@@ -9,16 +9,7 @@
 
 #include <cstdint>
 
-#if __has_include("platform.cuh")
 #include "platform.cuh"
-#endif
-#ifndef MP_HOST_DEVICE
-#if defined(__CUDACC__)
-#define MP_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define MP_HOST_DEVICE inline
-#endif
-#endif
 
 namespace mp {
 
@@ -137,7 +128,8 @@ MP_HOST_DEVICE Octoword inline_octoword(const void* data, unsigned length, unsig
 
 // ---- entries --------------------------------------------------------------------------------------------------
 
-// The ring of a send queue of queue pair `qpn`: 2^n basic blocks, at most 32768 (the index in a completion has 16 bits).
+// The ring of a send queue of queue pair `qpn`: 2^n basic blocks, at most 32768 (the index of a completion has 16
+// bits).
 struct SendRing {
     Octoword* octowords;
     std::uint32_t octoword_mask; // 4 * blocks - 1
@@ -151,7 +143,8 @@ struct WqeWriter {
     std::uint16_t index;
     unsigned octowords;
 
-    MP_HOST_DEVICE WqeWriter(SendRing queue, std::uint16_t first_block) : ring(queue), index(first_block), octowords(1) {}
+    MP_HOST_DEVICE WqeWriter(SendRing queue, std::uint16_t first_block)
+        : ring(queue), index(first_block), octowords(1) {}
 
     MP_HOST_DEVICE void store(unsigned k, Octoword value) const {
         Octoword* to = ring.octowords + ((std::uint32_t{index} * block_octowords + k) & ring.octoword_mask);

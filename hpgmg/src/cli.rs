@@ -1,0 +1,264 @@
+//! The command line of `hpgmg-fv`, and what it refuses before anything is allocated.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+
+use crate::decomposition;
+use crate::error::ConfigError;
+use crate::geometry::BoxGeometry;
+use crate::options::{Bottom, Boundary, Config, Cycle, Equation, Operator, Smoother};
+use crate::run::Effort;
+use crate::setup;
+
+/// Where the levels live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Device {
+    /// The best there is: the CPU in this version.
+    Auto,
+    /// The CPU.
+    Cpu,
+    /// NVIDIA GPUs.
+    Cuda,
+}
+
+/// How ranks communicate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum CommMode {
+    /// MPI under an MPI launcher, else threads of this process.
+    Auto,
+    /// MPI.
+    Mpi,
+    /// libmp, called by the CPU.
+    Host,
+    /// libmp, enqueued on a stream.
+    Stream,
+    /// libmp, called by kernels.
+    Kernel,
+}
+
+/// HPGMG-FV, the finite-volume geometric multigrid benchmark.
+///
+/// Solves a variable-coefficient elliptic problem on the unit cube by full multigrid and reports degrees
+/// of freedom solved per second at three grid sizes, the error, the observed order of accuracy, and
+/// whether they are what they should be (exit code 0) or not (3).
+#[derive(Clone, Debug, Parser)]
+#[command(name = "hpgmg-fv", version)]
+pub struct Cli {
+    /// Base-2 logarithm of the cells per side of a box, 4 to 9.
+    #[arg(value_name = "LOG2_BOX_DIM")]
+    pub log2_box_dim: u32,
+    /// Boxes per rank to aim for; the domain gets the largest cube of boxes that this allows.
+    #[arg(value_name = "BOXES_PER_RANK")]
+    pub boxes_per_rank: usize,
+    /// Ranks to start in this process (1 by default; under a launcher it starts them).
+    #[arg(long)]
+    pub ranks: Option<usize>,
+    /// Threads per rank (by default the cores of this machine divided by its ranks).
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Where the levels live.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub device: Device,
+    /// How ranks communicate.
+    #[arg(long, value_enum, default_value = "auto")]
+    pub comm: CommMode,
+    /// Discretisation.
+    #[arg(long, value_enum, default_value = "fv4")]
+    pub operator: Operator,
+    /// Smoother.
+    #[arg(long, value_enum, default_value = "gsrb")]
+    pub smoother: Smoother,
+    /// What one solve is.
+    #[arg(long, value_enum, default_value = "f")]
+    pub cycle: Cycle,
+    /// Boundary condition.
+    #[arg(long, value_enum, default_value = "dirichlet")]
+    pub boundary: Boundary,
+    /// Equation.
+    #[arg(long, value_enum, default_value = "poisson")]
+    pub equation: Equation,
+    /// Solver of the coarsest level.
+    #[arg(long, value_enum, default_value = "bicgstab")]
+    pub bottom: Bottom,
+    /// Time exactly this many solves of each size.
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    pub solves: Option<usize>,
+    /// Time solves of each size for about this long (the reference's protocol is 60).
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    pub seconds: f64,
+    /// Give up when a rank waits for another for longer than this, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 300.0)]
+    pub timeout: f64,
+    /// Measure this machine's memory bandwidth and give the solver's share of it.
+    #[arg(long)]
+    pub bandwidth: bool,
+    /// Write everything to a file as JSON.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+impl Cli {
+    /// The configuration of the solver.
+    ///
+    /// # Errors
+    /// [`ConfigError::BoxDim`] when the box size is out of range.
+    pub fn config(&self) -> Result<Config, ConfigError> {
+        if !(4..=9).contains(&self.log2_box_dim) {
+            return Err(ConfigError::BoxDim(self.log2_box_dim));
+        }
+        Ok(Config {
+            operator: self.operator,
+            smoother: self.smoother,
+            cycle: self.cycle,
+            boundary: self.boundary,
+            equation: self.equation,
+            bottom: self.bottom,
+            box_dim: 1 << self.log2_box_dim,
+            boxes_per_rank: self.boxes_per_rank,
+        })
+    }
+
+    /// How many solves to time.
+    ///
+    /// # Errors
+    /// When the number or the time is not positive.
+    pub fn effort(&self) -> Result<Effort, ConfigError> {
+        match self.solves {
+            Some(0) => Err(ConfigError::NotPositive { option: "--solves", value: 0.0 }),
+            Some(n) => Ok(Effort::Solves(n)),
+            None => Ok(Effort::Seconds(positive("--seconds", self.seconds)?)),
+        }
+    }
+
+    /// The deadline of a wait.
+    ///
+    /// # Errors
+    /// When it is not positive.
+    pub fn limit(&self) -> Result<std::time::Duration, ConfigError> {
+        Ok(std::time::Duration::from_secs_f64(positive("--timeout", self.timeout)?))
+    }
+}
+
+/// A time in seconds that can be waited for.
+fn positive(option: &'static str, value: f64) -> Result<f64, ConfigError> {
+    const YEAR: f64 = 365.0 * 86400.0;
+    if value > 0.0 && value < YEAR {
+        Ok(value)
+    } else {
+        Err(ConfigError::NotPositive { option, value })
+    }
+}
+
+/// Refuses a problem that does not fit into the memory of this machine, on which `local_ranks` of
+/// `ranks` ranks run. `available` is in bytes.
+///
+/// # Errors
+/// [`ConfigError`] for a problem that is too large or has no decomposition.
+pub fn check_memory(
+    config: &Config,
+    ranks: usize,
+    local_ranks: usize,
+    available: u64,
+) -> Result<(), ConfigError> {
+    let target = config.boxes_per_rank.saturating_mul(ranks);
+    let none = ConfigError::NoDecomposition { boxes_per_rank: config.boxes_per_rank, ranks };
+    let m = decomposition::boxes_per_side(config.box_dim, target).ok_or(none)?;
+    let refuse = |needed: u128| {
+        let needed_mib = (needed >> 20).min(u64::MAX as u128) as u64;
+        let dim = m.saturating_mul(config.box_dim);
+        Err(ConfigError::Memory { dim, needed_mib, available_mib: available >> 20 })
+    };
+    let local = |boxes: u128| (boxes * local_ranks as u128).div_ceil(ranks as u128);
+    // The finest level alone first: the lists of a hierarchy that is far too large would not fit either.
+    let volume = BoxGeometry::new(config.box_dim, config.operator.radius()).volume as u128;
+    let vectors = setup::vectors_of(config, false).len() as u128;
+    let finest = local((m as u128).pow(3)) * volume * vectors * 8;
+    if finest > available as u128 {
+        return refuse(finest);
+    }
+    let shapes = decomposition::hierarchy(config, ranks)?;
+    let needed = setup::memory(config, &shapes, |s| local(s.boxes() as u128) as usize);
+    if needed > available {
+        return refuse(needed as u128);
+    }
+    Ok(())
+}
+
+/// Memory this process may still take, in bytes: what the kernel calls available, within the limit of
+/// the control group. `None` where the machine does not say.
+pub fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    let read = |file: &str| -> Option<u64> {
+        std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse().ok()
+    };
+    let in_group = match (read("memory.max"), read("memory.current")) {
+        (Some(max), Some(current)) => max.saturating_sub(current),
+        _ => u64::MAX,
+    };
+    Some((kib << 10).min(in_group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from([&["hpgmg-fv"], args].concat())
+    }
+
+    #[test]
+    fn the_defaults_are_the_benchmark() {
+        let cli = parse(&["5", "8"]).unwrap();
+        let expected = Config { boxes_per_rank: 8, ..Config::default() };
+        assert_eq!(cli.config(), Ok(expected));
+    }
+
+    #[test]
+    fn a_box_size_out_of_range_is_refused_with_its_range() {
+        for log2 in ["3", "10", "4000000"] {
+            let error = parse(&[log2, "8"]).unwrap().config().unwrap_err().to_string();
+            assert!(error.contains(log2) && error.contains("between 4 and 9"), "{error}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_are_refused_with_the_known_ones() {
+        let error = parse(&["5", "8", "--smoother", "sor"]).unwrap_err().to_string();
+        assert!(error.contains("sor") && error.contains("l1-jacobi"), "{error}");
+        let error = parse(&["5", "8", "--operator", "fv6"]).unwrap_err().to_string();
+        assert!(error.contains("fv6") && error.contains("27pt"), "{error}");
+    }
+
+    #[test]
+    fn a_problem_larger_than_memory_is_refused_before_it_is_laid_out() {
+        let config = Config { box_dim: 512, boxes_per_rank: usize::MAX, ..Config::default() };
+        let error = check_memory(&config, 7, 7, 16 << 30).unwrap_err().to_string();
+        assert!(error.contains("16384 MiB are available"), "{error}");
+        let one = Config { box_dim: 128, ..Config::default() };
+        assert_eq!(check_memory(&one, 1, 1, 1 << 30), Ok(()));
+        assert!(check_memory(&one, 1, 1, 100 << 20).is_err());
+    }
+
+    #[test]
+    fn zero_boxes_have_no_decomposition_and_periodic_boxes_must_wrap() {
+        let config = Config { boxes_per_rank: 0, ..Config::default() };
+        let error = check_memory(&config, 4, 4, 1 << 40).unwrap_err();
+        assert_eq!(error, ConfigError::NoDecomposition { boxes_per_rank: 0, ranks: 4 });
+        let config =
+            Config { boundary: Boundary::Periodic, boxes_per_rank: 27, ..Config::default() };
+        let error = check_memory(&config, 1, 1, 1 << 40).unwrap_err().to_string();
+        assert!(error.contains("27 boxes and 96 cells"), "{error}");
+    }
+
+    #[test]
+    fn times_and_counts_must_be_positive() {
+        let effort = |args: &[&str]| parse(&[&["5", "8"], args].concat()).unwrap().effort();
+        assert_eq!(effort(&["--solves", "3"]), Ok(Effort::Solves(3)));
+        assert!(effort(&["--solves", "0"]).is_err());
+        assert!(effort(&["--seconds", "0"]).is_err());
+        assert!(effort(&["--seconds=nan"]).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! What the solver asks of a messaging library, and the libraries that give it.
+//!
+//! Messages are *prepared* once (peer, length, tag) and then started and completed many times, which
+//! maps onto persistent MPI requests, onto prepared operations of a GPU-initiated library, and onto
+//! shared buffers between threads. Every wait has a deadline; a failed wait is an error value that
+//! names the peer. Nothing here allocates after `prepare`.
+
+#[cfg(feature = "mpi")]
+pub mod mpi;
+pub mod threads;
+
+use std::time::Duration;
+
+/// A failure of communication.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommError {
+    /// A message or a reduction did not complete in time.
+    #[error("rank {rank} waited {waited:?} for {what}; expected it within {limit:?}")]
+    Timeout {
+        /// The waiting rank.
+        rank: usize,
+        /// What for: operation, peer and tag.
+        what: String,
+        /// How long it waited.
+        waited: Duration,
+        /// The deadline.
+        limit: Duration,
+    },
+    /// Another rank of this run has failed.
+    #[error("rank {rank} gave up {what}: another rank has failed")]
+    PeerFailed {
+        /// The waiting rank.
+        rank: usize,
+        /// What it was waiting for.
+        what: String,
+    },
+    /// Two ranks prepared a message of different lengths.
+    #[error(
+        "message {from} → {to} tag {tag} has {sender} elements at the sender, {receiver} at the receiver"
+    )]
+    Length {
+        /// Sender.
+        from: usize,
+        /// Receiver.
+        to: usize,
+        /// Tag.
+        tag: i32,
+        /// Length at the sender.
+        sender: usize,
+        /// Length at the receiver.
+        receiver: usize,
+    },
+    /// A call into the messaging library failed.
+    #[error("{call} failed on rank {rank} with code {code}")]
+    Library {
+        /// Function of the library.
+        call: &'static str,
+        /// The calling rank.
+        rank: usize,
+        /// Its return code.
+        code: i32,
+    },
+}
+
+/// One message of a phase in each direction between this rank and a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// The peer.
+    pub peer: usize,
+    /// Elements to send; 0 is no message.
+    pub send: usize,
+    /// Elements to receive; 0 is no message.
+    pub receive: usize,
+}
+
+/// A set of ranks that exchange messages.
+pub trait Comm {
+    /// This rank.
+    fn rank(&self) -> usize;
+    /// Number of ranks.
+    fn size(&self) -> usize;
+    /// Name of the messaging library as shown to the user.
+    fn name(&self) -> &'static str;
+    /// Prepares the messages of one phase. A tag is prepared once per pair of ranks.
+    ///
+    /// # Errors
+    /// [`CommError`] when the library refuses.
+    fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError>;
+    /// The group of `members` (increasing); every rank of the communicator calls it in the same order and
+    /// non-members get `None`.
+    ///
+    /// # Errors
+    /// [`CommError`] when the library refuses or a rank does not come.
+    fn group(&self, members: &[usize]) -> Result<Option<Box<dyn Group>>, CommError>;
+}
+
+/// The prepared messages of one phase, indexed as given to [`Comm::prepare`].
+///
+/// One use is: `begin`; fill `send_buffer` and `start` of every message with something to send;
+/// `receive` of every message with something to receive; `end`.
+pub trait Exchange {
+    /// Posts the receives and makes the send buffers writable (waits until the last use has left them).
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    fn begin(&mut self) -> Result<(), CommError>;
+    /// Buffer of message `index`, between `begin` and `start`.
+    fn send_buffer(&mut self, index: usize) -> &mut [f64];
+    /// Sends message `index`.
+    ///
+    /// # Errors
+    /// [`CommError`] when the library refuses.
+    fn start(&mut self, index: usize) -> Result<(), CommError>;
+    /// Waits for message `index` and returns it; valid until `end`.
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    fn receive(&mut self, index: usize) -> Result<&[f64], CommError>;
+    /// Gives the received buffers back.
+    ///
+    /// # Errors
+    /// [`CommError`] when the library refuses.
+    fn end(&mut self) -> Result<(), CommError>;
+}
+
+/// Ranks that reduce together. All members call the same operations in the same order.
+pub trait Group {
+    /// Number of members.
+    fn size(&self) -> usize;
+    /// Element-wise maximum over the members.
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    fn max(&mut self, values: &mut [f64]) -> Result<(), CommError>;
+    /// Element-wise sum over the members, in an order that the library chooses: exact, and so
+    /// independent of it, where every element is nonzero on one member only.
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    fn sum(&mut self, values: &mut [f64]) -> Result<(), CommError>;
+}

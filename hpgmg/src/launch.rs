@@ -1,0 +1,251 @@
+//! Which ranks this process is: the only one, several threads, or one of a launcher's processes.
+
+use std::time::Duration;
+
+use crate::cli::{Cli, CommMode, Device};
+use crate::comm::CommError;
+use crate::comm::threads::ThreadComm;
+use crate::error::Error;
+
+/// What a launcher says about this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// Its name, as users know it.
+    pub name: &'static str,
+    /// The variable that gave it away, and its value.
+    pub variable: (&'static str, String),
+    /// Processes it started.
+    pub size: usize,
+    /// Processes it started on this machine, where it says.
+    pub local_size: Option<usize>,
+}
+
+/// The launcher that started this process, from its environment; `get` reads a variable.
+pub fn launcher(get: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
+    const KNOWN: [(&str, &str, &str); 4] = [
+        ("mprun", "MP_SIZE", "MP_LOCAL_SIZE"),
+        ("mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+        ("mpirun", "PMI_SIZE", "MPI_LOCALNRANKS"),
+        ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE"),
+    ];
+    KNOWN.iter().find_map(|&(name, size, local)| {
+        let value = get(size)?;
+        let count = value.parse().ok()?;
+        // An allocation's own shell is a step of one task.
+        if name == "srun" && count == 1 {
+            return None;
+        }
+        let local_size = get(local).and_then(|v| v.parse().ok());
+        Some(Launcher { name, variable: (size, value), size: count, local_size })
+    })
+}
+
+/// The ranks of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Launch {
+    /// This process starts them all, as threads.
+    Threads {
+        /// How many.
+        ranks: usize,
+    },
+    /// This process is one of an MPI job.
+    Mpi {
+        /// Processes of the job on this machine, where the launcher says.
+        local_size: Option<usize>,
+    },
+}
+
+/// A combination of options that this program cannot serve; the text says what and why.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(String);
+
+/// Decides what this process is. `launcher` is [`launcher`]'s answer.
+///
+/// # Errors
+/// [`Refused`] for what this build cannot do.
+pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused> {
+    let refuse = |text: String| Err(Refused(text));
+    if cli.device == Device::Cuda {
+        return refuse("--device cuda: this version of hpgmg-fv solves on the CPU only".into());
+    }
+    match cli.comm {
+        CommMode::Host => {
+            return refuse(
+                "--comm host: this version of hpgmg-fv does not communicate through libmp; \
+                 --comm auto runs ranks as threads, --comm mpi as MPI processes"
+                    .into(),
+            );
+        }
+        CommMode::Stream | CommMode::Kernel => {
+            return refuse(
+                "--comm stream and --comm kernel: this version of hpgmg-fv communicates from the CPU \
+                 only (auto, mpi)"
+                    .into(),
+            );
+        }
+        CommMode::Auto | CommMode::Mpi => {}
+    }
+    if cli.ranks == Some(0) || cli.threads == Some(0) {
+        return refuse("--ranks and --threads must be at least 1".into());
+    }
+    if let Some(Launcher { name: "mprun", variable: (variable, value), .. }) = launcher {
+        return refuse(format!(
+            "started by mprun ({variable}={value}): this version of hpgmg-fv cannot join its ranks; \
+             use --ranks N or mpirun"
+        ));
+    }
+    if let (Some(ranks), Some(launcher)) = (cli.ranks, launcher)
+        && ranks != launcher.size
+    {
+        let Launcher { name, size, .. } = launcher;
+        return refuse(format!("--ranks {ranks} under {name}, which has started {size} processes"));
+    }
+    let wants_mpi = cli.comm == CommMode::Mpi || launcher.is_some();
+    if !wants_mpi {
+        return Ok(Launch::Threads { ranks: cli.ranks.unwrap_or(1) });
+    }
+    if !cfg!(feature = "mpi") {
+        let why = match launcher {
+            Some(Launcher { name, variable: (variable, value), .. }) => {
+                format!("started by {name} ({variable}={value})")
+            }
+            None => "--comm mpi".into(),
+        };
+        return refuse(format!("{why}: this hpgmg-fv was built without the cargo feature `mpi`"));
+    }
+    if launcher.is_none() && cli.ranks.unwrap_or(1) != 1 {
+        return refuse("--comm mpi with --ranks: MPI ranks are started by mpirun or srun".into());
+    }
+    Ok(Launch::Mpi { local_size: launcher.and_then(|l| l.local_size) })
+}
+
+/// Runs `body` on `ranks` threads, each with its communicator, and returns what rank 0 returns. A rank
+/// that fails or panics releases the others; its own error is the one that comes back.
+///
+/// # Errors
+/// The first error of a rank, a cause before its consequences.
+pub fn on_threads<T: Send>(
+    ranks: usize,
+    limit: Duration,
+    body: impl Fn(&ThreadComm) -> Result<T, Error> + Sync,
+) -> Result<T, Error> {
+    let results: Vec<Result<T, Error>> = std::thread::scope(|scope| {
+        let spawn = |comm: ThreadComm| {
+            let builder = std::thread::Builder::new().name(format!("rank-{}", rank(&comm)));
+            let body = &body;
+            builder.spawn_scoped(scope, move || {
+                let alarm = comm.alarm();
+                let result = body(&comm);
+                if result.is_ok() {
+                    alarm.disarm();
+                }
+                result
+            })
+        };
+        // Starting all before joining any; a rank that cannot start fails the others' waits.
+        let started: Vec<_> = ThreadComm::world(ranks, limit)
+            .into_iter()
+            .map(|comm| {
+                let alarm = comm.alarm();
+                spawn(comm).inspect(|_| alarm.disarm())
+            })
+            .collect();
+        started
+            .into_iter()
+            .map(|handle| match handle {
+                Ok(handle) => handle.join().unwrap_or_else(|p| std::panic::resume_unwind(p)),
+                Err(error) => Err(Error::Threads(error)),
+            })
+            .collect()
+    });
+    let mut first = None;
+    let mut consequence = None;
+    for result in results {
+        match result {
+            Ok(value) => first = first.or(Some(value)),
+            Err(error @ Error::Comm(CommError::PeerFailed { .. })) => {
+                consequence = consequence.or(Some(error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match (consequence, first) {
+        (None, Some(value)) => Ok(value),
+        (Some(error), _) => Err(error),
+        (None, None) => Err(Error::Threads(std::io::Error::other("a run of no ranks"))),
+    }
+}
+
+fn rank(comm: &ThreadComm) -> usize {
+    crate::comm::Comm::rank(comm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn cli(args: &[&str]) -> Cli {
+        Cli::try_parse_from([&["hpgmg-fv", "5", "8"], args].concat()).unwrap()
+    }
+
+    fn under(variable: &'static str, value: &'static str) -> Option<Launcher> {
+        launcher(|name| (name == variable).then(|| value.into()))
+    }
+
+    #[test]
+    fn without_a_launcher_ranks_are_threads() {
+        assert_eq!(decide(&cli(&[]), None), Ok(Launch::Threads { ranks: 1 }));
+        assert_eq!(decide(&cli(&["--ranks", "4"]), None), Ok(Launch::Threads { ranks: 4 }));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        for (args, word) in [
+            (&["--device", "cuda"][..], "cuda"),
+            (&["--comm", "stream"], "stream"),
+            (&["--comm", "kernel"], "kernel"),
+            (&["--comm", "host"], "libmp"),
+            (&["--ranks", "0"], "at least 1"),
+        ] {
+            let error = decide(&cli(args), None).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn launchers_are_recognised_and_contradictions_refused() {
+        let mprun = under("MP_SIZE", "4");
+        let error = decide(&cli(&[]), mprun.as_ref()).unwrap_err().to_string();
+        assert!(error.contains("MP_SIZE=4"), "{error}");
+        let mpirun = under("OMPI_COMM_WORLD_SIZE", "2");
+        let error = decide(&cli(&["--ranks", "4"]), mpirun.as_ref()).unwrap_err().to_string();
+        assert!(error.contains("started 2 processes"), "{error}");
+        assert_eq!(under("SLURM_STEP_NUM_TASKS", "1"), None);
+        assert_eq!(under("SLURM_STEP_NUM_TASKS", "3").map(|l| l.size), Some(3));
+    }
+
+    #[cfg(not(feature = "mpi"))]
+    #[test]
+    fn a_build_without_mpi_says_so_under_a_launcher() {
+        let mpirun = under("OMPI_COMM_WORLD_SIZE", "2");
+        let error = decide(&cli(&[]), mpirun.as_ref()).unwrap_err().to_string();
+        assert!(error.contains("OMPI_COMM_WORLD_SIZE=2") && error.contains("feature `mpi`"));
+    }
+
+    #[test]
+    fn the_error_that_comes_back_is_the_cause_not_a_consequence() {
+        use crate::comm::{Comm, Message};
+        let result = on_threads(3, Duration::from_secs(20), |comm| {
+            if comm.rank() == 2 {
+                return Err(Error::Threads(std::io::Error::other("rank 2 broke")));
+            }
+            let message = Message { peer: 2, send: 0, receive: 1 };
+            let mut exchange = comm.prepare(1, &[message])?;
+            exchange.receive(0)?;
+            Ok(())
+        });
+        assert!(matches!(result, Err(Error::Threads(_))), "{result:?}");
+    }
+}
