@@ -25,7 +25,8 @@ pub enum Device {
 /// How ranks communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CommMode {
-    /// MPI under an MPI launcher, else threads of this process.
+    /// Under a launcher libmp, called by the CPU (MPI under mpirun and srun if this program was built with it); else
+    /// threads of this process.
     Auto,
     /// MPI.
     Mpi,

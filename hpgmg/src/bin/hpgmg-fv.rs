@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use clap::Parser;
 use hpgmg::bandwidth;
 use hpgmg::cli::{self, Cli, Device};
-use hpgmg::comm::Comm;
+use hpgmg::comm::{self, Comm};
 use hpgmg::cpu::Cpu;
 use hpgmg::cuda::{self, Gpu};
 use hpgmg::error::Error;
@@ -46,6 +46,26 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             let report = launch::on_threads(ranks, limit, |comm| {
                 one_rank(cli, &config, effort, comm, threads)
             })?;
+            finish(cli, report)
+        }
+        Launch::LibmpThreads { ranks } => {
+            check_memory(&config, ranks, ranks)?;
+            let threads = cli.threads.unwrap_or((cores / ranks).max(1));
+            let worlds = libmp::World::threads(ranks)?;
+            let report = comm::libmp::run(worlds, limit, |comm| {
+                one_rank(cli, &config, effort, comm, threads)
+            })?;
+            finish(cli, report)
+        }
+        Launch::Libmp => {
+            let world = libmp::World::init()?;
+            let (rank, local) = (world.rank(), world.local_size());
+            check_memory(&config, world.size(), local)?;
+            let threads = cli.threads.unwrap_or((cores / local).max(1));
+            let report = comm::libmp::run(vec![world], limit, |comm| {
+                one_rank(cli, &config, effort, comm, threads)
+            })
+            .with_context(|| format!("rank {rank}"))?;
             finish(cli, report)
         }
         #[cfg(feature = "mpi")]
