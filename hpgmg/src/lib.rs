@@ -28,6 +28,7 @@ pub mod boundary;
 pub mod cli;
 pub mod comm;
 pub mod cpu;
+pub mod cuda;
 pub mod cycle;
 pub mod decomposition;
 pub mod diagonal;
