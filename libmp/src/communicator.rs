@@ -14,7 +14,7 @@ use gdsync::{Deadline, Device, Stream};
 use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
 use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
-use crate::control::{Control, WORLD};
+use crate::control::{Control, Turn, WORLD};
 use crate::data::plane::Plane;
 use crate::data::{AllReduce, Peer, Region};
 use crate::error::{Error, Result};
@@ -289,7 +289,8 @@ impl Communicator {
         let group = self.inner.group;
         let progress = || self.inner.plane.progress();
         let control = &self.inner.control;
-        let result = control.call(group, *turn, call, payload, &what, self.timeout, progress);
+        let result =
+            control.call(Turn { group, turn: *turn }, call, payload, &what, self.timeout, progress);
         if matches!(result, Ok(_) | Err(Error::Mismatch { .. })) {
             *turn += 1;
         }

@@ -85,6 +85,15 @@ pub(crate) struct Setup {
     pub timeout: Duration,
 }
 
+/// Which collective of which communicator.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// The communicator.
+    pub group: u64,
+    /// Its collectives are counted; this is the number of this one.
+    pub turn: u64,
+}
+
 impl Control {
     /// Rank 0 and, if they are threads of this process, more ranks: `here` are the ranks of this process, which must be all
     /// if there is no listener.
@@ -185,8 +194,7 @@ impl Control {
     /// Takes part in a collective and waits for its result. `progress` is called meanwhile, often as long as it says true.
     pub(crate) fn call(
         &self,
-        group: u64,
-        turn: u64,
+        Turn { group, turn }: Turn,
         call: Call,
         payload: Payload,
         what: &str,

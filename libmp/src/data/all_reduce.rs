@@ -32,7 +32,7 @@ impl<T: Number + Pod> AllReduce<T> {
     pub(crate) fn prepare(communicator: &Communicator, len: usize) -> Result<AllReduce<T>> {
         let (rank, size) = (communicator.rank(), communicator.size());
         let mine: Region<T> = communicator.alloc(&Device::Host, len)?;
-        let whole = len.checked_mul(size).unwrap_or(usize::MAX);
+        let whole = len.saturating_mul(size);
         let all: Region<T> = communicator.alloc(&Device::Host, whole)?;
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         for other in (0..size).filter(|&other| other != rank) {
