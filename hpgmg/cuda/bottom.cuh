@@ -48,15 +48,42 @@ __device__ __forceinline__ void fill(const Level& level, double* x) {
         *at(0) = ghost(level.boundary, 0, x1, x2, x3, x4);
         if (OPERATOR == FV4) *at(-1) = ghost(level.boundary, 1, x1, x2, x3, x4);
     }
+    __syncthreads();
     if (OPERATOR == FV4) {
         for (int item = threadIdx.x; item < 12 * n; item += RESIDENT_THREADS) {
             const int edge = item / n, axis = edge >> 2, along = item % n;
             const int a = (edge & 1) ? n : -1, b = (edge & 2) ? n : -1;
-            const int i = axis == 0 ? along : a, j = axis == 1 ? along : axis == 0 ? a : b, k = axis == 2 ? along : b;
-            x[level.at(i, j, k)] = extrapolate<false>(x, level, level.boundary, i, j, k);
+            // Along k, or for an edge along k, along j.
+            const int inward = (edge & 2) ? -1 : 1;
+            auto at = [&](int m) {
+                const int c = b + m * inward;
+                return x + (axis == 0 ? level.at(along, a, c) : axis == 1 ? level.at(a, along, c) : level.at(a, c, along));
+            };
+            const bool deep = level.boundary == QUARTIC;
+            *at(0) = ghost(level.boundary, 0, *at(1), n > 1 ? *at(2) : 0.0, deep ? *at(3) : 0.0, deep ? *at(4) : 0.0);
         }
+        __syncthreads();
     }
-    __syncthreads();
+}
+
+// All ghosts to `depth`, by `rule`: along i, then j, then k.
+__device__ __noinline__ void fill_box(const Level& level, double* x, int rule, int depth) {
+    const int n = level.n, wide = n + 2 * depth;
+    const int count = rule == QUARTIC ? 4 : rule == QUADRATIC ? 2 : 1;
+    for (int axis = 0; axis < 3; axis++) {
+        const int across = axis > 0 ? wide : n, up = axis > 1 ? wide : n;
+        const int shift_a = axis > 0 ? depth : 0, shift_b = axis > 1 ? depth : 0;
+        for (int item = threadIdx.x; item < 2 * depth * across * up; item += RESIDENT_THREADS) {
+            const int a = item % across - shift_a, b = item / across % up - shift_b, layer = item / (across * up);
+            const int outside = layer < depth ? -1 - layer : n + layer - depth;
+            auto at = [&](int c) { return x + (axis == 0 ? level.at(c, a, b) : axis == 1 ? level.at(a, c, b) : level.at(a, b, c)); };
+            const Taps taps(outside, n, rule);
+            double sum = 0.0;
+            for (int m = 0; m < count; m++) sum += taps.weight(m) * *at(taps.first + m * taps.step);
+            *at(outside) = sum;
+        }
+        __syncthreads();
+    }
 }
 
 // A pass over the level; the ghosts of x are filled first.

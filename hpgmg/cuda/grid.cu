@@ -68,29 +68,75 @@ __device__ __forceinline__ void residual_norm(const Level& level, const Pass& pa
     raise(largest, mine);
 }
 
+// Coarse cells that a block interpolates from: 32 x 4 x 4 and the neighbours that the rule reads.
+constexpr int TILE = 4;
+template <int REACH>
+struct Tile {
+    static constexpr int ROW = 32 + 2 * REACH, SIDE = TILE + 2 * REACH, CELLS = ROW * SIDE * SIDE;
+    double cells[SIDE][SIDE][ROW];
+
+    // Fills the tile whose first cell is (i0, j0, k0): from x inside the domain, then outside along i, j and k in turn.
+    __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0) {
+        const int thread = threadIdx.x + 32 * (threadIdx.y + TILE * threadIdx.z);
+        for (int stage = 0; stage < 4; stage++) {
+            for (int cell = thread; cell < CELLS; cell += 32 * TILE * TILE) {
+                const int a = cell % ROW, b = cell / ROW % SIDE, c = cell / (ROW * SIDE);
+                const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
+                const bool in_i = level.has(i), in_j = level.has(j), in_k = level.has(k);
+                if (stage == 0) {
+                    if (in_i && in_j && in_k) cells[c][b][a] = __ldg(x + level.at(i, j, k));
+                    continue;
+                }
+                const bool now = stage == 1 ? !in_i && in_j && in_k : stage == 2 ? !in_j && in_k : !in_k;
+                const int at = stage == 1 ? i : stage == 2 ? j : k, here = stage == 1 ? a : stage == 2 ? b : c;
+                // Further out, where a tile hangs over, nothing is needed.
+                if (!now || at < -2 || at > level.n + 1) continue;
+                const Taps taps(at, level.n, rule);
+                double sum = 0.0;
+                const int count = rule == QUARTIC ? 4 : rule == QUADRATIC ? 2 : 1;
+                for (int m = 0; m < count; m++) {
+                    const int from = here + taps.first + m * taps.step - at;
+                    sum += taps.weight(m) * (stage == 1 ? cells[c][b][from] : stage == 2 ? cells[c][from][a] : cells[from][b][a]);
+                }
+                cells[c][b][a] = sum;
+            }
+            __syncthreads();
+        }
+    }
+};
+
 // fine = P coarse, or fine += P coarse.
 template <int REACH, bool ADD>
-__device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, const double* from, double* to, int planes) {
-    const Place p(coarse.n, planes);
-    const bool mine = p.t < coarse.n && p.j < coarse.n;
-    for (int k = p.k; k < p.end; k++) {
-        double children[2][2][2] = {};
-        if (mine) {
-            interpolate<REACH, true>(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, p.t, p.j, k, children);
-        }
+__device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, const double* from, double* to) {
+    __shared__ Tile<REACH> tile;
+    // The last tiles along j and k begin early enough to hold the cells that the ghosts are sums of.
+    const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)),
+              k0 = min(blockIdx.z * TILE, max(coarse.n - TILE, 0));
+    tile.fill(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0);
+    const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
+    const bool mine = i < coarse.n && j < coarse.n && k < coarse.n && j >= blockIdx.y * TILE && k >= blockIdx.z * TILE;
+    double children[2][2][2] = {};
+    if (mine) {
+        interpolate<REACH>(
+            [&](int di, int dj, int dk) {
+                return tile.cells[threadIdx.z + REACH + dk][threadIdx.y + REACH + dj][threadIdx.x + REACH + di];
+            },
+            children);
+    }
+    // A warp is one row of coarse cells: all of it is `mine` along j and k or nothing.
+    if (!__any_sync(~0u, mine)) return;
 #pragma unroll
-        for (int pk = 0; pk < 2; pk++) {
+    for (int pk = 0; pk < 2; pk++) {
 #pragma unroll
-            for (int pj = 0; pj < 2; pj++) {
-                double even = children[pk][pj][0], odd = children[pk][pj][1];
-                const int j = 2 * p.j + pj, kk = 2 * k + pk;
-                if (ADD && mine) {
-                    const int at = fine.row(j, kk) + p.t, q = (j + kk) & 1;
-                    even = to[at + q * fine.half] + even;
-                    odd = to[at + (1 - q) * fine.half] + odd;
-                }
-                store_row(fine, to, p.t, j, kk, even, odd);
+        for (int pj = 0; pj < 2; pj++) {
+            double even = children[pk][pj][0], odd = children[pk][pj][1];
+            const int fine_j = 2 * j + pj, fine_k = 2 * k + pk;
+            if (ADD && mine) {
+                const int at = fine.row(fine_j, fine_k) + i, q = (fine_j + fine_k) & 1;
+                even = to[at + q * fine.half] + even;
+                odd = to[at + (1 - q) * fine.half] + odd;
             }
+            store_row(fine, to, i, fine_j, fine_k, even, odd);
         }
     }
 }
@@ -125,23 +171,15 @@ using namespace hpgmg;
 HPGMG_OPERATOR(fv4, FV4)
 HPGMG_OPERATOR(fv2, FV2)
 
-extern "C" __global__ void __launch_bounds__(256, 2)
-    hpgmg_correct(const __grid_constant__ Level coarse, const __grid_constant__ Level fine, const double* from, double* to,
-                  int planes) {
-    prolong<1, true>(coarse, fine, from, to, planes);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 2)
-    hpgmg_replace_quadratic(const __grid_constant__ Level coarse, const __grid_constant__ Level fine, const double* from,
-                            double* to, int planes) {
-    prolong<1, false>(coarse, fine, from, to, planes);
-}
-
-extern "C" __global__ void __launch_bounds__(256, 1)
-    hpgmg_replace_quartic(const __grid_constant__ Level coarse, const __grid_constant__ Level fine, const double* from,
-                          double* to, int planes) {
-    prolong<2, false>(coarse, fine, from, to, planes);
-}
+#define HPGMG_PROLONG(name, REACH, ADD)                                                                     \
+    extern "C" __global__ void __launch_bounds__(32 * TILE * TILE)                                          \
+        hpgmg_##name(const __grid_constant__ Level coarse, const __grid_constant__ Level fine,              \
+                     const double* from, double* to) {                                                      \
+        prolong<REACH, ADD>(coarse, fine, from, to);                                                        \
+    }
+HPGMG_PROLONG(correct, 1, true)
+HPGMG_PROLONG(replace_quadratic, 1, false)
+HPGMG_PROLONG(replace_quartic, 2, false)
 
 // to = means of from; where `largest` is given also max |from|.
 extern "C" __global__ void __launch_bounds__(256)

@@ -49,9 +49,15 @@ __device__ __forceinline__ void pair(const Level& level, const Pass& pass, int t
         even = p.odd ? kept : updated;
         odd = p.odd ? updated : kept;
     } else {
-        const Point p0(level, t, 0, j, k), p1(level, t, 1, j, k);
-        even = update<OPERATOR, STEP, ZERO, READ_ONLY, Around>(level, pass, p0);
-        odd = p1.i < level.n ? update<OPERATOR, STEP, ZERO, READ_ONLY, Around>(level, pass, p1) : 0.0;
+        even = odd = 0.0;
+        // One cell after the other: both at once need too many registers.
+#pragma unroll 1
+        for (int side = 0; side < 2; side++) {
+            const Point p(level, t, side, j, k);
+            if (p.i >= level.n) break;
+            const double updated = update<OPERATOR, STEP, ZERO, READ_ONLY, Around>(level, pass, p);
+            (side ? odd : even) = updated;
+        }
     }
 }
 

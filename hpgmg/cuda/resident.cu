@@ -32,9 +32,10 @@ __device__ void solve_bottom(const Resident& r, const double* rhs) {
 
 template <int REACH>
 __device__ __noinline__ void prolong_block(const Level& coarse, const Level& fine, int rule, bool add) {
+    fill_box(coarse, coarse.u, rule, REACH);
     each_cell(coarse, [&](int i, int j, int k) {
         double children[2][2][2];
-        interpolate<REACH, false>(coarse, coarse.u, rule, i, j, k, children);
+        interpolate<REACH>([&](int di, int dj, int dk) { return coarse.u[coarse.at(i + di, j + dj, k + dk)]; }, children);
         for (int child = 0; child < 8; child++) {
             const int pi = child & 1, pj = child >> 1 & 1, pk = child >> 2;
             double* to = fine.u + fine.at(2 * i + pi, 2 * j + pj, 2 * k + pk);

@@ -42,16 +42,38 @@ struct Inside {
     }
 };
 
-// x around any cell.
+// x around any cell of a level of at least four cells a side. Every neighbour along j or k is a sum of four cells,
+// without a branch, so that all loads are under way together.
 template <bool READ_ONLY>
 struct Beside {
     const Level& level;
     const double* x;
     const Point& p;
     __device__ __forceinline__ Beside(const Level& level, const double* x, const Point& p) : level(level), x(x), p(p) {}
+
+    __device__ __forceinline__ double cell(int di, int dj, int dk) const {
+        const int shift = di == 0 ? 0 : di == 2 ? 1 : di == -2 ? -1 : di == 1 ? p.odd : p.odd - 1;
+        const int base = ((di + dj + dk) & 1) ? p.other : p.own;
+        return load<READ_ONLY>(x + base + shift + dj * p.pitch + dk * p.plane);
+    }
+
+    // `di` to `dk` are constants.
     __device__ __forceinline__ double operator()(int di, int dj, int dk) const {
-        if (level.has(p.j + dj) && level.has(p.k + dk)) return load<READ_ONLY>(x + p.at(di, dj, dk));
-        return extrapolate<READ_ONLY>(x, level, level.boundary, p.i + di, p.j + dj, p.k + dk);
+        if (dj == 0 && dk == 0) return cell(di, 0, 0);
+        const Taps along_j(p.j + dj, level.n, level.boundary), along_k(p.k + dk, level.n, level.boundary);
+        double sum = 0.0;
+#pragma unroll
+        for (int c = 0; c < (dk == 0 ? 1 : 4); c++) {
+            const int k = dk == 0 ? 0 : along_k.first + c * along_k.step - p.k;
+            double row = 0.0;
+#pragma unroll
+            for (int b = 0; b < (dj == 0 ? 1 : 4); b++) {
+                const int j = dj == 0 ? 0 : along_j.first + b * along_j.step - p.j;
+                row += dj == 0 ? cell(di, j, k) : along_j.weight(b) * cell(di, j, k);
+            }
+            sum += dk == 0 ? row : along_k.weight(c) * row;
+        }
+        return sum;
     }
 };
 

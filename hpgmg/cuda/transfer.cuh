@@ -14,13 +14,10 @@ __device__ __forceinline__ double weight(int child, int m) {
     return REACH == 1 ? quadratic[at] : quartic[at];
 }
 
-// The eight children of coarse cell (i, j, k): fine[k][j][i].
-template <int REACH, bool READ_ONLY>
-__device__ __forceinline__ void interpolate(const Level& coarse, const double* x, int rule, int i, int j, int k,
-                                            double (&fine)[2][2][2]) {
+// The eight children of a coarse cell: fine[k][j][i]. `coarse(di, dj, dk)` is the coarse value that far from it.
+template <int REACH, class Coarse>
+__device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)[2][2][2]) {
     constexpr int WIDTH = 2 * REACH + 1;
-    const bool inside = i >= REACH && i + REACH < coarse.n && j >= REACH && j + REACH < coarse.n && k >= REACH &&
-                        k + REACH < coarse.n;
     double lines[2][2][WIDTH];
 #pragma unroll
     for (int a = 0; a < WIDTH; a++) {
@@ -29,10 +26,7 @@ __device__ __forceinline__ void interpolate(const Level& coarse, const double* x
         for (int b = 0; b < WIDTH; b++) {
 #pragma unroll
             for (int c = 0; c < WIDTH; c++) {
-                const int ii = i + a - REACH, jj = j + b - REACH, kk = k + c - REACH;
-                const bool here = inside || (coarse.has(ii) && coarse.has(jj) && coarse.has(kk));
-                const double value = here ? load<READ_ONLY>(x + coarse.at(ii, jj, kk))
-                                          : extrapolate<READ_ONLY>(x, coarse, rule, ii, jj, kk);
+                const double value = coarse(a - REACH, b - REACH, c - REACH);
 #pragma unroll
                 for (int child = 0; child < 2; child++) {
                     const double term = weight<REACH>(child, c) * value;

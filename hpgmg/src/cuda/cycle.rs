@@ -12,6 +12,8 @@ use crate::options::{Bottom, Operator, Smoother};
 /// Threads of a block, along the row and across rows.
 const BLOCK: (u32, u32) = (32, 8);
 const RESIDENT_THREADS: u32 = 512;
+/// Rows and planes of coarse cells of a block that interpolates.
+const TILE: u32 = 4;
 
 impl Gpu {
     /// Dimensions of a launch with a thread for `width` things in each of `n` rows of `n` planes, and the planes that a
@@ -142,17 +144,13 @@ impl Gpu {
     /// u of level `l` from u of level l+1: replaced, or corrected.
     fn prolong(&self, l: usize, correct: bool) -> Result<(), CudaError> {
         let (coarse, fine) = (&self.levels[l + 1].view, &self.levels[l].view);
-        let shape = self.cells(l + 1);
+        let (across, up) = ((coarse.n as u32).div_ceil(BLOCK.0), (coarse.n as u32).div_ceil(TILE));
+        let dims = Dims { grid: (across, up, up), block: (BLOCK.0, TILE, TILE), shared: 0 };
         let kernel = if correct { &self.kernels.correct } else { &self.kernels.replace };
-        let args = [
-            Arg::new(coarse),
-            Arg::new(fine),
-            Arg::new(&coarse.u),
-            Arg::new(&fine.u),
-            Arg::new(&shape.1),
-        ];
+        let args =
+            [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
         // SAFETY: as above.
-        unsafe { self.launch(kernel, shape, &args) }
+        unsafe { self.launch(kernel, (dims, 0), &args) }
     }
 
     /// The norm of `x` on level `l`, or of its difference from the means of u of level `finer`.
