@@ -147,8 +147,7 @@ impl Gpu {
         let (across, up) = ((coarse.n as u32).div_ceil(BLOCK.0), (coarse.n as u32).div_ceil(TILE));
         let dims = Dims { grid: (across, up, up), block: (BLOCK.0, TILE, TILE), shared: 0 };
         let kernel = if correct { &self.kernels.correct } else { &self.kernels.replace };
-        let args =
-            [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
+        let args = [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
         // SAFETY: as above.
         unsafe { self.launch(kernel, (dims, 0), &args) }
     }
