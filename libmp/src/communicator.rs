@@ -16,7 +16,7 @@ use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
 use crate::control::{Control, Turn, WORLD};
 use crate::data::plane::Plane;
-use crate::data::{AllReduce, Peer, Region};
+use crate::data::{AllReduce, Peer, Region, Window};
 use crate::error::{Error, Result};
 
 /// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
@@ -109,6 +109,15 @@ impl Communicator {
     /// [`Error::Memory`]: out of memory, or what the driver says.
     pub fn alloc<T: Pod>(&self, device: &Device, len: usize) -> Result<Region<T>> {
         Region::alloc(&self.inner.plane.pieces, device, len)
+    }
+
+    /// Opens a region of every rank to the others, and `signals` signals for each. A collective call; the regions may have
+    /// different lengths, also 0, but live on devices of one kind.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if one rank's memory cannot be exported.
+    pub fn window<T: Pod>(&self, region: &Region<T>, signals: usize) -> Result<Window<T>> {
+        Window::open(self, &self.inner.plane, region, signals)
     }
 
     /// A stream whose waits end when the world does: what it computes then means nothing, and

@@ -286,6 +286,19 @@ pub enum Error {
         age: Duration,
     },
 
+    /// Elements or a signal outside of what the peer has opened.
+    #[error("{op}: elements {at}..{end} of {size}", end = at.saturating_add(*len))]
+    OutOfRange {
+        /// The operation.
+        op: String,
+        /// The first element asked for.
+        at: u64,
+        /// How many.
+        len: u64,
+        /// How many there are.
+        size: u64,
+    },
+
     /// More operations are prepared at once than the rank's arena has words for.
     #[error("{op}: {limit} operations are prepared at once already, which is the limit")]
     TooMany {

@@ -48,7 +48,7 @@ pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
     AllReduce, Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder,
-    wait_all, wait_any,
+    Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

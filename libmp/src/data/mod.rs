@@ -41,6 +41,7 @@ mod peer;
 pub(crate) mod plane;
 mod region;
 mod wait;
+mod window;
 mod word;
 
 pub use all_reduce::AllReduce;
@@ -48,3 +49,4 @@ pub use message::{PreparedRecv, PreparedSend};
 pub use operation::{Operation, wait_all, wait_any};
 pub use peer::{Peer, RecvBuilder, SendBuilder};
 pub use region::Region;
+pub use window::Window;

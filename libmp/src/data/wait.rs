@@ -4,13 +4,13 @@
 use gdsync::Deadline;
 
 /// Looks without a pause: some microseconds, the time of a message between two cores.
-const SPINS: u32 = 200;
+const SPINS: u32 = 64;
 /// Looks with a yield after each: about a millisecond.
 const YIELDS: u32 = 2000;
 /// Nap between two looks after that.
 const NAP: std::time::Duration = std::time::Duration::from_micros(50);
 /// The clock is read once in so many spins.
-const CLOCK: u32 = 64;
+const CLOCK: u32 = 32;
 
 /// One wait.
 pub(crate) struct Backoff {
