@@ -277,7 +277,8 @@ impl Gpu {
         args: &[Arg<'_>],
     ) -> Result<(), CudaError> {
         // SAFETY: by the caller's promise.
-        Ok(unsafe { self.stream.launch(kernel, shape.0, args)? })
+        unsafe { self.stream.launch(kernel, shape.0, args) }?;
+        Ok(())
     }
 }
 

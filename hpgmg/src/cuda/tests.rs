@@ -81,8 +81,9 @@ mod gpu {
         for index in 0..level.boxes.len() {
             for row in 0..g.n * g.n {
                 let at = index * g.volume + g.row(row % g.n, row / g.n);
-                for i in at..at + g.n {
-                    worst = worst.max((u[i] - level.field(Vector::U)[i]).abs());
+                let expected = &level.field(Vector::U)[at..at + g.n];
+                for (found, expected) in u[at..at + g.n].iter().zip(expected) {
+                    worst = worst.max((found - expected).abs());
                 }
             }
         }
