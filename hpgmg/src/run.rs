@@ -154,7 +154,7 @@ fn difference(cpu: &mut Cpu, l: usize) -> Result<f64, CommError> {
         let (team, level) = (&cpu.team, &mut cpu.levels[l + 1]);
         vectors::map(team, level, Vector::Temp, Vector::U, |r, u| *r = u - *r);
     }
-    let mut error = [vectors::max_abs(&cpu.team, &cpu.levels[l + 1], Vector::Temp)];
+    let mut error = [vectors::max_abs(&cpu.team, cpu.isa, &cpu.levels[l + 1], Vector::Temp)];
     if let Some(group) = &mut cpu.levels[l].group {
         group.max(&mut error)?;
     }
