@@ -219,7 +219,7 @@ impl Solver for Cpu {
             let (team, level) = (&self.team, &mut self.levels[l + 1]);
             vectors::map(team, level, Vector::Temp, Vector::U, |r, u| *r = u - *r);
         }
-        let error = vectors::max_abs(&self.team, &self.levels[l + 1], Vector::Temp);
+        let error = vectors::max_abs(&self.team, self.isa, &self.levels[l + 1], Vector::Temp);
         self.agree(l, error)
     }
 
