@@ -20,23 +20,39 @@ __shared__ double shared_rows[RESIDENT_DIM * RESIDENT_DIM];
 __shared__ double shared_sum;
 __shared__ unsigned long long shared_max;
 
+// Division by a small number, exact for the numbers of cells here (below 4096, by at most 16).
+struct Divisor {
+    unsigned by, factor;
+    __device__ __forceinline__ explicit Divisor(int by) : by(by), factor(65536u / by + 1) {}
+    __device__ __forceinline__ int quotient(int x) const { return static_cast<unsigned>(x) * factor >> 16; }
+    __device__ __forceinline__ int divide(int& x) const {
+        const int q = quotient(x);
+        x -= q * by;
+        return q;
+    }
+};
+
 // Calls f(i, j, k) for every cell.
-template <class F>
-__device__ __forceinline__ void each_cell(const Level& level, F f) {
+template <class L, class F>
+__device__ __forceinline__ void each_cell(const L& level, F f) {
     const int n = level.n;
+    const Divisor side(n);
     for (int cell = threadIdx.x; cell < n * n * n; cell += RESIDENT_THREADS) {
-        const int row = cell / n;
-        f(cell % n, row % n, row / n);
+        int i = cell, j = side.divide(i);
+        const int k = side.divide(j);
+        f(i, j, k);
     }
     __syncthreads();
 }
 
 // The ghosts that the operator reads.
-template <int OPERATOR>
-__device__ __forceinline__ void fill(const Level& level, double* x) {
+template <int OPERATOR, class L>
+__device__ __forceinline__ void fill(const L& level, double* x) {
     const int n = level.n, face = n * n;
+    const Divisor by(n);
     for (int item = threadIdx.x; item < 6 * face; item += RESIDENT_THREADS) {
-        const int side = item / face, axis = side >> 1, inward = (side & 1) ? -1 : 1, a = item % face % n, b = item % face / n;
+        int a = item, b = by.divide(a);
+        const int side = by.divide(b), axis = side >> 1, inward = (side & 1) ? -1 : 1;
         const int near = (side & 1) ? n : -1;
         auto at = [&](int m) {
             const int c = near + m * inward;
@@ -51,7 +67,8 @@ __device__ __forceinline__ void fill(const Level& level, double* x) {
     __syncthreads();
     if (OPERATOR == FV4) {
         for (int item = threadIdx.x; item < 12 * n; item += RESIDENT_THREADS) {
-            const int edge = item / n, axis = edge >> 2, along = item % n;
+            int along = item;
+            const int edge = by.divide(along), axis = edge >> 2;
             const int a = (edge & 1) ? n : -1, b = (edge & 2) ? n : -1;
             // Along k, or for an edge along k, along j.
             const int inward = (edge & 2) ? -1 : 1;
@@ -67,7 +84,8 @@ __device__ __forceinline__ void fill(const Level& level, double* x) {
 }
 
 // All ghosts to `depth`, by `rule`: along i, then j, then k.
-__device__ __noinline__ void fill_box(const Level& level, double* x, int rule, int depth) {
+template <class L>
+__device__ __forceinline__ void fill_box(const L& level, double* x, int rule, int depth) {
     const int n = level.n, wide = n + 2 * depth;
     const int count = rule == QUARTIC ? 4 : rule == QUADRATIC ? 2 : 1;
     for (int axis = 0; axis < 3; axis++) {
@@ -87,13 +105,15 @@ __device__ __noinline__ void fill_box(const Level& level, double* x, int rule, i
 }
 
 // A pass over the level; the ghosts of x are filled first.
-template <int OPERATOR, int STEP, bool ZERO>
-__device__ __forceinline__ void pass_block(const Level& level, const Pass& pass) {
+template <int OPERATOR, int STEP, bool ZERO, class L>
+__device__ __forceinline__ void pass_block(const L& level, const Pass& pass) {
     if (!ZERO) fill<OPERATOR>(level, const_cast<double*>(pass.x));
     const int n = level.n, pairs = (n + 1) / 2;
     if (STEP == GSRB) {
+        const Divisor by_pairs(pairs), by_rows(n);
         for (int item = threadIdx.x; item < pairs * n * n; item += RESIDENT_THREADS) {
-            const int t = item % pairs, row = item / pairs, j = row % n, k = row / n;
+            int t = item, j = by_pairs.divide(t);
+            const int k = by_rows.divide(j);
             double even, odd;
             pair<OPERATOR, GSRB, ZERO, false, Inside>(level, pass, t, j, k, even, odd);
             pass.out[level.at(2 * t, j, k)] = even;
@@ -116,12 +136,16 @@ __device__ __forceinline__ double broadcast(double value) {
     return sum;
 }
 
-__device__ double dot(const Level& level, const double* x, const double* y) {
+template <class L>
+__device__ double dot(const L& level, const double* x, const double* y) {
     const int rows = level.n * level.n;
+    const Divisor side(level.n);
     for (int row = threadIdx.x; row < rows; row += RESIDENT_THREADS) {
+        int j = row;
+        const int k = side.divide(j);
         double sum = 0.0;
         for (int i = 0; i < level.n; i++) {
-            const int at = level.at(i, row % level.n, row / level.n);
+            const int at = level.at(i, j, k);
             sum += x[at] * y[at];
         }
         shared_rows[row] = sum;
@@ -134,16 +158,30 @@ __device__ double dot(const Level& level, const double* x, const double* y) {
     return broadcast(sum);
 }
 
-__device__ double norm(const Level& level, const double* x) {
+template <class L>
+__device__ double norm(const L& level, const double* x) {
     if (threadIdx.x == 0) shared_max = 0;
     __syncthreads();
-    each_cell(level, [&](int i, int j, int k) {
-        atomicMax(&shared_max, static_cast<unsigned long long>(__double_as_longlong(fabs(x[level.at(i, j, k)]))));
-    });
-    return broadcast(__longlong_as_double(shared_max));
+    unsigned long long mine = 0;
+    const int cells = level.n * level.n * level.n;
+    const Divisor side(level.n);
+    for (int cell = threadIdx.x; cell < cells; cell += RESIDENT_THREADS) {
+        int i = cell, j = side.divide(i);
+        const int k = side.divide(j);
+        mine = max(mine, static_cast<unsigned long long>(__double_as_longlong(fabs(x[level.at(i, j, k)]))));
+    }
+    if ((threadIdx.x & ~31) < cells) {
+        for (int step = 16; step > 0; step /= 2) mine = max(mine, __shfl_xor_sync(~0u, mine, step));
+        if (threadIdx.x % 32 == 0) atomicMax(&shared_max, mine);
+    }
+    __syncthreads();
+    const double largest = __longlong_as_double(shared_max);
+    __syncthreads();
+    return largest;
 }
 
-__device__ void set(const Level& level, double* x, const double* from) {
+template <class L>
+__device__ void set(const L& level, double* x, const double* from) {
     each_cell(level, [&](int i, int j, int k) {
         const int at = level.at(i, j, k);
         x[at] = from ? from[at] : 0.0;
@@ -151,33 +189,44 @@ __device__ void set(const Level& level, double* x, const double* from) {
 }
 
 // y = b y + a x
-__device__ void axpby(const Level& level, double* y, double b, const double* x, double a) {
+template <class L>
+__device__ void axpby(const L& level, double* y, double b, const double* x, double a) {
     each_cell(level, [&](int i, int j, int k) {
         const int at = level.at(i, j, k);
         y[at] = b * y[at] + a * x[at];
     });
 }
 
-__device__ void multiply(const Level& level, double* out, const double* x, const double* y) {
+// out = x + a y
+template <class L>
+__device__ void sum_of(const L& level, double* out, const double* x, double a, const double* y) {
+    each_cell(level, [&](int i, int j, int k) {
+        const int at = level.at(i, j, k);
+        out[at] = x[at] + a * y[at];
+    });
+}
+
+template <class L>
+__device__ void multiply(const L& level, double* out, const double* x, const double* y) {
     each_cell(level, [&](int i, int j, int k) {
         const int at = level.at(i, j, k);
         out[at] = x[at] * y[at];
     });
 }
 
-template <int OPERATOR>
-__device__ __noinline__ void apply_block(const Level& level, double* out, const double* x) {
+template <int OPERATOR, class L>
+__device__ __forceinline__ void apply_block(const L& level, double* out, const double* x) {
     pass_block<OPERATOR, APPLY, false>(level, Pass{x, out, nullptr, nullptr, 0.0, 0, 0});
 }
 
-template <int OPERATOR>
-__device__ __noinline__ void residual_block(const Level& level, double* out, const double* x, const double* rhs) {
+template <int OPERATOR, class L>
+__device__ __forceinline__ void residual_block(const L& level, double* out, const double* x, const double* rhs) {
     pass_block<OPERATOR, RESIDUAL, false>(level, Pass{x, out, rhs, nullptr, 0.0, 0, 0});
 }
 
 // One call of the smoother; with `zero` x is taken as zero, whatever it holds.
-template <int OPERATOR>
-__device__ __noinline__ void smooth_block(const Level& level, const double* rhs, int smoother, bool zero) {
+template <int OPERATOR, class L>
+__device__ __noinline__ void smooth_block(const L level, const double* rhs, int smoother, bool zero) {
     for (int sweep = 0; sweep < 6; sweep++) {
         Pass pass{sweep % 2 ? level.temp : level.u, sweep % 2 ? level.u : level.temp, rhs, level.dinv, 2.0 / 3.0, sweep, 0};
         const bool from_zero = zero && sweep == 0;
@@ -210,8 +259,8 @@ __device__ __noinline__ void smooth_block(const Level& level, const double* rhs,
 
 // The solvers of krylov/*.rs; x = u, starting from zero. Each returns its iterations.
 
-template <int OPERATOR>
-__device__ int bicgstab(const Level& level, const double* rhs) {
+template <int OPERATOR, class L>
+__device__ __noinline__ int bicgstab(const L level, const double* rhs) {
     double* const x = level.u;
     auto work = [&](int v) { return level.krylov + v * level.volume; };
     double *const r0 = work(0), *const r = work(1), *const p = work(2), *const q = work(3);
@@ -230,8 +279,7 @@ __device__ int bicgstab(const Level& level, const double* rhs) {
         const double alpha = r_r0 / ap_r0;
         if (ap_r0 == 0.0 || isinf(alpha)) return iteration;
         axpby(level, x, 1.0, q, alpha);
-        set(level, s, r);
-        axpby(level, s, 1.0, ap, -alpha);
+        sum_of(level, s, r, -alpha, ap);
         if (converged(norm(level, s))) return iteration;
         multiply(level, t, level.dinv, s);
         apply_block<OPERATOR>(level, as, t);
@@ -239,8 +287,7 @@ __device__ int bicgstab(const Level& level, const double* rhs) {
         const double omega = dot(level, as, s) / as_as;
         if (as_as == 0.0 || omega == 0.0 || isinf(omega)) return iteration;
         axpby(level, x, 1.0, t, omega);
-        set(level, r, s);
-        axpby(level, r, 1.0, as, -omega);
+        sum_of(level, r, s, -omega, as);
         if (converged(norm(level, r))) return iteration;
         const double next = dot(level, r, r0);
         const double beta = (next / r_r0) * (alpha / omega);
@@ -252,8 +299,8 @@ __device__ int bicgstab(const Level& level, const double* rhs) {
     return MAX_ITERATIONS;
 }
 
-template <int OPERATOR>
-__device__ int conjugate_gradients(const Level& level, const double* rhs) {
+template <int OPERATOR, class L>
+__device__ __noinline__ int conjugate_gradients(const L level, const double* rhs) {
     double* const x = level.u;
     auto work = [&](int v) { return level.krylov + v * level.volume; };
     double *const r = work(0), *const p = work(1), *const ap = work(2), *const z = work(3);
@@ -283,8 +330,8 @@ __device__ int conjugate_gradients(const Level& level, const double* rhs) {
     return MAX_ITERATIONS;
 }
 
-template <int OPERATOR>
-__device__ int relaxation(const Level& level, const double* rhs, int smoother) {
+template <int OPERATOR, class L>
+__device__ __noinline__ int relaxation(const L level, const double* rhs, int smoother) {
     residual_block<OPERATOR>(level, level.temp, level.u, rhs);
     const double start = norm(level, level.temp);
     if (start == 0.0) return 0;

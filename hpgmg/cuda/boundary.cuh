@@ -37,7 +37,8 @@ __device__ __forceinline__ double ghost(int rule, int layer, double x1, double x
 
 // Stores the cells 2t and 2t+1 of row (j, k); where the row ends also its ghosts. Called by whole warps whose lanes hold
 // consecutive t of one row, with the cells next to a boundary in one warp (the host's launch sees to it).
-__device__ __forceinline__ void store_row(const Level& level, double* out, int t, int j, int k, double even, double odd) {
+template <class L>
+__device__ __forceinline__ void store_row(const L& level, double* out, int t, int j, int k, double even, double odd) {
     const int q = (j + k) & 1;
     const int last = level.n / 2 - 1;
     const int row = level.row(j, k);

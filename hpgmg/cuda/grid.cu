@@ -20,8 +20,8 @@ struct Place {
           end(min(n, k + planes)) {}
 };
 
-template <int OPERATOR, int STEP, bool ZERO>
-__device__ __forceinline__ void pass_level(const Level& level, const Pass& pass) {
+template <int OPERATOR, int STEP, bool ZERO, class L>
+__device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
     const Place p(level.n, pass.planes);
     const bool mine = 2 * p.t < level.n && p.j < level.n;
     for (int k = p.k; k < p.end; k++) {
@@ -31,25 +31,26 @@ __device__ __forceinline__ void pass_level(const Level& level, const Pass& pass)
     }
 }
 
-// Means of the residuals onto the coarser level: pass.out is a vector of it. A thread does eight cells.
+// Means of the residuals onto the coarser level: pass.out is a vector of it. A thread does a pair of cells; four of them
+// make a coarse cell. Blocks are 32 x 4 x 2.
 template <int OPERATOR>
 __device__ __forceinline__ void residual_restrict(const Level& level, const Level& coarse, const Pass& pass) {
-    const Place p(coarse.n, pass.planes);
-    if (p.t >= coarse.n || p.j >= coarse.n) return;
-    for (int k = p.k; k < p.end; k++) {
-        double plane[2];
-#pragma unroll 1
-        for (int b = 0; b < 2; b++) {
-            double row[2];
-#pragma unroll 1
-            for (int a = 0; a < 2; a++) {
-                double even, odd;
-                any_pair<OPERATOR, RESIDUAL, false>(level, pass, p.t, 2 * p.j + a, 2 * k + b, even, odd);
-                (a ? row[1] : row[0]) = even + odd;
-            }
-            (b ? plane[1] : plane[0]) = row[0] + row[1];
+    __shared__ double sums[2][2][4][32];
+    const Place p(level.n, 2 * pass.planes);
+    const int a = threadIdx.y, b = threadIdx.z, i = threadIdx.x;
+    int turn = 0;
+    for (int k = p.k; k < p.end; k += 2, turn ^= 1) {
+        if (2 * p.t < level.n && p.j < level.n) {
+            double even, odd;
+            any_pair<OPERATOR, RESIDUAL, false>(level, pass, p.t, p.j, k + b, even, odd);
+            sums[turn][b][a][i] = even + odd;
         }
-        pass.out[coarse.at(p.t, p.j, k)] = 0.125 * (plane[0] + plane[1]);
+        // Two buffers: the next turn writes the other while slow threads still read this one.
+        __syncthreads();
+        if (b == 0 && a % 2 == 0 && p.t < coarse.n && p.j / 2 < coarse.n) {
+            const double sum = (sums[turn][0][a][i] + sums[turn][0][a + 1][i]) + (sums[turn][1][a][i] + sums[turn][1][a + 1][i]);
+            pass.out[coarse.at(p.t, p.j / 2, k / 2)] = 0.125 * sum;
+        }
     }
 }
 
@@ -145,8 +146,12 @@ __device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, 
 
 using namespace hpgmg;
 
+#ifndef PASS_THREADS
+#define PASS_THREADS 256
+#define PASS_BLOCKS 2
+#endif
 #define HPGMG_PASS(name, OPERATOR, STEP, ZERO)                                                              \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                    \
+    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
         hpgmg_##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass) {              \
         pass_level<OPERATOR, STEP, ZERO>(level, pass);                                                      \
     }
@@ -167,6 +172,19 @@ using namespace hpgmg;
                                      const __grid_constant__ Pass pass, unsigned long long* largest) {      \
         residual_norm<OPERATOR>(level, pass, largest);                                                      \
     }
+
+// A half-sweep for levels of one size: offsets are constants of the instructions.
+#define HPGMG_SIZED(N)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
+        hpgmg_fv4_gsrb_##N(const __grid_constant__ Level level, const __grid_constant__ Pass pass) {        \
+        pass_level<FV4, GSRB, false>(Sized<N>(level), pass);                                                \
+    }
+HPGMG_SIZED(16)
+HPGMG_SIZED(32)
+HPGMG_SIZED(64)
+HPGMG_SIZED(128)
+HPGMG_SIZED(256)
+HPGMG_SIZED(512)
 
 HPGMG_OPERATOR(fv4, FV4)
 HPGMG_OPERATOR(fv2, FV2)

@@ -48,6 +48,37 @@ struct Level {
     __device__ __forceinline__ bool has(int i) const { return static_cast<unsigned>(i) < static_cast<unsigned>(n); }
 };
 
+// A level whose size the compiler knows: offsets become constants, and a copy that no store can change.
+template <int N>
+struct Sized : Level {
+    static constexpr int n = N;
+    // As in layout.rs.
+    static constexpr int ALIGN = N < 64 ? 2 : 16;
+    static constexpr int half = (N / 2 + 3 + ALIGN - 1) / ALIGN * ALIGN;
+
+    __device__ __forceinline__ explicit Sized(const Level& level) : Level(level) {}
+    __device__ __forceinline__ int pitch() const { return 2 * half; }
+    __device__ __forceinline__ int plane() const { return 2 * half * (n + 2 * GHOSTS); }
+    __device__ __forceinline__ int row(int j, int k) const {
+        return BASE + (j + GHOSTS) * pitch() + (k + GHOSTS) * plane();
+    }
+    __device__ __forceinline__ int at(int i, int j, int k) const {
+        return row(j, k) + ((i + j + k) & 1) * half + (i >> 1);
+    }
+    __device__ __forceinline__ bool has(int i) const { return static_cast<unsigned>(i) < static_cast<unsigned>(n); }
+};
+
+// Calls f with the level, as a Sized one where that pays.
+template <class F>
+__device__ __forceinline__ void sized(const Level& level, F f) {
+    switch (level.n) {
+        case 8: return f(Sized<8>(level));
+        case 4: return f(Sized<4>(level));
+        case 2: return f(Sized<2>(level));
+        default: return f(level);
+    }
+}
+
 // READ_ONLY: nothing writes the vector while the kernel runs.
 template <bool READ_ONLY>
 __device__ __forceinline__ double load(const double* at) {

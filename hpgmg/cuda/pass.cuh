@@ -17,8 +17,8 @@ struct Pass {
     int planes;  // planes that a block marches through
 };
 
-template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around>
-__device__ __forceinline__ double update(const Level& level, const Pass& pass, const Point& p) {
+template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>
+__device__ __forceinline__ double update(const L& level, const Pass& pass, const Point& p) {
     double x = 0.0, ax = 0.0;
     if (!ZERO) {
         const Around<READ_ONLY> around(level, pass.x, p);
@@ -38,8 +38,8 @@ __device__ __forceinline__ double update(const Level& level, const Pass& pass, c
 }
 
 // New values of the cells 2t and 2t+1 of row (j, k).
-template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around>
-__device__ __forceinline__ void pair(const Level& level, const Pass& pass, int t, int j, int k, double& even, double& odd) {
+template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>
+__device__ __forceinline__ void pair(const L& level, const Pass& pass, int t, int j, int k, double& even, double& odd) {
     if (STEP == GSRB) {
         // Cells with (i + j + k + sweep) % 2 == 0 are updated, the others copied.
         const Point p(level, t, (pass.sweep + j + k) & 1, j, k);
@@ -62,8 +62,8 @@ __device__ __forceinline__ void pair(const Level& level, const Pass& pass, int t
 }
 
 // The same for any row, ghosts along j and k extrapolated where they are read.
-template <int OPERATOR, int STEP, bool ZERO>
-__device__ __forceinline__ void any_pair(const Level& level, const Pass& pass, int t, int j, int k, double& even,
+template <int OPERATOR, int STEP, bool ZERO, class L>
+__device__ __forceinline__ void any_pair(const L& level, const Pass& pass, int t, int j, int k, double& even,
                                          double& odd) {
     if (ZERO || is_inside<OPERATOR>(level, j, k)) {
         pair<OPERATOR, STEP, ZERO, true, Inside>(level, pass, t, j, k, even, odd);

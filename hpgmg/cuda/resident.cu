@@ -22,26 +22,30 @@ static_assert(sizeof(Level) == 232 && sizeof(Pass) == 48 && sizeof(Resident) == 
 
 template <int OPERATOR>
 __device__ void solve_bottom(const Resident& r, const double* rhs) {
-    const Level& level = r.levels[r.count - 1];
-    set(level, level.u, nullptr);
-    const int iterations = r.bottom == BICGSTAB ? bicgstab<OPERATOR>(level, rhs)
-                           : r.bottom == CG     ? conjugate_gradients<OPERATOR>(level, rhs)
-                                                : relaxation<OPERATOR>(level, rhs, r.smoother);
-    if (threadIdx.x == 0) *r.iterations += iterations;
+    sized(r.levels[r.count - 1], [&](const auto& level) {
+        set(level, level.u, nullptr);
+        const int iterations = r.bottom == BICGSTAB ? bicgstab<OPERATOR>(level, rhs)
+                               : r.bottom == CG     ? conjugate_gradients<OPERATOR>(level, rhs)
+                                                    : relaxation<OPERATOR>(level, rhs, r.smoother);
+        if (threadIdx.x == 0) *r.iterations += iterations;
+    });
 }
 
 template <int REACH>
-__device__ __noinline__ void prolong_block(const Level& coarse, const Level& fine, int rule, bool add) {
-    fill_box(coarse, coarse.u, rule, REACH);
-    each_cell(coarse, [&](int i, int j, int k) {
-        double children[2][2][2];
-        interpolate<REACH>([&](int di, int dj, int dk) { return coarse.u[coarse.at(i + di, j + dj, k + dk)]; }, children);
-        for (int child = 0; child < 8; child++) {
-            const int pi = child & 1, pj = child >> 1 & 1, pk = child >> 2;
-            double* to = fine.u + fine.at(2 * i + pi, 2 * j + pj, 2 * k + pk);
-            const double value = children[pk][pj][pi];
-            *to = add ? *to + value : value;
-        }
+__device__ __noinline__ void prolong_block(const Level& from, const Level& fine, int rule, bool add) {
+    sized(from, [&](const auto& coarse) {
+        fill_box(coarse, coarse.u, rule, REACH);
+        each_cell(coarse, [&](int i, int j, int k) {
+            double children[2][2][2];
+            interpolate<REACH>([&](int di, int dj, int dk) { return coarse.u[coarse.at(i + di, j + dj, k + dk)]; },
+                               children);
+            for (int child = 0; child < 8; child++) {
+                const int pi = child & 1, pj = child >> 1 & 1, pk = child >> 2;
+                double* to = fine.u + fine.at(2 * i + pi, 2 * j + pj, 2 * k + pk);
+                const double value = children[pk][pj][pi];
+                *to = add ? *to + value : value;
+            }
+        });
     });
 }
 
@@ -56,15 +60,16 @@ __device__ void v_cycle(const Resident& r, int from, bool zero) {
     auto rhs = [&](int l) { return l == r.first ? r.rhs : r.levels[l].r; };
     const int bottom = r.count - 1;
     for (int l = from; l < bottom; l++) {
-        const Level& level = r.levels[l];
-        smooth_block<OPERATOR>(level, rhs(l), r.smoother, zero || l > from);
-        residual_block<OPERATOR>(level, level.temp, level.u, rhs(l));
-        restrict_block(level, level.temp, r.levels[l + 1]);
+        sized(r.levels[l], [&](const auto& level) {
+            smooth_block<OPERATOR>(level, rhs(l), r.smoother, zero || l > from);
+            residual_block<OPERATOR>(level, level.temp, level.u, rhs(l));
+        });
+        restrict_block(r.levels[l], r.levels[l].temp, r.levels[l + 1]);
     }
     solve_bottom<OPERATOR>(r, rhs(bottom));
     for (int l = bottom - 1; l >= from; l--) {
         prolong_block<1>(r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
-        smooth_block<OPERATOR>(r.levels[l], rhs(l), r.smoother, false);
+        sized(r.levels[l], [&](const auto& level) { smooth_block<OPERATOR>(level, rhs(l), r.smoother, false); });
     }
 }
 

@@ -16,7 +16,8 @@ struct Point {
     int pitch, plane;
 
     // Cell 2t + odd of row (j, k).
-    __device__ __forceinline__ Point(const Level& level, int t, int odd, int j, int k)
+    template <class L>
+    __device__ __forceinline__ Point(const L& level, int t, int odd, int j, int k)
         : i(2 * t + odd), j(j), k(k), odd(odd), pitch(level.pitch()), plane(level.plane()) {
         const int row = level.row(j, k) + t;
         const int colour = (i + j + k) & 1;
@@ -36,7 +37,8 @@ template <bool READ_ONLY>
 struct Inside {
     const double* x;
     const Point& p;
-    __device__ __forceinline__ Inside(const Level&, const double* x, const Point& p) : x(x), p(p) {}
+    template <class L>
+    __device__ __forceinline__ Inside(const L&, const double* x, const Point& p) : x(x), p(p) {}
     __device__ __forceinline__ double operator()(int di, int dj, int dk) const {
         return load<READ_ONLY>(x + p.at(di, dj, dk));
     }
@@ -86,8 +88,8 @@ __device__ __forceinline__ double along(double beta_m, double beta_p, double low
     return (beta_p - beta_m) * ((high_p - low_p) - (high_m - low_m));
 }
 
-template <class X>
-__device__ __forceinline__ double divergence_fv4(const Level& level, const Point& p, const X& x) {
+template <class L, class X>
+__device__ __forceinline__ double divergence_fv4(const L& level, const Point& p, const X& x) {
     const double c = x(0, 0, 0);
     const double im = x(-1, 0, 0), ip = x(1, 0, 0), imm = x(-2, 0, 0), ipp = x(2, 0, 0);
     const double jm = x(0, -1, 0), jp = x(0, 1, 0), jmm = x(0, -2, 0), jpp = x(0, 2, 0);
@@ -118,8 +120,8 @@ __device__ __forceinline__ double divergence_fv4(const Level& level, const Point
     return level.scale * ((i_high - i_low) + (j_high - j_low) + (k_high - k_low));
 }
 
-template <class X>
-__device__ __forceinline__ double divergence_fv2(const Level& level, const Point& p, const X& x) {
+template <class L, class X>
+__device__ __forceinline__ double divergence_fv2(const L& level, const Point& p, const X& x) {
     const double c = x(0, 0, 0);
     auto b = [&](int axis, int di, int dj, int dk) { return __ldg(level.beta[axis] + p.at(di, dj, dk)); };
     return level.scale * (b(0, 1, 0, 0) * (x(1, 0, 0) - c) + b(0, 0, 0, 0) * (x(-1, 0, 0) - c) +
@@ -128,16 +130,16 @@ __device__ __forceinline__ double divergence_fv2(const Level& level, const Point
 }
 
 // A x at `p`.
-template <int OPERATOR, class X>
-__device__ __forceinline__ double apply(const Level& level, const Point& p, const X& x) {
+template <int OPERATOR, class L, class X>
+__device__ __forceinline__ double apply(const L& level, const Point& p, const X& x) {
     double ax = OPERATOR == FV4 ? divergence_fv4(level, p, x) : divergence_fv2(level, p, x);
     if (level.alpha) ax += level.a * __ldg(level.alpha + p.own) * x(0, 0, 0);
     return ax;
 }
 
 // Layers around a row that the operator reads.
-template <int OPERATOR>
-__device__ __forceinline__ bool is_inside(const Level& level, int j, int k) {
+template <int OPERATOR, class L>
+__device__ __forceinline__ bool is_inside(const L& level, int j, int k) {
     constexpr int reach = OPERATOR / 2;
     return j >= reach && j < level.n - reach && k >= reach && k < level.n - reach;
 }

@@ -17,12 +17,12 @@ const TILE: u32 = 4;
 
 impl Gpu {
     /// Dimensions of a launch with a thread for `width` things in each of `n` rows of `n` planes, and the planes that a
-    /// block marches through: many where there are blocks enough, so that neighbouring planes are read from the
-    /// first-level cache.
+    /// block marches through: a few where there are blocks enough, so that neighbouring planes are read from the
+    /// first-level cache. More than three measured slower (on an H100): the last blocks then run alone.
     fn shape(&self, width: usize, n: usize) -> (Dims, i32) {
         let (x, y) = (width.div_ceil(BLOCK.0 as usize), n.div_ceil(BLOCK.1 as usize));
         let enough = 8 * self.device.capabilities().multiprocessors as usize;
-        let planes = (x * y * n / enough.max(1)).clamp(1, 16);
+        let planes = (x * y * n).div_ceil(enough.max(1)).clamp(1, 3);
         let grid = (x as u32, y as u32, n.div_ceil(planes) as u32);
         (Dims { grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 }, planes as i32)
     }
@@ -91,7 +91,8 @@ impl Gpu {
                 if sweep % 2 == 0 { (level.u, level.temp) } else { (level.temp, level.u) };
             let from_zero = usize::from(zero && sweep == 0);
             let kernel = match smoother {
-                Smoother::Gsrb => &k.gsrb[from_zero],
+                Smoother::Gsrb if from_zero == 0 => k.gsrb_of(level.n),
+                Smoother::Gsrb => &k.gsrb[1],
                 Smoother::Chebyshev => &k.chebyshev,
                 Smoother::Jacobi | Smoother::L1Jacobi => &k.weighted[from_zero],
             };
@@ -105,7 +106,13 @@ impl Gpu {
     /// R of level l+1 = means of the residual of level `l`.
     fn residual_restrict(&self, l: usize, rhs: u64) -> Result<(), CudaError> {
         let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
-        let shape = self.cells(l + 1);
+        // A block and turn does four rows of two planes.
+        let pairs = (level.n as u32 / 2).div_ceil(BLOCK.0);
+        let (rows, planes) = ((level.n as u32).div_ceil(4), (level.n as u32).div_ceil(2));
+        let enough = 8 * self.device.capabilities().multiprocessors;
+        let turns = (pairs * rows * planes).div_ceil(enough).clamp(1, 2);
+        let grid = (pairs, rows, planes.div_ceil(turns));
+        let shape = (Dims { grid, block: (BLOCK.0, 4, 2), shared: 0 }, turns as i32);
         let pass = Pass { x: level.u, out: coarse.r, rhs, planes: shape.1, ..Pass::default() };
         let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
         // SAFETY: the kernel's parameters; its vectors live as long as `self`.
