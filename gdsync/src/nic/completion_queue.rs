@@ -41,6 +41,12 @@ impl CompletionReader {
         CompletionReader { memory, slots, consumer: 0, progress, failed: false }
     }
 
+    /// As if that many indices had been seen before.
+    #[cfg(test)]
+    pub fn start_at(&mut self, index: u64) {
+        self.progress = CollapsedProgress::at(index);
+    }
+
     /// How far the queue has come: one more than the index of the last completion, never wrapped.
     pub fn progress(&self) -> u64 {
         self.progress.blocks()

@@ -14,6 +14,8 @@
 mod outgoing;
 mod requester;
 mod responder;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

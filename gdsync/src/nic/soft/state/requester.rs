@@ -134,6 +134,13 @@ impl Requester {
         })
     }
 
+    /// As if the queue had been used before.
+    #[cfg(test)]
+    pub fn start_at(&mut self, index: u16) {
+        (self.oldest, self.next, self.filled) = (index, index, index);
+        self.psn = u32::from(index).wrapping_sub(u32::MAX / 2);
+    }
+
     /// Takes over the doorbell record. The doorbell only says "look": its own index is the last entry or the next
     /// one, depending on who rang.
     pub fn doorbell(&mut self) {

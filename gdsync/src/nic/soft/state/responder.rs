@@ -88,6 +88,13 @@ impl Responder {
         !self.answers.is_empty()
     }
 
+    /// As if the peer's queue had been used before.
+    #[cfg(test)]
+    pub fn start_at(&mut self, index: u16, receives: u16) {
+        self.expected = u32::from(index).wrapping_sub(u32::MAX / 2);
+        self.head = receives;
+    }
+
     pub fn is_stopped(&self) -> bool {
         self.stopped
     }
