@@ -26,11 +26,12 @@
 //! source.write(&[42])?;
 //! let (from, to) =
 //!     (nic.register(&source, Access::LOCAL_READ)?, nic.register(&target, Access::REMOTE_WRITE)?);
+//! let pieces = [from.segment(0, 8)?];
 //! let write = WorkRequest {
 //!     notify: Notify::Always,
 //!     ..WorkRequest::new(Operation::Write {
 //!         remote: to.remote(0),
-//!         payload: Payload::Gather(&[from.segment(0, 8)?]),
+//!         payload: Payload::Gather(&pieces),
 //!         imm: None,
 //!     })
 //! };
