@@ -1,10 +1,10 @@
 //! `soft`: a NIC in software that consumes the bytes of mlx5 queues, so that everything written for the hardware runs
 //! on any machine.
 //!
-//! * [`state`]: one queue pair as a state machine without I/O;
-//! * [`keys`]: registered memory; [`completion`]: completion queues; [`direct`]: memory of peers mapped here;
-//! * [`wire`]: shared memory within a host, TCP between hosts;
-//! * [`slot`], [`engine`]: the thread that drives it all.
+//! * `state`: one queue pair as a state machine without I/O;
+//! * `keys`: registered memory; `completion`: completion queues; `direct`: memory of peers mapped here;
+//! * `wire`: shared memory within a host, TCP between hosts;
+//! * `slot`, `engine`: the thread that drives it all.
 //!
 //! # Examples
 //! ```
