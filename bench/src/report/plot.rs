@@ -108,6 +108,9 @@ impl Ranged for Scale {
     }
 
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        if hint.max_num_points() == 0 {
+            return Vec::new();
+        }
         let most = hint.max_num_points().clamp(2, 9) as f64;
         let width = self.to - self.from;
         let step = if self.log {
@@ -215,8 +218,11 @@ fn bars(figure: &Figure, area: &Area) -> Result<()> {
     places.sort_by(f64::total_cmp);
     places.dedup();
     let spreads = figure.series.iter().flat_map(|series| &series.points).filter_map(|p| p.spread());
-    let y = Scale::over(&figure.y, spreads.flat_map(|y| [y.min, y.max]), true)?;
-    let bottom = y.range().start;
+    let mut y = Scale::over(&figure.y, spreads.flat_map(|y| [y.min, y.max]), true)?;
+    // Room for the names above the bars.
+    y.to += 0.3 * (y.to - y.from);
+    let floor = y.range().start;
+    let bottom = if y.log { floor } else { 0.0 };
     let x = Scale { log: false, bytes: false, from: 0.0, to: places.len() as f64 };
     let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
     let mut chart = ChartBuilder::on(area)
@@ -265,8 +271,8 @@ fn bars(figure: &Figure, area: &Area) -> Result<()> {
     let text = ("sans-serif", 14).into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
     let shown = |x: f64| if figure.x.unit == "B" { bytes(x) } else { short(x) };
     for (group, x) in places.iter().enumerate() {
-        let (at, floor) = chart.backend_coord(&(group as f64 + 0.5, bottom));
-        area.draw_text(&shown(*x), &text, (at, floor + 8)).map_err(|error| failed(&error))?;
+        let (at, below) = chart.backend_coord(&(group as f64 + 0.5, floor));
+        area.draw_text(&shown(*x), &text, (at, below + 8)).map_err(|error| failed(&error))?;
     }
     chart
         .configure_series_labels()
