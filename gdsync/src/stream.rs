@@ -216,23 +216,27 @@ impl Stream {
     /// # Errors
     /// As [`Stream::batch`].
     pub fn wait_signal(&self, word: &Word64, expected: u64, timeout: Duration) -> Result<()> {
+        let target = Target::Bounded(word.clone(), expected);
         match &self.inner {
             Inner::Host(executor) => {
                 word.device_address()?;
                 let op = HostOp::Bounded(word.clone(), expected, timeout);
-                let target = Target::Word64(word.clone(), expected);
                 executor.enqueue(std::iter::once(op), |number| self.watch_wait(number, target))
             }
-            Inner::Cuda(stream) => stream.wait_signal(
-                word,
-                expected,
-                timeout,
-                self.watch.as_ref().map(|watch| &watch.0),
-            ),
+            Inner::Cuda(stream) => {
+                let abort = self.watch.as_ref().map(|(watchdog, _)| watchdog.abort_word());
+                if stream.is_capturing() {
+                    stream.capture_target(target);
+                    return stream.wait_signal(word, expected, timeout, abort, |_| Ok(()));
+                }
+                stream.wait_signal(word, expected, timeout, abort, |number| {
+                    self.watch_wait(number, target)
+                })
+            }
         }
     }
 
-    /// Launches a kernel of the embedded module.
+    /// Launches a kernel.
     ///
     /// # Errors
     /// [`Error::Unsupported`] on a host stream ([`Stream::call`] runs closures there); what the driver says.
@@ -515,9 +519,8 @@ fn host_op(op: &MemOp<'_>) -> HostOp {
 fn host_targets(op: &HostOp, targets: &mut Vec<Target>) {
     match op {
         HostOp::WaitGeq32(word, value) => targets.push(Target::Word32(word.clone(), *value)),
-        HostOp::WaitGeq64(word, value) | HostOp::Bounded(word, value, _) => {
-            targets.push(Target::Word64(word.clone(), *value));
-        }
+        HostOp::WaitGeq64(word, value) => targets.push(Target::Word64(word.clone(), *value)),
+        HostOp::Bounded(word, value, _) => targets.push(Target::Bounded(word.clone(), *value)),
         HostOp::Graph(ops) => ops.iter().for_each(|op| host_targets(op, targets)),
         _ => {}
     }

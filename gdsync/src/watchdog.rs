@@ -63,6 +63,8 @@ struct Pending {
 pub(crate) enum Target {
     Word32(Word32, u32),
     Word64(Word64, u64),
+    /// A wait that polls the abort word itself: known for reports, and needs no release.
+    Bounded(Word64, u64),
     /// The waits inside a graph that was launched.
     Graph(Arc<[Target]>),
 }
@@ -283,6 +285,7 @@ impl Target {
                 }
                 None => rescue(word.device())?.write64(word.device_address()?, *expected),
             },
+            Target::Bounded(..) => Ok(()),
             Target::Graph(targets) => targets.iter().try_for_each(Target::release),
         }
     }
@@ -292,7 +295,9 @@ impl Target {
             Target::Word32(word, expected) => {
                 (format!("{word:?}"), u64::from(*expected), word.load().map(u64::from))
             }
-            Target::Word64(word, expected) => (format!("{word:?}"), *expected, word.load()),
+            Target::Word64(word, expected) | Target::Bounded(word, expected) => {
+                (format!("{word:?}"), *expected, word.load())
+            }
             Target::Graph(targets) => {
                 return targets.iter().for_each(|target| target.describe(stream, age, to));
             }

@@ -103,6 +103,7 @@ fn an_abort_ends_waits_in_kernels(device: &Device) -> Outcome {
     stream.wait_signal(&word, 1, Duration::from_secs(3600))?;
     std::thread::sleep(Duration::from_millis(10));
     assert!(!stream.is_idle()?);
+    assert_eq!(watchdog.pending().first().map(|wait| wait.expected), Some(1));
     let began = Instant::now();
     watchdog.abort("test");
     aborted(stream.synchronize(soon()), "test");

@@ -127,25 +127,38 @@ unsafe fn fill(v: &SharedVector<'_>, f: &Fill, rule: Extrapolation) {
                 }
                 continue;
             }
-            // Along i a layer is a single cell of the row.
+            // Along i a layer is a single cell of the row: read the cells inside in one piece.
+            let reach = near.len();
+            let low = f.inward > 0;
+            // SAFETY: cells inside, by the caller's promise not written now.
+            let inside = unsafe { v.read(if low { row + 1 } else { row - reach }, reach) };
             let sum = |weights: &[f64]| {
-                weights.iter().zip(1..).fold(0.0, |sum, (w, m)| {
-                    // SAFETY: a cell inside, by the caller's promise not written now.
-                    sum + w * unsafe { v.read(step(row, m), 1) }[0]
-                })
-            };
-            // SAFETY: ghost cells of this fill alone.
-            unsafe {
-                v.row(row, 1)[0] = sum(near);
-                if f.layers > 1 {
-                    v.row(step(row, -1), 1)[0] = sum(far);
+                let mut sum = 0.0;
+                for (m, w) in weights.iter().enumerate() {
+                    sum += w * if low { inside[m] } else { inside[reach - 1 - m] };
                 }
+                sum
+            };
+            let layers = f.layers.min(2);
+            // SAFETY: ghost cells of this fill alone.
+            let ghosts = unsafe { v.row(if low { row + 1 - layers } else { row }, layers) };
+            ghosts[if low { layers - 1 } else { 0 }] = sum(near);
+            if layers > 1 {
+                ghosts[if low { 0 } else { 1 }] = sum(far);
             }
         }
     }
 }
 
 fn layer<'a>(out: &mut [f64], weights: &[f64], inside: impl Fn(isize) -> &'a [f64]) {
+    if let &[a, b, c, d] = weights {
+        let n = out.len();
+        let (p, q, r, s) = (&inside(1)[..n], &inside(2)[..n], &inside(3)[..n], &inside(4)[..n]);
+        for i in 0..n {
+            out[i] = a * p[i] + b * q[i] + c * r[i] + d * s[i];
+        }
+        return;
+    }
     out.fill(0.0);
     for (w, m) in weights.iter().zip(1..) {
         for (o, x) in out.iter_mut().zip(inside(m)) {

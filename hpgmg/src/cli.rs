@@ -14,18 +14,19 @@ use crate::setup;
 /// Where the levels live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Device {
-    /// The best there is: the CPU in this version.
+    /// A GPU if this build and this machine can use one and there is one rank, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
-    /// NVIDIA GPUs.
+    /// An NVIDIA GPU, one rank.
     Cuda,
 }
 
 /// How ranks communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CommMode {
-    /// MPI under an MPI launcher, else threads of this process.
+    /// Under a launcher libmp, called by the CPU (MPI under mpirun and srun if this program was built with it); else
+    /// threads of this process.
     Auto,
     /// MPI.
     Mpi,

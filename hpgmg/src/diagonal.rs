@@ -23,8 +23,7 @@ pub fn build(cpu: &mut Cpu, l: usize) -> Result<(), CommError> {
         Operator::Fv4 => colour(cpu, l, 4)?,
     }
     let mut lambda: f64 = 0.0;
-    each_row(cpu, l, &[Vector::Dinv, Vector::R, Vector::L1Inv], |_, rows| {
-        let [d, s, l1] = rows else { return };
+    each_row(cpu, l, [Vector::Dinv, Vector::R, Vector::L1Inv], |_, [d, s, l1]| {
         for (d, s) in d.iter().zip(s.iter()) {
             lambda = lambda.max((d + s) / d);
         }
@@ -53,25 +52,29 @@ struct At {
 
 /// Calls `f` with the rows of several vectors of a level, one position after the other. A vector that
 /// is not stored gives empty rows.
-fn each_row(cpu: &mut Cpu, l: usize, vectors: &[Vector], mut f: impl FnMut(At, &mut [&mut [f64]])) {
+fn each_row<const N: usize>(
+    cpu: &mut Cpu,
+    l: usize,
+    vectors: [Vector; N],
+    mut f: impl FnMut(At, [&mut [f64]; N]),
+) {
     let level = &mut cpu.levels[l];
-    let mut fields: Vec<Vec<f64>> = vectors.iter().map(|&v| level.take(v)).collect();
+    let mut fields = vectors.map(|v| level.take(v));
     let g = level.geometry;
     for index in 0..level.boxes.len() {
         let [oi, oj, ok] = level.origin(index);
         for k in 0..g.n {
             for j in 0..g.n {
                 let at = index * g.volume + g.row(j, k);
-                let mut rows: Vec<&mut [f64]> = fields
-                    .iter_mut()
-                    .map(|f| if f.is_empty() { &mut [][..] } else { &mut f[at..at + g.n] })
-                    .collect();
-                f(At { i: oi, j: oj + j, k: ok + k }, &mut rows);
+                let rows = fields
+                    .each_mut()
+                    .map(|f| if f.is_empty() { &mut [][..] } else { &mut f[at..at + g.n] });
+                f(At { i: oi, j: oj + j, k: ok + k }, rows);
             }
         }
     }
-    for (&v, field) in vectors.iter().zip(fields) {
-        cpu.levels[l].put(v, field);
+    for (v, field) in vectors.into_iter().zip(fields) {
+        level.put(v, field);
     }
 }
 
@@ -79,18 +82,18 @@ fn colour(cpu: &mut Cpu, l: usize, colours: usize) -> Result<(), CommError> {
     let c = colours.min(cpu.levels[l].shape.dim);
     for colour in 0..c.pow(3) {
         let (ic, jc, kc) = (colour % c, colour / c % c, colour / (c * c));
-        each_row(cpu, l, &[Vector::U], |at, rows| {
+        each_row(cpu, l, [Vector::U], |at, [x]| {
             let on = (at.j + jc).is_multiple_of(c) && (at.k + kc).is_multiple_of(c);
-            for (i, x) in rows[0].iter_mut().enumerate() {
+            for (i, x) in x.iter_mut().enumerate() {
                 *x = if on && (at.i + i + ic).is_multiple_of(c) { 1.0 } else { 0.0 };
             }
         });
         cpu.apply(l, Vector::Temp, Vector::U)?;
-        each_row(cpu, l, &[Vector::U, Vector::Temp, Vector::Dinv, Vector::R], |_, rows| {
-            let [x, ax, d, s] = rows else { return };
-            for i in 0..x.len() {
-                d[i] += x[i] * ax[i];
-                s[i] += ((1.0 - x[i]) * ax[i]).abs();
+        let vectors = [Vector::U, Vector::Temp, Vector::Dinv, Vector::R];
+        each_row(cpu, l, vectors, |_, [x, ax, d, s]| {
+            for (((x, ax), d), s) in x.iter().zip(&*ax).zip(d).zip(s) {
+                *d += x * ax;
+                *s += ((1.0 - x) * ax).abs();
             }
         });
     }

@@ -19,9 +19,9 @@ pub struct BoxGeometry {
 
 impl BoxGeometry {
     /// The layout of boxes of `n`³ cells with `ghosts` layers around them. Rows are padded to a multiple
-    /// of four elements.
+    /// of eight elements, a cache line.
     pub fn new(n: usize, ghosts: usize) -> Self {
-        let pitch = (n + 2 * ghosts).next_multiple_of(4);
+        let pitch = (n + 2 * ghosts).next_multiple_of(8);
         let plane = pitch * (n + 2 * ghosts);
         Self { n, ghosts, pitch, plane, volume: plane * (n + 2 * ghosts) }
     }
@@ -47,9 +47,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_padded_to_four_and_the_origin_skips_the_ghosts() {
+    fn rows_are_padded_to_eight_and_the_origin_skips_the_ghosts() {
         let g = BoxGeometry::new(16, 1);
-        assert_eq!((g.pitch, g.plane, g.volume), (20, 360, 6480));
+        assert_eq!((g.pitch, g.plane, g.volume), (24, 432, 7776));
         assert_eq!(g.at(0, 0, 0), g.row(0, 0));
         assert_eq!(g.at(-1, -1, -1), 0);
         assert_eq!(g.at(2, 3, 4), g.row(3, 4) + 2);

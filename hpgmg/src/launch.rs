@@ -20,10 +20,18 @@ pub struct Launcher {
     pub local_size: Option<usize>,
 }
 
+impl Launcher {
+    /// Whether MPI programs are started by it.
+    fn starts_mpi(&self) -> bool {
+        matches!(self.name, "mpirun" | "srun")
+    }
+}
+
 /// The launcher that started this process, from its environment; `get` reads a variable.
 pub fn launcher(get: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
-    const KNOWN: [(&str, &str, &str); 4] = [
+    const KNOWN: [(&str, &str, &str); 5] = [
         ("mprun", "MP_SIZE", "MP_LOCAL_SIZE"),
+        ("torchrun", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
         ("mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"),
         ("mpirun", "PMI_SIZE", "MPI_LOCALNRANKS"),
         ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS_PER_NODE"),
@@ -48,6 +56,13 @@ pub enum Launch {
         /// How many.
         ranks: usize,
     },
+    /// libmp's ranks, as threads of this process.
+    LibmpThreads {
+        /// How many.
+        ranks: usize,
+    },
+    /// This process is one of the ranks that a launcher started, and libmp finds the others.
+    Libmp,
     /// This process is one of an MPI job.
     Mpi {
         /// Processes of the job on this machine, where the launcher says.
@@ -66,34 +81,24 @@ pub struct Refused(String);
 /// [`Refused`] for what this build cannot do.
 pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused> {
     let refuse = |text: String| Err(Refused(text));
-    if cli.device == Device::Cuda {
-        return refuse("--device cuda: this version of hpgmg-fv solves on the CPU only".into());
+    let size = cli.ranks.unwrap_or(launcher.map_or(1, |l| l.size));
+    if cli.device == Device::Cuda && size != 1 {
+        return refuse(format!(
+            "--device cuda: this version of hpgmg-fv runs one rank on one GPU, and this run has {size} ranks"
+        ));
     }
     match cli.comm {
-        CommMode::Host => {
-            return refuse(
-                "--comm host: this version of hpgmg-fv does not communicate through libmp; \
-                 --comm auto runs ranks as threads, --comm mpi as MPI processes"
-                    .into(),
-            );
-        }
         CommMode::Stream | CommMode::Kernel => {
             return refuse(
                 "--comm stream and --comm kernel: this version of hpgmg-fv communicates from the CPU \
-                 only (auto, mpi)"
+                 only (auto, host, mpi)"
                     .into(),
             );
         }
-        CommMode::Auto | CommMode::Mpi => {}
+        CommMode::Auto | CommMode::Host | CommMode::Mpi => {}
     }
     if cli.ranks == Some(0) || cli.threads == Some(0) {
         return refuse("--ranks and --threads must be at least 1".into());
-    }
-    if let Some(Launcher { name: "mprun", variable: (variable, value), .. }) = launcher {
-        return refuse(format!(
-            "started by mprun ({variable}={value}): this version of hpgmg-fv cannot join its ranks; \
-             use --ranks N or mpirun"
-        ));
     }
     if let (Some(ranks), Some(launcher)) = (cli.ranks, launcher)
         && ranks != launcher.size
@@ -101,18 +106,28 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
         let Launcher { name, size, .. } = launcher;
         return refuse(format!("--ranks {ranks} under {name}, which has started {size} processes"));
     }
-    let wants_mpi = cli.comm == CommMode::Mpi || launcher.is_some();
-    if !wants_mpi {
-        return Ok(Launch::Threads { ranks: cli.ranks.unwrap_or(1) });
+    let ranks = cli.ranks.unwrap_or(1);
+    match (cli.comm, launcher) {
+        (CommMode::Auto, None) => return Ok(Launch::Threads { ranks }),
+        (CommMode::Host, None) => return Ok(Launch::LibmpThreads { ranks }),
+        (CommMode::Host, Some(_)) => return Ok(Launch::Libmp),
+        // MPI leads to other hosts too, where there is an MPI.
+        (CommMode::Auto, Some(launcher)) if !(cfg!(feature = "mpi") && launcher.starts_mpi()) => {
+            return Ok(Launch::Libmp);
+        }
+        _ => {}
     }
     if !cfg!(feature = "mpi") {
-        let why = match launcher {
-            Some(Launcher { name, variable: (variable, value), .. }) => {
-                format!("started by {name} ({variable}={value})")
-            }
-            None => "--comm mpi".into(),
-        };
-        return refuse(format!("{why}: this hpgmg-fv was built without the cargo feature `mpi`"));
+        return refuse(
+            "--comm mpi: this hpgmg-fv was built without the cargo feature `mpi`".into(),
+        );
+    }
+    if let Some(Launcher { name, variable: (variable, value), .. }) =
+        launcher.filter(|launcher| !launcher.starts_mpi())
+    {
+        return refuse(format!(
+            "--comm mpi under {name} ({variable}={value}): MPI ranks are started by mpirun or srun"
+        ));
     }
     if launcher.is_none() && cli.ranks.unwrap_or(1) != 1 {
         return refuse("--comm mpi with --ranks: MPI ranks are started by mpirun or srun".into());
@@ -198,15 +213,16 @@ mod tests {
     fn without_a_launcher_ranks_are_threads() {
         assert_eq!(decide(&cli(&[]), None), Ok(Launch::Threads { ranks: 1 }));
         assert_eq!(decide(&cli(&["--ranks", "4"]), None), Ok(Launch::Threads { ranks: 4 }));
+        let host = cli(&["--ranks", "4", "--comm", "host"]);
+        assert_eq!(decide(&host, None), Ok(Launch::LibmpThreads { ranks: 4 }));
     }
 
     #[test]
     fn what_is_not_there_is_refused_by_name() {
         for (args, word) in [
-            (&["--device", "cuda"][..], "cuda"),
+            (&["--device", "cuda", "--ranks", "2"][..], "one rank on one GPU"),
             (&["--comm", "stream"], "stream"),
             (&["--comm", "kernel"], "kernel"),
-            (&["--comm", "host"], "libmp"),
             (&["--ranks", "0"], "at least 1"),
         ] {
             let error = decide(&cli(args), None).unwrap_err().to_string();
@@ -216,9 +232,13 @@ mod tests {
 
     #[test]
     fn launchers_are_recognised_and_contradictions_refused() {
-        let mprun = under("MP_SIZE", "4");
-        let error = decide(&cli(&[]), mprun.as_ref()).unwrap_err().to_string();
-        assert!(error.contains("MP_SIZE=4"), "{error}");
+        for (variable, name) in [("MP_SIZE", "mprun"), ("WORLD_SIZE", "torchrun")] {
+            let launcher = under(variable, "4");
+            assert_eq!(launcher.as_ref().map(|l| l.name), Some(name));
+            assert_eq!(decide(&cli(&[]), launcher.as_ref()), Ok(Launch::Libmp));
+            assert_eq!(decide(&cli(&["--comm", "host"]), launcher.as_ref()), Ok(Launch::Libmp));
+            assert!(decide(&cli(&["--comm", "mpi"]), launcher.as_ref()).is_err());
+        }
         let mpirun = under("OMPI_COMM_WORLD_SIZE", "2");
         let error = decide(&cli(&["--ranks", "4"]), mpirun.as_ref()).unwrap_err().to_string();
         assert!(error.contains("started 2 processes"), "{error}");
@@ -228,10 +248,19 @@ mod tests {
 
     #[cfg(not(feature = "mpi"))]
     #[test]
-    fn a_build_without_mpi_says_so_under_a_launcher() {
+    fn a_build_without_mpi_takes_mpiruns_ranks_through_libmp_and_refuses_mpi_itself() {
         let mpirun = under("OMPI_COMM_WORLD_SIZE", "2");
-        let error = decide(&cli(&[]), mpirun.as_ref()).unwrap_err().to_string();
-        assert!(error.contains("OMPI_COMM_WORLD_SIZE=2") && error.contains("feature `mpi`"));
+        assert_eq!(decide(&cli(&[]), mpirun.as_ref()), Ok(Launch::Libmp));
+        let error = decide(&cli(&["--comm", "mpi"]), mpirun.as_ref()).unwrap_err().to_string();
+        assert!(error.contains("feature `mpi`"), "{error}");
+    }
+
+    #[cfg(feature = "mpi")]
+    #[test]
+    fn a_build_with_mpi_takes_mpiruns_ranks_through_mpi_unless_told_otherwise() {
+        let mpirun = under("OMPI_COMM_WORLD_SIZE", "2");
+        assert_eq!(decide(&cli(&[]), mpirun.as_ref()), Ok(Launch::Mpi { local_size: None }));
+        assert_eq!(decide(&cli(&["--comm", "host"]), mpirun.as_ref()), Ok(Launch::Libmp));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use crate::backend::Vector;
 use crate::comm::Group;
 use crate::decomposition::LevelShape;
+use crate::field::Field;
 use crate::geometry::BoxGeometry;
 use crate::halo::Halo;
 use crate::operators::{TILE_ROWS, Tile};
@@ -17,7 +18,7 @@ pub struct Level {
     /// Ids of this rank's boxes, increasing.
     pub boxes: Vec<usize>,
     /// The vectors, by [`Vector::index`]; each holds all boxes. Those not in use are empty.
-    pub fields: Vec<Vec<f64>>,
+    pub fields: Vec<Field>,
     /// Halo exchange in the stencil's shape.
     pub halo: Halo,
     /// Halo exchange of all 26 regions, where that is not the stencil's shape.
@@ -47,12 +48,12 @@ impl Level {
     }
 
     /// Takes a vector out of the level so that others can be read meanwhile; [`Self::put`] it back.
-    pub fn take(&mut self, v: Vector) -> Vec<f64> {
+    pub fn take(&mut self, v: Vector) -> Field {
         std::mem::take(&mut self.fields[v.index()])
     }
 
     /// Puts a taken vector back.
-    pub fn put(&mut self, v: Vector, field: Vec<f64>) {
+    pub fn put(&mut self, v: Vector, field: Field) {
         self.fields[v.index()] = field;
     }
 

@@ -9,6 +9,7 @@ use crate::cpu::Cpu;
 use crate::decomposition::{LevelShape, hierarchy};
 use crate::diagonal;
 use crate::error::Error;
+use crate::field::Field;
 use crate::geometry::BoxGeometry;
 use crate::halo::{Entity, Halo, Shape};
 use crate::level::{Level, tiles};
@@ -135,11 +136,11 @@ impl Cpu {
                 let [x, y, z] = &axes;
                 let out = SharedVector::new(&mut level.fields[target.index()]);
                 team.run(z.len(), x.len() * y.len() * z.len(), &|k, _| {
-                    for j in 0..y.len() {
+                    for (j, y) in y.iter().enumerate() {
                         // SAFETY: every plane is one task's.
                         let row = unsafe { out.row(base + g.row(j, k), x.len()) };
                         for (value, x) in row.iter_mut().zip(x) {
-                            let at = [x, &y[j], &z[k]];
+                            let at = [x, y, &z[k]];
                             *value =
                                 if entity < 3 { problem.beta(entity, at) } else { problem.rhs(at) };
                         }
@@ -214,9 +215,9 @@ fn build_level(
     let shape = &shapes[l];
     let geometry = BoxGeometry::new(shape.box_dim, config.operator.radius());
     let boxes = shape.boxes_of(comm.rank());
-    let mut fields = vec![Vec::new(); Vector::COUNT];
+    let mut fields: Vec<Field> = (0..Vector::COUNT).map(|_| Field::default()).collect();
     for v in vectors_of(config, l + 1 == shapes.len()) {
-        fields[v.index()] = vec![0.0; boxes.len() * geometry.volume];
+        fields[v.index()] = Field::zeros(boxes.len() * geometry.volume, geometry.ghosts);
     }
     let stencil = match config.operator {
         Operator::Fv4 => Shape::NoCorners,

@@ -184,45 +184,86 @@ unsafe fn body<S: Stencil>(stencil: S, pass: &Pass<'_>, tile: &Tile, scratch: &m
     }
     match pass.update {
         Update::Apply => {
-            stencil.rows(g, c, x, tile, scratch, |row, ax| out(row).copy_from_slice(ax));
+            stencil.rows(
+                g,
+                c,
+                x,
+                tile,
+                scratch,
+                #[inline(always)]
+                |row: Row, ax: &[f64]| out(row).copy_from_slice(ax),
+            );
         }
-        Update::Residual { rhs } => stencil.rows(g, c, x, tile, scratch, |row, ax| {
-            let (out, rhs) = (out(row), of(rhs, row, n));
-            for i in 0..n {
-                out[i] = rhs[i] - ax[i];
-            }
-        }),
-        Update::Gsrb { rhs, dinv, parity } => stencil.rows(g, c, x, tile, scratch, |row, ax| {
-            let (out, rhs, dinv, x) = (out(row), of(rhs, row, n), of(dinv, row, n), of(x, row, n));
-            let p = row.j + row.k + parity;
-            for i in 0..n {
-                let new = x[i] + dinv[i] * (rhs[i] - ax[i]);
-                out[i] = if (i + p) % 2 == 0 { new } else { x[i] };
-            }
-        }),
-        Update::Weighted { rhs, weight, scale } => {
-            stencil.rows(g, c, x, tile, scratch, |row, ax| {
-                let (out, rhs, w, x) =
-                    (out(row), of(rhs, row, n), of(weight, row, n), of(x, row, n));
+        Update::Residual { rhs } => stencil.rows(
+            g,
+            c,
+            x,
+            tile,
+            scratch,
+            #[inline(always)]
+            |row: Row, ax: &[f64]| {
+                let (out, rhs) = (out(row), of(rhs, row, n));
                 for i in 0..n {
-                    out[i] = x[i] + scale * w[i] * (rhs[i] - ax[i]);
+                    out[i] = rhs[i] - ax[i];
                 }
-            });
-        }
-        Update::Chebyshev { rhs, dinv, c1, c2 } => {
-            stencil.rows(g, c, x, tile, scratch, |row, ax| {
+            },
+        ),
+        Update::Gsrb { rhs, dinv, parity } => stencil.rows(
+            g,
+            c,
+            x,
+            tile,
+            scratch,
+            #[inline(always)]
+            |row: Row, ax: &[f64]| {
                 let (out, rhs, dinv, x) =
                     (out(row), of(rhs, row, n), of(dinv, row, n), of(x, row, n));
-                if c1 == 0.0 {
-                    for i in 0..n {
-                        out[i] = x[i] + c2 * dinv[i] * (rhs[i] - ax[i]);
-                    }
-                } else {
-                    for i in 0..n {
-                        out[i] = x[i] + c1 * (x[i] - out[i]) + c2 * dinv[i] * (rhs[i] - ax[i]);
-                    }
+                let p = row.j + row.k + parity;
+                for i in 0..n {
+                    let new = x[i] + dinv[i] * (rhs[i] - ax[i]);
+                    out[i] = if (i + p).is_multiple_of(2) { new } else { x[i] };
                 }
-            });
+            },
+        ),
+        Update::Weighted { rhs, weight, scale } => {
+            stencil.rows(
+                g,
+                c,
+                x,
+                tile,
+                scratch,
+                #[inline(always)]
+                |row: Row, ax: &[f64]| {
+                    let (out, rhs, w, x) =
+                        (out(row), of(rhs, row, n), of(weight, row, n), of(x, row, n));
+                    for i in 0..n {
+                        out[i] = x[i] + scale * w[i] * (rhs[i] - ax[i]);
+                    }
+                },
+            );
+        }
+        Update::Chebyshev { rhs, dinv, c1, c2 } => {
+            stencil.rows(
+                g,
+                c,
+                x,
+                tile,
+                scratch,
+                #[inline(always)]
+                |row: Row, ax: &[f64]| {
+                    let (out, rhs, dinv, x) =
+                        (out(row), of(rhs, row, n), of(dinv, row, n), of(x, row, n));
+                    if c1 == 0.0 {
+                        for i in 0..n {
+                            out[i] = x[i] + c2 * dinv[i] * (rhs[i] - ax[i]);
+                        }
+                    } else {
+                        for i in 0..n {
+                            out[i] = x[i] + c1 * (x[i] - out[i]) + c2 * dinv[i] * (rhs[i] - ax[i]);
+                        }
+                    }
+                },
+            );
         }
     }
 }

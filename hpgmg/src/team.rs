@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use crate::field::Field;
+
 type Job = *const (dyn Fn(usize, usize) + Sync);
 
 struct Shared {
@@ -34,7 +36,7 @@ unsafe impl Send for Shared {}
 pub struct Team {
     shared: Arc<Shared>,
     helpers: Vec<JoinHandle<()>>,
-    scratch: Vec<Mutex<Vec<f64>>>,
+    scratch: Vec<Mutex<Field>>,
 }
 
 impl Team {
@@ -57,7 +59,7 @@ impl Team {
         let mut team = Self {
             shared: shared.clone(),
             helpers: Vec::with_capacity(helpers),
-            scratch: (0..threads.max(1)).map(|_| Mutex::new(vec![0.0; scratch])).collect(),
+            scratch: (0..threads.max(1)).map(|_| Mutex::new(Field::zeros(scratch, 0))).collect(),
         };
         for index in 0..helpers {
             let shared = shared.clone();

@@ -8,10 +8,15 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytemuck::Pod;
+use gdsync::{Deadline, Device, Stream};
+
 use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
 use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
-use crate::control::{Control, WORLD};
+use crate::control::{Control, Turn, WORLD};
+use crate::data::plane::Plane;
+use crate::data::{AllReduce, Peer, Region, Window};
 use crate::error::{Error, Result};
 
 /// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
@@ -23,6 +28,7 @@ pub struct Communicator {
 
 struct Inner {
     control: Arc<Control>,
+    plane: Arc<Plane>,
     peers: Arc<[PeerInfo]>,
     group: u64,
     name: String,
@@ -44,13 +50,14 @@ impl Drop for Inner {
 impl Communicator {
     pub(crate) fn world(
         control: Arc<Control>,
+        plane: Arc<Plane>,
         peers: Arc<[PeerInfo]>,
         rank: usize,
         timeout: Duration,
     ) -> Communicator {
         let members = (0u32..).zip(peers.iter()).map(|(rank, _)| rank).collect();
         let (group, name, turn) = (WORLD, "the world".into(), Mutex::new(0));
-        let inner = Inner { control, peers, group, name, members, rank, turn };
+        let inner = Inner { control, plane, peers, group, name, members, rank, turn };
         Communicator { inner: Arc::new(inner), timeout }
     }
 
@@ -83,7 +90,52 @@ impl Communicator {
     /// # Errors
     /// [`Error::NoSuchRank`].
     pub fn host(&self, rank: usize) -> Result<&str> {
-        self.peer(rank).map(|peer| &peer.host[..])
+        self.info(rank).map(|peer| &peer.host[..])
+    }
+
+    /// Rank `rank` of this communicator as the other end of messages.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`].
+    pub fn peer(&self, rank: usize) -> Result<Peer> {
+        let (plane, group) = (self.inner.plane.clone(), self.inner.group);
+        Ok(Peer { plane, rank: self.world_rank(rank)?, group, timeout: self.timeout })
+    }
+
+    /// Memory for communication: `len` zeroed elements in the device's own memory, or in host memory that the other ranks
+    /// of this host can map.
+    ///
+    /// # Errors
+    /// [`Error::Memory`]: out of memory, or what the driver says.
+    pub fn alloc<T: Pod>(&self, device: &Device, len: usize) -> Result<Region<T>> {
+        Region::alloc(&self.inner.plane.pieces, device, len)
+    }
+
+    /// Opens a region of every rank to the others, and `signals` signals for each. A collective call; the regions may have
+    /// different lengths, also 0, but live on devices of one kind.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if one rank's memory cannot be exported.
+    pub fn window<T: Pod>(&self, region: &Region<T>, signals: usize) -> Result<Window<T>> {
+        Window::open(self, &self.inner.plane, region, signals)
+    }
+
+    /// A stream whose waits end when the world does: what it computes then means nothing, and
+    /// [`synchronize`](Self::synchronize) says so.
+    ///
+    /// # Errors
+    /// [`Error::Memory`]: what the driver or the system says.
+    pub fn stream(&self, device: &Device) -> Result<Stream> {
+        self.inner.plane.stream(device)
+    }
+
+    /// Waits until everything enqueued on the stream so far has run and all of it went well. Helps messages of this rank
+    /// meanwhile that the host has started.
+    ///
+    /// # Errors
+    /// What ended the world; [`Error::Memory`] as [`Stream::synchronize`].
+    pub fn synchronize(&self, stream: &Stream, deadline: Deadline) -> Result<()> {
+        self.inner.plane.synchronize(stream, deadline)
     }
 
     /// The same communicator whose calls give up after `timeout`.
@@ -108,7 +160,7 @@ impl Communicator {
     /// As [`barrier`](Self::barrier); [`Error::NoSuchRank`], and [`Error::TooLarge`] for a blob over [`BLOB_MAX`], both
     /// before anybody is told: the other ranks go on waiting for this one.
     pub fn broadcast(&self, root: usize, blob: &mut Vec<u8>) -> Result<()> {
-        self.peer(root)?;
+        self.info(root)?;
         let mine = self.rank() == root;
         let payload = if mine { self.blob(blob)? } else { nothing() };
         // The peer exists, so its number fits.
@@ -139,6 +191,16 @@ impl Communicator {
         let call = Call::AllReduce { op, element: T::ELEMENT };
         let result = self.call(call, self.blob(&collective::to_bytes(values))?)?.1;
         if collective::from_bytes(&result, values) { Ok(()) } else { Err(self.nonsense(call)) }
+    }
+
+    /// Prepares an all-reduce of up to `len` elements over the data plane: microseconds instead of the control plane's
+    /// round through rank 0. Every rank calls it, with the same length.
+    ///
+    /// # Errors
+    /// As [`SendBuilder::prepare`](crate::SendBuilder::prepare) to every rank, in particular [`Error::NoPath`]. It does not
+    /// wait for the other ranks.
+    pub fn prepare_all_reduce<T: Number + Pod>(&self, len: usize) -> Result<AllReduce<T>> {
+        AllReduce::prepare(self, len)
     }
 
     /// The sum over all ranks, in rank order; integers wrap around.
@@ -188,7 +250,7 @@ impl Communicator {
     /// As [`barrier`](Self::barrier).
     pub fn node_local(&self) -> Result<Communicator> {
         let nodes: Vec<&str> = (0..self.size())
-            .map(|rank| self.peer(rank).map(|peer| &peer.node[..]))
+            .map(|rank| self.info(rank).map(|peer| &peer.node[..]))
             .collect::<Result<_>>()?;
         // The colour is the first rank on the same host.
         let first =
@@ -210,7 +272,8 @@ impl Communicator {
         let rank = members.iter().position(|&rank| rank as usize == me);
         let (true, Some(rank)) = (known, rank) else { return Err(self.nonsense(call)) };
         let (control, peers) = (self.inner.control.clone(), self.inner.peers.clone());
-        let inner = Inner { control, peers, group, name, members, rank, turn: Mutex::new(0) };
+        let (plane, turn) = (self.inner.plane.clone(), Mutex::new(0));
+        let inner = Inner { control, plane, peers, group, name, members, rank, turn };
         Ok(Some(Communicator { inner: Arc::new(inner), timeout: self.timeout }))
     }
 
@@ -219,16 +282,24 @@ impl Communicator {
         self.call(Call::Finish, nothing()).map(drop)
     }
 
-    pub(crate) fn peer(&self, rank: usize) -> Result<&PeerInfo> {
+    pub(crate) fn info(&self, rank: usize) -> Result<&PeerInfo> {
         let world = self.world_rank(rank)?;
         self.inner.peers.get(world).ok_or_else(|| self.no_such_rank(rank))
+    }
+
+    /// The time after which its calls give up.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     fn call(&self, call: Call, payload: Payload) -> Result<(Outcome, Payload)> {
         let what = format!("{call} on {}", self.inner.name);
         let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let group = self.inner.group;
-        let result = self.inner.control.call(group, *turn, call, payload, &what, self.timeout);
+        let progress = || self.inner.plane.progress();
+        let control = &self.inner.control;
+        let result =
+            control.call(Turn { group, turn: *turn }, call, payload, &what, self.timeout, progress);
         if matches!(result, Ok(_) | Err(Error::Mismatch { .. })) {
             *turn += 1;
         }

@@ -224,6 +224,94 @@ pub enum Error {
         message: String,
     },
 
+    /// A rank on another host, to which only a NIC leads.
+    #[error(
+        "a message from {from} to rank {rank} on {to} needs a NIC path, which this build does not have"
+    )]
+    NoPath {
+        /// The peer, in the world.
+        rank: usize,
+        /// The host of this rank.
+        from: String,
+        /// The host of the peer.
+        to: String,
+    },
+
+    /// Memory, a stream or a device of an operation refused.
+    #[error("{op}: {source}")]
+    Memory {
+        /// The operation.
+        op: String,
+        /// What refused and why.
+        source: gdsync::Error,
+    },
+
+    /// A message is longer than the buffer that was posted for it. Nothing was sent.
+    #[error("{op}: a message of {sent} bytes for a posted buffer of {posted} bytes")]
+    Truncated {
+        /// The operation here.
+        op: String,
+        /// Length of the message in bytes.
+        sent: u64,
+        /// Length of the receiver's buffer in bytes.
+        posted: u64,
+    },
+
+    /// An operation was started again before its last start was seen complete.
+    #[error("{op} is still started: epoch {epoch} has not been waited for")]
+    Started {
+        /// The operation.
+        op: String,
+        /// The start that has not been seen complete.
+        epoch: u64,
+    },
+
+    /// The deadline of a wait passed. The world goes on, and the operation stays started.
+    #[error("{op} not complete after {age:.1?}: waiting for epoch {expected}, seen {seen}")]
+    #[non_exhaustive]
+    Late {
+        /// The operation.
+        op: String,
+        /// The peer, in the world.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// The operation's tag.
+        tag: u64,
+        /// The start that was waited for.
+        expected: u64,
+        /// The last one reached.
+        seen: u64,
+        /// Time since the start.
+        age: Duration,
+    },
+
+    /// Elements or a signal outside of what the peer has opened.
+    #[error("{op}: elements {at}..{end} of {size}", end = at.saturating_add(*len))]
+    OutOfRange {
+        /// The operation.
+        op: String,
+        /// The first element asked for.
+        at: u64,
+        /// How many.
+        len: u64,
+        /// How many there are.
+        size: u64,
+    },
+
+    /// More operations are prepared at once than the rank's arena has words for.
+    #[error("{op}: {limit} operations are prepared at once already, which is the limit")]
+    TooMany {
+        /// The operation that was to be prepared.
+        op: String,
+        /// The limit.
+        limit: usize,
+    },
+
+    /// A wait for any of no operations.
+    #[error("wait_any was given no operations: none of them can ever be complete")]
+    NoOperations,
+
     /// The operating system refused something.
     #[error("{what}: {source}")]
     Io {

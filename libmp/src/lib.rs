@@ -36,6 +36,7 @@ mod collective;
 mod communicator;
 pub mod config;
 mod control;
+mod data;
 mod error;
 mod node;
 mod world;
@@ -45,5 +46,11 @@ pub use build_info::{BuildInfo, PROTOCOL};
 pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
+pub use data::{
+    AllReduce, Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder,
+    Window, wait_all, wait_any,
+};
 pub use error::{Error, Loss, Result};
+pub use gdsync;
+pub use gdsync::{Deadline, Device, Stream};
 pub use world::World;

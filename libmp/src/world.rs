@@ -15,6 +15,7 @@ use crate::control::frame::Preamble;
 use crate::control::handshake::Expected;
 use crate::control::message::{Hello, PeerInfo};
 use crate::control::{Control, Heartbeat, Setup};
+use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 use crate::node;
 
@@ -136,7 +137,7 @@ impl World {
         local: Option<(u32, u32)>,
         gpu: Option<String>,
     ) -> Result<Vec<World>> {
-        let mut worlds = Vec::new();
+        let (mut worlds, mut planes) = (Vec::new(), Vec::new());
         for control in controls {
             let control = Arc::new(control);
             let peers = match control.wait_peers(config.init_timeout) {
@@ -154,7 +155,10 @@ impl World {
             let nodes: std::collections::BTreeSet<&str> =
                 peers.iter().map(|peer| &peer.node[..]).collect();
             tracing::info!(rank, size = peers.len(), nodes = nodes.len(), "the world is complete");
-            let all = Communicator::world(control.clone(), peers.clone(), rank, config.timeout);
+            let plane = Arc::new(Plane::new(control.clone(), peers.clone())?);
+            let (peers, timeout) = (peers.clone(), config.timeout);
+            planes.push(plane.clone());
+            let all = Communicator::world(control.clone(), plane, peers, rank, timeout);
             worlds.push(World {
                 all,
                 control,
@@ -164,6 +168,16 @@ impl World {
                 ended: false,
             });
         }
+        let mut introductions =
+            planes.iter().map(|plane| plane.introduction()).collect::<Result<Vec<_>>>()?;
+        if let [world] = &mut worlds[..]
+            && world.size() > 1
+        {
+            // The other ranks are in other processes.
+            let all = world.all.with_timeout(config.init_timeout);
+            introductions = all.all_gather(&introductions[0])?;
+        }
+        planes.iter().try_for_each(|plane| plane.connect(&introductions))?;
         Ok(worlds)
     }
 

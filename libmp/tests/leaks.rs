@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{on_threads, over_tcp};
-use libmp::World;
+use libmp::{Deadline, Device, World};
 
 fn count(folder: &str) -> usize {
     std::fs::read_dir(folder).unwrap().count()
@@ -23,9 +23,26 @@ fn settled(expected: Option<(usize, usize)>) -> (usize, usize) {
     now()
 }
 
+/// Messages, a window and a stream: memory, mappings and threads that must go with the world.
+fn messages(world: &World) {
+    let region = world.alloc::<u8>(&Device::Host, 2 << 20).unwrap();
+    let window = world.window(&region, 2).unwrap();
+    let stream = world.stream(&Device::Host).unwrap();
+    let right = world.peer((world.rank() + 1) % world.size()).unwrap();
+    let left = world.peer((world.rank() + world.size() - 1) % world.size()).unwrap();
+    let send = right.send(&region.slice(0..1000).unwrap(), 1).prepare().unwrap();
+    let recv = left.recv(&region.slice(1000..2000).unwrap(), 1).prepare().unwrap();
+    recv.start_on(&stream).unwrap();
+    send.start().unwrap();
+    let soon = Deadline::after(Duration::from_secs(20));
+    libmp::wait_all(&[&send, &recv], soon).unwrap();
+    window.put(0, 0, &region.slice(0..0).unwrap()).unwrap();
+}
+
 fn worlds(fail: bool) {
     let end = |world: World| {
         let half = world.split(Some(world.rank() as u64 % 2), 0).unwrap().unwrap();
+        messages(&world);
         world.barrier().unwrap();
         if fail {
             if world.rank() == 1 {

@@ -23,7 +23,7 @@ use crate::memop::{MAX_BATCH, MemOp};
 use crate::memory::allocation::Allocation;
 use crate::memory::word::Word64;
 use crate::memory::{Buffer, Space};
-use crate::watchdog::{Target, Watchdog};
+use crate::watchdog::Target;
 
 /// Every so many operations that can block, an event marks how far the stream has got.
 const MARK_EVERY: u64 = 64;
@@ -135,11 +135,7 @@ impl CudaStream {
     pub fn completed(&self) -> u64 {
         // Operations whose driver call has not returned may not be in the stream yet: then idleness proves nothing.
         let ended = self.ended.load(Ordering::Acquire);
-        if !self.is_capturing()
-            && self.device.bind().is_ok()
-            && ended == self.begun.load(Ordering::Acquire)
-            && !matches!(stream_idle(self.stream), Ok(None))
-        {
+        if ended == self.begun.load(Ordering::Acquire) && !matches!(self.query(), Ok(None)) {
             return ended;
         }
         let mut marks = lock(&self.marks);
@@ -175,8 +171,18 @@ impl CudaStream {
         if self.is_capturing() {
             return Err(self.unsupported("asking for progress", "it is being captured"));
         }
+        Ok(self.query()?.is_some())
+    }
+
+    /// `Some(())` when everything enqueued has run; `None` if not, or during a capture.
+    fn query(&self) -> Result<Option<()>> {
+        // A query would invalidate a capture: the lock keeps one from beginning meanwhile.
+        let _capture = lock(&self.capture);
+        if self.is_capturing() {
+            return Ok(None);
+        }
         self.device.bind()?;
-        Ok(stream_idle(self.stream)?.is_some())
+        stream_idle(self.stream)
     }
 
     /// What went wrong on the stream, as far as the host can see.
@@ -254,27 +260,38 @@ impl CudaStream {
     /// # Safety
     /// As for [`Stream::launch`](crate::Stream::launch).
     pub unsafe fn launch(&self, kernel: &Kernel, dims: Dims, args: &[Arg<'_>]) -> Result<()> {
-        self.enqueue(|number| {
-            // SAFETY: `Arg` is a transparent pointer to the argument's value, which outlives the call; number and
-            // types of arguments are the caller's promise. The driver copies the values before it returns.
-            unsafe {
-                cu!(cuLaunchKernel(
-                    kernel.function(),
-                    dims.grid.0,
-                    dims.grid.1,
-                    dims.grid.2,
-                    dims.block.0,
-                    dims.block.1,
-                    dims.block.2,
-                    dims.shared,
-                    self.stream,
-                    args.as_ptr().cast::<*mut c_void>().cast_mut(),
-                    std::ptr::null_mut(),
-                ))?
-            };
-            self.mark(number);
-            Ok(())
-        })
+        // SAFETY: the caller's promise.
+        self.enqueue(|number| unsafe { self.launch_as(number, kernel, dims, args) })
+    }
+
+    /// # Safety
+    /// As for [`Stream::launch`](crate::Stream::launch).
+    unsafe fn launch_as(
+        &self,
+        number: u64,
+        kernel: &Kernel,
+        dims: Dims,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
+        // SAFETY: `Arg` is a transparent pointer to the argument's value, which outlives the call; number and
+        // types of arguments are the caller's promise. The driver copies the values before it returns.
+        unsafe {
+            cu!(cuLaunchKernel(
+                kernel.function(),
+                dims.grid.0,
+                dims.grid.1,
+                dims.grid.2,
+                dims.block.0,
+                dims.block.1,
+                dims.block.2,
+                dims.shared,
+                self.stream,
+                args.as_ptr().cast::<*mut c_void>().cast_mut(),
+                std::ptr::null_mut(),
+            ))?
+        };
+        self.mark(number);
+        Ok(())
     }
 
     pub fn signal(&self, word: &Word64, value: u64) -> Result<()> {
@@ -290,11 +307,12 @@ impl CudaStream {
         word: &Word64,
         expected: u64,
         timeout: Duration,
-        watchdog: Option<&Watchdog>,
+        abort: Option<&Word64>,
+        before: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
         let kernel = self.device.kernel("mp_signal_wait")?;
         let address = word.device_address()?;
-        let abort = watchdog.map_or(Ok(0), |watchdog| watchdog.abort_word().device_address())?;
+        let abort = abort.map_or(Ok(0), Word64::device_address)?;
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let bounds = WaitBounds { abort, timeout_ns };
         let report = self.report.device_address().unwrap_or(0);
@@ -303,8 +321,11 @@ impl CudaStream {
             lock(&self.capture).owners.push(self.report.allocation().clone());
         }
         let args = [Arg::new(&address), Arg::new(&expected), Arg::new(&bounds), Arg::new(&report)];
-        // SAFETY: the kernel's signature; word, abort word and report are alive as for `batch`.
-        unsafe { self.launch(&kernel, Dims::one(), &args) }
+        self.enqueue(|number| {
+            before(number)?;
+            // SAFETY: the kernel's signature; word, abort word and report are alive as for `batch`.
+            unsafe { self.launch_as(number, &kernel, Dims::one(), &args) }
+        })
     }
 
     pub fn copy(&self, to: &Buffer<u8>, from: &Buffer<u8>) -> Result<()> {
@@ -377,7 +398,11 @@ impl CudaStream {
     }
 
     pub fn begin_capture(&self) -> Result<()> {
-        if self.capturing.swap(true, Ordering::AcqRel) {
+        let capturing = {
+            let _capture = lock(&self.capture);
+            self.capturing.swap(true, Ordering::AcqRel)
+        };
+        if capturing {
             return Err(self.unsupported("beginning a capture", "one is under way"));
         }
         self.device.graveyard().set_capturing(self.stream, true);

@@ -5,6 +5,7 @@
 //! shared buffers between threads. Every wait has a deadline; a failed wait is an error value that
 //! names the peer. Nothing here allocates after `prepare`.
 
+pub mod libmp;
 #[cfg(feature = "mpi")]
 pub mod mpi;
 pub mod threads;
@@ -51,6 +52,9 @@ pub enum CommError {
         /// Length at the receiver.
         receiver: usize,
     },
+    /// libmp failed.
+    #[error(transparent)]
+    Libmp(#[from] ::libmp::Error),
     /// A call into the messaging library failed.
     #[error("{call} failed on rank {rank} with code {code}")]
     Library {
@@ -61,6 +65,18 @@ pub enum CommError {
         /// Its return code.
         code: i32,
     },
+}
+
+impl CommError {
+    /// Whether it only says that another rank has failed.
+    pub fn is_about_another_rank(&self) -> bool {
+        use ::libmp::Error;
+        matches!(
+            self,
+            CommError::PeerFailed { .. }
+                | CommError::Libmp(Error::PeerLost { .. } | Error::Aborted { .. })
+        )
+    }
 }
 
 /// One message of a phase in each direction between this rank and a peer.

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::message::{Outcome, Payload};
 pub(crate) use gather::{decode as decode_gathered, encode as encode_gathered};
-pub(crate) use reduce::{Element, from_bytes, to_bytes};
+pub(crate) use reduce::{Element, combine as combine_two, from_bytes, to_bytes};
 pub use reduce::{Number, ReduceOp};
 
 /// Largest blob that one rank gives to a collective, in bytes: 1 MiB.

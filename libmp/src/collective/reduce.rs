@@ -131,13 +131,23 @@ pub(crate) fn reduce<'a>(
             ));
         }
         for (sum, value) in result.iter_mut().zip(values) {
-            *sum = match element {
-                Element::U64 => unsigned(op, *sum, value),
-                Element::F64 => float(op, f64::from_bits(*sum), f64::from_bits(value)).to_bits(),
-            };
+            *sum = bits(op, element, *sum, value);
         }
     }
     Ok(Arc::from(to_bytes(&result)))
+}
+
+/// One step of a reduction.
+pub(crate) fn combine<T: Number>(op: ReduceOp, a: T, b: T) -> T {
+    let (a, b) = (a.to_bits64(), b.to_bits64());
+    T::from_bits64(bits(op, T::ELEMENT, a, b))
+}
+
+fn bits(op: ReduceOp, element: Element, a: u64, b: u64) -> u64 {
+    match element {
+        Element::U64 => unsigned(op, a, b),
+        Element::F64 => float(op, f64::from_bits(a), f64::from_bits(b)).to_bits(),
+    }
 }
 
 fn unsigned(op: ReduceOp, a: u64, b: u64) -> u64 {

@@ -26,6 +26,9 @@ pub(crate) struct Local {
     changed: Condvar,
 }
 
+/// Called with the cause.
+pub(super) type OnFailure = Box<dyn FnOnce(&str) + Send>;
+
 #[derive(Default)]
 struct State {
     peers: Option<Arc<[PeerInfo]>>,
@@ -33,6 +36,8 @@ struct State {
     replies: HashMap<u64, (u64, Outcome, Payload)>,
     cause: Option<Cause>,
     finished: bool,
+    /// To be called when the world fails.
+    on_failure: Vec<OnFailure>,
     /// The failure has been passed on as far as this rank can.
     passed_on: bool,
 }
@@ -92,9 +97,24 @@ impl Local {
         }
         // Release: whoever sees the word sees everything that happened before the failure was noticed.
         self.abort.word.store(cause.word(), Ordering::Release);
+        let (calls, text) = (std::mem::take(&mut state.on_failure), cause.to_string());
         state.cause = Some(cause);
         drop(state);
         self.changed.notify_all();
+        calls.into_iter().for_each(|call| call(&text));
+    }
+
+    /// Calls `call` when the world fails, or now if it has.
+    pub(super) fn on_failure(&self, call: OnFailure) {
+        let mut state = self.lock();
+        match &state.cause {
+            None => state.on_failure.push(call),
+            Some(cause) => {
+                let text = cause.to_string();
+                drop(state);
+                call(&text);
+            }
+        }
     }
 
     /// This rank's world is over in good order, or dropped: nobody waits any more. False if it was already.

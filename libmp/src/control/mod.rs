@@ -43,6 +43,8 @@ use message::{Hello, Message, Outcome, Payload, PeerInfo};
 const WAKE: Token = Token(0);
 /// How long a control thread stays to get the last word out.
 const LINGER: Duration = Duration::from_secs(1);
+/// Between two rounds of help for messages while a rank waits in a collective.
+const HELP: Duration = Duration::from_millis(1);
 /// How much later than the deadline a caller gives up by itself, if rank 0 does not say what is wrong.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -81,6 +83,15 @@ pub(crate) struct Setup {
     pub expected: Expected,
     pub heartbeat: Heartbeat,
     pub timeout: Duration,
+}
+
+/// Which collective of which communicator.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// The communicator.
+    pub group: u64,
+    /// Its collectives are counted; this is the number of this one.
+    pub turn: u64,
 }
 
 impl Control {
@@ -180,21 +191,30 @@ impl Control {
         }
     }
 
-    /// Takes part in a collective and waits for its result.
+    /// Takes part in a collective and waits for its result. `progress` is called meanwhile, often as long as it says true.
     pub(crate) fn call(
         &self,
-        group: u64,
-        turn: u64,
+        Turn { group, turn }: Turn,
         call: Call,
         payload: Payload,
         what: &str,
         timeout: Duration,
+        mut progress: impl FnMut() -> bool,
     ) -> Result<(Outcome, Payload)> {
         self.check(what)?;
         let since = Instant::now();
         let timeout_ms = timeout.as_millis() as u64;
         self.post(Message::Enter { group, turn, call, timeout_ms, what: what.into() }, payload);
-        let cause = match self.local.wait_reply(group, since + timeout + GRACE) {
+        let deadline = since + timeout + GRACE;
+        let reply = loop {
+            // Messages of this rank that cannot go on by themselves go on while it waits.
+            let until = if progress() { deadline.min(Instant::now() + HELP) } else { deadline };
+            match self.local.wait_reply(group, until) {
+                Waited::Expired if until < deadline => {}
+                reply => break reply,
+            }
+        };
+        let cause = match reply {
             Waited::Ready((theirs, Outcome::Mismatch(reason), _)) if theirs == turn => {
                 return Err(Error::Mismatch { op: what.into(), reason });
             }
@@ -217,13 +237,33 @@ impl Control {
 
     /// Whether the world goes on: an error that names `op` if not.
     pub(crate) fn check(&self, op: &str) -> Result<()> {
+        self.check_after(op, Duration::ZERO)
+    }
+
+    /// The same for an operation that has been going on for `age`.
+    pub(crate) fn check_after(&self, op: &str, age: Duration) -> Result<()> {
         if self.local.finished() {
             return Err(Error::Finished { op: op.into() });
         }
         match self.local.cause() {
             None => Ok(()),
-            Some(cause) => Err(cause.during(op, Duration::ZERO)),
+            Some(cause) => Err(cause.during(op, age)),
         }
+    }
+
+    /// Whether the world is over in good order, or dropped.
+    pub(crate) fn finished(&self) -> bool {
+        self.local.finished()
+    }
+
+    /// Calls `call` with the cause when the world fails, or now if it has. It must not wait.
+    pub(crate) fn on_failure(&self, call: impl FnOnce(&str) + Send + 'static) {
+        self.local.on_failure(Box::new(call));
+    }
+
+    /// Somebody breaks the protocol of the data plane: the world is over.
+    pub(crate) fn breach(&self, what: String) -> Error {
+        self.fail(Cause::Protocol { what }).during("check", Duration::ZERO)
     }
 
     /// Ends the world, here at once and for the others as soon as they hear of it. Returns the cause that holds, which is an

@@ -1,10 +1,10 @@
 //! `soft`: a NIC in software that consumes the bytes of mlx5 queues, so that everything written for the hardware runs
 //! on any machine.
 //!
-//! * [`state`]: one queue pair as a state machine without I/O;
-//! * [`keys`]: registered memory; [`completion`]: completion queues; [`direct`]: memory of peers mapped here;
-//! * [`wire`]: shared memory within a host, TCP between hosts;
-//! * [`slot`], [`engine`]: the thread that drives it all.
+//! * `state`: one queue pair as a state machine without I/O;
+//! * `keys`: registered memory; `completion`: completion queues; `direct`: memory of peers mapped here;
+//! * `wire`: shared memory within a host, TCP between hosts;
+//! * `slot`, `engine`: the thread that drives it all.
 //!
 //! # Examples
 //! ```
@@ -26,11 +26,12 @@
 //! source.write(&[42])?;
 //! let (from, to) =
 //!     (nic.register(&source, Access::LOCAL_READ)?, nic.register(&target, Access::REMOTE_WRITE)?);
+//! let pieces = [from.segment(0, 8)?];
 //! let write = WorkRequest {
 //!     notify: Notify::Always,
 //!     ..WorkRequest::new(Operation::Write {
 //!         remote: to.remote(0),
-//!         payload: Payload::Gather(&[from.segment(0, 8)?]),
+//!         payload: Payload::Gather(&pieces),
 //!         imm: None,
 //!     })
 //! };

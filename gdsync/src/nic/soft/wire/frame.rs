@@ -122,7 +122,7 @@ impl Frame {
             raw.psn = psn.into();
             raw.length = length.into();
             raw.imm = imm.unwrap_or(0).into();
-            raw.flags = if imm.is_some() { IMM } else { 0 } | u8::from(solicited) * SOLICITED;
+            raw.flags = (if imm.is_some() { IMM } else { 0 }) | (u8::from(solicited) * SOLICITED);
         };
         let mut at = None;
         match *self {

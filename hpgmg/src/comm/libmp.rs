@@ -1,0 +1,223 @@
+//! Ranks of a libmp world: processes of any launcher, or threads of this process. Messages are prepared sends and
+//! receives, reductions prepared all-reduces, all of them started and waited for by the CPU.
+
+use std::time::Duration;
+
+use libmp::{
+    AllReduce, Communicator, Deadline, Device, Operation, PreparedRecv, PreparedSend, ReduceOp,
+    Region, World,
+};
+
+use super::{Comm, CommError, Exchange, Group, Message};
+use crate::error::Error;
+
+/// One rank of a libmp world.
+pub struct LibmpComm {
+    world: Communicator,
+    limit: Duration,
+}
+
+impl LibmpComm {
+    /// The ranks of `world`; no wait lasts longer than `limit`.
+    pub fn new(world: &World, limit: Duration) -> Self {
+        Self { world: world.with_timeout(limit), limit }
+    }
+}
+
+/// Runs `body` as the ranks that `worlds` are, each on a thread if there are several, and returns what the first
+/// returns. A rank that fails ends the world for the others, which then name it.
+///
+/// # Errors
+/// The first error of a rank, a cause before its consequences.
+pub fn run<T: Send>(
+    mut worlds: Vec<World>,
+    limit: Duration,
+    body: impl Fn(&LibmpComm) -> Result<T, Error> + Sync,
+) -> Result<T, Error> {
+    let rank = |world: World| {
+        let result = body(&LibmpComm::new(&world, limit));
+        match result {
+            Ok(value) => world.finish().map(|()| value).map_err(|e| CommError::from(e).into()),
+            Err(error) => {
+                // If the world has ended already, its cause stays.
+                world.abort(error.to_string());
+                Err(error)
+            }
+        }
+    };
+    if worlds.len() == 1
+        && let Some(world) = worlds.pop()
+    {
+        return rank(world);
+    }
+    let results: Vec<Result<T, Error>> = std::thread::scope(|scope| {
+        let spawn = |world: World| {
+            let name = format!("rank-{}", world.rank());
+            std::thread::Builder::new().name(name).spawn_scoped(scope, || rank(world))
+        };
+        let started: Vec<_> = worlds.into_iter().map(spawn).collect();
+        let join = |handle: std::thread::ScopedJoinHandle<'_, Result<T, Error>>| {
+            handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        started.into_iter().map(|handle| handle.map_err(Error::Threads).and_then(join)).collect()
+    });
+    let mut values = Vec::new();
+    let mut consequence = None;
+    for result in results {
+        match result {
+            Ok(value) => values.push(value),
+            Err(Error::Comm(error)) if error.is_about_another_rank() => {
+                consequence = consequence.or(Some(error));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    match (consequence, values.into_iter().next()) {
+        (Some(error), _) => Err(error.into()),
+        (None, Some(value)) => Ok(value),
+        (None, None) => Err(Error::Threads(std::io::Error::other("a run of no ranks"))),
+    }
+}
+
+impl Comm for LibmpComm {
+    fn rank(&self) -> usize {
+        self.world.rank()
+    }
+
+    fn size(&self) -> usize {
+        self.world.size()
+    }
+
+    fn name(&self) -> &'static str {
+        "libmp, host"
+    }
+
+    fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
+        let links = messages
+            .iter()
+            .map(|message| {
+                let peer = self.world.peer(message.peer)?;
+                let mut link = Link { peer: message.peer, send: None, receive: None };
+                if message.send > 0 {
+                    let region = self.world.alloc(&Device::Host, message.send)?;
+                    let send = peer.send(&region, tag as u64).prepare()?;
+                    link.send = Some((region, send));
+                }
+                if message.receive > 0 {
+                    let region = self.world.alloc(&Device::Host, message.receive)?;
+                    let receive = peer.recv(&region, tag as u64).prepare()?;
+                    // From here on the buffer is with the sender whenever it is not being read, so that a send finds it.
+                    receive.start()?;
+                    link.receive = Some((region, receive));
+                }
+                Ok(link)
+            })
+            .collect::<Result<_, CommError>>()?;
+        Ok(Box::new(LibmpExchange { rank: self.rank(), tag, limit: self.limit, links }))
+    }
+
+    fn group(&self, members: &[usize]) -> Result<Option<Box<dyn Group>>, CommError> {
+        let member = members.binary_search(&self.rank()).is_ok();
+        let Some(group) = self.world.split(member.then_some(0), self.rank() as i64)? else {
+            return Ok(None);
+        };
+        let few = group.prepare_all_reduce(FEW)?;
+        let many = group.prepare_all_reduce(MANY)?;
+        Ok(Some(Box::new(LibmpGroup { size: group.size(), few, many })))
+    }
+}
+
+struct Link {
+    peer: usize,
+    send: Option<(Region<f64>, PreparedSend)>,
+    receive: Option<(Region<f64>, PreparedRecv)>,
+}
+
+struct LibmpExchange {
+    rank: usize,
+    tag: i32,
+    limit: Duration,
+    links: Vec<Link>,
+}
+
+impl Exchange for LibmpExchange {
+    fn begin(&mut self) -> Result<(), CommError> {
+        let sends: Vec<&dyn Operation> =
+            self.links.iter().filter_map(|link| Some(&link.send.as_ref()?.1 as _)).collect();
+        Ok(libmp::wait_all(&sends, Deadline::after(self.limit))?)
+    }
+
+    fn send_buffer(&mut self, index: usize) -> &mut [f64] {
+        let Some((region, _)) = &self.links[index].send else { return &mut [] };
+        // SAFETY: `begin` has seen the last send of it complete, and the next is not started before `start`; no other view
+        // of the region exists, and `&mut self` keeps this the only slice.
+        unsafe { region.as_mut_slice() }.unwrap_or_default()
+    }
+
+    fn start(&mut self, index: usize) -> Result<(), CommError> {
+        match &self.links[index].send {
+            Some((_, send)) => Ok(send.start()?),
+            None => Ok(()),
+        }
+    }
+
+    fn receive(&mut self, index: usize) -> Result<&[f64], CommError> {
+        let link = &self.links[index];
+        let Some((region, receive)) = &link.receive else { return Ok(&[]) };
+        receive.wait(Deadline::after(self.limit))?;
+        let sent = receive.message_len()?.unwrap_or_default() as usize / size_of::<f64>();
+        if sent != region.len() {
+            let (from, to, tag) = (link.peer, self.rank, self.tag);
+            return Err(CommError::Length { from, to, tag, sender: sent, receiver: region.len() });
+        }
+        // SAFETY: the receive is complete, and is not started again before `end`, which needs `&mut self`.
+        Ok(unsafe { region.as_slice() }?)
+    }
+
+    fn end(&mut self) -> Result<(), CommError> {
+        for (_, receive) in self.links.iter().filter_map(|link| link.receive.as_ref()) {
+            receive.start()?;
+        }
+        Ok(())
+    }
+}
+
+/// Most reductions are of a norm or a dot product or two.
+const FEW: usize = 8;
+/// Elements that the others handle at a time.
+const MANY: usize = 256;
+
+struct LibmpGroup {
+    size: usize,
+    few: AllReduce<f64>,
+    many: AllReduce<f64>,
+}
+
+impl LibmpGroup {
+    fn reduce(&mut self, op: ReduceOp, values: &mut [f64]) -> Result<(), CommError> {
+        if self.size == 1 {
+            return Ok(());
+        }
+        if values.len() <= FEW {
+            return Ok(self.few.run(op, values)?);
+        }
+        for chunk in values.chunks_mut(MANY) {
+            self.many.run(op, chunk)?;
+        }
+        Ok(())
+    }
+}
+
+impl Group for LibmpGroup {
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn max(&mut self, values: &mut [f64]) -> Result<(), CommError> {
+        self.reduce(ReduceOp::Max, values)
+    }
+
+    fn sum(&mut self, values: &mut [f64]) -> Result<(), CommError> {
+        self.reduce(ReduceOp::Sum, values)
+    }
+}

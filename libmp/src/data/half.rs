@@ -1,0 +1,328 @@
+//! One side of a message, as its own rank keeps it: what it was prepared with, the way to the other side once that is
+//! known, and how far its starts have come.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use gdsync::{Buffer, Deadline, PeerHandle, PeerMemory, Stream, Word64};
+
+use super::epochs::Epochs;
+use super::notice::{Key, Notice, WordName};
+use super::operation::{Name, Progress, What, pause};
+use super::peer::Peer;
+use super::plane::Plane;
+use super::wait::Backoff;
+use crate::error::{Error, Result};
+
+/// Which side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    Send,
+    Recv,
+}
+
+pub(crate) struct Half {
+    pub side: Side,
+    pub neighbour: usize,
+    pub key: Key,
+    pub name: Arc<Name>,
+    pub timeout: Duration,
+    /// What is sent, or received into.
+    pub memory: Buffer<u8>,
+    /// This rank's word: credits for a send, arrivals for a receive.
+    word: Word64,
+    word_name: WordName,
+    other: OnceLock<Result<Other>>,
+    /// Number of the peer's word.
+    peer_word: OnceLock<u32>,
+    /// What went wrong when a message was moved.
+    broken: OnceLock<Error>,
+    epochs: Mutex<Epochs>,
+    dropped: AtomicBool,
+}
+
+/// What the peer tells of its side.
+pub(crate) struct OtherNotice {
+    pub word: WordName,
+    pub len: u64,
+    pub memory: Option<PeerHandle>,
+}
+
+/// The way to the other side.
+pub(crate) struct Other {
+    /// The peer's word: arrivals of a send, credits of a receive.
+    word: Word64,
+    word_name: WordName,
+    /// Length of the message; the receiver's buffer may be longer.
+    pub len: u64,
+    /// Of a send: where to, as long as the message. `None` if there are no bytes.
+    target: Option<Buffer<u8>>,
+    /// Of a send: moves what the CPU does not reach.
+    stream: Option<Arc<Stream>>,
+}
+
+impl Half {
+    /// Makes a half, tells the peer, and pairs what can be paired.
+    pub fn prepare(
+        peer: &Peer,
+        side: Side,
+        memory: Buffer<u8>,
+        key: Key,
+        verb: &'static str,
+    ) -> Result<Arc<Half>> {
+        let plane = &peer.plane;
+        let direction = if side == Side::Send { "to" } else { "from" };
+        let name =
+            Name { verb, tag: key.tag, direction, rank: peer.rank, host: peer.host().into() };
+        plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
+        let neighbour = plane.neighbour(peer.rank)?;
+        plane.listen(neighbour);
+        let len = memory.len() as u64;
+        let handle = match side {
+            Side::Recv if len > 0 => Some(memory.export().map_err(|e| broken(&name, e))?),
+            _ => None,
+        };
+        let (word, word_name) = plane.take_word(memory.device(), || name.to_string())?;
+        let half = Arc::new(Half {
+            side,
+            neighbour,
+            key,
+            name: Arc::new(name),
+            timeout: peer.timeout,
+            memory,
+            word,
+            word_name,
+            other: OnceLock::new(),
+            peer_word: OnceLock::new(),
+            broken: OnceLock::new(),
+            epochs: Mutex::new(Epochs::new()),
+            dropped: AtomicBool::new(false),
+        });
+        let word = word_name;
+        let notice = match side {
+            Side::Send => Notice::Send { key, word, len },
+            Side::Recv => Notice::Recv { key, word, len, memory: handle },
+        };
+        plane.announce(&half, notice)?;
+        Ok(half)
+    }
+
+    /// The other side is known now.
+    pub fn pair(&self, plane: &Plane, other: OtherNotice) {
+        // A half is paired once.
+        let _ = self.peer_word.set(other.word.index);
+        let _ = self.other.set(self.way_to(plane, other));
+    }
+
+    fn way_to(&self, plane: &Plane, other: OtherNotice) -> Result<Other> {
+        let failed = |source| broken(&self.name, source);
+        let here = self.memory.len() as u64;
+        let (sent, posted) = match self.side {
+            Side::Send => (here, other.len),
+            Side::Recv => (other.len, here),
+        };
+        if sent > posted {
+            return Err(Error::Truncated { op: self.name.to_string(), sent, posted });
+        }
+        let device = self.memory.device();
+        let word = plane.peer_word(self.neighbour, other.word.index, device)?;
+        let (mut target, mut stream) = (None, None);
+        if let (Side::Send, Some(handle), true) = (self.side, &other.memory, sent > 0) {
+            let whole = PeerMemory::map(handle, device).map_err(failed)?.buffer;
+            let part = whole.slice(0..self.memory.len()).map_err(failed)?;
+            if part.host_address().is_none() || self.memory.host_address().is_none() {
+                stream = Some(plane.copy_stream(device)?);
+            }
+            target = Some(part);
+        }
+        Ok(Other { word, word_name: other.word, len: sent, target, stream })
+    }
+
+    /// The other side, if it is known; what is wrong with it or with this side.
+    pub fn other(&self) -> Result<Option<&Other>> {
+        if let Some(error) = self.broken.get() {
+            return Err(error.clone());
+        }
+        self.other.get().map(|other| other.as_ref().map_err(Clone::clone)).transpose()
+    }
+
+    /// A start by the host.
+    pub fn start(self: &Arc<Self>, plane: &Plane) -> Result<()> {
+        plane.check_after(Duration::ZERO, || self.name.to_string())?;
+        plane.listen_if(self.other.get().is_none(), self.neighbour);
+        self.other()?;
+        self.lock().start().map_err(|epoch| self.started_before(epoch))?;
+        if !self.help(plane) {
+            plane.adopt(self.clone());
+        }
+        self.other().map(drop)
+    }
+
+    /// Does the part of this rank, if it can be done now: a send copies and signals once it has its credit, a receive
+    /// gives its credit. True if nothing is left to do, for whatever reason.
+    pub fn help(&self, plane: &Plane) -> bool {
+        plane.listen_if(self.other.get().is_none(), self.neighbour);
+        let mut epochs = self.lock();
+        if epochs.handed() {
+            return true;
+        }
+        let other = match self.other() {
+            Ok(Some(other)) => other,
+            Ok(None) => return false,
+            Err(_) => return true,
+        };
+        let epoch = epochs.started();
+        if self.side == Side::Send && self.reached() < epoch {
+            return false;
+        }
+        if let Err(source) = self.hand(other, epoch) {
+            let _ = self.broken.set(broken(&self.name, source));
+        }
+        epochs.hand();
+        true
+    }
+
+    /// Moves the message and signals it, or gives the credit.
+    fn hand(&self, other: &Other, epoch: u64) -> gdsync::Result<()> {
+        let value = other.word_name.base.wrapping_add(epoch);
+        match (&other.target, &other.stream) {
+            (Some(target), Some(stream)) => {
+                stream.copy(target, &self.memory)?;
+                return stream.signal(&other.word, value);
+            }
+            // SAFETY: while a send is started its region is not written: the contract of `Region`.
+            (Some(target), None) => target.write(unsafe { self.memory.as_slice() }?)?,
+            (None, _) => {}
+        }
+        // Release: whoever sees the word sees the bytes; and of a credit, that what was read before has been read.
+        other.word.store(value)
+    }
+
+    /// A start on a stream, which then waits, moves and signals by itself.
+    pub fn start_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
+        let other = self.meet(plane)?;
+        let mut epochs = self.lock();
+        let epoch = epochs.start_on(stream.name()).map_err(|e| self.started_before(e))?;
+        epochs.hand();
+        let value = other.word_name.base.wrapping_add(epoch);
+        let enqueue = || {
+            if self.side == Side::Send {
+                stream.wait_geq64(&self.word, self.word_name.base.wrapping_add(epoch))?;
+                if let Some(target) = &other.target {
+                    stream.copy(target, &self.memory)?;
+                }
+            }
+            stream.signal(&other.word, value)
+        };
+        let enqueued = enqueue().map_err(|source| broken(&self.name, source));
+        match &enqueued {
+            // The send is complete where the stream is.
+            Ok(()) if self.side == Side::Send => epochs.order(stream.name()),
+            Ok(()) => {}
+            // What has been enqueued of it, nobody knows.
+            Err(error) => drop(self.broken.set(error.clone())),
+        }
+        enqueued
+    }
+
+    /// Makes a stream wait for the last start.
+    pub fn wait_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
+        let other = self.meet(plane)?;
+        let mut epochs = self.lock();
+        let (word, base) = match self.side {
+            Side::Send => (&other.word, other.word_name.base),
+            Side::Recv => (&self.word, self.word_name.base),
+        };
+        let waiting = stream.wait_geq64(word, base.wrapping_add(epochs.started()));
+        waiting.map_err(|source| broken(&self.name, source))?;
+        epochs.order(stream.name());
+        Ok(())
+    }
+
+    /// Waits until the peer has prepared its side.
+    fn meet(&self, plane: &Plane) -> Result<&Other> {
+        plane.check_after(Duration::ZERO, || self.name.to_string())?;
+        if self.other()?.is_none() {
+            let mut backoff = Backoff::new(Deadline::after(self.timeout));
+            while self.other()?.is_none() {
+                plane.listen(self.neighbour);
+                plane.progress();
+                pause(plane, &mut backoff, || self.progress())?;
+            }
+        }
+        // It is known: that was waited for.
+        self.other()?.ok_or_else(|| self.started_before(0))
+    }
+
+    /// Whether the last start is complete.
+    pub fn poll(&self, plane: &Plane) -> Result<bool> {
+        plane.progress();
+        let handed = self.help(plane);
+        self.other()?;
+        let complete = handed && self.completed() >= self.lock().started();
+        if complete {
+            self.lock().observe();
+        }
+        Ok(complete)
+    }
+
+    /// How many starts are complete, as far as is known here. Acquire: what came before is visible.
+    fn completed(&self) -> u64 {
+        match (self.side, self.other.get()) {
+            (Side::Recv, _) => self.reached(),
+            (Side::Send, Some(Ok(other))) => since(&other.word, other.word_name),
+            (Side::Send, _) => 0,
+        }
+    }
+
+    /// The epoch that this rank's word has reached. Acquire.
+    fn reached(&self) -> u64 {
+        since(&self.word, self.word_name)
+    }
+
+    pub fn progress(&self) -> Progress {
+        let epochs = self.lock();
+        let (expected, seen) = (epochs.started(), self.reached());
+        Progress { what: What { name: self.name.clone(), expected, seen }, age: epochs.age() }
+    }
+
+    /// Its user has dropped it.
+    pub fn retire(&self, plane: &Plane) {
+        if plane.ended() {
+            return;
+        }
+        // Something is under way that this rank's stream or the peer has yet to write: the words stay taken.
+        if self.completed() >= self.lock().started() {
+            plane.retire(self);
+        }
+    }
+
+    /// Notes that it was dropped with nothing under way.
+    pub fn mark_dropped(&self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// If it was dropped with nothing under way, and its other side is known: this rank's word and the peer's, which
+    /// neither needs any more.
+    pub fn done_words(&self) -> Option<(u32, u32)> {
+        let peer = *self.peer_word.get()?;
+        self.dropped.load(Ordering::Relaxed).then_some((self.word_name.index, peer))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Epochs> {
+        self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn started_before(&self, epoch: u64) -> Error {
+        Error::Started { op: self.name.to_string(), epoch }
+    }
+}
+
+fn since(word: &Word64, name: WordName) -> u64 {
+    word.load().unwrap_or(name.base).wrapping_sub(name.base)
+}
+
+fn broken(name: &Name, source: gdsync::Error) -> Error {
+    Error::Memory { op: name.to_string(), source }
+}

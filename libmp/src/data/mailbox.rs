@@ -1,0 +1,176 @@
+//! A mailbox: a bounded queue of small blobs in shared memory, one writer, one reader, any two processes. It only moves
+//! bytes; what they mean is the notices' business.
+
+use std::sync::atomic::Ordering;
+
+use gdsync::{Buffer, Word64};
+
+use crate::error::{Error, Result};
+
+/// Bytes of a slot: a length (u64) and the blob.
+const SLOT: usize = 512;
+/// Longest blob.
+pub(crate) const BLOB: usize = SLOT - 8;
+/// Slots of a mailbox.
+const SLOTS: usize = 32;
+/// The two counters have a cache line each, so that reader and writer do not disturb each other.
+const LINE: usize = 64;
+/// Size of a mailbox in bytes.
+pub(crate) const SIZE: usize = 2 * LINE + SLOTS * SLOT;
+
+/// One side of a mailbox.
+pub(crate) struct Mailbox {
+    /// How many blobs were ever put in; written by the writer.
+    put: Word64,
+    /// How many were ever taken; written by the reader.
+    taken: Word64,
+    slots: Buffer<u8>,
+}
+
+impl Mailbox {
+    /// A view of the mailbox in `memory`, which is zero before its first use.
+    pub fn new(memory: &Buffer<u8>) -> Result<Mailbox> {
+        let failed = |source| Error::Memory { op: "opening a mailbox".into(), source };
+        let words =
+            memory.slice(0..2 * LINE).and_then(|head| head.cast::<u64>()).map_err(failed)?;
+        let word = |line: usize| words.word(line * LINE / 8).map_err(failed);
+        let slots = memory.slice(2 * LINE..SIZE).map_err(failed)?;
+        Ok(Mailbox { put: word(0)?, taken: word(1)?, slots })
+    }
+
+    /// Puts a blob in; false if there is no room now.
+    pub fn put(&self, blob: &[u8]) -> Result<bool> {
+        let (Some(put), Some(taken)) = (self.put.atomic(), self.taken.load()) else {
+            return Err(unreachable());
+        };
+        let number = put.load(Ordering::Relaxed);
+        if number.wrapping_sub(taken) >= SLOTS as u64 {
+            return Ok(false);
+        }
+        let slot = self.slot(number)?;
+        let failed = |source| Error::Memory { op: "writing to a mailbox".into(), source };
+        slot.slice(0..8)
+            .and_then(|head| head.write(&(blob.len() as u64).to_le_bytes()))
+            .and_then(|()| slot.slice(8..8 + blob.len())?.write(blob))
+            .map_err(failed)?;
+        // Release: whoever sees the count sees the blob.
+        put.store(number + 1, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Whether there is something to take.
+    pub fn is_empty(&self) -> bool {
+        self.put.load() == self.taken.load()
+    }
+
+    /// Takes the oldest blob out.
+    pub fn take(&self) -> Result<Option<Vec<u8>>> {
+        let (Some(put), Some(taken)) = (self.put.load(), self.taken.atomic()) else {
+            return Err(unreachable());
+        };
+        let number = taken.load(Ordering::Relaxed);
+        if put == number {
+            return Ok(None);
+        }
+        let failed = |source| Error::Memory { op: "reading a mailbox".into(), source };
+        let bytes = self.slot(number)?.to_vec().map_err(failed)?;
+        // Release: the writer may fill the slot again only after it was read.
+        taken.store(number + 1, Ordering::Release);
+        let blob = bytes.split_first_chunk().and_then(|(length, rest)| {
+            rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)
+        });
+        match blob {
+            Some(blob) => Ok(Some(blob.to_vec())),
+            None => Err(Error::Memory {
+                op: "reading a mailbox".into(),
+                source: gdsync::Error::OutOfRange {
+                    what: "a blob longer than its slot",
+                    offset: 8,
+                    len: SLOT,
+                    size: SLOT,
+                },
+            }),
+        }
+    }
+
+    fn slot(&self, number: u64) -> Result<Buffer<u8>> {
+        let at = (number % SLOTS as u64) as usize * SLOT;
+        let failed = |source| Error::Memory { op: "opening a slot of a mailbox".into(), source };
+        self.slots.slice(at..at + SLOT).map_err(failed)
+    }
+}
+
+fn unreachable() -> Error {
+    Error::Memory {
+        op: "opening a mailbox".into(),
+        source: gdsync::Error::NotReachable {
+            what: "a mailbox",
+            memory: "an arena".into(),
+            place: "the CPU".into(),
+            hint: "arenas are host memory",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gdsync::{Device, Space};
+
+    fn mailbox() -> Buffer<u8> {
+        Buffer::new(&Device::Host, Space::Pinned, SIZE).unwrap()
+    }
+
+    #[test]
+    fn blobs_come_out_in_order_and_a_full_mailbox_says_so() {
+        let memory = mailbox();
+        let (writer, reader) = (Mailbox::new(&memory).unwrap(), Mailbox::new(&memory).unwrap());
+        for round in 0..5u8 {
+            assert!(reader.is_empty());
+            let mut count = 0u8;
+            while writer.put(&vec![round; count as usize * 15]).unwrap() {
+                count += 1;
+            }
+            assert_eq!(count as usize, SLOTS);
+            for number in 0..count {
+                let blob = reader.take().unwrap().unwrap();
+                assert_eq!(blob, vec![round; number as usize * 15]);
+            }
+            assert_eq!(reader.take().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_reader_in_another_thread_sees_whole_blobs_only() {
+        let memory = mailbox();
+        let (writer, reader) = (Mailbox::new(&memory).unwrap(), Mailbox::new(&memory).unwrap());
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                for number in 0..20_000u64 {
+                    let blob = [number.to_le_bytes(); 40].concat();
+                    while !writer.put(&blob).unwrap() {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            for number in 0..20_000u64 {
+                let blob = loop {
+                    match reader.take().unwrap() {
+                        Some(blob) => break blob,
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert_eq!(blob, [number.to_le_bytes(); 40].concat());
+            }
+        });
+    }
+
+    #[test]
+    fn a_damaged_length_is_an_error() {
+        let memory = mailbox();
+        let mailbox = Mailbox::new(&memory).unwrap();
+        assert!(mailbox.put(b"x").unwrap());
+        memory.slice(2 * LINE..2 * LINE + 8).unwrap().write(&[255; 8]).unwrap();
+        assert!(mailbox.take().is_err());
+    }
+}

@@ -1,0 +1,89 @@
+//! What two ranks tell each other about their operations before the first message flies: the content of mailboxes.
+
+use gdsync::PeerHandle;
+use serde::{Deserialize, Serialize};
+
+use super::mailbox::BLOB;
+use crate::error::{Error, Result};
+
+/// What a message is matched by: the communicator, the tag, and who uses the tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub group: u64,
+    pub tag: u64,
+    pub lane: Lane,
+}
+
+/// Whose tags these are: no collective gets in the way of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Lane {
+    Message,
+    AllReduce,
+}
+
+/// A word of the sender of the notice: its number and the value that stands for epoch 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WordName {
+    pub index: u32,
+    pub base: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Notice {
+    /// A send was prepared. Credits go to `word`.
+    Send { key: Key, word: WordName, len: u64 },
+    /// A receive was prepared. Arrivals go to `word`. No memory if there are no bytes.
+    Recv { key: Key, word: WordName, len: u64, memory: Option<PeerHandle> },
+    /// The sender of the notice will not write this word of the reader any more.
+    Close { word: u32 },
+}
+
+impl Notice {
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let failed =
+            |reason: String| Error::Mismatch { op: "preparing an operation".into(), reason };
+        let blob = postcard::to_stdvec(self).map_err(|error| failed(error.to_string()))?;
+        if blob.len() > BLOB {
+            return Err(failed(format!(
+                "its notice is {} bytes, more than the {BLOB} of a mailbox's slot",
+                blob.len()
+            )));
+        }
+        Ok(blob)
+    }
+
+    pub fn decode(blob: &[u8]) -> Option<Notice> {
+        let (notice, rest) = postcard::take_from_bytes(blob).ok()?;
+        rest.is_empty().then_some(notice)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gdsync::{Buffer, Device, Space};
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_notice_comes_back_as_it_was_and_fits_a_slot() {
+        let memory = Buffer::<u8>::new(&Device::Host, Space::Pinned, 100).unwrap();
+        let key = Key { group: u64::MAX, tag: u64::MAX, lane: Lane::Message };
+        let word = WordName { index: u32::MAX, base: u64::MAX };
+        for notice in [
+            Notice::Send { key, word, len: u64::MAX },
+            Notice::Recv { key, word, len: 100, memory: memory.export().ok() },
+            Notice::Close { word: 7 },
+        ] {
+            let blob = notice.encode().unwrap();
+            assert_eq!(Notice::decode(&blob), Some(notice));
+            assert_eq!(Notice::decode(&blob[..blob.len() - 1]), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic(bytes: Vec<u8>) {
+            let _ = Notice::decode(&bytes);
+        }
+    }
+}

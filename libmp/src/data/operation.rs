@@ -1,0 +1,178 @@
+//! What prepared operations have in common, and waiting for one, all or any of them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gdsync::Deadline;
+
+use super::half::Half;
+use super::plane::Plane;
+use super::wait::Backoff;
+use crate::error::{Error, Result};
+
+/// A prepared operation, which can be started any number of times: [`PreparedSend`](super::PreparedSend),
+/// [`PreparedRecv`](super::PreparedRecv). One that was not started counts as complete.
+pub trait Operation: sealed::Sealed {
+    /// Whether the last start is complete. Makes progress, does not block.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`], [`Error::Memory`] if the two sides do not fit together; while it is not complete: what ended
+    /// the world.
+    fn test(&self) -> Result<bool> {
+        let Inside { half, plane } = self.inside();
+        if half.poll(plane)? {
+            return Ok(true);
+        }
+        let Progress { what, age } = half.progress();
+        plane.check_after(age, || what.to_string())?;
+        Ok(false)
+    }
+
+    /// Waits until the last start is complete.
+    ///
+    /// # Errors
+    /// As [`test`](Self::test), and [`Error::Late`] at the deadline. A deadline that passes does not end the world; the
+    /// operation stays started.
+    fn wait(&self, deadline: Deadline) -> Result<()>
+    where
+        Self: Sized,
+    {
+        wait_all(&[self], deadline)
+    }
+}
+
+pub(crate) mod sealed {
+    /// What the crate needs of an operation.
+    pub trait Sealed {
+        #[doc(hidden)]
+        fn inside(&self) -> super::Inside<'_>;
+    }
+}
+
+/// An operation's inside.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Inside<'a> {
+    pub(crate) half: &'a Half,
+    pub(crate) plane: &'a Plane,
+}
+
+impl Inside<'_> {
+    fn poll(self) -> Result<bool> {
+        self.half.poll(self.plane)
+    }
+
+    fn pause(self, backoff: &mut Backoff) -> Result<()> {
+        pause(self.plane, backoff, || self.half.progress())
+    }
+}
+
+/// How far an operation is, for errors.
+pub(crate) struct Progress {
+    pub what: What,
+    pub age: Duration,
+}
+
+/// An operation in words, with its epochs.
+#[derive(Clone)]
+pub(crate) struct What {
+    pub name: Arc<Name>,
+    /// The start that is waited for, and the last one that is known to be reached.
+    pub expected: u64,
+    pub seen: u64,
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}, epoch {}, seen {}", self.name, self.expected, self.seen)
+    }
+}
+
+/// What an operation is called.
+pub(crate) struct Name {
+    /// "send" or "recv", or what uses it.
+    pub verb: &'static str,
+    pub tag: u64,
+    /// "to" or "from".
+    pub direction: &'static str,
+    pub rank: usize,
+    pub host: String,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Name { verb, tag, direction, rank, host } = self;
+        write!(f, "{verb} tag {tag} {direction} rank {rank} on {host}")
+    }
+}
+
+/// Waits until the last starts of all operations are complete.
+///
+/// # Errors
+/// As [`Operation::wait`], of the first operation that is not complete.
+pub fn wait_all(operations: &[&dyn Operation], deadline: Deadline) -> Result<()> {
+    let mut backoff = Backoff::new(deadline);
+    let mut next = 0;
+    loop {
+        while let Some(operation) = operations.get(next)
+            && operation.inside().poll()?
+        {
+            next += 1;
+        }
+        let Some(operation) = operations.get(next) else { return Ok(()) };
+        // The others may need this rank's help while this one waits.
+        for other in &operations[next + 1..] {
+            other.inside().poll()?;
+        }
+        operation.inside().pause(&mut backoff)?;
+    }
+}
+
+/// Waits until the last start of one of the operations is complete, and says which. Which one it is if there are several
+/// is not specified. Without operations there is nothing to wait for.
+///
+/// # Errors
+/// As [`Operation::wait`]; [`Error::NoOperations`].
+pub fn wait_any(operations: &[&dyn Operation], deadline: Deadline) -> Result<usize> {
+    let Some(first) = operations.first() else { return Err(Error::NoOperations) };
+    let mut backoff = Backoff::new(deadline);
+    loop {
+        for (number, operation) in operations.iter().enumerate() {
+            if operation.inside().poll()? {
+                return Ok(number);
+            }
+        }
+        first.inside().pause(&mut backoff)?;
+    }
+}
+
+/// Pauses, unless there is nothing to wait for any more: the world is over, or the deadline has passed. Whoever calls it
+/// looks for what he waits for *after* he has seen the world over, since what arrived before its end counts.
+pub(crate) fn pause(
+    plane: &Plane,
+    backoff: &mut Backoff,
+    progress: impl FnOnce() -> Progress,
+) -> Result<()> {
+    if backoff.world_ended() {
+        let Progress { what, age } = progress();
+        return plane.check_after(age, || what.to_string());
+    }
+    if plane.ended() {
+        backoff.end_world();
+        return Ok(());
+    }
+    if backoff.pause() {
+        return Ok(());
+    }
+    let Progress { what: What { name, expected, seen }, age } = progress();
+    Err(Error::Late {
+        op: name.to_string(),
+        rank: name.rank,
+        host: name.host.clone(),
+        tag: name.tag,
+        expected,
+        seen,
+        age,
+    })
+}

@@ -1,0 +1,102 @@
+//! Another rank, as the other end of messages.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytemuck::Pod;
+use gdsync::Buffer;
+
+use super::half::{Half, Side};
+use super::message::{PreparedRecv, PreparedSend};
+use super::notice::{Key, Lane};
+use super::plane::Plane;
+use super::region::Region;
+use crate::error::Result;
+
+/// A rank, as the other end of messages: [`Communicator::peer`](crate::Communicator::peer). Also the rank itself may be
+/// one, if it posts its receives before it waits for its sends.
+#[derive(Clone)]
+pub struct Peer {
+    pub(crate) plane: Arc<Plane>,
+    /// In the world.
+    pub(crate) rank: usize,
+    pub(crate) group: u64,
+    pub(crate) timeout: Duration,
+}
+
+impl Peer {
+    /// Its rank in the world.
+    pub fn world_rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Its host.
+    pub fn host(&self) -> &str {
+        &self.plane.peer(self.rank).host
+    }
+
+    /// A message to it: the whole region. Messages of a communicator between two ranks are matched by tag, and within a
+    /// tag in the order of preparing. There is no receiving from any source or with any tag.
+    pub fn send<T: Pod>(&self, region: &Region<T>, tag: u64) -> SendBuilder {
+        SendBuilder { peer: self.clone(), memory: region.buffer().bytes(), tag }
+    }
+
+    /// A message from it, into the region, which may be longer than the message.
+    pub fn recv<T: Pod>(&self, region: &Region<T>, tag: u64) -> RecvBuilder {
+        RecvBuilder { peer: self.clone(), memory: region.buffer().bytes(), tag }
+    }
+
+    pub(crate) fn key(&self, tag: u64, lane: Lane) -> Key {
+        Key { group: self.group, tag, lane }
+    }
+}
+
+impl std::fmt::Debug for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "rank {} on {}", self.rank, self.host())
+    }
+}
+
+/// A send that is being described.
+#[must_use = "nothing is sent before it is prepared and started"]
+#[derive(Debug)]
+pub struct SendBuilder {
+    peer: Peer,
+    memory: Buffer<u8>,
+    tag: u64,
+}
+
+impl SendBuilder {
+    /// Prepares it. Does not wait for the peer.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`](crate::Error::NoPath) for a rank on another host, [`Error::TooMany`](crate::Error::TooMany), what
+    /// ended the world.
+    pub fn prepare(self) -> Result<PreparedSend> {
+        let SendBuilder { peer, memory, tag } = self;
+        let half = Half::prepare(&peer, Side::Send, memory, peer.key(tag, Lane::Message), "send")?;
+        Ok(PreparedSend::new(peer.plane, half))
+    }
+}
+
+/// A receive that is being described.
+#[must_use = "nothing is received before it is prepared and started"]
+#[derive(Debug)]
+pub struct RecvBuilder {
+    peer: Peer,
+    memory: Buffer<u8>,
+    tag: u64,
+}
+
+impl RecvBuilder {
+    /// Prepares it. Does not wait for the peer.
+    ///
+    /// # Errors
+    /// As [`SendBuilder::prepare`]; [`Error::Memory`](crate::Error::Memory) for memory that no peer can map (plain host
+    /// memory; use [`Communicator::alloc`](crate::Communicator::alloc)).
+    pub fn prepare(self) -> Result<PreparedRecv> {
+        let RecvBuilder { peer, memory, tag } = self;
+        let half = Half::prepare(&peer, Side::Recv, memory, peer.key(tag, Lane::Message), "recv")?;
+        Ok(PreparedRecv::new(peer.plane, half))
+    }
+}

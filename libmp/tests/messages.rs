@@ -1,0 +1,446 @@
+//! Messages of the host between ranks that are threads: order, matching, epochs, misuse, and random programs against a
+//! model. `messages_between_processes.rs` runs the same between processes.
+
+mod common;
+
+use std::time::Duration;
+
+use common::on_threads;
+use libmp::{
+    Communicator, Deadline, Device, Error, Operation, PreparedRecv, PreparedSend, Region, World,
+    wait_all, wait_any,
+};
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(20))
+}
+
+fn region(world: &World, values: &[u64]) -> Region<u64> {
+    let region = world.alloc(&Device::Host, values.len()).unwrap();
+    region.write(values).unwrap();
+    region
+}
+
+/// Runs ranks that all finish.
+fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    on_threads(World::threads(count).unwrap(), |world| {
+        let value = rank(&world);
+        world.finish().unwrap();
+        value
+    })
+}
+
+#[test]
+fn a_message_goes_round_a_ring_of_any_size_many_times() {
+    for size in [1, 2, 3, 5, 8] {
+        ranks(size, |world| {
+            let (rank, size) = (world.rank(), world.size());
+            let (out, here) = (region(world, &[0; 9]), region(world, &[0; 9]));
+            let right = world.peer((rank + 1) % size).unwrap();
+            let left = world.peer((rank + size - 1) % size).unwrap();
+            let send = right.send(&out, 3).prepare().unwrap();
+            let recv = left.recv(&here, 3).prepare().unwrap();
+            for round in 0..200u64 {
+                recv.start().unwrap();
+                out.write(&[round * 100 + rank as u64; 9]).unwrap();
+                send.start().unwrap();
+                wait_all(&[&recv, &send], soon()).unwrap();
+                let from = (rank + size - 1) % size;
+                assert_eq!(here.to_vec().unwrap(), [round * 100 + from as u64; 9]);
+                here.write(&[u64::MAX; 9]).unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn everybody_sends_to_everybody() {
+    ranks(6, |world| {
+        let (rank, size) = (world.rank() as u64, world.size());
+        let regions: Vec<_> = (0..size)
+            .map(|other| (region(world, &[rank * 10 + other as u64; 4]), region(world, &[0; 4])))
+            .collect();
+        let pairs: Vec<(PreparedSend, PreparedRecv)> = (0..size)
+            .map(|other| {
+                let peer = world.peer(other).unwrap();
+                let (out, here) = &regions[other];
+                (peer.send(out, 0).prepare().unwrap(), peer.recv(here, 0).prepare().unwrap())
+            })
+            .collect();
+        for _ in 0..100 {
+            for (send, recv) in &pairs {
+                send.start().unwrap();
+                recv.start().unwrap();
+            }
+            let all: Vec<&dyn Operation> =
+                pairs.iter().flat_map(|(send, recv)| [send as _, recv as &dyn Operation]).collect();
+            wait_all(&all, soon()).unwrap();
+            for (other, (_, here)) in regions.iter().enumerate() {
+                assert_eq!(here.to_vec().unwrap(), [other as u64 * 10 + rank; 4]);
+                here.write(&[u64::MAX; 4]).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn messages_match_by_tag_whatever_the_order_and_within_a_tag_in_order() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        if world.rank() == 0 {
+            let sends: Vec<_> = [(7, 1), (8, 2), (7, 3), (u64::MAX, 4)]
+                .map(|(tag, value)| peer.send(&region(world, &[value]), tag).prepare().unwrap())
+                .into();
+            // In another order than they were prepared in.
+            sends.iter().rev().for_each(|send| send.start().unwrap());
+            sends.iter().for_each(|send| send.wait(soon()).unwrap());
+        } else {
+            let recvs: Vec<_> = [(u64::MAX, 4), (7, 1), (7, 3), (8, 2)]
+                .map(|(tag, value)| {
+                    let here = region(world, &[0]);
+                    (peer.recv(&here, tag).prepare().unwrap(), here, value)
+                })
+                .into();
+            recvs.iter().for_each(|(recv, ..)| recv.start().unwrap());
+            for (recv, here, value) in &recvs {
+                recv.wait(soon()).unwrap();
+                assert_eq!(here.to_vec().unwrap(), [*value]);
+            }
+        }
+    });
+}
+
+#[test]
+fn communicators_keep_their_messages_apart() {
+    ranks(2, |world| {
+        let other: Communicator = world.split(Some(0), 0).unwrap().unwrap();
+        let peers = [world.peer(1 - world.rank()).unwrap(), other.peer(1 - world.rank()).unwrap()];
+        let (a, b) = (region(world, &[1]), region(world, &[2]));
+        if world.rank() == 0 {
+            let sends =
+                [peers[1].send(&b, 5).prepare().unwrap(), peers[0].send(&a, 5).prepare().unwrap()];
+            sends.iter().for_each(|send| send.start().unwrap());
+            sends.iter().for_each(|send| send.wait(soon()).unwrap());
+        } else {
+            let recvs =
+                [peers[0].recv(&b, 5).prepare().unwrap(), peers[1].recv(&a, 5).prepare().unwrap()];
+            recvs.iter().for_each(|recv| recv.start().unwrap());
+            recvs.iter().for_each(|recv| recv.wait(soon()).unwrap());
+            assert_eq!((b.to_vec().unwrap(), a.to_vec().unwrap()), (vec![1], vec![2]));
+        }
+    });
+}
+
+#[test]
+fn a_message_may_be_shorter_than_the_buffer_and_may_have_no_bytes() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        if world.rank() == 0 {
+            for (tag, values) in [(0, &[][..]), (1, &[7]), (2, &[])] {
+                let send = peer.send(&region(world, values), tag).prepare().unwrap();
+                assert_eq!(send.len(), values.len() as u64 * 8);
+                send.start().unwrap();
+                send.wait(soon()).unwrap();
+            }
+        } else {
+            for (tag, values, expected) in
+                [(0, &[9, 9][..], &[9, 9][..]), (1, &[9, 9], &[7, 9]), (2, &[], &[])]
+            {
+                let here = region(world, values);
+                let recv = peer.recv(&here, tag).prepare().unwrap();
+                recv.start().unwrap();
+                recv.wait(soon()).unwrap();
+                assert_eq!(here.to_vec().unwrap(), expected);
+                assert_eq!(recv.message_len().unwrap(), Some(u64::from(tag == 1) * 8));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_message_longer_than_the_buffer_is_an_error_with_both_lengths_on_both_sides() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let here = region(world, &[5; 3]);
+        let error = if world.rank() == 0 {
+            let send = peer.send(&here, 1).prepare().unwrap();
+            send.start().and_then(|()| send.wait(soon())).unwrap_err()
+        } else {
+            let here = here.slice(0..2).unwrap();
+            let recv = peer.recv(&here, 1).prepare().unwrap();
+            recv.start().and_then(|()| recv.wait(soon())).unwrap_err()
+        };
+        assert!(matches!(error, Error::Truncated { sent: 24, posted: 16, .. }), "{error}");
+        assert_eq!(here.to_vec().unwrap(), [5; 3]);
+        // The world goes on.
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_second_start_before_the_first_was_seen_complete_is_refused() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let (out, here) = (region(world, &[1]), region(world, &[0]));
+        let send = peer.send(&out, 1).prepare().unwrap();
+        let recv = peer.recv(&here, 1).prepare().unwrap();
+        assert!(send.test().unwrap() && recv.test().unwrap(), "nothing was started");
+        recv.start().unwrap();
+        send.start().unwrap();
+        world.barrier().unwrap();
+        for (error, verb) in
+            [(send.start().unwrap_err(), "send"), (recv.start().unwrap_err(), "recv")]
+        {
+            assert!(matches!(error, Error::Started { epoch: 1, .. }));
+            let expected = format!("{verb} tag 1 ");
+            assert!(error.to_string().contains(&expected), "{error}");
+        }
+        wait_all(&[&send, &recv], soon()).unwrap();
+        recv.start().unwrap();
+        send.start().unwrap();
+        wait_all(&[&send, &recv], soon()).unwrap();
+    });
+}
+
+#[test]
+fn a_deadline_that_passes_names_the_operation_and_the_world_goes_on() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let here = region(world, &[3]);
+        if world.rank() == 0 {
+            let recv = peer.recv(&here, 9).prepare().unwrap();
+            recv.start().unwrap();
+            let error = recv.wait(Deadline::after(Duration::from_millis(30))).unwrap_err();
+            match &error {
+                Error::Late { op, rank: 1, tag: 9, expected: 1, seen: 0, age, .. } => {
+                    assert!(op.starts_with("recv tag 9 from rank 1 on "), "{op}");
+                    assert!(*age >= Duration::from_millis(30));
+                }
+                _ => panic!("{error:?}"),
+            }
+            world.barrier().unwrap();
+            recv.wait(soon()).unwrap();
+            assert_eq!(here.to_vec().unwrap(), [4]);
+        } else {
+            world.barrier().unwrap();
+            here.write(&[4]).unwrap();
+            let send = peer.send(&here, 9).prepare().unwrap();
+            send.start().unwrap();
+            send.wait(soon()).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_send_without_credit_goes_on_in_other_calls_of_its_rank() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let (one, two) = (region(world, &[1]), region(world, &[2]));
+        if world.rank() == 0 {
+            let send = peer.send(&one, 1).prepare().unwrap();
+            let other = peer.recv(&two, 2).prepare().unwrap();
+            send.start().unwrap();
+            other.start().unwrap();
+            // Rank 1 sends this only after it has got the other.
+            other.wait(soon()).unwrap();
+            send.wait(soon()).unwrap();
+            // A collective helps too.
+            send.start().unwrap();
+            world.barrier().unwrap();
+            send.wait(soon()).unwrap();
+        } else {
+            let recv = peer.recv(&one, 1).prepare().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            recv.start().unwrap();
+            recv.wait(soon()).unwrap();
+            let send = peer.send(&two, 2).prepare().unwrap();
+            send.start().unwrap();
+            send.wait(soon()).unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            recv.start().unwrap();
+            recv.wait(soon()).unwrap();
+            world.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn any_of_several_receives_is_found() {
+    ranks(3, |world| {
+        if world.rank() > 0 {
+            let peer = world.peer(0).unwrap();
+            let send = peer.send(&region(world, &[world.rank() as u64]), 0).prepare().unwrap();
+            for _ in 0..50 {
+                send.start().unwrap();
+                send.wait(soon()).unwrap();
+            }
+            return;
+        }
+        assert!(matches!(wait_any(&[], soon()), Err(Error::NoOperations)));
+        let recvs = [1, 2].map(|rank| {
+            let here = region(world, &[0]);
+            let recv = world.peer(rank).unwrap().recv(&here, 0).prepare().unwrap();
+            recv.start().unwrap();
+            (recv, here)
+        });
+        let mut counts = [0; 2];
+        while counts != [50; 2] {
+            let open: Vec<usize> = (0..2).filter(|&n| counts[n] < 50).collect();
+            let operations: Vec<&dyn Operation> = open.iter().map(|&n| &recvs[n].0 as _).collect();
+            let found = open[wait_any(&operations, soon()).unwrap()];
+            let (recv, here) = &recvs[found];
+            assert_eq!(here.to_vec().unwrap(), [found as u64 + 1]);
+            counts[found] += 1;
+            if counts[found] < 50 {
+                recv.start().unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn operations_come_and_go_many_times_more_than_there_are_words() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let (out, here) = (region(world, &[0]), region(world, &[0]));
+        for round in 0..10_000u64 {
+            out.write(&[round]).unwrap();
+            let send = peer.send(&out, 1).prepare().unwrap();
+            let recv = peer.recv(&here, 1).prepare().unwrap();
+            recv.start().unwrap();
+            send.start().unwrap();
+            wait_all(&[&send, &recv], soon()).unwrap();
+            assert_eq!(here.to_vec().unwrap(), [round]);
+        }
+    });
+}
+
+#[test]
+fn more_operations_than_a_mailbox_holds_are_prepared_before_the_peer_looks() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let regions: Vec<_> = (0..300).map(|value| region(world, &[value])).collect();
+        if world.rank() == 0 {
+            let sends: Vec<_> =
+                regions.iter().map(|r| peer.send(r, 0).prepare().unwrap()).collect();
+            world.barrier().unwrap();
+            sends.iter().for_each(|send| send.start().unwrap());
+            sends.iter().for_each(|send| send.wait(soon()).unwrap());
+        } else {
+            world.barrier().unwrap();
+            let recvs: Vec<_> =
+                regions.iter().map(|r| peer.recv(r, 0).prepare().unwrap()).collect();
+            regions.iter().for_each(|region| region.write(&[999]).unwrap());
+            // The last first.
+            for (value, recv) in recvs.iter().enumerate().rev() {
+                recv.start().unwrap();
+                recv.wait(soon()).unwrap();
+                assert_eq!(regions[value].to_vec().unwrap(), [value as u64]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_rank_on_another_host_is_named_with_both_hosts() {
+    let results = common::over_tcp(
+        2,
+        &[],
+        |rank, config| config.node = Some(format!("host {rank}")),
+        |_, world| {
+            let world = world.unwrap();
+            let peer = world.peer(1 - world.rank()).unwrap();
+            let region: Region<u8> = world.alloc(&Device::Host, 1).unwrap();
+            let error = peer.send(&region, 0).prepare().unwrap_err();
+            world.finish().unwrap();
+            error.to_string()
+        },
+    );
+    for (rank, text) in results.iter().enumerate() {
+        assert!(text.contains(&format!("to rank {} on ", 1 - rank)), "{text}");
+        assert!(text.contains("needs a NIC path, which this build does not have"), "{text}");
+    }
+}
+
+#[test]
+fn an_abort_ends_waits_with_the_operation_the_peer_and_the_epochs() {
+    let errors = on_threads(World::threads(3).unwrap(), |world| {
+        let here = region(&world, &[0]);
+        if world.rank() == 2 {
+            std::thread::sleep(Duration::from_millis(30));
+            world.abort("enough");
+            return None;
+        }
+        let peer = world.peer(2).unwrap();
+        let error = if world.rank() == 0 {
+            let recv = peer.recv(&here, 4).prepare().unwrap();
+            recv.start().unwrap();
+            recv.wait(soon()).unwrap_err()
+        } else {
+            let send = peer.send(&here, 4).prepare().unwrap();
+            send.start().unwrap();
+            send.wait(soon()).unwrap_err()
+        };
+        assert!(peer.send(&here, 5).prepare().is_err());
+        Some(error)
+    });
+    for (error, op) in errors.iter().flatten().zip(["recv tag 4 from", "send tag 4 to"]) {
+        let Error::Aborted { rank: 2, op: during, age, .. } = error else { panic!("{error}") };
+        assert!(during.starts_with(&format!("{op} rank 2 on ")), "{during}");
+        assert!(during.ends_with("epoch 1, seen 0"), "{during}");
+        assert!(*age >= Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_arrived_before_the_end_of_the_world_counts() {
+    on_threads(World::threads(2).unwrap(), |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let here = region(&world, &[world.rank() as u64]);
+        if world.rank() == 0 {
+            let recv = peer.recv(&here, 0).prepare().unwrap();
+            recv.start().unwrap();
+            world.barrier().unwrap();
+            // The other side is known by now: this gives the credit.
+            assert!(recv.test().is_ok());
+            while world.check().is_ok() {
+                std::thread::yield_now();
+            }
+            recv.wait(soon()).unwrap();
+            assert_eq!(here.to_vec().unwrap(), [1]);
+            assert!(matches!(recv.start(), Err(Error::Aborted { .. })));
+        } else {
+            let send = peer.send(&here, 0).prepare().unwrap();
+            world.barrier().unwrap();
+            send.start().unwrap();
+            send.wait(soon()).unwrap();
+            world.abort("after the message");
+        }
+    });
+}
+
+#[test]
+fn an_all_reduce_gives_all_ranks_the_bits_of_the_sum_in_rank_order() {
+    use libmp::ReduceOp;
+    for size in [1, 2, 3, 8] {
+        ranks(size, |world| {
+            let mut reduce = world.prepare_all_reduce::<f64>(5).unwrap();
+            for round in 0..100 {
+                let mine = |rank: usize| {
+                    [1e16, 1.0, -1e16, 0.1, 3.0, f64::from(round), 2.0, 7.5]
+                        .map(|x| x * (rank as f64 + 0.3))
+                };
+                let mut values = mine(world.rank())[..5].to_vec();
+                let mut expected = values.clone();
+                world.all_reduce(ReduceOp::Sum, &mut expected).unwrap();
+                reduce.run(ReduceOp::Sum, &mut values).unwrap();
+                let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&values), bits(&expected));
+                let mut one = [world.rank() as f64];
+                reduce.run(ReduceOp::Max, &mut one).unwrap();
+                assert_eq!(one, [(size - 1) as f64]);
+            }
+            assert!(reduce.run(ReduceOp::Sum, &mut [0.0; 6]).is_err());
+        });
+    }
+}

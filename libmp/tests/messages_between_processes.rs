@@ -1,0 +1,200 @@
+//! Messages between ranks that are processes, which share memory: order of payload and signal, rings, everybody to
+//! everybody, and the death of a rank.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{say, start_mprun};
+use libmp::{
+    Deadline, Device, Operation, PreparedRecv, PreparedSend, Region, Result, World, wait_all,
+};
+
+const START: Duration = Duration::from_secs(30);
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(20))
+}
+
+/// A rank process: what it does is chosen by the test that starts it.
+#[test]
+#[ignore = "is a rank of the other tests"]
+fn a_rank() {
+    let world = World::init().unwrap();
+    match std::env::var("TEST_PROGRAM").unwrap().as_str() {
+        "ring" => ring(&world).unwrap(),
+        "everybody" => everybody(&world).unwrap(),
+        "litmus" => litmus(&world).unwrap(),
+        "endless" => {
+            say("ready");
+            let error = endless(&world, world.rank() % 2 == 1).unwrap_err();
+            say(error);
+            drop(world);
+            std::process::exit(3);
+        }
+        other => panic!("no program {other}"),
+    }
+    world.finish().unwrap();
+    say("done");
+}
+
+fn ring(world: &World) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let (out, here) = (world.alloc(&Device::Host, 50)?, world.alloc(&Device::Host, 50)?);
+    let send = world.peer((rank + 1) % size)?.send(&out, 1).prepare()?;
+    let recv = world.peer((rank + size - 1) % size)?.recv(&here, 1).prepare()?;
+    for round in 0..200 {
+        out.write(&[(rank, round); 50].map(|(rank, round)| (rank * 1000 + round) as u64))?;
+        recv.start()?;
+        send.start()?;
+        wait_all(&[&send, &recv], soon())?;
+        let left = (rank + size - 1) % size;
+        assert_eq!(here.to_vec()?, [(left * 1000 + round) as u64; 50]);
+        here.write(&[u64::MAX; 50])?;
+    }
+    Ok(())
+}
+
+fn everybody(world: &World) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    // From nothing to more than a region shares with others.
+    let len = |from: usize, to: usize| [0, 1, 1000, 200_000][(from + to) % 4];
+    let prepare = |other: usize| -> Result<_> {
+        let peer = world.peer(other)?;
+        let out: Region<u64> = world.alloc(&Device::Host, len(rank, other))?;
+        out.write(&vec![(rank * 10 + other) as u64; out.len()])?;
+        let here: Region<u64> = world.alloc(&Device::Host, len(other, rank))?;
+        let pair: (PreparedSend, PreparedRecv) =
+            (peer.send(&out, 2).prepare()?, peer.recv(&here, 2).prepare()?);
+        Ok((pair, here))
+    };
+    let all: Vec<_> = (0..size).map(prepare).collect::<Result<_>>()?;
+    for _ in 0..5 {
+        for ((send, recv), _) in &all {
+            send.start()?;
+            recv.start()?;
+        }
+        let operations: Vec<&dyn Operation> =
+            all.iter().flat_map(|((send, recv), _)| [send as _, recv as &dyn Operation]).collect();
+        wait_all(&operations, soon())?;
+        for (other, (_, here)) in all.iter().enumerate() {
+            assert_eq!(here.to_vec()?, vec![(other * 10 + rank) as u64; here.len()]);
+            here.write(&vec![u64::MAX; here.len()])?;
+        }
+    }
+    Ok(())
+}
+
+/// Rank 0 sends, rank 1 looks at every word of a buffer that it has poisoned: messages and puts, short and long.
+fn litmus(world: &World) -> Result<()> {
+    let peer = world.peer(1 - world.rank())?;
+    for (tag, len, rounds) in [(1, 1, 10_000u64), (2, 33, 5000), (3, 5000, 300)] {
+        let memory: Region<u64> = world.alloc(&Device::Host, len)?;
+        let window = world.window(&memory, 1)?;
+        // SAFETY: only between the operations, which are complete then.
+        let words = unsafe { memory.as_mut_slice() }?;
+        if world.rank() == 0 {
+            let send = peer.send(&memory, tag).prepare()?;
+            for round in 1..=rounds {
+                words.fill(round);
+                send.start()?;
+                send.wait(soon())?;
+            }
+            // The puts may not come before the last message was looked at.
+            world.barrier()?;
+            for round in 1..=rounds {
+                words.fill(round);
+                window.put_signal(1, 0, &memory, 0, round)?;
+                window.wait_signal(0, round, soon())?;
+            }
+        } else {
+            let recv = peer.recv(&memory, tag).prepare()?;
+            let check = |words: &mut [u64], round: u64| {
+                assert!(words.iter().all(|&word| word == round), "round {round}: {words:?}");
+                words.fill(u64::MAX);
+            };
+            words.fill(u64::MAX);
+            for round in 1..=rounds {
+                recv.start()?;
+                recv.wait(soon())?;
+                check(words, round);
+            }
+            world.barrier()?;
+            for round in 1..=rounds {
+                window.wait_signal(0, round, soon())?;
+                check(words, round);
+                window.signal(0, 0, round)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A ring without end, started by the host or on a stream.
+fn endless(world: &World, on_stream: bool) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let stream = world.stream(&Device::Host)?;
+    let (out, here): (Region<u64>, Region<u64>) =
+        (world.alloc(&Device::Host, 100)?, world.alloc(&Device::Host, 100)?);
+    let send = world.peer((rank + 1) % size)?.send(&out, 1).prepare()?;
+    let recv = world.peer((rank + size - 1) % size)?.recv(&here, 1).prepare()?;
+    loop {
+        if on_stream {
+            recv.start_on(&stream)?;
+            send.start_on(&stream)?;
+            recv.wait_on(&stream)?;
+            world.synchronize(&stream, soon())?;
+        } else {
+            recv.start()?;
+            send.start()?;
+        }
+        wait_all(&[&send, &recv], soon())?;
+    }
+}
+
+fn all_done(program: &str, size: usize) {
+    let mut ranks = start_mprun(program, size, &[]);
+    for (number, rank) in ranks.iter_mut().enumerate() {
+        assert_eq!(rank.next(START).as_deref(), Some("done"), "rank {number} of {size}");
+        assert_eq!(rank.end(START), Some(0));
+    }
+}
+
+#[test]
+fn messages_go_round_rings_of_processes() {
+    for size in [1, 2, 3, 8] {
+        all_done("ring", size);
+    }
+}
+
+#[test]
+fn processes_send_messages_of_all_lengths_to_each_other() {
+    for size in [2, 5] {
+        all_done("everybody", size);
+    }
+}
+
+#[test]
+fn a_payload_is_there_when_its_signal_is() {
+    all_done("litmus", 2);
+}
+
+#[test]
+fn survivors_of_a_killed_rank_name_it_and_end_whether_hosts_or_streams_wait() {
+    for victim in [0, 1, 3] {
+        let mut ranks = start_mprun("endless", 4, &[]);
+        for rank in &ranks {
+            assert_eq!(rank.next(START).as_deref(), Some("ready"));
+        }
+        std::thread::sleep(Duration::from_millis(30));
+        let since = Instant::now();
+        ranks[victim].signal(libc::SIGKILL);
+        for (number, rank) in ranks.iter_mut().enumerate().filter(|(number, _)| *number != victim) {
+            let text = rank.next(Duration::from_secs(3)).unwrap();
+            assert!(text.starts_with(&format!("rank {victim} on ")), "rank {number}: {text}");
+            assert!(text.contains("is lost") && text.contains("tag 1") || text.contains("stream"));
+            assert_eq!(rank.end(Duration::from_secs(3)), Some(3));
+        }
+        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+    }
+}

@@ -1,0 +1,175 @@
+//! Messages that host streams start and wait for, between ranks that are threads.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::on_threads;
+use libmp::{Deadline, Device, Error, Operation, Region, World, wait_all};
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(20))
+}
+
+fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    on_threads(World::threads(count).unwrap(), |world| {
+        let value = rank(&world);
+        world.finish().unwrap();
+        value
+    })
+}
+
+#[test]
+fn a_ring_on_streams_runs_without_the_host() {
+    for size in [1, 2, 4] {
+        ranks(size, |world| {
+            let (rank, size) = (world.rank(), world.size());
+            let stream = world.stream(&Device::Host).unwrap();
+            let out: Region<u64> = world.alloc(&Device::Host, 100).unwrap();
+            let here: Region<u64> = world.alloc(&Device::Host, 100).unwrap();
+            out.write(&[rank as u64; 100]).unwrap();
+            let right = world.peer((rank + 1) % size).unwrap();
+            let left = world.peer((rank + size - 1) % size).unwrap();
+            let send = right.send(&out, 0).prepare().unwrap();
+            let recv = left.recv(&here, 0).prepare().unwrap();
+            // Everything is enqueued before anything is waited for.
+            for _ in 0..100 {
+                recv.start_on(&stream).unwrap();
+                send.start_on(&stream).unwrap();
+                recv.wait_on(&stream).unwrap();
+                // What came is sent on.
+                stream.copy(out.buffer(), here.buffer()).unwrap();
+            }
+            world.synchronize(&stream, soon()).unwrap();
+            let from = (rank + 100 * (size - 1)) % size;
+            assert_eq!(here.to_vec().unwrap(), [from as u64; 100]);
+        });
+    }
+}
+
+#[test]
+fn host_and_stream_starts_of_one_pair_mix() {
+    ranks(2, |world| {
+        let stream = world.stream(&Device::Host).unwrap();
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let region: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
+        if world.rank() == 0 {
+            let send = peer.send(&region, 0).prepare().unwrap();
+            for round in 0..60u64 {
+                region.write(&[round]).unwrap();
+                if round % 2 == 0 {
+                    send.start_on(&stream).unwrap();
+                } else {
+                    send.start().unwrap();
+                }
+                send.wait(soon()).unwrap();
+            }
+        } else {
+            let recv = peer.recv(&region, 0).prepare().unwrap();
+            for round in 0..60u64 {
+                if round % 3 == 0 {
+                    recv.start_on(&stream).unwrap();
+                } else {
+                    recv.start().unwrap();
+                }
+                if round % 5 == 0 {
+                    recv.wait_on(&stream).unwrap();
+                    world.synchronize(&stream, soon()).unwrap();
+                }
+                recv.wait(soon()).unwrap();
+                assert_eq!(region.to_vec().unwrap(), [round]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_start_that_nothing_orders_behind_the_last_is_refused() {
+    ranks(2, |world| {
+        let (one, two) =
+            (world.stream(&Device::Host).unwrap(), world.stream(&Device::Host).unwrap());
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let region: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
+        let started = |result| matches!(result, Err(Error::Started { epoch: 1, .. }));
+        if world.rank() == 0 {
+            let send = peer.send(&region, 0).prepare().unwrap();
+            send.start_on(&one).unwrap();
+            assert!(started(send.start_on(&two)) && started(send.start()));
+            send.start_on(&one).unwrap();
+            send.wait(soon()).unwrap();
+        } else {
+            let recv = peer.recv(&region, 0).prepare().unwrap();
+            recv.start_on(&one).unwrap();
+            assert!(started(recv.start_on(&one)), "its message may not have been read");
+            recv.wait_on(&two).unwrap();
+            assert!(started(recv.start_on(&one)));
+            recv.start_on(&two).unwrap();
+            recv.wait(soon()).unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_abort_releases_streams_that_wait_for_messages() {
+    let texts = on_threads(World::threads(3).unwrap(), |world| {
+        let region: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
+        let stream = world.stream(&Device::Host).unwrap();
+        if world.rank() == 2 {
+            let _halves: Vec<_> = (0..2)
+                .map(|rank| {
+                    let peer = world.peer(rank).unwrap();
+                    let send = peer.send(&region, 1).prepare().unwrap();
+                    (send, peer.recv(&region, 2).prepare().unwrap())
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(50));
+            world.abort("the pump is broken");
+            return String::new();
+        }
+        let peer = world.peer(2).unwrap();
+        let recv = peer.recv(&region, 1).prepare().unwrap();
+        let send = peer.send(&region, 2).prepare().unwrap();
+        if world.rank() == 0 {
+            recv.start_on(&stream).unwrap();
+            recv.wait_on(&stream).unwrap();
+        } else {
+            send.start_on(&stream).unwrap();
+        }
+        let since = Instant::now();
+        let error = world.synchronize(&stream, soon()).unwrap_err();
+        assert!(since.elapsed() < Duration::from_secs(5));
+        assert!(stream.is_idle().unwrap() || stream.synchronize(soon()).is_err());
+        assert!(recv.start_on(&stream).is_err());
+        error.to_string()
+    });
+    for text in &texts[..2] {
+        assert!(text.starts_with("rank 2 on ") && text.contains("the pump is broken"), "{text}");
+    }
+}
+
+#[test]
+fn a_message_that_the_host_has_started_goes_on_while_it_waits_for_a_stream() {
+    ranks(2, |world| {
+        let stream = world.stream(&Device::Host).unwrap();
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let (a, b): (Region<u8>, Region<u8>) =
+            (world.alloc(&Device::Host, 8).unwrap(), world.alloc(&Device::Host, 8).unwrap());
+        if world.rank() == 0 {
+            let send = peer.send(&a, 0).prepare().unwrap();
+            let recv = peer.recv(&b, 1).prepare().unwrap();
+            send.start().unwrap();
+            recv.start_on(&stream).unwrap();
+            recv.wait_on(&stream).unwrap();
+            world.synchronize(&stream, soon()).unwrap();
+            send.wait(soon()).unwrap();
+        } else {
+            let recv = peer.recv(&a, 0).prepare().unwrap();
+            let send = peer.send(&b, 1).prepare().unwrap();
+            std::thread::sleep(Duration::from_millis(20));
+            recv.start().unwrap();
+            recv.wait(soon()).unwrap();
+            send.start().unwrap();
+            wait_all(&[&send], soon()).unwrap();
+        }
+    });
+}
