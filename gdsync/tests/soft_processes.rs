@@ -138,6 +138,9 @@ impl Side {
     /// Checks messages of the peer, and makes room for more.
     fn take_messages(&mut self) -> Outcome {
         while let Some(completion) = self.queue.poll_receive()? {
+            if self.ended {
+                break; // The peer has left: what it did not fill is flushed.
+            }
             let CompletionKind::Receive { by, byte_count, .. } = completion.kind else {
                 return Err(format!("{completion:?}, lost: {:?}", self.queue.lost()).into());
             };
@@ -227,7 +230,7 @@ impl Side {
         };
         let large = len > SLOT;
         if large {
-            self.drain(0)?;
+            self.finish()?;
         }
         let slot = if large { SLOTS } else { self.free.pop().ok_or("no slot")? };
         let at = if large { LARGE } else { slot * SLOT };
@@ -314,15 +317,22 @@ impl Side {
         self.settle()
     }
 
+    /// Waits until nothing is under way. The last requests may have asked for no completion: one more request does.
+    fn finish(&mut self) -> Outcome {
+        if self.under_way.is_empty() {
+            return Ok(());
+        }
+        let position = self.queue.post(&signaled(Operation::Nop))?;
+        self.under_way.push_back(UnderWay { index: position as u16, slot: SLOTS, expected: None });
+        self.drain(0)
+    }
+
     /// `operations` random requests, and then everything that is left.
     fn run(&mut self, operations: u64) -> Outcome {
         for _ in 0..operations {
             self.step()?;
         }
-        let end = Operation::Send { payload: Payload::Inline(&[]), imm: Some(END) };
-        let position = self.queue.post(&signaled(end))?;
-        self.under_way.push_back(UnderWay { index: position as u16, slot: SLOTS, expected: None });
-        self.drain(0)?;
+        self.finish()?;
         // The whole of the peer's memory, in the end.
         let whole = [DataSegment::new(self.lkey, self.base + LARGE as u64, ARENA as u32)?];
         let read = Operation::Read { remote: self.remote, into: &whole };
@@ -330,6 +340,11 @@ impl Side {
         let expected = Some((LARGE, self.shadow.clone()));
         self.reads += 1;
         self.under_way.push_back(UnderWay { index: position as u16, slot: SLOTS, expected });
+        self.drain(0)?;
+        // After this message the peer may leave.
+        let end = Operation::Send { payload: Payload::Inline(&[]), imm: Some(END) };
+        let position = self.queue.post(&signaled(end))?;
+        self.under_way.push_back(UnderWay { index: position as u16, slot: SLOTS, expected: None });
         self.drain(0)?;
         let deadline = Deadline::after(Duration::from_secs(600));
         while !self.ended {

@@ -17,9 +17,9 @@ use mio::{Events, Interest, Poll, Token};
 use super::keys::{KeyTable, RegionMemory};
 use super::slot::Slot;
 use super::state::Outgoing;
+use super::wire::Cut;
 use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Greeting, Stranger, TcpWire};
-use super::wire::Cut;
 use crate::cuda::device::lock;
 
 /// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for.

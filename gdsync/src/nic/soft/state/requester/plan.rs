@@ -63,7 +63,11 @@ pub(super) fn plan(request: &WorkRequest<'_>, keys: &KeyTable) -> Result<Plan, S
 }
 
 /// The peer's memory of a write, read or atomic, if it is mapped. Anything that the peer would refuse is left to it.
-pub(super) fn find_direct(request: &WorkRequest<'_>, plan: &Plan, cx: &mut Context<'_>) -> Option<Direct> {
+pub(super) fn find_direct(
+    request: &WorkRequest<'_>,
+    plan: &Plan,
+    cx: &mut Context<'_>,
+) -> Option<Direct> {
     let (remote, need) = match request.operation {
         Operation::Write { remote, imm: None, .. } => (remote, Access::REMOTE_WRITE),
         Operation::Read { remote, .. } => (remote, Access::REMOTE_READ),
