@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_bench::result::Results;
-use mp_bench::{report, signal};
+use mp_bench::{compare, report, signal};
 
 #[derive(Parser)]
 #[command(name = "mp-perf", version, about = "Measures what communication costs on this machine")]
@@ -27,6 +27,19 @@ enum What {
         rounds: u64,
         /// Repeats of each player.
         #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        repeats: u32,
+        /// Write the figures to this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// This library beside MPI, UCX and the bare machine, on the host. Starts two ranks under mpirun by itself.
+    Compare {
+        /// Sizes of messages in bytes.
+        #[arg(long, value_delimiter = ',', default_value = "8,64,512,4096,32768,262144,2097152",
+            value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+        sizes: Vec<u64>,
+        /// Repeats of each point.
+        #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
         repeats: u32,
         /// Write the figures to this file.
         #[arg(long)]
@@ -73,6 +86,23 @@ fn main() -> Result<()> {
                 let text = serde_json::to_string_pretty(&all)?;
                 std::fs::write(&path, text)
                     .with_context(|| format!("writing {}", path.display()))?;
+            }
+            Ok(())
+        }
+        What::Compare { sizes, repeats, json } => {
+            let mut sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            let plan = compare::Plan { sizes, repeats: repeats as usize, budget: 64 << 20 };
+            let Some(results) = compare::run(&plan)? else { return Ok(()) };
+            for figure in &results.figures {
+                println!("{}", report::terminal(figure));
+            }
+            for sentence in &results.method {
+                println!("{sentence}");
+            }
+            if let Some(path) = json {
+                results.write(&path)?;
             }
             Ok(())
         }
