@@ -14,13 +14,16 @@ use crate::error::Error;
 /// One rank of a libmp world.
 pub struct LibmpComm {
     world: Communicator,
+    local_rank: usize,
+    gpu: Option<String>,
     limit: Duration,
 }
 
 impl LibmpComm {
     /// The ranks of `world`; no wait lasts longer than `limit`.
     pub fn new(world: &World, limit: Duration) -> Self {
-        Self { world: world.with_timeout(limit), limit }
+        let gpu = world.assigned_gpu().map(str::to_owned);
+        Self { world: world.with_timeout(limit), local_rank: world.local_rank(), gpu, limit }
     }
 }
 
@@ -90,6 +93,18 @@ impl Comm for LibmpComm {
 
     fn name(&self) -> &'static str {
         "libmp, host"
+    }
+
+    fn communicator(&self) -> Option<&Communicator> {
+        Some(&self.world)
+    }
+
+    fn local_rank(&self) -> Option<usize> {
+        Some(self.local_rank)
+    }
+
+    fn assigned_gpu(&self) -> Option<&str> {
+        self.gpu.as_deref()
     }
 
     fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
