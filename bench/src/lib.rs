@@ -2,6 +2,7 @@
 //! a spread, and a peer measured in the same run.
 
 pub mod compare;
+pub mod multigrid;
 pub mod report;
 pub mod result;
 pub mod signal;
