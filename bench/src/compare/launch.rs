@@ -26,7 +26,7 @@ pub fn run(plan: &Plan) -> Result<Option<Results>> {
         let world = World::init()?;
         let under_mpirun = std::env::var_os("OMPI_COMM_WORLD_SIZE").is_some();
         let mpi = if under_mpirun && Mpi::is_installed() { Some(Mpi::init()?) } else { None };
-        return part(world, plan, mpi.as_ref());
+        return part(world, plan, mpi);
     }
     if let Some(mpirun) = find("mpirun").filter(|_| Mpi::is_installed()) {
         return start(&mpirun).map(|()| None);
@@ -45,14 +45,16 @@ pub fn run(plan: &Plan) -> Result<Option<Results>> {
 }
 
 /// One rank.
-fn part(world: World, plan: &Plan, mpi: Option<&Mpi>) -> Result<Option<Results>> {
+fn part(world: World, plan: &Plan, mpi: Option<Mpi>) -> Result<Option<Results>> {
     let first = world.rank() == 0;
     let bar = if first { ProgressBar::new(super::points(plan)) } else { ProgressBar::hidden() };
     bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} points, {elapsed}")?);
-    let mut results = Results::begin(super::method(plan, mpi));
-    results.figures = super::rank(&world, plan, mpi, &|| bar.inc(1))?;
+    let mut results = Results::begin(super::method(plan, mpi.as_ref()));
+    results.figures = super::rank(&world, plan, mpi.as_ref(), &|| bar.inc(1))?;
     bar.finish_and_clear();
     world.finish()?;
+    // Finalising waits for the other rank, actively: what follows has the machine for itself.
+    drop(mpi);
     if !first {
         return Ok(None);
     }
@@ -67,7 +69,7 @@ fn start(mpirun: &PathBuf) -> Result<()> {
     }
     let this = std::env::current_exe().context("finding this program")?;
     let mut command = Command::new(mpirun);
-    command.args(["-n", "2", "--oversubscribe"]);
+    command.args(["-n", "2", "--oversubscribe", "--bind-to", "none"]);
     if rustix::process::geteuid().is_root() {
         command.arg("--allow-run-as-root");
     }
