@@ -68,7 +68,7 @@ pub struct Cli {
     #[arg(long)]
     pub graph: bool,
     /// With several ranks on GPUs: levels of at most so many cells a side are computed by every rank, without
-    /// communication (64 by default).
+    /// communication (32 by default).
     #[arg(long, value_name = "CELLS")]
     pub whole: Option<usize>,
     /// Discretisation.

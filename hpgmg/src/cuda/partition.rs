@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 /// Cells per side of the largest level that every rank computes, unless the user says otherwise.
-pub const WHOLE: usize = 64;
+pub const WHOLE: usize = 32;
 
 /// Planes a rank has at least of a level that is cut: ghosts beyond the domain are sums of four cells.
 const MIN_PLANES: usize = 4;
