@@ -6,6 +6,8 @@
 //! | 4096 | doorbell record, then each on a cache line of its own: the two completion queues' records, the counters |
 //! | 8192 | send completions, receive completions, send queue, receive queue |
 //!
+//! What the threads of a GPU share about the queue (`mp::QueuePairState`) is in the GPU's own memory.
+//!
 //! The counters belong to those who post, not to the NIC: how many blocks of the send queue are reserved, rung, and
 //! known to be free again. They count from 0 and never wrap.
 
@@ -40,6 +42,8 @@ pub(crate) struct QueueMemory {
     pub send_completions: CompletionMemory,
     pub receive_completions: CompletionMemory,
     pub receive_stride: usize,
+    /// What the threads of the device share about the send queue; only for collapsed completions, which kernels read.
+    state: Option<Buffer<u64>>,
 }
 
 /// A completion queue: slots, and where the reader says how far it is.
@@ -90,7 +94,14 @@ impl QueueMemory {
             super::completion_queue::clear(&memory.slots);
             memory
         };
+        let state = match options.send_completions {
+            CompletionMode::Ring => None,
+            CompletionMode::Collapsed => {
+                Some(Buffer::new(device, Space::Device, STATE_WORDS + options.send_blocks)?)
+            }
+        };
         Ok(QueueMemory {
+            state,
             send_completions: completions(send_slots, SEND_CONSUMER, options.send_completions),
             receive_completions: completions(
                 receive_slots,
@@ -166,9 +177,13 @@ impl QueueMemory {
         Ok(base + offset as u64)
     }
 
-    /// What a kernel needs to post.
-    pub fn view(&self, qpn: u32) -> Result<DeviceQueuePair> {
-        Ok(DeviceQueuePair {
+    /// What a kernel needs to post; `None` if the send completions are not collapsed.
+    pub fn view(&self, qpn: u32) -> Result<Option<DeviceQueuePair>> {
+        let Some(state) = self.state.as_ref().and_then(Buffer::device_address) else {
+            return Ok(None);
+        };
+        Ok(Some(DeviceQueuePair {
+            state,
             send_queue: self.device_address(&self.send, 0)?,
             completion: self.device_address(&self.send_completions.slots, 0)?,
             send_record: self.device_address(&self.all, RECORD + DoorbellRecord::SEND_OFFSET)?,
@@ -178,7 +193,7 @@ impl QueueMemory {
             completed: self.device_address(&self.all, COMPLETED)?,
             blocks: self.send_blocks() as u32,
             qpn,
-        })
+        }))
     }
 }
 
@@ -202,6 +217,8 @@ pub struct DeviceQueuePair {
     pub published: u64,
     /// Counter of blocks known to be free again.
     pub completed: u64,
+    /// What the device's threads share about the queue, in the device's memory.
+    pub state: u64,
     /// Basic blocks of the send queue.
     pub blocks: u32,
     /// Queue pair number.
@@ -209,7 +226,10 @@ pub struct DeviceQueuePair {
 }
 
 // The static_asserts of mp/qp.cuh say the same.
-const _: () = assert!(size_of::<DeviceQueuePair>() == 64);
+const _: () = assert!(size_of::<DeviceQueuePair>() == 72);
+
+/// `sizeof(QueuePairState)` of mp/qp.cuh, in words; a mark for each block follows.
+const STATE_WORDS: usize = 16;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,9 @@
 //! The engine: the thread in the place of the hardware. It polls the doorbells, rings and sockets of all queue pairs
 //! of one NIC, spins while there is work, and sleeps in short steps while there is none.
 //!
-//! It calls nothing that may wait for a GPU: no CUDA, and no lock that others hold over a driver call.
+//! It calls nothing that may wait for a GPU's work, and takes no lock that others hold over a driver call. Copies of
+//! registered GPU memory are its only CUDA calls ([`copies`](crate::cuda::copies)): copy engines only, in a context that
+//! no blocked stream shares.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
