@@ -245,15 +245,19 @@ fn a_kernel_whose_peer_has_left_is_told_so(device: &Device) -> Outcome {
     Ok(())
 }
 
-/// A GPU's words cannot be changed atomically from outside.
-#[test]
-#[ignore = "needs a CUDA GPU"]
-fn gpu_memory_allows_no_atomics_of_peers() -> Outcome {
-    let device = common::gpu();
-    let nic = SoftNic::open(&SoftNicOptions::default())?;
-    let buffer = Buffer::<u64>::new(&device, Space::Device, 8)?;
-    let refused = nic.register(&buffer, Access::ALL).unwrap_err().to_string();
-    assert!(refused.contains("REMOTE_ATOMIC"), "{refused}");
-    assert!(nic.register(&buffer, Access::REMOTE_WRITE).is_ok());
-    Ok(())
+mod gpu {
+    use super::*;
+
+    /// A GPU's words cannot be changed atomically from outside.
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn gpu_memory_allows_no_atomics_of_peers() -> Outcome {
+        let device = common::gpu();
+        let nic = SoftNic::open(&SoftNicOptions::default())?;
+        let buffer = Buffer::<u64>::new(&device, Space::Device, 8)?;
+        let refused = nic.register(&buffer, Access::ALL).unwrap_err().to_string();
+        assert!(refused.contains("REMOTE_ATOMIC"), "{refused}");
+        assert!(nic.register(&buffer, Access::REMOTE_WRITE).is_ok());
+        Ok(())
+    }
 }
