@@ -16,9 +16,7 @@ MP_DEVICE bool try_lock(std::uint32_t* lock) {
     return before == 0;
 }
 MP_DEVICE void unlock(std::uint32_t* lock) {
-    std::uint32_t before;
-    asm volatile("atom.acq_rel.gpu.exch.b32 %0, [%1], %2;" : "=r"(before) : "l"(lock), "r"(0) : "memory");
-    (void)before;
+    asm volatile("{ .reg .b32 %%held; atom.acq_rel.gpu.exch.b32 %%held, [%0], 0; }" ::"l"(lock) : "memory");
 }
 
 MP_DEVICE std::uint64_t fetch_add(std::uint64_t* word, std::uint64_t value) {
