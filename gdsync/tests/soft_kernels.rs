@@ -116,7 +116,7 @@ fn write_words(
 
 fn every_word_that_threads_warps_and_blocks_write_arrives(device: &Device) -> Outcome {
     for flavour in [Flavour::Thread, Flavour::Warp, Flavour::Block] {
-        write_words(device, 256, flavour, (2, 64), 20)?;
+        write_words(device, 256, flavour, (2, 32), 20)?;
     }
     Ok(())
 }
@@ -124,7 +124,7 @@ fn every_word_that_threads_warps_and_blocks_write_arrives(device: &Device) -> Ou
 /// On a GPU 10^6 posts of 64 blocks of 256 threads; on the host what its threads can do in a moment.
 fn many_threads_in_flight_lose_nothing(device: &Device) -> Outcome {
     let (grid, count) = match device {
-        Device::Host => ((4, 64), 300),
+        Device::Host => ((2, 64), 150),
         Device::Cuda(_) => ((64, 256), 62),
     };
     for flavour in [Flavour::Block, Flavour::Warp, Flavour::Thread] {
