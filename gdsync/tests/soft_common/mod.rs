@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // Each test file uses its part.
 
+pub mod kernels;
 pub mod process;
 pub mod side;
 

@@ -3,4 +3,5 @@
 #include "message_passing.cu"
 #include "pattern.cu"
 #include "pingpong.cu"
+#include "queue_pair.cu"
 #include "signal.cu"

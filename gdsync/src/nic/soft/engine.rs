@@ -1,7 +1,9 @@
 //! The engine: the thread in the place of the hardware. It polls the doorbells, rings and sockets of all queue pairs
 //! of one NIC, spins while there is work, and sleeps in short steps while there is none.
 //!
-//! It calls nothing that may wait for a GPU: no CUDA, and no lock that others hold over a driver call.
+//! It calls nothing that may wait for a GPU's work, and takes no lock that others hold over a driver call. Copies of
+//! registered GPU memory are its only CUDA calls ([`copies`](crate::cuda::copies)): copy engines only, in a context that
+//! no blocked stream shares.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -26,6 +28,8 @@ use crate::cuda::device::lock;
 const STEP: Duration = Duration::from_micros(60);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
+/// Housekeeping that is so late means that this thread did not run: stopped, suspended, or starved.
+const ABSENCE: Duration = Duration::from_millis(200);
 /// How often a NIC without connections over sockets looks for new ones.
 const LISTENING: Duration = Duration::from_micros(50);
 /// Connections that have not said hello, and how long they may take.
@@ -192,7 +196,11 @@ impl Engine {
                 }
             }
             if now - self.housekeeping >= HOUSEKEEPING {
+                let since = now - self.housekeeping;
                 self.housekeeping = now;
+                if since > ABSENCE {
+                    self.slots.iter_mut().for_each(|slot| slot.excuse(since));
+                }
                 self.slots.iter_mut().for_each(|slot| slot.keep_house(now));
                 self.slots.retain(|slot| !slot.is_over());
                 self.sockets.strangers.retain(|_, (_, since)| now - *since < STRANGER_PATIENCE);

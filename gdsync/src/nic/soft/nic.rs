@@ -1,5 +1,6 @@
 //! A software NIC: its options, its life, and what is made from it.
 
+use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Sender;
@@ -15,7 +16,8 @@ use super::engine::{Engine, Shared, Sockets};
 use super::keys::{Access, RegionMemory};
 use super::queue_pair::SoftQueuePair;
 use super::region::Region;
-use crate::cuda::device::lock;
+use crate::cuda::copies::Copies;
+use crate::cuda::device::{CudaDevice, lock};
 use crate::device::Device;
 use crate::memory::Buffer;
 use crate::mlx5::MAX_QPN;
@@ -60,6 +62,20 @@ pub(super) struct Inner {
     mapper: Mutex<Sender<MapRequest>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     next_qpn: AtomicU32,
+    /// Of the GPUs whose own memory is registered, by ordinal.
+    copies: Mutex<HashMap<u32, Arc<Copies>>>,
+}
+
+impl Inner {
+    fn copies(&self, gpu: &CudaDevice) -> Result<Arc<Copies>> {
+        let mut copies = lock(&self.copies);
+        if let Some(there) = copies.get(&gpu.ordinal()) {
+            return Ok(there.clone());
+        }
+        let new = Arc::new(Copies::new(gpu)?);
+        copies.insert(gpu.ordinal(), new.clone());
+        Ok(new)
+    }
 }
 
 /// Number of the first queue pair; on hardware, too, the lowest are the system's own.
@@ -128,6 +144,7 @@ impl SoftNic {
                 mapper: Mutex::new(mapper),
                 thread: Mutex::new(Some(thread)),
                 next_qpn: AtomicU32::new(FIRST_QPN),
+                copies: Mutex::default(),
             }),
         })
     }
@@ -140,10 +157,11 @@ impl SoftNic {
     /// Registers memory: what `access` allows may be done with it until the region is dropped.
     ///
     /// The address of the first byte in requests is [`Region::address`], which is the one that the buffer's device
-    /// uses.
+    /// uses. A GPU's own memory is copied through a small pinned pool by the NIC's thread, on copy engines only, and
+    /// allows no atomics of peers.
     ///
     /// # Errors
-    /// [`Error::Register`] for memory that the CPU cannot reach.
+    /// [`Error::Register`] for memory that the NIC cannot reach, or not in that way; what the driver says.
     pub fn register<T: Pod>(&self, buffer: &Buffer<T>, access: Access) -> Result<Region> {
         let bytes = buffer.bytes();
         let refused = |why| Error::Register {
@@ -152,11 +170,22 @@ impl SoftNic {
         };
         let address = bytes.device_address().or(bytes.host_address().map(|a| a.as_ptr() as u64));
         let address = address.ok_or_else(|| refused("it has no address"))?;
-        let gpu = "it is a GPU's own memory; use pinned memory";
-        // What peers cannot map, frames carry.
-        let handle = bytes.export().ok();
-        let memory = RegionMemory::new(bytes, address, access, handle);
-        let memory = Arc::new(memory.ok_or_else(|| refused(gpu))?);
+        let memory = match buffer.device() {
+            Device::Cuda(gpu) if bytes.host_address().is_none() => {
+                if access.includes(Access::REMOTE_ATOMIC) {
+                    let why = "atomics on a GPU's own memory are not atomic for the GPU; leave \
+                               REMOTE_ATOMIC out, or use pinned memory";
+                    return Err(refused(why));
+                }
+                RegionMemory::of_gpu(bytes, access, self.inner.copies(gpu)?)
+            }
+            // What peers cannot map, frames carry.
+            _ => {
+                let handle = bytes.export().ok();
+                RegionMemory::new(bytes, address, access, handle)
+            }
+        };
+        let memory = Arc::new(memory.ok_or_else(|| refused("it has no address"))?);
         let mut keys = self.inner.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
         let key = keys.insert(memory.clone()).ok_or_else(|| refused("no keys are left"))?;
         Ok(Region::new(self.inner.clone(), key, memory))
