@@ -14,7 +14,7 @@ use gdsync::{Deadline, Device, Stream};
 use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
 use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
-use crate::control::{Control, WORLD};
+use crate::control::{Control, Turn, WORLD};
 use crate::data::plane::Plane;
 use crate::data::{AllReduce, Peer, Region, Window};
 use crate::error::{Error, Result};
@@ -295,10 +295,10 @@ impl Communicator {
     fn call(&self, call: Call, payload: Payload) -> Result<(Outcome, Payload)> {
         let what = format!("{call} on {}", self.inner.name);
         let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let group = self.inner.group;
+        let at = Turn { group: self.inner.group, turn: *turn };
         let progress = || self.inner.plane.progress();
         let control = &self.inner.control;
-        let result = control.call(group, *turn, call, payload, &what, self.timeout, progress);
+        let result = control.call(at, call, payload, &what, self.timeout, progress);
         if matches!(result, Ok(_) | Err(Error::Mismatch { .. })) {
             *turn += 1;
         }

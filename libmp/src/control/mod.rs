@@ -78,6 +78,12 @@ impl Drop for Control {
     }
 }
 
+/// Which collective: that of a group, and its number in that group.
+pub(crate) struct Turn {
+    pub group: u64,
+    pub turn: u64,
+}
+
 /// What the control plane of a world needs to know.
 pub(crate) struct Setup {
     pub expected: Expected,
@@ -185,8 +191,7 @@ impl Control {
     /// Takes part in a collective and waits for its result. `progress` is called meanwhile, often as long as it says true.
     pub(crate) fn call(
         &self,
-        group: u64,
-        turn: u64,
+        Turn { group, turn }: Turn,
         call: Call,
         payload: Payload,
         what: &str,

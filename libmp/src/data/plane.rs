@@ -16,6 +16,7 @@ use super::pairing::Pairing;
 use super::region::Pieces;
 use super::word::Words;
 use crate::control::Control;
+use crate::control::cause::{Cause, Loss};
 use crate::control::message::PeerInfo;
 use crate::error::{Error, Result};
 
@@ -164,7 +165,11 @@ impl Plane {
         let handle = self.arenas.get().and_then(|arenas| arenas.get(neighbour));
         let rank = self.neighbours[neighbour].rank;
         let handle = handle.ok_or_else(|| self.nonsense(rank, "it was not introduced"))?;
-        Arena::map(handle, self.neighbours.len(), device)
+        let arena = Arena::map(handle, self.neighbours.len(), device);
+        if let Err(Error::Memory { source, .. }) = &arena {
+            self.suspect(neighbour, source);
+        }
+        arena
     }
 
     /// An operation was prepared: tells the peer, and pairs what can be paired.
@@ -343,6 +348,19 @@ impl Plane {
         if self.ended() { self.control.check_after(&op(), age) } else { Ok(()) }
     }
 
+    /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over, and what
+    /// waits says so.
+    pub fn suspect(&self, neighbour: usize, error: &gdsync::Error) {
+        let gdsync::Error::PeerUnreachable { pid, .. } = error else { return };
+        if !has_ended(*pid) {
+            return;
+        }
+        let rank = self.neighbours[neighbour].rank;
+        let (host, detail) = (self.peer(rank).host.clone(), error.to_string());
+        let how = Loss::Path { detail };
+        self.control.fail(Cause::Lost { rank: rank as u32, host, how });
+    }
+
     /// A neighbour breaks the protocol: the world is over.
     fn breach(&self, neighbour: usize, what: &str) -> Error {
         self.nonsense(self.neighbours[neighbour].rank, what)
@@ -354,6 +372,35 @@ impl Plane {
     }
 }
 
+/// Whether there is no such process any more, or only its remains.
+fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state is the first field after the command in parentheses: proc(5).
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, None | Some('Z' | 'X'))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_ended_when_it_is_gone_or_only_its_remains_are_there() {
+        assert!(!has_ended(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        for _ in 0..1000 {
+            if has_ended(child.id()) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It has not been waited for.
+        assert!(has_ended(child.id()));
+        child.wait().unwrap();
+        assert!(has_ended(child.id()));
+    }
 }
