@@ -37,6 +37,7 @@ mod launch;
 pub mod memop;
 mod memory;
 pub mod mlx5;
+pub mod nic;
 pub mod peer;
 mod stream;
 pub mod verbs;

@@ -64,7 +64,7 @@ impl Cpu {
         for l in 0..bottom {
             let visits = if config.cycle == Cycle::V { 1.0 } else { (l + 1) as f64 };
             let cells = (self.level(l).shape.dim as f64).powi(3);
-            let ends = if l == 0 { residual + 2.0 + 3.0 } else { 0.0 };
+            let ends = if l == 0 { residual + 2.0 } else { 0.0 };
             let visit = 2.0 * smooth + residual + restrict + correct;
             elements += cells * (visits * visit + restrict + replace + ends);
         }

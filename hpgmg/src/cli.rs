@@ -14,11 +14,11 @@ use crate::setup;
 /// Where the levels live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Device {
-    /// The best there is: the CPU in this version.
+    /// A GPU if this build and this machine can use one and there is one rank, else the CPU.
     Auto,
     /// The CPU.
     Cpu,
-    /// NVIDIA GPUs.
+    /// An NVIDIA GPU, one rank.
     Cuda,
 }
 

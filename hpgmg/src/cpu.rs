@@ -314,7 +314,7 @@ impl Backend for Cpu {
 
     fn norm(&mut self, l: usize, x: Vector) -> Result<f64, CommError> {
         self.timed(l, |s| {
-            let mut norm = [vectors::max_abs(&s.team, &s.levels[l], x)];
+            let mut norm = [vectors::max_abs(&s.team, s.isa, &s.levels[l], x)];
             if let Some(group) = &mut s.levels[l].group {
                 group.max(&mut norm)?;
             }

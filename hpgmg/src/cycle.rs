@@ -40,20 +40,20 @@ pub fn v_cycle<B: Backend>(b: &mut B, l: usize, x: Vector, rhs: Vector) -> Resul
 /// [`CommError`] when the ranks lose each other.
 pub fn f_cycle<B: Backend>(b: &mut B, l: usize) -> Result<(), CommError> {
     let bottom = b.levels() - 1;
-    b.copy(l, Vector::R, Vector::F);
+    let rhs = |level| if level == l { Vector::F } else { Vector::R };
     for level in l..bottom {
         if b.active(level) {
-            b.restrict(level, Vector::R, Vector::R)?;
+            b.restrict(level, rhs(level), Vector::R)?;
         }
     }
     if b.active(bottom) {
         b.zero(bottom, Vector::U);
-        b.solve_bottom(Vector::U, Vector::R)?;
+        b.solve_bottom(Vector::U, rhs(bottom))?;
     }
     for level in (l..bottom).rev() {
         if b.active(level) {
             b.prolong(level, Vector::U, Prolongation::Replace)?;
-            v_cycle(b, level, Vector::U, Vector::R)?;
+            v_cycle(b, level, Vector::U, rhs(level))?;
         }
     }
     Ok(())

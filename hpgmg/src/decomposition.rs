@@ -95,7 +95,7 @@ pub fn hierarchy(config: &Config, ranks: usize) -> Result<Vec<LevelShape>, Confi
     let radius = config.operator.radius();
     let dim = m * box_dim;
     let mut bottom = dim;
-    while bottom % 2 == 0 && bottom >= 2 * min_dim {
+    while bottom.is_multiple_of(2) && bottom >= 2 * min_dim {
         bottom /= 2;
     }
     let d = bottom;

@@ -1,6 +1,7 @@
 //! What can go wrong, as values: a configuration that is refused, and a run that fails.
 
 use crate::comm::CommError;
+use crate::cuda::CudaError;
 
 /// A configuration that is refused before anything is allocated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -64,6 +65,9 @@ pub enum Error {
     /// The ranks could not reach each other.
     #[error(transparent)]
     Comm(#[from] CommError),
+    /// The GPU.
+    #[error(transparent)]
+    Cuda(#[from] CudaError),
     /// The operating system refused a thread.
     #[error("cannot start the threads of a rank")]
     Threads(#[source] std::io::Error),

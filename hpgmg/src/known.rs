@@ -43,6 +43,11 @@ pub fn known(config: &Config, dim: usize) -> Option<Known> {
     })
 }
 
+/// True when the numbers are at most `tolerance` apart; never for NaN.
+fn within(a: f64, b: f64, tolerance: f64) -> bool {
+    (a - b).abs() <= tolerance
+}
+
 /// The judgement on a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
@@ -73,8 +78,7 @@ pub fn judge(config: &Config, outcome: &Outcome) -> Verdict {
             ("order", outcome.order(), known.order, 1e-8),
         ];
         for (what, found, expected, tolerance) in checks {
-            // Written so that a NaN fails.
-            if !((found - expected).abs() <= tolerance) {
+            if !within(found, expected, tolerance) {
                 return Verdict::Fail(format!(
                     "{what} {found:e} is not the reference's {expected:e} (within {tolerance:.1e})"
                 ));
@@ -85,7 +89,8 @@ pub fn judge(config: &Config, outcome: &Outcome) -> Verdict {
             known.order
         ));
     }
-    if config.cycle != Cycle::F && !(last.relative < TOLERANCE) {
+    let converged = last.relative < TOLERANCE;
+    if config.cycle != Cycle::F && !converged {
         return Verdict::Fail(format!(
             "relative residual {:e} after {} cycles is not below {TOLERANCE:e}",
             last.relative,
@@ -100,7 +105,7 @@ pub fn judge(config: &Config, outcome: &Outcome) -> Verdict {
     };
     let order = outcome.order();
     if finest.dim >= 256 && config.boundary == Boundary::Dirichlet && design.is_finite() {
-        if !((order - design).abs() <= 0.1) {
+        if !within(order, design, 0.1) {
             return Verdict::Fail(format!("order {order:.3} is not {design:.0} ± 0.1"));
         }
         return Verdict::Pass(format!(
@@ -108,7 +113,10 @@ pub fn judge(config: &Config, outcome: &Outcome) -> Verdict {
         ));
     }
     if order.is_finite() && last.residual.is_finite() {
-        Verdict::Pass("plausible (no reference value for this case)".into())
+        Verdict::Pass(format!(
+            "order {order:.3}; no reference value for this case, and grids below 256³ do not show the \
+             design order yet"
+        ))
     } else {
         Verdict::Fail(format!("order {order}, residual {}", last.residual))
     }

@@ -81,8 +81,11 @@ pub struct Refused(String);
 /// [`Refused`] for what this build cannot do.
 pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused> {
     let refuse = |text: String| Err(Refused(text));
-    if cli.device == Device::Cuda {
-        return refuse("--device cuda: this version of hpgmg-fv solves on the CPU only".into());
+    let size = cli.ranks.unwrap_or(launcher.map_or(1, |l| l.size));
+    if cli.device == Device::Cuda && size != 1 {
+        return refuse(format!(
+            "--device cuda: this version of hpgmg-fv runs one rank on one GPU, and this run has {size} ranks"
+        ));
     }
     match cli.comm {
         CommMode::Stream | CommMode::Kernel => {
@@ -217,7 +220,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused_by_name() {
         for (args, word) in [
-            (&["--device", "cuda"][..], "cuda"),
+            (&["--device", "cuda", "--ranks", "2"][..], "one rank on one GPU"),
             (&["--comm", "stream"], "stream"),
             (&["--comm", "kernel"], "kernel"),
             (&["--ranks", "0"], "at least 1"),

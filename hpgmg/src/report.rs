@@ -115,6 +115,8 @@ pub struct Facts {
     pub comm: &'static str,
     /// Measured memory bandwidth in bytes per second, if it was measured.
     pub triad: Option<f64>,
+    /// The GPU that solved, and the bytes it moves in a solve at h; none if the CPU did.
+    pub gpu: Option<(String, f64)>,
 }
 
 impl Report {
@@ -123,7 +125,8 @@ impl Report {
         let config: &Config = cpu.config();
         let finest = cpu.level(0);
         let levels = (0..outcome.timers.levels()).map(|l| cpu.level(l));
-        let bytes_per_cell = cpu.bytes_per_solve() / (finest.shape.dim as f64).powi(3);
+        let bytes = facts.gpu.as_ref().map_or_else(|| cpu.bytes_per_solve(), |gpu| gpu.1);
+        let bytes_per_cell = bytes / (finest.shape.dim as f64).powi(3);
         let seconds = outcome.runs.first().map_or(f64::NAN, |r| r.mean.as_secs_f64());
         let (pass, text) = match verdict {
             Verdict::Pass(text) => (true, text.clone()),
@@ -141,7 +144,7 @@ impl Report {
             boxes: finest.shape.boxes(),
             ranks: facts.ranks,
             threads: cpu.threads(),
-            device: "cpu",
+            device: if facts.gpu.is_some() { "cuda" } else { "cpu" },
             comm: facts.comm,
             dim: finest.shape.dim,
             levels: levels
@@ -151,7 +154,7 @@ impl Report {
                     boxes: l.shape.boxes(),
                     box_dim: l.shape.box_dim,
                     ranks: l.shape.owners(),
-                    r#where: "cpu",
+                    r#where: if facts.gpu.is_some() { "gpu" } else { "cpu" },
                 })
                 .collect(),
             lambda_max: levels.map(|l| l.lambda_max).collect(),
@@ -160,15 +163,17 @@ impl Report {
             error_4h_2h: outcome.error_4h_2h,
             order: outcome.order(),
             bottom_iterations: outcome.bottom_iterations,
-            phases: phase_entries(cpu, outcome),
+            // A GPU runs a solve in one piece.
+            phases: if facts.gpu.is_some() { Vec::new() } else { phase_entries(cpu, outcome) },
             bytes_per_cell,
-            bandwidth: facts
-                .triad
-                .map(|triad| Bandwidth { triad, solver: cpu.bytes_per_solve() / seconds }),
+            bandwidth: facts.triad.map(|triad| Bandwidth { triad, solver: bytes / seconds }),
             verdict: VerdictEntry { pass, text },
             versions: Versions {
                 hpgmg: env!("CARGO_PKG_VERSION"),
-                instructions: cpu.instructions(),
+                instructions: match &facts.gpu {
+                    Some((name, _)) => name.clone(),
+                    None => cpu.instructions(),
+                },
                 os: std::env::consts::OS,
                 arch: std::env::consts::ARCH,
             },
@@ -222,6 +227,25 @@ impl Report {
         let _ = writeln!(out, "  error  |u_4h - R u_2h| = {:.9e}", self.error_4h_2h);
         let _ = writeln!(out, "  order  = {:.4}\n", self.order);
 
+        if !self.phases.is_empty() {
+            self.write_phases(&mut out);
+        }
+        if let Some(b) = self.bandwidth {
+            let _ = writeln!(
+                out,
+                "  {:.0} bytes per cell and solve counted: {:.1} GB/s, {:.0} % of the {:.1} GB/s measured",
+                self.bytes_per_cell,
+                b.solver * 1e-9,
+                100.0 * b.solver / b.triad,
+                b.triad * 1e-9,
+            );
+        }
+        let word = if self.verdict.pass { "PASS" } else { "FAIL" };
+        let _ = writeln!(out, "{word}: {}", self.verdict.text);
+        out
+    }
+
+    fn write_phases(&self, out: &mut String) {
         let header: Vec<&str> = ["level", "cells", "boxes", "ranks"]
             .into_iter()
             .chain(Phase::ALL.iter().map(|p| p.name()))
@@ -249,19 +273,6 @@ impl Report {
             ["all".into(), String::new(), String::new(), String::new()].into_iter().chain(total),
         );
         let _ = writeln!(out, "{phases}");
-        if let Some(b) = self.bandwidth {
-            let _ = writeln!(
-                out,
-                "  {:.0} bytes per cell and solve counted: {:.1} GB/s, {:.0} % of the {:.1} GB/s measured",
-                self.bytes_per_cell,
-                b.solver * 1e-9,
-                100.0 * b.solver / b.triad,
-                b.triad * 1e-9,
-            );
-        }
-        let word = if self.verdict.pass { "PASS" } else { "FAIL" };
-        let _ = writeln!(out, "{word}: {}", self.verdict.text);
-        out
     }
 }
 

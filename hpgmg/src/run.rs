@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::backend::{Backend, Vector};
-use crate::comm::CommError;
 use crate::cpu::Cpu;
-use crate::cycle::{Solved, solve};
+use crate::cycle::{self, Solved};
+use crate::error::Error;
+use crate::options::Cycle;
 use crate::timers::Timers;
 use crate::vectors;
 
@@ -58,32 +59,63 @@ impl Outcome {
     }
 }
 
+/// What a run needs of a solver; level 0 is the finest. Operations are collective over the ranks that are active on
+/// their level.
+///
+/// # Errors
+/// All fail when the ranks lose each other or the device fails.
+#[allow(clippy::missing_errors_doc)]
+pub trait Solver {
+    /// Number of levels.
+    fn levels(&self) -> usize;
+    /// True when this rank takes part in level `l` or a coarser one.
+    fn active(&self, l: usize) -> bool;
+    /// Cells per side of level `l`.
+    fn dim(&self, l: usize) -> usize;
+    /// What one solve is.
+    fn cycle(&self) -> Cycle;
+    /// `U = 0` on level `l`.
+    fn zero_solution(&mut self, l: usize) -> Result<(), Error>;
+    /// Solves `A U = F` from level `l`; `U` starts as zero.
+    fn solve(&mut self, l: usize, out: &mut Solved) -> Result<(), Error>;
+    /// The largest of the ranks' values.
+    fn agree(&mut self, l: usize, value: f64) -> Result<f64, Error>;
+    /// max |U| of level `l`.
+    fn largest(&mut self, l: usize) -> Result<f64, Error>;
+    /// max |U of level l+1 − restriction of U of level l|; 0 without such a level.
+    fn difference(&mut self, l: usize) -> Result<f64, Error>;
+    /// Where time went since the last reset.
+    fn timers(&mut self) -> &mut Timers;
+    /// Iterations of the bottom solver since the last call.
+    fn take_bottom_iterations(&mut self) -> Result<usize, Error>;
+}
+
 /// Runs the benchmark on this rank's part; `progress` is called with the size and the solves done and
 /// expected. Ranks that are not active on level 0 do nothing.
 ///
 /// # Errors
-/// [`CommError`] when the ranks lose each other.
+/// When the ranks lose each other or the device fails.
 pub fn run(
-    cpu: &mut Cpu,
+    solver: &mut impl Solver,
     effort: Effort,
     mut progress: impl FnMut(usize, usize, usize),
-) -> Result<Outcome, CommError> {
+) -> Result<Outcome, Error> {
     let mut runs = Vec::new();
     let mut bottom_iterations = 0;
-    let mut timers = cpu.timers.clone();
-    for l in 0..3.min(cpu.levels()) {
-        if cpu.active(l) {
-            cpu.bottom_iterations = 0;
-            let run = run_level(cpu, l, effort, &mut progress)?;
-            bottom_iterations += cpu.bottom_iterations / (run.solves + run.warm_up);
+    let mut timers = solver.timers().clone();
+    for l in 0..3.min(solver.levels()) {
+        if solver.active(l) {
+            solver.take_bottom_iterations()?;
+            let run = run_level(solver, l, effort, &mut progress)?;
+            bottom_iterations += solver.take_bottom_iterations()? / (run.solves + run.warm_up);
             runs.push(run.result);
             if l == 0 {
-                timers = cpu.timers.clone();
+                timers = solver.timers().clone();
             }
         }
     }
-    let error_2h_h = difference(cpu, 0)?;
-    let error_4h_2h = difference(cpu, 1)?;
+    let error_2h_h = solver.difference(0)?;
+    let error_4h_2h = solver.difference(1)?;
     Ok(Outcome { runs, error_2h_h, error_4h_2h, timers, bottom_iterations })
 }
 
@@ -93,70 +125,109 @@ struct Counted {
     warm_up: usize,
 }
 
-fn run_level(
-    cpu: &mut Cpu,
+fn run_level<S: Solver>(
+    solver: &mut S,
     l: usize,
     effort: Effort,
     progress: &mut impl FnMut(usize, usize, usize),
-) -> Result<Counted, CommError> {
-    let dim = cpu.level(l).shape.dim;
-    let cycle = cpu.config().cycle;
+) -> Result<Counted, Error> {
+    let dim = solver.dim(l);
     let mut first = Solved::empty();
     let mut again = Solved::empty();
     let mut repeatable = true;
     let mut total = Duration::ZERO;
     // Agreed between the ranks: the time of the slowest.
-    let one = |cpu: &mut Cpu, out: &mut Solved| -> Result<f64, CommError> {
-        cpu.zero(l, Vector::U);
-        solve(cpu, l, cycle, out)?;
-        let mut seconds = [out.time.as_secs_f64()];
-        if let Some(group) = &mut cpu.level_mut(l).group {
-            group.max(&mut seconds)?;
-        }
-        Ok(seconds[0])
+    let one = |solver: &mut S, out: &mut Solved| -> Result<f64, Error> {
+        solver.zero_solution(l)?;
+        solver.solve(l, out)?;
+        solver.agree(l, out.time.as_secs_f64())
     };
-    let mut spent = one(cpu, &mut first)?;
+    let mut spent = one(solver, &mut first)?;
     let mut warm_up = 1;
     let solves = match effort {
         Effort::Solves(n) => n,
         Effort::Seconds(limit) => {
             while warm_up < 10 && spent < 0.1 * limit {
-                spent += one(cpu, &mut again)?;
+                spent += one(solver, &mut again)?;
                 warm_up += 1;
             }
             let fit = (limit / (spent / warm_up as f64)) as usize;
             fit.max(if warm_up == 10 { 10 } else { 1 })
         }
     };
-    cpu.timers.reset();
+    solver.timers().reset();
     for done in 0..solves {
         progress(dim, done, solves);
-        one(cpu, &mut again)?;
+        one(solver, &mut again)?;
         repeatable &= again.cycles == first.cycles;
         total += again.time;
     }
     if solves == 0 {
         total = first.time;
     }
-    let umax = cpu.norm(l, Vector::U)?;
+    let umax = solver.largest(l)?;
     let mean = total / solves.max(1) as u32;
     let result = LevelRun { dim, first, umax, solves, mean, repeatable };
     Ok(Counted { result, solves, warm_up })
 }
 
-/// max |u of level l+1 − restriction of u of level l|.
-fn difference(cpu: &mut Cpu, l: usize) -> Result<f64, CommError> {
-    if !cpu.active(l) || l + 1 >= cpu.levels() {
-        return Ok(0.0);
+impl Solver for Cpu {
+    fn levels(&self) -> usize {
+        Backend::levels(self)
     }
-    cpu.restrict(l, Vector::U, Vector::Temp)?;
-    if cpu.active(l + 1) {
-        let (team, level) = (&cpu.team, &mut cpu.levels[l + 1]);
-        vectors::map(team, level, Vector::Temp, Vector::U, |r, u| *r = u - *r);
+
+    fn active(&self, l: usize) -> bool {
+        Backend::active(self, l)
     }
-    let mut error = [vectors::max_abs(&cpu.team, &cpu.levels[l + 1], Vector::Temp)];
-    if let Some(group) = &mut cpu.levels[l].group {
-        group.max(&mut error)?;
+
+    fn dim(&self, l: usize) -> usize {
+        self.level(l).shape.dim
     }
-    Ok(error[0])
+
+    fn cycle(&self) -> Cycle {
+        self.config().cycle
+    }
+
+    fn zero_solution(&mut self, l: usize) -> Result<(), Error> {
+        self.zero(l, Vector::U);
+        Ok(())
+    }
+
+    fn solve(&mut self, l: usize, out: &mut Solved) -> Result<(), Error> {
+        let cycle = self.config().cycle;
+        Ok(cycle::solve(self, l, cycle, out)?)
+    }
+
+    fn agree(&mut self, l: usize, value: f64) -> Result<f64, Error> {
+        let mut value = [value];
+        if let Some(group) = &mut self.level_mut(l).group {
+            group.max(&mut value)?;
+        }
+        Ok(value[0])
+    }
+
+    fn largest(&mut self, l: usize) -> Result<f64, Error> {
+        Ok(self.norm(l, Vector::U)?)
+    }
+
+    fn difference(&mut self, l: usize) -> Result<f64, Error> {
+        if !Backend::active(self, l) || l + 1 >= Backend::levels(self) {
+            return Ok(0.0);
+        }
+        self.restrict(l, Vector::U, Vector::Temp)?;
+        if Backend::active(self, l + 1) {
+            let (team, level) = (&self.team, &mut self.levels[l + 1]);
+            vectors::map(team, level, Vector::Temp, Vector::U, |r, u| *r = u - *r);
+        }
+        let error = vectors::max_abs(&self.team, self.isa, &self.levels[l + 1], Vector::Temp);
+        self.agree(l, error)
+    }
+
+    fn timers(&mut self) -> &mut Timers {
+        &mut self.timers
+    }
+
+    fn take_bottom_iterations(&mut self) -> Result<usize, Error> {
+        Ok(std::mem::take(&mut self.bottom_iterations))
+    }
 }

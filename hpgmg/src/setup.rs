@@ -136,11 +136,11 @@ impl Cpu {
                 let [x, y, z] = &axes;
                 let out = SharedVector::new(&mut level.fields[target.index()]);
                 team.run(z.len(), x.len() * y.len() * z.len(), &|k, _| {
-                    for j in 0..y.len() {
+                    for (j, y) in y.iter().enumerate() {
                         // SAFETY: every plane is one task's.
                         let row = unsafe { out.row(base + g.row(j, k), x.len()) };
                         for (value, x) in row.iter_mut().zip(x) {
-                            let at = [x, &y[j], &z[k]];
+                            let at = [x, y, &z[k]];
                             *value =
                                 if entity < 3 { problem.beta(entity, at) } else { problem.rhs(at) };
                         }

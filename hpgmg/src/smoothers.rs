@@ -30,14 +30,10 @@ pub fn gsrb(cpu: &mut Cpu, l: usize, x: Vector, rhs: Vector) -> Result<(), CommE
     passes(cpu, l, x, half_sweeps, |sweep| Step::Gsrb { rhs, sweep })
 }
 
-/// A Chebyshev polynomial of degree 6, 4 for the point-centred operators, on the upper 7/8 of the
-/// spectrum.
-///
-/// # Errors
-/// [`CommError`] when the ranks lose each other.
-pub fn chebyshev(cpu: &mut Cpu, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
-    let degree = if cpu.config().operator.is_point_centred() { 4 } else { 6 };
-    let beta = cpu.level(l).lambda_max;
+/// Weights of the last step and of the residual in the steps of the Chebyshev recurrence on the upper 7/8 of a
+/// spectrum up to `lambda_max`.
+pub fn chebyshev_weights(lambda_max: f64) -> [(f64, f64); 6] {
+    let beta = lambda_max;
     let alpha = 0.125 * beta;
     let theta = 0.5 * (beta + alpha);
     let delta = 0.5 * (beta - alpha);
@@ -49,6 +45,17 @@ pub fn chebyshev(cpu: &mut Cpu, l: usize, x: Vector, rhs: Vector) -> Result<(), 
         rho = 1.0 / (2.0 * sigma - last);
         *c = (rho * last, rho * 2.0 / delta);
     }
+    c
+}
+
+/// A Chebyshev polynomial of degree 6, 4 for the point-centred operators, on the upper 7/8 of the
+/// spectrum.
+///
+/// # Errors
+/// [`CommError`] when the ranks lose each other.
+pub fn chebyshev(cpu: &mut Cpu, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
+    let degree = if cpu.config().operator.is_point_centred() { 4 } else { 6 };
+    let c = chebyshev_weights(cpu.level(l).lambda_max);
     passes(cpu, l, x, degree, |pass| Step::Chebyshev { rhs, c1: c[pass].0, c2: c[pass].1 })
 }
 

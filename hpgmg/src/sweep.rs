@@ -221,7 +221,7 @@ unsafe fn body<S: Stencil>(stencil: S, pass: &Pass<'_>, tile: &Tile, scratch: &m
                 let p = row.j + row.k + parity;
                 for i in 0..n {
                     let new = x[i] + dinv[i] * (rhs[i] - ax[i]);
-                    out[i] = if (i + p) % 2 == 0 { new } else { x[i] };
+                    out[i] = if (i + p).is_multiple_of(2) { new } else { x[i] };
                 }
             },
         ),

@@ -9,6 +9,7 @@ use crate::backend::Vector;
 use crate::comm::CommError;
 use crate::level::Level;
 use crate::rows::SharedVector;
+use crate::sweep::Isa;
 use crate::team::Team;
 
 /// Calls `f` for one plane after the other of every box: box, plane.
@@ -56,16 +57,24 @@ pub fn for_each(team: &Team, level: &mut Level, out: Vector, f: impl Fn(&mut f64
 }
 
 /// Largest magnitude among this rank's cells; NaN if there is one.
-pub fn max_abs(team: &Team, level: &Level, x: Vector) -> f64 {
+pub fn max_abs(team: &Team, isa: Isa, level: &Level, x: Vector) -> f64 {
     let (g, x) = (level.geometry, level.field(x));
     // The bits of non-negative numbers are ordered as the numbers are, and those of NaN above all.
     let max = AtomicU64::new(0);
     planes(team, level, &|index, k| {
-        let mut bits = 0;
-        for j in 0..g.n {
-            let at = index * g.volume + g.row(j, k);
-            bits = x[at..at + g.n].iter().fold(bits, |m: u64, v| m.max(v.abs().to_bits()));
-        }
+        let bits = isa.call(
+            #[inline(always)]
+            || {
+                let mut bits = 0;
+                for j in 0..g.n {
+                    let at = index * g.volume + g.row(j, k);
+                    for v in &x[at..at + g.n] {
+                        bits = bits.max(v.abs().to_bits());
+                    }
+                }
+                bits
+            },
+        );
         max.fetch_max(bits, Relaxed);
     });
     f64::from_bits(max.into_inner())

@@ -82,9 +82,10 @@ fn check(case: &Case) -> Vec<String> {
     });
     let mut wrong = Vec::new();
     let mut close = |what: &str, found: f64, expected: f64, tolerance: f64| {
-        // Written so that a NaN is wrong.
-        if !((found - expected).abs() <= tolerance) {
-            let off = (found - expected).abs();
+        let off = (found - expected).abs();
+        // NaN is wrong, too.
+        let right = off <= tolerance;
+        if !right {
             wrong.push(format!(
                 "{}: {what} {found:e}, expected {expected:e}: off by {off:.2e}, allowed {tolerance:.1e}",
                 case.run

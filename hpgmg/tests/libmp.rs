@@ -36,10 +36,10 @@ fn ranks_of_a_libmp_world_give_the_bits_of_ranks_that_are_threads() {
         let config =
             Config { box_dim: 16, boxes_per_rank, operator, boundary, ..Config::default() };
         let solve = |cpu: &mut Cpu| run(cpu, Effort::Solves(1), |_, _, _| {});
-        let expected = common::on_ranks(&config, ranks, 1, |cpu, _| Ok(solve(cpu)?));
+        let expected = common::on_ranks(&config, ranks, 1, |cpu, _| solve(cpu));
         let worlds = World::threads(ranks).unwrap();
         let found = comm::libmp::run(worlds, Duration::from_secs(60), |comm| {
-            Ok(solve(&mut Cpu::new(config.clone(), comm, 1)?)?)
+            solve(&mut Cpu::new(config.clone(), comm, 1)?)
         });
         assert_eq!(bits(&found.unwrap()), bits(&expected), "{config:?} on {ranks} ranks");
     }

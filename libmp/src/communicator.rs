@@ -295,10 +295,11 @@ impl Communicator {
     fn call(&self, call: Call, payload: Payload) -> Result<(Outcome, Payload)> {
         let what = format!("{call} on {}", self.inner.name);
         let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = Turn { group: self.inner.group, turn: *turn };
+        let group = self.inner.group;
         let progress = || self.inner.plane.progress();
         let control = &self.inner.control;
-        let result = control.call(at, call, payload, &what, self.timeout, progress);
+        let result =
+            control.call(Turn { group, turn: *turn }, call, payload, &what, self.timeout, progress);
         if matches!(result, Ok(_) | Err(Error::Mismatch { .. })) {
             *turn += 1;
         }

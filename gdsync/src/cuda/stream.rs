@@ -135,11 +135,7 @@ impl CudaStream {
     pub fn completed(&self) -> u64 {
         // Operations whose driver call has not returned may not be in the stream yet: then idleness proves nothing.
         let ended = self.ended.load(Ordering::Acquire);
-        if !self.is_capturing()
-            && self.device.bind().is_ok()
-            && ended == self.begun.load(Ordering::Acquire)
-            && !matches!(stream_idle(self.stream), Ok(None))
-        {
+        if ended == self.begun.load(Ordering::Acquire) && !matches!(self.query(), Ok(None)) {
             return ended;
         }
         let mut marks = lock(&self.marks);
@@ -175,8 +171,18 @@ impl CudaStream {
         if self.is_capturing() {
             return Err(self.unsupported("asking for progress", "it is being captured"));
         }
+        Ok(self.query()?.is_some())
+    }
+
+    /// `Some(())` when everything enqueued has run; `None` if not, or during a capture.
+    fn query(&self) -> Result<Option<()>> {
+        // A query would invalidate a capture: the lock keeps one from beginning meanwhile.
+        let _capture = lock(&self.capture);
+        if self.is_capturing() {
+            return Ok(None);
+        }
         self.device.bind()?;
-        Ok(stream_idle(self.stream)?.is_some())
+        stream_idle(self.stream)
     }
 
     /// What went wrong on the stream, as far as the host can see.
@@ -392,7 +398,11 @@ impl CudaStream {
     }
 
     pub fn begin_capture(&self) -> Result<()> {
-        if self.capturing.swap(true, Ordering::AcqRel) {
+        let capturing = {
+            let _capture = lock(&self.capture);
+            self.capturing.swap(true, Ordering::AcqRel)
+        };
+        if capturing {
             return Err(self.unsupported("beginning a capture", "one is under way"));
         }
         self.device.graveyard().set_capturing(self.stream, true);

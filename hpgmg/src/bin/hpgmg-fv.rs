@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use anyhow::{Context, anyhow};
 use clap::Parser;
 use hpgmg::bandwidth;
-use hpgmg::cli::{self, Cli};
+use hpgmg::cli::{self, Cli, Device};
 use hpgmg::comm::{self, Comm};
 use hpgmg::cpu::Cpu;
+use hpgmg::cuda::{self, Gpu};
 use hpgmg::error::Error;
 use hpgmg::known;
 use hpgmg::launch::{self, Launch};
@@ -104,22 +105,43 @@ fn one_rank(
     let bar = if comm.rank() == 0 { progress_bar() } else { ProgressBar::hidden() };
     bar.set_message("setting up");
     bar.tick();
+    let gpu = gpu_of(cli, config, comm.size())?;
     let mut cpu = Cpu::new(config.clone(), comm, threads)?;
-    let outcome = run::run(&mut cpu, effort, |dim, done, of| {
+    let mut progress = |dim, done, of| {
         if done == 0 {
             bar.set_message(format!("{dim}³"));
             bar.set_length(of as u64);
         }
         bar.set_position(done as u64);
-    })?;
+    };
+    let mut facts = Facts { ranks: comm.size(), comm: comm.name(), triad: None, gpu: None };
+    if let Some(device) = gpu {
+        let mut gpu = Gpu::new(cpu, device, cli.limit()?)?;
+        let outcome = run::run(&mut gpu, effort, progress)?;
+        bar.finish_and_clear();
+        facts.gpu = Some((gpu.name().to_owned(), gpu.bytes_per_solve()));
+        facts.triad = if cli.bandwidth { Some(gpu.copy_bandwidth()?) } else { None };
+        let verdict = known::judge(config, &outcome);
+        return Ok(Some(Report::new(gpu.cpu(), &outcome, &verdict, &facts)));
+    }
+    let outcome = run::run(&mut cpu, effort, &mut progress)?;
     bar.finish_and_clear();
     if comm.rank() != 0 {
         return Ok(None);
     }
     let verdict = known::judge(config, &outcome);
-    let triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
-    let facts = Facts { ranks: comm.size(), comm: comm.name(), triad };
+    facts.triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
     Ok(Some(Report::new(&cpu, &outcome, &verdict, &facts)))
+}
+
+/// The GPU to solve on, if it is to be one. With `--device auto` whatever speaks against it means the CPU.
+fn gpu_of(cli: &Cli, config: &Config, ranks: usize) -> Result<Option<gdsync::CudaDevice>, Error> {
+    let open = || cuda::check(config).and_then(|()| cuda::open());
+    match cli.device {
+        Device::Cpu => Ok(None),
+        Device::Cuda => Ok(Some(open()?)),
+        Device::Auto => Ok(if ranks == 1 { open().ok() } else { None }),
+    }
 }
 
 fn progress_bar() -> ProgressBar {

@@ -11,13 +11,16 @@ use std::time::{Duration, Instant};
 
 use super::{Comm, CommError, Exchange, Group, Message};
 
+type GroupKey = (Vec<usize>, usize);
+
 /// What the ranks of one process share.
 struct World {
     size: usize,
     limit: Duration,
     failed: AtomicBool,
     slots: Mutex<HashMap<(usize, usize, i32), Arc<Slot>>>,
-    groups: Mutex<HashMap<(Vec<usize>, usize), Arc<Meeting>>>,
+    /// By members, and how often that group was formed before.
+    groups: Mutex<HashMap<GroupKey, Arc<Meeting>>>,
 }
 
 /// One rank of a process whose ranks are threads.

@@ -53,6 +53,57 @@ fn flux_i(x: &[f64], beta: &[f64], at: usize, pitch: usize, plane: usize, out: &
     }
 }
 
+/// What is known of a row before its high faces of normals j and k.
+struct LowFaces<'a> {
+    i: &'a [f64],
+    j: &'a [f64],
+    k: &'a [f64],
+}
+
+/// [`flux`] through the high faces of normals j and k of the row at `at`, and `scale` times the
+/// divergence: in one loop, as the two share many of the cells they read.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn high_faces(
+    x: &[f64],
+    [beta_j, beta_k]: [&[f64]; 2],
+    at: usize,
+    [pitch, plane]: [usize; 2],
+    low: &LowFaces<'_>,
+    scale: f64,
+    [out_j, out_k]: [&mut [f64]; 2],
+    ax: &mut [f64],
+) {
+    let n = ax.len();
+    let row = |at: usize| &x[at..][..n];
+    let wide = |at: usize| &x[at - 1..][..n + 2];
+    // Named by the position in j, then k: m one before, p one behind, q two behind, 0 the row.
+    let (x00, xp0, x0p) = (wide(at), wide(at + pitch), wide(at + plane));
+    let (xm0, xq0, x0m, x0q) =
+        (row(at - pitch), row(at + 2 * pitch), row(at - plane), row(at + 2 * plane));
+    let (xpp, xpm, xmp) =
+        (row(at + pitch + plane), row(at + pitch - plane), row(at + plane - pitch));
+    let (j, k) = (at + pitch, at + plane);
+    let (bj, bj_m, bj_p) =
+        (&beta_j[j - 1..][..n + 2], &beta_j[j - plane..][..n], &beta_j[j + plane..][..n]);
+    let (bk, bk_m, bk_p) =
+        (&beta_k[k - 1..][..n + 2], &beta_k[k - pitch..][..n], &beta_k[k + pitch..][..n]);
+    let (fi, fj, fk) = (&low.i[..n + 1], &low.j[..n], &low.k[..n]);
+    let (out_j, out_k) = (&mut out_j[..n], &mut out_k[..n]);
+    for i in 0..n {
+        let straight = bj[i + 1] * (15.0 * (xp0[i + 1] - x00[i + 1]) - (xq0[i] - xm0[i]));
+        let along_i = (bj[i + 2] - bj[i]) * ((xp0[i + 2] - x00[i + 2]) - (xp0[i] - x00[i]));
+        let along_k = (bj_p[i] - bj_m[i]) * ((xpp[i] - x0p[i + 1]) - (xpm[i] - x0m[i]));
+        let j = straight + 0.25 * (along_i + along_k);
+        let straight = bk[i + 1] * (15.0 * (x0p[i + 1] - x00[i + 1]) - (x0q[i] - x0m[i]));
+        let along_i = (bk[i + 2] - bk[i]) * ((x0p[i + 2] - x00[i + 2]) - (x0p[i] - x00[i]));
+        let along_j = (bk_p[i] - bk_m[i]) * ((xpp[i] - xp0[i + 1]) - (xmp[i] - xm0[i]));
+        let k = straight + 0.25 * (along_i + along_j);
+        (out_j[i], out_k[i]) = (j, k);
+        ax[i] = scale * ((fi[i + 1] - fi[i]) + (j - fj[i]) + (k - fk[i]));
+    }
+}
+
 impl Stencil for Fv4 {
     #[inline(always)]
     fn rows(
@@ -88,18 +139,12 @@ impl Stencil for Fv4 {
                     flux(x, beta_k, at, plane, pitch, &mut fk_low[of_row.clone()]);
                 }
                 flux_i(x, beta_i, at, pitch, plane, &mut fi[..n + 1]);
-                flux(x, beta_j, at + pitch, pitch, plane, &mut fj_high[..n]);
-                flux(x, beta_k, at + plane, plane, pitch, &mut fk_high[of_row.clone()]);
-                {
-                    let (fi, ax) = (&fi[..n + 1], &mut ax[..n]);
-                    let (jl, jh) = (&fj_low[..n], &fj_high[..n]);
-                    let (kl, kh) = (&fk_low[of_row.clone()], &fk_high[of_row]);
-                    for i in 0..n {
-                        ax[i] = scale * ((fi[i + 1] - fi[i]) + (jh[i] - jl[i]) + (kh[i] - kl[i]));
-                    }
-                    add_identity(c, x, at, ax);
-                    finish(Row { at, j, k }, ax);
-                }
+                let low = LowFaces { i: &fi[..n + 1], j: &fj_low[..n], k: &fk_low[of_row.clone()] };
+                let high = [&mut fj_high[..n], &mut fk_high[of_row]];
+                let ax = &mut ax[..n];
+                high_faces(x, [beta_j, beta_k], at, [pitch, plane], &low, scale, high, ax);
+                add_identity(c, x, at, ax);
+                finish(Row { at, j, k }, ax);
                 std::mem::swap(&mut fj_low, &mut fj_high);
             }
             std::mem::swap(&mut fk_low, &mut fk_high);

@@ -78,17 +78,20 @@ impl Drop for Control {
     }
 }
 
-/// Which collective: that of a group, and its number in that group.
-pub(crate) struct Turn {
-    pub group: u64,
-    pub turn: u64,
-}
-
 /// What the control plane of a world needs to know.
 pub(crate) struct Setup {
     pub expected: Expected,
     pub heartbeat: Heartbeat,
     pub timeout: Duration,
+}
+
+/// Which collective of which communicator.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// The communicator.
+    pub group: u64,
+    /// Its collectives are counted; this is the number of this one.
+    pub turn: u64,
 }
 
 impl Control {

@@ -178,8 +178,8 @@ impl Root {
         }
     }
 
-    /// Takes new connections while ranks are missing, or are to be told that there will be no world. Asked every time round, so that a failure (no file descriptor
-    /// left) is tried again.
+    /// Takes new connections while ranks are missing, or are to be told that there will be no world. Asked every time
+    /// round, so that a failure (no file descriptor left) is tried again.
     fn accept(&mut self, now: Instant) {
         while let Some(listener) = &self.listener {
             let stream = match listener.accept() {

@@ -94,7 +94,8 @@ impl<T: Number + Pod> Turn<T> {
     fn prepare(communicator: &Communicator, len: usize) -> Result<Turn<T>> {
         let (rank, size) = (communicator.rank(), communicator.size());
         let mine: Region<T> = communicator.alloc(&Device::Host, len)?;
-        let all: Region<T> = communicator.alloc(&Device::Host, len.saturating_mul(size))?;
+        let whole = len.saturating_mul(size);
+        let all: Region<T> = communicator.alloc(&Device::Host, whole)?;
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         for other in (0..size).filter(|&other| other != rank) {
             let peer = communicator.peer(other)?;

@@ -1,0 +1,254 @@
+//! The memory of a queue pair: one pinned allocation that the CPU, the GPU and the NIC share.
+//!
+//! | from byte | what |
+//! |---|---|
+//! | 0 | the UAR page; its doorbell register is at 0x800 |
+//! | 4096 | doorbell record, then each on a cache line of its own: the two completion queues' records, the counters |
+//! | 8192 | send completions, receive completions, send queue, receive queue |
+//!
+//! The counters belong to those who post, not to the NIC: how many blocks of the send queue are reserved, rung, and
+//! known to be free again. They count from 0 and never wrap.
+
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::error::Result;
+use super::options::{CompletionMode, QueuePairOptions};
+use super::words::Words;
+use crate::device::Device;
+use crate::memory::word::{Word32, Word64};
+use crate::memory::{Buffer, Space};
+use crate::mlx5::{BLOCK_BYTES, Cqe, Doorbell, DoorbellRecord, OCTOWORD_BYTES};
+
+const PAGE: usize = 4096;
+const LINE: usize = 64;
+const CQE_BYTES: usize = size_of::<Cqe>();
+
+const RECORD: usize = PAGE;
+const SEND_CONSUMER: usize = PAGE + LINE;
+const RECEIVE_CONSUMER: usize = PAGE + 2 * LINE;
+const RESERVED: usize = PAGE + 3 * LINE;
+const PUBLISHED: usize = PAGE + 4 * LINE;
+const COMPLETED: usize = PAGE + 5 * LINE;
+const QUEUES: usize = 2 * PAGE;
+
+/// The parts of that allocation.
+#[derive(Clone)]
+pub(crate) struct QueueMemory {
+    all: Words,
+    pub send: Words,
+    pub receive: Words,
+    pub send_completions: CompletionMemory,
+    pub receive_completions: CompletionMemory,
+    pub receive_stride: usize,
+}
+
+/// A completion queue: slots, and where the reader says how far it is.
+#[derive(Clone)]
+pub(crate) struct CompletionMemory {
+    pub slots: Words,
+    all: Words,
+    consumer: usize,
+    pub mode: CompletionMode,
+}
+
+impl CompletionMemory {
+    pub fn consumer(&self) -> &AtomicU32 {
+        self.all.half(self.consumer / 4)
+    }
+}
+
+impl QueueMemory {
+    /// Memory for these options, zero but for the completion queues, which are empty.
+    pub fn new(device: &Device, options: &QueuePairOptions) -> Result<QueueMemory> {
+        options.validate()?;
+        let slots = |mode, entries| match mode {
+            CompletionMode::Ring => entries,
+            CompletionMode::Collapsed => 1,
+        };
+        let sizes = [
+            slots(options.send_completions, options.send_blocks) * CQE_BYTES,
+            slots(options.receive_completions, options.receive_entries) * CQE_BYTES,
+            options.send_blocks * BLOCK_BYTES,
+            (options.receive_entries * options.receive_segments * OCTOWORD_BYTES)
+                .next_multiple_of(LINE),
+        ];
+        let total = QUEUES + sizes.iter().sum::<usize>();
+        let all = Words::new(Buffer::new(device, Space::Pinned, total / 8)?)?;
+        let mut from = QUEUES;
+        let mut part = |size: usize, used: usize| {
+            let words = all.slice(from / 8, used / 8);
+            from += size;
+            words
+        };
+        let send_slots = part(sizes[0], sizes[0])?;
+        let receive_slots = part(sizes[1], sizes[1])?;
+        let send = part(sizes[2], sizes[2])?;
+        let receive_bytes = options.receive_entries * options.receive_segments * OCTOWORD_BYTES;
+        let receive = part(sizes[3], receive_bytes)?;
+        let completions = |slots: Words, consumer, mode| {
+            let memory = CompletionMemory { slots, all: all.clone(), consumer, mode };
+            super::completion_queue::clear(&memory.slots);
+            memory
+        };
+        Ok(QueueMemory {
+            send_completions: completions(send_slots, SEND_CONSUMER, options.send_completions),
+            receive_completions: completions(
+                receive_slots,
+                RECEIVE_CONSUMER,
+                options.receive_completions,
+            ),
+            send,
+            receive,
+            receive_stride: options.receive_segments,
+            all,
+        })
+    }
+
+    /// The doorbell register.
+    pub fn doorbell(&self) -> &AtomicU64 {
+        self.all.word(Doorbell::UAR_OFFSET / 8)
+    }
+
+    /// The send word of the doorbell record, as it stands in memory (big-endian).
+    pub fn send_record(&self) -> &AtomicU32 {
+        self.all.half((RECORD + DoorbellRecord::SEND_OFFSET) / 4)
+    }
+
+    /// The receive word of the doorbell record, as it stands in memory (big-endian).
+    pub fn receive_record(&self) -> &AtomicU32 {
+        self.all.half((RECORD + DoorbellRecord::RECEIVE_OFFSET) / 4)
+    }
+
+    /// Blocks of the send queue given to somebody who posts.
+    pub fn reserved(&self) -> &AtomicU64 {
+        self.all.word(RESERVED / 8)
+    }
+
+    /// Blocks of the send queue that the doorbell record covers.
+    pub fn published(&self) -> &AtomicU64 {
+        self.all.word(PUBLISHED / 8)
+    }
+
+    /// Blocks of the send queue known to be free again.
+    pub fn completed(&self) -> &AtomicU64 {
+        self.all.word(COMPLETED / 8)
+    }
+
+    /// Basic blocks of the send queue.
+    pub fn send_blocks(&self) -> u64 {
+        (self.send.len() * 8 / BLOCK_BYTES) as u64
+    }
+
+    /// Entries of the receive queue.
+    pub fn receive_entries(&self) -> u64 {
+        (self.receive.len() * 8 / OCTOWORD_BYTES / self.receive_stride) as u64
+    }
+
+    /// The words that a stream writes to ring: send record, doorbell, published counter.
+    pub fn ring_words(&self) -> Result<(Word32, Word64, Word64)> {
+        let halves = self.all.buffer().cast::<u32>()?;
+        Ok((
+            halves.word((RECORD + DoorbellRecord::SEND_OFFSET) / 4)?,
+            self.all.buffer().word(Doorbell::UAR_OFFSET / 8)?,
+            self.all.buffer().word(PUBLISHED / 8)?,
+        ))
+    }
+
+    /// Address for the device of byte `offset` of the whole.
+    fn device_address(&self, words: &Words, offset: usize) -> Result<u64> {
+        let base = words.buffer().device_address();
+        let base = base.ok_or_else(|| crate::Error::NotReachable {
+            what: "a queue",
+            memory: words.buffer().space().to_string(),
+            place: words.buffer().device().to_string(),
+            hint: "use pinned memory",
+        })?;
+        Ok(base + offset as u64)
+    }
+
+    /// What a kernel needs to post.
+    pub fn view(&self, qpn: u32) -> Result<DeviceQueuePair> {
+        Ok(DeviceQueuePair {
+            send_queue: self.device_address(&self.send, 0)?,
+            completion: self.device_address(&self.send_completions.slots, 0)?,
+            send_record: self.device_address(&self.all, RECORD + DoorbellRecord::SEND_OFFSET)?,
+            doorbell: self.device_address(&self.all, Doorbell::UAR_OFFSET)?,
+            reserved: self.device_address(&self.all, RESERVED)?,
+            published: self.device_address(&self.all, PUBLISHED)?,
+            completed: self.device_address(&self.all, COMPLETED)?,
+            blocks: self.send_blocks() as u32,
+            qpn,
+        })
+    }
+}
+
+/// The send queue of a queue pair as a kernel sees it: `mp::QueuePair` of `mp/qp.cuh`, by value a kernel's argument.
+///
+/// Addresses are those of the device that the queue pair was made for. Its send completions are collapsed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct DeviceQueuePair {
+    /// First byte of the send queue.
+    pub send_queue: u64,
+    /// The one completion.
+    pub completion: u64,
+    /// The send word of the doorbell record.
+    pub send_record: u64,
+    /// The doorbell register.
+    pub doorbell: u64,
+    /// Counter of blocks reserved.
+    pub reserved: u64,
+    /// Counter of blocks rung.
+    pub published: u64,
+    /// Counter of blocks known to be free again.
+    pub completed: u64,
+    /// Basic blocks of the send queue.
+    pub blocks: u32,
+    /// Queue pair number.
+    pub qpn: u32,
+}
+
+// The static_asserts of mp/qp.cuh say the same.
+const _: () = assert!(size_of::<DeviceQueuePair>() == 64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn the_parts_do_not_overlap_and_end_with_the_allocation() -> Result<()> {
+        let options = QueuePairOptions {
+            send_blocks: 64,
+            receive_entries: 2,
+            receive_segments: 1,
+            send_completions: CompletionMode::Collapsed,
+            ..QueuePairOptions::default()
+        };
+        let memory = QueueMemory::new(&Device::Host, &options)?;
+        let place = |words: &Words| {
+            let begin = words.pointer(0) as usize;
+            begin..begin + 8 * words.len()
+        };
+        let parts = [
+            place(&memory.send_completions.slots),
+            place(&memory.receive_completions.slots),
+            place(&memory.send),
+            place(&memory.receive),
+        ];
+        assert_eq!(parts[0].len(), 64);
+        assert_eq!(parts[1].len(), 128);
+        assert_eq!(parts[2].len(), 64 * 64);
+        assert_eq!(parts[3].len(), 32);
+        assert!(parts.windows(2).all(|two| two[0].end <= two[1].start));
+        assert!(parts.iter().all(|part| part.start % 64 == 0));
+        assert!(parts[3].end <= place(&memory.all).end);
+        assert_eq!((memory.send_blocks(), memory.receive_entries()), (64, 2));
+        memory.send_record().store(7, Ordering::Relaxed);
+        assert_eq!(memory.receive_record().load(Ordering::Relaxed), 0);
+        let view = memory.view(9)?;
+        assert_eq!(view.doorbell % 4096, 0x800);
+        assert_eq!(view.send_record % 4096, 4);
+        Ok(())
+    }
+}

@@ -1,0 +1,370 @@
+//! A queue pair whose queues the CPU, streams and kernels all reach: entries are *prepared* in the send queue and then
+//! *rung* from any of the three.
+//!
+//! This is the posting and polling side and knows no NIC: whichever provider made the queue pair reads the same bytes.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use super::completion_queue::CompletionReader;
+use super::error::{Error, Result};
+use super::options::{CompletionMode, QueuePairOptions};
+use super::queue_memory::{DeviceQueuePair, QueueMemory};
+use super::words::Words;
+use crate::cuda::device::lock;
+use crate::deadline::Deadline;
+use crate::device::Device;
+use crate::mlx5::{
+    Completion, CompletionKind, DataSegment, DoorbellRecord, Entry, ReceiveRing, SendRing,
+    WorkRequest,
+};
+
+/// What a queue pair asks of the provider that made it.
+pub(crate) trait Provider: Send + Sync {
+    /// The CPU rang: a NIC of threads may want to be woken.
+    fn rung(&self);
+    /// What is known about why requests fail, for errors: begins with a separator, or is empty.
+    fn detail(&self) -> String;
+    /// An error where requests can never complete any more, though no completion says so.
+    fn stopped(&self) -> Option<Error>;
+}
+
+/// An entry that stands in the send queue and has not been rung.
+///
+/// Entries are rung in the order in which they were prepared, each exactly once; a range of several that were prepared
+/// one after the other is rung at once ([`Prepared::and`]).
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an entry that is never rung holds up all after it"]
+pub struct Prepared {
+    blocks: Range<u64>,
+    last: u64,
+}
+
+impl Prepared {
+    /// Position of the (last) entry, for [`GpuQueuePair::wait`]: its first block, counted from 0 and never wrapped.
+    pub fn position(&self) -> u64 {
+        self.last
+    }
+
+    /// Both at once, if `next` was prepared directly after.
+    ///
+    /// # Errors
+    /// Gives both back if other entries lie between them.
+    pub fn and(self, next: Prepared) -> Result<Prepared, (Prepared, Prepared)> {
+        if self.blocks.end != next.blocks.start {
+            return Err((self, next));
+        }
+        Ok(Prepared { blocks: self.blocks.start..next.blocks.end, last: next.last })
+    }
+
+    pub(super) fn blocks(&self) -> Range<u64> {
+        self.blocks.clone()
+    }
+}
+
+/// The queues of a queue pair. Posting and polling may come from several threads; each call is one unit.
+pub struct GpuQueuePair {
+    qpn: u32,
+    device: Device,
+    memory: QueueMemory,
+    pub(super) send: Mutex<SendSide>,
+    receive: Mutex<ReceiveSide>,
+    provider: Arc<dyn Provider>,
+}
+
+pub(super) struct SendSide {
+    ring: SendRing<Words>,
+    entry: Entry,
+    completions: CompletionReader,
+    /// Who rang last, and up to where: a stream that rings after itself need not wait for itself.
+    pub last_stream: Option<(String, u64)>,
+    /// A completion that [`GpuQueuePair::wait`] met and that is nobody's yet: the error that ended the queue.
+    failure: Option<Completion>,
+}
+
+struct ReceiveSide {
+    ring: ReceiveRing<Words>,
+    posted: u64,
+    completions: CompletionReader,
+}
+
+impl GpuQueuePair {
+    pub(crate) fn new(
+        qpn: u32,
+        device: &Device,
+        options: &QueuePairOptions,
+        memory: QueueMemory,
+        provider: Arc<dyn Provider>,
+    ) -> Result<GpuQueuePair> {
+        let send = SendSide {
+            ring: SendRing::new(memory.send.clone())?,
+            entry: Entry::new(),
+            completions: CompletionReader::new(memory.send_completions.clone()),
+            last_stream: None,
+            failure: None,
+        };
+        let receive = ReceiveSide {
+            ring: ReceiveRing::new(memory.receive.clone(), options.receive_segments)?,
+            posted: 0,
+            completions: CompletionReader::new(memory.receive_completions.clone()),
+        };
+        Ok(GpuQueuePair {
+            qpn,
+            device: device.clone(),
+            memory,
+            send: Mutex::new(send),
+            receive: Mutex::new(receive),
+            provider,
+        })
+    }
+
+    /// Its number (24 bits).
+    pub fn qpn(&self) -> u32 {
+        self.qpn
+    }
+
+    /// The device whose kernels and streams reach its queues.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// What a kernel of its device needs to post to the send queue and to wait for completions (`mp/qp.cuh`).
+    ///
+    /// The memory stays while the queue pair lives. A GPU and the CPU post to one queue in turns, not at the same
+    /// time, unless the link between them has native atomics.
+    ///
+    /// # Errors
+    /// If the send completions are not collapsed: kernels read no ring.
+    pub fn device_view(&self) -> Result<DeviceQueuePair> {
+        if self.memory.send_completions.mode != CompletionMode::Collapsed {
+            return Err(Error::Option {
+                option: "send_completions",
+                value: "Ring".into(),
+                expected: "kernels need CompletionMode::Collapsed",
+            });
+        }
+        self.memory.view(self.qpn)
+    }
+
+    /// Writes the entry of `request` into the send queue, without telling anybody: its queue pair number and index are
+    /// set here. Where the request's buffers are may be read until it completes; inline data are copied now.
+    ///
+    /// # Errors
+    /// [`Error::Full`] while the queue has no room; a request that does not fit the format.
+    pub fn prepare(&self, request: &WorkRequest<'_>) -> Result<Prepared> {
+        let mut send = lock(&self.send);
+        let (reserved, size) = (self.memory.reserved(), self.memory.send_blocks());
+        loop {
+            let begin = reserved.load(Ordering::Acquire);
+            let request = WorkRequest { qpn: self.qpn, index: begin as u16, ..*request };
+            send.entry.encode(&request)?;
+            let end = begin + send.entry.blocks() as u64;
+            if end - self.memory.completed().load(Ordering::Acquire) > size {
+                self.learn_progress(&mut send)?;
+                let used = begin - self.memory.completed().load(Ordering::Acquire);
+                if used + (end - begin) > size {
+                    return Err(Error::Full { queue: "send", qpn: self.qpn, used, size });
+                }
+            }
+            if reserved.compare_exchange(begin, end, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                continue; // A kernel reserved meanwhile.
+            }
+            let SendSide { ring, entry, .. } = &mut *send;
+            ring.store(entry)?;
+            return Ok(Prepared { blocks: begin..end, last: begin });
+        }
+    }
+
+    /// In a collapsed queue the index can be looked at without taking a completion from anybody.
+    fn learn_progress(&self, send: &mut SendSide) -> Result<()> {
+        if self.memory.send_completions.mode == CompletionMode::Collapsed {
+            self.poll_into(send)?;
+        }
+        Ok(())
+    }
+
+    /// Rings from the CPU: everything prepared up to here becomes the NIC's.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] if entries prepared before are not rung within `deadline`.
+    pub fn ring(&self, prepared: Prepared, deadline: Deadline) -> Result<()> {
+        let Range { start, end } = prepared.blocks;
+        let published = self.memory.published();
+        if deadline.poll(|| (published.load(Ordering::Acquire) == start).then_some(())).is_none() {
+            return Err(Error::OutOfOrder {
+                qpn: self.qpn,
+                begin: start,
+                published: published.load(Ordering::Acquire),
+                after: deadline.timeout(),
+            });
+        }
+        let record = u32::from_ne_bytes(DoorbellRecord::word(end as u16));
+        // Entries before record, record before doorbell: each store releases what came before it.
+        self.memory.send_record().store(record, Ordering::Release);
+        self.memory.doorbell().store(self.doorbell_value(end), Ordering::Release);
+        published.store(end, Ordering::Release);
+        self.provider.rung();
+        Ok(())
+    }
+
+    /// The value of the doorbell that says: filled up to, excluding, `next`.
+    pub(super) fn doorbell_value(&self, next: u64) -> u64 {
+        let doorbell = crate::mlx5::Doorbell { qpn: self.qpn, index: next as u16 };
+        u64::from_ne_bytes(doorbell.to_bytes())
+    }
+
+    pub(super) fn memory(&self) -> &QueueMemory {
+        &self.memory
+    }
+
+    /// Prepares and rings from the CPU. Returns the position for [`GpuQueuePair::wait`].
+    ///
+    /// # Errors
+    /// As [`GpuQueuePair::prepare`] and [`GpuQueuePair::ring`].
+    pub fn post(&self, request: &WorkRequest<'_>) -> Result<u64> {
+        let prepared = self.prepare(request)?;
+        let position = prepared.position();
+        self.ring(prepared, Deadline::after(super::RING_PATIENCE))?;
+        Ok(position)
+    }
+
+    /// Posts a receive: the next message fills these segments in order. Returns its number, whose low 16 bits its
+    /// completion carries as index.
+    ///
+    /// # Errors
+    /// [`Error::Full`]; more segments than the queue was made for.
+    pub fn receive(&self, segments: &[DataSegment]) -> Result<u64> {
+        let mut receive = lock(&self.receive);
+        let used = receive.posted - receive.completions.progress();
+        let size = self.memory.receive_entries();
+        if used >= size {
+            return Err(Error::Full { queue: "receive", qpn: self.qpn, used, size });
+        }
+        let number = receive.posted;
+        receive.ring.store(number as u16, segments)?;
+        receive.posted += 1;
+        let record = u32::from_ne_bytes(DoorbellRecord::word(receive.posted as u16));
+        self.memory.receive_record().store(record, Ordering::Release);
+        Ok(number)
+    }
+
+    /// The next completion of the send queue; of a collapsed queue the latest, if it is new. An error is a completion
+    /// here, too.
+    ///
+    /// # Errors
+    /// If the completion queue holds what is no completion.
+    pub fn poll_send(&self) -> Result<Option<Completion>> {
+        self.poll_into(&mut lock(&self.send))
+    }
+
+    fn poll_into(&self, send: &mut SendSide) -> Result<Option<Completion>> {
+        let polled = send.completions.poll();
+        let completion = polled.map_err(|source| Error::Completion { qpn: self.qpn, source })?;
+        if let Some(completion) = completion {
+            self.memory.completed().fetch_max(send.completions.progress(), Ordering::AcqRel);
+            if matches!(completion.kind, CompletionKind::Error { .. }) {
+                send.failure.get_or_insert(completion);
+            }
+        }
+        Ok(completion)
+    }
+
+    /// The next completion of the receive queue.
+    ///
+    /// # Errors
+    /// If the completion queue holds what is no completion.
+    pub fn poll_receive(&self) -> Result<Option<Completion>> {
+        let polled = lock(&self.receive).completions.poll();
+        polled.map_err(|source| Error::Completion { qpn: self.qpn, source })
+    }
+
+    /// Waits until the entry at `position` is complete, taking completions off the queue. What it read is then there,
+    /// and its buffers are free.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if a request failed first, with the first failure of the queue; [`Error::Timeout`];
+    /// [`Error::Lost`] or [`Error::Stopped`] if it can never complete.
+    pub fn wait(&self, position: u64, deadline: Deadline) -> Result<()> {
+        let waited = deadline.poll(|| {
+            let mut send = lock(&self.send);
+            loop {
+                if send.failure.is_none() && send.completions.progress() > position {
+                    return Some(Ok(()));
+                }
+                match self.poll_into(&mut send) {
+                    Err(error) => return Some(Err(error)),
+                    Ok(_) if send.failure.is_some() => {}
+                    Ok(Some(_)) => continue,
+                    Ok(None) => return self.provider.stopped().map(Err),
+                }
+                let failure = send.failure?;
+                // What completed before the failure is complete.
+                let failed_at = self.unwrap(failure.index, position);
+                return Some(if failed_at > position {
+                    Ok(())
+                } else {
+                    Err(self.failed("request", failure))
+                });
+            }
+        });
+        waited.unwrap_or_else(|| {
+            Err(Error::Timeout {
+                qpn: self.qpn,
+                what: format!("the request at {position}"),
+                after: deadline.timeout(),
+                detail: self.provider.detail(),
+            })
+        })
+    }
+
+    /// The position near `around` whose low 16 bits are `index`.
+    fn unwrap(&self, index: u16, around: u64) -> u64 {
+        let distance = index.wrapping_sub(around as u16) as i16;
+        around.saturating_add_signed(i64::from(distance))
+    }
+
+    /// Waits for the next receive to be filled.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] if it failed; [`Error::Timeout`]; [`Error::Stopped`].
+    pub fn wait_receive(&self, deadline: Deadline) -> Result<Completion> {
+        let waited = deadline.poll(|| match self.poll_receive() {
+            Ok(Some(completion)) => Some(match completion.kind {
+                CompletionKind::Error { .. } => Err(self.failed("receive", completion)),
+                _ => Ok(completion),
+            }),
+            Ok(None) => self.provider.stopped().map(Err),
+            Err(error) => Some(Err(error)),
+        });
+        waited.unwrap_or_else(|| {
+            Err(Error::Timeout {
+                qpn: self.qpn,
+                what: "a receive".into(),
+                after: deadline.timeout(),
+                detail: self.provider.detail(),
+            })
+        })
+    }
+
+    fn failed(&self, what: &'static str, completion: Completion) -> Error {
+        let CompletionKind::Error { syndrome, .. } = completion.kind else {
+            return Error::Stopped;
+        };
+        Error::Failed { what, syndrome, completion, detail: self.provider.detail() }
+    }
+}
+
+impl fmt::Debug for GpuQueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        f.debug_struct("GpuQueuePair")
+            .field("qpn", &format_args!("{:#x}", self.qpn))
+            .field("device", &self.device)
+            .field("reserved", &load(self.memory.reserved()))
+            .field("published", &load(self.memory.published()))
+            .field("completed", &load(self.memory.completed()))
+            .finish()
+    }
+}

@@ -1,0 +1,61 @@
+//! What a queue pair tells its peer so that the two can be connected: plain data, to be sent by whatever means.
+
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::wire::WireKind;
+use crate::error::{Error, Result};
+use crate::peer::PeerHandle;
+
+/// Where a queue pair is found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuePairAddress {
+    pub(super) version: u32,
+    pub(super) host: HostId,
+    pub(super) qpn: u32,
+    /// Tells this queue pair from all others ever.
+    pub(super) token: u64,
+    pub(super) ring: PeerHandle,
+    pub(super) tcp: Option<SocketAddr>,
+}
+
+impl QueuePairAddress {
+    /// The wire that two queue pairs choose if nobody says otherwise: shared memory where both processes see the same
+    /// machine, TCP otherwise.
+    pub fn wire_to(&self, other: &QueuePairAddress) -> WireKind {
+        if self.host == other.host { WireKind::SharedMemory } else { WireKind::Tcp }
+    }
+
+    /// Its number in its process.
+    pub fn qpn(&self) -> u32 {
+        self.qpn
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.ring.pid()
+    }
+
+    /// Where its NIC listens, if it does.
+    pub fn tcp(&self) -> Option<SocketAddr> {
+        self.tcp
+    }
+}
+
+/// A machine, as far as processes can map each other's memory: one boot of one kernel, one PID namespace.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct HostId {
+    boot: String,
+    pid_namespace: u64,
+}
+
+impl HostId {
+    pub fn own() -> Result<HostId> {
+        let path = "/proc/sys/kernel/random/boot_id";
+        let boot = std::fs::read_to_string(path).map_err(|e| Error::os("read", path, e))?;
+        let path = "/proc/self/ns/pid";
+        let namespace = rustix::fs::stat(path).map_err(|e| Error::os("stat", path, e))?;
+        Ok(HostId { boot: boot.trim().to_owned(), pid_namespace: namespace.st_ino })
+    }
+}

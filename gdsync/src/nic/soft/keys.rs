@@ -1,0 +1,316 @@
+//! Registered memory and its keys: what a NIC may touch, checked at every access.
+//!
+//! A key is an index and a generation, as on mlx5: a key that was deregistered names nothing, even when its index is
+//! taken again. Addresses are those of the device that the memory was allocated for, since kernels write them into
+//! entries; the table translates.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::memory::Buffer;
+use crate::mlx5::DataSegment;
+use crate::peer::PeerHandle;
+
+/// What may be done with a region, besides reading it for this process. Combine with `|`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Access(u8);
+
+impl Access {
+    /// This process reads it: the source of sends and writes. Every region allows that.
+    pub const LOCAL_READ: Access = Access(0);
+    /// The NIC writes it for this process: receives, results of reads and atomics.
+    pub const LOCAL_WRITE: Access = Access(1);
+    /// Peers read it.
+    pub const REMOTE_READ: Access = Access(2);
+    /// Peers write it.
+    pub const REMOTE_WRITE: Access = Access(4);
+    /// Peers do atomics on it.
+    pub const REMOTE_ATOMIC: Access = Access(8);
+    /// All of it.
+    pub const ALL: Access = Access(15);
+
+    /// Whether everything in `other` is allowed.
+    pub const fn includes(self, other: Access) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Option<Access> {
+        if bits & !15 == 0 { Some(Access(bits)) } else { None }
+    }
+}
+
+impl std::ops::BitOr for Access {
+    type Output = Access;
+    fn bitor(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+}
+
+/// Memory that the NIC may touch. Holds the memory.
+pub(crate) struct RegionMemory {
+    buffer: Buffer<u8>,
+    base: *mut u8,
+    /// The address that entries name it by.
+    pub address: u64,
+    pub access: Access,
+    /// By which peers of this machine map it, where they can.
+    pub handle: Option<PeerHandle>,
+}
+
+// SAFETY: a view of memory that the buffer holds; copies to and from it are ordered by the protocol, as on a NIC.
+unsafe impl Send for RegionMemory {}
+// SAFETY: as for Send.
+unsafe impl Sync for RegionMemory {}
+
+/// Why an access was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyError {
+    /// The key names nothing.
+    NoKey,
+    /// The range is not inside the region.
+    Bounds,
+    /// The region does not allow it.
+    Permission,
+}
+
+impl RegionMemory {
+    /// The memory of `buffer`, named by `address`; `None` if the CPU cannot reach it.
+    pub fn new(
+        buffer: Buffer<u8>,
+        address: u64,
+        access: Access,
+        handle: Option<PeerHandle>,
+    ) -> Option<RegionMemory> {
+        let base = buffer.host_address()?.as_ptr();
+        Some(RegionMemory { buffer, base, address, access, handle })
+    }
+
+    pub fn len(&self) -> u64 {
+        self.buffer.size() as u64
+    }
+
+    /// Where `len` bytes at `address` are, if all of them are inside and `need` is allowed.
+    pub fn check(&self, address: u64, len: u64, need: Access) -> Result<*mut u8, KeyError> {
+        let offset = address.checked_sub(self.address).ok_or(KeyError::Bounds)?;
+        if offset.checked_add(len).is_none_or(|end| end > self.len()) {
+            return Err(KeyError::Bounds);
+        }
+        if !self.access.includes(need) {
+            return Err(KeyError::Permission);
+        }
+        // SAFETY: `offset` is at most the length of the buffer, which fits the address space.
+        Ok(unsafe { self.base.add(offset as usize) })
+    }
+}
+
+/// The keys of a NIC.
+#[derive(Default)]
+pub(crate) struct KeyTable {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u8,
+    region: Option<Arc<RegionMemory>>,
+}
+
+/// Key indices below this are never given out: among them is the key that ends a receive (0x100).
+const FIRST: u32 = 16;
+/// Indices have 24 bits.
+const LAST: u32 = 0x00ff_ffff;
+
+impl KeyTable {
+    /// Gives `region` a key; `None` if there are no more.
+    pub fn insert(&mut self, region: Arc<RegionMemory>) -> Option<u32> {
+        let at = match self.free.pop() {
+            Some(at) => at,
+            None => {
+                let at = u32::try_from(self.slots.len()).ok().filter(|at| *at <= LAST - FIRST)?;
+                self.slots.push(Slot::default());
+                at
+            }
+        };
+        let slot = &mut self.slots[at as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        slot.region = Some(region);
+        Some((at + FIRST) << 8 | u32::from(slot.generation))
+    }
+
+    /// Takes the key back. From then on nobody finds the region by it.
+    pub fn remove(&mut self, key: u32) -> Option<Arc<RegionMemory>> {
+        self.find(key)?;
+        let at = (key >> 8) - FIRST;
+        let region = self.slots[at as usize].region.take();
+        self.free.push(at);
+        region
+    }
+
+    pub fn find(&self, key: u32) -> Option<&Arc<RegionMemory>> {
+        let at = (key >> 8).checked_sub(FIRST)?;
+        let slot = self.slots.get(at as usize)?;
+        slot.region.as_ref().filter(|_| slot.generation == key as u8)
+    }
+
+    /// Where `len` bytes at `address` under `key` are.
+    pub fn check(
+        &self,
+        key: u32,
+        address: u64,
+        len: u64,
+        need: Access,
+    ) -> Result<(&Arc<RegionMemory>, *mut u8), KeyError> {
+        let region = self.find(key).ok_or(KeyError::NoKey)?;
+        Ok((region, region.check(address, len, need)?))
+    }
+
+    /// Checks every segment.
+    pub fn check_segments(&self, segments: &[DataSegment], need: Access) -> Result<(), KeyError> {
+        segments.iter().try_for_each(|segment| {
+            self.check(segment.lkey(), segment.address(), u64::from(segment.length()), need)
+                .map(|_| ())
+        })
+    }
+
+    /// Calls `piece` for the parts of `segments` that hold bytes `offset` to `offset + len` of the message.
+    pub fn for_pieces(
+        &self,
+        segments: &[DataSegment],
+        mut offset: u64,
+        mut len: u64,
+        need: Access,
+        mut piece: impl FnMut(&Arc<RegionMemory>, *mut u8, usize),
+    ) -> Result<(), KeyError> {
+        for segment in segments {
+            let there = u64::from(segment.length());
+            if offset >= there {
+                offset -= there;
+                continue;
+            }
+            if len == 0 {
+                break;
+            }
+            let part = len.min(there - offset);
+            let address = segment.address().checked_add(offset).ok_or(KeyError::Bounds)?;
+            let (region, pointer) = self.check(segment.lkey(), address, part, need)?;
+            piece(region, pointer, part as usize);
+            (offset, len) = (0, len - part);
+        }
+        if len == 0 { Ok(()) } else { Err(KeyError::Bounds) }
+    }
+}
+
+/// Copies between registered memories. One aligned word of 4 or 8 bytes is one store, so that who polls it never sees
+/// half of it; what was copied before is visible before it.
+///
+/// # Safety
+/// Both ranges are valid for `len` bytes. Others may access them meanwhile, as with any NIC: what they then see is
+/// theirs to order.
+pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    fence(Ordering::Release);
+    let both = from as usize | to as usize;
+    match len {
+        // SAFETY: aligned, as just checked, and valid by the caller's promise.
+        8 if both.is_multiple_of(8) => unsafe {
+            let value = AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+            AtomicU64::from_ptr(to.cast()).store(value, Ordering::Release);
+        },
+        // SAFETY: as above.
+        4 if both.is_multiple_of(4) => unsafe {
+            let value = AtomicU32::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+            AtomicU32::from_ptr(to.cast()).store(value, Ordering::Release);
+        },
+        // SAFETY: the caller's promise; the ranges may overlap when a queue pair is connected to itself.
+        _ => unsafe { std::ptr::copy(from, to, len) },
+    }
+}
+
+/// An operation on a 64-bit word of registered memory; returns what it held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Atomic {
+    FetchAdd(u64),
+    CompareSwap { compare: u64, swap: u64 },
+}
+
+impl Atomic {
+    /// # Safety
+    /// `word` is aligned and valid.
+    pub unsafe fn apply(self, word: *mut u8) -> u64 {
+        // SAFETY: the caller's promise.
+        let word = unsafe { AtomicU64::from_ptr(word.cast()) };
+        match self {
+            Atomic::FetchAdd(add) => word.fetch_add(add, Ordering::SeqCst),
+            Atomic::CompareSwap { compare, swap } => {
+                let order = Ordering::SeqCst;
+                word.compare_exchange(compare, swap, order, order).unwrap_or_else(|held| held)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::memory::Space;
+
+    fn region(len: usize, access: Access) -> Arc<RegionMemory> {
+        let buffer = Buffer::<u8>::new(&Device::Host, Space::Host, len).unwrap();
+        Arc::new(RegionMemory::new(buffer, 0x1000, access, None).unwrap())
+    }
+
+    #[test]
+    fn a_key_covers_its_range_and_nothing_else() {
+        let mut keys = KeyTable::default();
+        let key = keys.insert(region(100, Access::REMOTE_READ)).unwrap();
+        let check = |address, len, need| keys.check(key, address, len, need).map(|_| ());
+        assert_eq!(check(0x1000, 100, Access::REMOTE_READ), Ok(()));
+        assert_eq!(check(0x1064, 0, Access::LOCAL_READ), Ok(()));
+        assert_eq!(check(0x1001, 100, Access::LOCAL_READ), Err(KeyError::Bounds));
+        assert_eq!(check(0xfff, 1, Access::LOCAL_READ), Err(KeyError::Bounds));
+        assert_eq!(check(u64::MAX, 2, Access::LOCAL_READ), Err(KeyError::Bounds));
+        assert_eq!(check(0x1000, u64::MAX, Access::LOCAL_READ), Err(KeyError::Bounds));
+        assert_eq!(check(0x1000, 1, Access::REMOTE_WRITE), Err(KeyError::Permission));
+        for other in [0, 0x100, key ^ 1, key + 256, u32::MAX] {
+            assert_eq!(
+                keys.check(other, 0x1000, 1, Access::LOCAL_READ).map(|_| ()),
+                Err(KeyError::NoKey)
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_that_was_taken_back_stays_dead_when_its_index_is_used_again() {
+        let mut keys = KeyTable::default();
+        let old = keys.insert(region(8, Access::ALL)).unwrap();
+        assert!(keys.remove(old).is_some());
+        assert!(keys.remove(old).is_none());
+        let new = keys.insert(region(8, Access::ALL)).unwrap();
+        assert_eq!(old >> 8, new >> 8);
+        assert!(keys.find(old).is_none() && keys.find(new).is_some());
+        assert_ne!(old, DataSegment::TERMINATOR.lkey());
+    }
+
+    #[test]
+    fn pieces_are_found_from_any_offset() {
+        let mut keys = KeyTable::default();
+        let key = keys.insert(region(100, Access::ALL)).unwrap();
+        let segments =
+            [DataSegment::new(key, 0x1000, 10).unwrap(), DataSegment::new(key, 0x1050, 5).unwrap()];
+        let lengths = |offset, len| {
+            let mut lengths = Vec::new();
+            keys.for_pieces(&segments, offset, len, Access::LOCAL_READ, |_, _, n| lengths.push(n))
+                .map(|()| lengths)
+        };
+        assert_eq!(lengths(0, 15), Ok(vec![10, 5]));
+        assert_eq!(lengths(7, 5), Ok(vec![3, 2]));
+        assert_eq!(lengths(10, 5), Ok(vec![5]));
+        assert_eq!(lengths(12, 0), Ok(vec![]));
+        assert_eq!(lengths(12, 4), Err(KeyError::Bounds));
+    }
+}

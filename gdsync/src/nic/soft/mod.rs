@@ -1,0 +1,61 @@
+//! `soft`: a NIC in software that consumes the bytes of mlx5 queues, so that everything written for the hardware runs
+//! on any machine.
+//!
+//! * `state`: one queue pair as a state machine without I/O;
+//! * `keys`: registered memory; `completion`: completion queues; `direct`: memory of peers mapped here;
+//! * `wire`: shared memory within a host, TCP between hosts;
+//! * `slot`, `engine`: the thread that drives it all.
+//!
+//! # Examples
+//! ```
+//! use gdsync::mlx5::{Notify, Operation, Payload, WorkRequest};
+//! use gdsync::nic::QueuePairOptions;
+//! use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions};
+//! use gdsync::{Deadline, Device};
+//! use std::time::Duration;
+//!
+//! let nic = SoftNic::open(&SoftNicOptions::default())?;
+//! let (left, right) = (
+//!     nic.queue_pair(&Device::Host, &QueuePairOptions::default())?,
+//!     nic.queue_pair(&Device::Host, &QueuePairOptions::default())?,
+//! );
+//! left.connect(right.address())?; // Usually the addresses travel between processes.
+//! right.connect(left.address())?;
+//!
+//! let (source, target) = (Device::Host.alloc_pinned::<u64>(1)?, Device::Host.alloc_pinned::<u64>(1)?);
+//! source.write(&[42])?;
+//! let (from, to) =
+//!     (nic.register(&source, Access::LOCAL_READ)?, nic.register(&target, Access::REMOTE_WRITE)?);
+//! let pieces = [from.segment(0, 8)?];
+//! let write = WorkRequest {
+//!     notify: Notify::Always,
+//!     ..WorkRequest::new(Operation::Write {
+//!         remote: to.remote(0),
+//!         payload: Payload::Gather(&pieces),
+//!         imm: None,
+//!     })
+//! };
+//! let position = left.post(&write)?;
+//! left.wait(position, Deadline::after(Duration::from_secs(10)))?;
+//! assert_eq!(target.to_vec()?, [42]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod address;
+mod completion;
+mod direct;
+mod engine;
+mod keys;
+mod nic;
+mod queue_pair;
+mod region;
+mod slot;
+mod state;
+mod wire;
+
+pub use address::QueuePairAddress;
+pub use keys::Access;
+pub use nic::{SoftNic, SoftNicOptions};
+pub use queue_pair::SoftQueuePair;
+pub use region::Region;
+pub use wire::WireKind;

@@ -1,0 +1,224 @@
+//! A software NIC: its options, its life, and what is made from it.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytemuck::Pod;
+
+use super::address::HostId;
+use super::direct::{MapRequest, start_mapper};
+use super::engine::{Engine, Shared, Sockets};
+use super::keys::{Access, RegionMemory};
+use super::queue_pair::SoftQueuePair;
+use super::region::Region;
+use crate::cuda::device::lock;
+use crate::device::Device;
+use crate::memory::Buffer;
+use crate::mlx5::MAX_QPN;
+use crate::nic::error::{Error, Result};
+use crate::nic::options::QueuePairOptions;
+
+/// Options of a software NIC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SoftNicOptions {
+    /// The core that its thread runs on; any, if there is none.
+    pub core: Option<usize>,
+    /// Where it listens for peers on other hosts: an address of this host that they reach, and a port, 0 for any.
+    pub listen: Option<SocketAddr>,
+    /// How long its thread spins without work before it sleeps.
+    pub spin: Duration,
+    /// Whether memory of peers on this host is mapped, so that writes, reads and atomics are one copy.
+    pub map_peers: bool,
+}
+
+impl Default for SoftNicOptions {
+    fn default() -> Self {
+        SoftNicOptions {
+            core: None,
+            listen: None,
+            spin: Duration::from_micros(200),
+            map_peers: true,
+        }
+    }
+}
+
+/// A NIC in software. Clones share it; it ends with the last clone, queue pair and region.
+#[derive(Clone)]
+pub struct SoftNic {
+    inner: Arc<Inner>,
+}
+
+pub(super) struct Inner {
+    pub shared: Arc<Shared>,
+    pub host: HostId,
+    pub listens: Option<SocketAddr>,
+    pub map_peers: bool,
+    mapper: Mutex<Sender<MapRequest>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    next_qpn: AtomicU32,
+}
+
+/// Number of the first queue pair; on hardware, too, the lowest are the system's own.
+const FIRST_QPN: u32 = 0x40;
+
+impl SoftNic {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// An option out of range; an address that cannot be listened at; what the system says.
+    pub fn open(options: &SoftNicOptions) -> Result<SoftNic> {
+        let os = |call, what: &str, error: std::io::Error| {
+            Error::Device(crate::Error::Os {
+                call,
+                what: what.to_owned(),
+                message: error.to_string(),
+            })
+        };
+        let listener = match options.listen {
+            None => None,
+            Some(address) if address.ip().is_unspecified() => {
+                return Err(Error::Option {
+                    option: "listen",
+                    value: address.to_string(),
+                    expected: "expected an address that peers can reach",
+                });
+            }
+            Some(address) => {
+                let what = address.to_string();
+                let listener = TcpListener::bind(address).map_err(|e| os("bind", &what, e))?;
+                listener.set_nonblocking(true).map_err(|e| os("fcntl", &what, e))?;
+                Some(listener)
+            }
+        };
+        let listens = match &listener {
+            None => None,
+            Some(listener) => {
+                Some(listener.local_addr().map_err(|e| os("getsockname", "the listener", e))?)
+            }
+        };
+        let sockets = Sockets::new(listener.map(mio::net::TcpListener::from_std))
+            .map_err(|e| os("epoll_create", "the NIC", e))?;
+        let shared = Arc::new(Shared::new());
+        let mapper =
+            start_mapper(shared.clone()).map_err(|e| os("clone", "the mapper thread", e))?;
+        let engine = Engine::new(shared.clone(), sockets, options.spin);
+        let core = options.core;
+        if let Some(core) = core {
+            check_core(core)?;
+        }
+        let thread = std::thread::Builder::new()
+            .name("mp-nic".into())
+            .spawn(move || {
+                if let Some(core) = core {
+                    pin(core);
+                }
+                engine.run();
+            })
+            .map_err(|e| os("clone", "the NIC's thread", e))?;
+        Ok(SoftNic {
+            inner: Arc::new(Inner {
+                shared,
+                host: HostId::own()?,
+                listens,
+                map_peers: options.map_peers,
+                mapper: Mutex::new(mapper),
+                thread: Mutex::new(Some(thread)),
+                next_qpn: AtomicU32::new(FIRST_QPN),
+            }),
+        })
+    }
+
+    /// Where it listens, if it does.
+    pub fn listens(&self) -> Option<SocketAddr> {
+        self.inner.listens
+    }
+
+    /// Registers memory: what `access` allows may be done with it until the region is dropped.
+    ///
+    /// The address of the first byte in requests is [`Region::address`], which is the one that the buffer's device
+    /// uses.
+    ///
+    /// # Errors
+    /// [`Error::Register`] for memory that the CPU cannot reach.
+    pub fn register<T: Pod>(&self, buffer: &Buffer<T>, access: Access) -> Result<Region> {
+        let bytes = buffer.bytes();
+        let refused = |why| Error::Register {
+            what: format!("{} memory of {}", buffer.space(), buffer.device()),
+            why,
+        };
+        let address = bytes.device_address().or(bytes.host_address().map(|a| a.as_ptr() as u64));
+        let address = address.ok_or_else(|| refused("it has no address"))?;
+        let gpu = "it is a GPU's own memory; use pinned memory";
+        // What peers cannot map, frames carry.
+        let handle = bytes.export().ok();
+        let memory = RegionMemory::new(bytes, address, access, handle);
+        let memory = Arc::new(memory.ok_or_else(|| refused(gpu))?);
+        let mut keys = self.inner.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
+        let key = keys.insert(memory.clone()).ok_or_else(|| refused("no keys are left"))?;
+        Ok(Region::new(self.inner.clone(), key, memory))
+    }
+
+    /// Makes a queue pair whose queues `device` reaches, too.
+    ///
+    /// # Errors
+    /// An option out of range; out of memory; what the driver says.
+    pub fn queue_pair(&self, device: &Device, options: &QueuePairOptions) -> Result<SoftQueuePair> {
+        if self.inner.shared.ended.load(Ordering::Acquire) {
+            return Err(Error::Stopped);
+        }
+        let qpn = self.inner.next_qpn.fetch_add(1, Ordering::Relaxed);
+        if qpn > MAX_QPN {
+            return Err(Error::Option {
+                option: "the number of queue pairs",
+                value: qpn.to_string(),
+                expected: "a NIC makes at most 2^24",
+            });
+        }
+        let mapper = lock(&self.inner.mapper).clone();
+        SoftQueuePair::new(self.inner.clone(), qpn, device, options, mapper)
+    }
+}
+
+impl std::fmt::Debug for SoftNic {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SoftNic").field("listens", &self.inner.listens).finish_non_exhaustive()
+    }
+}
+
+fn check_core(core: usize) -> Result<()> {
+    let allowed = rustix::thread::sched_getaffinity(None)
+        .map_err(|e| crate::Error::os("sched_getaffinity", "the process", e))?;
+    if core < rustix::thread::CpuSet::MAX_CPU && allowed.is_set(core) {
+        return Ok(());
+    }
+    Err(Error::Option {
+        option: "core",
+        value: core.to_string(),
+        expected: "expected a core that this process may run on",
+    })
+}
+
+fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        tracing::warn!("the NIC's thread is not pinned to core {core}: {error}");
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake();
+        // It ends by itself within the time that goodbyes may take.
+        if let Some(thread) = lock(&self.thread).take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the NIC's thread panicked");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! One queue pair inside the engine: its state machine, its wire, and the frames that are about neither requests nor
+//! answers (liveness, goodbye, mapped memory).
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::direct::{Direct, MapRequest};
+use super::keys::{Access, KeyTable};
+use super::state::{Context, LinkState, Machine, Outgoing, Payload, Violation};
+use super::wire::frame::Frame;
+use super::wire::tcp::Greeting;
+use super::wire::{Cut, Wire};
+use crate::cuda::device::lock;
+use crate::mlx5::Doorbell;
+use crate::nic::queue_memory::QueueMemory;
+
+/// How long a queue pair that failed or was dropped waits for the peer to say goodbye, too.
+const LINGER: Duration = Duration::from_millis(200);
+/// Turns of fetching and sending in one go.
+const ROUNDS: usize = 8;
+
+/// What a queue pair's owner can see of it.
+#[derive(Default)]
+pub(crate) struct Status {
+    pub up: AtomicBool,
+    /// Why the peer cannot be reached any more.
+    pub lost: Mutex<Option<String>>,
+}
+
+/// A queue pair.
+pub(crate) struct Slot {
+    pub qpn: u32,
+    pub token: u64,
+    memory: QueueMemory,
+    machine: Machine,
+    timeout: Duration,
+    link: LinkState,
+    wire: Option<Box<dyn Wire>>,
+    status: Arc<Status>,
+    control: VecDeque<(Frame, Vec<u8>)>,
+    direct: Direct,
+    mapper: Sender<MapRequest>,
+    /// Keys of ours that the peer may have mapped, and those that it is asked to give up: the peer's word drops the
+    /// token.
+    exported: HashSet<u32>,
+    unconfirmed: HashMap<u32, Arc<()>>,
+    /// Keys of the peer's that it took back and waits for our word.
+    revoked: Vec<u32>,
+    /// A connection over TCP that the peer dials: who it must be, and what we answer.
+    pub awaited: Option<(Greeting, Greeting)>,
+    last_sent: Instant,
+    last_heard: Instant,
+    /// Since when requests wait for a connection.
+    waiting: Option<Instant>,
+    /// The owner is gone.
+    closing: bool,
+    said_bye: Option<Instant>,
+}
+
+/// What a slot is made of.
+pub(crate) struct SlotParts {
+    pub qpn: u32,
+    pub token: u64,
+    pub memory: QueueMemory,
+    pub machine: Machine,
+    pub timeout: Duration,
+    pub status: Arc<Status>,
+    pub map_peers: bool,
+    pub mapper: Sender<MapRequest>,
+}
+
+impl Slot {
+    pub fn new(parts: SlotParts) -> Slot {
+        let SlotParts { qpn, token, memory, machine, timeout, status, map_peers, mapper } = parts;
+        let now = Instant::now();
+        Slot {
+            qpn,
+            token,
+            memory,
+            machine,
+            timeout,
+            link: LinkState::Connecting,
+            wire: None,
+            status,
+            control: VecDeque::new(),
+            direct: Direct::new(map_peers),
+            mapper,
+            exported: HashSet::new(),
+            unconfirmed: HashMap::new(),
+            revoked: Vec::new(),
+            awaited: None,
+            last_sent: now,
+            last_heard: now,
+            waiting: None,
+            closing: false,
+            said_bye: None,
+        }
+    }
+
+    /// Gives it the wire to its peer.
+    pub fn attach(&mut self, wire: Box<dyn Wire>) {
+        if self.link == LinkState::Connecting {
+            self.wire = Some(wire);
+        }
+    }
+
+    /// The owner is gone: answers that are due go out, then it ends.
+    pub fn close(&mut self) {
+        self.closing = true;
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.closing && self.wire.is_none()
+    }
+
+    /// A socket event.
+    pub fn ready(&mut self, readable: bool, writable: bool) {
+        if let Some(wire) = &mut self.wire {
+            wire.ready(readable, writable);
+        }
+    }
+
+    /// The mapper is done with a key of the peer's.
+    pub fn learn(&mut self, key: u32, memory: Option<super::keys::RegionMemory>) {
+        self.direct.learn(key, memory);
+    }
+
+    /// A key of ours is taken back; the token is kept until the peer has let go of the memory.
+    pub fn revoke(&mut self, key: u32, token: &Arc<()>) {
+        if self.exported.remove(&key) && self.wire.is_some() {
+            self.unconfirmed.insert(key, token.clone());
+            self.control.push_back((Frame::Revoke { key }, Vec::new()));
+        }
+    }
+
+    /// The connection ends, or never comes to be.
+    pub fn lose(&mut self, cut: Cut) {
+        if self.link == LinkState::Lost {
+            return;
+        }
+        tracing::debug!("queue pair {:#x} lost its peer: {cut}", self.qpn);
+        self.link = LinkState::Lost;
+        self.wire = None;
+        self.awaited = None;
+        self.control.clear();
+        self.unconfirmed.clear();
+        self.direct = Direct::new(false);
+        lock(&self.status.lost).get_or_insert(cut.0);
+        self.status.up.store(false, Ordering::Release);
+        self.machine.lose();
+    }
+
+    /// Does what there is to do. False if there was nothing.
+    pub fn drive(&mut self, keys: &KeyTable, now: Instant, out: &mut Outgoing) -> bool {
+        let mut busy = false;
+        let doorbell = self.memory.doorbell();
+        if doorbell.load(Ordering::Relaxed) != 0 {
+            let value = doorbell.swap(0, Ordering::AcqRel);
+            let rung = Doorbell::from_bytes(value.to_ne_bytes());
+            // On hardware it would be another queue's doorbell.
+            if rung.qpn == self.qpn {
+                self.machine.doorbell();
+            }
+            busy = true;
+        }
+        match self.wire.take() {
+            None => busy |= self.advance(keys, now),
+            Some(mut wire) => match self.pump(&mut *wire, keys, now, out) {
+                Ok(moved) => {
+                    busy |= moved;
+                    self.wire = Some(wire);
+                }
+                Err(cut) => {
+                    self.lose(cut);
+                    self.advance(keys, now);
+                    busy = true;
+                }
+            },
+        }
+        busy
+    }
+
+    fn advance(&mut self, keys: &KeyTable, now: Instant) -> bool {
+        let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
+        self.machine.advance(&mut cx)
+    }
+
+    fn pump(
+        &mut self,
+        wire: &mut dyn Wire,
+        keys: &KeyTable,
+        now: Instant,
+        out: &mut Outgoing,
+    ) -> Result<bool, Cut> {
+        let mut busy = false;
+        if self.link == LinkState::Connecting {
+            if !wire.poll_up()? {
+                return Ok(self.advance(keys, now));
+            }
+            self.link = LinkState::Up;
+            self.last_heard = now;
+            self.status.up.store(true, Ordering::Release);
+            busy = true;
+        }
+        let mut bye = false;
+        let heard = wire.receive(&mut |frame, payload| {
+            bye |= frame == Frame::Bye;
+            self.incoming(frame, payload, keys, now)
+        })?;
+        if heard {
+            self.last_heard = now;
+        }
+        busy |= heard;
+        for _ in 0..ROUNDS {
+            let mut moved = self.advance(keys, now);
+            self.talk();
+            while wire.has_room() {
+                if let Some((frame, bytes)) = self.control.pop_front() {
+                    out.clear();
+                    out.frame = frame;
+                    out.push_inline(&bytes);
+                } else if !self.transmit(keys, now, wire.max_payload(), out) {
+                    break;
+                }
+                wire.send(out)?;
+                self.last_sent = now;
+                moved = true;
+            }
+            moved |= wire.flush()?;
+            busy |= moved;
+            if !moved {
+                break;
+            }
+        }
+        if bye {
+            return Err(Cut("the peer closed the connection".into()));
+        }
+        self.end(wire, now)?;
+        Ok(busy)
+    }
+
+    /// Queues the frames about mapped memory.
+    fn talk(&mut self) {
+        while let Some(key) = self.direct.wanted() {
+            self.control.push_back((Frame::Resolve { key }, Vec::new()));
+        }
+        if !self.revoked.is_empty() && !self.machine.is_copying() {
+            for key in self.revoked.drain(..) {
+                self.control.push_back((Frame::Revoked { key }, Vec::new()));
+            }
+        }
+    }
+
+    /// Says goodbye when nothing is left to be said, and hangs up when the peer has had time to do so.
+    fn end(&mut self, wire: &mut dyn Wire, now: Instant) -> Result<(), Cut> {
+        let over = self.closing || self.machine.is_error();
+        if !over || self.machine.has_answers() || !self.control.is_empty() || !wire.is_flushed() {
+            return Ok(());
+        }
+        match self.said_bye {
+            None => {
+                self.control.push_back((Frame::Bye, Vec::new()));
+                self.said_bye = Some(now);
+                Ok(())
+            }
+            Some(at) if now - at < LINGER => Ok(()),
+            Some(_) => Err(Cut(match self.machine.cause() {
+                Some((what, syndrome)) => format!("{what} failed here: {syndrome}"),
+                None => "closed here".into(),
+            })),
+        }
+    }
+
+    fn incoming(
+        &mut self,
+        frame: Frame,
+        payload: Payload<'_>,
+        keys: &KeyTable,
+        now: Instant,
+    ) -> Result<(), Violation> {
+        match frame {
+            Frame::Ping | Frame::Bye => {}
+            Frame::Hello { .. } => return Err(Violation::Other("a second hello")),
+            Frame::Resolve { key } => {
+                let region = keys.find(key).map(|region| (region, region.handle.as_ref()));
+                let answer = match region {
+                    Some((region, Some(handle))) => {
+                        let (address, access) = (region.address, region.access.bits());
+                        let handle = postcard::to_stdvec(handle).unwrap_or_default();
+                        self.exported.insert(key);
+                        (Frame::Resolved { key, address, access }, handle)
+                    }
+                    _ => (Frame::Resolved { key, address: 0, access: 0 }, Vec::new()),
+                };
+                self.control.push_back(answer);
+            }
+            Frame::Resolved { key, address, access } => {
+                let access = Access::from_bits(access).filter(|_| payload.len > 0);
+                match access {
+                    None => self.direct.learn(key, None),
+                    Some(access) => {
+                        let (qpn, handle) = (self.qpn, payload.to_vec());
+                        // Without a mapper the key stays pending, and requests go by frames.
+                        let request = MapRequest { qpn, key, address, access, handle };
+                        let _ = self.mapper.send(request);
+                    }
+                }
+            }
+            Frame::Revoke { key } => {
+                self.direct.forget(key);
+                self.revoked.push(key);
+            }
+            Frame::Revoked { key } => drop(self.unconfirmed.remove(&key)),
+            _ => {
+                let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
+                return self.machine.receive(&mut cx, frame, payload);
+            }
+        }
+        // A peer that asks faster than it listens would fill the memory.
+        if self.control.len() > 4096 {
+            return Err(Violation::Other("more questions than answers fit"));
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, keys: &KeyTable, now: Instant, max: usize, out: &mut Outgoing) -> bool {
+        let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
+        self.machine.transmit(&mut cx, max, out)
+    }
+
+    /// What has to be looked at now and then: is the peer alive, has it been silent too long, do requests wait for a
+    /// connection that does not come?
+    pub fn keep_house(&mut self, now: Instant) {
+        if let Err(cut) = self.try_keep_house(now) {
+            self.lose(cut);
+        }
+    }
+
+    fn try_keep_house(&mut self, now: Instant) -> Result<(), Cut> {
+        match (self.link, &mut self.wire) {
+            (LinkState::Up, Some(wire)) => {
+                wire.check_peer()?;
+                if now - self.last_heard > self.timeout {
+                    return Err(Cut(format!("silent for {:?}", now - self.last_heard)));
+                }
+                if now - self.last_sent > self.timeout / 4 && self.control.is_empty() {
+                    self.control.push_back((Frame::Ping, Vec::new()));
+                }
+            }
+            (LinkState::Connecting, wire) if wire.is_some() || self.awaited.is_some() => {
+                if let Some(wire) = wire {
+                    wire.check_peer()?;
+                }
+                if self.closing {
+                    return Err(Cut("closed here".into()));
+                }
+                if !self.machine.wants_peer() {
+                    self.waiting = None;
+                } else if now - *self.waiting.get_or_insert(now) > self.timeout {
+                    return Err(Cut(format!("no connection within {:?}", self.timeout)));
+                }
+            }
+            (LinkState::Connecting, _) if self.closing => {
+                return Err(Cut("closed here".into()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

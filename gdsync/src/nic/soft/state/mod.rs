@@ -1,0 +1,227 @@
+//! One queue pair of the software NIC as a state machine without I/O: bytes of queues and frames of the peer go in,
+//! completions, copies and frames come out.
+//!
+//! The *requester* executes the send queue, the *responder* the peer's requests; an error of either ends both, as on
+//! a reliable connection. There is no socket, no thread and no clock here: whoever drives the machine says what time
+//! it is and whether the peer can be reached, takes frames out when there is room for them, and hands in those that
+//! arrive.
+//!
+//! # Order
+//! Requests are executed by the peer in the order of the send queue and complete in that order. As on hardware (IBTA
+//! volume 1, table "Work Request Operation Ordering"), the answer to a read is put together when it is sent: a write
+//! after a read may overtake it, unless the entry has the fence flag.
+
+mod outgoing;
+mod requester;
+mod responder;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::completion::CompletionWriter;
+use super::keys::{Access, KeyTable, RegionMemory};
+use super::wire::frame::{Frame, FrameError};
+use crate::mlx5::Syndrome;
+use crate::nic::error::Result;
+use crate::nic::options::QueuePairOptions;
+use crate::nic::queue_memory::QueueMemory;
+pub(crate) use outgoing::{Outgoing, Payload};
+use requester::Requester;
+use responder::Responder;
+
+/// Requests under way to the peer at a time.
+pub(crate) const WINDOW: usize = 128;
+/// Reads and atomics among them.
+pub(crate) const MAX_READS: usize = 16;
+
+/// Whether the peer can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    Connecting,
+    Up,
+    Lost,
+}
+
+/// What the machine may use while it runs.
+pub(crate) struct Context<'a> {
+    pub keys: &'a KeyTable,
+    pub now: Instant,
+    pub link: LinkState,
+    pub direct: &'a mut dyn DirectPath,
+}
+
+/// Memory of the peer that is mapped here, so that reads, writes and atomics need no frames.
+pub(crate) trait DirectPath {
+    /// Where `len` bytes at `address` under the peer's `key` are, if they are mapped and `need` is allowed. A refusal
+    /// is no error: the request then goes to the peer, who decides.
+    fn find(
+        &mut self,
+        key: u32,
+        address: u64,
+        len: u64,
+        need: Access,
+    ) -> Option<(Arc<RegionMemory>, *mut u8)>;
+}
+
+/// A peer that does not keep to the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Violation {
+    #[error("the peer sent {0}")]
+    Frame(#[from] FrameError),
+    #[error("the peer sent {what} number {psn}, expected {expected}")]
+    Sequence { what: &'static str, psn: u32, expected: u32 },
+    #[error("the peer sent {0}")]
+    Other(&'static str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Error,
+}
+
+/// The queue pair.
+pub(crate) struct Machine {
+    phase: Phase,
+    requester: Requester,
+    responder: Responder,
+    sends: CompletionWriter,
+    receives: CompletionWriter,
+    /// Whose turn it is when both have frames to send.
+    requests_next: bool,
+    /// First error, for reports.
+    cause: Option<(&'static str, Syndrome)>,
+}
+
+impl Machine {
+    pub fn new(qpn: u32, memory: &QueueMemory, options: &QueuePairOptions) -> Result<Machine> {
+        Ok(Machine {
+            phase: Phase::Running,
+            requester: Requester::new(qpn, memory, options)?,
+            responder: Responder::new(qpn, memory)?,
+            sends: CompletionWriter::new(memory.send_completions.clone()),
+            receives: CompletionWriter::new(memory.receive_completions.clone()),
+            requests_next: false,
+            cause: None,
+        })
+    }
+
+    /// The doorbell was rung: reads the doorbell record.
+    pub fn doorbell(&mut self) {
+        self.requester.doorbell();
+    }
+
+    /// Does what can be done without the peer: fetches entries, completes, flushes. False if there was nothing.
+    pub fn advance(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut progress = false;
+        if self.phase == Phase::Running {
+            progress |= self.requester.advance(cx, &self.sends);
+            if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
+                self.fail("a request", syndrome);
+            }
+        }
+        if self.phase == Phase::Error {
+            progress |= self.requester.flush(&mut self.sends);
+        }
+        if self.phase == Phase::Error || self.responder.is_stopped() {
+            progress |= self.responder.flush(&mut self.receives);
+        }
+        progress
+    }
+
+    /// The next frame for the peer, with at most `max` bytes of payload. False if there is none.
+    pub fn transmit(&mut self, cx: &mut Context<'_>, max: usize, out: &mut Outgoing) -> bool {
+        out.clear();
+        let requests = self.phase == Phase::Running;
+        if self.requests_next && requests && self.requester.transmit(cx, max, out) {
+            self.requests_next = false;
+            return true;
+        }
+        let (answered, fault) = self.responder.transmit(cx, max, out);
+        if let Some(syndrome) = fault {
+            self.fail("a request of the peer", syndrome);
+        }
+        if answered {
+            self.requests_next = true;
+            return true;
+        }
+        requests && self.requester.transmit(cx, max, out)
+    }
+
+    /// A frame of the peer.
+    pub fn receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        frame: Frame,
+        payload: Payload<'_>,
+    ) -> Result<(), Violation> {
+        if self.phase == Phase::Error {
+            return Ok(());
+        }
+        match frame {
+            Frame::Send { .. }
+            | Frame::Write { .. }
+            | Frame::Read { .. }
+            | Frame::Atomic { .. }
+            | Frame::More { .. } => {
+                let fault = self.responder.request(cx, frame, payload, &mut self.receives)?;
+                if let Some(syndrome) = fault {
+                    self.fail("a request of the peer", syndrome);
+                }
+                Ok(())
+            }
+            _ => self.requester.answer(cx, frame, payload),
+        }
+    }
+
+    /// The peer is gone: what waits for it fails, and posted receives are flushed, so that nobody waits for its
+    /// messages. (Hardware does the latter when the connection manager says so.)
+    pub fn lose(&mut self) {
+        self.requester.lose();
+        let mut progress = false;
+        if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
+            self.fail("a request", syndrome);
+        }
+        // Entries that are posted later get their verdict when they are fetched: the first is "retry exceeded".
+        self.responder.stop();
+    }
+
+    /// Whether a copy to or from mapped memory of the peer is under way.
+    pub fn is_copying(&self) -> bool {
+        self.requester.is_copying()
+    }
+
+    fn fail(&mut self, what: &'static str, syndrome: Syndrome) {
+        self.phase = Phase::Error;
+        self.cause.get_or_insert((what, syndrome));
+    }
+
+    /// What failed first, if something did.
+    pub fn cause(&self) -> Option<(&'static str, Syndrome)> {
+        self.cause
+    }
+
+    /// Whether it is in the error state.
+    pub fn is_error(&self) -> bool {
+        self.phase == Phase::Error
+    }
+
+    /// Whether answers to the peer wait to be sent.
+    pub fn has_answers(&self) -> bool {
+        self.responder.has_answers()
+    }
+
+    /// Whether requests wait for the peer: under way, or in the queue.
+    pub fn wants_peer(&self) -> bool {
+        self.phase == Phase::Running && self.requester.is_busy()
+    }
+}
+
+/// When a request is repeated that met a receiver that was not ready.
+#[derive(Debug, Clone, Copy)]
+struct RetryPolicy {
+    retries: u8,
+    delay: Duration,
+}

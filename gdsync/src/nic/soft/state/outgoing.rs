@@ -1,0 +1,99 @@
+//! The bytes of frames on their way: outgoing ones as pieces of registered memory that are copied or written to a
+//! socket once, incoming ones where the wire holds them.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::super::keys::RegionMemory;
+use super::super::wire::frame::Frame;
+
+/// A frame to send: its payload is either inline or pieces.
+pub(crate) struct Outgoing {
+    pub frame: Frame,
+    pub inline: Vec<u8>,
+    pub pieces: Vec<Piece>,
+    /// Bytes of payload.
+    pub len: usize,
+}
+
+/// A part of the payload, in memory that it keeps.
+pub(crate) struct Piece {
+    pub pointer: *const u8,
+    pub len: usize,
+    _memory: Arc<RegionMemory>,
+}
+
+// SAFETY: the memory is held, and may be read by any thread.
+unsafe impl Send for Piece {}
+
+impl Outgoing {
+    pub fn new() -> Outgoing {
+        Outgoing { frame: Frame::Ping, inline: Vec::new(), pieces: Vec::new(), len: 0 }
+    }
+
+    pub fn clear(&mut self) {
+        self.inline.clear();
+        self.pieces.clear();
+        self.len = 0;
+    }
+
+    /// Appends `len` bytes of registered memory.
+    pub fn push(&mut self, memory: &Arc<RegionMemory>, pointer: *const u8, len: usize) {
+        self.pieces.push(Piece { pointer, len, _memory: memory.clone() });
+        self.len += len;
+    }
+
+    /// Appends a copy of `bytes`.
+    pub fn push_inline(&mut self, bytes: &[u8]) {
+        self.inline.extend_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Copies the payload to `to`.
+    ///
+    /// # Safety
+    /// `to` is valid for writes of `self.len` bytes.
+    pub unsafe fn copy_payload(&self, mut to: *mut u8) {
+        for (from, len) in self.parts() {
+            // SAFETY: the pieces are valid while they are held; together they have `self.len` bytes.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from, to, len);
+                to = to.add(len);
+            }
+        }
+    }
+
+    /// Where the payload lies, in order.
+    pub fn parts(&self) -> impl Iterator<Item = (*const u8, usize)> {
+        let inline = (!self.inline.is_empty()).then_some((self.inline.as_ptr(), self.inline.len()));
+        inline.into_iter().chain(self.pieces.iter().map(|piece| (piece.pointer, piece.len)))
+    }
+}
+
+/// The payload of a frame that arrived. Not a slice: it may lie in memory that the peer can still write.
+#[derive(Clone, Copy)]
+pub(crate) struct Payload<'a> {
+    pub pointer: *const u8,
+    pub len: usize,
+    wire: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Payload<'a> {
+    pub const fn of(bytes: &'a [u8]) -> Payload<'a> {
+        Payload { pointer: bytes.as_ptr(), len: bytes.len(), wire: PhantomData }
+    }
+
+    /// # Safety
+    /// `pointer` is valid for reads of `len` bytes for the lifetime.
+    pub unsafe fn new(pointer: *const u8, len: usize) -> Payload<'a> {
+        Payload { pointer, len, wire: PhantomData }
+    }
+
+    /// A private copy.
+    pub fn to_vec(self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len];
+        // SAFETY: both are valid for this many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(self.pointer, bytes.as_mut_ptr(), self.len) };
+        bytes
+    }
+}

@@ -1,0 +1,83 @@
+//! Wires: how frames get to the peer. Shared memory within a host, TCP between hosts; both lose and reorder nothing
+//! until they are cut, and then say so.
+
+pub(crate) mod frame;
+pub(crate) mod shm;
+pub(crate) mod tcp;
+
+use serde::{Deserialize, Serialize};
+
+use super::state::{Outgoing, Payload, Violation};
+use frame::Frame;
+
+/// Which wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum WireKind {
+    /// Memory that both processes map.
+    SharedMemory,
+    /// A TCP connection.
+    Tcp,
+}
+
+impl std::fmt::Display for WireKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            WireKind::SharedMemory => "shared memory",
+            WireKind::Tcp => "TCP",
+        })
+    }
+}
+
+/// The wire is cut, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Cut(pub String);
+
+impl From<Violation> for Cut {
+    fn from(violation: Violation) -> Cut {
+        Cut(violation.to_string())
+    }
+}
+
+impl From<frame::FrameError> for Cut {
+    fn from(error: frame::FrameError) -> Cut {
+        Violation::from(error).into()
+    }
+}
+
+/// Takes what arrives.
+pub(crate) type Sink<'a> = dyn FnMut(Frame, Payload<'_>) -> Result<(), Violation> + 'a;
+
+/// A connection to one peer, driven by polling.
+pub(crate) trait Wire: Send {
+    /// Whether the peer is there. Carries on with what it takes to get there.
+    fn poll_up(&mut self) -> Result<bool, Cut>;
+
+    /// Most bytes of payload that a frame on this wire should have.
+    fn max_payload(&self) -> usize;
+
+    /// Whether a frame of that size would be taken now.
+    fn has_room(&mut self) -> bool;
+
+    /// Sends a frame; only when there is room. May take the contents of `out`.
+    fn send(&mut self, out: &mut Outgoing) -> Result<(), Cut>;
+
+    /// Pushes on what was sent. True if something moved.
+    fn flush(&mut self) -> Result<bool, Cut>;
+
+    /// Whether all that was sent is out of this process's hands.
+    fn is_flushed(&self) -> bool;
+
+    /// Hands over frames that have arrived, a bounded number of them. True if there were some.
+    fn receive(&mut self, sink: &mut Sink<'_>) -> Result<bool, Cut>;
+
+    /// Looks, now and then, whether the peer still exists.
+    fn check_peer(&mut self) -> Result<(), Cut> {
+        Ok(())
+    }
+
+    /// The other side that waits for `readable` and `writable` of a socket was told so.
+    fn ready(&mut self, readable: bool, writable: bool) {
+        let _ = (readable, writable);
+    }
+}

@@ -1,0 +1,62 @@
+//! Who rings: the CPU, a stream, or a kernel. One queue takes all three; entries are rung in the order in which they
+//! were prepared.
+//!
+//! The kernel's trigger is `mp::ring` of `mp/qp.cuh`, with the [device view](GpuQueuePair::device_view) of the queue.
+
+use std::sync::atomic::Ordering;
+
+use super::error::Result;
+use super::queue_pair::{GpuQueuePair, Prepared};
+use crate::cuda::device::lock;
+use crate::deadline::Deadline;
+use crate::memop::MemOp;
+use crate::mlx5::DoorbellRecord;
+use crate::stream::Stream;
+
+/// Something that rings prepared entries.
+pub trait Trigger {
+    /// Gives the prepared entries of `queue` to the NIC, or arranges that it will happen.
+    ///
+    /// # Errors
+    /// If the trigger cannot reach the queue, or the entries before are not rung in time.
+    fn ring(&self, queue: &GpuQueuePair, prepared: Prepared) -> Result<()>;
+}
+
+/// Rings now, from the calling thread; gives up at the deadline if entries before are not rung by then.
+#[derive(Debug, Clone, Copy)]
+pub struct Cpu(pub Deadline);
+
+impl Trigger for Cpu {
+    fn ring(&self, queue: &GpuQueuePair, prepared: Prepared) -> Result<()> {
+        queue.ring(prepared, self.0)
+    }
+}
+
+impl Trigger for Stream {
+    /// Rings when the stream gets there, by memory operations in one batch: doorbell record, barrier, doorbell. All
+    /// that the stream did before is visible to the NIC then. If entries before may not be rung by that time, the
+    /// stream waits for them first. A captured ring cannot be replayed: the entry is used up.
+    fn ring(&self, queue: &GpuQueuePair, prepared: Prepared) -> Result<()> {
+        let blocks = prepared.blocks();
+        let memory = queue.memory();
+        let (record, doorbell, published) = memory.ring_words()?;
+        // Held over the enqueuing, so that two threads cannot swap the order of their batches on one stream.
+        let mut send = lock(&queue.send);
+        let own = send
+            .last_stream
+            .as_ref()
+            .is_some_and(|(name, end)| name == self.name() && *end == blocks.start);
+        let next = u32::from_ne_bytes(DoorbellRecord::word(blocks.end as u16));
+        let ring = [
+            MemOp::WaitGeq64(&published, blocks.start),
+            MemOp::Write32(&record, next),
+            MemOp::Barrier,
+            MemOp::Write64(&doorbell, queue.doorbell_value(blocks.end)),
+            MemOp::Write64(&published, blocks.end),
+        ];
+        let there = memory.published().load(Ordering::Acquire) >= blocks.start;
+        self.batch(if own || there { &ring[1..] } else { &ring })?;
+        send.last_stream = Some((self.name().to_owned(), blocks.end));
+        Ok(())
+    }
+}

@@ -1,0 +1,665 @@
+//! Every operation of the software NIC between two queue pairs of one process, over every way, from the CPU.
+
+mod soft_common;
+
+use std::time::Duration;
+
+use gdsync::mlx5::{
+    Completion, CompletionKind, DataSegment, ErrorSide, Fence, Operation, Payload, Received,
+    RemoteAddress, Syndrome, WorkRequest, WqeOpcode,
+};
+use gdsync::nic::soft::{Access, SoftQueuePair};
+use gdsync::nic::{CompletionMode, Error, QueuePairOptions};
+use gdsync::{Deadline, Device, Space};
+use soft_common::{Memory, Outcome, Pair, Way, pattern, signaled, soon};
+
+/// Makes a test of each function for each way.
+macro_rules! on_every_way {
+    ($($name:ident),+ $(,)?) => {
+        mod mapped { $(#[test] fn $name() -> super::Outcome { super::$name(super::Way::Mapped) })+ }
+        mod ring { $(#[test] fn $name() -> super::Outcome { super::$name(super::Way::Ring) })+ }
+        mod tcp { $(#[test] fn $name() -> super::Outcome { super::$name(super::Way::Tcp) })+ }
+    };
+}
+
+on_every_way!(
+    a_write_puts_the_bytes_of_several_pieces_where_they_belong,
+    a_write_of_every_size_arrives,
+    a_read_brings_the_bytes_and_says_how_many,
+    atomics_change_the_word_once_and_bring_what_it_held,
+    a_send_fills_the_receive_and_its_completion_says_with_what,
+    a_write_with_immediate_uses_up_a_receive,
+    inline_data_are_free_when_the_request_is_posted,
+    unsignaled_requests_complete_with_the_next_signaled_one,
+    requests_arrive_in_order_whatever_they_are,
+    a_sender_waits_for_a_receiver_that_is_not_ready,
+    a_sender_gives_up_when_the_receiver_is_never_ready,
+    a_wrong_key_fails_with_remote_access_and_flushes_the_rest,
+    a_range_outside_the_region_fails_with_remote_access,
+    a_region_that_peers_may_not_write_refuses_them,
+    a_receive_that_is_too_short_fails_on_both_sides,
+    a_receive_under_a_wrong_key_fails_on_both_sides,
+    a_wrong_local_key_fails_here_and_says_nothing_to_the_peer,
+    an_atomic_on_an_odd_address_is_an_invalid_request,
+    a_peer_that_goes_away_fails_what_waits_for_it_and_flushes_receives,
+    a_region_taken_back_is_out_of_reach,
+    messages_without_bytes_arrive,
+    a_full_queue_pushes_back_and_goes_on,
+    a_collapsed_queue_completes_and_keeps_its_first_error,
+    eighty_thousand_blocks_pass_the_wrap_of_the_index,
+);
+
+fn write<'a>(remote: RemoteAddress, segments: &'a [DataSegment]) -> WorkRequest<'a> {
+    signaled(Operation::Write { remote, payload: Payload::Gather(segments), imm: None })
+}
+
+/// The syndrome that a wait ends with.
+fn syndrome(result: Result<(), Error>) -> Outcome<Syndrome> {
+    match result {
+        Err(Error::Failed { syndrome, .. }) => Ok(syndrome),
+        other => Err(format!("expected a failed request, not {other:?}").into()),
+    }
+}
+
+fn next_send(queue: &SoftQueuePair) -> Outcome<Completion> {
+    let polled = soon().poll(|| queue.poll_send().transpose());
+    Ok(polled.ok_or("no completion in time")??)
+}
+
+fn next_receive(queue: &SoftQueuePair) -> Outcome<Completion> {
+    let polled = soon().poll(|| queue.poll_receive().transpose());
+    Ok(polled.ok_or("no completion in time")??)
+}
+
+fn error_of(completion: Completion) -> Option<(ErrorSide, Syndrome)> {
+    match completion.kind {
+        CompletionKind::Error { side, syndrome, .. } => Some((side, syndrome)),
+        _ => None,
+    }
+}
+
+fn a_write_puts_the_bytes_of_several_pieces_where_they_belong(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let from = Memory::new(&pair.left_nic, &pattern(1, 100), Access::LOCAL_READ)?;
+    let to = Memory::new(&pair.right_nic, &[0xee; 100], Access::REMOTE_WRITE)?;
+    for _ in 0..3 {
+        let pieces =
+            [from.region.segment(50, 30)?, from.region.segment(0, 7)?, from.region.segment(99, 1)?];
+        let position = pair.left.post(&write(to.region.remote(10), &pieces))?;
+        pair.left.wait(position, soon())?;
+        let (source, target) = (from.bytes()?, to.bytes()?);
+        assert_eq!(target[..10], [0xee; 10]);
+        assert_eq!(target[10..48], [&source[50..80], &source[..7], &source[99..]].concat());
+        assert_eq!(target[48..], [0xee; 52]);
+        to.buffer.write(&[0xee; 100])?;
+        // Long enough for the key to be mapped, so that the last rounds go the other way.
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn a_write_of_every_size_arrives(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let most = 3 << 20;
+    let from = Memory::new(&pair.left_nic, &pattern(7, most), Access::LOCAL_READ)?;
+    let to = Memory::new(&pair.right_nic, &vec![0; most], Access::REMOTE_WRITE)?;
+    for size in [1, 4, 8, 63, 4096, 32768, 32769, 131_072, 131_073, 1 << 20, most] {
+        to.buffer.write(&vec![0; most])?;
+        let segment = [from.region.segment(0, size as u32)?];
+        let position = pair.left.post(&write(to.region.remote(0), &segment))?;
+        pair.left.wait(position, soon())?;
+        let (source, target) = (from.bytes()?, to.bytes()?);
+        assert!(source[..size] == target[..size], "{size} bytes");
+        assert!(target[size..].iter().all(|byte| *byte == 0), "{size} bytes");
+    }
+    Ok(())
+}
+
+fn a_read_brings_the_bytes_and_says_how_many(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let there = Memory::new(&pair.right_nic, &pattern(3, 500_000), Access::REMOTE_READ)?;
+    let here = Memory::new(&pair.left_nic, &vec![0; 500_000], Access::LOCAL_WRITE)?;
+    for round in 0..3 {
+        here.buffer.write(&vec![0; 500_000])?;
+        let into = [here.region.segment(400_000, 100_000)?, here.region.segment(0, 300_001)?];
+        let position = pair
+            .left
+            .post(&signaled(Operation::Read { remote: there.region.remote(17), into: &into }))?;
+        let completion = next_send(&pair.left)?;
+        let kind = CompletionKind::Request { opcode: WqeOpcode::Read, byte_count: 400_001 };
+        assert_eq!((completion.kind, completion.index), (kind, position as u16), "{round}");
+        let (source, target) = (there.bytes()?, here.bytes()?);
+        assert!(target[400_000..] == source[17..100_017]);
+        assert!(target[..300_001] == source[100_017..400_018]);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn atomics_change_the_word_once_and_bring_what_it_held(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let word = Memory::new(&pair.right_nic, &[0; 16], Access::REMOTE_ATOMIC)?;
+    let result = Memory::new(&pair.left_nic, &[0; 8], Access::LOCAL_WRITE)?;
+    let words = word.buffer.cast::<u64>()?;
+    words.write(&[5, 6])?;
+    let (remote, into) = (word.region.remote(8), result.region.segment(0, 8)?);
+    let held = |operation| -> Outcome<u64> {
+        let position = pair.left.post(&signaled(operation))?;
+        pair.left.wait(position, soon())?;
+        Ok(result.buffer.cast::<u64>()?.to_vec()?[0])
+    };
+    for _ in 0..2 {
+        assert_eq!(held(Operation::FetchAdd { remote, add: 10, into })?, 6);
+        assert_eq!(held(Operation::FetchAdd { remote, add: u64::MAX, into })?, 16);
+        assert_eq!(held(Operation::CompareSwap { remote, compare: 99, swap: 1, into })?, 15);
+        assert_eq!(words.to_vec()?, [5, 15]);
+        assert_eq!(held(Operation::CompareSwap { remote, compare: 15, swap: 6, into })?, 15);
+        assert_eq!(words.to_vec()?, [5, 6]);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn a_send_fills_the_receive_and_its_completion_says_with_what(way: Way) -> Outcome {
+    let options = QueuePairOptions { receive_segments: 4, ..QueuePairOptions::default() };
+    let pair = Pair::new(way, &options)?;
+    let from = Memory::new(&pair.left_nic, &pattern(9, 100_000), Access::LOCAL_READ)?;
+    let to = Memory::new(&pair.right_nic, &vec![0; 200_000], Access::LOCAL_WRITE)?;
+    for round in 0..300u32 {
+        let into = [to.region.segment(150_000, 1000)?, to.region.segment(0, 100_000)?];
+        let number = pair.right.receive(&into)?;
+        let imm = (round % 2 == 1).then_some(round);
+        let length = 1 + round * 333;
+        let segment = [from.region.segment(0, length)?];
+        let operation = Operation::Send { payload: Payload::Gather(&segment), imm };
+        let request = WorkRequest { solicited: round % 3 == 0, ..signaled(operation) };
+        let position = pair.left.post(&request)?;
+        let completion = pair.right.wait_receive(soon())?;
+        let by = imm.map_or(Received::Send, Received::SendImm);
+        let solicited = round % 3 == 0;
+        let kind = CompletionKind::Receive { by, byte_count: length, solicited };
+        assert_eq!((completion.kind, completion.index), (kind, number as u16));
+        assert_eq!(completion.qpn, pair.right.qpn());
+        pair.left.wait(position, soon())?;
+    }
+    let (source, target) = (from.bytes()?, to.bytes()?);
+    let last = 1 + 299 * 333;
+    assert!(target[150_000..151_000] == source[..1000]);
+    assert!(target[..last - 1000] == source[1000..last]);
+    Ok(())
+}
+
+fn a_write_with_immediate_uses_up_a_receive(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let to = Memory::new(&pair.right_nic, &[0; 64], Access::REMOTE_WRITE)?;
+    pair.right.receive(&[])?;
+    let operation = Operation::Write {
+        remote: to.region.remote(8),
+        payload: Payload::Inline(b"immediate"),
+        imm: Some(0xfeed),
+    };
+    let position = pair.left.post(&signaled(operation))?;
+    let completion = pair.right.wait_receive(soon())?;
+    let by = Received::WriteImm(0xfeed);
+    assert_eq!(completion.kind, CompletionKind::Receive { by, byte_count: 9, solicited: false });
+    assert_eq!(to.bytes()?[8..17], *b"immediate");
+    pair.left.wait(position, soon())?;
+    Ok(())
+}
+
+fn inline_data_are_free_when_the_request_is_posted(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let to = Memory::new(&pair.right_nic, &[0; 4096], Access::REMOTE_WRITE)?;
+    let mut last = 0;
+    for k in 0..16u64 {
+        let data = pattern(k, 200);
+        let remote = to.region.remote(256 * k);
+        let payload = Payload::Inline(&data);
+        last = pair.left.post(&signaled(Operation::Write { remote, payload, imm: None }))?;
+    }
+    pair.left.wait(last, soon())?;
+    let bytes = to.bytes()?;
+    for k in 0..16 {
+        assert_eq!(bytes[256 * k..][..200], pattern(k as u64, 200));
+    }
+    Ok(())
+}
+
+fn unsignaled_requests_complete_with_the_next_signaled_one(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    for _ in 0..20 {
+        pair.left.post(&WorkRequest::new(Operation::Nop))?;
+    }
+    let position = pair.left.post(&signaled(Operation::Nop))?;
+    let completion = next_send(&pair.left)?;
+    assert_eq!(completion.index, position as u16);
+    assert!(matches!(completion.kind, CompletionKind::Request { opcode: WqeOpcode::Nop, .. }));
+    pair.left.wait(position, soon())?;
+    assert_eq!(pair.left.poll_send()?, None);
+    Ok(())
+}
+
+/// A chain in which each step uses what the one before did; reads are followed by a fence.
+fn requests_arrive_in_order_whatever_they_are(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let there = Memory::new(&pair.right_nic, &[0; 64], Access::ALL)?;
+    let here = Memory::new(&pair.left_nic, &[0; 64], Access::ALL)?;
+    let local = here.buffer.cast::<u64>()?;
+    let (remote, other) = (there.region.remote(0), there.region.remote(8));
+    for round in 1..=200u64 {
+        local.slice(0..1)?.write(&[round])?;
+        let segment = |at: u64| here.region.segment(8 * at, 8);
+        let (zero, one, two) = ([segment(0)?], [segment(1)?], [segment(2)?]);
+        pair.left.post(&WorkRequest::new(write(remote, &zero).operation))?;
+        let add = Operation::FetchAdd { remote, add: 1000, into: one[0] };
+        pair.left.post(&WorkRequest::new(add))?;
+        let operation = write(other, &one).operation;
+        let fenced = WorkRequest { fence: Fence::Full, ..WorkRequest::new(operation) };
+        pair.left.post(&fenced)?;
+        pair.right.receive(&[])?;
+        let send = Operation::Send { payload: Payload::Inline(&[]), imm: Some(round as u32) };
+        pair.left.post(&WorkRequest::new(send))?;
+        let read = Operation::Read { remote, into: &two };
+        let position = pair.left.post(&signaled(read))?;
+        pair.left.wait(position, soon())?;
+        assert_eq!(local.to_vec()?[..3], [round, round, round + 1000]);
+        let words = there.buffer.cast::<u64>()?.to_vec()?;
+        assert_eq!(words[..2], [round + 1000, round]);
+        let by = Received::SendImm(round as u32);
+        let kind = CompletionKind::Receive { by, byte_count: 0, solicited: false };
+        assert_eq!(pair.right.wait_receive(soon())?.kind, kind);
+    }
+    Ok(())
+}
+
+fn a_sender_waits_for_a_receiver_that_is_not_ready(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let from = Memory::new(&pair.left_nic, &pattern(2, 300_000), Access::LOCAL_READ)?;
+    let to = Memory::new(&pair.right_nic, &vec![0; 300_000], Access::ALL)?;
+    let word = Memory::new(&pair.right_nic, &[0; 8], Access::ALL)?;
+    let segment = [from.region.segment(0, 300_000)?];
+    let send = Operation::Send { payload: Payload::Gather(&segment), imm: None };
+    pair.left.post(&WorkRequest::new(send))?;
+    let remote = word.region.remote(0);
+    let later = Operation::Write { remote, payload: Payload::Inline(&[7; 8]), imm: None };
+    let position = pair.left.post(&signaled(later))?;
+    std::thread::sleep(Duration::from_millis(30));
+    assert_eq!(pair.left.poll_send()?, None);
+    assert_eq!(word.bytes()?, [0; 8], "a later write must not overtake the send");
+    pair.right.receive(&[to.region.segment(0, 300_000)?])?;
+    pair.right.wait_receive(soon())?;
+    assert!(to.bytes()? == from.bytes()?);
+    pair.left.wait(position, soon())?;
+    assert_eq!(word.bytes()?, [7; 8]);
+    Ok(())
+}
+
+fn a_sender_gives_up_when_the_receiver_is_never_ready(way: Way) -> Outcome {
+    let options = QueuePairOptions {
+        receiver_not_ready_retries: 3,
+        receiver_not_ready_delay: Duration::from_millis(5),
+        ..QueuePairOptions::default()
+    };
+    let pair = Pair::new(way, &options)?;
+    let begin = std::time::Instant::now();
+    let send = Operation::Send { payload: Payload::Inline(b"?"), imm: None };
+    let position = pair.left.post(&WorkRequest::new(send))?;
+    let failed = syndrome(pair.left.wait(position, soon()))?;
+    assert_eq!(failed, Syndrome::ReceiverNotReadyRetryExceeded);
+    assert!(begin.elapsed() >= Duration::from_millis(15), "three delays");
+    Ok(())
+}
+
+fn a_wrong_key_fails_with_remote_access_and_flushes_the_rest(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let from = Memory::new(&pair.left_nic, &[1; 8], Access::LOCAL_READ)?;
+    let to = Memory::new(&pair.right_nic, &[0; 8], Access::REMOTE_WRITE)?;
+    let segment = [from.region.segment(0, 8)?];
+    let wrong = RemoteAddress { rkey: to.region.rkey() ^ 1, ..to.region.remote(0) };
+    pair.right.receive(&[])?;
+    let nop = pair.left.prepare(&signaled(Operation::Nop))?;
+    let bad = pair.left.prepare(&write(wrong, &segment))?;
+    let good = pair.left.prepare(&write(to.region.remote(0), &segment))?;
+    let positions = [nop.position(), bad.position(), good.position()];
+    let all = nop.and(bad).and_then(|two| two.and(good)).map_err(|_| "adjacent")?;
+    pair.left.ring(all, soon())?;
+    assert_eq!(next_send(&pair.left)?.index, positions[0] as u16);
+    for (position, syndrome) in
+        [(positions[1], Syndrome::RemoteAccess), (positions[2], Syndrome::Flushed)]
+    {
+        let completion = next_send(&pair.left)?;
+        assert_eq!(completion.index, position as u16);
+        assert_eq!(error_of(completion), Some((ErrorSide::Requester, syndrome)));
+    }
+    assert_eq!(to.bytes()?, [0; 8]);
+    // The responder's side is in the error state, too: its receives are flushed, and what is posted later.
+    let flushed = Some((ErrorSide::Responder, Syndrome::Flushed));
+    assert_eq!(error_of(next_receive(&pair.right)?), flushed);
+    pair.right.receive(&[])?;
+    assert_eq!(error_of(next_receive(&pair.right)?), flushed);
+    let position = pair.left.post(&signaled(Operation::Nop))?;
+    let completion = next_send(&pair.left)?;
+    assert_eq!(completion.index, position as u16);
+    assert_eq!(error_of(completion), Some((ErrorSide::Requester, Syndrome::Flushed)));
+    Ok(())
+}
+
+/// Fails with this syndrome, on a fresh pair, with and without the key being mapped before.
+fn refuses(
+    way: Way,
+    expected: Syndrome,
+    access: Access,
+    request: impl Fn(&Memory, &Memory) -> Outcome<(RemoteAddress, DataSegment, bool)>,
+) -> Outcome {
+    for warm in [false, true] {
+        let pair = Pair::new(way, &QueuePairOptions::default())?;
+        let here = Memory::new(&pair.left_nic, &[1; 64], Access::ALL)?;
+        let there = Memory::new(&pair.right_nic, &[0; 64], access)?;
+        let (remote, segment, read) = request(&there, &here)?;
+        let segments = [segment];
+        if warm && access.includes(Access::REMOTE_WRITE) {
+            let good = [here.region.segment(0, 1)?];
+            let position = pair.left.post(&write(there.region.remote(0), &good))?;
+            pair.left.wait(position, soon())?;
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let before = there.bytes()?;
+        let position = if read {
+            pair.left.post(&signaled(Operation::Read { remote, into: &segments }))?
+        } else {
+            pair.left.post(&write(remote, &segments))?
+        };
+        assert_eq!(syndrome(pair.left.wait(position, soon()))?, expected);
+        assert_eq!(there.bytes()?, before);
+    }
+    Ok(())
+}
+
+fn a_range_outside_the_region_fails_with_remote_access(way: Way) -> Outcome {
+    refuses(way, Syndrome::RemoteAccess, Access::ALL, |there, here| {
+        Ok((there.region.remote(60), here.region.segment(0, 8)?, false))
+    })?;
+    refuses(way, Syndrome::RemoteAccess, Access::ALL, |there, here| {
+        let address = u64::MAX - 3;
+        let remote = RemoteAddress { address, rkey: there.region.rkey() };
+        Ok((remote, here.region.segment(0, 8)?, true))
+    })
+}
+
+fn a_region_that_peers_may_not_write_refuses_them(way: Way) -> Outcome {
+    refuses(way, Syndrome::RemoteAccess, Access::REMOTE_READ, |there, here| {
+        Ok((there.region.remote(0), here.region.segment(0, 8)?, false))
+    })?;
+    refuses(way, Syndrome::RemoteAccess, Access::REMOTE_WRITE, |there, here| {
+        Ok((there.region.remote(0), here.region.segment(0, 8)?, true))
+    })
+}
+
+fn a_receive_that_is_too_short_fails_on_both_sides(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let to = Memory::new(&pair.right_nic, &[0; 64], Access::LOCAL_WRITE)?;
+    pair.right.receive(&[to.region.segment(0, 5)?])?;
+    let send = Operation::Send { payload: Payload::Inline(b"longer"), imm: None };
+    let position = pair.left.post(&WorkRequest::new(send))?;
+    assert_eq!(syndrome(pair.left.wait(position, soon()))?, Syndrome::RemoteInvalidRequest);
+    let failed = error_of(next_receive(&pair.right)?);
+    assert_eq!(failed, Some((ErrorSide::Responder, Syndrome::LocalLength)));
+    assert_eq!(to.bytes()?, [0; 64]);
+    Ok(())
+}
+
+fn a_receive_under_a_wrong_key_fails_on_both_sides(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    // Readable only: a receive may not write it.
+    let to = Memory::new(&pair.right_nic, &[0; 64], Access::LOCAL_READ)?;
+    pair.right.receive(&[to.region.segment(0, 64)?])?;
+    let send = Operation::Send { payload: Payload::Inline(b"!"), imm: None };
+    let position = pair.left.post(&WorkRequest::new(send))?;
+    assert_eq!(syndrome(pair.left.wait(position, soon()))?, Syndrome::RemoteOperation);
+    let failed = error_of(next_receive(&pair.right)?);
+    assert_eq!(failed, Some((ErrorSide::Responder, Syndrome::LocalProtection)));
+    Ok(())
+}
+
+fn a_wrong_local_key_fails_here_and_says_nothing_to_the_peer(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let to = Memory::new(&pair.right_nic, &[0; 8], Access::ALL)?;
+    let segment = [DataSegment::new(0x1234, 0x1000, 8)?];
+    let position = pair.left.post(&write(to.region.remote(0), &segment))?;
+    assert_eq!(syndrome(pair.left.wait(position, soon()))?, Syndrome::LocalProtection);
+    assert_eq!(to.bytes()?, [0; 8]);
+    Ok(())
+}
+
+fn an_atomic_on_an_odd_address_is_an_invalid_request(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let word = Memory::new(&pair.right_nic, &[0; 16], Access::ALL)?;
+    let result = Memory::new(&pair.left_nic, &[0; 8], Access::LOCAL_WRITE)?;
+    let (remote, into) = (word.region.remote(4), result.region.segment(0, 8)?);
+    let position = pair.left.post(&signaled(Operation::FetchAdd { remote, add: 1, into }))?;
+    assert_eq!(syndrome(pair.left.wait(position, soon()))?, Syndrome::RemoteInvalidRequest);
+    Ok(())
+}
+
+fn a_peer_that_goes_away_fails_what_waits_for_it_and_flushes_receives(way: Way) -> Outcome {
+    let Pair { left, right, left_nic: _left, right_nic } =
+        Pair::new(way, &QueuePairOptions::default())?;
+    left.receive(&[])?;
+    // No receive is posted there, so this waits.
+    let send = Operation::Send { payload: Payload::Inline(b"?"), imm: None };
+    let position = left.post(&WorkRequest::new(send))?;
+    std::thread::sleep(Duration::from_millis(10));
+    drop((right, right_nic));
+    assert_eq!(syndrome(left.wait(position, soon()))?, Syndrome::TransportRetryExceeded);
+    let flushed = Some((ErrorSide::Responder, Syndrome::Flushed));
+    assert_eq!(error_of(next_receive(&left)?), flushed);
+    assert!(left.lost().is_some());
+    Ok(())
+}
+
+fn a_region_taken_back_is_out_of_reach(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let from = Memory::new(&pair.left_nic, &[1; 8], Access::LOCAL_READ)?;
+    let to = Memory::new(&pair.right_nic, &[0; 8], Access::ALL)?;
+    let (remote, segment) = (to.region.remote(0), [from.region.segment(0, 8)?]);
+    for _ in 0..2 {
+        let position = pair.left.post(&write(remote, &segment))?;
+        pair.left.wait(position, soon())?;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let Memory { buffer, region } = to;
+    region.deregister(soon())?;
+    buffer.write(&[9; 8])?;
+    let position = pair.left.post(&write(remote, &segment))?;
+    assert_eq!(syndrome(pair.left.wait(position, soon()))?, Syndrome::RemoteAccess);
+    assert_eq!(buffer.to_vec()?, [9; 8]);
+    Ok(())
+}
+
+fn messages_without_bytes_arrive(way: Way) -> Outcome {
+    let pair = Pair::new(way, &QueuePairOptions::default())?;
+    let nowhere = RemoteAddress { address: 0, rkey: 0 };
+    pair.right.receive(&[])?;
+    let nothing = Payload::Gather(&[]);
+    pair.left.post(&WorkRequest::new(Operation::Send { payload: nothing, imm: None }))?;
+    let write = Operation::Write { remote: nowhere, payload: nothing, imm: None };
+    pair.left.post(&WorkRequest::new(write))?;
+    let position = pair.left.post(&signaled(Operation::Read { remote: nowhere, into: &[] }))?;
+    pair.left.wait(position, soon())?;
+    let kind = CompletionKind::Receive { by: Received::Send, byte_count: 0, solicited: false };
+    assert_eq!(pair.right.wait_receive(soon())?.kind, kind);
+    Ok(())
+}
+
+fn a_full_queue_pushes_back_and_goes_on(way: Way) -> Outcome {
+    let options =
+        QueuePairOptions { send_blocks: 32, receive_entries: 1, ..QueuePairOptions::default() };
+    let pair = Pair::new(way, &options)?;
+    let send = Operation::Send { payload: Payload::Inline(b"!"), imm: None };
+    let mut posted = 0;
+    let full = loop {
+        match pair.left.post(&signaled(send)) {
+            Ok(_) => posted += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(posted, 32);
+    assert!(matches!(full, Error::Full { queue: "send", used: 32, size: 32, .. }), "{full}");
+    let to = Memory::new(&pair.right_nic, &[0; 8], Access::LOCAL_WRITE)?;
+    let into = [to.region.segment(0, 8)?];
+    for received in 0..100 {
+        pair.right.receive(&into)?;
+        assert!(matches!(pair.right.receive(&into), Err(Error::Full { queue: "receive", .. })));
+        pair.right.wait_receive(soon())?;
+        assert_eq!(next_send(&pair.left)?.index, received);
+        pair.left.post(&signaled(send))?;
+    }
+    Ok(())
+}
+
+fn a_collapsed_queue_completes_and_keeps_its_first_error(way: Way) -> Outcome {
+    let options = QueuePairOptions {
+        send_blocks: 64,
+        send_completions: CompletionMode::Collapsed,
+        ..QueuePairOptions::default()
+    };
+    let pair = Pair::new(way, &options)?;
+    let from = Memory::new(&pair.left_nic, &[1; 8], Access::LOCAL_READ)?;
+    let to = Memory::new(&pair.right_nic, &[0; 8], Access::ALL)?;
+    let segment = [from.region.segment(0, 8)?];
+    let mut last = 0;
+    for _ in 0..500 {
+        let posted = soon().poll(|| match pair.left.post(&write(to.region.remote(0), &segment)) {
+            Err(Error::Full { .. }) => None,
+            other => Some(other),
+        });
+        last = posted.ok_or("never room")??;
+    }
+    pair.left.wait(last, soon())?;
+    let wrong = RemoteAddress { address: 0, ..to.region.remote(0) };
+    let bad = pair.left.post(&write(wrong, &segment))?;
+    let later = pair.left.post(&signaled(Operation::Nop))?;
+    for position in [bad, later] {
+        assert_eq!(syndrome(pair.left.wait(position, soon()))?, Syndrome::RemoteAccess);
+    }
+    pair.left.wait(last, soon())?;
+    Ok(())
+}
+
+fn eighty_thousand_blocks_pass_the_wrap_of_the_index(way: Way) -> Outcome {
+    let options = QueuePairOptions { send_blocks: 256, ..QueuePairOptions::default() };
+    let pair = Pair::new(way, &options)?;
+    let word = Memory::new(&pair.right_nic, &[0; 8], Access::ALL)?;
+    let result = Memory::new(&pair.left_nic, &[0; 8], Access::LOCAL_WRITE)?;
+    let (remote, into) = (word.region.remote(0), result.region.segment(0, 8)?);
+    let rounds = 10_000;
+    for round in 0..rounds {
+        for _ in 0..7 {
+            pair.left.post(&WorkRequest::new(Operation::Nop))?;
+        }
+        let position = pair.left.post(&signaled(Operation::FetchAdd { remote, add: 1, into }))?;
+        if round % 25 == 0 || round + 1 == rounds {
+            pair.left.wait(position, soon())?;
+            assert_eq!(result.buffer.cast::<u64>()?.to_vec()?[0], round);
+        }
+    }
+    assert_eq!(word.buffer.cast::<u64>()?.to_vec()?[0], rounds);
+    Ok(())
+}
+
+#[test]
+fn one_nic_serves_many_queue_pairs() -> Outcome {
+    let nic = Way::Mapped.nic()?;
+    let options = QueuePairOptions { send_blocks: 32, ..QueuePairOptions::default() };
+    let make = || nic.queue_pair(&Device::Host, &options);
+    let queues = (0..40).map(|_| make()).collect::<Result<Vec<_>, _>>()?;
+    let memory = Memory::new(&nic, &[0; 8 * 20], Access::ALL)?;
+    let result = Memory::new(&nic, &[0; 8], Access::ALL)?;
+    for two in queues.chunks(2) {
+        two[0].connect(two[1].address())?;
+        two[1].connect(two[0].address())?;
+    }
+    for round in 0..5 {
+        for (k, two) in queues.chunks(2).enumerate() {
+            let (remote, into) = (memory.region.remote(8 * k as u64), result.region.segment(0, 8)?);
+            let add = signaled(Operation::FetchAdd { remote, add: k as u64, into });
+            let position = two[round % 2].post(&add)?;
+            two[round % 2].wait(position, soon())?;
+        }
+    }
+    let words = memory.buffer.cast::<u64>()?.to_vec()?;
+    assert_eq!(words, (0..20).map(|k| 5 * k).collect::<Vec<u64>>());
+    Ok(())
+}
+
+#[test]
+fn a_queue_pair_may_be_its_own_peer() -> Outcome {
+    let nic = Way::Ring.nic()?;
+    let queue = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
+    queue.connect(queue.address())?;
+    let memory = Memory::new(&nic, &pattern(1, 200_000), Access::ALL)?;
+    let segment = [memory.region.segment(0, 100_000)?];
+    let position = queue.post(&write(memory.region.remote(100_000), &segment))?;
+    queue.wait(position, soon())?;
+    let bytes = memory.bytes()?;
+    assert!(bytes[..100_000] == bytes[100_000..]);
+    Ok(())
+}
+
+#[test]
+fn requests_posted_before_the_peer_connects_wait_for_it_and_then_give_up() -> Outcome {
+    let nic = Way::Ring.nic()?;
+    let options = QueuePairOptions {
+        transport_timeout: Duration::from_millis(150),
+        ..QueuePairOptions::default()
+    };
+    let left = nic.queue_pair(&Device::Host, &options)?;
+    let right = nic.queue_pair(&Device::Host, &options)?;
+    left.connect(right.address())?;
+    let begin = std::time::Instant::now();
+    let send = Operation::Send { payload: Payload::Inline(b"?"), imm: None };
+    let position = left.post(&WorkRequest::new(send))?;
+    let failed = left.wait(position, soon());
+    assert!(begin.elapsed() >= Duration::from_millis(150));
+    assert!(begin.elapsed() < Duration::from_secs(5));
+    let text = failed.as_ref().unwrap_err().to_string();
+    assert!(text.contains("no connection within 150ms"), "{text}");
+    assert_eq!(syndrome(failed)?, Syndrome::TransportRetryExceeded);
+    assert!(matches!(left.wait_connected(soon()), Err(Error::Lost { .. })));
+    Ok(())
+}
+
+#[test]
+fn plain_host_memory_goes_by_frames() -> Outcome {
+    let pair = Pair::new(Way::Mapped, &QueuePairOptions::default())?;
+    let host = gdsync::Buffer::<u8>::new(&Device::Host, Space::Host, 100)?;
+    let region = pair.right_nic.register(&host, Access::ALL)?;
+    for round in 0..10 {
+        let data = pattern(round, 100);
+        let payload = Payload::Inline(&data);
+        let remote = region.remote(0);
+        let write = Operation::Write { remote, payload, imm: None };
+        let position = pair.left.post(&signaled(write))?;
+        pair.left.wait(position, soon())?;
+        assert_eq!(host.to_vec()?, data);
+    }
+    Ok(())
+}
+
+#[test]
+fn what_cannot_be_connected_says_why() -> Outcome {
+    let nic = Way::Ring.nic()?;
+    let one = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
+    let two = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
+    for (from, to) in [(&one, &two), (&two, &one)] {
+        let refused =
+            from.connect_over(to.address(), gdsync::nic::soft::WireKind::Tcp).unwrap_err();
+        assert!(refused.to_string().contains("its option `listen` is not set"), "{refused}");
+    }
+    let text = serde_json::to_string(two.address())?.replace("\"version\":1", "\"version\":9");
+    let refused = one.connect(&serde_json::from_str(&text)?).unwrap_err().to_string();
+    assert!(refused.contains("version 9") && refused.contains("version 1"), "{refused}");
+    let timeout = one.wait_connected(Deadline::after(Duration::from_millis(5)));
+    assert!(matches!(timeout, Err(Error::Timeout { .. })));
+    Ok(())
+}

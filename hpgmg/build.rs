@@ -1,0 +1,64 @@
+//! Compiles `cuda/module.cu` to one fatbin for the crate to embed, with the nvcc that mp-kernels found. Without one the
+//! crate builds too, and `--device cuda` says what is missing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Machine code for these GPU architectures, as in mp-kernels, as far as the compiler knows them; PTX of the last, for
+/// newer ones.
+const ARCHITECTURES: [&str; 3] = ["80", "90", "100"];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), String> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=cuda");
+    println!("cargo::rerun-if-env-changed=DEP_MP_KERNELS_NVCC");
+    println!("cargo::rustc-check-cfg=cfg(hpgmg_fatbin)");
+    let Some(nvcc) = std::env::var_os("DEP_MP_KERNELS_NVCC") else { return Ok(()) };
+    let out = std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?;
+    compile(Path::new(&nvcc), &PathBuf::from(out).join("hpgmg.fatbin"))?;
+    println!("cargo::rustc-cfg=hpgmg_fatbin");
+    Ok(())
+}
+
+fn compile(nvcc: &Path, fatbin: &Path) -> Result<(), String> {
+    let known = answer(Command::new(nvcc).arg("--list-gpu-code"))?;
+    let known: Vec<&str> = ARCHITECTURES
+        .into_iter()
+        .filter(|number| known.lines().any(|line| line.trim() == format!("sm_{number}")))
+        .collect();
+    let Some(last) = known.last() else {
+        return Err(format!(
+            "{} compiles for none of sm_{ARCHITECTURES:?}: CUDA 11.0 or newer is needed",
+            nvcc.display()
+        ));
+    };
+    let mut command = Command::new(nvcc);
+    // Without fused multiply-add the results are those of the CPU.
+    command.args(["-std=c++17", "-fatbin", "-fmad=false", "--threads", "0"]);
+    for number in &known {
+        let ptx = if number == last { format!(",compute_{number}") } else { String::new() };
+        command.args(["-gencode", &format!("arch=compute_{number},code=[sm_{number}{ptx}]")]);
+    }
+    command.arg("cuda/module.cu").arg("-o").arg(fatbin);
+    answer(&mut command).map(|_| ())
+}
+
+fn answer(command: &mut Command) -> Result<String, String> {
+    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(said(&output.stdout));
+    }
+    let (printed, said) = (said(&output.stdout), said(&output.stderr));
+    Err(format!("{command:?} failed with {}\n{printed}{said}", output.status))
+}

@@ -1,0 +1,243 @@
+// Kernels over one level, a warp per 32 pairs of cells of a row, blocks marching through planes. Bytes of a GSRB
+// half-sweep of fv4 per cell: x 8, coefficients 24, right-hand side and diagonal of one colour 4 + 4, result 8: 48.
+#include "pass.cuh"
+#include "transfer.cuh"
+
+namespace hpgmg {
+
+// Largest magnitude, as bits: those of non-negative numbers are ordered as the numbers are, and those of NaN above all.
+__device__ __forceinline__ unsigned long long bits(double value) { return __double_as_longlong(fabs(value)); }
+
+__device__ __forceinline__ void raise(unsigned long long* largest, unsigned long long mine) {
+    for (int step = 16; step > 0; step /= 2) mine = max(mine, __shfl_xor_sync(~0u, mine, step));
+    if (threadIdx.x == 0 && mine > *static_cast<volatile unsigned long long*>(largest)) atomicMax(largest, mine);
+}
+
+struct Place {
+    int t, j, k, end;
+    __device__ __forceinline__ Place(int n, int planes)
+        : t(blockIdx.x * 32 + threadIdx.x), j(blockIdx.y * blockDim.y + threadIdx.y), k(blockIdx.z * planes),
+          end(min(n, k + planes)) {}
+};
+
+template <int OPERATOR, int STEP, bool ZERO, class L>
+__device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
+    const Place p(level.n, pass.planes);
+    const bool mine = 2 * p.t < level.n && p.j < level.n;
+    for (int k = p.k; k < p.end; k++) {
+        double even = 0.0, odd = 0.0;
+        if (mine) any_pair<OPERATOR, STEP, ZERO>(level, pass, p.t, p.j, k, even, odd);
+        store_row(level, pass.out, p.t, p.j, k, even, odd);
+    }
+}
+
+// Means of the residuals onto the coarser level: pass.out is a vector of it. A thread does a pair of cells; four of them
+// make a coarse cell. Blocks are 32 x 4 x 2.
+template <int OPERATOR>
+__device__ __forceinline__ void residual_restrict(const Level& level, const Level& coarse, const Pass& pass) {
+    __shared__ double sums[2][2][4][32];
+    const Place p(level.n, 2 * pass.planes);
+    const int a = threadIdx.y, b = threadIdx.z, i = threadIdx.x;
+    int turn = 0;
+    for (int k = p.k; k < p.end; k += 2, turn ^= 1) {
+        if (2 * p.t < level.n && p.j < level.n) {
+            double even, odd;
+            any_pair<OPERATOR, RESIDUAL, false>(level, pass, p.t, p.j, k + b, even, odd);
+            sums[turn][b][a][i] = even + odd;
+        }
+        // Two buffers: the next turn writes the other while slow threads still read this one.
+        __syncthreads();
+        if (b == 0 && a % 2 == 0 && p.t < coarse.n && p.j / 2 < coarse.n) {
+            const double sum = (sums[turn][0][a][i] + sums[turn][0][a + 1][i]) + (sums[turn][1][a][i] + sums[turn][1][a + 1][i]);
+            pass.out[coarse.at(p.t, p.j / 2, k / 2)] = 0.125 * sum;
+        }
+    }
+}
+
+// max |residual|.
+template <int OPERATOR>
+__device__ __forceinline__ void residual_norm(const Level& level, const Pass& pass, unsigned long long* largest) {
+    const Place p(level.n, pass.planes);
+    unsigned long long mine = 0;
+    if (2 * p.t < level.n && p.j < level.n) {
+        for (int k = p.k; k < p.end; k++) {
+            double even, odd;
+            any_pair<OPERATOR, RESIDUAL, false>(level, pass, p.t, p.j, k, even, odd);
+            mine = max(mine, max(bits(even), bits(odd)));
+        }
+    }
+    raise(largest, mine);
+}
+
+// Coarse cells that a block interpolates from: 32 x 4 x 4 and the neighbours that the rule reads.
+constexpr int TILE = 4;
+template <int REACH>
+struct Tile {
+    static constexpr int ROW = 32 + 2 * REACH, SIDE = TILE + 2 * REACH, CELLS = ROW * SIDE * SIDE;
+    double cells[SIDE][SIDE][ROW];
+
+    // Fills the tile whose first cell is (i0, j0, k0): from x inside the domain, then outside along i, j and k in turn.
+    __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0) {
+        const int thread = threadIdx.x + 32 * (threadIdx.y + TILE * threadIdx.z);
+        for (int stage = 0; stage < 4; stage++) {
+            for (int cell = thread; cell < CELLS; cell += 32 * TILE * TILE) {
+                const int a = cell % ROW, b = cell / ROW % SIDE, c = cell / (ROW * SIDE);
+                const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
+                const bool in_i = level.has(i), in_j = level.has(j), in_k = level.has(k);
+                if (stage == 0) {
+                    if (in_i && in_j && in_k) cells[c][b][a] = __ldg(x + level.at(i, j, k));
+                    continue;
+                }
+                const bool now = stage == 1 ? !in_i && in_j && in_k : stage == 2 ? !in_j && in_k : !in_k;
+                const int at = stage == 1 ? i : stage == 2 ? j : k, here = stage == 1 ? a : stage == 2 ? b : c;
+                // Further out, where a tile hangs over, nothing is needed.
+                if (!now || at < -2 || at > level.n + 1) continue;
+                const Taps taps(at, level.n, rule);
+                double sum = 0.0;
+                const int count = rule == QUARTIC ? 4 : rule == QUADRATIC ? 2 : 1;
+                for (int m = 0; m < count; m++) {
+                    const int from = here + taps.first + m * taps.step - at;
+                    sum += taps.weight(m) * (stage == 1 ? cells[c][b][from] : stage == 2 ? cells[c][from][a] : cells[from][b][a]);
+                }
+                cells[c][b][a] = sum;
+            }
+            __syncthreads();
+        }
+    }
+};
+
+// fine = P coarse, or fine += P coarse.
+template <int REACH, bool ADD>
+__device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, const double* from, double* to) {
+    __shared__ Tile<REACH> tile;
+    // The last tiles along j and k begin early enough to hold the cells that the ghosts are sums of.
+    const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)),
+              k0 = min(blockIdx.z * TILE, max(coarse.n - TILE, 0));
+    tile.fill(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0);
+    const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
+    const bool mine = i < coarse.n && j < coarse.n && k < coarse.n && j >= blockIdx.y * TILE && k >= blockIdx.z * TILE;
+    double children[2][2][2] = {};
+    if (mine) {
+        interpolate<REACH>(
+            [&](int di, int dj, int dk) {
+                return tile.cells[threadIdx.z + REACH + dk][threadIdx.y + REACH + dj][threadIdx.x + REACH + di];
+            },
+            children);
+    }
+    // A warp is one row of coarse cells: all of it is `mine` along j and k or nothing.
+    if (!__any_sync(~0u, mine)) return;
+#pragma unroll
+    for (int pk = 0; pk < 2; pk++) {
+#pragma unroll
+        for (int pj = 0; pj < 2; pj++) {
+            double even = children[pk][pj][0], odd = children[pk][pj][1];
+            const int fine_j = 2 * j + pj, fine_k = 2 * k + pk;
+            if (ADD && mine) {
+                const int at = fine.row(fine_j, fine_k) + i, q = (fine_j + fine_k) & 1;
+                even = to[at + q * fine.half] + even;
+                odd = to[at + (1 - q) * fine.half] + odd;
+            }
+            store_row(fine, to, i, fine_j, fine_k, even, odd);
+        }
+    }
+}
+
+}  // namespace hpgmg
+
+using namespace hpgmg;
+
+#ifndef PASS_THREADS
+#define PASS_THREADS 256
+#define PASS_BLOCKS 2
+#endif
+#define HPGMG_PASS(name, OPERATOR, STEP, ZERO)                                                              \
+    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
+        hpgmg_##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass) {              \
+        pass_level<OPERATOR, STEP, ZERO>(level, pass);                                                      \
+    }
+#define HPGMG_OPERATOR(name, OPERATOR)                                                                      \
+    HPGMG_PASS(name##_gsrb, OPERATOR, GSRB, false)                                                          \
+    HPGMG_PASS(name##_gsrb_zero, OPERATOR, GSRB, true)                                                      \
+    HPGMG_PASS(name##_weighted, OPERATOR, WEIGHTED, false)                                                  \
+    HPGMG_PASS(name##_weighted_zero, OPERATOR, WEIGHTED, true)                                              \
+    HPGMG_PASS(name##_chebyshev, OPERATOR, CHEBYSHEV, false)                                                \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                    \
+        hpgmg_##name##_residual_restrict(const __grid_constant__ Level level,                               \
+                                         const __grid_constant__ Level coarse,                              \
+                                         const __grid_constant__ Pass pass) {                               \
+        residual_restrict<OPERATOR>(level, coarse, pass);                                                   \
+    }                                                                                                       \
+    extern "C" __global__ void __launch_bounds__(256, 2)                                                    \
+        hpgmg_##name##_residual_norm(const __grid_constant__ Level level,                                   \
+                                     const __grid_constant__ Pass pass, unsigned long long* largest) {      \
+        residual_norm<OPERATOR>(level, pass, largest);                                                      \
+    }
+
+// A half-sweep for levels of one size: offsets are constants of the instructions.
+#define HPGMG_SIZED(N)                                                                                      \
+    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
+        hpgmg_fv4_gsrb_##N(const __grid_constant__ Level level, const __grid_constant__ Pass pass) {        \
+        pass_level<FV4, GSRB, false>(Sized<N>(level), pass);                                                \
+    }
+HPGMG_SIZED(16)
+HPGMG_SIZED(32)
+HPGMG_SIZED(64)
+HPGMG_SIZED(128)
+HPGMG_SIZED(256)
+HPGMG_SIZED(512)
+
+HPGMG_OPERATOR(fv4, FV4)
+HPGMG_OPERATOR(fv2, FV2)
+
+#define HPGMG_PROLONG(name, REACH, ADD)                                                                     \
+    extern "C" __global__ void __launch_bounds__(32 * TILE * TILE)                                          \
+        hpgmg_##name(const __grid_constant__ Level coarse, const __grid_constant__ Level fine,              \
+                     const double* from, double* to) {                                                      \
+        prolong<REACH, ADD>(coarse, fine, from, to);                                                        \
+    }
+HPGMG_PROLONG(correct, 1, true)
+HPGMG_PROLONG(replace_quadratic, 1, false)
+HPGMG_PROLONG(replace_quartic, 2, false)
+
+// to = means of from; where `largest` is given also max |from|.
+extern "C" __global__ void __launch_bounds__(256)
+    hpgmg_restrict(const __grid_constant__ Level fine, const __grid_constant__ Level coarse, const double* from, double* to,
+                   int planes, unsigned long long* largest) {
+    const Place p(coarse.n, planes);
+    unsigned long long mine = 0;
+    if (p.t < coarse.n && p.j < coarse.n) {
+        for (int k = p.k; k < p.end; k++) {
+            double sums[2][2];
+#pragma unroll
+            for (int b = 0; b < 2; b++) {
+#pragma unroll
+                for (int a = 0; a < 2; a++) {
+                    const double* at = from + fine.row(2 * p.j + a, 2 * k + b) + p.t;
+                    const double red = __ldg(at), black = __ldg(at + fine.half);
+                    mine = max(mine, max(bits(red), bits(black)));
+                    sums[b][a] = red + black;
+                }
+            }
+            to[coarse.at(p.t, p.j, k)] = 0.125 * ((sums[0][0] + sums[0][1]) + (sums[1][0] + sums[1][1]));
+        }
+    }
+    if (largest) raise(largest, mine);
+}
+
+// max |x|, or max |x - means of fine| where `fine` is given (a vector of level `finer`).
+extern "C" __global__ void __launch_bounds__(256)
+    hpgmg_norm(const __grid_constant__ Level level, const __grid_constant__ Level finer, const double* x, const double* fine,
+               int planes, unsigned long long* largest) {
+    const Place p(level.n, planes);
+    unsigned long long mine = 0;
+    if (p.j < level.n) {
+        for (int k = p.k; k < p.end; k++) {
+            for (int i = 2 * p.t; i < min(level.n, 2 * p.t + 2); i++) {
+                double value = __ldg(x + level.at(i, p.j, k));
+                if (fine) value = value - mean_of_eight<true>(finer, fine, i, p.j, k);
+                mine = max(mine, bits(value));
+            }
+        }
+    }
+    raise(largest, mine);
+}

@@ -1,0 +1,75 @@
+// One pass of the operator over a pair of cells: residual or one step of a smoother, out of place.
+#pragma once
+#include "stencil.cuh"
+
+namespace hpgmg {
+
+enum Step { APPLY, RESIDUAL, GSRB, WEIGHTED, CHEBYSHEV };
+
+// What a pass reads and writes. ZERO passes take x as zero without reading it.
+struct Pass {
+    const double* x;
+    double* out;
+    const double* rhs;
+    const double* weight;
+    double scale;
+    int sweep;   // GSRB: half-sweep; Chebyshev: step of the recurrence
+    int planes;  // planes that a block marches through
+};
+
+template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>
+__device__ __forceinline__ double update(const L& level, const Pass& pass, const Point& p) {
+    double x = 0.0, ax = 0.0;
+    if (!ZERO) {
+        const Around<READ_ONLY> around(level, pass.x, p);
+        x = around(0, 0, 0);
+        ax = apply<OPERATOR>(level, p, around);
+    }
+    if (STEP == APPLY) return ax;
+    const double residual = load<READ_ONLY>(pass.rhs + p.own) - ax;
+    if (STEP == GSRB) return x + __ldg(level.dinv + p.own) * residual;
+    if (STEP == WEIGHTED) return x + pass.scale * __ldg(pass.weight + p.own) * residual;
+    if (STEP == CHEBYSHEV) {
+        const double c1 = level.c1[pass.sweep], c2 = level.c2[pass.sweep];
+        if (pass.sweep == 0) return x + c2 * __ldg(level.dinv + p.own) * residual;
+        return x + c1 * (x - pass.out[p.own]) + c2 * __ldg(level.dinv + p.own) * residual;
+    }
+    return residual;
+}
+
+// New values of the cells 2t and 2t+1 of row (j, k).
+template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>
+__device__ __forceinline__ void pair(const L& level, const Pass& pass, int t, int j, int k, double& even, double& odd) {
+    if (STEP == GSRB) {
+        // Cells with (i + j + k + sweep) % 2 == 0 are updated, the others copied.
+        const Point p(level, t, (pass.sweep + j + k) & 1, j, k);
+        const double kept = ZERO ? 0.0 : load<READ_ONLY>(pass.x + p.other);
+        // The last pair of a row of odd length may be one cell and a ghost.
+        const double updated = p.i < level.n ? update<OPERATOR, STEP, ZERO, READ_ONLY, Around>(level, pass, p) : 0.0;
+        even = p.odd ? kept : updated;
+        odd = p.odd ? updated : kept;
+    } else {
+        even = odd = 0.0;
+        // One cell after the other: both at once need too many registers.
+#pragma unroll 1
+        for (int side = 0; side < 2; side++) {
+            const Point p(level, t, side, j, k);
+            if (p.i >= level.n) break;
+            const double updated = update<OPERATOR, STEP, ZERO, READ_ONLY, Around>(level, pass, p);
+            (side ? odd : even) = updated;
+        }
+    }
+}
+
+// The same for any row, ghosts along j and k extrapolated where they are read.
+template <int OPERATOR, int STEP, bool ZERO, class L>
+__device__ __forceinline__ void any_pair(const L& level, const Pass& pass, int t, int j, int k, double& even,
+                                         double& odd) {
+    if (ZERO || is_inside<OPERATOR>(level, j, k)) {
+        pair<OPERATOR, STEP, ZERO, true, Inside>(level, pass, t, j, k, even, odd);
+    } else {
+        pair<OPERATOR, STEP, ZERO, true, Beside>(level, pass, t, j, k, even, odd);
+    }
+}
+
+}  // namespace hpgmg

@@ -1,0 +1,147 @@
+// A x at one cell, for both operators. The order of the additions is that of the CPU's code (operators/fv4.rs,
+// operators/second_order.rs); compiled without fused multiply-add the results are the same bits.
+#pragma once
+#include "boundary.cuh"
+
+namespace hpgmg {
+
+enum Operator { FV2 = 2, FV4 = 4 };
+
+// Offsets of a cell and of its neighbours in any vector of the level.
+struct Point {
+    int i, j, k;
+    int own;    // the cell itself
+    int other;  // the cell of the other colour that shares its place in the row
+    int odd;    // i % 2
+    int pitch, plane;
+
+    // Cell 2t + odd of row (j, k).
+    template <class L>
+    __device__ __forceinline__ Point(const L& level, int t, int odd, int j, int k)
+        : i(2 * t + odd), j(j), k(k), odd(odd), pitch(level.pitch()), plane(level.plane()) {
+        const int row = level.row(j, k) + t;
+        const int colour = (i + j + k) & 1;
+        own = row + colour * level.half;
+        other = row + (1 - colour) * level.half;
+    }
+
+    // `di` to `dk` are constants: nothing of the choice is left at run time but one addition.
+    __device__ __forceinline__ int at(int di, int dj, int dk) const {
+        const int shift = di == 0 ? 0 : di == 2 ? 1 : di == -2 ? -1 : di == 1 ? odd : odd - 1;
+        return (((di + dj + dk) & 1) ? other : own) + shift + dj * pitch + dk * plane;
+    }
+};
+
+// x around a cell all of whose neighbours in j and k lie in the grid; ghosts along i are in memory.
+template <bool READ_ONLY>
+struct Inside {
+    const double* x;
+    const Point& p;
+    template <class L>
+    __device__ __forceinline__ Inside(const L&, const double* x, const Point& p) : x(x), p(p) {}
+    __device__ __forceinline__ double operator()(int di, int dj, int dk) const {
+        return load<READ_ONLY>(x + p.at(di, dj, dk));
+    }
+};
+
+// x around any cell of a level of at least four cells a side. Every neighbour along j or k is a sum of four cells,
+// without a branch, so that all loads are under way together.
+template <bool READ_ONLY>
+struct Beside {
+    const Level& level;
+    const double* x;
+    const Point& p;
+    __device__ __forceinline__ Beside(const Level& level, const double* x, const Point& p) : level(level), x(x), p(p) {}
+
+    __device__ __forceinline__ double cell(int di, int dj, int dk) const {
+        const int shift = di == 0 ? 0 : di == 2 ? 1 : di == -2 ? -1 : di == 1 ? p.odd : p.odd - 1;
+        const int base = ((di + dj + dk) & 1) ? p.other : p.own;
+        return load<READ_ONLY>(x + base + shift + dj * p.pitch + dk * p.plane);
+    }
+
+    // `di` to `dk` are constants.
+    __device__ __forceinline__ double operator()(int di, int dj, int dk) const {
+        if (dj == 0 && dk == 0) return cell(di, 0, 0);
+        const Taps along_j(p.j + dj, level.n, level.boundary), along_k(p.k + dk, level.n, level.boundary);
+        double sum = 0.0;
+#pragma unroll
+        for (int c = 0; c < (dk == 0 ? 1 : 4); c++) {
+            const int k = dk == 0 ? 0 : along_k.first + c * along_k.step - p.k;
+            double row = 0.0;
+#pragma unroll
+            for (int b = 0; b < (dj == 0 ? 1 : 4); b++) {
+                const int j = dj == 0 ? 0 : along_j.first + b * along_j.step - p.j;
+                row += dj == 0 ? cell(di, j, k) : along_j.weight(b) * cell(di, j, k);
+            }
+            sum += dk == 0 ? row : along_k.weight(c) * row;
+        }
+        return sum;
+    }
+};
+
+__device__ __forceinline__ double straight(double beta, double far_low, double low, double high, double far_high) {
+    return beta * (15.0 * (high - low) - (far_high - far_low));
+}
+
+__device__ __forceinline__ double along(double beta_m, double beta_p, double low_m, double high_m, double low_p,
+                                        double high_p) {
+    return (beta_p - beta_m) * ((high_p - low_p) - (high_m - low_m));
+}
+
+template <class L, class X>
+__device__ __forceinline__ double divergence_fv4(const L& level, const Point& p, const X& x) {
+    const double c = x(0, 0, 0);
+    const double im = x(-1, 0, 0), ip = x(1, 0, 0), imm = x(-2, 0, 0), ipp = x(2, 0, 0);
+    const double jm = x(0, -1, 0), jp = x(0, 1, 0), jmm = x(0, -2, 0), jpp = x(0, 2, 0);
+    const double km = x(0, 0, -1), kp = x(0, 0, 1), kmm = x(0, 0, -2), kpp = x(0, 0, 2);
+    const double imjm = x(-1, -1, 0), ipjm = x(1, -1, 0), imjp = x(-1, 1, 0), ipjp = x(1, 1, 0);
+    const double imkm = x(-1, 0, -1), ipkm = x(1, 0, -1), imkp = x(-1, 0, 1), ipkp = x(1, 0, 1);
+    const double jmkm = x(0, -1, -1), jpkm = x(0, 1, -1), jmkp = x(0, -1, 1), jpkp = x(0, 1, 1);
+    auto b = [&](int axis, int di, int dj, int dk) { return __ldg(level.beta[axis] + p.at(di, dj, dk)); };
+
+    const double i_low = straight(b(0, 0, 0, 0), imm, im, c, ip) +
+                         0.25 * (along(b(0, 0, -1, 0), b(0, 0, 1, 0), imjm, jm, imjp, jp) +
+                                 along(b(0, 0, 0, -1), b(0, 0, 0, 1), imkm, km, imkp, kp));
+    const double i_high = straight(b(0, 1, 0, 0), im, c, ip, ipp) +
+                          0.25 * (along(b(0, 1, -1, 0), b(0, 1, 1, 0), jm, ipjm, jp, ipjp) +
+                                  along(b(0, 1, 0, -1), b(0, 1, 0, 1), km, ipkm, kp, ipkp));
+    const double j_low = straight(b(1, 0, 0, 0), jmm, jm, c, jp) +
+                         0.25 * (along(b(1, -1, 0, 0), b(1, 1, 0, 0), imjm, im, ipjm, ip) +
+                                 along(b(1, 0, 0, -1), b(1, 0, 0, 1), jmkm, km, jmkp, kp));
+    const double j_high = straight(b(1, 0, 1, 0), jm, c, jp, jpp) +
+                          0.25 * (along(b(1, -1, 1, 0), b(1, 1, 1, 0), im, imjp, ip, ipjp) +
+                                  along(b(1, 0, 1, -1), b(1, 0, 1, 1), km, jpkm, kp, jpkp));
+    const double k_low = straight(b(2, 0, 0, 0), kmm, km, c, kp) +
+                         0.25 * (along(b(2, -1, 0, 0), b(2, 1, 0, 0), imkm, im, ipkm, ip) +
+                                 along(b(2, 0, -1, 0), b(2, 0, 1, 0), jmkm, jm, jpkm, jp));
+    const double k_high = straight(b(2, 0, 0, 1), km, c, kp, kpp) +
+                          0.25 * (along(b(2, -1, 0, 1), b(2, 1, 0, 1), im, imkp, ip, ipkp) +
+                                  along(b(2, 0, -1, 1), b(2, 0, 1, 1), jm, jmkp, jp, jpkp));
+    return level.scale * ((i_high - i_low) + (j_high - j_low) + (k_high - k_low));
+}
+
+template <class L, class X>
+__device__ __forceinline__ double divergence_fv2(const L& level, const Point& p, const X& x) {
+    const double c = x(0, 0, 0);
+    auto b = [&](int axis, int di, int dj, int dk) { return __ldg(level.beta[axis] + p.at(di, dj, dk)); };
+    return level.scale * (b(0, 1, 0, 0) * (x(1, 0, 0) - c) + b(0, 0, 0, 0) * (x(-1, 0, 0) - c) +
+                          b(1, 0, 1, 0) * (x(0, 1, 0) - c) + b(1, 0, 0, 0) * (x(0, -1, 0) - c) +
+                          b(2, 0, 0, 1) * (x(0, 0, 1) - c) + b(2, 0, 0, 0) * (x(0, 0, -1) - c));
+}
+
+// A x at `p`.
+template <int OPERATOR, class L, class X>
+__device__ __forceinline__ double apply(const L& level, const Point& p, const X& x) {
+    double ax = OPERATOR == FV4 ? divergence_fv4(level, p, x) : divergence_fv2(level, p, x);
+    if (level.alpha) ax += level.a * __ldg(level.alpha + p.own) * x(0, 0, 0);
+    return ax;
+}
+
+// Layers around a row that the operator reads.
+template <int OPERATOR, class L>
+__device__ __forceinline__ bool is_inside(const L& level, int j, int k) {
+    constexpr int reach = OPERATOR / 2;
+    return j >= reach && j < level.n - reach && k >= reach && k < level.n - reach;
+}
+
+}  // namespace hpgmg

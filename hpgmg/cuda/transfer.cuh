@@ -1,0 +1,79 @@
+// Between levels: means of eight cells, and interpolation as tensor product. Section 7 of the HPGMG-FV description; the
+// order of the sums is that of transfer.rs: along k, then j, then i.
+#pragma once
+#include "boundary.cuh"
+
+namespace hpgmg {
+
+// Weights of coarse cells -REACH..REACH for the even child; the odd child mirrors them.
+template <int REACH>
+__device__ __forceinline__ double weight(int child, int m) {
+    const double quadratic[3] = {0.125, 1.0, -0.125};
+    const double quartic[5] = {-3.0 / 128.0, 22.0 / 128.0, 1.0, -22.0 / 128.0, 3.0 / 128.0};
+    const int at = child ? 2 * REACH - m : m;
+    return REACH == 1 ? quadratic[at] : quartic[at];
+}
+
+// The eight children of a coarse cell: fine[k][j][i]. `coarse(di, dj, dk)` is the coarse value that far from it.
+template <int REACH, class Coarse>
+__device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)[2][2][2]) {
+    constexpr int WIDTH = 2 * REACH + 1;
+    double lines[2][2][WIDTH];
+#pragma unroll
+    for (int a = 0; a < WIDTH; a++) {
+        double planes[2][WIDTH];
+#pragma unroll
+        for (int b = 0; b < WIDTH; b++) {
+#pragma unroll
+            for (int c = 0; c < WIDTH; c++) {
+                const double value = coarse(a - REACH, b - REACH, c - REACH);
+#pragma unroll
+                for (int child = 0; child < 2; child++) {
+                    const double term = weight<REACH>(child, c) * value;
+                    planes[child][b] = c == 0 ? term : planes[child][b] + term;
+                }
+            }
+        }
+#pragma unroll
+        for (int pk = 0; pk < 2; pk++) {
+#pragma unroll
+            for (int pj = 0; pj < 2; pj++) {
+                double sum = weight<REACH>(pj, 0) * planes[pk][0];
+#pragma unroll
+                for (int b = 1; b < WIDTH; b++) sum += weight<REACH>(pj, b) * planes[pk][b];
+                lines[pk][pj][a] = sum;
+            }
+        }
+    }
+#pragma unroll
+    for (int pk = 0; pk < 2; pk++) {
+#pragma unroll
+        for (int pj = 0; pj < 2; pj++) {
+#pragma unroll
+            for (int pi = 0; pi < 2; pi++) {
+                double sum = weight<REACH>(pi, 0) * lines[pk][pj][0];
+#pragma unroll
+                for (int a = 1; a < WIDTH; a++) sum += weight<REACH>(pi, a) * lines[pk][pj][a];
+                fine[pk][pj][pi] = sum;
+            }
+        }
+    }
+}
+
+// Sum of the cells 2t and 2t+1 of row (j, k).
+template <bool READ_ONLY>
+__device__ __forceinline__ double sum_of_pair(const Level& level, const double* x, int t, int j, int k) {
+    const double* at = x + level.row(j, k) + t;
+    return load<READ_ONLY>(at) + load<READ_ONLY>(at + level.half);
+}
+
+// Mean of the eight fine cells under coarse cell (i, j, k).
+template <bool READ_ONLY>
+__device__ __forceinline__ double mean_of_eight(const Level& fine, const double* x, int i, int j, int k) {
+    return 0.125 *
+           ((sum_of_pair<READ_ONLY>(fine, x, i, 2 * j, 2 * k) + sum_of_pair<READ_ONLY>(fine, x, i, 2 * j + 1, 2 * k)) +
+            (sum_of_pair<READ_ONLY>(fine, x, i, 2 * j, 2 * k + 1) +
+             sum_of_pair<READ_ONLY>(fine, x, i, 2 * j + 1, 2 * k + 1)));
+}
+
+}  // namespace hpgmg

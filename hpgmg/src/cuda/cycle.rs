@@ -1,0 +1,228 @@
+//! What a cycle enqueues: nothing here waits, so that all of it can be captured in a graph. The counterpart of
+//! `crate::cycle`, with residual and restriction fused, first sweeps from zero that do not read it, and the coarsest
+//! levels in one kernel.
+
+use gdsync::{Arg, Dims};
+
+use super::error::CudaError;
+use super::layout::{Pass, RESIDENT_LEVELS, Resident};
+use super::solver::{Gpu, Scalar};
+use crate::options::{Bottom, Operator, Smoother};
+
+/// Threads of a block, along the row and across rows.
+const BLOCK: (u32, u32) = (32, 8);
+const RESIDENT_THREADS: u32 = 512;
+/// Rows and planes of coarse cells of a block that interpolates.
+const TILE: u32 = 4;
+
+impl Gpu {
+    /// Dimensions of a launch with a thread for `width` things in each of `n` rows of `n` planes, and the planes that a
+    /// block marches through: a few where there are blocks enough, so that neighbouring planes are read from the
+    /// first-level cache. More than three measured slower (on an H100): the last blocks then run alone.
+    fn shape(&self, width: usize, n: usize) -> (Dims, i32) {
+        let (x, y) = (width.div_ceil(BLOCK.0 as usize), n.div_ceil(BLOCK.1 as usize));
+        let enough = 8 * self.device.capabilities().multiprocessors as usize;
+        let planes = (x * y * n).div_ceil(enough.max(1)).clamp(1, 3);
+        let grid = (x as u32, y as u32, n.div_ceil(planes) as u32);
+        (Dims { grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 }, planes as i32)
+    }
+
+    fn pairs(&self, l: usize) -> (Dims, i32) {
+        let n = self.levels[l].grid.n;
+        self.shape(n.div_ceil(2), n)
+    }
+
+    fn cells(&self, l: usize) -> (Dims, i32) {
+        let n = self.levels[l].grid.n;
+        self.shape(n, n)
+    }
+
+    pub(super) fn zero_u(&self, l: usize) -> Result<(), CudaError> {
+        Ok(self.stream.fill(&self.levels[l].u()?, 0)?)
+    }
+
+    /// One F-cycle from level `l` on F, and the norm of F.
+    pub(super) fn f_cycle(&self, l: usize) -> Result<(), CudaError> {
+        let f = self.levels[l].view.f;
+        let first = self.resident.max(l);
+        let mut rhs = f;
+        for fine in l..first {
+            self.restrict(fine, rhs, fine == l)?;
+            rhs = self.levels[fine + 1].view.r;
+        }
+        if first == l {
+            self.enqueue_norm_into(l, f, None, Scalar::RightHandSide)?;
+        }
+        self.resident(first, rhs, true, true)?;
+        for fine in (l..first).rev() {
+            self.prolong(fine, false)?;
+            let rhs = if fine == l { f } else { self.levels[fine].view.r };
+            self.v_cycle(fine, rhs, false)?;
+        }
+        Ok(())
+    }
+
+    /// One V-cycle from level `l` on the right-hand side `rhs`; with `zero` u is taken as zero.
+    pub(super) fn v_cycle(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
+        if l >= self.resident {
+            return self.resident(l, rhs, false, zero);
+        }
+        self.smooth(l, rhs, zero)?;
+        self.residual_restrict(l, rhs)?;
+        self.v_cycle(l + 1, self.levels[l + 1].view.r, true)?;
+        self.prolong(l, true)?;
+        self.smooth(l, rhs, false)
+    }
+
+    fn smooth(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
+        let (k, level) = (&self.kernels, &self.levels[l].view);
+        let smoother = self.cpu.config().smoother;
+        if zero && smoother == Smoother::Chebyshev {
+            // The second step reads the start again.
+            self.zero_u(l)?;
+        }
+        let (dims, planes) = self.pairs(l);
+        let (weight, scale) = match smoother {
+            Smoother::L1Jacobi => (level.l1inv, 1.0),
+            _ => (level.dinv, 2.0 / 3.0),
+        };
+        for sweep in 0..6 {
+            let (x, out) =
+                if sweep % 2 == 0 { (level.u, level.temp) } else { (level.temp, level.u) };
+            let from_zero = usize::from(zero && sweep == 0);
+            let kernel = match smoother {
+                Smoother::Gsrb if from_zero == 0 => k.gsrb_of(level.n),
+                Smoother::Gsrb => &k.gsrb[1],
+                Smoother::Chebyshev => &k.chebyshev,
+                Smoother::Jacobi | Smoother::L1Jacobi => &k.weighted[from_zero],
+            };
+            let pass = Pass { x, out, rhs, weight, scale, sweep, planes };
+            // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
+            unsafe { self.launch(kernel, (dims, planes), &[Arg::new(level), Arg::new(&pass)])? };
+        }
+        Ok(())
+    }
+
+    /// R of level l+1 = means of the residual of level `l`.
+    fn residual_restrict(&self, l: usize, rhs: u64) -> Result<(), CudaError> {
+        let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        // A block and turn does four rows of two planes.
+        let pairs = (level.n as u32 / 2).div_ceil(BLOCK.0);
+        let (rows, planes) = ((level.n as u32).div_ceil(4), (level.n as u32).div_ceil(2));
+        let enough = 8 * self.device.capabilities().multiprocessors;
+        let turns = (pairs * rows * planes).div_ceil(enough).clamp(1, 2);
+        let grid = (pairs, rows, planes.div_ceil(turns));
+        let shape = (Dims { grid, block: (BLOCK.0, 4, 2), shared: 0 }, turns as i32);
+        let pass = Pass { x: level.u, out: coarse.r, rhs, planes: shape.1, ..Pass::default() };
+        let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
+        // SAFETY: the kernel's parameters; its vectors live as long as `self`.
+        unsafe { self.launch(&self.kernels.residual_restrict, shape, &args) }
+    }
+
+    /// The norm of the residual on F.
+    pub(super) fn residual_norm(&self, l: usize) -> Result<(), CudaError> {
+        let level = &self.levels[l].view;
+        let shape = self.pairs(l);
+        let pass = Pass { x: level.u, rhs: level.f, planes: shape.1, ..Pass::default() };
+        let largest = self.address(Scalar::Residual);
+        let args = [Arg::new(level), Arg::new(&pass), Arg::new(&largest)];
+        // SAFETY: as above; `largest` is the address of a scalar.
+        unsafe { self.launch(&self.kernels.residual_norm, shape, &args) }
+    }
+
+    /// R of level l+1 = means of `from` of level `l`; with `norm` also the norm of `from`.
+    fn restrict(&self, l: usize, from: u64, norm: bool) -> Result<(), CudaError> {
+        let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        let shape = self.cells(l + 1);
+        let (to, planes) = (coarse.r, shape.1);
+        let largest = if norm { self.address(Scalar::RightHandSide) } else { 0 };
+        let args = [
+            Arg::new(level),
+            Arg::new(coarse),
+            Arg::new(&from),
+            Arg::new(&to),
+            Arg::new(&planes),
+            Arg::new(&largest),
+        ];
+        // SAFETY: as above.
+        unsafe { self.launch(&self.kernels.restrict, shape, &args) }
+    }
+
+    /// u of level `l` from u of level l+1: replaced, or corrected.
+    fn prolong(&self, l: usize, correct: bool) -> Result<(), CudaError> {
+        let (coarse, fine) = (&self.levels[l + 1].view, &self.levels[l].view);
+        let (across, up) = ((coarse.n as u32).div_ceil(BLOCK.0), (coarse.n as u32).div_ceil(TILE));
+        let dims = Dims { grid: (across, up, up), block: (BLOCK.0, TILE, TILE), shared: 0 };
+        let kernel = if correct { &self.kernels.correct } else { &self.kernels.replace };
+        let args = [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
+        // SAFETY: as above.
+        unsafe { self.launch(kernel, (dims, 0), &args) }
+    }
+
+    /// The norm of `x` on level `l`, or of its difference from the means of u of level `finer`.
+    pub(super) fn enqueue_norm(
+        &self,
+        l: usize,
+        x: u64,
+        finer: Option<usize>,
+    ) -> Result<(), CudaError> {
+        self.enqueue_norm_into(l, x, finer, Scalar::Norm)
+    }
+
+    fn enqueue_norm_into(
+        &self,
+        l: usize,
+        x: u64,
+        finer: Option<usize>,
+        into: Scalar,
+    ) -> Result<(), CudaError> {
+        let level = &self.levels[l].view;
+        let fine = finer.map_or(level, |l| &self.levels[l].view);
+        let shape = self.pairs(l);
+        let from = if finer.is_some() { fine.u } else { 0 };
+        let largest = self.address(into);
+        let args = [
+            Arg::new(level),
+            Arg::new(fine),
+            Arg::new(&x),
+            Arg::new(&from),
+            Arg::new(&shape.1),
+            Arg::new(&largest),
+        ];
+        // SAFETY: as above.
+        unsafe { self.launch(&self.kernels.norm, shape, &args) }
+    }
+
+    /// The levels from `first` on in one kernel: an F-cycle (`full`) or a V-cycle.
+    fn resident(&self, first: usize, rhs: u64, full: bool, zero: bool) -> Result<(), CudaError> {
+        let config = self.cpu.config();
+        let mut resident = Resident {
+            rhs,
+            iterations: self.address(Scalar::Iterations),
+            count: (self.levels.len() - self.resident) as i32,
+            first: (first - self.resident) as i32,
+            full: full.into(),
+            zero: zero.into(),
+            smoother: match config.smoother {
+                Smoother::Gsrb => 0,
+                Smoother::Chebyshev => 1,
+                Smoother::Jacobi => 2,
+                Smoother::L1Jacobi => 3,
+            },
+            bottom: match config.bottom {
+                Bottom::Bicgstab => 0,
+                Bottom::Cg => 1,
+                Bottom::Smoother => 2,
+            },
+            quartic: (config.operator == Operator::Fv4).into(),
+            ..Resident::default()
+        };
+        let coarsest = self.levels[self.resident..].iter().take(RESIDENT_LEVELS);
+        for (to, from) in resident.levels.iter_mut().zip(coarsest) {
+            *to = from.view;
+        }
+        let dims = Dims::linear(1, RESIDENT_THREADS);
+        // SAFETY: the kernel's parameter; its vectors live as long as `self`.
+        unsafe { self.launch(&self.kernels.resident, (dims, 0), &[Arg::new(&resident)]) }
+    }
+}

@@ -1,0 +1,258 @@
+//! Where the values of a level lie on the GPU, and getting them there and back. The counterpart of `cuda/level.cuh`.
+//!
+//! All boxes of the rank form one grid. Every row is two halves, one for each colour `(i + j + k) % 2`.
+
+use crate::boundary::Extrapolation;
+use crate::decomposition::LevelShape;
+use crate::geometry::BoxGeometry;
+use crate::level::Level;
+
+/// Ghost rows and planes around the grid.
+pub const GHOSTS: usize = 2;
+/// Elements before the first row: room for the ghosts in front of it, and alignment.
+pub const BASE: usize = 16;
+/// Levels and cells per side that the resident kernel takes (`cuda/bottom.cuh`).
+pub const RESIDENT_LEVELS: usize = 5;
+/// Cells per side of the largest level of the resident kernel.
+pub const RESIDENT_DIM: usize = 12;
+
+/// A level as kernels see it; addresses are the GPU's. Field by field `hpgmg::Level` of `cuda/level.cuh`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct DeviceLevel {
+    /// Solution.
+    pub u: u64,
+    /// Scratch.
+    pub temp: u64,
+    /// Right-hand side.
+    pub f: u64,
+    /// Right-hand side of the current cycle.
+    pub r: u64,
+    /// Eight work vectors, `volume` apart, on the bottom level.
+    pub krylov: u64,
+    /// Inverse diagonal.
+    pub dinv: u64,
+    /// L1 weights, or 0.
+    pub l1inv: u64,
+    /// Face coefficients.
+    pub beta: [u64; 3],
+    /// Coefficient of the identity term, or 0.
+    pub alpha: u64,
+    /// Factor of the sum of fluxes.
+    pub scale: f64,
+    /// Factor of the identity term.
+    pub a: f64,
+    /// Weights of the last step, Chebyshev.
+    pub c1: [f64; 6],
+    /// Weights of the residual, Chebyshev.
+    pub c2: [f64; 6],
+    /// Elements of a vector.
+    pub volume: i64,
+    /// Cells per side.
+    pub n: i32,
+    /// Elements of half a row.
+    pub half: i32,
+    /// Boundary rule of the operator: see [`rule`].
+    pub boundary: i32,
+    /// Boundary rule for interpolating corrections from this level.
+    pub correct: i32,
+    /// Boundary rule for interpolating solutions from this level.
+    pub replace: i32,
+    /// Padding.
+    pub unused: i32,
+}
+
+/// A pass of the operator; `hpgmg::Pass` of `cuda/pass.cuh`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Pass {
+    /// Vector read.
+    pub x: u64,
+    /// Vector written.
+    pub out: u64,
+    /// Right-hand side.
+    pub rhs: u64,
+    /// Weights of a Jacobi step.
+    pub weight: u64,
+    /// Damping of a Jacobi step.
+    pub scale: f64,
+    /// Half-sweep or step of the recurrence.
+    pub sweep: i32,
+    /// Planes that a block marches through.
+    pub planes: i32,
+}
+
+/// What the resident kernel does; `hpgmg::Resident` of `cuda/resident.cu`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Resident {
+    /// The coarsest levels, the finest of them first.
+    pub levels: [DeviceLevel; RESIDENT_LEVELS],
+    /// Right-hand side of the first level in use.
+    pub rhs: u64,
+    /// Counter of the bottom solver's iterations.
+    pub iterations: u64,
+    /// Levels.
+    pub count: i32,
+    /// First level in use.
+    pub first: i32,
+    /// 1: an F-cycle; 0: a V-cycle.
+    pub full: i32,
+    /// 1: the V-cycle starts from zero.
+    pub zero: i32,
+    /// `hpgmg::Smoother`.
+    pub smoother: i32,
+    /// `hpgmg::BottomSolver`.
+    pub bottom: i32,
+    /// 1: solutions are interpolated by the quartic rule.
+    pub quartic: i32,
+    /// Padding.
+    pub unused: i32,
+}
+
+/// Number of a boundary rule in `cuda/level.cuh`; no kernels know the point-centred one.
+pub fn rule(rule: Extrapolation) -> i32 {
+    match rule {
+        Extrapolation::Linear | Extrapolation::PointQuadratic => 0,
+        Extrapolation::Quadratic => 1,
+        Extrapolation::Quartic => 2,
+    }
+}
+
+/// The grid of a level in GPU memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Cells per side.
+    pub n: usize,
+    /// Elements of half a row.
+    pub half: usize,
+}
+
+impl Grid {
+    /// The grid of `n`³ cells.
+    pub fn new(n: usize) -> Self {
+        // Large rows start on multiples of 128 bytes; small levels stay small enough for the caches.
+        let align = if n < 64 { 2 } else { 16 };
+        Self { n, half: (n / 2 + 3).next_multiple_of(align) }
+    }
+
+    /// Elements of a plane.
+    pub fn plane(&self) -> usize {
+        2 * self.half * (self.n + 2 * GHOSTS)
+    }
+
+    /// Elements of a vector.
+    pub fn volume(&self) -> usize {
+        // The first row's ghosts lie before it, the last row's behind.
+        (BASE + self.plane() * (self.n + 2 * GHOSTS)).next_multiple_of(BASE)
+    }
+
+    /// Offset of a cell; ghosts have indices from −2 and to n + 1.
+    pub fn at(&self, i: isize, j: isize, k: isize) -> usize {
+        let g = GHOSTS as isize;
+        let row = (j + g) * 2 * self.half as isize + (k + g) * self.plane() as isize;
+        let colour = (i + j + k).rem_euclid(2) * self.half as isize;
+        (BASE as isize + row + colour + i.div_euclid(2)) as usize
+    }
+}
+
+/// The boxes of a level in memory of the CPU, all of one rank.
+#[derive(Clone, Copy)]
+pub struct Boxes<'a> {
+    geometry: BoxGeometry,
+    shape: &'a LevelShape,
+}
+
+impl<'a> Boxes<'a> {
+    /// Those of `level`.
+    pub fn of(level: &'a Level) -> Self {
+        Self { geometry: level.geometry, shape: &level.shape }
+    }
+}
+
+/// Where the cells `at` of the whole level lie in a vector of the CPU; one ghost layer around the domain counts with the
+/// box it touches.
+fn in_boxes(level: Boxes<'_>, at: [isize; 3]) -> usize {
+    let (n, m) = (level.geometry.n as isize, level.shape.boxes_per_side as isize);
+    let coordinates = at.map(|c| c.div_euclid(n).clamp(0, m - 1));
+    let id = level.shape.id(coordinates.map(|c| c as usize));
+    // The rank owns all boxes, in the order of their ids.
+    let local: [isize; 3] = std::array::from_fn(|axis| at[axis] - coordinates[axis] * n);
+    id * level.geometry.volume + level.geometry.at(local[0], local[1], local[2])
+}
+
+/// Writes plane `k` of a vector, with one ghost layer around the domain, into `out`, a plane in the GPU's layout whose
+/// first element is that of offset `first` of a vector.
+pub fn gather_plane(
+    level: Boxes<'_>,
+    field: &[f64],
+    grid: &Grid,
+    k: isize,
+    first: usize,
+    out: &mut [f64],
+) {
+    let n = grid.n as isize;
+    for j in -1..=n {
+        let mut i = -1;
+        while i <= n {
+            // Cells of one box are consecutive there.
+            let box_dim = level.geometry.n as isize;
+            let end = if i < 0 { box_dim } else { (i / box_dim + 1) * box_dim };
+            let end = if end >= n { n + 1 } else { end };
+            let from = in_boxes(level, [i, j, k]);
+            for (offset, value) in field[from..from + (end - i) as usize].iter().enumerate() {
+                out[grid.at(i + offset as isize, j, k) - first] = *value;
+            }
+            i = end;
+        }
+    }
+}
+
+/// The interior cells of `values`, a vector in the GPU's layout, in that of the CPU.
+pub fn scatter(level: Boxes<'_>, grid: &Grid, values: &[f64]) -> Vec<f64> {
+    let mut field = vec![0.0; level.shape.boxes() * level.geometry.volume];
+    let n = grid.n as isize;
+    for k in 0..n {
+        for j in 0..n {
+            for i in 0..n {
+                field[in_boxes(level, [i, j, k])] = values[grid.at(i, j, k)];
+            }
+        }
+    }
+    field
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_and_ghosts_of_a_grid_have_places_of_their_own() {
+        for n in [1, 2, 3, 8, 11, 64] {
+            let grid = Grid::new(n);
+            let mut seen = vec![false; grid.volume()];
+            for k in -2..n as isize + 2 {
+                for j in -2..n as isize + 2 {
+                    for i in -2..n as isize + 2 {
+                        let at = grid.at(i, j, k);
+                        assert!(!std::mem::replace(&mut seen[at], true), "{n}: {i} {j} {k}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cells_of_one_colour_are_consecutive_and_large_rows_aligned() {
+        let grid = Grid::new(64);
+        assert_eq!(grid.at(2, 0, 0), grid.at(0, 0, 0) + 1);
+        assert_eq!(grid.at(1, 0, 0), grid.at(0, 0, 0) + grid.half);
+        assert_eq!((grid.at(0, 5, 7) % 16, grid.at(0, 4, 7) % 16), (0, 0));
+    }
+
+    #[test]
+    fn structures_have_the_sizes_that_the_kernels_assert() {
+        assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 48));
+        assert_eq!(size_of::<Resident>(), RESIDENT_LEVELS * 232 + 16 + 32);
+    }
+}

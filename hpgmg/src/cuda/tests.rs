@@ -1,0 +1,175 @@
+//! Solves on a GPU against the CPU and against the reference's numbers. Named `gpu::…` so that whoever runs the tests of
+//! a GPU machine finds them.
+
+use std::time::Duration;
+
+use super::Gpu;
+use super::layout::Grid;
+use crate::comm::threads::ThreadComm;
+use crate::cpu::Cpu;
+use crate::options::{Bottom, Config, Cycle, Equation, Operator, Smoother};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+fn cpu(config: &Config) -> Cpu {
+    let comm = ThreadComm::world(1, LIMIT).pop().unwrap();
+    Cpu::new(config.clone(), &comm, 2).unwrap()
+}
+
+fn gpu(config: &Config) -> Gpu {
+    Gpu::new(cpu(config), super::open().unwrap(), LIMIT).unwrap()
+}
+
+const SMOOTHERS: [Smoother; 4] =
+    [Smoother::Gsrb, Smoother::Chebyshev, Smoother::Jacobi, Smoother::L1Jacobi];
+
+#[test]
+fn what_has_no_kernels_is_refused_by_the_name_of_its_option() {
+    let config = Config { operator: Operator::P27, ..Config::default() };
+    let error = super::check(&config).unwrap_err().to_string();
+    assert!(error.contains("--operator 27pt"), "{error}");
+}
+
+#[test]
+fn planes_of_several_boxes_arrive_where_the_kernels_look() {
+    let config = Config { box_dim: 16, boxes_per_rank: 8, ..Config::default() };
+    let cpu = cpu(&config);
+    let level = cpu.level(0);
+    let (grid, boxes) = (Grid::new(level.shape.dim), super::layout::Boxes::of(level));
+    let mut field = vec![0.0; 8 * level.geometry.volume];
+    let value = |i: usize, j: usize, k: usize| (i + 100 * j + 10_000 * k) as f64;
+    for index in 0..8 {
+        let [oi, oj, ok] = level.origin(index);
+        for cell in 0..16 * 16 * 16 {
+            let (i, j, k) = (cell % 16, cell / 16 % 16, cell / 256);
+            let at = index * level.geometry.volume + level.geometry.row(j, k) + i;
+            field[at] = value(oi + i, oj + j, ok + k);
+        }
+    }
+    let mut values = vec![f64::NAN; grid.volume()];
+    for k in -1..=32 {
+        super::layout::gather_plane(boxes, &field, &grid, k, 0, &mut values);
+    }
+    for cell in 0..32 * 32 * 32 {
+        let (i, j, k) = (cell % 32, cell / 32 % 32, cell / 1024);
+        assert_eq!(values[grid.at(i as isize, j as isize, k as isize)], value(i, j, k));
+    }
+    let back = super::layout::scatter(boxes, &grid, &values);
+    let interior = |field: &[f64]| -> f64 { field.iter().filter(|v| !v.is_nan()).sum() };
+    assert_eq!(interior(&back), interior(&field));
+}
+
+mod gpu {
+    use super::*;
+    use crate::backend::{Backend, Vector};
+    use crate::cycle::{Solved, solve};
+    use crate::known::{Verdict, judge, known};
+    use crate::run::{Effort, Solver, run};
+
+    /// Solves on both and returns the largest difference of the solutions over the largest value.
+    fn difference(config: &Config) -> f64 {
+        let (mut cpu, mut gpu) = (cpu(config), gpu(config));
+        let (mut expected, mut found) = (Solved::empty(), Solved::empty());
+        solve(&mut cpu, 0, config.cycle, &mut expected).unwrap();
+        gpu.solve(0, &mut found).unwrap();
+        assert_eq!(found.fmax, expected.fmax);
+        assert_eq!(found.cycles.len(), expected.cycles.len());
+        let u = gpu.download(0, Vector::U).unwrap();
+        let level = cpu.level(0);
+        let g = level.geometry;
+        let mut worst: f64 = 0.0;
+        for index in 0..level.boxes.len() {
+            for row in 0..g.n * g.n {
+                let at = index * g.volume + g.row(row % g.n, row / g.n);
+                let expected = &level.field(Vector::U)[at..at + g.n];
+                for (found, expected) in u[at..at + g.n].iter().zip(expected) {
+                    worst = worst.max((found - expected).abs());
+                }
+            }
+        }
+        worst / cpu.norm(0, Vector::U).unwrap()
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn solutions_are_the_cpus_with_every_operator_and_smoother() {
+        for operator in [Operator::Fv4, Operator::Fv2] {
+            for smoother in SMOOTHERS {
+                for (box_dim, boxes_per_rank) in [(16, 1), (16, 8), (16, 27), (64, 1)] {
+                    let config =
+                        Config { operator, smoother, box_dim, boxes_per_rank, ..Config::default() };
+                    let off = difference(&config);
+                    println!("{operator:?} {smoother:?} {boxes_per_rank} x {box_dim}: {off:.1e}");
+                    assert!(off <= 1e-12, "{config:?}: {off:e}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn solutions_are_the_cpus_on_odd_coarse_grids() {
+        for boxes_per_rank in [125, 343] {
+            let config = Config { box_dim: 16, boxes_per_rank, ..Config::default() };
+            let off = difference(&config);
+            assert!(off <= 1e-12, "{boxes_per_rank} boxes: {off:e}");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn solutions_are_the_cpus_with_every_bottom_solver_cycle_and_equation() {
+        let base = Config { box_dim: 16, boxes_per_rank: 27, ..Config::default() };
+        for bottom in [Bottom::Bicgstab, Bottom::Cg, Bottom::Smoother] {
+            for cycle in [Cycle::F, Cycle::V, Cycle::Fv] {
+                for equation in [Equation::Poisson, Equation::Helmholtz] {
+                    let config = Config { bottom, cycle, equation, ..base.clone() };
+                    let off = difference(&config);
+                    assert!(off <= 1e-12, "{config:?}: {off:e}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn the_reference_numbers_come_out_up_to_128_cells_a_side() {
+        let mut checked = 0;
+        for operator in [Operator::Fv4, Operator::Fv2] {
+            for smoother in SMOOTHERS {
+                for cycle in [Cycle::F, Cycle::V, Cycle::Fv] {
+                    for box_dim in [16, 32, 64, 128] {
+                        let config =
+                            Config { operator, smoother, cycle, box_dim, ..Config::default() };
+                        if known(&config, box_dim).is_none() {
+                            continue;
+                        }
+                        checked += 1;
+                        let outcome = run(&mut gpu(&config), Effort::Solves(2), |_, _, _| {});
+                        let verdict = judge(&config, &outcome.unwrap());
+                        assert!(matches!(verdict, Verdict::Pass(_)), "{config:?}: {verdict:?}");
+                    }
+                }
+            }
+        }
+        assert!(checked > 10, "{checked} cases");
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn repeats_replays_and_single_launches_give_the_same_bits() {
+        let config = Config { box_dim: 64, ..Config::default() };
+        let mut gpu = gpu(&config);
+        let mut solved = Solved::empty();
+        let mut first: Option<(Vec<f64>, Vec<f64>)> = None;
+        for turn in 0..40 {
+            gpu.use_graphs = turn % 4 != 3;
+            gpu.zero_solution(0).unwrap();
+            gpu.solve(0, &mut solved).unwrap();
+            let residuals: Vec<f64> = solved.cycles.iter().map(|c| c.residual).collect();
+            let found = (residuals, gpu.download(0, Vector::U).unwrap());
+            let expected = first.get_or_insert_with(|| found.clone());
+            assert!(*expected == found, "turn {turn}");
+        }
+    }
+}
