@@ -115,6 +115,16 @@ impl<T: Pod> Window<T> {
         self.part(rank).map(|part| part.len)
     }
 
+    /// The memory of rank `rank` (this rank's own too) as this rank's device reaches it, for kernels: loads, stores and
+    /// signals of `mp/signal.cuh` at its [`device_address`](Buffer::device_address) are the kernel's own affair, bounds
+    /// and order included.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`] for a rank on another host, [`Error::NoSuchRank`]; what ended the world.
+    pub fn memory_of(&self, rank: usize) -> Result<&Buffer<T>> {
+        self.near("access", rank).map(|(_, near)| &near.memory)
+    }
+
     /// Copies the region to rank `rank`, from its element `at` on.
     ///
     /// # Errors
