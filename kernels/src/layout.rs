@@ -265,16 +265,16 @@ shared_structs! {
         pub room: u64,
         /// Blocks that have done their part of the current start.
         pub arrived: u64,
-        /// Keeps the counters of two ends on different cache lines; ignored.
+        /// Blocks that have come to the current meeting of a launch.
+        pub meeting: u64,
+        /// Meetings so far.
+        pub meetings: u64,
+        /// Keeps the size a cache line; ignored.
         pub reserved0: u64,
         /// As `reserved0`.
         pub reserved1: u64,
         /// As `reserved0`.
         pub reserved2: u64,
-        /// As `reserved0`.
-        pub reserved3: u64,
-        /// As `reserved0`.
-        pub reserved4: u64,
     }
 
     /// A prepared send.
@@ -295,8 +295,8 @@ shared_structs! {
         pub message: Message,
         /// A `StepKind`.
         pub kind: u32,
-        /// Keeps the size a multiple of 8; ignored.
-        pub reserved: u32,
+        /// 1: all blocks meet before it.
+        pub meet: u32,
     }
 
     /// A rank's share of a window, as a kernel of another rank reaches it.

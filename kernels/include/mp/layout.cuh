@@ -170,26 +170,26 @@ struct MessageState {
     std::uint64_t room;
     // Blocks that have done their part of the current start.
     std::uint64_t arrived;
-    // Keeps the counters of two ends on different cache lines; ignored.
+    // Blocks that have come to the current meeting of a launch.
+    std::uint64_t meeting;
+    // Meetings so far.
+    std::uint64_t meetings;
+    // Keeps the size a cache line; ignored.
     std::uint64_t reserved0;
     // As `reserved0`.
     std::uint64_t reserved1;
     // As `reserved0`.
     std::uint64_t reserved2;
-    // As `reserved0`.
-    std::uint64_t reserved3;
-    // As `reserved0`.
-    std::uint64_t reserved4;
 };
 static_assert(sizeof(MessageState) == 64 && alignof(MessageState) == 8);
 static_assert(offsetof(MessageState, epoch) == 0);
 static_assert(offsetof(MessageState, room) == 8);
 static_assert(offsetof(MessageState, arrived) == 16);
-static_assert(offsetof(MessageState, reserved0) == 24);
-static_assert(offsetof(MessageState, reserved1) == 32);
-static_assert(offsetof(MessageState, reserved2) == 40);
-static_assert(offsetof(MessageState, reserved3) == 48);
-static_assert(offsetof(MessageState, reserved4) == 56);
+static_assert(offsetof(MessageState, meeting) == 24);
+static_assert(offsetof(MessageState, meetings) == 32);
+static_assert(offsetof(MessageState, reserved0) == 40);
+static_assert(offsetof(MessageState, reserved1) == 48);
+static_assert(offsetof(MessageState, reserved2) == 56);
 
 // A prepared send.
 struct Send {
@@ -213,13 +213,13 @@ struct Step {
     Message message;
     // A `StepKind`.
     std::uint32_t kind;
-    // Keeps the size a multiple of 8; ignored.
-    std::uint32_t reserved;
+    // 1: all blocks meet before it.
+    std::uint32_t meet;
 };
 static_assert(sizeof(Step) == 88 && alignof(Step) == 8);
 static_assert(offsetof(Step, message) == 0);
 static_assert(offsetof(Step, kind) == 80);
-static_assert(offsetof(Step, reserved) == 84);
+static_assert(offsetof(Step, meet) == 84);
 
 // A rank's share of a window, as a kernel of another rank reaches it.
 struct WindowPart {

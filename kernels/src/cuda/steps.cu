@@ -15,22 +15,22 @@ static_assert(sizeof(StepList) == max_steps * 88);
 
 namespace steps {
 
-// Whether blocks other than the first have to do with a step.
-MP_DEVICE bool shared_by_blocks(const Step& step) { return step.message.inbox == 0 && step.kind != step_post; }
-
-// A barrier of the grid, whose blocks all run at once. `met` counts the blocks that came, for ever.
-MP_DEVICE WaitResult meet(std::uint64_t* met, const WaitBounds& bounds) {
+// A barrier of the grid, whose blocks all run at once. The counters are those of an end that is in no other launch now.
+MP_DEVICE WaitResult meet(MessageState* state, const WaitBounds& bounds) {
     block_barrier();
     WaitResult result = {ok, 0, 0};
     if (thread_rank() == 0) {
-        const std::uint64_t blocks = grid_blocks();
-        const std::uint64_t before = fetch_add(met, std::uint64_t{1}, gpu);
-        const std::uint64_t all = (before / blocks + 1) * blocks;
-        const auto poll = [met, all](std::uint64_t& seen) {
-            seen = load(met, acquire, gpu);
-            return seen >= all;
-        };
-        result = impl::wait_for(poll, bounds);
+        const std::uint64_t before = load(&state->meetings, relaxed, gpu);
+        if (fetch_add(&state->meeting, std::uint64_t{1}, gpu) == grid_blocks() - 1) {
+            store(&state->meeting, std::uint64_t{0}, relaxed, gpu);
+            store(&state->meetings, before + 1, release, gpu);
+        } else {
+            const auto poll = [state, before](std::uint64_t& seen) {
+                seen = load(&state->meetings, acquire, gpu);
+                return seen != before;
+            };
+            result = impl::wait_for(poll, bounds);
+        }
     }
     if (block_any(result.failed())) result = block_broadcast(result);
     return result;
@@ -49,18 +49,16 @@ MP_DEVICE WaitResult run(const Step& step, Part part) {
 }  // namespace steps
 }  // namespace mp
 
-// Runs `count` steps in order. With several blocks, which must all fit on the GPU at once, `met` is a word for their
-// barriers, of this stream's launches of this many blocks only; 0 at first. Ends at the first wait that fails, which is then in
-// that message's report.
-MP_KERNEL void mp_steps(mp::StepList list, std::uint32_t count, std::uint64_t* met) {
+// Runs `count` steps in order, each block its part of each; blocks that share the list must all fit on the GPU at once. Ends
+// at the first wait that fails, which is then in that message's report.
+MP_KERNEL void mp_steps(mp::StepList list, std::uint32_t count) {
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
+    const mp::Message& first = list.steps[0].message;
     for (std::uint32_t i = 0; i < count; ++i) {
         const mp::Step& step = list.steps[i];
-        // A wait of all blocks for a message in one piece leaves each of them behind it; everything else must be over for all.
-        if (i > 0 && part.count > 1 &&
-            !(list.steps[i - 1].kind == mp::step_recv && mp::steps::shared_by_blocks(list.steps[i - 1]) &&
-              step.message.state != list.steps[i - 1].message.state)) {
-            if (mp::steps::meet(met, {step.message.abort, step.message.timeout_ns}).failed()) return;
+        if (step.meet != 0 && part.count > 1) {
+            auto* state = mp::impl::at<mp::MessageState>(first.state);
+            if (mp::steps::meet(state, mp::impl::bounds_of(first)).failed()) return;
         }
         if (mp::steps::run(step, part).failed()) return;
     }

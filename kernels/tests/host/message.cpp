@@ -94,12 +94,12 @@ void bounce(unsigned left_threads, unsigned right_threads, uint64_t bytes, bool 
 void run_steps(std::vector<mp::Step> steps, unsigned blocks, unsigned threads, unsigned times) {
     mp::StepList list = {};
     for (std::size_t i = 0; i < steps.size(); ++i) list.steps[i] = steps[i];
-    uint64_t met = 0;
     for (unsigned i = 0; i < times; ++i)
-        mp::host::launch(blocks, threads, mp_steps, list, static_cast<std::uint32_t>(steps.size()), &met);
+        mp::host::launch(blocks, threads, mp_steps, list, static_cast<std::uint32_t>(steps.size()));
 }
 
-mp::Step step(const mp::Message& message, mp::StepKind kind) { return {message, kind, 0}; }
+// What one block took for all, and a buffer that all have read, needs a meeting before the next step.
+mp::Step step(const mp::Message& message, mp::StepKind kind, bool meet = false) { return {message, kind, meet}; }
 
 void ring_of_steps(uint64_t bytes, bool packets, unsigned blocks) {
     // Rank 0 sends what it got, one more in each byte; rank 1 sends back what it got.
@@ -114,7 +114,7 @@ void ring_of_steps(uint64_t bytes, bool packets, unsigned blocks) {
     const unsigned times = 6;
     std::jthread other([&] {
         run_steps({step(there.recv().message, mp::step_post), step(there.recv().message, mp::step_recv),
-                   step(forward.message, mp::step_send)},
+                   step(forward.message, mp::step_send, packets)},
                   blocks, 3, times);
     });
     run_steps({step(back.recv().message, mp::step_post), step(again.message, mp::step_send),
@@ -124,6 +124,7 @@ void ring_of_steps(uint64_t bytes, bool packets, unsigned blocks) {
     for (uint64_t i = 0; i < bytes; ++i) CHECK(there.buffer[i] == 7 && back.buffer[i] == 7);
     CHECK_THAT(back.receiver.epoch, ==, uint64_t{times});
     CHECK_THAT(there.sender.epoch, ==, uint64_t{times});
+    CHECK_THAT(there.receiver.meetings, ==, packets && blocks > 1 ? times : 0);
     CHECK_THAT(there.sender.arrived + back.receiver.arrived, ==, 0u);
 }
 

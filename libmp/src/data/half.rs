@@ -339,6 +339,6 @@ fn since(word: &Word64, name: WordName) -> u64 {
     word.load().unwrap_or(name.base).wrapping_sub(name.base)
 }
 
-fn broken(name: &Name, source: gdsync::Error) -> Error {
+pub(crate) fn broken(name: &Name, source: gdsync::Error) -> Error {
     Error::Memory { op: name.to_string(), source }
 }

@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gdsync::{Deadline, Device, PeerHandle, Stream, Watchdog, Word64};
+use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 
 use super::arena::Arena;
+use super::device::{DeviceHalf, DeviceNotice, Report, Watch};
 use super::half::{Half, OtherNotice, Side};
 use super::mailbox::Mailbox;
 use super::notice::{Notice, WordName};
+use super::operation::Name;
 use super::pairing::Pairing;
 use super::region::Pieces;
 use super::word::Words;
@@ -41,12 +43,15 @@ pub(crate) struct Plane {
     backlog: AtomicUsize,
     pub pieces: Pieces,
     streams: Mutex<Streams>,
+    /// Failures of device operations.
+    watch: Watch,
 }
 
 /// Streams of the world, and what ends their waits when it fails.
 #[derive(Default)]
 struct Streams {
-    watchdog: Option<Watchdog>,
+    /// For each device (`None`: the host), because its abort word must be one that the device reaches.
+    watchdogs: Vec<(Option<u32>, Watchdog)>,
     /// For each device on which messages are moved that the CPU does not reach.
     copies: Vec<Arc<Stream>>,
 }
@@ -64,6 +69,8 @@ struct State {
     backlog: VecDeque<Vec<u8>>,
     sends: Pairing<Arc<Half>, OtherNotice>,
     recvs: Pairing<Arc<Half>, OtherNotice>,
+    device_sends: Pairing<Arc<DeviceHalf>, DeviceNotice>,
+    device_recvs: Pairing<Arc<DeviceHalf>, DeviceNotice>,
 }
 
 impl Plane {
@@ -94,6 +101,7 @@ impl Plane {
             backlog: AtomicUsize::new(0),
             pieces: Pieces::default(),
             streams: Mutex::default(),
+            watch: Watch::default(),
         })
     }
 
@@ -185,6 +193,20 @@ impl Plane {
         Ok(())
     }
 
+    /// The same for an end of a device operation.
+    pub fn announce_device(&self, half: &Arc<DeviceHalf>, notice: Notice) -> Result<()> {
+        let mut state = lock(&self.neighbours[half.neighbour].state);
+        self.post(half.neighbour, &mut state, &notice)?;
+        let pairing = match half.side {
+            Side::Send => &mut state.device_sends,
+            Side::Recv => &mut state.device_recvs,
+        };
+        if let Some((half, other)) = pairing.here(half.key, half.clone()) {
+            half.pair(self, other);
+        }
+        Ok(())
+    }
+
     /// Takes in what a neighbour has told, if it is of interest.
     pub fn listen_if(&self, interesting: bool, neighbour: usize) {
         if interesting {
@@ -210,6 +232,20 @@ impl Plane {
                 }
                 Some(Notice::Recv { key, word, len, memory }) => {
                     state.sends.there(key, OtherNotice { word, len, memory })
+                }
+                Some(Notice::DeviceSend { key, len, gpu, station }) => {
+                    let other = DeviceNotice { len, gpu, station, memory: None };
+                    if let Some((half, other)) = state.device_recvs.there(key, other) {
+                        half.pair(self, other);
+                    }
+                    None
+                }
+                Some(Notice::DeviceRecv { key, len, gpu, station, memory }) => {
+                    let other = DeviceNotice { len, gpu, station, memory };
+                    if let Some((half, other)) = state.device_sends.there(key, other) {
+                        half.pair(self, other);
+                    }
+                    None
                 }
                 Some(Notice::Close { word }) => {
                     lock(&self.words).close(word);
@@ -272,17 +308,39 @@ impl Plane {
     }
 
     fn stream_of(&self, streams: &mut Streams, device: &Device) -> Result<Stream> {
+        let watchdog = self.watchdog(streams, device)?;
         let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
-        let watchdog = match &streams.watchdog {
-            Some(watchdog) => watchdog.clone(),
-            None => {
-                let watchdog = Watchdog::new(device).map_err(failed)?;
-                let released = watchdog.clone();
-                self.control.on_failure(move |cause| released.abort(cause));
-                streams.watchdog.insert(watchdog).clone()
-            }
-        };
         device.watched_stream(&watchdog).map_err(failed)
+    }
+
+    fn watchdog(&self, streams: &mut Streams, device: &Device) -> Result<Watchdog> {
+        let ordinal = device.as_cuda().map(gdsync::CudaDevice::ordinal);
+        if let Some((_, watchdog)) = streams.watchdogs.iter().find(|(of, _)| *of == ordinal) {
+            return Ok(watchdog.clone());
+        }
+        let failed = |source| Error::Memory { op: format!("a watchdog on {device}"), source };
+        let watchdog = Watchdog::new(device).map_err(failed)?;
+        let released = watchdog.clone();
+        self.control.on_failure(move |cause| released.abort(cause));
+        streams.watchdogs.push((ordinal, watchdog.clone()));
+        Ok(watchdog)
+    }
+
+    /// The word that is not 0 any more when the world has failed, and its address for the device.
+    pub fn abort_of(&self, device: &Device) -> Result<(u64, Word64)> {
+        let word = self.watchdog(&mut lock(&self.streams), device)?.abort_word().clone();
+        let failed = |source| Error::Memory { op: format!("the abort word on {device}"), source };
+        Ok((word.device_address().map_err(failed)?, word))
+    }
+
+    /// A report for a device operation, which [`synchronize`](Self::synchronize) looks at.
+    pub fn report(&self, device: &Device, name: Arc<Name>) -> Result<Arc<Report>> {
+        let failed = |source| Error::Memory { op: name.to_string(), source };
+        let slot = self.pieces.cut(device, Space::Pinned, 8 * Report::WORDS);
+        let slot = slot.and_then(|slot| slot.cast()).map_err(failed)?;
+        let report = Arc::new(Report::new(name.clone(), slot));
+        self.watch.add(&report);
+        Ok(report)
     }
 
     /// Waits for a stream, and helps meanwhile.
@@ -296,6 +354,9 @@ impl Plane {
                 continue;
             }
             self.check_after(deadline.elapsed(), op)?;
+            if let Some(failure) = self.watch.failure() {
+                return Err(failure);
+            }
             return result.map_err(|source| Error::Memory { op: op(), source });
         }
     }
