@@ -124,10 +124,12 @@ pub(crate) fn wait(
         if waited >= timeout {
             return Err((WaitStatus::TimedOut, seen, waited));
         }
-        match look {
-            ..SPINS => std::hint::spin_loop(),
-            ..YIELDS => std::thread::yield_now(),
-            _ => std::thread::sleep(NAP),
+        if look < SPINS {
+            std::hint::spin_loop();
+        } else if look < YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
         }
     }
     Ok(())

@@ -78,12 +78,17 @@ fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
     let failed = |source| broken(&first.half.name, source);
     let mut list = StepList([mp_kernels::Step::default(); LAUNCH]);
     let mut meetings = Meetings::default();
-    let mut largest = 0;
-    for (to, Step { half, kind }) in list.0.iter_mut().zip(steps) {
+    let (mut count, mut largest) = (0, 0);
+    for Step { half, kind } in steps {
         check(stream, half)?;
         let way = half.meet(plane)?;
+        if *kind == StepKind::Post && way.message.inbox != 0 {
+            // Packets need no posting.
+            continue;
+        }
         let meet = u32::from(meetings.before(*kind, &way.message));
-        *to = mp_kernels::Step { message: way.message, kind: *kind as u32, meet };
+        list.0[count] = mp_kernels::Step { message: way.message, kind: *kind as u32, meet };
+        count += 1;
         if shared(*kind, &way.message) {
             largest = largest.max(way.message.len);
         }
@@ -92,10 +97,13 @@ fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
         }
         stream.hold(half.report.memory());
     }
+    if count == 0 {
+        return Ok(());
+    }
     let blocks = largest.div_ceil(BLOCK_BYTES).clamp(1, BLOCKS) as u32;
     let kernel = first.half.memory.device().as_cuda().map(|cuda| cuda.kernel("mp_steps"));
     let Some(kernel) = kernel else { return Ok(()) };
-    let count = steps.len() as u32;
+    let count = count as u32;
     let args = [Arg::new(&list), Arg::new(&count)];
     // SAFETY: the kernel's parameters; the addresses are those of memory that the halves hold, of the abort word and of
     // reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
