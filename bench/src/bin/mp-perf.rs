@@ -1,11 +1,12 @@
 //! `mp-perf`: measures what communication costs here, with the floor beside it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use mp_bench::signal;
+use mp_bench::result::Results;
+use mp_bench::{report, signal};
 
 #[derive(Parser)]
 #[command(name = "mp-perf", version, about = "Measures what communication costs on this machine")]
@@ -30,6 +31,21 @@ enum What {
         /// Write the figures to this file.
         #[arg(long)]
         json: Option<PathBuf>,
+    },
+    /// One page from the results of runs (files written by --json).
+    Report {
+        /// The results.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// Write the page, one HTML file, here.
+        #[arg(short, long, default_value = "report.html")]
+        output: PathBuf,
+        /// Write each figure into this folder as SVG and PNG, too.
+        #[arg(long)]
+        images: Option<PathBuf>,
+        /// Write the tables into this file as Markdown, too.
+        #[arg(long)]
+        markdown: Option<PathBuf>,
     },
 }
 
@@ -60,7 +76,30 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
+        What::Report { results, output, images, markdown } => {
+            let runs =
+                results.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>>>()?;
+            write(&output, &report::page(&runs)?)?;
+            if let Some(folder) = images {
+                for name in report::images(&runs, &folder)? {
+                    println!("wrote {}.svg and .png", folder.join(name).display());
+                }
+            }
+            if let Some(path) = markdown {
+                let files: Vec<_> = results.iter().map(|path| path.display().to_string()).collect();
+                let command =
+                    format!("mp-perf report {} --markdown {}", files.join(" "), path.display());
+                write(&path, &report::markdown(&runs, &command))?;
+            }
+            Ok(())
+        }
     }
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    println!("wrote {}", path.display());
+    Ok(())
 }
 
 fn print_signals(all: &[signal::Figures]) {

@@ -17,15 +17,17 @@ use mio::{Events, Interest, Poll, Token};
 use super::keys::{KeyTable, RegionMemory};
 use super::slot::Slot;
 use super::state::Outgoing;
+use super::wire::Cut;
 use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Greeting, Stranger, TcpWire};
-use super::wire::{Cut, Wire};
 use crate::cuda::device::lock;
 
 /// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for.
 const STEP: Duration = Duration::from_micros(60);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
+/// How often a NIC without connections over sockets looks for new ones.
+const LISTENING: Duration = Duration::from_micros(50);
 /// Connections that have not said hello, and how long they may take.
 const MAX_STRANGERS: usize = 64;
 const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
@@ -51,7 +53,7 @@ pub(crate) enum Command {
     Connect { qpn: u32, plan: Plan },
     Close { qpn: u32 },
     Revoke { key: u32, token: Arc<()> },
-    Mapped { qpn: u32, key: u32, memory: Option<RegionMemory> },
+    Mapped { qpn: u32, key: u32, answer: u64, memory: Option<RegionMemory> },
 }
 
 /// How a queue pair gets to its peer.
@@ -128,6 +130,10 @@ pub(crate) struct Sockets {
     early: Vec<(TcpStream, Greeting, Instant)>,
     next_stranger: usize,
     used: bool,
+    /// Connections may wait to be accepted: the system says so once.
+    backlog: bool,
+    /// When the system was last asked.
+    asked: Option<Instant>,
 }
 
 impl Sockets {
@@ -144,6 +150,8 @@ impl Sockets {
             strangers: HashMap::new(),
             early: Vec::new(),
             next_stranger: STRANGERS,
+            backlog: false,
+            asked: None,
         })
     }
 }
@@ -245,9 +253,9 @@ impl Engine {
                 Command::Revoke { key, token } => {
                     self.slots.iter_mut().for_each(|slot| slot.revoke(key, &token));
                 }
-                Command::Mapped { qpn, key, memory } => {
+                Command::Mapped { qpn, key, answer, memory } => {
                     if let Some(slot) = self.slot(qpn) {
-                        slot.learn(key, memory);
+                        slot.learn(key, answer, memory);
                     }
                 }
                 Command::Connect { qpn, plan } => self.connect(qpn, plan),
@@ -260,7 +268,7 @@ impl Engine {
         let Some(slot) = self.slots.iter_mut().find(|slot| slot.qpn == qpn) else { return };
         match plan {
             Plan::Shm { inbound, outbound, pid } => {
-                slot.attach(Box::new(ShmWire::new(inbound, outbound, pid)));
+                slot.attach(Box::new(ShmWire::new(inbound, outbound, pid)), true);
             }
             Plan::Dial { to, greeting, expected } => {
                 self.sockets.used = true;
@@ -272,7 +280,7 @@ impl Engine {
                     Ok(wire)
                 });
                 match dialed {
-                    Ok(wire) => slot.attach(Box::new(wire)),
+                    Ok(wire) => slot.attach(Box::new(wire), false),
                     Err(error) => slot.lose(Cut(format!("connecting to {to} failed: {error}"))),
                 }
             }
@@ -292,6 +300,13 @@ impl Engine {
         if !self.sockets.used {
             return false;
         }
+        // Asking costs as much as several passes over rings: for connections that are not there yet, not every time.
+        let recently = self.sockets.asked.is_some_and(|at| now - at < LISTENING);
+        if recently && self.sockets.strangers.is_empty() && !self.slots.iter().any(Slot::has_socket)
+        {
+            return false;
+        }
+        self.sockets.asked = Some(now);
         let mut events = std::mem::replace(&mut self.sockets.events, Events::with_capacity(0));
         if let Err(error) = self.sockets.poll.poll(&mut events, Some(Duration::ZERO)) {
             tracing::debug!("polling sockets: {error}");
@@ -299,7 +314,7 @@ impl Engine {
         let busy = !events.is_empty();
         for event in &events {
             match event.token() {
-                LISTENER => self.accept(now),
+                LISTENER => self.sockets.backlog = true,
                 Token(token) if token >= STRANGERS => self.meet(Token(token), now),
                 Token(qpn) => {
                     // Tokens below `STRANGERS` are numbers of queue pairs.
@@ -314,28 +329,28 @@ impl Engine {
             }
         }
         self.sockets.events = events;
+        if self.sockets.backlog {
+            self.accept(now);
+        }
         busy
     }
 
     fn accept(&mut self, now: Instant) {
         let sockets = &mut self.sockets;
         let Some(listener) = &sockets.listener else { return };
-        loop {
+        // Those beyond the limit stay in the system's queue until others have said hello or lost their chance.
+        while sockets.strangers.len() < MAX_STRANGERS {
             let (mut stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    tracing::warn!("accepting a connection: {error}");
+                    sockets.backlog = false;
+                    if error.kind() != std::io::ErrorKind::WouldBlock {
+                        tracing::warn!("accepting a connection: {error}");
+                    }
                     return;
                 }
             };
-            if sockets.strangers.len() >= MAX_STRANGERS {
-                tracing::warn!(
-                    "{MAX_STRANGERS} connections have not said hello; {from} is refused"
-                );
-                continue;
-            }
             let token = Token(sockets.next_stranger);
             sockets.next_stranger += 1;
             match sockets.poll.registry().register(&mut stream, token, Interest::READABLE) {
@@ -380,8 +395,7 @@ impl Engine {
                 match self.sockets.poll.registry().register(&mut stream, token, both) {
                     Ok(()) => {
                         slot.awaited = None;
-                        let wire: Box<dyn Wire> = Box::new(TcpWire::accept(stream, greeting));
-                        slot.attach(wire);
+                        slot.attach(Box::new(TcpWire::accept(stream, greeting)), false);
                     }
                     Err(error) => slot.lose(Cut(format!("registering a socket: {error}"))),
                 }

@@ -213,16 +213,25 @@ impl KeyTable {
 /// theirs to order.
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     fence(Ordering::Release);
-    let both = from as usize | to as usize;
+    let (source, target) = (from as usize, to as usize);
     match len {
-        // SAFETY: aligned, as just checked, and valid by the caller's promise.
-        8 if both.is_multiple_of(8) => unsafe {
-            let value = AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+        // SAFETY: the word stored to is aligned, as just checked, and so is the one loaded atomically; both are valid
+        // by the caller's promise. (An entry's inline data and a socket's bytes have any alignment, and no writer.)
+        8 if target.is_multiple_of(8) => unsafe {
+            let value = if source.is_multiple_of(8) {
+                AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed)
+            } else {
+                from.cast::<u64>().read_unaligned()
+            };
             AtomicU64::from_ptr(to.cast()).store(value, Ordering::Release);
         },
         // SAFETY: as above.
-        4 if both.is_multiple_of(4) => unsafe {
-            let value = AtomicU32::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+        4 if target.is_multiple_of(4) => unsafe {
+            let value = if source.is_multiple_of(4) {
+                AtomicU32::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed)
+            } else {
+                from.cast::<u32>().read_unaligned()
+            };
             AtomicU32::from_ptr(to.cast()).store(value, Ordering::Release);
         },
         // SAFETY: the caller's promise; the ranges may overlap when a queue pair is connected to itself.
