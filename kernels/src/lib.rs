@@ -114,6 +114,11 @@ mod tests {
             let text = std::fs::read_to_string(file.path()).unwrap();
             let names = text.split("MP_KERNEL void ").skip(1);
             let before = defined.len();
+            // The size of its blocks may stand before the name.
+            let names = names.map(|rest| match rest.strip_prefix("MP_BLOCK_OF(") {
+                Some(rest) => rest.split_once(") ").unwrap().1,
+                None => rest,
+            });
             defined.extend(names.map(|rest| rest.split_once('(').unwrap().0.to_owned()));
             let name = file.file_name().into_string().unwrap();
             assert!(

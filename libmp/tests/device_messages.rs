@@ -227,6 +227,8 @@ fn windows_reach_every_rank_and_signals_lie_with_the_waiter(device: &Device) {
         assert!(window.signal_of(0, 2).is_err());
         let source: Region<u64> = world.alloc(device, 5).unwrap();
         source.write(&[7 + rank as u64; 5]).unwrap();
+        // Making memory may wait for kernels of the same GPU, which must not wait for this rank yet.
+        world.barrier().unwrap();
         if rank == 1 {
             let there = window.memory_of(0).unwrap().unwrap();
             assert_eq!(there.len(), 20);

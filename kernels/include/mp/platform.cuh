@@ -15,11 +15,13 @@
 #define MP_DEVICE __device__ __forceinline__
 #define MP_HOST_DEVICE __host__ __device__ __forceinline__
 #define MP_KERNEL extern "C" __global__
+#define MP_BLOCK_OF(threads) __launch_bounds__(threads)
 #define MP_UNROLL _Pragma("unroll")
 #else
 #define MP_DEVICE inline
 #define MP_HOST_DEVICE inline
 #define MP_KERNEL inline
+#define MP_BLOCK_OF(threads)
 #define MP_UNROLL
 #endif
 

@@ -68,8 +68,9 @@ struct Watch {
 // A ping-pong of messages. game.base is the number of rounds played before with these pairs, which must be even; mine and
 // peer are not used. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
 // receives, and adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
-MP_KERNEL void mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks, std::uint32_t* samples,
-                                mp::PingPongTime* time, std::uint64_t* mismatches) {
+MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
+                                                  std::uint32_t* samples, mp::PingPongTime* time,
+                                                  std::uint64_t* mismatches) {
     const bool serves = game.serves != 0;
     std::uint64_t wrong = 0;
     mp::post(mp::block(), pairs.recvs[0]);
@@ -95,9 +96,10 @@ MP_KERNEL void mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uin
 
 // A ping-pong of puts, each of `bytes` bytes in two halves and then one signal: data, data, signal. `checks` as above: that both
 // halves are there when the signal is. The target is the peer's `landing`.
-MP_KERNEL void mp_perf_puts(mp::PingPong game, std::uint64_t source, std::uint64_t target, std::uint64_t landing,
-                            std::uint64_t bytes, std::uint32_t checks, mp::WaitBounds bounds, mp::WaitReport* report,
-                            std::uint32_t* samples, mp::PingPongTime* time, std::uint64_t* mismatches) {
+MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t source, std::uint64_t target,
+                                              std::uint64_t landing, std::uint64_t bytes, std::uint32_t checks,
+                                              mp::WaitBounds bounds, mp::WaitReport* report, std::uint32_t* samples,
+                                              mp::PingPongTime* time, std::uint64_t* mismatches) {
     const bool serves = game.serves != 0;
     std::uint64_t wrong = 0;
     mp::Message from = {};
@@ -141,8 +143,8 @@ MP_KERNEL void mp_perf_puts(mp::PingPong game, std::uint64_t source, std::uint64
 
 // Copies `bytes` bytes to a peer `rounds` times, all blocks sharing each copy. Block b writes when it began and when its
 // stores had arrived to stamps[2b] and stamps[2b + 1], in nanoseconds.
-MP_KERNEL void mp_perf_bandwidth(std::uint64_t target, std::uint64_t source, std::uint64_t bytes, std::uint64_t rounds,
-                                 std::uint64_t* stamps) {
+MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_bandwidth(std::uint64_t target, std::uint64_t source, std::uint64_t bytes,
+                                                   std::uint64_t rounds, std::uint64_t* stamps) {
     const std::uint64_t began = mp::clock_ns();
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
     for (std::uint64_t round = 0; round < rounds; ++round)

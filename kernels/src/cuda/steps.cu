@@ -51,7 +51,7 @@ MP_DEVICE WaitResult run(const Step& step, Part part) {
 
 // Runs `count` steps in order, each block its part of each; blocks that share the list must all fit on the GPU at once. Ends
 // at the first wait that fails, which is then in that message's report.
-MP_KERNEL void mp_steps(mp::StepList list, std::uint32_t count) {
+MP_KERNEL void MP_BLOCK_OF(512) mp_steps(mp::StepList list, std::uint32_t count) {
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
     const mp::Message& first = list.steps[0].message;
     for (std::uint32_t i = 0; i < count; ++i) {
