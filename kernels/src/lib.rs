@@ -56,6 +56,7 @@ pub const KERNELS: &[&str] = &[
     "mp_signal_wait_block",
     "mp_signal_wait_warp",
     "mp_steps",
+    "mp_steps_few",
 ];
 
 /// The program holds no GPU code, because no nvcc was found when it was built.

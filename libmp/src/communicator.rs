@@ -139,6 +139,10 @@ impl Communicator {
     /// Makes a stream do the steps in order, in one launch: what was prepared with `prepare_device`. They mean what they
     /// would mean enqueued one by one.
     ///
+    /// A CUDA stream holds about a thousand launches; one more waits until there is room. Ranks that are threads of one process
+    /// and share a GPU must not run so far ahead of each other: while one waits for room, the driver lets no other
+    /// enqueue.
+    ///
     /// # Errors
     /// As [`DeviceSend::start_on`](crate::DeviceSend::start_on), of the first step that fails; nothing is enqueued then.
     pub fn enqueue(&self, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use gdsync::{Arg, Dims};
 
 use super::kernel::Watch;
-use super::{Rank, bar, soon};
+use super::{BATCH, Rank, bar, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// What is measured.
@@ -34,15 +34,20 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     let timed = |barrier: &dyn Fn() -> Result<()>, rounds: u64, end: &dyn Fn() -> Result<()>| {
         let mut samples = Vec::new();
         for repeat in 0..=plan.repeats {
-            rank.world.barrier()?;
-            let since = Instant::now();
-            for _ in 0..rounds {
-                barrier()?;
+            let (mut elapsed, mut left) = (0.0, rounds);
+            while left > 0 {
+                let batch = left.min(BATCH);
+                rank.world.barrier()?;
+                let since = Instant::now();
+                for _ in 0..batch {
+                    barrier()?;
+                }
+                end()?;
+                elapsed += since.elapsed().as_secs_f64();
+                left -= batch;
             }
-            end()?;
             // The first warms up.
-            samples
-                .extend((repeat > 0).then(|| since.elapsed().as_secs_f64() * 1e6 / rounds as f64));
+            samples.extend((repeat > 0).then_some(elapsed * 1e6 / rounds as f64));
         }
         Ok::<_, anyhow::Error>(samples)
     };
@@ -94,7 +99,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
 /// How it was measured.
 pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![format!(
-        "Barriers of {}, one after another: {} a repeat (host: a twentieth), {} repeats; kernels: one warp, each barrier timed by the GPU's clock, a repeat gives its median, the 99th percentile is the median of those of the repeats; streams and host: by the CPU's clock, a batch divided by its barriers.",
+        "Barriers of {}, one after another: {} a repeat (host: a twentieth), {} repeats; kernels: one warp, each barrier timed by the GPU's clock, a repeat gives its median, the 99th percentile is the median of those of the repeats; streams and host: by the CPU's clock, batches of at most 300, their time divided by their barriers.",
         rank.pair, plan.rounds, plan.repeats
     )]
 }

@@ -9,7 +9,7 @@ use libmp::{DeviceRecv, DeviceSend, Operation, Region};
 use mp_kernels::{PingPong, WaitBounds};
 
 use super::kernel::Watch;
-use super::{Rank, bar, quantile, soon};
+use super::{BATCH, Rank, bar, quantile, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// Who starts and completes the messages.
@@ -122,7 +122,7 @@ pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
     vec![
         format!("Ping-pong of {}; half a round; {} rounds a repeat, {} repeats.", rank.pair, plan.rounds, plan.repeats),
         "Host and kernel forms: every round is timed, a repeat gives its median, the 99th percentile is the median of those of the repeats; kernels by the GPU's clock, one block.".into(),
-        "Stream and graph forms: a batch is enqueued and waited for, its time divided by its rounds.".into(),
+        "Stream and graph forms: batches of at most 300 rounds are enqueued and waited for, their time divided by their rounds.".into(),
     ]
 }
 
@@ -238,21 +238,26 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
         pairs.sends[0].start_on(stream)?;
     }
     let mut times = Times::default();
-    let rounds = plan.rounds.div_ceil(IN_GRAPH) * IN_GRAPH;
+    let batch = plan.rounds.min(BATCH) / IN_GRAPH * IN_GRAPH;
+    let batches = plan.rounds.div_ceil(batch);
+    let rounds = batches * batch;
     let mut graph = None;
     for repeat in 0..=plan.repeats {
-        world.synchronize(stream, soon())?;
-        world.barrier()?;
-        let since = Instant::now();
-        match &graph {
-            None => (0..rounds as usize).try_for_each(enqueue)?,
-            Some(graph) => {
-                (0..rounds / IN_GRAPH).try_for_each(|_| stream.launch_graph(graph))?;
+        let (mut enqueued, mut elapsed) = (0.0, 0.0);
+        for _ in 0..batches {
+            world.synchronize(stream, soon())?;
+            world.barrier()?;
+            let since = Instant::now();
+            match &graph {
+                None => (0..batch as usize).try_for_each(enqueue)?,
+                Some(graph) => {
+                    (0..batch / IN_GRAPH).try_for_each(|_| stream.launch_graph(graph))?;
+                }
             }
+            enqueued += since.elapsed().as_secs_f64();
+            world.synchronize(stream, soon())?;
+            elapsed += since.elapsed().as_secs_f64();
         }
-        let enqueued = since.elapsed().as_secs_f64();
-        world.synchronize(stream, soon())?;
-        let elapsed = since.elapsed().as_secs_f64();
         // The first warms up.
         if repeat > 0 {
             times.one_way.push(elapsed * 0.5e6 / rounds as f64);

@@ -22,6 +22,10 @@ pub use table::{csv, print};
 /// How long one batch may take before it is given up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// At most so many rounds of streams are enqueued before the ranks meet: a CUDA stream takes about a thousand operations, and
+/// while one rank's call waits for room, no other thread of the process gets anything onto the same GPU.
+const BATCH: u64 = 300;
+
 fn soon() -> Deadline {
     Deadline::after(PATIENCE)
 }

@@ -6,12 +6,15 @@
 
 namespace mp {
 
-// By value, so that a launch needs no memory of its own: under the 4 KiB that kernel parameters may take everywhere.
+// By value, so that a launch needs no memory of its own: under the 4 KiB that kernel parameters may take everywhere. Most
+// lists are short, and a launch is the quicker the less it carries.
 constexpr unsigned max_steps = 16;
+constexpr unsigned few_steps = 3;
+template <unsigned count>
 struct StepList {
-    Step steps[max_steps];
+    Step steps[count];
 };
-static_assert(sizeof(StepList) == max_steps * 88);
+static_assert(sizeof(StepList<max_steps>) == max_steps * 88);
 
 namespace steps {
 
@@ -46,20 +49,26 @@ MP_DEVICE WaitResult run(const Step& step, Part part) {
     }
 }
 
+// Runs `count` steps in order, each block its part of each; blocks that share the list must all fit on the GPU at once. Ends
+// at the first wait that fails, which is then in that message's report.
+MP_DEVICE void run_all(const Step* steps, std::uint32_t count) {
+    const Part part = {block_rank(), grid_blocks()};
+    const Message& first = steps[0].message;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        if (steps[i].meet != 0 && part.count > 1) {
+            if (meet(impl::at<MessageState>(first.state), impl::bounds_of(first)).failed()) return;
+        }
+        if (run(steps[i], part).failed()) return;
+    }
+}
+
 }  // namespace steps
 }  // namespace mp
 
-// Runs `count` steps in order, each block its part of each; blocks that share the list must all fit on the GPU at once. Ends
-// at the first wait that fails, which is then in that message's report.
-MP_KERNEL void MP_BLOCK_OF(512) mp_steps(mp::StepList list, std::uint32_t count) {
-    const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
-    const mp::Message& first = list.steps[0].message;
-    for (std::uint32_t i = 0; i < count; ++i) {
-        const mp::Step& step = list.steps[i];
-        if (step.meet != 0 && part.count > 1) {
-            auto* state = mp::impl::at<mp::MessageState>(first.state);
-            if (mp::steps::meet(state, mp::impl::bounds_of(first)).failed()) return;
-        }
-        if (mp::steps::run(step, part).failed()) return;
-    }
+// A list of up to few_steps or max_steps; see run_all.
+MP_KERNEL void MP_BLOCK_OF(512) mp_steps_few(mp::StepList<mp::few_steps> list, std::uint32_t count) {
+    mp::steps::run_all(list.steps, count);
+}
+MP_KERNEL void MP_BLOCK_OF(512) mp_steps(mp::StepList<mp::max_steps> list, std::uint32_t count) {
+    mp::steps::run_all(list.steps, count);
 }

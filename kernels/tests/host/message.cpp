@@ -92,10 +92,15 @@ void bounce(unsigned left_threads, unsigned right_threads, uint64_t bytes, bool 
 
 // A list of steps of one side, run `times` times by a grid.
 void run_steps(std::vector<mp::Step> steps, unsigned blocks, unsigned threads, unsigned times) {
-    mp::StepList list = {};
-    for (std::size_t i = 0; i < steps.size(); ++i) list.steps[i] = steps[i];
+    mp::StepList<mp::max_steps> list = {};
+    mp::StepList<mp::few_steps> few = {};
+    const auto count = static_cast<std::uint32_t>(steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) list.steps[i] = few.steps[i] = steps[i];
     for (unsigned i = 0; i < times; ++i)
-        mp::host::launch(blocks, threads, mp_steps, list, static_cast<std::uint32_t>(steps.size()));
+        if (i % 2 == 0)
+            mp::host::launch(blocks, threads, mp_steps, list, count);
+        else
+            mp::host::launch(blocks, threads, mp_steps_few, few, count);
 }
 
 // What one block took for all, and a buffer that all have read, needs a meeting before the next step.

@@ -12,8 +12,9 @@ use crate::data::half::broken;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 
-/// Steps in one launch, `max_steps` of `steps.cu`.
+/// Steps in one launch, `max_steps` of `steps.cu`, and in a short one, `few_steps`.
 const LAUNCH: usize = 16;
+const FEW: u32 = 3;
 /// Threads of a block.
 const THREADS: u32 = 512;
 /// A block more for every so many bytes of the largest message that goes in one piece …
@@ -101,9 +102,11 @@ fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
         return Ok(());
     }
     let blocks = largest.div_ceil(BLOCK_BYTES).clamp(1, BLOCKS) as u32;
-    let kernel = first.half.memory.device().as_cuda().map(|cuda| cuda.kernel("mp_steps"));
-    let Some(kernel) = kernel else { return Ok(()) };
     let count = count as u32;
+    // Both take the list by value: the short one its beginning.
+    let name = if count <= FEW { "mp_steps_few" } else { "mp_steps" };
+    let kernel = first.half.memory.device().as_cuda().map(|cuda| cuda.kernel(name));
+    let Some(kernel) = kernel else { return Ok(()) };
     let args = [Arg::new(&list), Arg::new(&count)];
     // SAFETY: the kernel's parameters; the addresses are those of memory that the halves hold, of the abort word and of
     // reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
