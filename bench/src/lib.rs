@@ -3,6 +3,7 @@
 
 pub mod compare;
 pub mod multigrid;
+pub mod perf;
 pub mod report;
 pub mod result;
 pub mod signal;
