@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gdsync::Buffer;
 use libmp::{
     AllReduce, Communicator, Deadline, Device, Operation, PreparedRecv, PreparedSend, ReduceOp,
     Region, World,
@@ -108,18 +109,33 @@ impl Comm for LibmpComm {
     }
 
     fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
+        self.prepare_for(&Device::Host, tag, messages)
+    }
+
+    fn prepare_for(
+        &self,
+        device: &Device,
+        tag: i32,
+        messages: &[Message],
+    ) -> Result<Box<dyn Exchange>, CommError> {
+        let alloc = |len| -> Result<Region<f64>, CommError> {
+            match device {
+                Device::Host => Ok(self.world.alloc(device, len)?),
+                Device::Cuda(_) => Ok(Region::from_buffer(device.alloc_pinned(len)?)),
+            }
+        };
         let links = messages
             .iter()
             .map(|message| {
                 let peer = self.world.peer(message.peer)?;
                 let mut link = Link { peer: message.peer, send: None, receive: None };
                 if message.send > 0 {
-                    let region = self.world.alloc(&Device::Host, message.send)?;
+                    let region = alloc(message.send)?;
                     let send = peer.send(&region, tag as u64).prepare()?;
                     link.send = Some((region, send));
                 }
                 if message.receive > 0 {
-                    let region = self.world.alloc(&Device::Host, message.receive)?;
+                    let region = alloc(message.receive)?;
                     let receive = peer.recv(&region, tag as u64).prepare()?;
                     // From here on the buffer is with the sender whenever it is not being read, so that a send finds it.
                     receive.start()?;
@@ -167,6 +183,14 @@ impl Exchange for LibmpExchange {
         // SAFETY: `begin` has seen the last send of it complete, and the next is not started before `start`; no other view
         // of the region exists, and `&mut self` keeps this the only slice.
         unsafe { region.as_mut_slice() }.unwrap_or_default()
+    }
+
+    fn buffers(&self, index: usize) -> Option<[Buffer<f64>; 2]> {
+        let Link { send: Some((send, _)), receive: Some((receive, _)), .. } = &self.links[index]
+        else {
+            return None;
+        };
+        Some([send.buffer().clone(), receive.buffer().clone()])
     }
 
     fn start(&mut self, index: usize) -> Result<(), CommError> {
