@@ -28,9 +28,9 @@ pub enum CommMode {
     /// On GPUs `kernel`. On CPUs under a launcher libmp, called by the CPU (MPI under mpirun and srun if this program was
     /// built with it); else threads of this process.
     Auto,
-    /// MPI; on CPUs only.
+    /// MPI, called by the CPU; between GPUs from pinned memory of the CPU.
     Mpi,
-    /// libmp, called by the CPU; on CPUs only.
+    /// libmp, called by the CPU; between GPUs from pinned memory of the CPU.
     Host,
     /// On GPUs: copies into the other GPUs' memory, signals and waits are launches enqueued on a stream.
     Stream,
@@ -64,6 +64,10 @@ pub struct Cli {
     /// How ranks communicate.
     #[arg(long, value_enum, default_value = "auto")]
     pub comm: CommMode,
+    /// With several ranks on GPUs: solve in these ways in turn (20 times each, or as --solves says), check that they find
+    /// the same bits, and print times and gains over mpi, or else host.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODES", conflicts_with_all = ["comm", "json", "bandwidth", "seconds"])]
+    pub compare: Vec<CommMode>,
     /// With several ranks on GPUs: capture a solve in a CUDA graph and replay it (one rank alone always does).
     #[arg(long)]
     pub graph: bool,

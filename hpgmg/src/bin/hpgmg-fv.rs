@@ -7,8 +7,11 @@ use clap::Parser;
 use gdsync::CudaDevice;
 use hpgmg::bandwidth;
 use hpgmg::cli::{self, Cli, CommMode, Device};
+#[cfg(feature = "mpi")]
+use hpgmg::comm::CommError;
 use hpgmg::comm::{self, Comm};
 use hpgmg::cpu::Cpu;
+use hpgmg::cuda::compare::{Comparison, Contestant, compare};
 use hpgmg::cuda::{self, Gpu, Mode, Team};
 use hpgmg::error::Error;
 use hpgmg::known;
@@ -107,7 +110,7 @@ fn one_rank(
     effort: Effort,
     comm: &dyn Comm,
     threads: usize,
-) -> Result<Option<Report>, Error> {
+) -> Result<Option<Answer>, Error> {
     let bar = if comm.rank() == 0 { progress_bar() } else { ProgressBar::hidden() };
     bar.set_message("setting up");
     bar.tick();
@@ -124,7 +127,7 @@ fn one_rank(
     let verdict = known::judge(config, &outcome);
     let triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
     let facts = Facts { ranks: comm.size(), comm: comm.name(), triad, gpu: None };
-    Ok(Some(Report::new(&cpu, &outcome, &verdict, &facts)))
+    Ok(Some(Answer::Report(Box::new(Report::new(&cpu, &outcome, &verdict, &facts)))))
 }
 
 /// One rank's run on its GPU.
@@ -136,12 +139,8 @@ fn on_gpu(
     device: CudaDevice,
     threads: usize,
     bar: &ProgressBar,
-) -> Result<Option<Report>, Error> {
+) -> Result<Option<Answer>, Error> {
     let ranks = comm.size();
-    let (mode, name) = match cli.comm {
-        CommMode::Stream => (Mode::Stream, "libmp, stream"),
-        _ => (Mode::Kernel, "libmp, kernel"),
-    };
     if ranks > 1 && comm.rank() == 0 {
         let most = cuda::sharing(comm, &device)?;
         if most > 1 {
@@ -153,9 +152,22 @@ fn on_gpu(
         cuda::sharing(comm, &device)?;
     }
     let cpu = cuda::set_up(config, ranks, threads)?;
-    let team = Team { comm, mode, whole: cli.whole.unwrap_or(cuda::WHOLE), graph: cli.graph };
-    let team = (ranks > 1).then_some(&team);
-    let mut gpu = Gpu::new(cpu, device, team, cli.limit()?)?;
+    let mpi = Messages::open(cli, comm)?;
+    let limit = cli.limit()?;
+    if !cli.compare.is_empty() {
+        let mut contestants = Vec::new();
+        for &way in &cli.compare {
+            let team = team(cli, way, comm, &mpi);
+            let gpu = Gpu::new(cpu.clone(), device.clone(), Some(&team), limit)?;
+            contestants.push(Contestant { name: known::name(way), gpu });
+        }
+        let comparison = compare(&mut contestants, cli.solves.unwrap_or(20))?;
+        bar.finish_and_clear();
+        return Ok((comm.rank() == 0).then_some(Answer::Comparison(comparison)));
+    }
+    let alone = ranks == 1;
+    let team = team(cli, cli.comm, comm, &mpi);
+    let mut gpu = Gpu::new(cpu, device, (!alone).then_some(&team), limit)?;
     let outcome = run::run(&mut gpu, effort, shown_by(bar))?;
     bar.finish_and_clear();
     let triad = if cli.bandwidth { Some(gpu.copy_bandwidth()?) } else { None };
@@ -163,10 +175,75 @@ fn on_gpu(
         return Ok(None);
     }
     let on = (gpu.name().to_owned(), gpu.bytes_per_solve());
-    let name = if ranks > 1 { name } else { comm.name() };
+    let name = match (alone, cli.comm) {
+        (true, _) => comm.name(),
+        (_, CommMode::Mpi) => "mpi, from pinned memory",
+        (_, CommMode::Host) => "libmp, from pinned memory",
+        (_, CommMode::Stream) => "libmp, stream",
+        (_, CommMode::Auto | CommMode::Kernel) => "libmp, kernel",
+    };
     let facts = Facts { ranks, comm: name, triad, gpu: Some(on) };
     let verdict = known::judge(config, &outcome);
-    Ok(Some(Report::new(gpu.cpu(), &outcome, &verdict, &facts)))
+    Ok(Some(Answer::Report(Box::new(Report::new(gpu.cpu(), &outcome, &verdict, &facts)))))
+}
+
+/// The ranks on their GPUs, communicating in one way.
+fn team<'a>(cli: &Cli, way: CommMode, comm: &'a dyn Comm, mpi: &'a Messages) -> Team<'a> {
+    let mode = match way {
+        CommMode::Auto | CommMode::Kernel => Mode::Kernel,
+        CommMode::Stream => Mode::Stream,
+        CommMode::Host | CommMode::Mpi => Mode::Staged,
+    };
+    let messages = if way == CommMode::Mpi { mpi.of(comm) } else { comm };
+    Team { comm, messages, mode, whole: cli.whole.unwrap_or(cuda::WHOLE), graph: cli.graph }
+}
+
+/// MPI beside libmp, where it is asked for: the ranks are the same.
+struct Messages {
+    #[cfg(feature = "mpi")]
+    mpi: Option<hpgmg::comm::mpi::MpiComm>,
+}
+
+#[cfg(feature = "mpi")]
+impl Messages {
+    fn open(cli: &Cli, comm: &dyn Comm) -> Result<Self, Error> {
+        let wanted = cli.comm == CommMode::Mpi || cli.compare.contains(&CommMode::Mpi);
+        if !wanted || comm.size() == 1 {
+            return Ok(Self { mpi: None });
+        }
+        let failed = |code| CommError::Library { call: "MPI_Init", rank: comm.rank(), code };
+        let mpi = hpgmg::comm::mpi::MpiComm::init(cli.limit()?).ok_or(failed(0))?;
+        if (mpi.rank(), mpi.size()) != (comm.rank(), comm.size()) {
+            return Err(CommError::OtherRanks {
+                rank: [comm.rank(), mpi.rank()],
+                size: [comm.size(), mpi.size()],
+            }
+            .into());
+        }
+        Ok(Self { mpi: Some(mpi) })
+    }
+
+    fn of<'a>(&'a self, comm: &'a dyn Comm) -> &'a dyn Comm {
+        self.mpi.as_ref().map_or(comm, |mpi| mpi)
+    }
+}
+
+#[cfg(not(feature = "mpi"))]
+impl Messages {
+    /// Without MPI nobody gets as far as to need it.
+    fn open(_: &Cli, _: &dyn Comm) -> Result<Self, Error> {
+        Ok(Self {})
+    }
+
+    fn of<'a>(&'a self, comm: &'a dyn Comm) -> &'a dyn Comm {
+        comm
+    }
+}
+
+/// What rank 0 has to say.
+enum Answer {
+    Report(Box<Report>),
+    Comparison(Comparison),
 }
 
 /// What [`run::run`] tells of its progress.
@@ -200,8 +277,15 @@ fn progress_bar() -> ProgressBar {
 }
 
 /// Prints and writes the report, where this process has one.
-fn finish(cli: &Cli, report: Option<Report>) -> anyhow::Result<bool> {
-    let Some(report) = report else { return Ok(true) };
+fn finish(cli: &Cli, answer: Option<Answer>) -> anyhow::Result<bool> {
+    let report = match answer {
+        None => return Ok(true),
+        Some(Answer::Comparison(comparison)) => {
+            print!("{}", comparison.text());
+            return Ok(comparison.passes());
+        }
+        Some(Answer::Report(report)) => report,
+    };
     print!("{}", report.text());
     if let Some(path) = &cli.json {
         let json = serde_json::to_string_pretty(&report)?;

@@ -55,17 +55,30 @@ impl Gpu {
         args: [Arg<'_>; N],
         written: Option<Vector>,
     ) -> Result<(), CudaError> {
-        let (Ranks::Direct(peers), true) = (&self.ranks, self.partition.is_cut(l)) else {
+        let vector = written.map(|v| (l, v.index()));
+        let slab = match &self.ranks {
+            Ranks::Direct(peers) if self.partition.is_cut(l) => {
+                let slab = peers.slab(share, vector);
+                peers.before(&self.stream, &self.kernels, &slab)?;
+                slab
+            }
+            Ranks::Staged(staged) if self.partition.is_cut(l) => {
+                staged.slab(share, self.levels[share].grid.n)
+            }
             // SAFETY: the caller's promise.
-            return Ok(unsafe { self.stream.launch(kernel, dims, &args) }?);
+            _ => return Ok(unsafe { self.stream.launch(kernel, dims, &args) }?),
         };
-        let slab = peers.slab(share, written.map(|v| (l, v.index())));
-        peers.before(&self.stream, &self.kernels, &slab)?;
         let mut all = [Arg::new(&slab); 5];
         all[..N].copy_from_slice(&args);
         // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in peers.
         unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?;
-        written.map_or(Ok(()), |v| peers.exchange(&self.stream, &self.kernels, l, v.index()))
+        match (&self.ranks, written) {
+            (Ranks::Direct(peers), Some(v)) => {
+                peers.exchange(&self.stream, &self.kernels, l, v.index())
+            }
+            (Ranks::Staged(staged), Some(v)) => staged.exchange(self, l, v),
+            _ => Ok(()),
+        }
     }
 
     /// After a restriction from level `l`: every rank gets the right-hand side of the first whole level.
@@ -76,6 +89,7 @@ impl Gpu {
         match &self.ranks {
             Ranks::Alone => Ok(()),
             Ranks::Direct(peers) => peers.gather(&self.stream, &self.kernels, Vector::R.index()),
+            Ranks::Staged(staged) => staged.gather(self, Vector::R),
         }
     }
 

@@ -38,6 +38,9 @@ pub enum CudaError {
         "--comm kernel and --comm stream need ranks of libmp, which reach each other's GPU memory"
     )]
     NoPeers,
+    /// The messages of the library are in memory that the GPU does not reach.
+    #[error("messages of {0} are in memory that the GPU cannot copy from")]
+    NoBuffers(&'static str),
     /// More ranks than kernels know.
     #[error("--device cuda: {ranks} ranks; at most {most} communicate through each other's memory")]
     TooManyRanks {

@@ -5,6 +5,7 @@
 //! nothing synchronises inside but the final norm that the host reads. The kernels (`cuda/*.cu`) compute what the CPU
 //! computes, in the same order and without fused multiply-add. Bytes per cell and pass: `traffic.rs`.
 
+pub mod compare;
 mod cycle;
 mod error;
 mod kernels;
@@ -14,6 +15,7 @@ mod partition;
 mod peers;
 mod ranks;
 mod solver;
+mod staged;
 #[cfg(test)]
 mod tests;
 mod traffic;

@@ -8,6 +8,7 @@ use libmp::Region;
 use super::error::CudaError;
 use super::partition::Partition;
 use super::peers::Peers;
+use super::staged::Staged;
 use crate::comm::{Comm, CommError};
 
 /// How the ranks exchange what they share.
@@ -17,6 +18,8 @@ pub enum Mode {
     Kernel,
     /// Exchanges are launches of their own, enqueued by the CPU.
     Stream,
+    /// The CPU waits for the GPU, sends messages from memory of its own, and copies what it receives to the GPU.
+    Staged,
 }
 
 /// The ranks of a run.
@@ -24,6 +27,8 @@ pub enum Mode {
 pub struct Team<'a> {
     /// Who they are.
     pub comm: &'a dyn Comm,
+    /// What sends the messages of [`Mode::Staged`]; the same ranks.
+    pub messages: &'a dyn Comm,
     /// How they communicate.
     pub mode: Mode,
     /// Levels of at most so many cells a side are computed by every rank.
@@ -38,6 +43,8 @@ pub(super) enum Ranks {
     Alone,
     /// Through the memory of the others.
     Direct(Box<Peers>),
+    /// By messages of the CPU.
+    Staged(Staged),
 }
 
 impl Ranks {
@@ -53,10 +60,13 @@ impl Ranks {
         dims: &[usize],
         limit: Duration,
     ) -> Result<Self, CudaError> {
+        let place = Device::Cuda(device.clone());
+        if team.mode == Mode::Staged {
+            return Ok(Self::Staged(Staged::prepare(team.messages, &place, partition, dims)?));
+        }
         let communicator = team.comm.communicator().ok_or(CudaError::NoPeers)?;
         let regions: Vec<Region<f64>> =
             memory[..=partition.whole()].iter().cloned().map(Region::from_buffer).collect();
-        let place = Device::Cuda(device.clone());
         let mut peers =
             Peers::open(communicator, &place, partition.clone(), &regions, dims, limit)?;
         peers.in_kernels = team.mode == Mode::Kernel;
@@ -70,6 +80,7 @@ impl Ranks {
     pub fn can_be_captured(&self) -> bool {
         match self {
             Self::Alone | Self::Direct(_) => true,
+            Self::Staged(_) => false,
         }
     }
 }

@@ -262,8 +262,19 @@ impl Gpu {
     }
 
     /// Waits until what was enqueued is done and the scalars of level `l` are here.
-    fn fetch(&mut self, _: usize) -> Result<(), CudaError> {
-        self.wait()
+    fn fetch(&mut self, l: usize) -> Result<(), CudaError> {
+        self.wait()?;
+        if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_)) {
+            // SAFETY: the copy into it has been waited for, and no other is enqueued before this returns.
+            let results = unsafe { self.results.as_mut_slice()? };
+            let mut values: [f64; Scalar::Iterations as usize] =
+                std::array::from_fn(|value| f64::from_bits(results[value]));
+            self.group.as_mut().map_or(Ok(()), |group| group.max(&mut values))?;
+            for (result, value) in results.iter_mut().zip(values) {
+                *result = value.to_bits();
+            }
+        }
+        Ok(())
     }
 
     /// The largest of the ranks' values.

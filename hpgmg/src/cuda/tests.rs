@@ -180,7 +180,7 @@ mod gpu {
         let worlds = libmp::World::threads(ranks).unwrap();
         let all = std::sync::Mutex::new(Vec::new());
         crate::comm::libmp::run(worlds, LIMIT, |comm| {
-            let team = Team { comm, mode, whole, graph };
+            let team = Team { comm, messages: comm, mode, whole, graph };
             let mut gpu =
                 Gpu::new(Rc::new(cpu(config)), super::super::open()?, Some(&team), LIMIT)?;
             let found = found(&mut gpu);
@@ -238,6 +238,7 @@ mod gpu {
                 (Mode::Kernel, 8, true),
                 (Mode::Stream, 32, false),
                 (Mode::Stream, 8, true),
+                (Mode::Staged, 8, false),
             ] {
                 let two = together(&config, 2, mode, whole, graph);
                 assert_eq!(two.numbers, one.numbers, "{config:?} {mode:?} {whole} {graph}");
@@ -254,11 +255,46 @@ mod gpu {
         {
             let config = Config { box_dim: 16, boxes_per_rank, cycle, ..Config::default() };
             let one = found(&mut gpu(&config));
-            for mode in [Mode::Kernel, Mode::Stream] {
+            for mode in [Mode::Kernel, Mode::Stream, Mode::Staged] {
                 let several = together(&config, ranks, mode, 16, true);
                 assert_eq!(several.numbers, one.numbers, "{ranks} {mode:?}");
                 assert!(several.u == one.u, "{ranks} {mode:?}");
             }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn a_rank_that_leaves_ends_the_others_solve_with_its_name() {
+        let config = Config { box_dim: 64, ..Config::default() };
+        for (mode, graph) in [(Mode::Kernel, true), (Mode::Stream, false), (Mode::Staged, false)] {
+            let began = std::time::Instant::now();
+            let worlds = libmp::World::threads(2).unwrap();
+            let errors = std::sync::Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                for world in worlds {
+                    scope.spawn(|| {
+                        let world = world;
+                        let comm = &crate::comm::libmp::LibmpComm::new(&world, LIMIT);
+                        let team = Team { comm, messages: comm, mode, whole: 16, graph };
+                        let device = super::super::open().unwrap();
+                        let mut gpu =
+                            Gpu::new(Rc::new(cpu(&config)), device, Some(&team), LIMIT).unwrap();
+                        if world.rank() == 1 {
+                            // Capturing a graph the ranks still meet.
+                            if graph {
+                                gpu.agree(0, 0.0).unwrap();
+                            }
+                            return;
+                        }
+                        let error = gpu.solve(0, &mut Solved::empty()).unwrap_err();
+                        errors.lock().unwrap().push(error.to_string());
+                    });
+                }
+            });
+            let errors = errors.into_inner().unwrap();
+            assert!(errors[0].contains("rank 1"), "{mode:?}: {errors:?}");
+            assert!(began.elapsed() < LIMIT / 2, "{mode:?}: {:?}", began.elapsed());
         }
     }
 }

@@ -30,6 +30,12 @@ impl OnGpu {
     pub fn u(&self) -> Result<Buffer<f64>, CudaError> {
         self.vector(Vector::U.index())
     }
+
+    /// `count` planes of a vector from plane `k` on; ghost planes are two more at both ends.
+    pub fn planes(&self, index: usize, k: isize, count: usize) -> Result<Buffer<f64>, CudaError> {
+        let first = index * self.grid.volume() + self.grid.plane_at(k);
+        Ok(self.memory.slice(first..first + count * self.grid.plane())?)
+    }
 }
 
 /// Vectors of level `l` on a GPU, in memory order.
