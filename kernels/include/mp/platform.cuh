@@ -15,7 +15,7 @@
 #define MP_DEVICE __device__ __forceinline__
 #define MP_HOST_DEVICE __host__ __device__ __forceinline__
 #define MP_KERNEL extern "C" __global__
-#define MP_BLOCK_OF(threads) __launch_bounds__(threads)
+#define MP_BLOCK_OF(threads) __launch_bounds__(threads, 1)
 #define MP_UNROLL _Pragma("unroll")
 #else
 #define MP_DEVICE inline
