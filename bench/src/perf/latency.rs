@@ -289,9 +289,11 @@ fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {
 
 fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let pairs = Pairs::new(rank, size)?;
+    // The serving side is one message ahead, see mp_perf_messages.
+    let first = usize::from(rank.leads());
     let handles = [
-        pairs.sends[0].handle()?.message,
-        pairs.sends[1].handle()?.message,
+        pairs.sends[first].handle()?.message,
+        pairs.sends[1 - first].handle()?.message,
         pairs.recvs[0].handle()?.message,
         pairs.recvs[1].handle()?.message,
     ];

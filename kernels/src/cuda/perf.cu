@@ -66,7 +66,7 @@ struct Watch {
 }  // namespace mp
 
 // A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds are
-// even; mine and peer are not used. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
+// even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
 // receives, and adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
 MP_KERNEL void MP_BLOCK_OF(512) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
                                                  std::uint32_t* samples, mp::PingPongTime* time,
@@ -80,18 +80,22 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_perf_messages(mp::PerfPairs pairs, mp::PingPo
     mp::perf::Watch watch = {samples, time};
     const std::uint64_t rounds = game.untimed_rounds + game.timed_rounds;
     bool failed = false;
+    // Both wait for a message and then send one; the serving side has sent one before, and not after the last.
+    if (checks != 0 && serves) mp::perf::fill(pairs.sends[1].message, 2 * game.base + 1);
+    if (serves) failed = senders[1].send(mp::block()).failed();
     for (std::uint64_t pair = 0; pair < rounds && !failed; pair += 2) {
         if (pair == game.untimed_rounds) watch.begin();
         MP_UNROLL
         for (int turn = 0; turn < 2; ++turn) {  // unrolled, so that the counters stay in registers
             const std::uint64_t round = pair + turn;
             const std::uint64_t seed = 2 * (game.base + round);
-            if (checks != 0) mp::perf::fill(pairs.sends[turn].message, seed + serves);
-            if (serves && !failed) failed = senders[turn].send(mp::block()).failed();
-            if (!failed) failed = receivers[turn].recv(mp::block()).failed();
-            if (!serves && !failed) failed = senders[turn].send(mp::block()).failed();
+            failed = failed || receivers[turn].recv(mp::block()).failed();
             if (failed) break;
-            if (checks != 0) wrong += mp::perf::count_wrong_and_poison(pairs.recvs[turn].message, seed + !serves);
+            if (checks != 0) {
+                wrong += mp::perf::count_wrong_and_poison(pairs.recvs[turn].message, seed + !serves);
+                mp::perf::fill(pairs.sends[turn].message, seed + (serves ? 3 : 0));
+            }
+            if (!serves || round + 1 < rounds) failed = senders[turn].send(mp::block()).failed();
             if (round + 2 < rounds) receivers[turn].post(mp::block());
             if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
         }
