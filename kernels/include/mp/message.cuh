@@ -19,6 +19,16 @@ namespace mp {
 // Slots of packets a receiver has for one pair: how many small messages may be on their way or not yet taken.
 constexpr std::uint64_t packet_slots = 4;
 
+// The region that a send reads or a receive fills; orders nothing.
+template <class T>
+MP_DEVICE T* buffer_of(const Send& send) {
+    return reinterpret_cast<T*>(send.message.memory);
+}
+template <class T>
+MP_DEVICE T* buffer_of(const Recv& recv) {
+    return reinterpret_cast<T*>(recv.message.memory);
+}
+
 namespace impl {
 
 MP_DEVICE WaitBounds bounds_of(const Message& message) { return {message.abort, message.timeout_ns}; }
