@@ -276,6 +276,11 @@ mod host {
     }
 }
 
+/// `TEST_REPLAYS`: how often a graph is replayed on a GPU.
+fn replays() -> usize {
+    std::env::var("TEST_REPLAYS").ok().and_then(|count| count.parse().ok()).unwrap_or(10_000)
+}
+
 macro_rules! on_a_gpu {
     ($($test:ident($($argument:expr)?);)+) => { $(
         #[test]
@@ -291,11 +296,11 @@ mod gpu {
     use libmp::gdsync;
     use libmp::{Device, ReduceOp, Region};
 
-    use super::{ranks, soon};
+    use super::{ranks, replays, soon};
 
     on_a_gpu! {
         a_ring_turns_without_the_host();
-        a_captured_ring_is_replayed(10_000);
+        a_captured_ring_is_replayed(replays());
         many_pairs_in_one_list_keep_their_messages_apart();
         a_message_that_does_not_come_in_time_is_an_error_that_names_it();
         an_abort_releases_what_waits_for_messages();

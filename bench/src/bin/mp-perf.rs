@@ -89,6 +89,9 @@ enum What {
         /// Rounds of a repeat.
         #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(20..=10_000_000))]
         rounds: u64,
+        /// Threads of the block in the kernel forms. Default: as many as suit the size.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+        threads: Option<u32>,
     },
     /// How fast one rank writes into the other's memory.
     Bandwidth {
@@ -249,9 +252,9 @@ fn main() -> Result<()> {
             let plan = multigrid::Plan { program, modes, sizes, repeats, seconds, bandwidth };
             show(&multigrid::measure(&plan)?, json.as_deref())
         }
-        What::Latency { common, form, size: sizes, rounds } => {
+        What::Latency { common, form, size: sizes, rounds, threads } => {
             let forms = if form.is_empty() { Form::ALL.to_vec() } else { form };
-            let plan = latency::Plan { forms, sizes, rounds, repeats: common.repeats };
+            let plan = latency::Plan { forms, sizes, rounds, repeats: common.repeats, threads };
             common.run(|rank| Ok((latency::method(rank, &plan), latency::measure(rank, &plan)?)))
         }
         What::Bandwidth { common, size: sizes, blocks } => {

@@ -61,6 +61,8 @@ pub struct Plan {
     pub rounds: u64,
     /// Repeats.
     pub repeats: u32,
+    /// Threads of the block in the kernel forms; `None`: as many as suit the size.
+    pub threads: Option<u32>,
 }
 
 /// Rounds of a kernel before its clock starts.
@@ -272,9 +274,10 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
     Ok(times)
 }
 
-/// Threads of the block that plays: one for each packet, or enough to copy.
-fn threads(size: u64) -> u32 {
-    (size.div_ceil(8).clamp(32, 1024) as u32).next_multiple_of(32)
+/// Threads of the block that plays, at most `limit`: some packets each, or as many as copy fastest.
+fn threads(plan: &Plan, size: u64, limit: u32) -> u32 {
+    let suits = (size.div_ceil(8).clamp(32, 1024) as u32).next_multiple_of(32);
+    plan.threads.unwrap_or(suits).min(limit)
 }
 
 fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {
@@ -286,9 +289,11 @@ fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {
 
 fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let pairs = Pairs::new(rank, size)?;
+    // The serving side is one message ahead, see mp_perf_messages.
+    let first = usize::from(rank.leads());
     let handles = [
-        pairs.sends[0].handle()?.message,
-        pairs.sends[1].handle()?.message,
+        pairs.sends[first].handle()?.message,
+        pairs.sends[1 - first].handle()?.message,
         pairs.recvs[0].handle()?.message,
         pairs.recvs[1].handle()?.message,
     ];
@@ -306,7 +311,7 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
             Arg::new(&time),
             Arg::new(&mismatches),
         ];
-        let dims = Dims::linear(1, threads(size));
+        let dims = Dims::linear(1, threads(plan, size, 512));
         // SAFETY: the kernel's signature; pairs and watch outlive the launch, which `run` waits for.
         let rounds = unsafe { watch.run(rank, "mp_perf_messages", dims, &args)? };
         game.base += game.untimed_rounds + game.timed_rounds;
@@ -350,7 +355,7 @@ fn put(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
             Arg::new(&time),
             Arg::new(&mismatches),
         ];
-        let dims = Dims::linear(1, threads(size));
+        let dims = Dims::linear(1, threads(plan, size, 1024));
         // SAFETY: the kernel's signature; regions, window and watch outlive the launch, which `run` waits for.
         let rounds = unsafe { watch.run(rank, "mp_perf_puts", dims, &args)? };
         game.base += game.untimed_rounds + game.timed_rounds;

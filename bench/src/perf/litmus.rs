@@ -36,9 +36,11 @@ fn messages(rank: &Rank, size: u64, rounds: u64) -> Result<()> {
     let send = |turn| -> Result<DeviceSend> { Ok(peer.send(&region()?, turn).prepare_device()?) };
     let recv = |turn| -> Result<DeviceRecv> { Ok(peer.recv(&region()?, turn).prepare_device()?) };
     let (sends, recvs) = ([send(0)?, send(1)?], [recv(0)?, recv(1)?]);
+    // The serving side is one message ahead, see mp_perf_messages.
+    let first = usize::from(rank.leads());
     let handles = [
-        sends[0].handle()?.message,
-        sends[1].handle()?.message,
+        sends[first].handle()?.message,
+        sends[1 - first].handle()?.message,
         recvs[0].handle()?.message,
         recvs[1].handle()?.message,
     ];

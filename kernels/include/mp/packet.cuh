@@ -45,6 +45,9 @@ MP_DEVICE WaitResult wait_packet(const Packet* slot, std::uint64_t epoch, std::u
     return wait_for(poll, bounds);
 }
 
+// Packets a thread polls at once: the second is on its way here while the first is looked at.
+constexpr int packets_in_flight = 4;
+
 }  // namespace impl
 
 // Writes a message as packets of `epoch`, the threads of the group one packet each in turn. Relaxed at system scope:
@@ -52,8 +55,16 @@ MP_DEVICE WaitResult wait_packet(const Packet* slot, std::uint64_t epoch, std::u
 template <class Group>
 MP_DEVICE void store_packets(Group group, Packet* slots, const void* from, std::uint64_t bytes, std::uint64_t epoch) {
     const std::uint64_t count = packets_of(bytes);
-    for (std::uint64_t i = group.rank(); i < count; i += group.size())
-        store_packet(slots + i, {impl::word_of(from, bytes, i), epoch});
+    const std::uint64_t stride = group.size();
+    for (std::uint64_t i = group.rank(); i < count; i += impl::packets_in_flight * stride) {
+        std::uint64_t words[impl::packets_in_flight];
+        MP_UNROLL
+        for (int k = 0; k < impl::packets_in_flight; ++k)
+            if (i + k * stride < count) words[k] = impl::word_of(from, bytes, i + k * stride);
+        MP_UNROLL
+        for (int k = 0; k < impl::packets_in_flight; ++k)
+            if (i + k * stride < count) store_packet(slots + i + k * stride, {words[k], epoch});
+    }
 }
 
 // Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets. The result is this thread's;
@@ -62,11 +73,29 @@ template <class Group>
 MP_DEVICE WaitResult load_packets(Group group, const Packet* slots, void* to, std::uint64_t bytes, std::uint64_t epoch,
                                   const WaitBounds& bounds) {
     const std::uint64_t count = packets_of(bytes);
-    for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
-        std::uint64_t word = 0;
-        const WaitResult result = impl::wait_packet(slots + i, epoch, word, bounds);
+    const std::uint64_t stride = group.size();
+    for (std::uint64_t i = group.rank(); i < count; i += impl::packets_in_flight * stride) {
+        std::uint64_t words[impl::packets_in_flight];
+        const auto poll = [=, &words](std::uint64_t& seen) {
+            bool all = true;
+            MP_UNROLL
+            for (int k = 0; k < impl::packets_in_flight; ++k)
+                if (i + k * stride < count) {
+                    const Packet packet = load_packet(slots + i + k * stride);
+                    words[k] = packet.data;
+                    if (packet.epoch != epoch) {
+                        all = false;
+                        seen = packet.epoch;
+                    }
+                }
+            if (all) seen = epoch;
+            return all;
+        };
+        const WaitResult result = impl::wait_for(poll, bounds);
         if (result.failed()) return result;
-        impl::set_word(to, bytes, i, word);
+        MP_UNROLL
+        for (int k = 0; k < impl::packets_in_flight; ++k)
+            if (i + k * stride < count) impl::set_word(to, bytes, i + k * stride, words[k]);
     }
     return {ok, epoch, 0};
 }

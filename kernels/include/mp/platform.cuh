@@ -15,14 +15,16 @@
 #define MP_DEVICE __device__ __forceinline__
 #define MP_HOST_DEVICE __host__ __device__ __forceinline__
 #define MP_KERNEL extern "C" __global__
-#define MP_BLOCK_OF(threads) __launch_bounds__(threads)
+#define MP_BLOCK_OF(threads) __launch_bounds__(threads, 1)
 #define MP_UNROLL _Pragma("unroll")
+#define MP_ROLLED _Pragma("unroll 1")
 #else
 #define MP_DEVICE inline
 #define MP_HOST_DEVICE inline
 #define MP_KERNEL inline
 #define MP_BLOCK_OF(threads)
 #define MP_UNROLL
+#define MP_ROLLED
 #endif
 
 namespace mp {

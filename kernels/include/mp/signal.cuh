@@ -62,13 +62,14 @@ struct Look {
 constexpr int polls_between_clocks = 16;
 
 // One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
+// The loop is not unrolled: what comes after a wait should find its instructions near.
 template <class Poll>
 MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
     std::uint64_t seen = 0;
     Look look;
     std::uint64_t looked = 0;  // 0: the clock was not read yet
     for (;;) {
-        MP_UNROLL
+        MP_ROLLED
         for (int polled = 0; polled < polls_between_clocks; ++polled) {
             if (poll(seen)) return {ok, seen, 0};
             pause();

@@ -65,32 +65,47 @@ struct Watch {
 }  // namespace perf
 }  // namespace mp
 
-// A ping-pong of messages. game.base is the number of rounds played before with these pairs, which must be even; mine and
-// peer are not used. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
+// A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds are
+// even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
 // receives, and adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
-MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
-                                                  std::uint32_t* samples, mp::PingPongTime* time,
-                                                  std::uint64_t* mismatches) {
+MP_KERNEL void MP_BLOCK_OF(512) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
+                                                 std::uint32_t* samples, mp::PingPongTime* time,
+                                                 std::uint64_t* mismatches) {
     const bool serves = game.serves != 0;
     std::uint64_t wrong = 0;
-    mp::post(mp::block(), pairs.recvs[0]);
-    mp::post(mp::block(), pairs.recvs[1]);
+    mp::Sender senders[2] = {{mp::block(), pairs.sends[0]}, {mp::block(), pairs.sends[1]}};
+    mp::Receiver receivers[2] = {{mp::block(), pairs.recvs[0]}, {mp::block(), pairs.recvs[1]}};
+    receivers[0].post(mp::block());
+    receivers[1].post(mp::block());
     mp::perf::Watch watch = {samples, time};
     const std::uint64_t rounds = game.untimed_rounds + game.timed_rounds;
-    for (std::uint64_t round = 0; round < rounds; ++round) {
-        if (round == game.untimed_rounds) watch.begin();
-        const mp::Send& send = pairs.sends[round % 2];
-        const mp::Recv& recv = pairs.recvs[round % 2];
-        const std::uint64_t seed = 2 * (game.base + round);
-        if (checks != 0) mp::perf::fill(send.message, seed + serves);
-        if (serves && mp::send(mp::block(), send).failed()) return;
-        if (mp::recv(mp::block(), recv).failed()) return;
-        if (!serves && mp::send(mp::block(), send).failed()) return;
-        if (checks != 0) wrong += mp::perf::count_wrong_and_poison(recv.message, seed + !serves);
-        if (round + 2 < rounds) mp::post(mp::block(), recv);
-        if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
+    bool failed = false;
+    // Both wait for a message and then send one; the serving side has sent one before, and not after the last.
+    if (checks != 0 && serves) mp::perf::fill(pairs.sends[1].message, 2 * game.base + 1);
+    if (serves) failed = senders[1].send(mp::block()).failed();
+    for (std::uint64_t pair = 0; pair < rounds && !failed; pair += 2) {
+        if (pair == game.untimed_rounds) watch.begin();
+        MP_UNROLL
+        for (int turn = 0; turn < 2; ++turn) {  // unrolled, so that the counters stay in registers
+            const std::uint64_t round = pair + turn;
+            const std::uint64_t seed = 2 * (game.base + round);
+            failed = failed || receivers[turn].recv(mp::block()).failed();
+            if (failed) break;
+            if (checks != 0) {
+                wrong += mp::perf::count_wrong_and_poison(pairs.recvs[turn].message, seed + !serves);
+                mp::perf::fill(pairs.sends[turn].message, seed + (serves ? 3 : 0));
+            }
+            if (!serves || round + 1 < rounds) failed = senders[turn].send(mp::block()).failed();
+            if (round + 2 < rounds) receivers[turn].post(mp::block());
+            if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
+        }
     }
-    watch.end();
+    MP_UNROLL
+    for (int turn = 0; turn < 2; ++turn) {
+        senders[turn].close(mp::block());
+        receivers[turn].close(mp::block());
+    }
+    if (!failed) watch.end();
     if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);
 }
 
@@ -113,7 +128,7 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
     const std::uint64_t half = bytes / 2 / 16 * 16;
     mp::perf::Watch watch = {samples, time};
     const auto play = [&](std::uint64_t value) {
-        mp::copy(mp::block(), mp::impl::at<void>(target), mp::impl::at<const void>(source), half);
+        if (half != 0) mp::copy(mp::block(), mp::impl::at<void>(target), mp::impl::at<const void>(source), half);
         mp::copy(mp::block(), mp::impl::at<void>(target + half), mp::impl::at<const void>(source + half), bytes - half);
         mp::signal(mp::block(), peer, value);
     };

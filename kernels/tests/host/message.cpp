@@ -65,7 +65,7 @@ private:
 void bounce(unsigned left_threads, unsigned right_threads, uint64_t bytes, bool packets, uint64_t rounds) {
     std::array<std::unique_ptr<Pair>, 4> pairs;
     for (auto& pair : pairs) pair = std::make_unique<Pair>(bytes, packets);
-    const mp::PerfPairs left = {{pairs[0]->send(), pairs[1]->send()}, {pairs[2]->recv(), pairs[3]->recv()}};
+    const mp::PerfPairs left = {{pairs[1]->send(), pairs[0]->send()}, {pairs[2]->recv(), pairs[3]->recv()}};
     const mp::PerfPairs right = {{pairs[2]->send(), pairs[3]->send()}, {pairs[0]->recv(), pairs[1]->recv()}};
     mp::PingPong serving = {};
     serving.untimed_rounds = 2;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 
 /// Steps in one launch, `max_steps` of `steps.cu`, and in a short one, `few_steps`.
 const LAUNCH: usize = 16;
-const FEW: u32 = 3;
+const FEW: usize = 3;
 /// Threads of a block.
 const THREADS: u32 = 512;
 /// A block more for every so many bytes of the largest message that goes in one piece …
@@ -34,7 +34,7 @@ pub struct Step<'a> {
 /// The argument of a launch.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct StepList([mp_kernels::Step; LAUNCH]);
+struct StepList<const COUNT: usize>([mp_kernels::Step; COUNT]);
 
 /// Enqueues the steps in order.
 pub(crate) fn enqueue(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
@@ -75,9 +75,23 @@ fn on_host(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
 }
 
 fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
+    if steps.len() <= FEW {
+        launch_as::<FEW>(plane, stream, steps, "mp_steps_few")
+    } else {
+        launch_as::<LAUNCH>(plane, stream, steps, "mp_steps")
+    }
+}
+
+fn launch_as<const COUNT: usize>(
+    plane: &Plane,
+    stream: &Stream,
+    steps: &[Step<'_>],
+    kernel: &str,
+) -> Result<()> {
     let Some(first) = steps.first() else { return Ok(()) };
+    let Some(cuda) = first.half.memory.device().as_cuda() else { return Ok(()) };
     let failed = |source| broken(&first.half.name, source);
-    let mut list = StepList([mp_kernels::Step::default(); LAUNCH]);
+    let mut list = StepList([mp_kernels::Step::default(); COUNT]);
     let mut meetings = Meetings::default();
     let (mut count, mut largest) = (0, 0);
     for Step { half, kind } in steps {
@@ -103,15 +117,11 @@ fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
     }
     let blocks = largest.div_ceil(BLOCK_BYTES).clamp(1, BLOCKS) as u32;
     let count = count as u32;
-    // Both take the list by value: the short one its beginning.
-    let name = if count <= FEW { "mp_steps_few" } else { "mp_steps" };
-    let kernel = first.half.memory.device().as_cuda().map(|cuda| cuda.kernel(name));
-    let Some(kernel) = kernel else { return Ok(()) };
+    let kernel = cuda.kernel(kernel).map_err(failed)?;
     let args = [Arg::new(&list), Arg::new(&count)];
     // SAFETY: the kernel's parameters; the addresses are those of memory that the halves hold, of the abort word and of
     // reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
-    unsafe { stream.launch(&kernel.map_err(failed)?, Dims::linear(blocks, THREADS), &args) }
-        .map_err(failed)
+    unsafe { stream.launch(&kernel, Dims::linear(blocks, THREADS), &args) }.map_err(failed)
 }
 
 /// Whether all blocks of a launch have to do with a step: a message in one piece.
