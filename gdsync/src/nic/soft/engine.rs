@@ -22,7 +22,9 @@ use super::state::Outgoing;
 use super::wire::Cut;
 use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Greeting, Stranger, TcpWire};
-use crate::cuda::device::lock;
+use crate::cuda::copies::Copies;
+use crate::cuda::device::{CudaDevice, lock};
+use crate::error::Result;
 
 /// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for.
 const STEP: Duration = Duration::from_micros(60);
@@ -49,6 +51,8 @@ pub(crate) struct Shared {
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
     pub ended: AtomicBool,
+    /// Of the GPUs whose own memory is registered.
+    copies: Mutex<Vec<(CudaDevice, Arc<Copies>)>>,
 }
 
 /// What the engine is told.
@@ -90,7 +94,25 @@ impl Shared {
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            copies: Mutex::default(),
         }
+    }
+
+    /// The copies of a GPU, made when its memory is registered for the first time.
+    pub fn copies(&self, gpu: &CudaDevice) -> Result<Arc<Copies>> {
+        let mut copies = lock(&self.copies);
+        if let Some((_, there)) = copies.iter().find(|(known, _)| known.ordinal() == gpu.ordinal())
+        {
+            return Ok(there.clone());
+        }
+        let new = Arc::new(Copies::new(gpu)?);
+        copies.push((gpu.clone(), new.clone()));
+        Ok(new)
+    }
+
+    /// The GPUs whose memory is registered.
+    pub fn gpus(&self) -> Vec<(CudaDevice, Arc<Copies>)> {
+        lock(&self.copies).clone()
     }
 
     pub fn command(&self, command: Command) {
