@@ -82,20 +82,25 @@ pub struct Refused(String);
 pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused> {
     let refuse = |text: String| Err(Refused(text));
     let size = cli.ranks.unwrap_or(launcher.map_or(1, |l| l.size));
-    if cli.device == Device::Cuda && size != 1 {
-        return refuse(format!(
-            "--device cuda: this version of hpgmg-fv runs one rank on one GPU, and this run has {size} ranks"
-        ));
+    let on_gpus = cli.device == Device::Cuda;
+    if !on_gpus && (cli.graph || cli.whole.is_some()) {
+        return refuse("--graph and --whole are for ranks on GPUs: with --device cuda".into());
     }
     match cli.comm {
-        CommMode::Stream | CommMode::Kernel => {
+        CommMode::Stream | CommMode::Kernel if !on_gpus => {
             return refuse(
-                "--comm stream and --comm kernel: this version of hpgmg-fv communicates from the CPU \
-                 only (auto, host, mpi)"
+                "--comm stream and --comm kernel: between CPUs this version of hpgmg-fv communicates from the CPU only \
+                 (auto, host, mpi); between GPUs with --device cuda"
                     .into(),
             );
         }
-        CommMode::Auto | CommMode::Host | CommMode::Mpi => {}
+        CommMode::Host | CommMode::Mpi if on_gpus && size != 1 => {
+            return refuse(
+                "--comm host and --comm mpi: between GPUs this version of hpgmg-fv communicates by kernel or stream"
+                    .into(),
+            );
+        }
+        _ => {}
     }
     if cli.ranks == Some(0) || cli.threads == Some(0) {
         return refuse("--ranks and --threads must be at least 1".into());
@@ -107,8 +112,13 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
         return refuse(format!("--ranks {ranks} under {name}, which has started {size} processes"));
     }
     let ranks = cli.ranks.unwrap_or(1);
+    if on_gpus && size != 1 {
+        return Ok(launcher.map_or(Launch::LibmpThreads { ranks }, |_| Launch::Libmp));
+    }
     match (cli.comm, launcher) {
-        (CommMode::Auto, None) => return Ok(Launch::Threads { ranks }),
+        (CommMode::Auto | CommMode::Stream | CommMode::Kernel, None) => {
+            return Ok(Launch::Threads { ranks });
+        }
         (CommMode::Host, None) => return Ok(Launch::LibmpThreads { ranks }),
         (CommMode::Host, Some(_)) => return Ok(Launch::Libmp),
         // MPI leads to other hosts too, where there is an MPI.
@@ -213,6 +223,8 @@ mod tests {
     fn without_a_launcher_ranks_are_threads() {
         assert_eq!(decide(&cli(&[]), None), Ok(Launch::Threads { ranks: 1 }));
         assert_eq!(decide(&cli(&["--ranks", "4"]), None), Ok(Launch::Threads { ranks: 4 }));
+        let gpus = cli(&["--ranks", "2", "--device", "cuda"]);
+        assert_eq!(decide(&gpus, None), Ok(Launch::LibmpThreads { ranks: 2 }));
         let host = cli(&["--ranks", "4", "--comm", "host"]);
         assert_eq!(decide(&host, None), Ok(Launch::LibmpThreads { ranks: 4 }));
     }
@@ -220,8 +232,9 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused_by_name() {
         for (args, word) in [
-            (&["--device", "cuda", "--ranks", "2"][..], "one rank on one GPU"),
+            (&["--device", "cuda", "--ranks", "2", "--comm", "mpi"][..], "between GPUs"),
             (&["--comm", "stream"], "stream"),
+            (&["--graph"], "--device cuda"),
             (&["--comm", "kernel"], "kernel"),
             (&["--ranks", "0"], "at least 1"),
         ] {

@@ -15,6 +15,39 @@
 //! # }
 //! ```
 //!
+//! # Messages
+//! Ranks of one host exchange messages between [`Region`]s of memory. Both sides prepare an operation once and then start
+//! it any number of times, from the host or on a stream; the bytes go straight from one region into the other.
+//!
+//! ```
+//! # use std::time::Duration;
+//! use libmp::{Deadline, Device, Operation, World, wait_all};
+//!
+//! # fn main() -> libmp::Result<()> {
+//! let world = World::init()?;
+//! let right = world.peer((world.rank() + 1) % world.size())?;
+//! let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+//! let (edge, ghost) = (world.alloc::<f64>(&Device::Host, 100)?, world.alloc::<f64>(&Device::Host, 100)?);
+//! let send = right.send(&edge, 7).prepare()?;
+//! let recv = left.recv(&ghost, 7).prepare()?;
+//! for step in 0..3 {
+//!     recv.start()?;
+//!     edge.write(&[f64::from(step); 100])?;
+//!     send.start()?;
+//!     wait_all(&[&send, &recv], Deadline::after(Duration::from_secs(10)))?;
+//!     assert_eq!(ghost.to_vec()?, [f64::from(step); 100]);
+//! }
+//! world.finish()
+//! # }
+//! ```
+//!
+//! One-sided operations – put, get, signals, atomics – go through a [`Window`]. [`AllReduce`] is the reduction for inner
+//! loops. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
+//! ([`Operation::wait`], [`Operation::test`], the collectives, [`Communicator::synchronize`]); there is no hidden thread
+//! that does it. Ranks on different hosts have the collectives of [`Communicator`] only: there is no NIC path yet, and
+//! preparing a message to another host says so. Not there either: operations that a kernel starts, graphs of captured
+//! operations, vectors of pieces (`sendv`).
+//!
 //! # Failure
 //! Nothing waits for ever. A rank that dies, stops, panics or leaves without [`World::finish`] ends the world: every
 //! waiting and every later call of every other rank returns [`Error::PeerLost`] with its rank and host. [`World::abort`]
@@ -27,8 +60,9 @@
 //! encrypted.
 //!
 //! # Threads
-//! [`World`] and [`Communicator`] are `Send` and `Sync`. A communicator runs one collective at a time. Each process has
-//! one thread, `mp-control`, for each world it is part of.
+//! Everything is `Send` and `Sync`. A communicator runs one collective at a time. Each process has one thread,
+//! `mp-control`, for each world it is part of, each host stream has one, and a world with streams one more, which releases
+//! their waits when the world fails.
 
 mod bootstrap;
 mod build_info;
@@ -47,8 +81,9 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
-    AllReduce, Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder,
-    Window, wait_all, wait_any,
+    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
+    Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Window,
+    wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

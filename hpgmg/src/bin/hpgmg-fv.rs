@@ -4,11 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Parser;
+use gdsync::CudaDevice;
 use hpgmg::bandwidth;
-use hpgmg::cli::{self, Cli, Device};
+use hpgmg::cli::{self, Cli, CommMode, Device};
 use hpgmg::comm::{self, Comm};
 use hpgmg::cpu::Cpu;
-use hpgmg::cuda::{self, Gpu};
+use hpgmg::cuda::{self, Gpu, Mode, Team};
 use hpgmg::error::Error;
 use hpgmg::known;
 use hpgmg::launch::{self, Launch};
@@ -41,7 +42,7 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     match launch::decide(cli, launcher.as_ref())? {
         Launch::Threads { ranks } => {
-            check_memory(&config, ranks, ranks)?;
+            check_memory(cli, &config, ranks, ranks)?;
             let threads = cli.threads.unwrap_or((cores / ranks).max(1));
             let report = launch::on_threads(ranks, limit, |comm| {
                 one_rank(cli, &config, effort, comm, threads)
@@ -49,7 +50,7 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             finish(cli, report)
         }
         Launch::LibmpThreads { ranks } => {
-            check_memory(&config, ranks, ranks)?;
+            check_memory(cli, &config, ranks, ranks)?;
             let threads = cli.threads.unwrap_or((cores / ranks).max(1));
             let worlds = libmp::World::threads(ranks)?;
             let report = comm::libmp::run(worlds, limit, |comm| {
@@ -60,7 +61,7 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
         Launch::Libmp => {
             let world = libmp::World::init()?;
             let (rank, local) = (world.rank(), world.local_size());
-            check_memory(&config, world.size(), local)?;
+            check_memory(cli, &config, world.size(), local)?;
             let threads = cli.threads.unwrap_or((cores / local).max(1));
             let report = comm::libmp::run(vec![world], limit, |comm| {
                 one_rank(cli, &config, effort, comm, threads)
@@ -73,7 +74,7 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             let comm = hpgmg::comm::mpi::MpiComm::init(limit)
                 .ok_or_else(|| anyhow!("MPI has been initialised before"))?;
             let local = local_size.unwrap_or(comm.size()).clamp(1, comm.size());
-            check_memory(&config, comm.size(), local)?;
+            check_memory(cli, &config, comm.size(), local)?;
             let threads = cli.threads.unwrap_or((cores / local).max(1));
             // An error ends the whole job: the others would wait for this rank.
             match one_rank(cli, &config, effort, &comm, threads) {
@@ -89,8 +90,13 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
     }
 }
 
-fn check_memory(config: &Config, ranks: usize, local: usize) -> anyhow::Result<()> {
+fn check_memory(cli: &Cli, config: &Config, ranks: usize, local: usize) -> anyhow::Result<()> {
     let available = cli::available_memory().unwrap_or(u64::MAX);
+    if cli.device == Device::Cuda && ranks > 1 {
+        // Every rank sets up the whole problem.
+        let all = cuda::all_boxes(config, ranks);
+        return Ok(cli::check_memory(&all, 1, 1, available / local as u64)?);
+    }
     Ok(cli::check_memory(config, ranks, local, available)?)
 }
 
@@ -105,42 +111,82 @@ fn one_rank(
     let bar = if comm.rank() == 0 { progress_bar() } else { ProgressBar::hidden() };
     bar.set_message("setting up");
     bar.tick();
-    let gpu = gpu_of(cli, config, comm.size())?;
-    let mut cpu = Cpu::new(config.clone(), comm, threads)?;
-    let mut progress = |dim, done, of| {
-        if done == 0 {
-            bar.set_message(format!("{dim}³"));
-            bar.set_length(of as u64);
-        }
-        bar.set_position(done as u64);
-    };
-    let mut facts = Facts { ranks: comm.size(), comm: comm.name(), triad: None, gpu: None };
+    let gpu = gpu_of(cli, config, comm)?;
     if let Some(device) = gpu {
-        let mut gpu = Gpu::new(cpu, device, cli.limit()?)?;
-        let outcome = run::run(&mut gpu, effort, progress)?;
-        bar.finish_and_clear();
-        facts.gpu = Some((gpu.name().to_owned(), gpu.bytes_per_solve()));
-        facts.triad = if cli.bandwidth { Some(gpu.copy_bandwidth()?) } else { None };
-        let verdict = known::judge(config, &outcome);
-        return Ok(Some(Report::new(gpu.cpu(), &outcome, &verdict, &facts)));
+        return on_gpu(cli, config, effort, comm, device, threads, &bar);
     }
-    let outcome = run::run(&mut cpu, effort, &mut progress)?;
+    let mut cpu = Cpu::new(config.clone(), comm, threads)?;
+    let outcome = run::run(&mut cpu, effort, shown_by(&bar))?;
     bar.finish_and_clear();
     if comm.rank() != 0 {
         return Ok(None);
     }
     let verdict = known::judge(config, &outcome);
-    facts.triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
+    let triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
+    let facts = Facts { ranks: comm.size(), comm: comm.name(), triad, gpu: None };
     Ok(Some(Report::new(&cpu, &outcome, &verdict, &facts)))
 }
 
+/// One rank's run on its GPU.
+fn on_gpu(
+    cli: &Cli,
+    config: &Config,
+    effort: Effort,
+    comm: &dyn Comm,
+    device: CudaDevice,
+    threads: usize,
+    bar: &ProgressBar,
+) -> Result<Option<Report>, Error> {
+    let ranks = comm.size();
+    let (mode, name) = match cli.comm {
+        CommMode::Stream => (Mode::Stream, "libmp, stream"),
+        _ => (Mode::Kernel, "libmp, kernel"),
+    };
+    if ranks > 1 && comm.rank() == 0 {
+        let most = cuda::sharing(comm, &device)?;
+        if most > 1 {
+            bar.suspend(|| {
+                eprintln!("hpgmg-fv: {ranks} ranks, up to {most} on one GPU: times say little")
+            });
+        }
+    } else if ranks > 1 {
+        cuda::sharing(comm, &device)?;
+    }
+    let cpu = cuda::set_up(config, ranks, threads)?;
+    let team = Team { comm, mode, whole: cli.whole.unwrap_or(cuda::WHOLE), graph: cli.graph };
+    let team = (ranks > 1).then_some(&team);
+    let mut gpu = Gpu::new(cpu, device, team, cli.limit()?)?;
+    let outcome = run::run(&mut gpu, effort, shown_by(bar))?;
+    bar.finish_and_clear();
+    let triad = if cli.bandwidth { Some(gpu.copy_bandwidth()?) } else { None };
+    if comm.rank() != 0 {
+        return Ok(None);
+    }
+    let on = (gpu.name().to_owned(), gpu.bytes_per_solve());
+    let name = if ranks > 1 { name } else { comm.name() };
+    let facts = Facts { ranks, comm: name, triad, gpu: Some(on) };
+    let verdict = known::judge(config, &outcome);
+    Ok(Some(Report::new(gpu.cpu(), &outcome, &verdict, &facts)))
+}
+
+/// What [`run::run`] tells of its progress.
+fn shown_by(bar: &ProgressBar) -> impl FnMut(usize, usize, usize) {
+    move |dim, done, of| {
+        if done == 0 {
+            bar.set_message(format!("{dim}³"));
+            bar.set_length(of as u64);
+        }
+        bar.set_position(done as u64);
+    }
+}
+
 /// The GPU to solve on, if it is to be one. With `--device auto` whatever speaks against it means the CPU.
-fn gpu_of(cli: &Cli, config: &Config, ranks: usize) -> Result<Option<gdsync::CudaDevice>, Error> {
-    let open = || cuda::check(config).and_then(|()| cuda::open());
+fn gpu_of(cli: &Cli, config: &Config, comm: &dyn Comm) -> Result<Option<CudaDevice>, Error> {
+    let open = || cuda::check(config).and_then(|()| cuda::open_for(comm));
     match cli.device {
         Device::Cpu => Ok(None),
         Device::Cuda => Ok(Some(open()?)),
-        Device::Auto => Ok(if ranks == 1 { open().ok() } else { None }),
+        Device::Auto => Ok(if comm.size() == 1 { open().ok() } else { None }),
     }
 }
 

@@ -98,6 +98,18 @@ pub trait Comm {
     fn size(&self) -> usize;
     /// Name of the messaging library as shown to the user.
     fn name(&self) -> &'static str;
+    /// libmp's communicator of these ranks, for what reaches memory of the others; `None` for other libraries.
+    fn communicator(&self) -> Option<&::libmp::Communicator> {
+        None
+    }
+    /// This rank's number on its host, where the library knows it.
+    fn local_rank(&self) -> Option<usize> {
+        None
+    }
+    /// The GPU that the launcher has chosen for this rank.
+    fn assigned_gpu(&self) -> Option<&str> {
+        None
+    }
     /// Prepares the messages of one phase. A tag is prepared once per pair of ranks.
     ///
     /// # Errors
