@@ -183,7 +183,7 @@ using namespace hpgmg;
                                          const __grid_constant__ Pass pass) {                               \
         residual_restrict<OPERATOR>(level, coarse, pass);                                                   \
     }                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                    \
+    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
         hpgmg_##name##_residual_norm(const __grid_constant__ Level level,                                   \
                                      const __grid_constant__ Pass pass, unsigned long long* largest) {      \
         residual_norm<OPERATOR>(level, pass, largest);                                                      \

@@ -302,29 +302,4 @@ mod gpu {
             assert!(began.elapsed() < 2 * SHORT, "{mode:?}: {:?}", began.elapsed());
         }
     }
-
-    #[test]
-    #[ignore = "needs a CUDA GPU"]
-    fn tune() {
-        for (box_dim, t) in [
-            (256, ["9999,3", "128,3", "64,3", "128,2", "64,4", "64,1", "32,3", "9999,1", "9999,2"]),
-            (512, ["9999,3", "128,3", "64,3", "128,2", "256,3", "32,3", "64,4", "64,6", "128,4"]),
-        ] {
-            let config = Config { box_dim, ..Config::default() };
-            let comm = ThreadComm::world(1, LIMIT).pop().unwrap();
-            let c = Cpu::new(config.clone(), &comm, 16).unwrap();
-            let mut gpu = Gpu::new(Rc::new(c), super::super::open().unwrap(), None, LIMIT).unwrap();
-            gpu.use_graphs = false;
-            for v in t {
-                unsafe { std::env::set_var("HPGMG_TUNE", v) };
-                let mut times = vec![];
-                let mut solved = Solved::empty();
-                for _ in 0..4 {
-                    gpu.solve(0, &mut solved).unwrap();
-                    times.push(solved.time);
-                }
-                println!("{box_dim} {v}: {:?}", times.iter().min());
-            }
-        }
-    }
 }
