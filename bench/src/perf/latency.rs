@@ -311,7 +311,7 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
             Arg::new(&time),
             Arg::new(&mismatches),
         ];
-        let dims = Dims::linear(1, threads(plan, size, 512));
+        let dims = Dims::linear(1, threads(plan, size, 1024));
         // SAFETY: the kernel's signature; pairs and watch outlive the launch, which `run` waits for.
         let rounds = unsafe { watch.run(rank, "mp_perf_messages", dims, &args)? };
         game.base += game.untimed_rounds + game.timed_rounds;
