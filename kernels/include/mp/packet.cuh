@@ -59,44 +59,18 @@ MP_DEVICE WaitResult wait_packet(const Packet* slot, std::uint64_t epoch, std::u
 template <class Group>
 MP_DEVICE void store_packets(Group group, Packet* slots, const void* from, std::uint64_t bytes, std::uint64_t epoch) {
     const std::uint64_t count = packets_of(bytes);
-    const std::uint64_t stride = group.size();
-    std::uint64_t i = group.rank();
-    for (; i + stride < count; i += 2 * stride) {
-        const std::uint64_t first = impl::word_of(from, bytes, i);
-        const std::uint64_t second = impl::word_of(from, bytes, i + stride);
-        store_packet(slots + i, {first, epoch});
-        store_packet(slots + i + stride, {second, epoch});
-    }
-    if (i < count) store_packet(slots + i, {impl::word_of(from, bytes, i), epoch});
+    for (std::uint64_t i = group.rank(); i < count; i += group.size())
+        store_packet(slots + i, {impl::word_of(from, bytes, i), epoch});
 }
 
-// Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets. The result is this thread's;
-// a vote of the group is the caller's. After ok of all threads and a barrier the message is there for the group.
+// Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets, one after another: give it a
+// thread for each packet where that is possible. The result is this thread's; a vote of the group is the caller's. After
+// ok of all threads and a barrier the message is there for the group.
 template <class Group>
 MP_DEVICE WaitResult load_packets(Group group, const Packet* slots, void* to, std::uint64_t bytes, std::uint64_t epoch,
                                   const WaitBounds& bounds) {
     const std::uint64_t count = packets_of(bytes);
-    const std::uint64_t stride = group.size();
-    std::uint64_t i = group.rank();
-    // Two at a time: a look takes a third of a microsecond, the second one hardly longer.
-    for (; i + stride < count; i += 2 * stride) {
-        const Packet* slot = slots + i;
-        std::uint64_t first = 0;
-        std::uint64_t second = 0;
-        const auto poll = [slot, stride, epoch, &first, &second](std::uint64_t& seen) {
-            const Packet one = load_packet(slot);
-            const Packet two = load_packet(slot + stride);
-            first = one.data;
-            second = two.data;
-            seen = one.epoch == epoch ? two.epoch : one.epoch;
-            return seen == epoch;
-        };
-        const WaitResult result = impl::wait_for(poll, bounds);
-        if (result.failed()) return result;
-        impl::set_word(to, bytes, i, first);
-        impl::set_word(to, bytes, i + stride, second);
-    }
-    if (i < count) {
+    for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
         std::uint64_t word = 0;
         const WaitResult result = impl::wait_packet(slots + i, epoch, word, bounds);
         if (result.failed()) return result;
