@@ -139,3 +139,34 @@ fn a_cut_cable_fails_requests_on_both_sides_within_the_timeout() -> Outcome {
     assert!(begin.elapsed() > timeout / 2);
     Ok(())
 }
+
+/// Stops a process, and lets it go on.
+fn signal(process: u32, signal: rustix::process::Signal) -> Outcome {
+    let pid = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+    Ok(rustix::process::kill_process(pid.ok_or("no process")?, signal)?)
+}
+
+/// As when a machine sleeps, or a job is stopped: nobody can say who was silent.
+#[test]
+fn two_processes_that_were_suspended_together_go_on() -> Outcome {
+    let timeout = Duration::from_millis(400);
+    let order = |seed| {
+        let order = Order::new(Way::Tcp, Task::SendUntilCut);
+        Order { seed, transport_timeout: timeout, ..order }
+    };
+    let (mut one, mut two) = (Peer::start(&order(1), &[])?, Peer::start(&order(2), &[])?);
+    one.introduce(&mut two)?;
+    assert_eq!((one.hear()?, two.hear()?), ("sending".to_owned(), "sending".to_owned()));
+    let both = [one.child.id(), two.child.id()];
+    both.into_iter().try_for_each(|peer| signal(peer, rustix::process::Signal::STOP))?;
+    std::thread::sleep(2 * timeout);
+    both.into_iter().try_for_each(|peer| signal(peer, rustix::process::Signal::CONT))?;
+    std::thread::sleep(timeout);
+    two.child.kill()?;
+    let report = one.hear()?;
+    let (syndrome, millis) = report.split_once(' ').ok_or("half a report")?;
+    assert_eq!(syndrome, "TransportRetryExceeded");
+    // Its last success was after the pause, not before.
+    assert!(Duration::from_millis(millis.parse()?) < 2 * timeout, "{report}");
+    Ok(())
+}

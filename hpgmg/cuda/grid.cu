@@ -13,16 +13,29 @@ __device__ __forceinline__ void raise(unsigned long long* largest, unsigned long
     if (threadIdx.x == 0 && mine > *static_cast<volatile unsigned long long*>(largest)) atomicMax(largest, mine);
 }
 
+// Planes that a launch works on. Rust: layout::Planes.
+struct Planes {
+    int first, end;
+    int each;  // that a block marches through
+    int unused;
+};
+
 struct Place {
     int t, j, k, end;
-    __device__ __forceinline__ Place(int n, int planes)
-        : t(blockIdx.x * 32 + threadIdx.x), j(blockIdx.y * blockDim.y + threadIdx.y), k(blockIdx.z * planes),
-          end(min(n, k + planes)) {}
+    __device__ __forceinline__ explicit Place(const Planes& planes)
+        : t(blockIdx.x * 32 + threadIdx.x), j(blockIdx.y * blockDim.y + threadIdx.y),
+          k(planes.first + blockIdx.z * planes.each), end(min(planes.end, k + planes.each)) {}
+    // Band by band of rows, so that the planes of one are still in the second-level cache when the next block along k
+    // reads them.
+    __device__ __forceinline__ Place(const Pass& pass, int n, int each)
+        : t(blockIdx.x * 32 + threadIdx.x),
+          j((blockIdx.z / pass.tiles * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y),
+          k(blockIdx.z % pass.tiles * each), end(min(n, k + each)) {}
 };
 
 template <int OPERATOR, int STEP, bool ZERO, class L>
 __device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
-    const Place p(level.n, pass.planes);
+    const Place p(pass, level.n, pass.planes);
     const bool mine = 2 * p.t < level.n && p.j < level.n;
     for (int k = p.k; k < p.end; k++) {
         double even = 0.0, odd = 0.0;
@@ -36,7 +49,7 @@ __device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
 template <int OPERATOR>
 __device__ __forceinline__ void residual_restrict(const Level& level, const Level& coarse, const Pass& pass) {
     __shared__ double sums[2][2][4][32];
-    const Place p(level.n, 2 * pass.planes);
+    const Place p(pass, level.n, 2 * pass.planes);
     const int a = threadIdx.y, b = threadIdx.z, i = threadIdx.x;
     int turn = 0;
     for (int k = p.k; k < p.end; k += 2, turn ^= 1) {
@@ -57,7 +70,7 @@ __device__ __forceinline__ void residual_restrict(const Level& level, const Leve
 // max |residual|.
 template <int OPERATOR>
 __device__ __forceinline__ void residual_norm(const Level& level, const Pass& pass, unsigned long long* largest) {
-    const Place p(level.n, pass.planes);
+    const Place p(pass, level.n, pass.planes);
     unsigned long long mine = 0;
     if (2 * p.t < level.n && p.j < level.n) {
         for (int k = p.k; k < p.end; k++) {
@@ -76,16 +89,19 @@ struct Tile {
     static constexpr int ROW = 32 + 2 * REACH, SIDE = TILE + 2 * REACH, CELLS = ROW * SIDE * SIDE;
     double cells[SIDE][SIDE][ROW];
 
-    // Fills the tile whose first cell is (i0, j0, k0): from x inside the domain, then outside along i, j and k in turn.
-    __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0) {
+    // Fills the tile whose first cell is (i0, j0, k0): from the planes [low, high) of x inside the domain, then outside along
+    // i, j and k in turn. Other cells hold nothing that is used.
+    template <bool READ_ONLY = true>
+    __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0, int low = 0,
+                                         int high = 1 << 30) {
         const int thread = threadIdx.x + 32 * (threadIdx.y + TILE * threadIdx.z);
         for (int stage = 0; stage < 4; stage++) {
             for (int cell = thread; cell < CELLS; cell += 32 * TILE * TILE) {
                 const int a = cell % ROW, b = cell / ROW % SIDE, c = cell / (ROW * SIDE);
                 const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
-                const bool in_i = level.has(i), in_j = level.has(j), in_k = level.has(k);
+                const bool in_i = level.has(i), in_j = level.has(j), in_k = level.has(k) && k >= low && k < high;
                 if (stage == 0) {
-                    if (in_i && in_j && in_k) cells[c][b][a] = __ldg(x + level.at(i, j, k));
+                    if (in_i && in_j && in_k) cells[c][b][a] = load<READ_ONLY>(x + level.at(i, j, k));
                     continue;
                 }
                 const bool now = stage == 1 ? !in_i && in_j && in_k : stage == 2 ? !in_j && in_k : !in_k;
@@ -167,7 +183,7 @@ using namespace hpgmg;
                                          const __grid_constant__ Pass pass) {                               \
         residual_restrict<OPERATOR>(level, coarse, pass);                                                   \
     }                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                    \
+    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
         hpgmg_##name##_residual_norm(const __grid_constant__ Level level,                                   \
                                      const __grid_constant__ Pass pass, unsigned long long* largest) {      \
         residual_norm<OPERATOR>(level, pass, largest);                                                      \
@@ -202,8 +218,8 @@ HPGMG_PROLONG(replace_quartic, 2, false)
 // to = means of from; where `largest` is given also max |from|.
 extern "C" __global__ void __launch_bounds__(256)
     hpgmg_restrict(const __grid_constant__ Level fine, const __grid_constant__ Level coarse, const double* from, double* to,
-                   int planes, unsigned long long* largest) {
-    const Place p(coarse.n, planes);
+                   const __grid_constant__ Planes planes, unsigned long long* largest) {
+    const Place p(planes);
     unsigned long long mine = 0;
     if (p.t < coarse.n && p.j < coarse.n) {
         for (int k = p.k; k < p.end; k++) {
@@ -227,8 +243,8 @@ extern "C" __global__ void __launch_bounds__(256)
 // max |x|, or max |x - means of fine| where `fine` is given (a vector of level `finer`).
 extern "C" __global__ void __launch_bounds__(256)
     hpgmg_norm(const __grid_constant__ Level level, const __grid_constant__ Level finer, const double* x, const double* fine,
-               int planes, unsigned long long* largest) {
-    const Place p(level.n, planes);
+               const __grid_constant__ Planes planes, unsigned long long* largest) {
+    const Place p(planes);
     unsigned long long mine = 0;
     if (p.j < level.n) {
         for (int k = p.k; k < p.end; k++) {

@@ -1,3 +1,5 @@
-// Every kernel in one translation unit; their names are listed in src/cuda/module.rs.
+// Every kernel in one translation unit; their names are listed in src/cuda/kernels.rs.
 #include "grid.cu"
+#include "slab.cu"
+#include "exchange.cu"
 #include "resident.cu"

@@ -15,6 +15,8 @@ struct Pass {
     double scale;
     int sweep;   // GSRB: half-sweep; Chebyshev: step of the recurrence
     int planes;  // planes that a block marches through
+    int tiles;   // blocks along k; the grid has as many for each band of rows
+    int unused;
 };
 
 template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>
@@ -61,14 +63,14 @@ __device__ __forceinline__ void pair(const L& level, const Pass& pass, int t, in
     }
 }
 
-// The same for any row, ghosts along j and k extrapolated where they are read.
-template <int OPERATOR, int STEP, bool ZERO, class L>
+// The same for any row, ghosts along j and k extrapolated where they are read. READ_ONLY: no peer writes x meanwhile.
+template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY = true, class L>
 __device__ __forceinline__ void any_pair(const L& level, const Pass& pass, int t, int j, int k, double& even,
                                          double& odd) {
     if (ZERO || is_inside<OPERATOR>(level, j, k)) {
-        pair<OPERATOR, STEP, ZERO, true, Inside>(level, pass, t, j, k, even, odd);
+        pair<OPERATOR, STEP, ZERO, READ_ONLY, Inside>(level, pass, t, j, k, even, odd);
     } else {
-        pair<OPERATOR, STEP, ZERO, true, Beside>(level, pass, t, j, k, even, odd);
+        pair<OPERATOR, STEP, ZERO, READ_ONLY, Beside>(level, pass, t, j, k, even, odd);
     }
 }
 

@@ -18,23 +18,23 @@ pub enum Device {
     Auto,
     /// The CPU.
     Cpu,
-    /// An NVIDIA GPU, one rank.
+    /// NVIDIA GPUs: the ranks of a host take them in turn.
     Cuda,
 }
 
 /// How ranks communicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CommMode {
-    /// Under a launcher libmp, called by the CPU (MPI under mpirun and srun if this program was built with it); else
-    /// threads of this process.
+    /// On GPUs `kernel`. On CPUs under a launcher libmp, called by the CPU (MPI under mpirun and srun if this program was
+    /// built with it); else threads of this process.
     Auto,
-    /// MPI.
+    /// MPI, called by the CPU; between GPUs from pinned memory of the CPU.
     Mpi,
-    /// libmp, called by the CPU.
+    /// libmp, called by the CPU; between GPUs from pinned memory of the CPU.
     Host,
-    /// libmp, enqueued on a stream.
+    /// On GPUs: copies into the other GPUs' memory, signals and waits are launches enqueued on a stream.
     Stream,
-    /// libmp, called by kernels.
+    /// On GPUs: the kernels store into the other GPUs' memory, signal and wait by themselves.
     Kernel,
 }
 
@@ -64,6 +64,17 @@ pub struct Cli {
     /// How ranks communicate.
     #[arg(long, value_enum, default_value = "auto")]
     pub comm: CommMode,
+    /// With several ranks on GPUs: solve in these ways in turn (20 times each, or as --solves says), check that they find
+    /// the same bits, and print times and gains over mpi, or else host.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "MODES", conflicts_with_all = ["comm", "json", "bandwidth", "seconds"])]
+    pub compare: Vec<CommMode>,
+    /// With several ranks on GPUs: capture a solve in a CUDA graph and replay it (one rank alone always does).
+    #[arg(long)]
+    pub graph: bool,
+    /// With several ranks on GPUs: levels of at most so many cells a side are computed by every rank, without
+    /// communication (32 by default).
+    #[arg(long, value_name = "CELLS")]
+    pub whole: Option<usize>,
     /// Discretisation.
     #[arg(long, value_enum, default_value = "fv4")]
     pub operator: Operator,

@@ -75,6 +75,8 @@ pub enum Launch {
 #[error("{0}")]
 pub struct Refused(String);
 
+const WITHOUT_MPI: &str = "--comm mpi: this hpgmg-fv was built without the cargo feature `mpi`";
+
 /// Decides what this process is. `launcher` is [`launcher`]'s answer.
 ///
 /// # Errors
@@ -82,20 +84,24 @@ pub struct Refused(String);
 pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused> {
     let refuse = |text: String| Err(Refused(text));
     let size = cli.ranks.unwrap_or(launcher.map_or(1, |l| l.size));
-    if cli.device == Device::Cuda && size != 1 {
-        return refuse(format!(
-            "--device cuda: this version of hpgmg-fv runs one rank on one GPU, and this run has {size} ranks"
-        ));
+    let on_gpus = cli.device == Device::Cuda;
+    if !on_gpus && (cli.graph || cli.whole.is_some() || !cli.compare.is_empty()) {
+        return refuse(
+            "--graph, --whole and --compare are for ranks on GPUs: with --device cuda".into(),
+        );
     }
-    match cli.comm {
-        CommMode::Stream | CommMode::Kernel => {
-            return refuse(
-                "--comm stream and --comm kernel: this version of hpgmg-fv communicates from the CPU \
-                 only (auto, host, mpi)"
-                    .into(),
-            );
-        }
-        CommMode::Auto | CommMode::Host | CommMode::Mpi => {}
+    if !cli.compare.is_empty() && (size == 1 || cli.compare.contains(&CommMode::Auto)) {
+        return refuse("--compare: needs several ranks and names of ways to communicate (mpi, host, stream, kernel)".into());
+    }
+    if !on_gpus && matches!(cli.comm, CommMode::Stream | CommMode::Kernel) {
+        return refuse(
+            "--comm stream and --comm kernel: between CPUs this version of hpgmg-fv communicates from the CPU only \
+             (auto, host, mpi); between GPUs with --device cuda"
+                .into(),
+        );
+    }
+    if cli.graph && matches!(cli.comm, CommMode::Host | CommMode::Mpi) {
+        return refuse("--graph: with --comm host and mpi the CPU takes part in a solve, which no graph can hold".into());
     }
     if cli.ranks == Some(0) || cli.threads == Some(0) {
         return refuse("--ranks and --threads must be at least 1".into());
@@ -107,8 +113,22 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
         return refuse(format!("--ranks {ranks} under {name}, which has started {size} processes"));
     }
     let ranks = cli.ranks.unwrap_or(1);
+    if on_gpus && size != 1 {
+        let mpi = cli.comm == CommMode::Mpi || cli.compare.contains(&CommMode::Mpi);
+        if mpi && !cfg!(feature = "mpi") {
+            return refuse(WITHOUT_MPI.into());
+        }
+        if mpi && !launcher.is_some_and(Launcher::starts_mpi) {
+            return refuse(
+                "--comm mpi and --compare mpi: MPI ranks are started by mpirun or srun".into(),
+            );
+        }
+        return Ok(launcher.map_or(Launch::LibmpThreads { ranks }, |_| Launch::Libmp));
+    }
     match (cli.comm, launcher) {
-        (CommMode::Auto, None) => return Ok(Launch::Threads { ranks }),
+        (CommMode::Auto | CommMode::Stream | CommMode::Kernel, None) => {
+            return Ok(Launch::Threads { ranks });
+        }
         (CommMode::Host, None) => return Ok(Launch::LibmpThreads { ranks }),
         (CommMode::Host, Some(_)) => return Ok(Launch::Libmp),
         // MPI leads to other hosts too, where there is an MPI.
@@ -118,9 +138,7 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
         _ => {}
     }
     if !cfg!(feature = "mpi") {
-        return refuse(
-            "--comm mpi: this hpgmg-fv was built without the cargo feature `mpi`".into(),
-        );
+        return refuse(WITHOUT_MPI.into());
     }
     if let Some(Launcher { name, variable: (variable, value), .. }) =
         launcher.filter(|launcher| !launcher.starts_mpi())
@@ -213,6 +231,8 @@ mod tests {
     fn without_a_launcher_ranks_are_threads() {
         assert_eq!(decide(&cli(&[]), None), Ok(Launch::Threads { ranks: 1 }));
         assert_eq!(decide(&cli(&["--ranks", "4"]), None), Ok(Launch::Threads { ranks: 4 }));
+        let gpus = cli(&["--ranks", "2", "--device", "cuda"]);
+        assert_eq!(decide(&gpus, None), Ok(Launch::LibmpThreads { ranks: 2 }));
         let host = cli(&["--ranks", "4", "--comm", "host"]);
         assert_eq!(decide(&host, None), Ok(Launch::LibmpThreads { ranks: 4 }));
     }
@@ -220,8 +240,13 @@ mod tests {
     #[test]
     fn what_is_not_there_is_refused_by_name() {
         for (args, word) in [
-            (&["--device", "cuda", "--ranks", "2"][..], "one rank on one GPU"),
+            (&["--device", "cuda", "--ranks", "2", "--comm", "mpi"][..], "mpi"),
+            (&["--device", "cuda", "--ranks", "2", "--comm", "host", "--graph"], "no graph"),
+            (&["--device", "cuda", "--compare", "host,kernel"], "several ranks"),
+            (&["--device", "cuda", "--ranks", "2", "--compare", "auto,kernel"], "names of ways"),
+            (&["--ranks", "2", "--compare", "host,kernel"], "--device cuda"),
             (&["--comm", "stream"], "stream"),
+            (&["--graph"], "--device cuda"),
             (&["--comm", "kernel"], "kernel"),
             (&["--ranks", "0"], "at least 1"),
         ] {

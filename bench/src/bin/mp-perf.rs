@@ -8,7 +8,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_bench::perf::latency::Form;
 use mp_bench::perf::{self, Devices, Rank, bandwidth, barrier, latency, litmus};
 use mp_bench::result::{Figure, Results};
-use mp_bench::{report, signal};
+use mp_bench::{compare, multigrid, report, signal};
 
 #[derive(Parser)]
 #[command(name = "mp-perf", version, about = "Measures what communication costs on this machine")]
@@ -30,6 +30,48 @@ enum What {
         /// Repeats of each player.
         #[arg(long, default_value_t = 21, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         repeats: u32,
+        /// Write the figures to this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// This library beside MPI, UCX and the bare machine, on the host. Starts two ranks under mpirun by itself.
+    Compare {
+        /// Sizes of messages in bytes.
+        #[arg(long, value_delimiter = ',', default_value = "8,64,512,4096,32768,262144,2097152",
+            value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+        sizes: Vec<u64>,
+        /// Repeats of each point.
+        #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repeats: u32,
+        /// Write the figures to this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// HPGMG-FV in several modes in turn: times, speed, gains.
+    Multigrid {
+        /// A mode, the base of the gains first: a name and the arguments of hpgmg-fv that make it.
+        #[arg(long = "mode", value_name = "NAME=ARGUMENTS", required = true)]
+        modes: Vec<multigrid::Mode>,
+        /// Sizes, as hpgmg-fv takes them.
+        #[arg(
+            long,
+            value_name = "LOG2_BOX_DIM:BOXES_PER_RANK",
+            value_delimiter = ',',
+            default_value = "4:8,5:8,6:8"
+        )]
+        sizes: Vec<multigrid::Size>,
+        /// Runs of each mode and size.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repeats: u32,
+        /// Seconds of solves in a run.
+        #[arg(long, default_value_t = 1.0)]
+        seconds: f64,
+        /// GB/s that memory reaches in a plain copy, for the roofline.
+        #[arg(long)]
+        bandwidth: Option<f64>,
+        /// The program; default: hpgmg-fv beside this one.
+        #[arg(long)]
+        program: Option<PathBuf>,
         /// Write the figures to this file.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -197,6 +239,19 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
+        What::Compare { sizes, repeats, json } => {
+            let mut sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            let plan = compare::Plan { sizes, repeats: repeats as usize, budget: 64 << 20 };
+            compare::run(&plan)?.map_or(Ok(()), |results| show(&results, json.as_deref()))
+        }
+        What::Multigrid { modes, sizes, repeats, seconds, bandwidth, program, json } => {
+            let program = program.map_or_else(multigrid::beside_this_program, Ok)?;
+            let repeats = repeats as usize;
+            let plan = multigrid::Plan { program, modes, sizes, repeats, seconds, bandwidth };
+            show(&multigrid::measure(&plan)?, json.as_deref())
+        }
         What::Latency { common, form, size: sizes, rounds, threads } => {
             let forms = if form.is_empty() { Form::ALL.to_vec() } else { form };
             let plan = latency::Plan { forms, sizes, rounds, repeats: common.repeats, threads };
@@ -243,6 +298,17 @@ fn main() -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// Prints a run's tables and method; writes it to `json`.
+fn show(results: &Results, json: Option<&Path>) -> Result<()> {
+    for figure in &results.figures {
+        println!("{}", report::terminal(figure));
+    }
+    for sentence in &results.method {
+        println!("{sentence}");
+    }
+    json.map_or(Ok(()), |path| results.write(path))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

@@ -38,6 +38,18 @@ pub fn images(runs: &[Results], folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// A figure as a table for a terminal, with its title.
+pub fn terminal(figure: &Figure) -> String {
+    let table = Table::of(figure);
+    let mut drawn = comfy_table::Table::new();
+    drawn.load_preset(comfy_table::presets::UTF8_FULL_CONDENSED);
+    drawn.set_header(table.head).add_rows(table.rows);
+    for column in drawn.column_iter_mut() {
+        column.set_cell_alignment(comfy_table::CellAlignment::Right);
+    }
+    format!("{}\n{drawn}\n{LEGEND}\n", figure.title)
+}
+
 /// Letters, digits and dashes of a title.
 fn slug(title: &str) -> String {
     let mapped: String = title

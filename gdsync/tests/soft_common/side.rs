@@ -124,6 +124,11 @@ impl Side {
         Ok(())
     }
 
+    /// A piece of the local memory, for requests of the test's own.
+    pub fn segment(&self, at: usize, len: u32) -> Outcome<DataSegment> {
+        Ok(DataSegment::new(self.lkey, self.base + (LARGE + at) as u64, len)?)
+    }
+
     /// The local bytes from `at` on.
     #[allow(clippy::mut_from_ref)]
     fn bytes_at(&self, at: usize, len: usize) -> Outcome<&mut [u8]> {

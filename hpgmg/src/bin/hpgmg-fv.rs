@@ -4,11 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, anyhow};
 use clap::Parser;
+use gdsync::CudaDevice;
 use hpgmg::bandwidth;
-use hpgmg::cli::{self, Cli, Device};
+use hpgmg::cli::{self, Cli, CommMode, Device};
+#[cfg(feature = "mpi")]
+use hpgmg::comm::CommError;
 use hpgmg::comm::{self, Comm};
 use hpgmg::cpu::Cpu;
-use hpgmg::cuda::{self, Gpu};
+use hpgmg::cuda::compare::{Comparison, Contestant, compare};
+use hpgmg::cuda::{self, Gpu, Mode, Team};
 use hpgmg::error::Error;
 use hpgmg::known;
 use hpgmg::launch::{self, Launch};
@@ -41,7 +45,7 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     match launch::decide(cli, launcher.as_ref())? {
         Launch::Threads { ranks } => {
-            check_memory(&config, ranks, ranks)?;
+            check_memory(cli, &config, ranks, ranks)?;
             let threads = cli.threads.unwrap_or((cores / ranks).max(1));
             let report = launch::on_threads(ranks, limit, |comm| {
                 one_rank(cli, &config, effort, comm, threads)
@@ -49,7 +53,7 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             finish(cli, report)
         }
         Launch::LibmpThreads { ranks } => {
-            check_memory(&config, ranks, ranks)?;
+            check_memory(cli, &config, ranks, ranks)?;
             let threads = cli.threads.unwrap_or((cores / ranks).max(1));
             let worlds = libmp::World::threads(ranks)?;
             let report = comm::libmp::run(worlds, limit, |comm| {
@@ -60,7 +64,7 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
         Launch::Libmp => {
             let world = libmp::World::init()?;
             let (rank, local) = (world.rank(), world.local_size());
-            check_memory(&config, world.size(), local)?;
+            check_memory(cli, &config, world.size(), local)?;
             let threads = cli.threads.unwrap_or((cores / local).max(1));
             let report = comm::libmp::run(vec![world], limit, |comm| {
                 one_rank(cli, &config, effort, comm, threads)
@@ -73,7 +77,7 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             let comm = hpgmg::comm::mpi::MpiComm::init(limit)
                 .ok_or_else(|| anyhow!("MPI has been initialised before"))?;
             let local = local_size.unwrap_or(comm.size()).clamp(1, comm.size());
-            check_memory(&config, comm.size(), local)?;
+            check_memory(cli, &config, comm.size(), local)?;
             let threads = cli.threads.unwrap_or((cores / local).max(1));
             // An error ends the whole job: the others would wait for this rank.
             match one_rank(cli, &config, effort, &comm, threads) {
@@ -89,8 +93,13 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
     }
 }
 
-fn check_memory(config: &Config, ranks: usize, local: usize) -> anyhow::Result<()> {
+fn check_memory(cli: &Cli, config: &Config, ranks: usize, local: usize) -> anyhow::Result<()> {
     let available = cli::available_memory().unwrap_or(u64::MAX);
+    if cli.device == Device::Cuda && ranks > 1 {
+        // Every rank sets up the whole problem.
+        let all = cuda::all_boxes(config, ranks);
+        return Ok(cli::check_memory(&all, 1, 1, available / local as u64)?);
+    }
     Ok(cli::check_memory(config, ranks, local, available)?)
 }
 
@@ -101,46 +110,160 @@ fn one_rank(
     effort: Effort,
     comm: &dyn Comm,
     threads: usize,
-) -> Result<Option<Report>, Error> {
+) -> Result<Option<Answer>, Error> {
     let bar = if comm.rank() == 0 { progress_bar() } else { ProgressBar::hidden() };
     bar.set_message("setting up");
     bar.tick();
-    let gpu = gpu_of(cli, config, comm.size())?;
-    let mut cpu = Cpu::new(config.clone(), comm, threads)?;
-    let mut progress = |dim, done, of| {
-        if done == 0 {
-            bar.set_message(format!("{dim}³"));
-            bar.set_length(of as u64);
-        }
-        bar.set_position(done as u64);
-    };
-    let mut facts = Facts { ranks: comm.size(), comm: comm.name(), triad: None, gpu: None };
+    let gpu = gpu_of(cli, config, comm)?;
     if let Some(device) = gpu {
-        let mut gpu = Gpu::new(cpu, device, cli.limit()?)?;
-        let outcome = run::run(&mut gpu, effort, progress)?;
-        bar.finish_and_clear();
-        facts.gpu = Some((gpu.name().to_owned(), gpu.bytes_per_solve()));
-        facts.triad = if cli.bandwidth { Some(gpu.copy_bandwidth()?) } else { None };
-        let verdict = known::judge(config, &outcome);
-        return Ok(Some(Report::new(gpu.cpu(), &outcome, &verdict, &facts)));
+        return on_gpu(cli, config, effort, comm, device, threads, &bar);
     }
-    let outcome = run::run(&mut cpu, effort, &mut progress)?;
+    let mut cpu = Cpu::new(config.clone(), comm, threads)?;
+    let outcome = run::run(&mut cpu, effort, shown_by(&bar))?;
     bar.finish_and_clear();
     if comm.rank() != 0 {
         return Ok(None);
     }
     let verdict = known::judge(config, &outcome);
-    facts.triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
-    Ok(Some(Report::new(&cpu, &outcome, &verdict, &facts)))
+    let triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
+    let facts = Facts { ranks: comm.size(), comm: comm.name(), triad, gpu: None };
+    Ok(Some(Answer::Report(Box::new(Report::new(&cpu, &outcome, &verdict, &facts)))))
+}
+
+/// One rank's run on its GPU.
+fn on_gpu(
+    cli: &Cli,
+    config: &Config,
+    effort: Effort,
+    comm: &dyn Comm,
+    device: CudaDevice,
+    threads: usize,
+    bar: &ProgressBar,
+) -> Result<Option<Answer>, Error> {
+    let ranks = comm.size();
+    if ranks > 1 && comm.rank() == 0 {
+        let most = cuda::sharing(comm, &device)?;
+        if most > 1 {
+            bar.suspend(|| {
+                eprintln!("hpgmg-fv: {ranks} ranks, up to {most} on one GPU: times say little")
+            });
+        }
+    } else if ranks > 1 {
+        cuda::sharing(comm, &device)?;
+    }
+    let cpu = cuda::set_up(config, ranks, threads)?;
+    let mpi = Messages::open(cli, comm)?;
+    let limit = cli.limit()?;
+    if !cli.compare.is_empty() {
+        let mut contestants = Vec::new();
+        for &way in &cli.compare {
+            let team = team(cli, way, comm, &mpi);
+            let gpu = Gpu::new(cpu.clone(), device.clone(), Some(&team), limit)?;
+            contestants.push(Contestant { name: known::name(way), gpu });
+        }
+        let comparison = compare(&mut contestants, cli.solves.unwrap_or(20))?;
+        bar.finish_and_clear();
+        return Ok((comm.rank() == 0).then_some(Answer::Comparison(comparison)));
+    }
+    let alone = ranks == 1;
+    let team = team(cli, cli.comm, comm, &mpi);
+    let mut gpu = Gpu::new(cpu, device, (!alone).then_some(&team), limit)?;
+    let outcome = run::run(&mut gpu, effort, shown_by(bar))?;
+    bar.finish_and_clear();
+    let triad = if cli.bandwidth { Some(gpu.copy_bandwidth()?) } else { None };
+    if comm.rank() != 0 {
+        return Ok(None);
+    }
+    let on = (gpu.name().to_owned(), gpu.bytes_per_solve());
+    let name = match (alone, cli.comm) {
+        (true, _) => comm.name(),
+        (_, CommMode::Mpi) => "mpi, from pinned memory",
+        (_, CommMode::Host) => "libmp, from pinned memory",
+        (_, CommMode::Stream) => "libmp, stream",
+        (_, CommMode::Auto | CommMode::Kernel) => "libmp, kernel",
+    };
+    let facts = Facts { ranks, comm: name, triad, gpu: Some(on) };
+    let verdict = known::judge(config, &outcome);
+    Ok(Some(Answer::Report(Box::new(Report::new(gpu.cpu(), &outcome, &verdict, &facts)))))
+}
+
+/// The ranks on their GPUs, communicating in one way.
+fn team<'a>(cli: &Cli, way: CommMode, comm: &'a dyn Comm, mpi: &'a Messages) -> Team<'a> {
+    let mode = match way {
+        CommMode::Auto | CommMode::Kernel => Mode::Kernel,
+        CommMode::Stream => Mode::Stream,
+        CommMode::Host | CommMode::Mpi => Mode::Staged,
+    };
+    let messages = if way == CommMode::Mpi { mpi.of(comm) } else { comm };
+    Team { comm, messages, mode, whole: cli.whole.unwrap_or(cuda::WHOLE), graph: cli.graph }
+}
+
+/// MPI beside libmp, where it is asked for: the ranks are the same.
+struct Messages {
+    #[cfg(feature = "mpi")]
+    mpi: Option<hpgmg::comm::mpi::MpiComm>,
+}
+
+#[cfg(feature = "mpi")]
+impl Messages {
+    fn open(cli: &Cli, comm: &dyn Comm) -> Result<Self, Error> {
+        let wanted = cli.comm == CommMode::Mpi || cli.compare.contains(&CommMode::Mpi);
+        if !wanted || comm.size() == 1 {
+            return Ok(Self { mpi: None });
+        }
+        let failed = |code| CommError::Library { call: "MPI_Init", rank: comm.rank(), code };
+        let mpi = hpgmg::comm::mpi::MpiComm::init(cli.limit()?).ok_or(failed(0))?;
+        if (mpi.rank(), mpi.size()) != (comm.rank(), comm.size()) {
+            return Err(CommError::OtherRanks {
+                rank: [comm.rank(), mpi.rank()],
+                size: [comm.size(), mpi.size()],
+            }
+            .into());
+        }
+        Ok(Self { mpi: Some(mpi) })
+    }
+
+    fn of<'a>(&'a self, comm: &'a dyn Comm) -> &'a dyn Comm {
+        self.mpi.as_ref().map_or(comm, |mpi| mpi)
+    }
+}
+
+#[cfg(not(feature = "mpi"))]
+impl Messages {
+    /// Without MPI nobody gets as far as to need it.
+    fn open(_: &Cli, _: &dyn Comm) -> Result<Self, Error> {
+        Ok(Self {})
+    }
+
+    fn of<'a>(&'a self, comm: &'a dyn Comm) -> &'a dyn Comm {
+        comm
+    }
+}
+
+/// What rank 0 has to say.
+enum Answer {
+    Report(Box<Report>),
+    Comparison(Comparison),
+}
+
+/// What [`run::run`] tells of its progress.
+fn shown_by(bar: &ProgressBar) -> impl FnMut(usize, usize, usize) {
+    move |dim, done, of| {
+        if done == 0 {
+            bar.set_message(format!("{dim}³"));
+            bar.set_length(of as u64);
+        }
+        bar.set_position(done as u64);
+    }
 }
 
 /// The GPU to solve on, if it is to be one. With `--device auto` whatever speaks against it means the CPU.
-fn gpu_of(cli: &Cli, config: &Config, ranks: usize) -> Result<Option<gdsync::CudaDevice>, Error> {
-    let open = || cuda::check(config).and_then(|()| cuda::open());
+fn gpu_of(cli: &Cli, config: &Config, comm: &dyn Comm) -> Result<Option<CudaDevice>, Error> {
+    let open = || cuda::check(config).and_then(|()| cuda::open_for(comm));
     match cli.device {
         Device::Cpu => Ok(None),
         Device::Cuda => Ok(Some(open()?)),
-        Device::Auto => Ok(if ranks == 1 { open().ok() } else { None }),
+        Device::Auto => Ok(if comm.size() == 1 { open().ok() } else { None }),
     }
 }
 
@@ -154,8 +277,15 @@ fn progress_bar() -> ProgressBar {
 }
 
 /// Prints and writes the report, where this process has one.
-fn finish(cli: &Cli, report: Option<Report>) -> anyhow::Result<bool> {
-    let Some(report) = report else { return Ok(true) };
+fn finish(cli: &Cli, answer: Option<Answer>) -> anyhow::Result<bool> {
+    let report = match answer {
+        None => return Ok(true),
+        Some(Answer::Comparison(comparison)) => {
+            print!("{}", comparison.text());
+            return Ok(comparison.passes());
+        }
+        Some(Answer::Report(report)) => report,
+    };
     print!("{}", report.text());
     if let Some(path) = &cli.json {
         let json = serde_json::to_string_pretty(&report)?;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gdsync::Buffer;
 use libmp::{
     AllReduce, Communicator, Deadline, Device, Operation, PreparedRecv, PreparedSend, ReduceOp,
     Region, World,
@@ -14,13 +15,16 @@ use crate::error::Error;
 /// One rank of a libmp world.
 pub struct LibmpComm {
     world: Communicator,
+    local_rank: usize,
+    gpu: Option<String>,
     limit: Duration,
 }
 
 impl LibmpComm {
     /// The ranks of `world`; no wait lasts longer than `limit`.
     pub fn new(world: &World, limit: Duration) -> Self {
-        Self { world: world.with_timeout(limit), limit }
+        let gpu = world.assigned_gpu().map(str::to_owned);
+        Self { world: world.with_timeout(limit), local_rank: world.local_rank(), gpu, limit }
     }
 }
 
@@ -92,30 +96,55 @@ impl Comm for LibmpComm {
         "libmp, host"
     }
 
+    fn communicator(&self) -> Option<&Communicator> {
+        Some(&self.world)
+    }
+
+    fn local_rank(&self) -> Option<usize> {
+        Some(self.local_rank)
+    }
+
+    fn assigned_gpu(&self) -> Option<&str> {
+        self.gpu.as_deref()
+    }
+
     fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
+        self.prepare_for(&Device::Host, tag, messages)
+    }
+
+    fn prepare_for(
+        &self,
+        device: &Device,
+        tag: i32,
+        messages: &[Message],
+    ) -> Result<Box<dyn Exchange>, CommError> {
+        let alloc = |len| -> Result<Region<f64>, CommError> {
+            match device {
+                Device::Host => Ok(self.world.alloc(device, len)?),
+                Device::Cuda(_) => Ok(Region::from_buffer(device.alloc_pinned(len)?)),
+            }
+        };
         let links = messages
             .iter()
             .map(|message| {
                 let peer = self.world.peer(message.peer)?;
-                let mut link = Link { peer: message.peer, sends: Vec::new(), receives: Vec::new() };
-                for _ in 0..TURNS {
-                    if message.send > 0 {
-                        let region = self.world.alloc(&Device::Host, message.send)?;
-                        let send = peer.send(&region, tag as u64).prepare()?;
-                        link.sends.push((region, send));
-                    }
-                    if message.receive > 0 {
-                        let region = self.world.alloc(&Device::Host, message.receive)?;
-                        let receive = peer.recv(&region, tag as u64).prepare()?;
-                        // From here on the buffer is the sender's whenever it is not being read.
-                        receive.start()?;
-                        link.receives.push((region, receive));
-                    }
+                let mut link = Link { peer: message.peer, send: None, receive: None };
+                if message.send > 0 {
+                    let region = alloc(message.send)?;
+                    let send = peer.send(&region, tag as u64).prepare()?;
+                    link.send = Some((region, send));
+                }
+                if message.receive > 0 {
+                    let region = alloc(message.receive)?;
+                    let receive = peer.recv(&region, tag as u64).prepare()?;
+                    // From here on the buffer is with the sender whenever it is not being read, so that a send finds it.
+                    receive.start()?;
+                    link.receive = Some((region, receive));
                 }
                 Ok(link)
             })
             .collect::<Result<_, CommError>>()?;
-        Ok(Box::new(LibmpExchange { rank: self.rank(), tag, limit: self.limit, links, turn: 0 }))
+        Ok(Box::new(LibmpExchange { rank: self.rank(), tag, limit: self.limit, links }))
     }
 
     fn group(&self, members: &[usize]) -> Result<Option<Box<dyn Group>>, CommError> {
@@ -129,14 +158,10 @@ impl Comm for LibmpComm {
     }
 }
 
-/// Buffers of a message, used in turn: a rank may send the next one while its peer still reads the last.
-const TURNS: usize = 2;
-
 struct Link {
     peer: usize,
-    /// One for each turn, or none.
-    sends: Vec<(Region<f64>, PreparedSend)>,
-    receives: Vec<(Region<f64>, PreparedRecv)>,
+    send: Option<(Region<f64>, PreparedSend)>,
+    receive: Option<(Region<f64>, PreparedRecv)>,
 }
 
 struct LibmpExchange {
@@ -144,26 +169,32 @@ struct LibmpExchange {
     tag: i32,
     limit: Duration,
     links: Vec<Link>,
-    turn: usize,
 }
 
 impl Exchange for LibmpExchange {
     fn begin(&mut self) -> Result<(), CommError> {
-        for (_, send) in self.links.iter().filter_map(|link| link.sends.get(self.turn)) {
-            send.wait(Deadline::after(self.limit))?;
-        }
-        Ok(())
+        let sends: Vec<&dyn Operation> =
+            self.links.iter().filter_map(|link| Some(&link.send.as_ref()?.1 as _)).collect();
+        Ok(libmp::wait_all(&sends, Deadline::after(self.limit))?)
     }
 
     fn send_buffer(&mut self, index: usize) -> &mut [f64] {
-        let Some((region, _)) = self.links[index].sends.get(self.turn) else { return &mut [] };
+        let Some((region, _)) = &self.links[index].send else { return &mut [] };
         // SAFETY: `begin` has seen the last send of it complete, and the next is not started before `start`; no other view
         // of the region exists, and `&mut self` keeps this the only slice.
         unsafe { region.as_mut_slice() }.unwrap_or_default()
     }
 
+    fn buffers(&self, index: usize) -> Option<[Buffer<f64>; 2]> {
+        let Link { send: Some((send, _)), receive: Some((receive, _)), .. } = &self.links[index]
+        else {
+            return None;
+        };
+        Some([send.buffer().clone(), receive.buffer().clone()])
+    }
+
     fn start(&mut self, index: usize) -> Result<(), CommError> {
-        match self.links[index].sends.get(self.turn) {
+        match &self.links[index].send {
             Some((_, send)) => Ok(send.start()?),
             None => Ok(()),
         }
@@ -171,7 +202,7 @@ impl Exchange for LibmpExchange {
 
     fn receive(&mut self, index: usize) -> Result<&[f64], CommError> {
         let link = &self.links[index];
-        let Some((region, receive)) = link.receives.get(self.turn) else { return Ok(&[]) };
+        let Some((region, receive)) = &link.receive else { return Ok(&[]) };
         receive.wait(Deadline::after(self.limit))?;
         let sent = receive.message_len()?.unwrap_or_default() as usize / size_of::<f64>();
         if sent != region.len() {
@@ -183,10 +214,9 @@ impl Exchange for LibmpExchange {
     }
 
     fn end(&mut self) -> Result<(), CommError> {
-        for (_, receive) in self.links.iter().filter_map(|link| link.receives.get(self.turn)) {
+        for (_, receive) in self.links.iter().filter_map(|link| link.receive.as_ref()) {
             receive.start()?;
         }
-        self.turn = (self.turn + 1) % TURNS;
         Ok(())
     }
 }

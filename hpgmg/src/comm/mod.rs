@@ -12,6 +12,8 @@ pub mod threads;
 
 use std::time::Duration;
 
+use gdsync::{Buffer, Device};
+
 /// A failure of communication.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -52,6 +54,17 @@ pub enum CommError {
         /// Length at the receiver.
         receiver: usize,
     },
+    /// Two libraries number the ranks differently.
+    #[error("rank {} of {} of libmp is rank {} of {} of MPI", .rank[0], .size[0], .rank[1], .size[1])]
+    OtherRanks {
+        /// This rank, by libmp and by MPI.
+        rank: [usize; 2],
+        /// How many there are.
+        size: [usize; 2],
+    },
+    /// No memory for a message.
+    #[error("memory for a message")]
+    Memory(#[from] gdsync::Error),
     /// libmp failed.
     #[error(transparent)]
     Libmp(#[from] ::libmp::Error),
@@ -98,11 +111,36 @@ pub trait Comm {
     fn size(&self) -> usize;
     /// Name of the messaging library as shown to the user.
     fn name(&self) -> &'static str;
+    /// libmp's communicator of these ranks, for what reaches memory of the others; `None` for other libraries.
+    fn communicator(&self) -> Option<&::libmp::Communicator> {
+        None
+    }
+    /// This rank's number on its host, where the library knows it.
+    fn local_rank(&self) -> Option<usize> {
+        None
+    }
+    /// The GPU that the launcher has chosen for this rank.
+    fn assigned_gpu(&self) -> Option<&str> {
+        None
+    }
     /// Prepares the messages of one phase. A tag is prepared once per pair of ranks.
     ///
     /// # Errors
     /// [`CommError`] when the library refuses.
     fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError>;
+    /// As [`prepare`](Self::prepare), with buffers that the copy engines of `device` reach, where the library has such:
+    /// see [`Exchange::buffers`].
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare); when there is no such memory.
+    fn prepare_for(
+        &self,
+        _device: &Device,
+        tag: i32,
+        messages: &[Message],
+    ) -> Result<Box<dyn Exchange>, CommError> {
+        self.prepare(tag, messages)
+    }
     /// The group of `members` (increasing); every rank of the communicator calls it in the same order and
     /// non-members get `None`.
     ///
@@ -123,6 +161,11 @@ pub trait Exchange {
     fn begin(&mut self) -> Result<(), CommError>;
     /// Buffer of message `index`, between `begin` and `start`.
     fn send_buffer(&mut self, index: usize) -> &mut [f64];
+    /// The memory of the buffers of message `index`, to send and to receive, for streams to copy from and to at the times
+    /// when this crate may access them; `None` if only the CPU reaches it.
+    fn buffers(&self, _index: usize) -> Option<[Buffer<f64>; 2]> {
+        None
+    }
     /// Sends message `index`.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use gdsync::{Buffer, Device, Space};
 use mpi::environment::Universe;
 use mpi::ffi;
 use mpi::traits::{AsRaw, Communicator};
@@ -99,23 +100,39 @@ impl Comm for MpiComm {
     }
 
     fn prepare(&self, tag: i32, messages: &[Message]) -> Result<Box<dyn Exchange>, CommError> {
+        self.prepare_for(&Device::Host, tag, messages)
+    }
+
+    fn prepare_for(
+        &self,
+        device: &Device,
+        tag: i32,
+        messages: &[Message],
+    ) -> Result<Box<dyn Exchange>, CommError> {
         let world = &self.world;
+        let alloc = |len| match device {
+            Device::Host => Buffer::new(device, Space::Host, len),
+            Device::Cuda(_) => device.alloc_pinned(len),
+        };
+        let address = |buffer: &Buffer<f64>| {
+            buffer.host_address().map_or(std::ptr::null_mut(), |address| address.as_ptr())
+        };
         let mut links = Vec::with_capacity(messages.len());
         for m in messages {
             let mut link = Link {
                 peer: m.peer,
-                send_buffer: vec![0.0; m.send],
-                receive_buffer: vec![0.0; m.receive],
+                send_buffer: alloc(m.send)?,
+                receive_buffer: alloc(m.receive)?,
                 // SAFETY: reading a constant of the library.
                 send: unsafe { ffi::RSMPI_REQUEST_NULL },
                 // SAFETY: as above.
                 receive: unsafe { ffi::RSMPI_REQUEST_NULL },
             };
             if m.send > 0 {
-                // SAFETY: the buffer's heap memory stays where it is until the request is freed (`Drop`).
+                // SAFETY: the buffer's memory stays where it is until the request is freed (`Drop`).
                 let code = unsafe {
                     ffi::MPI_Send_init(
-                        link.send_buffer.as_ptr().cast(),
+                        address(&link.send_buffer).cast(),
                         m.send as i32,
                         ffi::RSMPI_DOUBLE,
                         m.peer as i32,
@@ -130,7 +147,7 @@ impl Comm for MpiComm {
                 // SAFETY: as above.
                 let code = unsafe {
                     ffi::MPI_Recv_init(
-                        link.receive_buffer.as_mut_ptr().cast(),
+                        address(&link.receive_buffer).cast(),
                         m.receive as i32,
                         ffi::RSMPI_DOUBLE,
                         m.peer as i32,
@@ -171,8 +188,8 @@ impl Comm for MpiComm {
 
 struct Link {
     peer: usize,
-    send_buffer: Vec<f64>,
-    receive_buffer: Vec<f64>,
+    send_buffer: Buffer<f64>,
+    receive_buffer: Buffer<f64>,
     send: ffi::MPI_Request,
     receive: ffi::MPI_Request,
 }
@@ -201,7 +218,14 @@ impl Exchange for MpiExchange {
     }
 
     fn send_buffer(&mut self, index: usize) -> &mut [f64] {
-        &mut self.links[index].send_buffer
+        // SAFETY: `begin` has seen the last send of it complete, the next is not started before `start`, and `&mut self`
+        // keeps this the only slice; memory that the CPU reaches by construction.
+        unsafe { self.links[index].send_buffer.as_mut_slice() }.unwrap_or_default()
+    }
+
+    fn buffers(&self, index: usize) -> Option<[Buffer<f64>; 2]> {
+        let link = &self.links[index];
+        Some([link.send_buffer.clone(), link.receive_buffer.clone()])
     }
 
     fn start(&mut self, index: usize) -> Result<(), CommError> {
@@ -221,7 +245,8 @@ impl Exchange for MpiExchange {
             let what = || format!("message tag {tag} from rank {peer}");
             self.world.wait(&mut link.receive, what)?;
         }
-        Ok(&link.receive_buffer)
+        // SAFETY: the receive is complete, and is not started again before `begin`, which needs `&mut self`.
+        Ok(unsafe { link.receive_buffer.as_slice() }?)
     }
 
     fn end(&mut self) -> Result<(), CommError> {
@@ -232,10 +257,9 @@ impl Exchange for MpiExchange {
 impl Drop for MpiExchange {
     fn drop(&mut self) {
         for link in &mut self.links {
-            for (request, buffer) in [
-                (&mut link.send, &mut link.send_buffer),
-                (&mut link.receive, &mut link.receive_buffer),
-            ] {
+            for (request, buffer) in
+                [(&mut link.send, &link.send_buffer), (&mut link.receive, &link.receive_buffer)]
+            {
                 if buffer.is_empty() {
                     continue;
                 }
@@ -245,7 +269,7 @@ impl Drop for MpiExchange {
                     unsafe { ffi::MPI_Request_free(request) };
                 } else {
                     // MPI may still write there: the memory is never given back.
-                    std::mem::forget(std::mem::take(buffer));
+                    std::mem::forget(buffer.clone());
                 }
             }
         }

@@ -1,5 +1,9 @@
 //! Why a run on a GPU was refused or failed.
 
+use std::time::Duration;
+
+use crate::comm::CommError;
+
 /// A GPU run that was refused or failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -26,6 +30,44 @@ pub enum CudaError {
         /// What the GPU has.
         available_mib: u64,
     },
+    /// The launcher's choice is no number.
+    #[error("MP_GPU is {0:?}; expected the number of a GPU of this machine")]
+    AssignedGpu(String),
+    /// The messaging library gives no access to other ranks' memory.
+    #[error(
+        "--comm kernel and --comm stream need ranks of libmp, which reach each other's GPU memory"
+    )]
+    NoPeers,
+    /// The messages of the library are in memory that the GPU does not reach.
+    #[error("messages of {0} are in memory that the GPU cannot copy from")]
+    NoBuffers(&'static str),
+    /// More ranks than kernels know.
+    #[error("--device cuda: {ranks} ranks; at most {most} communicate through each other's memory")]
+    TooManyRanks {
+        /// Ranks of the run.
+        ranks: usize,
+        /// What the kernels take.
+        most: usize,
+    },
+    /// A wait in a kernel for another rank failed.
+    #[error(
+        "rank {peer} on {host} has finished {seen} phases of the exchange; {expected} were waited for, for {waited:?}"
+    )]
+    Peer {
+        /// The rank waited for.
+        peer: usize,
+        /// Its host.
+        host: String,
+        /// Phases expected.
+        expected: u64,
+        /// Phases seen.
+        seen: u64,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The ranks lost each other.
+    #[error(transparent)]
+    Comm(#[from] CommError),
     /// The driver, the GPU or a stream said no.
     #[error(transparent)]
     Gdsync(#[from] gdsync::Error),

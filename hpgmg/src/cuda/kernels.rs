@@ -22,10 +22,10 @@ pub fn fatbin() -> Result<&'static [u8], CudaError> {
     Err(CudaError::NotBuilt)
 }
 
-/// The kernels of one operator.
-pub struct Kernels {
+/// The kernels of one operator over whole levels, or over slabs.
+pub struct Passes {
     /// GSRB half-sweep, and from zero.
-    pub gsrb: [Kernel; 2],
+    gsrb: [Kernel; 2],
     /// GSRB half-sweeps compiled for one size of level each, with that size.
     sized: Vec<(i32, Kernel)>,
     /// Jacobi sweep, and from zero.
@@ -36,23 +36,62 @@ pub struct Kernels {
     pub residual_restrict: Kernel,
     /// Largest residual.
     pub residual_norm: Kernel,
-    /// Restriction, with or without the largest value of what is restricted.
-    pub restrict: Kernel,
     /// Interpolation of a correction.
     pub correct: Kernel,
     /// Interpolation of a solution.
     pub replace: Kernel,
+}
+
+/// All kernels for one operator.
+pub struct Kernels {
+    /// Over whole levels.
+    pub whole: Passes,
+    /// Over a rank's slab.
+    pub slab: Passes,
+    /// Restriction, with or without the largest value of what is restricted.
+    pub restrict: Kernel,
     /// Largest value, or difference from a finer level.
     pub norm: Kernel,
     /// The coarsest levels in one launch.
     pub resident: Kernel,
+    /// Copies to peers, signals and waits.
+    pub exchange: Kernel,
+    /// Waits for the neighbours.
+    pub wait: Kernel,
+    /// The largest values of all ranks.
+    pub agree: Kernel,
     /// Keeps the code loaded.
     _module: Module,
 }
 
+/// Names of the kernels of [`Passes`], in its order, and of half-sweeps by size.
+struct Names {
+    passes: [&'static str; 9],
+    sized: &'static [(i32, &'static str)],
+}
+
+macro_rules! names {
+    ($operator:literal, $slab:literal, $replace:literal, $sized:expr) => {
+        Names {
+            passes: [
+                concat!("hpgmg_", $operator, $slab, "_gsrb"),
+                concat!("hpgmg_", $operator, $slab, "_gsrb_zero"),
+                concat!("hpgmg_", $operator, $slab, "_weighted"),
+                concat!("hpgmg_", $operator, $slab, "_weighted_zero"),
+                concat!("hpgmg_", $operator, $slab, "_chebyshev"),
+                concat!("hpgmg_", $operator, $slab, "_residual_restrict"),
+                concat!("hpgmg_", $operator, $slab, "_residual_norm"),
+                concat!("hpgmg", $slab, "_correct"),
+                concat!("hpgmg", $slab, "_replace_", $replace),
+            ],
+            sized: $sized,
+        }
+    };
+}
+
 /// The half-sweep of fv4 for the levels of the benchmark's usual sizes: with constant distances between rows and planes
 /// it executes a third fewer instructions.
-const SIZED: [(i32, &str); 6] = [
+const SIZED: &[(i32, &str)] = &[
     (16, "hpgmg_fv4_gsrb_16"),
     (32, "hpgmg_fv4_gsrb_32"),
     (64, "hpgmg_fv4_gsrb_64"),
@@ -60,54 +99,33 @@ const SIZED: [(i32, &str); 6] = [
     (256, "hpgmg_fv4_gsrb_256"),
     (512, "hpgmg_fv4_gsrb_512"),
 ];
+const SIZED_SLABS: &[(i32, &str)] = &[
+    (64, "hpgmg_fv4_slab_gsrb_64"),
+    (128, "hpgmg_fv4_slab_gsrb_128"),
+    (256, "hpgmg_fv4_slab_gsrb_256"),
+    (512, "hpgmg_fv4_slab_gsrb_512"),
+];
 
-impl Kernels {
-    /// The GSRB half-sweep for levels of `n` cells a side.
-    pub fn gsrb_of(&self, n: i32) -> &Kernel {
-        self.sized.iter().find(|(size, _)| *size == n).map_or(&self.gsrb[0], |(_, kernel)| kernel)
+impl Names {
+    fn of(operator: Operator, slab: bool) -> Self {
+        match (operator == Operator::Fv4, slab) {
+            (true, false) => names!("fv4", "", "quartic", SIZED),
+            (true, true) => names!("fv4", "_slab", "quartic", SIZED_SLABS),
+            (false, false) => names!("fv2", "", "quadratic", &[]),
+            (false, true) => names!("fv2", "_slab", "quadratic", &[]),
+        }
     }
 
-    /// Loads the code for `operator`.
-    ///
-    /// # Errors
-    /// [`CudaError::NotBuilt`], or what the driver says.
-    pub fn load(device: &CudaDevice, operator: Operator) -> Result<Self, CudaError> {
-        const COMMON: [&str; 4] =
-            ["hpgmg_restrict", "hpgmg_norm", "hpgmg_correct", "hpgmg_replace_quadratic"];
-        let fv4 = operator == Operator::Fv4;
-        let names: &[&'static str] = if fv4 {
-            &[
-                "hpgmg_fv4_gsrb",
-                "hpgmg_fv4_gsrb_zero",
-                "hpgmg_fv4_weighted",
-                "hpgmg_fv4_weighted_zero",
-                "hpgmg_fv4_chebyshev",
-                "hpgmg_fv4_residual_restrict",
-                "hpgmg_fv4_residual_norm",
-                "hpgmg_fv4_resident",
-                "hpgmg_replace_quartic",
-            ]
-        } else {
-            &[
-                "hpgmg_fv2_gsrb",
-                "hpgmg_fv2_gsrb_zero",
-                "hpgmg_fv2_weighted",
-                "hpgmg_fv2_weighted_zero",
-                "hpgmg_fv2_chebyshev",
-                "hpgmg_fv2_residual_restrict",
-                "hpgmg_fv2_residual_norm",
-                "hpgmg_fv2_resident",
-                "hpgmg_replace_quadratic",
-            ]
-        };
-        let sized: &[(i32, &'static str)] = if fv4 { &SIZED } else { &[] };
-        let all: Vec<&'static str> =
-            names.iter().chain(&COMMON).copied().chain(sized.iter().map(|s| s.1)).collect();
-        let module = device.load_module(fatbin()?, &all)?;
-        let k = |index: usize| module.kernel(names[index]);
-        Ok(Self {
+    fn all(&self) -> impl Iterator<Item = &'static str> {
+        self.passes.into_iter().chain(self.sized.iter().map(|sized| sized.1))
+    }
+
+    fn load(&self, module: &Module) -> Result<Passes, CudaError> {
+        let k = |index: usize| module.kernel(self.passes[index]);
+        Ok(Passes {
             gsrb: [k(0)?, k(1)?],
-            sized: sized
+            sized: self
+                .sized
                 .iter()
                 .map(|&(n, name)| Ok((n, module.kernel(name)?)))
                 .collect::<Result<_, CudaError>>()?,
@@ -115,11 +133,46 @@ impl Kernels {
             chebyshev: k(4)?,
             residual_restrict: k(5)?,
             residual_norm: k(6)?,
-            resident: k(7)?,
+            correct: k(7)?,
             replace: k(8)?,
-            restrict: module.kernel("hpgmg_restrict")?,
-            norm: module.kernel("hpgmg_norm")?,
-            correct: module.kernel("hpgmg_correct")?,
+        })
+    }
+}
+
+impl Passes {
+    /// The GSRB half-sweep for levels of `n` cells a side, or the first from zero.
+    pub fn gsrb(&self, n: i32, zero: bool) -> &Kernel {
+        if zero {
+            return &self.gsrb[1];
+        }
+        self.sized.iter().find(|(size, _)| *size == n).map_or(&self.gsrb[0], |(_, kernel)| kernel)
+    }
+}
+
+impl Kernels {
+    /// Loads the code for `operator`.
+    ///
+    /// # Errors
+    /// [`CudaError::NotBuilt`], or what the driver says.
+    pub fn load(device: &CudaDevice, operator: Operator) -> Result<Self, CudaError> {
+        const COMMON: [&str; 5] =
+            ["hpgmg_restrict", "hpgmg_norm", "hpgmg_exchange", "hpgmg_await", "hpgmg_agree"];
+        let resident =
+            if operator == Operator::Fv4 { "hpgmg_fv4_resident" } else { "hpgmg_fv2_resident" };
+        let (whole, slab) = (Names::of(operator, false), Names::of(operator, true));
+        let all: Vec<&'static str> =
+            whole.all().chain(slab.all()).chain(COMMON).chain([resident]).collect();
+        let module = device.load_module(fatbin()?, &all)?;
+        let [restrict, norm, exchange, wait, agree] = COMMON;
+        Ok(Self {
+            whole: whole.load(&module)?,
+            slab: slab.load(&module)?,
+            restrict: module.kernel(restrict)?,
+            norm: module.kernel(norm)?,
+            resident: module.kernel(resident)?,
+            exchange: module.kernel(exchange)?,
+            wait: module.kernel(wait)?,
+            agree: module.kernel(agree)?,
             _module: module,
         })
     }

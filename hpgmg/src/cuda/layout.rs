@@ -2,6 +2,8 @@
 //!
 //! All boxes of the rank form one grid. Every row is two halves, one for each colour `(i + j + k) % 2`.
 
+use std::ops::Range;
+
 use crate::boundary::Extrapolation;
 use crate::decomposition::LevelShape;
 use crate::geometry::BoxGeometry;
@@ -80,6 +82,10 @@ pub struct Pass {
     pub sweep: i32,
     /// Planes that a block marches through.
     pub planes: i32,
+    /// Blocks along k in each band of rows.
+    pub tiles: i32,
+    /// Padding.
+    pub unused: i32,
 }
 
 /// What the resident kernel does; `hpgmg::Resident` of `cuda/resident.cu`.
@@ -119,21 +125,51 @@ pub fn rule(rule: Extrapolation) -> i32 {
     }
 }
 
-/// The grid of a level in GPU memory.
+/// Planes that a launch works on; `hpgmg::Planes` of `cuda/grid.cu`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Planes {
+    /// The first.
+    pub first: i32,
+    /// Behind the last.
+    pub end: i32,
+    /// That a block marches through.
+    pub each: i32,
+    /// Padding.
+    pub unused: i32,
+}
+
+/// The part of a level's grid that is in this GPU's memory: some planes, and ghosts around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// Cells per side.
+    /// Cells per side of the level.
     pub n: usize,
     /// Elements of half a row.
     pub half: usize,
+    /// The first plane here.
+    pub first: usize,
+    /// Planes here.
+    pub planes: usize,
 }
 
 impl Grid {
-    /// The grid of `n`³ cells.
+    /// The grid of all `n`³ cells.
     pub fn new(n: usize) -> Self {
+        Self::slab(n, 0..n)
+    }
+
+    /// The planes `planes` of `n`³ cells.
+    pub fn slab(n: usize, planes: Range<usize>) -> Self {
         // Large rows start on multiples of 128 bytes; small levels stay small enough for the caches.
         let align = if n < 64 { 2 } else { 16 };
-        Self { n, half: (n / 2 + 3).next_multiple_of(align) }
+        let half = (n / 2 + 3).next_multiple_of(align);
+        Self { n, half, first: planes.start, planes: planes.len() }
+    }
+
+    /// Elements before the first plane of the level, if all of it were here: what kernels, which count planes from the
+    /// beginning of the level, are to be told as the beginning of a vector lies as far before it.
+    pub fn shift(&self) -> usize {
+        self.first * self.plane()
     }
 
     /// Elements of a plane.
@@ -144,13 +180,19 @@ impl Grid {
     /// Elements of a vector.
     pub fn volume(&self) -> usize {
         // The first row's ghosts lie before it, the last row's behind.
-        (BASE + self.plane() * (self.n + 2 * GHOSTS)).next_multiple_of(BASE)
+        (BASE + self.plane() * (self.planes + 2 * GHOSTS)).next_multiple_of(BASE)
     }
 
-    /// Offset of a cell; ghosts have indices from −2 and to n + 1.
+    /// Offset of a plane, from its first ghost row on; ghost planes are two more at both ends.
+    pub fn plane_at(&self, k: isize) -> usize {
+        BASE + (k + GHOSTS as isize - self.first as isize) as usize * self.plane()
+    }
+
+    /// Offset of a cell, by its indices in the level; ghosts are two more at all ends.
     pub fn at(&self, i: isize, j: isize, k: isize) -> usize {
         let g = GHOSTS as isize;
-        let row = (j + g) * 2 * self.half as isize + (k + g) * self.plane() as isize;
+        let row = (j + g) * 2 * self.half as isize
+            + (k + g - self.first as isize) * self.plane() as isize;
         let colour = (i + j + k).rem_euclid(2) * self.half as isize;
         (BASE as isize + row + colour + i.div_euclid(2)) as usize
     }
@@ -208,11 +250,11 @@ pub fn gather_plane(
     }
 }
 
-/// The interior cells of `values`, a vector in the GPU's layout, in that of the CPU.
+/// The interior cells of `values`, a vector in the GPU's layout, in that of the CPU; 0 where they are not in it.
 pub fn scatter(level: Boxes<'_>, grid: &Grid, values: &[f64]) -> Vec<f64> {
     let mut field = vec![0.0; level.shape.boxes() * level.geometry.volume];
     let n = grid.n as isize;
-    for k in 0..n {
+    for k in grid.first as isize..(grid.first + grid.planes) as isize {
         for j in 0..n {
             for i in 0..n {
                 field[in_boxes(level, [i, j, k])] = values[grid.at(i, j, k)];
@@ -243,6 +285,16 @@ mod tests {
     }
 
     #[test]
+    fn a_slab_is_the_same_planes_further_to_the_front() {
+        let (whole, slab) = (Grid::new(20), Grid::slab(20, 6..11));
+        assert_eq!(slab.volume(), whole.volume() - 15 * whole.plane());
+        for (i, j, k) in [(0, 0, 6), (-1, 3, 4), (19, 21, 12)] {
+            assert_eq!(slab.at(i, j, k), whole.at(i, j, k) - slab.shift());
+        }
+        assert_eq!(slab.plane_at(4), whole.plane_at(4) - slab.shift());
+    }
+
+    #[test]
     fn cells_of_one_colour_are_consecutive_and_large_rows_aligned() {
         let grid = Grid::new(64);
         assert_eq!(grid.at(2, 0, 0), grid.at(0, 0, 0) + 1);
@@ -252,7 +304,7 @@ mod tests {
 
     #[test]
     fn structures_have_the_sizes_that_the_kernels_assert() {
-        assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 48));
+        assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 56));
         assert_eq!(size_of::<Resident>(), RESIDENT_LEVELS * 232 + 16 + 32);
     }
 }

@@ -1,55 +1,42 @@
-//! The levels on the GPU: their memory, what is uploaded, and solves from the outside. What is enqueued in a cycle is
-//! `cycle.rs`.
+//! The levels on the GPU of one rank, and solves from the outside. Their memory is `upload.rs`, what is enqueued in a
+//! cycle `cycle.rs`, how ranks communicate `peers.rs` and `staged.rs`.
 
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use gdsync::{Arg, Buffer, CudaDevice, Deadline, Device, Dims, Graph, Stream};
+use gdsync::{Buffer, CudaDevice, Deadline, Device, Graph, Stream};
 
 use super::error::CudaError;
 use super::kernels::Kernels;
-use super::layout::{self, Boxes, DeviceLevel, Grid};
+use super::layout::{self, Boxes, Grid};
+use super::partition::Partition;
+use super::ranks::{Ranks, Team};
+use super::upload::{OnGpu, upload, vectors};
 use crate::backend::Vector;
-use crate::boundary::Extrapolation;
+use crate::comm::{CommError, Group};
 use crate::cpu::Cpu;
 use crate::cycle::{CycleResult, MAX_V_CYCLES, Solved, TOLERANCE};
 use crate::error::Error;
-use crate::options::{Bottom, Config, Cycle, Operator, Smoother};
-use crate::smoothers::chebyshev_weights;
+use crate::options::Cycle;
+use crate::timers::Timers;
 
-/// Numbers that kernels leave for the host.
+/// Numbers that kernels leave for the host; the ranks agree on those before [`Scalar::Iterations`].
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Scalar {
     /// max |F| of the solve.
     RightHandSide,
     /// max |residual| of the last cycle.
     Residual,
-    /// Iterations of the bottom solver, added up.
-    Iterations,
     /// A norm asked for from outside.
     Norm,
+    /// Iterations of the bottom solver, added up.
+    Iterations,
 }
 
 const SCALARS: usize = 4;
 
-/// One level in GPU memory.
-pub(super) struct OnGpu {
-    pub view: DeviceLevel,
-    pub grid: Grid,
-    /// All vectors, one after the other; the view's addresses point into it.
-    memory: Buffer<f64>,
-}
-
-impl OnGpu {
-    /// The elements of one vector.
-    fn vector(&self, index: usize) -> Result<Buffer<f64>, CudaError> {
-        let volume = self.grid.volume();
-        Ok(self.memory.slice(index * volume..(index + 1) * volume)?)
-    }
-
-    pub fn u(&self) -> Result<Buffer<f64>, CudaError> {
-        self.vector(Vector::U.index())
-    }
-}
+/// In this time waits in kernels end after they were released.
+const RELEASED: Duration = Duration::from_secs(10);
 
 /// What is captured once and replayed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -60,15 +47,20 @@ enum Piece {
     VCycle,
 }
 
-/// The solver with every level on a GPU.
+/// The solver with every level on a GPU: all of it, or this rank's slabs and the coarse levels.
 pub struct Gpu {
-    pub(super) cpu: Cpu,
+    pub(super) cpu: Rc<Cpu>,
+    timers: Timers,
     pub(super) device: CudaDevice,
     pub(super) stream: Stream,
     pub(super) kernels: Kernels,
     pub(super) levels: Vec<OnGpu>,
     /// The first level that the resident kernel takes.
     pub(super) resident: usize,
+    pub(super) partition: Partition,
+    pub(super) ranks: Ranks,
+    /// For what the host agrees on; none of one rank.
+    group: Option<Box<dyn Group>>,
     pub(super) scalars: Buffer<u64>,
     results: Buffer<u64>,
     graphs: Vec<(usize, Piece, Graph)>,
@@ -78,26 +70,35 @@ pub struct Gpu {
     limit: Duration,
 }
 
-/// Vectors of a level on the GPU, in memory order.
-fn vectors(config: &Config, is_bottom: bool) -> Vec<Vector> {
-    crate::setup::vectors_of(&Config { bottom: Bottom::Bicgstab, ..config.clone() }, is_bottom)
-}
-
 impl Gpu {
-    /// Uploads what `cpu` has set up. Its rank must be the only one.
+    /// Uploads what `cpu`, the set-up of the whole problem, holds, as the only rank or this rank's part of it.
     ///
     /// # Errors
-    /// [`CudaError`] if there are no kernels for the configuration, the levels do not fit, or the driver refuses.
-    pub fn new(cpu: Cpu, device: CudaDevice, limit: Duration) -> Result<Self, CudaError> {
+    /// [`CudaError`] if there are no kernels for the configuration, the levels do not fit, the ranks do not reach each
+    /// other, or the driver refuses.
+    pub fn new(
+        cpu: Rc<Cpu>,
+        device: CudaDevice,
+        team: Option<&Team<'_>>,
+        limit: Duration,
+    ) -> Result<Self, CudaError> {
         super::check(cpu.config())?;
         let config = cpu.config().clone();
         let count = cpu.timers.levels();
-        let needed: usize = (0..count)
-            .map(|l| {
-                let grid = Grid::new(cpu.level(l).shape.dim);
-                8 * grid.volume() * vectors(&config, l + 1 == count).len()
-            })
-            .sum();
+        let dims: Vec<usize> = (0..count).map(|l| cpu.level(l).shape.dim).collect();
+        let resident = (0..count)
+            .find(|&l| dims[l] <= layout::RESIDENT_DIM && count - l <= layout::RESIDENT_LEVELS)
+            .unwrap_or(count - 1);
+        let (size, rank, whole) =
+            team.map_or((1, 0, 0), |team| (team.comm.size(), team.comm.rank(), team.whole));
+        // Levels of the resident kernel are never cut.
+        let partition = Partition::new(&dims[..=resident], size, rank, whole);
+        let grid = |l: usize| match l <= resident {
+            true => Grid::slab(dims[l], partition.planes(l)),
+            false => Grid::new(dims[l]),
+        };
+        let elements = |l: usize| grid(l).volume() * vectors(&cpu, l).len();
+        let needed: usize = (0..count).map(|l| 8 * elements(l)).sum();
         let available = device.capabilities().memory;
         if needed as u64 > available {
             return Err(CudaError::Memory {
@@ -109,30 +110,43 @@ impl Gpu {
         let kernels = Kernels::load(&device, config.operator)?;
         let place = Device::Cuda(device.clone());
         let stream = place.stream()?;
+        let mut memory = (0..count)
+            .map(|l| Ok(place.alloc::<f64>(elements(l))?))
+            .collect::<Result<Vec<_>, CudaError>>()?;
+        let ranks = match team {
+            None => Ranks::Alone,
+            Some(team) => Ranks::new(team, &device, &partition, &memory, &dims, limit)?,
+        };
+        let group = match team {
+            None => None,
+            Some(team) => team.comm.group(&(0..size).collect::<Vec<_>>())?,
+        };
         let mut levels = Vec::with_capacity(count);
-        for l in 0..count {
-            levels.push(upload(&cpu, &place, &stream, l, l + 1 == count)?);
+        for (l, memory) in memory.drain(..).enumerate() {
+            levels.push(upload(&cpu, &stream, l, grid(l), memory)?);
         }
-        let resident = (0..count)
-            .find(|&l| {
-                levels[l].grid.n <= layout::RESIDENT_DIM && count - l <= layout::RESIDENT_LEVELS
-            })
-            .unwrap_or(count - 1);
         let scalars = place.alloc::<u64>(SCALARS)?;
         let results = place.alloc_pinned::<u64>(SCALARS)?;
-        Ok(Self {
+        let mut gpu = Self {
+            timers: cpu.timers.clone(),
             cpu,
             device,
             stream,
             kernels,
             levels,
             resident,
+            partition,
+            use_graphs: ranks.can_be_captured() && team.is_none_or(|team| team.graph),
+            ranks,
+            group,
             scalars,
             results,
             graphs: Vec::new(),
-            use_graphs: true,
             limit,
-        })
+        };
+        // Nobody writes into a peer's memory before it is ready.
+        gpu.agree_on(0.0)?;
+        Ok(gpu)
     }
 
     /// The set-up, with the shapes of the levels.
@@ -145,14 +159,13 @@ impl Gpu {
         self.device.name()
     }
 
-    /// A vector of level `l` in the layout of the CPU.
+    /// A vector of level `l` in the layout of the CPU; 0 where other ranks have it.
     ///
     /// # Errors
     /// What the driver says.
     pub fn download(&self, l: usize, v: Vector) -> Result<Vec<f64>, CudaError> {
-        let config = self.cpu.config();
         let level = &self.levels[l];
-        let order = vectors(config, l + 1 == self.levels.len());
+        let order = vectors(&self.cpu, l);
         let Some(index) = order.iter().position(|&other| other == v) else {
             return Ok(Vec::new());
         };
@@ -193,10 +206,11 @@ impl Gpu {
     }
 
     /// max |x| on level `l`; `x` is the vector's address.
-    fn norm(&self, l: usize, x: u64) -> Result<f64, CudaError> {
+    fn norm(&mut self, l: usize, x: u64) -> Result<f64, CudaError> {
         self.clear(Scalar::Norm)?;
         self.enqueue_norm(l, x, None)?;
-        self.fetch()?;
+        self.settle(l)?;
+        self.fetch(l)?;
         self.scalar(Scalar::Norm)
     }
 
@@ -204,7 +218,7 @@ impl Gpu {
     fn replay(&mut self, l: usize, piece: Piece) -> Result<(), CudaError> {
         if !self.use_graphs {
             self.enqueue(l, piece)?;
-            return self.wait();
+            return self.fetch(l);
         }
         if !self.graphs.iter().any(|(level, p, _)| (*level, *p) == (l, piece)) {
             self.stream.begin_capture()?;
@@ -212,13 +226,15 @@ impl Gpu {
             let graph = self.stream.end_capture();
             enqueued?;
             self.graphs.push((l, piece, graph?));
+            // A rank that still captures must not be kept from it by another's waiting kernels on the same GPU.
+            self.agree_on(0.0)?;
         }
         if let Some((_, _, graph)) =
             self.graphs.iter().find(|(level, p, _)| (*level, *p) == (l, piece))
         {
             self.stream.launch_graph(graph)?;
         }
-        self.wait()
+        self.fetch(l)
     }
 
     fn enqueue(&self, l: usize, piece: Piece) -> Result<(), CudaError> {
@@ -231,12 +247,42 @@ impl Gpu {
             Piece::VCycle => self.v_cycle(l, self.levels[l].view.f, false)?,
         }
         self.residual_norm(l)?;
+        self.settle(l)
+    }
+
+    /// The scalars as the ranks that share level `l` agree on them.
+    fn settle(&self, l: usize) -> Result<(), CudaError> {
+        if self.partition.is_cut(l)
+            && let Ranks::Direct(peers) = &self.ranks
+        {
+            let count = Scalar::Iterations as usize;
+            let (values, results) = (&self.scalars, &self.results);
+            return peers.agree(&self.stream, &self.kernels, values, count, results);
+        }
         Ok(self.stream.copy(&self.results, &self.scalars)?)
     }
 
-    fn fetch(&self) -> Result<(), CudaError> {
-        self.stream.copy(&self.results, &self.scalars)?;
-        self.wait()
+    /// Waits until what was enqueued is done and the scalars of level `l` are here.
+    fn fetch(&mut self, l: usize) -> Result<(), CudaError> {
+        self.wait()?;
+        if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_)) {
+            // SAFETY: the copy into it has been waited for, and no other is enqueued before this returns.
+            let results = unsafe { self.results.as_mut_slice()? };
+            let mut values: [f64; Scalar::Iterations as usize] =
+                std::array::from_fn(|value| f64::from_bits(results[value]));
+            self.group.as_mut().map_or(Ok(()), |group| group.max(&mut values))?;
+            for (result, value) in results.iter_mut().zip(values) {
+                *result = value.to_bits();
+            }
+        }
+        Ok(())
+    }
+
+    /// The largest of the ranks' values.
+    fn agree_on(&mut self, value: f64) -> Result<f64, CommError> {
+        let mut value = [value];
+        self.group.as_mut().map_or(Ok(()), |group| group.max(&mut value))?;
+        Ok(value[0])
     }
 
     fn clear(&self, scalar: Scalar) -> Result<(), CudaError> {
@@ -258,136 +304,34 @@ impl Gpu {
     }
 
     /// Waits without sleeping: a solve may take less time than waking up does.
-    fn wait(&self) -> Result<(), CudaError> {
-        let deadline = Deadline::after(self.limit);
+    pub(super) fn wait(&self) -> Result<(), CudaError> {
+        const LOOK: Duration = Duration::from_millis(1);
+        let mut deadline = Deadline::after(self.limit);
+        let (mut looked, mut over) = (Instant::now(), false);
         while !deadline.expired() && !self.stream.is_idle()? {
+            if let Ranks::Direct(peers) = &self.ranks
+                && !over
+                && looked.elapsed() >= LOOK
+            {
+                looked = Instant::now();
+                over = peers.release_if_over();
+                if over {
+                    deadline = Deadline::after(RELEASED);
+                }
+            }
             std::hint::spin_loop();
         }
-        Ok(self.stream.synchronize(deadline)?)
-    }
-
-    /// Enqueues a kernel.
-    ///
-    /// # Safety
-    /// As for [`Stream::launch`].
-    pub(super) unsafe fn launch(
-        &self,
-        kernel: &gdsync::Kernel,
-        shape: (Dims, i32),
-        args: &[Arg<'_>],
-    ) -> Result<(), CudaError> {
-        // SAFETY: by the caller's promise.
-        unsafe { self.stream.launch(kernel, shape.0, args) }?;
-        Ok(())
-    }
-}
-
-/// Allocates level `l` on the GPU and fills it.
-fn upload(
-    cpu: &Cpu,
-    place: &Device,
-    stream: &Stream,
-    l: usize,
-    is_bottom: bool,
-) -> Result<OnGpu, CudaError> {
-    let config = cpu.config();
-    let level = cpu.level(l);
-    let grid = Grid::new(level.shape.dim);
-    let order = vectors(config, is_bottom);
-    let volume = grid.volume();
-    let memory = place.alloc::<f64>(order.len() * volume)?;
-    let base = memory.device_address().unwrap_or(0);
-    let address = |v: Vector| {
-        order.iter().position(|&o| o == v).map_or(0, |index| base + (8 * index * volume) as u64)
-    };
-    for (index, &v) in order.iter().enumerate() {
-        let constant =
-            matches!(v, Vector::F | Vector::Dinv | Vector::Beta(_) | Vector::Alpha | Vector::L1Inv);
-        if constant {
-            let target = memory.slice(index * volume..(index + 1) * volume)?;
-            upload_vector(cpu, place, stream, l, v, &grid, &target)?;
+        let Ranks::Direct(peers) = &self.ranks else {
+            return Ok(self.stream.synchronize(deadline)?);
+        };
+        if deadline.expired() {
+            peers.release();
+            deadline = Deadline::after(RELEASED);
         }
+        let result = self.stream.synchronize(deadline);
+        peers.check()?;
+        Ok(result?)
     }
-    let h2inv = 1.0 / (level.shape.h * level.shape.h);
-    let lowered = |rule: Extrapolation| layout::rule(rule.lowered(level.geometry.n));
-    let weights = chebyshev_weights(level.lambda_max);
-    let fv4 = config.operator == Operator::Fv4;
-    let view = DeviceLevel {
-        u: address(Vector::U),
-        temp: address(Vector::Temp),
-        f: address(Vector::F),
-        r: address(Vector::R),
-        krylov: address(Vector::Krylov(0)),
-        dinv: address(Vector::Dinv),
-        l1inv: if config.smoother == Smoother::L1Jacobi { address(Vector::L1Inv) } else { 0 },
-        beta: std::array::from_fn(|axis| address(Vector::Beta(axis as u8))),
-        alpha: address(Vector::Alpha),
-        scale: if fv4 { -h2inv * (1.0 / 12.0) } else { -h2inv },
-        a: config.equation.a(),
-        c1: weights.map(|w| w.0),
-        c2: weights.map(|w| w.1),
-        volume: volume as i64,
-        n: grid.n as i32,
-        half: grid.half as i32,
-        boundary: layout::rule(Extrapolation::of_operator(config.operator, level.geometry.n)),
-        correct: lowered(Extrapolation::Quadratic),
-        replace: lowered(if fv4 { Extrapolation::Quartic } else { Extrapolation::Quadratic }),
-        unused: 0,
-    };
-    Ok(OnGpu { view, grid, memory })
-}
-
-/// Uploads one vector, a few planes at a time.
-fn upload_vector(
-    cpu: &Cpu,
-    place: &Device,
-    stream: &Stream,
-    l: usize,
-    v: Vector,
-    grid: &Grid,
-    target: &Buffer<f64>,
-) -> Result<(), CudaError> {
-    const STAGED: usize = 1 << 23;
-    let level = cpu.level(l);
-    let field = level.field(v);
-    if field.is_empty() {
-        return Ok(());
-    }
-    let boxes = Boxes::of(level);
-    let plane = grid.plane();
-    let n = grid.n as isize;
-    let per_turn = (STAGED / plane).clamp(1, grid.n + 2);
-    let staging = place.alloc_pinned::<f64>(per_turn * plane)?;
-    let threads = cpu.threads().min(per_turn);
-    let mut k = -1;
-    while k <= n {
-        let count = per_turn.min((n + 1 - k) as usize);
-        let first = (k + layout::GHOSTS as isize) as usize * plane + layout::BASE;
-        // A plane's rows and the ghosts behind its last one; those in front of the first row are the end of the plane
-        // before, so the range starts as many elements earlier.
-        {
-            // SAFETY: the last copy from it has been waited for.
-            let planes = unsafe { staging.as_mut_slice()? };
-            let share = count.div_ceil(threads);
-            std::thread::scope(|scope| {
-                for (part, planes) in planes[..count * plane].chunks_mut(share * plane).enumerate()
-                {
-                    scope.spawn(move || {
-                        for (index, out) in planes.chunks_mut(plane).enumerate() {
-                            let at = (part * share + index) as isize;
-                            let first = first + (part * share + index) * plane - 1;
-                            layout::gather_plane(boxes, field, grid, k + at, first, out);
-                        }
-                    });
-                }
-            });
-        }
-        let to = target.slice(first - 1..first - 1 + count * plane)?;
-        stream.copy(&to, &staging.slice(0..count * plane)?)?;
-        stream.synchronize(Deadline::after(Duration::from_secs(60)))?;
-        k += count as isize;
-    }
-    Ok(())
 }
 
 impl crate::run::Solver for Gpu {
@@ -409,40 +353,56 @@ impl crate::run::Solver for Gpu {
 
     fn zero_solution(&mut self, l: usize) -> Result<(), Error> {
         self.zero_u(l)?;
-        Ok(self.wait()?)
+        self.wait().map_err(plain)
     }
 
     fn solve(&mut self, l: usize, out: &mut Solved) -> Result<(), Error> {
-        Ok(self.solve_cycle(l, self.cpu.config().cycle, out)?)
+        self.solve_cycle(l, self.cpu.config().cycle, out).map_err(plain)
     }
 
     fn agree(&mut self, _: usize, value: f64) -> Result<f64, Error> {
-        Ok(value)
+        Ok(self.agree_on(value)?)
     }
 
     fn largest(&mut self, l: usize) -> Result<f64, Error> {
-        Ok(self.norm(l, self.levels[l].view.u)?)
+        self.norm(l, self.levels[l].view.u).map_err(plain)
     }
 
     fn difference(&mut self, l: usize) -> Result<f64, Error> {
         if l + 1 >= self.levels.len() {
             return Ok(0.0);
         }
-        self.clear(Scalar::Norm)?;
-        self.enqueue_norm(l + 1, self.levels[l + 1].view.u, Some(l))?;
-        self.fetch()?;
-        Ok(self.scalar(Scalar::Norm)?)
+        let difference = |gpu: &mut Self| {
+            gpu.clear(Scalar::Norm)?;
+            gpu.enqueue_norm(l + 1, gpu.levels[l + 1].view.u, Some(l))?;
+            gpu.settle(l)?;
+            gpu.fetch(l)?;
+            gpu.scalar(Scalar::Norm)
+        };
+        difference(self).map_err(plain)
     }
 
     fn timers(&mut self) -> &mut crate::timers::Timers {
-        &mut self.cpu.timers
+        &mut self.timers
     }
 
     fn take_bottom_iterations(&mut self) -> Result<usize, Error> {
-        self.fetch()?;
-        let iterations = self.bits(Scalar::Iterations)?;
-        self.clear(Scalar::Iterations)?;
-        self.wait()?;
-        Ok(iterations as usize)
+        let take = |gpu: &mut Self| {
+            gpu.stream.copy(&gpu.results, &gpu.scalars)?;
+            gpu.wait()?;
+            let iterations = gpu.bits(Scalar::Iterations)?;
+            gpu.clear(Scalar::Iterations)?;
+            gpu.wait()?;
+            Ok(iterations as usize)
+        };
+        take(self).map_err(plain)
+    }
+}
+
+/// A failure of communication is one, whoever noticed it.
+fn plain(error: CudaError) -> Error {
+    match error {
+        CudaError::Comm(error) => Error::Comm(error),
+        error => Error::Cuda(error),
     }
 }

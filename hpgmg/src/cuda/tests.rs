@@ -1,10 +1,12 @@
 //! Solves on a GPU against the CPU and against the reference's numbers. Named `gpu::…` so that whoever runs the tests of
 //! a GPU machine finds them.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::Gpu;
 use super::layout::Grid;
+use super::{Mode, Team};
 use crate::comm::threads::ThreadComm;
 use crate::cpu::Cpu;
 use crate::options::{Bottom, Config, Cycle, Equation, Operator, Smoother};
@@ -17,7 +19,7 @@ fn cpu(config: &Config) -> Cpu {
 }
 
 fn gpu(config: &Config) -> Gpu {
-    Gpu::new(cpu(config), super::open().unwrap(), LIMIT).unwrap()
+    Gpu::new(Rc::new(cpu(config)), super::open().unwrap(), None, LIMIT).unwrap()
 }
 
 const SMOOTHERS: [Smoother; 4] =
@@ -170,6 +172,134 @@ mod gpu {
             let found = (residuals, gpu.download(0, Vector::U).unwrap());
             let expected = first.get_or_insert_with(|| found.clone());
             assert!(*expected == found, "turn {turn}");
+        }
+    }
+
+    /// Ranks that share a GPU do not wait for each other for long.
+    const SHORT: Duration = Duration::from_secs(15);
+
+    /// The solution, residuals and norms that `ranks` ranks find together on the first GPU, each bit.
+    fn together(config: &Config, ranks: usize, mode: Mode, whole: usize, graph: bool) -> Found {
+        let worlds = libmp::World::threads(ranks).unwrap();
+        let all = std::sync::Mutex::new(Vec::new());
+        crate::comm::libmp::run(worlds, SHORT, |comm| {
+            let team = Team { comm, messages: comm, mode, whole, graph };
+            let mut gpu =
+                Gpu::new(Rc::new(cpu(config)), super::super::open()?, Some(&team), SHORT)?;
+            let found = found(&mut gpu);
+            all.lock().unwrap().push(found);
+            Ok(())
+        })
+        .unwrap();
+        let mut all = all.into_inner().unwrap();
+        let mut first = all.pop().unwrap();
+        for other in all {
+            assert_eq!(other.numbers, first.numbers, "the ranks agree");
+            for (sum, part) in first.u.iter_mut().zip(other.u) {
+                *sum += part;
+            }
+        }
+        first
+    }
+
+    #[derive(Debug, PartialEq)]
+    struct Found {
+        numbers: Vec<u64>,
+        u: Vec<f64>,
+    }
+
+    /// Two solves from zero and what the report needs of them.
+    fn found(gpu: &mut Gpu) -> Found {
+        let mut solved = Solved::empty();
+        for _ in 0..2 {
+            gpu.zero_solution(0).unwrap();
+            gpu.solve(0, &mut solved).unwrap();
+        }
+        let mut numbers = vec![solved.fmax.to_bits()];
+        numbers.extend(solved.cycles.iter().map(|cycle| cycle.residual.to_bits()));
+        let u = gpu.download(0, Vector::U).unwrap();
+        gpu.zero_solution(1).unwrap();
+        gpu.solve(1, &mut solved).unwrap();
+        numbers.push(gpu.largest(1).unwrap().to_bits());
+        numbers.push(gpu.difference(0).unwrap().to_bits());
+        Found { numbers, u }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn two_ranks_on_one_gpu_find_the_bits_of_one() {
+        for (operator, smoother) in [
+            (Operator::Fv4, Smoother::Gsrb),
+            (Operator::Fv4, Smoother::Chebyshev),
+            (Operator::Fv2, Smoother::Jacobi),
+        ] {
+            let config = Config { operator, smoother, box_dim: 64, ..Config::default() };
+            let one = found(&mut gpu(&config));
+            for (mode, whole, graph) in [
+                (Mode::Kernel, 32, false),
+                (Mode::Kernel, 32, true),
+                (Mode::Kernel, 8, true),
+                (Mode::Stream, 32, false),
+                (Mode::Stream, 8, true),
+                (Mode::Staged, 8, false),
+            ] {
+                println!("{operator:?} {smoother:?} {mode:?} {whole} {graph}");
+                let two = together(&config, 2, mode, whole, graph);
+                assert_eq!(two.numbers, one.numbers, "{config:?} {mode:?} {whole} {graph}");
+                assert!(two.u == one.u, "{config:?} {mode:?} {whole} {graph}");
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn three_and_four_ranks_and_iterated_cycles_find_the_bits_of_one() {
+        for (boxes_per_rank, ranks, cycle) in
+            [(27, 3, Cycle::F), (64, 4, Cycle::Fv), (64, 4, Cycle::V)]
+        {
+            let config = Config { box_dim: 16, boxes_per_rank, cycle, ..Config::default() };
+            let one = found(&mut gpu(&config));
+            for mode in [Mode::Kernel, Mode::Stream, Mode::Staged] {
+                let several = together(&config, ranks, mode, 16, true);
+                assert_eq!(several.numbers, one.numbers, "{ranks} {mode:?}");
+                assert!(several.u == one.u, "{ranks} {mode:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn a_rank_that_leaves_ends_the_others_solve_with_its_name() {
+        let config = Config { box_dim: 64, ..Config::default() };
+        for (mode, graph) in [(Mode::Kernel, true), (Mode::Stream, false), (Mode::Staged, false)] {
+            println!("{mode:?} {graph}");
+            let began = std::time::Instant::now();
+            let worlds = libmp::World::threads(2).unwrap();
+            let errors = std::sync::Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                for world in worlds {
+                    scope.spawn(|| {
+                        let world = world;
+                        let comm = &crate::comm::libmp::LibmpComm::new(&world, SHORT);
+                        let team = Team { comm, messages: comm, mode, whole: 16, graph };
+                        let device = super::super::open().unwrap();
+                        let mut gpu =
+                            Gpu::new(Rc::new(cpu(&config)), device, Some(&team), SHORT).unwrap();
+                        if world.rank() == 1 {
+                            // Capturing a graph the ranks still meet.
+                            if graph {
+                                gpu.agree(0, 0.0).unwrap();
+                            }
+                            return;
+                        }
+                        let error = gpu.solve(0, &mut Solved::empty()).unwrap_err();
+                        errors.lock().unwrap().push(error.to_string());
+                    });
+                }
+            });
+            let errors = errors.into_inner().unwrap();
+            assert!(errors[0].contains("rank 1"), "{mode:?}: {errors:?}");
+            assert!(began.elapsed() < 2 * SHORT, "{mode:?}: {:?}", began.elapsed());
         }
     }
 }

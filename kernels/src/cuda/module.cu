@@ -5,5 +5,6 @@
 #include "pattern.cu"
 #include "perf.cu"
 #include "pingpong.cu"
+#include "queue_pair.cu"
 #include "signal.cu"
 #include "steps.cu"

@@ -1,6 +1,7 @@
 //! The self-test of every NIC provider that this machine has, step by step: what each step got, and what failed. The
 //! first thing to run on a machine with RDMA hardware.
 
+mod mlx5;
 mod soft;
 mod text;
 mod verbs;
@@ -44,6 +45,7 @@ impl Probe {
         let mut providers = soft::probe();
         let (devices, no_hardware) = verbs::probe();
         providers.extend(devices);
+        providers.extend(mlx5::probe());
         Probe { providers, no_hardware }
     }
 

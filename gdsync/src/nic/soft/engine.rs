@@ -1,7 +1,9 @@
 //! The engine: the thread in the place of the hardware. It polls the doorbells, rings and sockets of all queue pairs
 //! of one NIC, spins while there is work, and sleeps in short steps while there is none.
 //!
-//! It calls nothing that may wait for a GPU: no CUDA, and no lock that others hold over a driver call.
+//! It calls nothing that may wait for a GPU's work, and takes no lock that others hold over a driver call. Copies of
+//! registered GPU memory are its only CUDA calls ([`copies`](crate::cuda::copies)): copy engines only, in a context that
+//! no blocked stream shares.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -20,12 +22,21 @@ use super::state::Outgoing;
 use super::wire::Cut;
 use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Greeting, Stranger, TcpWire};
-use crate::cuda::device::lock;
+use crate::cuda::copies::Copies;
+use crate::cuda::device::{CudaDevice, lock};
+use crate::error::Result;
 
-/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for.
+/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for. (Posts of the CPU wake the
+/// thread.)
 const STEP: Duration = Duration::from_micros(60);
+/// After so long without work sleeps are longer: a wake-up costs 2 to 5 µs, so that short ones would take 3 to 8 % of a
+/// core for as long as nothing happens.
+const LONG_IDLE: Duration = Duration::from_millis(20);
+const LONG_STEP: Duration = Duration::from_micros(180);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
+/// Housekeeping that is so late means that this thread did not run: stopped, suspended, or starved.
+const ABSENCE: Duration = Duration::from_millis(200);
 /// How often a NIC without connections over sockets looks for new ones.
 const LISTENING: Duration = Duration::from_micros(50);
 /// Connections that have not said hello, and how long they may take.
@@ -45,6 +56,8 @@ pub(crate) struct Shared {
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
     pub ended: AtomicBool,
+    /// Of the GPUs whose own memory is registered.
+    copies: Mutex<Vec<(CudaDevice, Arc<Copies>)>>,
 }
 
 /// What the engine is told.
@@ -86,7 +99,25 @@ impl Shared {
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            copies: Mutex::default(),
         }
+    }
+
+    /// The copies of a GPU, made when its memory is registered for the first time.
+    pub fn copies(&self, gpu: &CudaDevice) -> Result<Arc<Copies>> {
+        let mut copies = lock(&self.copies);
+        if let Some((_, there)) = copies.iter().find(|(known, _)| known.ordinal() == gpu.ordinal())
+        {
+            return Ok(there.clone());
+        }
+        let new = Arc::new(Copies::new(gpu)?);
+        copies.push((gpu.clone(), new.clone()));
+        Ok(new)
+    }
+
+    /// The GPUs whose memory is registered.
+    pub fn gpus(&self) -> Vec<(CudaDevice, Arc<Copies>)> {
+        lock(&self.copies).clone()
     }
 
     pub fn command(&self, command: Command) {
@@ -192,7 +223,11 @@ impl Engine {
                 }
             }
             if now - self.housekeeping >= HOUSEKEEPING {
+                let since = now - self.housekeeping;
                 self.housekeeping = now;
+                if since > ABSENCE {
+                    self.slots.iter_mut().for_each(|slot| slot.excuse(since));
+                }
                 self.slots.iter_mut().for_each(|slot| slot.keep_house(now));
                 self.slots.retain(|slot| !slot.is_over());
                 self.sockets.strangers.retain(|_, (_, since)| now - *since < STRANGER_PATIENCE);
@@ -217,7 +252,8 @@ impl Engine {
             return;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
-        if now - *self.idle_since.get_or_insert(now) < self.spin {
+        let idle = now - *self.idle_since.get_or_insert(now);
+        if idle < self.spin {
             if self.idle_passes.is_multiple_of(16) {
                 std::thread::yield_now();
             } else {
@@ -225,7 +261,7 @@ impl Engine {
             }
         } else if self.shared.sleeping.load(Ordering::Relaxed) {
             // A whole pass after it said so found nothing.
-            std::thread::park_timeout(STEP);
+            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { LONG_STEP });
         } else {
             self.shared.sleeping.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);

@@ -344,6 +344,14 @@ impl Slot {
         self.machine.transmit(&mut cx, max, out)
     }
 
+    /// The engine did not run for so long: what the peer did meanwhile is not known, and held against nobody.
+    pub fn excuse(&mut self, absence: Duration) {
+        self.last_heard += absence;
+        if let Some(since) = &mut self.waiting {
+            *since += absence;
+        }
+    }
+
     /// What has to be looked at now and then: is the peer alive, has it been silent too long, do requests wait for a
     /// connection that does not come?
     pub fn keep_house(&mut self, now: Instant) {

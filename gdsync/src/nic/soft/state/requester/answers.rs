@@ -7,7 +7,7 @@ use super::super::{Context, Violation};
 use super::{Answer, FOR_EVER, Flight, Requester};
 use crate::mlx5::{Completion, CompletionKind, ErrorSide, Notify, Syndrome, WqeOpcode};
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{Access, KeyTable, copy};
+use crate::nic::soft::keys::{Access, KeyTable, Place, copy};
 use crate::nic::soft::wire::frame::Frame;
 
 impl Requester {
@@ -95,18 +95,17 @@ impl Requester {
             self.settle(at, Answer::Failed(Syndrome::BadResponse));
             return;
         }
-        let mut from = payload.pointer;
+        let mut from = Place::host(payload.pointer);
         let scattered = keys.for_pieces(
             &flight.scatter,
             u64::from(flight.received),
             payload.len as u64,
             Access::LOCAL_WRITE,
-            |_, to, len| {
+            |region, to, len| {
                 // SAFETY: the pieces have as many bytes as the payload, and the key table checked them.
-                unsafe {
-                    copy(from, to, len);
-                    from = from.add(len);
-                }
+                unsafe { copy(from, region.place(to), len)? };
+                from = from.after(len);
+                Ok(())
             },
         );
         flight.received += payload.len as u32;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::Context;
 use crate::mlx5::{DataSegment, Operation, Payload as Source, Syndrome, WorkRequest};
-use crate::nic::soft::keys::{Access, Atomic, KeyTable, RegionMemory, copy};
+use crate::nic::soft::keys::{Access, Atomic, KeyTable, Place, RegionMemory, copy};
 use crate::nic::soft::wire::frame::MAX_MESSAGE;
 
 /// Memory of the peer that a request is carried out on.
@@ -77,7 +77,9 @@ pub(super) fn find_direct(
         _ => return None,
     };
     let (memory, pointer) = cx.direct.find(remote.rkey, remote.address, plan.total, need)?;
-    if need == Access::REMOTE_ATOMIC && !(pointer as usize).is_multiple_of(8) {
+    // What is not aligned the peer refuses, and so it does atomics on a GPU's memory.
+    let atomic = need == Access::REMOTE_ATOMIC;
+    if atomic && (memory.is_on_gpu() || !(pointer as usize).is_multiple_of(8)) {
         return None;
     }
     Some(Direct { memory, address: remote.address })
@@ -97,23 +99,25 @@ pub(super) fn transfer(
         _ => (Access::REMOTE_ATOMIC, false),
     };
     let checked = direct.memory.check(direct.address + offset, len, need);
-    let mut remote = checked.map_err(|_| Syndrome::RemoteAccess)?;
+    let mut remote = direct.memory.place(checked.map_err(|_| Syndrome::RemoteAccess)?);
     let mut pieces = |segments: &[DataSegment], need| {
-        let copied = keys.for_pieces(segments, offset, len, need, |_, local, part| {
+        let copied = keys.for_pieces(segments, offset, len, need, |region, local, part| {
+            let local = region.place(local);
             let (from, to) = if write { (local, remote) } else { (remote, local) };
             // SAFETY: both ranges were checked for these bytes; the parts add up to `len`.
-            unsafe {
-                copy(from, to, part);
-                remote = remote.add(part);
-            }
+            unsafe { copy(from, to, part)? };
+            remote = remote.after(part);
+            Ok(())
         });
         copied.map_err(|_| Syndrome::LocalProtection)
     };
     let (operation, into) = match request.operation {
         Operation::Write { payload: Source::Inline(data), .. } => {
             // SAFETY: `len` bytes at `offset` of the data, and at `remote`, as checked.
-            unsafe { copy(data.as_ptr().add(offset as usize), remote, len as usize) };
-            return Ok(());
+            let copied = unsafe {
+                copy(Place::host(data.as_ptr().add(offset as usize)), remote, len as usize)
+            };
+            return copied.map_err(|_| Syndrome::RemoteOperation);
         }
         Operation::Write { payload: Source::Gather(segments), .. } => {
             return pieces(segments, Access::LOCAL_READ);
@@ -126,11 +130,11 @@ pub(super) fn transfer(
         _ => return Err(Syndrome::LocalQpOperation),
     };
     let result = keys.check(into.lkey(), into.address(), 8, Access::LOCAL_WRITE);
-    let (_, result) = result.map_err(|_| Syndrome::LocalProtection)?;
+    let (region, result) = result.map_err(|_| Syndrome::LocalProtection)?;
     // SAFETY: `remote` was checked for 8 bytes and is aligned (find_direct); `result` was checked for 8 bytes.
-    unsafe {
-        let value = operation.apply(remote);
-        copy((&raw const value).cast(), result, 8);
-    }
-    Ok(())
+    let copied = unsafe {
+        let value = operation.apply(remote.pointer);
+        copy(Place::host((&raw const value).cast()), region.place(result), 8)
+    };
+    copied.map_err(|_| Syndrome::LocalProtection)
 }

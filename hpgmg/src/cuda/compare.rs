@@ -1,0 +1,179 @@
+//! Ways of communicating side by side: the same problem on the same ranks, solves in turn, so that all see the same
+//! machine; what they find must be the same bits.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use super::solver::Gpu;
+use crate::backend::Vector;
+use crate::cycle::Solved;
+use crate::error::Error;
+use crate::run::Solver;
+
+/// One way and its solver.
+pub struct Contestant {
+    /// As on the command line.
+    pub name: String,
+    /// Its solver.
+    pub gpu: Gpu,
+}
+
+/// What one way took.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The way.
+    pub name: String,
+    /// Of the timed solves, the slowest rank's.
+    pub median: Duration,
+    /// The shortest and the longest.
+    pub range: [Duration; 2],
+    /// All its solves found the bits of the first solve of the first way.
+    pub same: bool,
+}
+
+/// The outcome on every rank.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// Cells per side.
+    pub dim: usize,
+    /// Solves of each.
+    pub solves: usize,
+    /// In the order asked for.
+    pub rows: Vec<Row>,
+}
+
+/// Solves `solves` times with each, in turn, after one to warm up. Collective.
+///
+/// # Errors
+/// When the ranks lose each other or a device fails.
+pub fn compare(contestants: &mut [Contestant], solves: usize) -> Result<Comparison, Error> {
+    let mut times: Vec<Vec<Duration>> = contestants.iter().map(|_| Vec::new()).collect();
+    let mut same = vec![true; contestants.len()];
+    let mut expected: Option<Vec<u64>> = None;
+    let mut solved = Solved::empty();
+    for turn in 0..=solves {
+        for (number, Contestant { gpu, .. }) in contestants.iter_mut().enumerate() {
+            gpu.zero_solution(0)?;
+            // All begin together.
+            gpu.agree(0, 0.0)?;
+            gpu.solve(0, &mut solved)?;
+            let time = Duration::from_secs_f64(gpu.agree(0, solved.time.as_secs_f64())?);
+            if turn > 0 {
+                times[number].push(time);
+            }
+            let mut found = vec![solved.fmax.to_bits()];
+            found.extend(solved.cycles.iter().map(|cycle| cycle.residual.to_bits()));
+            if turn == 0 {
+                // Of every cell, once; later solves are compared by their residuals.
+                found.push(fingerprint(&gpu.download(0, Vector::U)?));
+            }
+            let expected = expected.get_or_insert_with(|| found.clone());
+            let differs = found[..] != expected[..found.len()];
+            same[number] &= gpu.agree(0, f64::from(u8::from(differs)))? == 0.0;
+        }
+    }
+    let dim = contestants.first().map_or(0, |first| first.gpu.dim(0));
+    let rows = contestants.iter().zip(times).zip(same);
+    let rows = rows.map(|((contestant, mut times), same)| {
+        times.sort_unstable();
+        let at = |index: usize| times.get(index).copied().unwrap_or_default();
+        Row {
+            name: contestant.name.clone(),
+            median: (at((times.len().max(1) - 1) / 2) + at(times.len() / 2)) / 2,
+            range: [at(0), at(times.len().max(1) - 1)],
+            same,
+        }
+    });
+    Ok(Comparison { dim, solves, rows: rows.collect() })
+}
+
+/// FNV-1a over the bits, a word at a time.
+fn fingerprint(values: &[f64]) -> u64 {
+    const PRIME: u64 = 0x100_0000_01b3;
+    values.iter().fold(0xcbf2_9ce4_8422_2325, |hash, value| {
+        (hash ^ value.to_bits()).wrapping_mul(PRIME).rotate_left(29)
+    })
+}
+
+impl Comparison {
+    /// Whether all found the same.
+    pub fn passes(&self) -> bool {
+        self.rows.iter().all(|row| row.same)
+    }
+
+    /// What the others are compared with: `mpi`, or else `host`, or else the first.
+    fn baseline(&self) -> Option<&Row> {
+        let named = |name: &str| self.rows.iter().find(|row| row.name == name);
+        named("mpi").or_else(|| named("host")).or_else(|| self.rows.first())
+    }
+
+    /// As a table.
+    pub fn text(&self) -> String {
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+        let baseline = self.baseline();
+        let gain = format!("gain over {}", baseline.map_or("", |row| &row.name[..]));
+        table.set_header(["comm", "median ms", "min", "max", &gain[..], "bits"]);
+        for row in &self.rows {
+            let ms = |time: Duration| format!("{:.3}", 1e3 * time.as_secs_f64());
+            let gain = baseline.map_or(0.0, |base| {
+                100.0 * (1.0 - row.median.as_secs_f64() / base.median.as_secs_f64())
+            });
+            table.add_row([
+                row.name.clone(),
+                ms(row.median),
+                ms(row.range[0]),
+                ms(row.range[1]),
+                format!("{gain:.1} %"),
+                if row.same { "same".into() } else { "DIFFERENT".into() },
+            ]);
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "{0}³ cells, {1} solves of each in turn\n\n{table}",
+            self.dim, self.solves
+        );
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, ms: u64, same: bool) -> Row {
+        let median = Duration::from_millis(ms);
+        Row { name: name.into(), median, range: [median; 2], same }
+    }
+
+    #[test]
+    fn gains_are_over_mpi_or_else_host_and_a_difference_is_shown() {
+        let rows = vec![row("kernel", 6, true), row("host", 8, true), row("mpi", 10, true)];
+        let mut comparison = Comparison { dim: 64, solves: 20, rows };
+        assert!(
+            comparison.text().contains("gain over mpi") && comparison.text().contains("40.0 %")
+        );
+        assert!(comparison.passes());
+        comparison.rows.pop();
+        comparison.rows[0].same = false;
+        assert!(
+            comparison.text().contains("gain over host") && comparison.text().contains("25.0 %")
+        );
+        assert!(comparison.text().contains("DIFFERENT") && !comparison.passes());
+    }
+
+    #[test]
+    fn fingerprints_tell_one_bit_and_the_order() {
+        let of = |values: &[f64]| fingerprint(values);
+        assert_ne!(of(&[1.0, 2.0]), of(&[2.0, 1.0]));
+        assert_ne!(of(&[0.0]), of(&[-0.0]));
+        assert_eq!(of(&[1.0, 2.0]), of(&[1.0, 2.0]));
+    }
+}

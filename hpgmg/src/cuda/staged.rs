@@ -1,0 +1,167 @@
+//! Communication as without GPU-aware messages (algorithm 1 of Agostini et al.): the CPU waits for the kernel, the borders
+//! are copied to pinned memory, messages go from there, and what arrives is copied into the ghosts. Borders are whole
+//! planes, so nothing has to be packed. `--comm mpi` and `--comm host`, which the others are compared with.
+
+use std::cell::RefCell;
+
+use gdsync::{Buffer, Device};
+
+use super::error::CudaError;
+use super::layout::{GHOSTS, Grid};
+use super::links::{Bounds, Slab};
+use super::partition::Partition;
+use super::solver::Gpu;
+use crate::backend::Vector;
+use crate::comm::{Comm, Exchange, Message};
+
+/// Tags of the messages; two for each cut level follow.
+const TAG: i32 = 1000;
+
+/// Planes that go to a peer and come from it.
+#[derive(Clone, Copy, Debug)]
+struct Border {
+    peer: usize,
+    /// First planes, and how many.
+    send: (isize, usize),
+    receive: (isize, usize),
+}
+
+/// One exchange of one vector.
+struct Route {
+    borders: Vec<Border>,
+    exchange: Box<dyn Exchange>,
+    buffers: Vec<[Buffer<f64>; 2]>,
+    /// The GPU may still be reading what was received.
+    open: bool,
+}
+
+/// The prepared messages of a rank.
+pub(super) struct Staged {
+    partition: Partition,
+    /// For each cut level, of the vectors that smoothers alternate between; then that of the first whole level.
+    routes: RefCell<Vec<Route>>,
+}
+
+impl Staged {
+    /// Prepares the messages of all exchanges. `dims` are those of the levels.
+    ///
+    /// # Errors
+    /// When the library refuses, or has no buffers that the GPU can copy from.
+    pub fn prepare(
+        comm: &dyn Comm,
+        device: &Device,
+        partition: &Partition,
+        dims: &[usize],
+    ) -> Result<Self, CudaError> {
+        let (rank, size) = (comm.rank(), comm.size());
+        let mut routes = Vec::new();
+        for (l, &dim) in dims.iter().enumerate().take(partition.whole()) {
+            let planes = partition.planes(l);
+            let (start, end, depth) = (planes.start as isize, planes.end as isize, GHOSTS as isize);
+            let below = (rank > 0).then(|| Border {
+                peer: rank - 1,
+                send: (start, GHOSTS),
+                receive: (start - depth, GHOSTS),
+            });
+            let above = (rank + 1 < size).then(|| Border {
+                peer: rank + 1,
+                send: (end - depth, GHOSTS),
+                receive: (end, GHOSTS),
+            });
+            let borders: Vec<Border> = below.into_iter().chain(above).collect();
+            for vector in 0..2 {
+                let tag = TAG + 2 * l as i32 + vector;
+                routes.push(Route::prepare(comm, device, tag, &borders, dim)?);
+            }
+        }
+        let whole = partition.whole();
+        let share = |rank| {
+            let share = partition.share_of(whole, rank);
+            (share.start as isize, share.len())
+        };
+        let all: Vec<Border> = (0..size)
+            .filter(|&peer| peer != rank && whole > 0)
+            .map(|peer| Border { peer, send: share(rank), receive: share(peer) })
+            .collect();
+        routes.push(Route::prepare(comm, device, TAG + 2 * whole as i32, &all, dims[whole])?);
+        Ok(Self { partition: partition.clone(), routes: RefCell::new(routes) })
+    }
+
+    /// For a launch over this rank's share of level `l`: it communicates with nobody.
+    pub fn slab(&self, l: usize, n: usize) -> Slab {
+        let share = self.partition.share(l);
+        let held = if self.partition.is_cut(l) { GHOSTS } else { n };
+        Slab {
+            bounds: Bounds::default(),
+            first: share.start as i32,
+            end: share.end as i32,
+            held: held as i32,
+            ..Slab::default()
+        }
+    }
+
+    /// Sends the border planes of a vector of level `l` to the neighbours and receives theirs.
+    pub fn exchange(&self, gpu: &Gpu, l: usize, vector: Vector) -> Result<(), CudaError> {
+        self.run(gpu, 2 * l + usize::from(vector == Vector::U), l, vector)
+    }
+
+    /// Gives every rank the others' shares of a vector of the first whole level.
+    pub fn gather(&self, gpu: &Gpu, vector: Vector) -> Result<(), CudaError> {
+        let whole = self.partition.whole();
+        self.run(gpu, 2 * whole, whole, vector)
+    }
+
+    fn run(&self, gpu: &Gpu, number: usize, l: usize, vector: Vector) -> Result<(), CudaError> {
+        let mut routes = self.routes.borrow_mut();
+        let level = &gpu.levels[l];
+        let planes = |(k, count)| level.planes(vector.index(), k, count);
+        // Buffers alternate, and each exchange waits for the GPU, so this is rare.
+        if std::mem::take(&mut routes[number].open) {
+            gpu.wait()?;
+            routes[number].exchange.end()?;
+        }
+        routes[number].exchange.begin()?;
+        for (border, [send, _]) in routes[number].borders.iter().zip(&routes[number].buffers) {
+            gpu.stream.copy(send, &planes(border.send)?)?;
+        }
+        gpu.wait()?;
+        // The GPU has read what other exchanges have received.
+        for route in routes.iter_mut().filter(|route| route.open) {
+            route.open = false;
+            route.exchange.end()?;
+        }
+        let Route { borders, exchange, buffers, open } = &mut routes[number];
+        (0..borders.len()).try_for_each(|index| exchange.start(index))?;
+        for (index, (border, [_, received])) in borders.iter().zip(buffers).enumerate() {
+            exchange.receive(index)?;
+            gpu.stream.copy(&planes(border.receive)?, received)?;
+        }
+        *open = true;
+        Ok(())
+    }
+}
+
+impl Route {
+    fn prepare(
+        comm: &dyn Comm,
+        device: &Device,
+        tag: i32,
+        borders: &[Border],
+        dim: usize,
+    ) -> Result<Self, CudaError> {
+        let plane = Grid::new(dim).plane();
+        let messages: Vec<Message> = borders
+            .iter()
+            .map(|border| Message {
+                peer: border.peer,
+                send: border.send.1 * plane,
+                receive: border.receive.1 * plane,
+            })
+            .collect();
+        let exchange = comm.prepare_for(device, tag, &messages)?;
+        let buffers = (0..borders.len())
+            .map(|index| exchange.buffers(index).ok_or(CudaError::NoBuffers(comm.name())))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { borders: borders.to_vec(), exchange, buffers, open: false })
+    }
+}

@@ -1,0 +1,153 @@
+//! The memory of a level on a GPU, and getting into it what the CPU has set up.
+
+use std::time::Duration;
+
+use gdsync::{Buffer, Deadline, Stream};
+
+use super::error::CudaError;
+use super::layout::{self, Boxes, DeviceLevel, Grid};
+use crate::backend::Vector;
+use crate::boundary::Extrapolation;
+use crate::cpu::Cpu;
+use crate::options::{Bottom, Config, Operator, Smoother};
+use crate::smoothers::chebyshev_weights;
+
+/// One level in GPU memory, or a rank's slab of it.
+pub(super) struct OnGpu {
+    pub view: DeviceLevel,
+    pub grid: Grid,
+    /// All vectors, one after the other; the view's addresses point into it.
+    memory: Buffer<f64>,
+}
+
+impl OnGpu {
+    /// The elements of one vector, by its place among [`vectors`].
+    pub fn vector(&self, index: usize) -> Result<Buffer<f64>, CudaError> {
+        let volume = self.grid.volume();
+        Ok(self.memory.slice(index * volume..(index + 1) * volume)?)
+    }
+
+    pub fn u(&self) -> Result<Buffer<f64>, CudaError> {
+        self.vector(Vector::U.index())
+    }
+
+    /// `count` planes of a vector from plane `k` on; ghost planes are two more at both ends.
+    pub fn planes(&self, index: usize, k: isize, count: usize) -> Result<Buffer<f64>, CudaError> {
+        let first = index * self.grid.volume() + self.grid.plane_at(k);
+        Ok(self.memory.slice(first..first + count * self.grid.plane())?)
+    }
+}
+
+/// Vectors of level `l` on a GPU, in memory order.
+pub(super) fn vectors(cpu: &Cpu, l: usize) -> Vec<Vector> {
+    let is_bottom = l + 1 == cpu.timers.levels();
+    let config = Config { bottom: Bottom::Bicgstab, ..cpu.config().clone() };
+    crate::setup::vectors_of(&config, is_bottom)
+}
+
+/// Fills `memory`, which holds the part `grid` of level `l`, with what the CPU has set up.
+pub(super) fn upload(
+    cpu: &Cpu,
+    stream: &Stream,
+    l: usize,
+    grid: Grid,
+    memory: Buffer<f64>,
+) -> Result<OnGpu, CudaError> {
+    let config = cpu.config();
+    let level = cpu.level(l);
+    let order = vectors(cpu, l);
+    let volume = grid.volume();
+    let base = memory.device_address().unwrap_or(0);
+    let address = |v: Vector| {
+        let at = |index: usize| base.wrapping_add(8 * (index * volume) as u64);
+        let index = order.iter().position(|&o| o == v);
+        index.map_or(0, |index| at(index).wrapping_sub(8 * grid.shift() as u64))
+    };
+    for (index, &v) in order.iter().enumerate() {
+        let constant =
+            matches!(v, Vector::F | Vector::Dinv | Vector::Beta(_) | Vector::Alpha | Vector::L1Inv);
+        if constant {
+            let target = memory.slice(index * volume..(index + 1) * volume)?;
+            upload_vector(cpu, stream, l, v, &grid, &target)?;
+        }
+    }
+    let h2inv = 1.0 / (level.shape.h * level.shape.h);
+    let lowered = |rule: Extrapolation| layout::rule(rule.lowered(level.geometry.n));
+    let weights = chebyshev_weights(level.lambda_max);
+    let fv4 = config.operator == Operator::Fv4;
+    let view = DeviceLevel {
+        u: address(Vector::U),
+        temp: address(Vector::Temp),
+        f: address(Vector::F),
+        r: address(Vector::R),
+        krylov: address(Vector::Krylov(0)),
+        dinv: address(Vector::Dinv),
+        l1inv: if config.smoother == Smoother::L1Jacobi { address(Vector::L1Inv) } else { 0 },
+        beta: std::array::from_fn(|axis| address(Vector::Beta(axis as u8))),
+        alpha: address(Vector::Alpha),
+        scale: if fv4 { -h2inv * (1.0 / 12.0) } else { -h2inv },
+        a: config.equation.a(),
+        c1: weights.map(|w| w.0),
+        c2: weights.map(|w| w.1),
+        volume: volume as i64,
+        n: grid.n as i32,
+        half: grid.half as i32,
+        boundary: layout::rule(Extrapolation::of_operator(config.operator, level.geometry.n)),
+        correct: lowered(Extrapolation::Quadratic),
+        replace: lowered(if fv4 { Extrapolation::Quartic } else { Extrapolation::Quadratic }),
+        unused: 0,
+    };
+    Ok(OnGpu { view, grid, memory })
+}
+
+/// Uploads one vector, a few planes at a time.
+fn upload_vector(
+    cpu: &Cpu,
+    stream: &Stream,
+    l: usize,
+    v: Vector,
+    grid: &Grid,
+    target: &Buffer<f64>,
+) -> Result<(), CudaError> {
+    const STAGED: usize = 1 << 23;
+    let level = cpu.level(l);
+    let field = level.field(v);
+    if field.is_empty() {
+        return Ok(());
+    }
+    let boxes = Boxes::of(level);
+    let plane = grid.plane();
+    let end = (grid.first + grid.planes) as isize;
+    let per_turn = (STAGED / plane).clamp(1, grid.planes + 2);
+    let staging = stream.device().alloc_pinned::<f64>(per_turn * plane)?;
+    let threads = cpu.threads().min(per_turn);
+    let mut k = grid.first as isize - 1;
+    while k <= end {
+        let count = per_turn.min((end + 1 - k) as usize);
+        let first = grid.plane_at(k);
+        // A plane's rows and the ghosts behind its last one; those in front of the first row are the end of the plane
+        // before, so the range starts as many elements earlier.
+        {
+            // SAFETY: the last copy from it has been waited for.
+            let planes = unsafe { staging.as_mut_slice()? };
+            let share = count.div_ceil(threads);
+            std::thread::scope(|scope| {
+                for (part, planes) in planes[..count * plane].chunks_mut(share * plane).enumerate()
+                {
+                    scope.spawn(move || {
+                        for (index, out) in planes.chunks_mut(plane).enumerate() {
+                            let at = (part * share + index) as isize;
+                            let first = first + (part * share + index) * plane - 1;
+                            layout::gather_plane(boxes, field, grid, k + at, first, out);
+                        }
+                    });
+                }
+            });
+        }
+        let to = target.slice(first - 1..first - 1 + count * plane)?;
+        stream.copy(&to, &staging.slice(0..count * plane)?)?;
+        stream.synchronize(Deadline::after(Duration::from_secs(60)))?;
+        k += count as isize;
+    }
+    Ok(())
+}
