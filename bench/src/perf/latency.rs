@@ -274,10 +274,11 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
     Ok(times)
 }
 
-/// Threads of the block that plays, at most `limit`: some packets each, or as many as copy fastest.
-fn threads(plan: &Plan, size: u64, limit: u32) -> u32 {
-    let suits = (size.div_ceil(8).clamp(32, 1024) as u32).next_multiple_of(32);
-    plan.threads.unwrap_or(suits).min(limit)
+/// Threads of the block that plays: one for each packet, or as many as copy fastest.
+fn threads(plan: &Plan, size: u64) -> u32 {
+    let most = if size > 8 << 10 { 512 } else { 1024 };
+    let suits = (size.div_ceil(8).clamp(32, most) as u32).next_multiple_of(32);
+    plan.threads.unwrap_or(suits)
 }
 
 fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {
@@ -311,7 +312,7 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
             Arg::new(&time),
             Arg::new(&mismatches),
         ];
-        let dims = Dims::linear(1, threads(plan, size, 512));
+        let dims = Dims::linear(1, threads(plan, size));
         // SAFETY: the kernel's signature; pairs and watch outlive the launch, which `run` waits for.
         let rounds = unsafe { watch.run(rank, "mp_perf_messages", dims, &args)? };
         game.base += game.untimed_rounds + game.timed_rounds;
@@ -355,7 +356,7 @@ fn put(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
             Arg::new(&time),
             Arg::new(&mismatches),
         ];
-        let dims = Dims::linear(1, threads(plan, size, 1024));
+        let dims = Dims::linear(1, threads(plan, size));
         // SAFETY: the kernel's signature; regions, window and watch outlive the launch, which `run` waits for.
         let rounds = unsafe { watch.run(rank, "mp_perf_puts", dims, &args)? };
         game.base += game.untimed_rounds + game.timed_rounds;

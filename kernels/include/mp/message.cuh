@@ -42,6 +42,11 @@ MP_DEVICE Packet* slot_of(const Message& message, std::uint64_t epoch) {
     return at<Packet>(message.inbox) + (epoch - 1) % packet_slots * packets_of(message.len);
 }
 
+// A wait of the group's leader that is rarely long and often not needed.
+MP_COLD WaitResult wait_for_room(const std::uint64_t* word, std::uint64_t needed, const WaitBounds bounds) {
+    return wait_alone(word, needed, bounds);
+}
+
 // The failure is the handle's report and every thread's result.
 template <class Group>
 MP_DEVICE WaitResult failed_at(Group group, const Message& message, std::uint64_t expected, const WaitResult& result) {
@@ -89,15 +94,19 @@ public:
         group.sync();
         if (room_ < epoch) {
             const std::uint64_t needed = message_.inbox == 0 ? epoch : epoch > packet_slots ? epoch - packet_slots : 0;
-            const WaitResult result =
-                wait(group, impl::at<std::uint64_t>(message_.mine), needed, impl::bounds_of(message_));
-            if (result.failed()) return impl::failed_at(group, message_, needed, result);
+            WaitResult result = {ok, needed, 0};
+            if (group.leads())
+                result = impl::wait_for_room(impl::at<std::uint64_t>(message_.mine), needed, impl::bounds_of(message_));
+            if (group.any(result.failed())) {
+                result = group.broadcast(result);
+                return impl::failed_at(group, message_, needed, result);
+            }
             room_ = epoch;
         }
         if (message_.inbox != 0) {
             store_packets(group, impl::slot_of(message_, epoch), from, message_.len, epoch);
             // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
-            if (room_ <= epoch + 1) {
+            if (room_ == epoch) {
                 const std::uint64_t taken =
                     group.leads() ? load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) : 0;
                 room_ = group.broadcast(taken) + packet_slots;

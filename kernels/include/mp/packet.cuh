@@ -13,24 +13,31 @@ MP_HOST_DEVICE std::uint64_t packets_of(std::uint64_t bytes) { return bytes == 0
 
 namespace impl {
 
-// Bytes 8·index … of a message, the last ones filled up with zeros.
-MP_DEVICE std::uint64_t word_of(const void* from, std::uint64_t bytes, std::uint64_t index) {
-    const std::uint64_t at = 8 * index;
-    if (at + 8 <= bytes && address_of(from) % 8 == 0) return static_cast<const std::uint64_t*>(from)[index];
+// The same, byte by byte.
+MP_COLD std::uint64_t word_of_bytes(const void* from, std::uint64_t bytes, std::uint64_t at) {
     std::uint64_t word = 0;
     for (std::uint64_t i = 0; i < 8 && at + i < bytes; ++i)
         word |= std::uint64_t{static_cast<const unsigned char*>(from)[at + i]} << (8 * i);
     return word;
 }
+MP_COLD void set_bytes(void* to, std::uint64_t bytes, std::uint64_t at, std::uint64_t word) {
+    for (std::uint64_t i = 0; i < 8 && at + i < bytes; ++i)
+        static_cast<unsigned char*>(to)[at + i] = static_cast<unsigned char>(word >> (8 * i));
+}
+
+// Bytes 8·index … of a message, the last ones filled up with zeros.
+MP_DEVICE std::uint64_t word_of(const void* from, std::uint64_t bytes, std::uint64_t index) {
+    const std::uint64_t at = 8 * index;
+    if (at + 8 <= bytes && address_of(from) % 8 == 0) return static_cast<const std::uint64_t*>(from)[index];
+    return word_of_bytes(from, bytes, at);
+}
 
 MP_DEVICE void set_word(void* to, std::uint64_t bytes, std::uint64_t index, std::uint64_t word) {
     const std::uint64_t at = 8 * index;
-    if (at + 8 <= bytes && address_of(to) % 8 == 0) {
+    if (at + 8 <= bytes && address_of(to) % 8 == 0)
         static_cast<std::uint64_t*>(to)[index] = word;
-        return;
-    }
-    for (std::uint64_t i = 0; i < 8 && at + i < bytes; ++i)
-        static_cast<unsigned char*>(to)[at + i] = static_cast<unsigned char>(word >> (8 * i));
+    else
+        set_bytes(to, bytes, at, word);
 }
 
 // One thread's wait for one packet. `data` is valid after ok.
@@ -45,9 +52,6 @@ MP_DEVICE WaitResult wait_packet(const Packet* slot, std::uint64_t epoch, std::u
     return wait_for(poll, bounds);
 }
 
-// Packets a thread polls at once: the second is on its way here while the first is looked at.
-constexpr int packets_in_flight = 4;
-
 }  // namespace impl
 
 // Writes a message as packets of `epoch`, the threads of the group one packet each in turn. Relaxed at system scope:
@@ -55,47 +59,22 @@ constexpr int packets_in_flight = 4;
 template <class Group>
 MP_DEVICE void store_packets(Group group, Packet* slots, const void* from, std::uint64_t bytes, std::uint64_t epoch) {
     const std::uint64_t count = packets_of(bytes);
-    const std::uint64_t stride = group.size();
-    for (std::uint64_t i = group.rank(); i < count; i += impl::packets_in_flight * stride) {
-        std::uint64_t words[impl::packets_in_flight];
-        MP_UNROLL
-        for (int k = 0; k < impl::packets_in_flight; ++k)
-            if (i + k * stride < count) words[k] = impl::word_of(from, bytes, i + k * stride);
-        MP_UNROLL
-        for (int k = 0; k < impl::packets_in_flight; ++k)
-            if (i + k * stride < count) store_packet(slots + i + k * stride, {words[k], epoch});
-    }
+    for (std::uint64_t i = group.rank(); i < count; i += group.size())
+        store_packet(slots + i, {impl::word_of(from, bytes, i), epoch});
 }
 
-// Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets. The result is this thread's;
-// a vote of the group is the caller's. After ok of all threads and a barrier the message is there for the group.
+// Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets, one after another: give it a
+// thread for each packet where that is possible. The result is this thread's; a vote of the group is the caller's. After
+// ok of all threads and a barrier the message is there for the group.
 template <class Group>
 MP_DEVICE WaitResult load_packets(Group group, const Packet* slots, void* to, std::uint64_t bytes, std::uint64_t epoch,
                                   const WaitBounds& bounds) {
     const std::uint64_t count = packets_of(bytes);
-    const std::uint64_t stride = group.size();
-    for (std::uint64_t i = group.rank(); i < count; i += impl::packets_in_flight * stride) {
-        std::uint64_t words[impl::packets_in_flight];
-        const auto poll = [=, &words](std::uint64_t& seen) {
-            bool all = true;
-            MP_UNROLL
-            for (int k = 0; k < impl::packets_in_flight; ++k)
-                if (i + k * stride < count) {
-                    const Packet packet = load_packet(slots + i + k * stride);
-                    words[k] = packet.data;
-                    if (packet.epoch != epoch) {
-                        all = false;
-                        seen = packet.epoch;
-                    }
-                }
-            if (all) seen = epoch;
-            return all;
-        };
-        const WaitResult result = impl::wait_for(poll, bounds);
+    for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
+        std::uint64_t word = 0;
+        const WaitResult result = impl::wait_packet(slots + i, epoch, word, bounds);
         if (result.failed()) return result;
-        MP_UNROLL
-        for (int k = 0; k < impl::packets_in_flight; ++k)
-            if (i + k * stride < count) impl::set_word(to, bytes, i + k * stride, words[k]);
+        impl::set_word(to, bytes, i, word);
     }
     return {ok, epoch, 0};
 }

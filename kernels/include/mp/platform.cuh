@@ -13,18 +13,19 @@
 
 #if defined(__CUDACC__)
 #define MP_DEVICE __device__ __forceinline__
+// Out of line: what is rarely run should not lie between the instructions of what is waited for.
+#define MP_COLD inline __device__ __noinline__
 #define MP_HOST_DEVICE __host__ __device__ __forceinline__
 #define MP_KERNEL extern "C" __global__
 #define MP_BLOCK_OF(threads) __launch_bounds__(threads, 1)
 #define MP_UNROLL _Pragma("unroll")
-#define MP_ROLLED _Pragma("unroll 1")
 #else
 #define MP_DEVICE inline
+#define MP_COLD inline
 #define MP_HOST_DEVICE inline
 #define MP_KERNEL inline
 #define MP_BLOCK_OF(threads)
 #define MP_UNROLL
-#define MP_ROLLED
 #endif
 
 namespace mp {

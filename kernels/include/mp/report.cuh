@@ -9,17 +9,24 @@
 
 namespace mp {
 
-// Writes a failed wait into the slot; does nothing for ok or for a null slot. To be called by one thread of the group that
-// waited. `claimed` decides, relaxed at GPU scope, which of several failures of this GPU is kept: a slot belongs to one
-// GPU. `status` is released last, at system scope, so a host thread that acquires a status other than 0 reads the
-// numbers that belong to it.
-MP_DEVICE void report(WaitReport* slot, std::uint64_t expected, const WaitResult& result) {
-    if (slot == nullptr || !result.failed()) return;
+namespace impl {
+
+MP_COLD void write_report(WaitReport* slot, std::uint64_t expected, const WaitResult result) {
     if (exchange(&slot->claimed, std::uint32_t{1}, relaxed, gpu) != 0) return;
     store(&slot->expected, expected, relaxed, system);
     store(&slot->seen, result.seen, relaxed, system);
     store(&slot->waited_ns, result.waited_ns, relaxed, system);
     store(&slot->status, static_cast<std::uint32_t>(result.status), release, system);
+}
+
+}  // namespace impl
+
+// Writes a failed wait into the slot; does nothing for ok or for a null slot. To be called by one thread of the group that
+// waited. `claimed` decides, relaxed at GPU scope, which of several failures of this GPU is kept: a slot belongs to one
+// GPU. `status` is released last, at system scope, so a host thread that acquires a status other than 0 reads the
+// numbers that belong to it.
+MP_DEVICE void report(WaitReport* slot, std::uint64_t expected, const WaitResult& result) {
+    if (slot != nullptr && result.failed()) impl::write_report(slot, expected, result);
 }
 
 }  // namespace mp

@@ -40,36 +40,36 @@ namespace impl {
 // cross PCIe, which takes a microsecond or two; polls in between read only the signal.
 constexpr std::uint64_t look_every_cycles = 1u << 16;
 
-// The rare part of a wait, kept out of its loop: when it began and whether it has to end.
+// The rare part of a wait, kept out of its loop: when it began, how long it has lasted, and whether it has to end.
 struct Look {
-    std::uint64_t began_ns = 0;
-    std::uint64_t waited_ns = 0;
-    bool began = false;
-
-    MP_DEVICE WaitStatus at(const WaitBounds& bounds) {
-        const std::uint64_t now_ns = clock_ns();
-        if (!began) began_ns = now_ns;
-        began = true;
-        waited_ns = now_ns - began_ns;
-        const auto* abort = reinterpret_cast<const std::uint64_t*>(bounds.abort);
-        if (abort != nullptr && load(abort, relaxed, system) != 0) return aborted;
-        return waited_ns >= bounds.timeout_ns ? timed_out : ok;
-    }
+    std::uint64_t began_ns;  // 0: this is the first look
+    std::uint64_t waited_ns;
+    WaitStatus status;
 };
+MP_COLD Look look_at(const WaitBounds bounds, std::uint64_t began_ns) {
+    const std::uint64_t now_ns = clock_ns();
+    Look look = {began_ns == 0 ? now_ns : began_ns, 0, ok};
+    look.waited_ns = now_ns - look.began_ns;
+    const auto* abort = reinterpret_cast<const std::uint64_t*>(bounds.abort);
+    if (abort != nullptr && load(abort, relaxed, system) != 0)
+        look.status = aborted;
+    else if (look.waited_ns >= bounds.timeout_ns)
+        look.status = timed_out;
+    return look;
+}
 
 // Polls between two reads of the cycle counter. A poll is a load and a comparison; reading the counter at each of them
 // costs 30 ns a wait on an H100.
 constexpr int polls_between_clocks = 16;
 
 // One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
-// The loop is not unrolled: what comes after a wait should find its instructions near.
 template <class Poll>
 MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
     std::uint64_t seen = 0;
-    Look look;
+    std::uint64_t began_ns = 0;
     std::uint64_t looked = 0;  // 0: the clock was not read yet
     for (;;) {
-        MP_ROLLED
+        MP_UNROLL
         for (int polled = 0; polled < polls_between_clocks; ++polled) {
             if (poll(seen)) return {ok, seen, 0};
             pause();
@@ -79,9 +79,10 @@ MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
             looked = now;
         } else if (now - looked >= look_every_cycles) {
             looked = now;
-            const WaitStatus status = look.at(bounds);
-            if (status == aborted) return {aborted, seen, look.waited_ns};
-            if (status == timed_out) {
+            const Look look = look_at(bounds, began_ns);
+            began_ns = look.began_ns;
+            if (look.status == aborted) return {aborted, seen, look.waited_ns};
+            if (look.status == timed_out) {
                 // This thread may have been off the processor past its deadline: the poll decides, not the schedule.
                 const bool there = poll(seen);
                 return {there ? ok : timed_out, seen, there ? 0 : look.waited_ns};

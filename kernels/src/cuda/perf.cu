@@ -68,7 +68,7 @@ struct Watch {
 // A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds are
 // even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
 // receives, and adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
-MP_KERNEL void MP_BLOCK_OF(512) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
+MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
                                                  std::uint32_t* samples, mp::PingPongTime* time,
                                                  std::uint64_t* mismatches) {
     const bool serves = game.serves != 0;
@@ -128,18 +128,19 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
     const std::uint64_t half = bytes / 2 / 16 * 16;
     mp::perf::Watch watch = {samples, time};
     const auto play = [&](std::uint64_t value) {
-        if (half != 0) mp::copy(mp::block(), mp::impl::at<void>(target), mp::impl::at<const void>(source), half);
-        mp::copy(mp::block(), mp::impl::at<void>(target + half), mp::impl::at<const void>(source + half), bytes - half);
+        for (std::uint64_t at = 0; at < bytes; at += at == 0 && half != 0 ? half : bytes)
+            mp::copy(mp::block(), mp::impl::at<void>(target + at), mp::impl::at<const void>(source + at),
+                     at == 0 && half != 0 ? half : bytes - at);
         mp::signal(mp::block(), peer, value);
     };
-    for (std::uint64_t round = 0; round < game.untimed_rounds + game.timed_rounds; ++round) {
+    const std::uint64_t rounds = game.untimed_rounds + game.timed_rounds;
+    // As with messages: both wait and then put, and the serving side is one ahead.
+    if (checks != 0 && serves) mp::perf::fill(from, 2 * (game.base + 1) + 1);
+    mp::block_barrier();
+    if (serves) play(game.base + 1);
+    for (std::uint64_t round = 0; round < rounds; ++round) {
         if (round == game.untimed_rounds) watch.begin();
         const std::uint64_t value = game.base + round + 1;
-        if (checks != 0) {
-            mp::perf::fill(from, 2 * value + serves);
-            mp::block_barrier();
-        }
-        if (serves) play(value);
         const mp::WaitResult result = mp::wait(mp::block(), mine, value, bounds);
         if (result.failed()) {
             if (mp::thread_rank() == 0) mp::report(report, value, result);
@@ -147,9 +148,10 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
         }
         if (checks != 0) {
             wrong += mp::perf::count_wrong_and_poison(here, 2 * value + !serves);
+            mp::perf::fill(from, 2 * (value + serves) + serves);
             mp::block_barrier();
         }
-        if (!serves) play(value);
+        if (!serves || round + 1 < rounds) play(value + serves);
         if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
     }
     watch.end();

@@ -7,11 +7,17 @@
 namespace mp {
 namespace impl {
 
+// All that is communicated through lies in the global space; a generic access takes longer.
+MP_DEVICE std::uint64_t global_address(const void* pointer) { return __cvta_generic_to_global(pointer); }
+
 // PTX ISA 9.0, "Memory Consistency Model": ld/st/red/atom with .relaxed, .acquire, .release and .gpu, .sys.
 #define MP_PTX_WORD(type, reg, bits, order, scope_tag, scope)                                                          \
     MP_DEVICE type load_word(const type* word, order##_t, scope_tag) {                                                 \
         type value;                                                                                                    \
-        asm volatile("ld." #order "." #scope ".u" #bits " %0, [%1];" : "=" reg(value) : "l"(word) : "memory");         \
+        asm volatile("ld." #order "." #scope ".global.u" #bits " %0, [%1];"                                            \
+                     : "=" reg(value)                                                                                  \
+                     : "l"(global_address(word))                                                                       \
+                     : "memory");                                                                                      \
         return value;                                                                                                  \
     }
 MP_PTX_WORD(std::uint32_t, "r", 32, relaxed, gpu_t, gpu)
@@ -26,7 +32,8 @@ MP_PTX_WORD(std::uint64_t, "l", 64, acquire, system_t, sys)
 
 #define MP_PTX_WORD(type, reg, bits, order, scope_tag, scope)                                                          \
     MP_DEVICE void store_word(type* word, type value, order##_t, scope_tag) {                                          \
-        asm volatile("st." #order "." #scope ".u" #bits " [%0], %1;" ::"l"(word), reg(value) : "memory");              \
+        asm volatile("st." #order "." #scope ".global.u" #bits " [%0], %1;" ::"l"(global_address(word)), reg(value)    \
+                     : "memory");                                                                                      \
     }                                                                                                                  \
     MP_DEVICE void add_word(type* word, type value, order##_t, scope_tag) {                                            \
         asm volatile("red." #order "." #scope ".add.u" #bits " [%0], %1;" ::"l"(word), reg(value) : "memory");         \
@@ -145,7 +152,7 @@ MP_DEVICE void store_packet(Packet* slot, Packet packet) {
     asm volatile(
         "{\n\t.reg .b128 whole;\n\t"
         "mov.b128 whole, {%1, %2};\n\t"
-        "st.relaxed.sys.b128 [%0], whole;\n\t}" ::"l"(slot),
+        "st.relaxed.sys.global.b128 [%0], whole;\n\t}" ::"l"(impl::global_address(slot)),
         "l"(packet.data), "l"(packet.epoch)
         : "memory");
 }
@@ -154,10 +161,10 @@ MP_DEVICE Packet load_packet(const Packet* slot) {
     Packet packet;
     asm volatile(
         "{\n\t.reg .b128 whole;\n\t"
-        "ld.relaxed.sys.b128 whole, [%2];\n\t"
+        "ld.relaxed.sys.global.b128 whole, [%2];\n\t"
         "mov.b128 {%0, %1}, whole;\n\t}"
         : "=l"(packet.data), "=l"(packet.epoch)
-        : "l"(slot)
+        : "l"(impl::global_address(slot))
         : "memory");
     return packet;
 }
