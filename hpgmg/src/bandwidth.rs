@@ -53,7 +53,9 @@ impl Cpu {
             6.0
         };
         // x, rhs, weight and coefficients read; out written and, but for Chebyshev's, read for that.
-        let smooth = passes * (3.0 + beta + extra + 2.0);
+        let apart = passes * (3.0 + beta + extra + 2.0);
+        // Two half-sweeps in one pass in place: x read and written.
+        let fused = passes / 2.0 * (3.0 + beta + extra + 1.0);
         let residual = 2.0 + beta + extra + 2.0;
         // Fine values read once, coarse ones written; an eighth of the fine ones interpolated from.
         let restrict = 1.0 + 2.0 / 8.0;
@@ -65,6 +67,7 @@ impl Cpu {
             let visits = if config.cycle == Cycle::V { 1.0 } else { (l + 1) as f64 };
             let cells = (self.level(l).shape.dim as f64).powi(3);
             let ends = if l == 0 { residual + 2.0 } else { 0.0 };
+            let smooth = if self.fuses_half_sweeps(l) { fused } else { apart };
             let visit = 2.0 * smooth + residual + restrict + correct;
             elements += cells * (visits * visit + restrict + replace + ends);
         }

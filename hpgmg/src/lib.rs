@@ -45,6 +45,7 @@ pub mod level;
 pub mod operators;
 pub mod options;
 pub mod problem;
+pub mod red_black;
 pub mod report;
 pub mod rows;
 pub mod run;
