@@ -12,6 +12,7 @@ use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions, SoftQueuePair};
 use gdsync::nic::{CompletionMode, Cpu, Error, Prepared, QueuePairOptions, Trigger};
 use gdsync::{Buffer, Device, Space};
 use soft_common::kernels::{FAILED, Flavour, Kernels, OK, Remote, RoundTripArgs};
+use soft_common::process::{Order, Peer, Task};
 use soft_common::{Outcome, Way, signaled, soon};
 
 on_host_and_cuda!(
@@ -245,8 +246,58 @@ fn a_kernel_whose_peer_has_left_is_told_so(device: &Device) -> Outcome {
     Ok(())
 }
 
+/// The peer; does nothing unless the test below started it.
+#[test]
+#[ignore = "started by another test"]
+fn peer() -> Outcome {
+    soft_common::process::peer()
+}
+
 mod gpu {
     use super::*;
+
+    /// Another process's GPU memory: mapped by CUDA IPC, and by frames.
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn a_kernel_gets_back_what_it_wrote_to_gpu_memory_of_another_process() -> Outcome {
+        let device = common::gpu();
+        let words = 1usize << 18;
+        for way in [Way::Mapped, Way::Ring] {
+            let order = Order::new(way, Task::OfferGpuMemory(8 * words));
+            let mut peer = Peer::start(&order, &[])?;
+            let nic = way.nic()?;
+            let options = QueuePairOptions {
+                send_completions: CompletionMode::Collapsed,
+                ..QueuePairOptions::default()
+            };
+            let queue = nic.queue_pair(&device, &options)?;
+            let own = (queue.address().clone(), 0, 0);
+            let (address, at, rkey) = peer.exchange(&own)?;
+            queue.connect_over(&address, way.wire())?;
+            queue.wait_connected(soon())?;
+            let kernels = Kernels::on(&device)?;
+            let register = || -> Outcome<(Buffer<u64>, Region)> {
+                let buffer = Buffer::new(&device, Space::Device, words)?;
+                let region = nic.register(&buffer, Access::LOCAL_WRITE)?;
+                Ok((buffer, region))
+            };
+            let ((from, from_region), (into, into_region)) = (register()?, register()?);
+            let results = kernels.results(3)?;
+            let args = RoundTripArgs {
+                from: (&from, from_region.lkey()),
+                to: Remote { address: at, rkey, pad: 0 },
+                into: (&into, into_region.lkey()),
+                rounds: 20,
+            };
+            let began = Instant::now();
+            kernels.round_trip(queue.device_view()?, &args, &results)?;
+            kernels.finish()?;
+            let each = began.elapsed() / 20;
+            println!("{way:?}, another process: {} bytes there and back in {each:.1?}", 8 * words);
+            assert_eq!(results.to_vec()?, [OK, 20, 0], "{way:?}");
+        }
+        Ok(())
+    }
 
     /// A GPU's words cannot be changed atomically from outside.
     #[test]

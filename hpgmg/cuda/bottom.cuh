@@ -216,19 +216,19 @@ __device__ void multiply(const L& level, double* out, const double* x, const dou
 
 template <int OPERATOR, class L>
 __device__ __forceinline__ void apply_block(const L& level, double* out, const double* x) {
-    pass_block<OPERATOR, APPLY, false>(level, Pass{x, out, nullptr, nullptr, 0.0, 0, 0});
+    pass_block<OPERATOR, APPLY, false>(level, Pass{x, out, nullptr, nullptr, 0.0, 0, 0, 1, 0});
 }
 
 template <int OPERATOR, class L>
 __device__ __forceinline__ void residual_block(const L& level, double* out, const double* x, const double* rhs) {
-    pass_block<OPERATOR, RESIDUAL, false>(level, Pass{x, out, rhs, nullptr, 0.0, 0, 0});
+    pass_block<OPERATOR, RESIDUAL, false>(level, Pass{x, out, rhs, nullptr, 0.0, 0, 0, 1, 0});
 }
 
 // One call of the smoother; with `zero` x is taken as zero, whatever it holds.
 template <int OPERATOR, class L>
 __device__ __noinline__ void smooth_block(const L level, const double* rhs, int smoother, bool zero) {
     for (int sweep = 0; sweep < 6; sweep++) {
-        Pass pass{sweep % 2 ? level.temp : level.u, sweep % 2 ? level.u : level.temp, rhs, level.dinv, 2.0 / 3.0, sweep, 0};
+        Pass pass{sweep % 2 ? level.temp : level.u, sweep % 2 ? level.u : level.temp, rhs, level.dinv, 2.0 / 3.0, sweep, 0, 1, 0};
         const bool from_zero = zero && sweep == 0;
         switch (smoother) {
             case SMOOTH_GSRB:

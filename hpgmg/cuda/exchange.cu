@@ -25,9 +25,10 @@ struct Agree {
     std::uint64_t* outbox[MAX_PEERS];       // this rank's two times AGREED words in the peer's memory
     const std::uint64_t* inbox[MAX_PEERS];  // the peer's in this rank's
     unsigned long long* values;             // of this rank; then the largest of all ranks
+    unsigned long long* results;            // memory of the host, for these and `others` more values
     unsigned long long* rounds;             // times agreed so far
     Bounds bounds;
-    int peers, count;
+    int peers, count, others, unused;
 };
 
 }  // namespace hpgmg
@@ -52,7 +53,8 @@ extern "C" __global__ void __launch_bounds__(32) hpgmg_await(const __grid_consta
 }
 
 // The largest of the ranks' values, bit patterns of non-negative numbers. A thread for each peer. Two places for each
-// peer in turn: who is in the next round may still be read in this one.
+// peer in turn: who is in the next round may still be read in this one. The results go to the host from here: a copy
+// behind a launch that waits would hold up the copies of other ranks on the same GPU.
 extern "C" __global__ void __launch_bounds__(32) hpgmg_agree(const __grid_constant__ hpgmg::Agree agree) {
     using namespace hpgmg;
     const int peer = threadIdx.x, place = (*agree.rounds & 1) * AGREED;
@@ -73,10 +75,12 @@ extern "C" __global__ void __launch_bounds__(32) hpgmg_agree(const __grid_consta
     __syncwarp();
     for (int value = 0; value < agree.count; value++) {
         for (int step = 16; step > 0; step /= 2) largest[value] = max(largest[value], __shfl_xor_sync(~0u, largest[value], step));
-        if (peer == 0) agree.values[value] = largest[value];
+        if (peer == 0) agree.values[value] = agree.results[value] = largest[value];
     }
-    if (peer == 0) *agree.rounds += 1;
+    if (peer != 0) return;
+    for (int value = agree.count; value < agree.count + agree.others; value++) agree.results[value] = agree.values[value];
+    *agree.rounds += 1;
 }
 
 // As in layout.rs.
-static_assert(sizeof(hpgmg::Slab) == 120 && sizeof(hpgmg::Exchange) == 7 * 56 + 24 && sizeof(hpgmg::Agree) == 7 * 48 + 48);
+static_assert(sizeof(hpgmg::Slab) == 120 && sizeof(hpgmg::Exchange) == 7 * 56 + 24 && sizeof(hpgmg::Agree) == 7 * 48 + 64);

@@ -22,18 +22,20 @@ struct Planes {
 
 struct Place {
     int t, j, k, end;
-    __device__ __forceinline__ Place(int n, int planes)
-        : t(blockIdx.x * 32 + threadIdx.x), j(blockIdx.y * blockDim.y + threadIdx.y), k(blockIdx.z * planes),
-          end(min(n, k + planes)) {}
-    __device__ __forceinline__ explicit Place(const Planes& planes) : Place(planes.end - planes.first, planes.each) {
-        k += planes.first;
-        end += planes.first;
-    }
+    __device__ __forceinline__ explicit Place(const Planes& planes)
+        : t(blockIdx.x * 32 + threadIdx.x), j(blockIdx.y * blockDim.y + threadIdx.y),
+          k(planes.first + blockIdx.z * planes.each), end(min(planes.end, k + planes.each)) {}
+    // Band by band of rows, so that the planes of one are still in the second-level cache when the next block along k
+    // reads them.
+    __device__ __forceinline__ Place(const Pass& pass, int n, int each)
+        : t(blockIdx.x * 32 + threadIdx.x),
+          j((blockIdx.z / pass.tiles * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y),
+          k(blockIdx.z % pass.tiles * each), end(min(n, k + each)) {}
 };
 
 template <int OPERATOR, int STEP, bool ZERO, class L>
 __device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
-    const Place p(level.n, pass.planes);
+    const Place p(pass, level.n, pass.planes);
     const bool mine = 2 * p.t < level.n && p.j < level.n;
     for (int k = p.k; k < p.end; k++) {
         double even = 0.0, odd = 0.0;
@@ -47,7 +49,7 @@ __device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
 template <int OPERATOR>
 __device__ __forceinline__ void residual_restrict(const Level& level, const Level& coarse, const Pass& pass) {
     __shared__ double sums[2][2][4][32];
-    const Place p(level.n, 2 * pass.planes);
+    const Place p(pass, level.n, 2 * pass.planes);
     const int a = threadIdx.y, b = threadIdx.z, i = threadIdx.x;
     int turn = 0;
     for (int k = p.k; k < p.end; k += 2, turn ^= 1) {
@@ -68,7 +70,7 @@ __device__ __forceinline__ void residual_restrict(const Level& level, const Leve
 // max |residual|.
 template <int OPERATOR>
 __device__ __forceinline__ void residual_norm(const Level& level, const Pass& pass, unsigned long long* largest) {
-    const Place p(level.n, pass.planes);
+    const Place p(pass, level.n, pass.planes);
     unsigned long long mine = 0;
     if (2 * p.t < level.n && p.j < level.n) {
         for (int k = p.k; k < p.end; k++) {
@@ -181,7 +183,7 @@ using namespace hpgmg;
                                          const __grid_constant__ Pass pass) {                               \
         residual_restrict<OPERATOR>(level, coarse, pass);                                                   \
     }                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                    \
+    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
         hpgmg_##name##_residual_norm(const __grid_constant__ Level level,                                   \
                                      const __grid_constant__ Pass pass, unsigned long long* largest) {      \
         residual_norm<OPERATOR>(level, pass, largest);                                                      \

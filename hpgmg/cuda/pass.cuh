@@ -15,6 +15,8 @@ struct Pass {
     double scale;
     int sweep;   // GSRB: half-sweep; Chebyshev: step of the recurrence
     int planes;  // planes that a block marches through
+    int tiles;   // blocks along k; the grid has as many for each band of rows
+    int unused;
 };
 
 template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>

@@ -18,7 +18,7 @@ struct Resident {
 };
 
 // As in layout.rs.
-static_assert(sizeof(Level) == 232 && sizeof(Pass) == 48 && sizeof(Resident) == RESIDENT_LEVELS * 232 + 48);
+static_assert(sizeof(Level) == 232 && sizeof(Pass) == 56 && sizeof(Resident) == RESIDENT_LEVELS * 232 + 48);
 
 template <int OPERATOR>
 __device__ void solve_bottom(const Resident& r, const double* rhs) {

@@ -16,7 +16,7 @@ __device__ __forceinline__ void store_shared(const L& level, const Slab& slab, i
 
 template <int OPERATOR, int STEP, bool ZERO, class L>
 __device__ __forceinline__ void pass_slab(const L& level, const Pass& pass, const Slab& slab) {
-    const March m(slab, pass.planes);
+    const March m(slab, pass.planes, pass.tiles);
     if (!m.enter(slab)) return;
     const bool mine = 2 * m.t < level.n && m.j < level.n;
     for (int k = m.k; k < m.end; k++) {
@@ -32,7 +32,7 @@ template <int OPERATOR>
 __device__ __forceinline__ void residual_restrict_slab(const Level& level, const Level& coarse, const Pass& pass,
                                                        const Slab& slab) {
     __shared__ double sums[2][2][4][32];
-    const March m(slab, 2 * pass.planes);
+    const March m(slab, 2 * pass.planes, pass.tiles);
     if (!m.enter(slab)) return;
     const int a = threadIdx.y, b = threadIdx.z, i = threadIdx.x;
     int turn = 0;
@@ -55,7 +55,7 @@ __device__ __forceinline__ void residual_restrict_slab(const Level& level, const
 template <int OPERATOR>
 __device__ __forceinline__ void residual_norm_slab(const Level& level, const Pass& pass, const Slab& slab,
                                                    unsigned long long* largest) {
-    const March m(slab, pass.planes);
+    const March m(slab, pass.planes, pass.tiles);
     if (!m.enter(slab)) return;
     unsigned long long mine = 0;
     if (2 * m.t < level.n && m.j < level.n) {
@@ -74,7 +74,7 @@ template <int REACH, bool ADD>
 __device__ __forceinline__ void prolong_slab(const Level& coarse, const Level& fine, const double* from, double* to,
                                              const Slab& slab) {
     __shared__ Tile<REACH> tile;
-    const March m(slab, TILE);
+    const March m(slab, TILE, gridDim.z);
     if (!m.enter(slab)) return;
     const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)), k0 = min(m.k, max(coarse.n - TILE, 0));
     tile.template fill<false>(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0,

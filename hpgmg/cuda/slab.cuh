@@ -67,17 +67,19 @@ __device__ __forceinline__ bool finished(const Link& link, const Bounds& bounds,
     return true;
 }
 
-// The planes [k, end) of a block, of which each marches through `each`; blocks at the two borders come first.
+// The planes [k, end) of a block, of which each marches through `each`; in a band blocks at the two borders come first.
 struct March {
     int t, j, k, end;
     int blocks[2];    // that touch each border
     bool touches[2];  // of these this one
 
-    __device__ __forceinline__ March(const Slab& slab, int each)
-        : t(blockIdx.x * 32 + threadIdx.x), j(blockIdx.y * blockDim.y + threadIdx.y) {
-        const int tiles = gridDim.z, planes = slab.end - slab.first;
-        const int tile = blockIdx.z % 2 ? tiles - 1 - static_cast<int>(blockIdx.z / 2) : static_cast<int>(blockIdx.z / 2);
-        const int across = gridDim.x * gridDim.y;
+    // `tiles` blocks along k in each band of rows.
+    __device__ __forceinline__ March(const Slab& slab, int each, int tiles)
+        : t(blockIdx.x * 32 + threadIdx.x),
+          j((blockIdx.z / tiles * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y) {
+        const int planes = slab.end - slab.first, turn = blockIdx.z % tiles;
+        const int tile = turn % 2 ? tiles - 1 - turn / 2 : turn / 2;
+        const int across = gridDim.x * gridDim.y * (gridDim.z / tiles);
         // Below: tiles that begin within two planes of the border; above: that end within two.
         const int low = min(tiles, (GHOSTS + each - 1) / each), first_high = max(planes - GHOSTS, 0) / each;
         k = slab.first + tile * each;

@@ -7,8 +7,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gdsync::mlx5::{Operation, Payload};
-use gdsync::nic::Error;
-use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions};
+use gdsync::nic::{Error, QueuePairOptions};
+use gdsync::{Buffer, Device, Space};
 use serde::{Deserialize, Serialize};
 
 use super::side::{Introduction, Side};
@@ -32,6 +33,8 @@ pub enum Task {
     Work(u64),
     /// Leaves its receives unfilled, and waits to be killed.
     Idle,
+    /// Offers so many bytes of a GPU's own memory, and waits to be killed.
+    OfferGpuMemory(usize),
     /// Sends without an end, says "sending", and then how and how long after the last success it failed.
     SendUntilCut,
 }
@@ -122,18 +125,29 @@ pub fn peer() -> Outcome {
         }
         None => order.way.nic()?,
     };
-    let mut side = Side::start(&nic, order.way, order.seed, order.transport_timeout, |own| {
+    let exchange = |own: &Introduction| -> Outcome<Introduction> {
         println!("peer: {}", serde_json::to_string(own)?);
         let mut line = String::new();
         std::io::stdin().read_line(&mut line)?;
         Ok(serde_json::from_str(&line)?)
-    })?;
+    };
+    if let Task::OfferGpuMemory(bytes) = order.task {
+        let gpu = Device::cuda(0)?;
+        let queue = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
+        let memory = Buffer::<u8>::new(&gpu, Space::Device, bytes)?;
+        let region = nic.register(&memory, Access::REMOTE_READ | Access::REMOTE_WRITE)?;
+        let own = (queue.address().clone(), region.address(), region.rkey());
+        queue.connect_over(&exchange(&own)?.0, order.way.wire())?;
+        std::thread::sleep(Duration::from_secs(60));
+        return Ok(());
+    }
+    let mut side = Side::start(&nic, order.way, order.seed, order.transport_timeout, exchange)?;
     match order.task {
         Task::Work(operations) => {
             side.run(operations)?;
             println!("peer: {} operations, {} bytes", operations, side.bytes);
         }
-        Task::Idle => std::thread::sleep(Duration::from_secs(60)),
+        Task::Idle | Task::OfferGpuMemory(_) => std::thread::sleep(Duration::from_secs(60)),
         Task::SendUntilCut => {
             let write =
                 Operation::Write { remote: side.remote, payload: Payload::Inline(b"?"), imm: None };

@@ -18,6 +18,22 @@ const RESIDENT_THREADS: u32 = 512;
 /// Rows and planes of coarse cells of a block that interpolates.
 const TILE: u32 = 4;
 
+/// Levels of so many cells a side and more are worked on in bands of so many rows: the three planes of all vectors that the
+/// next blocks along k read again are more than the second-level cache holds, those of a band are not. At 512³ on an
+/// H100 that saves a tenth of a solve; at 256³ all of a plane stays in the cache.
+const BANDS_FROM: usize = 512;
+const BAND: u32 = 128;
+
+/// Makes a launch over a level of `n` cells a side go band by band, and gives the blocks along k of one band.
+fn banded(dims: &mut Dims, n: usize) -> i32 {
+    let (x, y, tiles) = dims.grid;
+    let rows = BAND / dims.block.1;
+    if n >= BANDS_FROM && y.is_multiple_of(rows) {
+        dims.grid = (x, rows, tiles * (y / rows));
+    }
+    tiles as i32
+}
+
 impl Gpu {
     /// Dimensions of a launch with a thread for `width` things in each of `n` rows of `planes` planes, and the planes that a
     /// block marches through: a few where there are blocks enough, so that neighbouring planes are read from the
@@ -30,10 +46,13 @@ impl Gpu {
         (Dims { grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 }, each as i32)
     }
 
-    /// For a thread for each pair of cells of this rank's part of level `l`.
-    fn pairs(&self, l: usize) -> (Dims, i32) {
+    /// For a thread for each pair of cells of this rank's part of level `l`, band by band; with the planes of a block and
+    /// the blocks along k.
+    fn pairs(&self, l: usize) -> (Dims, i32, i32) {
         let grid = self.levels[l].grid;
-        self.shape(grid.n.div_ceil(2), grid.n, grid.planes)
+        let (mut dims, each) = self.shape(grid.n.div_ceil(2), grid.n, grid.planes);
+        let tiles = banded(&mut dims, grid.n);
+        (dims, each, tiles)
     }
 
     /// The kernels for level `l`.
@@ -137,7 +156,7 @@ impl Gpu {
             // The second step reads the start again.
             self.zero_u(l)?;
         }
-        let (dims, planes) = self.pairs(l);
+        let (dims, planes, tiles) = self.pairs(l);
         let (weight, scale) = match smoother {
             Smoother::L1Jacobi => (level.l1inv, 1.0),
             _ => (level.dinv, 2.0 / 3.0),
@@ -153,7 +172,7 @@ impl Gpu {
                 Smoother::Chebyshev => &k.chebyshev,
                 Smoother::Jacobi | Smoother::L1Jacobi => &k.weighted[usize::from(from_zero)],
             };
-            let pass = Pass { x, out, rhs, weight, scale, sweep, planes };
+            let pass = Pass { x, out, rhs, weight, scale, sweep, planes, tiles, unused: 0 };
             let args = [Arg::new(level), Arg::new(&pass)];
             // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
             unsafe { self.phase(l, l, kernel, dims, args, Some(written))? };
@@ -171,8 +190,10 @@ impl Gpu {
         let enough = 8 * self.device.capabilities().multiprocessors;
         let turns = (pairs * rows * planes).div_ceil(enough).clamp(1, 2);
         let grid = (pairs, rows, planes.div_ceil(turns));
-        let dims = Dims { grid, block: (BLOCK.0, 4, 2), shared: 0 };
-        let pass = Pass { x: level.u, out: coarse.r, rhs, planes: turns as i32, ..Pass::default() };
+        let mut dims = Dims { grid, block: (BLOCK.0, 4, 2), shared: 0 };
+        let tiles = banded(&mut dims, self.levels[l].grid.n);
+        let (x, out, planes) = (level.u, coarse.r, turns as i32);
+        let pass = Pass { x, out, rhs, planes, tiles, ..Pass::default() };
         let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
         // SAFETY: the kernel's parameters; its vectors live as long as `self`.
         unsafe { self.phase(l, l, &self.passes(l).residual_restrict, dims, args, None) }?;
@@ -182,8 +203,8 @@ impl Gpu {
     /// The norm of the residual on F.
     pub(super) fn residual_norm(&self, l: usize) -> Result<(), CudaError> {
         let level = &self.levels[l].view;
-        let (dims, planes) = self.pairs(l);
-        let pass = Pass { x: level.u, rhs: level.f, planes, ..Pass::default() };
+        let (dims, planes, tiles) = self.pairs(l);
+        let pass = Pass { x: level.u, rhs: level.f, planes, tiles, ..Pass::default() };
         let largest = self.address(Scalar::Residual);
         let args = [Arg::new(level), Arg::new(&pass), Arg::new(&largest)];
         // SAFETY: as above; `largest` is the address of a scalar.

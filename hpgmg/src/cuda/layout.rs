@@ -82,6 +82,10 @@ pub struct Pass {
     pub sweep: i32,
     /// Planes that a block marches through.
     pub planes: i32,
+    /// Blocks along k in each band of rows.
+    pub tiles: i32,
+    /// Padding.
+    pub unused: i32,
 }
 
 /// What the resident kernel does; `hpgmg::Resident` of `cuda/resident.cu`.
@@ -300,7 +304,7 @@ mod tests {
 
     #[test]
     fn structures_have_the_sizes_that_the_kernels_assert() {
-        assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 48));
+        assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 56));
         assert_eq!(size_of::<Resident>(), RESIDENT_LEVELS * 232 + 16 + 32);
     }
 }

@@ -96,14 +96,20 @@ pub struct Agree {
     pub inbox: [u64; MAX_PEERS],
     /// This rank's values, and the largest of all.
     pub values: u64,
+    /// Where they and the other values go in memory of the host.
+    pub results: u64,
     /// Count of agreements.
     pub rounds: u64,
     /// What ends waits.
     pub bounds: Bounds,
     /// Other ranks.
     pub peers: i32,
-    /// Values.
+    /// Values to agree on.
     pub count: i32,
+    /// Values behind them that are only told.
+    pub others: i32,
+    /// Padding.
+    pub unused: i32,
 }
 
 #[cfg(test)]
@@ -114,6 +120,6 @@ mod tests {
     fn structures_have_the_sizes_that_the_kernels_assert() {
         assert_eq!(size_of::<Slab>(), 120);
         assert_eq!(size_of::<Exchange>(), 7 * 56 + 24);
-        assert_eq!(size_of::<Agree>(), 7 * 48 + 48);
+        assert_eq!(size_of::<Agree>(), 7 * 48 + 64);
     }
 }

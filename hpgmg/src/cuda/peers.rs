@@ -250,16 +250,24 @@ impl Peers {
         Ok(unsafe { stream.launch(&kernels.exchange, dims, &[Arg::new(&exchange)]) }?)
     }
 
-    /// Replaces `count` values by the largest of all ranks; they are bit patterns of numbers that are not negative.
+    /// Replaces the first `count` of `values` by the largest of all ranks, which are bit patterns of numbers that are not
+    /// negative, and copies all to `results`.
     pub fn agree(
         &self,
         stream: &Stream,
         kernels: &Kernels,
-        values: u64,
+        values: &Buffer<u64>,
         count: usize,
+        results: &Buffer<u64>,
     ) -> Result<(), CudaError> {
-        let agree = Agree { values, count: count as i32, ..self.agree };
-        // SAFETY: the kernel's parameter; `values` is the address of as many words.
+        let agree = Agree {
+            values: values.device_address().unwrap_or(0),
+            results: results.device_address().unwrap_or(0),
+            count: count as i32,
+            others: (values.len() - count) as i32,
+            ..self.agree
+        };
+        // SAFETY: the kernel's parameter; both are buffers of as many words, which live as long as the stream is used.
         Ok(unsafe { stream.launch(&kernels.agree, Dims::linear(1, 32), &[Arg::new(&agree)]) }?)
     }
 

@@ -255,8 +255,9 @@ impl Gpu {
         if self.partition.is_cut(l)
             && let Ranks::Direct(peers) = &self.ranks
         {
-            let values = self.address(Scalar::RightHandSide);
-            peers.agree(&self.stream, &self.kernels, values, Scalar::Iterations as usize)?;
+            let count = Scalar::Iterations as usize;
+            let (values, results) = (&self.scalars, &self.results);
+            return peers.agree(&self.stream, &self.kernels, values, count, results);
         }
         Ok(self.stream.copy(&self.results, &self.scalars)?)
     }

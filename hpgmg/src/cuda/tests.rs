@@ -175,14 +175,17 @@ mod gpu {
         }
     }
 
+    /// Ranks that share a GPU do not wait for each other for long.
+    const SHORT: Duration = Duration::from_secs(15);
+
     /// The solution, residuals and norms that `ranks` ranks find together on the first GPU, each bit.
     fn together(config: &Config, ranks: usize, mode: Mode, whole: usize, graph: bool) -> Found {
         let worlds = libmp::World::threads(ranks).unwrap();
         let all = std::sync::Mutex::new(Vec::new());
-        crate::comm::libmp::run(worlds, LIMIT, |comm| {
+        crate::comm::libmp::run(worlds, SHORT, |comm| {
             let team = Team { comm, messages: comm, mode, whole, graph };
             let mut gpu =
-                Gpu::new(Rc::new(cpu(config)), super::super::open()?, Some(&team), LIMIT)?;
+                Gpu::new(Rc::new(cpu(config)), super::super::open()?, Some(&team), SHORT)?;
             let found = found(&mut gpu);
             all.lock().unwrap().push(found);
             Ok(())
@@ -240,6 +243,7 @@ mod gpu {
                 (Mode::Stream, 8, true),
                 (Mode::Staged, 8, false),
             ] {
+                println!("{operator:?} {smoother:?} {mode:?} {whole} {graph}");
                 let two = together(&config, 2, mode, whole, graph);
                 assert_eq!(two.numbers, one.numbers, "{config:?} {mode:?} {whole} {graph}");
                 assert!(two.u == one.u, "{config:?} {mode:?} {whole} {graph}");
@@ -268,6 +272,7 @@ mod gpu {
     fn a_rank_that_leaves_ends_the_others_solve_with_its_name() {
         let config = Config { box_dim: 64, ..Config::default() };
         for (mode, graph) in [(Mode::Kernel, true), (Mode::Stream, false), (Mode::Staged, false)] {
+            println!("{mode:?} {graph}");
             let began = std::time::Instant::now();
             let worlds = libmp::World::threads(2).unwrap();
             let errors = std::sync::Mutex::new(Vec::new());
@@ -275,11 +280,11 @@ mod gpu {
                 for world in worlds {
                     scope.spawn(|| {
                         let world = world;
-                        let comm = &crate::comm::libmp::LibmpComm::new(&world, LIMIT);
+                        let comm = &crate::comm::libmp::LibmpComm::new(&world, SHORT);
                         let team = Team { comm, messages: comm, mode, whole: 16, graph };
                         let device = super::super::open().unwrap();
                         let mut gpu =
-                            Gpu::new(Rc::new(cpu(&config)), device, Some(&team), LIMIT).unwrap();
+                            Gpu::new(Rc::new(cpu(&config)), device, Some(&team), SHORT).unwrap();
                         if world.rank() == 1 {
                             // Capturing a graph the ranks still meet.
                             if graph {
@@ -294,7 +299,7 @@ mod gpu {
             });
             let errors = errors.into_inner().unwrap();
             assert!(errors[0].contains("rank 1"), "{mode:?}: {errors:?}");
-            assert!(began.elapsed() < LIMIT / 2, "{mode:?}: {:?}", began.elapsed());
+            assert!(began.elapsed() < 2 * SHORT, "{mode:?}: {:?}", began.elapsed());
         }
     }
 }

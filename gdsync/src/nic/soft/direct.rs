@@ -129,18 +129,39 @@ fn map_all(shared: &Shared, requests: &Receiver<MapRequest>) {
     for MapRequest { qpn, key, answer, address, access, handle } in requests {
         let mapped = postcard::from_bytes::<PeerHandle>(&handle)
             .map_err(|error| error.to_string())
-            .and_then(|handle| {
-                PeerMemory::map(&handle, &Device::Host).map_err(|error| error.to_string())
-            });
-        let memory = match mapped {
-            Ok(peer) => RegionMemory::new(peer.buffer, address, access, None),
-            Err(error) => {
-                tracing::debug!("key {key:#x} of the peer of {qpn:#x} is not mapped: {error}");
-                None
-            }
-        };
+            .and_then(|handle| map(shared, &handle, address, access));
+        let memory = mapped.unwrap_or_else(|error| {
+            tracing::debug!("key {key:#x} of the peer of {qpn:#x} is not mapped: {error}");
+            None
+        });
         shared.command(Command::Mapped { qpn, key, answer, memory });
     }
+}
+
+/// Host memory for the CPU, memory of a GPU for one of the GPUs that this NIC works with.
+fn map(
+    shared: &Shared,
+    handle: &PeerHandle,
+    address: u64,
+    access: Access,
+) -> Result<Option<RegionMemory>, String> {
+    let on_host = PeerMemory::map(handle, &Device::Host).map(|peer| peer.buffer);
+    let mut why = match on_host {
+        Ok(buffer) if buffer.host_address().is_some() => {
+            return Ok(RegionMemory::new(buffer, address, access, None));
+        }
+        Ok(_) => "it is a GPU's".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    for (gpu, copies) in shared.gpus() {
+        match PeerMemory::map(handle, &Device::Cuda(gpu)) {
+            Ok(peer) => {
+                return Ok(RegionMemory::of_gpu(peer.buffer, address, access, None, copies));
+            }
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
 }
 
 #[cfg(test)]

@@ -22,10 +22,17 @@ use super::state::Outgoing;
 use super::wire::Cut;
 use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Greeting, Stranger, TcpWire};
-use crate::cuda::device::lock;
+use crate::cuda::copies::Copies;
+use crate::cuda::device::{CudaDevice, lock};
+use crate::error::Result;
 
-/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for.
+/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for. (Posts of the CPU wake the
+/// thread.)
 const STEP: Duration = Duration::from_micros(60);
+/// After so long without work sleeps are longer: a wake-up costs 2 to 5 µs, so that short ones would take 3 to 8 % of a
+/// core for as long as nothing happens.
+const LONG_IDLE: Duration = Duration::from_millis(20);
+const LONG_STEP: Duration = Duration::from_micros(180);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
 /// Housekeeping that is so late means that this thread did not run: stopped, suspended, or starved.
@@ -49,6 +56,8 @@ pub(crate) struct Shared {
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
     pub ended: AtomicBool,
+    /// Of the GPUs whose own memory is registered.
+    copies: Mutex<Vec<(CudaDevice, Arc<Copies>)>>,
 }
 
 /// What the engine is told.
@@ -90,7 +99,25 @@ impl Shared {
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            copies: Mutex::default(),
         }
+    }
+
+    /// The copies of a GPU, made when its memory is registered for the first time.
+    pub fn copies(&self, gpu: &CudaDevice) -> Result<Arc<Copies>> {
+        let mut copies = lock(&self.copies);
+        if let Some((_, there)) = copies.iter().find(|(known, _)| known.ordinal() == gpu.ordinal())
+        {
+            return Ok(there.clone());
+        }
+        let new = Arc::new(Copies::new(gpu)?);
+        copies.push((gpu.clone(), new.clone()));
+        Ok(new)
+    }
+
+    /// The GPUs whose memory is registered.
+    pub fn gpus(&self) -> Vec<(CudaDevice, Arc<Copies>)> {
+        lock(&self.copies).clone()
     }
 
     pub fn command(&self, command: Command) {
@@ -225,7 +252,8 @@ impl Engine {
             return;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
-        if now - *self.idle_since.get_or_insert(now) < self.spin {
+        let idle = now - *self.idle_since.get_or_insert(now);
+        if idle < self.spin {
             if self.idle_passes.is_multiple_of(16) {
                 std::thread::yield_now();
             } else {
@@ -233,7 +261,7 @@ impl Engine {
             }
         } else if self.shared.sleeping.load(Ordering::Relaxed) {
             // A whole pass after it said so found nothing.
-            std::thread::park_timeout(STEP);
+            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { LONG_STEP });
         } else {
             self.shared.sleeping.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);

@@ -116,11 +116,16 @@ impl RegionMemory {
         Some(RegionMemory { buffer, base, gpu: None, address, access, handle })
     }
 
-    /// A GPU's own memory, reached by `copies` of that GPU. Frames carry it: peers do not map it.
-    pub fn of_gpu(buffer: Buffer<u8>, access: Access, copies: Arc<Copies>) -> Option<RegionMemory> {
-        let address = buffer.device_address()?;
-        let (base, gpu) = (address as *mut u8, Some(copies));
-        Some(RegionMemory { buffer, base, gpu, address, access, handle: None })
+    /// A GPU's own memory, named by `address`, reached by `copies` of that GPU.
+    pub fn of_gpu(
+        buffer: Buffer<u8>,
+        address: u64,
+        access: Access,
+        handle: Option<PeerHandle>,
+        copies: Arc<Copies>,
+    ) -> Option<RegionMemory> {
+        let base = buffer.device_address()? as *mut u8;
+        Some(RegionMemory { buffer, base, gpu: Some(copies), address, access, handle })
     }
 
     /// What [`RegionMemory::check`] returned, with the way to get there.

@@ -1,6 +1,5 @@
 //! A software NIC: its options, its life, and what is made from it.
 
-use std::collections::HashMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Sender;
@@ -16,8 +15,7 @@ use super::engine::{Engine, Shared, Sockets};
 use super::keys::{Access, RegionMemory};
 use super::queue_pair::SoftQueuePair;
 use super::region::Region;
-use crate::cuda::copies::Copies;
-use crate::cuda::device::{CudaDevice, lock};
+use crate::cuda::device::lock;
 use crate::device::Device;
 use crate::memory::Buffer;
 use crate::mlx5::MAX_QPN;
@@ -62,20 +60,6 @@ pub(super) struct Inner {
     mapper: Mutex<Sender<MapRequest>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     next_qpn: AtomicU32,
-    /// Of the GPUs whose own memory is registered, by ordinal.
-    copies: Mutex<HashMap<u32, Arc<Copies>>>,
-}
-
-impl Inner {
-    fn copies(&self, gpu: &CudaDevice) -> Result<Arc<Copies>> {
-        let mut copies = lock(&self.copies);
-        if let Some(there) = copies.get(&gpu.ordinal()) {
-            return Ok(there.clone());
-        }
-        let new = Arc::new(Copies::new(gpu)?);
-        copies.insert(gpu.ordinal(), new.clone());
-        Ok(new)
-    }
 }
 
 /// Number of the first queue pair; on hardware, too, the lowest are the system's own.
@@ -144,7 +128,6 @@ impl SoftNic {
                 mapper: Mutex::new(mapper),
                 thread: Mutex::new(Some(thread)),
                 next_qpn: AtomicU32::new(FIRST_QPN),
-                copies: Mutex::default(),
             }),
         })
     }
@@ -157,8 +140,8 @@ impl SoftNic {
     /// Registers memory: what `access` allows may be done with it until the region is dropped.
     ///
     /// The address of the first byte in requests is [`Region::address`], which is the one that the buffer's device
-    /// uses. A GPU's own memory is copied through a small pinned pool by the NIC's thread, on copy engines only, and
-    /// allows no atomics of peers.
+    /// uses. A GPU's own memory is copied by the NIC's thread, on copy engines only: straight to and from GPU memory of
+    /// peers that it can map, through a small pinned pool otherwise. It allows no atomics of peers.
     ///
     /// # Errors
     /// [`Error::Register`] for memory that the NIC cannot reach, or not in that way; what the driver says.
@@ -170,6 +153,8 @@ impl SoftNic {
         };
         let address = bytes.device_address().or(bytes.host_address().map(|a| a.as_ptr() as u64));
         let address = address.ok_or_else(|| refused("it has no address"))?;
+        // What peers cannot map, frames carry.
+        let handle = bytes.export().ok();
         let memory = match buffer.device() {
             Device::Cuda(gpu) if bytes.host_address().is_none() => {
                 if access.includes(Access::REMOTE_ATOMIC) {
@@ -177,13 +162,10 @@ impl SoftNic {
                                REMOTE_ATOMIC out, or use pinned memory";
                     return Err(refused(why));
                 }
-                RegionMemory::of_gpu(bytes, access, self.inner.copies(gpu)?)
+                let copies = self.inner.shared.copies(gpu)?;
+                RegionMemory::of_gpu(bytes, address, access, handle, copies)
             }
-            // What peers cannot map, frames carry.
-            _ => {
-                let handle = bytes.export().ok();
-                RegionMemory::new(bytes, address, access, handle)
-            }
+            _ => RegionMemory::new(bytes, address, access, handle),
         };
         let memory = Arc::new(memory.ok_or_else(|| refused("it has no address"))?);
         let mut keys = self.inner.shared.keys.write().unwrap_or_else(PoisonError::into_inner);

@@ -77,7 +77,9 @@ pub(super) fn find_direct(
         _ => return None,
     };
     let (memory, pointer) = cx.direct.find(remote.rkey, remote.address, plan.total, need)?;
-    if need == Access::REMOTE_ATOMIC && !(pointer as usize).is_multiple_of(8) {
+    // What is not aligned the peer refuses, and so it does atomics on a GPU's memory.
+    let atomic = need == Access::REMOTE_ATOMIC;
+    if atomic && (memory.is_on_gpu() || !(pointer as usize).is_multiple_of(8)) {
         return None;
     }
     Some(Direct { memory, address: remote.address })
@@ -97,8 +99,7 @@ pub(super) fn transfer(
         _ => (Access::REMOTE_ATOMIC, false),
     };
     let checked = direct.memory.check(direct.address + offset, len, need);
-    // Peers map no memory of GPUs.
-    let mut remote = Place::host(checked.map_err(|_| Syndrome::RemoteAccess)?);
+    let mut remote = direct.memory.place(checked.map_err(|_| Syndrome::RemoteAccess)?);
     let mut pieces = |segments: &[DataSegment], need| {
         let copied = keys.for_pieces(segments, offset, len, need, |region, local, part| {
             let local = region.place(local);
