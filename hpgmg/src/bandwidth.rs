@@ -1,8 +1,12 @@
 //! How fast this machine's memory is, and how many bytes a solve moves.
 //!
-//! The count assumes that every vector a pass touches goes through memory once and that a written
-//! line is read first: caches that keep a whole level do better, caches too small for a few planes
-//! worse.
+//! `hpgmg-fv --bandwidth` prints both. The count assumes that every vector a pass touches goes through
+//! memory once and that a written line is read first: caches that keep a whole level do better, caches
+//! too small for a few planes worse.
+//!
+//! For scale: 256³ cells on two cores of a Xeon (Sapphire Rapids, 3 GHz, 43.6 GB/s by [`triad`]) with
+//! two ranks are solved at 2.1e7 DOF/s by fv4 (1214 bytes per cell, 58 % of the bandwidth) and at
+//! 3.2e7 by fv2; with one rank of one thread at 1.1e7 and 1.6e7.
 
 use std::time::Instant;
 
