@@ -5,11 +5,15 @@ use std::time::Instant;
 use crate::backend::{Backend, Prolongation, Vector};
 use crate::boundary::Extrapolation;
 use crate::comm::CommError;
+use crate::decomposition::LevelShape;
+use crate::field::Field;
+use crate::geometry::BoxGeometry;
 use crate::isa::Isa;
 use crate::krylov;
 use crate::level::Level;
 use crate::operators::{Coefficients, Tile};
-use crate::options::{Bottom, Boundary, Config, Equation, Smoother};
+use crate::options::{Bottom, Boundary, Config, Equation, Operator, Smoother};
+use crate::red_black::{self, RedBlack};
 use crate::rows::SharedVector;
 use crate::smoothers;
 use crate::sweep::{self, Pass, Update};
@@ -126,6 +130,55 @@ impl Cpu {
         Ok(())
     }
 
+    /// Whether [`Self::red_black`] is the way to smooth level `l`.
+    pub fn fuses_half_sweeps(&self, l: usize) -> bool {
+        self.team.threads() == 1
+            && self.config.smoother == Smoother::Gsrb
+            && matches!(self.config.operator, Operator::Fv2 | Operator::P7)
+            && self.levels[l].geometry.n >= red_black::SMALLEST
+    }
+
+    /// Half-sweeps number `sweep` and `sweep + 1` of GSRB over level `l`, in place, where
+    /// [`Self::fuses_half_sweeps`] says so.
+    ///
+    /// # Errors
+    /// [`CommError`] when the ranks lose each other.
+    pub fn red_black(
+        &mut self,
+        l: usize,
+        x: Vector,
+        rhs: Vector,
+        sweep: usize,
+    ) -> Result<(), CommError> {
+        let rule = self.boundary_rule(l);
+        let Self { config, levels, team, isa, timers, .. } = self;
+        let level = &mut levels[l];
+        let g = level.geometry;
+        let mut field = level.take(x);
+        for part in [red_black::inner, red_black::shell] {
+            let clock = Instant::now();
+            level.halo.start(team, &mut field, rule)?;
+            level.halo.finish(team, &mut field, rule)?;
+            let clock = timers.add(l, Phase::Exchange, clock);
+            for (index, &id) in level.boxes.iter().enumerate() {
+                let base = index * g.volume;
+                let of = |v: Vector| &level.fields[v.index()][base..base + g.volume];
+                let mut one = RedBlack {
+                    geometry: g,
+                    coefficients: coefficients(config, &level.fields, &g, level.shape.h, base),
+                    x: &mut field[base..base + g.volume],
+                    rhs: of(rhs),
+                    dinv: of(Vector::Dinv),
+                    parity: parity(&level.shape, &g, id, sweep),
+                };
+                part(*isa, &mut one);
+            }
+            timers.add(l, Phase::Smooth, clock);
+        }
+        level.put(x, field);
+        Ok(())
+    }
+
     /// Fills the ghosts of `x` on level `l` as a pass does.
     ///
     /// # Errors
@@ -196,7 +249,7 @@ fn run_tiles(
             Step::Gsrb { rhs, sweep } => Update::Gsrb {
                 rhs: of(rhs),
                 dinv: of(Vector::Dinv),
-                parity: sweep + g.n * shape.coordinates(boxes[tile.index]).iter().sum::<usize>(),
+                parity: parity(shape, &g, boxes[tile.index], sweep),
             },
             Step::Weighted { rhs, weight, scale } => {
                 Update::Weighted { rhs: of(rhs), weight: of(weight), scale }
@@ -205,16 +258,9 @@ fn run_tiles(
                 Update::Chebyshev { rhs: of(rhs), dinv: of(Vector::Dinv), c1, c2 }
             }
         };
-        let alpha = &fields[Vector::Alpha.index()];
         let pass = Pass {
             geometry: g,
-            coefficients: Coefficients {
-                beta: [of(Vector::Beta(0)), of(Vector::Beta(1)), of(Vector::Beta(2))],
-                alpha: if alpha.is_empty() { &[] } else { &alpha[base..base + g.volume] },
-                a: config.equation.a(),
-                b: 1.0,
-                h2inv: 1.0 / (shape.h * shape.h),
-            },
+            coefficients: coefficients(config, fields, &g, shape.h, base),
             x: &x[base..base + g.volume],
             out,
             base,
@@ -223,6 +269,25 @@ fn run_tiles(
         // SAFETY: the tiles of a level do not overlap, and `out` is borrowed for this run alone.
         unsafe { sweep::run(isa, config.operator, &pass, tile, scratch) };
     });
+}
+
+/// The parity of half-sweep number `sweep` in the box `id`: colours go on from box to box.
+fn parity(shape: &LevelShape, g: &BoxGeometry, id: usize, sweep: usize) -> usize {
+    sweep + g.n * shape.coordinates(id).iter().sum::<usize>()
+}
+
+/// The coefficients of the box at offset `base` of the vectors of a level.
+fn coefficients<'a>(
+    config: &Config,
+    fields: &'a [Field],
+    g: &BoxGeometry,
+    h: f64,
+    base: usize,
+) -> Coefficients<'a> {
+    let of = |v: Vector| &fields[v.index()][base..base + g.volume];
+    let alpha = if fields[Vector::Alpha.index()].is_empty() { &[] } else { of(Vector::Alpha) };
+    let beta = [of(Vector::Beta(0)), of(Vector::Beta(1)), of(Vector::Beta(2))];
+    Coefficients { beta, alpha, a: config.equation.a(), b: 1.0, h2inv: 1.0 / (h * h) }
 }
 
 impl Backend for Cpu {

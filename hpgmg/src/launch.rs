@@ -103,8 +103,10 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
     if cli.graph && matches!(cli.comm, CommMode::Host | CommMode::Mpi) {
         return refuse("--graph: with --comm host and mpi the CPU takes part in a solve, which no graph can hold".into());
     }
-    if cli.ranks == Some(0) || cli.threads == Some(0) {
-        return refuse("--ranks and --threads must be at least 1".into());
+    for (option, value) in [("--ranks", cli.ranks), ("--threads", cli.threads)] {
+        if value == Some(0) {
+            return refuse(format!("{option} is 0; it must be at least 1"));
+        }
     }
     if let (Some(ranks), Some(launcher)) = (cli.ranks, launcher)
         && ranks != launcher.size

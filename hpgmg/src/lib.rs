@@ -14,7 +14,8 @@
 //!    [`diagonal`].
 //! 4. [`run`](mod@run) times solves; [`cycle`] holds the multigrid cycles and [`krylov`] the bottom
 //!    solvers, both written against a [`backend`]; [`cpu`] is the backend of this crate. Its inner loops
-//!    are [`operators`], [`sweep`] and [`smoothers`].
+//!    are [`operators`], [`sweep`], [`red_black`] and [`smoothers`], written in short vectors ([`lanes`])
+//!    of the width that the machine has ([`isa`]).
 //! 5. [`known`] judges, [`report`](mod@report) prints.
 //!
 //! Ranks talk through [`comm`], a small trait with one implementation per messaging library. With
@@ -45,6 +46,7 @@ pub mod level;
 pub mod operators;
 pub mod options;
 pub mod problem;
+pub mod red_black;
 pub mod report;
 pub mod rows;
 pub mod run;

@@ -27,6 +27,12 @@ fn passes(
 /// [`CommError`] when the ranks lose each other.
 pub fn gsrb(cpu: &mut Cpu, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
     let half_sweeps = if cpu.config().operator.is_point_centred() { 4 } else { 6 };
+    if cpu.fuses_half_sweeps(l) {
+        for pair in 0..half_sweeps / 2 {
+            cpu.red_black(l, x, rhs, 2 * pair)?;
+        }
+        return Ok(());
+    }
     passes(cpu, l, x, half_sweeps, |sweep| Step::Gsrb { rhs, sweep })
 }
 

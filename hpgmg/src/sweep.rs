@@ -216,10 +216,13 @@ impl Finish for Residual {
     }
 }
 
+/// `x + Dinv (rhs - A x)` in the cells of one colour.
 #[derive(Clone, Copy)]
-struct Gsrb {
-    rhs: *const f64,
-    dinv: *const f64,
+pub(crate) struct Gsrb {
+    /// Right-hand side.
+    pub rhs: *const f64,
+    /// Inverse diagonal.
+    pub dinv: *const f64,
 }
 
 impl Finish for Gsrb {

@@ -61,6 +61,17 @@ fn eight_boxes_give_the_same_bits_on_1_2_3_4_and_8_ranks_with_1_and_2_threads() 
 }
 
 #[test]
+fn half_sweeps_fused_tile_by_tile_give_the_bits_of_half_sweeps_out_of_place() {
+    // One thread fuses them, two do not; boxes of 96 cells have three tiles.
+    for operator in [Operator::Fv2, Operator::P7] {
+        for equation in [Equation::Poisson, Equation::Helmholtz] {
+            let config = Config { operator, equation, box_dim: 96, ..Config::default() };
+            same_on(&config, 1, &[(1, 2)]);
+        }
+    }
+}
+
+#[test]
 fn every_smoother_and_bottom_solver_gives_the_same_bits_on_more_ranks() {
     for smoother in [Smoother::Chebyshev, Smoother::Jacobi, Smoother::L1Jacobi] {
         for bottom in [Bottom::Bicgstab, Bottom::Cg, Bottom::Smoother] {

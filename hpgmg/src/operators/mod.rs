@@ -111,11 +111,12 @@ impl BoxView {
 
 /// An operator whose values at some cells need nothing from those before.
 pub(crate) trait Cells {
-    /// The divergence term of the cells from offset `at` on.
+    /// The divergence term of the cells from offset `at` on; `centre` are they and `low` those one
+    /// before. (Loading `low` in a pass in place would wait for the store of the cells before.)
     ///
     /// # Safety
     /// As of [`Stencil::rows`]; the cells lie in a row of the tile.
-    unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize) -> V;
+    unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize, centre: V, low: V) -> V;
 }
 
 /// [`Stencil::rows`] of such an operator.
@@ -123,26 +124,52 @@ pub(crate) trait Cells {
 /// # Safety
 /// As there.
 #[inline(always)]
-unsafe fn each_row<V: Lanes, C: Cells>(view: &BoxView, tile: &Tile, finish: impl Finish) {
+pub(crate) unsafe fn each_row<V: Lanes, C: Cells>(
+    view: &BoxView,
+    tile: &Tile,
+    finish: impl Finish,
+) {
     let n = view.geometry.n;
     for k in tile.k.clone() {
         for j in tile.j.clone() {
             let at = view.geometry.row(j, k);
             let parity = view.parity + j + k;
             let (mut i, mask) = (0, V::mask(parity));
-            // SAFETY: by the caller's promise; the cells of a row.
+            // SAFETY: by the caller's promise; the cells of a row and the one before.
             unsafe {
+                let x = view.x.add(at);
+                let mut before = V::splat(*x.sub(1));
                 while i + V::WIDTH <= n {
-                    view.put(at + i, C::divergence::<V>(view, at + i), mask, finish);
+                    let centre = V::load(x.add(i));
+                    let divergence = C::divergence(view, at + i, centre, centre.shifted(before));
+                    view.put(at + i, divergence, mask, finish);
+                    before = centre;
                     i += V::WIDTH;
                 }
                 while i < n {
-                    let mask = f64::mask(parity + i);
-                    view.put(at + i, C::divergence::<f64>(view, at + i), mask, finish);
+                    put_cell::<C>(view, at + i, f64::mask(parity + i), finish);
                     i += 1;
                 }
             }
         }
+    }
+}
+
+/// What [`each_row`] does with a row, for the single cell at offset `at`.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+pub(crate) unsafe fn put_cell<C: Cells>(
+    view: &BoxView,
+    at: usize,
+    mask: bool,
+    finish: impl Finish,
+) {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let (centre, low) = (*view.x.add(at), *view.x.add(at - 1));
+        view.put(at, C::divergence(view, at, centre, low), mask, finish);
     }
 }
 

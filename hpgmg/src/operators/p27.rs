@@ -15,7 +15,7 @@ const CORNER: f64 = 1.0 / 30.0;
 
 impl super::Cells for P27 {
     #[inline(always)]
-    unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize) -> V {
+    unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize, _centre: V, _low: V) -> V {
         let (pitch, plane) = (view.geometry.pitch, view.geometry.plane);
         // SAFETY: the neighbours of a cell of the box, or their padding; the rest by the caller's
         // promise.

@@ -10,14 +10,13 @@ pub struct SecondOrder;
 
 impl super::Cells for SecondOrder {
     #[inline(always)]
-    unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize) -> V {
+    unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize, centre: V, low_i: V) -> V {
         let (pitch, plane) = (view.geometry.pitch, view.geometry.plane);
         let [beta_i, beta_j, beta_k] = view.beta;
         // SAFETY: the neighbours of a cell of the box, or their padding; the rest by the caller's
         // promise.
         unsafe {
             let x = view.x.add(at);
-            let centre = V::load(x);
             let high = |beta: *const f64, step: usize| {
                 V::load(beta.add(at + step)) * (V::load(x.add(step)) - centre)
             };
@@ -26,7 +25,7 @@ impl super::Cells for SecondOrder {
             };
             V::splat(-view.divergence)
                 * (high(beta_i, 1)
-                    + low(beta_i, 1)
+                    + V::load(beta_i.add(at)) * (low_i - centre)
                     + high(beta_j, pitch)
                     + low(beta_j, pitch)
                     + high(beta_k, plane)
