@@ -132,7 +132,8 @@ pub fn peer() -> Outcome {
         Ok(serde_json::from_str(&line)?)
     };
     if let Task::OfferGpuMemory(bytes) = order.task {
-        let gpu = Device::cuda(0)?;
+        // The other GPU where there are two; who asks uses the first.
+        let gpu = Device::cuda(gdsync::CudaDevice::count()?.saturating_sub(1))?;
         let queue = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
         let memory = Buffer::<u8>::new(&gpu, Space::Device, bytes)?;
         let region = nic.register(&memory, Access::REMOTE_READ | Access::REMOTE_WRITE)?;
