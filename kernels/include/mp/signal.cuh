@@ -40,23 +40,36 @@ namespace impl {
 // cross PCIe, which takes a microsecond or two; polls in between read only the signal.
 constexpr std::uint64_t look_every_cycles = 1u << 16;
 
-// The rare part of a wait, kept out of its loop: when it began, how long it has lasted, and whether it has to end.
-struct Look {
-    std::uint64_t began_ns;  // 0: this is the first look
+// What one look at the clock and the abort word found.
+struct Found {
+    std::uint64_t began_ns;
     std::uint64_t waited_ns;
     WaitStatus status;
 };
-MP_COLD Look look_at(const WaitBounds bounds, std::uint64_t began_ns) {
+MP_COLD Found look_at(const WaitBounds bounds, std::uint64_t began_ns) {
     const std::uint64_t now_ns = clock_ns();
-    Look look = {began_ns == 0 ? now_ns : began_ns, 0, ok};
-    look.waited_ns = now_ns - look.began_ns;
+    Found found = {began_ns == 0 ? now_ns : began_ns, 0, ok};
+    found.waited_ns = now_ns - found.began_ns;
     const auto* abort = reinterpret_cast<const std::uint64_t*>(bounds.abort);
     if (abort != nullptr && load(abort, relaxed, system) != 0)
-        look.status = aborted;
-    else if (look.waited_ns >= bounds.timeout_ns)
-        look.status = timed_out;
-    return look;
+        found.status = aborted;
+    else if (found.waited_ns >= bounds.timeout_ns)
+        found.status = timed_out;
+    return found;
 }
+
+// The rare part of a wait, kept out of its loop: when it began and whether it has to end.
+struct Look {
+    std::uint64_t began_ns = 0;  // 0: not yet
+    std::uint64_t waited_ns = 0;
+
+    MP_DEVICE WaitStatus at(const WaitBounds& bounds) {
+        const Found found = look_at(bounds, began_ns);
+        began_ns = found.began_ns;
+        waited_ns = found.waited_ns;
+        return found.status;
+    }
+};
 
 // Polls between two reads of the cycle counter. A poll is a load and a comparison; reading the counter at each of them
 // costs 30 ns a wait on an H100.
@@ -66,7 +79,7 @@ constexpr int polls_between_clocks = 16;
 template <class Poll>
 MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
     std::uint64_t seen = 0;
-    std::uint64_t began_ns = 0;
+    Look look;
     std::uint64_t looked = 0;  // 0: the clock was not read yet
     for (;;) {
         MP_UNROLL
@@ -79,10 +92,9 @@ MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
             looked = now;
         } else if (now - looked >= look_every_cycles) {
             looked = now;
-            const Look look = look_at(bounds, began_ns);
-            began_ns = look.began_ns;
-            if (look.status == aborted) return {aborted, seen, look.waited_ns};
-            if (look.status == timed_out) {
+            const WaitStatus status = look.at(bounds);
+            if (status == aborted) return {aborted, seen, look.waited_ns};
+            if (status == timed_out) {
                 // This thread may have been off the processor past its deadline: the poll decides, not the schedule.
                 const bool there = poll(seen);
                 return {there ? ok : timed_out, seen, there ? 0 : look.waited_ns};
