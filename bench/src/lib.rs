@@ -1,5 +1,10 @@
 //! Measurements of libmp beside other communication libraries and beside the bare machine. A figure here has a method,
 //! a spread, and a peer measured in the same run.
 
+pub mod compare;
+pub mod multigrid;
+pub mod perf;
+pub mod report;
+pub mod result;
 pub mod signal;
 pub mod spread;

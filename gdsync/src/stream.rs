@@ -257,6 +257,14 @@ impl Stream {
         }
     }
 
+    /// Makes the graph that is being captured keep this memory, as it keeps that of the operations here: for memory whose
+    /// address a launched kernel is given. Without a capture nothing.
+    pub fn hold<T: Pod>(&self, memory: &Buffer<T>) {
+        if let Inner::Cuda(stream) = &self.inner {
+            stream.hold_memory(memory.allocation());
+        }
+    }
+
     /// Calls `call` on a CPU thread when the stream gets there, on every replay if it is captured. On a CUDA stream it
     /// runs on a driver thread and must not call CUDA. A panic is caught and reported by [`Stream::synchronize`].
     ///

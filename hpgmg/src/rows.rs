@@ -24,6 +24,15 @@ impl<'a> SharedVector<'a> {
         Self { start: vector.as_mut_ptr(), len: vector.len(), lifetime: PhantomData }
     }
 
+    /// Where elements `at .. at + n` start, for loops that work with pointers. Whoever writes through it
+    /// sees to it that nobody else touches those elements.
+    #[inline(always)]
+    pub fn start(&self, at: usize, n: usize) -> *mut f64 {
+        assert!(at <= self.len && n <= self.len - at, "part outside of its vector");
+        // SAFETY: in bounds by the assertion.
+        unsafe { self.start.add(at) }
+    }
+
     /// Elements `at .. at + n`, for writing.
     ///
     /// # Safety

@@ -4,8 +4,10 @@
 //! compute the same bits: no fused multiply-add, no reordering.
 
 use crate::geometry::BoxGeometry;
+use crate::isa::Isa;
+use crate::lanes::{self, Lanes};
 use crate::operators::{
-    Coefficients, Row, Stencil, Tile, fv4::Fv4, p27::P27, second_order::SecondOrder,
+    BoxView, Coefficients, Finish, Stencil, Tile, fv4::Fv4, p27::P27, second_order::SecondOrder,
 };
 use crate::options::Operator;
 use crate::rows::SharedVector;
@@ -53,66 +55,6 @@ pub enum Update<'a> {
     },
 }
 
-/// The vector instructions to use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Isa {
-    /// What every machine of the architecture has.
-    Baseline,
-    /// 256-bit vectors.
-    Avx2,
-    /// 512-bit vectors.
-    Avx512,
-}
-
-impl Isa {
-    /// The widest this machine has.
-    pub fn detect() -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx512f")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512bw")
-            {
-                return Self::Avx512;
-            }
-            if is_x86_feature_detected!("avx2") {
-                return Self::Avx2;
-            }
-        }
-        Self::Baseline
-    }
-}
-
-impl Isa {
-    /// Calls `f` compiled for these instructions; `f` and what it calls must be inlined for that to
-    /// have an effect.
-    #[inline(always)]
-    pub fn call<R>(self, f: impl FnOnce() -> R) -> R {
-        match self {
-            // SAFETY: `detect` has seen the features.
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => unsafe { call_avx512(f) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => unsafe { call_avx2(f) },
-            _ => f(),
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
-fn call_avx512<R>(f: impl FnOnce() -> R) -> R {
-    f()
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-fn call_avx2<R>(f: impl FnOnce() -> R) -> R {
-    f()
-}
-
 /// One box of everything a pass reads, and where it writes.
 pub struct Pass<'a> {
     /// Layout of the box.
@@ -133,137 +75,197 @@ pub struct Pass<'a> {
 ///
 /// # Safety
 /// Nobody else touches the rows of `tile` in the output vector.
+///
+/// # Panics
+/// When a vector is shorter than a box, the tile reaches beyond it, or its ghosts are too shallow.
 pub unsafe fn run(isa: Isa, operator: Operator, pass: &Pass<'_>, tile: &Tile, scratch: &mut [f64]) {
     // SAFETY: by the caller's promise.
     unsafe {
         match operator {
-            Operator::Fv4 => dispatch(isa, Fv4, pass, tile, scratch),
-            Operator::Fv2 | Operator::P7 => dispatch(isa, SecondOrder, pass, tile, scratch),
-            Operator::P27 => dispatch(isa, P27, pass, tile, scratch),
+            Operator::Fv4 => with_update(isa, Fv4, pass, tile, scratch),
+            Operator::Fv2 | Operator::P7 => with_update(isa, SecondOrder, pass, tile, scratch),
+            Operator::P27 => with_update(isa, P27, pass, tile, scratch),
         }
     }
 }
 
-unsafe fn dispatch<S: Stencil>(isa: Isa, s: S, pass: &Pass<'_>, tile: &Tile, scratch: &mut [f64]) {
+/// Checks what the loops rely on: from here on there are only pointers.
+fn view<S: Stencil>(pass: &Pass<'_>, tile: &Tile) -> BoxView {
+    let g = pass.geometry;
+    let c = &pass.coefficients;
+    assert!(tile.j.end <= g.n && tile.k.end <= g.n, "tile outside of its box");
+    assert!(g.ghosts >= S::RADIUS, "ghosts shallower than the stencil");
+    let start = |vector: &[f64]| {
+        assert!(vector.len() >= g.volume, "vector shorter than its box");
+        vector.as_ptr()
+    };
+    let parity = match pass.update {
+        Update::Gsrb { parity, .. } => parity,
+        _ => 0,
+    };
+    BoxView {
+        geometry: g,
+        x: start(pass.x),
+        beta: c.beta.map(start),
+        identity: (!c.alpha.is_empty()).then(|| (start(c.alpha), c.a)),
+        divergence: c.b * c.h2inv,
+        out: pass.out.start(pass.base, g.volume),
+        parity,
+    }
+}
+
+unsafe fn with_update<S: Stencil>(
+    isa: Isa,
+    stencil: S,
+    pass: &Pass<'_>,
+    tile: &Tile,
+    scratch: &mut [f64],
+) {
+    let view = view::<S>(pass, tile);
+    let start = |vector: &[f64]| {
+        assert!(vector.len() >= view.geometry.volume, "vector shorter than its box");
+        vector.as_ptr()
+    };
+    // SAFETY: `view` has checked the vectors, `start` those of the update.
+    unsafe {
+        match pass.update {
+            Update::Apply => with_lanes(isa, stencil, &view, tile, scratch, Apply),
+            Update::Residual { rhs } => {
+                with_lanes(isa, stencil, &view, tile, scratch, Residual { rhs: start(rhs) });
+            }
+            Update::Gsrb { rhs, dinv, .. } => {
+                let finish = Gsrb { rhs: start(rhs), dinv: start(dinv) };
+                with_lanes(isa, stencil, &view, tile, scratch, finish);
+            }
+            Update::Weighted { rhs, weight, scale } => {
+                let finish = Weighted { rhs: start(rhs), weight: start(weight), scale };
+                with_lanes(isa, stencil, &view, tile, scratch, finish);
+            }
+            Update::Chebyshev { rhs, dinv, c1, c2 } => {
+                let (rhs, dinv) = (start(rhs), start(dinv));
+                if c1 == 0.0 {
+                    let finish = Weighted { rhs, weight: dinv, scale: c2 };
+                    with_lanes(isa, stencil, &view, tile, scratch, finish);
+                } else {
+                    let finish = Chebyshev { rhs, dinv, c1, c2, before: view.out };
+                    with_lanes(isa, stencil, &view, tile, scratch, finish);
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As of [`Stencil::rows`], but for the instructions.
+unsafe fn with_lanes<S: Stencil, F: Finish>(
+    isa: Isa,
+    stencil: S,
+    view: &BoxView,
+    tile: &Tile,
+    scratch: &mut [f64],
+    finish: F,
+) {
     // SAFETY: `Isa::detect` has seen the features; the rest by the caller's promise.
     unsafe {
         match isa {
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => body_avx512(s, pass, tile, scratch),
+            Isa::Avx512 => isa.call(
+                #[inline(always)]
+                || stencil.rows::<lanes::Eight>(view, tile, scratch, finish),
+            ),
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => body_avx2(s, pass, tile, scratch),
-            _ => body(s, pass, tile, scratch),
+            Isa::Avx2 => isa.call(
+                #[inline(always)]
+                || stencil.rows::<lanes::Four>(view, tile, scratch, finish),
+            ),
+            _ => stencil.rows::<lanes::Pair>(view, tile, scratch, finish),
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw")]
-unsafe fn body_avx512<S: Stencil>(s: S, pass: &Pass<'_>, tile: &Tile, scratch: &mut [f64]) {
-    // SAFETY: by the caller's promise.
-    unsafe { body(s, pass, tile, scratch) }
-}
+#[derive(Clone, Copy)]
+struct Apply;
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2")]
-unsafe fn body_avx2<S: Stencil>(s: S, pass: &Pass<'_>, tile: &Tile, scratch: &mut [f64]) {
-    // SAFETY: by the caller's promise.
-    unsafe { body(s, pass, tile, scratch) }
-}
-
-#[inline(always)]
-unsafe fn body<S: Stencil>(stencil: S, pass: &Pass<'_>, tile: &Tile, scratch: &mut [f64]) {
-    let g = &pass.geometry;
-    let n = g.n;
-    let (c, x) = (&pass.coefficients, pass.x);
-    // SAFETY: a row of the tile, by the caller's promise nobody else's.
-    let out = |row: Row| unsafe { pass.out.row(pass.base + row.at, n) };
+impl Finish for Apply {
     #[inline(always)]
-    fn of(vector: &[f64], row: Row, n: usize) -> &[f64] {
-        &vector[row.at..row.at + n]
+    unsafe fn cells<V: Lanes>(self, _at: usize, _x: V, ax: V, _mask: V::Mask) -> V {
+        ax
     }
-    match pass.update {
-        Update::Apply => {
-            stencil.rows(
-                g,
-                c,
-                x,
-                tile,
-                scratch,
-                #[inline(always)]
-                |row: Row, ax: &[f64]| out(row).copy_from_slice(ax),
-            );
+}
+
+/// `rhs - A x` of the cells from `at` on.
+///
+/// # Safety
+/// As of [`Finish::cells`]; `rhs` has a box of elements.
+#[inline(always)]
+unsafe fn residual<V: Lanes>(rhs: *const f64, at: usize, ax: V) -> V {
+    // SAFETY: by the caller's promise.
+    unsafe { V::load(rhs.add(at)) - ax }
+}
+
+#[derive(Clone, Copy)]
+struct Residual {
+    rhs: *const f64,
+}
+
+impl Finish for Residual {
+    #[inline(always)]
+    unsafe fn cells<V: Lanes>(self, at: usize, _x: V, ax: V, _mask: V::Mask) -> V {
+        // SAFETY: by the caller's promise.
+        unsafe { residual(self.rhs, at, ax) }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Gsrb {
+    rhs: *const f64,
+    dinv: *const f64,
+}
+
+impl Finish for Gsrb {
+    #[inline(always)]
+    unsafe fn cells<V: Lanes>(self, at: usize, x: V, ax: V, mask: V::Mask) -> V {
+        // SAFETY: by the caller's promise.
+        let new = unsafe { x + V::load(self.dinv.add(at)) * residual(self.rhs, at, ax) };
+        V::select(mask, new, x)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Weighted {
+    rhs: *const f64,
+    weight: *const f64,
+    scale: f64,
+}
+
+impl Finish for Weighted {
+    #[inline(always)]
+    unsafe fn cells<V: Lanes>(self, at: usize, x: V, ax: V, _mask: V::Mask) -> V {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let weight = V::splat(self.scale) * V::load(self.weight.add(at));
+            x + weight * residual(self.rhs, at, ax)
         }
-        Update::Residual { rhs } => stencil.rows(
-            g,
-            c,
-            x,
-            tile,
-            scratch,
-            #[inline(always)]
-            |row: Row, ax: &[f64]| {
-                let (out, rhs) = (out(row), of(rhs, row, n));
-                for i in 0..n {
-                    out[i] = rhs[i] - ax[i];
-                }
-            },
-        ),
-        Update::Gsrb { rhs, dinv, parity } => stencil.rows(
-            g,
-            c,
-            x,
-            tile,
-            scratch,
-            #[inline(always)]
-            |row: Row, ax: &[f64]| {
-                let (out, rhs, dinv, x) =
-                    (out(row), of(rhs, row, n), of(dinv, row, n), of(x, row, n));
-                let p = row.j + row.k + parity;
-                for i in 0..n {
-                    let new = x[i] + dinv[i] * (rhs[i] - ax[i]);
-                    out[i] = if (i + p).is_multiple_of(2) { new } else { x[i] };
-                }
-            },
-        ),
-        Update::Weighted { rhs, weight, scale } => {
-            stencil.rows(
-                g,
-                c,
-                x,
-                tile,
-                scratch,
-                #[inline(always)]
-                |row: Row, ax: &[f64]| {
-                    let (out, rhs, w, x) =
-                        (out(row), of(rhs, row, n), of(weight, row, n), of(x, row, n));
-                    for i in 0..n {
-                        out[i] = x[i] + scale * w[i] * (rhs[i] - ax[i]);
-                    }
-                },
-            );
-        }
-        Update::Chebyshev { rhs, dinv, c1, c2 } => {
-            stencil.rows(
-                g,
-                c,
-                x,
-                tile,
-                scratch,
-                #[inline(always)]
-                |row: Row, ax: &[f64]| {
-                    let (out, rhs, dinv, x) =
-                        (out(row), of(rhs, row, n), of(dinv, row, n), of(x, row, n));
-                    if c1 == 0.0 {
-                        for i in 0..n {
-                            out[i] = x[i] + c2 * dinv[i] * (rhs[i] - ax[i]);
-                        }
-                    } else {
-                        for i in 0..n {
-                            out[i] = x[i] + c1 * (x[i] - out[i]) + c2 * dinv[i] * (rhs[i] - ax[i]);
-                        }
-                    }
-                },
-            );
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Chebyshev {
+    rhs: *const f64,
+    dinv: *const f64,
+    c1: f64,
+    c2: f64,
+    before: *const f64,
+}
+
+impl Finish for Chebyshev {
+    #[inline(always)]
+    unsafe fn cells<V: Lanes>(self, at: usize, x: V, ax: V, _mask: V::Mask) -> V {
+        // SAFETY: by the caller's promise; `before` is the output, read before it is written.
+        unsafe {
+            let step = V::splat(self.c1) * (x - V::load(self.before.add(at)));
+            let weight = V::splat(self.c2) * V::load(self.dinv.add(at));
+            x + step + weight * residual(self.rhs, at, ax)
         }
     }
 }

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::backend::Vector;
 use crate::comm::CommError;
+use crate::isa::Isa;
 use crate::level::Level;
 use crate::rows::SharedVector;
-use crate::sweep::Isa;
 use crate::team::Team;
 
 /// Calls `f` for one plane after the other of every box: box, plane.

@@ -42,6 +42,10 @@ macro_rules! c_type {
     (u64) => {
         "std::uint64_t"
     };
+    // Another of the shared structs, declared before.
+    ($name:ident) => {
+        stringify!($name)
+    };
 }
 
 macro_rules! shared_structs {
@@ -145,6 +149,18 @@ shared_enum! {
     }
 }
 
+shared_enum! {
+    /// What a step of a stream operation does.
+    pub enum StepKind {
+        /// Posts the buffer of a receive.
+        Post = 0 as step_post,
+        /// Sends.
+        Send = 1 as step_send,
+        /// Takes a message.
+        Recv = 2 as step_recv,
+    }
+}
+
 shared_structs! {
     /// What ends a wait in a kernel besides its signal.
     pub struct WaitBounds {
@@ -214,5 +230,120 @@ shared_structs! {
         pub writes: u32,
         /// Keeps the size a multiple of 8; ignored.
         pub reserved: u32,
+    }
+
+    /// One end of a pair of prepared operations, as a kernel works with it: addresses as its GPU sees them. Which end it is
+    /// says the struct around it. Constant between starts.
+    pub struct Message {
+        /// The buffer: what is sent, or where it goes.
+        pub memory: u64,
+        /// Length of the message in bytes.
+        pub len: u64,
+        /// Of a send in one piece: the receiver's buffer. Otherwise 0.
+        pub target: u64,
+        /// The receiver's slots for packets; 0: the message goes in one piece.
+        pub inbox: u64,
+        /// The signal this end waits on: a sender's credit, a receiver's arrivals.
+        pub mine: u64,
+        /// The signal this end raises, which the other waits on.
+        pub theirs: u64,
+        /// Its `MessageState`, in this GPU's memory.
+        pub state: u64,
+        /// Address of the abort word; see `WaitBounds`.
+        pub abort: u64,
+        /// Nanoseconds after which a wait gives up.
+        pub timeout_ns: u64,
+        /// Its `WaitReport`; 0: there is none.
+        pub report: u64,
+    }
+
+    /// The counters of one end. Only the kernels and streams that start it touch them; zero at first.
+    pub struct MessageState {
+        /// Starts of a send, messages taken of a receive.
+        pub epoch: u64,
+        /// Of a send: the last epoch there is known to be room for. Of a receive: how often the buffer was posted.
+        pub room: u64,
+        /// Blocks that have done their part of the current start.
+        pub arrived: u64,
+        /// Blocks that have come to the current meeting of a launch.
+        pub meeting: u64,
+        /// Meetings so far.
+        pub meetings: u64,
+        /// Keeps the size a cache line; ignored.
+        pub reserved0: u64,
+        /// As `reserved0`.
+        pub reserved1: u64,
+        /// As `reserved0`.
+        pub reserved2: u64,
+    }
+
+    /// A prepared send.
+    pub struct Send {
+        /// This end.
+        pub message: Message,
+    }
+
+    /// A prepared receive.
+    pub struct Recv {
+        /// This end.
+        pub message: Message,
+    }
+
+    /// One thing that a stream operation does: what the kernel `mp_steps` is launched with.
+    pub struct Step {
+        /// The end it works on.
+        pub message: Message,
+        /// A `StepKind`.
+        pub kind: u32,
+        /// 1: all blocks meet before it.
+        pub meet: u32,
+    }
+
+    /// A rank's share of a window, as a kernel of another rank reaches it.
+    pub struct WindowPart {
+        /// The memory.
+        pub memory: u64,
+        /// Its length in bytes.
+        pub bytes: u64,
+        /// Its signals, 64-bit words 64 bytes apart.
+        pub signals: u64,
+    }
+
+    /// A window as kernels take it.
+    pub struct Window {
+        /// Address of a `WindowPart` for each rank.
+        pub parts: u64,
+        /// Ranks of the communicator.
+        pub ranks: u64,
+        /// This rank.
+        pub rank: u64,
+        /// Signals a rank has.
+        pub signals: u64,
+        /// Address of the abort word; see `WaitBounds`.
+        pub abort: u64,
+        /// Nanoseconds after which a wait gives up.
+        pub timeout_ns: u64,
+        /// Its `WaitReport`; 0: there is none.
+        pub report: u64,
+    }
+
+    /// A barrier or an all-reduce of kernels.
+    pub struct Collective {
+        /// Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it.
+        pub inboxes: u64,
+        /// Ranks of the communicator.
+        pub ranks: u64,
+        /// This rank.
+        pub rank: u64,
+        /// Packets a rank can send at once: elements of an all-reduce. 0: a barrier.
+        pub len: u64,
+        /// Address of a word that counts the runs.
+        pub state: u64,
+        /// Address of the abort word; see `WaitBounds`.
+        pub abort: u64,
+        /// Nanoseconds after which a wait gives up.
+        pub timeout_ns: u64,
+        /// Its `WaitReport`; 0: there is none.
+        pub report: u64,
     }
 }

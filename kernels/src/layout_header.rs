@@ -3,12 +3,13 @@
 
 use std::fmt::Write as _;
 
-use crate::layout::{Field, LAYOUTS, Layout, WaitStatus};
+use crate::layout::{Enumerator, Field, LAYOUTS, Layout, StepKind, WaitStatus};
 
 fn header() -> String {
     let mut text = String::from(HEADER_TOP);
     // Writing to a String cannot fail.
-    let _ = write_wait_status(&mut text);
+    let _ = write_enum(&mut text, WaitStatus::NAME, WaitStatus::DOC, WaitStatus::ENUMERATORS);
+    let _ = write_enum(&mut text, StepKind::NAME, StepKind::DOC, StepKind::ENUMERATORS);
     for layout in LAYOUTS {
         let _ = write_struct(&mut text, layout);
     }
@@ -27,13 +28,18 @@ const HEADER_TOP: &str = "\
 namespace mp {
 ";
 
-fn write_wait_status(out: &mut String) -> std::fmt::Result {
+fn write_enum(
+    out: &mut String,
+    name: &str,
+    doc: &[&str],
+    enumerators: &[Enumerator],
+) -> std::fmt::Result {
     writeln!(out)?;
-    for line in WaitStatus::DOC {
+    for line in doc {
         writeln!(out, "//{line}")?;
     }
-    writeln!(out, "enum {} : std::uint32_t {{", WaitStatus::NAME)?;
-    for value in WaitStatus::ENUMERATORS {
+    writeln!(out, "enum {name} : std::uint32_t {{")?;
+    for value in enumerators {
         for line in value.doc {
             writeln!(out, "    //{line}")?;
         }

@@ -19,8 +19,9 @@ mod layout;
 mod layout_header;
 
 pub use layout::{
-    Enumerator, Field, LAYOUTS, Layout, MessagePassing, PingPong, PingPongTime, WaitBounds,
-    WaitReport, WaitStatus,
+    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState,
+    PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport, WaitStatus, Window,
+    WindowPart,
 };
 
 /// How the GPU code of this build was compiled.
@@ -37,16 +38,28 @@ pub const BUILD: Build = include!(concat!(env!("OUT_DIR"), "/build_info.rs"));
 
 /// Every entry point of the fatbin. Their arguments and what they order are documented in `src/cuda/`.
 pub const KERNELS: &[&str] = &[
+    "mp_all_reduce_f64",
+    "mp_all_reduce_u64",
     "mp_bare_pingpong",
+    "mp_barrier",
     "mp_check_pattern",
     "mp_fill",
     "mp_message_passing",
+    "mp_perf_bandwidth",
+    "mp_perf_barrier",
+    "mp_perf_messages",
+    "mp_perf_puts",
     "mp_pingpong_bounded",
     "mp_pingpong_unbounded",
+    "mp_qp_ring",
+    "mp_qp_round_trip",
+    "mp_qp_write_words",
     "mp_signal_store",
     "mp_signal_wait",
     "mp_signal_wait_block",
     "mp_signal_wait_warp",
+    "mp_steps",
+    "mp_steps_few",
 ];
 
 /// The program holds no GPU code, because no nvcc was found when it was built.
@@ -105,6 +118,11 @@ mod tests {
             let text = std::fs::read_to_string(file.path()).unwrap();
             let names = text.split("MP_KERNEL void ").skip(1);
             let before = defined.len();
+            // The size of its blocks may stand before the name.
+            let names = names.map(|rest| match rest.strip_prefix("MP_BLOCK_OF(") {
+                Some(rest) => rest.split_once(") ").unwrap().1,
+                None => rest,
+            });
             defined.extend(names.map(|rest| rest.split_once('(').unwrap().0.to_owned()));
             let name = file.file_name().into_string().unwrap();
             assert!(

@@ -15,8 +15,11 @@ use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
 use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
 use crate::control::{Control, Turn, WORLD};
+use crate::data::device::{DeviceNumber, enqueue};
 use crate::data::plane::Plane;
-use crate::data::{AllReduce, Peer, Region, Window};
+use crate::data::{
+    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Peer, Region, Step, Window,
+};
 use crate::error::{Error, Result};
 
 /// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
@@ -118,6 +121,52 @@ impl Communicator {
     /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if one rank's memory cannot be exported.
     pub fn window<T: Pod>(&self, region: &Region<T>, signals: usize) -> Result<Window<T>> {
         Window::open(self, &self.inner.plane, region, signals)
+    }
+
+    /// Opens a region of every rank, and `signals` signals for each, to the kernels of the others. A collective call; all
+    /// regions live on devices of one kind.
+    ///
+    /// # Errors
+    /// As [`window`](Self::window); [`Error::NoPath`] if a rank is on another host.
+    pub fn device_window<T: Pod>(
+        &self,
+        region: &Region<T>,
+        signals: usize,
+    ) -> Result<DeviceWindow<T>> {
+        DeviceWindow::open(self, &self.inner.plane, region, signals)
+    }
+
+    /// Makes a stream do the steps in order, in one launch: what was prepared with `prepare_device`. They mean what they
+    /// would mean enqueued one by one.
+    ///
+    /// A CUDA stream holds about a thousand launches; one more waits until there is room. Ranks that are threads of one process
+    /// and share a GPU must not run so far ahead of each other: while one waits for room, the driver lets no other
+    /// enqueue.
+    ///
+    /// # Errors
+    /// As [`DeviceSend::start_on`](crate::DeviceSend::start_on), of the first step that fails; nothing is enqueued then.
+    pub fn enqueue(&self, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
+        enqueue(&self.inner.plane, stream, steps)
+    }
+
+    /// A barrier of the ranks' GPUs, for streams and kernels. A collective call.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if one names no GPU, [`Error::NoPath`].
+    pub fn prepare_device_barrier(&self, device: &Device) -> Result<DeviceBarrier> {
+        DeviceBarrier::prepare(self, &self.inner.plane, device)
+    }
+
+    /// An all-reduce of at most `len` elements by the ranks' GPUs, for streams and kernels. A collective call.
+    ///
+    /// # Errors
+    /// As [`prepare_device_barrier`](Self::prepare_device_barrier), also if the ranks give different lengths.
+    pub fn prepare_device_all_reduce<T: DeviceNumber>(
+        &self,
+        device: &Device,
+        len: usize,
+    ) -> Result<DeviceAllReduce<T>> {
+        DeviceAllReduce::prepare(self, &self.inner.plane, device, len)
     }
 
     /// A stream whose waits end when the world does: what it computes then means nothing, and

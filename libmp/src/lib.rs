@@ -15,6 +15,72 @@
 //! # }
 //! ```
 //!
+//! # Messages
+//! Ranks of one host exchange messages between [`Region`]s of memory. Both sides prepare an operation once and then start
+//! it any number of times, from the host or on a stream; the bytes go straight from one region into the other.
+//!
+//! ```
+//! # use std::time::Duration;
+//! use libmp::{Deadline, Device, Operation, World, wait_all};
+//!
+//! # fn main() -> libmp::Result<()> {
+//! let world = World::init()?;
+//! let right = world.peer((world.rank() + 1) % world.size())?;
+//! let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+//! let (edge, ghost) = (world.alloc::<f64>(&Device::Host, 100)?, world.alloc::<f64>(&Device::Host, 100)?);
+//! let send = right.send(&edge, 7).prepare()?;
+//! let recv = left.recv(&ghost, 7).prepare()?;
+//! for step in 0..3 {
+//!     recv.start()?;
+//!     edge.write(&[f64::from(step); 100])?;
+//!     send.start()?;
+//!     wait_all(&[&send, &recv], Deadline::after(Duration::from_secs(10)))?;
+//!     assert_eq!(ghost.to_vec()?, [f64::from(step); 100]);
+//! }
+//! world.finish()
+//! # }
+//! ```
+//!
+//! One-sided operations – put, get, signals, atomics – go through a [`Window`]. [`AllReduce`] is the reduction for inner
+//! loops. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
+//! ([`Operation::wait`], [`Operation::test`], the collectives, [`Communicator::synchronize`]); there is no hidden thread
+//! that does it. Ranks on different hosts have the collectives of [`Communicator`] only: there is no NIC path yet, and
+//! preparing a message to another host says so. Not there either: vectors of pieces (`sendv`), a C API.
+//!
+//! # Streams, graphs and kernels
+//! What is prepared with `prepare_device` ([`DeviceSend`], [`DeviceRecv`]) counts its starts in the memory of its device, and
+//! the signal that a side waits on lies in that side's device. So a stream starts and completes it with one small kernel
+//! ([`Communicator::enqueue`] takes whole lists), a captured graph replays it, and a kernel of the user does it with
+//! `mp::send` and `mp::recv` of `mp/mp.cuh` on a [`handle`](DeviceSend::handle) – in any mixture and without the host.
+//! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
+//! ones go straight into the posted buffer. [`DeviceWindow`] is the freely addressed form, [`DeviceBarrier`] and
+//! [`DeviceAllReduce`] are the collectives of GPUs. Host streams follow the same protocol.
+//!
+//! ```
+//! # use std::time::Duration;
+//! use libmp::{Deadline, Device, World};
+//!
+//! # fn main() -> libmp::Result<()> {
+//! let world = World::init()?;
+//! let device = Device::Host; // or Device::cuda(0)
+//! let stream = world.stream(&device)?;
+//! let right = world.peer((world.rank() + 1) % world.size())?;
+//! let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+//! let (edge, ghost) = (world.alloc::<f64>(&device, 100)?, world.alloc::<f64>(&device, 100)?);
+//! let send = right.send(&edge, 7).prepare_device()?;
+//! let recv = left.recv(&ghost, 7).prepare_device()?;
+//! for _ in 0..3 {
+//!     // A launch that fills the edge, then:
+//!     world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()])?;
+//! }
+//! world.synchronize(&stream, Deadline::after(Duration::from_secs(10)))?;
+//! world.finish()
+//! # }
+//! ```
+//!
+//! Ranks that are threads and share a GPU share its allocator, too: what allocates or frees may wait for the kernels that
+//! run. Prepare everything first, then let the ranks meet, then start.
+//!
 //! # Failure
 //! Nothing waits for ever. A rank that dies, stops, panics or leaves without [`World::finish`] ends the world: every
 //! waiting and every later call of every other rank returns [`Error::PeerLost`] with its rank and host. [`World::abort`]
@@ -27,8 +93,9 @@
 //! encrypted.
 //!
 //! # Threads
-//! [`World`] and [`Communicator`] are `Send` and `Sync`. A communicator runs one collective at a time. Each process has
-//! one thread, `mp-control`, for each world it is part of.
+//! Everything is `Send` and `Sync`. A communicator runs one collective at a time. Each process has one thread,
+//! `mp-control`, for each world it is part of, each host stream has one, and a world with streams one more, which releases
+//! their waits when the world fails.
 
 mod bootstrap;
 mod build_info;
@@ -47,8 +114,9 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
-    AllReduce, Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder,
-    Window, wait_all, wait_any,
+    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
+    Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Window,
+    wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

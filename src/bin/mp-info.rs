@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use clap::Parser;
+use mp::info::probe::{self, Probe};
 use mp::info::{Report, text};
 
 #[derive(Parser)]
@@ -12,15 +13,26 @@ struct Options {
     /// Write the report as JSON.
     #[arg(long)]
     json: bool,
+
+    /// Run the self-test of every NIC provider instead, step by step. Fails if a step does, or without RDMA hardware.
+    #[arg(long)]
+    probe_nic: bool,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    let report = Report::collect();
-    let text = if options.json {
-        serde_json::to_string_pretty(&report).context("writing the report as JSON")? + "\n"
+    let (text, verdict) = if options.probe_nic {
+        let found = Probe::run();
+        let text = if options.json { json(&found)? } else { probe::render(&found) };
+        (text, found.verdict().map_err(|sentence| anyhow!(sentence)))
     } else {
-        text::render(&report)
+        let report = Report::collect();
+        (if options.json { json(&report)? } else { text::render(&report) }, Ok(()))
     };
-    std::io::stdout().write_all(text.as_bytes()).context("writing the report")
+    std::io::stdout().write_all(text.as_bytes()).context("writing the report")?;
+    verdict
+}
+
+fn json(report: &impl serde::Serialize) -> Result<String> {
+    Ok(serde_json::to_string_pretty(report).context("writing the report as JSON")? + "\n")
 }

@@ -54,7 +54,8 @@ pub struct Link {
 }
 
 impl Gpus {
-    pub(super) fn collect() -> Gpus {
+    /// Looks at the GPUs of this machine, and tries some of what they say they can do.
+    pub fn collect() -> Gpus {
         let mut gpus = Gpus { driver: None, missing: None, devices: Vec::new(), links: Vec::new() };
         let count = match Driver::load() {
             Ok(driver) => {

@@ -5,6 +5,7 @@ mod environment;
 mod gpus;
 mod machine;
 pub mod paths;
+pub mod probe;
 pub mod text;
 mod verbs;
 

@@ -70,19 +70,11 @@ fn between_gpus(gpus: &Gpus, from: u32, to: u32) -> Route {
         }
         Some(_) => {
             let why = "the driver gives the two GPUs no peer access".to_owned();
-            route(
-                "nic",
-                "software NIC, staged through host memory (planned, not in this build)",
-                Some(why),
-            )
+            route("nic", "software NIC, staged through host memory", Some(why))
         }
         None => {
             let why = "the driver says nothing about the link".to_owned();
-            route(
-                "nic",
-                "software NIC, staged through host memory (planned, not in this build)",
-                Some(why),
-            )
+            route("nic", "software NIC, staged through host memory", Some(why))
         }
     }
 }
@@ -95,28 +87,24 @@ fn to_another_host(gpus: &Gpus, rdma: &RdmaDevices) -> Route {
         by,
         not_faster: Some(why),
     };
-    let soft = "software NIC over TCP (planned, not in this build)".to_owned();
+    let soft = || "software NIC over TCP".to_owned();
     let active = |device: &&super::RdmaDevice| device.ports.iter().any(|port| port.active);
     match rdma.devices.iter().find(active) {
         None => {
             let missing = rdma.missing.clone().unwrap_or_else(|| "no RDMA port is active".into());
-            route(soft, format!("no RDMA device: {missing}"))
+            route(soft(), format!("no RDMA device: {missing}"))
         }
         Some(device) if !device.name.starts_with("mlx5") => {
-            let by =
-                format!("software NIC over verbs on {} (planned, not in this build)", device.name);
-            route(by, "only mlx5 queues can be mapped for the GPU".into())
+            let why = "only mlx5 queues can be mapped for the GPU";
+            route(soft(), format!("{}: {why}", device.name))
         }
-        Some(device) => {
-            let by = format!("mlx5 queues of {} (planned, not in this build)", device.name);
-            let rdma_capable = gpus.devices.iter().any(|gpu| gpu.capabilities.gpudirect_rdma);
-            let why = if rdma_capable {
-                "the provider is not written yet"
-            } else {
-                "no GPU with GPUDirect RDMA"
-            };
+        Some(device) if gpus.devices.iter().any(|gpu| gpu.capabilities.gpudirect_rdma) => {
+            let by = format!("mlx5 queues of {}", device.name);
+            let why =
+                "not yet run on hardware: mp-info --probe-nic tries it; else the software NIC";
             route(by, why.into())
         }
+        Some(device) => route(soft(), format!("{}: no GPU with GPUDirect RDMA", device.name)),
     }
 }
 
@@ -197,7 +185,7 @@ mod tests {
             route(&routes, "this host", "another host").by.clone()
         };
         assert!(by(None).contains("TCP"));
-        assert!(by(Some("rxe0")).contains("verbs on rxe0"));
+        assert!(by(Some("rxe0")).contains("TCP"));
         assert!(by(Some("mlx5_0")).contains("mlx5 queues"));
     }
 

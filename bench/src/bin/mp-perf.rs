@@ -1,11 +1,14 @@
 //! `mp-perf`: measures what communication costs here, with the floor beside it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
-use mp_bench::signal;
+use mp_bench::perf::latency::Form;
+use mp_bench::perf::{self, Devices, Rank, bandwidth, barrier, latency, litmus};
+use mp_bench::result::{Figure, Results};
+use mp_bench::{compare, multigrid, report, signal};
 
 #[derive(Parser)]
 #[command(name = "mp-perf", version, about = "Measures what communication costs on this machine")]
@@ -31,6 +34,182 @@ enum What {
         #[arg(long)]
         json: Option<PathBuf>,
     },
+    /// This library beside MPI, UCX and the bare machine, on the host. Starts two ranks under mpirun by itself.
+    Compare {
+        /// Sizes of messages in bytes.
+        #[arg(long, value_delimiter = ',', default_value = "8,64,512,4096,32768,262144,2097152",
+            value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
+        sizes: Vec<u64>,
+        /// Repeats of each point.
+        #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repeats: u32,
+        /// Write the figures to this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// HPGMG-FV in several modes in turn: times, speed, gains.
+    Multigrid {
+        /// A mode, the base of the gains first: a name and the arguments of hpgmg-fv that make it.
+        #[arg(long = "mode", value_name = "NAME=ARGUMENTS", required = true)]
+        modes: Vec<multigrid::Mode>,
+        /// Sizes, as hpgmg-fv takes them.
+        #[arg(
+            long,
+            value_name = "LOG2_BOX_DIM:BOXES_PER_RANK",
+            value_delimiter = ',',
+            default_value = "4:8,5:8,6:8"
+        )]
+        sizes: Vec<multigrid::Size>,
+        /// Runs of each mode and size.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repeats: u32,
+        /// Seconds of solves in a run.
+        #[arg(long, default_value_t = 1.0)]
+        seconds: f64,
+        /// GB/s that memory reaches in a plain copy, for the roofline.
+        #[arg(long)]
+        bandwidth: Option<f64>,
+        /// The program; default: hpgmg-fv beside this one.
+        #[arg(long)]
+        program: Option<PathBuf>,
+        /// Write the figures to this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// How long a message takes, in every form: host, streams, graphs, kernels.
+    Latency {
+        #[command(flatten)]
+        common: Common,
+        /// Forms to measure. Default: all that the devices can do.
+        #[arg(long, value_delimiter = ',')]
+        form: Vec<Form>,
+        /// Message sizes in bytes (8, 8k, 1M).
+        #[arg(long, value_delimiter = ',', default_value = "8,1k,8k,64k,1M", value_parser = bytes)]
+        size: Vec<u64>,
+        /// Rounds of a repeat.
+        #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(20..=10_000_000))]
+        rounds: u64,
+        /// Threads of the block in the kernel forms. Default: as many as suit the size.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+        threads: Option<u32>,
+    },
+    /// How fast one rank writes into the other's memory.
+    Bandwidth {
+        #[command(flatten)]
+        common: Common,
+        /// Sizes of a put in bytes (64k, 64M).
+        #[arg(long, value_delimiter = ',', default_value = "64k,1M,64M", value_parser = bytes)]
+        size: Vec<u64>,
+        /// Blocks of the copying kernel; 0: one on each multiprocessor.
+        #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,0")]
+        blocks: Vec<u32>,
+    },
+    /// How long a barrier of two ranks takes.
+    Barrier {
+        #[command(flatten)]
+        common: Common,
+        /// Barriers of a repeat.
+        #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+        rounds: u64,
+    },
+    /// Whether messages and puts between GPUs arrive whole, checked word by word.
+    Litmus {
+        /// Sizes in bytes.
+        #[arg(long, value_delimiter = ',', default_value = "8,1k,16k", value_parser = bytes)]
+        size: Vec<u64>,
+        /// Messages each way, and puts, of each size.
+        #[arg(long, default_value_t = 100_000)]
+        rounds: u64,
+        #[command(flatten)]
+        ranks: Ranks,
+    },
+    /// One page from the results of runs (files written by --json).
+    Report {
+        /// The results.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// Write the page, one HTML file, here.
+        #[arg(short, long, default_value = "report.html")]
+        output: PathBuf,
+        /// Write each figure into this folder as SVG and PNG, too.
+        #[arg(long)]
+        images: Option<PathBuf>,
+        /// Write the tables into this file as Markdown, too.
+        #[arg(long)]
+        markdown: Option<PathBuf>,
+    },
+}
+
+/// Which devices the two ranks use.
+#[derive(Args)]
+struct Ranks {
+    /// The ranks' GPUs, FIRST:SECOND; may be the same. Default: the first two, one for both, or host memory.
+    #[arg(long, value_parser = pair)]
+    pair: Option<(u32, u32)>,
+    /// Host memory and host streams, also where there is a GPU.
+    #[arg(long, conflicts_with = "pair")]
+    host: bool,
+}
+
+impl Ranks {
+    fn devices(&self) -> Devices {
+        match self.pair {
+            _ if self.host => Devices::Host,
+            Some((first, second)) => Devices::Gpus(first, second),
+            None => Devices::Automatic,
+        }
+    }
+}
+
+/// What the measurements between two ranks have in common. The ranks are two threads, or two processes under a launcher.
+#[derive(Args)]
+struct Common {
+    #[command(flatten)]
+    ranks: Ranks,
+    /// Repeats.
+    #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    repeats: u32,
+    /// Write the results to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Write the medians to this file.
+    #[arg(long)]
+    csv: Option<PathBuf>,
+}
+
+impl Common {
+    /// Measures with two ranks; prints and writes where rank 0 runs.
+    fn run(
+        &self,
+        measure: impl Fn(&Rank) -> Result<(Vec<String>, Vec<Figure>)> + Sync,
+    ) -> Result<()> {
+        let Some((method, figures)) = perf::on_ranks(&self.ranks.devices(), measure)? else {
+            return Ok(());
+        };
+        let mut results = Results::begin(method);
+        results.figures = figures;
+        perf::print(&results);
+        if let Some(path) = &self.json {
+            results.write(path)?;
+        }
+        match &self.csv {
+            Some(path) => write(path, &perf::csv(&results)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A size: a number, or one with k, M or G for 2^10, 2^20, 2^30.
+fn bytes(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 10),
+        Some((at, 'm' | 'M')) => (&text[..at], 20),
+        Some((at, 'g' | 'G')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let size = digits.parse::<u64>().ok().filter(|size| (1..=1 << 34 >> shift).contains(size));
+    size.map(|size| size << shift)
+        .ok_or_else(|| format!("{text:?} is no size: a number from 1, with k, M or G, up to 16G"))
 }
 
 fn pair(text: &str) -> Result<(u32, u32), String> {
@@ -60,7 +239,82 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
+        What::Compare { sizes, repeats, json } => {
+            let mut sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
+            sizes.sort_unstable();
+            sizes.dedup();
+            let plan = compare::Plan { sizes, repeats: repeats as usize, budget: 64 << 20 };
+            compare::run(&plan)?.map_or(Ok(()), |results| show(&results, json.as_deref()))
+        }
+        What::Multigrid { modes, sizes, repeats, seconds, bandwidth, program, json } => {
+            let program = program.map_or_else(multigrid::beside_this_program, Ok)?;
+            let repeats = repeats as usize;
+            let plan = multigrid::Plan { program, modes, sizes, repeats, seconds, bandwidth };
+            show(&multigrid::measure(&plan)?, json.as_deref())
+        }
+        What::Latency { common, form, size: sizes, rounds, threads } => {
+            let forms = if form.is_empty() { Form::ALL.to_vec() } else { form };
+            let plan = latency::Plan { forms, sizes, rounds, repeats: common.repeats, threads };
+            common.run(|rank| Ok((latency::method(rank, &plan), latency::measure(rank, &plan)?)))
+        }
+        What::Bandwidth { common, size: sizes, blocks } => {
+            let plan = bandwidth::Plan { sizes, blocks, repeats: common.repeats };
+            common
+                .run(|rank| Ok((bandwidth::method(rank, &plan), bandwidth::measure(rank, &plan)?)))
+        }
+        What::Barrier { common, rounds } => {
+            let plan = barrier::Plan { rounds, repeats: common.repeats };
+            common.run(|rank| Ok((barrier::method(rank, &plan), barrier::measure(rank, &plan)?)))
+        }
+        What::Litmus { size, rounds, ranks } => {
+            for size in size {
+                let pair = perf::on_ranks(&ranks.devices(), |rank| {
+                    litmus::check(rank, size, rounds)?;
+                    Ok(rank.pair.clone())
+                })?;
+                if let Some(pair) = pair {
+                    println!(
+                        "{size} B: {rounds} messages each way and as many puts arrived whole ({pair})"
+                    );
+                }
+            }
+            Ok(())
+        }
+        What::Report { results, output, images, markdown } => {
+            let runs =
+                results.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>>>()?;
+            write(&output, &report::page(&runs)?)?;
+            if let Some(folder) = images {
+                for name in report::images(&runs, &folder)? {
+                    println!("wrote {}.svg and .png", folder.join(name).display());
+                }
+            }
+            if let Some(path) = markdown {
+                let files: Vec<_> = results.iter().map(|path| path.display().to_string()).collect();
+                let command =
+                    format!("mp-perf report {} --markdown {}", files.join(" "), path.display());
+                write(&path, &report::markdown(&runs, &command))?;
+            }
+            Ok(())
+        }
     }
+}
+
+/// Prints a run's tables and method; writes it to `json`.
+fn show(results: &Results, json: Option<&Path>) -> Result<()> {
+    for figure in &results.figures {
+        println!("{}", report::terminal(figure));
+    }
+    for sentence in &results.method {
+        println!("{sentence}");
+    }
+    json.map_or(Ok(()), |path| results.write(path))
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    println!("wrote {}", path.display());
+    Ok(())
 }
 
 fn print_signals(all: &[signal::Figures]) {

@@ -150,6 +150,11 @@ impl CudaDevice {
         unsafe { cu!(cuCtxSetCurrent(self.inner.context)) }
     }
 
+    /// The driver's handle of the device.
+    pub(crate) fn raw(&self) -> sys::CUdevice {
+        self.inner.device
+    }
+
     /// The way around blocked streams; made at the first call, which is at set-up.
     pub(crate) fn rescue(&self) -> Result<&Rescue> {
         let made = self.inner.rescue.get_or_init(|| Rescue::new(self.inner.device));

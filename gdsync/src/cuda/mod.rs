@@ -1,6 +1,7 @@
 //! The CUDA side: driver, devices, streams and graphs. Everything raw stays in here.
 
 pub(crate) mod capabilities;
+pub(crate) mod copies;
 pub(crate) mod device;
 pub(crate) mod driver;
 pub(crate) mod graph;

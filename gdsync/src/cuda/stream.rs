@@ -257,6 +257,13 @@ impl CudaStream {
         }
     }
 
+    /// The graph being captured, if there is one, keeps the memory.
+    pub fn hold_memory(&self, memory: &Arc<Allocation>) {
+        if self.is_capturing() {
+            lock(&self.capture).owners.push(memory.clone());
+        }
+    }
+
     /// # Safety
     /// As for [`Stream::launch`](crate::Stream::launch).
     pub unsafe fn launch(&self, kernel: &Kernel, dims: Dims, args: &[Arg<'_>]) -> Result<()> {

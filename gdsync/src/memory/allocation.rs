@@ -119,7 +119,7 @@ impl Allocation {
         let host = segment.address();
         let remote = match device {
             Device::Host => host.as_ptr() as u64,
-            Device::Cuda(cuda) => register(cuda, host, segment.len())?,
+            Device::Cuda(cuda) => register(cuda, host, segment.len(), 0)?,
         };
         Ok(Allocation::raw(device, space, len, Some(host), Some(remote), Backing::Segment(segment)))
     }
@@ -136,7 +136,7 @@ impl Allocation {
     ) -> Result<Allocation> {
         let remote = match device {
             Device::Host => host.as_ptr() as u64,
-            Device::Cuda(cuda) => register(cuda, host, len)?,
+            Device::Cuda(cuda) => register(cuda, host, len, 0)?,
         };
         Ok(Allocation::raw(
             device,
@@ -148,17 +148,36 @@ impl Allocation {
         ))
     }
 
+    /// Registers of another device, mapped into this process.
+    ///
+    /// # Safety
+    /// As for [`Allocation::user`].
+    pub unsafe fn registers(
+        device: &Device,
+        host: NonNull<u8>,
+        len: usize,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Result<Allocation> {
+        use cudarc::driver::sys::CU_MEMHOSTREGISTER_IOMEMORY;
+        let remote = match device {
+            Device::Host => host.as_ptr() as u64,
+            Device::Cuda(cuda) => register(cuda, host, len, CU_MEMHOSTREGISTER_IOMEMORY)?,
+        };
+        let (host, remote) = (Some(host), Some(remote));
+        Ok(Allocation::raw(device, Space::Pinned, len, host, remote, Backing::User(owner)))
+    }
+
     /// In words, for errors.
     pub fn describe(&self) -> String {
         format!("{} memory of {:?}", self.space, self.device)
     }
 }
 
-/// Makes host memory reachable for the GPU; returns the GPU's address of it.
-fn register(cuda: &CudaDevice, host: NonNull<u8>, len: usize) -> Result<u64> {
+/// Makes host memory reachable for the GPU; returns the GPU's address of it. `kind` adds flags to the usual ones.
+fn register(cuda: &CudaDevice, host: NonNull<u8>, len: usize, kind: u32) -> Result<u64> {
     use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE};
     cuda.bind()?;
-    let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+    let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | kind;
     // SAFETY: the caller owns `len` bytes at `host`; unregistered before they are released.
     unsafe { cu!(cuMemHostRegister_v2(host.as_ptr().cast(), len, flags))? };
     let mut address = 0;

@@ -123,6 +123,21 @@ impl<T: Pod> Buffer<T> {
         Ok(Buffer::whole(allocation, len))
     }
 
+    /// Makes a page of a device's registers, mapped into this process, reachable for the device.
+    ///
+    /// # Safety
+    /// `address` is valid for `len` bytes for as long as `owner` lives.
+    pub(crate) unsafe fn from_io_memory(
+        device: &Device,
+        address: NonNull<u8>,
+        len: usize,
+        owner: Box<dyn std::any::Any + Send + Sync>,
+    ) -> Result<Buffer<u8>> {
+        // SAFETY: the caller's promise.
+        let allocation = unsafe { Allocation::registers(device, address, len, owner)? };
+        Ok(Buffer::whole(allocation, len))
+    }
+
     /// Takes a range of CUDA device memory that the user allocated, which may be part of a larger allocation.
     ///
     /// # Errors

@@ -47,6 +47,13 @@ impl CompletionReader {
         self.progress = CollapsedProgress::at(index);
     }
 
+    /// Somebody else has seen the collapsed queue come so far; the next poll looks at it.
+    pub fn catch_up(&mut self, blocks: u64) {
+        if self.memory.mode == CompletionMode::Collapsed {
+            self.progress = self.progress.max(CollapsedProgress::at(blocks));
+        }
+    }
+
     /// How far the queue has come: one more than the index of the last completion, never wrapped.
     pub fn progress(&self) -> u64 {
         self.progress.blocks()

@@ -2,7 +2,7 @@
 //! completions are read by any of them.
 //!
 //! [`GpuQueuePair`] is the side of those who post: it writes the formats of [`mlx5`](crate::mlx5) and knows no NIC.
-//! A provider makes it and executes it: [`soft`], a NIC in software.
+//! A provider makes it and executes it: [`soft`], a NIC in software; [`mlx5`], an adapter.
 //!
 //! # Order
 //! An entry's bytes are visible to the NIC before the doorbell record, the record before the doorbell, whoever rings.
@@ -11,6 +11,7 @@
 
 mod completion_queue;
 mod error;
+pub mod mlx5;
 mod options;
 mod queue_memory;
 mod queue_pair;

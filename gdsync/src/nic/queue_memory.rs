@@ -4,7 +4,9 @@
 //! |---|---|
 //! | 0 | the UAR page; its doorbell register is at 0x800 |
 //! | 4096 | doorbell record, then each on a cache line of its own: the two completion queues' records, the counters |
-//! | 8192 | send completions, receive completions, send queue, receive queue |
+//! | 8192 | send completions and receive completions, on pages of their own; receive queue and then send queue |
+//!
+//! What the threads of a GPU share about the queue (`mp::QueuePairState`) is in the GPU's own memory.
 //!
 //! The counters belong to those who post, not to the NIC: how many blocks of the send queue are reserved, rung, and
 //! known to be free again. They count from 0 and never wrap.
@@ -35,11 +37,15 @@ const QUEUES: usize = 2 * PAGE;
 #[derive(Clone)]
 pub(crate) struct QueueMemory {
     all: Words,
+    /// One word: in `all`, or an adapter's register.
+    doorbell: Words,
     pub send: Words,
     pub receive: Words,
     pub send_completions: CompletionMemory,
     pub receive_completions: CompletionMemory,
     pub receive_stride: usize,
+    /// What the threads of the device share about the send queue; only for collapsed completions, which kernels read.
+    state: Option<Buffer<u64>>,
 }
 
 /// A completion queue: slots, and where the reader says how far it is.
@@ -57,22 +63,50 @@ impl CompletionMemory {
     }
 }
 
+/// Bytes from the beginning of the allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Offsets {
+    pub record: usize,
+    pub send_consumer: usize,
+    pub receive_consumer: usize,
+    pub send_completions: usize,
+    pub receive_completions: usize,
+    /// The receive queue, with the send queue behind it.
+    pub queues: usize,
+}
+
 impl QueueMemory {
     /// Memory for these options, zero but for the completion queues, which are empty.
     pub fn new(device: &Device, options: &QueuePairOptions) -> Result<QueueMemory> {
+        QueueMemory::with_doorbell(device, options, None)
+    }
+
+    /// The same with the doorbell register of an adapter.
+    pub fn with_doorbell(
+        device: &Device,
+        options: &QueuePairOptions,
+        doorbell: Option<Buffer<u64>>,
+    ) -> Result<QueueMemory> {
         options.validate()?;
         let slots = |mode, entries| match mode {
             CompletionMode::Ring => entries,
             CompletionMode::Collapsed => 1,
         };
+        let receive_bytes = options.receive_entries * options.receive_segments * OCTOWORD_BYTES;
         let sizes = [
             slots(options.send_completions, options.send_blocks) * CQE_BYTES,
             slots(options.receive_completions, options.receive_entries) * CQE_BYTES,
+            receive_bytes,
             options.send_blocks * BLOCK_BYTES,
-            (options.receive_entries * options.receive_segments * OCTOWORD_BYTES)
-                .next_multiple_of(LINE),
         ];
-        let total = QUEUES + sizes.iter().sum::<usize>();
+        // The room that each takes: the first three begin on pages, sends follow receives.
+        let rooms = [
+            sizes[0].next_multiple_of(PAGE),
+            sizes[1].next_multiple_of(PAGE),
+            sizes[2].next_multiple_of(LINE),
+            sizes[3],
+        ];
+        let total = QUEUES + rooms.iter().sum::<usize>();
         let all = Words::new(Buffer::new(device, Space::Pinned, total / 8)?)?;
         let mut from = QUEUES;
         let mut part = |size: usize, used: usize| {
@@ -80,17 +114,28 @@ impl QueueMemory {
             from += size;
             words
         };
-        let send_slots = part(sizes[0], sizes[0])?;
-        let receive_slots = part(sizes[1], sizes[1])?;
-        let send = part(sizes[2], sizes[2])?;
-        let receive_bytes = options.receive_entries * options.receive_segments * OCTOWORD_BYTES;
-        let receive = part(sizes[3], receive_bytes)?;
+        let send_slots = part(rooms[0], sizes[0])?;
+        let receive_slots = part(rooms[1], sizes[1])?;
+        let receive = part(rooms[2], sizes[2])?;
+        let send = part(rooms[3], sizes[3])?;
+        let doorbell = match doorbell {
+            Some(register) => Words::new(register)?,
+            None => all.slice(Doorbell::UAR_OFFSET / 8, 1)?,
+        };
         let completions = |slots: Words, consumer, mode| {
             let memory = CompletionMemory { slots, all: all.clone(), consumer, mode };
             super::completion_queue::clear(&memory.slots);
             memory
         };
+        let state = match options.send_completions {
+            CompletionMode::Ring => None,
+            CompletionMode::Collapsed => {
+                Some(Buffer::new(device, Space::Device, STATE_WORDS + options.send_blocks)?)
+            }
+        };
         Ok(QueueMemory {
+            doorbell,
+            state,
             send_completions: completions(send_slots, SEND_CONSUMER, options.send_completions),
             receive_completions: completions(
                 receive_slots,
@@ -104,9 +149,28 @@ impl QueueMemory {
         })
     }
 
+    /// The allocation, for an adapter to register.
+    pub fn whole(&self) -> (*mut u8, usize) {
+        (self.all.pointer(0), 8 * self.all.len())
+    }
+
+    /// Where in it what is, for an adapter.
+    pub fn offsets(&self) -> Offsets {
+        let base = self.all.pointer(0) as usize;
+        let from = |words: &Words| words.pointer(0) as usize - base;
+        Offsets {
+            record: RECORD,
+            send_consumer: SEND_CONSUMER,
+            receive_consumer: RECEIVE_CONSUMER,
+            send_completions: from(&self.send_completions.slots),
+            receive_completions: from(&self.receive_completions.slots),
+            queues: from(&self.receive),
+        }
+    }
+
     /// The doorbell register.
     pub fn doorbell(&self) -> &AtomicU64 {
-        self.all.word(Doorbell::UAR_OFFSET / 8)
+        self.doorbell.word(0)
     }
 
     /// The send word of the doorbell record, as it stands in memory (big-endian).
@@ -149,7 +213,7 @@ impl QueueMemory {
         let halves = self.all.buffer().cast::<u32>()?;
         Ok((
             halves.word((RECORD + DoorbellRecord::SEND_OFFSET) / 4)?,
-            self.all.buffer().word(Doorbell::UAR_OFFSET / 8)?,
+            self.doorbell.buffer().word(0)?,
             self.all.buffer().word(PUBLISHED / 8)?,
         ))
     }
@@ -166,19 +230,23 @@ impl QueueMemory {
         Ok(base + offset as u64)
     }
 
-    /// What a kernel needs to post.
-    pub fn view(&self, qpn: u32) -> Result<DeviceQueuePair> {
-        Ok(DeviceQueuePair {
+    /// What a kernel needs to post; `None` if the send completions are not collapsed.
+    pub fn view(&self, qpn: u32) -> Result<Option<DeviceQueuePair>> {
+        let Some(state) = self.state.as_ref().and_then(Buffer::device_address) else {
+            return Ok(None);
+        };
+        Ok(Some(DeviceQueuePair {
+            state,
             send_queue: self.device_address(&self.send, 0)?,
             completion: self.device_address(&self.send_completions.slots, 0)?,
             send_record: self.device_address(&self.all, RECORD + DoorbellRecord::SEND_OFFSET)?,
-            doorbell: self.device_address(&self.all, Doorbell::UAR_OFFSET)?,
+            doorbell: self.device_address(&self.doorbell, 0)?,
             reserved: self.device_address(&self.all, RESERVED)?,
             published: self.device_address(&self.all, PUBLISHED)?,
             completed: self.device_address(&self.all, COMPLETED)?,
             blocks: self.send_blocks() as u32,
             qpn,
-        })
+        }))
     }
 }
 
@@ -202,6 +270,8 @@ pub struct DeviceQueuePair {
     pub published: u64,
     /// Counter of blocks known to be free again.
     pub completed: u64,
+    /// What the device's threads share about the queue, in the device's memory.
+    pub state: u64,
     /// Basic blocks of the send queue.
     pub blocks: u32,
     /// Queue pair number.
@@ -209,7 +279,10 @@ pub struct DeviceQueuePair {
 }
 
 // The static_asserts of mp/qp.cuh say the same.
-const _: () = assert!(size_of::<DeviceQueuePair>() == 64);
+const _: () = assert!(size_of::<DeviceQueuePair>() == 72);
+
+/// `sizeof(QueuePairState)` of mp/qp.cuh, in words; a mark for each block follows.
+const STATE_WORDS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -233,20 +306,27 @@ mod tests {
         let parts = [
             place(&memory.send_completions.slots),
             place(&memory.receive_completions.slots),
-            place(&memory.send),
             place(&memory.receive),
+            place(&memory.send),
         ];
         assert_eq!(parts[0].len(), 64);
         assert_eq!(parts[1].len(), 128);
-        assert_eq!(parts[2].len(), 64 * 64);
-        assert_eq!(parts[3].len(), 32);
+        assert_eq!(parts[2].len(), 32);
+        assert_eq!(parts[3].len(), 64 * 64);
         assert!(parts.windows(2).all(|two| two[0].end <= two[1].start));
         assert!(parts.iter().all(|part| part.start % 64 == 0));
         assert!(parts[3].end <= place(&memory.all).end);
+        // As an adapter wants them: on pages, sends directly after receives.
+        let offsets = memory.offsets();
+        for page in [offsets.send_completions, offsets.receive_completions, offsets.queues] {
+            assert_eq!(page % PAGE, 0);
+        }
+        assert_eq!(parts[3].start - parts[2].start, 64, "a line, though receives take half of it");
+        assert_eq!(memory.whole().1, place(&memory.all).len());
         assert_eq!((memory.send_blocks(), memory.receive_entries()), (64, 2));
         memory.send_record().store(7, Ordering::Relaxed);
         assert_eq!(memory.receive_record().load(Ordering::Relaxed), 0);
-        let view = memory.view(9)?;
+        let Some(view) = memory.view(9)? else { panic!("a collapsed queue has a view") };
         assert_eq!(view.doorbell % 4096, 0x800);
         assert_eq!(view.send_record % 4096, 4);
         Ok(())

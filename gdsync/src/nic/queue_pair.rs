@@ -59,7 +59,9 @@ impl Prepared {
         Ok(Prepared { blocks: self.blocks.start..next.blocks.end, last: next.last })
     }
 
-    pub(super) fn blocks(&self) -> Range<u64> {
+    /// The basic blocks of the entries, counted from 0 and never wrapped: what `mp::ring` of `mp/qp.cuh` takes, for a
+    /// kernel to ring them. They are the kernel's then: ring them nowhere else.
+    pub fn blocks(&self) -> Range<u64> {
         self.blocks.clone()
     }
 }
@@ -132,20 +134,18 @@ impl GpuQueuePair {
 
     /// What a kernel of its device needs to post to the send queue and to wait for completions (`mp/qp.cuh`).
     ///
-    /// The memory stays while the queue pair lives. A GPU and the CPU post to one queue in turns, not at the same
-    /// time, unless the link between them has native atomics.
+    /// The memory stays while the queue pair lives. Ringing what is prepared may come from everywhere at once; but a
+    /// GPU and the CPU prepare in turns: while a kernel may post entries of its own, nothing is prepared here, unless
+    /// the link between them has native atomics.
     ///
     /// # Errors
     /// If the send completions are not collapsed: kernels read no ring.
     pub fn device_view(&self) -> Result<DeviceQueuePair> {
-        if self.memory.send_completions.mode != CompletionMode::Collapsed {
-            return Err(Error::Option {
-                option: "send_completions",
-                value: "Ring".into(),
-                expected: "kernels need CompletionMode::Collapsed",
-            });
-        }
-        self.memory.view(self.qpn)
+        self.memory.view(self.qpn)?.ok_or_else(|| Error::Option {
+            option: "send_completions",
+            value: "Ring".into(),
+            expected: "kernels need CompletionMode::Collapsed",
+        })
     }
 
     /// Writes the entry of `request` into the send queue, without telling anybody: its queue pair number and index are
@@ -260,6 +260,8 @@ impl GpuQueuePair {
     }
 
     fn poll_into(&self, send: &mut SendSide) -> Result<Option<Completion>> {
+        // A kernel may have seen completions that this reader has not: their indices have 16 bits.
+        send.completions.catch_up(self.memory.completed().load(Ordering::Acquire));
         let polled = send.completions.poll();
         let completion = polled.map_err(|source| Error::Completion { qpn: self.qpn, source })?;
         if let Some(completion) = completion {

@@ -7,7 +7,7 @@ use super::library::verbs;
 use super::port::{GidEntry, Port, PortChoice, read_gids, read_port};
 use super::protection_domain::ProtectionDomain;
 use gdsync_sys::Verbs;
-use gdsync_sys::verbs::{IBV_ATOMIC_NONE, ibv_context, ibv_device_attr};
+use gdsync_sys::verbs::{IBV_ATOMIC_NONE, ibv_context, ibv_device, ibv_device_attr};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -47,6 +47,17 @@ pub struct Limits {
 
 impl Context {
     pub(super) fn open(device: &Device) -> Result<Arc<Self>> {
+        let verbs = verbs()?;
+        // SAFETY: the device is alive.
+        Self::open_by(device, "ibv_open_device", |device| unsafe { verbs.ibv_open_device(device) })
+    }
+
+    /// Opens it by `open`, which is named `call` and returns null and sets errno when it fails.
+    pub(crate) fn open_by(
+        device: &Device,
+        call: &'static str,
+        open: impl FnOnce(*mut ibv_device) -> *mut ibv_context,
+    ) -> Result<Arc<Self>> {
         let (verbs, name) = (verbs()?, device.name());
         let failed = |call, source| Error::Call {
             call,
@@ -54,10 +65,8 @@ impl Context {
             what: "opening the device".into(),
             source,
         };
-        // SAFETY: the device is alive.
-        let context = unsafe { verbs.ibv_open_device(device.as_ptr()) };
-        let context =
-            NonNull::new(context).ok_or_else(|| failed("ibv_open_device", last_errno()))?;
+        let context = open(device.as_ptr());
+        let context = NonNull::new(context).ok_or_else(|| failed(call, last_errno()))?;
         let mut attr = ibv_device_attr::default();
         // SAFETY: the context is open and `attr` writable.
         let rc = unsafe { verbs.ibv_query_device(context.as_ptr(), &mut attr) };
@@ -127,19 +136,19 @@ impl Context {
         self.verbs
     }
 
-    pub(super) fn as_ptr(&self) -> *mut ibv_context {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_context {
         self.context.as_ptr()
     }
 
     /// The error of a call that returned an errno, or nothing if it returned 0.
-    pub(super) fn check(&self, call: &'static str, rc: i32, what: &str) -> Result<()> {
+    pub(crate) fn check(&self, call: &'static str, rc: i32, what: &str) -> Result<()> {
         match rc {
             0 => Ok(()),
             rc => Err(self.failed(call, what, returned_errno(rc))),
         }
     }
 
-    pub(super) fn failed(
+    pub(crate) fn failed(
         &self,
         call: &'static str,
         what: &str,

@@ -105,7 +105,7 @@ impl Device {
         Context::open(self)
     }
 
-    pub(super) fn as_ptr(&self) -> *mut ibv_device {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_device {
         self.device.as_ptr()
     }
 }

@@ -172,7 +172,7 @@ fn list(items: &[String]) -> String {
 }
 
 /// The errno that a call left behind when it returned a null pointer.
-pub(super) fn last_errno() -> Errno {
+pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 

@@ -107,6 +107,7 @@ pub use completion_queue::CompletionQueue;
 pub use context::{Context, Limits};
 pub use device::{Device, device, devices};
 pub use endpoint::Endpoint;
+pub(crate) use error::last_errno;
 pub use error::{Error, Result};
 pub use memory_region::{Access, DmaBuf, MemoryRegion, RegionSlice, RemoteRegion};
 pub use port::{Gid, GidEntry, GidType, LinkLayer, Mtu, Port, PortChoice};

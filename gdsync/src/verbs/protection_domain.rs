@@ -82,7 +82,7 @@ impl ProtectionDomain {
         &self.context
     }
 
-    pub(super) fn as_ptr(&self) -> *mut ibv_pd {
+    pub(crate) fn as_ptr(&self) -> *mut ibv_pd {
         self.domain.as_ptr()
     }
 }

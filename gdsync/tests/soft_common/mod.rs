@@ -2,6 +2,11 @@
 
 #![allow(dead_code)] // Each test file uses its part.
 
+pub mod kernels;
+pub mod operations;
+pub mod process;
+pub mod side;
+
 use std::error::Error;
 use std::time::Duration;
 
@@ -9,6 +14,7 @@ use gdsync::mlx5::{Notify, Operation, WorkRequest};
 use gdsync::nic::QueuePairOptions;
 use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions, SoftQueuePair, WireKind};
 use gdsync::{Buffer, Deadline, Device};
+use serde::{Deserialize, Serialize};
 
 pub type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -18,7 +24,7 @@ pub fn soon() -> Deadline {
 }
 
 /// The ways from one queue pair to another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Way {
     /// Shared memory, the peer's memory mapped.
     Mapped,

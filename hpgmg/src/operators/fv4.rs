@@ -1,153 +1,159 @@
 //! Fourth-order finite volume operator, 25 cells.
 //!
 //! Written as the divergence of face fluxes: the two cells of a face see the same flux with opposite
-//! signs, bit for bit, so each flux is computed once. Section 5 of the HPGMG-FV description.
+//! signs, bit for bit, so each flux is computed once: that of the low face along i comes from the
+//! vector before, along j from the row before, along k from the plane before. Section 5 of the HPGMG-FV
+//! description.
 
-use super::{Coefficients, Row, Stencil, Tile, add_identity};
-use crate::geometry::BoxGeometry;
+use super::{BoxView, Finish, Stencil, Tile};
+use crate::lanes::Lanes;
 
 /// The operator.
 #[derive(Clone, Copy, Debug)]
 pub struct Fv4;
 
-/// Fluxes through the faces of normal j or k of one row, towards increasing index, times 12 h.
+/// Fluxes through faces of one normal, towards increasing index, times 12 h. `x` and `beta` start at
+/// the cells behind the faces; `normal` is the distance to the cells before them, `sides` are those to
+/// the neighbours in the two tangential directions.
 ///
-/// `x` starts at the cell behind the face and `normal` is the distance to the cell before it; `side`
-/// is the distance to the neighbour in the tangential direction other than i.
+/// # Safety
+/// All these cells exist, and this machine has the instructions of `V`.
 #[inline(always)]
-fn flux(x: &[f64], beta: &[f64], at: usize, normal: usize, side: usize, out: &mut [f64]) {
-    let n = out.len();
-    let row = |at: usize| &x[at..at + n];
-    // Cells across the face: 2 before, 1 before, behind, 1 behind that.
-    let (far_low, far_high) = (row(at - 2 * normal), row(at + normal));
-    // With both neighbours along i.
-    let (low, high) = (&x[at - normal - 1..][..n + 2], &x[at - 1..][..n + 2]);
-    let (low_m, low_p) = (row(at - normal - side), row(at - normal + side));
-    let (high_m, high_p) = (row(at - side), row(at + side));
-    let b = &beta[at - 1..][..n + 2];
-    let (b_m, b_p) = (&beta[at - side..][..n], &beta[at + side..][..n]);
-    for i in 0..n {
-        let straight = b[i + 1] * (15.0 * (high[i + 1] - low[i + 1]) - (far_high[i] - far_low[i]));
-        let along_i = (b[i + 2] - b[i]) * ((high[i + 2] - low[i + 2]) - (high[i] - low[i]));
-        let along_side = (b_p[i] - b_m[i]) * ((high_p[i] - low_p[i]) - (high_m[i] - low_m[i]));
-        out[i] = straight + 0.25 * (along_i + along_side);
+unsafe fn flux<V: Lanes>(x: *const f64, beta: *const f64, normal: usize, sides: [usize; 2]) -> V {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let difference = |x: *const f64| V::load(x) - V::load(x.sub(normal));
+        let far = V::load(x.add(normal)) - V::load(x.sub(2 * normal));
+        let straight = V::load(beta) * (V::splat(15.0) * difference(x) - far);
+        let along = |side: usize| {
+            let beta = V::load(beta.add(side)) - V::load(beta.sub(side));
+            beta * (difference(x.add(side)) - difference(x.sub(side)))
+        };
+        straight + V::splat(0.25) * (along(sides[0]) + along(sides[1]))
     }
 }
 
-/// Fluxes through the `n + 1` faces of normal i of one row.
+/// The fluxes through the faces of normal j or k of one row.
+///
+/// # Safety
+/// As of [`flux`], for `out.len()` cells.
 #[inline(always)]
-fn flux_i(x: &[f64], beta: &[f64], at: usize, pitch: usize, plane: usize, out: &mut [f64]) {
-    let n = out.len();
-    let c = &x[at - 2..][..n + 3];
-    let side = |at: usize| &x[at - 1..][..n + 1];
-    let (jm, jp, km, kp) = (side(at - pitch), side(at + pitch), side(at - plane), side(at + plane));
-    let face = |at: usize| &beta[at..][..n];
-    let b = face(at);
-    let (bjm, bjp) = (face(at - pitch), face(at + pitch));
-    let (bkm, bkp) = (face(at - plane), face(at + plane));
-    for i in 0..n {
-        let straight = b[i] * (15.0 * (c[i + 2] - c[i + 1]) - (c[i + 3] - c[i]));
-        let along_j = (bjp[i] - bjm[i]) * ((jp[i + 1] - jp[i]) - (jm[i + 1] - jm[i]));
-        let along_k = (bkp[i] - bkm[i]) * ((kp[i + 1] - kp[i]) - (km[i + 1] - km[i]));
-        out[i] = straight + 0.25 * (along_j + along_k);
-    }
-}
-
-/// What is known of a row before its high faces of normals j and k.
-struct LowFaces<'a> {
-    i: &'a [f64],
-    j: &'a [f64],
-    k: &'a [f64],
-}
-
-/// [`flux`] through the high faces of normals j and k of the row at `at`, and `scale` times the
-/// divergence: in one loop, as the two share many of the cells they read.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn high_faces(
-    x: &[f64],
-    [beta_j, beta_k]: [&[f64]; 2],
-    at: usize,
-    [pitch, plane]: [usize; 2],
-    low: &LowFaces<'_>,
-    scale: f64,
-    [out_j, out_k]: [&mut [f64]; 2],
-    ax: &mut [f64],
+unsafe fn flux_row<V: Lanes>(
+    x: *const f64,
+    beta: *const f64,
+    normal: usize,
+    side: usize,
+    out: &mut [f64],
 ) {
-    let n = ax.len();
-    let row = |at: usize| &x[at..][..n];
-    let wide = |at: usize| &x[at - 1..][..n + 2];
-    // Named by the position in j, then k: m one before, p one behind, q two behind, 0 the row.
-    let (x00, xp0, x0p) = (wide(at), wide(at + pitch), wide(at + plane));
-    let (xm0, xq0, x0m, x0q) =
-        (row(at - pitch), row(at + 2 * pitch), row(at - plane), row(at + 2 * plane));
-    let (xpp, xpm, xmp) =
-        (row(at + pitch + plane), row(at + pitch - plane), row(at + plane - pitch));
-    let (j, k) = (at + pitch, at + plane);
-    let (bj, bj_m, bj_p) =
-        (&beta_j[j - 1..][..n + 2], &beta_j[j - plane..][..n], &beta_j[j + plane..][..n]);
-    let (bk, bk_m, bk_p) =
-        (&beta_k[k - 1..][..n + 2], &beta_k[k - pitch..][..n], &beta_k[k + pitch..][..n]);
-    let (fi, fj, fk) = (&low.i[..n + 1], &low.j[..n], &low.k[..n]);
-    let (out_j, out_k) = (&mut out_j[..n], &mut out_k[..n]);
-    for i in 0..n {
-        let straight = bj[i + 1] * (15.0 * (xp0[i + 1] - x00[i + 1]) - (xq0[i] - xm0[i]));
-        let along_i = (bj[i + 2] - bj[i]) * ((xp0[i + 2] - x00[i + 2]) - (xp0[i] - x00[i]));
-        let along_k = (bj_p[i] - bj_m[i]) * ((xpp[i] - x0p[i + 1]) - (xpm[i] - x0m[i]));
-        let j = straight + 0.25 * (along_i + along_k);
-        let straight = bk[i + 1] * (15.0 * (x0p[i + 1] - x00[i + 1]) - (x0q[i] - x0m[i]));
-        let along_i = (bk[i + 2] - bk[i]) * ((x0p[i + 2] - x00[i + 2]) - (x0p[i] - x00[i]));
-        let along_j = (bk_p[i] - bk_m[i]) * ((xpp[i] - xp0[i + 1]) - (xmp[i] - xm0[i]));
-        let k = straight + 0.25 * (along_i + along_j);
-        (out_j[i], out_k[i]) = (j, k);
-        ax[i] = scale * ((fi[i + 1] - fi[i]) + (j - fj[i]) + (k - fk[i]));
+    let mut i = 0;
+    while i + V::WIDTH <= out.len() {
+        // SAFETY: by the caller's promise.
+        unsafe { flux::<V>(x.add(i), beta.add(i), normal, [1, side]).store(&mut out[i]) };
+        i += V::WIDTH;
+    }
+    while i < out.len() {
+        // SAFETY: by the caller's promise.
+        out[i] = unsafe { flux(x.add(i), beta.add(i), normal, [1, side]) };
+        i += 1;
+    }
+}
+
+/// What is known of the low faces of some cells.
+#[derive(Clone, Copy)]
+struct LowFaces<V> {
+    /// Flux through the faces of normal i of the cells before.
+    i: V,
+    /// Fluxes through the low faces of normal j; those through the high ones take their place.
+    j: *mut f64,
+    /// The same for normal k.
+    k: *mut f64,
+}
+
+/// `A x` of the cells from offset `at` on; returns the fluxes through their high faces of normal i.
+///
+/// # Safety
+/// As of [`Stencil::rows`]; the cells from `at` on lie in a row of the tile, and `low` has room for as
+/// many.
+#[inline(always)]
+unsafe fn cells<V: Lanes>(
+    view: &BoxView,
+    at: usize,
+    scale: f64,
+    low: LowFaces<V>,
+    mask: V::Mask,
+    finish: impl Finish,
+) -> V {
+    let (pitch, plane) = (view.geometry.pitch, view.geometry.plane);
+    // SAFETY: two cells around the row exist in every direction, or their padding; the rest by the
+    // caller's promise.
+    unsafe {
+        let high = |axis: usize, normal: usize, sides: [usize; 2]| {
+            flux::<V>(view.x.add(at + normal), view.beta[axis].add(at + normal), normal, sides)
+        };
+        let i = high(0, 1, [pitch, plane]);
+        let j = high(1, pitch, [1, plane]);
+        let k = high(2, plane, [1, pitch]);
+        let sum = (i - i.shifted(low.i)) + (j - V::load(low.j)) + (k - V::load(low.k));
+        j.store(low.j);
+        k.store(low.k);
+        view.put(at, V::splat(scale) * sum, mask, finish);
+        i
     }
 }
 
 impl Stencil for Fv4 {
+    const RADIUS: usize = 2;
+
     #[inline(always)]
-    fn rows(
-        &self,
-        g: &BoxGeometry,
-        c: &Coefficients<'_>,
-        x: &[f64],
+    unsafe fn rows<V: Lanes>(
+        self,
+        view: &BoxView,
         tile: &Tile,
         scratch: &mut [f64],
-        mut finish: impl FnMut(Row, &[f64]),
+        finish: impl Finish,
     ) {
-        let n = g.n;
-        let (pitch, plane) = (g.pitch, g.plane);
-        let [beta_i, beta_j, beta_k] = c.beta;
-        // Flux buffers start on multiples of eight elements.
-        let len = (n + 1).next_multiple_of(8);
-        let rows = tile.j.len();
-        let (fi, rest) = scratch.split_at_mut(len);
-        let (mut fj_low, rest) = rest.split_at_mut(len);
-        let (mut fj_high, rest) = rest.split_at_mut(len);
-        let (ax, rest) = rest.split_at_mut(len);
-        let (mut fk_low, rest) = rest.split_at_mut(rows * len);
-        let mut fk_high = &mut rest[..rows * len];
-        let scale = -c.b * c.h2inv * (1.0 / 12.0);
-
-        for k in tile.k.clone() {
-            let first_plane = k == tile.k.start;
-            flux(x, beta_j, g.row(tile.j.start, k), pitch, plane, &mut fj_low[..n]);
-            for (row, j) in tile.j.clone().enumerate() {
-                let at = g.row(j, k);
-                let of_row = row * len..row * len + n;
-                if first_plane {
-                    flux(x, beta_k, at, plane, pitch, &mut fk_low[of_row.clone()]);
-                }
-                flux_i(x, beta_i, at, pitch, plane, &mut fi[..n + 1]);
-                let low = LowFaces { i: &fi[..n + 1], j: &fj_low[..n], k: &fk_low[of_row.clone()] };
-                let high = [&mut fj_high[..n], &mut fk_high[of_row]];
-                let ax = &mut ax[..n];
-                high_faces(x, [beta_j, beta_k], at, [pitch, plane], &low, scale, high, ax);
-                add_identity(c, x, at, ax);
-                finish(Row { at, j, k }, ax);
-                std::mem::swap(&mut fj_low, &mut fj_high);
+        let g = &view.geometry;
+        let (n, pitch, plane) = (g.n, g.pitch, g.plane);
+        let [beta_i, beta_j, beta_k] = view.beta;
+        let scale = -view.divergence * (1.0 / 12.0);
+        // Rows of fluxes start on multiples of eight elements.
+        let len = n.next_multiple_of(8);
+        let (of_j, of_k) = scratch.split_at_mut(len);
+        let of_j = &mut of_j[..n];
+        // SAFETY: by the caller's promise; faces of the rows of the tile.
+        unsafe {
+            for (j, of_k) in tile.j.clone().zip(of_k.chunks_mut(len)) {
+                let at = g.row(j, tile.k.start);
+                flux_row::<V>(view.x.add(at), beta_k.add(at), plane, pitch, &mut of_k[..n]);
             }
-            std::mem::swap(&mut fk_low, &mut fk_high);
+        }
+        for k in tile.k.clone() {
+            let at = g.row(tile.j.start, k);
+            // SAFETY: as above.
+            unsafe { flux_row::<V>(view.x.add(at), beta_j.add(at), pitch, plane, of_j) };
+            for (j, of_k) in tile.j.clone().zip(of_k.chunks_mut(len)) {
+                let at = g.row(j, k);
+                let parity = view.parity + j + k;
+                let (of_j, of_k) = (of_j.as_mut_ptr(), of_k[..n].as_mut_ptr());
+                // SAFETY: the cells of a row of the tile; `of_j` and `of_k` are rows of fluxes.
+                unsafe {
+                    let first = flux(view.x.add(at), beta_i.add(at), 1, [pitch, plane]);
+                    let (mut i, mut low) = (0, V::splat(first));
+                    let mask = V::mask(parity);
+                    while i + V::WIDTH <= n {
+                        let faces = LowFaces { i: low, j: of_j.add(i), k: of_k.add(i) };
+                        low = cells(view, at + i, scale, faces, mask, finish);
+                        i += V::WIDTH;
+                    }
+                    let mut low = low.last();
+                    while i < n {
+                        let faces = LowFaces { i: low, j: of_j.add(i), k: of_k.add(i) };
+                        let mask = f64::mask(parity + i);
+                        low = cells(view, at + i, scale, faces, mask, finish);
+                        i += 1;
+                    }
+                }
+            }
         }
     }
 }

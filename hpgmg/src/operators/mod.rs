@@ -1,9 +1,8 @@
 //! The discrete operators: `A u = a alpha u - b div(beta grad u)` row by row.
 //!
-//! An operator is a [`Stencil`]: it computes `A x` of the rows of a tile, one after the other, from one
-//! box of a vector with valid ghosts. What is done with a row (residual, smoothing step) is the
-//! business of `sweep.rs`. Loops run along i over slices of equal length so that the compiler
-//! vectorises them; there is no fused multiply-add, so results do not depend on the CPU.
+//! An operator is a [`Stencil`]: it computes `A x` of the rows of a tile, one after the other and some
+//! cells at a time, from one box of a vector with valid ghosts. What is done with the values (residual,
+//! smoothing step) is the business of a [`Finish`], see `sweep.rs`.
 
 pub mod fv4;
 pub mod p27;
@@ -12,6 +11,7 @@ pub mod second_order;
 use std::ops::Range;
 
 use crate::geometry::BoxGeometry;
+use crate::lanes::Lanes;
 
 /// The coefficients of one box, and the scalars of the equation.
 #[derive(Clone, Copy)]
@@ -39,30 +39,111 @@ pub struct Tile {
     pub k: Range<usize>,
 }
 
-/// One row of a tile: where it is.
-#[derive(Clone, Copy, Debug)]
-pub struct Row {
-    /// Offset of its first cell in the box.
-    pub at: usize,
-    /// Row of the box.
-    pub j: usize,
-    /// Plane of the box.
-    pub k: usize,
+/// One box as the inner loops see it: where its vectors start. The vectors hold `geometry.volume`
+/// elements each.
+#[derive(Clone, Copy)]
+pub struct BoxView {
+    /// Layout.
+    pub geometry: BoxGeometry,
+    /// The vector the operator is applied to, ghosts valid.
+    pub x: *const f64,
+    /// Face coefficients.
+    pub beta: [*const f64; 3],
+    /// Cell coefficient of the identity term, if there is one, and its factor.
+    pub identity: Option<(*const f64, f64)>,
+    /// Factor of the divergence term over h².
+    pub divergence: f64,
+    /// Where the result goes; not the vector the operator is applied to.
+    pub out: *mut f64,
+    /// Cells with an even `i + j + k + parity` are of the colour to be updated.
+    pub parity: usize,
+}
+
+/// What is done with values of `A x`.
+pub trait Finish: Copy {
+    /// The values of `out` for the cells from offset `at` of the box on, given those of `x` and `A x`;
+    /// `mask` has the cells of the colour to be updated.
+    ///
+    /// # Safety
+    /// The cells lie in the box, and this machine has the instructions of `V`.
+    unsafe fn cells<V: Lanes>(self, at: usize, x: V, ax: V, mask: V::Mask) -> V;
 }
 
 /// A discrete operator.
-pub trait Stencil: Copy + Send + Sync {
-    /// Computes `A x` for every row of `tile`, planes outermost, and hands each row to `finish`.
+pub trait Stencil: Copy {
+    /// Cells it reads on either side.
+    const RADIUS: usize;
+
+    /// Computes `A x` for every row of `tile`, planes outermost, and writes what `finish` makes of it.
     /// `scratch` has at least [`scratch_len`] elements.
-    fn rows(
-        &self,
-        g: &BoxGeometry,
-        c: &Coefficients<'_>,
-        x: &[f64],
+    ///
+    /// # Safety
+    /// The vectors of `view` have a box each, and nobody else touches the rows of the tile in `out`.
+    /// `tile` lies in the box, whose ghosts are as deep as the stencil. The machine has the
+    /// instructions of `V`.
+    unsafe fn rows<V: Lanes>(
+        self,
+        view: &BoxView,
         tile: &Tile,
         scratch: &mut [f64],
-        finish: impl FnMut(Row, &[f64]),
+        finish: impl Finish,
     );
+}
+
+impl BoxView {
+    /// Adds the identity term to `divergence`, and writes what `finish` makes of the sum.
+    ///
+    /// # Safety
+    /// As of [`Stencil::rows`]; the cells from `at` on lie in a row of the tile.
+    #[inline(always)]
+    unsafe fn put<V: Lanes>(&self, at: usize, divergence: V, mask: V::Mask, finish: impl Finish) {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let x = V::load(self.x.add(at));
+            let ax = match self.identity {
+                Some((alpha, a)) => divergence + V::splat(a) * V::load(alpha.add(at)) * x,
+                None => divergence,
+            };
+            finish.cells(at, x, ax, mask).store(self.out.add(at));
+        }
+    }
+}
+
+/// An operator whose values at some cells need nothing from those before.
+pub(crate) trait Cells {
+    /// The divergence term of the cells from offset `at` on.
+    ///
+    /// # Safety
+    /// As of [`Stencil::rows`]; the cells lie in a row of the tile.
+    unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize) -> V;
+}
+
+/// [`Stencil::rows`] of such an operator.
+///
+/// # Safety
+/// As there.
+#[inline(always)]
+unsafe fn each_row<V: Lanes, C: Cells>(view: &BoxView, tile: &Tile, finish: impl Finish) {
+    let n = view.geometry.n;
+    for k in tile.k.clone() {
+        for j in tile.j.clone() {
+            let at = view.geometry.row(j, k);
+            let parity = view.parity + j + k;
+            let (mut i, mask) = (0, V::mask(parity));
+            // SAFETY: by the caller's promise; the cells of a row.
+            unsafe {
+                while i + V::WIDTH <= n {
+                    view.put(at + i, C::divergence::<V>(view, at + i), mask, finish);
+                    i += V::WIDTH;
+                }
+                while i < n {
+                    let mask = f64::mask(parity + i);
+                    view.put(at + i, C::divergence::<f64>(view, at + i), mask, finish);
+                    i += 1;
+                }
+            }
+        }
+    }
 }
 
 /// Rows of a tile, so that the planes a stencil reads stay in the second-level cache.
@@ -70,18 +151,5 @@ pub const TILE_ROWS: usize = 32;
 
 /// Scratch elements that a tile of boxes of `n` cells may need in any operator.
 pub fn scratch_len(n: usize) -> usize {
-    (n + 16) * (2 * TILE_ROWS + 8)
-}
-
-/// Adds the identity term to a row of `A x`.
-#[inline(always)]
-pub(crate) fn add_identity(c: &Coefficients<'_>, x: &[f64], at: usize, ax: &mut [f64]) {
-    if c.alpha.is_empty() {
-        return;
-    }
-    let n = ax.len();
-    let (alpha, x) = (&c.alpha[at..at + n], &x[at..at + n]);
-    for i in 0..n {
-        ax[i] += c.a * alpha[i] * x[i];
-    }
+    (n + 16) * (TILE_ROWS + 2)
 }

@@ -1,8 +1,8 @@
 //! Constant-coefficient 27-point operator (point-centred, fourth order on smooth data with a matching
 //! right-hand side). Section 13 of the HPGMG-FV description.
 
-use super::{Coefficients, Row, Stencil, Tile, add_identity};
-use crate::geometry::BoxGeometry;
+use super::{BoxView, Finish, Stencil, Tile, each_row};
+use crate::lanes::Lanes;
 
 /// The operator.
 #[derive(Clone, Copy, Debug)]
@@ -13,52 +13,45 @@ const FACE: f64 = 14.0 / 30.0;
 const EDGE: f64 = 3.0 / 30.0;
 const CORNER: f64 = 1.0 / 30.0;
 
-impl Stencil for P27 {
+impl super::Cells for P27 {
     #[inline(always)]
-    fn rows(
-        &self,
-        g: &BoxGeometry,
-        c: &Coefficients<'_>,
-        x: &[f64],
-        tile: &Tile,
-        scratch: &mut [f64],
-        mut finish: impl FnMut(Row, &[f64]),
-    ) {
-        let n = g.n;
-        let scale = -c.b * c.h2inv;
-        let ax = &mut scratch[..n];
-        for k in tile.k.clone() {
-            for j in tile.j.clone() {
-                let at = g.row(j, k);
-                let row = |dj: isize, dk: isize| {
-                    let at = at as isize + dj * g.pitch as isize + dk * g.plane as isize - 1;
-                    &x[at as usize..][..n + 2]
-                };
-                let (a, b, c2) = (row(-1, -1), row(0, -1), row(1, -1));
-                let (d, e, f) = (row(-1, 0), row(0, 0), row(1, 0));
-                let (p, q, r) = (row(-1, 1), row(0, 1), row(1, 1));
-                for i in 0..n {
-                    let corner =
-                        a[i] + a[i + 2] + c2[i] + c2[i + 2] + p[i] + p[i + 2] + r[i] + r[i + 2];
-                    let edge = a[i + 1]
-                        + d[i]
-                        + d[i + 2]
-                        + p[i + 1]
-                        + b[i]
-                        + b[i + 2]
-                        + q[i]
-                        + q[i + 2]
-                        + c2[i + 1]
-                        + f[i]
-                        + f[i + 2]
-                        + r[i + 1];
-                    let face = b[i + 1] + d[i + 1] + e[i] + e[i + 2] + f[i + 1] + q[i + 1];
-                    ax[i] =
-                        scale * (CORNER * corner + EDGE * edge + FACE * face + CENTRE * e[i + 1]);
-                }
-                add_identity(c, x, at, ax);
-                finish(Row { at, j, k }, ax);
-            }
+    unsafe fn divergence<V: Lanes>(view: &BoxView, at: usize) -> V {
+        let (pitch, plane) = (view.geometry.pitch, view.geometry.plane);
+        // SAFETY: the neighbours of a cell of the box, or their padding; the rest by the caller's
+        // promise.
+        unsafe {
+            // Rows by their position in j, then k, each with the cell before, the cell and the next.
+            let row = |x: *const f64| [V::load(x.sub(1)), V::load(x), V::load(x.add(1))];
+            let x = view.x.add(at);
+            let (below, above) = (x.sub(plane), x.add(plane));
+            let [a, b, c] = [row(below.sub(pitch)), row(below), row(below.add(pitch))];
+            let [d, e, f] = [row(x.sub(pitch)), row(x), row(x.add(pitch))];
+            let [p, q, r] = [row(above.sub(pitch)), row(above), row(above.add(pitch))];
+            let corner = a[0] + a[2] + c[0] + c[2] + p[0] + p[2] + r[0] + r[2];
+            let edge =
+                a[1] + d[0] + d[2] + p[1] + b[0] + b[2] + q[0] + q[2] + c[1] + f[0] + f[2] + r[1];
+            let face = b[1] + d[1] + e[0] + e[2] + f[1] + q[1];
+            V::splat(-view.divergence)
+                * (V::splat(CORNER) * corner
+                    + V::splat(EDGE) * edge
+                    + V::splat(FACE) * face
+                    + V::splat(CENTRE) * e[1])
         }
+    }
+}
+
+impl Stencil for P27 {
+    const RADIUS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn rows<V: Lanes>(
+        self,
+        view: &BoxView,
+        tile: &Tile,
+        _scratch: &mut [f64],
+        finish: impl Finish,
+    ) {
+        // SAFETY: by the caller's promise.
+        unsafe { each_row::<V, Self>(view, tile, finish) }
     }
 }

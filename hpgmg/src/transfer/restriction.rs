@@ -4,8 +4,8 @@ use super::{Side, coarse_of};
 use crate::block::{Block, Phase, View, tile};
 use crate::comm::{Comm, CommError, Exchange};
 use crate::halo::{Entity, copy_blocks, prepare};
+use crate::isa::Isa;
 use crate::rows::SharedVector;
-use crate::sweep::Isa;
 use crate::team::Team;
 
 /// Restriction of one kind of value from a level to the next coarser one.

@@ -10,6 +10,8 @@ namespace mp {
 // One thread by itself. sync() does nothing and orders nothing.
 struct Thread {
     MP_DEVICE bool leads() const { return true; }
+    MP_DEVICE unsigned rank() const { return 0; }
+    MP_DEVICE unsigned size() const { return 1; }
     MP_DEVICE void sync() const {}
     MP_DEVICE bool any(bool mine) const { return mine; }
     template <class Value>
@@ -21,6 +23,8 @@ struct Thread {
 // The 32 threads of a full warp; lane 0 leads. sync, any and broadcast order memory among them, at warp scope.
 struct Warp {
     MP_DEVICE bool leads() const { return lane() == 0; }
+    MP_DEVICE unsigned rank() const { return lane(); }
+    MP_DEVICE unsigned size() const { return 32; }
     MP_DEVICE void sync() const { warp_barrier(); }
     MP_DEVICE bool any(bool mine) const { return warp_any(mine); }
     template <class Value>
@@ -32,6 +36,8 @@ struct Warp {
 // All threads of the block; thread 0 leads. sync, any and broadcast order memory among them, at block scope.
 struct Block {
     MP_DEVICE bool leads() const { return thread_rank() == 0; }
+    MP_DEVICE unsigned rank() const { return thread_rank(); }
+    MP_DEVICE unsigned size() const { return block_threads(); }
     MP_DEVICE void sync() const { block_barrier(); }
     MP_DEVICE bool any(bool mine) const { return block_any(mine); }
     template <class Value>

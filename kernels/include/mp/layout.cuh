@@ -17,6 +17,16 @@ enum WaitStatus : std::uint32_t {
     timed_out = 2,
 };
 
+// What a step of a stream operation does.
+enum StepKind : std::uint32_t {
+    // Posts the buffer of a receive.
+    step_post = 0,
+    // Sends.
+    step_send = 1,
+    // Takes a message.
+    step_recv = 2,
+};
+
 // What ends a wait in a kernel besides its signal.
 struct WaitBounds {
     // Address, as the GPU sees it, of the 64-bit abort word: any value but 0 aborts. 0: there is none.
@@ -115,5 +125,169 @@ static_assert(offsetof(MessagePassing, base) == 32);
 static_assert(offsetof(MessagePassing, rounds) == 40);
 static_assert(offsetof(MessagePassing, writes) == 48);
 static_assert(offsetof(MessagePassing, reserved) == 52);
+
+// One end of a pair of prepared operations, as a kernel works with it: addresses as its GPU sees them. Which end it is
+// says the struct around it. Constant between starts.
+struct Message {
+    // The buffer: what is sent, or where it goes.
+    std::uint64_t memory;
+    // Length of the message in bytes.
+    std::uint64_t len;
+    // Of a send in one piece: the receiver's buffer. Otherwise 0.
+    std::uint64_t target;
+    // The receiver's slots for packets; 0: the message goes in one piece.
+    std::uint64_t inbox;
+    // The signal this end waits on: a sender's credit, a receiver's arrivals.
+    std::uint64_t mine;
+    // The signal this end raises, which the other waits on.
+    std::uint64_t theirs;
+    // Its `MessageState`, in this GPU's memory.
+    std::uint64_t state;
+    // Address of the abort word; see `WaitBounds`.
+    std::uint64_t abort;
+    // Nanoseconds after which a wait gives up.
+    std::uint64_t timeout_ns;
+    // Its `WaitReport`; 0: there is none.
+    std::uint64_t report;
+};
+static_assert(sizeof(Message) == 80 && alignof(Message) == 8);
+static_assert(offsetof(Message, memory) == 0);
+static_assert(offsetof(Message, len) == 8);
+static_assert(offsetof(Message, target) == 16);
+static_assert(offsetof(Message, inbox) == 24);
+static_assert(offsetof(Message, mine) == 32);
+static_assert(offsetof(Message, theirs) == 40);
+static_assert(offsetof(Message, state) == 48);
+static_assert(offsetof(Message, abort) == 56);
+static_assert(offsetof(Message, timeout_ns) == 64);
+static_assert(offsetof(Message, report) == 72);
+
+// The counters of one end. Only the kernels and streams that start it touch them; zero at first.
+struct MessageState {
+    // Starts of a send, messages taken of a receive.
+    std::uint64_t epoch;
+    // Of a send: the last epoch there is known to be room for. Of a receive: how often the buffer was posted.
+    std::uint64_t room;
+    // Blocks that have done their part of the current start.
+    std::uint64_t arrived;
+    // Blocks that have come to the current meeting of a launch.
+    std::uint64_t meeting;
+    // Meetings so far.
+    std::uint64_t meetings;
+    // Keeps the size a cache line; ignored.
+    std::uint64_t reserved0;
+    // As `reserved0`.
+    std::uint64_t reserved1;
+    // As `reserved0`.
+    std::uint64_t reserved2;
+};
+static_assert(sizeof(MessageState) == 64 && alignof(MessageState) == 8);
+static_assert(offsetof(MessageState, epoch) == 0);
+static_assert(offsetof(MessageState, room) == 8);
+static_assert(offsetof(MessageState, arrived) == 16);
+static_assert(offsetof(MessageState, meeting) == 24);
+static_assert(offsetof(MessageState, meetings) == 32);
+static_assert(offsetof(MessageState, reserved0) == 40);
+static_assert(offsetof(MessageState, reserved1) == 48);
+static_assert(offsetof(MessageState, reserved2) == 56);
+
+// A prepared send.
+struct Send {
+    // This end.
+    Message message;
+};
+static_assert(sizeof(Send) == 80 && alignof(Send) == 8);
+static_assert(offsetof(Send, message) == 0);
+
+// A prepared receive.
+struct Recv {
+    // This end.
+    Message message;
+};
+static_assert(sizeof(Recv) == 80 && alignof(Recv) == 8);
+static_assert(offsetof(Recv, message) == 0);
+
+// One thing that a stream operation does: what the kernel `mp_steps` is launched with.
+struct Step {
+    // The end it works on.
+    Message message;
+    // A `StepKind`.
+    std::uint32_t kind;
+    // 1: all blocks meet before it.
+    std::uint32_t meet;
+};
+static_assert(sizeof(Step) == 88 && alignof(Step) == 8);
+static_assert(offsetof(Step, message) == 0);
+static_assert(offsetof(Step, kind) == 80);
+static_assert(offsetof(Step, meet) == 84);
+
+// A rank's share of a window, as a kernel of another rank reaches it.
+struct WindowPart {
+    // The memory.
+    std::uint64_t memory;
+    // Its length in bytes.
+    std::uint64_t bytes;
+    // Its signals, 64-bit words 64 bytes apart.
+    std::uint64_t signals;
+};
+static_assert(sizeof(WindowPart) == 24 && alignof(WindowPart) == 8);
+static_assert(offsetof(WindowPart, memory) == 0);
+static_assert(offsetof(WindowPart, bytes) == 8);
+static_assert(offsetof(WindowPart, signals) == 16);
+
+// A window as kernels take it.
+struct Window {
+    // Address of a `WindowPart` for each rank.
+    std::uint64_t parts;
+    // Ranks of the communicator.
+    std::uint64_t ranks;
+    // This rank.
+    std::uint64_t rank;
+    // Signals a rank has.
+    std::uint64_t signals;
+    // Address of the abort word; see `WaitBounds`.
+    std::uint64_t abort;
+    // Nanoseconds after which a wait gives up.
+    std::uint64_t timeout_ns;
+    // Its `WaitReport`; 0: there is none.
+    std::uint64_t report;
+};
+static_assert(sizeof(Window) == 56 && alignof(Window) == 8);
+static_assert(offsetof(Window, parts) == 0);
+static_assert(offsetof(Window, ranks) == 8);
+static_assert(offsetof(Window, rank) == 16);
+static_assert(offsetof(Window, signals) == 24);
+static_assert(offsetof(Window, abort) == 32);
+static_assert(offsetof(Window, timeout_ns) == 40);
+static_assert(offsetof(Window, report) == 48);
+
+// A barrier or an all-reduce of kernels.
+struct Collective {
+    // Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it.
+    std::uint64_t inboxes;
+    // Ranks of the communicator.
+    std::uint64_t ranks;
+    // This rank.
+    std::uint64_t rank;
+    // Packets a rank can send at once: elements of an all-reduce. 0: a barrier.
+    std::uint64_t len;
+    // Address of a word that counts the runs.
+    std::uint64_t state;
+    // Address of the abort word; see `WaitBounds`.
+    std::uint64_t abort;
+    // Nanoseconds after which a wait gives up.
+    std::uint64_t timeout_ns;
+    // Its `WaitReport`; 0: there is none.
+    std::uint64_t report;
+};
+static_assert(sizeof(Collective) == 64 && alignof(Collective) == 8);
+static_assert(offsetof(Collective, inboxes) == 0);
+static_assert(offsetof(Collective, ranks) == 8);
+static_assert(offsetof(Collective, rank) == 16);
+static_assert(offsetof(Collective, len) == 24);
+static_assert(offsetof(Collective, state) == 32);
+static_assert(offsetof(Collective, abort) == 40);
+static_assert(offsetof(Collective, timeout_ns) == 48);
+static_assert(offsetof(Collective, report) == 56);
 
 }  // namespace mp

@@ -1,8 +1,13 @@
 // The device API in one include.
 #pragma once
 
+#include "collective.cuh"
+#include "copy.cuh"
 #include "group.cuh"
 #include "layout.cuh"
+#include "message.cuh"
+#include "packet.cuh"
 #include "platform.cuh"
 #include "report.cuh"
 #include "signal.cuh"
+#include "window.cuh"

@@ -15,12 +15,16 @@
 #define MP_DEVICE __device__ __forceinline__
 #define MP_HOST_DEVICE __host__ __device__ __forceinline__
 #define MP_KERNEL extern "C" __global__
+#define MP_BLOCK_OF(threads) __launch_bounds__(threads, 1)
 #define MP_UNROLL _Pragma("unroll")
+#define MP_ROLLED _Pragma("unroll 1")
 #else
 #define MP_DEVICE inline
 #define MP_HOST_DEVICE inline
 #define MP_KERNEL inline
+#define MP_BLOCK_OF(threads)
 #define MP_UNROLL
+#define MP_ROLLED
 #endif
 
 namespace mp {
@@ -61,6 +65,28 @@ MP_DEVICE void add(T* word, T value, Order, Scope);
 // Writes the word and returns what it held. Orders nothing (relaxed_t). Scope: gpu_t, system_t, as for add.
 template <class T, class Scope>
 MP_DEVICE T exchange(T* word, T value, relaxed_t, Scope);
+
+// Adds to the word, or replaces it, or replaces it if it holds `expected`; returns what it held, as one step for everybody
+// in the scope. Acquire and release: what came before in this thread is seen by whoever acquires the new value, and
+// what came before the old value was released is seen after. T: std::uint64_t, fetch_add also std::uint32_t. Scope:
+// gpu_t, system_t, as for add.
+template <class T, class Scope>
+MP_DEVICE T fetch_add(T* word, T value, Scope);
+template <class Scope>
+MP_DEVICE std::uint64_t swap(std::uint64_t* word, std::uint64_t value, Scope);
+template <class Scope>
+MP_DEVICE std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value, Scope);
+
+// Eight bytes of data and the epoch they belong to, written and read in one piece: a reader that sees the epoch has the
+// data, with no fence between them. It orders nothing else.
+struct alignas(16) Packet {
+    std::uint64_t data;
+    std::uint64_t epoch;
+};
+// At system scope, relaxed; whole (PTX promises single-copy atomicity of .b128). The pointer may point to device or peer
+// memory. A slot must not be written again before its reader is done with it.
+MP_DEVICE void store_packet(Packet* slot, Packet packet);
+MP_DEVICE Packet load_packet(const Packet* slot);
 
 // Orders this thread's reads and writes before it against those after it (acquire and release), as seen from the
 // scope. A release store does this by itself; a fence of its own is for writes that are published by something else

@@ -61,16 +61,17 @@ struct Look {
 // costs 30 ns a wait on an H100.
 constexpr int polls_between_clocks = 16;
 
-// One thread's wait.
-MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds) {
+// One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
+// The loop is not unrolled: what comes after a wait should find its instructions near.
+template <class Poll>
+MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
     std::uint64_t seen = 0;
     Look look;
     std::uint64_t looked = 0;  // 0: the clock was not read yet
     for (;;) {
-        MP_UNROLL
-        for (int poll = 0; poll < polls_between_clocks; ++poll) {
-            seen = load(word, acquire, system);
-            if (seen >= expected) return {ok, seen, 0};
+        MP_ROLLED
+        for (int polled = 0; polled < polls_between_clocks; ++polled) {
+            if (poll(seen)) return {ok, seen, 0};
             pause();
         }
         const std::uint64_t now = clock_cycles();
@@ -81,12 +82,21 @@ MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expecte
             const WaitStatus status = look.at(bounds);
             if (status == aborted) return {aborted, seen, look.waited_ns};
             if (status == timed_out) {
-                // This thread may have been off the processor past its deadline: the signal decides, not the schedule.
-                seen = load(word, acquire, system);
-                return {seen >= expected ? ok : timed_out, seen, seen >= expected ? 0 : look.waited_ns};
+                // This thread may have been off the processor past its deadline: the poll decides, not the schedule.
+                const bool there = poll(seen);
+                return {there ? ok : timed_out, seen, there ? 0 : look.waited_ns};
             }
         }
     }
+}
+
+// One thread's wait for a signal.
+MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds) {
+    const auto poll = [word, expected](std::uint64_t& seen) {
+        seen = load(word, acquire, system);
+        return seen >= expected;
+    };
+    return wait_for(poll, bounds);
 }
 
 }  // namespace impl

@@ -2,6 +2,7 @@
 //! order. One step, n − 1 small messages a rank: for the ranks of a host and short vectors.
 
 use std::fmt;
+use std::time::Duration;
 
 use bytemuck::Pod;
 use gdsync::{Deadline, Device};
@@ -9,7 +10,7 @@ use gdsync::{Deadline, Device};
 use super::half::{Half, Side};
 use super::message::{PreparedRecv, PreparedSend};
 use super::notice::Lane;
-use super::operation::{Operation, wait_all};
+use super::operation::Operation;
 use super::region::Region;
 use crate::collective::{Number, ReduceOp, combine_two};
 use crate::communicator::Communicator;
@@ -18,18 +19,79 @@ use crate::error::{Error, Result};
 /// A prepared all-reduce ([`Communicator::prepare_all_reduce`]). Every rank gets the same bits: the vectors are combined in
 /// rank order, as by [`Communicator::all_reduce`].
 pub struct AllReduce<T> {
+    /// Used in turn. A rank that runs for the (n + 1)-th time has the vectors of run n of all others, who had posted
+    /// their slots for run n + 1 before they sent them: no send ever waits.
+    turns: [Turn<T>; 2],
+    next: usize,
+    rank: usize,
+    timeout: Duration,
+    len: usize,
+}
+
+struct Turn<T> {
     /// One vector of this rank, and one for every rank.
     mine: Region<T>,
     all: Region<T>,
-    rank: usize,
+    /// To and from the others, in rank order.
     sends: Vec<PreparedSend>,
     recvs: Vec<PreparedRecv>,
-    deadline: std::time::Duration,
-    len: usize,
 }
 
 impl<T: Number + Pod> AllReduce<T> {
     pub(crate) fn prepare(communicator: &Communicator, len: usize) -> Result<AllReduce<T>> {
+        let turns = [Turn::prepare(communicator, len)?, Turn::prepare(communicator, len)?];
+        let (rank, timeout) = (communicator.rank(), communicator.timeout());
+        Ok(AllReduce { turns, next: 0, rank, timeout, len })
+    }
+
+    /// Combines the ranks' values element by element, in place. Every rank calls it with the same operation and as many
+    /// values, at most those it was prepared for. After an error it cannot be used any more.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] for more values; what ended the world; [`Error::Late`] if a rank does not come within the
+    /// communicator's timeout; [`Error::Truncated`] if it was prepared with another length elsewhere.
+    pub fn run(&mut self, op: ReduceOp, values: &mut [T]) -> Result<()> {
+        if values.len() > self.len {
+            return Err(Error::Mismatch {
+                op: format!("all-reduce ({op})"),
+                reason: format!("{} values for one prepared for {}", values.len(), self.len),
+            });
+        }
+        let deadline = Deadline::after(self.timeout);
+        let turn = &self.turns[self.next];
+        self.next = 1 - self.next;
+        for send in &turn.sends {
+            send.wait(deadline)?;
+        }
+        turn.mine.slice(0..values.len())?.write(values)?;
+        for send in &turn.sends {
+            send.start()?;
+        }
+        for rank in 0..=turn.recvs.len() {
+            let (theirs, at) = if rank == self.rank {
+                (&turn.mine, 0)
+            } else {
+                // There is no receive from this rank itself.
+                turn.recvs[rank - usize::from(rank > self.rank)].wait(deadline)?;
+                (&turn.all, rank * self.len)
+            };
+            // SAFETY: this rank's vector is written by the run after the next; a slot that has arrived is not written
+            // before it is posted again, below.
+            let theirs = &unsafe { theirs.as_slice() }?[at..at + values.len()];
+            if rank == 0 {
+                values.copy_from_slice(theirs);
+                continue;
+            }
+            for (value, &theirs) in values.iter_mut().zip(theirs) {
+                *value = combine_two(op, *value, theirs);
+            }
+        }
+        turn.recvs.iter().try_for_each(PreparedRecv::start)
+    }
+}
+
+impl<T: Number + Pod> Turn<T> {
+    fn prepare(communicator: &Communicator, len: usize) -> Result<Turn<T>> {
         let (rank, size) = (communicator.rank(), communicator.size());
         let mine: Region<T> = communicator.alloc(&Device::Host, len)?;
         let whole = len.saturating_mul(size);
@@ -48,52 +110,7 @@ impl<T: Number + Pod> AllReduce<T> {
             recv.start()?;
             recvs.push(recv);
         }
-        let deadline = communicator.timeout();
-        Ok(AllReduce { mine, all, rank, sends, recvs, deadline, len })
-    }
-
-    /// Combines the ranks' values element by element, in place. Every rank calls it with the same operation and as many
-    /// values, at most those it was prepared for.
-    ///
-    /// # Errors
-    /// [`Error::Mismatch`] for more values; what ended the world; [`Error::Late`] if a rank does not come within the
-    /// communicator's timeout; [`Error::Truncated`] if it was prepared with another length elsewhere.
-    pub fn run(&mut self, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        if values.len() > self.len {
-            return Err(Error::Mismatch {
-                op: format!("all-reduce ({op})"),
-                reason: format!("{} values for one prepared for {}", values.len(), self.len),
-            });
-        }
-        let deadline = Deadline::after(self.deadline);
-        self.mine.slice(0..values.len())?.write(values)?;
-        for send in &self.sends {
-            send.start()?;
-        }
-        for rank in 0..=self.recvs.len() {
-            let (theirs, at) = if rank == self.rank {
-                (&self.mine, 0)
-            } else {
-                // There is no receive from this rank itself.
-                self.recvs[rank - usize::from(rank > self.rank)].wait(deadline)?;
-                (&self.all, rank * self.len)
-            };
-            // SAFETY: this rank's vector is only read until the next run; a slot that has arrived is not written before it
-            // is posted again, below.
-            let theirs = &unsafe { theirs.as_slice() }?[at..at + values.len()];
-            if rank == 0 {
-                values.copy_from_slice(theirs);
-                continue;
-            }
-            for (value, &theirs) in values.iter_mut().zip(theirs) {
-                *value = combine_two(op, *value, theirs);
-            }
-        }
-        for recv in &self.recvs {
-            recv.start()?;
-        }
-        let sends: Vec<&dyn Operation> = self.sends.iter().map(|send| send as _).collect();
-        wait_all(&sends, deadline)
+        Ok(Turn { mine, all, sends, recvs })
     }
 }
 
@@ -104,7 +121,7 @@ impl<T> fmt::Debug for AllReduce<T> {
             "all-reduce of {} elements on rank {} of {}",
             self.len,
             self.rank,
-            self.recvs.len() + 1
+            self.turns[0].recvs.len() + 1
         )
     }
 }

@@ -104,7 +104,7 @@ impl Half {
             Side::Send => Notice::Send { key, word, len },
             Side::Recv => Notice::Recv { key, word, len, memory: handle },
         };
-        plane.announce(&half, notice)?;
+        plane.announce(&half, notice).map_err(|error| half.cause(plane, error))?;
         Ok(half)
     }
 
@@ -112,7 +112,11 @@ impl Half {
     pub fn pair(&self, plane: &Plane, other: OtherNotice) {
         // A half is paired once.
         let _ = self.peer_word.set(other.word.index);
-        let _ = self.other.set(self.way_to(plane, other));
+        let way = self.way_to(plane, other);
+        if let Err(Error::Memory { source, .. }) = &way {
+            plane.suspect(self.neighbour, source);
+        }
+        let _ = self.other.set(way);
     }
 
     fn way_to(&self, plane: &Plane, other: OtherNotice) -> Result<Other> {
@@ -147,16 +151,27 @@ impl Half {
         self.other.get().map(|other| other.as_ref().map_err(Clone::clone)).transpose()
     }
 
+    /// The same, and if the peer's memory could not be had because the peer is gone, that.
+    fn known(&self, plane: &Plane) -> Result<Option<&Other>> {
+        self.other().map_err(|error| self.cause(plane, error))
+    }
+
+    fn cause(&self, plane: &Plane, error: Error) -> Error {
+        let Error::Memory { .. } = error else { return error };
+        let Progress { what, age } = self.progress();
+        plane.check_after(age, || what.to_string()).err().unwrap_or(error)
+    }
+
     /// A start by the host.
     pub fn start(self: &Arc<Self>, plane: &Plane) -> Result<()> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
         plane.listen_if(self.other.get().is_none(), self.neighbour);
-        self.other()?;
+        self.known(plane)?;
         self.lock().start().map_err(|epoch| self.started_before(epoch))?;
         if !self.help(plane) {
             plane.adopt(self.clone());
         }
-        self.other().map(drop)
+        self.known(plane).map(drop)
     }
 
     /// Does the part of this rank, if it can be done now: a send copies and signals once it has its credit, a receive
@@ -243,26 +258,27 @@ impl Half {
     /// Waits until the peer has prepared its side.
     fn meet(&self, plane: &Plane) -> Result<&Other> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
-        if self.other()?.is_none() {
+        if self.known(plane)?.is_none() {
             let mut backoff = Backoff::new(Deadline::after(self.timeout));
-            while self.other()?.is_none() {
+            while self.known(plane)?.is_none() {
                 plane.listen(self.neighbour);
                 plane.progress();
                 pause(plane, &mut backoff, || self.progress())?;
             }
         }
         // It is known: that was waited for.
-        self.other()?.ok_or_else(|| self.started_before(0))
+        self.known(plane)?.ok_or_else(|| self.started_before(0))
     }
 
     /// Whether the last start is complete.
     pub fn poll(&self, plane: &Plane) -> Result<bool> {
         plane.progress();
         let handed = self.help(plane);
-        self.other()?;
-        let complete = handed && self.completed() >= self.lock().started();
+        self.known(plane)?;
+        let mut epochs = self.lock();
+        let complete = handed && self.completed() >= epochs.started();
         if complete {
-            self.lock().observe();
+            epochs.observe();
         }
         Ok(complete)
     }
@@ -323,6 +339,6 @@ fn since(word: &Word64, name: WordName) -> u64 {
     word.load().unwrap_or(name.base).wrapping_sub(name.base)
 }
 
-fn broken(name: &Name, source: gdsync::Error) -> Error {
+pub(crate) fn broken(name: &Name, source: gdsync::Error) -> Error {
     Error::Memory { op: name.to_string(), source }
 }

@@ -24,12 +24,16 @@
 //! `wait` of any operation, or a collective of the host while it waits. A rank that only computes does not
 //! progress. On streams nothing of this is needed: the stream waits for the credit itself.
 //!
+//! # Device operations
+//! Where a device starts and completes messages by itself, the epochs live in its memory: [`device`].
+//!
 //! # The end of an operation
 //! A word can be given to another operation once the own side is dropped and the peer has said that it will not write it
 //! any more. An operation that is dropped between `start` and its completion keeps its word for ever.
 
 mod all_reduce;
 mod arena;
+pub(crate) mod device;
 mod epochs;
 mod half;
 mod mailbox;
@@ -45,6 +49,9 @@ mod window;
 mod word;
 
 pub use all_reduce::AllReduce;
+pub use device::{
+    DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow, Step,
+};
 pub use message::{PreparedRecv, PreparedSend};
 pub use operation::{Operation, wait_all, wait_any};
 pub use peer::{Peer, RecvBuilder, SendBuilder};

@@ -19,6 +19,8 @@ pub(crate) struct Key {
 pub(crate) enum Lane {
     Message,
     AllReduce,
+    /// Messages whose ends are started by devices.
+    Device,
 }
 
 /// A word of the sender of the notice: its number and the value that stands for epoch 0.
@@ -34,6 +36,10 @@ pub(crate) enum Notice {
     Send { key: Key, word: WordName, len: u64 },
     /// A receive was prepared. Arrivals go to `word`. No memory if there are no bytes.
     Recv { key: Key, word: WordName, len: u64, memory: Option<PeerHandle> },
+    /// An end of a device operation was prepared; its memory, and of a receive that does not take packets the buffer.
+    DeviceSend { key: Key, len: u64, gpu: bool, station: PeerHandle },
+    /// As `DeviceSend`.
+    DeviceRecv { key: Key, len: u64, gpu: bool, station: PeerHandle, memory: Option<PeerHandle> },
     /// The sender of the notice will not write this word of the reader any more.
     Close { word: u32 },
 }
@@ -72,6 +78,13 @@ mod tests {
         for notice in [
             Notice::Send { key, word, len: u64::MAX },
             Notice::Recv { key, word, len: 100, memory: memory.export().ok() },
+            Notice::DeviceRecv {
+                key,
+                len: u64::MAX,
+                gpu: true,
+                station: memory.export().unwrap(),
+                memory: memory.export().ok(),
+            },
             Notice::Close { word: 7 },
         ] {
             let blob = notice.encode().unwrap();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytemuck::Pod;
 use gdsync::Buffer;
 
+use super::device::{DeviceHalf, DeviceRecv, DeviceSend};
 use super::half::{Half, Side};
 use super::message::{PreparedRecv, PreparedSend};
 use super::notice::{Key, Lane};
@@ -67,6 +68,17 @@ pub struct SendBuilder {
 }
 
 impl SendBuilder {
+    /// Prepares it for streams and kernels that start it by themselves: see [`DeviceSend`]. The peer calls
+    /// [`RecvBuilder::prepare_device`]; ends prepared in this way and in the other are matched apart.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_device(self) -> Result<DeviceSend> {
+        let SendBuilder { peer, memory, tag } = self;
+        let half = DeviceHalf::prepare(&peer, Side::Send, memory, peer.key(tag, Lane::Device))?;
+        Ok(DeviceSend::new(peer.plane, half))
+    }
+
     /// Prepares it. Does not wait for the peer.
     ///
     /// # Errors
@@ -89,6 +101,16 @@ pub struct RecvBuilder {
 }
 
 impl RecvBuilder {
+    /// Prepares it for streams and kernels that start it by themselves: see [`DeviceRecv`].
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare).
+    pub fn prepare_device(self) -> Result<DeviceRecv> {
+        let RecvBuilder { peer, memory, tag } = self;
+        let half = DeviceHalf::prepare(&peer, Side::Recv, memory, peer.key(tag, Lane::Device))?;
+        Ok(DeviceRecv::new(peer.plane, half))
+    }
+
     /// Prepares it. Does not wait for the peer.
     ///
     /// # Errors

@@ -6,16 +6,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gdsync::{Deadline, Device, PeerHandle, Stream, Watchdog, Word64};
+use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 
 use super::arena::Arena;
+use super::device::{DeviceHalf, DeviceNotice, Report, Watch};
 use super::half::{Half, OtherNotice, Side};
 use super::mailbox::Mailbox;
 use super::notice::{Notice, WordName};
+use super::operation::Name;
 use super::pairing::Pairing;
 use super::region::Pieces;
 use super::word::Words;
 use crate::control::Control;
+use crate::control::cause::{Cause, Loss};
 use crate::control::message::PeerInfo;
 use crate::error::{Error, Result};
 
@@ -40,12 +43,15 @@ pub(crate) struct Plane {
     backlog: AtomicUsize,
     pub pieces: Pieces,
     streams: Mutex<Streams>,
+    /// Failures of device operations.
+    watch: Watch,
 }
 
 /// Streams of the world, and what ends their waits when it fails.
 #[derive(Default)]
 struct Streams {
-    watchdog: Option<Watchdog>,
+    /// For each device (`None`: the host), because its abort word must be one that the device reaches.
+    watchdogs: Vec<(Option<u32>, Watchdog)>,
     /// For each device on which messages are moved that the CPU does not reach.
     copies: Vec<Arc<Stream>>,
 }
@@ -63,6 +69,8 @@ struct State {
     backlog: VecDeque<Vec<u8>>,
     sends: Pairing<Arc<Half>, OtherNotice>,
     recvs: Pairing<Arc<Half>, OtherNotice>,
+    device_sends: Pairing<Arc<DeviceHalf>, DeviceNotice>,
+    device_recvs: Pairing<Arc<DeviceHalf>, DeviceNotice>,
 }
 
 impl Plane {
@@ -93,6 +101,7 @@ impl Plane {
             backlog: AtomicUsize::new(0),
             pieces: Pieces::default(),
             streams: Mutex::default(),
+            watch: Watch::default(),
         })
     }
 
@@ -164,7 +173,11 @@ impl Plane {
         let handle = self.arenas.get().and_then(|arenas| arenas.get(neighbour));
         let rank = self.neighbours[neighbour].rank;
         let handle = handle.ok_or_else(|| self.nonsense(rank, "it was not introduced"))?;
-        Arena::map(handle, self.neighbours.len(), device)
+        let arena = Arena::map(handle, self.neighbours.len(), device);
+        if let Err(Error::Memory { source, .. }) = &arena {
+            self.suspect(neighbour, source);
+        }
+        arena
     }
 
     /// An operation was prepared: tells the peer, and pairs what can be paired.
@@ -177,6 +190,20 @@ impl Plane {
         };
         let pair = pairing.here(half.key, half.clone());
         self.pair(half.neighbour, &mut state, pair);
+        Ok(())
+    }
+
+    /// The same for an end of a device operation.
+    pub fn announce_device(&self, half: &Arc<DeviceHalf>, notice: Notice) -> Result<()> {
+        let mut state = lock(&self.neighbours[half.neighbour].state);
+        self.post(half.neighbour, &mut state, &notice)?;
+        let pairing = match half.side {
+            Side::Send => &mut state.device_sends,
+            Side::Recv => &mut state.device_recvs,
+        };
+        if let Some((half, other)) = pairing.here(half.key, half.clone()) {
+            half.pair(self, other);
+        }
         Ok(())
     }
 
@@ -205,6 +232,20 @@ impl Plane {
                 }
                 Some(Notice::Recv { key, word, len, memory }) => {
                     state.sends.there(key, OtherNotice { word, len, memory })
+                }
+                Some(Notice::DeviceSend { key, len, gpu, station }) => {
+                    let other = DeviceNotice { len, gpu, station, memory: None };
+                    if let Some((half, other)) = state.device_recvs.there(key, other) {
+                        half.pair(self, other);
+                    }
+                    None
+                }
+                Some(Notice::DeviceRecv { key, len, gpu, station, memory }) => {
+                    let other = DeviceNotice { len, gpu, station, memory };
+                    if let Some((half, other)) = state.device_sends.there(key, other) {
+                        half.pair(self, other);
+                    }
+                    None
                 }
                 Some(Notice::Close { word }) => {
                     lock(&self.words).close(word);
@@ -267,17 +308,39 @@ impl Plane {
     }
 
     fn stream_of(&self, streams: &mut Streams, device: &Device) -> Result<Stream> {
+        let watchdog = self.watchdog(streams, device)?;
         let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
-        let watchdog = match &streams.watchdog {
-            Some(watchdog) => watchdog.clone(),
-            None => {
-                let watchdog = Watchdog::new(device).map_err(failed)?;
-                let released = watchdog.clone();
-                self.control.on_failure(move |cause| released.abort(cause));
-                streams.watchdog.insert(watchdog).clone()
-            }
-        };
         device.watched_stream(&watchdog).map_err(failed)
+    }
+
+    fn watchdog(&self, streams: &mut Streams, device: &Device) -> Result<Watchdog> {
+        let ordinal = device.as_cuda().map(gdsync::CudaDevice::ordinal);
+        if let Some((_, watchdog)) = streams.watchdogs.iter().find(|(of, _)| *of == ordinal) {
+            return Ok(watchdog.clone());
+        }
+        let failed = |source| Error::Memory { op: format!("a watchdog on {device}"), source };
+        let watchdog = Watchdog::new(device).map_err(failed)?;
+        let released = watchdog.clone();
+        self.control.on_failure(move |cause| released.abort(cause));
+        streams.watchdogs.push((ordinal, watchdog.clone()));
+        Ok(watchdog)
+    }
+
+    /// The word that is not 0 any more when the world has failed, and its address for the device.
+    pub fn abort_of(&self, device: &Device) -> Result<(u64, Word64)> {
+        let word = self.watchdog(&mut lock(&self.streams), device)?.abort_word().clone();
+        let failed = |source| Error::Memory { op: format!("the abort word on {device}"), source };
+        Ok((word.device_address().map_err(failed)?, word))
+    }
+
+    /// A report for a device operation, which [`synchronize`](Self::synchronize) looks at.
+    pub fn report(&self, device: &Device, name: Arc<Name>) -> Result<Arc<Report>> {
+        let failed = |source| Error::Memory { op: name.to_string(), source };
+        let slot = self.pieces.cut(device, Space::Pinned, 8 * Report::WORDS);
+        let slot = slot.and_then(|slot| slot.cast()).map_err(failed)?;
+        let report = Arc::new(Report::new(name.clone(), slot));
+        self.watch.add(&report);
+        Ok(report)
     }
 
     /// Waits for a stream, and helps meanwhile.
@@ -291,6 +354,9 @@ impl Plane {
                 continue;
             }
             self.check_after(deadline.elapsed(), op)?;
+            if let Some(failure) = self.watch.failure() {
+                return Err(failure);
+            }
             return result.map_err(|source| Error::Memory { op: op(), source });
         }
     }
@@ -343,6 +409,19 @@ impl Plane {
         if self.ended() { self.control.check_after(&op(), age) } else { Ok(()) }
     }
 
+    /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over, and what
+    /// waits says so.
+    pub fn suspect(&self, neighbour: usize, error: &gdsync::Error) {
+        let gdsync::Error::PeerUnreachable { pid, .. } = error else { return };
+        if !has_ended(*pid) {
+            return;
+        }
+        let rank = self.neighbours[neighbour].rank;
+        let (host, detail) = (self.peer(rank).host.clone(), error.to_string());
+        let how = Loss::Path { detail };
+        self.control.fail(Cause::Lost { rank: rank as u32, host, how });
+    }
+
     /// A neighbour breaks the protocol: the world is over.
     fn breach(&self, neighbour: usize, what: &str) -> Error {
         self.nonsense(self.neighbours[neighbour].rank, what)
@@ -354,6 +433,35 @@ impl Plane {
     }
 }
 
+/// Whether there is no such process any more, or only its remains.
+fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state is the first field after the command in parentheses: proc(5).
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, None | Some('Z' | 'X'))
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_ended_when_it_is_gone_or_only_its_remains_are_there() {
+        assert!(!has_ended(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        for _ in 0..1000 {
+            if has_ended(child.id()) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It has not been waited for.
+        assert!(has_ended(child.id()));
+        child.wait().unwrap();
+        assert!(has_ended(child.id()));
+    }
 }

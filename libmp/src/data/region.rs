@@ -26,24 +26,51 @@ const LARGE: usize = 1 << 20;
 /// Regions start at a multiple of this: whole cache lines, and any vector load.
 const ALIGN: usize = 256;
 
-/// Host memory that small regions are cut from, in order. A piece goes when all its regions are gone.
+/// Memory that small things are cut from, in order: for each device and space one piece. A piece goes when all that was cut
+/// from it is gone.
 #[derive(Default)]
 pub(crate) struct Pieces {
-    current: Mutex<Option<(Buffer<u8>, usize)>>,
+    current: Mutex<Vec<Piece>>,
+}
+
+struct Piece {
+    memory: Buffer<u8>,
+    /// From here on it is free.
+    at: usize,
+}
+
+impl Piece {
+    fn is_of(&self, device: &Device, space: Space) -> bool {
+        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
+        ordinal(self.memory.device()) == ordinal(device) && self.memory.space() == space
+    }
 }
 
 impl Pieces {
-    fn cut(&self, bytes: usize) -> gdsync::Result<Buffer<u8>> {
+    /// Zeroed memory of a device itself, which its peers can map.
+    pub fn cut_for(&self, device: &Device, bytes: usize) -> gdsync::Result<Buffer<u8>> {
+        let space = if device.as_cuda().is_some() { Space::Device } else { Space::Pinned };
+        self.cut(device, space, bytes)
+    }
+
+    /// Zeroed memory of a device or pinned memory that it reaches.
+    pub fn cut(&self, device: &Device, space: Space, bytes: usize) -> gdsync::Result<Buffer<u8>> {
+        if bytes >= LARGE {
+            return Buffer::new(device, space, bytes);
+        }
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |(piece, at): &&mut (Buffer<u8>, usize)| *at + bytes <= piece.len();
-        if let Some((piece, at)) = current.as_mut().filter(fits) {
-            let cut = piece.slice(*at..*at + bytes)?;
+        let known = current.iter_mut().find(|piece| piece.is_of(device, space));
+        if let Some(Piece { memory, at }) = known {
+            if *at + bytes > memory.len() {
+                (*memory, *at) = (Buffer::new(device, space, PIECE)?, 0);
+            }
+            let cut = memory.slice(*at..*at + bytes)?;
             *at = (*at + bytes).next_multiple_of(ALIGN);
             return Ok(cut);
         }
-        let piece = Buffer::<u8>::new(&Device::Host, Space::Pinned, PIECE)?;
-        let cut = piece.slice(0..bytes)?;
-        *current = Some((piece, bytes.next_multiple_of(ALIGN)));
+        let memory = Buffer::<u8>::new(device, space, PIECE)?;
+        let cut = memory.slice(0..bytes)?;
+        current.push(Piece { memory, at: bytes.next_multiple_of(ALIGN) });
         Ok(cut)
     }
 }
@@ -53,7 +80,9 @@ impl<T: Pod> Region<T> {
         let failed = |source| Error::Memory { op: format!("a region of {len} elements"), source };
         let small = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes < LARGE);
         let buffer = match (device, small) {
-            (Device::Host, Some(bytes)) => pieces.cut(bytes).and_then(|bytes| bytes.cast()),
+            (Device::Host, Some(bytes)) => {
+                pieces.cut_for(device, bytes).and_then(|bytes| bytes.cast())
+            }
             _ => device.alloc(len),
         };
         Ok(Region { buffer: buffer.map_err(failed)? })

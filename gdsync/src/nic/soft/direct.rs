@@ -11,14 +11,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::engine::{Command, Shared};
 use super::keys::{Access, RegionMemory};
-use super::state::DirectPath;
+use super::state::{DirectPath, Violation};
 use crate::device::Device;
 use crate::peer::{PeerHandle, PeerMemory};
 
 /// What is known of a peer's key.
 enum Known {
-    /// The peer was asked, or its answer is being mapped.
-    Pending,
+    /// The peer was asked.
+    Asked,
+    /// Its answer is being mapped: which answer, since a key may be taken back and asked for again meanwhile.
+    Mapping(u64),
     /// Mapped.
     Mapped(Arc<RegionMemory>),
     /// Cannot be mapped here.
@@ -31,6 +33,8 @@ pub(crate) struct Direct {
     known: HashMap<u32, Known>,
     /// Keys to ask for.
     wanted: Vec<u32>,
+    /// Answers so far.
+    answers: u64,
 }
 
 /// Keys remembered of one peer; one that uses more gets frames for the rest.
@@ -38,7 +42,7 @@ const MAX_KEYS: usize = 4096;
 
 impl Direct {
     pub fn new(enabled: bool) -> Direct {
-        Direct { enabled, known: HashMap::new(), wanted: Vec::new() }
+        Direct { enabled, known: HashMap::new(), wanted: Vec::new(), answers: 0 }
     }
 
     /// The next key to ask the peer for.
@@ -46,10 +50,27 @@ impl Direct {
         self.wanted.pop()
     }
 
-    /// The answer: the memory, or that there is none.
-    pub fn learn(&mut self, key: u32, memory: Option<RegionMemory>) {
-        // A key that was taken back meanwhile is not known any more.
-        if let Some(known) = self.known.get_mut(&key) {
+    /// The peer's answer: is there something to map? Returns the number of the answer, for [`Direct::learn`].
+    ///
+    /// # Errors
+    /// If nobody asked.
+    pub fn answered(&mut self, key: u32, maps: bool) -> Result<u64, Violation> {
+        match self.known.get_mut(&key) {
+            Some(known @ Known::Asked) => {
+                self.answers += 1;
+                *known = if maps { Known::Mapping(self.answers) } else { Known::No };
+                Ok(self.answers)
+            }
+            _ => Err(Violation::Other("an answer to a question that was not asked")),
+        }
+    }
+
+    /// What the mapper made of an answer: the memory, or that it cannot be mapped.
+    pub fn learn(&mut self, key: u32, answer: u64, memory: Option<RegionMemory>) {
+        // A key that was taken back meanwhile is not known any more, or is a new question.
+        if let Some(known) = self.known.get_mut(&key)
+            && matches!(known, Known::Mapping(number) if *number == answer)
+        {
             *known = memory.map_or(Known::No, |memory| Known::Mapped(Arc::new(memory)));
         }
     }
@@ -73,10 +94,10 @@ impl DirectPath for Direct {
                 let pointer = memory.check(address, len, need).ok()?;
                 Some((memory.clone(), pointer))
             }
-            Some(Known::Pending | Known::No) => None,
+            Some(Known::Asked | Known::Mapping(_) | Known::No) => None,
             None => {
                 if self.enabled && self.known.len() < MAX_KEYS {
-                    self.known.insert(key, Known::Pending);
+                    self.known.insert(key, Known::Asked);
                     self.wanted.push(key);
                 }
                 None
@@ -89,6 +110,7 @@ impl DirectPath for Direct {
 pub(crate) struct MapRequest {
     pub qpn: u32,
     pub key: u32,
+    pub answer: u64,
     pub address: u64,
     pub access: Access,
     pub handle: Vec<u8>,
@@ -104,19 +126,90 @@ pub(crate) fn start_mapper(shared: Arc<Shared>) -> std::io::Result<Sender<MapReq
 }
 
 fn map_all(shared: &Shared, requests: &Receiver<MapRequest>) {
-    for MapRequest { qpn, key, address, access, handle } in requests {
+    for MapRequest { qpn, key, answer, address, access, handle } in requests {
         let mapped = postcard::from_bytes::<PeerHandle>(&handle)
             .map_err(|error| error.to_string())
-            .and_then(|handle| {
-                PeerMemory::map(&handle, &Device::Host).map_err(|error| error.to_string())
-            });
-        let memory = match mapped {
-            Ok(peer) => RegionMemory::new(peer.buffer, address, access, None),
-            Err(error) => {
-                tracing::debug!("key {key:#x} of the peer of {qpn:#x} is not mapped: {error}");
-                None
+            .and_then(|handle| map(shared, &handle, address, access));
+        let memory = mapped.unwrap_or_else(|error| {
+            tracing::debug!("key {key:#x} of the peer of {qpn:#x} is not mapped: {error}");
+            None
+        });
+        shared.command(Command::Mapped { qpn, key, answer, memory });
+    }
+}
+
+/// Host memory for the CPU, memory of a GPU for one of the GPUs that this NIC works with.
+fn map(
+    shared: &Shared,
+    handle: &PeerHandle,
+    address: u64,
+    access: Access,
+) -> Result<Option<RegionMemory>, String> {
+    let on_host = PeerMemory::map(handle, &Device::Host).map(|peer| peer.buffer);
+    let mut why = match on_host {
+        Ok(buffer) if buffer.host_address().is_some() => {
+            return Ok(RegionMemory::new(buffer, address, access, None));
+        }
+        Ok(_) => "it is a GPU's".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    for (gpu, copies) in shared.gpus() {
+        match PeerMemory::map(handle, &Device::Cuda(gpu)) {
+            Ok(peer) => {
+                return Ok(RegionMemory::of_gpu(peer.buffer, address, access, None, copies));
             }
-        };
-        shared.command(Command::Mapped { qpn, key, memory });
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{Buffer, Space};
+
+    fn memory() -> Option<RegionMemory> {
+        let buffer = Buffer::<u8>::new(&Device::Host, Space::Host, 64).unwrap();
+        RegionMemory::new(buffer, 0x1000, Access::ALL, None)
+    }
+
+    fn found(direct: &mut Direct) -> bool {
+        direct.find(7, 0x1000, 8, Access::REMOTE_WRITE).is_some()
+    }
+
+    #[test]
+    fn a_key_is_asked_for_once_and_then_found() {
+        let mut direct = Direct::new(true);
+        assert!(!found(&mut direct) && !found(&mut direct));
+        assert_eq!((direct.wanted(), direct.wanted()), (Some(7), None));
+        let answer = direct.answered(7, true).unwrap();
+        assert!(!found(&mut direct));
+        direct.learn(7, answer, memory());
+        assert!(found(&mut direct));
+        direct.forget(7);
+        assert!(!found(&mut direct));
+    }
+
+    #[test]
+    fn an_answer_that_nobody_asked_for_is_a_violation() {
+        let mut direct = Direct::new(true);
+        assert!(direct.answered(7, true).is_err());
+        found(&mut direct);
+        assert!(direct.answered(7, false).is_ok() && direct.answered(7, true).is_err());
+    }
+
+    #[test]
+    fn memory_that_was_taken_back_while_it_was_being_mapped_is_not_found_again() {
+        let mut direct = Direct::new(true);
+        found(&mut direct);
+        let old = direct.answered(7, true).unwrap();
+        direct.forget(7);
+        found(&mut direct);
+        let new = direct.answered(7, true).unwrap();
+        direct.learn(7, old, memory());
+        assert!(!found(&mut direct), "the mapping belongs to the first question");
+        direct.learn(7, new, memory());
+        assert!(found(&mut direct));
     }
 }

@@ -1,7 +1,9 @@
 //! The engine: the thread in the place of the hardware. It polls the doorbells, rings and sockets of all queue pairs
 //! of one NIC, spins while there is work, and sleeps in short steps while there is none.
 //!
-//! It calls nothing that may wait for a GPU: no CUDA, and no lock that others hold over a driver call.
+//! It calls nothing that may wait for a GPU's work, and takes no lock that others hold over a driver call. Copies of
+//! registered GPU memory are its only CUDA calls ([`copies`](crate::cuda::copies)): copy engines only, in a context that
+//! no blocked stream shares.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -17,15 +19,26 @@ use mio::{Events, Interest, Poll, Token};
 use super::keys::{KeyTable, RegionMemory};
 use super::slot::Slot;
 use super::state::Outgoing;
+use super::wire::Cut;
 use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Greeting, Stranger, TcpWire};
-use super::wire::{Cut, Wire};
-use crate::cuda::device::lock;
+use crate::cuda::copies::Copies;
+use crate::cuda::device::{CudaDevice, lock};
+use crate::error::Result;
 
-/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for.
+/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for. (Posts of the CPU wake the
+/// thread.)
 const STEP: Duration = Duration::from_micros(60);
+/// After so long without work sleeps are longer: a wake-up costs 2 to 5 µs, so that short ones would take 3 to 8 % of a
+/// core for as long as nothing happens.
+const LONG_IDLE: Duration = Duration::from_millis(20);
+const LONG_STEP: Duration = Duration::from_micros(180);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
+/// Housekeeping that is so late means that this thread did not run: stopped, suspended, or starved.
+const ABSENCE: Duration = Duration::from_millis(200);
+/// How often a NIC without connections over sockets looks for new ones.
+const LISTENING: Duration = Duration::from_micros(50);
 /// Connections that have not said hello, and how long they may take.
 const MAX_STRANGERS: usize = 64;
 const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
@@ -43,6 +56,8 @@ pub(crate) struct Shared {
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
     pub ended: AtomicBool,
+    /// Of the GPUs whose own memory is registered.
+    copies: Mutex<Vec<(CudaDevice, Arc<Copies>)>>,
 }
 
 /// What the engine is told.
@@ -51,7 +66,7 @@ pub(crate) enum Command {
     Connect { qpn: u32, plan: Plan },
     Close { qpn: u32 },
     Revoke { key: u32, token: Arc<()> },
-    Mapped { qpn: u32, key: u32, memory: Option<RegionMemory> },
+    Mapped { qpn: u32, key: u32, answer: u64, memory: Option<RegionMemory> },
 }
 
 /// How a queue pair gets to its peer.
@@ -84,7 +99,25 @@ impl Shared {
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            copies: Mutex::default(),
         }
+    }
+
+    /// The copies of a GPU, made when its memory is registered for the first time.
+    pub fn copies(&self, gpu: &CudaDevice) -> Result<Arc<Copies>> {
+        let mut copies = lock(&self.copies);
+        if let Some((_, there)) = copies.iter().find(|(known, _)| known.ordinal() == gpu.ordinal())
+        {
+            return Ok(there.clone());
+        }
+        let new = Arc::new(Copies::new(gpu)?);
+        copies.push((gpu.clone(), new.clone()));
+        Ok(new)
+    }
+
+    /// The GPUs whose memory is registered.
+    pub fn gpus(&self) -> Vec<(CudaDevice, Arc<Copies>)> {
+        lock(&self.copies).clone()
     }
 
     pub fn command(&self, command: Command) {
@@ -128,6 +161,10 @@ pub(crate) struct Sockets {
     early: Vec<(TcpStream, Greeting, Instant)>,
     next_stranger: usize,
     used: bool,
+    /// Connections may wait to be accepted: the system says so once.
+    backlog: bool,
+    /// When the system was last asked.
+    asked: Option<Instant>,
 }
 
 impl Sockets {
@@ -144,6 +181,8 @@ impl Sockets {
             strangers: HashMap::new(),
             early: Vec::new(),
             next_stranger: STRANGERS,
+            backlog: false,
+            asked: None,
         })
     }
 }
@@ -184,7 +223,11 @@ impl Engine {
                 }
             }
             if now - self.housekeeping >= HOUSEKEEPING {
+                let since = now - self.housekeeping;
                 self.housekeeping = now;
+                if since > ABSENCE {
+                    self.slots.iter_mut().for_each(|slot| slot.excuse(since));
+                }
                 self.slots.iter_mut().for_each(|slot| slot.keep_house(now));
                 self.slots.retain(|slot| !slot.is_over());
                 self.sockets.strangers.retain(|_, (_, since)| now - *since < STRANGER_PATIENCE);
@@ -209,7 +252,8 @@ impl Engine {
             return;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
-        if now - *self.idle_since.get_or_insert(now) < self.spin {
+        let idle = now - *self.idle_since.get_or_insert(now);
+        if idle < self.spin {
             if self.idle_passes.is_multiple_of(16) {
                 std::thread::yield_now();
             } else {
@@ -217,7 +261,7 @@ impl Engine {
             }
         } else if self.shared.sleeping.load(Ordering::Relaxed) {
             // A whole pass after it said so found nothing.
-            std::thread::park_timeout(STEP);
+            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { LONG_STEP });
         } else {
             self.shared.sleeping.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -245,9 +289,9 @@ impl Engine {
                 Command::Revoke { key, token } => {
                     self.slots.iter_mut().for_each(|slot| slot.revoke(key, &token));
                 }
-                Command::Mapped { qpn, key, memory } => {
+                Command::Mapped { qpn, key, answer, memory } => {
                     if let Some(slot) = self.slot(qpn) {
-                        slot.learn(key, memory);
+                        slot.learn(key, answer, memory);
                     }
                 }
                 Command::Connect { qpn, plan } => self.connect(qpn, plan),
@@ -260,7 +304,7 @@ impl Engine {
         let Some(slot) = self.slots.iter_mut().find(|slot| slot.qpn == qpn) else { return };
         match plan {
             Plan::Shm { inbound, outbound, pid } => {
-                slot.attach(Box::new(ShmWire::new(inbound, outbound, pid)));
+                slot.attach(Box::new(ShmWire::new(inbound, outbound, pid)), true);
             }
             Plan::Dial { to, greeting, expected } => {
                 self.sockets.used = true;
@@ -272,7 +316,7 @@ impl Engine {
                     Ok(wire)
                 });
                 match dialed {
-                    Ok(wire) => slot.attach(Box::new(wire)),
+                    Ok(wire) => slot.attach(Box::new(wire), false),
                     Err(error) => slot.lose(Cut(format!("connecting to {to} failed: {error}"))),
                 }
             }
@@ -292,6 +336,13 @@ impl Engine {
         if !self.sockets.used {
             return false;
         }
+        // Asking costs as much as several passes over rings: for connections that are not there yet, not every time.
+        let recently = self.sockets.asked.is_some_and(|at| now - at < LISTENING);
+        if recently && self.sockets.strangers.is_empty() && !self.slots.iter().any(Slot::has_socket)
+        {
+            return false;
+        }
+        self.sockets.asked = Some(now);
         let mut events = std::mem::replace(&mut self.sockets.events, Events::with_capacity(0));
         if let Err(error) = self.sockets.poll.poll(&mut events, Some(Duration::ZERO)) {
             tracing::debug!("polling sockets: {error}");
@@ -299,7 +350,7 @@ impl Engine {
         let busy = !events.is_empty();
         for event in &events {
             match event.token() {
-                LISTENER => self.accept(now),
+                LISTENER => self.sockets.backlog = true,
                 Token(token) if token >= STRANGERS => self.meet(Token(token), now),
                 Token(qpn) => {
                     // Tokens below `STRANGERS` are numbers of queue pairs.
@@ -314,28 +365,28 @@ impl Engine {
             }
         }
         self.sockets.events = events;
+        if self.sockets.backlog {
+            self.accept(now);
+        }
         busy
     }
 
     fn accept(&mut self, now: Instant) {
         let sockets = &mut self.sockets;
         let Some(listener) = &sockets.listener else { return };
-        loop {
+        // Those beyond the limit stay in the system's queue until others have said hello or lost their chance.
+        while sockets.strangers.len() < MAX_STRANGERS {
             let (mut stream, from) = match listener.accept() {
                 Ok(accepted) => accepted,
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => {
-                    tracing::warn!("accepting a connection: {error}");
+                    sockets.backlog = false;
+                    if error.kind() != std::io::ErrorKind::WouldBlock {
+                        tracing::warn!("accepting a connection: {error}");
+                    }
                     return;
                 }
             };
-            if sockets.strangers.len() >= MAX_STRANGERS {
-                tracing::warn!(
-                    "{MAX_STRANGERS} connections have not said hello; {from} is refused"
-                );
-                continue;
-            }
             let token = Token(sockets.next_stranger);
             sockets.next_stranger += 1;
             match sockets.poll.registry().register(&mut stream, token, Interest::READABLE) {
@@ -380,8 +431,7 @@ impl Engine {
                 match self.sockets.poll.registry().register(&mut stream, token, both) {
                     Ok(()) => {
                         slot.awaited = None;
-                        let wire: Box<dyn Wire> = Box::new(TcpWire::accept(stream, greeting));
-                        slot.attach(wire);
+                        slot.attach(Box::new(TcpWire::accept(stream, greeting)), false);
                     }
                     Err(error) => slot.lose(Cut(format!("registering a socket: {error}"))),
                 }

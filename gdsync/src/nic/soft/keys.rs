@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use crate::cuda::copies::Copies;
 use crate::memory::Buffer;
 use crate::mlx5::DataSegment;
 use crate::peer::PeerHandle;
@@ -53,7 +54,10 @@ impl std::ops::BitOr for Access {
 /// Memory that the NIC may touch. Holds the memory.
 pub(crate) struct RegionMemory {
     buffer: Buffer<u8>,
+    /// An address for the CPU, or a GPU's address if `gpu` is there.
     base: *mut u8,
+    /// How a GPU's own memory is reached.
+    gpu: Option<Arc<Copies>>,
     /// The address that entries name it by.
     pub address: u64,
     pub access: Access,
@@ -75,6 +79,29 @@ pub(crate) enum KeyError {
     Bounds,
     /// The region does not allow it.
     Permission,
+    /// The GPU whose memory it is does not copy.
+    Broken,
+}
+
+/// Where bytes are: in memory of the CPU, or in a GPU's own.
+#[derive(Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub pointer: *mut u8,
+    gpu: Option<&'a Copies>,
+}
+
+impl Place<'static> {
+    /// Memory of the CPU.
+    pub const fn host(pointer: *const u8) -> Place<'static> {
+        Place { pointer: pointer.cast_mut(), gpu: None }
+    }
+}
+
+impl Place<'_> {
+    /// `bytes` further.
+    pub fn after(self, bytes: usize) -> Self {
+        Place { pointer: self.pointer.wrapping_add(bytes), ..self }
+    }
 }
 
 impl RegionMemory {
@@ -86,7 +113,28 @@ impl RegionMemory {
         handle: Option<PeerHandle>,
     ) -> Option<RegionMemory> {
         let base = buffer.host_address()?.as_ptr();
-        Some(RegionMemory { buffer, base, address, access, handle })
+        Some(RegionMemory { buffer, base, gpu: None, address, access, handle })
+    }
+
+    /// A GPU's own memory, named by `address`, reached by `copies` of that GPU.
+    pub fn of_gpu(
+        buffer: Buffer<u8>,
+        address: u64,
+        access: Access,
+        handle: Option<PeerHandle>,
+        copies: Arc<Copies>,
+    ) -> Option<RegionMemory> {
+        let base = buffer.device_address()? as *mut u8;
+        Some(RegionMemory { buffer, base, gpu: Some(copies), address, access, handle })
+    }
+
+    /// What [`RegionMemory::check`] returned, with the way to get there.
+    pub fn place(&self, pointer: *mut u8) -> Place<'_> {
+        Place { pointer, gpu: self.gpu.as_deref() }
+    }
+
+    pub fn is_on_gpu(&self) -> bool {
+        self.gpu.is_some()
     }
 
     pub fn len(&self) -> u64 {
@@ -102,8 +150,8 @@ impl RegionMemory {
         if !self.access.includes(need) {
             return Err(KeyError::Permission);
         }
-        // SAFETY: `offset` is at most the length of the buffer, which fits the address space.
-        Ok(unsafe { self.base.add(offset as usize) })
+        // Not `add`: it may be a GPU's address.
+        Ok(self.base.wrapping_add(offset as usize))
     }
 }
 
@@ -184,7 +232,7 @@ impl KeyTable {
         mut offset: u64,
         mut len: u64,
         need: Access,
-        mut piece: impl FnMut(&Arc<RegionMemory>, *mut u8, usize),
+        mut piece: impl FnMut(&Arc<RegionMemory>, *mut u8, usize) -> Result<(), KeyError>,
     ) -> Result<(), KeyError> {
         for segment in segments {
             let there = u64::from(segment.length());
@@ -198,31 +246,67 @@ impl KeyTable {
             let part = len.min(there - offset);
             let address = segment.address().checked_add(offset).ok_or(KeyError::Bounds)?;
             let (region, pointer) = self.check(segment.lkey(), address, part, need)?;
-            piece(region, pointer, part as usize);
+            piece(region, pointer, part as usize)?;
             (offset, len) = (0, len - part);
         }
         if len == 0 { Ok(()) } else { Err(KeyError::Bounds) }
     }
 }
 
-/// Copies between registered memories. One aligned word of 4 or 8 bytes is one store, so that who polls it never sees
+/// Copies from place to place, and returns when the bytes are there.
+///
+/// # Errors
+/// [`KeyError::Broken`] if a GPU's driver refuses.
+///
+/// # Safety
+/// As [`copy_on_host`].
+pub(crate) unsafe fn copy(from: Place<'_>, to: Place<'_>, len: usize) -> Result<(), KeyError> {
+    let (source, target) = (from.pointer as u64, to.pointer as u64);
+    // SAFETY: the caller's promise.
+    let copied = unsafe {
+        match (from.gpu, to.gpu) {
+            (None, None) => {
+                copy_on_host(from.pointer, to.pointer, len);
+                Ok(())
+            }
+            (Some(copies), None) => copies.to_host(source, to.pointer, len),
+            (None, Some(copies)) => copies.to_device(from.pointer, target, len),
+            (Some(_), Some(copies)) => copies.between_devices(source, target, len),
+        }
+    };
+    copied.map_err(|error| {
+        tracing::error!("a copy of the software NIC: {error}");
+        KeyError::Broken
+    })
+}
+
+/// Copies between memories of the CPU. One aligned word of 4 or 8 bytes is one store, so that who polls it never sees
 /// half of it; what was copied before is visible before it.
 ///
 /// # Safety
 /// Both ranges are valid for `len` bytes. Others may access them meanwhile, as with any NIC: what they then see is
 /// theirs to order.
-pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn copy_on_host(from: *const u8, to: *mut u8, len: usize) {
     fence(Ordering::Release);
-    let both = from as usize | to as usize;
+    let (source, target) = (from as usize, to as usize);
     match len {
-        // SAFETY: aligned, as just checked, and valid by the caller's promise.
-        8 if both.is_multiple_of(8) => unsafe {
-            let value = AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+        // SAFETY: the word stored to is aligned, as just checked, and so is the one loaded atomically; both are valid
+        // by the caller's promise. (An entry's inline data and a socket's bytes have any alignment, and no writer.)
+        8 if target.is_multiple_of(8) => unsafe {
+            let value = if source.is_multiple_of(8) {
+                AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed)
+            } else {
+                from.cast::<u64>().read_unaligned()
+            };
             AtomicU64::from_ptr(to.cast()).store(value, Ordering::Release);
         },
         // SAFETY: as above.
-        4 if both.is_multiple_of(4) => unsafe {
-            let value = AtomicU32::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+        4 if target.is_multiple_of(4) => unsafe {
+            let value = if source.is_multiple_of(4) {
+                AtomicU32::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed)
+            } else {
+                from.cast::<u32>().read_unaligned()
+            };
             AtomicU32::from_ptr(to.cast()).store(value, Ordering::Release);
         },
         // SAFETY: the caller's promise; the ranges may overlap when a queue pair is connected to itself.
@@ -304,8 +388,11 @@ mod tests {
             [DataSegment::new(key, 0x1000, 10).unwrap(), DataSegment::new(key, 0x1050, 5).unwrap()];
         let lengths = |offset, len| {
             let mut lengths = Vec::new();
-            keys.for_pieces(&segments, offset, len, Access::LOCAL_READ, |_, _, n| lengths.push(n))
-                .map(|()| lengths)
+            keys.for_pieces(&segments, offset, len, Access::LOCAL_READ, |_, _, n| {
+                lengths.push(n);
+                Ok(())
+            })
+            .map(|()| lengths)
         };
         assert_eq!(lengths(0, 15), Ok(vec![10, 5]));
         assert_eq!(lengths(7, 5), Ok(vec![3, 2]));

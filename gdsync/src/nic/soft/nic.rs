@@ -140,10 +140,11 @@ impl SoftNic {
     /// Registers memory: what `access` allows may be done with it until the region is dropped.
     ///
     /// The address of the first byte in requests is [`Region::address`], which is the one that the buffer's device
-    /// uses.
+    /// uses. A GPU's own memory is copied by the NIC's thread, on copy engines only: straight to and from GPU memory of
+    /// peers that it can map, through a small pinned pool otherwise. It allows no atomics of peers.
     ///
     /// # Errors
-    /// [`Error::Register`] for memory that the CPU cannot reach.
+    /// [`Error::Register`] for memory that the NIC cannot reach, or not in that way; what the driver says.
     pub fn register<T: Pod>(&self, buffer: &Buffer<T>, access: Access) -> Result<Region> {
         let bytes = buffer.bytes();
         let refused = |why| Error::Register {
@@ -152,11 +153,21 @@ impl SoftNic {
         };
         let address = bytes.device_address().or(bytes.host_address().map(|a| a.as_ptr() as u64));
         let address = address.ok_or_else(|| refused("it has no address"))?;
-        let gpu = "it is a GPU's own memory; use pinned memory";
         // What peers cannot map, frames carry.
         let handle = bytes.export().ok();
-        let memory = RegionMemory::new(bytes, address, access, handle);
-        let memory = Arc::new(memory.ok_or_else(|| refused(gpu))?);
+        let memory = match buffer.device() {
+            Device::Cuda(gpu) if bytes.host_address().is_none() => {
+                if access.includes(Access::REMOTE_ATOMIC) {
+                    let why = "atomics on a GPU's own memory are not atomic for the GPU; leave \
+                               REMOTE_ATOMIC out, or use pinned memory";
+                    return Err(refused(why));
+                }
+                let copies = self.inner.shared.copies(gpu)?;
+                RegionMemory::of_gpu(bytes, address, access, handle, copies)
+            }
+            _ => RegionMemory::new(bytes, address, access, handle),
+        };
+        let memory = Arc::new(memory.ok_or_else(|| refused("it has no address"))?);
         let mut keys = self.inner.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
         let key = keys.insert(memory.clone()).ok_or_else(|| refused("no keys are left"))?;
         Ok(Region::new(self.inner.clone(), key, memory))

@@ -19,6 +19,8 @@ use crate::nic::queue_memory::QueueMemory;
 
 /// How long a queue pair that failed or was dropped waits for the peer to say goodbye, too.
 const LINGER: Duration = Duration::from_millis(200);
+/// Frames about anything but requests and their answers that wait to be sent: as many as a peer may have keys mapped.
+const MAX_CONTROL: usize = 4096;
 /// Turns of fetching and sending in one go.
 const ROUNDS: usize = 8;
 
@@ -42,6 +44,8 @@ pub(crate) struct Slot {
     status: Arc<Status>,
     control: VecDeque<(Frame, Vec<u8>)>,
     direct: Direct,
+    map_peers: bool,
+    same_machine: bool,
     mapper: Sender<MapRequest>,
     /// Keys of ours that the peer may have mapped, and those that it is asked to give up: the peer's word drops the
     /// token.
@@ -86,7 +90,9 @@ impl Slot {
             wire: None,
             status,
             control: VecDeque::new(),
-            direct: Direct::new(map_peers),
+            direct: Direct::new(false),
+            map_peers,
+            same_machine: false,
             mapper,
             exported: HashSet::new(),
             unconfirmed: HashMap::new(),
@@ -100,10 +106,13 @@ impl Slot {
         }
     }
 
-    /// Gives it the wire to its peer.
-    pub fn attach(&mut self, wire: Box<dyn Wire>) {
+    /// Gives it the wire to its peer. Over shared memory the peer's memory may be mapped, too: a handle that came from
+    /// another machine would name something of this one.
+    pub fn attach(&mut self, wire: Box<dyn Wire>, same_machine: bool) {
         if self.link == LinkState::Connecting {
             self.wire = Some(wire);
+            self.same_machine = same_machine;
+            self.direct = Direct::new(self.map_peers && same_machine);
         }
     }
 
@@ -116,6 +125,11 @@ impl Slot {
         self.closing && self.wire.is_none()
     }
 
+    /// Whether socket events may be for it.
+    pub fn has_socket(&self) -> bool {
+        !self.same_machine && (self.wire.is_some() || self.awaited.is_some())
+    }
+
     /// A socket event.
     pub fn ready(&mut self, readable: bool, writable: bool) {
         if let Some(wire) = &mut self.wire {
@@ -124,8 +138,8 @@ impl Slot {
     }
 
     /// The mapper is done with a key of the peer's.
-    pub fn learn(&mut self, key: u32, memory: Option<super::keys::RegionMemory>) {
-        self.direct.learn(key, memory);
+    pub fn learn(&mut self, key: u32, answer: u64, memory: Option<super::keys::RegionMemory>) {
+        self.direct.learn(key, answer, memory);
     }
 
     /// A key of ours is taken back; the token is kept until the peer has let go of the memory.
@@ -285,7 +299,8 @@ impl Slot {
             Frame::Ping | Frame::Bye => {}
             Frame::Hello { .. } => return Err(Violation::Other("a second hello")),
             Frame::Resolve { key } => {
-                let region = keys.find(key).map(|region| (region, region.handle.as_ref()));
+                let region = keys.find(key).filter(|_| self.same_machine);
+                let region = region.map(|region| (region, region.handle.as_ref()));
                 let answer = match region {
                     Some((region, Some(handle))) => {
                         let (address, access) = (region.address, region.access.bits());
@@ -299,14 +314,12 @@ impl Slot {
             }
             Frame::Resolved { key, address, access } => {
                 let access = Access::from_bits(access).filter(|_| payload.len > 0);
-                match access {
-                    None => self.direct.learn(key, None),
-                    Some(access) => {
-                        let (qpn, handle) = (self.qpn, payload.to_vec());
-                        // Without a mapper the key stays pending, and requests go by frames.
-                        let request = MapRequest { qpn, key, address, access, handle };
-                        let _ = self.mapper.send(request);
-                    }
+                let answer = self.direct.answered(key, access.is_some())?;
+                if let Some(access) = access {
+                    let (qpn, handle) = (self.qpn, payload.to_vec());
+                    // Without a mapper the key is never mapped, and requests go by frames.
+                    let request = MapRequest { qpn, key, answer, address, access, handle };
+                    let _ = self.mapper.send(request);
                 }
             }
             Frame::Revoke { key } => {
@@ -320,7 +333,7 @@ impl Slot {
             }
         }
         // A peer that asks faster than it listens would fill the memory.
-        if self.control.len() > 4096 {
+        if self.control.len() + self.revoked.len() > MAX_CONTROL {
             return Err(Violation::Other("more questions than answers fit"));
         }
         Ok(())
@@ -329,6 +342,14 @@ impl Slot {
     fn transmit(&mut self, keys: &KeyTable, now: Instant, max: usize, out: &mut Outgoing) -> bool {
         let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
         self.machine.transmit(&mut cx, max, out)
+    }
+
+    /// The engine did not run for so long: what the peer did meanwhile is not known, and held against nobody.
+    pub fn excuse(&mut self, absence: Duration) {
+        self.last_heard += absence;
+        if let Some(since) = &mut self.waiting {
+            *since += absence;
+        }
     }
 
     /// What has to be looked at now and then: is the peer alive, has it been silent too long, do requests wait for a

@@ -56,6 +56,44 @@ MP_PTX_WORD(std::uint64_t, "l", 64, gpu_t, gpu)
 MP_PTX_WORD(std::uint64_t, "l", 64, system_t, sys)
 #undef MP_PTX_WORD
 
+#define MP_PTX_SCOPE(scope_tag, scope)                                                                                 \
+    MP_DEVICE std::uint32_t fetch_add_word(std::uint32_t* word, std::uint32_t value, scope_tag) {                      \
+        std::uint32_t before;                                                                                          \
+        asm volatile("atom.acq_rel." #scope ".add.u32 %0, [%1], %2;"                                                   \
+                     : "=r"(before)                                                                                    \
+                     : "l"(word), "r"(value)                                                                           \
+                     : "memory");                                                                                      \
+        return before;                                                                                                 \
+    }                                                                                                                  \
+    MP_DEVICE std::uint64_t fetch_add_word(std::uint64_t* word, std::uint64_t value, scope_tag) {                      \
+        std::uint64_t before;                                                                                          \
+        asm volatile("atom.acq_rel." #scope ".add.u64 %0, [%1], %2;"                                                   \
+                     : "=l"(before)                                                                                    \
+                     : "l"(word), "l"(value)                                                                           \
+                     : "memory");                                                                                      \
+        return before;                                                                                                 \
+    }                                                                                                                  \
+    MP_DEVICE std::uint64_t swap_word(std::uint64_t* word, std::uint64_t value, scope_tag) {                           \
+        std::uint64_t before;                                                                                          \
+        asm volatile("atom.acq_rel." #scope ".exch.b64 %0, [%1], %2;"                                                  \
+                     : "=l"(before)                                                                                    \
+                     : "l"(word), "l"(value)                                                                           \
+                     : "memory");                                                                                      \
+        return before;                                                                                                 \
+    }                                                                                                                  \
+    MP_DEVICE std::uint64_t compare_swap_word(std::uint64_t* word, std::uint64_t expected, std::uint64_t value,        \
+                                              scope_tag) {                                                             \
+        std::uint64_t before;                                                                                          \
+        asm volatile("atom.acq_rel." #scope ".cas.b64 %0, [%1], %2, %3;"                                               \
+                     : "=l"(before)                                                                                    \
+                     : "l"(word), "l"(expected), "l"(value)                                                            \
+                     : "memory");                                                                                      \
+        return before;                                                                                                 \
+    }
+MP_PTX_SCOPE(gpu_t, gpu)
+MP_PTX_SCOPE(system_t, sys)
+#undef MP_PTX_SCOPE
+
 MP_DEVICE void fence_at(gpu_t) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 MP_DEVICE void fence_at(system_t) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
@@ -81,6 +119,47 @@ MP_DEVICE void add(T* word, T value, Order order, Scope scope) {
 template <class T, class Scope>
 MP_DEVICE T exchange(T* word, T value, relaxed_t, Scope scope) {
     return impl::exchange_word(word, value, scope);
+}
+
+template <class T, class Scope>
+MP_DEVICE T fetch_add(T* word, T value, Scope scope) {
+    return impl::fetch_add_word(word, value, scope);
+}
+
+template <class Scope>
+MP_DEVICE std::uint64_t swap(std::uint64_t* word, std::uint64_t value, Scope scope) {
+    return impl::swap_word(word, value, scope);
+}
+
+template <class Scope>
+MP_DEVICE std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value, Scope scope) {
+    return impl::compare_swap_word(word, expected, value, scope);
+}
+
+// PTX ISA 9.0, "Data Types" and "Memory Consistency Model": .b128 accesses are scalar, so performed in one piece; a vector
+// access of two words is not.
+#if __CUDACC_VER_MAJOR__ < 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ < 4)
+#error "mp: packets need 128-bit scalar stores, which nvcc 12.4 and newer have"
+#endif
+MP_DEVICE void store_packet(Packet* slot, Packet packet) {
+    asm volatile(
+        "{\n\t.reg .b128 whole;\n\t"
+        "mov.b128 whole, {%1, %2};\n\t"
+        "st.relaxed.sys.b128 [%0], whole;\n\t}" ::"l"(slot),
+        "l"(packet.data), "l"(packet.epoch)
+        : "memory");
+}
+
+MP_DEVICE Packet load_packet(const Packet* slot) {
+    Packet packet;
+    asm volatile(
+        "{\n\t.reg .b128 whole;\n\t"
+        "ld.relaxed.sys.b128 whole, [%2];\n\t"
+        "mov.b128 {%0, %1}, whole;\n\t}"
+        : "=l"(packet.data), "=l"(packet.epoch)
+        : "l"(slot)
+        : "memory");
+    return packet;
 }
 
 template <class Scope>

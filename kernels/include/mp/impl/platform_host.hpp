@@ -91,6 +91,37 @@ MP_DEVICE T exchange(T* word, T value, relaxed_t order, Scope) {
     return __atomic_exchange_n(word, value, impl::order_of(order));
 }
 
+template <class T, class Scope>
+MP_DEVICE T fetch_add(T* word, T value, Scope) {
+    impl::check_word<T, Scope>();
+    return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+}
+
+template <class Scope>
+MP_DEVICE std::uint64_t swap(std::uint64_t* word, std::uint64_t value, Scope) {
+    return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
+}
+
+template <class Scope>
+MP_DEVICE std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value, Scope) {
+    __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    return expected;
+}
+
+// There is no 128-bit atomic store to rely on here. The epoch is released after the data instead, which gives a reader of
+// the epoch the same data; that slots are not written too early is checked as well, since the data is accessed on its own.
+MP_DEVICE void store_packet(Packet* slot, Packet packet) {
+    __atomic_store_n(&slot->data, packet.data, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->epoch, packet.epoch, __ATOMIC_RELEASE);
+}
+
+MP_DEVICE Packet load_packet(const Packet* slot) {
+    Packet packet;
+    packet.epoch = __atomic_load_n(&slot->epoch, __ATOMIC_ACQUIRE);
+    packet.data = __atomic_load_n(&slot->data, __ATOMIC_RELAXED);
+    return packet;
+}
+
 template <class Scope>
 MP_DEVICE void fence(Scope) {
 #if defined(__SANITIZE_THREAD__)

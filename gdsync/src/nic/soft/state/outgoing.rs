@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::super::keys::RegionMemory;
+use super::super::keys::{KeyError, Place, RegionMemory, copy};
 use super::super::wire::frame::Frame;
 
 /// A frame to send: its payload is either inline or pieces.
@@ -20,7 +20,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct Piece {
     pub pointer: *const u8,
     pub len: usize,
-    _memory: Arc<RegionMemory>,
+    memory: Arc<RegionMemory>,
 }
 
 // SAFETY: the memory is held, and may be read by any thread.
@@ -37,10 +37,36 @@ impl Outgoing {
         self.len = 0;
     }
 
-    /// Appends `len` bytes of registered memory.
-    pub fn push(&mut self, memory: &Arc<RegionMemory>, pointer: *const u8, len: usize) {
-        self.pieces.push(Piece { pointer, len, _memory: memory.clone() });
+    /// Appends `len` bytes of registered memory: a GPU's are copied here now, those of the CPU when they are sent.
+    ///
+    /// # Errors
+    /// If the GPU does not copy.
+    pub fn push(
+        &mut self,
+        memory: &Arc<RegionMemory>,
+        pointer: *mut u8,
+        len: usize,
+    ) -> Result<(), KeyError> {
+        if !memory.is_on_gpu() {
+            self.pieces.push(Piece { pointer, len, memory: memory.clone() });
+            self.len += len;
+            return Ok(());
+        }
+        // Copies come before pieces: what is there already joins them.
+        for piece in std::mem::take(&mut self.pieces) {
+            self.append(piece.memory.place(piece.pointer.cast_mut()), piece.len)?;
+        }
+        self.append(memory.place(pointer), len)?;
         self.len += len;
+        Ok(())
+    }
+
+    fn append(&mut self, from: Place<'_>, len: usize) -> Result<(), KeyError> {
+        let at = self.inline.len();
+        self.inline.resize(at + len, 0);
+        let to = Place::host(self.inline[at..].as_ptr());
+        // SAFETY: registered memory that was checked for these bytes; room for as many was just made.
+        unsafe { copy(from, to, len) }
     }
 
     /// Appends a copy of `bytes`.

@@ -13,7 +13,7 @@ use crate::mlx5::{
 use crate::nic::error::Result;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{Access, copy};
+use crate::nic::soft::keys::{Access, KeyError, Place, copy};
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
 
@@ -279,28 +279,27 @@ impl Responder {
         let (offset, len) = (u64::from(inbound.offset), payload.len as u64);
         match inbound.target {
             Target::Receive => {
-                let mut from = payload.pointer;
+                let mut from = Place::host(payload.pointer);
                 let need = Access::LOCAL_WRITE;
                 let segments = self.entry.segments();
-                let copied = cx.keys.for_pieces(segments, offset, len, need, |_, to, part| {
+                let copied = cx.keys.for_pieces(segments, offset, len, need, |region, to, part| {
                     // SAFETY: the parts add up to the payload; the key table checked where they go.
-                    unsafe {
-                        copy(from, to, part);
-                        from = from.add(part);
-                    }
+                    unsafe { copy(from, region.place(to), part)? };
+                    from = from.after(part);
+                    Ok(())
                 });
                 copied.map_err(|_| BAD_RECEIVE)
             }
             Target::Memory(_) if len == 0 => Ok(()),
             Target::Memory(to) => {
                 let address = to.address + offset;
-                let (_, pointer) = cx
+                let (region, pointer) = cx
                     .keys
                     .check(to.rkey, address, len, Access::REMOTE_WRITE)
                     .map_err(|_| REFUSED)?;
+                let (from, to) = (Place::host(payload.pointer), region.place(pointer));
                 // SAFETY: checked for `len` bytes, which the payload has.
-                unsafe { copy(payload.pointer, pointer, payload.len) };
-                Ok(())
+                unsafe { copy(from, to, payload.len) }.map_err(|_| NO_COPY)
             }
         }
     }
@@ -368,13 +367,17 @@ impl Responder {
                 let address = from.address + u64::from(*offset);
                 let need = Access::REMOTE_READ;
                 match cx.keys.check(from.rkey, address, part, need) {
-                    Ok((region, pointer)) if part > 0 => out.push(region, pointer, part as usize),
-                    Err(_) if part > 0 => fault = Some(Syndrome::RemoteAccess),
+                    Ok((region, pointer)) if part > 0 => {
+                        if let Err(error) = out.push(region, pointer, part as usize) {
+                            out.clear();
+                            fault = Some(answer_to(error));
+                        }
+                    }
+                    Err(error) if part > 0 => fault = Some(answer_to(error)),
                     _ => {}
                 }
                 *offset += part as u32;
                 match fault {
-                    // The key was taken back under the read.
                     Some(syndrome) => Frame::Nak { psn: *psn, syndrome },
                     None if *offset < *length => {
                         out.frame = Frame::ReadData { psn: *psn };
@@ -404,6 +407,17 @@ impl Responder {
 /// The receive's own memory is not what its segments say.
 const BAD_RECEIVE: Stop =
     Stop::Fault { peer: Syndrome::RemoteOperation, receive: Some(Syndrome::LocalProtection) };
+/// What a peer is told whose read cannot be answered.
+fn answer_to(error: KeyError) -> Syndrome {
+    match error {
+        KeyError::Broken => Syndrome::RemoteOperation,
+        // The key was taken back under the read.
+        _ => Syndrome::RemoteAccess,
+    }
+}
+
+/// The memory is a GPU's, which does not copy.
+const NO_COPY: Stop = Stop::Fault { peer: Syndrome::RemoteOperation, receive: None };
 /// The key does not allow it.
 const REFUSED: Stop = Stop::Fault { peer: Syndrome::RemoteAccess, receive: None };
 

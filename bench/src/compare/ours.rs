@@ -1,0 +1,116 @@
+//! This library: prepared sends and receives, host form.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use libmp::{
+    AllReduce, Deadline, Device, Operation, PreparedRecv, PreparedSend, ReduceOp, Region, World,
+    wait_all,
+};
+
+use super::{IN_FLIGHT, Player};
+use crate::result::Role;
+
+pub struct Ours<'a> {
+    world: &'a World,
+    wires: Vec<Wire>,
+    answer: Option<Wire>,
+    meeting: Option<AllReduce<u64>>,
+    tags: u64,
+}
+
+/// A prepared message each way, with their buffers.
+struct Wire {
+    send: PreparedSend,
+    recv: PreparedRecv,
+    _buffers: [Region<u8>; 2],
+}
+
+fn deadline() -> Deadline {
+    Deadline::after(Duration::from_secs(30))
+}
+
+impl Ours<'_> {
+    pub fn new(world: &World) -> Ours<'_> {
+        Ours { world, wires: Vec::new(), answer: None, meeting: None, tags: 0 }
+    }
+
+    fn wire(&mut self, size: usize) -> Result<Wire> {
+        let peer = self.world.peer(1 - self.world.rank())?;
+        let buffer = || self.world.alloc(&Device::Host, size);
+        let [out, here]: [Region<u8>; 2] = [buffer()?, buffer()?];
+        self.tags += 1;
+        let send = peer.send(&out, self.tags).prepare()?;
+        let recv = peer.recv(&here, self.tags).prepare()?;
+        Ok(Wire { send, recv, _buffers: [out, here] })
+    }
+}
+
+impl Player for Ours<'_> {
+    fn name(&self) -> String {
+        "libmp".into()
+    }
+
+    fn role(&self) -> Role {
+        Role::Ours
+    }
+
+    fn prepare(&mut self, size: usize) -> Result<()> {
+        self.wires.clear();
+        for _ in 0..IN_FLIGHT {
+            let wire = self.wire(size)?;
+            self.wires.push(wire);
+        }
+        if self.answer.is_none() {
+            self.answer = Some(self.wire(0)?);
+            self.meeting = Some(self.world.prepare_all_reduce(1)?);
+        }
+        Ok(())
+    }
+
+    fn ping_pong(&mut self, rounds: usize) -> Result<()> {
+        let Wire { send, recv, .. } = self.wires.first().context("not prepared")?;
+        for _ in 0..rounds {
+            recv.start()?;
+            if self.world.rank() == 0 {
+                send.start()?;
+                recv.wait(deadline())?;
+            } else {
+                recv.wait(deadline())?;
+                send.start()?;
+            }
+            send.wait(deadline())?;
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, rounds: usize) -> Result<Option<()>> {
+        let answer = self.answer.as_ref().context("not prepared")?;
+        for _ in 0..rounds {
+            if self.world.rank() == 0 {
+                answer.recv.start()?;
+                self.wires.iter().try_for_each(|wire| wire.send.start())?;
+                let sends: Vec<&dyn Operation> =
+                    self.wires.iter().map(|wire| &wire.send as &dyn Operation).collect();
+                wait_all(&sends, deadline())?;
+                answer.recv.wait(deadline())?;
+            } else {
+                self.wires.iter().try_for_each(|wire| wire.recv.start())?;
+                let recvs: Vec<&dyn Operation> =
+                    self.wires.iter().map(|wire| &wire.recv as &dyn Operation).collect();
+                wait_all(&recvs, deadline())?;
+                answer.send.start()?;
+                answer.send.wait(deadline())?;
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn meet(&mut self, rounds: usize) -> Result<Option<()>> {
+        let meeting = self.meeting.as_mut().context("not prepared")?;
+        for _ in 0..rounds {
+            meeting.run(ReduceOp::Max, &mut [1])?;
+        }
+        Ok(Some(()))
+    }
+}

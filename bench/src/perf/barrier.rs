@@ -1,0 +1,105 @@
+//! What a barrier of two ranks costs: of the host, of streams, of kernels.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use gdsync::{Arg, Dims};
+
+use super::kernel::Watch;
+use super::{BATCH, Rank, bar, soon};
+use crate::result::{Axis, Figure, Plot, Point, Role, Series};
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Barriers of a repeat.
+    pub rounds: u64,
+    /// Repeats.
+    pub repeats: u32,
+}
+
+/// Measures.
+///
+/// # Errors
+/// A barrier that fails.
+pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
+    let gpu = rank.device.as_cuda().is_some();
+    let bar = bar(rank, if gpu { 4 } else { 1 })?;
+    let mut series = Vec::new();
+    let mut add = |name: &str, samples: Vec<f64>, p99: Option<f64>| {
+        let points = vec![Point { x: 2.0, samples, p99 }];
+        series.push(Series { name: name.into(), role: Role::Ours, points });
+        bar.inc(1);
+    };
+    let timed = |barrier: &dyn Fn() -> Result<()>, rounds: u64, end: &dyn Fn() -> Result<()>| {
+        let mut samples = Vec::new();
+        for repeat in 0..=plan.repeats {
+            let (mut elapsed, mut left) = (0.0, rounds);
+            while left > 0 {
+                let batch = left.min(BATCH);
+                rank.world.barrier()?;
+                let since = Instant::now();
+                for _ in 0..batch {
+                    barrier()?;
+                }
+                end()?;
+                elapsed += since.elapsed().as_secs_f64();
+                left -= batch;
+            }
+            // The first warms up.
+            samples.extend((repeat > 0).then_some(elapsed * 1e6 / rounds as f64));
+        }
+        Ok::<_, anyhow::Error>(samples)
+    };
+    let host = timed(&|| Ok(rank.world.barrier()?), plan.rounds.div_ceil(20), &|| Ok(()))?;
+    add("host", host, None);
+    if gpu {
+        let barrier = rank.world.prepare_device_barrier(&rank.device)?;
+        let stream = &rank.stream;
+        let end = || Ok(rank.world.synchronize(stream, soon())?);
+        add("stream", timed(&|| Ok(barrier.run_on(stream)?), plan.rounds, &end)?, None);
+        let (collective, untimed) = (barrier.handle(), 100u64);
+        for (name, ordered) in [("kernel, ordering memory", 1u32), ("kernel, meeting only", 0)] {
+            let watch = Watch::new(rank, plan.rounds)?;
+            let (samples, time) = (watch.samples(), watch.time());
+            let (mut medians, mut tails) = (Vec::new(), Vec::new());
+            for repeat in 0..=plan.repeats {
+                let args = [
+                    Arg::new(&collective),
+                    Arg::new(&untimed),
+                    Arg::new(&watch.rounds),
+                    Arg::new(&ordered),
+                    Arg::new(&samples),
+                    Arg::new(&time),
+                ];
+                // SAFETY: the kernel's signature; barrier and watch outlive the launch, which `run` waits for.
+                let rounds =
+                    unsafe { watch.run(rank, "mp_perf_barrier", Dims::linear(1, 32), &args)? };
+                if repeat > 0 {
+                    medians.push(rounds.median);
+                    tails.push(rounds.p99);
+                }
+            }
+            let p99 = super::quantile(&mut tails, 0.5);
+            add(name, medians, Some(p99));
+        }
+        rank.world.barrier()?;
+    }
+    bar.finish_and_clear();
+    Ok(vec![Figure {
+        title: "barrier".into(),
+        plot: Plot::Bars,
+        x: Axis::linear("ranks", ""),
+        y: Axis::linear("one barrier", "µs"),
+        less_is_better: true,
+        series,
+    }])
+}
+
+/// How it was measured.
+pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
+    vec![format!(
+        "Barriers of {}, one after another: {} a repeat (host: a twentieth), {} repeats; kernels: one warp, each barrier timed by the GPU's clock, a repeat gives its median, the 99th percentile is the median of those of the repeats; streams and host: by the CPU's clock, batches of at most 300, their time divided by their barriers.",
+        rank.pair, plan.rounds, plan.repeats
+    )]
+}

@@ -1,0 +1,369 @@
+//! Latency of messages: a ping-pong of two ranks, in every form.
+
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::ValueEnum;
+use gdsync::{Arg, Dims};
+use libmp::{DeviceRecv, DeviceSend, Operation, Region};
+use mp_kernels::{PingPong, WaitBounds};
+
+use super::kernel::Watch;
+use super::{BATCH, Rank, bar, quantile, soon};
+use crate::result::{Axis, Figure, Plot, Point, Role, Series};
+
+/// Who starts and completes the messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// The host: `start`, `wait`.
+    Host,
+    /// The stream, each operation enqueued by itself.
+    Stream,
+    /// The stream, "wait for a message and send one" as one list.
+    Fused,
+    /// The same list in a captured graph that is replayed.
+    Graph,
+    /// A kernel: `mp::send`, `mp::recv`.
+    Kernel,
+    /// A kernel: puts to the peer's memory, then a signal.
+    Put,
+}
+
+impl Form {
+    /// All of them.
+    pub const ALL: [Form; 6] =
+        [Form::Host, Form::Stream, Form::Fused, Form::Graph, Form::Kernel, Form::Put];
+
+    fn name(self) -> &'static str {
+        match self {
+            Form::Host => "host",
+            Form::Stream => "stream, separate operations",
+            Form::Fused => "stream, one list",
+            Form::Graph => "graph",
+            Form::Kernel => "kernel, send and receive",
+            Form::Put => "kernel, put and signal",
+        }
+    }
+
+    fn needs_gpu(self) -> bool {
+        matches!(self, Form::Kernel | Form::Put)
+    }
+}
+
+/// What is measured.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Forms, in this order.
+    pub forms: Vec<Form>,
+    /// Message sizes in bytes.
+    pub sizes: Vec<u64>,
+    /// Rounds of a repeat.
+    pub rounds: u64,
+    /// Repeats.
+    pub repeats: u32,
+    /// Threads of the block in the kernel forms; `None`: as many as suit the size.
+    pub threads: Option<u32>,
+}
+
+/// Rounds of a kernel before its clock starts.
+const UNTIMED: u64 = 100;
+/// Lists in a captured graph. Even, so that each replay ends with the pair it began with.
+const IN_GRAPH: u64 = 20;
+
+/// Measures; figures of latency, and of the CPU's time for a stream operation.
+///
+/// # Errors
+/// A message that fails.
+pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
+    let gpu = rank.device.as_cuda().is_some();
+    let forms: Vec<Form> =
+        plan.forms.iter().copied().filter(|form| gpu || !form.needs_gpu()).collect();
+    let bar = bar(rank, forms.len() * plan.sizes.len())?;
+    let (mut latencies, mut costs) = (Vec::new(), Vec::new());
+    for &form in &forms {
+        let (mut points, mut cost) = (Vec::new(), Vec::new());
+        for &size in &plan.sizes {
+            bar.set_message(format!("{}, {size} B", form.name()));
+            let times = match form {
+                Form::Host => host(rank, plan, size)?,
+                Form::Stream | Form::Fused | Form::Graph => streams(rank, plan, size, form)?,
+                Form::Kernel => kernel(rank, plan, size)?,
+                Form::Put => put(rank, plan, size)?,
+            };
+            let (x, p99) = (size as f64, times.p99);
+            points.push(Point { x, samples: times.one_way, p99 });
+            if !times.cpu.is_empty() {
+                cost.push(Point { x, samples: times.cpu, p99: None });
+            }
+            bar.inc(1);
+        }
+        let series = |points| Series { name: form.name().into(), role: Role::Ours, points };
+        latencies.push(series(points));
+        if !cost.is_empty() {
+            costs.push(series(cost));
+        }
+    }
+    bar.finish_and_clear();
+    let figure = |title: &str, y: &str, series| Figure {
+        title: title.into(),
+        plot: Plot::Lines,
+        x: Axis::log("message", "B"),
+        y: Axis::log(y, "µs"),
+        less_is_better: true,
+        series,
+    };
+    let mut figures = vec![figure("latency of a message", "one way", latencies)];
+    if !costs.is_empty() {
+        figures.push(figure("CPU time of an enqueued operation", "CPU time", costs));
+    }
+    Ok(figures)
+}
+
+/// How it was measured.
+pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
+    vec![
+        format!("Ping-pong of {}; half a round; {} rounds a repeat, {} repeats.", rank.pair, plan.rounds, plan.repeats),
+        "Host and kernel forms: every round is timed, a repeat gives its median, the 99th percentile is the median of those of the repeats; kernels by the GPU's clock, one block.".into(),
+        "Stream and graph forms: batches of at most 300 rounds are enqueued and waited for, their time divided by their rounds.".into(),
+    ]
+}
+
+#[derive(Default)]
+struct Times {
+    one_way: Vec<f64>,
+    p99: Option<f64>,
+    cpu: Vec<f64>,
+}
+
+impl Times {
+    fn with_tail(one_way: Vec<f64>, mut tails: Vec<f64>) -> Times {
+        Times { one_way, p99: Some(quantile(&mut tails, 0.5)), cpu: Vec::new() }
+    }
+}
+
+fn host(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
+    let peer = rank.peer()?;
+    let region = || rank.world.alloc::<u8>(&rank.device, size as usize);
+    let send = peer.send(&region()?, size).prepare()?;
+    let recv = peer.recv(&region()?, size).prepare()?;
+    let (mut medians, mut tails) = (Vec::new(), Vec::new());
+    recv.start()?;
+    // Host operations on GPU memory go through a stream each: fewer of them.
+    let rounds = if rank.device.as_cuda().is_some() { plan.rounds / 10 } else { plan.rounds };
+    for repeat in 0..=plan.repeats {
+        let mut times = Vec::with_capacity(rounds as usize);
+        rank.world.barrier()?;
+        for _ in 0..rounds.max(1) {
+            let since = Instant::now();
+            if rank.leads() {
+                send.start()?;
+            }
+            recv.wait(soon())?;
+            recv.start()?;
+            if !rank.leads() {
+                send.start()?;
+            }
+            send.wait(soon())?;
+            times.push(since.elapsed().as_secs_f64() * 0.5e6);
+        }
+        // The first warms up.
+        if repeat > 0 {
+            medians.push(quantile(&mut times, 0.5));
+            tails.push(quantile(&mut times, 0.99));
+        }
+    }
+    // The last receive that was started ends with the world.
+    if rank.leads() {
+        send.start()?;
+    }
+    recv.wait(soon())?;
+    if !rank.leads() {
+        send.start()?;
+    }
+    send.wait(soon())?;
+    Ok(Times::with_tail(medians, tails))
+}
+
+/// Two pairs each way, used in turn.
+struct Pairs {
+    sends: [DeviceSend; 2],
+    recvs: [DeviceRecv; 2],
+}
+
+impl Pairs {
+    fn new(rank: &Rank, size: u64) -> Result<Pairs> {
+        let peer = rank.peer()?;
+        let region =
+            || -> Result<Region<u8>> { Ok(rank.world.alloc(&rank.device, size as usize)?) };
+        let send = |turn: u64| -> Result<_> {
+            Ok(peer.send(&region()?, 2 * size + turn).prepare_device()?)
+        };
+        let recv = |turn: u64| -> Result<_> {
+            Ok(peer.recv(&region()?, 2 * size + turn).prepare_device()?)
+        };
+        let pairs = Pairs { sends: [send(0)?, send(1)?], recvs: [recv(0)?, recv(1)?] };
+        // Both sides are known before anything is enqueued.
+        pairs.recvs[1].handle()?;
+        pairs.sends[1].handle()?;
+        Ok(pairs)
+    }
+}
+
+/// Both ranks wait for a message and then send one; rank 0 has sent one before. So there is always one message on its way,
+/// and what waits for it has been launched.
+fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
+    let pairs = Pairs::new(rank, size)?;
+    let stream = &rank.stream;
+    let world = &rank.world;
+    let enqueue = |round: usize| -> Result<()> {
+        let (recv, next) = (&pairs.recvs[round % 2], &pairs.recvs[(round + 1) % 2]);
+        let send = &pairs.sends[(round + usize::from(rank.leads())) % 2];
+        if form == Form::Stream {
+            recv.wait_on(stream)?;
+            send.start_on(stream)?;
+            return Ok(recv.start_on(stream)?);
+        }
+        Ok(world.enqueue(stream, &[next.start(), recv.wait(), send.start()])?)
+    };
+    // Receiving packets, nothing is enqueued for the start of a receive.
+    let packets = rank.device.as_cuda().is_some() && pairs.recvs[0].handle()?.message.inbox != 0;
+    let operations = match form {
+        Form::Stream if packets => 2,
+        Form::Stream => 3,
+        _ => 1,
+    };
+    pairs.recvs[0].start_on(stream)?;
+    if form == Form::Stream {
+        pairs.recvs[1].start_on(stream)?;
+    }
+    if rank.leads() {
+        pairs.sends[0].start_on(stream)?;
+    }
+    let mut times = Times::default();
+    let batch = plan.rounds.min(BATCH) / IN_GRAPH * IN_GRAPH;
+    let batches = plan.rounds.div_ceil(batch);
+    let rounds = batches * batch;
+    let mut graph = None;
+    for repeat in 0..=plan.repeats {
+        let (mut enqueued, mut elapsed) = (0.0, 0.0);
+        for _ in 0..batches {
+            world.synchronize(stream, soon())?;
+            world.barrier()?;
+            let since = Instant::now();
+            match &graph {
+                None => (0..batch as usize).try_for_each(enqueue)?,
+                Some(graph) => {
+                    (0..batch / IN_GRAPH).try_for_each(|_| stream.launch_graph(graph))?;
+                }
+            }
+            enqueued += since.elapsed().as_secs_f64();
+            world.synchronize(stream, soon())?;
+            elapsed += since.elapsed().as_secs_f64();
+        }
+        // The first warms up.
+        if repeat > 0 {
+            times.one_way.push(elapsed * 0.5e6 / rounds as f64);
+            times.cpu.push(enqueued * 1e6 / (rounds * operations) as f64);
+        } else if form == Form::Graph {
+            world.barrier()?;
+            stream.begin_capture()?;
+            (0..IN_GRAPH as usize).try_for_each(enqueue)?;
+            graph = Some(stream.end_capture()?);
+        }
+    }
+    Ok(times)
+}
+
+/// Threads of the block that plays, at most `limit`: some packets each, or as many as copy fastest.
+fn threads(plan: &Plan, size: u64, limit: u32) -> u32 {
+    let suits = (size.div_ceil(8).clamp(32, 1024) as u32).next_multiple_of(32);
+    plan.threads.unwrap_or(suits).min(limit)
+}
+
+fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {
+    // Large messages take long enough to be seen in fewer rounds.
+    let timed_rounds = plan.rounds.min((4 << 30) / size.max(1)).max(2) / 2 * 2;
+    let serves = u32::from(rank.leads());
+    PingPong { untimed_rounds: UNTIMED, timed_rounds, serves, ..PingPong::default() }
+}
+
+fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
+    let pairs = Pairs::new(rank, size)?;
+    // The serving side is one message ahead, see mp_perf_messages.
+    let first = usize::from(rank.leads());
+    let handles = [
+        pairs.sends[first].handle()?.message,
+        pairs.sends[1 - first].handle()?.message,
+        pairs.recvs[0].handle()?.message,
+        pairs.recvs[1].handle()?.message,
+    ];
+    let mut game = game(rank, plan, size);
+    let watch = Watch::new(rank, game.timed_rounds)?;
+    let (samples, time, mismatches, checks) =
+        (watch.samples(), watch.time(), watch.mismatches(), 0u32);
+    let (mut medians, mut tails) = (Vec::new(), Vec::new());
+    for repeat in 0..=plan.repeats {
+        let args = [
+            Arg::new(&handles),
+            Arg::new(&game),
+            Arg::new(&checks),
+            Arg::new(&samples),
+            Arg::new(&time),
+            Arg::new(&mismatches),
+        ];
+        let dims = Dims::linear(1, threads(plan, size, 512));
+        // SAFETY: the kernel's signature; pairs and watch outlive the launch, which `run` waits for.
+        let rounds = unsafe { watch.run(rank, "mp_perf_messages", dims, &args)? };
+        game.base += game.untimed_rounds + game.timed_rounds;
+        if repeat > 0 {
+            medians.push(rounds.median / 2.0);
+            tails.push(rounds.p99 / 2.0);
+        }
+    }
+    Ok(Times::with_tail(medians, tails))
+}
+
+fn put(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
+    let landing: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
+    let source: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
+    let window = rank.world.device_window(&landing, 1)?;
+    let (me, other) = (rank.world.rank(), 1 - rank.world.rank());
+    let target = window.memory_of(other)?.and_then(gdsync::Buffer::device_address);
+    let (target, here) = (target.unwrap_or_default(), landing.buffer().device_address());
+    let (from, here) =
+        (source.buffer().device_address().unwrap_or_default(), here.unwrap_or_default());
+    let mut game = game(rank, plan, size);
+    game.mine = window.signal_of(me, 0)?.device_address()?;
+    game.peer = window.signal_of(other, 0)?.device_address()?;
+    let watch = Watch::new(rank, game.timed_rounds)?;
+    let bounds = WaitBounds { abort: 0, timeout_ns: 10_000_000_000 };
+    let (samples, time, mismatches, report) =
+        (watch.samples(), watch.time(), watch.mismatches(), watch.report());
+    let checks = 0u32;
+    let (mut medians, mut tails) = (Vec::new(), Vec::new());
+    for repeat in 0..=plan.repeats {
+        let args = [
+            Arg::new(&game),
+            Arg::new(&from),
+            Arg::new(&target),
+            Arg::new(&here),
+            Arg::new(&size),
+            Arg::new(&checks),
+            Arg::new(&bounds),
+            Arg::new(&report),
+            Arg::new(&samples),
+            Arg::new(&time),
+            Arg::new(&mismatches),
+        ];
+        let dims = Dims::linear(1, threads(plan, size, 1024));
+        // SAFETY: the kernel's signature; regions, window and watch outlive the launch, which `run` waits for.
+        let rounds = unsafe { watch.run(rank, "mp_perf_puts", dims, &args)? };
+        game.base += game.untimed_rounds + game.timed_rounds;
+        if repeat > 0 {
+            medians.push(rounds.median / 2.0);
+            tails.push(rounds.p99 / 2.0);
+        }
+    }
+    rank.world.barrier()?;
+    Ok(Times::with_tail(medians, tails))
+}

@@ -1,0 +1,58 @@
+//! What communication between two ranks costs: messages, bandwidth, barriers, in every form there is – started by the host,
+//! on a stream, in a captured graph, in a kernel – between host memories or GPUs. Ranks are threads of this process, or
+//! processes that a launcher started.
+
+pub mod bandwidth;
+pub mod barrier;
+mod kernel;
+pub mod latency;
+pub mod litmus;
+mod ranks;
+mod table;
+
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressStyle};
+use libmp::Deadline;
+
+pub use ranks::{Devices, Rank, on_ranks};
+pub use table::{csv, print};
+
+/// How long one batch may take before it is given up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// At most so many rounds of streams are enqueued before the ranks meet: a CUDA stream takes about a thousand operations, and
+/// while one rank's call waits for room, no other thread of the process gets anything onto the same GPU.
+const BATCH: u64 = 300;
+
+fn soon() -> Deadline {
+    Deadline::after(PATIENCE)
+}
+
+/// A bar over what is still to be measured, on the terminal of rank 0.
+fn bar(rank: &Rank, steps: usize) -> Result<ProgressBar> {
+    let bar = if rank.leads() { ProgressBar::new(steps as u64) } else { ProgressBar::hidden() };
+    let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")?;
+    Ok(bar.with_style(style))
+}
+
+/// The middle of timed single operations and their 99th percentile; sorts them.
+fn quantile(sorted: &mut [f64], share: f64) -> f64 {
+    sorted.sort_by(f64::total_cmp);
+    let last = sorted.len().saturating_sub(1);
+    sorted.get((last as f64 * share).round() as usize).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        let mut values: Vec<f64> = (0..101).rev().map(f64::from).collect();
+        assert_eq!(quantile(&mut values, 0.5), 50.0);
+        assert_eq!(quantile(&mut values, 0.99), 99.0);
+        assert!(quantile(&mut [], 0.5).is_nan());
+    }
+}

@@ -1,0 +1,92 @@
+//! The page: one HTML file that loads nothing, readable in light and dark.
+
+use anyhow::Result;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{LEGEND, Table, plot, slug};
+use crate::result::{Figure, Results};
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1a1a1a; --ground: #fff; --soft: #f3f4f6; --edge: #d5d7db; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e8e8e8; --ground: #15171a; --soft: #1f2226; --edge: #3a3f45; }
+}
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--ground);
+  max-width: 62rem; margin: 0 auto; padding: 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.25rem; margin-top: 2.5rem; } h3 { font-size: 1.05rem; }
+nav ul { columns: 2; } a { color: inherit; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; background: var(--soft);
+  padding: .8rem 1rem; border-radius: .5rem; } dt { font-weight: 600; } dd { margin: 0; overflow-wrap: anywhere; }
+svg { width: 100%; height: auto; }
+svg text[fill='#000000'] { fill: var(--ink); }
+svg [stroke='#000000'] { stroke: var(--ink); }
+.table { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
+th, td { border-bottom: 1px solid var(--edge); padding: .2rem .6rem; text-align: right; white-space: nowrap; }
+th { white-space: normal; vertical-align: bottom; } small { color: inherit; opacity: .75; }
+summary { cursor: pointer; }
+";
+
+/// The page of some runs.
+///
+/// # Errors
+/// A figure that cannot be drawn.
+pub fn page(runs: &[Results]) -> Result<String> {
+    let sections = runs.iter().map(section).collect::<Result<Vec<_>>>()?;
+    let titles = runs.iter().flat_map(|run| &run.figures).map(|figure| &figure.title);
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Performance of libmp" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { "Performance of libmp" }
+                nav { ul { @for title in titles { li { a href={ "#" (slug(title)) } { (title) } } } } }
+                @for section in sections { (section) }
+            }
+        }
+    };
+    Ok(page.into_string())
+}
+
+fn section(run: &Results) -> Result<Markup> {
+    let figures = run.figures.iter().map(figure).collect::<Result<Vec<_>>>()?;
+    let machine = &run.machine;
+    Ok(html! {
+        h2 { code { (run.command) } }
+        dl {
+            dt { "when" } dd { (run.date) }
+            dt { "processor" } dd { (machine.processor) ", " (machine.cores) " cores, Linux " (machine.kernel) }
+            @if !machine.gpus.is_empty() {
+                dt { "GPUs" } dd { (machine.gpus.join(", ")) }
+                dt { "CUDA" } dd { (machine.driver.as_deref().unwrap_or("unknown")) }
+            }
+            dt { "build" } dd { (run.build) }
+            @for sentence in &run.method { dt { "method" } dd { (sentence) } }
+        }
+        @for figure in figures { (figure) }
+    })
+}
+
+fn figure(figure: &Figure) -> Result<Markup> {
+    let drawing = plot::svg(figure)?;
+    let table = Table::of(figure);
+    let better = if figure.less_is_better { "less is better" } else { "more is better" };
+    Ok(html! {
+        h3 id=(slug(&figure.title)) { (figure.title) " " small { "(" (better) ")" } }
+        (PreEscaped(drawing))
+        details {
+            summary { "Table" }
+            div.table {
+                table {
+                    thead { tr { @for cell in &table.head { th { (cell) } } } }
+                    tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
+                }
+            }
+            small { (LEGEND) }
+        }
+    })
+}

@@ -1,0 +1,189 @@
+//! Copies between a GPU's memory and the host for a thread that must never wait for the GPU's work: the engine of the
+//! software NIC.
+//!
+//! They run in a second context of the device, as [`rescue`](super::rescue) does and for the same reason: when as many
+//! streams of the first are blocked as there are hardware channels, nothing else in it gets through, and what they are
+//! blocked for may be the very message that is being copied. A copy needs a copy engine only, not a free processor, so it
+//! ends while kernels spin. Host memory goes through a bounded pinned pool of two chunks: one is copied by the CPU while
+//! the other is on its way.
+
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard};
+
+use cudarc::driver::sys;
+
+use super::device::{CudaDevice, OWN_WORK, lock};
+use super::driver::cu;
+use crate::deadline::Deadline;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::memory::{Buffer, Space};
+
+/// Bytes of a chunk: 12 µs of PCIe, a few times what starting a copy costs.
+const CHUNK: usize = 512 * 1024;
+
+/// The copies of one device; one at a time.
+pub(crate) struct Copies {
+    device: CudaDevice,
+    context: sys::CUcontext,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    stream: sys::CUstream,
+    /// Recorded after the last copy of each chunk.
+    done: [sys::CUevent; 2],
+    pool: Buffer<u8>,
+}
+
+// SAFETY: driver handles that any thread may use after binding the context; the pool is used under the lock.
+unsafe impl Send for Copies {}
+// SAFETY: as for Send.
+unsafe impl Sync for Copies {}
+
+impl Copies {
+    pub fn new(device: &CudaDevice) -> Result<Copies> {
+        let pool = Buffer::new(&Device::Cuda(device.clone()), Space::Pinned, 2 * CHUNK)?;
+        let mut context = std::ptr::null_mut();
+        // SAFETY: the device handle is the driver's; no parameters; writes one handle, destroyed in `drop`.
+        unsafe { cu!(cuCtxCreate_v4(&mut context, std::ptr::null_mut(), 0, device.raw()))? };
+        let (stream, done) = (std::ptr::null_mut(), [std::ptr::null_mut(); 2]);
+        let inner = Mutex::new(Inner { stream, done, pool });
+        let copies = Copies { device: device.clone(), context, inner };
+        copies.bind()?;
+        let mut inner = lock(&copies.inner);
+        let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: the new context is current; writes one handle.
+        unsafe { cu!(cuStreamCreate(&mut inner.stream, flags))? };
+        for done in &mut inner.done {
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+            // SAFETY: as above.
+            unsafe { cu!(cuEventCreate(done, flags))? };
+        }
+        drop(inner);
+        Ok(copies)
+    }
+
+    fn bind(&self) -> Result<()> {
+        // SAFETY: the context lives as long as `self`.
+        unsafe { cu!(cuCtxSetCurrent(self.context)) }
+    }
+
+    /// Copies `len` bytes of device memory at `from` to the host, and returns when they are there.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `len` bytes.
+    pub unsafe fn to_host(&self, from: u64, to: *mut u8, len: usize) -> Result<()> {
+        let inner = self.begin()?;
+        let chunks = len.div_ceil(CHUNK);
+        // Chunk k is on its way while chunk k - 1 is copied out of the pool.
+        for k in 0..=chunks {
+            if k < chunks {
+                let part = CHUNK.min(len - k * CHUNK);
+                let address = inner.chunk(k).as_ptr() as u64;
+                // SAFETY: inside the caller's range and the chunk; what used the chunk was copied out two turns ago.
+                unsafe { inner.enqueue(k, address, from + (k * CHUNK) as u64, part)? };
+            }
+            if let Some(k) = k.checked_sub(1) {
+                self.wait(&inner, k)?;
+                let part = CHUNK.min(len - k * CHUNK);
+                // SAFETY: the caller's range; the chunk is filled.
+                unsafe {
+                    let to = to.add(k * CHUNK);
+                    std::ptr::copy_nonoverlapping(inner.chunk(k).as_ptr(), to, part);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes of the host to device memory at `to`, and returns when they are there: kernels that see a
+    /// later copy see this one.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `len` bytes.
+    pub unsafe fn to_device(&self, from: *const u8, to: u64, len: usize) -> Result<()> {
+        let inner = self.begin()?;
+        let chunks = len.div_ceil(CHUNK);
+        for k in 0..chunks {
+            if k >= 2 {
+                self.wait(&inner, k - 2)?;
+            }
+            let part = CHUNK.min(len - k * CHUNK);
+            let chunk = inner.chunk(k);
+            // SAFETY: inside the caller's range and the chunk, which nothing uses any more.
+            unsafe {
+                let from = from.add(k * CHUNK);
+                std::ptr::copy_nonoverlapping(from, chunk.as_ptr(), part);
+                inner.enqueue(k, to + (k * CHUNK) as u64, chunk.as_ptr() as u64, part)?;
+            }
+        }
+        for k in chunks.saturating_sub(2)..chunks {
+            self.wait(&inner, k)?;
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes between device memory of this process's GPUs, and returns when they are there.
+    ///
+    /// # Safety
+    /// Both ranges are valid for `len` bytes.
+    pub unsafe fn between_devices(&self, from: u64, to: u64, len: usize) -> Result<()> {
+        let inner = self.begin()?;
+        // SAFETY: the caller's promise.
+        unsafe { inner.enqueue(0, to, from, len)? };
+        self.wait(&inner, 0)
+    }
+
+    fn begin(&self) -> Result<MutexGuard<'_, Inner>> {
+        self.bind()?;
+        Ok(lock(&self.inner))
+    }
+
+    /// Waits for the last copy of a chunk. It needs nothing but a copy engine.
+    fn wait(&self, inner: &Inner, chunk: usize) -> Result<()> {
+        let deadline = Deadline::after(OWN_WORK);
+        let done = inner.done[chunk % 2];
+        for spin in 0u32.. {
+            // SAFETY: the event lives as long as `self`, and its context is current.
+            match unsafe { sys::cuEventQuery(done) } {
+                sys::CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
+                result => return super::driver::check("cuEventQuery", result),
+            }
+            if spin.is_multiple_of(1024) && deadline.expired() {
+                break;
+            }
+        }
+        Err(Error::Timeout {
+            what: format!("a copy of the software NIC on {:?}", self.device),
+            after: OWN_WORK,
+            detail: String::new(),
+        })
+    }
+}
+
+impl Inner {
+    fn chunk(&self, k: usize) -> NonNull<u8> {
+        let base = self.pool.host_address().unwrap_or(NonNull::dangling());
+        // SAFETY: the pool is pinned host memory of two chunks.
+        unsafe { base.add(k % 2 * CHUNK) }
+    }
+
+    /// # Safety
+    /// Both ranges are valid for `len` bytes until the copy is done.
+    unsafe fn enqueue(&self, k: usize, to: u64, from: u64, len: usize) -> Result<()> {
+        // SAFETY: the caller's promise; addresses are unique in the process, whatever context they were made in.
+        unsafe { cu!(cuMemcpyAsync(to, from, len, self.stream))? };
+        // SAFETY: event and stream belong to the current context.
+        unsafe { cu!(cuEventRecord(self.done[k % 2], self.stream)) }
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        // SAFETY: destroyed once; its stream and events go with it.
+        if let Err(error) = unsafe { cu!(cuCtxDestroy_v2(self.context)) } {
+            tracing::debug!("closing the context of copies: {error}");
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! A queue pair of an mlx5 adapter: [`GpuQueuePair`] plus the objects that make the adapter read and write its memory.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::address::{QueuePairAddress, mac_of, route};
+use super::command::{self, NewCompletionQueue, NewQueuePair, Place, Receiving, Sending};
+use super::objects::{Object, Opened, Uar, Umem};
+use super::{Error, Observer, Result};
+use crate::device::Device;
+use crate::memory::Buffer;
+use crate::nic::options::{CompletionMode, QueuePairOptions};
+use crate::nic::queue_memory::QueueMemory;
+use crate::nic::queue_pair::{GpuQueuePair, Provider};
+use crate::verbs::{LinkLayer, Port};
+
+/// Reads and atomics that a queue pair has under way, and serves, at once: 2 to this.
+const LOG_READS: u8 = 4;
+/// Packets are sent so often again.
+const RETRIES: u8 = 7;
+
+/// A queue pair of an mlx5 adapter. Connect it before posting.
+pub struct Mlx5QueuePair {
+    // In the order in which they go: nothing is taken from under the adapter.
+    pair: Object,
+    _send_completions: Object,
+    _receive_completions: Object,
+    _umem: Umem,
+    queues: GpuQueuePair,
+    address: QueuePairAddress,
+    port: Port,
+    options: QueuePairOptions,
+}
+
+/// The adapter needs nobody to wake it, and reports by completions only.
+struct Adapter;
+
+impl Provider for Adapter {
+    fn rung(&self) {}
+
+    fn detail(&self) -> String {
+        String::new()
+    }
+
+    fn stopped(&self) -> Option<crate::nic::Error> {
+        None
+    }
+}
+
+impl Mlx5QueuePair {
+    pub(super) fn new(
+        opened: &Arc<Opened>,
+        port: &Port,
+        device: &Device,
+        options: &QueuePairOptions,
+        observer: Observer<'_>,
+    ) -> Result<Mlx5QueuePair> {
+        options.validate()?;
+        if options.receive_entries * options.receive_segments < 4 {
+            return Err(Error::Nic(crate::nic::Error::Option {
+                option: "receive_entries",
+                value: options.receive_entries.to_string(),
+                expected: "the receives of an mlx5 queue pair have 64 bytes or more together",
+            }));
+        }
+        let domain = opened.domain_number()?;
+        observer("number of the protection domain", format!("{domain:#x}"));
+        let eqn = opened.event_queue()?;
+        observer("event queue", format!("{eqn}"));
+        let uar = Arc::new(Uar::new(opened)?);
+        observer("page of doorbell registers", format!("{:#x}", uar.page()));
+        let doorbell = doorbell(device, &uar)?;
+        observer("doorbell mapped for the device", format!("{device}"));
+        let memory = QueueMemory::with_doorbell(device, options, Some(doorbell))?;
+        let (base, len) = memory.whole();
+        observer("pinned memory of the queues", format!("{len} bytes"));
+        // SAFETY: the umem is dropped before `queues`, which holds the memory.
+        let umem = unsafe { Umem::new(opened, base, len)? };
+        observer("queues registered", format!("umem {:#x}", umem.id()));
+        let place = |offset: usize| Place { umem: umem.id(), offset: offset as u64 };
+        let offsets = memory.offsets();
+        let completion_queue = |what, mode, entries: usize, slots, record| {
+            let collapsed = mode == CompletionMode::Collapsed;
+            Object::create(
+                opened,
+                what,
+                &command::create_cq(&NewCompletionQueue {
+                    slots: place(slots),
+                    log_slots: if collapsed { 0 } else { log2(entries) },
+                    record: place(record),
+                    collapsed,
+                    uar_page: uar.page(),
+                    eqn,
+                }),
+            )
+        };
+        let sends = completion_queue(
+            "a completion queue for sends",
+            options.send_completions,
+            options.send_blocks,
+            offsets.send_completions,
+            offsets.send_consumer,
+        )?;
+        observer("completion queue for sends", format!("{:#x}", sends.number));
+        let receives = completion_queue(
+            "a completion queue for receives",
+            options.receive_completions,
+            options.receive_entries,
+            offsets.receive_completions,
+            offsets.receive_consumer,
+        )?;
+        observer("completion queue for receives", format!("{:#x}", receives.number));
+        let pair = Object::create(
+            opened,
+            "a queue pair",
+            &command::create_qp(&NewQueuePair {
+                domain,
+                queues: place(offsets.queues),
+                record: place(offsets.record),
+                log_send_blocks: log2(options.send_blocks),
+                log_receives: log2(options.receive_entries),
+                log_receive_stride: log2(options.receive_segments),
+                send_completions: sends.number,
+                receive_completions: receives.number,
+                uar_page: uar.page(),
+            }),
+        )?;
+        observer("queue pair", format!("{:#x}", pair.number));
+        pair.modify("the state INIT", &command::reset_to_init(pair.number, port.number))?;
+        observer("state INIT", format!("port {}", port.number));
+        let address = own_address(opened, port, pair.number)?;
+        let queues = GpuQueuePair::new(pair.number, device, options, memory, Arc::new(Adapter))?;
+        Ok(Mlx5QueuePair {
+            pair,
+            _send_completions: sends,
+            _receive_completions: receives,
+            _umem: umem,
+            queues,
+            address,
+            port: port.clone(),
+            options: options.clone(),
+        })
+    }
+
+    /// Where peers find it.
+    pub fn address(&self) -> &QueuePairAddress {
+        &self.address
+    }
+
+    /// Connects it to the queue pair at `peer`, which connects, too; then both may post.
+    ///
+    /// # Errors
+    /// [`Error::Route`] if there is no way there; [`Error::Refused`] by the firmware.
+    pub fn connect(&self, peer: &QueuePairAddress) -> Result<()> {
+        let (qpn, port) = (self.pair.number, self.port.number);
+        let receiving = Receiving {
+            port,
+            route: route(&self.port, peer)?,
+            remote_qpn: peer.qpn,
+            remote_psn: peer.psn,
+            // One to five.
+            mtu: self.port.mtu.min(peer.mtu).number() as u8,
+            min_rnr_nak: not_ready_code(self.options.receiver_not_ready_delay),
+            log_incoming_reads: LOG_READS,
+        };
+        self.pair.modify("the state RTR", &command::init_to_receive(qpn, &receiving))?;
+        let sending = Sending {
+            port,
+            psn: self.address.psn,
+            ack_timeout: timeout_code(self.options.transport_timeout),
+            retries: RETRIES,
+            rnr_retries: self.options.receiver_not_ready_retries,
+            log_outgoing_reads: LOG_READS,
+        };
+        self.pair.modify("the state RTS", &command::receive_to_send(qpn, &sending))
+    }
+}
+
+/// The doorbell register as a word that the CPU and the device write.
+fn doorbell(device: &Device, uar: &Arc<Uar>) -> Result<Buffer<u64>> {
+    const PAGE: usize = 4096;
+    let nowhere = || {
+        Error::Nic(crate::nic::Error::Connect {
+            qpn: 0,
+            why: "the adapter's page of doorbell registers has no address".into(),
+        })
+    };
+    let (page, register) = uar.addresses().ok_or_else(nowhere)?;
+    let offset = register.as_ptr() as usize % PAGE;
+    // SAFETY: the page is mapped as long as the UAR lives, which the buffer holds.
+    let page = unsafe { Buffer::<u8>::from_io_memory(device, page, PAGE, Box::new(uar.clone()))? };
+    Ok(page.slice(offset..offset + 8)?.cast()?)
+}
+
+fn own_address(opened: &Opened, port: &Port, qpn: u32) -> Result<QueuePairAddress> {
+    let mut random = [0; 4];
+    rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| crate::Error::os("getrandom", "a first sequence number", e))?;
+    let gid = port.gid.ok_or_else(|| Error::Route { why: "this port has no GID".into() })?;
+    let mac = match port.link_layer {
+        LinkLayer::InfiniBand => None,
+        LinkLayer::Ethernet => Some(mac_of(opened.context.name(), port.number, gid.index)?),
+    };
+    Ok(QueuePairAddress {
+        qpn,
+        psn: u32::from_ne_bytes(random) & 0xff_ffff,
+        link_layer: port.link_layer,
+        mtu: port.mtu,
+        lid: port.lid,
+        gid: gid.gid,
+        mac,
+    })
+}
+
+/// Of a power of two that was checked to be one.
+fn log2(value: usize) -> u8 {
+    value.trailing_zeros() as u8
+}
+
+/// The exponent n of 4.096 µs × 2ⁿ so that all tries together take `timeout` or longer.
+fn timeout_code(timeout: Duration) -> u8 {
+    let tries = |n: u8| Duration::from_nanos(4096) * (1 << n) * (u32::from(RETRIES) + 1);
+    (1..28).find(|n| tries(*n) >= timeout).unwrap_or(28)
+}
+
+/// The code of the shortest delay that is `delay` or longer (IBTA volume 1, table "Encoding for RNR NAK Timer Field").
+fn not_ready_code(delay: Duration) -> u8 {
+    // In units of 10 µs, codes 1 to 31; code 0 is the longest, 655.36 ms.
+    const UNITS: [u64; 31] = [
+        1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+        2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+    ];
+    let found = UNITS.iter().position(|units| Duration::from_micros(10 * units) >= delay);
+    found.map_or(0, |at| at as u8 + 1)
+}
+
+impl Deref for Mlx5QueuePair {
+    type Target = GpuQueuePair;
+    fn deref(&self) -> &GpuQueuePair {
+        &self.queues
+    }
+}
+
+impl std::fmt::Debug for Mlx5QueuePair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mlx5QueuePair").field("queues", &self.queues).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_silent_peer_is_given_up_after_the_timeout_and_not_before() {
+        for timeout in [Duration::from_millis(10), Duration::from_secs(1), Duration::from_secs(60)]
+        {
+            let code = timeout_code(timeout);
+            let all = Duration::from_nanos(4096) * (1 << code) * 8;
+            assert!(all >= timeout && all < 2 * timeout, "{timeout:?}: {code}, {all:?}");
+        }
+        assert_eq!(timeout_code(Duration::from_secs(1_000_000)), 28);
+    }
+
+    #[test]
+    fn delays_of_a_receiver_that_is_not_ready_are_rounded_up() {
+        assert_eq!(not_ready_code(Duration::ZERO), 1);
+        assert_eq!(not_ready_code(Duration::from_micros(10)), 1);
+        assert_eq!(not_ready_code(Duration::from_micros(11)), 2);
+        assert_eq!(not_ready_code(Duration::from_micros(640)), 12);
+        assert_eq!(not_ready_code(Duration::from_micros(491_520)), 31);
+        assert_eq!(not_ready_code(Duration::from_secs(1)), 0);
+    }
+}

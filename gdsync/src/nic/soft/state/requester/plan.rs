@@ -1,0 +1,140 @@
+//! What one request needs, and carrying it out where the peer's memory is mapped here.
+
+use std::sync::Arc;
+
+use super::super::Context;
+use crate::mlx5::{DataSegment, Operation, Payload as Source, Syndrome, WorkRequest};
+use crate::nic::soft::keys::{Access, Atomic, KeyTable, Place, RegionMemory, copy};
+use crate::nic::soft::wire::frame::MAX_MESSAGE;
+
+/// Memory of the peer that a request is carried out on.
+pub(super) struct Direct {
+    memory: Arc<RegionMemory>,
+    address: u64,
+}
+
+/// What an entry needs, besides its place in the order.
+pub(super) struct Plan {
+    pub total: u64,
+    pub role: Role,
+}
+
+pub(super) enum Role {
+    /// Done by this side alone.
+    Local,
+    /// Sends or writes.
+    Push,
+    /// Reads or atomics.
+    Pull(Vec<DataSegment>),
+}
+
+/// Checks what this side can check of a request.
+pub(super) fn plan(request: &WorkRequest<'_>, keys: &KeyTable) -> Result<Plan, Syndrome> {
+    let local = |segments: &[DataSegment], need| {
+        let total = segments.iter().map(|segment| u64::from(segment.length())).sum();
+        if total > MAX_MESSAGE {
+            return Err(Syndrome::LocalLength);
+        }
+        keys.check_segments(segments, need).map_err(|_| Syndrome::LocalProtection)?;
+        Ok(total)
+    };
+    match request.operation {
+        Operation::Nop => Ok(Plan { total: 0, role: Role::Local }),
+        Operation::Dump { from } => {
+            local(&[from], Access::LOCAL_READ)?;
+            Ok(Plan { total: 0, role: Role::Local })
+        }
+        Operation::Send { payload, .. } | Operation::Write { payload, .. } => {
+            let total = match payload {
+                Source::Inline(data) => data.len() as u64,
+                Source::Gather(segments) => local(segments, Access::LOCAL_READ)?,
+            };
+            Ok(Plan { total, role: Role::Push })
+        }
+        Operation::Read { into, .. } => {
+            let total = local(into, Access::LOCAL_WRITE)?;
+            Ok(Plan { total, role: Role::Pull(into.to_vec()) })
+        }
+        Operation::FetchAdd { into, .. } | Operation::CompareSwap { into, .. } => {
+            let total = local(&[into], Access::LOCAL_WRITE)?;
+            Ok(Plan { total, role: Role::Pull(vec![into]) })
+        }
+    }
+}
+
+/// The peer's memory of a write, read or atomic, if it is mapped. Anything that the peer would refuse is left to it.
+pub(super) fn find_direct(
+    request: &WorkRequest<'_>,
+    plan: &Plan,
+    cx: &mut Context<'_>,
+) -> Option<Direct> {
+    let (remote, need) = match request.operation {
+        Operation::Write { remote, imm: None, .. } => (remote, Access::REMOTE_WRITE),
+        Operation::Read { remote, .. } => (remote, Access::REMOTE_READ),
+        Operation::FetchAdd { remote, .. } | Operation::CompareSwap { remote, .. } => {
+            (remote, Access::REMOTE_ATOMIC)
+        }
+        _ => return None,
+    };
+    let (memory, pointer) = cx.direct.find(remote.rkey, remote.address, plan.total, need)?;
+    // What is not aligned the peer refuses, and so it does atomics on a GPU's memory.
+    let atomic = need == Access::REMOTE_ATOMIC;
+    if atomic && (memory.is_on_gpu() || !(pointer as usize).is_multiple_of(8)) {
+        return None;
+    }
+    Some(Direct { memory, address: remote.address })
+}
+
+/// Carries out bytes `offset` to `offset + len` of a request on mapped memory.
+pub(super) fn transfer(
+    request: &WorkRequest<'_>,
+    direct: &Direct,
+    offset: u64,
+    len: u64,
+    keys: &KeyTable,
+) -> Result<(), Syndrome> {
+    let (need, write) = match request.operation {
+        Operation::Write { .. } => (Access::REMOTE_WRITE, true),
+        Operation::Read { .. } => (Access::REMOTE_READ, false),
+        _ => (Access::REMOTE_ATOMIC, false),
+    };
+    let checked = direct.memory.check(direct.address + offset, len, need);
+    let mut remote = direct.memory.place(checked.map_err(|_| Syndrome::RemoteAccess)?);
+    let mut pieces = |segments: &[DataSegment], need| {
+        let copied = keys.for_pieces(segments, offset, len, need, |region, local, part| {
+            let local = region.place(local);
+            let (from, to) = if write { (local, remote) } else { (remote, local) };
+            // SAFETY: both ranges were checked for these bytes; the parts add up to `len`.
+            unsafe { copy(from, to, part)? };
+            remote = remote.after(part);
+            Ok(())
+        });
+        copied.map_err(|_| Syndrome::LocalProtection)
+    };
+    let (operation, into) = match request.operation {
+        Operation::Write { payload: Source::Inline(data), .. } => {
+            // SAFETY: `len` bytes at `offset` of the data, and at `remote`, as checked.
+            let copied = unsafe {
+                copy(Place::host(data.as_ptr().add(offset as usize)), remote, len as usize)
+            };
+            return copied.map_err(|_| Syndrome::RemoteOperation);
+        }
+        Operation::Write { payload: Source::Gather(segments), .. } => {
+            return pieces(segments, Access::LOCAL_READ);
+        }
+        Operation::Read { into, .. } => return pieces(into, Access::LOCAL_WRITE),
+        Operation::FetchAdd { add, into, .. } => (Atomic::FetchAdd(add), into),
+        Operation::CompareSwap { compare, swap, into, .. } => {
+            (Atomic::CompareSwap { compare, swap }, into)
+        }
+        _ => return Err(Syndrome::LocalQpOperation),
+    };
+    let result = keys.check(into.lkey(), into.address(), 8, Access::LOCAL_WRITE);
+    let (region, result) = result.map_err(|_| Syndrome::LocalProtection)?;
+    // SAFETY: `remote` was checked for 8 bytes and is aligned (find_direct); `result` was checked for 8 bytes.
+    let copied = unsafe {
+        let value = operation.apply(remote.pointer);
+        copy(Place::host((&raw const value).cast()), region.place(result), 8)
+    };
+    copied.map_err(|_| Syndrome::LocalProtection)
+}

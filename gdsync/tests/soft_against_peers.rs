@@ -1,0 +1,199 @@
+//! The software NIC beside its peers on the same machine in the same run: TCP over loopback beside a single stream of
+//! iperf3, shared memory beside ucx_perftest. Prints a table and fails where a limit is missed. Two processes each, as
+//! the peers have.
+//!
+//! `cargo test --release -p gdsync --test soft_against_peers -- --ignored --nocapture --test-threads 1`, on a machine
+//! that does nothing else.
+
+mod soft_common;
+
+use std::collections::VecDeque;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use gdsync::mlx5::{Operation, Payload};
+use gdsync::nic::QueuePairOptions;
+use soft_common::process::{Order, Peer, Task};
+use soft_common::side::Side;
+use soft_common::{Outcome, Way, signaled, soon};
+
+/// Rounds, each of which measures ours and the peer's one after the other.
+const ROUNDS: usize = 5;
+
+/// The peer; does nothing unless one of the tests below started it.
+#[test]
+#[ignore = "started by the other tests"]
+fn peer() -> Outcome {
+    soft_common::process::peer()
+}
+
+/// A connection to an idle process.
+struct Connection {
+    _peer: Peer,
+    side: Side,
+}
+
+impl Connection {
+    fn new(way: Way) -> Outcome<Connection> {
+        let order = Order::new(way, Task::Idle);
+        let mut peer = Peer::start(&order, &[])?;
+        let nic = way.nic()?;
+        let side =
+            Side::start(&nic, way, 1, QueuePairOptions::default().transport_timeout, |own| {
+                peer.exchange(own)
+            })?;
+        Ok(Connection { _peer: peer, side })
+    }
+
+    /// Nanoseconds from posting an 8-byte write to its completion, as the mean of many one after the other.
+    fn latency(&self, count: u32) -> Outcome<f64> {
+        let segment = [self.side.segment(0, 8)?];
+        let payload = Payload::Gather(&segment);
+        let write = signaled(Operation::Write { remote: self.side.remote, payload, imm: None });
+        let run = |count: u32| -> Outcome<Duration> {
+            let began = Instant::now();
+            for _ in 0..count {
+                let position = self.side.queue.post(&write)?;
+                self.side.queue.wait(position, soon())?;
+            }
+            Ok(began.elapsed())
+        };
+        run(count / 10)?;
+        Ok(run(count)?.as_nanos() as f64 / f64::from(count))
+    }
+
+    /// Bytes a second of writes of 1 MiB, a few under way at a time.
+    fn bandwidth(&self, time: Duration) -> Outcome<f64> {
+        const SIZE: u32 = 1 << 20;
+        const UNDER_WAY: usize = 8;
+        let mut positions = VecDeque::new();
+        let (mut bytes, began) = (0u64, Instant::now());
+        // The same bytes to the same place, as the peers' programs do.
+        let segment = [self.side.segment(0, SIZE)?];
+        let payload = Payload::Gather(&segment);
+        let write = signaled(Operation::Write { remote: self.side.remote, payload, imm: None });
+        while began.elapsed() < time {
+            positions.push_back(self.side.queue.post(&write)?);
+            if positions.len() == UNDER_WAY {
+                let oldest = positions.pop_front().ok_or("nothing under way")?;
+                self.side.queue.wait(oldest, soon())?;
+                bytes += u64::from(SIZE);
+            }
+        }
+        Ok(bytes as f64 / began.elapsed().as_secs_f64())
+    }
+}
+
+/// A program of a peer's that serves, killed when dropped.
+struct Server(Child);
+
+impl Server {
+    fn start(program: &str, arguments: &[&str]) -> Outcome<Server> {
+        let mut command = Command::new(program);
+        command.args(arguments).envs(UCX).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(Server(child))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const UCX: [(&str, &str); 2] = [("UCX_TLS", "posix,self"), ("UCX_LOG_LEVEL", "error")];
+
+/// The numbers of the last line of `ucx_perftest`.
+fn ucx(test: &str, size: u32, count: u32) -> Outcome<Vec<f64>> {
+    let port = "13399";
+    let _server = Server::start("ucx_perftest", &["-p", port])?;
+    let (size, count) = (size.to_string(), count.to_string());
+    let arguments = ["127.0.0.1", "-p", port, "-t", test, "-s", &size, "-n", &count, "-f"];
+    let output = Command::new("ucx_perftest").args(arguments).envs(UCX).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty() && !line.contains('+'));
+    let numbers: Vec<f64> =
+        last.unwrap_or("").split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    if numbers.len() < 6 { Err(format!("ucx_perftest said: {text}").into()) } else { Ok(numbers) }
+}
+
+/// Microseconds of `ucx_perftest`: the median.
+fn ucx_latency(test: &str) -> Outcome<f64> {
+    Ok(ucx(test, 8, 200_000)?[1])
+}
+
+/// Bytes a second.
+fn ucx_bandwidth(test: &str) -> Outcome<f64> {
+    Ok(ucx(test, 1 << 20, 4000)?[5] * f64::from(1 << 20))
+}
+
+fn iperf3() -> Outcome<f64> {
+    let port = "13398";
+    let _server = Server::start("iperf3", &["-s", "-1", "-p", port])?;
+    let arguments = ["-c", "127.0.0.1", "-p", port, "-t", "2", "-J"];
+    let output = Command::new("iperf3").args(arguments).output()?;
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let bits = json["end"]["sum_received"]["bits_per_second"].as_f64();
+    Ok(bits.ok_or("iperf3 reported nothing")? / 8.0)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn table(what: &str, unit: &str, ours: &[f64], peer: &str, peers: &[f64]) -> (f64, f64) {
+    let (mine, other) = (median(ours.to_vec()), median(peers.to_vec()));
+    println!("{what}: {mine:.3} {unit} {ours:.3?}; {peer}: {other:.3} {unit} {peers:.3?}");
+    (mine, other)
+}
+
+#[test]
+#[ignore = "needs iperf3 and an idle machine"]
+fn tcp_bandwidth_is_four_fifths_of_iperf3_or_more() -> Outcome {
+    let connection = Connection::new(Way::Tcp)?;
+    let (mut ours, mut peers) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(connection.bandwidth(Duration::from_secs(2))? / 1e9);
+        peers.push(iperf3()? / 1e9);
+    }
+    let (mine, other) = table("TCP, 1 MiB writes", "GB/s", &ours, "iperf3", &peers);
+    assert!(mine >= 0.8 * other, "{:.2} of iperf3", mine / other);
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs ucx_perftest and an idle machine"]
+fn shared_memory_bandwidth_is_within_one_and_a_half_of_ucx() -> Outcome {
+    let connection = Connection::new(Way::Mapped)?;
+    let (mut ours, mut peers) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(connection.bandwidth(Duration::from_secs(1))? / 1e9);
+        peers.push(ucx_bandwidth("ucp_put_bw")? / 1e9);
+    }
+    let (mine, other) = table("mapped, 1 MiB writes", "GB/s", &ours, "ucp_put_bw", &peers);
+    assert!(other <= 1.5 * mine, "ucx is {:.2} times as fast", other / mine);
+    Ok(())
+}
+
+/// Beside a message of UCX and back (two times `tag_lat`, which is one way): both involve another thread, once there
+/// and once back. Printed beside it: `ucp_put_lat`, one way, where the caller itself stores into the peer's memory.
+#[test]
+#[ignore = "needs ucx_perftest and an idle machine"]
+fn an_8_byte_write_and_its_completion_take_within_one_and_a_half_of_a_ucx_round_trip() -> Outcome {
+    let connection = Connection::new(Way::Mapped)?;
+    let (mut ours, mut peers, mut puts) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        ours.push(connection.latency(200_000)? / 1e3);
+        peers.push(2.0 * ucx_latency("tag_lat")?);
+        puts.push(ucx_latency("ucp_put_lat")?);
+    }
+    table("mapped, 8 B write and completion", "µs", &ours, "ucp_put_lat, one way", &puts);
+    let (mine, other) =
+        table("mapped, 8 B write and completion", "µs", &ours, "2 x tag_lat", &peers);
+    assert!(mine <= 1.5 * other, "{:.2} times as long as ucx", mine / other);
+    Ok(())
+}

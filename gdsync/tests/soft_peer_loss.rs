@@ -1,0 +1,172 @@
+//! A peer that is killed, a connection that is cut: every request ends with "transport retry exceeded", in time.
+
+mod soft_common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gdsync::Device;
+use gdsync::mlx5::{Operation, Payload, Syndrome};
+use gdsync::nic::soft::QueuePairAddress;
+use gdsync::nic::{Error, QueuePairOptions};
+use soft_common::process::{Order, Peer, Task};
+use soft_common::side::{RECEIVES, Side};
+use soft_common::{Outcome, Way, signaled, soon};
+
+/// The peer; does nothing unless one of the tests below started it.
+#[test]
+#[ignore = "started by the other tests"]
+fn peer() -> Outcome {
+    soft_common::process::peer()
+}
+
+fn a_killed_peer(way: Way) -> Outcome {
+    let order = Order::new(way, Task::Idle);
+    let mut peer = Peer::start(&order, &[])?;
+    let nic = way.nic()?;
+    let side = Side::start(&nic, way, 1, order.transport_timeout, |own| peer.exchange(own))?;
+    // The peer's receives are soon used up.
+    let send = Operation::Send { payload: Payload::Inline(b"?"), imm: None };
+    let mut last = 0;
+    for _ in 0..=RECEIVES {
+        last = side.queue.post(&signaled(send))?;
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    peer.child.kill()?;
+    let begin = Instant::now();
+    let failed = side.queue.wait(last, soon());
+    assert!(begin.elapsed() < Duration::from_secs(3), "before the timeout of 5 s");
+    match failed {
+        Err(Error::Failed { syndrome: Syndrome::TransportRetryExceeded, detail, .. }) => {
+            assert!(detail.contains("the peer was lost"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+    Ok(())
+}
+
+#[test]
+fn a_killed_peer_is_noticed_at_once_over_shared_memory() -> Outcome {
+    a_killed_peer(Way::Mapped)
+}
+
+#[test]
+fn a_killed_peer_is_noticed_at_once_over_tcp() -> Outcome {
+    a_killed_peer(Way::Tcp)
+}
+
+/// A cable that can be cut: passes bytes on between two sockets until it is told not to, and then is silent.
+struct Cable {
+    address: SocketAddr,
+    cut: Arc<AtomicBool>,
+}
+
+impl Cable {
+    fn to(target: SocketAddr) -> Outcome<Cable> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let cut = Arc::new(AtomicBool::new(false));
+        let flag = cut.clone();
+        std::thread::spawn(move || {
+            let Ok((near, _)) = listener.accept() else { return };
+            let Ok(far) = TcpStream::connect(target) else { return };
+            let both = [(near.try_clone(), far.try_clone()), (Ok(far), Ok(near))];
+            for (from, to) in both {
+                let (Ok(from), Ok(to), flag) = (from, to, flag.clone()) else { return };
+                std::thread::spawn(move || pass(from, to, &flag));
+            }
+        });
+        Ok(Cable { address, cut })
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
+    let mut buffer = [0; 65536];
+    let _ = from.set_read_timeout(Some(Duration::from_millis(20)));
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(30) {
+        if cut.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(20));
+            continue;
+        }
+        match from.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(read) if to.write_all(&buffer[..read]).is_err() => return,
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_cut_cable_fails_requests_on_both_sides_within_the_timeout() -> Outcome {
+    let timeout = Duration::from_millis(400);
+    let options = QueuePairOptions { transport_timeout: timeout, ..QueuePairOptions::default() };
+    let (one, two) = (Way::Tcp.nic()?, Way::Tcp.nic()?);
+    let left = one.queue_pair(&Device::Host, &options)?;
+    let right = two.queue_pair(&Device::Host, &options)?;
+    // Whoever dials, dials into a cable.
+    let through = |address: &QueuePairAddress| -> Outcome<(QueuePairAddress, Cable)> {
+        let cable = Cable::to(address.tcp().ok_or("no address")?)?;
+        let mut value = serde_json::to_value(address)?;
+        value["tcp"] = serde_json::to_value(cable.address)?;
+        Ok((serde_json::from_value(value)?, cable))
+    };
+    let (to_left, cable_left) = through(left.address())?;
+    let (to_right, cable_right) = through(right.address())?;
+    left.connect_over(&to_right, Way::Tcp.wire())?;
+    right.connect_over(&to_left, Way::Tcp.wire())?;
+    left.wait_connected(soon())?;
+    right.wait_connected(soon())?;
+    let send = Operation::Send { payload: Payload::Inline(b"?"), imm: None };
+    // Idle for longer than the timeout: the connection lives.
+    std::thread::sleep(2 * timeout);
+    assert_eq!((left.lost(), right.lost()), (None, None));
+    let positions = [left.post(&signaled(send))?, right.post(&signaled(send))?];
+    std::thread::sleep(Duration::from_millis(20));
+    let begin = Instant::now();
+    cable_left.cut.store(true, Ordering::Release);
+    cable_right.cut.store(true, Ordering::Release);
+    for (queue, position) in [&left, &right].into_iter().zip(positions) {
+        match queue.wait(position, soon()) {
+            Err(Error::Failed { syndrome: Syndrome::TransportRetryExceeded, .. }) => {}
+            other => panic!("{other:?}"),
+        }
+        assert!(begin.elapsed() < timeout + Duration::from_millis(500), "{:?}", begin.elapsed());
+    }
+    assert!(begin.elapsed() > timeout / 2);
+    Ok(())
+}
+
+/// Stops a process, and lets it go on.
+fn signal(process: u32, signal: rustix::process::Signal) -> Outcome {
+    let pid = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw);
+    Ok(rustix::process::kill_process(pid.ok_or("no process")?, signal)?)
+}
+
+/// As when a machine sleeps, or a job is stopped: nobody can say who was silent.
+#[test]
+fn two_processes_that_were_suspended_together_go_on() -> Outcome {
+    let timeout = Duration::from_millis(400);
+    let order = |seed| {
+        let order = Order::new(Way::Tcp, Task::SendUntilCut);
+        Order { seed, transport_timeout: timeout, ..order }
+    };
+    let (mut one, mut two) = (Peer::start(&order(1), &[])?, Peer::start(&order(2), &[])?);
+    one.introduce(&mut two)?;
+    assert_eq!((one.hear()?, two.hear()?), ("sending".to_owned(), "sending".to_owned()));
+    let both = [one.child.id(), two.child.id()];
+    both.into_iter().try_for_each(|peer| signal(peer, rustix::process::Signal::STOP))?;
+    std::thread::sleep(2 * timeout);
+    both.into_iter().try_for_each(|peer| signal(peer, rustix::process::Signal::CONT))?;
+    std::thread::sleep(timeout);
+    two.child.kill()?;
+    let report = one.hear()?;
+    let (syndrome, millis) = report.split_once(' ').ok_or("half a report")?;
+    assert_eq!(syndrome, "TransportRetryExceeded");
+    // Its last success was after the pause, not before.
+    assert!(Duration::from_millis(millis.parse()?) < 2 * timeout, "{report}");
+    Ok(())
+}

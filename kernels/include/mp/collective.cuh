@@ -1,0 +1,143 @@
+// Collectives of kernels: barrier and all-reduce of the ranks, one group of threads a rank. Every rank sends to every
+// other directly, so they are for the GPUs of a host and short vectors. Runs are counted in the GPU's memory; two runs of
+// one collective do not overlap.
+#pragma once
+
+#include "message.cuh"
+
+namespace mp {
+
+// How a barrier orders memory. `sync` orders nothing of the user's: who leaves it knows that all have come. `release`
+// makes what each group wrote before, anywhere, visible to all groups after; over NVLink it costs a round trip more.
+struct sync_only_t {};
+constexpr sync_only_t sync_only = {};
+
+namespace impl {
+
+// A run writes packets into one of two turns. A rank that has finished run n has what all others sent for it, so they have
+// finished run n - 1 and nobody reads the turn of n - 1 any more, which n + 1 overwrites.
+MP_DEVICE Packet* turn_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t epoch) {
+    const std::uint64_t len = collective.len == 0 ? 1 : collective.len;
+    auto* inbox = at<Packet>(at<const std::uint64_t>(collective.inboxes)[rank]);
+    return inbox + (epoch % 2 * collective.ranks + from) * len;
+}
+
+MP_DEVICE WaitBounds bounds_of(const Collective& collective) { return {collective.abort, collective.timeout_ns}; }
+
+// The end of a run: the vote of the group over its threads' waits.
+template <class Group>
+MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, std::uint64_t epoch, WaitResult result) {
+    if (group.any(result.failed())) {
+        report(at<WaitReport>(collective.report), epoch, result);
+        result.status = group.any(result.status == aborted) ? aborted : timed_out;
+        return result;
+    }
+    if (group.leads()) *at<std::uint64_t>(collective.state) = epoch;
+    return {ok, epoch, 0};
+}
+
+template <class Group, class Announce>
+MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, const Announce& announce) {
+    group.sync();
+    const std::uint64_t epoch = *at<std::uint64_t>(collective.state) + 1;
+    for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
+        if (rank != collective.rank) announce(&turn_of(collective, rank, collective.rank, epoch)->epoch, epoch);
+    WaitResult result = {ok, epoch, 0};
+    for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
+        if (rank != collective.rank)
+            result = wait_alone(&turn_of(collective, collective.rank, rank, epoch)->epoch, epoch, bounds_of(collective));
+    return end_of_run(group, collective, epoch, result);
+}
+
+}  // namespace impl
+
+// Ends when every rank's group has called it, or the bounds end it. What every group wrote before, in whatever memory, is
+// visible to every group after (release and acquire at system scope, a barrier of the group before and after).
+template <class Group>
+MP_DEVICE WaitResult barrier(Group group, const Collective& collective) {
+    return impl::barrier_of(group, collective, [](std::uint64_t* word, std::uint64_t epoch) {
+        store(word, epoch, release, system);
+    });
+}
+
+// The same without ordering what the groups wrote, beyond their own barrier.
+template <class Group>
+MP_DEVICE WaitResult barrier(Group group, const Collective& collective, sync_only_t) {
+    return impl::barrier_of(group, collective, [](std::uint64_t* word, std::uint64_t epoch) {
+        store(word, epoch, relaxed, system);
+    });
+}
+
+// What an all-reduce combines with. Ranks are combined in rank order on every rank, so all get the same bits.
+struct sum_t {
+    template <class T>
+    MP_DEVICE T operator()(T left, T right) const {
+        return left + right;
+    }
+};
+struct min_t {
+    template <class T>
+    MP_DEVICE T operator()(T left, T right) const {
+        return right < left ? right : left;
+    }
+};
+struct max_t {
+    template <class T>
+    MP_DEVICE T operator()(T left, T right) const {
+        return left < right ? right : left;
+    }
+};
+
+namespace impl {
+
+template <class T>
+MP_DEVICE std::uint64_t bits_of(T value) {
+    static_assert(sizeof(T) == 8, "all-reduce: elements of 8 bytes");
+    union {
+        T value;
+        std::uint64_t bits;
+    } both = {value};
+    return both.bits;
+}
+template <class T>
+MP_DEVICE T from_bits(std::uint64_t bits) {
+    union {
+        std::uint64_t bits;
+        T value;
+    } both = {bits};
+    return both.value;
+}
+
+}  // namespace impl
+
+// Combines `count` values (at most the collective's len) of all ranks element by element, in place. T has 8 bytes: double or
+// a 64-bit integer. What the group wrote into `values` before is what is combined, and after ok every thread of the
+// group sees the result. Packets: nothing else is ordered.
+template <class Group, class T, class Operation>
+MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, T* values, std::uint64_t count,
+                                Operation operation) {
+    group.sync();
+    const std::uint64_t epoch = *impl::at<std::uint64_t>(collective.state) + 1;
+    WaitResult result = {ok, epoch, 0};
+    if (count > collective.len) result = {timed_out, 0, 0};
+    for (std::uint64_t i = group.rank(); i < count && !result.failed(); i += group.size()) {
+        const Packet packet = {impl::bits_of(values[i]), epoch};
+        for (std::uint64_t rank = 0; rank < collective.ranks; ++rank)
+            if (rank != collective.rank) store_packet(impl::turn_of(collective, rank, collective.rank, epoch) + i, packet);
+    }
+    for (std::uint64_t i = group.rank(); i < count && !result.failed(); i += group.size()) {
+        T combined = values[i];
+        for (std::uint64_t rank = 0; rank < collective.ranks && !result.failed(); ++rank) {
+            std::uint64_t bits = impl::bits_of(values[i]);
+            if (rank != collective.rank)
+                result = impl::wait_packet(impl::turn_of(collective, collective.rank, rank, epoch) + i, epoch, bits,
+                                           impl::bounds_of(collective));
+            const T theirs = impl::from_bits<T>(bits);
+            combined = rank == 0 ? theirs : operation(combined, theirs);
+        }
+        if (!result.failed()) values[i] = combined;
+    }
+    return impl::end_of_run(group, collective, epoch, result);
+}
+
+}  // namespace mp

@@ -1,0 +1,83 @@
+// Copying bytes by a group of threads: the plain loop under puts and large messages. It orders nothing and signals
+// nothing; who reads the bytes elsewhere needs a signal or the end of the kernel.
+#pragma once
+
+#include "group.cuh"
+
+namespace mp {
+namespace impl {
+
+// Sixteen bytes, the widest access of a thread.
+struct alignas(16) Wide {
+    std::uint64_t words[2];
+};
+
+// Loads in flight per thread before the first store: enough to cover the latency of device memory.
+constexpr int copies_in_flight = 8;
+
+MP_DEVICE std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+
+// Elements from `i` on in rounds of `flight`, all loads of a round before its first store; where it stopped.
+template <int flight, class Element>
+MP_DEVICE std::uint64_t copy_rounds(Element* to, const Element* from, std::uint64_t count, std::uint64_t i,
+                                    std::uint64_t stride) {
+    for (; i + (flight - 1) * stride < count; i += flight * stride) {
+        Element held[flight];
+        MP_UNROLL
+        for (int k = 0; k < flight; ++k) held[k] = from[i + k * stride];
+        MP_UNROLL
+        for (int k = 0; k < flight; ++k) to[i + k * stride] = held[k];
+    }
+    return i;
+}
+
+// count elements, this thread every stride-th from `i` on. Only wide elements are worth many loads in flight.
+MP_DEVICE void copy_elements(Wide* to, const Wide* from, std::uint64_t count, std::uint64_t i, std::uint64_t stride) {
+    i = copy_rounds<copies_in_flight>(to, from, count, i, stride);
+    i = copy_rounds<copies_in_flight / 2>(to, from, count, i, stride);
+    i = copy_rounds<2>(to, from, count, i, stride);
+    copy_rounds<1>(to, from, count, i, stride);
+}
+template <class Element>
+MP_DEVICE void copy_elements(Element* to, const Element* from, std::uint64_t count, std::uint64_t i,
+                             std::uint64_t stride) {
+    i = copy_rounds<2>(to, from, count, i, stride);
+    copy_rounds<1>(to, from, count, i, stride);
+}
+
+// The elements that fit into what is left of `bytes` after `done`; how many bytes are done then.
+template <class Element>
+MP_DEVICE std::uint64_t copy_whole(void* to, const void* from, std::uint64_t bytes, std::uint64_t done,
+                                   std::uint64_t first, std::uint64_t stride) {
+    const std::uint64_t count = (bytes - done) / sizeof(Element);
+    if (count == 0) return done;
+    auto* target = reinterpret_cast<Element*>(static_cast<unsigned char*>(to) + done);
+    const auto* source = reinterpret_cast<const Element*>(static_cast<const unsigned char*>(from) + done);
+    copy_elements(target, source, count, first, stride);
+    return done + count * sizeof(Element);
+}
+
+}  // namespace impl
+
+// One of several equal parts of a copy: part `index` of `count`, for blocks that share one.
+struct Part {
+    unsigned index = 0;
+    unsigned count = 1;
+};
+
+// Copies `bytes` bytes; the two ranges do not overlap. All threads of the group (of every part) share the work, in 16-byte
+// accesses where both ends allow it. Orders nothing: a barrier of the group makes the bytes visible in it, a signal
+// elsewhere.
+template <class Group>
+MP_DEVICE void copy(Group group, void* to, const void* from, std::uint64_t bytes, Part part = Part{}) {
+    const std::uint64_t stride = std::uint64_t{group.size()} * part.count;
+    const std::uint64_t first = std::uint64_t{group.size()} * part.index + group.rank();
+    const std::uint64_t ends = impl::address_of(to) | impl::address_of(from);
+    std::uint64_t done = 0;
+    if (ends % sizeof(impl::Wide) == 0) done = impl::copy_whole<impl::Wide>(to, from, bytes, done, first, stride);
+    if (ends % sizeof(std::uint64_t) == 0)
+        done = impl::copy_whole<std::uint64_t>(to, from, bytes, done, first, stride);
+    impl::copy_whole<unsigned char>(to, from, bytes, done, first, stride);
+}
+
+}  // namespace mp

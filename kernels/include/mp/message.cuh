@@ -1,0 +1,270 @@
+// Messages of a kernel: send and receive on what the host has prepared (libmp, `prepare_device`). The same counters serve
+// kernels, streams and replayed graphs: a start reads the epoch from the GPU's memory and advances it there, so nothing
+// needs the host between starts. No matching happens here: a handle is one end of one pair.
+//
+// Two formats, chosen when the pair was made. Small messages travel as packets into slots of the receiver, which it
+// copies from; a slot is free again when the receiver has said so. Larger ones go straight into the posted buffer, after
+// its credit and before its arrival.
+//
+// All blocks that share a start work on the same handle; two starts of one handle do not overlap.
+#pragma once
+
+#include "copy.cuh"
+#include "layout.cuh"
+#include "packet.cuh"
+#include "report.cuh"
+
+namespace mp {
+
+// Slots of packets a receiver has for one pair: how many small messages may be on their way or not yet taken.
+constexpr std::uint64_t packet_slots = 4;
+
+// The region that a send reads or a receive fills; orders nothing.
+template <class T>
+MP_DEVICE T* buffer_of(const Send& send) {
+    return reinterpret_cast<T*>(send.message.memory);
+}
+template <class T>
+MP_DEVICE T* buffer_of(const Recv& recv) {
+    return reinterpret_cast<T*>(recv.message.memory);
+}
+
+namespace impl {
+
+MP_DEVICE WaitBounds bounds_of(const Message& message) { return {message.abort, message.timeout_ns}; }
+
+template <class T>
+MP_DEVICE T* at(std::uint64_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+MP_DEVICE Packet* slot_of(const Message& message, std::uint64_t epoch) {
+    return at<Packet>(message.inbox) + (epoch - 1) % packet_slots * packets_of(message.len);
+}
+
+// The failure is the handle's report and every thread's result.
+template <class Group>
+MP_DEVICE WaitResult failed_at(Group group, const Message& message, std::uint64_t expected, const WaitResult& result) {
+    if (group.leads()) report(at<WaitReport>(message.report), expected, result);
+    return result;
+}
+
+}  // namespace impl
+
+// "The last block signals": every block that shares a piece of work calls it at its end; true in the block that came
+// last, in all its threads, which then sees what all the others wrote (acquire at GPU scope; passed on by a release of
+// any scope). `arrived` is a word of this GPU's memory, 0 before and after.
+MP_DEVICE bool last_block(std::uint64_t* arrived, unsigned blocks) {
+    block_barrier();
+    bool last = true;
+    if (blocks > 1) {
+        if (thread_rank() == 0) {
+            last = fetch_add(arrived, std::uint64_t{1}, gpu) == blocks - 1;
+            if (last) store(arrived, std::uint64_t{0}, relaxed, gpu);
+        } else {
+            last = false;
+        }
+        last = block_any(last);
+    }
+    return last;
+}
+
+// A send that a group starts again and again in one kernel, its counters in registers meanwhile. Made and closed by all
+// threads of the group; between that nobody else starts the handle.
+class Sender {
+public:
+    template <class Group>
+    MP_DEVICE Sender(Group group, const Send& send) : message_(send.message) {
+        group.sync();  // the last start of the group itself
+        const auto* state = impl::at<const MessageState>(message_.state);
+        epoch_ = state->epoch;
+        room_ = state->room;
+    }
+
+    // As mp::send.
+    template <class Group>
+    MP_DEVICE WaitResult send(Group group) {
+        const auto* from = impl::at<const void>(message_.memory);
+        const std::uint64_t epoch = epoch_ + 1;
+        group.sync();
+        if (room_ < epoch) {
+            const std::uint64_t needed = message_.inbox == 0 ? epoch : epoch > packet_slots ? epoch - packet_slots : 0;
+            const WaitResult result =
+                wait(group, impl::at<std::uint64_t>(message_.mine), needed, impl::bounds_of(message_));
+            if (result.failed()) return impl::failed_at(group, message_, needed, result);
+            room_ = epoch;
+        }
+        if (message_.inbox != 0) {
+            store_packets(group, impl::slot_of(message_, epoch), from, message_.len, epoch);
+            // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
+            if (room_ <= epoch + 1) {
+                const std::uint64_t taken =
+                    group.leads() ? load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) : 0;
+                room_ = group.broadcast(taken) + packet_slots;
+            }
+        } else {
+            copy(group, impl::at<void>(message_.target), from, message_.len);
+            signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
+        }
+        epoch_ = epoch;
+        return {ok, epoch, 0};
+    }
+
+    // Writes the counters back. Then others may start the handle, after a barrier of the group.
+    template <class Group>
+    MP_DEVICE void close(Group group) {
+        group.sync();
+        if (!group.leads()) return;
+        auto* state = impl::at<MessageState>(message_.state);
+        state->epoch = epoch_;
+        state->room = room_;
+    }
+
+private:
+    const Message& message_;
+    std::uint64_t epoch_;
+    std::uint64_t room_;  // the last epoch there is known to be room for
+};
+
+// Sends the message: waits until there is room for it (a slot, or the posted buffer), at most until the handle's bounds
+// end that, moves it and makes it known. What the group wrote into the source before the call is what is sent; the source
+// may be written again when the call returns, in the group after a barrier. The receiver sees the message and, if it
+// went in one piece, everything this group wrote or saw before (release at system scope); packets order nothing but
+// themselves.
+template <class Group>
+MP_DEVICE WaitResult send(Group group, const Send& send) {
+    Sender sender(group, send);
+    const WaitResult result = sender.send(group);
+    sender.close(group);
+    return result;
+}
+
+// The same by several blocks, each of which calls it with its part: each waits for the room itself and copies its share,
+// and the last one signals. Between two starts of the handle the blocks must have met (the end of the kernel, or a
+// barrier of the grid). Packets are sent by part 0.
+MP_DEVICE WaitResult send(Block group, const Send& send, Part part) {
+    const Message& message = send.message;
+    if (part.count == 1 || message.inbox != 0) {
+        if (part.index != 0) return {ok, 0, 0};
+        return mp::send(group, send);
+    }
+    auto* state = impl::at<MessageState>(message.state);
+    group.sync();
+    const std::uint64_t epoch = state->epoch + 1;
+    const WaitResult result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
+    if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    copy(group, impl::at<void>(message.target), impl::at<const void>(message.memory), message.len, part);
+    if (last_block(&state->arrived, part.count) && group.leads()) {
+        store(impl::at<std::uint64_t>(message.theirs), epoch, release, system);
+        state->epoch = epoch;
+    }
+    return {ok, epoch, 0};
+}
+
+// A receive that a group posts and takes again and again in one kernel, as Sender.
+class Receiver {
+public:
+    template <class Group>
+    MP_DEVICE Receiver(Group group, const Recv& recv) : message_(recv.message) {
+        group.sync();
+        const auto* state = impl::at<const MessageState>(message_.state);
+        epoch_ = state->epoch;
+        posted_ = state->room;
+    }
+
+    // As mp::post.
+    template <class Group>
+    MP_DEVICE void post(Group group) {
+        if (message_.inbox != 0) return;
+        group.sync();
+        ++posted_;
+        if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
+    }
+
+    // As mp::recv.
+    template <class Group>
+    MP_DEVICE WaitResult recv(Group group) {
+        const std::uint64_t epoch = epoch_ + 1;
+        group.sync();  // nobody still reads the last message
+        if (message_.inbox != 0) {
+            WaitResult result = load_packets(group, impl::slot_of(message_, epoch), impl::at<void>(message_.memory),
+                                             message_.len, epoch, impl::bounds_of(message_));
+            if (group.any(result.failed())) {
+                // Each thread waited for packets of its own. One of those that failed reports; the status is common.
+                report(impl::at<WaitReport>(message_.report), epoch, result);
+                result.status = group.any(result.status == aborted) ? aborted : timed_out;
+                return result;
+            }
+            // The slot is free: its packets have been read, since the vote came after. Were this store to overtake a read,
+            // the read would find a later epoch, not other data.
+            if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), epoch, relaxed, system);
+        } else {
+            const WaitResult result =
+                wait(group, impl::at<std::uint64_t>(message_.mine), epoch, impl::bounds_of(message_));
+            if (result.failed()) return impl::failed_at(group, message_, epoch, result);
+        }
+        epoch_ = epoch;
+        return {ok, epoch, 0};
+    }
+
+    // As Sender::close.
+    template <class Group>
+    MP_DEVICE void close(Group group) {
+        group.sync();
+        if (!group.leads()) return;
+        auto* state = impl::at<MessageState>(message_.state);
+        state->epoch = epoch_;
+        state->room = posted_;
+    }
+
+private:
+    const Message& message_;
+    std::uint64_t epoch_;
+    std::uint64_t posted_;
+};
+
+// Posts the buffer: from here on the peer may write it. What the group read from it before has been read (release at
+// system scope, after a barrier of the group). For packets there is nothing to do: the peer never writes the buffer.
+// One post to one recv.
+template <class Group>
+MP_DEVICE void post(Group group, const Recv& recv) {
+    const Message& message = recv.message;
+    if (message.inbox != 0) return;
+    group.sync();
+    if (!group.leads()) return;
+    auto* state = impl::at<MessageState>(message.state);
+    const std::uint64_t posted = state->room + 1;
+    state->room = posted;
+    store(impl::at<std::uint64_t>(message.theirs), posted, release, system);
+}
+
+// Waits for the next message, at most until the handle's bounds end that. After ok the message is in the buffer for every
+// thread of the group, and for one that was not packets so is everything that the sender released with it (acquire
+// at system scope). After a failure the buffer must not be read.
+template <class Group>
+MP_DEVICE WaitResult recv(Group group, const Recv& recv) {
+    Receiver receiver(group, recv);
+    const WaitResult result = receiver.recv(group);
+    receiver.close(group);
+    return result;
+}
+
+// The same by several blocks, each of which calls it with its part: each waits itself and then sees the message, and the
+// last one advances the epoch. As with send, the blocks must meet before the next. Packets are taken by part 0, and
+// the other parts return at once, without having seen anything.
+MP_DEVICE WaitResult recv(Block group, const Recv& recv, Part part) {
+    const Message& message = recv.message;
+    if (part.count == 1 || message.inbox != 0) {
+        if (part.index != 0) return {ok, 0, 0};
+        return mp::recv(group, recv);
+    }
+    auto* state = impl::at<MessageState>(message.state);
+    group.sync();
+    const std::uint64_t epoch = state->epoch + 1;
+    const WaitResult result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
+    if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    if (last_block(&state->arrived, part.count) && group.leads()) state->epoch = epoch;
+    return {ok, epoch, 0};
+}
+
+}  // namespace mp

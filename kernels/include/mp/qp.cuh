@@ -1,0 +1,287 @@
+// The send queue of a queue pair, used by kernels: reserve a place, build the entry, publish in the order of the queue,
+// ring once for many, wait for completions. Whose NIC reads the queue makes no difference here: an mlx5 adapter or the
+// software NIC, the bytes are the same (wqe.cuh, cqe.cuh). It makes no queue pairs and registers no memory: the host
+// does, and passes a QueuePair by value to the kernel (gdsync: GpuQueuePair::device_view).
+//
+// Who may post: any thread of any block of kernels of one GPU. The CPU and streams may ring what the CPU has prepared
+// (reserved) at the same time: entries are rung in the order of their places, whoever rings. Places are given out by
+// the CPU or by kernels, in turns: while a kernel may post, the CPU must not prepare (unless the link between them has
+// native atomics).
+//
+// How it works: places come from one counter in memory that the CPU sees too. A thread whose entry is written marks its
+// place as ready, in memory of the GPU. Whoever finds the lock free rings for all entries that are ready without a gap:
+// one doorbell record, one doorbell. Nobody waits for the lock: who does not get it waits for its entry to be rung.
+//
+// Order: everything that the posting group wrote before the call is visible to the NIC before it reads the entry
+// (entry and data → mark, released at GPU scope → the ringer's acquire → doorbell record → doorbell → published
+// counter, each released at system scope). What a completed request read or wrote is visible to the group after
+// wait_completed.
+//
+// Ends: every wait is bounded by WaitBounds. A queue whose peer is lost ends by itself: the NIC completes the request
+// with an error, and every call returns `failed` from then on.
+#pragma once
+
+#include "cqe.cuh"
+#include "group.cuh"
+#include "impl/qp_atomics.cuh"
+#include "layout.cuh"
+#include "platform.cuh"
+#include "signal.cuh"
+#include "wqe.cuh"
+
+namespace mp {
+
+// How a call on a queue pair ended.
+enum class PostStatus : std::uint32_t {
+    ok = 0,
+    aborted = 1,    // the abort word was set first
+    timed_out = 2,  // the deadline passed first
+    failed = 3,     // a request of this queue failed (QueuePairState::failure says how); nothing more will execute
+    too_large = 4,  // the entries have more blocks than may be posted at once; nothing was posted
+};
+
+// Where an entry stands: its first block, counted from 0 and never wrapped.
+struct Posted {
+    std::uint64_t position;
+    PostStatus status;
+    std::uint32_t pad;
+};
+
+// What the threads of one GPU share about a queue, in that GPU's memory; zeros to begin with. `ready` follows: a word
+// for each block of the queue. Only qp.cuh looks inside.
+struct alignas(64) QueuePairState {
+    std::uint32_t lock;
+    std::uint32_t pad[15];
+    std::uint64_t published;  // as QueuePair::published, as far as this GPU knows
+    std::uint64_t completed;  // as QueuePair::completed, as far as this GPU knows
+    std::uint64_t failure;    // 0, or 0x100 | syndrome of the request that failed
+    std::uint64_t rings;      // doorbells rung by this GPU
+    std::uint64_t pad2[4];
+};
+static_assert(sizeof(QueuePairState) == 128);
+
+// The send queue as the host hands it to kernels: gdsync's DeviceQueuePair. Addresses are this GPU's.
+struct QueuePair {
+    std::uint64_t send_queue;   // first byte of the send queue
+    std::uint64_t completion;   // the one (collapsed) completion
+    std::uint64_t send_record;  // send word of the doorbell record
+    std::uint64_t doorbell;     // doorbell register
+    std::uint64_t reserved;     // counter: blocks given to somebody who posts
+    std::uint64_t published;    // counter: blocks that the doorbell record covers
+    std::uint64_t completed;    // counter: blocks known to be free again
+    std::uint64_t state;        // QueuePairState and `blocks` words of marks
+    std::uint32_t blocks;       // basic blocks of the send queue, 2^n <= 32768
+    std::uint32_t qpn;          // queue pair number
+
+    MP_DEVICE SendRing send_ring() const {
+        return {reinterpret_cast<Octoword*>(send_queue), blocks * block_octowords - 1, qpn};
+    }
+};
+static_assert(sizeof(QueuePair) == 72);
+
+namespace impl {
+
+MP_DEVICE std::uint64_t* word_at(std::uint64_t address) { return reinterpret_cast<std::uint64_t*>(address); }
+
+MP_DEVICE QueuePairState* state_of(const QueuePair& qp) { return reinterpret_cast<QueuePairState*>(qp.state); }
+
+// The mark of the entry that begins at `position`: where the entries marked with it end. Marks of earlier passes over
+// the ring are not past `position`.
+MP_DEVICE std::uint64_t* mark_of(const QueuePair& qp, std::uint64_t position) {
+    return word_at(qp.state + sizeof(QueuePairState)) + (position & (qp.blocks - 1));
+}
+
+// Marks passed in one ring, so that the holder of the lock serves others as well as itself, but not for ever.
+constexpr unsigned marks_a_ring = 512;
+
+// Rings what is ready. The caller holds the lock.
+MP_DEVICE void ring_ready(const QueuePair& qp) {
+    QueuePairState* state = state_of(qp);
+    std::uint64_t begin = load(&state->published, relaxed, gpu);
+    std::uint64_t end = load(mark_of(qp, begin), acquire, gpu);
+    if (end <= begin) {
+        // The next entry is not one of ours that is ready: the CPU or a stream may have rung it, and more.
+        const std::uint64_t elsewhere = load(word_at(qp.published), acquire, system);
+        if (elsewhere <= begin) return;
+        begin = elsewhere;
+        store(&state->published, begin, release, gpu);
+        end = load(mark_of(qp, begin), acquire, gpu);
+        if (end <= begin) return;
+    }
+    for (unsigned mark = 1; mark < marks_a_ring; ++mark) {
+        const std::uint64_t next = load(mark_of(qp, end), acquire, gpu);
+        if (next <= end) break;
+        end = next;
+    }
+    store(reinterpret_cast<std::uint32_t*>(qp.send_record), doorbell_record_word(std::uint16_t(end)), release, system);
+    store(word_at(qp.doorbell), doorbell_value(qp.qpn, std::uint16_t(end)), release, system);
+    store(word_at(qp.published), end, release, system);
+    store(&state->rings, load(&state->rings, relaxed, gpu) + 1, relaxed, gpu);
+    store(&state->published, end, release, gpu);
+}
+
+// Looks at the completion. The caller holds the lock. The count in it is rebuilt from the 16 bits of the completion
+// against one that the CPU also writes: no more than the queue's blocks, at most 32768, are ever ahead of it, because
+// nobody fills a block before it.
+MP_DEVICE void look_at_completion(const QueuePair& qp) {
+    QueuePairState* state = state_of(qp);
+    const std::uint64_t here = load(&state->completed, relaxed, gpu);
+    const std::uint64_t elsewhere = load(word_at(qp.completed), relaxed, system);
+    const CqeTail tail{load(word_at(qp.completion + cqe_tail_offset), acquire, system)};
+    const std::uint64_t known = elsewhere > here ? elsewhere : here;
+    std::uint64_t now = known;
+    if (tail.is_error()) {
+        // Entries before the one that failed are complete, it and those after it never will be.
+        const std::uint64_t past = collapsed_progress(known, tail.index());
+        now = past > known ? past - 1 : known;
+        const std::uint64_t syndrome = std::uint64_t(cqe_syndrome(reinterpret_cast<const void*>(qp.completion)));
+        store(&state->failure, 0x100 | syndrome, release, gpu);
+    } else if (tail.opcode() == CqeOpcode::request) {
+        now = collapsed_progress(known, tail.index());
+    }
+    if (now > elsewhere) store(word_at(qp.completed), now, relaxed, system);
+    if (now > here) store(&state->completed, now, release, gpu);
+}
+
+// What a wait is for.
+enum class Until { room, rung, completed };
+
+MP_DEVICE bool reached(const QueuePair& qp, Until what, std::uint64_t target) {
+    const QueuePairState* state = state_of(qp);
+    const std::uint64_t* counter = what == Until::rung ? &state->published : &state->completed;
+    return load(counter, acquire, gpu) >= target;
+}
+
+// One thread waits until the counter has reached `target`, doing what there is to do for everybody when the lock is
+// free. Acquire at GPU scope of what the last holder of the lock saw at system scope.
+MP_DEVICE PostStatus until(const QueuePair& qp, Until what, std::uint64_t target, const WaitBounds& bounds) {
+    QueuePairState* state = state_of(qp);
+    Look look;
+    std::uint64_t looked = 0;
+    for (;;) {
+        if (reached(qp, what, target)) return PostStatus::ok;
+        if (load(&state->lock, relaxed, gpu) == 0 && try_lock(&state->lock)) {
+            ring_ready(qp);
+            if (what != Until::rung || load(&state->published, relaxed, gpu) < target) look_at_completion(qp);
+            unlock(&state->lock);
+            if (reached(qp, what, target)) return PostStatus::ok;
+        } else {
+            pause();
+        }
+        if (load(&state->failure, relaxed, gpu) != 0) {
+            return reached(qp, what, target) ? PostStatus::ok : PostStatus::failed;
+        }
+        const std::uint64_t now = clock_cycles();
+        if (looked == 0) {
+            looked = now;
+        } else if (now - looked >= look_every_cycles) {
+            looked = now;
+            const WaitStatus status = look.at(bounds);
+            if (status != mp::ok) {
+                if (reached(qp, what, target)) return PostStatus::ok;
+                return status == mp::aborted ? PostStatus::aborted : PostStatus::timed_out;
+            }
+        }
+    }
+}
+
+// Marks [begin, end) as ready, after which anybody rings it, and waits until somebody has.
+MP_DEVICE PostStatus publish(const QueuePair& qp, std::uint64_t begin, std::uint64_t end, const WaitBounds& bounds) {
+    store(mark_of(qp, begin), end, release, gpu);
+    return until(qp, Until::rung, end, bounds);
+}
+
+// Blocks that may be reserved at once: a completion tells the first block of an entry and frees its other blocks (up to
+// 15) only together with the next one's.
+MP_DEVICE unsigned most_at_once(const QueuePair& qp) { return qp.blocks - (wqe_blocks(max_entry_octowords) - 1); }
+
+// Waits for room for the blocks before `end`.
+MP_DEVICE PostStatus room_until(const QueuePair& qp, std::uint64_t end, const WaitBounds& bounds) {
+    if (end <= qp.blocks) return PostStatus::ok;
+    return until(qp, Until::room, end - qp.blocks, bounds);
+}
+
+MP_DEVICE unsigned size_of_group(Thread) { return 1; }
+MP_DEVICE unsigned size_of_group(Warp) { return 32; }
+MP_DEVICE unsigned size_of_group(Block) { return block_threads(); }
+MP_DEVICE unsigned rank_in_group(Thread) { return 0; }
+MP_DEVICE unsigned rank_in_group(Warp) { return lane(); }
+MP_DEVICE unsigned rank_in_group(Block) { return thread_rank(); }
+
+}  // namespace impl
+
+// Posts one entry of `blocks` basic blocks, which the leader of the group writes by encode(SendRing ring, std::uint16_t
+// index), as with the encode_… functions of wqe.cuh. Returns when the entry is rung, to every thread of the group. What
+// the group wrote before is visible to the NIC. A full queue is back-pressure: the call waits for room, which only
+// completions make: signal (notify_always) at least one entry in every half queue.
+//
+// After `aborted` or `timed_out` the place stays reserved and may never be rung: nobody can post to the queue any more.
+// The position is that of the entry, for wait_completed.
+template <class Group, class Encode>
+MP_DEVICE Posted post(Group group, const QueuePair& qp, unsigned blocks, Encode encode, const WaitBounds& bounds) {
+    if (blocks > impl::most_at_once(qp)) return {0, PostStatus::too_large, 0};
+    group.sync();
+    Posted posted = {0, PostStatus::ok, 0};
+    if (group.leads()) {
+        const std::uint64_t begin = impl::reserve(impl::word_at(qp.reserved), blocks);
+        posted.position = begin;
+        posted.status = impl::room_until(qp, begin + blocks, bounds);
+        if (posted.status == PostStatus::ok) {
+            encode(qp.send_ring(), std::uint16_t(begin));
+            posted.status = impl::publish(qp, begin, begin + blocks, bounds);
+        }
+    }
+    return group.broadcast(posted);
+}
+
+// Posts one entry of `blocks` blocks for each thread of the group, with one reservation and one publication: every
+// thread writes its own by encode(ring, index). They stand in the order of the threads' ranks. For the rest as post;
+// the position is that of the calling thread's entry.
+template <class Group, class Encode>
+MP_DEVICE Posted post_each(Group group, const QueuePair& qp, unsigned blocks, Encode encode,
+                           const WaitBounds& bounds) {
+    const std::uint64_t all = std::uint64_t{blocks} * impl::size_of_group(group);
+    if (all > impl::most_at_once(qp)) return {0, PostStatus::too_large, 0};
+    Posted posted = {0, PostStatus::ok, 0};
+    if (group.leads()) {
+        posted.position = impl::reserve(impl::word_at(qp.reserved), all);
+        posted.status = impl::room_until(qp, posted.position + all, bounds);
+    }
+    posted = group.broadcast(posted);
+    const std::uint64_t begin = posted.position;
+    posted.position = begin + std::uint64_t{blocks} * impl::rank_in_group(group);
+    if (posted.status == PostStatus::ok) {
+        encode(qp.send_ring(), std::uint16_t(posted.position));
+        group.sync();
+        if (group.leads()) posted.status = impl::publish(qp, begin, begin + all, bounds);
+        posted.status = group.broadcast(posted).status;
+    }
+    return posted;
+}
+
+// Rings entries that the CPU has prepared, blocks [begin, end), once each (Prepared::blocks). Returns when they are rung:
+// entries before them, of whomever, are rung first. What the group wrote before is visible to the NIC.
+template <class Group>
+MP_DEVICE PostStatus ring(Group group, const QueuePair& qp, std::uint64_t begin, std::uint64_t end,
+                          const WaitBounds& bounds) {
+    group.sync();
+    Posted posted = {begin, PostStatus::ok, 0};
+    if (group.leads()) posted.status = impl::publish(qp, begin, end, bounds);
+    return group.broadcast(posted).status;
+}
+
+// Waits until the entry at `position` is complete, whoever posted it: then all before it are, too. Acquire at system
+// scope, then a barrier of the group: every thread of it sees what the NIC wrote. An entry that is not signaled is
+// complete when a later one is. After anything but ok nothing is ordered.
+template <class Group>
+MP_DEVICE PostStatus wait_completed(Group group, const QueuePair& qp, std::uint64_t position, const WaitBounds& bounds) {
+    Posted posted = {position, PostStatus::ok, 0};
+    if (group.leads()) {
+        posted.status = impl::until(qp, impl::Until::completed, position + 1, bounds);
+        // What the holder of the lock acquired is this thread's by acquire at GPU scope; the NIC is outside the GPU.
+        fence(system);
+    }
+    return group.broadcast(posted).status;
+}
+
+}  // namespace mp

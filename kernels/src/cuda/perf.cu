@@ -1,0 +1,187 @@
+// What messages, puts and barriers cost inside a kernel, and whether they keep their promises: games of two sides for
+// mp-perf and for the litmus tests. One block a side, but for the bandwidth.
+#pragma once
+
+#include <mp/mp.cuh>
+
+#include "pattern.cuh"
+
+namespace mp {
+
+// The pairs of one side, by value. Two pairs used in turn, so that posting a buffer again is off the way of a message.
+struct PerfPairs {
+    Send sends[2];
+    Recv recvs[2];
+};
+
+namespace perf {
+
+// What a receiver leaves in its buffer: no word of any pattern that is played.
+constexpr std::uint64_t poison = 0xdeaddeaddeaddead;
+
+MP_DEVICE std::uint64_t words_of(const Message& message) { return message.len / 8; }
+
+MP_DEVICE void fill(const Message& message, std::uint64_t seed) {
+    auto* words = impl::at<std::uint64_t>(message.memory);
+    for (std::uint64_t i = thread_rank(); i < words_of(message); i += block_threads()) words[i] = pattern(seed, i);
+}
+
+MP_DEVICE std::uint64_t count_wrong_and_poison(const Message& message, std::uint64_t seed) {
+    auto* words = impl::at<std::uint64_t>(message.memory);
+    std::uint64_t wrong = 0;
+    for (std::uint64_t i = thread_rank(); i < words_of(message); i += block_threads()) {
+        wrong += words[i] != pattern(seed, i);
+        words[i] = poison;
+    }
+    return wrong;
+}
+
+// Cycles of each timed round and the time of all of them, by the leader.
+struct Watch {
+    std::uint32_t* samples;
+    PingPongTime* time;
+    std::uint64_t began_ns = 0;
+    std::uint64_t began_cycles = 0;
+    std::uint64_t last = 0;
+
+    MP_DEVICE void begin() {
+        if (thread_rank() != 0) return;
+        began_ns = clock_ns();
+        last = began_cycles = clock_cycles();
+    }
+    MP_DEVICE void round(std::uint64_t number) {
+        if (thread_rank() != 0) return;
+        const std::uint64_t now = clock_cycles();
+        if (samples != nullptr) samples[number] = static_cast<std::uint32_t>(now - last);
+        last = now;
+    }
+    MP_DEVICE void end() {
+        if (thread_rank() != 0) return;
+        time->cycles = clock_cycles() - began_cycles;
+        time->ns = clock_ns() - began_ns;
+    }
+};
+
+}  // namespace perf
+}  // namespace mp
+
+// A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds are
+// even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
+// receives, and adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
+MP_KERNEL void MP_BLOCK_OF(512) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
+                                                 std::uint32_t* samples, mp::PingPongTime* time,
+                                                 std::uint64_t* mismatches) {
+    const bool serves = game.serves != 0;
+    std::uint64_t wrong = 0;
+    mp::Sender senders[2] = {{mp::block(), pairs.sends[0]}, {mp::block(), pairs.sends[1]}};
+    mp::Receiver receivers[2] = {{mp::block(), pairs.recvs[0]}, {mp::block(), pairs.recvs[1]}};
+    receivers[0].post(mp::block());
+    receivers[1].post(mp::block());
+    mp::perf::Watch watch = {samples, time};
+    const std::uint64_t rounds = game.untimed_rounds + game.timed_rounds;
+    bool failed = false;
+    // Both wait for a message and then send one; the serving side has sent one before, and not after the last.
+    if (checks != 0 && serves) mp::perf::fill(pairs.sends[1].message, 2 * game.base + 1);
+    if (serves) failed = senders[1].send(mp::block()).failed();
+    for (std::uint64_t pair = 0; pair < rounds && !failed; pair += 2) {
+        if (pair == game.untimed_rounds) watch.begin();
+        MP_UNROLL
+        for (int turn = 0; turn < 2; ++turn) {  // unrolled, so that the counters stay in registers
+            const std::uint64_t round = pair + turn;
+            const std::uint64_t seed = 2 * (game.base + round);
+            failed = failed || receivers[turn].recv(mp::block()).failed();
+            if (failed) break;
+            if (checks != 0) {
+                wrong += mp::perf::count_wrong_and_poison(pairs.recvs[turn].message, seed + !serves);
+                mp::perf::fill(pairs.sends[turn].message, seed + (serves ? 3 : 0));
+            }
+            if (!serves || round + 1 < rounds) failed = senders[turn].send(mp::block()).failed();
+            if (round + 2 < rounds) receivers[turn].post(mp::block());
+            if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
+        }
+    }
+    MP_UNROLL
+    for (int turn = 0; turn < 2; ++turn) {
+        senders[turn].close(mp::block());
+        receivers[turn].close(mp::block());
+    }
+    if (!failed) watch.end();
+    if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);
+}
+
+// A ping-pong of puts, each of `bytes` bytes in two halves and then one signal: data, data, signal. `checks` as above: that both
+// halves are there when the signal is. The target is the peer's `landing`.
+MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t source, std::uint64_t target,
+                                              std::uint64_t landing, std::uint64_t bytes, std::uint32_t checks,
+                                              mp::WaitBounds bounds, mp::WaitReport* report, std::uint32_t* samples,
+                                              mp::PingPongTime* time, std::uint64_t* mismatches) {
+    const bool serves = game.serves != 0;
+    std::uint64_t wrong = 0;
+    mp::Message from = {};
+    from.memory = source;
+    from.len = bytes;
+    mp::Message here = {};
+    here.memory = landing;
+    here.len = bytes;
+    auto* peer = mp::impl::at<std::uint64_t>(game.peer);
+    const auto* mine = mp::impl::at<const std::uint64_t>(game.mine);
+    const std::uint64_t half = bytes / 2 / 16 * 16;
+    mp::perf::Watch watch = {samples, time};
+    const auto play = [&](std::uint64_t value) {
+        if (half != 0) mp::copy(mp::block(), mp::impl::at<void>(target), mp::impl::at<const void>(source), half);
+        mp::copy(mp::block(), mp::impl::at<void>(target + half), mp::impl::at<const void>(source + half), bytes - half);
+        mp::signal(mp::block(), peer, value);
+    };
+    for (std::uint64_t round = 0; round < game.untimed_rounds + game.timed_rounds; ++round) {
+        if (round == game.untimed_rounds) watch.begin();
+        const std::uint64_t value = game.base + round + 1;
+        if (checks != 0) {
+            mp::perf::fill(from, 2 * value + serves);
+            mp::block_barrier();
+        }
+        if (serves) play(value);
+        const mp::WaitResult result = mp::wait(mp::block(), mine, value, bounds);
+        if (result.failed()) {
+            if (mp::thread_rank() == 0) mp::report(report, value, result);
+            return;
+        }
+        if (checks != 0) {
+            wrong += mp::perf::count_wrong_and_poison(here, 2 * value + !serves);
+            mp::block_barrier();
+        }
+        if (!serves) play(value);
+        if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
+    }
+    watch.end();
+    if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);
+}
+
+// Copies `bytes` bytes to a peer `rounds` times, all blocks sharing each copy. Block b writes when it began and when its
+// stores had arrived to stamps[2b] and stamps[2b + 1], in nanoseconds.
+MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_bandwidth(std::uint64_t target, std::uint64_t source, std::uint64_t bytes,
+                                                   std::uint64_t rounds, std::uint64_t* stamps) {
+    const std::uint64_t began = mp::clock_ns();
+    const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
+    for (std::uint64_t round = 0; round < rounds; ++round)
+        mp::copy(mp::block(), mp::impl::at<void>(target), mp::impl::at<const void>(source), bytes, part);
+    mp::fence(mp::system);
+    mp::block_barrier();
+    if (mp::thread_rank() == 0) {
+        stamps[2 * mp::block_rank()] = began;
+        stamps[2 * mp::block_rank() + 1] = mp::clock_ns();
+    }
+}
+
+// Barriers one after another; `ordered` not 0: each orders memory.
+MP_KERNEL void mp_perf_barrier(mp::Collective collective, std::uint64_t untimed, std::uint64_t timed,
+                               std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
+    mp::perf::Watch watch = {samples, time};
+    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
+        if (round == untimed) watch.begin();
+        const mp::WaitResult result = ordered != 0 ? mp::barrier(mp::block(), collective)
+                                                   : mp::barrier(mp::block(), collective, mp::sync_only);
+        if (result.failed()) return;
+        if (round >= untimed) watch.round(round - untimed);
+    }
+    watch.end();
+}

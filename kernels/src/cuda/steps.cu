@@ -1,0 +1,74 @@
+// Stream operations on messages: a list of steps in one launch. The list means what it would mean with a launch for each
+// step; the epochs are in the GPU's memory, so the same launch can be replayed by a graph.
+#pragma once
+
+#include <mp/mp.cuh>
+
+namespace mp {
+
+// By value, so that a launch needs no memory of its own: under the 4 KiB that kernel parameters may take everywhere. Most
+// lists are short, and a launch is the quicker the less it carries.
+constexpr unsigned max_steps = 16;
+constexpr unsigned few_steps = 3;
+template <unsigned count>
+struct StepList {
+    Step steps[count];
+};
+static_assert(sizeof(StepList<max_steps>) == max_steps * 88);
+
+namespace steps {
+
+// A barrier of the grid, whose blocks all run at once. The counters are those of an end that is in no other launch now.
+MP_DEVICE WaitResult meet(MessageState* state, const WaitBounds& bounds) {
+    block_barrier();
+    WaitResult result = {ok, 0, 0};
+    if (thread_rank() == 0) {
+        const std::uint64_t before = load(&state->meetings, relaxed, gpu);
+        if (fetch_add(&state->meeting, std::uint64_t{1}, gpu) == grid_blocks() - 1) {
+            store(&state->meeting, std::uint64_t{0}, relaxed, gpu);
+            store(&state->meetings, before + 1, release, gpu);
+        } else {
+            const auto poll = [state, before](std::uint64_t& seen) {
+                seen = load(&state->meetings, acquire, gpu);
+                return seen != before;
+            };
+            result = impl::wait_for(poll, bounds);
+        }
+    }
+    if (block_any(result.failed())) result = block_broadcast(result);
+    return result;
+}
+
+MP_DEVICE WaitResult run(const Step& step, Part part) {
+    switch (step.kind) {
+    case step_post:
+        if (part.index == 0) post(block(), Recv{step.message});
+        return {ok, 0, 0};
+    case step_send: return send(block(), Send{step.message}, part);
+    default: return recv(block(), Recv{step.message}, part);
+    }
+}
+
+// Runs `count` steps in order, each block its part of each; blocks that share the list must all fit on the GPU at once. Ends
+// at the first wait that fails, which is then in that message's report.
+MP_DEVICE void run_all(const Step* steps, std::uint32_t count) {
+    const Part part = {block_rank(), grid_blocks()};
+    const Message& first = steps[0].message;
+    for (std::uint32_t i = 0; i < count; ++i) {
+        if (steps[i].meet != 0 && part.count > 1) {
+            if (meet(impl::at<MessageState>(first.state), impl::bounds_of(first)).failed()) return;
+        }
+        if (run(steps[i], part).failed()) return;
+    }
+}
+
+}  // namespace steps
+}  // namespace mp
+
+// A list of up to few_steps or max_steps; see run_all.
+MP_KERNEL void MP_BLOCK_OF(512) mp_steps_few(mp::StepList<mp::few_steps> list, std::uint32_t count) {
+    mp::steps::run_all(list.steps, count);
+}
+MP_KERNEL void MP_BLOCK_OF(512) mp_steps(mp::StepList<mp::max_steps> list, std::uint32_t count) {
+    mp::steps::run_all(list.steps, count);
+}

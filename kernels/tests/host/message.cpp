@@ -1,0 +1,405 @@
+// Messages, windows and collectives of mp/*.cuh on host threads: the kernels of src/cuda/steps.cu, collective.cu and perf.cu,
+// ranks as launches that run at once. Meant for ThreadSanitizer as well.
+#include <array>
+#include <mp/host/launch.hpp>
+#include <thread>
+
+#include "../../src/cuda/collective.cu"
+#include "../../src/cuda/perf.cu"
+#include "../../src/cuda/steps.cu"
+#include "check.hpp"
+
+using std::uint64_t;
+
+namespace {
+
+constexpr uint64_t minute_ns = 60'000'000'000;
+
+uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+// Both ends of a pair of prepared operations.
+struct Pair {
+    std::vector<unsigned char> source, buffer;
+    std::vector<mp::Packet> inbox;
+    mp::MessageState sender = {}, receiver = {};
+    mp::WaitReport send_report = {}, recv_report = {};
+    uint64_t credit = 0, arrival = 0;
+
+    Pair(uint64_t bytes, bool packets, uint64_t shift = 0) : source(bytes + shift + 8), buffer(bytes + shift + 8) {
+        len = bytes;
+        from = shift;
+        if (packets) inbox.resize(mp::packet_slots * mp::packets_of(bytes));
+    }
+    mp::Send send(uint64_t timeout_ns = minute_ns) {
+        mp::Message end = common(timeout_ns);
+        end.memory = address(source.data() + from);
+        end.target = inbox.empty() ? address(buffer.data() + from) : 0;
+        end.mine = address(&credit);
+        end.theirs = address(&arrival);
+        end.state = address(&sender);
+        end.report = address(&send_report);
+        return {end};
+    }
+    mp::Recv recv(uint64_t timeout_ns = minute_ns) {
+        mp::Message end = common(timeout_ns);
+        end.memory = address(buffer.data() + from);
+        end.mine = address(&arrival);
+        end.theirs = address(&credit);
+        end.state = address(&receiver);
+        end.report = address(&recv_report);
+        return {end};
+    }
+    uint64_t len, from;
+
+private:
+    mp::Message common(uint64_t timeout_ns) {
+        mp::Message end = {};
+        end.len = len;
+        end.inbox = inbox.empty() ? 0 : address(inbox.data());
+        end.timeout_ns = timeout_ns;
+        return end;
+    }
+};
+
+// Two sides bounce checked messages of `bytes` bytes.
+void bounce(unsigned left_threads, unsigned right_threads, uint64_t bytes, bool packets, uint64_t rounds) {
+    std::array<std::unique_ptr<Pair>, 4> pairs;
+    for (auto& pair : pairs) pair = std::make_unique<Pair>(bytes, packets);
+    const mp::PerfPairs left = {{pairs[1]->send(), pairs[0]->send()}, {pairs[2]->recv(), pairs[3]->recv()}};
+    const mp::PerfPairs right = {{pairs[2]->send(), pairs[3]->send()}, {pairs[0]->recv(), pairs[1]->recv()}};
+    mp::PingPong serving = {};
+    serving.untimed_rounds = 2;
+    serving.timed_rounds = rounds - 2;
+    serving.serves = 1;
+    mp::PingPong answering = serving;
+    answering.serves = 0;
+    std::vector<std::uint32_t> samples(rounds);
+    mp::PingPongTime left_time = {}, right_time = {};
+    uint64_t wrong = 0;
+    std::jthread other([&] {
+        mp::host::launch(1, left_threads, mp_perf_messages, left, serving, 1u, samples.data(), &left_time, &wrong);
+    });
+    std::uint32_t* none = nullptr;
+    mp::host::launch(1, right_threads, mp_perf_messages, right, answering, 1u, none, &right_time, &wrong);
+    other.join();
+    CHECK_THAT(wrong, ==, 0u);
+    CHECK_THAT(left_time.ns, >, 0u);
+    CHECK_THAT(right_time.ns, >, 0u);
+    CHECK_THAT(pairs[0]->sender.epoch, ==, (rounds + 1) / 2);
+    CHECK_THAT(pairs[3]->receiver.epoch, ==, rounds / 2);
+    for (auto& pair : pairs) CHECK(pair->send_report.status == 0 && pair->recv_report.status == 0);
+}
+
+// A list of steps of one side, run `times` times by a grid.
+void run_steps(std::vector<mp::Step> steps, unsigned blocks, unsigned threads, unsigned times) {
+    mp::StepList<mp::max_steps> list = {};
+    mp::StepList<mp::few_steps> few = {};
+    const auto count = static_cast<std::uint32_t>(steps.size());
+    for (std::size_t i = 0; i < steps.size(); ++i) list.steps[i] = few.steps[i] = steps[i];
+    for (unsigned i = 0; i < times; ++i)
+        if (i % 2 == 0)
+            mp::host::launch(blocks, threads, mp_steps, list, count);
+        else
+            mp::host::launch(blocks, threads, mp_steps_few, few, count);
+}
+
+// What one block took for all, and a buffer that all have read, needs a meeting before the next step.
+mp::Step step(const mp::Message& message, mp::StepKind kind, bool meet = false) { return {message, kind, meet}; }
+
+void ring_of_steps(uint64_t bytes, bool packets, unsigned blocks) {
+    // Rank 0 sends what it got, one more in each byte; rank 1 sends back what it got.
+    Pair there(bytes, packets), back(bytes, packets);
+    there.source.assign(there.source.size(), 1);
+    // What arrives is what the next message is made of.
+    mp::Send forward = back.send();
+    forward.message.memory = address(there.buffer.data());
+    mp::Send again = there.send();
+    again.message.memory = address(back.buffer.data());
+    back.buffer.assign(back.buffer.size(), 7);
+    const unsigned times = 6;
+    std::jthread other([&] {
+        run_steps({step(there.recv().message, mp::step_post), step(there.recv().message, mp::step_recv),
+                   step(forward.message, mp::step_send, packets)},
+                  blocks, 3, times);
+    });
+    run_steps({step(back.recv().message, mp::step_post), step(again.message, mp::step_send),
+               step(back.recv().message, mp::step_recv)},
+              blocks, 3, times);
+    other.join();
+    for (uint64_t i = 0; i < bytes; ++i) CHECK(there.buffer[i] == 7 && back.buffer[i] == 7);
+    CHECK_THAT(back.receiver.epoch, ==, uint64_t{times});
+    CHECK_THAT(there.sender.epoch, ==, uint64_t{times});
+    CHECK_THAT(there.receiver.meetings, ==, packets && blocks > 1 ? times : 0);
+    CHECK_THAT(there.sender.arrived + back.receiver.arrived, ==, 0u);
+}
+
+struct Ranks {
+    uint64_t ranks, len;
+    std::vector<std::vector<mp::Packet>> inboxes;
+    std::vector<std::vector<uint64_t>> tables;
+    std::vector<uint64_t> states;
+    std::vector<mp::WaitReport> reports;
+
+    Ranks(uint64_t count, uint64_t elements) : ranks(count), len(elements), states(count), reports(count) {
+        for (uint64_t rank = 0; rank < ranks; ++rank) inboxes.emplace_back(2 * ranks * (len == 0 ? 1 : len));
+        for (uint64_t rank = 0; rank < ranks; ++rank) {
+            tables.emplace_back();
+            for (auto& inbox : inboxes) tables.back().push_back(address(inbox.data()));
+        }
+    }
+    mp::Collective of(uint64_t rank, uint64_t timeout_ns = minute_ns) {
+        mp::Collective collective = {};
+        collective.inboxes = address(tables[rank].data());
+        collective.ranks = ranks;
+        collective.rank = rank;
+        collective.len = len;
+        collective.state = address(&states[rank]);
+        collective.timeout_ns = timeout_ns;
+        collective.report = address(&reports[rank]);
+        return collective;
+    }
+};
+
+}  // namespace
+
+CASE(messages_as_packets_arrive_whole_and_in_order) {
+    bounce(1, 1, 8, true, 600);
+    bounce(4, 3, 8 * 13, true, 200);
+}
+
+CASE(messages_in_one_piece_arrive_whole_and_in_order) {
+    bounce(1, 1, 8, false, 600);
+    bounce(4, 3, 8 * 129, false, 200);
+}
+
+CASE(messages_of_any_length_and_alignment_arrive) {
+    for (const bool packets : {true, false})
+        for (const uint64_t shift : {0, 1, 8})
+            for (const uint64_t bytes : {0, 1, 7, 8, 9, 31, 200}) {
+                Pair pair(bytes, packets, shift);
+                for (uint64_t i = 0; i < pair.source.size(); ++i) pair.source[i] = static_cast<unsigned char>(i * 7 + 1);
+                const mp::Send send = pair.send();
+                const mp::Recv recv = pair.recv();
+                std::jthread other([&] {
+                    mp::host::launch(1, 2, +[](mp::Send send) { CHECK(!mp::send(mp::block(), send).failed()); }, send);
+                });
+                mp::host::launch(1, 3, +[](mp::Recv recv) {
+                    mp::post(mp::block(), recv);
+                    CHECK(!mp::recv(mp::block(), recv).failed());
+                }, recv);
+                other.join();
+                for (uint64_t i = 0; i < pair.buffer.size(); ++i) {
+                    const bool inside = i >= shift && i < shift + bytes;
+                    CHECK(pair.buffer[i] == (inside ? pair.source[i] : 0));
+                }
+            }
+}
+
+CASE(a_sender_of_packets_waits_when_all_slots_are_taken) {
+    Pair pair(8, true);
+    const mp::Send send = pair.send(2'000'000);
+    for (uint64_t i = 0; i < mp::packet_slots; ++i) CHECK(!mp::send(mp::thread(), send).failed());
+    const mp::WaitResult full = mp::send(mp::thread(), send);
+    CHECK_THAT(full.status, ==, mp::timed_out);
+    CHECK_THAT(pair.send_report.expected, ==, 1u);
+    CHECK_THAT(pair.send_report.seen, ==, 0u);
+    CHECK(!mp::recv(mp::thread(), pair.recv()).failed());
+    CHECK(!mp::send(mp::thread(), send).failed());
+    CHECK_THAT(pair.sender.epoch, ==, mp::packet_slots + 1);
+}
+
+CASE(a_send_in_one_piece_waits_for_the_posted_buffer) {
+    Pair pair(100, false);
+    CHECK_THAT(mp::send(mp::thread(), pair.send(1'000'000)).status, ==, mp::timed_out);
+    CHECK_THAT(pair.arrival, ==, 0u);
+    mp::post(mp::thread(), pair.recv());
+    CHECK(!mp::send(mp::thread(), pair.send()).failed());
+    CHECK_THAT(pair.arrival, ==, 1u);
+}
+
+CASE(a_message_that_never_comes_is_a_failure_of_every_thread_and_reported) {
+    for (const bool packets : {true, false}) {
+        Pair pair(40, packets);
+        static std::atomic<unsigned> failed;
+        failed = 0;
+        mp::host::launch(1, 5, +[](mp::Recv recv) {
+            mp::post(mp::block(), recv);
+            failed += mp::recv(mp::block(), recv).status == mp::timed_out;
+        }, pair.recv(1'000'000));
+        CHECK_THAT(failed.load(), ==, 5u);
+        CHECK_THAT(pair.recv_report.status, ==, static_cast<unsigned>(mp::timed_out));
+        CHECK_THAT(pair.recv_report.expected, ==, 1u);
+        CHECK_THAT(pair.receiver.epoch, ==, 0u);
+    }
+}
+
+CASE(an_abort_ends_sends_and_receives) {
+    uint64_t abort = 1;
+    Pair pair(40, true);
+    mp::Recv recv = pair.recv();
+    recv.message.abort = address(&abort);
+    CHECK_THAT(mp::recv(mp::thread(), recv).status, ==, mp::aborted);
+    Pair other(40, false);
+    mp::Send send = other.send();
+    send.message.abort = address(&abort);
+    CHECK_THAT(mp::send(mp::thread(), send).status, ==, mp::aborted);
+}
+
+CASE(lists_of_steps_mean_what_their_steps_mean_one_after_another) {
+    ring_of_steps(64, true, 1);
+    ring_of_steps(64, false, 1);
+}
+
+CASE(blocks_share_a_list_of_steps) {
+    ring_of_steps(64 * 16, false, 3);
+    ring_of_steps(200, true, 2);
+}
+
+CASE(puts_are_there_when_the_signal_is) {
+    for (const uint64_t bytes : {8, 32, 480}) {
+        std::vector<uint64_t> left(bytes / 8), right(bytes / 8), at_left(bytes / 8), at_right(bytes / 8);
+        uint64_t for_left = 10, for_right = 10, wrong = 0;
+        mp::PingPong serving = {};
+        serving.mine = address(&for_left);
+        serving.peer = address(&for_right);
+        serving.base = 10;
+        serving.timed_rounds = 150;
+        serving.serves = 1;
+        mp::PingPong answering = serving;
+        answering.mine = serving.peer;
+        answering.peer = serving.mine;
+        answering.serves = 0;
+        const mp::WaitBounds bounds = {0, minute_ns};
+        mp::WaitReport report = {};
+        mp::PingPongTime time = {}, other_time = {};
+        std::uint32_t* none = nullptr;
+        std::jthread other([&] {
+            mp::host::launch(1, 4, mp_perf_puts, serving, address(left.data()), address(at_right.data()),
+                             address(at_left.data()), bytes, 1u, bounds, &report, none, &time, &wrong);
+        });
+        mp::host::launch(1, 2, mp_perf_puts, answering, address(right.data()), address(at_left.data()),
+                         address(at_right.data()), bytes, 1u, bounds, &report, none, &other_time, &wrong);
+        other.join();
+        CHECK_THAT(wrong, ==, 0u);
+        CHECK_THAT(report.status, ==, 0u);
+        CHECK_THAT(for_left, ==, 160u);
+        CHECK_THAT(time.ns, >, 0u);
+    }
+}
+
+CASE(a_barrier_orders_what_the_ranks_wrote_before) {
+    for (const uint64_t count : {1, 2, 3}) {
+        Ranks ranks(count, 0);
+        static std::vector<uint64_t> written;
+        written.assign(count, 0);
+        std::vector<std::jthread> running;
+        for (uint64_t rank = 0; rank < count; ++rank)
+            running.emplace_back([&ranks, rank] {
+                mp::host::launch(1, 2, +[](mp::Collective collective) {
+                    for (uint64_t round = 1; round <= 40; ++round) {
+                        if (mp::thread_rank() == 1) written[collective.rank] = round;
+                        CHECK(!mp::barrier(mp::block(), collective).failed());
+                        for (const uint64_t seen : written) CHECK_THAT(seen, ==, round);
+                        CHECK(!mp::barrier(mp::block(), collective).failed());
+                    }
+                }, ranks.of(rank));
+            });
+    }
+}
+
+CASE(a_barrier_without_order_still_waits_for_all) {
+    Ranks ranks(2, 0);
+    mp::PingPongTime times[2] = {};
+    std::uint32_t* none = nullptr;
+    std::jthread other([&] {
+        mp::host::launch(1, 1, mp_perf_barrier, ranks.of(0), uint64_t{5}, uint64_t{50}, 0u, none, &times[0]);
+    });
+    mp::host::launch(1, 1, mp_perf_barrier, ranks.of(1), uint64_t{5}, uint64_t{50}, 0u, none, &times[1]);
+    other.join();
+    CHECK_THAT(ranks.states[0], ==, 55u);
+    CHECK_THAT(mp::barrier(mp::thread(), ranks.of(0, 1'000'000), mp::sync_only).status, ==, mp::timed_out);
+    CHECK_THAT(ranks.reports[0].expected, ==, 56u);
+}
+
+CASE(an_all_reduce_gives_every_rank_the_same) {
+    for (const uint64_t count : {1, 2, 4}) {
+        Ranks ranks(count, 6);
+        std::vector<std::vector<double>> values(count, std::vector<double>(6));
+        std::vector<std::vector<uint64_t>> words(count, std::vector<uint64_t>(6));
+        for (std::uint32_t round = 0; round < 30; ++round) {
+            for (uint64_t rank = 0; rank < count; ++rank)
+                for (uint64_t i = 0; i < 6; ++i) {
+                    values[rank][i] = 0.1 * static_cast<double>((rank + 1) * (i + 1) + round);
+                    words[rank][i] = (rank * 7 + i * 3 + round) % 5;
+                }
+            std::vector<double> expected = values[0];
+            std::vector<uint64_t> largest = words[0];
+            for (uint64_t rank = 1; rank < count; ++rank)
+                for (uint64_t i = 0; i < 6; ++i) {
+                    expected[i] += values[rank][i];
+                    largest[i] = std::max(largest[i], words[rank][i]);
+                }
+            {
+                std::vector<std::jthread> running;
+                for (uint64_t rank = 0; rank < count; ++rank)
+                    running.emplace_back([&, rank] {
+                        mp::host::launch(1, 4, mp_all_reduce_f64, ranks.of(rank), values[rank].data(), uint64_t{6}, 0u);
+                        mp::host::launch(1, 2, mp_all_reduce_u64, ranks.of(rank), words[rank].data(), uint64_t{5}, 2u);
+                    });
+            }
+            for (uint64_t rank = 0; rank < count; ++rank) {
+                CHECK(values[rank] == expected);
+                for (uint64_t i = 0; i < 5; ++i) CHECK_THAT(words[rank][i], ==, largest[i]);
+            }
+        }
+    }
+}
+
+CASE(a_window_refuses_what_lies_outside) {
+    std::vector<uint64_t> mine(4), theirs(6), signals_mine(16), signals_theirs(16);
+    const mp::WindowPart parts[2] = {{address(mine.data()), 32, address(signals_mine.data())},
+                                     {address(theirs.data()), 48, address(signals_theirs.data())}};
+    mp::Window window = {};
+    window.parts = address(parts);
+    window.ranks = 2;
+    window.signals = 2;
+    window.timeout_ns = 1'000'000;
+    const uint64_t source[6] = {1, 2, 3, 4, 5, 6};
+    const auto one = mp::thread();
+    CHECK(mp::put(one, window, 1, 0, source, 48));
+    CHECK(!mp::put(one, window, 1, 8, source, 48) && !mp::put(one, window, 1, ~uint64_t{0}, source, 8));
+    CHECK(!mp::put(one, window, 2, 0, source, 8));
+    CHECK(mp::put_signal(one, window, 1, 40, source, 8, 1, 9));
+    CHECK(!mp::put_signal(one, window, 1, 0, source, 8, 2, 9) && !mp::signal(one, window, 0, 2, 1));
+    CHECK_THAT(theirs[5], ==, 1u);
+    CHECK_THAT(theirs[0], ==, 1u);
+    CHECK_THAT(signals_theirs[8], ==, 9u);
+    uint64_t got[2] = {};
+    CHECK(mp::get(one, window, 1, 8, got, 16) && got[0] == 2 && got[1] == 3);
+    CHECK(!mp::get(one, window, 0, 24, got, 16));
+    uint64_t before = 0;
+    CHECK(mp::fetch_add(window, 1, 16, 10, before) && before == 3 && theirs[2] == 13);
+    CHECK(mp::compare_swap(window, 1, 16, 12, 1, before) && before == 13 && theirs[2] == 13);
+    CHECK(mp::compare_swap(window, 1, 16, 13, 1, before) && before == 13 && theirs[2] == 1);
+    CHECK(mp::swap(window, 1, 16, 77, before) && before == 1 && theirs[2] == 77);
+    CHECK(!mp::fetch_add(window, 1, 12, 1, before) && !mp::swap(window, 1, 48, 1, before));
+    signals_mine[8] = 5;
+    CHECK(!mp::wait(one, window, 1, 5).failed());
+    CHECK(mp::wait(one, window, 1, 6).failed() && mp::wait(one, window, 2, 0).failed());
+}
+
+CASE(the_last_block_of_several_sees_what_the_others_wrote) {
+    static std::vector<uint64_t> written;
+    static uint64_t arrived, signal;
+    arrived = signal = 0;
+    for (uint64_t round = 1; round <= 20; ++round) {
+        written.assign(4, 0);
+        mp::host::launch(4, 2, +[](uint64_t round) {
+            if (mp::thread_rank() == 1) written[mp::block_rank()] = round;
+            if (!mp::last_block(&arrived, 4)) return;
+            for (const uint64_t word : written) CHECK_THAT(word, ==, round);
+            if (mp::thread_rank() == 0) mp::store(&signal, round, mp::release, mp::system);
+        }, round);
+        CHECK_THAT(signal, ==, round);
+    }
+}

@@ -1,0 +1,239 @@
+// The send queue of a kernel against the smallest NIC there can be: a thread that looks at the doorbell, takes the entries
+// that the doorbell record covers, executes inline writes and NOPs, and overwrites one completion. gdsync tests the
+// same kernels against the software NIC; here ThreadSanitizer sees both sides.
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <mp/host/launch.hpp>
+#include <thread>
+#include <vector>
+
+#include "../../src/cuda/queue_pair.cu"
+#include "check.hpp"
+
+using std::uint16_t;
+using std::uint32_t;
+using std::uint64_t;
+
+namespace {
+
+constexpr uint64_t millisecond_ns = 1'000'000;
+constexpr mp::WaitBounds minute = {.abort = 0, .timeout_ns = 60'000 * millisecond_ns};
+constexpr mp::WaitBounds short_while = {.abort = 0, .timeout_ns = 20 * millisecond_ns};
+constexpr uint32_t qpn = 0x77;
+
+uint64_t address(const void* what) { return reinterpret_cast<uint64_t>(what); }
+
+struct Nic {
+    // What kernels, CPU and NIC share.
+    std::vector<mp::Octoword> queue;
+    alignas(64) uint64_t completion[8];
+    alignas(64) uint32_t record = 0;
+    alignas(64) uint64_t doorbell = 0;
+    uint64_t reserved = 0, published = 0, completed = 0;
+    std::vector<mp::QueuePairState> state;
+    std::vector<uint64_t> target;
+
+    // The NIC's own.
+    std::atomic<bool> paused = false, stop = false;
+    std::atomic<uint64_t> executed = 0, doorbells = 0;
+    std::atomic<uint64_t> fails_at = ~uint64_t{0};
+    std::jthread engine;
+
+    explicit Nic(uint32_t blocks, size_t words = 0)
+        : queue(blocks * mp::block_octowords), state(1 + (blocks * 8 + 127) / 128), target(words) {
+        std::memset(completion, 0xff, sizeof completion);
+        completion[7] = mp::big_endian(uint64_t{0xfffff0});  // index 0xffff, opcode invalid
+        engine = std::jthread([this] { run(); });
+    }
+    ~Nic() { stop = true; }
+
+    mp::QueuePair view() {
+        return {
+            .send_queue = address(queue.data()),
+            .completion = address(completion),
+            .send_record = address(&record),
+            .doorbell = address(&doorbell),
+            .reserved = address(&reserved),
+            .published = address(&published),
+            .completed = address(&completed),
+            .state = address(state.data()),
+            .blocks = uint32_t(queue.size() / mp::block_octowords),
+            .qpn = qpn,
+        };
+    }
+
+    const mp::Octoword& octoword(uint64_t at) const { return queue[at & (queue.size() - 1)]; }
+
+    void complete(mp::CqeOpcode opcode, uint16_t index) {
+        if (opcode == mp::CqeOpcode::request_error) {
+            reinterpret_cast<uint8_t*>(completion)[55] = uint8_t(mp::Syndrome::remote_access);
+        }
+        const uint64_t tail = uint64_t{qpn} << 32 | uint64_t{index} << 16 | uint64_t(opcode) << 4;
+        mp::store(&completion[7], mp::big_endian(tail), mp::release, mp::system);
+    }
+
+    void run() {
+        uint64_t next = 0, filled = 0;
+        while (!stop) {
+            if (paused || mp::load(&doorbell, mp::relaxed, mp::system) == 0) {
+                std::this_thread::yield();
+                continue;
+            }
+            __atomic_exchange_n(&doorbell, uint64_t{0}, __ATOMIC_ACQ_REL);
+            doorbells.fetch_add(1);
+            const uint32_t word = mp::load(&record, mp::acquire, mp::system);
+            filled += uint16_t(uint16_t(mp::big_endian(word)) - uint16_t(filled));
+            CHECK_THAT(filled - next, <=, queue.size() / mp::block_octowords);
+            while (next < filled) {
+                const mp::Octoword ctrl = octoword(4 * next);
+                const uint32_t head = mp::big_endian(ctrl.word[0]), size = mp::big_endian(ctrl.word[1]);
+                CHECK_THAT(uint16_t(head >> 8), ==, uint16_t(next));
+                CHECK_THAT(size >> 8, ==, qpn);
+                if (next >= fails_at) {
+                    complete(mp::CqeOpcode::request_error, uint16_t(next));
+                    return;
+                }
+                if (mp::WqeOpcode(head & 0xff) == mp::WqeOpcode::write) {
+                    const mp::Octoword remote = octoword(4 * next + 1), data = octoword(4 * next + 2);
+                    const uint64_t to = uint64_t{mp::big_endian(remote.word[0])} << 32 | mp::big_endian(remote.word[1]);
+                    CHECK_THAT(mp::big_endian(data.word[0]), ==, 0x80000008u);
+                    CHECK_THAT(target.at(to / 8), ==, 0u);
+                    std::memcpy(&target.at(to / 8), &data.word[1], 8);
+                }
+                if (mp::big_endian(ctrl.word[2]) & mp::notify_always) complete(mp::CqeOpcode::request, uint16_t(next));
+                next += mp::wqe_blocks(size & 0x3f);
+                executed.fetch_add(1);
+            }
+        }
+    }
+};
+
+mp::Posted post_nop(const mp::QueuePair& qp, const mp::WaitBounds& bounds) {
+    const auto nop = [](mp::SendRing ring, uint16_t index) { mp::encode_nop(ring, index, mp::notify_always); };
+    return mp::post(mp::thread(), qp, 1, nop, bounds);
+}
+
+void every_word_arrives(uint32_t flavour, unsigned blocks, unsigned threads, uint32_t count) {
+    const uint32_t all = blocks * threads * count;
+    Nic nic(512, all);
+    const mp::QueuePair qp = nic.view();
+    std::vector<uint32_t> results(blocks * threads, 99);
+    mp::host::launch(blocks, threads, mp_qp_write_words, qp, mp::RemoteAddress{0, 1}, uint64_t{5}, count, flavour,
+                     minute, results.data());
+    for (const uint32_t result : results) CHECK_THAT(result, ==, 0u);
+    const mp::Posted last = post_nop(qp, minute);
+    CHECK_THAT(last.position, ==, all);
+    CHECK(mp::wait_completed(mp::thread(), qp, last.position, minute) == mp::PostStatus::ok);
+    CHECK_THAT(nic.executed.load(), ==, all + 1);
+    for (uint32_t word = 0; word < all; ++word) CHECK_THAT(nic.target[word], ==, mp::pattern(5, word));
+    CHECK_THAT(nic.state[0].rings, <=, uint64_t{all} + 1);
+}
+
+}  // namespace
+
+CASE(what_threads_post_arrives_once_and_in_place) { every_word_arrives(mp::post_by_thread, 4, 16, 200); }
+
+CASE(what_warps_post_arrives_once_and_in_place) { every_word_arrives(mp::post_by_warp, 2, 64, 100); }
+
+CASE(what_blocks_post_arrives_once_and_in_place) { every_word_arrives(mp::post_by_block, 3, 40, 100); }
+
+CASE(positions_go_on_past_the_16_bits_of_a_completion) { every_word_arrives(mp::post_by_warp, 1, 64, 1100); }
+
+CASE(one_doorbell_serves_many_that_are_ready) {
+    Nic nic(64);
+    const mp::QueuePair qp = nic.view();
+    std::vector<uint32_t> results(1);
+    // The first entry is the CPU's and not rung: what is posted behind it waits.
+    nic.reserved = 1;
+    mp::encode_nop(qp.send_ring(), 0, mp::notify_always);
+    std::vector<std::jthread> posters;
+    for (int k = 0; k < 8; ++k) {
+        posters.emplace_back([&] { CHECK(post_nop(qp, minute).status == mp::PostStatus::ok); });
+    }
+    while (mp::load(&nic.reserved, mp::relaxed, mp::system) < 9) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    CHECK_THAT(nic.executed.load(), ==, 0u);
+    mp_qp_ring(qp, 0, 1, minute, results.data());
+    posters.clear();
+    CHECK(mp::wait_completed(mp::thread(), qp, 8, minute) == mp::PostStatus::ok);
+    CHECK_THAT(nic.executed.load(), ==, 9u);
+    CHECK_THAT(nic.state[0].rings, <, 9u);
+}
+
+CASE(entries_that_the_cpu_rings_are_passed_over) {
+    Nic nic(64);
+    const mp::QueuePair qp = nic.view();
+    for (uint64_t round = 0; round < 300; ++round) {
+        // The CPU's turn: reserve, write, ring as GpuQueuePair::post does.
+        const uint64_t mine = mp::load(&nic.reserved, mp::relaxed, mp::system);
+        mp::store(&nic.reserved, mine + 1, mp::relaxed, mp::system);
+        mp::encode_nop(qp.send_ring(), uint16_t(mine), mp::notify_always);
+        std::jthread cpu([&] {
+            while (mp::load(&nic.published, mp::acquire, mp::system) != mine) std::this_thread::yield();
+            mp::store(&nic.record, mp::doorbell_record_word(uint16_t(mine + 1)), mp::release, mp::system);
+            mp::store(&nic.doorbell, mp::doorbell_value(qpn, uint16_t(mine + 1)), mp::release, mp::system);
+            mp::store(&nic.published, mine + 1, mp::release, mp::system);
+        });
+        const mp::Posted posted = post_nop(qp, minute);
+        CHECK(posted.status == mp::PostStatus::ok);
+        CHECK_THAT(posted.position, ==, 2 * round + 1);
+        // So that the CPU has room in its turn.
+        CHECK(mp::wait_completed(mp::thread(), qp, posted.position, minute) == mp::PostStatus::ok);
+    }
+    CHECK_THAT(nic.executed.load(), ==, 600u);
+}
+
+CASE(a_full_queue_holds_back_who_posts_until_the_nic_goes_on) {
+    Nic nic(32);
+    const mp::QueuePair qp = nic.view();
+    nic.paused = true;
+    for (int k = 0; k < 32; ++k) CHECK(post_nop(qp, minute).status == mp::PostStatus::ok);
+    std::jthread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        nic.paused = false;
+    });
+    CHECK(post_nop(qp, minute).status == mp::PostStatus::ok);
+    CHECK_THAT(nic.executed.load(), >=, 1u);
+}
+
+CASE(a_full_queue_whose_nic_never_goes_on_ends_by_the_deadline) {
+    Nic nic(32);
+    const mp::QueuePair qp = nic.view();
+    nic.paused = true;
+    for (int k = 0; k < 32; ++k) post_nop(qp, minute);
+    CHECK(post_nop(qp, short_while).status == mp::PostStatus::timed_out);
+}
+
+CASE(a_wait_for_a_completion_ends_by_deadline_and_by_abort) {
+    Nic nic(32);
+    const mp::QueuePair qp = nic.view();
+    nic.paused = true;
+    const mp::Posted posted = post_nop(qp, minute);
+    CHECK(mp::wait_completed(mp::thread(), qp, posted.position, short_while) == mp::PostStatus::timed_out);
+    const uint64_t abort = 1;
+    const mp::WaitBounds aborted = {.abort = address(&abort), .timeout_ns = minute.timeout_ns};
+    CHECK(mp::wait_completed(mp::thread(), qp, posted.position, aborted) == mp::PostStatus::aborted);
+    nic.paused = false;
+    CHECK(mp::wait_completed(mp::thread(), qp, posted.position, minute) == mp::PostStatus::ok);
+}
+
+CASE(a_failed_request_fails_what_comes_after_it_and_nothing_before) {
+    Nic nic(64);
+    const mp::QueuePair qp = nic.view();
+    nic.fails_at = 3;
+    mp::Posted posted[6];
+    for (auto& each : posted) each = post_nop(qp, minute);
+    CHECK(mp::wait_completed(mp::thread(), qp, 3, minute) == mp::PostStatus::failed);
+    CHECK(mp::wait_completed(mp::thread(), qp, 5, minute) == mp::PostStatus::failed);
+    CHECK(mp::wait_completed(mp::thread(), qp, 2, minute) == mp::PostStatus::ok);
+    CHECK(nic.state[0].failure == (0x100 | uint64_t(mp::Syndrome::remote_access)));
+}
+
+CASE(more_blocks_than_the_queue_can_free_are_refused) {
+    Nic nic(32);
+    const mp::QueuePair qp = nic.view();
+    const auto nothing = [](mp::SendRing, uint16_t) {};
+    CHECK(mp::post(mp::thread(), qp, 18, nothing, minute).status == mp::PostStatus::too_large);
+    CHECK_THAT(nic.reserved, ==, 0u);
+}

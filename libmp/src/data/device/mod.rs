@@ -1,0 +1,25 @@
+//! Device operations: messages, windows and collectives whose epochs live in the memory of the device that works with
+//! them, so that streams, replayed graphs and kernels start and complete them with no work of the host in between.
+//!
+//! The host prepares: each end has a [`station`] – counters, the signal it waits on, and slots for packets – in the memory
+//! of its device, which the peer maps. What a kernel needs of it is one plain struct (`mp_kernels::Send` and the like), which
+//! is also the argument of the stream operations. Host streams follow the same protocol on the CPU ([`host`]).
+//!
+//! The protocol itself is `kernels/include/mp/message.cuh`.
+
+mod collective;
+mod half;
+mod host;
+mod message;
+mod report;
+mod station;
+mod steps;
+mod window;
+
+pub use collective::{DeviceAllReduce, DeviceBarrier, DeviceNumber};
+pub(crate) use half::{DeviceHalf, DeviceNotice};
+pub use message::{DeviceRecv, DeviceSend};
+pub(crate) use report::{Report, Watch};
+pub use steps::Step;
+pub(crate) use steps::enqueue;
+pub use window::DeviceWindow;

@@ -1,0 +1,108 @@
+//! How a wait of a kernel that failed becomes an error of the host: each device operation has a report, a slot in pinned
+//! memory that the kernel writes and the rank's next synchronisation reads.
+
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use gdsync::Buffer;
+use mp_kernels::{WaitReport, WaitStatus};
+
+use crate::data::operation::Name;
+use crate::error::Error;
+
+/// The report of one operation.
+pub(crate) struct Report {
+    pub name: Arc<Name>,
+    slot: Buffer<u64>,
+}
+
+impl Report {
+    /// 64-bit words of a slot.
+    pub const WORDS: usize = size_of::<WaitReport>() / 8;
+
+    /// `slot` is zeroed pinned memory.
+    pub fn new(name: Arc<Name>, slot: Buffer<u64>) -> Report {
+        Report { name, slot }
+    }
+
+    /// Address for the device.
+    pub fn address(&self) -> gdsync::Result<u64> {
+        self.slot.word(0)?.device_address()
+    }
+
+    /// The slot's memory, for graphs to hold.
+    pub fn memory(&self) -> &Buffer<u64> {
+        &self.slot
+    }
+
+    /// What a host stream found: the first failure stays.
+    pub fn write(&self, status: WaitStatus, expected: u64, seen: u64, waited: Duration) {
+        let Ok(words) =
+            (0..Self::WORDS).map(|at| self.slot.word(at)).collect::<Result<Vec<_>, _>>()
+        else {
+            return;
+        };
+        let claimed = words[0].atomic().is_some_and(|word| {
+            word.compare_exchange(0, 1 << 32, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        });
+        if claimed {
+            let waited = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+            for (word, value) in words[1..].iter().zip([expected, seen, waited]) {
+                // Pinned memory: the CPU reaches it.
+                let _ = word.store(value);
+            }
+            let _ = words[0].store(1 << 32 | u64::from(status as u32));
+        }
+    }
+
+    /// The failure, if there was one.
+    fn failure(&self) -> Option<WaitReport> {
+        let address = self.slot.host_address()?.cast::<WaitReport>();
+        // SAFETY: pinned memory of that size and alignment, which kernels and host streams write with atomics, the status
+        // last; any bits are a report.
+        let report = unsafe { address.as_ptr().read_volatile() };
+        fence(Ordering::Acquire);
+        if report.status == 0 {
+            return None;
+        }
+        // SAFETY: as above; now that the status is there, the rest is.
+        Some(unsafe { address.as_ptr().read_volatile() })
+    }
+
+    /// The failure as the error of an operation that took too long.
+    pub fn late(&self) -> Option<Error> {
+        let report = self.failure()?;
+        Some(Error::Late {
+            op: self.name.to_string(),
+            rank: self.name.rank,
+            host: self.name.host.clone(),
+            tag: self.name.tag,
+            expected: report.expected,
+            seen: report.seen,
+            age: Duration::from_nanos(report.waited_ns),
+        })
+    }
+}
+
+/// The reports of a rank's device operations.
+#[derive(Default)]
+pub(crate) struct Watch {
+    reports: Mutex<Vec<Weak<Report>>>,
+}
+
+impl Watch {
+    pub fn add(&self, report: &Arc<Report>) {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        if reports.len() == reports.capacity() {
+            reports.retain(|report| report.strong_count() > 0);
+        }
+        reports.push(Arc::downgrade(report));
+    }
+
+    /// The first failure of any operation that is still there.
+    pub fn failure(&self) -> Option<Error> {
+        let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        reports.iter().filter_map(Weak::upgrade).find_map(|report| report.late())
+    }
+}

@@ -1,0 +1,206 @@
+//! Steps of device operations on a stream: a list of them is one launch of the kernel `mp_steps`, or one call on a host
+//! stream.
+
+use std::sync::Arc;
+
+use gdsync::{Arg, Device, Dims, Stream};
+use mp_kernels::{Message, StepKind};
+
+use super::half::DeviceHalf;
+use super::host::HostEnd;
+use crate::data::half::broken;
+use crate::data::plane::Plane;
+use crate::error::{Error, Result};
+
+/// Steps in one launch, `max_steps` of `steps.cu`, and in a short one, `few_steps`.
+const LAUNCH: usize = 16;
+const FEW: usize = 3;
+/// Threads of a block.
+const THREADS: u32 = 512;
+/// A block more for every so many bytes of the largest message that goes in one piece …
+const BLOCK_BYTES: u64 = 16 << 10;
+/// … up to so many, which must be on the GPU at once.
+const BLOCKS: u64 = 64;
+
+/// Something that a stream does with a device operation: [`DeviceSend::start`](super::DeviceSend::start),
+/// [`DeviceRecv::start`](super::DeviceRecv::start), [`DeviceRecv::wait`](super::DeviceRecv::wait).
+#[derive(Clone, Copy)]
+#[must_use = "a step does nothing before it is enqueued"]
+pub struct Step<'a> {
+    pub(crate) half: &'a DeviceHalf,
+    pub(crate) kind: StepKind,
+}
+
+/// The argument of a launch.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct StepList<const COUNT: usize>([mp_kernels::Step; COUNT]);
+
+/// Enqueues the steps in order.
+pub(crate) fn enqueue(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
+    match stream.device() {
+        Device::Host => on_host(plane, stream, steps),
+        Device::Cuda(_) => steps.chunks(LAUNCH).try_for_each(|steps| launch(plane, stream, steps)),
+    }
+}
+
+fn check(stream: &Stream, half: &DeviceHalf) -> Result<()> {
+    let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
+    let device = half.memory.device();
+    if ordinal(device) == ordinal(stream.device()) {
+        return Ok(());
+    }
+    Err(Error::Mismatch {
+        op: half.name.to_string(),
+        reason: format!(
+            "its memory belongs to {device}, and {} is a stream of {}",
+            stream.name(),
+            stream.device()
+        ),
+    })
+}
+
+fn on_host(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
+    let mut ends: Vec<(StepKind, Arc<HostEnd>)> = Vec::with_capacity(steps.len());
+    for Step { half, kind } in steps {
+        check(stream, half)?;
+        ends.extend(half.meet(plane)?.host.clone().map(|end| (*kind, end)));
+    }
+    let run = move || {
+        // A step that fails ends the list; its report says why.
+        ends.iter().all(|(kind, end)| end.run(*kind));
+    };
+    let op = || steps.first().map_or_else(String::new, |step| step.half.name.to_string());
+    stream.call(run).map_err(|source| Error::Memory { op: op(), source })
+}
+
+fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
+    if steps.len() <= FEW {
+        launch_as::<FEW>(plane, stream, steps, "mp_steps_few")
+    } else {
+        launch_as::<LAUNCH>(plane, stream, steps, "mp_steps")
+    }
+}
+
+fn launch_as<const COUNT: usize>(
+    plane: &Plane,
+    stream: &Stream,
+    steps: &[Step<'_>],
+    kernel: &str,
+) -> Result<()> {
+    let Some(first) = steps.first() else { return Ok(()) };
+    let Some(cuda) = first.half.memory.device().as_cuda() else { return Ok(()) };
+    let failed = |source| broken(&first.half.name, source);
+    let mut list = StepList([mp_kernels::Step::default(); COUNT]);
+    let mut meetings = Meetings::default();
+    let (mut count, mut largest) = (0, 0);
+    for Step { half, kind } in steps {
+        check(stream, half)?;
+        let way = half.meet(plane)?;
+        if *kind == StepKind::Post && way.message.inbox != 0 {
+            // Packets need no posting.
+            continue;
+        }
+        let meet = u32::from(meetings.before(*kind, &way.message));
+        list.0[count] = mp_kernels::Step { message: way.message, kind: *kind as u32, meet };
+        count += 1;
+        if shared(*kind, &way.message) {
+            largest = largest.max(way.message.len);
+        }
+        for memory in way.held.iter().chain([&half.memory, half.station.memory()]) {
+            stream.hold(memory);
+        }
+        stream.hold(half.report.memory());
+    }
+    if count == 0 {
+        return Ok(());
+    }
+    let blocks = largest.div_ceil(BLOCK_BYTES).clamp(1, BLOCKS) as u32;
+    let count = count as u32;
+    let kernel = cuda.kernel(kernel).map_err(failed)?;
+    let args = [Arg::new(&list), Arg::new(&count)];
+    // SAFETY: the kernel's parameters; the addresses are those of memory that the halves hold, of the abort word and of
+    // reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
+    unsafe { stream.launch(&kernel, Dims::linear(blocks, THREADS), &args) }.map_err(failed)
+}
+
+/// Whether all blocks of a launch have to do with a step: a message in one piece.
+fn shared(kind: StepKind, message: &Message) -> bool {
+    message.inbox == 0 && kind != StepKind::Post
+}
+
+/// Before which steps the blocks of a launch have to meet: where a step builds on what blocks other than the own one did.
+#[derive(Default)]
+struct Meetings {
+    /// Since the last one: a message was copied by all blocks, …
+    copied: bool,
+    /// … a message was taken from packets by the first block, …
+    taken: bool,
+    /// … and these ends, by their counters, were used by all blocks.
+    used: [u64; LAUNCH],
+    count: usize,
+}
+
+impl Meetings {
+    fn before(&mut self, kind: StepKind, message: &Message) -> bool {
+        let shared = shared(kind, message);
+        let builds = match kind {
+            // The buffer may be what was copied.
+            StepKind::Post => self.copied,
+            // The source may be what was taken; the first block alone has it.
+            StepKind::Send => shared && self.taken,
+            // What is taken may go where others still copy from.
+            StepKind::Recv => !shared && self.copied,
+        };
+        let again = shared && self.used[..self.count].contains(&message.state);
+        if builds || again {
+            *self = Meetings::default();
+        }
+        self.copied |= shared && kind == StepKind::Send;
+        self.taken |= !shared && kind == StepKind::Recv;
+        if shared {
+            self.used[self.count] = message.state;
+            self.count += 1;
+        }
+        builds || again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POST: StepKind = StepKind::Post;
+    const SEND: StepKind = StepKind::Send;
+    const RECV: StepKind = StepKind::Recv;
+
+    /// Ends 1 to 9 go in one piece, others as packets.
+    fn meetings(steps: &[(StepKind, u64)]) -> Vec<bool> {
+        let mut meetings = Meetings::default();
+        let before = |&(kind, state): &(StepKind, u64)| {
+            let inbox = u64::from(!(1..10).contains(&state));
+            meetings.before(kind, &Message { state, inbox, ..Message::default() })
+        };
+        steps.iter().map(before).collect()
+    }
+
+    #[test]
+    fn a_message_that_is_passed_on_needs_no_meeting() {
+        assert_eq!(meetings(&[(POST, 1), (RECV, 1), (SEND, 2)]), [false; 3]);
+        assert_eq!(meetings(&[(SEND, 1), (SEND, 2), (RECV, 3)]), [false; 3]);
+        assert_eq!(meetings(&[(RECV, 11), (SEND, 12), (SEND, 11)]), [false; 3], "one block's");
+    }
+
+    #[test]
+    fn blocks_meet_where_a_step_builds_on_other_blocks() {
+        assert_eq!(
+            meetings(&[(SEND, 1), (POST, 2)]),
+            [false, true],
+            "what was sent may be written"
+        );
+        assert_eq!(meetings(&[(RECV, 11), (SEND, 1)]), [false, true]);
+        assert_eq!(meetings(&[(SEND, 1), (RECV, 11)]), [false, true]);
+        assert_eq!(meetings(&[(SEND, 1), (SEND, 1), (SEND, 2)]), [false, true, false]);
+        assert_eq!(meetings(&[(RECV, 11), (SEND, 1), (SEND, 2)]), [false, true, false]);
+    }
+}

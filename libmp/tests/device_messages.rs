@@ -1,0 +1,416 @@
+//! Messages whose epochs live in the memory of the device, between ranks that are threads: on host streams here, and the same
+//! tests on a GPU.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::on_threads;
+use libmp::{Config, Deadline, Device, DeviceRecv, DeviceSend, Error, Region, Stream, World};
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(30))
+}
+
+fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    on_threads(World::threads(count).unwrap(), |world| {
+        let value = rank(&world);
+        world.finish().unwrap();
+        value
+    })
+}
+
+/// A rank in a ring: what it sends to the right and receives from the left.
+struct Ring {
+    stream: Stream,
+    out: Region<u64>,
+    here: Region<u64>,
+    send: DeviceSend,
+    recv: DeviceRecv,
+}
+
+impl Ring {
+    fn new(world: &World, device: &Device, len: usize) -> Ring {
+        let (rank, size) = (world.rank(), world.size());
+        let out: Region<u64> = world.alloc(device, len).unwrap();
+        let here: Region<u64> = world.alloc(device, len).unwrap();
+        out.write(&vec![rank as u64; len]).unwrap();
+        let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare_device().unwrap();
+        let recv = world.peer((rank + size - 1) % size).unwrap().recv(&here, 3);
+        let recv = recv.prepare_device().unwrap();
+        Ring { stream: world.stream(device).unwrap(), out, here, send, recv }
+    }
+
+    /// Sends what it has and takes what comes, `steps` times, one by one or as lists.
+    fn turn(&self, world: &World, lists: bool) {
+        let Ring { stream, out, here, send, recv } = self;
+        if lists {
+            world.enqueue(stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+        } else {
+            recv.start_on(stream).unwrap();
+            send.start_on(stream).unwrap();
+            recv.wait_on(stream).unwrap();
+        }
+        stream.copy(out.buffer(), here.buffer()).unwrap();
+    }
+
+    fn check(&self, world: &World, turns: usize) {
+        world.synchronize(&self.stream, soon()).unwrap();
+        let size = world.size();
+        let from = (world.rank() + turns * (size - 1)) % size;
+        let got = self.here.to_vec().unwrap();
+        assert!(got.iter().all(|&value| value == from as u64), "{got:?} is not {from}");
+    }
+}
+
+/// Words of messages: as packets and in one piece, in one block and in several.
+const LENGTHS: [usize; 5] = [1, 100, 1024, 1500, 40_000];
+
+fn a_ring_turns_without_the_host(device: &Device) {
+    for (size, lists) in [(1, true), (2, false), (2, true), (4, true)] {
+        for len in LENGTHS {
+            ranks(size, |world| {
+                let ring = Ring::new(world, device, len);
+                (0..50).for_each(|_| ring.turn(world, lists));
+                ring.check(world, 50);
+            });
+        }
+    }
+}
+
+fn a_captured_ring_is_replayed(device: &Device, replays: usize) {
+    for lists in [false, true] {
+        for len in [1, 1500] {
+            ranks(2, |world| {
+                let ring = Ring::new(world, device, len);
+                ring.turn(world, lists);
+                // The peer is known now, and the first message has come.
+                world.synchronize(&ring.stream, soon()).unwrap();
+                ring.stream.begin_capture().unwrap();
+                ring.turn(world, lists);
+                ring.turn(world, lists);
+                ring.turn(world, lists);
+                let graph = ring.stream.end_capture().unwrap();
+                for replay in 0..replays {
+                    ring.stream.launch_graph(&graph).unwrap();
+                    if replay % 500 == 499 {
+                        world.synchronize(&ring.stream, soon()).unwrap();
+                    }
+                }
+                // And outside the graph it goes on where that left off.
+                ring.turn(world, !lists);
+                ring.check(world, 2 + 3 * replays);
+            });
+        }
+    }
+}
+
+fn many_pairs_in_one_list_keep_their_messages_apart(device: &Device) {
+    ranks(2, |world| {
+        let stream = world.stream(device).unwrap();
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let region = |len: usize| -> Region<u64> { world.alloc(device, len).unwrap() };
+        let pairs: Vec<_> = (0..24)
+            .map(|tag| {
+                let len = [0, 1, 7, 1024, 3000][tag % 5];
+                let (out, here) = (region(len), region(len));
+                out.write(&vec![(100 * tag + world.rank()) as u64; len]).unwrap();
+                let send = peer.send(&out, tag as u64).prepare_device().unwrap();
+                let recv = peer.recv(&here, tag as u64).prepare_device().unwrap();
+                (send, recv, here)
+            })
+            .collect();
+        for _ in 0..20 {
+            let mut list = Vec::new();
+            list.extend(pairs.iter().map(|pair| pair.1.start()));
+            list.extend(pairs.iter().map(|pair| pair.0.start()));
+            list.extend(pairs.iter().rev().map(|pair| pair.1.wait()));
+            world.enqueue(&stream, &list).unwrap();
+        }
+        world.synchronize(&stream, soon()).unwrap();
+        for (tag, (.., here)) in pairs.iter().enumerate() {
+            let expected = (100 * tag + 1 - world.rank()) as u64;
+            assert!(here.to_vec().unwrap().iter().all(|&value| value == expected), "{here:?}");
+        }
+    });
+}
+
+fn a_message_that_does_not_come_in_time_is_an_error_that_names_it(device: &Device) {
+    let mut config = Config::from_env().unwrap();
+    config.timeout = Duration::from_millis(300);
+    on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
+        let stream = world.stream(device).unwrap();
+        let region: Region<u64> = world.alloc(device, 9).unwrap();
+        let peer = world.peer(1 - world.rank()).unwrap();
+        if world.rank() == 0 {
+            let send = peer.send(&region, 8).prepare_device().unwrap();
+            // The peer waits for nothing else, and this rank for the peer.
+            send.handle().unwrap();
+            std::thread::sleep(Duration::from_millis(1200));
+        } else {
+            let recv = peer.recv(&region, 8).prepare_device().unwrap();
+            recv.start_on(&stream).unwrap();
+            recv.wait_on(&stream).unwrap();
+            let error = world.synchronize(&stream, soon()).unwrap_err();
+            let Error::Late { rank: 0, tag: 8, expected: 1, seen: 0, .. } = error else {
+                panic!("{error}");
+            };
+            assert!(stream.is_idle().unwrap());
+        }
+    });
+}
+
+fn an_abort_releases_what_waits_for_messages(device: &Device) {
+    let texts = on_threads(World::threads(3).unwrap(), |world| {
+        let stream = world.stream(device).unwrap();
+        let region: Region<u64> = world.alloc(device, 2000).unwrap();
+        if world.rank() == 2 {
+            let _ends: Vec<_> = (0..2)
+                .map(|rank| {
+                    let peer = world.peer(rank).unwrap();
+                    let send = peer.send(&region, 1).prepare_device().unwrap();
+                    (send, peer.recv(&region, 2).prepare_device().unwrap())
+                })
+                .collect();
+            std::thread::sleep(Duration::from_millis(300));
+            world.abort("the pump is broken");
+            std::thread::sleep(Duration::from_millis(300));
+            return String::new();
+        }
+        let peer = world.peer(2).unwrap();
+        let recv = peer.recv(&region, 1).prepare_device().unwrap();
+        let send = peer.send(&region, 2).prepare_device().unwrap();
+        if world.rank() == 0 {
+            world.enqueue(&stream, &[recv.start(), recv.wait()]).unwrap();
+        } else {
+            send.start_on(&stream).unwrap();
+        }
+        let since = Instant::now();
+        let error = world.synchronize(&stream, soon()).unwrap_err();
+        assert!(since.elapsed() < Duration::from_secs(5));
+        let idle = Deadline::after(Duration::from_secs(2))
+            .poll(|| stream.is_idle().unwrap().then_some(()));
+        assert!(idle.is_some(), "the stream still waits");
+        assert!(send.start_on(&stream).is_err());
+        error.to_string()
+    });
+    for text in &texts[..2] {
+        assert!(text.starts_with("rank 2 on ") && text.contains("the pump is broken"), "{text}");
+    }
+}
+
+fn a_message_longer_than_the_buffer_is_refused_on_both_sides(device: &Device) {
+    ranks(2, |world| {
+        let stream = world.stream(device).unwrap();
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let region: Region<u8> = world.alloc(device, 100).unwrap();
+        let error = if world.rank() == 0 {
+            peer.send(&region, 0).prepare_device().unwrap().start_on(&stream).unwrap_err()
+        } else {
+            let short = region.slice(0..99).unwrap();
+            peer.recv(&short, 0).prepare_device().unwrap().wait_on(&stream).unwrap_err()
+        };
+        assert!(matches!(error, Error::Truncated { sent: 100, posted: 99, .. }), "{error}");
+    });
+}
+
+fn windows_reach_every_rank_and_signals_lie_with_the_waiter(device: &Device) {
+    ranks(3, |world| {
+        let (rank, size) = (world.rank(), world.size());
+        let stream = world.stream(device).unwrap();
+        // The last rank brings nothing but its signals.
+        let region: Region<u64> = world.alloc(device, 10 * (size - 1 - rank)).unwrap();
+        let window = world.device_window(&region, 2).unwrap();
+        let handle = window.handle().unwrap();
+        assert_eq!((handle.ranks, handle.rank, handle.signals), (3, rank as u64, 2));
+        assert!(window.memory_of(2).unwrap().is_none() && window.memory_of(3).is_err());
+        assert!(window.signal_of(0, 2).is_err());
+        let source: Region<u64> = world.alloc(device, 5).unwrap();
+        source.write(&[7 + rank as u64; 5]).unwrap();
+        // Making memory may wait for kernels of the same GPU, which must not wait for this rank yet.
+        world.barrier().unwrap();
+        if rank == 1 {
+            let there = window.memory_of(0).unwrap().unwrap();
+            assert_eq!(there.len(), 20);
+            stream.copy(&there.slice(10..15).unwrap(), source.buffer()).unwrap();
+            stream.signal(&window.signal_of(0, 1).unwrap(), 9).unwrap();
+            stream.signal(&window.signal_of(2, 1).unwrap(), 9).unwrap();
+        } else {
+            let signal = window.signal_of(rank, 1).unwrap();
+            stream.wait_signal(&signal, 9, Duration::from_secs(20)).unwrap();
+        }
+        world.synchronize(&stream, soon()).unwrap();
+        if rank == 0 {
+            assert_eq!(region.to_vec().unwrap()[9..16], [0, 8, 8, 8, 8, 8, 0]);
+        }
+        world.barrier().unwrap();
+    });
+}
+
+macro_rules! on_the_host {
+    ($($test:ident($($argument:expr)?);)+) => { $(
+        #[test]
+        fn $test() {
+            super::$test(&libmp::Device::Host $(, $argument)?);
+        }
+    )+ };
+}
+
+mod host {
+    on_the_host! {
+        a_ring_turns_without_the_host();
+        a_captured_ring_is_replayed(300);
+        many_pairs_in_one_list_keep_their_messages_apart();
+        a_message_that_does_not_come_in_time_is_an_error_that_names_it();
+        an_abort_releases_what_waits_for_messages();
+        a_message_longer_than_the_buffer_is_refused_on_both_sides();
+        windows_reach_every_rank_and_signals_lie_with_the_waiter();
+    }
+
+    #[test]
+    fn collectives_of_devices_say_that_they_are_for_gpus() {
+        super::ranks(2, |world| {
+            let error = world.prepare_device_barrier(&libmp::Device::Host).unwrap_err();
+            assert!(error.to_string().contains("Communicator::barrier"), "{error}");
+        });
+    }
+}
+
+/// `TEST_REPLAYS`: how often a graph is replayed on a GPU.
+fn replays() -> usize {
+    std::env::var("TEST_REPLAYS").ok().and_then(|count| count.parse().ok()).unwrap_or(10_000)
+}
+
+macro_rules! on_a_gpu {
+    ($($test:ident($($argument:expr)?);)+) => { $(
+        #[test]
+        #[ignore = "needs a GPU"]
+        fn $test() {
+            super::$test(&libmp::Device::cuda(0).unwrap() $(, $argument)?);
+        }
+    )+ };
+}
+
+mod gpu {
+    use gdsync::{Arg, Dims};
+    use libmp::gdsync;
+    use libmp::{Device, ReduceOp, Region};
+
+    use super::{ranks, replays, soon};
+
+    on_a_gpu! {
+        a_ring_turns_without_the_host();
+        a_captured_ring_is_replayed(replays());
+        many_pairs_in_one_list_keep_their_messages_apart();
+        a_message_that_does_not_come_in_time_is_an_error_that_names_it();
+        an_abort_releases_what_waits_for_messages();
+        a_message_longer_than_the_buffer_is_refused_on_both_sides();
+        windows_reach_every_rank_and_signals_lie_with_the_waiter();
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn barriers_and_all_reduces_of_streams_combine_all_ranks_and_replay() {
+        let device = Device::cuda(0).unwrap();
+        ranks(3, |world| {
+            let stream = world.stream(&device).unwrap();
+            let barrier = world.prepare_device_barrier(&device).unwrap();
+            let reduce = world.prepare_device_all_reduce::<f64>(&device, 500).unwrap();
+            let values: Region<f64> = world.alloc(&device, 500).unwrap();
+            let mine: Vec<f64> =
+                (0..500).map(|i| 0.1 * f64::from(i) + world.rank() as f64).collect();
+            values.write(&mine).unwrap();
+            stream.begin_capture().unwrap();
+            barrier.run_on(&stream).unwrap();
+            reduce.run_on(&stream, ReduceOp::Sum, &values).unwrap();
+            reduce.run_on(&stream, ReduceOp::Max, &values).unwrap();
+            let graph = stream.end_capture().unwrap();
+            for _ in 0..5 {
+                stream.launch_graph(&graph).unwrap();
+            }
+            world.synchronize(&stream, soon()).unwrap();
+            let of = |rank: usize, i: usize| 0.1 * i as f64 + rank as f64;
+            let expected: Vec<f64> = (0..500)
+                .map(|i| {
+                    let mut sum = of(0, i) + of(1, i) + of(2, i);
+                    for _ in 1..5 {
+                        sum = sum + sum + sum;
+                    }
+                    sum
+                })
+                .collect();
+            assert_eq!(values.to_vec().unwrap(), expected);
+            world.barrier().unwrap();
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn pinned_memory_of_a_gpu_can_be_sent_and_received_into() {
+        let device = Device::cuda(0).unwrap();
+        ranks(2, |world| {
+            let stream = world.stream(&device).unwrap();
+            let peer = world.peer(1 - world.rank()).unwrap();
+            for len in [10, 5000] {
+                let make = || Region::from_buffer(device.alloc_pinned::<u64>(len).unwrap());
+                let (out, here) = (make(), make());
+                out.write(&vec![5 + world.rank() as u64; len]).unwrap();
+                let send = peer.send(&out, len as u64).prepare_device().unwrap();
+                let recv = peer.recv(&here, len as u64).prepare_device().unwrap();
+                world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+                world.synchronize(&stream, soon()).unwrap();
+                assert_eq!(here.to_vec().unwrap(), vec![6 - world.rank() as u64; len]);
+            }
+            world.barrier().unwrap();
+        });
+    }
+
+    /// A stream start by the host meets a receive inside a kernel: the handle and the stream use the same counters.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_kernel_receives_what_a_stream_sends() {
+        let device = Device::cuda(0).unwrap();
+        ranks(2, |world| {
+            let stream = world.stream(&device).unwrap();
+            let peer = world.peer(1 - world.rank()).unwrap();
+            let region: Region<u64> = world.alloc(&device, 64).unwrap();
+            // The second pair of each direction keeps the game's pairs complete.
+            let sends = [0, 1].map(|tag| peer.send(&region, tag).prepare_device().unwrap());
+            let here: Region<u64> = world.alloc(&device, 64).unwrap();
+            let recvs = [0, 1].map(|tag| peer.recv(&here, tag).prepare_device().unwrap());
+            let rounds = 20u64;
+            if world.rank() == 0 {
+                for round in 0..rounds as usize {
+                    let (send, recv) = (&sends[round % 2], &recvs[round % 2]);
+                    world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+                }
+            } else {
+                let pairs = [
+                    sends[0].handle().unwrap().message,
+                    sends[1].handle().unwrap().message,
+                    recvs[0].handle().unwrap().message,
+                    recvs[1].handle().unwrap().message,
+                ];
+                let game = mp_kernels::PingPong { timed_rounds: rounds, ..Default::default() };
+                let results = device.alloc_pinned::<u64>(8).unwrap();
+                let address = results.device_address().unwrap();
+                let (checks, none) = (0u32, 0u64);
+                let kernel = device.as_cuda().unwrap().kernel("mp_perf_messages").unwrap();
+                let args = [
+                    Arg::new(&pairs),
+                    Arg::new(&game),
+                    Arg::new(&checks),
+                    Arg::new(&none),
+                    Arg::new(&address),
+                    Arg::new(&none),
+                ];
+                // SAFETY: the kernel's signature; everything lives past the synchronise below.
+                unsafe { stream.launch(&kernel, Dims::linear(1, 64), &args) }.unwrap();
+                world.synchronize(&stream, soon()).unwrap();
+                assert!(results.to_vec().unwrap()[0] > 0, "the kernel wrote no time");
+            }
+            world.synchronize(&stream, soon()).unwrap();
+            world.barrier().unwrap();
+        });
+    }
+}

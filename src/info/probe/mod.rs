@@ -1,0 +1,140 @@
+//! The self-test of every NIC provider that this machine has, step by step: what each step got, and what failed. The
+//! first thing to run on a machine with RDMA hardware.
+
+mod mlx5;
+mod soft;
+mod text;
+mod verbs;
+
+use serde::Serialize;
+
+pub use text::render;
+
+/// What became of every provider.
+#[derive(Debug, Serialize)]
+pub struct Probe {
+    /// The providers, the software NIC first.
+    pub providers: Vec<Provider>,
+    /// Why there is no RDMA hardware here; `None` if there is some.
+    pub no_hardware: Option<String>,
+}
+
+/// One provider on one device.
+#[derive(Debug, Serialize)]
+pub struct Provider {
+    /// Such as "soft", "verbs rxe0".
+    pub name: String,
+    /// Its steps in order. After one that everything else needs has failed there are no more.
+    pub steps: Vec<Step>,
+}
+
+/// One step.
+#[derive(Debug, Serialize)]
+pub struct Step {
+    /// What was tried.
+    pub what: String,
+    /// What it got.
+    pub got: Option<String>,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
+impl Probe {
+    /// Runs all self-tests. A provider that fails is part of the result.
+    pub fn run() -> Probe {
+        let mut providers = soft::probe();
+        let (devices, no_hardware) = verbs::probe();
+        providers.extend(devices);
+        providers.extend(mlx5::probe());
+        Probe { providers, no_hardware }
+    }
+
+    /// Whether everything that could be tried works and there is RDMA hardware.
+    ///
+    /// # Errors
+    /// A sentence that says what failed, or what there is none of.
+    pub fn verdict(&self) -> Result<(), String> {
+        let failed: Vec<&str> = self
+            .providers
+            .iter()
+            .filter(|provider| !provider.works())
+            .map(|provider| provider.name.as_str())
+            .collect();
+        if !failed.is_empty() {
+            return Err(format!("the self-test failed: {}", failed.join(", ")));
+        }
+        match &self.no_hardware {
+            Some(why) => Err(format!("no RDMA hardware to test: {why}")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Provider {
+    fn new(name: String) -> Provider {
+        Provider { name, steps: Vec::new() }
+    }
+
+    /// Whether every step went well.
+    pub fn works(&self) -> bool {
+        self.steps.iter().all(|step| step.error.is_none())
+    }
+
+    /// Does a step and notes what it got, as `describe` says it. `None` if it failed.
+    fn step<T, E: std::fmt::Display>(
+        &mut self,
+        what: impl Into<String>,
+        attempt: impl FnOnce() -> Result<T, E>,
+        describe: impl FnOnce(&T) -> String,
+    ) -> Option<T> {
+        let (value, got, error) = match attempt() {
+            Ok(value) => {
+                let got = describe(&value);
+                (Some(value), Some(got), None)
+            }
+            Err(error) => (None, None, Some(error.to_string())),
+        };
+        self.steps.push(Step { what: what.into(), got, error });
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(error: Option<&str>, no_hardware: Option<&str>) -> Probe {
+        let mut provider = Provider::new("soft".into());
+        provider.step("open", || Ok::<_, String>(7), |seven| format!("number {seven}"));
+        if let Some(error) = error {
+            provider.step("write", || Err::<(), _>(error), |()| String::new());
+        }
+        Probe { providers: vec![provider], no_hardware: no_hardware.map(str::to_owned) }
+    }
+
+    #[test]
+    fn the_software_nic_of_this_machine_passes_every_step() {
+        for provider in soft::probe() {
+            assert!(provider.works(), "{provider:#?}");
+            assert!(provider.steps.len() > 10, "{provider:#?}");
+        }
+    }
+
+    #[test]
+    fn a_failed_step_is_the_verdict_and_shown() {
+        let failed = probe(Some("remote access"), None);
+        assert_eq!(failed.verdict().unwrap_err(), "the self-test failed: soft");
+        let text = render(&failed);
+        assert!(text.contains("open") && text.contains("number 7"), "{text}");
+        assert!(text.contains("FAILED: remote access"), "{text}");
+    }
+
+    #[test]
+    fn a_machine_without_hardware_is_no_success() {
+        assert!(probe(None, None).verdict().is_ok());
+        let without = probe(None, Some("libibverbs shows no device"));
+        let sentence = "no RDMA hardware to test: libibverbs shows no device";
+        assert_eq!(without.verdict().unwrap_err(), sentence);
+        assert!(render(&without).contains("libibverbs shows no device"));
+    }
+}
