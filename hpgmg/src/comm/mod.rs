@@ -176,6 +176,14 @@ pub trait Exchange {
     /// # Errors
     /// [`CommError`] on deadline or peer failure.
     fn receive(&mut self, index: usize) -> Result<&[f64], CommError>;
+    /// Waits until what was sent has left, where the library does not see to it by itself while this rank does something
+    /// else.
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    fn sent(&mut self) -> Result<(), CommError> {
+        Ok(())
+    }
     /// Gives the received buffers back.
     ///
     /// # Errors

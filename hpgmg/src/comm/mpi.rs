@@ -208,13 +208,8 @@ impl Exchange for MpiExchange {
                 let code = unsafe { ffi::MPI_Start(&mut link.receive) };
                 self.world.check("MPI_Start", code)?;
             }
-            if !link.send_buffer.is_empty() {
-                let (peer, tag) = (link.peer, self.tag);
-                let what = || format!("rank {peer} to take message tag {tag}");
-                self.world.wait(&mut link.send, what)?;
-            }
         }
-        Ok(())
+        self.sent()
     }
 
     fn send_buffer(&mut self, index: usize) -> &mut [f64] {
@@ -247,6 +242,15 @@ impl Exchange for MpiExchange {
         }
         // SAFETY: the receive is complete, and is not started again before `begin`, which needs `&mut self`.
         Ok(unsafe { link.receive_buffer.as_slice() }?)
+    }
+
+    fn sent(&mut self) -> Result<(), CommError> {
+        let tag = self.tag;
+        for link in self.links.iter_mut().filter(|link| !link.send_buffer.is_empty()) {
+            let peer = link.peer;
+            self.world.wait(&mut link.send, || format!("rank {peer} to take message tag {tag}"))?;
+        }
+        Ok(())
     }
 
     fn end(&mut self) -> Result<(), CommError> {
