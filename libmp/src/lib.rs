@@ -112,10 +112,10 @@ pub use bootstrap::MAX_RANKS;
 pub use build_info::{BuildInfo, PROTOCOL};
 pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
-pub use config::{Bootstrap, Config};
+pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
     AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
-    Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Window,
+    Operation, Path, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Window,
     wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
