@@ -115,8 +115,8 @@ pub use communicator::Communicator;
 pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
     AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
-    Operation, Path, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Window,
-    wait_all, wait_any,
+    Operation, Path, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step,
+    Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

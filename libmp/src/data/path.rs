@@ -64,7 +64,9 @@ mod tests {
             (PathChoice::Nic, Path::NicSharedMemory, Path::NicTcp),
             (PathChoice::NicTcp, Path::NicTcp, Path::NicTcp),
         ] {
-            for (one, two, expected) in [(0, 1, near), (0, 2, far), (1, 2, far), (2, 2, Path::Direct)] {
+            for (one, two, expected) in
+                [(0, 1, near), (0, 2, far), (1, 2, far), (2, 2, Path::Direct)]
+            {
                 assert_eq!(Path::between(choice, &peers, one, two), expected);
                 assert_eq!(Path::between(choice, &peers, two, one), expected);
             }

@@ -2,9 +2,9 @@
 //! help of this rank's calls. Neighbours are the ranks of this host, or, where there is a NIC, all ranks.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::net::IpAddr;
 use std::time::Duration;
 
 use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
@@ -14,8 +14,8 @@ use super::arena::Arena;
 use super::device::{DeviceHalf, DeviceNotice, Report, Watch};
 use super::half::{Half, OtherNotice, Side};
 use super::mailbox::Mailbox;
-use super::nic::{Nic, NicIntroduction, Outbox, RANKS_MAX, RemoteArena, StreamLinks, refused};
 use super::nic::{Link, LinkAddress};
+use super::nic::{Nic, NicIntroduction, Outbox, RANKS_MAX, RemoteArena, StreamLinks, refused};
 use super::notice::{Notice, WordName};
 use super::operation::Name;
 use super::pairing::Pairing;

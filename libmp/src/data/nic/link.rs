@@ -6,9 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gdsync::mlx5::{
-    DataSegment, Notify, Operation, Payload, RemoteAddress, WorkRequest, blocks,
-};
+use gdsync::mlx5::{DataSegment, Notify, Operation, Payload, RemoteAddress, WorkRequest, blocks};
 use gdsync::nic::soft::{Access, QueuePairAddress, Region, SoftNic, SoftQueuePair, WireKind};
 use gdsync::nic::{CompletionMode, Prepared, QueuePairOptions, Result, Trigger};
 use gdsync::{Buffer, Deadline, Device, Space, Stream, Word64};
@@ -108,8 +106,7 @@ impl Link {
             },
             receive_entries: 1,
             send_completions: CompletionMode::Collapsed,
-            transport_timeout: patience
-                .clamp(Duration::from_millis(10), Duration::from_secs(3600)),
+            transport_timeout: patience.clamp(Duration::from_millis(10), Duration::from_secs(3600)),
             ..QueuePairOptions::default()
         };
         let memory = Buffer::<u8>::new(device, Space::Pinned, MEMORY)?;
@@ -196,8 +193,7 @@ impl Turn<'_> {
         let link = self.link;
         let mut prepared: Option<Prepared> = None;
         for (number, post) in posts.iter().enumerate() {
-            let notify =
-                if number + 1 == posts.len() { Notify::Always } else { Notify::OnError };
+            let notify = if number + 1 == posts.len() { Notify::Always } else { Notify::OnError };
             let mut add = |operation: Operation<'_>| {
                 let request = WorkRequest { notify, ..WorkRequest::new(operation) };
                 let next = link.queue.prepare(&request)?;

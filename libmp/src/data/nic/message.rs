@@ -30,12 +30,7 @@ pub(crate) struct Mirror {
 
 impl Ends {
     /// Registers the memory and, for a send, takes a word for the mirror.
-    pub fn new(
-        plane: &Plane,
-        side: Side,
-        memory: &Buffer<u8>,
-        name: &Name,
-    ) -> crate::Result<Ends> {
+    pub fn new(plane: &Plane, side: Side, memory: &Buffer<u8>, name: &Name) -> crate::Result<Ends> {
         let op = || name.to_string();
         let access = match side {
             Side::Send => Access::LOCAL_READ,

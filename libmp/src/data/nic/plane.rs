@@ -132,7 +132,8 @@ impl Plane {
             && since.elapsed() > GRACE
         {
             let rank = self.neighbours[*neighbour].rank;
-            let how = Loss::Path { detail: format!("the path to it through the NIC failed: {detail}") };
+            let how =
+                Loss::Path { detail: format!("the path to it through the NIC failed: {detail}") };
             let host = self.peer(rank).host.clone();
             self.control.fail(Cause::Lost { rank: rank as u32, host, how });
         }
@@ -158,7 +159,15 @@ impl Plane {
                 let rank = self.neighbours[neighbour].rank;
                 let host = self.peer(rank).host.clone();
                 let age = since.elapsed();
-                return Err(Error::Late { op: op(), rank, host, tag: 0, expected: 1, seen: 0, age });
+                return Err(Error::Late {
+                    op: op(),
+                    rank,
+                    host,
+                    tag: 0,
+                    expected: 1,
+                    seen: 0,
+                    age,
+                });
             }
         }
     }
@@ -261,8 +270,7 @@ impl Plane {
             return Err("this rank has no NIC".into());
         };
         let answer = || -> gdsync::nic::Result<Link> {
-            let link =
-                Link::new(&nic.nic, &gdsync::Device::Host, Use::Answer, nic.patience)?;
+            let link = Link::new(&nic.nic, &gdsync::Device::Host, Use::Answer, nic.patience)?;
             link.connect(address, wire)?;
             Ok(link)
         };

@@ -121,9 +121,8 @@ impl Far {
         };
         let value = signal.unwrap_or_default().1.to_le_bytes();
         let raise = signal.map(|(at, _)| Post::Inline { bytes: &value, to: self.signal_at(at) });
-        let carry_out = |posts: &[Post<'_>]| {
-            call.plane.carry_out(self.neighbour, posts, call.timeout, call.op)
-        };
+        let carry_out =
+            |posts: &[Post<'_>]| call.plane.carry_out(self.neighbour, posts, call.timeout, call.op);
         match (write, raise) {
             (Some(write), Some(raise)) => carry_out(&[write, raise]),
             (Some(one), None) | (None, Some(one)) => carry_out(&[one]),
@@ -189,13 +188,7 @@ impl Far {
     }
 
     /// Raises the signal at byte `at` when the stream gets there.
-    pub fn signal_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        at: usize,
-        value: u64,
-    ) -> Result<()> {
+    pub fn signal_on(&self, call: &Call<'_>, stream: &Stream, at: usize, value: u64) -> Result<()> {
         let bytes = value.to_le_bytes();
         let raise = Post::Inline { bytes: &bytes, to: self.signal_at(at) };
         self.enqueue(call, stream, &[raise], None)
