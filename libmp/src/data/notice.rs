@@ -82,18 +82,27 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arena::Arena;
+    use super::super::nic::Nic;
     use super::*;
     use gdsync::{Buffer, Device, Space};
     use proptest::prelude::*;
+    use std::time::Duration;
 
     #[test]
     fn a_notice_comes_back_as_it_was_and_fits_a_slot() {
         let memory = Buffer::<u8>::new(&Device::Host, Space::Pinned, 100).unwrap();
+        let listen = Some(std::net::Ipv4Addr::LOCALHOST.into());
+        let arena = Arena::create(1).unwrap();
+        let nic = Nic::open(&arena, listen, Duration::from_secs(1)).unwrap();
+        let link = nic.host_link().unwrap().address();
         let key = Key { group: u64::MAX, tag: u64::MAX, lane: Lane::Message };
         let word = WordName { index: u32::MAX, base: u64::MAX };
         for notice in [
             Notice::Send { key, word, len: u64::MAX },
-            Notice::Recv { key, word, len: 100, memory: memory.export().ok() },
+            Notice::Recv { key, word, len: 100, memory: memory.export().ok().map(Target::Mapped) },
+            Notice::Link { number: u32::MAX, address: link.clone() },
+            Notice::Linked { number: u32::MAX, address: Ok(link) },
             Notice::DeviceRecv {
                 key,
                 len: u64::MAX,

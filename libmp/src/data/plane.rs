@@ -1,7 +1,6 @@
 //! A rank's data plane: its arena, the neighbours it reaches, the operations that are not paired yet, and those that wait for
 //! help of this rank's calls. Neighbours are the ranks of this host, or, where there is a NIC, all ranks.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -11,15 +10,14 @@ use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 use serde::{Deserialize, Serialize};
 
 use super::arena::Arena;
-use super::device::{DeviceHalf, DeviceNotice, Report, Watch};
-use super::half::{Half, OtherNotice, Side};
+use super::device::{Report, Watch};
+use super::half::Half;
 use super::mailbox::Mailbox;
-use super::nic::{Link, LinkAddress};
-use super::nic::{Nic, NicIntroduction, Outbox, RANKS_MAX, RemoteArena, StreamLinks, refused};
-use super::notice::{Notice, WordName};
+use super::nic::{Link, LinkAddress, Nic, NicIntroduction, RANKS_MAX, RemoteArena, refused};
+use super::notice::WordName;
 use super::operation::Name;
-use super::pairing::Pairing;
 use super::path::Path;
+use super::post::State;
 use super::region::Pieces;
 use super::word::Words;
 use crate::config::PathChoice;
@@ -52,11 +50,11 @@ struct Introduction {
 /// A rank's data plane.
 pub(crate) struct Plane {
     pub(super) control: Arc<Control>,
-    rank: usize,
+    pub(super) rank: usize,
     peers: Arc<[PeerInfo]>,
     choice: PathChoice,
     arena: Arena,
-    words: Mutex<Words>,
+    pub(super) words: Mutex<Words>,
     /// The ranks that this one reaches, in rank order, itself among them.
     pub(super) neighbours: Vec<Neighbour>,
     /// Their arenas, in the same order, once all ranks have told theirs.
@@ -67,7 +65,7 @@ pub(crate) struct Plane {
     helpless: Mutex<Vec<Arc<Half>>>,
     helpless_count: AtomicUsize,
     /// Notices that wait for room in a mailbox.
-    backlog: AtomicUsize,
+    pub(super) backlog: AtomicUsize,
     pub pieces: Pieces,
     streams: Mutex<Streams>,
     /// Failures of device operations.
@@ -87,28 +85,11 @@ struct Streams {
 pub(super) struct Neighbour {
     pub rank: usize,
     pub path: Path,
-    inbox: Mailbox,
+    pub inbox: Mailbox,
     /// Through the NIC: the host's link, and its arena once it has told.
     pub link: Option<Arc<Link>>,
     pub remote: OnceLock<RemoteArena>,
     pub state: Mutex<State>,
-}
-
-/// How its mailbox is written.
-enum Way {
-    Mapped(Mailbox),
-    Nic(Outbox),
-}
-
-#[derive(Default)]
-pub(super) struct State {
-    outbox: Option<Way>,
-    pub links: StreamLinks,
-    backlog: VecDeque<Vec<u8>>,
-    sends: Pairing<Arc<Half>, OtherNotice>,
-    recvs: Pairing<Arc<Half>, OtherNotice>,
-    device_sends: Pairing<Arc<DeviceHalf>, DeviceNotice>,
-    device_recvs: Pairing<Arc<DeviceHalf>, DeviceNotice>,
 }
 
 impl Plane {
@@ -289,7 +270,7 @@ impl Plane {
         self.peer_arena(neighbour, device)?.word(index)
     }
 
-    fn peer_arena(&self, neighbour: usize, device: &Device) -> Result<Arena> {
+    pub(super) fn peer_arena(&self, neighbour: usize, device: &Device) -> Result<Arena> {
         let handle = self.arenas.get().and_then(|arenas| arenas.get(neighbour));
         let rank = self.neighbours[neighbour].rank;
         let handle = handle.ok_or_else(|| self.not_introduced(rank))?;
@@ -298,191 +279,6 @@ impl Plane {
             self.suspect(neighbour, source);
         }
         arena
-    }
-
-    /// An operation was prepared: tells the peer, and pairs what can be paired.
-    pub fn announce(&self, half: &Arc<Half>, notice: Notice) -> Result<()> {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        self.post(half.neighbour, &mut state, &notice)?;
-        let pairing = match half.side {
-            Side::Send => &mut state.sends,
-            Side::Recv => &mut state.recvs,
-        };
-        let pair = pairing.here(half.key, half.clone());
-        self.pair(half.neighbour, &mut state, pair);
-        Ok(())
-    }
-
-    /// The same for an end of a device operation.
-    pub fn announce_device(&self, half: &Arc<DeviceHalf>, notice: Notice) -> Result<()> {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        self.post(half.neighbour, &mut state, &notice)?;
-        let pairing = match half.side {
-            Side::Send => &mut state.device_sends,
-            Side::Recv => &mut state.device_recvs,
-        };
-        if let Some((half, other)) = pairing.here(half.key, half.clone()) {
-            half.pair(self, other);
-        }
-        Ok(())
-    }
-
-    /// Takes in what a neighbour has told, if it is of interest.
-    pub fn listen_if(&self, interesting: bool, neighbour: usize) {
-        if interesting {
-            self.listen(neighbour);
-        }
-    }
-
-    /// Takes in what a neighbour has told.
-    pub fn listen(&self, neighbour: usize) {
-        if self.neighbours[neighbour].inbox.is_empty() {
-            return;
-        }
-        let mut state = lock(&self.neighbours[neighbour].state);
-        let state = &mut *state;
-        loop {
-            let blob = match self.neighbours[neighbour].inbox.take() {
-                Ok(Some(blob)) => blob,
-                Ok(None) => return self.echo(neighbour, state),
-                Err(error) => return drop(self.breach(neighbour, &error.to_string())),
-            };
-            let pair = match Notice::decode(&blob) {
-                Some(Notice::Send { key, word, len }) => {
-                    state.recvs.there(key, OtherNotice { word, len, memory: None })
-                }
-                Some(Notice::Recv { key, word, len, memory }) => {
-                    state.sends.there(key, OtherNotice { word, len, memory })
-                }
-                Some(Notice::DeviceSend { key, len, gpu, station }) => {
-                    let other = DeviceNotice { len, gpu, station, memory: None };
-                    if let Some((half, other)) = state.device_recvs.there(key, other) {
-                        half.pair(self, other);
-                    }
-                    None
-                }
-                Some(Notice::DeviceRecv { key, len, gpu, station, memory }) => {
-                    let other = DeviceNotice { len, gpu, station, memory };
-                    if let Some((half, other)) = state.device_sends.there(key, other) {
-                        half.pair(self, other);
-                    }
-                    None
-                }
-                Some(Notice::Close { word }) => {
-                    lock(&self.words).close(word);
-                    None
-                }
-                Some(Notice::Link { number, address }) => {
-                    let address = self.answer_link(neighbour, &mut state.links, &address);
-                    // At the end of the world nobody needs to know.
-                    let _ = self.post(neighbour, state, &Notice::Linked { number, address });
-                    None
-                }
-                Some(Notice::Linked { number, address }) => {
-                    self.link_answered(neighbour, &state.links, number, address);
-                    None
-                }
-                Some(Notice::CloseWindow { number }) => {
-                    self.close_window(number);
-                    None
-                }
-                None => return drop(self.breach(neighbour, "a notice that is none")),
-            };
-            self.pair(neighbour, state, pair);
-        }
-    }
-
-    fn pair(&self, neighbour: usize, state: &mut State, pair: Option<(Arc<Half>, OtherNotice)>) {
-        let Some((half, other)) = pair else { return };
-        half.pair(self, other);
-        self.close(neighbour, state, &half);
-    }
-
-    /// The user has dropped an operation with nothing under way.
-    pub fn retire(&self, half: &Half) {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        half.mark_dropped();
-        self.close(half.neighbour, &mut state, half);
-    }
-
-    /// Gives the words of a dropped operation back, and tells the peer, unless its other side is not known yet.
-    fn close(&self, neighbour: usize, state: &mut State, half: &Half) {
-        let Some((own, theirs)) = half.done_words() else { return };
-        let mut words = lock(&self.words);
-        words.drop_here(own);
-        if let Some(mirror) = half.mirror() {
-            words.drop_here(mirror);
-            words.close(mirror);
-        }
-        drop(words);
-        // At the end of the world nobody needs to know.
-        let _ = self.post(neighbour, state, &Notice::Close { word: theirs });
-    }
-
-    /// Tells a neighbour something.
-    pub fn tell(&self, neighbour: usize, notice: &Notice) -> Result<()> {
-        self.post(neighbour, &mut lock(&self.neighbours[neighbour].state), notice)
-    }
-
-    /// Puts a notice into a neighbour's mailbox, or in line for it.
-    pub(super) fn post(&self, neighbour: usize, state: &mut State, notice: &Notice) -> Result<()> {
-        let blob = notice.encode()?;
-        self.open_outbox(neighbour, state)?;
-        state.backlog.push_back(blob);
-        self.backlog.fetch_add(1, Ordering::Relaxed);
-        self.flush(neighbour, state)
-    }
-
-    fn open_outbox(&self, neighbour: usize, state: &mut State) -> Result<()> {
-        if state.outbox.is_some() {
-            return Ok(());
-        }
-        let place = self.neighbour(self.rank)?;
-        let Neighbour { rank, link, remote, inbox, .. } = &self.neighbours[neighbour];
-        state.outbox = Some(match link {
-            None => Way::Mapped(self.peer_arena(neighbour, &Device::Host)?.mailbox(place)?),
-            Some(link) => {
-                let remote = remote.get().ok_or_else(|| self.not_introduced(*rank))?;
-                Way::Nic(Outbox::new(link.clone(), remote.mailbox(place), inbox.echo().clone()))
-            }
-        });
-        Ok(())
-    }
-
-    fn flush(&self, neighbour: usize, state: &mut State) -> Result<()> {
-        let State { outbox: Some(outbox), backlog, .. } = state else { return Ok(()) };
-        while let Some(blob) = backlog.front() {
-            let put = match outbox {
-                Way::Mapped(mailbox) => mailbox.put(blob)?,
-                Way::Nic(outbox) => self.or_failed(neighbour, outbox.put(blob)),
-            };
-            if !put {
-                break;
-            }
-            backlog.pop_front();
-            self.backlog.fetch_sub(1, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Tells a neighbour on the NIC path how many of its notices were taken, if it does not know.
-    pub(super) fn echo(&self, neighbour: usize, state: &mut State) {
-        let Neighbour { inbox, link: Some(_), .. } = &self.neighbours[neighbour] else { return };
-        let taken = inbox.taken();
-        if taken > 0
-            && self.open_outbox(neighbour, state).is_ok()
-            && let Some(Way::Nic(outbox)) = &mut state.outbox
-        {
-            self.or_failed(neighbour, outbox.echo(taken));
-        }
-    }
-
-    /// What a post to the NIC gave; false and a note if the path has failed.
-    fn or_failed(&self, neighbour: usize, posted: gdsync::nic::Result<bool>) -> bool {
-        posted.unwrap_or_else(|error| {
-            self.path_failed(neighbour, &error);
-            false
-        })
     }
 
     /// A stream whose waits end when the world does.
@@ -567,11 +363,7 @@ impl Plane {
     /// Helps what cannot go on by itself. Every waiting call does this while it waits. True if something still needs help.
     pub fn progress(&self) -> bool {
         if self.backlog.load(Ordering::Relaxed) > 0 {
-            for (number, neighbour) in self.neighbours.iter().enumerate() {
-                if let Err(error) = self.flush(number, &mut lock(&neighbour.state)) {
-                    self.breach(number, &error.to_string());
-                }
-            }
+            self.flush_all();
         }
         if self.helpless_count.load(Ordering::Relaxed) > 0
             && let Ok(mut helpless) = self.helpless.try_lock()
@@ -611,7 +403,7 @@ impl Plane {
     }
 
     /// A neighbour breaks the protocol: the world is over.
-    fn breach(&self, neighbour: usize, what: &str) -> Error {
+    pub(super) fn breach(&self, neighbour: usize, what: &str) -> Error {
         self.nonsense(self.neighbours[neighbour].rank, what)
     }
 

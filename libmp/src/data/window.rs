@@ -77,6 +77,7 @@ enum Range<'a, T> {
 
 /// What each rank tells the others; the reason if it cannot take part.
 #[derive(Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Opening {
     Open {
         bytes: u64,
