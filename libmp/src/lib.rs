@@ -106,6 +106,7 @@ mod control;
 mod data;
 mod error;
 mod node;
+pub mod trace;
 mod world;
 
 pub use bootstrap::MAX_RANKS;
@@ -121,4 +122,5 @@ pub use data::{
 pub use error::{Error, Loss, Result};
 pub use gdsync;
 pub use gdsync::{Deadline, Device, Stream};
+pub use trace::Trace;
 pub use world::World;

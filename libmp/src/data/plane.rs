@@ -21,6 +21,7 @@ use crate::control::Control;
 use crate::control::cause::{Cause, Loss};
 use crate::control::message::PeerInfo;
 use crate::error::{Error, Result};
+use crate::trace::{Probes, Trace};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
@@ -42,6 +43,9 @@ pub(crate) struct Plane {
     /// Notices that wait for room in a mailbox.
     backlog: AtomicUsize,
     pub pieces: Pieces,
+    /// The timeline, and the operations of streams that are not in it yet.
+    pub trace: Trace,
+    pub probes: Probes,
     streams: Mutex<Streams>,
     /// Failures of device operations.
     watch: Watch,
@@ -75,7 +79,7 @@ struct State {
 
 impl Plane {
     /// The data plane of a rank. Before [`connect`](Self::connect) nothing can be prepared.
-    pub fn new(control: Arc<Control>, peers: Arc<[PeerInfo]>) -> Result<Plane> {
+    pub fn new(control: Arc<Control>, peers: Arc<[PeerInfo]>, trace: Trace) -> Result<Plane> {
         let rank = control.rank();
         let here = peers.get(rank).map(|peer| &peer.node);
         let ranks: Vec<usize> =
@@ -100,6 +104,8 @@ impl Plane {
             helpless_count: AtomicUsize::new(0),
             backlog: AtomicUsize::new(0),
             pieces: Pieces::default(),
+            trace,
+            probes: Probes::default(),
             streams: Mutex::default(),
             watch: Watch::default(),
         })
@@ -346,10 +352,12 @@ impl Plane {
     /// Waits for a stream, and helps meanwhile.
     pub fn synchronize(&self, stream: &Stream, deadline: Deadline) -> Result<()> {
         let op = || format!("synchronising {}", stream.name());
+        let _span = self.trace.span("wait", "synchronize");
         loop {
             let helping = self.progress();
             let slice = if helping { HELP.min(deadline.remaining()) } else { deadline.remaining() };
             let result = stream.synchronize(Deadline::after(slice));
+            self.probes.resolve(&self.trace);
             if matches!(result, Err(gdsync::Error::Timeout { .. })) && !deadline.expired() {
                 continue;
             }
