@@ -18,7 +18,8 @@ use crate::control::{Control, Turn, WORLD};
 use crate::data::device::{DeviceNumber, enqueue};
 use crate::data::plane::Plane;
 use crate::data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Peer, Region, Step, Window,
+    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Peer, PeerCounters, Region, Step,
+    Window,
 };
 use crate::error::{Error, Result};
 use crate::trace::Trace;
@@ -351,6 +352,12 @@ impl Communicator {
     pub(crate) fn info(&self, rank: usize) -> Result<&PeerInfo> {
         let world = self.world_rank(rank)?;
         self.inner.peers.get(world).ok_or_else(|| self.no_such_rank(rank))
+    }
+
+    /// What this rank has done with each rank of the communicator so far, in rank order.
+    pub fn counters(&self) -> Vec<PeerCounters> {
+        let all = self.inner.plane.counted();
+        self.inner.members.iter().filter_map(|&rank| all.get(rank as usize).cloned()).collect()
     }
 
     pub(crate) fn trace(&self) -> &Trace {

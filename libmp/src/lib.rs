@@ -116,8 +116,8 @@ pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
     AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
-    Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Window,
-    wait_all, wait_any,
+    Operation, Peer, PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder,
+    Step, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

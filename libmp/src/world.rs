@@ -276,6 +276,9 @@ impl World {
             self.all.resolve_trace();
             file.finish(&self.all, self.all.trace())?;
         }
+        for counters in self.all.counters().iter().filter(|counters| !counters.is_empty()) {
+            tracing::debug!(rank = self.all.rank(), "with {counters}");
+        }
         self.all.finish_all()?;
         self.ended = true;
         self.control.close();

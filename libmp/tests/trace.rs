@@ -2,11 +2,13 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use common::{on_threads, over_tcp};
 use libmp::trace::{DeviceClock, Stamp, Trace};
-use libmp::{Config, World, trace};
+use libmp::{Config, Deadline, Device, Operation, Traffic, World, trace, wait_all};
 use serde_json::Value;
 
 /// A path in a directory that goes with it.
@@ -44,7 +46,7 @@ fn take_turns(world: &World) {
     for turn in 0..world.size() {
         if turn == world.rank() {
             let _span = world.trace().span("test", "my turn").arg("turn", turn as u64);
-            std::thread::sleep(std::time::Duration::from_millis(3));
+            std::thread::sleep(Duration::from_millis(3));
         }
         world.barrier().unwrap();
     }
@@ -199,6 +201,126 @@ fn every_rank_of_a_world_that_fails_keeps_its_own_part() {
     for rank in 0..2 {
         let document = read(&PathBuf::from(format!("{}.rank-{rank}", path.display())));
         assert_eq!(events(&document, rank, "before the end").len(), 1);
+    }
+}
+
+/// A ring of messages by the host and on a stream, and puts with signals.
+fn communicate(world: &World) {
+    let deadline = || Deadline::after(Duration::from_secs(20));
+    let right = world.peer((world.rank() + 1) % world.size()).unwrap();
+    let left = world.peer((world.rank() + world.size() - 1) % world.size()).unwrap();
+    let [edge, ghost] = [100, 100].map(|len| world.alloc::<f64>(&Device::Host, len).unwrap());
+    let (send, recv) =
+        (right.send(&edge, 7).prepare().unwrap(), left.recv(&ghost, 7).prepare().unwrap());
+    let stream = world.stream(&Device::Host).unwrap();
+    for _ in 0..2 {
+        recv.start().unwrap();
+        send.start().unwrap();
+        wait_all(&[&send, &recv], deadline()).unwrap();
+        recv.start_on(&stream).unwrap();
+        send.start_on(&stream).unwrap();
+        recv.wait_on(&stream).unwrap();
+        world.synchronize(&stream, deadline()).unwrap();
+        send.wait(deadline()).unwrap();
+        recv.wait(deadline()).unwrap();
+    }
+    let window = world.window(&ghost, 1).unwrap();
+    window.put_signal((world.rank() + 1) % world.size(), 0, &edge, 0, 1).unwrap();
+    window.wait_signal(0, 1, deadline()).unwrap();
+    world.barrier().unwrap();
+}
+
+#[test]
+fn messages_show_their_starts_flights_and_arrivals_by_the_host_and_on_streams() {
+    let (_directory, path) = file("a.json");
+    let worlds = World::threads_with_config(2, &config(&path)).unwrap();
+    on_threads(worlds, |world| {
+        communicate(&world);
+        let counters = world.counters();
+        let other = &counters[1 - world.rank()];
+        assert_eq!(other.sends, Traffic { operations: 4, bytes: 3200 });
+        assert_eq!(other.recvs, Traffic { operations: 4, bytes: 3200 });
+        assert_eq!((other.puts.bytes, other.signals), (800, 1));
+        assert_eq!(other.path, "direct");
+        assert!(counters[world.rank()].waits > 0, "for the signal");
+        assert!(counters[world.rank()].sends.operations == 0);
+        world.finish().unwrap();
+    });
+    let document = read(&path);
+    let all = document["traceEvents"].as_array().unwrap();
+    let count = |rank: usize, ph: &str, name: &str| {
+        let wanted = |event: &&Value| {
+            event["pid"] == rank
+                && event["ph"] == ph
+                && event["name"].as_str().is_some_and(|full| full.starts_with(name))
+        };
+        all.iter().filter(wanted).count()
+    };
+    for rank in 0..2 {
+        assert_eq!(count(rank, "X", "prepare send tag 7"), 1);
+        assert_eq!(count(rank, "X", "start send tag 7"), 2);
+        assert_eq!(count(rank, "X", "move send tag 7"), 2);
+        assert_eq!(count(rank, "X", "enqueue send tag 7"), 2);
+        // When the stream ran it.
+        assert_eq!(count(rank, "X", "send tag 7"), 2);
+        assert!(count(rank, "X", "wait for recv tag 7") >= 2);
+        assert_eq!(count(rank, "b", "send tag 7"), 4);
+        assert_eq!(count(rank, "b", "recv tag 7"), 4);
+        assert_eq!(count(rank, "X", "put"), 1);
+        assert_eq!(count(rank, "X", "wait for a signal"), 1);
+        let streams = all.iter().filter(|event| {
+            event["pid"] == rank
+                && event["name"] == "thread_name"
+                && event["args"]["name"].as_str().is_some_and(|name| name.starts_with("stream"))
+        });
+        assert_eq!(streams.count(), 1);
+    }
+    // Every message that leaves a rank arrives in the other, later.
+    let arrows = |ph: &str, rank: usize| -> BTreeMap<String, f64> {
+        let wanted = |event: &&Value| event["ph"] == ph && event["pid"] == rank;
+        let arrow = |event: &Value| {
+            (event["id"].as_str().unwrap().to_owned(), event["ts"].as_f64().unwrap())
+        };
+        all.iter().filter(wanted).map(arrow).collect()
+    };
+    for rank in 0..2 {
+        let (leaves, arrives) = (arrows("s", rank), arrows("f", 1 - rank));
+        assert_eq!(leaves.len(), 4);
+        for (id, left) in leaves {
+            assert!(arrives.get(&id).is_some_and(|arrived| *arrived >= left), "{id}");
+        }
+    }
+}
+
+#[test]
+fn steps_of_a_replayed_graph_are_shown_as_often_as_they_run() {
+    let (_directory, path) = file("a.json");
+    let worlds = World::threads_with_config(2, &config(&path)).unwrap();
+    on_threads(worlds, |world| {
+        let other = world.peer(1 - world.rank()).unwrap();
+        let [edge, ghost] = [10, 10].map(|len| world.alloc::<f64>(&Device::Host, len).unwrap());
+        let send = other.send(&edge, 0).prepare_device().unwrap();
+        let recv = other.recv(&ghost, 0).prepare_device().unwrap();
+        let stream = world.stream(&Device::Host).unwrap();
+        stream.begin_capture().unwrap();
+        world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+        let graph = stream.end_capture().unwrap();
+        for _ in 0..3 {
+            stream.launch_graph(&graph).unwrap();
+        }
+        world.synchronize(&stream, Deadline::after(Duration::from_secs(20))).unwrap();
+        world.finish().unwrap();
+    });
+    let document = read(&path);
+    let name = |event: &Value| event["name"].as_str().unwrap_or_default().to_owned();
+    let all = document["traceEvents"].as_array().unwrap();
+    for rank in 0..2 {
+        let steps = all.iter().filter(|event| {
+            event["pid"] == rank
+                && event["ph"] == "X"
+                && name(event).starts_with("post device recv")
+        });
+        assert_eq!(steps.count(), 3);
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 
 use super::arena::Arena;
+use super::counters::{Counters, PeerCounters};
 use super::device::{DeviceHalf, DeviceNotice, Report, Watch};
 use super::half::{Half, OtherNotice, Side};
 use super::mailbox::Mailbox;
@@ -46,6 +47,8 @@ pub(crate) struct Plane {
     /// The timeline, and the operations of streams that are not in it yet.
     pub trace: Trace,
     pub probes: Probes,
+    /// For each rank of the world.
+    counters: Vec<Arc<Counters>>,
     streams: Mutex<Streams>,
     /// Failures of device operations.
     watch: Watch,
@@ -92,6 +95,7 @@ impl Plane {
                 Ok(Neighbour { rank, inbox: arena.mailbox(place)?, state: Mutex::default() })
             })
             .collect::<Result<_>>()?;
+        let counters = peers.iter().map(|_| Arc::default()).collect();
         Ok(Plane {
             control,
             rank,
@@ -106,6 +110,7 @@ impl Plane {
             pieces: Pieces::default(),
             trace,
             probes: Probes::default(),
+            counters,
             streams: Mutex::default(),
             watch: Watch::default(),
         })
@@ -133,8 +138,36 @@ impl Plane {
         Ok(())
     }
 
+    /// This rank, in the world.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
     pub fn peer(&self, rank: usize) -> &PeerInfo {
         &self.peers[rank]
+    }
+
+    /// What counts the operations with rank `rank` of the world, which exists.
+    pub fn counters_of(&self, rank: usize) -> &Arc<Counters> {
+        &self.counters[rank]
+    }
+
+    /// What has been counted for each rank of the world.
+    pub fn counted(&self) -> Vec<PeerCounters> {
+        let count = |(world_rank, counters): (usize, &Arc<Counters>)| PeerCounters {
+            world_rank,
+            host: self.peer(world_rank).host.clone(),
+            path: if self.neighbour(world_rank).is_ok() { "direct" } else { "none" },
+            sends: counters.sends.read(),
+            recvs: counters.recvs.read(),
+            puts: counters.puts.read(),
+            gets: counters.gets.read(),
+            signals: counters.signals.read(),
+            atomics: counters.atomics.read(),
+            waits: counters.waits.read(),
+            retries: counters.retries.read(),
+        };
+        self.counters.iter().enumerate().map(count).collect()
     }
 
     /// The neighbour that is rank `rank` of the world.

@@ -69,7 +69,7 @@ pub use json::Summary;
 use record::{Kind, Recorder};
 pub use record::{Lane, Part};
 pub(crate) use sampler::Sampler;
-pub(crate) use stream::Probes;
+pub(crate) use stream::{Label, Probes};
 
 use crate::error::{Error, Result};
 

@@ -24,6 +24,13 @@ pub(crate) struct Label {
     pub arrives: Option<u64>,
 }
 
+impl Label {
+    /// An operation without a message.
+    pub fn new(name: impl Into<String>, args: &[(&'static str, u64)]) -> Label {
+        Label { name: name.into(), args: args.to_vec(), leaves: None, arrives: None }
+    }
+}
+
 /// Operations of a rank's CUDA streams whose times are not known yet.
 #[derive(Default)]
 pub(crate) struct Probes {
@@ -37,6 +44,9 @@ struct State {
     clocks: Vec<(Option<u32>, Arc<Stream>)>,
 }
 
+/// An event that was reached, and the host's time of that.
+type Reference = (Event, u64);
+
 struct Pending {
     device: Device,
     lane: Lane,
@@ -47,13 +57,13 @@ struct Pending {
 
 impl Probes {
     /// Enqueues something on a stream, and sees to it that the timeline shows when it ran.
-    pub fn around<T>(
+    pub fn around<T, E>(
         &self,
         trace: &Trace,
         stream: &Stream,
         label: impl FnOnce() -> Label,
-        enqueue: impl FnOnce() -> gdsync::Result<T>,
-    ) -> gdsync::Result<T> {
+        enqueue: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         if !trace.is_on() {
             return enqueue();
         }
@@ -64,17 +74,21 @@ impl Probes {
         }
     }
 
-    fn by_events<T>(
+    fn by_events<T, E>(
         &self,
         trace: &Trace,
         stream: &Stream,
         label: Label,
-        enqueue: impl FnOnce() -> gdsync::Result<T>,
-    ) -> gdsync::Result<T> {
-        let (begin, end) = (Event::new(stream.device())?, Event::new(stream.device())?);
-        stream.record(&begin)?;
+        enqueue: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let record = || -> gdsync::Result<Event> {
+            let event = Event::new(stream.device())?;
+            stream.record(&event).map(|()| event)
+        };
+        // What cannot be recorded runs anyway.
+        let Ok(begin) = record() else { return enqueue() };
         let enqueued = enqueue()?;
-        stream.record(&end)?;
+        let Ok(end) = record() else { return Ok(enqueued) };
         let (device, lane) = (stream.device().clone(), trace.lane(stream.name().to_owned()));
         let mut state = self.lock();
         if state.pending.len() < PENDING {
@@ -93,7 +107,7 @@ impl Probes {
         let (reached, rest): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|pending| pending.end.is_reached().unwrap_or(true));
         state.pending = rest;
-        let mut references: Vec<(Option<u32>, Option<(Event, u64)>)> = Vec::new();
+        let mut references: Vec<(Option<u32>, Option<Reference>)> = Vec::new();
         for Pending { device, lane, label, begin, end } in reached {
             let ordinal = ordinal(&device);
             let known = references.iter().position(|(of, _)| *of == ordinal).unwrap_or_else(|| {
@@ -117,7 +131,7 @@ impl Probes {
 
 impl State {
     /// An event that was reached just now, and the host's time of it.
-    fn reference(&mut self, device: &Device) -> gdsync::Result<(Event, u64)> {
+    fn reference(&mut self, device: &Device) -> gdsync::Result<Reference> {
         let ordinal = ordinal(device);
         let stream = match self.clocks.iter().find(|(of, _)| *of == ordinal) {
             Some((_, stream)) => stream.clone(),
@@ -134,18 +148,21 @@ impl State {
     }
 }
 
-fn by_closures<T>(
+fn by_closures<T, E>(
     trace: &Trace,
     stream: &Stream,
     label: Label,
-    enqueue: impl FnOnce() -> gdsync::Result<T>,
-) -> gdsync::Result<T> {
+    enqueue: impl FnOnce() -> Result<T, E>,
+) -> Result<T, E> {
     let began = Arc::new(AtomicU64::new(0));
     let begin = began.clone();
-    stream.call(move || begin.store(now(), Ordering::Relaxed))?;
+    // What cannot be recorded runs anyway.
+    if stream.call(move || begin.store(now(), Ordering::Relaxed)).is_err() {
+        return enqueue();
+    }
     let enqueued = enqueue()?;
     let (trace, lane) = (trace.clone(), trace.lane(stream.name().to_owned()));
-    stream.call(move || show(&trace, lane, &label, began.load(Ordering::Relaxed), now()))?;
+    let _ = stream.call(move || show(&trace, lane, &label, began.load(Ordering::Relaxed), now()));
     Ok(enqueued)
 }
 
@@ -171,7 +188,7 @@ mod tests {
     const NAP: Duration = Duration::from_millis(5);
 
     fn label() -> Label {
-        Label { name: "nap".into(), args: vec![("bytes", 3)], leaves: None, arrives: None }
+        Label::new("nap", &[("bytes", 3)])
     }
 
     /// Start and length of the only event.
