@@ -161,7 +161,12 @@ mod tests {
             matches!(judge_order(&config, order, 4.0), Verdict::Pass(_))
         };
         assert!(passes(Smoother::Gsrb, Cycle::F, 3.95) && !passes(Smoother::Gsrb, Cycle::F, 3.67));
-        assert!(passes(Smoother::Jacobi, Cycle::F, 3.67) && !passes(Smoother::Jacobi, Cycle::Fv, 3.67));
-        assert!(!passes(Smoother::Jacobi, Cycle::F, 1.9) && !passes(Smoother::Jacobi, Cycle::F, f64::NAN));
+        assert!(
+            passes(Smoother::Jacobi, Cycle::F, 3.67) && !passes(Smoother::Jacobi, Cycle::Fv, 3.67)
+        );
+        assert!(
+            !passes(Smoother::Jacobi, Cycle::F, 1.9)
+                && !passes(Smoother::Jacobi, Cycle::F, f64::NAN)
+        );
     }
 }
