@@ -12,6 +12,8 @@
 //! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
 //! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (mapped memory within a host, the software NIC over TCP between hosts), `nic` (the software NIC within a host, too) or `nic-tcp` (and there over TCP); equal on all ranks |
 //! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
+//! | `MP_TRACE` | off | file for a timeline of all ranks ([`trace`](crate::trace)); rank 0's value holds |
+//! | `MP_TRACE_EVENTS` | `1000000` | events that each rank keeps for it (rank 0's value holds) |
 //! | `MP_RANK`, `MP_SIZE` | set by mprun | rank and number of ranks |
 //! | `MP_LOCAL_RANK`, `MP_LOCAL_SIZE` | set by mprun | rank and number of ranks on this host |
 //! | `MP_RENDEZVOUS` | set by mprun | `host:port` where rank 0 listens; with `env`, takes the place of `MASTER_ADDR:MASTER_PORT` |
@@ -49,6 +51,8 @@ pub const VARIABLES: &[&str] = &[
     "MP_NODE",
     "MP_PATH",
     "MP_PMIX_LIBRARY",
+    "MP_TRACE",
+    "MP_TRACE_EVENTS",
     "MP_RANK",
     "MP_SIZE",
     "MP_LOCAL_RANK",
@@ -165,6 +169,10 @@ pub struct Config {
     pub path: PathChoice,
     /// `MP_PMIX_LIBRARY`.
     pub pmix_library: Option<PathBuf>,
+    /// `MP_TRACE`.
+    pub trace: Option<PathBuf>,
+    /// `MP_TRACE_EVENTS`.
+    pub trace_events: usize,
     /// What all ranks must have been built from. A program may append its own revision.
     pub build: BuildInfo,
     /// The launchers' variables, as they are.
@@ -206,6 +214,10 @@ impl Config {
             node: variables.get("MP_NODE").map(str::to_owned),
             path: variables.parse("MP_PATH", "auto, nic or nic-tcp")?.unwrap_or_default(),
             pmix_library: variables.get("MP_PMIX_LIBRARY").map(PathBuf::from),
+            trace: variables.get("MP_TRACE").map(PathBuf::from),
+            trace_events: variables
+                .parse("MP_TRACE_EVENTS", "a number of events")?
+                .unwrap_or(crate::trace::EVENTS),
             build: BuildInfo::current(),
             variables,
         };

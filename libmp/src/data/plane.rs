@@ -10,6 +10,7 @@ use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 use serde::{Deserialize, Serialize};
 
 use super::arena::Arena;
+use super::counters::{Counters, PeerCounters};
 use super::device::{Report, Watch};
 use super::half::Half;
 use super::mailbox::Mailbox;
@@ -25,6 +26,7 @@ use crate::control::Control;
 use crate::control::cause::{Cause, Loss};
 use crate::control::message::PeerInfo;
 use crate::error::{Error, Result};
+use crate::trace::{Probes, Trace};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
@@ -67,6 +69,11 @@ pub(crate) struct Plane {
     /// Notices that wait for room in a mailbox.
     pub(super) backlog: AtomicUsize,
     pub pieces: Pieces,
+    /// The timeline, and the operations of streams that are not in it yet.
+    pub trace: Trace,
+    pub probes: Probes,
+    /// For each rank of the world.
+    counters: Vec<Arc<Counters>>,
     streams: Mutex<Streams>,
     /// Failures of device operations.
     watch: Watch,
@@ -94,7 +101,12 @@ pub(super) struct Neighbour {
 
 impl Plane {
     /// The data plane of a rank. Before [`connect`](Self::connect) nothing can be prepared.
-    pub fn new(control: Arc<Control>, peers: Arc<[PeerInfo]>, paths: Paths) -> Result<Plane> {
+    pub fn new(
+        control: Arc<Control>,
+        peers: Arc<[PeerInfo]>,
+        paths: Paths,
+        trace: Trace,
+    ) -> Result<Plane> {
         let rank = control.rank();
         let Paths { choice, listen, patience } = paths;
         let path = |one: usize, two: usize| Path::between(choice, &peers, one, two);
@@ -136,6 +148,7 @@ impl Plane {
                 })
             })
             .collect::<Result<_>>()?;
+        let counters = peers.iter().map(|_| Arc::default()).collect();
         Ok(Plane {
             control,
             rank,
@@ -150,6 +163,9 @@ impl Plane {
             helpless_count: AtomicUsize::new(0),
             backlog: AtomicUsize::new(0),
             pieces: Pieces::default(),
+            trace,
+            probes: Probes::default(),
+            counters,
             streams: Mutex::default(),
             watch: Watch::default(),
         })
@@ -204,8 +220,36 @@ impl Plane {
         Ok(())
     }
 
+    /// This rank, in the world.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
     pub fn peer(&self, rank: usize) -> &PeerInfo {
         &self.peers[rank]
+    }
+
+    /// What counts the operations with rank `rank` of the world, which exists.
+    pub fn counters_of(&self, rank: usize) -> &Arc<Counters> {
+        &self.counters[rank]
+    }
+
+    /// What has been counted for each rank of the world.
+    pub fn counted(&self) -> Vec<PeerCounters> {
+        let count = |(world_rank, counters): (usize, &Arc<Counters>)| PeerCounters {
+            world_rank,
+            host: self.peer(world_rank).host.clone(),
+            path: self.path(world_rank).ok(),
+            sends: counters.sends.read(),
+            recvs: counters.recvs.read(),
+            puts: counters.puts.read(),
+            gets: counters.gets.read(),
+            signals: counters.signals.read(),
+            atomics: counters.atomics.read(),
+            waits: counters.waits.read(),
+            retries: counters.retries.read(),
+        };
+        self.counters.iter().enumerate().map(count).collect()
     }
 
     /// The neighbour that is rank `rank` of the world.
@@ -325,10 +369,12 @@ impl Plane {
     /// Waits for a stream, and helps meanwhile.
     pub fn synchronize(&self, stream: &Stream, deadline: Deadline) -> Result<()> {
         let op = || format!("synchronising {}", stream.name());
+        let _span = self.trace.span("wait", "synchronize");
         loop {
             let helping = self.progress();
             let slice = if helping { HELP.min(deadline.remaining()) } else { deadline.remaining() };
             let result = stream.synchronize(Deadline::after(slice));
+            self.probes.resolve(&self.trace);
             if matches!(result, Err(gdsync::Error::Timeout { .. })) && !deadline.expired() {
                 continue;
             }

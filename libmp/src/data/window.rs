@@ -9,6 +9,7 @@ use bytemuck::Pod;
 use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Stream, Word64, reached64};
 use serde::{Deserialize, Serialize};
 
+use super::counters::Counters;
 use super::nic::{Atomic, Call, Far, FarOpening};
 use super::notice::Notice;
 use super::operation::{Name, Progress, What, pause};
@@ -17,6 +18,7 @@ use super::region::Region;
 use super::wait::Backoff;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
+use crate::trace::{Label, Span};
 
 /// Why a rank's share cannot be accessed in place.
 const NOT_MAPPED: &str = "its memory is not mapped here";
@@ -182,7 +184,10 @@ impl<T: Pod> Window<T> {
     /// not reach, unless it goes through a NIC (use [`put_on`](Self::put_on)); [`Error::Late`], [`Error::Nic`] from a NIC;
     /// what ended the world.
     pub fn put(&self, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
-        match self.range("put", rank, at, source.len())? {
+        let target = self.range("put", rank, at, source.len())?;
+        let _span = self.span("put", rank, source.buffer().size());
+        self.counters(rank).puts.add(source.buffer().size() as u64);
+        match target {
             Range::Near(target) => {
                 // SAFETY: a region that is put is not written meanwhile: the contract of `Region`.
                 let source = unsafe { source.as_slice() }?;
@@ -200,7 +205,10 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn get(&self, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
-        match self.range("get", rank, at, target.len())? {
+        let source = self.range("get", rank, at, target.len())?;
+        let _span = self.span("get", rank, target.buffer().size());
+        self.counters(rank).gets.add(target.buffer().size() as u64);
+        match source {
             Range::Near(source) => {
                 // SAFETY: what is got is not written meanwhile: the user's protocol, by signals.
                 let source = unsafe { source.as_slice() }.map_err(failed("get"))?;
@@ -226,6 +234,10 @@ impl<T: Pod> Window<T> {
     ) -> Result<()> {
         self.check_signal("put", rank, signal)?;
         if let Range::Far(far, at) = self.range("put", rank, at, source.len())? {
+            let bytes = source.buffer().size();
+            let _span = self.span("put and signal", rank, bytes);
+            self.counters(rank).puts.add(bytes as u64);
+            self.counters(rank).signals.add(1);
             let signal = Some((signal * LINE * 8, value));
             let put = |call: &Call<'_>| far.put(call, at, &source.buffer().bytes(), signal);
             return self.call("put", rank, put);
@@ -239,7 +251,10 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// [`Error::OutOfRange`] for a signal that does not exist; as [`put`](Self::put).
     pub fn signal(&self, rank: usize, signal: usize, value: u64) -> Result<()> {
-        match &self.check_signal("signal", rank, signal)?.way {
+        let part = self.check_signal("signal", rank, signal)?;
+        let _span = self.span("signal", rank, 8);
+        self.counters(rank).signals.add(1);
+        match &part.way {
             Way::Near(near) => near.signals[signal].store(value).map_err(failed("signal")),
             Way::Far(far) => {
                 let at = signal * LINE * 8;
@@ -255,6 +270,8 @@ impl<T: Pod> Window<T> {
     pub fn wait_signal(&self, signal: usize, value: u64, deadline: Deadline) -> Result<()> {
         let word = self.own_signal(signal)?;
         let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
+        let _span = self.plane.trace.span("host", "wait for a signal").arg("signal", signal as u64);
+        self.counters(self.rank).waits.add(1);
         loop {
             let seen = word.load().unwrap_or(value);
             if reached64(seen, value) {
@@ -284,13 +301,16 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`put`](Self::put); [`Error::Memory`] if the stream cannot reach the memory.
     pub fn put_on(&self, stream: &Stream, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
-        match self.range("put", rank, at, source.len())? {
+        let target = self.range("put", rank, at, source.len())?;
+        let bytes = source.buffer().size();
+        self.counters(rank).puts.add(bytes as u64);
+        self.enqueue(stream, "put", rank, bytes, || match target {
             Range::Near(target) => stream.copy(&target, source.buffer()).map_err(failed("put")),
             Range::Far(far, at) => {
                 let source = source.buffer().bytes();
                 self.call("put", rank, |call| far.put_on(call, stream, at, &source))
             }
-        }
+        })
     }
 
     /// [`get`](Self::get), enqueued on a stream.
@@ -298,13 +318,16 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`put_on`](Self::put_on).
     pub fn get_on(&self, stream: &Stream, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
-        match self.range("get", rank, at, target.len())? {
+        let source = self.range("get", rank, at, target.len())?;
+        let bytes = target.buffer().size();
+        self.counters(rank).gets.add(bytes as u64);
+        self.enqueue(stream, "get", rank, bytes, || match source {
             Range::Near(source) => stream.copy(target.buffer(), &source).map_err(failed("get")),
             Range::Far(far, at) => {
                 let target = target.buffer().bytes();
                 self.call("get", rank, |call| far.get_on(call, stream, at, &target))
             }
-        }
+        })
     }
 
     /// [`signal`](Self::signal), enqueued on a stream: who sees it sees everything the stream did before.
@@ -312,7 +335,9 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`signal`](Self::signal); [`Error::Memory`] if the stream cannot reach the signal.
     pub fn signal_on(&self, stream: &Stream, rank: usize, signal: usize, value: u64) -> Result<()> {
-        match &self.check_signal("signal", rank, signal)?.way {
+        let part = self.check_signal("signal", rank, signal)?;
+        self.counters(rank).signals.add(1);
+        self.enqueue(stream, "signal", rank, 8, || match &part.way {
             Way::Near(near) => {
                 stream.signal(&near.signals[signal], value).map_err(failed("signal"))
             }
@@ -320,7 +345,7 @@ impl<T: Pod> Window<T> {
                 let at = signal * LINE * 8;
                 self.call("signal", rank, |call| far.signal_on(call, stream, at, value))
             }
-        }
+        })
     }
 
     /// Makes a stream wait until this rank's signal has reached `value`. Released if the world ends.
@@ -328,7 +353,35 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`signal_on`](Self::signal_on).
     pub fn wait_signal_on(&self, stream: &Stream, signal: usize, value: u64) -> Result<()> {
-        stream.wait_geq64(self.own_signal(signal)?, value).map_err(failed("waiting for a signal"))
+        let word = self.own_signal(signal)?;
+        self.counters(self.rank).waits.add(1);
+        let wait = || stream.wait_geq64(word, value).map_err(failed("waiting for a signal"));
+        self.enqueue(stream, "wait for a signal", self.rank, 8, wait)
+    }
+
+    /// Enqueues something, and sees to it that the timeline shows when it ran.
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        what: &'static str,
+        rank: usize,
+        bytes: usize,
+        enqueue: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let peer = self.parts[rank].rank as u64;
+        let label = || Label::new(what, &[("peer", peer), ("bytes", bytes as u64)]);
+        self.plane.probes.around(&self.plane.trace, stream, label, enqueue)
+    }
+
+    /// Something that this thread does with a rank of the window, in the timeline.
+    fn span(&self, what: &'static str, rank: usize, bytes: usize) -> Span<'_> {
+        let peer = self.parts[rank].rank as u64;
+        self.plane.trace.span("host", what).arg("peer", peer).arg("bytes", bytes as u64)
+    }
+
+    /// What counts the operations with a rank of the window.
+    fn counters(&self, rank: usize) -> &Counters {
+        self.plane.counters_of(self.parts[rank].rank)
     }
 
     fn part(&self, rank: usize) -> Result<&Part<T>> {
@@ -461,6 +514,7 @@ impl Window<u64> {
                 hint: "put the window into host memory",
             })
         };
+        self.counters(rank).atomics.add(1);
         word.atomic().map(step).ok_or_else(unreachable)
     }
 }
