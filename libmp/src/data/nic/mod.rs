@@ -23,6 +23,8 @@ mod link;
 mod message;
 mod outbox;
 mod plane;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::collections::HashMap;
