@@ -323,7 +323,22 @@ impl<T: Pod> Window<T> {
     }
 }
 
-impl Window<u64> {
+mod sealed {
+    /// What 64-bit words can be addressed in.
+    pub trait Atomic64: bytemuck::Pod {
+        /// Elements of a word.
+        const WORD: usize;
+    }
+    impl Atomic64 for u64 {
+        const WORD: usize = 1;
+    }
+    impl Atomic64 for u8 {
+        const WORD: usize = 8;
+    }
+}
+
+/// 64-bit words, by their element; in a window of bytes the eight from `at` on, which are aligned.
+impl<T: sealed::Atomic64> Window<T> {
     /// Adds to element `at` of rank `rank`, as one step for everybody; gives the value before.
     ///
     /// # Errors
@@ -354,7 +369,8 @@ impl Window<u64> {
     }
 
     fn atomic(&self, rank: usize, at: u64, step: impl FnOnce(&AtomicU64) -> u64) -> Result<u64> {
-        let word = self.range("atomic", rank, at, 1)?.word(0).map_err(failed("atomic"))?;
+        let word = self.range("atomic", rank, at, T::WORD)?;
+        let word = word.cast::<u64>().and_then(|word| word.word(0)).map_err(failed("atomic"))?;
         let unreachable = || {
             failed("atomic")(gdsync::Error::NotReachable {
                 what: "an atomic operation of the host",
