@@ -18,8 +18,8 @@ use crate::control::{Control, Turn, WORLD};
 use crate::data::device::{DeviceNumber, enqueue};
 use crate::data::plane::Plane;
 use crate::data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Peer, PeerCounters, Region, Step,
-    Window,
+    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Path, Peer, PeerCounters, Region,
+    Step, Window,
 };
 use crate::error::{Error, Result};
 use crate::trace::Trace;
@@ -105,6 +105,14 @@ impl Communicator {
     pub fn peer(&self, rank: usize) -> Result<Peer> {
         let (plane, group) = (self.inner.plane.clone(), self.inner.group);
         Ok(Peer { plane, rank: self.world_rank(rank)?, group, timeout: self.timeout })
+    }
+
+    /// How bytes go to rank `rank`; `MP_PATH` has a say in it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::NoPath`] if they cannot.
+    pub fn path(&self, rank: usize) -> Result<Path> {
+        self.inner.plane.path(self.world_rank(rank)?)
     }
 
     /// Memory for communication: `len` zeroed elements in the device's own memory, or in host memory that the other ranks
@@ -363,6 +371,7 @@ impl Communicator {
 
     /// The barrier that ends the world in good order.
     pub(crate) fn finish_all(&self) -> Result<()> {
+        self.inner.plane.finishing();
         self.call(Call::Finish, nothing()).map(drop)
     }
 
