@@ -34,8 +34,11 @@ enum What {
         #[arg(long)]
         json: Option<PathBuf>,
     },
-    /// This library beside MPI, UCX and the bare machine, on the host. Starts two ranks under mpirun by itself.
+    /// This library beside NCCL, NVSHMEM, MPI, UCX and the bare machine, on the host and between two GPUs. Starts two
+    /// ranks under mpirun by itself; says who is absent and why.
     Compare {
+        #[command(flatten)]
+        ranks: Ranks,
         /// Sizes of messages in bytes.
         #[arg(long, value_delimiter = ',', default_value = "8,64,512,4096,32768,262144,2097152",
             value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
@@ -239,11 +242,12 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
-        What::Compare { sizes, repeats, json } => {
+        What::Compare { ranks, sizes, repeats, json } => {
             let mut sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
             sizes.sort_unstable();
             sizes.dedup();
-            let plan = compare::Plan { sizes, repeats: repeats as usize, budget: 64 << 20 };
+            let (repeats, devices) = (repeats as usize, ranks.devices());
+            let plan = compare::Plan { sizes, repeats, budget: 64 << 20, devices };
             compare::run(&plan)?.map_or(Ok(()), |results| show(&results, json.as_deref()))
         }
         What::Multigrid { modes, sizes, repeats, seconds, bandwidth, program, json } => {

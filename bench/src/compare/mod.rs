@@ -1,7 +1,8 @@
 //! This library beside others and beside the bare machine, in one process set: two ranks, the players in turn within each
-//! repeat, so that what disturbs the machine disturbs all. Everything here runs on the host; it needs no GPU.
+//! repeat, so that what disturbs the machine disturbs all. What is in this file runs on the host; [`gpu`] is between two GPUs.
 
 mod floor;
+mod gpu;
 mod launch;
 mod mpi;
 mod ours;
@@ -12,6 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use libmp::World;
 
+use crate::perf::Devices;
 use crate::result::{Axis, Figure, Plot, Point, Results, Role, Series};
 
 pub use launch::run;
@@ -27,6 +29,8 @@ pub struct Plan {
     pub repeats: usize,
     /// Bytes that one repeat of a point may move, which bounds its rounds.
     pub budget: usize,
+    /// The GPUs.
+    pub devices: Devices,
 }
 
 impl Plan {
@@ -247,7 +251,8 @@ mod tests {
 
     #[test]
     fn two_threads_measure_every_figure_with_every_player_there_is() {
-        let plan = Plan { sizes: vec![8, 4096], repeats: 2, budget: 1 << 16 };
+        let plan =
+            Plan { sizes: vec![8, 4096], repeats: 2, budget: 1 << 16, devices: Devices::Host };
         let figures = std::thread::scope(|scope| {
             let ranks: Vec<_> = World::threads(2)
                 .unwrap()

@@ -7,6 +7,8 @@ use std::ptr::null_mut;
 use anyhow::{Context, Result, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
+use gdsync::Buffer;
+
 use super::{IN_FLIGHT, Player};
 use crate::result::Role;
 
@@ -100,6 +102,31 @@ impl Mpi {
         &self.version
     }
 
+    /// Sends a buffer of the host to `rank`; blocks.
+    ///
+    /// # Errors
+    /// The buffer is none of the host's, or MPI fails.
+    pub(super) fn send_from(&self, buffer: &Buffer<u8>, rank: usize) -> Result<()> {
+        let (at, size) = of_host(buffer)?;
+        // SAFETY: the buffer has `size` bytes.
+        check("MPI_Send", unsafe {
+            (self.functions.send)(at.cast(), size, self.byte, rank as c_int, 3, self.world)
+        })
+    }
+
+    /// Receives a buffer of the host from `rank`; blocks.
+    ///
+    /// # Errors
+    /// As [`Mpi::send_from`].
+    pub(super) fn recv_into(&self, buffer: &Buffer<u8>, rank: usize) -> Result<()> {
+        let (at, size) = of_host(buffer)?;
+        // SAFETY: the buffer has `size` bytes and nobody else uses it now; null is MPI_STATUS_IGNORE.
+        check("MPI_Recv", unsafe {
+            let rank = rank as c_int;
+            (self.functions.recv)(at.cast(), size, self.byte, rank, 3, self.world, null_mut())
+        })
+    }
+
     pub(super) fn player(&self, rank: usize) -> MpiPlayer<'_> {
         let requests = vec![null_mut(); IN_FLIGHT];
         MpiPlayer { mpi: self, rank, size: 0, buffers: Vec::new(), requests }
@@ -111,6 +138,11 @@ impl Drop for Mpi {
         // SAFETY: initialised in `init`, and nothing of it is in flight.
         unsafe { (self.functions.finalize)() };
     }
+}
+
+fn of_host(buffer: &Buffer<u8>) -> Result<(*mut u8, c_int)> {
+    let at = buffer.host_address().context("the buffer is not of the host")?;
+    Ok((at.as_ptr(), c_int::try_from(buffer.size()).context("MPI counts in int")?))
 }
 
 fn load() -> Result<Library> {
