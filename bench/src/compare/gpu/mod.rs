@@ -204,12 +204,10 @@ impl Figures<'_> {
         places: &[u64],
         players: &mut Players,
     ) -> Result<(Vec<Series>, Vec<Series>)> {
-        let empty = |player: &Box<dyn Player + '_>| Series {
-            name: player.name(),
-            role: player.role(),
-            points: Vec::new(),
-        };
-        let mut values: Vec<Series> = players.iter().map(empty).collect();
+        let mut values: Vec<Series> = players
+            .iter()
+            .map(|player| Series { name: player.name(), role: player.role(), points: Vec::new() })
+            .collect();
         let mut costs = values.clone();
         for &x in places {
             let mut samples = vec![Vec::new(); players.len()];
