@@ -69,9 +69,15 @@ enum What {
         /// Seconds of solves in a run.
         #[arg(long, default_value_t = 1.0)]
         seconds: f64,
-        /// GB/s that memory reaches in a plain copy, for the roofline.
+        /// GB/s that memory reaches in a plain copy, for the roofline; with --ranks: that of one rank's.
         #[arg(long)]
         bandwidth: Option<f64>,
+        /// Numbers of ranks that share the boxes. A size is then LOG2_BOX_DIM:BOXES of the whole domain.
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=4096))]
+        ranks: Vec<u64>,
+        /// What starts several ranks, {} being their number ("mpirun -n {}"). Default: threads of one process.
+        #[arg(long, value_name = "COMMAND", requires = "ranks")]
+        launcher: Option<String>,
         /// The program; default: hpgmg-fv beside this one.
         #[arg(long)]
         program: Option<PathBuf>,
@@ -250,10 +256,27 @@ fn main() -> Result<()> {
             let plan = compare::Plan { sizes, repeats, budget: 64 << 20, devices };
             compare::run(&plan)?.map_or(Ok(()), |results| show(&results, json.as_deref()))
         }
-        What::Multigrid { modes, sizes, repeats, seconds, bandwidth, program, json } => {
-            let program = program.map_or_else(multigrid::beside_this_program, Ok)?;
-            let repeats = repeats as usize;
-            let plan = multigrid::Plan { program, modes, sizes, repeats, seconds, bandwidth };
+        What::Multigrid {
+            modes,
+            sizes,
+            repeats,
+            seconds,
+            bandwidth,
+            ranks,
+            launcher,
+            program,
+            json,
+        } => {
+            let plan = multigrid::Plan {
+                program: program.map_or_else(multigrid::beside_this_program, Ok)?,
+                modes,
+                sizes,
+                repeats: repeats as usize,
+                seconds,
+                bandwidth,
+                ranks: ranks.into_iter().map(|ranks| ranks as usize).collect(),
+                launcher,
+            };
             show(&multigrid::measure(&plan)?, json.as_deref())
         }
         What::Latency { common, form, size: sizes, rounds, threads } => {

@@ -160,7 +160,9 @@ fn method(plan: &Plan, mpi: Option<&Mpi>) -> Vec<String> {
     ];
     method.push(match mpi {
         Some(mpi) => format!("MPI: {}.", mpi.version()),
-        None => "MPI: absent (no libmpi.so.40 here, or no mpirun).".into(),
+        None => {
+            "MPI: absent (no libmpi.so.40 or no mpirun here, or both ranks are on one GPU).".into()
+        }
     });
     method
 }
