@@ -33,6 +33,8 @@ pub struct Plan {
     pub bandwidth: Option<f64>,
     /// Numbers of ranks that share the boxes; empty: the modes' arguments say, and a size counts the boxes of a rank.
     pub ranks: Vec<usize>,
+    /// Arguments of one rank, which communicates with nobody: measured once for all modes. Without them each mode's own.
+    pub alone: Option<String>,
     /// What starts several ranks: a command in which `{}` is their number. Without it they are threads of one process.
     pub launcher: Option<String>,
 }
@@ -61,7 +63,10 @@ impl Plan {
         let share = ranks.unwrap_or(1);
         ensure!(boxes.is_multiple_of(share), "{boxes} boxes cannot be shared by {share} ranks");
         command.arg(size.log2_box_dim.to_string()).arg((boxes / share).to_string());
-        command.args(&mode.arguments);
+        match (ranks, &self.alone) {
+            (Some(1), Some(alone)) => command.args(alone.split_whitespace()),
+            _ => command.args(&mode.arguments),
+        };
         if let (Some(ranks), true) = (ranks, words.is_empty()) {
             command.arg("--ranks").arg(ranks.to_string());
         }
@@ -145,6 +150,9 @@ pub fn measure(plan: &Plan) -> Result<Results> {
         [] => vec![None],
         counts => counts.iter().copied().map(Some).collect(),
     };
+    if let Some(alone) = &plan.alone {
+        results.method.push(format!("One rank, in all modes the same runs: hpgmg-fv {alone}"));
+    }
     if !plan.ranks.is_empty() {
         let how = plan.launcher.as_deref().unwrap_or("threads of one process");
         results
@@ -184,8 +192,11 @@ fn measure_at(
 ) -> Result<Measured> {
     let mut solves: Vec<Vec<Solve>> = vec![Vec::new(); plan.modes.len()];
     let mut bytes_per_cell = None;
+    let once = ranks == Some(1) && plan.alone.is_some();
     for _ in 0..plan.repeats {
-        for (mode, solves) in plan.modes.iter().zip(&mut solves) {
+        for (mode, solves) in
+            plan.modes.iter().zip(&mut solves).take(if once { 1 } else { usize::MAX })
+        {
             bar.set_message(mode.name.clone());
             let run = run(plan, plan.command(mode, size, ranks)?)
                 .with_context(|| format!("{} {size:?}", mode.name))?;
@@ -193,6 +204,10 @@ fn measure_at(
             solves.extend(run.solves.into_iter().next());
             bar.inc(1);
         }
+    }
+    if once {
+        let of_one_rank = solves[0].clone();
+        solves.fill(of_one_rank);
     }
     let dim = solves[0].first().context("hpgmg-fv reported no solve")?.dim;
     for (mode, solves) in plan.modes.iter().zip(&solves) {
@@ -246,6 +261,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::result::Role;
 
     /// A program that stands in for `hpgmg-fv`: it prints what `body` says.
     fn stand_in(folder: &Path, body: &str) -> PathBuf {
@@ -264,6 +280,7 @@ mod tests {
             seconds: 0.1,
             bandwidth: Some(100.0),
             ranks: Vec::new(),
+            alone: None,
             launcher: None,
         }
     }

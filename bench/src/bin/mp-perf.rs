@@ -75,6 +75,9 @@ enum What {
         /// Numbers of ranks that share the boxes. A size is then LOG2_BOX_DIM:BOXES of the whole domain.
         #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=4096))]
         ranks: Vec<u64>,
+        /// Arguments of one rank, measured once for all modes; by default each mode's own.
+        #[arg(long, value_name = "ARGUMENTS", requires = "ranks", allow_hyphen_values = true)]
+        alone: Option<String>,
         /// What starts several ranks, {} being their number ("mpirun -n {}"). Default: threads of one process.
         #[arg(long, value_name = "COMMAND", requires = "ranks")]
         launcher: Option<String>,
@@ -263,6 +266,7 @@ fn main() -> Result<()> {
             seconds,
             bandwidth,
             ranks,
+            alone,
             launcher,
             program,
             json,
@@ -275,6 +279,7 @@ fn main() -> Result<()> {
                 seconds,
                 bandwidth,
                 ranks: ranks.into_iter().map(|ranks| ranks as usize).collect(),
+                alone,
                 launcher,
             };
             show(&multigrid::measure(&plan)?, json.as_deref())

@@ -115,10 +115,12 @@ pub fn copy_engine_bandwidth() -> Box<dyn Player> {
 /// The kernels of bench/peers/floor.cu.
 pub struct Code(Module);
 
+/// Their code, if this build had a compiler for it.
 #[cfg(floor_fatbin)]
-const FATBIN: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/floor.fatbin")));
+pub const FATBIN: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/floor.fatbin")));
+/// Their code, if this build had a compiler for it.
 #[cfg(not(floor_fatbin))]
-const FATBIN: Option<&[u8]> = None;
+pub const FATBIN: Option<&[u8]> = None;
 
 impl Code {
     /// Loads them for the rank's GPU.

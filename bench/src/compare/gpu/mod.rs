@@ -100,7 +100,7 @@ pub(super) fn measure(
     }
     let (nccl, nvshmem, floor) = (nccl.ok(), nvshmem.ok(), floor.ok());
     if let Some(mpi) = mpi {
-        method.push(format!("MPI between GPUs: a kernel that reads the received pinned buffer and writes the one to send, stream synchronise, MPI_Send ({}).", mpi.version()));
+        method.push(format!("MPI between GPUs: a kernel packs the message into pinned memory, cuStreamSynchronize, MPI_Send to a pinned buffer ({}).", mpi.version()));
     }
     let mut table = Figures { rank, repeats: plan.repeats, bar };
     let sizes: Vec<u64> = plan.sizes.iter().map(|&size| size as u64).collect();
@@ -109,7 +109,7 @@ pub(super) fn measure(
         vec![ours::latency(ours::Form::Fused), ours::latency(ours::Form::Graph)];
     streams.extend(nccl.as_ref().map(|nccl| nccl.player()));
     streams.extend(nvshmem.as_ref().map(|nvshmem| nvshmem.on_stream()));
-    streams.extend(mpi.map(staged::player));
+    streams.extend(mpi.and_then(staged::player));
     streams.extend([floor::copy_engine(), floor::words()]);
     let (latency, cpu) = table.measure(&sizes, &mut streams)?;
     drop(streams);

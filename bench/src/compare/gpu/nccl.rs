@@ -132,14 +132,19 @@ fn load() -> Result<(Library, Functions)> {
     Ok((library, functions))
 }
 
-/// The folders where Python's packages are, in which NVIDIA's wheels put their libraries.
+/// The folders where Python's packages are, in which NVIDIA's wheels put their libraries: of every `python3` in `PATH`,
+/// since mpirun puts its own folder before a virtual environment's.
 pub fn site_packages() -> Vec<PathBuf> {
     let program = "import sys; print('\\n'.join(sys.path))";
-    let Ok(output) = Command::new("python3").args(["-c", program]).output() else {
-        return Vec::new();
-    };
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect()
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let pythons = std::env::split_paths(&folders).map(|folder| folder.join("python3"));
+    let mut found = Vec::new();
+    for python in pythons.filter(|python| python.is_file()) {
+        let Ok(output) = Command::new(python).args(["-c", program]).output() else { continue };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        found.extend(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from));
+    }
+    found
 }
 
 /// # Safety
