@@ -8,7 +8,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_bench::perf::latency::Form;
 use mp_bench::perf::{self, Devices, Rank, bandwidth, barrier, latency, litmus};
 use mp_bench::result::{Figure, Results};
-use mp_bench::{compare, multigrid, report, signal};
+use mp_bench::{compare, model, multigrid, report, signal};
 
 #[derive(Parser)]
 #[command(name = "mp-perf", version, about = "Measures what communication costs on this machine")]
@@ -84,6 +84,33 @@ enum What {
         /// The program; default: hpgmg-fv beside this one.
         #[arg(long)]
         program: Option<PathBuf>,
+        /// Write the figures to this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// HPGMG-FV on more GPUs than there are: a model from measured results, with its error where that was measured.
+    Model {
+        /// Results of `compare` on two GPUs and of `multigrid --ranks 1,2`.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// Cells a side of a GPU's box: powers of two.
+        #[arg(long, value_delimiter = ',', default_value = "32,64,128",
+            value_parser = clap::value_parser!(u64).range(4..=512))]
+        boxes: Vec<u64>,
+        /// Ranks: cubes of powers of two.
+        #[arg(long, value_delimiter = ',', default_value = "1,8,64,512,4096",
+            value_parser = clap::value_parser!(u64).range(1..=4096))]
+        ranks: Vec<u64>,
+        /// GPUs of a node.
+        #[arg(long, value_delimiter = ',', default_value = "1,2,4,8",
+            value_parser = clap::value_parser!(u64).range(1..=64))]
+        gpus_per_node: Vec<u64>,
+        /// Microseconds from NIC to NIC through one switch, instead of what is assumed.
+        #[arg(long)]
+        nic_latency: Option<f64>,
+        /// GB/s of a NIC, instead of what is assumed.
+        #[arg(long)]
+        nic_bandwidth: Option<f64>,
         /// Write the figures to this file.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -283,6 +310,20 @@ fn main() -> Result<()> {
                 launcher,
             };
             show(&multigrid::measure(&plan)?, json.as_deref())
+        }
+        What::Model { results, boxes, ranks, gpus_per_node, nic_latency, nic_bandwidth, json } => {
+            let runs =
+                results.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>>>()?;
+            let numbers =
+                |values: Vec<u64>| values.into_iter().map(|value| value as usize).collect();
+            let plan = model::Plan {
+                boxes: numbers(boxes),
+                ranks: numbers(ranks),
+                gpus_per_node: numbers(gpus_per_node),
+                nic_latency,
+                nic_bandwidth,
+            };
+            show(&model::run(&runs, &plan)?, json.as_deref())
         }
         What::Latency { common, form, size: sizes, rounds, threads } => {
             let forms = if form.is_empty() { Form::ALL.to_vec() } else { form };

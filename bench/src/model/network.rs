@@ -41,7 +41,14 @@ pub struct FatTree {
 impl FatTree {
     /// A NIC of 400 Gbit/s in switches of 64 ports: figures of its data sheets' order, to be replaced by measured ones.
     pub fn assumed(gpus_per_node: usize) -> FatTree {
-        FatTree { gpus_per_node, nic_latency: 1.5, hop: 0.25, per_byte: 1.0 / 48e3, gap: 0.01, radix: 32 }
+        FatTree {
+            gpus_per_node,
+            nic_latency: 1.5,
+            hop: 0.25,
+            per_byte: 1.0 / 48e3,
+            gap: 0.01,
+            radix: 32,
+        }
     }
 
     /// Whether two ranks are in one node.

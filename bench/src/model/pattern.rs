@@ -55,8 +55,11 @@ impl Level {
             if steps == 0 || steps == 3 || !along {
                 continue;
             }
-            let cells: usize =
-                offset.iter().zip(self.part).map(|(step, n)| if *step == 0 { n } else { n.min(GHOSTS) }).product();
+            let cells: usize = offset
+                .iter()
+                .zip(self.part)
+                .map(|(step, n)| if *step == 0 { n } else { n.min(GHOSTS) })
+                .product();
             found.push((offset, 8.0 * cells as f64));
         }
         found

@@ -2,8 +2,7 @@
 //! messages of that pass have arrived. Ranks of a node share nothing but NVLink; a NIC sends one message after another.
 
 use super::network::{FatTree, LogGp};
-use super::pattern::{Level, PASSES, levels};
-use super::pattern::{Division, EXCHANGES};
+use super::pattern::{Division, EXCHANGES, Level, PASSES, levels};
 
 /// Microseconds of passes over levels, fitted to one rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +29,9 @@ impl Compute {
     /// `cell` are multiplied with.
     pub fn features(dim: usize, small: usize) -> [f64; 3] {
         let mut features = [1.0, 0.0, 0.0];
-        for level in levels(dim, [1; 3], Division::Boxes).iter().filter(|level| level.part[0] > small) {
+        for level in
+            levels(dim, [1; 3], Division::Boxes).iter().filter(|level| level.part[0] > small)
+        {
             features[1] += (level.visits * PASSES) as f64;
             features[2] += (level.visits * PASSES) as f64 * level.cells();
         }
@@ -53,7 +54,8 @@ pub struct Machine {
 pub fn f_cycle(machine: &Machine, dim: usize, ranks: [usize; 3], division: Division) -> f64 {
     let count: usize = ranks.iter().product();
     let mut clocks = Clocks { machine, now: vec![0.0; count], nic: vec![0.0; count], all: ranks };
-    for level in &levels(dim, ranks, division) {
+    let levels = levels(dim, ranks, division);
+    for (number, level) in levels.iter().enumerate() {
         let one = machine.compute.of(level);
         let neighbours = level.neighbours();
         for _ in 0..level.visits {
@@ -61,7 +63,7 @@ pub fn f_cycle(machine: &Machine, dim: usize, ranks: [usize; 3], division: Divis
                 let exchanges = pass < EXCHANGES && !neighbours.is_empty();
                 clocks.pass(level, one, if exchanges { &neighbours } else { &[] });
             }
-            clocks.change_of_level(level);
+            clocks.change_of_level(level, levels.get(number + 1));
         }
     }
     clocks.now.iter().copied().fold(0.0, f64::max) + machine.compute.resident
@@ -142,22 +144,28 @@ impl Clocks<'_> {
         sent + tree.latency(from, to) + mode.overhead
     }
 
-    /// Between this level and the next: where that has fewer ranks, their parts go to it and come back; where every rank
-    /// has all of it, everyone tells everyone.
-    fn change_of_level(&mut self, level: &Level) {
-        let part = 8.0 * level.cells() / 8.0;
+    /// Between this level and the next: where that has fewer ranks, parts go to those and come back; where there every rank
+    /// has everything, everyone tells everyone.
+    fn change_of_level(&mut self, level: &Level, next: Option<&Level>) {
+        let Some(next) = next.filter(|next| next.ranks != level.ranks) else { return };
+        // A cell of the next level for eight of this one.
+        let bytes = level.cells();
         let places = places(level.ranks);
-        let few = places.len() > 1 && level.part.iter().any(|&n| n <= 4);
-        if !few {
-            return;
-        }
         let mut arrived = self.now.clone();
         for &place in &places {
-            let (from, to) = (self.rank(level, place), self.rank(level, place.map(|at| at / 2 * 2)));
+            let from = self.rank(level, place);
+            if next.whole {
+                for &there in places.iter().filter(|&&there| there != place) {
+                    let to = self.rank(level, there);
+                    arrived[to] = arrived[to].max(self.deliver(self.now[from], from, to, bytes));
+                }
+                continue;
+            }
+            let to = self.rank(level, place.map(|at| at / 2 * 2));
             if from != to {
-                let there = self.deliver(self.now[from], from, to, part);
+                let there = self.deliver(self.now[from], from, to, bytes);
                 arrived[to] = arrived[to].max(there);
-                arrived[from] = arrived[from].max(self.deliver(there, to, from, part));
+                arrived[from] = arrived[from].max(self.deliver(there, to, from, bytes));
             }
         }
         self.now = arrived;
@@ -210,7 +218,8 @@ mod tests {
         let machine = machine(8, 1.0);
         let clocks = Clocks { machine: &machine, now: vec![], nic: vec![], all: [4, 2, 4] };
         let level = Level { part: [4; 3], ranks: [4, 2, 4], visits: 1, whole: false };
-        let mut ranks: Vec<usize> = places(level.ranks).iter().map(|&at| clocks.rank(&level, at)).collect();
+        let mut ranks: Vec<usize> =
+            places(level.ranks).iter().map(|&at| clocks.rank(&level, at)).collect();
         let node: Vec<usize> = [[0, 0, 0], [1, 1, 1]].map(|at| clocks.rank(&level, at) / 8).into();
         ranks.sort_unstable();
         assert_eq!(ranks, (0..32).collect::<Vec<_>>());
