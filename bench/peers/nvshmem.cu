@@ -8,6 +8,7 @@
 //   stream SIZE ROUNDS 0         putmem_signal_on_stream, signal_wait_until_on_stream; µs one way, then µs of the CPU a round
 //   barrier_kernel 0 ROUNDS 1    nvshmem_barrier_all by one thread; µs
 //   barrier_stream 0 ROUNDS 0    nvshmemx_barrier_all_on_stream; µs
+//   exchange SIZE ROUNDS BLOCKS  both put and signal at once, then wait, each block its share; µs
 //   bandwidth SIZE ROUNDS BLOCKS nvshmemx_putmem_nbi_block of 1024 threads from PE 0 to PE 1, then quiet; GB/s
 //
 // Each is answered with "ok NUMBER…" (PE 1: zeros) or "error TEXT". The end of the input ends the process.
@@ -26,6 +27,7 @@
 namespace {
 
 constexpr size_t heap_bytes = 64 << 20;
+constexpr int most_blocks = 64;
 constexpr int untimed = 100;
 // Rounds of a stream that are enqueued before they are waited for, as in mp-perf's own measurements.
 constexpr int batch = 300;
@@ -80,6 +82,23 @@ __global__ void play_put(char *landing, const char *source, size_t size, uint64_
         if (pe == 1) nvshmemx_putmem_signal_block(landing, source, size, signal, base + round, NVSHMEM_SIGNAL_SET, 0);
     }
     if (threadIdx.x == 0) *time = now() - begin;
+}
+
+// Signals are 128 bytes apart; the two halves of the landing are used in turn.
+__global__ void play_exchange(char *landing, const char *source, size_t size, uint64_t *signals, uint64_t base, int rounds, int pe,
+                              uint64_t *time) {
+    size_t each = (size / gridDim.x + 15) / 16 * 16, at = each * blockIdx.x;
+    size_t share = at >= size ? 0 : (size - at < each ? size - at : each);
+    uint64_t *signal = signals + 16 * blockIdx.x;
+    uint64_t begin = 0;
+    for (int round = 1; round <= untimed + rounds; round++) {
+        if (round == untimed + 1) begin = now();
+        char *to = landing + round % 2 * size + at;
+        nvshmemx_putmem_signal_block(to, source + at, share, signal, base + round, NVSHMEM_SIGNAL_SET, 1 - pe);
+        if (threadIdx.x == 0) nvshmem_signal_wait_until(signal, NVSHMEM_CMP_GE, base + round);
+        __syncthreads();
+    }
+    if (blockIdx.x == 0 && threadIdx.x == 0) *time = now() - begin;
 }
 
 __global__ void play_barrier(int rounds, uint64_t *time) {
@@ -167,8 +186,8 @@ double bandwidth(State &state, size_t size, int rounds, int blocks) {
 }
 
 // Kernels that wait for one another are launched so that NVSHMEM knows of them.
-void launch(const void *kernel, int threads, void **arguments, State &state) {
-    int code = nvshmemx_collective_launch(kernel, dim3(1), dim3(threads), arguments, 0, state.stream);
+void launch(const void *kernel, int blocks, int threads, void **arguments, State &state) {
+    int code = nvshmemx_collective_launch(kernel, dim3(blocks), dim3(threads), arguments, 0, state.stream);
     if (code != 0) fail("nvshmemx_collective_launch returned " + std::to_string(code));
 }
 
@@ -177,17 +196,22 @@ void measure(State &state, const std::string &what, size_t size, int rounds, int
     nvshmem_barrier_all();
     if (what == "p") {
         void *arguments[] = {&state.signal, &state.base, &rounds, &state.pe, &state.time};
-        launch(reinterpret_cast<const void *>(play_p), 1, arguments, state);
+        launch(reinterpret_cast<const void *>(play_p), 1, 1, arguments, state);
         answer[0] = kernel_us(state, rounds) / 2;
     } else if (what == "put") {
         void *arguments[] = {&state.landing, &state.source, &size, &state.signal, &state.base, &rounds, &state.pe, &state.time};
-        launch(reinterpret_cast<const void *>(play_put), width, arguments, state);
+        launch(reinterpret_cast<const void *>(play_put), 1, width, arguments, state);
         answer[0] = kernel_us(state, rounds) / 2;
+    } else if (what == "exchange") {
+        if (width < 1 || width > most_blocks || 2 * size > heap_bytes) fail("an exchange with too many blocks or bytes");
+        void *arguments[] = {&state.landing, &state.source, &size, &state.signal, &state.base, &rounds, &state.pe, &state.time};
+        launch(reinterpret_cast<const void *>(play_exchange), width, 1024, arguments, state);
+        answer[0] = kernel_us(state, rounds);
     } else if (what == "stream") {
         streams(state, size, rounds, answer);
     } else if (what == "barrier_kernel") {
         void *arguments[] = {&rounds, &state.time};
-        launch(reinterpret_cast<const void *>(play_barrier), 1, arguments, state);
+        launch(reinterpret_cast<const void *>(play_barrier), 1, 1, arguments, state);
         answer[0] = kernel_us(state, rounds);
     } else if (what == "barrier_stream") {
         answer[0] = barriers_on_stream(state, rounds);
@@ -238,7 +262,7 @@ int main(int count, char **arguments) {
     if (nvshmem_n_pes() != 2) fail("this needs 2 PEs, there are " + std::to_string(nvshmem_n_pes()));
     state.landing = static_cast<char *>(nvshmem_malloc(heap_bytes));
     state.source = static_cast<char *>(nvshmem_malloc(heap_bytes));
-    state.signal = static_cast<uint64_t *>(nvshmem_calloc(1, sizeof(uint64_t)));
+    state.signal = static_cast<uint64_t *>(nvshmem_calloc(16 * most_blocks, sizeof(uint64_t)));
     if (!state.landing || !state.source || !state.signal) fail("no room in the symmetric heap");
     if (nvshmem_ptr(state.landing, 1 - state.pe) == nullptr) fail("the two GPUs cannot reach each other's memory");
     check(cudaMemset(state.source, 7, heap_bytes), "filling the source");

@@ -57,6 +57,9 @@ trait Player {
     /// [`IN_FLIGHT`] messages from rank 0 to rank 1 and an empty answer, `rounds` times. `None`: not measured with this
     /// player.
     fn stream(&mut self, rounds: usize) -> Result<Option<()>>;
+    /// Both ranks send a message to each other and wait for the other's, `rounds` times. `None`: not measured with this
+    /// player.
+    fn exchange(&mut self, rounds: usize) -> Result<Option<()>>;
     /// Both ranks meet, `rounds` times. `None`: not measured with this player.
     fn meet(&mut self, rounds: usize) -> Result<Option<()>>;
 }
@@ -73,6 +76,7 @@ fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Resul
     }
     players.push(Box::new(floor::Floor::new(world)));
     let (mut latency, mut bandwidth) = (Table::new(&players), Table::new(&players));
+    let mut exchange = Table::new(&players);
     for &size in &plan.sizes {
         for player in &mut players {
             player.prepare(size).with_context(|| format!("{}, {size} B", player.name()))?;
@@ -89,6 +93,15 @@ fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Resul
                 Ok(Some(rounds))
             },
             |seconds| seconds * one_way,
+        )?;
+        tick();
+        exchange.measure(
+            world,
+            plan,
+            size as f64,
+            &mut players,
+            |player| Ok(player.exchange(rounds)?.map(|()| rounds)),
+            |seconds| seconds * 1e6 / rounds as f64,
         )?;
         tick();
         let rounds = (rounds / IN_FLIGHT).max(2);
@@ -132,6 +145,14 @@ fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Resul
             series: bandwidth.without_empty(),
         },
         Figure {
+            title: "Exchange, host memory".into(),
+            plot: Plot::Lines,
+            x: Axis::log("message", "B"),
+            y: Axis::log("exchange", "µs"),
+            less_is_better: true,
+            series: exchange.without_empty(),
+        },
+        Figure {
             title: "Barrier, host".into(),
             plot: Plot::Bars,
             x: Axis::linear("ranks", ""),
@@ -144,7 +165,7 @@ fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Resul
 
 /// Points that [`rank`] measures with a plan, for a progress bar.
 fn points(plan: &Plan) -> u64 {
-    2 * plan.sizes.len() as u64 + 1
+    3 * plan.sizes.len() as u64 + 1
 }
 
 /// The method, in sentences.
@@ -155,6 +176,7 @@ fn method(plan: &Plan, mpi: Option<&Mpi>) -> Vec<String> {
             plan.repeats
         ),
         "Latency: half of a round trip. libmp: prepared send and receive, host form; floor: memcpy into the peer's memory and one atomic word.".into(),
+        "Exchange: both ranks send and wait for the other's message, nothing else.".into(),
         format!("Bandwidth: {IN_FLIGHT} messages in one direction, then an empty answer."),
         "Barrier: libmp's goes through an all-reduce of one prepared word on the data plane, MPI's is MPI_Barrier.".into(),
     ];
@@ -270,7 +292,7 @@ mod tests {
                 .collect();
             ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
         });
-        assert_eq!(figures[0].len(), 3);
+        assert_eq!(figures[0].len(), 4);
         for figure in &figures[0] {
             let names: Vec<_> = figure.series.iter().map(|series| series.name.as_str()).collect();
             assert!(names.contains(&"libmp"), "{}: {names:?}", figure.title);

@@ -17,26 +17,31 @@ const UNTIMED: u64 = 100;
 const COPIES: u64 = 16;
 
 /// Both ranks' memory, each reaching the other's.
-struct Pair {
-    _window: DeviceWindow<u8>,
-    source: Region<u8>,
-    other: Buffer<u8>,
+pub struct Pair {
+    pub window: DeviceWindow<u8>,
+    pub source: Region<u8>,
+    pub other: Buffer<u8>,
     /// The signal here, and the other rank's.
-    mine: Word64,
-    peer: Word64,
+    pub mine: Word64,
+    pub peer: Word64,
     /// The highest signal so far.
-    base: u64,
+    pub base: u64,
 }
 
 impl Pair {
     fn new(rank: &Rank, size: u64) -> Result<Pair> {
+        Pair::with_signals(rank, size, 1)
+    }
+
+    /// With `size` bytes and so many signals on each side.
+    pub fn with_signals(rank: &Rank, size: u64, signals: usize) -> Result<Pair> {
         let landing: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
         let source: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
-        let window = rank.world.device_window(&landing, 1)?;
+        let window = rank.world.device_window(&landing, signals)?;
         let (me, other) = (rank.world.rank(), 1 - rank.world.rank());
         let (mine, peer) = (window.signal_of(me, 0)?, window.signal_of(other, 0)?);
         let memory = window.memory_of(other)?.context("the other rank has no memory")?.clone();
-        Ok(Pair { _window: window, source, other: memory, mine, peer, base: 0 })
+        Ok(Pair { window, source, other: memory, mine, peer, base: 0 })
     }
 }
 
@@ -116,10 +121,10 @@ pub fn copy_engine_bandwidth() -> Box<dyn Player> {
 pub struct Code(Module);
 
 /// Their code, if this build had a compiler for it.
-#[cfg(floor_fatbin)]
+#[cfg(bench_fatbin)]
 pub const FATBIN: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/floor.fatbin")));
 /// Their code, if this build had a compiler for it.
-#[cfg(not(floor_fatbin))]
+#[cfg(not(bench_fatbin))]
 pub const FATBIN: Option<&[u8]> = None;
 
 impl Code {

@@ -1,6 +1,7 @@
 //! The same between two GPUs: messages that streams and kernels start, bandwidth by blocks, barriers; this library, NCCL,
 //! NVSHMEM, MPI and the bare machine, in turn within each repeat. A player that is not here is reported with the reason.
 
+mod exchange;
 mod floor;
 mod nccl;
 mod nvshmem;
@@ -46,6 +47,9 @@ type Players<'a> = Vec<Box<dyn Player + 'a>>;
 
 /// Blocks of the copying kernels.
 const BLOCKS: [u64; 5] = [1, 4, 16, 64, 132];
+/// Cells a side of the faces that are exchanged, and how many layers.
+const HALOS: [u64; 5] = [16, 32, 64, 128, 256];
+const GHOSTS: u64 = 2;
 /// Bytes of a copy whose bandwidth is measured.
 const VOLUME: u64 = 64 << 20;
 /// Rounds of a sample on streams: one batch (see `perf`).
@@ -74,13 +78,14 @@ pub(super) fn measure(
             "Latency on streams: ping-pong of two streams, {ON_STREAMS} rounds enqueued and then waited for, by the CPU's clock; half a round."
         ),
         format!(
-            "Latency in kernels: ping-pong of one block a side, at most {IN_KERNELS} rounds by the GPU's clock; half a round. libmp: 32 to 1024 threads, as suit the size; the floor: as many threads, plain stores, then one st.release.sys."
+            "Latency in kernels: ping-pong of one block a side, at most {IN_KERNELS} rounds by the GPU's clock; half a round. libmp and NVSHMEM: 32 to 1024 threads, as suit the size for libmp (NVSHMEM with 1024, too); libmp's put is two puts of half the size; the floor: as many threads, plain stores, then one st.release.sys."
         ),
         format!(
             "Bandwidth: {} MiB from rank 0 to rank 1, again and again, by kernels of 1024 threads a block; the copy engine for comparison.",
             VOLUME >> 20
         ),
     ];
+    method.push(format!("Exchange: both ranks send a halo ({GHOSTS} layers of a face of {HALOS:?} cells a side, doubles) and wait for the other's, nothing else; kernels of 1 to {} blocks.", exchange::MOST_BLOCKS));
     let nccl = nccl::Nccl::start(rank);
     method.push(match &nccl {
         Ok(nccl) => format!("NCCL: {}, ncclSend and ncclRecv on the stream.", nccl.version()),
@@ -137,6 +142,16 @@ pub(super) fn measure(
     }
     let (barrier, _) = table.measure(&[2], &mut meetings)?;
     drop(meetings);
+    let mut halos: Players = vec![exchange::graph()];
+    match exchange::Code::load(rank) {
+        Ok(code) => halos.insert(0, exchange::kernel(code)),
+        Err(reason) => method.push(format!("libmp's exchange in a kernel: absent ({reason:#}).")),
+    }
+    halos.extend(nvshmem.as_ref().map(|nvshmem| nvshmem.exchange()));
+    halos.extend(nccl.as_ref().map(|nccl| nccl.exchange()));
+    halos.extend(mpi.and_then(staged::exchange));
+    let (exchange, _) = table.measure(&HALOS.map(|n| 8 * GHOSTS * n * n), &mut halos)?;
+    drop(halos);
     if let Some(nvshmem) = nvshmem {
         nvshmem.finish()?;
     }
@@ -174,6 +189,13 @@ pub(super) fn measure(
             bandwidth,
         ),
     ];
+    figures.push(lines(
+        "Exchange of a halo, two GPUs",
+        Axis::log("halo", "B"),
+        Axis::log("exchange", "µs"),
+        true,
+        exchange,
+    ));
     figures.push(Figure {
         title: "Barrier, two GPUs".into(),
         plot: Plot::Bars,
@@ -188,7 +210,7 @@ pub(super) fn measure(
 
 /// Points of a run, for a progress bar.
 pub(super) fn points(plan: &Plan) -> u64 {
-    2 * plan.sizes.len() as u64 + BLOCKS.len() as u64 + 1
+    (2 * plan.sizes.len() + BLOCKS.len() + HALOS.len()) as u64 + 1
 }
 
 struct Figures<'a> {

@@ -1,4 +1,4 @@
-//! NCCL as a peer: its library, loaded at run time, and the six calls that a ping-pong needs.
+//! NCCL as a peer: its library, loaded at run time, and the calls that a ping-pong and an exchange need.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ struct Functions {
     init: unsafe extern "C" fn(*mut Communicator, c_int, Id, c_int) -> c_int,
     send: Transfer,
     recv: Transfer,
+    group_start: unsafe extern "C" fn() -> c_int,
+    group_end: unsafe extern "C" fn() -> c_int,
     abort: unsafe extern "C" fn(Communicator) -> c_int,
     said: unsafe extern "C" fn(c_int) -> *const c_char,
 }
@@ -97,7 +99,12 @@ impl Nccl {
 
     /// Messages by `ncclSend` and `ncclRecv` on the rank's stream.
     pub fn player(&self) -> Box<dyn Player + '_> {
-        Box::new(NcclPlayer { nccl: self, buffers: None })
+        Box::new(NcclPlayer { nccl: self, exchanges: false, buffers: None })
+    }
+
+    /// A send and a receive in one group.
+    pub fn exchange(&self) -> Box<dyn Player + '_> {
+        Box::new(NcclPlayer { nccl: self, exchanges: true, buffers: None })
     }
 }
 
@@ -125,6 +132,8 @@ fn load() -> Result<(Library, Functions)> {
             init: symbol(&library, c"ncclCommInitRank")?,
             send: symbol(&library, c"ncclSend")?,
             recv: symbol(&library, c"ncclRecv")?,
+            group_start: symbol(&library, c"ncclGroupStart")?,
+            group_end: symbol(&library, c"ncclGroupEnd")?,
             abort: symbol(&library, c"ncclCommAbort")?,
             said: symbol(&library, c"ncclGetErrorString")?,
         }
@@ -173,6 +182,7 @@ fn check(functions: &Functions, what: &str, code: c_int) -> Result<()> {
 
 struct NcclPlayer<'a> {
     nccl: &'a Nccl,
+    exchanges: bool,
     buffers: Option<[Buffer<u8>; 2]>,
 }
 
@@ -195,7 +205,7 @@ impl NcclPlayer<'_> {
 
 impl Player for NcclPlayer<'_> {
     fn name(&self) -> String {
-        "NCCL send and receive".into()
+        if self.exchanges { "NCCL, grouped".into() } else { "NCCL send and receive".into() }
     }
 
     fn role(&self) -> Role {
@@ -209,15 +219,26 @@ impl Player for NcclPlayer<'_> {
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
         let since = Instant::now();
+        let functions = &self.nccl.functions;
         for _ in 0..ON_STREAMS {
+            if self.exchanges {
+                // SAFETY: the types are those of nccl.h; every start has its end.
+                check(functions, "ncclGroupStart", unsafe { (functions.group_start)() })?;
+            }
             self.enqueue(rank, rank.leads())?;
             self.enqueue(rank, !rank.leads())?;
+            if self.exchanges {
+                // SAFETY: as above.
+                check(functions, "ncclGroupEnd", unsafe { (functions.group_end)() })?;
+            }
         }
         let enqueued = since.elapsed().as_secs_f64();
         rank.world.synchronize(&rank.stream, Deadline::after(Duration::from_secs(60)))?;
         let elapsed = since.elapsed().as_secs_f64();
+        // An exchange is a round, a message half of one.
         let rounds = ON_STREAMS as f64;
-        Ok(Sample { value: elapsed * 0.5e6 / rounds, cpu: Some(enqueued * 1e6 / rounds) })
+        let share = if self.exchanges { 1.0 } else { 0.5 };
+        Ok(Sample { value: elapsed * share * 1e6 / rounds, cpu: Some(enqueued * 1e6 / rounds) })
     }
 }
 

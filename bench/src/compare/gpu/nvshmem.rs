@@ -76,6 +76,12 @@ impl Nvshmem {
         }
     }
 
+    /// Put and signal both ways at once, by as many blocks as libmp's kernel.
+    pub fn exchange(&self) -> Box<dyn Player + '_> {
+        let rounds = super::exchange::ROUNDS;
+        self.player("NVSHMEM put and signal, kernel", "exchange", Width::Exchange, rounds)
+    }
+
     /// One word by one thread.
     pub fn p(&self) -> Box<dyn Player + '_> {
         self.player("NVSHMEM p and wait", "p", Width::Fixed(1), IN_KERNELS)
@@ -227,6 +233,8 @@ enum Width {
     Fixed(u32),
     /// The threads of libmp's kernels.
     AsOurs,
+    /// The blocks of libmp's exchange.
+    Exchange,
     /// Blocks: the figure's x.
     X,
 }
@@ -245,6 +253,7 @@ impl NvshmemPlayer<'_> {
         let (size, width) = match self.width {
             Width::Fixed(width) => (self.x, width),
             Width::AsOurs => (self.x, crate::perf::latency::suitable_threads(self.x)),
+            Width::Exchange => (self.x, super::exchange::blocks(self.x)),
             Width::X => (VOLUME, self.x as u32),
         };
         let rounds = if self.what == "put" { rounds_in_kernels(size) } else { self.rounds };
