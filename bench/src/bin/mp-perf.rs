@@ -162,11 +162,17 @@ enum What {
         #[command(flatten)]
         ranks: Ranks,
     },
-    /// One page from the results of runs (files written by --json).
+    /// One page from the results of runs (files written by --json) and from timelines.
     Report {
         /// The results.
-        #[arg(required = true)]
+        #[arg(required_unless_present = "trace")]
         results: Vec<PathBuf>,
+        /// A timeline in the JSON trace event format, as MP_TRACE writes it.
+        #[arg(long)]
+        trace: Vec<PathBuf>,
+        /// Of each timeline, FROM:TO in microseconds since its first event. Default: all.
+        #[arg(long, value_parser = window, requires = "trace")]
+        window: Option<(f64, f64)>,
         /// Write the page, one HTML file, here.
         #[arg(short, long, default_value = "report.html")]
         output: PathBuf,
@@ -249,6 +255,11 @@ fn bytes(text: &str) -> Result<u64, String> {
     let size = digits.parse::<u64>().ok().filter(|size| (1..=1 << 34 >> shift).contains(size));
     size.map(|size| size << shift)
         .ok_or_else(|| format!("{text:?} is no size: a number from 1, with k, M or G, up to 16G"))
+}
+
+fn window(text: &str) -> Result<(f64, f64), String> {
+    let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    parsed.ok_or_else(|| format!("{text:?} is not of the form FROM:TO, for example 0:500"))
 }
 
 fn pair(text: &str) -> Result<(u32, u32), String> {
@@ -353,12 +364,16 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
-        What::Report { results, output, images, markdown } => {
+        What::Report { results, trace, window, output, images, markdown } => {
             let runs =
                 results.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>>>()?;
-            write(&output, &report::page(&runs)?)?;
+            let timelines = trace
+                .iter()
+                .map(|path| report::Timeline::read(path, window))
+                .collect::<Result<Vec<_>>>()?;
+            write(&output, &report::page(&runs, &timelines)?)?;
             if let Some(folder) = images {
-                for name in report::images(&runs, &folder)? {
+                for name in report::images(&runs, &timelines, &folder)? {
                     println!("wrote {}.svg and .png", folder.join(name).display());
                 }
             }
