@@ -36,6 +36,8 @@ use crate::collective::{Call, nothing};
 use crate::error::{Error, Result};
 use cause::{Cause, Loss};
 use handshake::Expected;
+#[cfg(any(test, fuzzing))]
+pub(crate) use hub::Hub;
 pub(crate) use hub::{Heartbeat, WORLD};
 use local::{Local, Waited};
 use message::{Hello, Message, Outcome, Payload, PeerInfo};

@@ -48,6 +48,8 @@ mod wait;
 mod window;
 mod word;
 
+#[cfg(any(test, fuzzing))]
+pub use mailbox::fuzz as fuzz_mailbox;
 pub use all_reduce::AllReduce;
 pub use device::{
     DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow, Step,
