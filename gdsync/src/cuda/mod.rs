@@ -4,6 +4,7 @@ pub(crate) mod capabilities;
 pub(crate) mod copies;
 pub(crate) mod device;
 pub(crate) mod driver;
+mod gate;
 pub(crate) mod graph;
 pub(crate) mod graveyard;
 pub(crate) mod module;

@@ -33,6 +33,7 @@
 
 mod all_reduce;
 mod arena;
+mod counters;
 pub(crate) mod device;
 mod epochs;
 mod half;
@@ -51,6 +52,7 @@ mod word;
 #[cfg(any(test, fuzzing))]
 pub use mailbox::fuzz as fuzz_mailbox;
 pub use all_reduce::AllReduce;
+pub use counters::{PeerCounters, Traffic};
 pub use device::{
     DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow, Step,
 };
