@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use crate::storm::Stop;
+
 /// The folder in which a run's processes leave their marks; set by the supervisor.
 pub const FOLDER: &str = "MP_TORTURE_FOLDER";
 /// The file that the victim makes at its moment.
@@ -13,6 +15,7 @@ pub const STRUCK: &str = "struck";
 pub struct Mark {
     /// Known once there is a world.
     pub rank: Option<usize>,
+    stopped: bool,
 }
 
 impl Mark {
@@ -21,6 +24,17 @@ impl Mark {
         match self.rank.map(|rank| rank.to_string()).or_else(|| std::env::var("MP_RANK").ok()) {
             Some(rank) => eprintln!("storm: rank {rank}: {text}"),
             None => eprintln!("storm: {text}"),
+        }
+    }
+
+    /// Says why it stops, once.
+    pub fn say_stop(&mut self, stop: &Stop) {
+        if std::mem::replace(&mut self.stopped, true) {
+            return;
+        }
+        match stop {
+            Stop::Failed(why) => self.say(why),
+            Stop::Wrong(what) => self.say(&format!("WRONG: {what}")),
         }
     }
 

@@ -56,7 +56,7 @@ pub fn run(options: &Options) -> Result<i32> {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut record = Record::begin(RANKS);
     let begin = Instant::now();
-    let (solves, reference) = calibrate(&programs)?;
+    let (hpgmg_length, reference) = calibrate(&programs)?;
     let mut cycle = 0;
     loop {
         for (fault, phase, workload) in combinations(options, &mut random) {
@@ -71,8 +71,7 @@ pub fn run(options: &Options) -> Result<i32> {
                 victim,
                 ranks: RANKS,
                 seed,
-                length: LENGTH,
-                solves,
+                length: if workload == Workload::Hpgmg { hpgmg_length } else { LENGTH },
             };
             let run = one(&programs, &job, &reference)?;
             show(&run);
@@ -170,9 +169,9 @@ fn show(run: &Run) {
     }
 }
 
-/// How many solves last as long as a workload should, and the numbers that they find.
-fn calibrate(programs: &Programs) -> Result<(usize, Value)> {
-    let mut job = Job {
+/// How long HPGMG takes here, and the numbers that it finds.
+fn calibrate(programs: &Programs) -> Result<(Duration, Value)> {
+    let job = Job {
         fault: None,
         phase: Phase::Middle,
         workload: Workload::Hpgmg,
@@ -180,26 +179,10 @@ fn calibrate(programs: &Programs) -> Result<(usize, Value)> {
         ranks: RANKS,
         seed: 0,
         length: LENGTH,
-        solves: 20,
     };
-    let time = |job: &Job| -> Result<(Ended, f64)> {
-        let begin = Instant::now();
-        let ended = job.run(programs)?;
-        let seconds = begin.elapsed().as_secs_f64();
-        ensure!(
-            ended.status == Some(0),
-            "HPGMG-FV without a fault ended with {:?}: {:?} {}",
-            ended.status,
-            ended.lines,
-            ended.stdout
-        );
-        Ok((ended, seconds))
-    };
-    let (ended, few) = time(&job)?;
-    let reference = ended.json.as_deref().and_then(numbers).context("HPGMG-FV wrote no result")?;
-    job.solves = 200;
-    let (_, many) = time(&job)?;
-    let each = ((many - few) / 180.0).max(1e-5);
-    let solves = ((LENGTH.as_secs_f64() - few).max(0.1) / each) as usize;
-    Ok((solves.clamp(20, 100_000), reference))
+    let begin = Instant::now();
+    let Ended { status, lines, stdout, json, .. } = job.run(programs)?;
+    ensure!(status == Some(0), "HPGMG-FV without a fault: {status:?}: {lines:?} {stdout}");
+    let reference = json.as_deref().and_then(numbers).context("HPGMG-FV wrote no result")?;
+    Ok((begin.elapsed(), reference))
 }

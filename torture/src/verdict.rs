@@ -49,7 +49,9 @@ pub fn blamed(text: &str) -> Vec<usize> {
         let list = text[begin..end].split(" of ").next().unwrap_or_default();
         return numbers(list);
     }
-    if text.contains("could not reach rank 0") || text.contains("rank 0 cannot listen") {
+    let alone =
+        ["could not reach rank 0", "rank 0 cannot listen", "rank 0 accepted the connection"];
+    if alone.iter().any(|sentence| text.contains(sentence)) {
         return vec![0];
     }
     Vec::new()
@@ -242,6 +244,7 @@ mod tests {
             ),
             ("rank 2 could not reach rank 0 at 127.0.0.1:1 for 4s: refused", vec![0]),
             ("rank 0 cannot listen on 127.0.0.1:1: in use", vec![0]),
+            ("rank 0 accepted the connection and then did not answer (during init)", vec![0]),
             ("recv tag 1 of rank 0 on n1 not complete after 20s", vec![]),
         ] {
             assert_eq!(blamed(text), ranks, "{text}");
@@ -265,7 +268,6 @@ mod tests {
             ranks: 3,
             seed: 1,
             length: Duration::from_secs(1),
-            solves: 1,
         }
     }
 

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use crate::mark::Mark;
 use growth::Growth;
 pub use plan::Form;
-use play::{Play, Stop};
+use play::Play;
+pub use play::Stop;
 
 /// What a storm does.
 #[derive(Debug, Clone, clap::Args)]
@@ -169,8 +170,7 @@ fn rank(
     let result = worlds(options, world, measures, &mut mark);
     match &result {
         Ok(()) => mark.say("finished"),
-        Err(Stop::Failed(why)) => mark.say(why),
-        Err(Stop::Wrong(what)) => mark.say(&format!("WRONG: {what}")),
+        Err(stop) => mark.say_stop(stop),
     }
     result
 }
@@ -189,14 +189,12 @@ fn worlds(
     loop {
         let world = world().map_err(|error| Stop::Failed(format!("{error:#}")))?;
         mark.rank = Some(world.rank());
-        if number == 0 {
-            play.moment(&world, mark, Moment::Start)?;
+        let played = play.one(&world, number, until, mark);
+        if let Err(stop) = &played {
+            // Before the world is dropped, which takes its time to get the last word out.
+            mark.say_stop(stop);
         }
-        let more = play.world(&world, number, until, mark)?;
-        let totals = if more { None } else { Some(play.totals(&world)?) };
-        if !more {
-            play.moment(&world, mark, Moment::Finish)?;
-        }
+        let totals = played?;
         let ranks = world.size();
         world.finish()?;
         number += 1;

@@ -79,7 +79,7 @@ impl<'a> Play<'a> {
     }
 
     /// Operations and compared words of all ranks.
-    pub fn totals(&self, world: &World) -> Result<[u64; 2], Stop> {
+    fn totals(&self, world: &World) -> Result<[u64; 2], Stop> {
         Ok([world.sum(self.operations)?, world.sum(self.words)?])
     }
 
@@ -96,7 +96,7 @@ impl<'a> Play<'a> {
     }
 
     /// If this is the moment and this rank the victim: what it does to itself.
-    pub fn moment(&mut self, world: &World, mark: &Mark, moment: Moment) -> Result<(), Stop> {
+    fn moment(&mut self, world: &World, mark: &Mark, moment: Moment) -> Result<(), Stop> {
         let Options { victim, fault, moment: chosen, .. } = self.options;
         let Some(fault) = fault.filter(|_| *victim == Some(world.rank()) && *chosen == moment)
         else {
@@ -116,8 +116,27 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    /// One world. False if it is the last.
-    pub fn world(
+    /// One world up to its finish; the totals if it is the last.
+    pub fn one(
+        &mut self,
+        world: &World,
+        number: u64,
+        until: Instant,
+        mark: &Mark,
+    ) -> Result<Option<[u64; 2]>, Stop> {
+        if number == 0 {
+            self.moment(world, mark, Moment::Start)?;
+        }
+        if self.world(world, number, until, mark)? {
+            return Ok(None);
+        }
+        let totals = self.totals(world)?;
+        self.moment(world, mark, Moment::Finish)?;
+        Ok(Some(totals))
+    }
+
+    /// The operations of a world. False if it is the last.
+    fn world(
         &mut self,
         world: &World,
         number: u64,
