@@ -140,7 +140,7 @@ impl Gpu {
     /// One F-cycle from level `l` on F, and the norm of F.
     pub(super) fn f_cycle(&self, l: usize) -> Result<(), CudaError> {
         let f = self.levels[l].view.f;
-        let first = self.resident.max(l);
+        let first = self.coarse.max(l);
         let mut rhs = f;
         for fine in l..first {
             self.restrict(fine, rhs, fine == l)?;
@@ -149,7 +149,7 @@ impl Gpu {
         if first == l {
             self.enqueue_norm_into(l, f, None, Scalar::RightHandSide)?;
         }
-        self.resident(first, rhs, true, true)?;
+        self.coarse_cycle(first, rhs, true, true)?;
         for fine in (l..first).rev() {
             self.prolong(fine, false)?;
             let rhs = if fine == l { f } else { self.levels[fine].view.r };
@@ -160,8 +160,8 @@ impl Gpu {
 
     /// One V-cycle from level `l` on the right-hand side `rhs`; with `zero` u is taken as zero.
     pub(super) fn v_cycle(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
-        if l >= self.resident {
-            return self.resident(l, rhs, false, zero);
+        if l >= self.coarse {
+            return self.coarse_cycle(l, rhs, false, zero);
         }
         self.smooth(l, rhs, zero)?;
         self.residual_restrict(l, rhs)?;
@@ -172,7 +172,7 @@ impl Gpu {
 
     fn smooth(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
         let (k, level) = (self.passes(l), &self.levels[l].view);
-        let smoother = self.cpu.config().smoother;
+        let smoother = self.config.smoother;
         if zero && smoother == Smoother::Chebyshev {
             // The second step reads the start again.
             self.zero_u(l)?;
@@ -324,9 +324,24 @@ impl Gpu {
         Ok(unsafe { self.stream.launch(&self.kernels.norm, dims, &args) }?)
     }
 
+    /// An F-cycle (`full`) or a V-cycle of the levels from `first` on, in one kernel or on the CPU.
+    fn coarse_cycle(
+        &self,
+        first: usize,
+        rhs: u64,
+        full: bool,
+        zero: bool,
+    ) -> Result<(), CudaError> {
+        match &self.hybrid {
+            // Solves that start there are the CPU's as a whole, so this is the first of its levels, from zero, on R.
+            Some(hybrid) => self.coarse_on_cpu(hybrid, full),
+            None => self.resident(first, rhs, full, zero),
+        }
+    }
+
     /// The levels from `first` on in one kernel: an F-cycle (`full`) or a V-cycle.
     fn resident(&self, first: usize, rhs: u64, full: bool, zero: bool) -> Result<(), CudaError> {
-        let config = self.cpu.config();
+        let config = &self.config;
         let mut resident = Resident {
             rhs,
             iterations: self.address(Scalar::Iterations),

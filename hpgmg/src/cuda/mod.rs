@@ -8,6 +8,7 @@
 pub mod compare;
 mod cycle;
 mod error;
+mod hybrid;
 mod kernels;
 pub mod layout;
 mod links;
@@ -26,6 +27,7 @@ pub use partition::WHOLE;
 pub use ranks::{Mode, Team, sharing};
 pub use solver::Gpu;
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -74,13 +76,13 @@ pub fn all_boxes(config: &Config, ranks: usize) -> Config {
 ///
 /// # Errors
 /// As [`Cpu::new`].
-pub fn set_up(config: &Config, ranks: usize, threads: usize) -> Result<Rc<Cpu>, Error> {
+pub fn set_up(config: &Config, ranks: usize, threads: usize) -> Result<Rc<RefCell<Cpu>>, Error> {
     // A world of one waits for nobody.
     let alone = ThreadComm::world(1, Duration::MAX);
     let none = || Error::Threads(std::io::Error::other("a world of one rank has none"));
     let mut cpu = Cpu::new(all_boxes(config, ranks), alone.first().ok_or_else(none)?, threads)?;
     cpu.config.boxes_per_rank = config.boxes_per_rank;
-    Ok(Rc::new(cpu))
+    Ok(Rc::new(RefCell::new(cpu)))
 }
 
 /// Whether there are kernels for `config`.
