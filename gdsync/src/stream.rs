@@ -426,6 +426,14 @@ impl Stream {
         failure.map_or(Ok(()), Err)
     }
 
+    /// Whether operations are being captured instead of running.
+    pub fn is_capturing(&self) -> bool {
+        match &self.inner {
+            Inner::Host(executor) => executor.is_capturing(),
+            Inner::Cuda(stream) => stream.is_capturing(),
+        }
+    }
+
     /// From here on operations are captured instead of running, until [`Stream::end_capture`].
     ///
     /// # Errors

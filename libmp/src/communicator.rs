@@ -18,9 +18,11 @@ use crate::control::{Control, Turn, WORLD};
 use crate::data::device::{DeviceNumber, enqueue};
 use crate::data::plane::Plane;
 use crate::data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Peer, Region, Step, Window,
+    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Peer, PeerCounters, Region, Step,
+    Window,
 };
 use crate::error::{Error, Result};
+use crate::trace::Trace;
 
 /// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
 #[derive(Clone)]
@@ -232,6 +234,22 @@ impl Communicator {
         blobs.ok_or_else(|| self.nonsense(Call::AllGather))
     }
 
+    /// Gives rank `root` the blobs of all, in rank order; `None` elsewhere.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather); [`Error::NoSuchRank`], before anybody is told.
+    pub fn gather(&self, root: usize, blob: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        self.info(root)?;
+        // The peer exists, so its number fits.
+        let call = Call::Gather { root: root as u32 };
+        let result = self.call(call, self.blob(blob)?)?.1;
+        if self.rank() != root {
+            return Ok(None);
+        }
+        let blobs = collective::decode_gathered(&result, self.size());
+        blobs.map(Some).ok_or_else(|| self.nonsense(call))
+    }
+
     /// Combines the ranks' vectors element by element; every rank gets the same bits. A sum is taken in rank order.
     ///
     /// # Errors
@@ -336,6 +354,21 @@ impl Communicator {
         self.inner.peers.get(world).ok_or_else(|| self.no_such_rank(rank))
     }
 
+    /// What this rank has done with each rank of the communicator so far, in rank order.
+    pub fn counters(&self) -> Vec<PeerCounters> {
+        let all = self.inner.plane.counted();
+        self.inner.members.iter().filter_map(|&rank| all.get(rank as usize).cloned()).collect()
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.inner.plane.trace
+    }
+
+    /// Takes in what streams have done by now.
+    pub(crate) fn resolve_trace(&self) {
+        self.inner.plane.probes.resolve(self.trace());
+    }
+
     /// The time after which its calls give up.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
@@ -343,6 +376,7 @@ impl Communicator {
 
     fn call(&self, call: Call, payload: Payload) -> Result<(Outcome, Payload)> {
         let what = format!("{call} on {}", self.inner.name);
+        let _span = self.inner.plane.trace.span("collective", call.name());
         let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let group = self.inner.group;
         let progress = || self.inner.plane.progress();

@@ -11,6 +11,8 @@
 //! | `MP_INTERFACE` | chosen | network interface (`eth0`) or local address on which rank 0 listens; default: the address the rendezvous names, loopback if all ranks share a host |
 //! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
 //! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
+//! | `MP_TRACE` | off | file for a timeline of all ranks ([`trace`](crate::trace)); rank 0's value holds |
+//! | `MP_TRACE_EVENTS` | `1000000` | events that each rank keeps for it (rank 0's value holds) |
 //! | `MP_RANK`, `MP_SIZE` | set by mprun | rank and number of ranks |
 //! | `MP_LOCAL_RANK`, `MP_LOCAL_SIZE` | set by mprun | rank and number of ranks on this host |
 //! | `MP_RENDEZVOUS` | set by mprun | `host:port` where rank 0 listens; with `env`, takes the place of `MASTER_ADDR:MASTER_PORT` |
@@ -44,6 +46,8 @@ pub const VARIABLES: &[&str] = &[
     "MP_INTERFACE",
     "MP_NODE",
     "MP_PMIX_LIBRARY",
+    "MP_TRACE",
+    "MP_TRACE_EVENTS",
     "MP_RANK",
     "MP_SIZE",
     "MP_LOCAL_RANK",
@@ -122,6 +126,10 @@ pub struct Config {
     pub node: Option<String>,
     /// `MP_PMIX_LIBRARY`.
     pub pmix_library: Option<PathBuf>,
+    /// `MP_TRACE`.
+    pub trace: Option<PathBuf>,
+    /// `MP_TRACE_EVENTS`.
+    pub trace_events: usize,
     /// What all ranks must have been built from. A program may append its own revision.
     pub build: BuildInfo,
     /// The launchers' variables, as they are.
@@ -162,6 +170,10 @@ impl Config {
             interface: variables.get("MP_INTERFACE").map(str::to_owned),
             node: variables.get("MP_NODE").map(str::to_owned),
             pmix_library: variables.get("MP_PMIX_LIBRARY").map(PathBuf::from),
+            trace: variables.get("MP_TRACE").map(PathBuf::from),
+            trace_events: variables
+                .parse("MP_TRACE_EVENTS", "a number of events")?
+                .unwrap_or(crate::trace::EVENTS),
             build: BuildInfo::current(),
             variables,
         };

@@ -106,6 +106,7 @@ mod control;
 mod data;
 mod error;
 mod node;
+pub mod trace;
 mod world;
 
 pub use bootstrap::MAX_RANKS;
@@ -115,10 +116,11 @@ pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
     AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
-    Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Window,
-    wait_all, wait_any,
+    Operation, Peer, PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder,
+    Step, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;
 pub use gdsync::{Deadline, Device, Stream};
+pub use trace::Trace;
 pub use world::World;

@@ -34,6 +34,7 @@ use mio::{Events, Poll, Token, Waker};
 
 use crate::collective::{Call, nothing};
 use crate::error::{Error, Result};
+use crate::trace::{Offset, TraceFile};
 use cause::{Cause, Loss};
 use handshake::Expected;
 pub(crate) use hub::{Heartbeat, WORLD};
@@ -47,11 +48,15 @@ const LINGER: Duration = Duration::from_secs(1);
 const HELP: Duration = Duration::from_millis(1);
 /// How much later than the deadline a caller gives up by itself, if rank 0 does not say what is wrong.
 const GRACE: Duration = Duration::from_secs(1);
+/// How often rank 0 is asked for its time.
+const ANSWERS: usize = 24;
 
 /// What a rank of this process wants of its control thread.
 enum Command {
     /// Tell rank 0.
     Say { from: u32, message: Message, payload: Payload },
+    /// Ask rank 0 what time it is.
+    AskTime,
     /// It has finished and needs the thread no more.
     Close,
 }
@@ -69,6 +74,8 @@ struct Port {
 pub(crate) struct Control {
     local: Arc<Local>,
     port: Arc<Port>,
+    /// Rank 0 is another process.
+    asks: bool,
 }
 
 impl Drop for Control {
@@ -83,6 +90,8 @@ pub(crate) struct Setup {
     pub expected: Expected,
     pub heartbeat: Heartbeat,
     pub timeout: Duration,
+    /// Of rank 0: the timeline that all ranks keep.
+    pub trace: Option<TraceFile>,
 }
 
 /// Which collective of which communicator.
@@ -103,10 +112,11 @@ impl Control {
         here: Vec<PeerInfo>,
     ) -> Result<Vec<Control>> {
         let failed = || Error::io("the control plane of rank 0 could not be set up");
-        let Setup { expected, heartbeat, timeout } = setup;
+        let Setup { expected, heartbeat, timeout, trace } = setup;
         let locals: Vec<Arc<Local>> =
             (0u32..).zip(&here).map(|(rank, _)| Arc::new(Local::new(rank))).collect();
-        let mut hub = hub::Hub::new(expected.size, heartbeat, Instant::now(), timeout);
+        let hub = hub::Hub::new(expected.size, heartbeat, Instant::now(), timeout);
+        let mut hub = hub.with_trace(trace);
         for (rank, peer) in (0u32..).zip(here) {
             hub.join(rank, peer);
         }
@@ -143,11 +153,13 @@ impl Control {
             Ok(move || leaf.run())
         })
         .map_err(Error::io("the control plane of this rank could not be set up"))?;
-        controls.pop().ok_or_else(|| Error::Protocol {
+        let mut control = controls.pop().ok_or_else(|| Error::Protocol {
             what: "no control plane for this rank".into(),
             op: "init".into(),
             age: Duration::ZERO,
-        })
+        })?;
+        control.asks = true;
+        Ok(control)
     }
 
     fn spawn<F: FnOnce() + Send + 'static>(
@@ -161,7 +173,10 @@ impl Control {
         let thread = std::thread::Builder::new().name("mp-control".into()).spawn(run)?;
         let worlds = AtomicUsize::new(locals.len());
         let port = Arc::new(Port { commands, waker, worlds, thread: Mutex::new(Some(thread)) });
-        Ok(locals.into_iter().map(|local| Control { local, port: port.clone() }).collect())
+        Ok(locals
+            .into_iter()
+            .map(|local| Control { local, port: port.clone(), asks: false })
+            .collect())
     }
 
     /// This rank's number in the world.
@@ -189,6 +204,28 @@ impl Control {
                 Err(Error::Protocol { what, op: "init".into(), age: since.elapsed() })
             }
         }
+    }
+
+    /// The timeline that the ranks keep. Known once the peers are.
+    pub(crate) fn trace(&self) -> Option<TraceFile> {
+        self.local.trace()
+    }
+
+    /// What this rank's clock differs by from rank 0's, which may be on the same host. Answers that do not come leave it as
+    /// uncertain as it is.
+    pub(crate) fn clock_offset(&self, same_host: bool) -> Offset {
+        if !self.asks {
+            return Offset::default();
+        }
+        let mut answers = Vec::new();
+        for _ in 0..ANSWERS {
+            self.order(Command::AskTime);
+            match self.local.wait_answer(Instant::now() + GRACE) {
+                Waited::Ready(answer) => answers.push(answer),
+                _ => break,
+            }
+        }
+        Offset::of(&answers, same_host)
     }
 
     /// Takes part in a collective and waits for its result. `progress` is called meanwhile, often as long as it says true.

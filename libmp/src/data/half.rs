@@ -1,12 +1,13 @@
 //! One side of a message, as its own rank keeps it: what it was prepared with, the way to the other side once that is
 //! known, and how far its starts have come.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gdsync::{Buffer, Deadline, PeerHandle, PeerMemory, Stream, Word64};
 
+use super::counters::{Count, Counters};
 use super::epochs::Epochs;
 use super::notice::{Key, Notice, WordName};
 use super::operation::{Name, Progress, What, pause};
@@ -14,6 +15,7 @@ use super::peer::Peer;
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
+use crate::trace::{self, Label, Span};
 
 /// Which side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(crate) enum Side {
 pub(crate) struct Half {
     pub side: Side,
     pub neighbour: usize,
+    /// This rank, in the world.
+    rank: usize,
     pub key: Key,
     pub name: Arc<Name>,
     pub timeout: Duration,
@@ -40,6 +44,9 @@ pub(crate) struct Half {
     broken: OnceLock<Error>,
     epochs: Mutex<Epochs>,
     dropped: AtomicBool,
+    counters: Arc<Counters>,
+    /// For the timeline: when the start that is under way began; 0 for none.
+    flying: AtomicU64,
 }
 
 /// What the peer tells of its side.
@@ -77,6 +84,7 @@ impl Half {
             Name { verb, tag: key.tag, direction, rank: peer.rank, host: peer.host().into() };
         plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
         let neighbour = plane.neighbour(peer.rank)?;
+        let _span = plane.trace.span("host", format!("prepare {name}"));
         plane.listen(neighbour);
         let len = memory.len() as u64;
         let handle = match side {
@@ -87,6 +95,7 @@ impl Half {
         let half = Arc::new(Half {
             side,
             neighbour,
+            rank: plane.rank(),
             key,
             name: Arc::new(name),
             timeout: peer.timeout,
@@ -98,6 +107,8 @@ impl Half {
             broken: OnceLock::new(),
             epochs: Mutex::new(Epochs::new()),
             dropped: AtomicBool::new(false),
+            counters: plane.counters_of(peer.rank).clone(),
+            flying: AtomicU64::new(0),
         });
         let word = word_name;
         let notice = match side {
@@ -105,6 +116,7 @@ impl Half {
             Side::Recv => Notice::Recv { key, word, len, memory: handle },
         };
         plane.announce(&half, notice).map_err(|error| half.cause(plane, error))?;
+        tracing::debug!(operation = %half.name, bytes = len, "prepared");
         Ok(half)
     }
 
@@ -165,9 +177,11 @@ impl Half {
     /// A start by the host.
     pub fn start(self: &Arc<Self>, plane: &Plane) -> Result<()> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
+        let _span = self.span(plane, "start");
         plane.listen_if(self.other.get().is_none(), self.neighbour);
         self.known(plane)?;
         self.lock().start().map_err(|epoch| self.started_before(epoch))?;
+        self.count(plane);
         if !self.help(plane) {
             plane.adopt(self.clone());
         }
@@ -184,16 +198,25 @@ impl Half {
         }
         let other = match self.other() {
             Ok(Some(other)) => other,
-            Ok(None) => return false,
+            Ok(None) => {
+                self.counters.retries.add(1);
+                return false;
+            }
             Err(_) => return true,
         };
         let epoch = epochs.started();
         if self.side == Side::Send && self.reached() < epoch {
+            self.counters.retries.add(1);
             return false;
         }
+        let moving = self.span(plane, if self.side == Side::Send { "move" } else { "post" });
         if let Err(source) = self.hand(other, epoch) {
             let _ = self.broken.set(broken(&self.name, source));
         }
+        if self.side == Side::Send && plane.trace.is_on() {
+            plane.trace.leaves(plane.trace.thread_lane(), self.message(epoch), trace::now());
+        }
+        drop(moving);
         epochs.hand();
         true
     }
@@ -221,6 +244,8 @@ impl Half {
         let epoch = epochs.start_on(stream.name()).map_err(|e| self.started_before(e))?;
         epochs.hand();
         let value = other.word_name.base.wrapping_add(epoch);
+        self.count(plane);
+        let _span = self.span(plane, "enqueue");
         let enqueue = || {
             if self.side == Side::Send {
                 stream.wait_geq64(&self.word, self.word_name.base.wrapping_add(epoch))?;
@@ -230,7 +255,12 @@ impl Half {
             }
             stream.signal(&other.word, value)
         };
-        let enqueued = enqueue().map_err(|source| broken(&self.name, source));
+        let label = || {
+            let leaves = (self.side == Side::Send).then(|| self.message(epoch));
+            Label { leaves, ..Label::new(self.name.to_string(), &self.values(epoch)) }
+        };
+        let enqueued = plane.probes.around(&plane.trace, stream, label, enqueue);
+        let enqueued = enqueued.map_err(|source| broken(&self.name, source));
         match &enqueued {
             // The send is complete where the stream is.
             Ok(()) if self.side == Side::Send => epochs.order(stream.name()),
@@ -249,7 +279,16 @@ impl Half {
             Side::Send => (&other.word, other.word_name.base),
             Side::Recv => (&self.word, self.word_name.base),
         };
-        let waiting = stream.wait_geq64(word, base.wrapping_add(epochs.started()));
+        let epoch = epochs.started();
+        let _span = self.span(plane, "enqueue wait for");
+        let label = || {
+            let arrives = (self.side == Side::Recv).then(|| self.message(epoch));
+            let name = format!("wait for {}", self.name);
+            Label { arrives, ..Label::new(name, &self.values(epoch)) }
+        };
+        let wait = || stream.wait_geq64(word, base.wrapping_add(epoch));
+        let waiting = plane.probes.around(&plane.trace, stream, label, wait);
+        self.counters.waits.add(1);
         waiting.map_err(|source| broken(&self.name, source))?;
         epochs.order(stream.name());
         Ok(())
@@ -277,10 +316,75 @@ impl Half {
         self.known(plane)?;
         let mut epochs = self.lock();
         let complete = handed && self.completed() >= epochs.started();
-        if complete {
-            epochs.observe();
+        if complete && epochs.observe() {
+            self.landed(plane, epochs.started());
         }
         Ok(complete)
+    }
+
+    /// A start, for the counters, the log and the timeline.
+    fn count(&self, plane: &Plane) {
+        let bytes = self.memory.len() as u64;
+        let count: &Count = match self.side {
+            Side::Send => &self.counters.sends,
+            Side::Recv => &self.counters.recvs,
+        };
+        count.add(bytes);
+        tracing::trace!(operation = %self.name, bytes, "started");
+        self.flying.store(plane.trace.now(), Ordering::Relaxed);
+    }
+
+    /// The last start was seen complete.
+    fn landed(&self, plane: &Plane, epoch: u64) {
+        tracing::trace!(operation = %self.name, epoch, "complete");
+        if !plane.trace.is_on() {
+            return;
+        }
+        let began = self.flying.swap(0, Ordering::Relaxed);
+        if began > 0 {
+            let now = trace::now();
+            plane.trace.flight(
+                "operation",
+                self.name.to_string(),
+                (began, now),
+                &self.values(epoch),
+            );
+            if self.side == Side::Recv {
+                plane.trace.arrives(plane.trace.thread_lane(), self.message(epoch), now);
+            }
+        }
+    }
+
+    /// Somebody has to wait for it.
+    pub fn waits(&self) {
+        self.counters.waits.add(1);
+        tracing::trace!(operation = %self.name, "waiting");
+    }
+
+    /// Something that this thread does for it, in the timeline.
+    pub fn span<'a>(&self, plane: &'a Plane, what: &str) -> Option<Span<'a>> {
+        plane.trace.is_on().then(|| {
+            let span = plane.trace.span("host", format!("{what} {}", self.name));
+            span.arg("peer", self.name.rank as u64).arg("bytes", self.memory.len() as u64)
+        })
+    }
+
+    fn values(&self, epoch: u64) -> [(&'static str, u64); 4] {
+        let bytes = self.memory.len() as u64;
+        [("peer", self.name.rank as u64), ("bytes", bytes), ("tag", self.key.tag), ("epoch", epoch)]
+    }
+
+    /// A number for a message that both sides know: its receiver's word and the value that this gets with it.
+    fn message(&self, epoch: u64) -> u64 {
+        let (rank, word) = match self.side {
+            Side::Recv => (self.rank, self.word_name),
+            Side::Send => match self.other.get() {
+                Some(Ok(other)) => (self.name.rank, other.word_name),
+                _ => return 0,
+            },
+        };
+        // Words and ranks are few: an arena has 2^16 words, and 2^16 is more ranks than there will be.
+        (rank as u64) << 48 ^ u64::from(word.index) << 32 ^ word.base.wrapping_add(epoch)
     }
 
     /// How many starts are complete, as far as is known here. Acquire: what came before is visible.

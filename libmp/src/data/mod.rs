@@ -33,6 +33,7 @@
 
 mod all_reduce;
 mod arena;
+mod counters;
 pub(crate) mod device;
 mod epochs;
 mod half;
@@ -49,6 +50,7 @@ mod window;
 mod word;
 
 pub use all_reduce::AllReduce;
+pub use counters::{PeerCounters, Traffic};
 pub use device::{
     DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow, Step,
 };

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 
 use super::arena::Arena;
+use super::counters::{Counters, PeerCounters};
 use super::device::{DeviceHalf, DeviceNotice, Report, Watch};
 use super::half::{Half, OtherNotice, Side};
 use super::mailbox::Mailbox;
@@ -21,6 +22,7 @@ use crate::control::Control;
 use crate::control::cause::{Cause, Loss};
 use crate::control::message::PeerInfo;
 use crate::error::{Error, Result};
+use crate::trace::{Probes, Trace};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
@@ -42,6 +44,11 @@ pub(crate) struct Plane {
     /// Notices that wait for room in a mailbox.
     backlog: AtomicUsize,
     pub pieces: Pieces,
+    /// The timeline, and the operations of streams that are not in it yet.
+    pub trace: Trace,
+    pub probes: Probes,
+    /// For each rank of the world.
+    counters: Vec<Arc<Counters>>,
     streams: Mutex<Streams>,
     /// Failures of device operations.
     watch: Watch,
@@ -75,7 +82,7 @@ struct State {
 
 impl Plane {
     /// The data plane of a rank. Before [`connect`](Self::connect) nothing can be prepared.
-    pub fn new(control: Arc<Control>, peers: Arc<[PeerInfo]>) -> Result<Plane> {
+    pub fn new(control: Arc<Control>, peers: Arc<[PeerInfo]>, trace: Trace) -> Result<Plane> {
         let rank = control.rank();
         let here = peers.get(rank).map(|peer| &peer.node);
         let ranks: Vec<usize> =
@@ -88,6 +95,7 @@ impl Plane {
                 Ok(Neighbour { rank, inbox: arena.mailbox(place)?, state: Mutex::default() })
             })
             .collect::<Result<_>>()?;
+        let counters = peers.iter().map(|_| Arc::default()).collect();
         Ok(Plane {
             control,
             rank,
@@ -100,6 +108,9 @@ impl Plane {
             helpless_count: AtomicUsize::new(0),
             backlog: AtomicUsize::new(0),
             pieces: Pieces::default(),
+            trace,
+            probes: Probes::default(),
+            counters,
             streams: Mutex::default(),
             watch: Watch::default(),
         })
@@ -127,8 +138,36 @@ impl Plane {
         Ok(())
     }
 
+    /// This rank, in the world.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
     pub fn peer(&self, rank: usize) -> &PeerInfo {
         &self.peers[rank]
+    }
+
+    /// What counts the operations with rank `rank` of the world, which exists.
+    pub fn counters_of(&self, rank: usize) -> &Arc<Counters> {
+        &self.counters[rank]
+    }
+
+    /// What has been counted for each rank of the world.
+    pub fn counted(&self) -> Vec<PeerCounters> {
+        let count = |(world_rank, counters): (usize, &Arc<Counters>)| PeerCounters {
+            world_rank,
+            host: self.peer(world_rank).host.clone(),
+            path: if self.neighbour(world_rank).is_ok() { "direct" } else { "none" },
+            sends: counters.sends.read(),
+            recvs: counters.recvs.read(),
+            puts: counters.puts.read(),
+            gets: counters.gets.read(),
+            signals: counters.signals.read(),
+            atomics: counters.atomics.read(),
+            waits: counters.waits.read(),
+            retries: counters.retries.read(),
+        };
+        self.counters.iter().enumerate().map(count).collect()
     }
 
     /// The neighbour that is rank `rank` of the world.
@@ -346,10 +385,12 @@ impl Plane {
     /// Waits for a stream, and helps meanwhile.
     pub fn synchronize(&self, stream: &Stream, deadline: Deadline) -> Result<()> {
         let op = || format!("synchronising {}", stream.name());
+        let _span = self.trace.span("wait", "synchronize");
         loop {
             let helping = self.progress();
             let slice = if helping { HELP.min(deadline.remaining()) } else { deadline.remaining() };
             let result = stream.synchronize(Deadline::after(slice));
+            self.probes.resolve(&self.trace);
             if matches!(result, Err(gdsync::Error::Timeout { .. })) && !deadline.expired() {
                 continue;
             }

@@ -9,12 +9,14 @@ use bytemuck::Pod;
 use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Stream, Word64, reached64};
 use serde::{Deserialize, Serialize};
 
+use super::counters::Counters;
 use super::operation::{Name, Progress, What, pause};
 use super::plane::Plane;
 use super::region::Region;
 use super::wait::Backoff;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
+use crate::trace::{Label, Span};
 
 /// A signal has a cache line of its own.
 const LINE: usize = 64 / 8;
@@ -132,6 +134,8 @@ impl<T: Pod> Window<T> {
     /// that the CPU does not reach (use [`put_on`](Self::put_on)); what ended the world.
     pub fn put(&self, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
         let target = self.range("put", rank, at, source.len())?;
+        let _span = self.span("put", rank, target.size());
+        self.counters(rank).puts.add(target.size() as u64);
         // SAFETY: a region that is put is not written meanwhile: the contract of `Region`.
         let source = unsafe { source.as_slice() }?;
         target.write(source).map_err(failed("put"))
@@ -143,6 +147,8 @@ impl<T: Pod> Window<T> {
     /// As [`put`](Self::put).
     pub fn get(&self, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
         let source = self.range("get", rank, at, target.len())?;
+        let _span = self.span("get", rank, source.size());
+        self.counters(rank).gets.add(source.size() as u64);
         // SAFETY: what is got is not written meanwhile: the user's protocol, by signals.
         let source = unsafe { source.as_slice() }.map_err(failed("get"))?;
         target.write(source)
@@ -170,7 +176,10 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// [`Error::OutOfRange`] for a signal that does not exist; as [`put`](Self::put).
     pub fn signal(&self, rank: usize, signal: usize, value: u64) -> Result<()> {
-        self.signal_of("signal", rank, signal)?.store(value).map_err(failed("signal"))
+        let word = self.signal_of("signal", rank, signal)?;
+        let _span = self.span("signal", rank, 8);
+        self.counters(rank).signals.add(1);
+        word.store(value).map_err(failed("signal"))
     }
 
     /// Waits until this rank's signal has reached `value` (acquire).
@@ -180,6 +189,8 @@ impl<T: Pod> Window<T> {
     pub fn wait_signal(&self, signal: usize, value: u64, deadline: Deadline) -> Result<()> {
         let word = self.own_signal(signal)?;
         let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
+        let _span = self.plane.trace.span("host", "wait for a signal").arg("signal", signal as u64);
+        self.counters(self.rank).waits.add(1);
         loop {
             let seen = word.load().unwrap_or(value);
             if reached64(seen, value) {
@@ -210,7 +221,9 @@ impl<T: Pod> Window<T> {
     /// As [`put`](Self::put); [`Error::Memory`] if the stream cannot reach the memory.
     pub fn put_on(&self, stream: &Stream, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
         let target = self.range("put", rank, at, source.len())?;
-        stream.copy(&target, source.buffer()).map_err(failed("put"))
+        self.counters(rank).puts.add(target.size() as u64);
+        let copy = || stream.copy(&target, source.buffer());
+        self.enqueue(stream, "put", rank, target.size(), copy).map_err(failed("put"))
     }
 
     /// [`get`](Self::get), enqueued on a stream.
@@ -219,7 +232,9 @@ impl<T: Pod> Window<T> {
     /// As [`put_on`](Self::put_on).
     pub fn get_on(&self, stream: &Stream, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
         let source = self.range("get", rank, at, target.len())?;
-        stream.copy(target.buffer(), &source).map_err(failed("get"))
+        self.counters(rank).gets.add(source.size() as u64);
+        let copy = || stream.copy(target.buffer(), &source);
+        self.enqueue(stream, "get", rank, source.size(), copy).map_err(failed("get"))
     }
 
     /// [`signal`](Self::signal), enqueued on a stream: who sees it sees everything the stream did before.
@@ -228,7 +243,9 @@ impl<T: Pod> Window<T> {
     /// As [`signal`](Self::signal); [`Error::Memory`] if the stream cannot reach the signal.
     pub fn signal_on(&self, stream: &Stream, rank: usize, signal: usize, value: u64) -> Result<()> {
         let word = self.signal_of("signal", rank, signal)?;
-        stream.signal(word, value).map_err(failed("signal"))
+        self.counters(rank).signals.add(1);
+        let raise = || stream.signal(word, value);
+        self.enqueue(stream, "signal", rank, 8, raise).map_err(failed("signal"))
     }
 
     /// Makes a stream wait until this rank's signal has reached `value`. Released if the world ends.
@@ -236,7 +253,36 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`signal_on`](Self::signal_on).
     pub fn wait_signal_on(&self, stream: &Stream, signal: usize, value: u64) -> Result<()> {
-        stream.wait_geq64(self.own_signal(signal)?, value).map_err(failed("waiting for a signal"))
+        let word = self.own_signal(signal)?;
+        self.counters(self.rank).waits.add(1);
+        let wait = || stream.wait_geq64(word, value);
+        let waiting = self.enqueue(stream, "wait for a signal", self.rank, 8, wait);
+        waiting.map_err(failed("waiting for a signal"))
+    }
+
+    /// Enqueues something, and sees to it that the timeline shows when it ran.
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        what: &'static str,
+        rank: usize,
+        bytes: usize,
+        enqueue: impl FnOnce() -> gdsync::Result<()>,
+    ) -> gdsync::Result<()> {
+        let peer = self.parts[rank].rank as u64;
+        let label = || Label::new(what, &[("peer", peer), ("bytes", bytes as u64)]);
+        self.plane.probes.around(&self.plane.trace, stream, label, enqueue)
+    }
+
+    /// Something that this thread does with a rank of the window, in the timeline.
+    fn span(&self, what: &'static str, rank: usize, bytes: usize) -> Span<'_> {
+        let peer = self.parts[rank].rank as u64;
+        self.plane.trace.span("host", what).arg("peer", peer).arg("bytes", bytes as u64)
+    }
+
+    /// What counts the operations with a rank of the window.
+    fn counters(&self, rank: usize) -> &Counters {
+        self.plane.counters_of(self.parts[rank].rank)
     }
 
     fn part(&self, rank: usize) -> Result<&Part<T>> {
@@ -317,6 +363,7 @@ impl Window<u64> {
                 hint: "put the window into host memory",
             })
         };
+        self.counters(rank).atomics.add(1);
         word.atomic().map(step).ok_or_else(unreachable)
     }
 }
