@@ -79,6 +79,10 @@ pub struct Cli {
     /// on an H200); 10000 is what the paper has.
     #[arg(long, value_name = "CELLS", default_value_t = 0)]
     pub gpu_threshold: u64,
+    /// On GPUs: write the timeline of one solve, of each way with --compare, to a file that Perfetto and chrome://tracing
+    /// show. That solve is launched piece by piece, not as a graph, and is not among those timed.
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
     /// Discretisation.
     #[arg(long, value_enum, default_value = "fv4")]
     pub operator: Operator,

@@ -95,6 +95,9 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
             "--gpu-threshold divides levels between GPU and CPU: with --device cuda".into(),
         );
     }
+    if cli.timeline.is_some() && !on_gpus {
+        return refuse("--timeline: of solves on GPUs, with --device cuda; on CPUs MP_TRACE=FILE shows what libmp does".into());
+    }
     if cli.gpu_threshold > 0 && cli.graph {
         return refuse(
             "--graph with --gpu-threshold: the CPU takes part in a solve, which no graph can hold"
@@ -261,6 +264,7 @@ mod tests {
             (&["--comm", "stream"], "stream"),
             (&["--graph"], "--device cuda"),
             (&["--gpu-threshold", "10000"], "--device cuda"),
+            (&["--timeline", "t.json"], "--device cuda"),
             (&["--device", "cuda", "--graph", "--gpu-threshold", "1"], "no graph"),
             (&["--comm", "kernel"], "kernel"),
             (&["--ranks", "0"], "at least 1"),

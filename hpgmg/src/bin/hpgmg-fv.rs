@@ -7,9 +7,7 @@ use clap::Parser;
 use gdsync::CudaDevice;
 use hpgmg::bandwidth;
 use hpgmg::cli::{self, Cli, CommMode, Device};
-#[cfg(feature = "mpi")]
-use hpgmg::comm::CommError;
-use hpgmg::comm::{self, Comm};
+use hpgmg::comm::{self, Comm, CommError};
 use hpgmg::cpu::Cpu;
 use hpgmg::cuda::compare::{Comparison, Contestant, compare};
 use hpgmg::cuda::{self, Gpu, Mode, Team};
@@ -173,6 +171,9 @@ fn on_gpu(
         }
         let comparison = compare(&mut contestants, cli.solves.unwrap_or(20))?;
         bar.finish_and_clear();
+        let ways =
+            contestants.iter_mut().map(|contestant| (&contestant.name[..], &mut contestant.gpu));
+        write_timeline(cli, comm, ways)?;
         return Ok((comm.rank() == 0).then_some(Answer::Comparison(comparison)));
     }
     let alone = ranks == 1;
@@ -180,6 +181,7 @@ fn on_gpu(
     let mut gpu = Gpu::new(cpu, device, (!alone).then_some(&team), cli.gpu_threshold, limit)?;
     let outcome = run::run(&mut gpu, effort, shown_by(bar))?;
     bar.finish_and_clear();
+    write_timeline(cli, comm, [("solve", &mut gpu)])?;
     let triad = if cli.bandwidth { Some(gpu.copy_bandwidth()?) } else { None };
     if comm.rank() != 0 {
         return Ok(None);
@@ -202,6 +204,24 @@ fn on_gpu(
     };
     let verdict = known::judge(config, &outcome);
     Ok(Some(Answer::Report(Box::new(Report::new(&gpu.cpu(), &outcome, &verdict, &facts)))))
+}
+
+/// Solves once more with each and writes when what happened, if that is asked for.
+fn write_timeline<'a>(
+    cli: &Cli,
+    comm: &dyn Comm,
+    solvers: impl IntoIterator<Item = (&'a str, &'a mut Gpu)>,
+) -> Result<(), Error> {
+    let Some(path) = &cli.timeline else { return Ok(()) };
+    let trace = cuda::timeline(comm);
+    for (label, gpu) in solvers {
+        gpu.solve_traced(&trace, label)?;
+    }
+    let parts = cuda::gather(comm, &trace)?;
+    if comm.rank() == 0 {
+        libmp::trace::write(path, &parts).map_err(CommError::from)?;
+    }
+    Ok(())
 }
 
 /// The ranks on their GPUs, communicating in one way.

@@ -99,22 +99,33 @@ impl Gpu {
         let slab = match &self.ranks {
             Ranks::Direct(peers) if self.partition.is_cut(l) => {
                 let slab = peers.slab(share, vector);
-                peers.before(&self.stream, &self.kernels, &slab)?;
+                if peers.waits_before() {
+                    self.traced(l, "wait", || peers.before(&self.stream, &self.kernels, &slab))?;
+                }
                 slab
             }
             Ranks::Staged(staged) if self.partition.is_cut(l) => {
                 staged.slab(share, self.levels[share].grid.n)
             }
-            // SAFETY: the caller's promise.
-            _ => return Ok(unsafe { self.stream.launch(kernel, dims, &args) }?),
+            _ => {
+                return self.traced(l, kernel.name(), || {
+                    // SAFETY: the caller's promise.
+                    Ok(unsafe { self.stream.launch(kernel, dims, &args) }?)
+                });
+            }
         };
         let mut all = [Arg::new(&slab); 5];
         all[..N].copy_from_slice(&args);
-        // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in peers.
-        unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?;
+        self.traced(l, kernel.name(), || {
+            // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in
+            // peers.
+            Ok(unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?)
+        })?;
         match (&self.ranks, written) {
-            (Ranks::Direct(peers), Some(v)) => {
-                peers.exchange(&self.stream, &self.kernels, l, v.index())
+            (Ranks::Direct(peers), Some(v)) if !peers.in_kernels => {
+                self.traced(l, "exchange", || {
+                    peers.exchange(&self.stream, &self.kernels, l, v.index())
+                })
             }
             (Ranks::Staged(staged), Some(v)) => staged.exchange(self, l, v),
             _ => Ok(()),
@@ -128,7 +139,9 @@ impl Gpu {
         }
         match &self.ranks {
             Ranks::Alone => Ok(()),
-            Ranks::Direct(peers) => peers.gather(&self.stream, &self.kernels, Vector::R.index()),
+            Ranks::Direct(peers) => self.traced(l + 1, "gather", || {
+                peers.gather(&self.stream, &self.kernels, Vector::R.index())
+            }),
             Ranks::Staged(staged) => staged.gather(self, Vector::R),
         }
     }
@@ -264,8 +277,10 @@ impl Gpu {
             Arg::new(&planes),
             Arg::new(&largest),
         ];
-        // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-        unsafe { self.stream.launch(&self.kernels.restrict, dims, &args) }?;
+        self.traced(l, self.kernels.restrict.name(), || {
+            // SAFETY: the kernel's parameters; its vectors live as long as `self`.
+            Ok(unsafe { self.stream.launch(&self.kernels.restrict, dims, &args) }?)
+        })?;
         self.gather_below(l)
     }
 
@@ -320,8 +335,10 @@ impl Gpu {
             Arg::new(&planes),
             Arg::new(&largest),
         ];
-        // SAFETY: as above.
-        Ok(unsafe { self.stream.launch(&self.kernels.norm, dims, &args) }?)
+        self.traced(l, self.kernels.norm.name(), || {
+            // SAFETY: as above.
+            Ok(unsafe { self.stream.launch(&self.kernels.norm, dims, &args) }?)
+        })
     }
 
     /// An F-cycle (`full`) or a V-cycle of the levels from `first` on, in one kernel or on the CPU.
@@ -368,7 +385,9 @@ impl Gpu {
             *to = from.view;
         }
         let dims = Dims::linear(1, RESIDENT_THREADS);
-        // SAFETY: the kernel's parameter; its vectors live as long as `self`.
-        Ok(unsafe { self.stream.launch(&self.kernels.resident, dims, &[Arg::new(&resident)]) }?)
+        self.traced(first, self.kernels.resident.name(), || {
+            // SAFETY: the kernel's parameter; its vectors live as long as `self`.
+            Ok(unsafe { self.stream.launch(&self.kernels.resident, dims, &[Arg::new(&resident)]) }?)
+        })
     }
 }

@@ -27,10 +27,14 @@ pub(super) struct Hybrid {
     spent: Cell<Duration>,
 }
 
-/// The first level of fewer than `threshold` cells.
-pub(super) fn first_below(dims: &[usize], threshold: u64) -> usize {
+/// Cells per side of the smallest level that kernels do by itself.
+const SMALLEST: usize = 4;
+
+/// The first level of fewer than `threshold` cells, if there is one; levels of fewer than four cells a side go with it.
+pub(super) fn first_below(dims: &[usize], threshold: u64) -> Option<usize> {
     let cells = |n: usize| (n as u64).saturating_pow(3);
-    dims.iter().position(|&n| cells(n) < threshold).unwrap_or(dims.len())
+    let below = dims.iter().position(|&n| cells(n) < threshold)?;
+    Some(dims.iter().position(|&n| n < SMALLEST).map_or(below, |small| small.min(below)))
 }
 
 impl Hybrid {
@@ -69,9 +73,20 @@ impl Gpu {
     pub(super) fn coarse_on_cpu(&self, hybrid: &Hybrid, full: bool) -> Result<(), CudaError> {
         let first = hybrid.first;
         let level = &self.levels[first];
-        self.stream.copy(&hybrid.staging, &level.vector(Vector::R.index())?)?;
-        self.wait()?;
+        let rhs = level.vector(Vector::R.index())?;
+        self.traced(first, "pack", || Ok(self.stream.copy(&hybrid.staging, &rhs)?))?;
+        self.traced_on_cpu(first, "wait for the GPU", || self.wait())?;
         let began = Instant::now();
+        self.traced_on_cpu(first, "coarse levels", || self.cycle_on_cpu(hybrid, full))?;
+        self.give(hybrid, &hybrid.cpu(), first)?;
+        hybrid.spent.set(hybrid.spent.get() + began.elapsed());
+        Ok(())
+    }
+
+    /// The same between the copies.
+    fn cycle_on_cpu(&self, hybrid: &Hybrid, full: bool) -> Result<(), CudaError> {
+        let first = hybrid.first;
+        let level = &self.levels[first];
         let mut cpu = hybrid.cpu();
         {
             let to = cpu.level_mut(first);
@@ -87,8 +102,6 @@ impl Gpu {
             cpu.zero(first, Vector::U);
             cycle::v_cycle(&mut *cpu, first, Vector::U, Vector::R)?;
         }
-        self.give(hybrid, &cpu, first)?;
-        hybrid.spent.set(hybrid.spent.get() + began.elapsed());
         Ok(())
     }
 
@@ -123,7 +136,8 @@ impl Gpu {
                 layout::gather_plane(Boxes::of(from), from.field(Vector::U), &grid, k, 0, values);
             }
         }
-        Ok(self.stream.copy(&self.levels[l].u()?, &staging)?)
+        let to = self.levels[l].u()?;
+        self.traced(l, "unpack", || Ok(self.stream.copy(&to, &staging)?))
     }
 }
 
@@ -134,7 +148,8 @@ mod tests {
     #[test]
     fn the_papers_threshold_leaves_16_cells_a_side_to_the_cpu_and_none_leaves_nothing() {
         let dims = [128, 64, 32, 16, 8, 4, 2];
-        assert_eq!([first_below(&dims, 10_000), first_below(&dims, 0)], [3, 7]);
-        assert_eq!([first_below(&dims, 4096), first_below(&dims, u64::MAX)], [4, 0]);
+        assert_eq!([first_below(&dims, 10_000), first_below(&dims, 0)], [Some(3), None]);
+        assert_eq!([first_below(&dims, 4096), first_below(&dims, u64::MAX)], [Some(4), Some(0)]);
+        assert_eq!(first_below(&[4, 2, 1], 2), Some(1));
     }
 }

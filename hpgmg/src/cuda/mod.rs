@@ -19,6 +19,7 @@ mod solver;
 mod staged;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod traffic;
 mod upload;
 
@@ -26,6 +27,7 @@ pub use error::CudaError;
 pub use partition::WHOLE;
 pub use ranks::{Mode, Team, sharing};
 pub use solver::Gpu;
+pub use timeline::{gather, timeline};
 
 use std::cell::RefCell;
 use std::rc::Rc;

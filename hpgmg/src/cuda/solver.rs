@@ -13,6 +13,7 @@ use super::kernels::Kernels;
 use super::layout::{self, Boxes, Grid};
 use super::partition::Partition;
 use super::ranks::{Ranks, Team};
+use super::timeline::Timeline;
 use super::upload::{OnGpu, upload, vectors};
 use crate::backend::Vector;
 use crate::comm::{CommError, Group};
@@ -75,6 +76,8 @@ pub struct Gpu {
     pub use_graphs: bool,
     /// How long the host waits for a solve.
     limit: Duration,
+    /// What this solve is to be written to.
+    pub(super) timeline: Option<Timeline>,
 }
 
 impl Gpu {
@@ -103,7 +106,7 @@ impl Gpu {
             team.map_or((1, 0, 0), |team| (team.comm.size(), team.comm.rank(), team.whole));
         let cpus = first_below(&dims, threshold);
         // Levels that are done at once are never cut.
-        let coarse = resident.min(cpus);
+        let coarse = cpus.unwrap_or(resident);
         let partition = Partition::new(&dims[..=coarse], size, rank, whole);
         let grid = |l: usize| match l <= coarse {
             true => Grid::slab(dims[l], partition.planes(l)),
@@ -139,10 +142,9 @@ impl Gpu {
         }
         let scalars = place.alloc::<u64>(SCALARS)?;
         let results = place.alloc_pinned::<u64>(SCALARS)?;
-        let hybrid = match dims.get(cpus) {
-            Some(&dim) => Some(Hybrid::new(shared.clone(), cpus, dim, &place)?),
-            None => None,
-        };
+        let hybrid = cpus
+            .map(|first| Hybrid::new(shared.clone(), first, dims[first], &place))
+            .transpose()?;
         let timers = cpu.timers.clone();
         drop(cpu);
         let mut gpu = Self {
@@ -166,6 +168,7 @@ impl Gpu {
             results,
             graphs: Vec::new(),
             limit,
+            timeline: None,
         };
         // Nobody writes into a peer's memory before it is ready.
         gpu.agree_on(0.0)?;
@@ -310,7 +313,9 @@ impl Gpu {
         {
             let count = Scalar::Iterations as usize;
             let (values, results) = (&self.scalars, &self.results);
-            return peers.agree(&self.stream, &self.kernels, values, count, results);
+            return self.traced(l, "agree", || {
+                peers.agree(&self.stream, &self.kernels, values, count, results)
+            });
         }
         Ok(self.stream.copy(&self.results, &self.scalars)?)
     }

@@ -294,8 +294,8 @@ mod gpu {
         ] {
             let config = Config { operator, smoother, cycle, box_dim: 64, ..Config::default() };
             let one = found(&mut gpu(&config));
-            // All but the finest two levels, the paper's threshold, all levels.
-            for threshold in [100, 10_000, 40_000, u64::MAX] {
+            // Levels below 4 and 8 cells a side, the paper's, all but the finest, all.
+            for threshold in [2, 100, 10_000, 40_000, u64::MAX] {
                 let device = super::super::open().unwrap();
                 let mut alone = Gpu::new(shared(&config), device, None, threshold, LIMIT).unwrap();
                 assert!(found(&mut alone) == one, "{operator:?} {smoother:?} {threshold}");

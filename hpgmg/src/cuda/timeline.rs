@@ -131,8 +131,8 @@ impl Gpu {
 
 /// A rank's timeline, to be filled by [`Gpu::solve_traced`].
 pub fn timeline(comm: &dyn Comm) -> Trace {
-    let host = comm.communicator().and_then(|all| all.host(all.rank()).map(str::to_owned));
-    Trace::detached(comm.rank() as u32, &host.unwrap_or_default(), EVENTS)
+    let host = comm.communicator().and_then(|all| all.host(all.rank()).ok());
+    Trace::detached(comm.rank() as u32, host.unwrap_or_default(), EVENTS)
 }
 
 /// The timelines of all ranks, on each. Collective.
