@@ -188,6 +188,23 @@ impl Communicator {
         self.inner.plane.stream(device)
     }
 
+    /// The same for a `CUstream` that the program has made.
+    ///
+    /// # Errors
+    /// [`Error::Memory`]: the device is the host, the stream is NULL; what the driver says.
+    ///
+    /// # Safety
+    /// It is a stream of the device, which outlives what is returned and is idle when that is dropped. Captures of it are begun
+    /// with [`Stream::begin_capture`].
+    pub unsafe fn adopt_stream(
+        &self,
+        device: &Device,
+        stream: *mut std::ffi::c_void,
+    ) -> Result<Stream> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.plane.adopt_stream(device, stream) }
+    }
+
     /// Waits until everything enqueued on the stream so far has run and all of it went well. Helps messages of this rank
     /// meanwhile that the host has started.
     ///

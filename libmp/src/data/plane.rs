@@ -330,6 +330,21 @@ impl Plane {
         self.stream_of(&mut lock(&self.streams), device)
     }
 
+    /// A stream of the user's, whose waits end when the world does.
+    ///
+    /// # Safety
+    /// As [`Stream::adopt`].
+    pub unsafe fn adopt_stream(
+        &self,
+        device: &Device,
+        stream: *mut std::ffi::c_void,
+    ) -> Result<Stream> {
+        let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
+        let watchdog = self.watchdog(&mut lock(&self.streams), device)?;
+        // SAFETY: the caller's promise.
+        unsafe { Stream::adopt(device, stream.cast(), Some(&watchdog)) }.map_err(failed)
+    }
+
     fn stream_of(&self, streams: &mut Streams, device: &Device) -> Result<Stream> {
         let watchdog = self.watchdog(streams, device)?;
         let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };

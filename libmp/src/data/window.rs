@@ -444,7 +444,22 @@ impl<T: Pod> Window<T> {
     }
 }
 
-impl Window<u64> {
+mod sealed {
+    /// What 64-bit words can be addressed in.
+    pub trait Atomic64: bytemuck::Pod {
+        /// Elements of a word.
+        const WORD: usize;
+    }
+    impl Atomic64 for u64 {
+        const WORD: usize = 1;
+    }
+    impl Atomic64 for u8 {
+        const WORD: usize = 8;
+    }
+}
+
+/// 64-bit words, by their element; in a window of bytes the eight from `at` on, which are aligned.
+impl<T: sealed::Atomic64> Window<T> {
     /// Adds to element `at` of rank `rank`, as one step for everybody; gives the value before.
     ///
     /// # Errors
@@ -500,8 +515,11 @@ impl Window<u64> {
         step: impl FnOnce(&AtomicU64) -> u64,
         far_step: impl FnOnce(&Far, &Call<'_>, usize) -> Result<u64>,
     ) -> Result<u64> {
-        let word = match self.range("atomic", rank, at, 1)? {
-            Range::Near(memory) => memory.word(0).map_err(failed("atomic"))?,
+        let word = match self.range("atomic", rank, at, T::WORD)? {
+            Range::Near(memory) => {
+                let words = memory.cast::<u64>().and_then(|words| words.word(0));
+                words.map_err(failed("atomic"))?
+            }
             Range::Far(far, at) => {
                 return self.call("atomic", rank, |call| far_step(far, call, at));
             }
