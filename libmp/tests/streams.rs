@@ -76,6 +76,38 @@ fn host_and_stream_starts_of_one_pair_mix() {
 }
 
 #[test]
+fn a_stream_may_look_at_a_message_after_it_was_dropped_and_others_were_prepared() {
+    ranks(2, |world| {
+        let stream = world.stream(&Device::Host).unwrap();
+        let gate = world.alloc::<u64>(&Device::Host, 1).unwrap().buffer().word(0).unwrap();
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let region: Region<u64> = world.alloc(&Device::Host, 20).unwrap();
+        let pair = |tag| {
+            let send = peer.send(&region.slice(0..10).unwrap(), tag).prepare().unwrap();
+            (send, peer.recv(&region.slice(10..20).unwrap(), tag).prepare().unwrap())
+        };
+        let round = |(send, recv): &(_, _)| {
+            let (send, recv): (&libmp::PreparedSend, &libmp::PreparedRecv) = (send, recv);
+            recv.start().unwrap();
+            send.start().unwrap();
+            wait_all(&[send, recv], soon()).unwrap();
+        };
+        let first = pair(0);
+        (0..20).for_each(|_| round(&first));
+        stream.wait_geq64(&gate, 1).unwrap();
+        first.0.wait_on(&stream).unwrap();
+        first.1.wait_on(&stream).unwrap();
+        drop(first);
+        // Whose words are given out again now.
+        world.barrier().unwrap();
+        let others: Vec<_> = (1..8).map(pair).collect();
+        others.iter().for_each(round);
+        gate.store(1).unwrap();
+        world.synchronize(&stream, soon()).unwrap();
+    });
+}
+
+#[test]
 fn a_start_that_nothing_orders_behind_the_last_is_refused() {
     ranks(2, |world| {
         let (one, two) =

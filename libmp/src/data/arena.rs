@@ -1,5 +1,6 @@
 //! A rank's arena: the shared memory through which its neighbours reach it. First its mailboxes, one for each neighbour in
-//! rank order, then its words, each on a cache line of its own.
+//! rank order, then its words, each on a cache line of its own. (Behind a word, a sender on the nic path has a second one,
+//! through which it sees its writes complete.)
 
 use gdsync::{Buffer, Device, PeerHandle, PeerMemory, Space, Word64};
 

@@ -61,8 +61,10 @@ pub(crate) struct OtherNotice {
 
 /// The way to the other side.
 pub(crate) struct Other {
-    /// Of a send: the word that holds the arrivals, for this side to see them. The peer's, or what mirrors it here.
+    /// Of a send: the word in which this side sees arrivals, and its value that stands for none. The peer's, or what
+    /// mirrors it here.
     arrivals: Word64,
+    arrivals_base: u64,
     word_name: WordName,
     /// Length of the message; the receiver's buffer may be longer.
     pub len: u64,
@@ -170,13 +172,12 @@ impl Half {
                 _ => None,
             };
             let word = plane.remote_word(self.neighbour, word_name.index)?;
-            let mirror = ends.mirror.as_ref();
-            let arrivals = mirror.map_or(&self.word, |mirror| &mirror.word).clone();
-            if mirror.is_some() {
-                arrivals.store(word_name.base).map_err(failed)?;
-            }
-            let way = MessageWay::new(link.clone(), word, mirror, target, len);
-            return Ok(Other { arrivals, word_name, len, way: Way::Nic(way) });
+            let (arrivals, arrivals_base) = match &ends.mirror {
+                Some(mirror) => (mirror.word.clone(), mirror.name.base),
+                None => (self.word.clone(), self.word_name.base),
+            };
+            let way = MessageWay::new(link.clone(), word, word_name.base, target, len);
+            return Ok(Other { arrivals, arrivals_base, word_name, len, way: Way::Nic(way) });
         }
         let word = plane.peer_word(self.neighbour, word_name.index, device)?;
         let (mut target, mut stream) = (None, None);
@@ -190,8 +191,9 @@ impl Half {
             }
             target = Some(part);
         }
-        let arrivals = word.clone();
-        Ok(Other { arrivals, word_name, len, way: Way::Direct { word, target, stream } })
+        let (arrivals, arrivals_base) = (word.clone(), word_name.base);
+        let way = Way::Direct { word, target, stream };
+        Ok(Other { arrivals, arrivals_base, word_name, len, way })
     }
 
     /// The other side, if it is known; what is wrong with it or with this side.
@@ -268,7 +270,7 @@ impl Half {
         let (word, target, stream) = match (&other.way, &self.ends) {
             (Way::Direct { word, target, stream }, _) => (word, target, stream),
             (Way::Nic(way), Some(ends)) => {
-                return Ok(way.hand(plane, ends, value).unwrap_or_else(|error| {
+                return Ok(way.hand(plane, ends, epoch).unwrap_or_else(|error| {
                     plane.path_failed(self.neighbour, &error);
                     false
                 }));
@@ -294,10 +296,11 @@ impl Half {
     pub fn start_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
         let other = self.meet(plane)?;
         match (&other.way, &self.ends) {
-            (Way::Direct { word, target, .. }, _) => self.enqueue(plane, other, stream, |value| {
+            (Way::Direct { word, target, .. }, _) => self.enqueue(plane, stream, |epoch| {
                 if let Some(target) = target {
                     stream.copy(target, &self.memory).map_err(|e| broken(&self.name, e))?;
                 }
+                let value = other.word_name.base.wrapping_add(epoch);
                 stream.signal(word, value).map_err(|e| broken(&self.name, e))
             }),
             (Way::Nic(way), Some(ends)) => {
@@ -307,14 +310,16 @@ impl Half {
                 let mut turn = way.with_posts(plane, ends, 0, |posts| {
                     plane.turn_with_room(neighbour, &link, posts, timeout, &op)
                 })?;
-                self.enqueue(plane, other, stream, |value| {
-                    way.with_posts(plane, ends, value, |posts| turn.post(posts, Some(stream)))
+                self.enqueue(plane, stream, |epoch| {
+                    way.with_posts(plane, ends, epoch, |posts| turn.post(posts, Some(stream)))
                         .map_err(refused(op))?;
                     if self.side == Side::Recv {
                         return Ok(());
                     }
                     // What comes after it may write the memory.
-                    stream.wait_geq64(&other.arrivals, value).map_err(|e| broken(&self.name, e))
+                    let arrived = other.arrivals_base.wrapping_add(epoch);
+                    let waiting = stream.wait_geq64(&other.arrivals, arrived);
+                    waiting.map_err(|e| broken(&self.name, e))
                 })
             }
             // A way through the NIC has its ends.
@@ -322,11 +327,10 @@ impl Half {
         }
     }
 
-    /// Enqueues a start: of a send, the stream waits for the credit; then what `go` enqueues for the word's value.
+    /// Enqueues a start: of a send, the stream waits for the credit; then what `go` enqueues for that epoch.
     fn enqueue(
         &self,
         plane: &Plane,
-        other: &Other,
         stream: &Stream,
         go: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
@@ -341,7 +345,7 @@ impl Half {
                 let waiting = stream.wait_geq64(&self.word, credit);
                 waiting.map_err(|source| broken(&self.name, source))?;
             }
-            go(other.word_name.base.wrapping_add(epoch))
+            go(epoch)
         };
         let label = || {
             let leaves = (self.side == Side::Send).then(|| self.message(epoch));
@@ -363,7 +367,7 @@ impl Half {
         let other = self.meet(plane)?;
         let mut epochs = self.lock();
         let (word, base) = match self.side {
-            Side::Send => (&other.arrivals, other.word_name.base),
+            Side::Send => (&other.arrivals, other.arrivals_base),
             Side::Recv => (&self.word, self.word_name.base),
         };
         let epoch = epochs.started();
@@ -478,14 +482,14 @@ impl Half {
     fn completed(&self) -> u64 {
         match (self.side, self.other.get()) {
             (Side::Recv, _) => self.reached(),
-            (Side::Send, Some(Ok(other))) => since(&other.arrivals, other.word_name),
+            (Side::Send, Some(Ok(other))) => since(&other.arrivals, other.arrivals_base),
             (Side::Send, _) => 0,
         }
     }
 
     /// The epoch that this rank's word has reached. Acquire.
     fn reached(&self) -> u64 {
-        since(&self.word, self.word_name)
+        since(&self.word, self.word_name.base)
     }
 
     pub fn progress(&self) -> Progress {
@@ -510,7 +514,7 @@ impl Half {
 
     /// The word that mirrors the peer's.
     pub fn mirror(&self) -> Option<u32> {
-        self.ends.as_ref()?.mirror.as_ref().map(|mirror| mirror.index)
+        self.ends.as_ref()?.mirror.as_ref().map(|mirror| mirror.name.index)
     }
 
     /// Notes that it was dropped with nothing under way.
@@ -534,8 +538,8 @@ impl Half {
     }
 }
 
-fn since(word: &Word64, name: WordName) -> u64 {
-    word.load().unwrap_or(name.base).wrapping_sub(name.base)
+fn since(word: &Word64, base: u64) -> u64 {
+    word.load().unwrap_or(base).wrapping_sub(base)
 }
 
 pub(crate) fn broken(name: &Name, source: gdsync::Error) -> Error {

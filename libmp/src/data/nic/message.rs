@@ -10,22 +10,23 @@ use gdsync::{Buffer, Word64};
 use super::Place;
 use super::link::{Link, Post};
 use crate::data::half::Side;
+use crate::data::notice::WordName;
 use crate::data::operation::Name;
 use crate::data::plane::Plane;
 
 /// What a side has registered before the other is known.
 pub(crate) struct Ends {
-    side: Side,
     /// The message's memory, if it has bytes.
     memory: Option<Region>,
     /// Of a send.
     pub mirror: Option<Mirror>,
 }
 
-/// The word in which a sender sees the arrivals that it has written.
+/// The word in which a sender sees how many of its messages have arrived. As every word it only grows, also from use to
+/// use: a stream may look at it after it was given to another send.
 pub(crate) struct Mirror {
     pub word: Word64,
-    pub index: u32,
+    pub name: WordName,
 }
 
 impl Ends {
@@ -41,10 +42,10 @@ impl Ends {
             Side::Recv => None,
             Side::Send => {
                 let (word, name) = plane.take_word(memory.device(), op)?;
-                Some(Mirror { word, index: name.index })
+                Some(Mirror { word, name })
             }
         };
-        Ok(Ends { side, memory: region, mirror })
+        Ok(Ends { memory: region, mirror })
     }
 
     /// What the peer writes to.
@@ -58,7 +59,7 @@ pub(crate) struct MessageWay {
     pub link: Arc<Link>,
     /// The peer's word.
     word: RemoteAddress,
-    word_index: u32,
+    word_base: u64,
     /// Of a send: where to.
     target: Option<RemoteAddress>,
     len: u64,
@@ -68,39 +69,40 @@ impl MessageWay {
     pub fn new(
         link: Arc<Link>,
         word: RemoteAddress,
-        mirror: Option<&Mirror>,
+        word_base: u64,
         target: Option<Place>,
         len: u64,
     ) -> MessageWay {
         let target = target.map(|place| place.after(0));
-        let word_index = mirror.map_or(0, |mirror| mirror.index);
-        MessageWay { link, word, word_index, target, len }
+        MessageWay { link, word, word_base, target, len }
     }
 
-    /// Calls `go` with the requests of a start whose word gets `value`.
+    /// Calls `go` with the requests of start number `epoch`.
     pub fn with_posts<R>(
         &self,
         plane: &Plane,
         ends: &Ends,
-        value: u64,
+        epoch: u64,
         go: impl FnOnce(&[Post<'_>]) -> R,
     ) -> R {
-        let value = value.to_le_bytes();
+        let value = self.word_base.wrapping_add(epoch).to_le_bytes();
         let signal = Post::Inline { bytes: &value, to: self.word };
-        let (Side::Send, Some((arena, at))) = (ends.side, plane.arena_word(self.word_index)) else {
+        let Some(name) = ends.mirror.as_ref().map(|mirror| mirror.name) else {
             return go(&[signal]);
         };
-        let mirror = Post::Read { from: self.word, into: arena, at, len: 8 };
+        // A mirror is in this rank's arena, which is registered.
+        let Some((into, at)) = plane.arena_word(name.index) else { return go(&[signal]) };
+        // The rest of the line of the peer's word is this send's until it is complete.
+        let through = Place::at(self.word).after(8);
+        let echo = Post::Echo { value: name.base.wrapping_add(epoch), through, into, at };
         match (&ends.memory, self.target) {
-            (Some(from), Some(to)) => {
-                go(&[Post::Write { from, len: self.len, to }, signal, mirror])
-            }
-            _ => go(&[signal, mirror]),
+            (Some(from), Some(to)) => go(&[Post::Write { from, len: self.len, to }, signal, echo]),
+            _ => go(&[signal, echo]),
         }
     }
 
     /// Does a start from the host; false if there is no room now.
-    pub fn hand(&self, plane: &Plane, ends: &Ends, value: u64) -> Result<bool> {
-        self.with_posts(plane, ends, value, |posts| Ok(self.link.post(posts)?.is_some()))
+    pub fn hand(&self, plane: &Plane, ends: &Ends, epoch: u64) -> Result<bool> {
+        self.with_posts(plane, ends, epoch, |posts| Ok(self.link.post(posts)?.is_some()))
     }
 }

@@ -5,9 +5,9 @@
 //!
 //! * A mailbox ([`Outbox`]) is written slot by slot and then its count; the reader tells how far it has read in a word of
 //!   its own mailbox at the writer.
-//! * A send ([`MessageWay`]) is one batch: write the bytes, write the arrival, and read the arrival back into a word here,
-//!   the *mirror*. Requests of a queue pair execute in order, so a mirror that has the arrival's value says that the bytes
-//!   are there, to the host and to streams.
+//! * A send ([`MessageWay`]) is one batch: write the bytes, write the arrival, and bring a count into a word here, the
+//!   *mirror*: to the peer and back. Requests of a queue pair execute in order, so the mirror says to the host and to streams
+//!   that the bytes are there.
 //! * A window's memory ([`Far`]) is written and read in place; the host waits for the completion, a stream for a counter
 //!   that an atomic operation behind the others counts up.
 //!
