@@ -18,6 +18,7 @@ use mio::{Events, Interest, Poll, Token};
 use subtle::ConstantTimeEq;
 
 use super::keys::{KeyTable, RegionMemory};
+use super::pace::{Pace, STEP};
 use super::slot::Slot;
 use super::state::Outgoing;
 use super::wire::Cut;
@@ -27,13 +28,8 @@ use crate::cuda::copies::Copies;
 use crate::cuda::device::{CudaDevice, lock};
 use crate::error::Result;
 
-/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for. (Posts of the CPU wake the
-/// thread.)
-const STEP: Duration = Duration::from_micros(60);
-/// After so long without work sleeps are longer: a wake-up costs 2 to 5 µs, so that short ones would take 3 to 8 % of a
-/// core for as long as nothing happens.
+/// After so long without work sleeps are as long as their share of a core demands.
 const LONG_IDLE: Duration = Duration::from_millis(20);
-const LONG_STEP: Duration = Duration::from_micros(180);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
 /// Housekeeping that is so late means that this thread did not run: stopped, suspended, or starved.
@@ -150,6 +146,7 @@ pub(crate) struct Engine {
     housekeeping: Instant,
     idle_since: Option<Instant>,
     idle_passes: u32,
+    pace: Pace,
 }
 
 /// Sockets, known to the system's event queue.
@@ -200,6 +197,7 @@ impl Engine {
             housekeeping: now,
             idle_since: None,
             idle_passes: 0,
+            pace: Pace::new(),
         }
     }
 
@@ -249,6 +247,7 @@ impl Engine {
         if busy {
             self.idle_since = None;
             self.idle_passes = 0;
+            self.pace.interrupt();
             self.shared.sleeping.store(false, Ordering::Relaxed);
             return;
         }
@@ -262,7 +261,7 @@ impl Engine {
             }
         } else if self.shared.sleeping.load(Ordering::Relaxed) {
             // A whole pass after it said so found nothing.
-            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { LONG_STEP });
+            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { self.pace.next() });
         } else {
             self.shared.sleeping.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -419,8 +418,10 @@ impl Engine {
 
     /// Gives a connection to the queue pair that it is for, or keeps it until that waits for it.
     fn introduce(&mut self, mut stream: TcpStream, heard: Greeting, since: Instant) {
-        let Some(slot) =
-            self.slots.iter_mut().find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
+        let Some(slot) = self
+            .slots
+            .iter_mut()
+            .find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
         else {
             tracing::warn!("a connection for queue pair {:#x}, which is not here", heard.qpn);
             return;
