@@ -44,8 +44,14 @@
 //! One-sided operations – put, get, signals, atomics – go through a [`Window`]. [`AllReduce`] is the reduction for inner
 //! loops. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
 //! ([`Operation::wait`], [`Operation::test`], the collectives, [`Communicator::synchronize`]); there is no hidden thread
-//! that does it. Ranks on different hosts have the collectives of [`Communicator`] only: there is no NIC path yet, and
-//! preparing a message to another host says so. Not there either: vectors of pieces (`sendv`), a C API.
+//! that does it. Not there: vectors of pieces (`sendv`), a C API.
+//!
+//! # Paths
+//! Ranks that share a host map each other's memory. Ranks on different hosts, or all if `MP_PATH` says so, reach each other
+//! through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP between hosts and
+//! shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host and on streams;
+//! what `prepare_device` and its like give needs mapped memory and says so. [`Communicator::path`] tells which path leads to
+//! a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the collectives only.
 //!
 //! # Streams, graphs and kernels
 //! What is prepared with `prepare_device` ([`DeviceSend`], [`DeviceRecv`]) counts its starts in the memory of its device, and
@@ -95,7 +101,8 @@
 //! # Threads
 //! Everything is `Send` and `Sync`. A communicator runs one collective at a time. Each process has one thread,
 //! `mp-control`, for each world it is part of, each host stream has one, and a world with streams one more, which releases
-//! their waits when the world fails.
+//! their waits when the world fails. Where a path leads through the software NIC, that is a thread of each rank, `mp-nic`, with
+//! a helper.
 
 mod bootstrap;
 mod build_info;
