@@ -13,6 +13,7 @@ use super::nic::{Ends, MessageWay, refused};
 use super::notice::{Key, Notice, Target, WordName};
 use super::operation::{Name, Progress, What, pause};
 use super::peer::Peer;
+use super::pieces::{Move, Pieces};
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
@@ -34,7 +35,9 @@ pub(crate) struct Half {
     pub name: Arc<Name>,
     pub timeout: Duration,
     /// What is sent, or received into.
-    pub memory: Buffer<u8>,
+    pub memory: Pieces,
+    /// Of a receive in pieces: their handles, for the sender.
+    _directory: Option<Buffer<u8>>,
     /// This rank's word: credits for a send, arrivals for a receive.
     word: Word64,
     word_name: WordName,
@@ -74,8 +77,8 @@ enum Way {
     Direct {
         /// The peer's word: arrivals of a send, credits of a receive.
         word: Word64,
-        /// Of a send: where to, as long as the message. `None` if there are no bytes.
-        target: Option<Buffer<u8>>,
+        /// Of a send: which bytes go where.
+        moves: Vec<Move>,
         /// Of a send: moves what the CPU does not reach.
         stream: Option<Arc<Stream>>,
     },
@@ -87,7 +90,7 @@ impl Half {
     pub fn prepare(
         peer: &Peer,
         side: Side,
-        memory: Buffer<u8>,
+        memory: impl Into<Pieces>,
         key: Key,
         verb: &'static str,
     ) -> Result<Arc<Half>> {
@@ -99,15 +102,28 @@ impl Half {
         let neighbour = plane.neighbour(peer.rank)?;
         let _span = plane.trace.span("host", format!("prepare {name}"));
         plane.listen(neighbour);
+        let memory = memory.into();
         let len = memory.len() as u64;
         let ends = match plane.link(neighbour) {
-            Some(_) => Some(Ends::new(plane, side, &memory, &name)?),
+            Some(_) => {
+                let who = "through a NIC a message goes in one";
+                let memory = memory.in_one(|| name.to_string(), who)?;
+                Some(Ends::new(plane, side, memory, &name)?)
+            }
             None => None,
         };
+        let failed = |source| broken(&name, source);
+        let directory = match (side, memory.whole()) {
+            (Side::Recv, None) => Some(memory.directory(&plane.pieces).map_err(failed)?),
+            _ => None,
+        };
+        let exported = || match (&directory, memory.whole()) {
+            (Some(directory), _) => directory.export().map(Target::Pieces).map(Some),
+            (None, Some(whole)) => whole.export().map(Target::Mapped).map(Some),
+            (None, None) => Ok(None),
+        };
         let target = match (side, &ends) {
-            (Side::Recv, None) if len > 0 => {
-                Some(Target::Mapped(memory.export().map_err(|e| broken(&name, e))?))
-            }
+            (Side::Recv, None) if len > 0 => exported().map_err(failed)?,
             (Side::Recv, Some(ends)) => ends.target().map(Target::Registered),
             _ => None,
         };
@@ -120,6 +136,7 @@ impl Half {
             name: Arc::new(name),
             timeout: peer.timeout,
             memory,
+            _directory: directory,
             word,
             word_name,
             ends,
@@ -179,19 +196,33 @@ impl Half {
             return Ok(Other { arrivals, word_name, len, way: Way::Nic(way) });
         }
         let word = plane.peer_word(self.neighbour, word_name.index, device)?;
-        let (mut target, mut stream) = (None, None);
-        if let (Side::Send, Some(Target::Mapped(handle)), true) =
-            (self.side, &other.memory, sent > 0)
-        {
-            let whole = PeerMemory::map(handle, device).map_err(failed)?.buffer;
-            let part = whole.slice(0..self.memory.len()).map_err(failed)?;
-            if part.host_address().is_none() || self.memory.host_address().is_none() {
-                stream = Some(plane.copy_stream(device)?);
-            }
-            target = Some(part);
-        }
+        let moves = match self.side {
+            Side::Send if sent > 0 => self.moves_to(other.memory, sent)?,
+            _ => Vec::new(),
+        };
+        let by_cpu = moves.iter().all(Move::by_cpu);
+        let stream = if by_cpu { None } else { Some(plane.copy_stream(device)?) };
         let arrivals = word.clone();
-        Ok(Other { arrivals, word_name, len, way: Way::Direct { word, target, stream } })
+        Ok(Other { arrivals, word_name, len, way: Way::Direct { word, moves, stream } })
+    }
+
+    /// What a send moves into the receiver's memory.
+    fn moves_to(&self, target: Option<Target>, sent: u64) -> Result<Vec<Move>> {
+        let failed = |source| broken(&self.name, source);
+        let device = self.memory.device();
+        let target: Option<Pieces> = match target {
+            Some(Target::Mapped(handle)) => {
+                Some(PeerMemory::map(&handle, device).map_err(failed)?.buffer.into())
+            }
+            Some(Target::Pieces(directory)) => Pieces::map(&directory, device).map_err(failed)?,
+            _ => None,
+        };
+        let target = target.filter(|target| target.len() as u64 >= sent);
+        let target = target.ok_or_else(|| Error::Mismatch {
+            op: self.name.to_string(),
+            reason: format!("the receiver has not opened the {sent} bytes that it has posted"),
+        })?;
+        self.memory.moves_to(&target).map_err(failed)
     }
 
     /// The other side, if it is known; what is wrong with it or with this side.
@@ -265,8 +296,8 @@ impl Half {
     /// Moves the message and signals it, or gives the credit. False if the NIC has no room now.
     fn hand(&self, plane: &Plane, other: &Other, epoch: u64) -> gdsync::Result<bool> {
         let value = other.word_name.base.wrapping_add(epoch);
-        let (word, target, stream) = match (&other.way, &self.ends) {
-            (Way::Direct { word, target, stream }, _) => (word, target, stream),
+        let (word, moves, stream) = match (&other.way, &self.ends) {
+            (Way::Direct { word, moves, stream }, _) => (word, moves, stream),
             (Way::Nic(way), Some(ends)) => {
                 return Ok(way.hand(plane, ends, value).unwrap_or_else(|error| {
                     plane.path_failed(self.neighbour, &error);
@@ -276,15 +307,14 @@ impl Half {
             // A way through the NIC has its ends.
             (Way::Nic(_), None) => return Ok(false),
         };
-        match (target, stream) {
-            (Some(target), Some(stream)) => {
-                stream.copy(target, &self.memory)?;
-                stream.signal(word, value)?;
-                return Ok(true);
-            }
+        if let Some(stream) = stream {
+            moves.iter().try_for_each(|Move { from, to }| stream.copy(to, from))?;
+            stream.signal(word, value)?;
+            return Ok(true);
+        }
+        for Move { from, to } in moves {
             // SAFETY: while a send is started its region is not written: the contract of `Region`.
-            (Some(target), None) => target.write(unsafe { self.memory.as_slice() }?)?,
-            (None, _) => {}
+            to.write(unsafe { from.as_slice() }?)?;
         }
         // Release: whoever sees the word sees the bytes; and of a credit, that what was read before has been read.
         word.store(value).map(|()| true)
@@ -294,11 +324,9 @@ impl Half {
     pub fn start_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
         let other = self.meet(plane)?;
         match (&other.way, &self.ends) {
-            (Way::Direct { word, target, .. }, _) => self.enqueue(plane, other, stream, |value| {
-                if let Some(target) = target {
-                    stream.copy(target, &self.memory).map_err(|e| broken(&self.name, e))?;
-                }
-                stream.signal(word, value).map_err(|e| broken(&self.name, e))
+            (Way::Direct { word, moves, .. }, _) => self.enqueue(plane, other, stream, |value| {
+                let copied = moves.iter().try_for_each(|Move { from, to }| stream.copy(to, from));
+                copied.and_then(|()| stream.signal(word, value)).map_err(|e| broken(&self.name, e))
             }),
             (Way::Nic(way), Some(ends)) => {
                 let op = || self.name.to_string();
