@@ -174,7 +174,7 @@ fn through_a_nic_a_message_has_one_piece() {
 
 /// What the processes of the next test run.
 #[test]
-#[ignore = "a rank of another test"]
+#[ignore = "is a rank of the other tests"]
 fn a_rank() {
     let world = World::init().unwrap();
     SPLITS.iter().for_each(|(sent, posted)| exchange(&world, sent, posted));
