@@ -105,6 +105,8 @@ pub mod config;
 mod control;
 mod data;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod node;
 pub mod trace;
 mod world;

@@ -26,13 +26,13 @@ use crate::memory::{Buffer, Space};
 use crate::watchdog::Target;
 
 /// Every so many operations that can block, an event marks how far the stream has got.
-const MARK_EVERY: u64 = 64;
+const MARK_EVERY: u64 = 16;
 /// Marks kept: enough for the operations of [`AHEAD`].
 const MARKS: usize = 16;
-/// Operations that the CPU may be ahead of the stream. The driver takes about a thousand; then it blocks, with a lock that
+/// Operations that the CPU may be ahead of the stream. The driver takes about a thousand small launches; then it blocks, with a lock that
 /// every other thread needs for its own streams, and the stream may be waiting for one of these. So the wait for room is
 /// here, without any lock.
-const AHEAD: u64 = 512;
+const AHEAD: u64 = 128;
 /// How long it is waited for room; what a stream waits for has ended long before.
 const PATIENCE: Duration = Duration::from_secs(600);
 

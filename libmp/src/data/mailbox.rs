@@ -136,6 +136,42 @@ fn unreachable() -> Error {
     }
 }
 
+/// A neighbour that writes anything into the mailbox that it shares with us, and what is in it then as notices.
+#[cfg(any(test, fuzzing))]
+pub fn fuzz(data: &[u8]) {
+    use super::notice::Notice;
+
+    thread_local! {
+        static MEMORY: Buffer<u8> =
+            Buffer::new(&gdsync::Device::Host, gdsync::Space::Pinned, SIZE).expect("memory");
+    }
+    MEMORY.with(|memory| {
+        let mut bytes = vec![0; SIZE];
+        // The counters' low bytes, then the slots: the rest of the head is never read.
+        let (head, slots) = data.split_at(data.len().min(4));
+        for (at, byte) in head.iter().enumerate() {
+            bytes[at % 2 + at / 2 * LINE] = *byte;
+        }
+        let count = slots.len().min(SLOTS * SLOT);
+        bytes[2 * LINE..2 * LINE + count].copy_from_slice(&slots[..count]);
+        memory.write(&bytes).expect("host memory is writable");
+        let mailbox = Mailbox::new(memory).expect("a mailbox");
+        for _ in 0..2 * SLOTS {
+            match mailbox.take() {
+                Ok(Some(blob)) => {
+                    if let Some(notice) = Notice::decode(&blob) {
+                        let again = notice.encode().map(|blob| Notice::decode(&blob));
+                        assert!(again.is_err() || again.ok() == Some(Some(notice)));
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => {}
+            }
+        }
+        let _ = mailbox.put(slots.get(..BLOB).unwrap_or(slots)).expect("host memory");
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -62,6 +62,8 @@ pub use counters::{PeerCounters, Traffic};
 pub use device::{
     DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow, Step,
 };
+#[cfg(any(test, fuzzing))]
+pub use mailbox::fuzz as fuzz_mailbox;
 pub use message::{PreparedRecv, PreparedSend};
 pub use operation::{Operation, wait_all, wait_any};
 pub use path::Path;
