@@ -44,8 +44,11 @@
 //! One-sided operations – put, get, signals, atomics – go through a [`Window`]. [`AllReduce`] is the reduction for inner
 //! loops. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
 //! ([`Operation::wait`], [`Operation::test`], the collectives, [`Communicator::synchronize`]); there is no hidden thread
-//! that does it. Ranks on different hosts have the collectives of [`Communicator`] only: there is no NIC path yet, and
-//! preparing a message to another host says so. Not there either: vectors of pieces (`sendv`), a C API.
+//! that does it. Between ranks that cannot map each other's memory, as on different hosts, messages, puts and signals go through
+//! the software NIC (`MP_PATH` of [`config`]). A message may be gathered from and scattered into pieces ([`Peer::sendv`],
+//! [`Peer::recvv`]) where memory is mapped.
+//!
+//! C and C++ programs have the same in crate `libmp-c`: a header and a library. [`porting`] compares both with LibMP.
 //!
 //! # Streams, graphs and kernels
 //! What is prepared with `prepare_device` ([`DeviceSend`], [`DeviceRecv`]) counts its starts in the memory of its device, and
@@ -81,6 +84,11 @@
 //! Ranks that are threads and share a GPU share its allocator, too: what allocates or frees may wait for the kernels that
 //! run. Prepare everything first, then let the ranks meet, then start.
 //!
+//! # Looking on
+//! [`trace`] writes what all ranks and streams did when into one file for Perfetto. [`Communicator::counters`] says how much
+//! went to whom, and `tracing` has events of worlds (info), operations prepared and counters (debug), starts, waits and
+//! completions (trace).
+//!
 //! # Failure
 //! Nothing waits for ever. A rank that dies, stops, panics or leaves without [`World::finish`] ends the world: every
 //! waiting and every later call of every other rank returns [`Error::PeerLost`] with its rank and host. [`World::abort`]
@@ -108,6 +116,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod node;
+pub mod porting;
 pub mod trace;
 mod world;
 
