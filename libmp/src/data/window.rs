@@ -273,6 +273,7 @@ impl<T: Pod> Window<T> {
         let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
         let _span = self.plane.trace.span("host", "wait for a signal").arg("signal", signal as u64);
         self.counters(self.rank).waits.add(1);
+        tracing::trace!(operation = "wait for a signal", signal, value, "waiting");
         loop {
             let seen = word.load().unwrap_or(value);
             if reached64(seen, value) {
@@ -370,13 +371,15 @@ impl<T: Pod> Window<T> {
         enqueue: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let peer = self.parts[rank].rank as u64;
+        tracing::trace!(operation = what, peer, bytes, stream = stream.name(), "enqueued");
         let label = || Label::new(what, &[("peer", peer), ("bytes", bytes as u64)]);
         self.plane.probes.around(&self.plane.trace, stream, label, enqueue)
     }
 
-    /// Something that this thread does with a rank of the window, in the timeline.
+    /// Something that this thread does with a rank of the window, in the log and the timeline.
     fn span(&self, what: &'static str, rank: usize, bytes: usize) -> Span<'_> {
         let peer = self.parts[rank].rank as u64;
+        tracing::trace!(operation = what, peer, bytes, "started");
         self.plane.trace.span("host", what).arg("peer", peer).arg("bytes", bytes as u64)
     }
 
