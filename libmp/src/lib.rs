@@ -44,14 +44,19 @@
 //! One-sided operations – put, get, signals, atomics – go through a [`Window`]. [`AllReduce`] is the reduction for inner
 //! loops. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
 //! ([`Operation::wait`], [`Operation::test`], the collectives, [`Communicator::synchronize`]); there is no hidden thread
-//! that does it. Not there: vectors of pieces (`sendv`), a C API.
+//! that does it. A message may be gathered from and scattered into pieces ([`Peer::sendv`], [`Peer::recvv`]) where memory is
+//! mapped.
 //!
 //! # Paths
-//! Ranks that share a host map each other's memory. Ranks on different hosts, or all if `MP_PATH` says so, reach each other
-//! through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP between hosts and
-//! shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host and on streams;
-//! what `prepare_device` and its like give needs mapped memory and says so. [`Communicator::path`] tells which path leads to
-//! a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the collectives only.
+//! Ranks that share a host map each other's memory. Ranks on different hosts, or all if `MP_PATH` says so ([`config`]), reach
+//! each other through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP
+//! between hosts and shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host
+//! and on streams; what `prepare_device` and its like give needs mapped memory and says so. [`Communicator::path`] tells which
+//! path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
+//! collectives only.
+//!
+//! # C and C++
+//! They have the same in crate `libmp-c`: a header and a library. [`porting`] compares both with LibMP.
 //!
 //! # Streams, graphs and kernels
 //! What is prepared with `prepare_device` ([`DeviceSend`], [`DeviceRecv`]) counts its starts in the memory of its device, and
@@ -87,6 +92,11 @@
 //! Ranks that are threads and share a GPU share its allocator, too: what allocates or frees may wait for the kernels that
 //! run. Prepare everything first, then let the ranks meet, then start.
 //!
+//! # Looking on
+//! [`trace`] writes what all ranks and streams did when into one file for Perfetto. [`Communicator::counters`] says how much
+//! went to whom, and `tracing` has events of worlds (info), operations prepared and counters (debug), starts, waits and
+//! completions (trace).
+//!
 //! # Failure
 //! Nothing waits for ever. A rank that dies, stops, panics or leaves without [`World::finish`] ends the world: every
 //! waiting and every later call of every other rank returns [`Error::PeerLost`] with its rank and host. [`World::abort`]
@@ -115,6 +125,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod node;
+pub mod porting;
 pub mod trace;
 mod world;
 

@@ -49,6 +49,7 @@ mod operation;
 mod pairing;
 mod path;
 mod peer;
+mod pieces;
 pub(crate) mod plane;
 mod post;
 mod region;

@@ -36,6 +36,8 @@ pub(crate) struct WordName {
 pub(crate) enum Target {
     /// By mapping it.
     Mapped(PeerHandle),
+    /// By mapping its pieces, whose handles are in this memory.
+    Pieces(PeerHandle),
     /// Through its NIC.
     Registered(Place),
 }

@@ -52,6 +52,7 @@ impl Step<'_> {
     fn count(&self, plane: &Plane) {
         let (counters, bytes) =
             (plane.counters_of(self.half.name.rank), self.half.memory.len() as u64);
+        tracing::trace!(operation = %self.half.name, step = ?self.kind, bytes, "enqueued");
         match self.kind {
             StepKind::Post => counters.recvs.add(bytes),
             StepKind::Send => counters.sends.add(bytes),
