@@ -18,7 +18,7 @@ const BANDWIDTH: &str = "Bandwidth between two GPUs";
 const SOLVE: &str = "HPGMG-FV, one solve, ";
 
 /// Cells a side of the largest level that one kernel of `hpgmg-fv` computes together with all coarser ones.
-const RESIDENT: usize = 16;
+const RESIDENT: usize = 12;
 
 /// What the simulation needs.
 #[derive(Debug, Clone)]
