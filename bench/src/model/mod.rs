@@ -88,7 +88,7 @@ fn check(parameters: &Parameters, measured: &[Results], plan: &Plan) -> Result<C
     for (ranks, solves) in parameters::solves_on_several_ranks(measured) {
         let mut series = Vec::new();
         for (mode, costs) in &parameters.modes {
-            let Some(found) = solves.series.iter().find(|series| series.name == *mode) else {
+            let Some(found) = solves.iter().find(|series| series.name == *mode) else {
                 continue;
             };
             let machine =
