@@ -422,6 +422,13 @@ impl crate::run::Solver for Gpu {
         Ok(self.agree_on(value)?)
     }
 
+    fn fingerprint(&mut self, l: usize) -> Result<u64, Error> {
+        let (level, u) = (&self.levels[l], Vector::U.index());
+        let values = level.planes(u, level.grid.first as isize, level.grid.planes);
+        let values = values.and_then(|planes| Ok(planes.to_vec()?)).map_err(plain)?;
+        Ok(crate::vectors::fingerprint(&values))
+    }
+
     fn largest(&mut self, l: usize) -> Result<f64, Error> {
         self.norm(l, self.levels[l].view.u).map_err(plain)
     }
