@@ -26,13 +26,13 @@ use crate::memory::{Buffer, Space};
 use crate::watchdog::Target;
 
 /// Every so many operations that can block, an event marks how far the stream has got.
-const MARK_EVERY: u64 = 64;
+const MARK_EVERY: u64 = 16;
 /// Marks kept: enough for the operations of [`AHEAD`].
 const MARKS: usize = 16;
-/// Operations that the CPU may be ahead of the stream. The driver takes about a thousand; then it blocks, with a lock that
+/// Operations that the CPU may be ahead of the stream. The driver takes about a thousand small launches; then it blocks, with a lock that
 /// every other thread needs for its own streams, and the stream may be waiting for one of these. So the wait for room is
 /// here, without any lock.
-const AHEAD: u64 = 512;
+const AHEAD: u64 = 128;
 /// How long it is waited for room; what a stream waits for has ended long before.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -40,6 +40,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(crate) struct CudaStream {
     device: CudaDevice,
     stream: sys::CUstream,
+    /// It is destroyed by whoever made it.
+    adopted: bool,
     name: String,
     /// Operations whose driver call has begun, and has returned.
     begun: AtomicU64,
@@ -77,6 +79,26 @@ unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
     pub fn new(device: &CudaDevice, name: String) -> Result<CudaStream> {
+        CudaStream::with(device, name, None)
+    }
+
+    /// A stream that somebody else made and destroys.
+    ///
+    /// # Safety
+    /// It is a stream of the device and lives, idle at the end, until this has been dropped.
+    pub unsafe fn adopt(
+        device: &CudaDevice,
+        name: String,
+        stream: sys::CUstream,
+    ) -> Result<CudaStream> {
+        CudaStream::with(device, name, Some(stream))
+    }
+
+    fn with(
+        device: &CudaDevice,
+        name: String,
+        adopted: Option<sys::CUstream>,
+    ) -> Result<CudaStream> {
         let report = Buffer::new(
             &crate::Device::Cuda(device.clone()),
             Space::Pinned,
@@ -91,15 +113,17 @@ impl CudaStream {
             unsafe { cu!(cuEventCreate(&mut event, flags))? };
             marks.free.push(event);
         }
-        let mut stream = std::ptr::null_mut();
-        // SAFETY: writes one handle; destroyed through the graveyard.
-        unsafe {
-            cu!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?
-        };
+        let mut stream = adopted.unwrap_or(std::ptr::null_mut());
+        if adopted.is_none() {
+            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: writes one handle; destroyed through the graveyard.
+            unsafe { cu!(cuStreamCreate(&mut stream, flags))? };
+        }
         device.graveyard().add_stream(stream);
         let stream = CudaStream {
             device: device.clone(),
             stream,
+            adopted: adopted.is_some(),
             name,
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -537,7 +561,11 @@ impl Drop for CudaStream {
             let events =
                 marks.free.into_iter().chain(marks.recorded.into_iter().map(|mark| mark.1));
             events.for_each(|event| graveyard.bury(super::graveyard::Grave::Event(event)));
-            graveyard.orphan_stream(self.stream);
+            if self.adopted {
+                graveyard.forget_stream(self.stream);
+            } else {
+                graveyard.orphan_stream(self.stream);
+            }
         }
         self.device.reap();
     }

@@ -22,7 +22,7 @@ pub(crate) mod message;
 mod root;
 mod wire;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -37,6 +37,8 @@ use crate::error::{Error, Result};
 use crate::trace::{Offset, TraceFile};
 use cause::{Cause, Loss};
 use handshake::Expected;
+#[cfg(any(test, fuzzing))]
+pub(crate) use hub::Hub;
 pub(crate) use hub::{Heartbeat, WORLD};
 use local::{Local, Waited};
 use message::{Hello, Message, Outcome, Payload, PeerInfo};
@@ -139,6 +141,8 @@ impl Control {
     pub(crate) fn leaf(setup: Setup, stream: TcpStream, hello: Hello) -> Result<Control> {
         let local = Arc::new(Local::new(hello.rank));
         let served = local.clone();
+        let address =
+            stream.peer_addr().map_or_else(|_| "its host".into(), |to| to.ip().to_string());
         let mut controls = Control::spawn(vec![local], |poll, commands| {
             let Setup { expected, heartbeat, .. } = setup;
             let leaf = leaf::Leaf::new(
@@ -152,7 +156,14 @@ impl Control {
             )?;
             Ok(move || leaf.run())
         })
-        .map_err(Error::io("the control plane of this rank could not be set up"))?;
+        .map_err(|error| match error.kind() {
+            // Closed between the connecting and now: rank 0 has gone, not something here.
+            ErrorKind::NotConnected | ErrorKind::ConnectionReset => {
+                let how = Loss::Closed { detail: error.to_string() };
+                Cause::Lost { rank: 0, host: address, how }.during("init", Duration::ZERO)
+            }
+            _ => Error::io("the control plane of this rank could not be set up")(error),
+        })?;
         let mut control = controls.pop().ok_or_else(|| Error::Protocol {
             what: "no control plane for this rank".into(),
             op: "init".into(),
@@ -373,5 +384,40 @@ fn nap(poll: &mut Poll, events: &mut Events, timeout: Option<Duration>) -> io::R
             Ok(())
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build_info::BuildInfo;
+    use frame::{Preamble, Token};
+
+    #[test]
+    fn a_connection_that_rank_0_closed_at_once_is_the_loss_of_rank_0() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // Closed with bytes that nobody has read: a reset.
+        std::io::Write::write_all(&mut &stream, b"x").unwrap();
+        drop(listener.accept().unwrap());
+        let until = Instant::now() + Duration::from_secs(5);
+        while stream.peer_addr().is_ok() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let build = BuildInfo::current();
+        let expected = Expected {
+            preamble: Preamble { protocol: build.protocol, token: Token([0; 32]) },
+            size: 2,
+            job: String::new(),
+            build,
+            host: "here".into(),
+        };
+        let second = Duration::from_secs(1);
+        let heartbeat = Heartbeat { interval: second, silence: second };
+        let setup = Setup { expected, heartbeat, timeout: second, trace: None };
+        let peer = PeerInfo { host: "here".into(), node: "here".into(), pid: 1 };
+        let hello = Hello { rank: 1, size: 2, job: String::new(), build: String::new(), peer };
+        let error = Control::leaf(setup, stream, hello).err().unwrap().to_string();
+        assert!(error.starts_with("rank 0 on ") && error.contains("is lost"), "{error}");
     }
 }
