@@ -323,7 +323,7 @@ impl Gpu {
     /// Waits until what was enqueued is done and the scalars of level `l` are here.
     fn fetch(&mut self, l: usize) -> Result<(), CudaError> {
         self.wait()?;
-        if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_)) {
+        if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_) | Ranks::Messages(_)) {
             // SAFETY: the copy into it has been waited for, and no other is enqueued before this returns.
             let results = unsafe { self.results.as_mut_slice()? };
             let mut values: [f64; Scalar::Iterations as usize] =
