@@ -4,7 +4,7 @@
 //! enqueued, so no graph can hold them.
 
 use gdsync::{Buffer, Device, Stream};
-use libmp::{Communicator, PreparedRecv, PreparedSend, Region};
+use libmp::{Communicator, Operation, PreparedRecv, PreparedSend, Region};
 
 use super::error::CudaError;
 use super::layout::Grid;
@@ -78,6 +78,18 @@ impl Messages {
     pub fn gather(&self, gpu: &Gpu, vector: Vector) -> Result<(), CudaError> {
         let whole = self.partition.whole();
         self.run(gpu, 2 * whole, whole, vector)
+    }
+
+    /// While the stream is waited for: answers what other ranks ask of this one.
+    ///
+    /// # Errors
+    /// What ended the world.
+    pub fn progress(&self) -> Result<(), CudaError> {
+        let mut links = self.routes.iter().flatten();
+        links.try_for_each(|link| {
+            link.receive.1.test().map_err(CommError::from)?;
+            Ok(())
+        })
     }
 
     fn run(&self, gpu: &Gpu, number: usize, l: usize, vector: Vector) -> Result<(), CudaError> {

@@ -367,12 +367,13 @@ impl Gpu {
         let mut deadline = Deadline::after(self.limit);
         let (mut looked, mut over) = (Instant::now(), false);
         while !deadline.expired() && !self.stream.is_idle()? {
-            if let Ranks::Direct(peers) = &self.ranks
-                && !over
-                && looked.elapsed() >= LOOK
-            {
+            if !over && looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                over = peers.release_if_over();
+                over = match &self.ranks {
+                    Ranks::Direct(peers) => peers.release_if_over(),
+                    Ranks::Messages(messages) => messages.progress().is_err(),
+                    Ranks::Alone | Ranks::Staged(_) => false,
+                };
                 if over {
                     deadline = Deadline::after(RELEASED);
                 }
@@ -380,7 +381,11 @@ impl Gpu {
             std::hint::spin_loop();
         }
         let Ranks::Direct(peers) = &self.ranks else {
-            return Ok(self.stream.synchronize(deadline)?);
+            let result = self.stream.synchronize(deadline);
+            if let Ranks::Messages(messages) = &self.ranks {
+                messages.progress()?;
+            }
+            return Ok(result?);
         };
         if deadline.expired() {
             peers.release();
