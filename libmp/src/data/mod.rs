@@ -44,6 +44,7 @@ mod operation;
 mod pairing;
 mod peer;
 pub(crate) mod plane;
+mod positions;
 mod region;
 mod wait;
 mod window;

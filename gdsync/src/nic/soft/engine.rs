@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use subtle::ConstantTimeEq;
 
+use super::doze::Doze;
 use super::keys::{KeyTable, RegionMemory};
 use super::slot::Slot;
 use super::state::Outgoing;
@@ -53,7 +54,7 @@ pub(crate) struct Shared {
     pub keys: RwLock<KeyTable>,
     commands: Mutex<VecDeque<Command>>,
     commanded: AtomicBool,
-    sleeping: AtomicBool,
+    doze: Doze,
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
     pub ended: AtomicBool,
@@ -96,7 +97,7 @@ impl Shared {
             keys: RwLock::default(),
             commands: Mutex::default(),
             commanded: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
+            doze: Doze::new(),
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -129,10 +130,7 @@ impl Shared {
 
     /// Wakes the engine if it sleeps.
     pub fn wake(&self) {
-        // The other half is in `Engine::rest`: either this thread sees that the engine sleeps, or the engine, looking
-        // once more before it does, sees what this thread has written.
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed)
+        if self.doze.must_wake()
             && let Some(thread) = self.thread.get()
         {
             thread.unpark();
@@ -249,7 +247,7 @@ impl Engine {
         if busy {
             self.idle_since = None;
             self.idle_passes = 0;
-            self.shared.sleeping.store(false, Ordering::Relaxed);
+            self.shared.doze.cancel();
             return;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
@@ -260,12 +258,11 @@ impl Engine {
             } else {
                 std::hint::spin_loop();
             }
-        } else if self.shared.sleeping.load(Ordering::Relaxed) {
+        } else if self.shared.doze.is_announced() {
             // A whole pass after it said so found nothing.
             std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { LONG_STEP });
         } else {
-            self.shared.sleeping.store(true, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+            self.shared.doze.announce();
         }
     }
 
@@ -419,8 +416,10 @@ impl Engine {
 
     /// Gives a connection to the queue pair that it is for, or keeps it until that waits for it.
     fn introduce(&mut self, mut stream: TcpStream, heard: Greeting, since: Instant) {
-        let Some(slot) =
-            self.slots.iter_mut().find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
+        let Some(slot) = self
+            .slots
+            .iter_mut()
+            .find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
         else {
             tracing::warn!("a connection for queue pair {:#x}, which is not here", heard.qpn);
             return;
