@@ -53,7 +53,7 @@ fn a_hello_with_a_wrong_secret_and_nonsense_are_hung_up_on_and_the_peer_still_ge
             &[0xff; 48],
             b"GET / HTTP/1.1\r\nHost: nobody-in-particular\r\n\r\n....",
         ] {
-            assert_eq!(answer(to, bytes)?, [], "an answer to a stranger");
+            assert!(answer(to, bytes)?.is_empty(), "an answer to a stranger");
         }
     }
     right.connect_over(left.address(), WireKind::Tcp)?;
@@ -88,7 +88,7 @@ fn hundreds_of_silent_connections_are_borne_and_the_peer_still_gets_in() -> Outc
 #[test]
 fn a_nic_listens_on_the_chosen_address_only_and_not_unless_asked() -> Outcome {
     assert_eq!(SoftNic::open(&SoftNicOptions::default())?.listens(), None);
-    let listen = Some("127.0.0.2:0".parse()?);
+    let listen = Some("127.0.0.2:0".parse::<SocketAddr>()?);
     let nic = SoftNic::open(&SoftNicOptions { listen, ..SoftNicOptions::default() })?;
     let bound = nic.listens().ok_or("it listens")?;
     assert_eq!(bound.ip().to_string(), "127.0.0.2");

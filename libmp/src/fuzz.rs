@@ -121,7 +121,9 @@ pub fn hub(data: &[u8]) {
 /// A rank's part of a timeline, as rank 0 gets it from the others.
 pub fn trace_part(data: &[u8]) {
     if let Some(part) = Part::from_bytes(data) {
-        assert_eq!(Part::from_bytes(&part.to_bytes()), Some(part));
+        // As bytes: a counter that is not a number does not equal itself.
+        let bytes = part.to_bytes();
+        assert_eq!(Part::from_bytes(&bytes).map(|again| again.to_bytes()), Some(bytes));
     }
 }
 
