@@ -18,8 +18,8 @@ use crate::control::{Control, Turn, WORLD};
 use crate::data::device::{DeviceNumber, enqueue};
 use crate::data::plane::Plane;
 use crate::data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Peer, PeerCounters, Region, Step,
-    Window,
+    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Path, Peer, PeerCounters, Region,
+    Step, Window,
 };
 use crate::error::{Error, Result};
 use crate::trace::Trace;
@@ -107,6 +107,14 @@ impl Communicator {
         Ok(Peer { plane, rank: self.world_rank(rank)?, group, timeout: self.timeout })
     }
 
+    /// How bytes go to rank `rank`; `MP_PATH` has a say in it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::NoPath`] if they cannot.
+    pub fn path(&self, rank: usize) -> Result<Path> {
+        self.inner.plane.path(self.world_rank(rank)?)
+    }
+
     /// Memory for communication: `len` zeroed elements in the device's own memory, or in host memory that the other ranks
     /// of this host can map.
     ///
@@ -178,6 +186,23 @@ impl Communicator {
     /// [`Error::Memory`]: what the driver or the system says.
     pub fn stream(&self, device: &Device) -> Result<Stream> {
         self.inner.plane.stream(device)
+    }
+
+    /// The same for a `CUstream` that the program has made.
+    ///
+    /// # Errors
+    /// [`Error::Memory`]: the device is the host, the stream is NULL; what the driver says.
+    ///
+    /// # Safety
+    /// It is a stream of the device, which outlives what is returned and is idle when that is dropped. Captures of it are begun
+    /// with [`Stream::begin_capture`].
+    pub unsafe fn adopt_stream(
+        &self,
+        device: &Device,
+        stream: *mut std::ffi::c_void,
+    ) -> Result<Stream> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.plane.adopt_stream(device, stream) }
     }
 
     /// Waits until everything enqueued on the stream so far has run and all of it went well. Helps messages of this rank
@@ -346,6 +371,7 @@ impl Communicator {
 
     /// The barrier that ends the world in good order.
     pub(crate) fn finish_all(&self) -> Result<()> {
+        self.inner.plane.finishing();
         self.call(Call::Finish, nothing()).map(drop)
     }
 

@@ -115,11 +115,11 @@ pub use bootstrap::MAX_RANKS;
 pub use build_info::{BuildInfo, PROTOCOL};
 pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
-pub use config::{Bootstrap, Config};
+pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
     AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
-    Operation, Peer, PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder,
-    Step, Traffic, Window, wait_all, wait_any,
+    Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region,
+    SendBuilder, Step, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -16,7 +17,7 @@ use crate::control::frame::Preamble;
 use crate::control::handshake::Expected;
 use crate::control::message::{Hello, PeerInfo};
 use crate::control::{Control, Heartbeat, Setup};
-use crate::data::plane::Plane;
+use crate::data::plane::{Paths, Plane};
 use crate::error::{Error, Result};
 use crate::node;
 use crate::trace::{self, Sampler, Summary, Trace, TraceFile};
@@ -78,17 +79,24 @@ impl World {
         if rank == 0 {
             setup.trace = TraceFile::open(config);
         }
+        // The NIC listens where the control plane was able to.
+        let mut address = None;
         let control = match meeting {
             Meeting::Here => Control::root(setup, None, vec![me]),
-            Meeting::Listen(listener) => Control::root(setup, Some(listener), vec![me]),
-            Meeting::Connect(address) => {
-                let stream = tcp::connect(&address, rank, deadline)?;
+            Meeting::Listen(listener) => {
+                address = listener.local_addr().ok();
+                Control::root(setup, Some(listener), vec![me])
+            }
+            Meeting::Connect(root) => {
+                let stream = tcp::connect(&root, rank, deadline)?;
+                address = stream.local_addr().ok();
                 let hello =
                     Hello { rank, size, job, build: config.build.revision.clone(), peer: me };
                 Control::leaf(setup, stream, hello).map(|control| vec![control])
             }
         }?;
-        let mut worlds = World::assemble(config, control, local, gpu)?;
+        let address = address.map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
+        let mut worlds = World::assemble(config, control, local, gpu, address)?;
         let mut world = worlds.pop().ok_or_else(no_rank)?;
         world.session = Some(session);
         Ok(world)
@@ -136,7 +144,8 @@ impl World {
         let mut setup = setup(config, place.size, place.job, preamble, &me);
         setup.trace = TraceFile::open(config);
         let control = Control::root(setup, None, vec![me; ranks])?;
-        World::assemble(config, control, place.local, place.gpu)
+        let here = Ipv4Addr::LOCALHOST.into();
+        World::assemble(config, control, place.local, place.gpu, Some(here))
     }
 
     fn assemble(
@@ -144,7 +153,14 @@ impl World {
         controls: Vec<Control>,
         local: Option<(u32, u32)>,
         gpu: Option<String>,
+        address: Option<IpAddr>,
     ) -> Result<Vec<World>> {
+        let interface = config.interface.as_deref();
+        let listen = match (address, interface) {
+            (Some(address), None) => Ok(address),
+            _ => tcp::local_address(interface, false),
+        };
+        let paths = Paths { choice: config.path, listen, patience: 2 * config.heartbeat_timeout };
         let (mut worlds, mut planes) = (Vec::new(), Vec::new());
         for control in controls {
             let control = Arc::new(control);
@@ -175,7 +191,8 @@ impl World {
             // One for the process: it is its CPU time.
             let first = worlds.is_empty() && trace.is_on();
             let sampler = if first { Sampler::start(&trace) } else { None };
-            let plane = Arc::new(Plane::new(control.clone(), peers.clone(), trace)?);
+            let plane = Plane::new(control.clone(), peers.clone(), paths.clone(), trace)?;
+            let plane = Arc::new(plane);
             let (peers, timeout) = (peers.clone(), config.timeout);
             planes.push(plane.clone());
             let all = Communicator::world(control.clone(), plane, peers, rank, timeout);

@@ -241,7 +241,7 @@ fn messages_show_their_starts_flights_and_arrivals_by_the_host_and_on_streams() 
         assert_eq!(other.sends, Traffic { operations: 4, bytes: 3200 });
         assert_eq!(other.recvs, Traffic { operations: 4, bytes: 3200 });
         assert_eq!((other.puts.bytes, other.signals), (800, 1));
-        assert_eq!(other.path, "direct");
+        assert_eq!(other.path, Some(libmp::Path::Direct));
         assert!(counters[world.rank()].waits > 0, "for the signal");
         assert!(counters[world.rank()].sends.operations == 0);
         world.finish().unwrap();

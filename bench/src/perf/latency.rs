@@ -274,11 +274,14 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
     Ok(times)
 }
 
-/// Threads of the block that plays: one for each packet, or as many as copy fastest.
-fn threads(plan: &Plan, size: u64) -> u32 {
+/// Threads of the block that plays with messages of `size` bytes: one for each packet, or as many as copy fastest.
+pub fn suitable_threads(size: u64) -> u32 {
     let most = if size > 8 << 10 { 512 } else { 1024 };
-    let suits = (size.div_ceil(8).clamp(32, most) as u32).next_multiple_of(32);
-    plan.threads.unwrap_or(suits)
+    (size.div_ceil(8).clamp(32, most) as u32).next_multiple_of(32)
+}
+
+fn threads(plan: &Plan, size: u64) -> u32 {
+    plan.threads.unwrap_or_else(|| suitable_threads(size))
 }
 
 fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {

@@ -197,8 +197,10 @@ impl CudaDevice {
         // SAFETY: writes one device pointer; the driver refuses sizes that it cannot serve.
         unsafe { cu!(cuMemAlloc_v2(&mut address, len.max(1)))? };
         // SAFETY: the range was just allocated and nobody else knows it yet.
-        let zeroed = unsafe { cu!(cuMemsetD8Async(address, 0, len.max(1), self.inner.service)) }
-            .and_then(|()| self.settle("zeroing of fresh device memory"));
+        let enqueued = gate::entered(|| unsafe {
+            cu!(cuMemsetD8Async(address, 0, len.max(1), self.inner.service))
+        });
+        let zeroed = enqueued.and_then(|()| self.settle("zeroing of fresh device memory"));
         if let Err(error) = zeroed {
             self.bury(Grave::Device(address));
             return Err(error);
@@ -224,7 +226,7 @@ impl CudaDevice {
     pub(crate) fn copy_now(&self, to: u64, from: u64, len: usize) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller (crate-internal) passes ranges of live allocations of at least `len` bytes.
-        unsafe { cu!(cuMemcpyAsync(to, from, len, self.inner.service))? };
+        gate::entered(|| unsafe { cu!(cuMemcpyAsync(to, from, len, self.inner.service)) })?;
         self.settle("copy")
     }
 

@@ -13,6 +13,12 @@ pub(super) fn enter() -> RwLockReadGuard<'static, ()> {
     GATE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Runs a driver call that enqueues.
+pub(super) fn entered<T>(call: impl FnOnce() -> T) -> T {
+    let _open = enter();
+    call()
+}
+
 /// Held while something is released; `None` if somebody enqueues, or releases, now.
 pub(super) fn shut() -> Option<RwLockWriteGuard<'static, ()>> {
     match GATE.try_write() {

@@ -68,6 +68,11 @@ impl Graveyard {
         }
     }
 
+    /// A stream of the caller's, which is idle and which it destroys itself.
+    pub(crate) fn forget_stream(&mut self, stream: sys::CUstream) {
+        self.streams.retain(|entry| entry.stream != stream);
+    }
+
     pub(crate) fn set_capturing(&mut self, stream: sys::CUstream, capturing: bool) {
         for entry in self.streams.iter_mut().filter(|entry| entry.stream == stream) {
             entry.capturing = capturing;

@@ -99,22 +99,33 @@ impl Gpu {
         let slab = match &self.ranks {
             Ranks::Direct(peers) if self.partition.is_cut(l) => {
                 let slab = peers.slab(share, vector);
-                peers.before(&self.stream, &self.kernels, &slab)?;
+                if peers.waits_before() {
+                    self.traced(l, "wait", || peers.before(&self.stream, &self.kernels, &slab))?;
+                }
                 slab
             }
             Ranks::Staged(staged) if self.partition.is_cut(l) => {
                 staged.slab(share, self.levels[share].grid.n)
             }
-            // SAFETY: the caller's promise.
-            _ => return Ok(unsafe { self.stream.launch(kernel, dims, &args) }?),
+            _ => {
+                return self.traced(l, kernel.name(), || {
+                    // SAFETY: the caller's promise.
+                    Ok(unsafe { self.stream.launch(kernel, dims, &args) }?)
+                });
+            }
         };
         let mut all = [Arg::new(&slab); 5];
         all[..N].copy_from_slice(&args);
-        // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in peers.
-        unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?;
+        self.traced(l, kernel.name(), || {
+            // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in
+            // peers.
+            Ok(unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?)
+        })?;
         match (&self.ranks, written) {
-            (Ranks::Direct(peers), Some(v)) => {
-                peers.exchange(&self.stream, &self.kernels, l, v.index())
+            (Ranks::Direct(peers), Some(v)) if !peers.in_kernels => {
+                self.traced(l, "exchange", || {
+                    peers.exchange(&self.stream, &self.kernels, l, v.index())
+                })
             }
             (Ranks::Staged(staged), Some(v)) => staged.exchange(self, l, v),
             _ => Ok(()),
@@ -128,7 +139,9 @@ impl Gpu {
         }
         match &self.ranks {
             Ranks::Alone => Ok(()),
-            Ranks::Direct(peers) => peers.gather(&self.stream, &self.kernels, Vector::R.index()),
+            Ranks::Direct(peers) => self.traced(l + 1, "gather", || {
+                peers.gather(&self.stream, &self.kernels, Vector::R.index())
+            }),
             Ranks::Staged(staged) => staged.gather(self, Vector::R),
         }
     }
@@ -140,7 +153,7 @@ impl Gpu {
     /// One F-cycle from level `l` on F, and the norm of F.
     pub(super) fn f_cycle(&self, l: usize) -> Result<(), CudaError> {
         let f = self.levels[l].view.f;
-        let first = self.resident.max(l);
+        let first = self.coarse.max(l);
         let mut rhs = f;
         for fine in l..first {
             self.restrict(fine, rhs, fine == l)?;
@@ -149,7 +162,7 @@ impl Gpu {
         if first == l {
             self.enqueue_norm_into(l, f, None, Scalar::RightHandSide)?;
         }
-        self.resident(first, rhs, true, true)?;
+        self.coarse_cycle(first, rhs, true, true)?;
         for fine in (l..first).rev() {
             self.prolong(fine, false)?;
             let rhs = if fine == l { f } else { self.levels[fine].view.r };
@@ -160,8 +173,8 @@ impl Gpu {
 
     /// One V-cycle from level `l` on the right-hand side `rhs`; with `zero` u is taken as zero.
     pub(super) fn v_cycle(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
-        if l >= self.resident {
-            return self.resident(l, rhs, false, zero);
+        if l >= self.coarse {
+            return self.coarse_cycle(l, rhs, false, zero);
         }
         self.smooth(l, rhs, zero)?;
         self.residual_restrict(l, rhs)?;
@@ -172,7 +185,7 @@ impl Gpu {
 
     fn smooth(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
         let (k, level) = (self.passes(l), &self.levels[l].view);
-        let smoother = self.cpu.config().smoother;
+        let smoother = self.config.smoother;
         if zero && smoother == Smoother::Chebyshev {
             // The second step reads the start again.
             self.zero_u(l)?;
@@ -264,8 +277,10 @@ impl Gpu {
             Arg::new(&planes),
             Arg::new(&largest),
         ];
-        // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-        unsafe { self.stream.launch(&self.kernels.restrict, dims, &args) }?;
+        self.traced(l, self.kernels.restrict.name(), || {
+            // SAFETY: the kernel's parameters; its vectors live as long as `self`.
+            Ok(unsafe { self.stream.launch(&self.kernels.restrict, dims, &args) }?)
+        })?;
         self.gather_below(l)
     }
 
@@ -320,13 +335,30 @@ impl Gpu {
             Arg::new(&planes),
             Arg::new(&largest),
         ];
-        // SAFETY: as above.
-        Ok(unsafe { self.stream.launch(&self.kernels.norm, dims, &args) }?)
+        self.traced(l, self.kernels.norm.name(), || {
+            // SAFETY: as above.
+            Ok(unsafe { self.stream.launch(&self.kernels.norm, dims, &args) }?)
+        })
+    }
+
+    /// An F-cycle (`full`) or a V-cycle of the levels from `first` on, in one kernel or on the CPU.
+    fn coarse_cycle(
+        &self,
+        first: usize,
+        rhs: u64,
+        full: bool,
+        zero: bool,
+    ) -> Result<(), CudaError> {
+        match &self.hybrid {
+            // Solves that start there are the CPU's as a whole, so this is the first of its levels, from zero, on R.
+            Some(hybrid) => self.coarse_on_cpu(hybrid, full),
+            None => self.resident(first, rhs, full, zero),
+        }
     }
 
     /// The levels from `first` on in one kernel: an F-cycle (`full`) or a V-cycle.
     fn resident(&self, first: usize, rhs: u64, full: bool, zero: bool) -> Result<(), CudaError> {
-        let config = self.cpu.config();
+        let config = &self.config;
         let mut resident = Resident {
             rhs,
             iterations: self.address(Scalar::Iterations),
@@ -353,7 +385,9 @@ impl Gpu {
             *to = from.view;
         }
         let dims = Dims::linear(1, RESIDENT_THREADS);
-        // SAFETY: the kernel's parameter; its vectors live as long as `self`.
-        Ok(unsafe { self.stream.launch(&self.kernels.resident, dims, &[Arg::new(&resident)]) }?)
+        self.traced(first, self.kernels.resident.name(), || {
+            // SAFETY: the kernel's parameter; its vectors live as long as `self`.
+            Ok(unsafe { self.stream.launch(&self.kernels.resident, dims, &[Arg::new(&resident)]) }?)
+        })
     }
 }

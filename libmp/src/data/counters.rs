@@ -4,6 +4,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::path::Path;
+
 /// Operations of one kind, and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -21,8 +23,8 @@ pub struct PeerCounters {
     pub world_rank: usize,
     /// Its host.
     pub host: String,
-    /// How the bytes go there.
-    pub path: &'static str,
+    /// How the bytes go there, if they can.
+    pub path: Option<Path>,
     /// Messages to it, started by the host or enqueued on a stream.
     pub sends: Traffic,
     /// Receives from it; the bytes are those of the buffers.
@@ -52,7 +54,8 @@ impl PeerCounters {
 
 impl fmt::Display for PeerCounters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} on {} ({})", self.world_rank, self.host, self.path)?;
+        let path = self.path.map_or("no path".into(), |path| path.to_string());
+        write!(f, "rank {} on {} ({path})", self.world_rank, self.host)?;
         for (kind, Traffic { operations, bytes }) in
             [("sends", self.sends), ("recvs", self.recvs), ("puts", self.puts), ("gets", self.gets)]
         {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gdsync::{Buffer, Deadline, PeerHandle, PeerMemory, Stream, Word64};
+use gdsync::{Buffer, Deadline, PeerMemory, Stream, Word64};
 
 use super::counters::{Count, Counters};
 use super::epochs::Epochs;
-use super::notice::{Key, Notice, WordName};
+use super::nic::{Ends, MessageWay, refused};
+use super::notice::{Key, Notice, Target, WordName};
 use super::operation::{Name, Progress, What, pause};
 use super::peer::Peer;
 use super::plane::Plane;
@@ -37,6 +38,8 @@ pub(crate) struct Half {
     /// This rank's word: credits for a send, arrivals for a receive.
     word: Word64,
     word_name: WordName,
+    /// What a NIC needs, if the path leads through one.
+    ends: Option<Ends>,
     other: OnceLock<Result<Other>>,
     /// Number of the peer's word.
     peer_word: OnceLock<u32>,
@@ -53,20 +56,30 @@ pub(crate) struct Half {
 pub(crate) struct OtherNotice {
     pub word: WordName,
     pub len: u64,
-    pub memory: Option<PeerHandle>,
+    pub memory: Option<Target>,
 }
 
 /// The way to the other side.
 pub(crate) struct Other {
-    /// The peer's word: arrivals of a send, credits of a receive.
-    word: Word64,
+    /// Of a send: the word that holds the arrivals, for this side to see them. The peer's, or what mirrors it here.
+    arrivals: Word64,
     word_name: WordName,
     /// Length of the message; the receiver's buffer may be longer.
     pub len: u64,
-    /// Of a send: where to, as long as the message. `None` if there are no bytes.
-    target: Option<Buffer<u8>>,
-    /// Of a send: moves what the CPU does not reach.
-    stream: Option<Arc<Stream>>,
+    way: Way,
+}
+
+enum Way {
+    /// The peer's memory is mapped here.
+    Direct {
+        /// The peer's word: arrivals of a send, credits of a receive.
+        word: Word64,
+        /// Of a send: where to, as long as the message. `None` if there are no bytes.
+        target: Option<Buffer<u8>>,
+        /// Of a send: moves what the CPU does not reach.
+        stream: Option<Arc<Stream>>,
+    },
+    Nic(MessageWay),
 }
 
 impl Half {
@@ -87,8 +100,15 @@ impl Half {
         let _span = plane.trace.span("host", format!("prepare {name}"));
         plane.listen(neighbour);
         let len = memory.len() as u64;
-        let handle = match side {
-            Side::Recv if len > 0 => Some(memory.export().map_err(|e| broken(&name, e))?),
+        let ends = match plane.link(neighbour) {
+            Some(_) => Some(Ends::new(plane, side, &memory, &name)?),
+            None => None,
+        };
+        let target = match (side, &ends) {
+            (Side::Recv, None) if len > 0 => {
+                Some(Target::Mapped(memory.export().map_err(|e| broken(&name, e))?))
+            }
+            (Side::Recv, Some(ends)) => ends.target().map(Target::Registered),
             _ => None,
         };
         let (word, word_name) = plane.take_word(memory.device(), || name.to_string())?;
@@ -102,6 +122,7 @@ impl Half {
             memory,
             word,
             word_name,
+            ends,
             other: OnceLock::new(),
             peer_word: OnceLock::new(),
             broken: OnceLock::new(),
@@ -113,7 +134,7 @@ impl Half {
         let word = word_name;
         let notice = match side {
             Side::Send => Notice::Send { key, word, len },
-            Side::Recv => Notice::Recv { key, word, len, memory: handle },
+            Side::Recv => Notice::Recv { key, word, len, memory: target },
         };
         plane.announce(&half, notice).map_err(|error| half.cause(plane, error))?;
         tracing::debug!(operation = %half.name, bytes = len, "prepared");
@@ -141,10 +162,27 @@ impl Half {
         if sent > posted {
             return Err(Error::Truncated { op: self.name.to_string(), sent, posted });
         }
+        let (word_name, len) = (other.word, sent);
         let device = self.memory.device();
-        let word = plane.peer_word(self.neighbour, other.word.index, device)?;
+        if let (Some(ends), Some(link)) = (&self.ends, plane.link(self.neighbour)) {
+            let target = match other.memory {
+                Some(Target::Registered(place)) if sent > 0 => Some(place),
+                _ => None,
+            };
+            let word = plane.remote_word(self.neighbour, word_name.index)?;
+            let mirror = ends.mirror.as_ref();
+            let arrivals = mirror.map_or(&self.word, |mirror| &mirror.word).clone();
+            if mirror.is_some() {
+                arrivals.store(word_name.base).map_err(failed)?;
+            }
+            let way = MessageWay::new(link.clone(), word, mirror, target, len);
+            return Ok(Other { arrivals, word_name, len, way: Way::Nic(way) });
+        }
+        let word = plane.peer_word(self.neighbour, word_name.index, device)?;
         let (mut target, mut stream) = (None, None);
-        if let (Side::Send, Some(handle), true) = (self.side, &other.memory, sent > 0) {
+        if let (Side::Send, Some(Target::Mapped(handle)), true) =
+            (self.side, &other.memory, sent > 0)
+        {
             let whole = PeerMemory::map(handle, device).map_err(failed)?.buffer;
             let part = whole.slice(0..self.memory.len()).map_err(failed)?;
             if part.host_address().is_none() || self.memory.host_address().is_none() {
@@ -152,7 +190,8 @@ impl Half {
             }
             target = Some(part);
         }
-        Ok(Other { word, word_name: other.word, len: sent, target, stream })
+        let arrivals = word.clone();
+        Ok(Other { arrivals, word_name, len, way: Way::Direct { word, target, stream } })
     }
 
     /// The other side, if it is known; what is wrong with it or with this side.
@@ -209,58 +248,106 @@ impl Half {
             self.counters.retries.add(1);
             return false;
         }
-        let moving = self.span(plane, if self.side == Side::Send { "move" } else { "post" });
-        if let Err(source) = self.hand(other, epoch) {
+        let _moving = self.span(plane, if self.side == Side::Send { "move" } else { "post" });
+        let handed = self.hand(plane, other, epoch).unwrap_or_else(|source| {
             let _ = self.broken.set(broken(&self.name, source));
+            true
+        });
+        if handed {
+            epochs.hand();
         }
-        if self.side == Side::Send && plane.trace.is_on() {
+        if handed && self.side == Side::Send && plane.trace.is_on() {
             plane.trace.leaves(plane.trace.thread_lane(), self.message(epoch), trace::now());
         }
-        drop(moving);
-        epochs.hand();
-        true
+        handed
     }
 
-    /// Moves the message and signals it, or gives the credit.
-    fn hand(&self, other: &Other, epoch: u64) -> gdsync::Result<()> {
+    /// Moves the message and signals it, or gives the credit. False if the NIC has no room now.
+    fn hand(&self, plane: &Plane, other: &Other, epoch: u64) -> gdsync::Result<bool> {
         let value = other.word_name.base.wrapping_add(epoch);
-        match (&other.target, &other.stream) {
+        let (word, target, stream) = match (&other.way, &self.ends) {
+            (Way::Direct { word, target, stream }, _) => (word, target, stream),
+            (Way::Nic(way), Some(ends)) => {
+                return Ok(way.hand(plane, ends, value).unwrap_or_else(|error| {
+                    plane.path_failed(self.neighbour, &error);
+                    false
+                }));
+            }
+            // A way through the NIC has its ends.
+            (Way::Nic(_), None) => return Ok(false),
+        };
+        match (target, stream) {
             (Some(target), Some(stream)) => {
                 stream.copy(target, &self.memory)?;
-                return stream.signal(&other.word, value);
+                stream.signal(word, value)?;
+                return Ok(true);
             }
             // SAFETY: while a send is started its region is not written: the contract of `Region`.
             (Some(target), None) => target.write(unsafe { self.memory.as_slice() }?)?,
             (None, _) => {}
         }
         // Release: whoever sees the word sees the bytes; and of a credit, that what was read before has been read.
-        other.word.store(value)
+        word.store(value).map(|()| true)
     }
 
     /// A start on a stream, which then waits, moves and signals by itself.
     pub fn start_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
         let other = self.meet(plane)?;
+        match (&other.way, &self.ends) {
+            (Way::Direct { word, target, .. }, _) => self.enqueue(plane, other, stream, |value| {
+                if let Some(target) = target {
+                    stream.copy(target, &self.memory).map_err(|e| broken(&self.name, e))?;
+                }
+                stream.signal(word, value).map_err(|e| broken(&self.name, e))
+            }),
+            (Way::Nic(way), Some(ends)) => {
+                let op = || self.name.to_string();
+                let (neighbour, timeout) = (self.neighbour, self.timeout);
+                let link = plane.stream_link(neighbour, stream, timeout, &op)?;
+                let mut turn = way.with_posts(plane, ends, 0, |posts| {
+                    plane.turn_with_room(neighbour, &link, posts, timeout, &op)
+                })?;
+                self.enqueue(plane, other, stream, |value| {
+                    way.with_posts(plane, ends, value, |posts| turn.post(posts, Some(stream)))
+                        .map_err(refused(op))?;
+                    if self.side == Side::Recv {
+                        return Ok(());
+                    }
+                    // What comes after it may write the memory.
+                    stream.wait_geq64(&other.arrivals, value).map_err(|e| broken(&self.name, e))
+                })
+            }
+            // A way through the NIC has its ends.
+            (Way::Nic(_), None) => Err(Error::NoOperations),
+        }
+    }
+
+    /// Enqueues a start: of a send, the stream waits for the credit; then what `go` enqueues for the word's value.
+    fn enqueue(
+        &self,
+        plane: &Plane,
+        other: &Other,
+        stream: &Stream,
+        go: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<()> {
         let mut epochs = self.lock();
         let epoch = epochs.start_on(stream.name()).map_err(|e| self.started_before(e))?;
         epochs.hand();
-        let value = other.word_name.base.wrapping_add(epoch);
         self.count(plane);
         let _span = self.span(plane, "enqueue");
         let enqueue = || {
             if self.side == Side::Send {
-                stream.wait_geq64(&self.word, self.word_name.base.wrapping_add(epoch))?;
-                if let Some(target) = &other.target {
-                    stream.copy(target, &self.memory)?;
-                }
+                let credit = self.word_name.base.wrapping_add(epoch);
+                let waiting = stream.wait_geq64(&self.word, credit);
+                waiting.map_err(|source| broken(&self.name, source))?;
             }
-            stream.signal(&other.word, value)
+            go(other.word_name.base.wrapping_add(epoch))
         };
         let label = || {
             let leaves = (self.side == Side::Send).then(|| self.message(epoch));
             Label { leaves, ..Label::new(self.name.to_string(), &self.values(epoch)) }
         };
         let enqueued = plane.probes.around(&plane.trace, stream, label, enqueue);
-        let enqueued = enqueued.map_err(|source| broken(&self.name, source));
         match &enqueued {
             // The send is complete where the stream is.
             Ok(()) if self.side == Side::Send => epochs.order(stream.name()),
@@ -276,7 +363,7 @@ impl Half {
         let other = self.meet(plane)?;
         let mut epochs = self.lock();
         let (word, base) = match self.side {
-            Side::Send => (&other.word, other.word_name.base),
+            Side::Send => (&other.arrivals, other.word_name.base),
             Side::Recv => (&self.word, self.word_name.base),
         };
         let epoch = epochs.started();
@@ -391,7 +478,7 @@ impl Half {
     fn completed(&self) -> u64 {
         match (self.side, self.other.get()) {
             (Side::Recv, _) => self.reached(),
-            (Side::Send, Some(Ok(other))) => since(&other.word, other.word_name),
+            (Side::Send, Some(Ok(other))) => since(&other.arrivals, other.word_name),
             (Side::Send, _) => 0,
         }
     }
@@ -408,14 +495,22 @@ impl Half {
     }
 
     /// Its user has dropped it.
-    pub fn retire(&self, plane: &Plane) {
+    pub fn retire(self: &Arc<Self>, plane: &Plane) {
         if plane.ended() {
             return;
         }
-        // Something is under way that this rank's stream or the peer has yet to write: the words stay taken.
         if self.completed() >= self.lock().started() {
             plane.retire(self);
+        } else {
+            // Something is under way that this rank's stream or the peer has yet to write: the words stay taken, and
+            // memory that a NIC uses stays registered.
+            plane.abandon(self);
         }
+    }
+
+    /// The word that mirrors the peer's.
+    pub fn mirror(&self) -> Option<u32> {
+        self.ends.as_ref()?.mirror.as_ref().map(|mirror| mirror.index)
     }
 
     /// Notes that it was dropped with nothing under way.
