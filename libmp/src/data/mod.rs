@@ -51,6 +51,7 @@ mod path;
 mod peer;
 mod pieces;
 pub(crate) mod plane;
+mod positions;
 mod post;
 mod region;
 mod wait;

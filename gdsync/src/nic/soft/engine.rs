@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use subtle::ConstantTimeEq;
 
+use super::doze::Doze;
 use super::keys::{KeyTable, RegionMemory};
 use super::pace::{Pace, STEP};
 use super::slot::Slot;
@@ -49,7 +50,7 @@ pub(crate) struct Shared {
     pub keys: RwLock<KeyTable>,
     commands: Mutex<VecDeque<Command>>,
     commanded: AtomicBool,
-    sleeping: AtomicBool,
+    doze: Doze,
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
     pub ended: AtomicBool,
@@ -92,7 +93,7 @@ impl Shared {
             keys: RwLock::default(),
             commands: Mutex::default(),
             commanded: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
+            doze: Doze::new(),
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -125,10 +126,7 @@ impl Shared {
 
     /// Wakes the engine if it sleeps.
     pub fn wake(&self) {
-        // The other half is in `Engine::rest`: either this thread sees that the engine sleeps, or the engine, looking
-        // once more before it does, sees what this thread has written.
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed)
+        if self.doze.must_wake()
             && let Some(thread) = self.thread.get()
         {
             thread.unpark();
@@ -248,7 +246,7 @@ impl Engine {
             self.idle_since = None;
             self.idle_passes = 0;
             self.pace.interrupt();
-            self.shared.sleeping.store(false, Ordering::Relaxed);
+            self.shared.doze.cancel();
             return;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
@@ -259,12 +257,11 @@ impl Engine {
             } else {
                 std::hint::spin_loop();
             }
-        } else if self.shared.sleeping.load(Ordering::Relaxed) {
+        } else if self.shared.doze.is_announced() {
             // A whole pass after it said so found nothing.
             std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { self.pace.next() });
         } else {
-            self.shared.sleeping.store(true, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+            self.shared.doze.announce();
         }
     }
 

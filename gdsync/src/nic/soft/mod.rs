@@ -44,6 +44,7 @@
 mod address;
 mod completion;
 mod direct;
+mod doze;
 mod engine;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
