@@ -7,8 +7,11 @@ pub mod barrier;
 mod kernel;
 pub mod latency;
 pub mod litmus;
+pub mod message_rate;
+pub mod overlap;
 mod ranks;
 mod table;
+pub mod work;
 
 use std::time::Duration;
 
