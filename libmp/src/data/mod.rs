@@ -50,7 +50,8 @@ mod word;
 
 pub use all_reduce::AllReduce;
 pub use device::{
-    DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow, Step,
+    ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
+    FusedStream, Step, Steps,
 };
 pub use message::{PreparedRecv, PreparedSend};
 pub use operation::{Operation, wait_all, wait_any};

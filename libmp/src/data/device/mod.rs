@@ -8,18 +8,22 @@
 //! The protocol itself is `kernels/include/mp/message.cuh`.
 
 mod collective;
+mod fused;
 mod half;
 mod host;
 mod message;
 mod report;
 mod station;
 mod steps;
+mod trigger;
 mod window;
 
 pub use collective::{DeviceAllReduce, DeviceBarrier, DeviceNumber};
+pub use fused::{FusedStream, Steps};
 pub(crate) use half::{DeviceHalf, DeviceNotice};
 pub use message::{DeviceRecv, DeviceSend};
 pub(crate) use report::{Report, Watch};
 pub use steps::Step;
 pub(crate) use steps::enqueue;
+pub use trigger::ByHost;
 pub use window::DeviceWindow;
