@@ -9,7 +9,7 @@ use libmp::{
     DeviceRecv, DeviceSend, Operation, PreparedRecv, PreparedSend, Region, Step, wait_all,
 };
 
-use super::{BATCH, Rank, bar, soon};
+use super::{BATCH, Rank, bar, block_threads, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// Who starts and completes the messages.
@@ -286,8 +286,7 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Vec<f64>> {
     // Large messages take long enough to be seen in fewer rounds.
     let timed = plan.messages.min((1 << 30) / size.max(1)).div_ceil(u64::from(blocks)).max(1);
     let kernel = rank.device.as_cuda().context("no GPU")?.kernel("mp_perf_rate")?;
-    let most = if size > 8 << 10 { 512 } else { 1024 };
-    let threads = (size.div_ceil(8).clamp(32, most) as u32).next_multiple_of(32);
+    let threads = block_threads(size);
     let mut samples = Vec::new();
     for repeat in 0..=plan.repeats {
         stamps.write(&vec![0; 2 * blocks as usize])?;

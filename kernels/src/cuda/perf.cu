@@ -68,7 +68,7 @@ struct Watch {
 // A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds are
 // even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
 // receives, and adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
-MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
+MP_KERNEL void MP_BLOCK_OF(768) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
                                                  std::uint32_t* samples, mp::PingPongTime* time,
                                                  std::uint64_t* mismatches) {
     const bool serves = game.serves != 0;
