@@ -34,14 +34,20 @@ struct Ring {
 const LENGTHS: [usize; 4] = [1, 100, 1500, 40_000];
 
 impl Ring {
-    fn new(world: &World, device: &Device, len: usize) -> Ring {
+    /// And a stream. Ranks that share a GPU prepare everything before anybody starts.
+    fn new(world: &World, device: &Device, len: usize) -> (Ring, Stream) {
         let (rank, size) = (world.rank(), world.size());
         let out: Region<u64> = world.alloc(device, len).unwrap();
         let here: Region<u64> = world.alloc(device, len).unwrap();
         out.write(&vec![rank as u64; len]).unwrap();
         let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare_device().unwrap();
         let recv = world.peer((rank + size - 1) % size).unwrap().recv(&here, 3);
-        Ring { out, here, send, recv: recv.prepare_device().unwrap() }
+        let recv = recv.prepare_device().unwrap();
+        (send.by_host().unwrap(), recv.by_host().unwrap());
+        (send.handle().unwrap(), recv.handle().unwrap());
+        let stream = world.stream(device).unwrap();
+        world.barrier().unwrap();
+        (Ring { out, here, send, recv }, stream)
     }
 
     fn pass_on(&self, stream: &Stream) {
@@ -56,7 +62,7 @@ impl Ring {
     }
 
     fn turn_by_the_host(&self, world: &World, stream: &Stream) {
-        let (send, recv) = (self.send.by_host(), self.recv.by_host());
+        let (send, recv) = (self.send.by_host().unwrap(), self.recv.by_host().unwrap());
         recv.start().unwrap();
         send.start().unwrap();
         recv.wait(soon()).unwrap();
@@ -76,8 +82,8 @@ impl Ring {
 fn adjacent_operations_of_a_fused_stream_are_one_launch(device: &Device) {
     for len in LENGTHS {
         ranks(2, |world| {
-            let ring = Ring::new(world, device, len);
-            let mut stream = FusedStream::from(world.stream(device).unwrap());
+            let (ring, stream) = Ring::new(world, device, len);
+            let mut stream = FusedStream::from(stream);
             for _ in 0..20 {
                 ring.recv.start_on(&mut stream).unwrap();
                 ring.send.start_on(&mut stream).unwrap();
@@ -94,11 +100,8 @@ fn adjacent_operations_of_a_fused_stream_are_one_launch(device: &Device) {
 
 fn a_captured_fused_stream_is_replayed(device: &Device) {
     ranks(2, |world| {
-        let ring = Ring::new(world, device, 1500);
-        let mut stream = FusedStream::from(world.stream(device).unwrap());
-        ring.send.handle().unwrap();
-        ring.recv.handle().unwrap();
-        world.barrier().unwrap();
+        let (ring, stream) = Ring::new(world, device, 1500);
+        let mut stream = FusedStream::from(stream);
         stream.stream().unwrap().begin_capture().unwrap();
         for _ in 0..2 {
             ring.recv.start_on(&mut stream).unwrap();
@@ -130,10 +133,11 @@ fn what_is_kept_back_is_enqueued_by_the_17th_and_by_dropping(device: &Device) {
             })
             .collect();
         let stream = world.stream(device).unwrap();
+        let mut sending = FusedStream::from(world.stream(device).unwrap());
+        world.barrier().unwrap();
         for (_, recv, _) in &pairs {
             recv.start_on(&stream).unwrap();
         }
-        let mut sending = FusedStream::from(world.stream(device).unwrap());
         for (number, (send, ..)) in pairs.iter().enumerate() {
             send.start_on(&mut sending).unwrap();
             let kept = if number < 16 { number + 1 } else { number - 15 };
@@ -155,8 +159,7 @@ fn what_is_kept_back_is_enqueued_by_the_17th_and_by_dropping(device: &Device) {
 fn starts_by_the_host_and_by_streams_mix(device: &Device) {
     for len in LENGTHS {
         ranks(3, |world| {
-            let ring = Ring::new(world, device, len);
-            let stream = world.stream(device).unwrap();
+            let (ring, stream) = Ring::new(world, device, len);
             for turn in 0..12 {
                 // Rank 0 always by the host, rank 1 always by its stream, rank 2 in turn.
                 if world.rank() == 0 || (world.rank() == 2 && turn % 3 == 0) {
@@ -180,13 +183,14 @@ fn what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before(devic
             region.write(&[4, 5, 6]).unwrap();
             let send = peer.send(&region, 1).prepare_device().unwrap();
             send.handle().unwrap();
+            let send = send.by_host().unwrap();
             world.barrier().unwrap();
-            send.by_host().start().unwrap();
-            send.by_host().wait(soon()).unwrap();
+            send.start().unwrap();
+            send.wait(soon()).unwrap();
         } else {
-            let recv = peer.recv(&region, 1).prepare_device().unwrap();
-            recv.handle().unwrap();
-            let recv = recv.by_host();
+            let end = peer.recv(&region, 1).prepare_device().unwrap();
+            end.handle().unwrap();
+            let recv = end.by_host().unwrap();
             assert!(recv.test().unwrap(), "it was not started");
             recv.start().unwrap();
             assert!(!recv.test().unwrap());
@@ -264,11 +268,7 @@ mod cuda {
         for len in LENGTHS {
             ranks(3, |world| {
                 let device = device_of(world);
-                let ring = Ring::new(world, &device, len);
-                let stream = world.stream(&device).unwrap();
-                ring.send.handle().unwrap();
-                ring.recv.handle().unwrap();
-                world.barrier().unwrap();
+                let (ring, stream) = Ring::new(world, &device, len);
                 for turn in 0..30 {
                     let list = [ring.recv.start(), ring.send.start(), ring.recv.wait()];
                     match turn % 2 {
@@ -315,10 +315,9 @@ mod cuda {
                 let rest = [m.abort, m.timeout_ns, m.report];
                 table.write(&[&words[..], &rest].concat()).unwrap();
                 let (at, to) = (table.device_address().unwrap(), stamps.device_address().unwrap());
-                if let Some(recv) = &recv {
-                    // The stream exists before kernels of the peer wait.
-                    recv.by_host().test().unwrap();
-                }
+                // The streams exist before kernels of the peer wait.
+                let sending = send.as_ref().map(|send| send.by_host().unwrap());
+                let receiving = recv.as_ref().map(|recv| recv.by_host().unwrap());
                 world.barrier().unwrap();
                 for round in 0..rounds {
                     // The sender's way of round r meets another way of the receiver in each.
@@ -343,15 +342,11 @@ mod cuda {
                             recv.start_on(&stream).unwrap();
                             recv.wait_on(&stream).unwrap();
                         }),
-                        (_, Some(send), _) => (0..each).for_each(|_| {
-                            send.by_host().start().unwrap();
-                            send.by_host().wait(soon()).unwrap();
+                        _ => (0..each).for_each(|_| {
+                            let started = sending.as_ref().or(receiving.as_ref()).unwrap();
+                            started.start().unwrap();
+                            started.wait(soon()).unwrap();
                         }),
-                        (_, _, Some(recv)) => (0..each).for_each(|_| {
-                            recv.by_host().start().unwrap();
-                            recv.by_host().wait(soon()).unwrap();
-                        }),
-                        (_, None, None) => unreachable!(),
                     }
                     world.synchronize(&stream, soon()).unwrap();
                 }

@@ -177,15 +177,15 @@ public:
     template <class Group>
     MP_DEVICE Receiver(Group group, const Recv& recv) : message_(recv.message) {
         group.sync();
-        const auto* state = impl::at<const MessageState>(message_.state);
-        epoch_ = state->epoch;
-        posted_ = before_ = state->room;
+        epoch_ = impl::at<const MessageState>(message_.state)->epoch;
     }
 
     // As mp::post.
     template <class Group>
     MP_DEVICE void post(Group group) {
         if (impl::is_taken(message_)) return;
+        if (!posts_) posted_ = impl::at<const MessageState>(message_.state)->room;
+        posts_ = true;
         group.sync();
         ++posted_;
         if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
@@ -229,14 +229,14 @@ public:
         if (!group.leads()) return;
         auto* state = impl::at<MessageState>(message_.state);
         state->epoch = epoch_;
-        if (posted_ != before_) state->room = posted_;
+        if (posts_) state->room = posted_;
     }
 
 private:
     const Message& message_;
     std::uint64_t epoch_;
-    std::uint64_t posted_;
-    std::uint64_t before_;  // posted when it was made
+    std::uint64_t posted_ = 0;
+    bool posts_ = false;  // only then `posted_` is the handle's
 };
 
 // Posts the buffer: from here on the peer may write it. What the group read from it before has been read (release at

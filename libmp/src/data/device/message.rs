@@ -56,7 +56,10 @@ impl DeviceSend {
     }
 
     /// The same operation, started and completed by the host.
-    pub fn by_host(&self) -> ByHost<'_> {
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory) if its stream cannot be made.
+    pub fn by_host(&self) -> Result<ByHost<'_>> {
         ByHost::new(&self.plane, &self.half)
     }
 
@@ -117,7 +120,10 @@ impl DeviceRecv {
     }
 
     /// The same operation, started and completed by the host.
-    pub fn by_host(&self) -> ByHost<'_> {
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory) if its stream cannot be made.
+    pub fn by_host(&self) -> Result<ByHost<'_>> {
         ByHost::new(&self.plane, &self.half)
     }
 

@@ -1,8 +1,8 @@
 //! The host as the trigger of a device operation: what a stream or a kernel starts and completes can be started and completed by
-//! a call, too, on the same counters. The operation then runs on a stream of its own, made at the first call, because the
-//! CPU does not reach the counters and the memory of a GPU.
+//! a call, too, on the same counters. The operation then runs on a stream of its own, because the CPU does not reach the
+//! counters and the memory of a GPU.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gdsync::{Deadline, Stream};
@@ -10,19 +10,19 @@ use mp_kernels::StepKind;
 
 use super::half::DeviceHalf;
 use super::steps::{Step, enqueue};
-use crate::data::half::{Side, broken};
+use crate::data::half::Side;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 
 /// Starts by the host of one end.
 #[derive(Default)]
 pub(crate) struct Trigger {
+    stream: OnceLock<Stream>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    stream: Option<Arc<Stream>>,
     /// Starts so far, and when the one under way began.
     starts: u64,
     since: Option<Instant>,
@@ -32,7 +32,8 @@ struct State {
 
 /// A device operation that the host starts and completes: [`DeviceSend::by_host`](super::DeviceSend::by_host),
 /// [`DeviceRecv::by_host`](super::DeviceRecv::by_host). It costs a launch and a look at a stream, so microseconds on a GPU;
-/// each operation started like this has a stream, on the host a thread.
+/// each operation started like this has a stream, on the host a thread. It is made by the first `by_host`: like all
+/// preparing, not while a kernel of another rank of this process waits on the same GPU.
 ///
 /// # Order
 /// A start comes after everything that this thread has waited for, and before everything that it starts when
@@ -42,11 +43,18 @@ struct State {
 pub struct ByHost<'a> {
     plane: &'a Arc<Plane>,
     half: &'a Arc<DeviceHalf>,
+    stream: &'a Stream,
 }
 
 impl<'a> ByHost<'a> {
-    pub(crate) fn new(plane: &'a Arc<Plane>, half: &'a Arc<DeviceHalf>) -> ByHost<'a> {
-        ByHost { plane, half }
+    pub(crate) fn new(plane: &'a Arc<Plane>, half: &'a Arc<DeviceHalf>) -> Result<ByHost<'a>> {
+        let stream = &half.trigger.stream;
+        if stream.get().is_none() {
+            // Two threads may come at once: one stream stays.
+            let _ = stream.set(plane.stream(half.memory.device())?);
+        }
+        let made = stream.get().ok_or(Error::NoOperations)?;
+        Ok(ByHost { plane, half, stream: made })
     }
 
     /// Sends, or posts the buffer of a receive, and returns. The first time the call waits until the peer has prepared.
@@ -63,7 +71,7 @@ impl<'a> ByHost<'a> {
             Side::Send => StepKind::Send,
             Side::Recv => StepKind::Post,
         };
-        self.enqueue(&mut state, kind)?;
+        self.enqueue(kind)?;
         state.starts += 1;
         state.since = Some(Instant::now());
         Ok(())
@@ -89,11 +97,10 @@ impl<'a> ByHost<'a> {
         let mut state = self.lock();
         let Some(since) = state.since else { return Ok(()) };
         if self.half.side == Side::Recv && !state.taking {
-            self.enqueue(&mut state, StepKind::Recv)?;
+            self.enqueue(StepKind::Recv)?;
             state.taking = true;
         }
-        let Some(stream) = state.stream.clone() else { return Ok(()) };
-        match self.plane.synchronize(&stream, deadline) {
+        match self.plane.synchronize(self.stream, deadline) {
             Err(Error::Memory { source: gdsync::Error::Timeout { .. }, .. }) => Err(Error::Late {
                 op: self.half.name.to_string(),
                 rank: self.half.name.rank,
@@ -110,17 +117,8 @@ impl<'a> ByHost<'a> {
         }
     }
 
-    fn enqueue(&self, state: &mut State, kind: StepKind) -> Result<()> {
-        if state.stream.is_none() {
-            // Not while a kernel of the peer waits for this rank: making a stream may wait for the GPU.
-            let stream = self.plane.stream(self.half.memory.device());
-            state.stream = Some(Arc::new(stream.map_err(|error| match error {
-                Error::Memory { source, .. } => broken(&self.half.name, source),
-                other => other,
-            })?));
-        }
-        let Some(stream) = &state.stream else { return Ok(()) };
-        enqueue(self.plane, stream, &[Step { half: self.half, kind }])
+    fn enqueue(&self, kind: StepKind) -> Result<()> {
+        enqueue(self.plane, self.stream, &[Step { half: self.half, kind }])
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
