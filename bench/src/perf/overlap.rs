@@ -192,7 +192,8 @@ impl Exchange<'_> {
         } else {
             let (send, recv) = (send.prepare_device()?, recv.prepare_device()?);
             // The other side is known before anything is enqueued.
-            (send.handle()?, recv.handle()?);
+            send.handle()?;
+            recv.handle()?;
             Ends::Device(send, recv)
         };
         let second = match form {
@@ -301,7 +302,8 @@ impl Exchange<'_> {
         let kernel = self.rank.device.as_cuda().context("no GPU")?.kernel("mp_perf_fused")?;
         let dims = Dims::linear(exchanging + computing, THREADS);
         // SAFETY: the kernel's signature; ends and work outlive the launch, which `seconds` waits for.
-        Ok(unsafe { self.rank.stream.launch(&kernel, dims, &args)? })
+        unsafe { self.rank.stream.launch(&kernel, dims, &args)? };
+        Ok(())
     }
 }
 
