@@ -52,56 +52,38 @@ MP_COLD void set_bytes(void* to, std::uint64_t bytes, std::uint64_t at, const Pi
         static_cast<unsigned char*>(to)[at + i] = static_cast<unsigned char>(piece.words[i / 4] >> (8 * (i % 4)));
 }
 
+// Whole words of a piece that are in the message; 0: it has to be taken byte by byte.
+MP_DEVICE std::uint64_t words_in(const void* memory, std::uint64_t bytes, std::uint64_t at) {
+    const std::uint64_t left = bytes - at;
+    if (address_of(memory) % 4 != 0) return 0;
+    return left >= packet_bytes ? 3 : left % 4 == 0 ? left / 4 : 0;
+}
+
 // Piece `index` of a message, the last one filled up with zeros.
 MP_DEVICE Piece piece_of(const void* from, std::uint64_t bytes, std::uint64_t index) {
     const std::uint64_t at = packet_bytes * index;
-    const bool whole = at + packet_bytes <= bytes;
-    if (address_of(from) % 4 == 0 && (whole || at + 8 == bytes)) {
-        const auto* words = static_cast<const std::uint32_t*>(from) + 3 * index;
-        return {{words[0], words[1], whole ? words[2] : 0}};
-    }
-    return piece_of_bytes(from, bytes, at);
+    const std::uint64_t count = words_in(from, bytes, at);
+    if (count == 0) return piece_of_bytes(from, bytes, at);
+    const auto* words = static_cast<const std::uint32_t*>(from) + 3 * index;
+    return {{words[0], count > 1 ? words[1] : 0, count > 2 ? words[2] : 0}};
 }
 
 MP_DEVICE void set_piece(void* to, std::uint64_t bytes, std::uint64_t index, const Piece& piece) {
     const std::uint64_t at = packet_bytes * index;
-    const bool whole = at + packet_bytes <= bytes;
-    if (address_of(to) % 4 == 0 && (whole || at + 8 == bytes)) {
-        auto* words = static_cast<std::uint32_t*>(to) + 3 * index;
-        words[0] = piece.words[0];
-        words[1] = piece.words[1];
-        if (whole) words[2] = piece.words[2];
-    } else {
-        set_bytes(to, bytes, at, piece);
-    }
+    const std::uint64_t count = words_in(to, bytes, at);
+    if (count == 0) return set_bytes(to, bytes, at, piece);
+    auto* words = static_cast<std::uint32_t*>(to) + 3 * index;
+    words[0] = piece.words[0];
+    if (count > 1) words[1] = piece.words[1];
+    if (count > 2) words[2] = piece.words[2];
 }
-
-// Cycles between two looks of a thread that waits for a packet, two of which are on their way at a time: half of what a load
-// from this GPU's memory takes. A packet is seen when the first look behind it is back, so with one look at a time it
-// waits for up to a whole load longer.
-#if !defined(MP_LOOKS_APART)
-#define MP_LOOKS_APART 130
-#endif
-constexpr std::uint64_t looks_apart_cycles = MP_LOOKS_APART;
 
 // One thread's wait for a packet that `is` what it waits for; `seen_in` says which epoch another has. `packet` is valid after ok.
 template <class Is, class SeenIn>
 MP_DEVICE WaitResult wait_slot(const Packet* slot, const Is& is, const SeenIn& seen_in, Packet& packet,
                                const WaitBounds& bounds) {
-    packet = load_packet(slot);
-    if (is(packet)) return {ok, 0, 0};
-    Packet next = load_packet(slot);
-    if (looks_apart_cycles != 0) {
-        const std::uint64_t began = clock_cycles();
-        while (clock_cycles() - began < looks_apart_cycles) pause();
-    }
     const auto poll = [&](std::uint64_t& seen) {
-        if (looks_apart_cycles != 0) {
-            packet = next;
-            next = load_packet(slot);
-        } else {
-            packet = load_packet(slot);
-        }
+        packet = load_packet(slot);
         if (is(packet)) return true;
         seen = seen_in(packet);
         return false;
