@@ -43,8 +43,10 @@ impl Ring {
         let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare_device().unwrap();
         let recv = world.peer((rank + size - 1) % size).unwrap().recv(&here, 3);
         let recv = recv.prepare_device().unwrap();
-        (send.by_host().unwrap(), recv.by_host().unwrap());
-        (send.handle().unwrap(), recv.handle().unwrap());
+        send.by_host().unwrap();
+        recv.by_host().unwrap();
+        send.handle().unwrap();
+        recv.handle().unwrap();
         let stream = world.stream(device).unwrap();
         world.barrier().unwrap();
         (Ring { out, here, send, recv }, stream)

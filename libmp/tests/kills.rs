@@ -65,7 +65,8 @@ fn by_graphs(world: &World, device: &Device) -> Result<()> {
     let (out, here): (Region<u64>, _) = (world.alloc(device, 2000)?, world.alloc(device, 2000)?);
     let send = world.peer((rank + 1) % size)?.send(&out, 1).prepare_device()?;
     let recv = world.peer((rank + size - 1) % size)?.recv(&here, 1).prepare_device()?;
-    (send.handle()?, recv.handle()?);
+    send.handle()?;
+    recv.handle()?;
     let failed = |source| Error::Memory { op: "a ring".into(), source };
     stream.begin_capture().map_err(failed)?;
     for _ in 0..4 {
