@@ -1,6 +1,9 @@
-//! HPGMG-FV as an application benchmark: the program `hpgmg-fv` in several modes, in turn, at several sizes; its times, its
-//! speed beside what memory allows, and the gain of every mode over the first (as figure 10 of Agostini, Rossetti and
-//! Potluri, "GPUDirect Async: exploring GPU synchronous communication techniques for InfiniBand clusters", 2018).
+//! HPGMG-FV as an application benchmark: the program `hpgmg-fv` in several modes, in turn, at several sizes and on several
+//! numbers of ranks; its times, its speed beside what memory allows, its scaling, and the gain of every mode over the first
+//! (as figure 10 of Agostini, Rossetti and Potluri, "GPUDirect Async: exploring GPU synchronous communication techniques
+//! for InfiniBand clusters", 2018).
+
+mod figures;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Deserialize;
 
-use crate::result::{Axis, Figure, Plot, Point, Results, Role, Series};
+use crate::result::Results;
 
 /// What is run.
 #[derive(Debug, Clone)]
@@ -25,8 +28,50 @@ pub struct Plan {
     pub repeats: usize,
     /// Seconds of solves in a run.
     pub seconds: f64,
-    /// GB/s that memory reaches in a plain copy (read and write counted), all ranks together, for the roofline.
+    /// GB/s that memory reaches in a plain copy (read and write counted): of one rank if `ranks` are given, else of all
+    /// together; for the roofline.
     pub bandwidth: Option<f64>,
+    /// Numbers of ranks that share the boxes; empty: the modes' arguments say, and a size counts the boxes of a rank.
+    pub ranks: Vec<usize>,
+    /// Arguments of one rank, which communicates with nobody: measured once for all modes. Without them each mode's own.
+    pub alone: Option<String>,
+    /// What starts several ranks: a command in which `{}` is their number. Without it they are threads of one process.
+    pub launcher: Option<String>,
+}
+
+impl Plan {
+    /// What starts `mode` at `size` on `ranks` ranks.
+    ///
+    /// # Errors
+    /// The boxes cannot be shared among the ranks.
+    fn command(&self, mode: &Mode, size: Size, ranks: Option<usize>) -> Result<Command> {
+        let boxes = size.boxes_per_rank as usize;
+        let several = ranks.filter(|&ranks| ranks > 1);
+        let launcher = several.and(self.launcher.as_deref()).unwrap_or_default();
+        let words: Vec<String> = launcher
+            .split_whitespace()
+            .map(|word| word.replace("{}", &several.unwrap_or(1).to_string()))
+            .collect();
+        let mut command = match words.split_first() {
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(&self.program);
+                command
+            }
+            None => Command::new(&self.program),
+        };
+        let share = ranks.unwrap_or(1);
+        ensure!(boxes.is_multiple_of(share), "{boxes} boxes cannot be shared by {share} ranks");
+        command.arg(size.log2_box_dim.to_string()).arg((boxes / share).to_string());
+        match (ranks, &self.alone) {
+            (Some(1), Some(alone)) => command.args(alone.split_whitespace()),
+            _ => command.args(&mode.arguments),
+        };
+        if let (Some(ranks), true) = (ranks, words.is_empty()) {
+            command.arg("--ranks").arg(ranks.to_string());
+        }
+        Ok(command)
+    }
 }
 
 /// One mode: a name and the arguments that make it, written `NAME=ARGUMENTS`.
@@ -86,7 +131,7 @@ struct Solve {
     dof_per_s: f64,
 }
 
-/// Runs all modes in turn at each size.
+/// Runs all modes in turn at each size and number of ranks.
 ///
 /// # Errors
 /// The program is not there, a run fails (its verdict counts), or two modes give different sizes.
@@ -101,102 +146,86 @@ pub fn measure(plan: &Plan) -> Result<Results> {
     for mode in &plan.modes {
         results.method.push(format!("{}: hpgmg-fv {}", mode.name, mode.arguments.join(" ")));
     }
-    let mut times = new_series(plan);
-    let mut speeds = new_series(plan);
-    let mut gains = new_series(plan);
-    let mut roofline = Vec::new();
-    let bar = ProgressBar::new((plan.sizes.len() * plan.repeats * plan.modes.len()) as u64);
+    let counts: Vec<Option<usize>> = match plan.ranks.as_slice() {
+        [] => vec![None],
+        counts => counts.iter().copied().map(Some).collect(),
+    };
+    if let Some(alone) = &plan.alone {
+        results.method.push(format!("One rank, in all modes the same runs: hpgmg-fv {alone}"));
+    }
+    if !plan.ranks.is_empty() {
+        let how = plan.launcher.as_deref().unwrap_or("threads of one process");
+        results
+            .method
+            .push(format!("Several ranks share the boxes of a size; they are started by: {how}."));
+    }
+    let bar = ProgressBar::new(
+        (plan.sizes.len() * plan.repeats * plan.modes.len() * counts.len()) as u64,
+    );
     bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} runs, {elapsed} {msg}")?);
-    for size in &plan.sizes {
-        let mut solves: Vec<Vec<Solve>> = vec![Vec::new(); plan.modes.len()];
-        let mut bytes_per_cell = None;
-        for _ in 0..plan.repeats {
-            for (mode, solves) in plan.modes.iter().zip(&mut solves) {
-                bar.set_message(mode.name.clone());
-                let run =
-                    run(plan, mode, *size).with_context(|| format!("{} {size:?}", mode.name))?;
-                bytes_per_cell = bytes_per_cell.or(run.bytes_per_cell);
-                solves.extend(run.solves.into_iter().next());
-                bar.inc(1);
-            }
-        }
-        let dim = solves[0].first().context("hpgmg-fv reported no solve")?.dim;
-        for (place, solves) in solves.iter().enumerate() {
-            ensure!(
-                solves.iter().all(|solve| solve.dim == dim),
-                "{} solves another size than {} ({dim}): give modes that agree in ranks",
-                plan.modes[place].name,
-                plan.modes[0].name
-            );
-            let point = |value: fn(&Solve) -> f64| Point {
-                x: dim,
-                samples: solves.iter().map(value).collect(),
-                p99: None,
-            };
-            times[place].points.push(point(|solve| solve.seconds * 1e3));
-            speeds[place].points.push(point(|solve| solve.dof_per_s));
-        }
-        let base = &solves[0];
-        for (gains, solves) in gains.iter_mut().zip(&solves) {
-            let samples = base.iter().zip(solves);
-            let samples = samples.map(|(a, b)| (a.seconds / b.seconds - 1.0) * 100.0).collect();
-            gains.points.push(Point { x: dim, samples, p99: None });
-        }
-        if let (Some(bandwidth), Some(bytes)) = (plan.bandwidth, bytes_per_cell) {
-            roofline.push(Point { x: dim, samples: vec![bandwidth * 1e9 / bytes], p99: None });
+    let mut points = Vec::new();
+    for &ranks in &counts {
+        for &size in &plan.sizes {
+            points.push(measure_at(plan, ranks, size, &bar)?);
         }
     }
     bar.finish_and_clear();
-    if !roofline.is_empty() {
-        let name = format!("memory at {} GB/s", plan.bandwidth.unwrap_or_default());
-        speeds.push(Series { name, role: Role::Floor, points: roofline });
-    }
-    let side = || Axis::log("cells a side", "");
-    results.figures = vec![
-        Figure {
-            title: "HPGMG-FV, one solve".into(),
-            plot: Plot::Lines,
-            x: side(),
-            y: Axis::log("solve", "ms"),
-            less_is_better: true,
-            series: times,
-        },
-        Figure {
-            title: "HPGMG-FV, speed".into(),
-            plot: Plot::Lines,
-            x: side(),
-            y: Axis::log("speed", "DOF/s"),
-            less_is_better: false,
-            series: speeds,
-        },
-    ];
-    if plan.modes.len() > 1 {
-        gains.remove(0);
-        results.figures.push(Figure {
-            title: "HPGMG-FV, gain".into(),
-            plot: Plot::Bars,
-            x: Axis::linear("cells a side", ""),
-            y: Axis::linear(&format!("gain over {}", plan.modes[0].name), "%"),
-            less_is_better: false,
-            series: gains,
-        });
-    }
+    results.figures = figures::all(plan, &points);
     Ok(results)
 }
 
-fn new_series(plan: &Plan) -> Vec<Series> {
-    let series =
-        |mode: &Mode| Series { name: mode.name.clone(), role: Role::Ours, points: Vec::new() };
-    plan.modes.iter().map(series).collect()
+/// What all modes took at one size on one number of ranks.
+struct Measured {
+    ranks: Option<usize>,
+    /// Cells a side.
+    dim: f64,
+    bytes_per_cell: Option<f64>,
+    /// Solves by mode and repeat.
+    solves: Vec<Vec<Solve>>,
+}
+
+fn measure_at(
+    plan: &Plan,
+    ranks: Option<usize>,
+    size: Size,
+    bar: &ProgressBar,
+) -> Result<Measured> {
+    let mut solves: Vec<Vec<Solve>> = vec![Vec::new(); plan.modes.len()];
+    let mut bytes_per_cell = None;
+    let once = ranks == Some(1) && plan.alone.is_some();
+    for _ in 0..plan.repeats {
+        for (mode, solves) in
+            plan.modes.iter().zip(&mut solves).take(if once { 1 } else { usize::MAX })
+        {
+            bar.set_message(mode.name.clone());
+            let run = run(plan, plan.command(mode, size, ranks)?)
+                .with_context(|| format!("{} {size:?}", mode.name))?;
+            bytes_per_cell = bytes_per_cell.or(run.bytes_per_cell);
+            solves.extend(run.solves.into_iter().next());
+            bar.inc(1);
+        }
+    }
+    if once {
+        let of_one_rank = solves[0].clone();
+        solves.fill(of_one_rank);
+    }
+    let dim = solves[0].first().context("hpgmg-fv reported no solve")?.dim;
+    for (mode, solves) in plan.modes.iter().zip(&solves) {
+        ensure!(
+            solves.iter().all(|solve| solve.dim == dim),
+            "{} solves another size than {} ({dim}): give modes that agree in ranks",
+            mode.name,
+            plan.modes[0].name
+        );
+    }
+    Ok(Measured { ranks, dim, bytes_per_cell, solves })
 }
 
 /// One run of the program.
-fn run(plan: &Plan, mode: &Mode, size: Size) -> Result<Run> {
+fn run(plan: &Plan, mut command: Command) -> Result<Run> {
     let folder = tempfile::tempdir()?;
     let json = folder.path().join("run.json");
-    let mut command = Command::new(&plan.program);
-    command.arg(size.log2_box_dim.to_string()).arg(size.boxes_per_rank.to_string());
-    command.args(&mode.arguments).arg("--seconds").arg(plan.seconds.to_string());
+    command.arg("--seconds").arg(plan.seconds.to_string());
     command.arg("--json").arg(&json).stdin(Stdio::null()).stdout(Stdio::piped());
     let output = command
         .stderr(Stdio::piped())
@@ -232,6 +261,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+    use crate::result::Role;
 
     /// A program that stands in for `hpgmg-fv`: it prints what `body` says.
     fn stand_in(folder: &Path, body: &str) -> PathBuf {
@@ -249,7 +279,44 @@ mod tests {
             repeats: 2,
             seconds: 0.1,
             bandwidth: Some(100.0),
+            ranks: Vec::new(),
+            alone: None,
+            launcher: None,
         }
+    }
+
+    #[test]
+    fn several_ranks_share_the_boxes_and_are_started_by_the_launcher() {
+        let mut plan = plan("hpgmg-fv".into());
+        (plan.ranks, plan.launcher) = (vec![1, 4], Some("mpirun -n {}".into()));
+        plan.modes = vec!["host=--comm host".parse().unwrap()];
+        let size: Size = "5:8".parse().unwrap();
+        let words = |ranks| -> Vec<String> {
+            let command = plan.command(&plan.modes[0], size, Some(ranks)).unwrap();
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            words.map(|word| word.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(words(4), ["mpirun", "-n", "4", "hpgmg-fv", "5", "2", "--comm", "host"]);
+        assert_eq!(words(1), ["hpgmg-fv", "5", "8", "--comm", "host", "--ranks", "1"]);
+        let error = plan.command(&plan.modes[0], size, Some(3)).unwrap_err().to_string();
+        assert!(error.contains("8 boxes") && error.contains("3 ranks"), "{error}");
+    }
+
+    #[test]
+    fn with_several_numbers_of_ranks_there_are_scaling_curves() {
+        let folder = tempfile::tempdir().unwrap();
+        let answer = r#"for last; do :; done
+echo "{\"solves\": [{\"dim\": 32, \"seconds\": 0.1, \"dof_per_s\": 5}]}" > "$last""#;
+        let mut plan = plan(stand_in(folder.path(), answer));
+        plan.modes = vec!["a=--comm host".parse().unwrap(), "b=--comm kernel".parse().unwrap()];
+        plan.ranks = vec![1, 2];
+        let results = measure(&plan).unwrap();
+        let scaling = results.figures.iter().find(|f| f.title == "HPGMG-FV, scaling, 32³").unwrap();
+        let places: Vec<f64> = scaling.series[1].points.iter().map(|point| point.x).collect();
+        assert_eq!(places, [1.0, 2.0]);
+        let gains = results.figures.iter().find(|f| f.title == "HPGMG-FV, gain").unwrap();
+        let names: Vec<_> = gains.series.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["b, 2 ranks"], "one rank communicates with nobody");
     }
 
     // Its arguments: LOG2 BOXES --ranks N --seconds S --json FILE.

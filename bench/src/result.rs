@@ -180,7 +180,15 @@ impl Results {
     pub fn read(path: &Path) -> Result<Results> {
         let text =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let results: Results = serde_json::from_str(&text)
+        Results::parse(&text, path)
+    }
+
+    /// Reads a run from the text of the file `path`.
+    ///
+    /// # Errors
+    /// As [`Results::read`].
+    pub fn parse(text: &str, path: &Path) -> Result<Results> {
+        let results: Results = serde_json::from_str(text)
             .with_context(|| format!("{} is no result of mp-perf", path.display()))?;
         ensure!(
             results.format == FORMAT,

@@ -32,6 +32,8 @@ mod deadline;
 mod device;
 mod error;
 mod event;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod host;
 mod launch;
 pub mod memop;

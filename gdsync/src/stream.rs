@@ -87,6 +87,46 @@ impl Stream {
                 (name, Inner::Cuda(stream.clone()), Core::Cuda(stream))
             }
         };
+        Stream::watched(device, name, inner, core, watchdog)
+    }
+
+    /// A CUDA stream that somebody else made and destroys, with the operations of one made here. Captures of it are begun with
+    /// [`begin_capture`](Stream::begin_capture).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for the host and for the default stream, which is no stream of its own; what the driver says.
+    ///
+    /// # Safety
+    /// It is a stream of the device, it outlives this one, and it is idle when this one is dropped.
+    pub unsafe fn adopt(
+        device: &Device,
+        stream: cudarc::driver::sys::CUstream,
+        watchdog: Option<&Watchdog>,
+    ) -> Result<Stream> {
+        let refused = |why: &str| Error::Unsupported {
+            what: "adopting a stream",
+            place: device.to_string(),
+            why: why.into(),
+        };
+        let Device::Cuda(cuda) = device else { return Err(refused("it has no CUDA streams")) };
+        if stream.is_null() {
+            return Err(refused("the default stream waits for all others"));
+        }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("stream {number} (cuda:{}, adopted)", cuda.ordinal());
+        // SAFETY: the caller's promise.
+        let stream = Arc::new(unsafe { CudaStream::adopt(cuda, name.clone(), stream)? });
+        let core = Core::Cuda(stream.clone());
+        Stream::watched(device, name, Inner::Cuda(stream), core, watchdog)
+    }
+
+    fn watched(
+        device: &Device,
+        name: String,
+        inner: Inner,
+        core: Core,
+        watchdog: Option<&Watchdog>,
+    ) -> Result<Stream> {
         let watch = match watchdog {
             Some(watchdog) => Some((watchdog.clone(), watchdog.watch(name.clone(), core)?)),
             None => None,
@@ -424,6 +464,14 @@ impl Stream {
             }
         };
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Whether operations are being captured instead of running.
+    pub fn is_capturing(&self) -> bool {
+        match &self.inner {
+            Inner::Host(executor) => executor.is_capturing(),
+            Inner::Cuda(stream) => stream.is_capturing(),
+        }
     }
 
     /// From here on operations are captured instead of running, until [`Stream::end_capture`].

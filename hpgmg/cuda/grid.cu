@@ -1,12 +1,9 @@
 // Kernels over one level, a warp per 32 pairs of cells of a row, blocks marching through planes. Bytes of a GSRB
 // half-sweep of fv4 per cell: x 8, coefficients 24, right-hand side and diagonal of one colour 4 + 4, result 8: 48.
-#include "pass.cuh"
+#include "column.cuh"
 #include "transfer.cuh"
 
 namespace hpgmg {
-
-// Largest magnitude, as bits: those of non-negative numbers are ordered as the numbers are, and those of NaN above all.
-__device__ __forceinline__ unsigned long long bits(double value) { return __double_as_longlong(fabs(value)); }
 
 __device__ __forceinline__ void raise(unsigned long long* largest, unsigned long long mine) {
     for (int step = 16; step > 0; step /= 2) mine = max(mine, __shfl_xor_sync(~0u, mine, step));
@@ -197,10 +194,40 @@ using namespace hpgmg;
     }
 HPGMG_SIZED(16)
 HPGMG_SIZED(32)
-HPGMG_SIZED(64)
-HPGMG_SIZED(128)
-HPGMG_SIZED(256)
-HPGMG_SIZED(512)
+
+// Passes of large levels, column by column.
+#define HPGMG_COLUMN_GSRB(name, LEVEL)                                                                      \
+    extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)                                         \
+        hpgmg_fv4_column_gsrb##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass) { \
+        __shared__ Ring ring;                                                                               \
+        const int first = blockIdx.z * pass.planes, end = min(first + pass.planes, level.n);                \
+        const auto here = LEVEL;                                                                            \
+        gsrb_planes(here, pass, ring, first, end, [&](const auto& column, int k, double even, double odd) { \
+            store_row(here, pass.out, column.t, column.j, k, even, odd);                                    \
+        });                                                                                                 \
+    }
+HPGMG_COLUMN_GSRB(, level)
+HPGMG_COLUMN_GSRB(_64, Sized<64>(level))
+HPGMG_COLUMN_GSRB(_128, Sized<128>(level))
+HPGMG_COLUMN_GSRB(_256, Sized<256>(level))
+HPGMG_COLUMN_GSRB(_512, Sized<512>(level))
+
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+    hpgmg_fv4_column_residual_restrict(const __grid_constant__ Level level, const __grid_constant__ Level coarse,
+                                       const __grid_constant__ Pass pass) {
+    __shared__ Ring ring;
+    __shared__ PairSums sums;
+    const int first = blockIdx.z * pass.planes, end = min(first + pass.planes, level.n);
+    residual_restrict_planes(level, coarse, pass, ring, sums, first, end);
+}
+
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+    hpgmg_fv4_column_residual_norm(const __grid_constant__ Level level, const __grid_constant__ Pass pass,
+                                   unsigned long long* largest) {
+    __shared__ Ring ring;
+    const int first = blockIdx.z * pass.planes, end = min(first + pass.planes, level.n);
+    raise(largest, residual_largest(level, pass, ring, first, end));
+}
 
 HPGMG_OPERATOR(fv4, FV4)
 HPGMG_OPERATOR(fv2, FV2)

@@ -6,6 +6,9 @@ namespace hpgmg {
 
 enum Step { APPLY, RESIDUAL, GSRB, WEIGHTED, CHEBYSHEV };
 
+// Largest magnitude, as bits: those of non-negative numbers are ordered as the numbers are, and those of NaN above all.
+__device__ __forceinline__ unsigned long long bits(double value) { return __double_as_longlong(fabs(value)); }
+
 // What a pass reads and writes. ZERO passes take x as zero without reading it.
 struct Pass {
     const double* x;

@@ -134,10 +134,47 @@ __device__ __forceinline__ void prolong_slab(const Level& coarse, const Level& f
     }
 HPGMG_SLAB_OPERATOR(fv4, FV4)
 HPGMG_SLAB_OPERATOR(fv2, FV2)
-HPGMG_SLAB_PASS(fv4_slab_gsrb_64, FV4, GSRB, false, Sized<64>(level))
-HPGMG_SLAB_PASS(fv4_slab_gsrb_128, FV4, GSRB, false, Sized<128>(level))
-HPGMG_SLAB_PASS(fv4_slab_gsrb_256, FV4, GSRB, false, Sized<256>(level))
-HPGMG_SLAB_PASS(fv4_slab_gsrb_512, FV4, GSRB, false, Sized<512>(level))
+
+// As the columns of grid.cu.
+#define HPGMG_SLAB_COLUMN_GSRB(name, LEVEL)                                                                 \
+    extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)                                         \
+        hpgmg_fv4_slab_column_gsrb##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass, \
+                                         const __grid_constant__ Slab slab) {                               \
+        __shared__ Ring ring;                                                                               \
+        const March m(slab, pass.planes, gridDim.z);                                                        \
+        if (!m.enter(slab)) return;                                                                         \
+        const auto here = LEVEL;                                                                            \
+        gsrb_planes(here, pass, ring, m.k, m.end, [&](const auto& column, int k, double even, double odd) { \
+            store_shared(here, slab, slab.first, slab.end, pass.out, column.t, column.j, k, even, odd);     \
+        });                                                                                                 \
+        m.leave(slab);                                                                                      \
+    }
+HPGMG_SLAB_COLUMN_GSRB(, level)
+HPGMG_SLAB_COLUMN_GSRB(_64, Sized<64>(level))
+HPGMG_SLAB_COLUMN_GSRB(_128, Sized<128>(level))
+HPGMG_SLAB_COLUMN_GSRB(_256, Sized<256>(level))
+HPGMG_SLAB_COLUMN_GSRB(_512, Sized<512>(level))
+
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+    hpgmg_fv4_slab_column_residual_restrict(const __grid_constant__ Level level, const __grid_constant__ Level coarse,
+                                            const __grid_constant__ Pass pass, const __grid_constant__ Slab slab) {
+    __shared__ Ring ring;
+    __shared__ PairSums sums;
+    const March m(slab, pass.planes, gridDim.z);
+    if (!m.enter(slab)) return;
+    residual_restrict_planes(level, coarse, pass, ring, sums, m.k, m.end);
+    m.leave(slab);
+}
+
+extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+    hpgmg_fv4_slab_column_residual_norm(const __grid_constant__ Level level, const __grid_constant__ Pass pass,
+                                        unsigned long long* largest, const __grid_constant__ Slab slab) {
+    __shared__ Ring ring;
+    const March m(slab, pass.planes, gridDim.z);
+    if (!m.enter(slab)) return;
+    raise(largest, residual_largest(level, pass, ring, m.k, m.end));
+    m.leave(slab);
+}
 
 #define HPGMG_SLAB_PROLONG(name, REACH, ADD)                                                                \
     extern "C" __global__ void __launch_bounds__(32 * TILE * TILE)                                          \

@@ -88,8 +88,18 @@ __device__ __forceinline__ double along(double beta_m, double beta_p, double low
     return (beta_p - beta_m) * ((high_p - low_p) - (high_m - low_m));
 }
 
-template <class L, class X>
-__device__ __forceinline__ double divergence_fv4(const L& level, const Point& p, const X& x) {
+// Coefficients around a cell, from GPU memory: nothing writes them while a kernel runs.
+template <class L>
+struct Faces {
+    const L& level;
+    const Point& p;
+    __device__ __forceinline__ double operator()(int axis, int di, int dj, int dk) const {
+        return __ldg(level.beta[axis] + p.at(di, dj, dk));
+    }
+};
+
+template <class L, class X, class B>
+__device__ __forceinline__ double divergence_fv4(const L& level, const X& x, const B& b) {
     const double c = x(0, 0, 0);
     const double im = x(-1, 0, 0), ip = x(1, 0, 0), imm = x(-2, 0, 0), ipp = x(2, 0, 0);
     const double jm = x(0, -1, 0), jp = x(0, 1, 0), jmm = x(0, -2, 0), jpp = x(0, 2, 0);
@@ -97,7 +107,6 @@ __device__ __forceinline__ double divergence_fv4(const L& level, const Point& p,
     const double imjm = x(-1, -1, 0), ipjm = x(1, -1, 0), imjp = x(-1, 1, 0), ipjp = x(1, 1, 0);
     const double imkm = x(-1, 0, -1), ipkm = x(1, 0, -1), imkp = x(-1, 0, 1), ipkp = x(1, 0, 1);
     const double jmkm = x(0, -1, -1), jpkm = x(0, 1, -1), jmkp = x(0, -1, 1), jpkp = x(0, 1, 1);
-    auto b = [&](int axis, int di, int dj, int dk) { return __ldg(level.beta[axis] + p.at(di, dj, dk)); };
 
     const double i_low = straight(b(0, 0, 0, 0), imm, im, c, ip) +
                          0.25 * (along(b(0, 0, -1, 0), b(0, 0, 1, 0), imjm, jm, imjp, jp) +
@@ -120,10 +129,9 @@ __device__ __forceinline__ double divergence_fv4(const L& level, const Point& p,
     return level.scale * ((i_high - i_low) + (j_high - j_low) + (k_high - k_low));
 }
 
-template <class L, class X>
-__device__ __forceinline__ double divergence_fv2(const L& level, const Point& p, const X& x) {
+template <class L, class X, class B>
+__device__ __forceinline__ double divergence_fv2(const L& level, const X& x, const B& b) {
     const double c = x(0, 0, 0);
-    auto b = [&](int axis, int di, int dj, int dk) { return __ldg(level.beta[axis] + p.at(di, dj, dk)); };
     return level.scale * (b(0, 1, 0, 0) * (x(1, 0, 0) - c) + b(0, 0, 0, 0) * (x(-1, 0, 0) - c) +
                           b(1, 0, 1, 0) * (x(0, 1, 0) - c) + b(1, 0, 0, 0) * (x(0, -1, 0) - c) +
                           b(2, 0, 0, 1) * (x(0, 0, 1) - c) + b(2, 0, 0, 0) * (x(0, 0, -1) - c));
@@ -132,7 +140,8 @@ __device__ __forceinline__ double divergence_fv2(const L& level, const Point& p,
 // A x at `p`.
 template <int OPERATOR, class L, class X>
 __device__ __forceinline__ double apply(const L& level, const Point& p, const X& x) {
-    double ax = OPERATOR == FV4 ? divergence_fv4(level, p, x) : divergence_fv2(level, p, x);
+    const Faces<L> faces{level, p};
+    double ax = OPERATOR == FV4 ? divergence_fv4(level, x, faces) : divergence_fv2(level, x, faces);
     if (level.alpha) ax += level.a * __ldg(level.alpha + p.own) * x(0, 0, 0);
     return ax;
 }

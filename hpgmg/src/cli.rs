@@ -72,9 +72,17 @@ pub struct Cli {
     #[arg(long)]
     pub graph: bool,
     /// With several ranks on GPUs: levels of at most so many cells a side are computed by every rank, without
-    /// communication (32 by default).
+    /// communication (32 by default; with --compare less if the finest level would not be distributed otherwise).
     #[arg(long, value_name = "CELLS")]
     pub whole: Option<usize>,
+    /// On GPUs: levels of fewer cells are computed by the CPU. 0, all on the GPU, is the fastest at every size (measured
+    /// on an H200); 10000 is what the paper has.
+    #[arg(long, value_name = "CELLS", default_value_t = 0)]
+    pub gpu_threshold: u64,
+    /// On GPUs: write the timeline of one solve, of each way with --compare, to a file that Perfetto and chrome://tracing
+    /// show. That solve is launched piece by piece, not as a graph, and is not among those timed.
+    #[arg(long, value_name = "FILE")]
+    pub timeline: Option<PathBuf>,
     /// Discretisation.
     #[arg(long, value_enum, default_value = "fv4")]
     pub operator: Operator,

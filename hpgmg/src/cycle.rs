@@ -39,8 +39,16 @@ pub fn v_cycle<B: Backend>(b: &mut B, l: usize, x: Vector, rhs: Vector) -> Resul
 /// # Errors
 /// [`CommError`] when the ranks lose each other.
 pub fn f_cycle<B: Backend>(b: &mut B, l: usize) -> Result<(), CommError> {
+    f_cycle_on(b, l, Vector::F)
+}
+
+/// One F-cycle from level `l` for the right-hand side `top` of that level.
+///
+/// # Errors
+/// [`CommError`] when the ranks lose each other.
+pub fn f_cycle_on<B: Backend>(b: &mut B, l: usize, top: Vector) -> Result<(), CommError> {
     let bottom = b.levels() - 1;
-    let rhs = |level| if level == l { Vector::F } else { Vector::R };
+    let rhs = |level| if level == l { top } else { Vector::R };
     for level in l..bottom {
         if b.active(level) {
             b.restrict(level, rhs(level), Vector::R)?;

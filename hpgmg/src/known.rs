@@ -1,7 +1,7 @@
 //! What the solver should find: values printed by the reference program, and the verdict on a run.
 
 use crate::cycle::TOLERANCE;
-use crate::options::{Boundary, Config, Cycle, Operator};
+use crate::options::{Boundary, Config, Cycle, Operator, Smoother};
 use crate::run::Outcome;
 
 const TABLE: &str = include_str!("data/known.tsv");
@@ -105,12 +105,7 @@ pub fn judge(config: &Config, outcome: &Outcome) -> Verdict {
     };
     let order = outcome.order();
     if finest.dim >= 256 && config.boundary == Boundary::Dirichlet && design.is_finite() {
-        if !within(order, design, 0.1) {
-            return Verdict::Fail(format!("order {order:.3} is not {design:.0} ± 0.1"));
-        }
-        return Verdict::Pass(format!(
-            "order {order:.3} is {design:.0} ± 0.1 (no reference value for this case)"
-        ));
+        return judge_order(config, order, design);
     }
     if order.is_finite() && last.residual.is_finite() {
         Verdict::Pass(format!(
@@ -119,6 +114,32 @@ pub fn judge(config: &Config, outcome: &Outcome) -> Verdict {
         ))
     } else {
         Verdict::Fail(format!("order {order}, residual {}", last.residual))
+    }
+}
+
+/// Judges the order observed on a fine grid. Of fv4 one F-cycle gets below the discretisation error with GSRB only: the
+/// reference program's own orders are 3.94 and 2.50 at 64³ and 128³ with Jacobi and 2.96 at 256³ with Chebyshev, where
+/// iterating to the tolerance gives 2.78, 3.67 and 3.91. So there the error has to fall as with second order; all other
+/// cases have to show the order of the discretisation.
+fn judge_order(config: &Config, order: f64, design: f64) -> Verdict {
+    let weak = config.smoother != Smoother::Gsrb;
+    if config.operator == Operator::Fv4 && config.cycle == Cycle::F && weak {
+        return if order >= 2.0 && order <= design + 1.0 {
+            Verdict::Pass(format!(
+                "order {order:.3} is between 2 and {:.0} (no reference value for this case; one F-cycle with this \
+                 smoother does not reach the order of the discretisation)",
+                design + 1.0
+            ))
+        } else {
+            Verdict::Fail(format!("order {order:.3} is not between 2 and {:.0}", design + 1.0))
+        };
+    }
+    if within(order, design, 0.1) {
+        Verdict::Pass(format!(
+            "order {order:.3} is {design:.0} ± 0.1 (no reference value for this case)"
+        ))
+    } else {
+        Verdict::Fail(format!("order {order:.3} is not {design:.0} ± 0.1"))
     }
 }
 
@@ -132,5 +153,20 @@ mod tests {
         let known = known(&config, 64).unwrap();
         assert!((known.order - 3.2468).abs() < 1e-3);
         assert_eq!(super::known(&config, 72), None);
+    }
+    #[test]
+    fn on_fine_grids_the_design_order_is_asked_for_where_one_cycle_reaches_it() {
+        let passes = |smoother, cycle, order| {
+            let config = Config { smoother, cycle, ..Config::default() };
+            matches!(judge_order(&config, order, 4.0), Verdict::Pass(_))
+        };
+        assert!(passes(Smoother::Gsrb, Cycle::F, 3.95) && !passes(Smoother::Gsrb, Cycle::F, 3.67));
+        assert!(
+            passes(Smoother::Jacobi, Cycle::F, 3.67) && !passes(Smoother::Jacobi, Cycle::Fv, 3.67)
+        );
+        assert!(
+            !passes(Smoother::Jacobi, Cycle::F, 1.9)
+                && !passes(Smoother::Jacobi, Cycle::F, f64::NAN)
+        );
     }
 }

@@ -90,6 +90,20 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
             "--graph, --whole and --compare are for ranks on GPUs: with --device cuda".into(),
         );
     }
+    if cli.gpu_threshold > 0 && cli.device != Device::Cuda {
+        return refuse(
+            "--gpu-threshold divides levels between GPU and CPU: with --device cuda".into(),
+        );
+    }
+    if cli.timeline.is_some() && !on_gpus {
+        return refuse("--timeline: of solves on GPUs, with --device cuda; on CPUs MP_TRACE=FILE shows what libmp does".into());
+    }
+    if cli.gpu_threshold > 0 && cli.graph {
+        return refuse(
+            "--graph with --gpu-threshold: the CPU takes part in a solve, which no graph can hold"
+                .into(),
+        );
+    }
     if !cli.compare.is_empty() && (size == 1 || cli.compare.contains(&CommMode::Auto)) {
         return refuse("--compare: needs several ranks and names of ways to communicate (mpi, host, stream, kernel)".into());
     }
@@ -249,6 +263,9 @@ mod tests {
             (&["--ranks", "2", "--compare", "host,kernel"], "--device cuda"),
             (&["--comm", "stream"], "stream"),
             (&["--graph"], "--device cuda"),
+            (&["--gpu-threshold", "10000"], "--device cuda"),
+            (&["--timeline", "t.json"], "--device cuda"),
+            (&["--device", "cuda", "--graph", "--gpu-threshold", "1"], "no graph"),
             (&["--comm", "kernel"], "kernel"),
             (&["--ranks", "0"], "at least 1"),
         ] {

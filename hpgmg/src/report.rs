@@ -25,6 +25,8 @@ pub struct Report {
     boxes: usize,
     ranks: usize,
     threads: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    distribution: Option<String>,
     device: &'static str,
     comm: &'static str,
     dim: usize,
@@ -117,6 +119,10 @@ pub struct Facts {
     pub triad: Option<f64>,
     /// The GPU that solved, and the bytes it moves in a solve at h; none if the CPU did.
     pub gpu: Option<(String, f64)>,
+    /// Levels from this one on the CPU computes; 0 if it computes all.
+    pub first_on_cpu: usize,
+    /// Which levels the ranks share, where some may be whole on each.
+    pub distribution: Option<String>,
 }
 
 impl Report {
@@ -144,17 +150,19 @@ impl Report {
             boxes: finest.shape.boxes(),
             ranks: facts.ranks,
             threads: cpu.threads(),
+            distribution: facts.distribution.clone(),
             device: if facts.gpu.is_some() { "cuda" } else { "cpu" },
             comm: facts.comm,
             dim: finest.shape.dim,
             levels: levels
                 .clone()
-                .map(|l| LevelEntry {
+                .enumerate()
+                .map(|(index, l)| LevelEntry {
                     dim: l.shape.dim,
                     boxes: l.shape.boxes(),
                     box_dim: l.shape.box_dim,
                     ranks: l.shape.owners(),
-                    r#where: if facts.gpu.is_some() { "gpu" } else { "cpu" },
+                    r#where: if index < facts.first_on_cpu { "gpu" } else { "cpu" },
                 })
                 .collect(),
             lambda_max: levels.map(|l| l.lambda_max).collect(),
@@ -201,9 +209,17 @@ impl Report {
         let box_dim = 1usize << self.log2_box_dim;
         let _ = writeln!(
             out,
-            "{}³ cells in {} boxes of {box_dim}³; {} × {} ranks × threads ({}), {}\n",
+            "{}³ cells in {} boxes of {box_dim}³; {} × {} ranks × threads ({}), {}",
             self.dim, self.boxes, self.ranks, self.threads, self.comm, self.versions.instructions,
         );
+        if let Some(distribution) = &self.distribution {
+            let _ = writeln!(out, "{distribution}");
+        }
+        let on_cpu = self.levels.iter().find(|level| level.r#where == "cpu");
+        if let Some(level) = on_cpu.filter(|_| self.device == "cuda") {
+            let _ = writeln!(out, "levels from {}³ on computed by the CPU", level.dim);
+        }
+        let _ = writeln!(out);
         let mut table = table(&[
             "", "cells", "solves", "seconds", "DOF/s", "cycles", "residual", "relative", "max |u|",
         ]);

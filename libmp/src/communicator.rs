@@ -18,9 +18,11 @@ use crate::control::{Control, Turn, WORLD};
 use crate::data::device::{DeviceNumber, enqueue};
 use crate::data::plane::Plane;
 use crate::data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Peer, Region, Step, Window,
+    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Path, Peer, PeerCounters, Region,
+    Step, Window,
 };
 use crate::error::{Error, Result};
+use crate::trace::Trace;
 
 /// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
 #[derive(Clone)]
@@ -105,6 +107,14 @@ impl Communicator {
         Ok(Peer { plane, rank: self.world_rank(rank)?, group, timeout: self.timeout })
     }
 
+    /// How bytes go to rank `rank`; `MP_PATH` has a say in it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::NoPath`] if they cannot.
+    pub fn path(&self, rank: usize) -> Result<Path> {
+        self.inner.plane.path(self.world_rank(rank)?)
+    }
+
     /// Memory for communication: `len` zeroed elements in the device's own memory, or in host memory that the other ranks
     /// of this host can map.
     ///
@@ -178,6 +188,23 @@ impl Communicator {
         self.inner.plane.stream(device)
     }
 
+    /// The same for a `CUstream` that the program has made.
+    ///
+    /// # Errors
+    /// [`Error::Memory`]: the device is the host, the stream is NULL; what the driver says.
+    ///
+    /// # Safety
+    /// It is a stream of the device, which outlives what is returned and is idle when that is dropped. Captures of it are begun
+    /// with [`Stream::begin_capture`].
+    pub unsafe fn adopt_stream(
+        &self,
+        device: &Device,
+        stream: *mut std::ffi::c_void,
+    ) -> Result<Stream> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.plane.adopt_stream(device, stream) }
+    }
+
     /// Waits until everything enqueued on the stream so far has run and all of it went well. Helps messages of this rank
     /// meanwhile that the host has started.
     ///
@@ -230,6 +257,22 @@ impl Communicator {
         let result = self.call(Call::AllGather, self.blob(blob)?)?.1;
         let blobs = collective::decode_gathered(&result, self.size());
         blobs.ok_or_else(|| self.nonsense(Call::AllGather))
+    }
+
+    /// Gives rank `root` the blobs of all, in rank order; `None` elsewhere.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather); [`Error::NoSuchRank`], before anybody is told.
+    pub fn gather(&self, root: usize, blob: &[u8]) -> Result<Option<Vec<Vec<u8>>>> {
+        self.info(root)?;
+        // The peer exists, so its number fits.
+        let call = Call::Gather { root: root as u32 };
+        let result = self.call(call, self.blob(blob)?)?.1;
+        if self.rank() != root {
+            return Ok(None);
+        }
+        let blobs = collective::decode_gathered(&result, self.size());
+        blobs.map(Some).ok_or_else(|| self.nonsense(call))
     }
 
     /// Combines the ranks' vectors element by element; every rank gets the same bits. A sum is taken in rank order.
@@ -328,12 +371,28 @@ impl Communicator {
 
     /// The barrier that ends the world in good order.
     pub(crate) fn finish_all(&self) -> Result<()> {
+        self.inner.plane.finishing();
         self.call(Call::Finish, nothing()).map(drop)
     }
 
     pub(crate) fn info(&self, rank: usize) -> Result<&PeerInfo> {
         let world = self.world_rank(rank)?;
         self.inner.peers.get(world).ok_or_else(|| self.no_such_rank(rank))
+    }
+
+    /// What this rank has done with each rank of the communicator so far, in rank order.
+    pub fn counters(&self) -> Vec<PeerCounters> {
+        let all = self.inner.plane.counted();
+        self.inner.members.iter().filter_map(|&rank| all.get(rank as usize).cloned()).collect()
+    }
+
+    pub(crate) fn trace(&self) -> &Trace {
+        &self.inner.plane.trace
+    }
+
+    /// Takes in what streams have done by now.
+    pub(crate) fn resolve_trace(&self) {
+        self.inner.plane.probes.resolve(self.trace());
     }
 
     /// The time after which its calls give up.
@@ -343,6 +402,7 @@ impl Communicator {
 
     fn call(&self, call: Call, payload: Payload) -> Result<(Outcome, Payload)> {
         let what = format!("{call} on {}", self.inner.name);
+        let _span = self.inner.plane.trace.span("collective", call.name());
         let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let group = self.inner.group;
         let progress = || self.inner.plane.progress();

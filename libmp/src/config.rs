@@ -8,9 +8,12 @@
 //! | `MP_INIT_TIMEOUT` | `60` | seconds that a start waits for all ranks |
 //! | `MP_HEARTBEAT` | `0.5` | seconds between signs of life of the control plane (rank 0's value holds) |
 //! | `MP_HEARTBEAT_TIMEOUT` | `10` | seconds of silence after which a rank is lost (rank 0's value holds); raise it to stop a rank in a debugger |
-//! | `MP_INTERFACE` | chosen | network interface (`eth0`) or local address on which rank 0 listens; default: the address the rendezvous names, loopback if all ranks share a host |
+//! | `MP_INTERFACE` | chosen | network interface (`eth0`) or local address on which rank 0, and every rank's software NIC, listens; default: the address the rendezvous names, loopback if all ranks share a host |
 //! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
+//! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (mapped memory within a host, the software NIC over TCP between hosts), `nic` (the software NIC within a host, too) or `nic-tcp` (and there over TCP); equal on all ranks |
 //! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
+//! | `MP_TRACE` | off | file for a timeline of all ranks ([`trace`](crate::trace)); rank 0's value holds |
+//! | `MP_TRACE_EVENTS` | `1000000` | events that each rank keeps for it (rank 0's value holds) |
 //! | `MP_RANK`, `MP_SIZE` | set by mprun | rank and number of ranks |
 //! | `MP_LOCAL_RANK`, `MP_LOCAL_SIZE` | set by mprun | rank and number of ranks on this host |
 //! | `MP_RENDEZVOUS` | set by mprun | `host:port` where rank 0 listens; with `env`, takes the place of `MASTER_ADDR:MASTER_PORT` |
@@ -26,9 +29,12 @@
 //! A variable that is set to the empty string counts as not set.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::build_info::BuildInfo;
 use crate::control::handshake::NODE_MAX;
@@ -43,7 +49,10 @@ pub const VARIABLES: &[&str] = &[
     "MP_HEARTBEAT_TIMEOUT",
     "MP_INTERFACE",
     "MP_NODE",
+    "MP_PATH",
     "MP_PMIX_LIBRARY",
+    "MP_TRACE",
+    "MP_TRACE_EVENTS",
     "MP_RANK",
     "MP_SIZE",
     "MP_LOCAL_RANK",
@@ -102,6 +111,42 @@ impl FromStr for Bootstrap {
     }
 }
 
+/// How bytes go to other ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum PathChoice {
+    /// Memory that is mapped where ranks share a host, the software NIC over TCP where they do not.
+    #[default]
+    Auto,
+    /// The software NIC also between ranks that share a host, over shared memory.
+    Nic,
+    /// The software NIC over TCP between all ranks.
+    NicTcp,
+}
+
+impl FromStr for PathChoice {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<PathChoice, ()> {
+        Ok(match text {
+            "auto" => PathChoice::Auto,
+            "nic" => PathChoice::Nic,
+            "nic-tcp" => PathChoice::NicTcp,
+            _ => return Err(()),
+        })
+    }
+}
+
+impl fmt::Display for PathChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            PathChoice::Auto => "auto",
+            PathChoice::Nic => "nic",
+            PathChoice::NicTcp => "nic-tcp",
+        })
+    }
+}
+
 /// What a world is made from: the environment, read once, and what a program may change of it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -120,8 +165,14 @@ pub struct Config {
     pub interface: Option<String>,
     /// `MP_NODE`.
     pub node: Option<String>,
+    /// `MP_PATH`.
+    pub path: PathChoice,
     /// `MP_PMIX_LIBRARY`.
     pub pmix_library: Option<PathBuf>,
+    /// `MP_TRACE`.
+    pub trace: Option<PathBuf>,
+    /// `MP_TRACE_EVENTS`.
+    pub trace_events: usize,
     /// What all ranks must have been built from. A program may append its own revision.
     pub build: BuildInfo,
     /// The launchers' variables, as they are.
@@ -161,7 +212,12 @@ impl Config {
             heartbeat_timeout: variables.seconds("MP_HEARTBEAT_TIMEOUT", 10.0)?,
             interface: variables.get("MP_INTERFACE").map(str::to_owned),
             node: variables.get("MP_NODE").map(str::to_owned),
+            path: variables.parse("MP_PATH", "auto, nic or nic-tcp")?.unwrap_or_default(),
             pmix_library: variables.get("MP_PMIX_LIBRARY").map(PathBuf::from),
+            trace: variables.get("MP_TRACE").map(PathBuf::from),
+            trace_events: variables
+                .parse("MP_TRACE_EVENTS", "a number of events")?
+                .unwrap_or(crate::trace::EVENTS),
             build: BuildInfo::current(),
             variables,
         };
@@ -267,6 +323,7 @@ mod tests {
             ("MP_TIMEOUT", "inf", "a number of seconds"),
             ("MP_TIMEOUT", "nan", "a number of seconds"),
             ("MP_BOOTSTRAP", "magic", "auto, mprun"),
+            ("MP_PATH", "direct", "auto, nic or nic-tcp"),
             ("MP_HEARTBEAT_TIMEOUT", "0.6", "at least twice MP_HEARTBEAT=0.5"),
         ] {
             let text = from(&[(name, value)]).unwrap_err().to_string();

@@ -224,10 +224,8 @@ pub enum Error {
         message: String,
     },
 
-    /// A rank on another host, to which only a NIC leads.
-    #[error(
-        "a message from {from} to rank {rank} on {to} needs a NIC path, which this build does not have"
-    )]
+    /// There is no way to a rank for what was asked.
+    #[error("no path from {from} to rank {rank} on {to}: {reason}")]
     NoPath {
         /// The peer, in the world.
         rank: usize,
@@ -235,6 +233,17 @@ pub enum Error {
         from: String,
         /// The host of the peer.
         to: String,
+        /// What would be needed.
+        reason: &'static str,
+    },
+
+    /// The NIC, a queue pair or a request on the path to a rank failed or was refused.
+    #[error("{op}: {source}")]
+    Nic {
+        /// The operation and the rank.
+        op: String,
+        /// What failed and why.
+        source: gdsync::nic::Error,
     },
 
     /// Memory, a stream or a device of an operation refused.

@@ -107,20 +107,24 @@ pub mod config;
 mod control;
 mod data;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod node;
+pub mod trace;
 mod world;
 
 pub use bootstrap::MAX_RANKS;
 pub use build_info::{BuildInfo, PROTOCOL};
 pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
-pub use config::{Bootstrap, Config};
+pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
     AllReduce, ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend,
-    DeviceWindow, FusedStream, Operation, Peer, PreparedRecv, PreparedSend, RecvBuilder, Region,
-    SendBuilder, Step, Steps, Window, wait_all, wait_any,
+    DeviceWindow, FusedStream, Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend,
+    RecvBuilder, Region, SendBuilder, Step, Steps, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;
 pub use gdsync::{Deadline, Device, Stream};
+pub use trace::Trace;
 pub use world::World;

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
+use std::path::Path;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -15,9 +17,10 @@ use crate::control::frame::Preamble;
 use crate::control::handshake::Expected;
 use crate::control::message::{Hello, PeerInfo};
 use crate::control::{Control, Heartbeat, Setup};
-use crate::data::plane::Plane;
+use crate::data::plane::{Paths, Plane};
 use crate::error::{Error, Result};
 use crate::node;
+use crate::trace::{self, Sampler, Summary, Trace, TraceFile};
 
 /// The ranks that were started together, as one of them sees them. It is the [`Communicator`] of all ranks, and more: what
 /// the launcher said, and the way a world ends.
@@ -30,6 +33,8 @@ pub struct World {
     local: (usize, usize),
     gpu: Option<String>,
     session: Option<Session>,
+    timeline: Option<TraceFile>,
+    sampler: Option<Sampler>,
     ended: bool,
 }
 
@@ -64,24 +69,34 @@ impl World {
         let Place { rank, size, local, job, token, gpu, meeting, session } =
             bootstrap::find(config)?;
         let me = identity(config);
-        let setup = setup(
+        let mut setup = setup(
             config,
             size,
             job.clone(),
             Preamble { protocol: config.build.protocol, token },
             &me,
         );
+        if rank == 0 {
+            setup.trace = TraceFile::open(config);
+        }
+        // The NIC listens where the control plane was able to.
+        let mut address = None;
         let control = match meeting {
             Meeting::Here => Control::root(setup, None, vec![me]),
-            Meeting::Listen(listener) => Control::root(setup, Some(listener), vec![me]),
-            Meeting::Connect(address) => {
-                let stream = tcp::connect(&address, rank, deadline)?;
+            Meeting::Listen(listener) => {
+                address = listener.local_addr().ok();
+                Control::root(setup, Some(listener), vec![me])
+            }
+            Meeting::Connect(root) => {
+                let stream = tcp::connect(&root, rank, deadline)?;
+                address = stream.local_addr().ok();
                 let hello =
                     Hello { rank, size, job, build: config.build.revision.clone(), peer: me };
                 Control::leaf(setup, stream, hello).map(|control| vec![control])
             }
         }?;
-        let mut worlds = World::assemble(config, control, local, gpu)?;
+        let address = address.map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
+        let mut worlds = World::assemble(config, control, local, gpu, address)?;
         let mut world = worlds.pop().ok_or_else(no_rank)?;
         world.session = Some(session);
         Ok(world)
@@ -126,9 +141,11 @@ impl World {
         let place = bootstrap::thread_place(ranks)?;
         let me = identity(config);
         let preamble = Preamble { protocol: config.build.protocol, token: place.token };
-        let setup = setup(config, place.size, place.job, preamble, &me);
+        let mut setup = setup(config, place.size, place.job, preamble, &me);
+        setup.trace = TraceFile::open(config);
         let control = Control::root(setup, None, vec![me; ranks])?;
-        World::assemble(config, control, place.local, place.gpu)
+        let here = Ipv4Addr::LOCALHOST.into();
+        World::assemble(config, control, place.local, place.gpu, Some(here))
     }
 
     fn assemble(
@@ -136,7 +153,14 @@ impl World {
         controls: Vec<Control>,
         local: Option<(u32, u32)>,
         gpu: Option<String>,
+        address: Option<IpAddr>,
     ) -> Result<Vec<World>> {
+        let interface = config.interface.as_deref();
+        let listen = match (address, interface) {
+            (Some(address), None) => Ok(address),
+            _ => tcp::local_address(interface, false),
+        };
+        let paths = Paths { choice: config.path, listen, patience: 2 * config.heartbeat_timeout };
         let (mut worlds, mut planes) = (Vec::new(), Vec::new());
         for control in controls {
             let control = Arc::new(control);
@@ -155,7 +179,20 @@ impl World {
             let nodes: std::collections::BTreeSet<&str> =
                 peers.iter().map(|peer| &peer.node[..]).collect();
             tracing::info!(rank, size = peers.len(), nodes = nodes.len(), "the world is complete");
-            let plane = Arc::new(Plane::new(control.clone(), peers.clone())?);
+            let timeline = control.trace();
+            let trace = timeline.as_ref().map_or_else(Trace::off, |file| {
+                let host = peers.get(rank).map_or("", |peer| &peer.host);
+                let limit = usize::try_from(file.events).unwrap_or(usize::MAX);
+                let trace = Trace::detached(rank as u32, host, limit);
+                let node = |rank: usize| peers.get(rank).map(|peer| &peer.node);
+                trace.set_offset(control.clock_offset(node(rank) == node(0)));
+                trace
+            });
+            // One for the process: it is its CPU time.
+            let first = worlds.is_empty() && trace.is_on();
+            let sampler = if first { Sampler::start(&trace) } else { None };
+            let plane = Plane::new(control.clone(), peers.clone(), paths.clone(), trace)?;
+            let plane = Arc::new(plane);
             let (peers, timeout) = (peers.clone(), config.timeout);
             planes.push(plane.clone());
             let all = Communicator::world(control.clone(), plane, peers, rank, timeout);
@@ -165,6 +202,8 @@ impl World {
                 local,
                 gpu: gpu.clone(),
                 session: None,
+                timeline,
+                sampler,
                 ended: false,
             });
         }
@@ -194,6 +233,23 @@ impl World {
     /// The device that the launcher chose for this rank (`MP_GPU`): a number, or however it names devices.
     pub fn assigned_gpu(&self) -> Option<&str> {
         self.gpu.as_deref()
+    }
+
+    /// The timeline of this rank, to add to: on if rank 0 was started with `MP_TRACE`.
+    pub fn trace(&self) -> &Trace {
+        self.all.trace()
+    }
+
+    /// Writes the timeline of all ranks so far, by rank 0, which gets to know what was written; the others get `None`. A
+    /// collective call. Ranks without a timeline are not in it.
+    ///
+    /// # Errors
+    /// As [`Communicator::barrier`]; on rank 0 [`Error::Io`] with the path if it cannot be written.
+    pub fn write_trace(&self, path: &Path) -> Result<Option<Summary>> {
+        self.all.resolve_trace();
+        let parts = trace::gather(&self.all, self.trace().part())?;
+        let write = |parts: Vec<_>| trace::write(path, &trace::decode(&parts)?);
+        parts.map(write).transpose()
     }
 
     /// Whether the world goes on. Cheap: for loops that wait for something else.
@@ -232,6 +288,14 @@ impl World {
     /// # Errors
     /// As [`Communicator::barrier`]: a rank that fails or leaves before everybody has finished is lost.
     pub fn finish(mut self) -> Result<()> {
+        self.sampler = None;
+        if let Some(file) = &self.timeline {
+            self.all.resolve_trace();
+            file.finish(&self.all, self.all.trace())?;
+        }
+        for counters in self.all.counters().iter().filter(|counters| !counters.is_empty()) {
+            tracing::debug!(rank = self.all.rank(), "with {counters}");
+        }
         self.all.finish_all()?;
         self.ended = true;
         self.control.close();
@@ -255,6 +319,11 @@ impl Drop for World {
         if !self.ended {
             let how = if std::thread::panicking() { Loss::Panicked } else { Loss::Unfinished };
             self.control.leave(how);
+            self.sampler = None;
+            if let Some(file) = &self.timeline {
+                self.all.resolve_trace();
+                file.salvage(self.all.rank(), self.all.trace());
+            }
         }
     }
 }
@@ -296,6 +365,7 @@ fn setup(config: &Config, size: u32, job: String, preamble: Preamble, me: &PeerI
         },
         heartbeat: Heartbeat { interval: config.heartbeat, silence: config.heartbeat_timeout },
         timeout: config.init_timeout,
+        trace: None,
     }
 }
 

@@ -1,14 +1,15 @@
 //! Messages of the host between ranks that are threads: order, matching, epochs, misuse, and random programs against a
-//! model. `messages_between_processes.rs` runs the same between processes.
+//! model. `messages_between_processes.rs` runs the same between processes. All run on every
+//! path that leads to ranks of one host.
 
 mod common;
 
 use std::time::Duration;
 
-use common::on_threads;
+use common::{on_every_path, on_threads, ranks};
 use libmp::{
-    Communicator, Deadline, Device, Error, Operation, PreparedRecv, PreparedSend, Region, World,
-    wait_all, wait_any,
+    Communicator, Deadline, Device, Error, Operation, Path, PathChoice, PreparedRecv, PreparedSend,
+    Region, World, wait_all, wait_any,
 };
 
 fn soon() -> Deadline {
@@ -19,15 +20,6 @@ fn region(world: &World, values: &[u64]) -> Region<u64> {
     let region = world.alloc(&Device::Host, values.len()).unwrap();
     region.write(values).unwrap();
     region
-}
-
-/// Runs ranks that all finish.
-fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
-    on_threads(World::threads(count).unwrap(), |world| {
-        let value = rank(&world);
-        world.finish().unwrap();
-        value
-    })
 }
 
 #[test]
@@ -303,7 +295,10 @@ fn operations_come_and_go_many_times_more_than_there_are_words() {
     ranks(2, |world| {
         let peer = world.peer(1 - world.rank()).unwrap();
         let (out, here) = (region(world, &[0]), region(world, &[0]));
-        for round in 0..10_000u64 {
+        // Over a NIC a message has three words instead of two.
+        let rounds =
+            if world.path(1 - world.rank()).unwrap() == Path::Direct { 10_000 } else { 3000 };
+        for round in 0..rounds {
             out.write(&[round]).unwrap();
             let send = peer.send(&out, 1).prepare().unwrap();
             let recv = peer.recv(&here, 1).prepare().unwrap();
@@ -342,29 +337,66 @@ fn more_operations_than_a_mailbox_holds_are_prepared_before_the_peer_looks() {
 }
 
 #[test]
-fn a_rank_on_another_host_is_named_with_both_hosts() {
+fn ranks_on_different_hosts_send_over_tcp_and_what_needs_mapped_memory_is_refused() {
     let results = common::over_tcp(
-        2,
+        3,
         &[],
-        |rank, config| config.node = Some(format!("host {rank}")),
+        // Ranks 0 and 1 on one host, rank 2 on another.
+        |rank, config| config.node = Some(format!("host {}", rank / 2)),
         |_, world| {
             let world = world.unwrap();
-            let peer = world.peer(1 - world.rank()).unwrap();
-            let region: Region<u8> = world.alloc(&Device::Host, 1).unwrap();
-            let error = peer.send(&region, 0).prepare().unwrap_err();
+            let (rank, size) = (world.rank(), world.size());
+            let paths: Vec<Path> = (0..size).map(|other| world.path(other).unwrap()).collect();
+            let (out, here) = (region(&world, &[rank as u64; 100]), region(&world, &[9; 100]));
+            let send = world.peer((rank + 1) % size).unwrap().send(&out, 1).prepare().unwrap();
+            let left = (rank + size - 1) % size;
+            let recv = world.peer(left).unwrap().recv(&here, 1).prepare().unwrap();
+            for _ in 0..10 {
+                recv.start().unwrap();
+                send.start().unwrap();
+                wait_all(&[&recv, &send], soon()).unwrap();
+                assert_eq!(here.to_vec().unwrap(), [left as u64; 100]);
+                here.write(&[9; 100]).unwrap();
+            }
+            let far = if rank == 2 { 0 } else { 2 };
+            let refused = world.peer(far).unwrap().send(&out, 2).prepare_device().unwrap_err();
+            assert!(matches!(refused, Error::NoPath { rank, .. } if rank == far));
             world.finish().unwrap();
-            error.to_string()
+            (paths, refused.to_string())
         },
     );
-    for (rank, text) in results.iter().enumerate() {
-        assert!(text.contains(&format!("to rank {} on ", 1 - rank)), "{text}");
-        assert!(text.contains("needs a NIC path, which this build does not have"), "{text}");
+    let (near, far) = (Path::Direct, Path::NicTcp);
+    let paths: Vec<_> = results.iter().map(|(paths, _)| paths.clone()).collect();
+    assert_eq!(paths, [[near, near, far], [near, near, far], [far, far, near]]);
+    for (_, text) in results {
+        assert!(text.starts_with("no path from ") && text.contains("mapped here"), "{text}");
     }
 }
 
 #[test]
+fn ranks_with_different_choices_of_the_path_refuse_each_other_with_both() {
+    let results = common::over_tcp(
+        2,
+        &[],
+        |rank, config| config.path = [PathChoice::Auto, PathChoice::NicTcp][rank],
+        |_, world| world.map(drop).unwrap_err().to_string(),
+    );
+    assert!(
+        results
+            .iter()
+            .any(|text| text.contains("MP_PATH=auto and") || text.contains("MP_PATH=auto;")),
+        "{results:?}"
+    );
+    assert!(results.iter().any(|text| text.contains("MP_PATH=nic-tcp")), "{results:?}");
+}
+
+#[test]
 fn an_abort_ends_waits_with_the_operation_the_peer_and_the_epochs() {
-    let errors = on_threads(World::threads(3).unwrap(), |world| {
+    on_every_path(3).for_each(an_abort_ends_waits);
+}
+
+fn an_abort_ends_waits(worlds: Vec<World>) {
+    let errors = on_threads(worlds, |world| {
         let here = region(&world, &[0]);
         if world.rank() == 2 {
             std::thread::sleep(Duration::from_millis(30));
@@ -394,14 +426,21 @@ fn an_abort_ends_waits_with_the_operation_the_peer_and_the_epochs() {
 
 #[test]
 fn what_arrived_before_the_end_of_the_world_counts() {
-    on_threads(World::threads(2).unwrap(), |world| {
+    on_every_path(2).for_each(what_arrived_counts);
+}
+
+fn what_arrived_counts(worlds: Vec<World>) {
+    on_threads(worlds, |world| {
         let peer = world.peer(1 - world.rank()).unwrap();
         let here = region(&world, &[world.rank() as u64]);
         if world.rank() == 0 {
             let recv = peer.recv(&here, 0).prepare().unwrap();
             recv.start().unwrap();
             world.barrier().unwrap();
-            // The other side is known by now: this gives the credit.
+            while recv.message_len().unwrap().is_none() {
+                assert!(recv.test().is_ok());
+            }
+            // The other side is known: this gives the credit.
             assert!(recv.test().is_ok());
             while world.check().is_ok() {
                 std::thread::yield_now();

@@ -1,11 +1,11 @@
-//! Messages between ranks that are processes, which share memory: order of payload and signal, rings, everybody to
+//! Messages between ranks that are processes, on every path between processes of a host: order of payload and signal, rings, everybody to
 //! everybody, and the death of a rank.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{say, start_mprun};
+use common::{PATHS, say, start_mprun};
 use libmp::{
     Deadline, Device, Operation, PreparedRecv, PreparedSend, Region, Result, World, wait_all,
 };
@@ -153,10 +153,13 @@ fn endless(world: &World, on_stream: bool) -> Result<()> {
 }
 
 fn all_done(program: &str, size: usize) {
-    let mut ranks = start_mprun(program, size, &[]);
-    for (number, rank) in ranks.iter_mut().enumerate() {
-        assert_eq!(rank.next(START).as_deref(), Some("done"), "rank {number} of {size}");
-        assert_eq!(rank.end(START), Some(0));
+    for path in PATHS {
+        let mut ranks = start_mprun(program, size, &[("MP_PATH", path)]);
+        for (number, rank) in ranks.iter_mut().enumerate() {
+            let said = rank.next(START);
+            assert_eq!(said.as_deref(), Some("done"), "rank {number} of {size}, {path}");
+            assert_eq!(rank.end(START), Some(0));
+        }
     }
 }
 
@@ -181,8 +184,8 @@ fn a_payload_is_there_when_its_signal_is() {
 
 #[test]
 fn survivors_of_a_killed_rank_name_it_and_end_whether_hosts_or_streams_wait() {
-    for victim in [0, 1, 3] {
-        let mut ranks = start_mprun("endless", 4, &[]);
+    for (victim, path) in [0, 1, 3].into_iter().flat_map(|v| PATHS.map(|path| (v, path))) {
+        let mut ranks = start_mprun("endless", 4, &[("MP_PATH", path)]);
         for rank in &ranks {
             assert_eq!(rank.next(START).as_deref(), Some("ready"));
         }
@@ -191,10 +194,11 @@ fn survivors_of_a_killed_rank_name_it_and_end_whether_hosts_or_streams_wait() {
         ranks[victim].signal(libc::SIGKILL);
         for (number, rank) in ranks.iter_mut().enumerate().filter(|(number, _)| *number != victim) {
             let text = rank.next(Duration::from_secs(3)).unwrap();
-            assert!(text.starts_with(&format!("rank {victim} on ")), "rank {number}: {text}");
+            let expected = format!("rank {victim} on ");
+            assert!(text.starts_with(&expected), "rank {number}, {path}: {text}");
             assert!(text.contains("is lost") && text.contains("tag 1") || text.contains("stream"));
             assert_eq!(rank.end(Duration::from_secs(3)), Some(3));
         }
-        assert!(since.elapsed() < Duration::from_secs(3), "{:?}", since.elapsed());
+        assert!(since.elapsed() < Duration::from_secs(3), "{path}: {:?}", since.elapsed());
     }
 }

@@ -1,12 +1,12 @@
 //! Random programs of messages against a model: which message each receive must get, for any order of preparing, starting
-//! and waiting, several times over, by the host and on streams.
+//! and waiting, several times over, by the host and on streams, on every path.
 
 mod common;
 
 use std::collections::HashMap;
 use std::time::Duration;
 
-use common::on_threads;
+use common::{on_every_path, on_threads};
 use libmp::{
     Deadline, Device, Operation, PreparedRecv, PreparedSend, Region, World, wait_all, wait_any,
 };
@@ -152,9 +152,11 @@ proptest! {
         orders in prop::collection::vec(prop::collection::vec(any::<Index>(), 1..20), RANKS),
     ) {
         // The room of a connection's halves follows the message, so nothing is truncated.
-        on_threads(World::threads(RANKS).unwrap(), |world| {
-            run(&world, &messages, &orders);
-            world.finish().unwrap();
-        });
+        for worlds in on_every_path(RANKS) {
+            on_threads(worlds, |world| {
+                run(&world, &messages, &orders);
+                world.finish().unwrap();
+            });
+        }
     }
 }

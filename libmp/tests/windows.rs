@@ -1,23 +1,15 @@
-//! One-sided operations between ranks that are threads.
+//! One-sided operations between ranks that are threads, on every path.
 
 mod common;
 
 use std::time::Duration;
 
-use common::on_threads;
+use common::{on_every_path, on_threads, ranks};
 use libmp::gdsync::{Buffer, Space};
 use libmp::{Deadline, Device, Error, Region, World};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
-}
-
-fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
-    on_threads(World::threads(count).unwrap(), |world| {
-        let value = rank(&world);
-        world.finish().unwrap();
-        value
-    })
 }
 
 #[test]
@@ -157,7 +149,11 @@ fn memory_that_cannot_be_exported_fails_on_every_rank_with_the_rank() {
 
 #[test]
 fn a_signal_that_never_comes_ends_with_the_deadline_or_the_world() {
-    let texts = on_threads(World::threads(2).unwrap(), |world| {
+    on_every_path(2).for_each(a_signal_that_never_comes);
+}
+
+fn a_signal_that_never_comes(worlds: Vec<World>) {
+    let texts = on_threads(worlds, |world| {
         let region: Region<u8> = world.alloc(&Device::Host, 0).unwrap();
         let window = world.window(&region, 3).unwrap();
         let error =

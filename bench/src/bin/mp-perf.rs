@@ -11,7 +11,7 @@ use mp_bench::perf::{
     self, Devices, Rank, bandwidth, barrier, latency, litmus, message_rate, overlap,
 };
 use mp_bench::result::{Figure, Results};
-use mp_bench::{compare, multigrid, report, signal};
+use mp_bench::{compare, model, multigrid, report, signal};
 
 #[derive(Parser)]
 #[command(name = "mp-perf", version, about = "Measures what communication costs on this machine")]
@@ -37,8 +37,11 @@ enum What {
         #[arg(long)]
         json: Option<PathBuf>,
     },
-    /// This library beside MPI, UCX and the bare machine, on the host. Starts two ranks under mpirun by itself.
+    /// This library beside NCCL, NVSHMEM, MPI, UCX and the bare machine, on the host and between two GPUs. Starts two
+    /// ranks under mpirun by itself; says who is absent and why.
     Compare {
+        #[command(flatten)]
+        ranks: Ranks,
         /// Sizes of messages in bytes.
         #[arg(long, value_delimiter = ',', default_value = "8,64,512,4096,32768,262144,2097152",
             value_parser = clap::value_parser!(u64).range(1..=1 << 26))]
@@ -69,12 +72,48 @@ enum What {
         /// Seconds of solves in a run.
         #[arg(long, default_value_t = 1.0)]
         seconds: f64,
-        /// GB/s that memory reaches in a plain copy, for the roofline.
+        /// GB/s that memory reaches in a plain copy, for the roofline; with --ranks: that of one rank's.
         #[arg(long)]
         bandwidth: Option<f64>,
+        /// Numbers of ranks that share the boxes. A size is then LOG2_BOX_DIM:BOXES of the whole domain.
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=4096))]
+        ranks: Vec<u64>,
+        /// Arguments of one rank, measured once for all modes; by default each mode's own.
+        #[arg(long, value_name = "ARGUMENTS", requires = "ranks", allow_hyphen_values = true)]
+        alone: Option<String>,
+        /// What starts several ranks, {} being their number ("mpirun -n {}"). Default: threads of one process.
+        #[arg(long, value_name = "COMMAND", requires = "ranks")]
+        launcher: Option<String>,
         /// The program; default: hpgmg-fv beside this one.
         #[arg(long)]
         program: Option<PathBuf>,
+        /// Write the figures to this file.
+        #[arg(long)]
+        json: Option<PathBuf>,
+    },
+    /// HPGMG-FV on more GPUs than there are: a model from measured results, with its error where that was measured.
+    Model {
+        /// Results of `compare` on two GPUs and of `multigrid --ranks 1,2`.
+        #[arg(required = true)]
+        results: Vec<PathBuf>,
+        /// Cells a side of a GPU's box: powers of two.
+        #[arg(long, value_delimiter = ',', default_value = "32,64,128",
+            value_parser = clap::value_parser!(u64).range(4..=512))]
+        boxes: Vec<u64>,
+        /// Ranks: cubes of powers of two.
+        #[arg(long, value_delimiter = ',', default_value = "1,8,64,512,4096",
+            value_parser = clap::value_parser!(u64).range(1..=4096))]
+        ranks: Vec<u64>,
+        /// GPUs of a node.
+        #[arg(long, value_delimiter = ',', default_value = "1,2,4,8",
+            value_parser = clap::value_parser!(u64).range(1..=64))]
+        gpus_per_node: Vec<u64>,
+        /// Microseconds from NIC to NIC through one switch, instead of what is assumed.
+        #[arg(long)]
+        nic_latency: Option<f64>,
+        /// GB/s of a NIC, instead of what is assumed.
+        #[arg(long)]
+        nic_bandwidth: Option<f64>,
         /// Write the figures to this file.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -157,11 +196,17 @@ enum What {
         #[command(flatten)]
         ranks: Ranks,
     },
-    /// One page from the results of runs (files written by --json).
+    /// One page from the results of runs (files written by --json) and from timelines.
     Report {
         /// The results.
-        #[arg(required = true)]
+        #[arg(required_unless_present = "trace")]
         results: Vec<PathBuf>,
+        /// A timeline in the JSON trace event format, as MP_TRACE writes it.
+        #[arg(long)]
+        trace: Vec<PathBuf>,
+        /// Of each timeline, FROM:TO in microseconds since its first event. Default: all.
+        #[arg(long, value_parser = window, requires = "trace")]
+        window: Option<(f64, f64)>,
         /// Write the page, one HTML file, here.
         #[arg(short, long, default_value = "report.html")]
         output: PathBuf,
@@ -251,6 +296,11 @@ fn ratio(text: &str) -> Result<f64, String> {
     ratio.ok_or_else(|| format!("{text:?} is no multiple: a number from 0.001 to 1000"))
 }
 
+fn window(text: &str) -> Result<(f64, f64), String> {
+    let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+    parsed.ok_or_else(|| format!("{text:?} is not of the form FROM:TO, for example 0:500"))
+}
+
 fn pair(text: &str) -> Result<(u32, u32), String> {
     let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     parsed.ok_or_else(|| format!("{text:?} is not of the form FIRST:SECOND, for example 0:1"))
@@ -278,18 +328,52 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
-        What::Compare { sizes, repeats, json } => {
+        What::Compare { ranks, sizes, repeats, json } => {
             let mut sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
             sizes.sort_unstable();
             sizes.dedup();
-            let plan = compare::Plan { sizes, repeats: repeats as usize, budget: 64 << 20 };
+            let (repeats, devices) = (repeats as usize, ranks.devices());
+            let plan = compare::Plan { sizes, repeats, budget: 64 << 20, devices };
             compare::run(&plan)?.map_or(Ok(()), |results| show(&results, json.as_deref()))
         }
-        What::Multigrid { modes, sizes, repeats, seconds, bandwidth, program, json } => {
-            let program = program.map_or_else(multigrid::beside_this_program, Ok)?;
-            let repeats = repeats as usize;
-            let plan = multigrid::Plan { program, modes, sizes, repeats, seconds, bandwidth };
+        What::Multigrid {
+            modes,
+            sizes,
+            repeats,
+            seconds,
+            bandwidth,
+            ranks,
+            alone,
+            launcher,
+            program,
+            json,
+        } => {
+            let plan = multigrid::Plan {
+                program: program.map_or_else(multigrid::beside_this_program, Ok)?,
+                modes,
+                sizes,
+                repeats: repeats as usize,
+                seconds,
+                bandwidth,
+                ranks: ranks.into_iter().map(|ranks| ranks as usize).collect(),
+                alone,
+                launcher,
+            };
             show(&multigrid::measure(&plan)?, json.as_deref())
+        }
+        What::Model { results, boxes, ranks, gpus_per_node, nic_latency, nic_bandwidth, json } => {
+            let runs =
+                results.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>>>()?;
+            let numbers =
+                |values: Vec<u64>| values.into_iter().map(|value| value as usize).collect();
+            let plan = model::Plan {
+                boxes: numbers(boxes),
+                ranks: numbers(ranks),
+                gpus_per_node: numbers(gpus_per_node),
+                nic_latency,
+                nic_bandwidth,
+            };
+            show(&model::run(&runs, &plan)?, json.as_deref())
         }
         What::Latency { common, form, size: sizes, rounds, threads } => {
             let forms = if form.is_empty() { Form::ALL.to_vec() } else { form };
@@ -334,12 +418,16 @@ fn main() -> Result<()> {
             }
             Ok(())
         }
-        What::Report { results, output, images, markdown } => {
+        What::Report { results, trace, window, output, images, markdown } => {
             let runs =
                 results.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>>>()?;
-            write(&output, &report::page(&runs)?)?;
+            let timelines = trace
+                .iter()
+                .map(|path| report::Timeline::read(path, window))
+                .collect::<Result<Vec<_>>>()?;
+            write(&output, &report::page(&runs, &timelines)?)?;
             if let Some(folder) = images {
-                for name in report::images(&runs, &folder)? {
+                for name in report::images(&runs, &timelines, &folder)? {
                     println!("wrote {}.svg and .png", folder.join(name).display());
                 }
             }

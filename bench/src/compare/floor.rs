@@ -111,6 +111,17 @@ impl Player for Floor<'_> {
         Ok(None)
     }
 
+    fn exchange(&mut self, rounds: usize) -> Result<Option<()>> {
+        let state = self.state.as_ref().context("not prepared")?;
+        let me = self.world.rank();
+        for _ in 0..rounds {
+            self.round += 1;
+            state.send(1 - me, self.round)?;
+            state.wait(me, self.round)?;
+        }
+        Ok(Some(()))
+    }
+
     fn meet(&mut self, _: usize) -> Result<Option<()>> {
         Ok(None)
     }

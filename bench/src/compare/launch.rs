@@ -6,9 +6,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use libmp::World;
+use libmp::{Device, World};
 
-use super::{Mpi, Plan, Ucx};
+use super::{Mpi, Plan, Ucx, gpu};
+use crate::perf::{Devices, Rank};
 use crate::result::Results;
 
 /// Set in the processes that this starts.
@@ -20,6 +21,9 @@ const STARTED: &str = "MP_PERF_STARTED";
 /// # Errors
 /// A world of another size than two; a player that fails; ranks that fail.
 pub fn run(plan: &Plan) -> Result<Option<Results>> {
+    // Between two GPUs of a host NVLink multicast takes no part; NCCL would set it up all the same.
+    // SAFETY: called from `main` before any thread is started.
+    unsafe { std::env::set_var("NCCL_NVLS_ENABLE", "0") };
     let launched =
         ["MP_RANK", "PMIX_RANK", "RANK"].iter().any(|name| std::env::var_os(name).is_some());
     if launched {
@@ -28,7 +32,9 @@ pub fn run(plan: &Plan) -> Result<Option<Results>> {
         let mpi = if under_mpirun && Mpi::is_installed() { Some(Mpi::init()?) } else { None };
         return part(world, plan, mpi);
     }
-    if let Some(mpirun) = find("mpirun").filter(|_| Mpi::is_installed()) {
+    // Two processes on one GPU would take turns of milliseconds: threads there.
+    let one_gpu = matches!(plan.devices, Devices::Gpus(first, second) if first == second);
+    if let Some(mpirun) = find("mpirun").filter(|_| Mpi::is_installed() && !one_gpu) {
         return start(&mpirun).map(|()| None);
     }
     let ranks = World::threads(2)?;
@@ -47,10 +53,29 @@ pub fn run(plan: &Plan) -> Result<Option<Results>> {
 /// One rank.
 fn part(world: World, plan: &Plan, mpi: Option<Mpi>) -> Result<Option<Results>> {
     let first = world.rank() == 0;
-    let bar = if first { ProgressBar::new(super::points(plan)) } else { ProgressBar::hidden() };
+    let gpus = gpus(&plan.devices);
+    let points = super::points(plan) + if gpus.is_ok() { gpu::points(plan) } else { 0 };
+    let bar = if first { ProgressBar::new(points) } else { ProgressBar::hidden() };
     bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} points, {elapsed}")?);
     let mut results = Results::begin(super::method(plan, mpi.as_ref()));
     results.figures = super::rank(&world, plan, mpi.as_ref(), &|| bar.inc(1))?;
+    let world = match gpus {
+        Ok(gpus) => {
+            let device = Device::cuda(gpus[world.rank().min(1)])?;
+            let stream = world.stream(&device)?;
+            let pair = format!("ranks on cuda:{} and cuda:{}", gpus[0], gpus[1]);
+            let rank = Rank { world, device, stream, pair };
+            let (figures, method) = gpu::measure(&rank, plan, mpi.as_ref(), &bar)?;
+            results.figures.extend(figures);
+            results.method.extend(method);
+            rank.world.barrier()?;
+            rank.world
+        }
+        Err(reason) => {
+            results.method.push(format!("GPUs: not measured ({reason})."));
+            world
+        }
+    };
     bar.finish_and_clear();
     world.finish()?;
     // Finalising waits for the other rank, actively: what follows has the machine for itself.
@@ -60,6 +85,19 @@ fn part(world: World, plan: &Plan, mpi: Option<Mpi>) -> Result<Option<Results>> 
     }
     super::add_ucx(&mut results, plan, Ucx::find().as_ref())?;
     Ok(Some(results))
+}
+
+/// The two ranks' GPUs, or why there are none.
+fn gpus(devices: &Devices) -> Result<[u32; 2], &'static str> {
+    match devices {
+        Devices::Host => Err("--host"),
+        Devices::Gpus(first, second) => Ok([*first, *second]),
+        Devices::Automatic => match gdsync::CudaDevice::count() {
+            Ok(2..) => Ok([0, 1]),
+            Ok(1) => Err("there is one; --pair 0:0 plays on it alone"),
+            Ok(_) | Err(_) => Err("there is none"),
+        },
+    }
 }
 
 /// Starts this program again as two ranks and waits for them.

@@ -1,7 +1,8 @@
 //! This library beside others and beside the bare machine, in one process set: two ranks, the players in turn within each
-//! repeat, so that what disturbs the machine disturbs all. Everything here runs on the host; it needs no GPU.
+//! repeat, so that what disturbs the machine disturbs all. What is in this file runs on the host; [`gpu`] is between two GPUs.
 
 mod floor;
+mod gpu;
 mod launch;
 mod mpi;
 mod ours;
@@ -12,6 +13,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use libmp::World;
 
+use crate::perf::Devices;
 use crate::result::{Axis, Figure, Plot, Point, Results, Role, Series};
 
 pub use launch::run;
@@ -27,6 +29,8 @@ pub struct Plan {
     pub repeats: usize,
     /// Bytes that one repeat of a point may move, which bounds its rounds.
     pub budget: usize,
+    /// The GPUs.
+    pub devices: Devices,
 }
 
 impl Plan {
@@ -53,6 +57,9 @@ trait Player {
     /// [`IN_FLIGHT`] messages from rank 0 to rank 1 and an empty answer, `rounds` times. `None`: not measured with this
     /// player.
     fn stream(&mut self, rounds: usize) -> Result<Option<()>>;
+    /// Both ranks send a message to each other and wait for the other's, `rounds` times. `None`: not measured with this
+    /// player.
+    fn exchange(&mut self, rounds: usize) -> Result<Option<()>>;
     /// Both ranks meet, `rounds` times. `None`: not measured with this player.
     fn meet(&mut self, rounds: usize) -> Result<Option<()>>;
 }
@@ -69,6 +76,7 @@ fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Resul
     }
     players.push(Box::new(floor::Floor::new(world)));
     let (mut latency, mut bandwidth) = (Table::new(&players), Table::new(&players));
+    let mut exchange = Table::new(&players);
     for &size in &plan.sizes {
         for player in &mut players {
             player.prepare(size).with_context(|| format!("{}, {size} B", player.name()))?;
@@ -85,6 +93,15 @@ fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Resul
                 Ok(Some(rounds))
             },
             |seconds| seconds * one_way,
+        )?;
+        tick();
+        exchange.measure(
+            world,
+            plan,
+            size as f64,
+            &mut players,
+            |player| Ok(player.exchange(rounds)?.map(|()| rounds)),
+            |seconds| seconds * 1e6 / rounds as f64,
         )?;
         tick();
         let rounds = (rounds / IN_FLIGHT).max(2);
@@ -128,6 +145,14 @@ fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Resul
             series: bandwidth.without_empty(),
         },
         Figure {
+            title: "Exchange, host memory".into(),
+            plot: Plot::Lines,
+            x: Axis::log("message", "B"),
+            y: Axis::log("exchange", "µs"),
+            less_is_better: true,
+            series: exchange.without_empty(),
+        },
+        Figure {
             title: "Barrier, host".into(),
             plot: Plot::Bars,
             x: Axis::linear("ranks", ""),
@@ -140,7 +165,7 @@ fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Resul
 
 /// Points that [`rank`] measures with a plan, for a progress bar.
 fn points(plan: &Plan) -> u64 {
-    2 * plan.sizes.len() as u64 + 1
+    3 * plan.sizes.len() as u64 + 1
 }
 
 /// The method, in sentences.
@@ -151,12 +176,15 @@ fn method(plan: &Plan, mpi: Option<&Mpi>) -> Vec<String> {
             plan.repeats
         ),
         "Latency: half of a round trip. libmp: prepared send and receive, host form; floor: memcpy into the peer's memory and one atomic word.".into(),
+        "Exchange: both ranks send and wait for the other's message, nothing else.".into(),
         format!("Bandwidth: {IN_FLIGHT} messages in one direction, then an empty answer."),
         "Barrier: libmp's goes through an all-reduce of one prepared word on the data plane, MPI's is MPI_Barrier.".into(),
     ];
     method.push(match mpi {
         Some(mpi) => format!("MPI: {}.", mpi.version()),
-        None => "MPI: absent (no libmpi.so.40 here, or no mpirun).".into(),
+        None => {
+            "MPI: absent (no libmpi.so.40 or no mpirun here, or both ranks are on one GPU).".into()
+        }
     });
     method
 }
@@ -247,7 +275,8 @@ mod tests {
 
     #[test]
     fn two_threads_measure_every_figure_with_every_player_there_is() {
-        let plan = Plan { sizes: vec![8, 4096], repeats: 2, budget: 1 << 16 };
+        let plan =
+            Plan { sizes: vec![8, 4096], repeats: 2, budget: 1 << 16, devices: Devices::Host };
         let figures = std::thread::scope(|scope| {
             let ranks: Vec<_> = World::threads(2)
                 .unwrap()
@@ -263,7 +292,7 @@ mod tests {
                 .collect();
             ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
         });
-        assert_eq!(figures[0].len(), 3);
+        assert_eq!(figures[0].len(), 4);
         for figure in &figures[0] {
             let names: Vec<_> = figure.series.iter().map(|series| series.name.as_str()).collect();
             assert!(names.contains(&"libmp"), "{}: {names:?}", figure.title);

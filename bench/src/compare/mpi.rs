@@ -4,8 +4,10 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+
+use gdsync::Buffer;
 
 use super::{IN_FLIGHT, Player};
 use crate::result::Role;
@@ -100,6 +102,52 @@ impl Mpi {
         &self.version
     }
 
+    /// Sends a buffer of the host to `rank`; blocks.
+    ///
+    /// # Errors
+    /// The buffer is none of the host's, or MPI fails.
+    pub(super) fn send_from(&self, buffer: &Buffer<u8>, rank: usize) -> Result<()> {
+        let (at, size) = of_host(buffer)?;
+        // SAFETY: the buffer has `size` bytes.
+        check("MPI_Send", unsafe {
+            (self.functions.send)(at.cast(), size, self.byte, rank as c_int, 3, self.world)
+        })
+    }
+
+    /// Receives a buffer of the host from `rank`; blocks.
+    ///
+    /// # Errors
+    /// As [`Mpi::send_from`].
+    pub(super) fn recv_into(&self, buffer: &Buffer<u8>, rank: usize) -> Result<()> {
+        let (at, size) = of_host(buffer)?;
+        // SAFETY: the buffer has `size` bytes and nobody else uses it now; null is MPI_STATUS_IGNORE.
+        check("MPI_Recv", unsafe {
+            let rank = rank as c_int;
+            (self.functions.recv)(at.cast(), size, self.byte, rank, 3, self.world, null_mut())
+        })
+    }
+
+    /// Sends one buffer of the host to `rank` and receives another from it, at the same time.
+    ///
+    /// # Errors
+    /// As [`Mpi::send_from`].
+    pub(super) fn exchange(&self, send: &Buffer<u8>, recv: &Buffer<u8>, rank: usize) -> Result<()> {
+        let ((from, sent), (to, received)) = (of_host(send)?, of_host(recv)?);
+        let Mpi { functions, world, byte, .. } = self;
+        let (other, mut requests) = (rank as c_int, [null_mut(); 2]);
+        // SAFETY: the buffers have those sizes and nobody else uses them until both requests are complete; null is
+        // MPI_STATUSES_IGNORE.
+        unsafe {
+            let request = &mut requests[0];
+            let code = (functions.irecv)(to.cast(), received, *byte, other, 4, *world, request);
+            check("MPI_Irecv", code)?;
+            let request = &mut requests[1];
+            let code = (functions.isend)(from.cast(), sent, *byte, other, 4, *world, request);
+            check("MPI_Isend", code)?;
+            check("MPI_Waitall", (functions.wait_all)(2, requests.as_mut_ptr(), null_mut()))
+        }
+    }
+
     pub(super) fn player(&self, rank: usize) -> MpiPlayer<'_> {
         let requests = vec![null_mut(); IN_FLIGHT];
         MpiPlayer { mpi: self, rank, size: 0, buffers: Vec::new(), requests }
@@ -111,6 +159,11 @@ impl Drop for Mpi {
         // SAFETY: initialised in `init`, and nothing of it is in flight.
         unsafe { (self.functions.finalize)() };
     }
+}
+
+fn of_host(buffer: &Buffer<u8>) -> Result<(*mut u8, c_int)> {
+    let at = buffer.host_address().context("the buffer is not of the host")?;
+    Ok((at.as_ptr(), c_int::try_from(buffer.size()).context("MPI counts in int")?))
 }
 
 fn load() -> Result<Library> {
@@ -222,6 +275,28 @@ impl Player for MpiPlayer<'_> {
                 self.recv(0)?;
             } else {
                 self.send(0)?;
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn exchange(&mut self, rounds: usize) -> Result<Option<()>> {
+        let Mpi { functions, world, byte, .. } = self.mpi;
+        let other = self.other();
+        for _ in 0..rounds {
+            let [out, here, ..] = self.buffers.as_mut_slice() else { bail!("not prepared") };
+            let (out, here) = (out.as_mut_ptr().cast(), here.as_mut_ptr().cast());
+            // SAFETY: the buffers hold `size` bytes and are not touched before the requests are complete; null is
+            // MPI_STATUSES_IGNORE.
+            unsafe {
+                let request = &mut self.requests[0];
+                let code = (functions.irecv)(here, self.size, *byte, other, 4, *world, request);
+                check("MPI_Irecv", code)?;
+                let request = &mut self.requests[1];
+                let code = (functions.isend)(out, self.size, *byte, other, 4, *world, request);
+                check("MPI_Isend", code)?;
+                let requests = self.requests.as_mut_ptr();
+                check("MPI_Waitall", (functions.wait_all)(2, requests, null_mut()))?;
             }
         }
         Ok(Some(()))

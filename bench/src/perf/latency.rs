@@ -329,9 +329,13 @@ fn adjacent(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     Ok(times)
 }
 
-/// Threads of the block that plays.
+/// Threads of the block that plays with messages of `size` bytes: one for each packet, or as many as copy fastest.
+pub fn suitable_threads(size: u64) -> u32 {
+    block_threads(size)
+}
+
 fn threads(plan: &Plan, size: u64) -> u32 {
-    plan.threads.unwrap_or_else(|| block_threads(size))
+    plan.threads.unwrap_or_else(|| suitable_threads(size))
 }
 
 fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {

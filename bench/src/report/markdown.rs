@@ -28,12 +28,14 @@ pub fn markdown(runs: &[Results], command: &str) -> String {
         for figure in &run.figures {
             let better = if figure.less_is_better { "less" } else { "more" };
             _ = writeln!(text, "\n### {} ({better} is better)\n", figure.title);
-            let table = Table::of(figure);
-            let mut row = |cells: &[String]| _ = writeln!(text, "| {} |", cells.join(" | "));
-            row(&table.head);
-            row(&vec!["---:".to_owned(); table.head.len()]);
-            table.rows.iter().for_each(|cells| row(cells));
-            _ = writeln!(text, "\n{LEGEND}");
+            for table in Table::all(figure) {
+                let mut row = |cells: &[String]| _ = writeln!(text, "| {} |", cells.join(" | "));
+                row(&table.head);
+                row(&vec!["---:".to_owned(); table.head.len()]);
+                table.rows.iter().for_each(|cells| row(cells));
+                text.push('\n');
+            }
+            _ = writeln!(text, "{LEGEND}");
         }
     }
     text

@@ -5,6 +5,7 @@ mod markdown;
 mod number;
 mod page;
 mod plot;
+pub mod timeline;
 
 use std::path::Path;
 
@@ -12,21 +13,25 @@ use anyhow::{Context, Result};
 
 pub use markdown::markdown;
 pub use page::page;
+pub use timeline::Timeline;
 
-use crate::result::{Figure, Results, Role};
+use crate::result::{Figure, Point, Results, Role, Series};
 use crate::spread::Ratio;
 use number::{bytes, short};
 
-/// Writes each figure of `runs` into `folder` as `NAME.svg` and `NAME.png`; gives the names back.
+/// Writes each figure of `runs` and each timeline into `folder` as `NAME.svg` and `NAME.png`; gives the names back.
 ///
 /// # Errors
 /// A figure that cannot be drawn, a file that cannot be written.
-pub fn images(runs: &[Results], folder: &Path) -> Result<Vec<String>> {
+pub fn images(runs: &[Results], timelines: &[Timeline], folder: &Path) -> Result<Vec<String>> {
     std::fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     let mut names = Vec::new();
-    for (place, figure) in runs.iter().flat_map(|run| &run.figures).enumerate() {
-        let name = format!("{:02}-{}", place + 1, slug(&figure.title));
-        let svg = plot::svg(figure)?;
+    let figures = runs.iter().flat_map(|run| &run.figures);
+    let figures = figures.map(|figure| (&figure.title, plot::svg(figure)));
+    let strips = timelines.iter().map(|timeline| (&timeline.title, Ok(timeline.svg())));
+    for (place, (title, svg)) in figures.chain(strips).enumerate() {
+        let name = format!("{:02}-{}", place + 1, slug(title));
+        let svg = svg?;
         let png = plot::png(&svg)?;
         for (kind, content) in [("svg", svg.as_bytes()), ("png", &png)] {
             let path = folder.join(format!("{name}.{kind}"));
@@ -40,14 +45,17 @@ pub fn images(runs: &[Results], folder: &Path) -> Result<Vec<String>> {
 
 /// A figure as a table for a terminal, with its title.
 pub fn terminal(figure: &Figure) -> String {
-    let table = Table::of(figure);
-    let mut drawn = comfy_table::Table::new();
-    drawn.load_preset(comfy_table::presets::UTF8_FULL_CONDENSED);
-    drawn.set_header(table.head).add_rows(table.rows);
-    for column in drawn.column_iter_mut() {
-        column.set_cell_alignment(comfy_table::CellAlignment::Right);
+    let mut text = format!("{}\n", figure.title);
+    for table in Table::all(figure) {
+        let mut drawn = comfy_table::Table::new();
+        drawn.load_preset(comfy_table::presets::UTF8_FULL_CONDENSED);
+        drawn.set_header(table.head).add_rows(table.rows);
+        for column in drawn.column_iter_mut() {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+        text += &format!("{drawn}\n");
     }
-    format!("{}\n{drawn}\n{LEGEND}\n", figure.title)
+    text + LEGEND + "\n"
 }
 
 /// Letters, digits and dashes of a title.
@@ -66,42 +74,74 @@ struct Table {
 }
 
 impl Table {
-    /// Medians with extremes, then the ratio of each series of ours to each other one.
+    /// Medians with extremes, a row for each x.
     fn of(figure: &Figure) -> Table {
-        let ours = || figure.series.iter().filter(|series| series.role == Role::Ours);
-        let others = || figure.series.iter().filter(|s| matches!(s.role, Role::Peer | Role::Floor));
         let mut head = vec![figure.x.title()];
         head.extend(figure.series.iter().map(|s| format!("{}, {}", s.name, figure.y.unit)));
-        for our in ours() {
-            head.extend(others().map(|other| format!("{} / {}", our.name, other.name)));
-        }
-        let mut places: Vec<f64> =
-            figure.series.iter().flat_map(|s| &s.points).map(|point| point.x).collect();
-        places.sort_by(f64::total_cmp);
-        places.dedup();
         let row = |x: f64| {
-            let at = |series: &crate::result::Series| {
-                series.points.iter().find(|point| point.x == x).cloned()
-            };
-            let mut row = vec![if figure.x.unit == "B" { bytes(x) } else { short(x) }];
+            let mut row = vec![place(figure, x)];
             for series in &figure.series {
-                row.push(at(series).and_then(|point| point.spread()).map_or(String::new(), |y| {
+                let spread = at(series, x).and_then(|point| point.spread());
+                row.push(spread.map_or(String::new(), |y| {
+                    if y.count == 1 {
+                        return short(y.median);
+                    }
                     format!("{} ({}–{})", short(y.median), short(y.min), short(y.max))
                 }));
             }
-            for our in ours() {
-                for other in others() {
-                    let ratio = at(our).zip(at(other));
-                    let ratio = ratio.and_then(|(a, b)| Ratio::of(&a.samples, &b.samples));
-                    row.push(ratio.map_or(String::new(), |r| {
-                        format!("{:.2} ({:.2}–{:.2})", r.value, r.low, r.high)
-                    }));
-                }
-            }
             row
         };
-        Table { head, rows: places.into_iter().map(row).collect() }
+        Table { head, rows: places(figure).into_iter().map(row).collect() }
     }
+
+    /// The ratio of each series of ours to each measured other one, a row for each two, a column for each x; `None` without
+    /// two such series.
+    fn ratios(figure: &Figure) -> Option<Table> {
+        let ours = || figure.series.iter().filter(|series| series.role == Role::Ours);
+        let places = places(figure);
+        let mut head = vec![format!("ratio, at {}", figure.x.title())];
+        head.extend(places.iter().map(|x| place(figure, *x)));
+        let mut rows = Vec::new();
+        for our in ours() {
+            for other in figure.series.iter().filter(|s| matches!(s.role, Role::Peer | Role::Floor))
+            {
+                let ratio = |x: &f64| {
+                    let (a, b) = (at(our, *x)?, at(other, *x)?);
+                    let r = Ratio::of(&a.samples, &b.samples)?;
+                    Some(format!("{:.2} ({:.2}–{:.2})", r.value, r.low, r.high))
+                };
+                let mut row = vec![format!("{} / {}", our.name, other.name)];
+                row.extend(places.iter().map(|x| ratio(x).unwrap_or_default()));
+                if row.iter().skip(1).any(|cell| !cell.is_empty()) {
+                    rows.push(row);
+                }
+            }
+        }
+        (!rows.is_empty()).then_some(Table { head, rows })
+    }
+
+    /// Both.
+    fn all(figure: &Figure) -> Vec<Table> {
+        std::iter::once(Table::of(figure)).chain(Table::ratios(figure)).collect()
+    }
+}
+
+/// All x of a figure, ascending.
+fn places(figure: &Figure) -> Vec<f64> {
+    let points = figure.series.iter().flat_map(|series| &series.points);
+    let mut places: Vec<f64> = points.map(|point| point.x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    places
+}
+
+/// An x as it is written.
+fn place(figure: &Figure, x: f64) -> String {
+    if figure.x.unit == "B" { bytes(x) } else { short(x) }
+}
+
+fn at(series: &Series, x: f64) -> Option<&Point> {
+    series.points.iter().find(|point| point.x == x)
 }
 
 /// What stands below a figure's table.
@@ -110,7 +150,7 @@ const LEGEND: &str = "Medians (smallest–largest); ratios of medians (95 % inte
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::{Axis, Plot, Point, Series};
+    use crate::result::{Axis, Plot};
 
     fn run() -> Results {
         let series = |name: &str, role, factor: f64| Series {
@@ -141,29 +181,33 @@ mod tests {
 
     #[test]
     fn a_table_has_a_row_for_each_x_and_ratios_of_ours_to_the_measured_others() {
-        let table = Table::of(&run().figures[0]);
+        let figure = &run().figures[0];
+        let table = Table::of(figure);
         assert_eq!(
             table.head,
-            [
-                "message, B",
-                "this library, µs",
-                "a peer, µs",
-                "memcpy, µs",
-                "a model, µs",
-                "this library / a peer",
-                "this library / memcpy"
-            ]
+            ["message, B", "this library, µs", "a peer, µs", "memcpy, µs", "a model, µs"]
         );
         assert_eq!(table.rows[1][0], "1 KiB");
         assert_eq!(table.rows[0][1], "10 (8–12)");
-        assert!(table.rows[0][5].starts_with("0.50 ("), "{:?}", table.rows[0]);
         assert_eq!(table.rows.len(), 3);
+        let ratios = Table::ratios(figure).unwrap();
+        assert_eq!(ratios.head, ["ratio, at message, B", "8 B", "1 KiB", "64 KiB"]);
+        let pairs: Vec<&str> = ratios.rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(pairs, ["this library / a peer", "this library / memcpy"]);
+        assert!(ratios.rows[0][1].starts_with("0.50 ("), "{:?}", ratios.rows[0]);
+    }
+
+    #[test]
+    fn a_figure_of_one_player_has_no_ratios() {
+        let mut run = run();
+        run.figures[0].series.truncate(1);
+        assert!(Table::ratios(&run.figures[0]).is_none());
     }
 
     #[test]
     fn every_figure_becomes_a_drawing_that_names_its_series() {
         let folder = tempfile::tempdir().unwrap();
-        let names = images(&[run()], folder.path()).unwrap();
+        let names = images(&[run()], &[], folder.path()).unwrap();
         assert_eq!(names, ["01-latency-host", "02-gain"]);
         for name in names {
             let svg = std::fs::read_to_string(folder.path().join(format!("{name}.svg"))).unwrap();
@@ -187,13 +231,13 @@ mod tests {
     fn a_value_that_a_logarithm_cannot_show_is_an_error_naming_the_figure() {
         let mut run = run();
         run.figures[0].series[0].points[0].samples = vec![0.0];
-        let error = format!("{:#}", page(&[run]).unwrap_err());
+        let error = format!("{:#}", page(&[run], &[]).unwrap_err());
         assert!(error.contains("Latency <host>") && error.contains("one way = 0"), "{error}");
     }
 
     #[test]
     fn the_page_is_one_file_that_escapes_what_it_quotes() {
-        let page = page(&[run()]).unwrap();
+        let page = page(&[run()], &[]).unwrap();
         assert!(page.contains("Latency &lt;host&gt;") && page.contains("two threads &amp; one"));
         assert!(page.contains("<svg") && page.contains("prefers-color-scheme: dark"));
         assert!(!page.contains("src=") && !page.contains("href=\"http"), "it loads nothing");

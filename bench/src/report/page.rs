@@ -3,7 +3,7 @@
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{LEGEND, Table, plot, slug};
+use super::{LEGEND, Table, Timeline, plot, slug};
 use crate::result::{Figure, Results};
 
 const STYLE: &str = "
@@ -20,19 +20,20 @@ dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; ba
 svg { width: 100%; height: auto; }
 svg text[fill='#000000'] { fill: var(--ink); }
 svg [stroke='#000000'] { stroke: var(--ink); }
-.table { overflow-x: auto; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
+.table { overflow-x: auto; margin: .5rem 0; } table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .85rem; }
 th, td { border-bottom: 1px solid var(--edge); padding: .2rem .6rem; text-align: right; white-space: nowrap; }
 th { white-space: normal; vertical-align: bottom; } small { color: inherit; opacity: .75; }
 summary { cursor: pointer; }
 ";
 
-/// The page of some runs.
+/// The page of some runs, timelines at its end.
 ///
 /// # Errors
 /// A figure that cannot be drawn.
-pub fn page(runs: &[Results]) -> Result<String> {
+pub fn page(runs: &[Results], timelines: &[Timeline]) -> Result<String> {
     let sections = runs.iter().map(section).collect::<Result<Vec<_>>>()?;
     let titles = runs.iter().flat_map(|run| &run.figures).map(|figure| &figure.title);
+    let titles = titles.chain(timelines.iter().map(|timeline| &timeline.title));
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -46,6 +47,7 @@ pub fn page(runs: &[Results]) -> Result<String> {
                 h1 { "Performance of libmp" }
                 nav { ul { @for title in titles { li { a href={ "#" (slug(title)) } { (title) } } } } }
                 @for section in sections { (section) }
+                @for timeline in timelines { (strip(timeline)) }
             }
         }
     };
@@ -71,21 +73,35 @@ fn section(run: &Results) -> Result<Markup> {
     })
 }
 
+fn strip(timeline: &Timeline) -> Markup {
+    html! {
+        h2 id=(slug(&timeline.title)) { (timeline.title) }
+        (PreEscaped(timeline.svg()))
+        details { summary { "Table" } (drawn(&timeline.table())) }
+    }
+}
+
+fn drawn(table: &Table) -> Markup {
+    html! {
+        div.table {
+            table {
+                thead { tr { @for cell in &table.head { th { (cell) } } } }
+                tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
+            }
+        }
+    }
+}
+
 fn figure(figure: &Figure) -> Result<Markup> {
     let drawing = plot::svg(figure)?;
-    let table = Table::of(figure);
+    let tables = Table::all(figure);
     let better = if figure.less_is_better { "less is better" } else { "more is better" };
     Ok(html! {
         h3 id=(slug(&figure.title)) { (figure.title) " " small { "(" (better) ")" } }
         (PreEscaped(drawing))
         details {
             summary { "Table" }
-            div.table {
-                table {
-                    thead { tr { @for cell in &table.head { th { (cell) } } } }
-                    tbody { @for row in &table.rows { tr { @for cell in row { td { (cell) } } } } }
-                }
-            }
+            @for table in &tables { (drawn(table)) }
             small { (LEGEND) }
         }
     })

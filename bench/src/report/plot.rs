@@ -10,12 +10,13 @@ use resvg::{tiny_skia, usvg};
 use super::number::{bytes, short};
 use crate::result::{Axis, Figure, Plot, Role, Series};
 
-/// Width and height of a drawing in pixels.
-const SIZE: (u32, u32) = (860, 460);
+/// Width and height of a drawing in pixels, and the width of the column of names at its right.
+const SIZE: (u32, u32) = (1060, 460);
+const NAMES: u32 = 290;
 
 /// Colours of series that can be told apart without seeing red and green, on white as on black (after Okabe and Ito,
 /// "Color universal design", 2008).
-const COLOURS: [RGBColor; 7] = [
+pub(super) const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 128, 220),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -34,10 +35,12 @@ pub fn svg(figure: &Figure) -> Result<String> {
     let mut text = String::new();
     {
         let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        let (left, right) = area.split_horizontally(SIZE.0 - NAMES);
         match figure.plot {
-            Plot::Lines => lines(figure, &area),
-            Plot::Bars => bars(figure, &area),
+            Plot::Lines => lines(figure, &left),
+            Plot::Bars => bars(figure, &left),
         }
+        .and_then(|()| names(figure, &right))
         .with_context(|| format!("drawing {:?}", figure.title))?;
         area.present().map_err(|error| anyhow!("{error}"))?;
     }
@@ -54,7 +57,9 @@ pub fn png(svg: &str) -> Result<Vec<u8>> {
     fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
     fonts.set_sans_serif_family("Ubuntu");
     let tree = usvg::Tree::from_str(svg, &options).context("reading a drawing")?;
-    let mut pixels = tiny_skia::Pixmap::new(2 * SIZE.0, 2 * SIZE.1).context("no pixels")?;
+    let size = tree.size().to_int_size();
+    let mut pixels =
+        tiny_skia::Pixmap::new(2 * size.width(), 2 * size.height()).context("no pixels")?;
     pixels.fill(tiny_skia::Color::WHITE);
     resvg::render(&tree, tiny_skia::Transform::from_scale(2.0, 2.0), &mut pixels.as_mut());
     pixels.encode_png().map_err(|error| anyhow!("encoding a PNG: {error}"))
@@ -144,21 +149,31 @@ fn colour(series: &Series, place: usize) -> RGBColor {
     if series.role == Role::Floor { GREY } else { COLOURS[place % COLOURS.len()] }
 }
 
-fn lines(figure: &Figure, area: &Area) -> Result<()> {
-    let points = || figure.series.iter().flat_map(|series| &series.points);
-    let x = Scale::over(&figure.x, points().map(|point| point.x), false)?;
-    let spreads = || points().filter_map(|point| point.spread());
-    let y = Scale::over(&figure.y, spreads().flat_map(|y| [y.min, y.max]), true)?;
-    let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Scale, Scale>>;
+
+fn failed(error: &dyn std::fmt::Display) -> anyhow::Error {
+    anyhow!("{error}")
+}
+
+/// The axes with their titles and the mesh; `marked`: also along x.
+fn chart<'a, 'b>(
+    figure: &Figure,
+    area: &'a Area<'b>,
+    x: Scale,
+    y: Scale,
+    marked: bool,
+) -> Result<Chart<'a, 'b>> {
     let mut chart = ChartBuilder::on(area)
         .margin(12)
         .x_label_area_size(44)
         .y_label_area_size(70)
         .build_cartesian_2d(x, y)
         .map_err(|error| failed(&error))?;
-    chart
-        .configure_mesh()
-        .x_desc(figure.x.title())
+    let mut mesh = chart.configure_mesh();
+    if !marked {
+        mesh.disable_x_mesh().x_labels(0);
+    }
+    mesh.x_desc(figure.x.title())
         .y_desc(figure.y.title())
         .label_style(("sans-serif", 14))
         .bold_line_style(GREY.mix(0.35))
@@ -166,30 +181,74 @@ fn lines(figure: &Figure, area: &Area) -> Result<()> {
         .axis_style(BLACK)
         .draw()
         .map_err(|error| failed(&error))?;
+    Ok(chart)
+}
+
+/// The series' names, each beside how it is drawn.
+fn names(figure: &Figure, area: &Area) -> Result<()> {
+    let text = ("sans-serif", 14).into_text_style(area).pos(Pos::new(HPos::Left, VPos::Center));
+    for (place, series) in figure.series.iter().enumerate() {
+        let y = 28 + 22 * place as i32;
+        match figure.plot {
+            Plot::Lines => {
+                let style = stroke(series, place);
+                let (on, off) = dashes(series.role).unwrap_or((26, 0));
+                for from in (4..30).step_by((on + off) as usize) {
+                    let dash = PathElement::new([(from, y), ((from + on).min(30), y)], style);
+                    area.draw(&dash).map_err(|error| failed(&error))?;
+                }
+                let dot = Circle::new((17, y), 3, colour(series, place).filled());
+                area.draw(&dot).map_err(|error| failed(&error))?;
+            }
+            Plot::Bars => {
+                let bar = Rectangle::new([(8, y - 6), (26, y + 6)], fill(series, place).filled());
+                area.draw(&bar).map_err(|error| failed(&error))?;
+            }
+        }
+        area.draw_text(&series.name, &text, (38, y)).map_err(|error| failed(&error))?;
+    }
+    Ok(())
+}
+
+fn stroke(series: &Series, place: usize) -> ShapeStyle {
+    colour(series, place).stroke_width(if series.role == Role::Ours { 3 } else { 2 })
+}
+
+/// Lengths of dashes and gaps of what was not measured with a library.
+fn dashes(role: Role) -> Option<(i32, i32)> {
+    match role {
+        Role::Ours | Role::Peer => None,
+        Role::Floor => Some((7, 5)),
+        Role::Model => Some((2, 4)),
+    }
+}
+
+fn fill(series: &Series, place: usize) -> RGBAColor {
+    colour(series, place).mix(if series.role == Role::Model { 0.4 } else { 1.0 })
+}
+
+fn lines(figure: &Figure, area: &Area) -> Result<()> {
+    let points = || figure.series.iter().flat_map(|series| &series.points);
+    let x = Scale::over(&figure.x, points().map(|point| point.x), false)?;
+    let spreads = || points().filter_map(|point| point.spread());
+    let y = Scale::over(&figure.y, spreads().flat_map(|y| [y.min, y.max]), true)?;
+    let mut chart = chart(figure, area, x, y, true)?;
     for (place, series) in figure.series.iter().enumerate() {
         let colour = colour(series, place);
-        let width = if series.role == Role::Ours { 3 } else { 2 };
-        let style = colour.stroke_width(width);
+        let style = stroke(series, place);
         let middles: Vec<(f64, f64)> = series
             .points
             .iter()
             .filter_map(|point| Some((point.x, point.spread()?.median)))
             .collect();
-        let drawn = match series.role {
-            Role::Ours | Role::Peer => {
-                chart.draw_series(LineSeries::new(middles.iter().copied(), style))
+        let points = middles.iter().copied();
+        match dashes(series.role) {
+            None => chart.draw_series(LineSeries::new(points, style)).map(|_| ()),
+            Some((on, off)) => {
+                chart.draw_series(DashedLineSeries::new(points, on, off, style)).map(|_| ())
             }
-            Role::Floor => {
-                chart.draw_series(DashedLineSeries::new(middles.iter().copied(), 7, 5, style))
-            }
-            Role::Model => {
-                chart.draw_series(DashedLineSeries::new(middles.iter().copied(), 2, 4, style))
-            }
-        };
-        drawn
-            .map_err(|error| failed(&error))?
-            .label(&series.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 22, y)], style));
+        }
+        .map_err(|error| failed(&error))?;
         let ranges = series.points.iter().filter_map(|point| {
             let y = point.spread()?;
             Some(PathElement::new([(point.x, y.min), (point.x, y.max)], colour.stroke_width(1)))
@@ -198,18 +257,7 @@ fn lines(figure: &Figure, area: &Area) -> Result<()> {
         let dots = middles.iter().map(|point| Circle::new(*point, 3, colour.filled()));
         chart.draw_series(dots).map_err(|error| failed(&error))?;
     }
-    let corner = if figure.less_is_better {
-        SeriesLabelPosition::UpperLeft
-    } else {
-        SeriesLabelPosition::LowerRight
-    };
-    chart
-        .configure_series_labels()
-        .position(corner)
-        .margin(14)
-        .label_font(("sans-serif", 14))
-        .draw()
-        .map_err(|error| failed(&error))
+    Ok(())
 }
 
 fn bars(figure: &Figure, area: &Area) -> Result<()> {
@@ -218,35 +266,14 @@ fn bars(figure: &Figure, area: &Area) -> Result<()> {
     places.sort_by(f64::total_cmp);
     places.dedup();
     let spreads = figure.series.iter().flat_map(|series| &series.points).filter_map(|p| p.spread());
-    let mut y = Scale::over(&figure.y, spreads.flat_map(|y| [y.min, y.max]), true)?;
-    // Room for the names above the bars.
-    y.to += 0.3 * (y.to - y.from);
+    let y = Scale::over(&figure.y, spreads.flat_map(|y| [y.min, y.max]), true)?;
     let floor = y.range().start;
     let bottom = if y.log { floor } else { 0.0 };
     let x = Scale { log: false, bytes: false, from: 0.0, to: places.len() as f64 };
-    let failed = |error: &dyn std::fmt::Display| anyhow!("{error}");
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(70)
-        .build_cartesian_2d(x, y)
-        .map_err(|error| failed(&error))?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(0)
-        .x_desc(figure.x.title())
-        .y_desc(figure.y.title())
-        .label_style(("sans-serif", 14))
-        .bold_line_style(GREY.mix(0.35))
-        .light_line_style(TRANSPARENT)
-        .axis_style(BLACK)
-        .draw()
-        .map_err(|error| failed(&error))?;
+    let mut chart = chart(figure, area, x, y, false)?;
     let width = 0.8 / figure.series.len() as f64;
     for (place, series) in figure.series.iter().enumerate() {
-        let colour = colour(series, place);
-        let fill = if series.role == Role::Model { colour.mix(0.4) } else { colour.mix(1.0) };
+        let fill = fill(series, place);
         let left = |x: f64| {
             let group = places.iter().position(|other| *other == x).unwrap_or(0);
             group as f64 + 0.1 + width * place as f64
@@ -256,11 +283,7 @@ fn bars(figure: &Figure, area: &Area) -> Result<()> {
             let left = left(point.x);
             Some(Rectangle::new([(left, bottom), (left + width * 0.94, y)], fill.filled()))
         });
-        chart
-            .draw_series(columns)
-            .map_err(|error| failed(&error))?
-            .label(&series.name)
-            .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 18, y + 5)], fill.filled()));
+        chart.draw_series(columns).map_err(|error| failed(&error))?;
         let ranges = series.points.iter().filter_map(|point| {
             let y = point.spread()?;
             let middle = left(point.x) + width * 0.47;
@@ -274,11 +297,5 @@ fn bars(figure: &Figure, area: &Area) -> Result<()> {
         let (at, below) = chart.backend_coord(&(group as f64 + 0.5, floor));
         area.draw_text(&shown(*x), &text, (at, below + 8)).map_err(|error| failed(&error))?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .margin(14)
-        .label_font(("sans-serif", 14))
-        .draw()
-        .map_err(|error| failed(&error))
+    Ok(())
 }

@@ -13,6 +13,7 @@ use cudarc::driver::sys;
 
 use super::capabilities::Capabilities;
 use super::driver::{Driver, cu};
+use super::gate;
 use super::graveyard::{Grave, Graveyard};
 use super::module::{Kernel, Module, RawModule};
 use super::rescue::Rescue;
@@ -196,8 +197,10 @@ impl CudaDevice {
         // SAFETY: writes one device pointer; the driver refuses sizes that it cannot serve.
         unsafe { cu!(cuMemAlloc_v2(&mut address, len.max(1)))? };
         // SAFETY: the range was just allocated and nobody else knows it yet.
-        let zeroed = unsafe { cu!(cuMemsetD8Async(address, 0, len.max(1), self.inner.service)) }
-            .and_then(|()| self.settle("zeroing of fresh device memory"));
+        let enqueued = gate::entered(|| unsafe {
+            cu!(cuMemsetD8Async(address, 0, len.max(1), self.inner.service))
+        });
+        let zeroed = enqueued.and_then(|()| self.settle("zeroing of fresh device memory"));
         if let Err(error) = zeroed {
             self.bury(Grave::Device(address));
             return Err(error);
@@ -223,7 +226,7 @@ impl CudaDevice {
     pub(crate) fn copy_now(&self, to: u64, from: u64, len: usize) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller (crate-internal) passes ranges of live allocations of at least `len` bytes.
-        unsafe { cu!(cuMemcpyAsync(to, from, len, self.inner.service))? };
+        gate::entered(|| unsafe { cu!(cuMemcpyAsync(to, from, len, self.inner.service)) })?;
         self.settle("copy")
     }
 
@@ -237,12 +240,26 @@ impl CudaDevice {
         self.reap();
     }
 
-    /// Releases what was dropped, if all streams of the device are idle now. Never blocks.
+    /// Releases what was dropped, if no stream of any open device has work and nobody enqueues. Never blocks: the
+    /// driver's release of memory waits for every kernel, and one could wait for a rank that this thread holds up.
     pub fn reap(&self) {
-        if self.bind().is_ok() {
+        if self.graveyard().is_empty() {
+            return;
+        }
+        let Some(_shut) = gate::shut() else { return };
+        let Ok(open) = OPEN.try_lock() else { return };
+        // Memory of one device may be mapped for another, so they count together.
+        let others: Vec<_> = open.iter().filter_map(|(_, device)| device.upgrade()).collect();
+        drop(open);
+        let others = others.into_iter().map(|inner| CudaDevice { inner });
+        if others.into_iter().all(|device| device.is_idle()) && self.bind().is_ok() {
             let graves = self.graveyard().exhume();
             graves.into_iter().flatten().for_each(Grave::release);
         }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.bind().is_ok() && self.graveyard().is_idle()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What was dropped while a stream may still use it. CUDA frees memory with an implicit wait for the whole device,
 //! which would hang behind a stream that waits for a peer; so memory, mappings and streams are put here and
-//! released at a moment when every stream of the device is idle: work enqueued later cannot refer to them.
+//! released at a moment when no stream has work and nobody enqueues ([`gate`](super::gate)): work enqueued later cannot
+//! refer to them.
 
 use std::any::Any;
 
@@ -67,10 +68,29 @@ impl Graveyard {
         }
     }
 
+    /// A stream of the caller's, which is idle and which it destroys itself.
+    pub(crate) fn forget_stream(&mut self, stream: sys::CUstream) {
+        self.streams.retain(|entry| entry.stream != stream);
+    }
+
     pub(crate) fn set_capturing(&mut self, stream: sys::CUstream, capturing: bool) {
         for entry in self.streams.iter_mut().filter(|entry| entry.stream == stream) {
             entry.capturing = capturing;
         }
+    }
+
+    /// Nothing to release.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.graves.is_empty() && !self.streams.iter().any(|entry| entry.orphan)
+    }
+
+    /// No stream has work. The device's context must be current.
+    pub(crate) fn is_idle(&self) -> bool {
+        let busy = |entry: &StreamEntry| {
+            // A stream in error counts as idle: it will not run anything again.
+            entry.capturing || matches!(stream_idle(entry.stream), Ok(None))
+        };
+        !self.streams.iter().any(busy)
     }
 
     /// Hands out what can be released, if all streams are idle now; `None` if one may still be at work.
@@ -78,15 +98,10 @@ impl Graveyard {
     /// releasing a graph drops buffers, which come here again.
     #[must_use]
     pub(crate) fn exhume(&mut self) -> Option<Vec<Grave>> {
-        let orphans = self.streams.iter().any(|entry| entry.orphan);
-        if self.graves.is_empty() && !orphans {
+        if self.is_empty() {
             return Some(Vec::new());
         }
-        let busy = |entry: &StreamEntry| {
-            // A stream in error counts as idle: it will not run anything again.
-            entry.capturing || matches!(stream_idle(entry.stream), Ok(None))
-        };
-        if self.streams.iter().any(busy) {
+        if !self.is_idle() {
             return None;
         }
         let mut graves = std::mem::take(&mut self.graves);

@@ -1,9 +1,11 @@
 //! The CUDA side: driver, devices, streams and graphs. Everything raw stays in here.
 
+mod callback;
 pub(crate) mod capabilities;
 pub(crate) mod copies;
 pub(crate) mod device;
 pub(crate) mod driver;
+mod gate;
 pub(crate) mod graph;
 pub(crate) mod graveyard;
 pub(crate) mod module;

@@ -1,9 +1,7 @@
 //! A CUDA stream: enqueuing on it, and knowing what it has done. Enqueuing never allocates and holds no lock across a
-//! driver call.
+//! driver call but the one that keeps memory from being released meanwhile ([`gate`](super::gate)).
 
 use std::ffi::c_void;
-use std::mem::ManuallyDrop;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -12,12 +10,14 @@ use cudarc::driver::sys;
 use mp_kernels::{WaitBounds, WaitReport};
 use sys::CUstreamBatchMemOpParams_union as Param;
 
+use super::callback::{Callback, run_again, run_once};
 use super::device::{CudaDevice, lock, stream_idle};
 use super::driver::cu;
+use super::gate;
 use super::module::Kernel;
+use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::event::CudaEvent;
-use crate::host::executor::panic_message;
 use crate::launch::{Arg, Dims};
 use crate::memop::{MAX_BATCH, MemOp};
 use crate::memory::allocation::Allocation;
@@ -26,18 +26,28 @@ use crate::memory::{Buffer, Space};
 use crate::watchdog::Target;
 
 /// Every so many operations that can block, an event marks how far the stream has got.
-const MARK_EVERY: u64 = 64;
-/// Marks kept; when all are in use, progress is known less finely for a while.
+const MARK_EVERY: u64 = 16;
+/// Marks kept: enough for the operations of [`AHEAD`].
 const MARKS: usize = 16;
+/// Operations that the CPU may be ahead of the stream. The driver takes about a thousand small launches; then it blocks, with a lock that
+/// every other thread needs for its own streams, and the stream may be waiting for one of these. So the wait for room is
+/// here, without any lock.
+const AHEAD: u64 = 128;
+/// How long it is waited for room; what a stream waits for has ended long before.
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A CUDA stream with its book-keeping.
 pub(crate) struct CudaStream {
     device: CudaDevice,
     stream: sys::CUstream,
+    /// It is destroyed by whoever made it.
+    adopted: bool,
     name: String,
     /// Operations whose driver call has begun, and has returned.
     begun: AtomicU64,
     ended: AtomicU64,
+    /// The last number that `completed` gave to an enqueuer.
+    seen: AtomicU64,
     capturing: AtomicBool,
     capture: Mutex<Capture>,
     marks: Mutex<Marks>,
@@ -62,13 +72,6 @@ struct Marks {
     completed: u64,
 }
 
-/// A host function on its way through a stream.
-pub(crate) struct Callback {
-    call: Arc<dyn Fn() + Send + Sync>,
-    stream: String,
-    failure: Arc<Mutex<Option<Error>>>,
-}
-
 // SAFETY: CUstream and CUevent handles may be used from any thread with the context bound; the rest is Send + Sync.
 unsafe impl Send for CudaStream {}
 // SAFETY: as for Send.
@@ -76,6 +79,26 @@ unsafe impl Sync for CudaStream {}
 
 impl CudaStream {
     pub fn new(device: &CudaDevice, name: String) -> Result<CudaStream> {
+        CudaStream::with(device, name, None)
+    }
+
+    /// A stream that somebody else made and destroys.
+    ///
+    /// # Safety
+    /// It is a stream of the device and lives, idle at the end, until this has been dropped.
+    pub unsafe fn adopt(
+        device: &CudaDevice,
+        name: String,
+        stream: sys::CUstream,
+    ) -> Result<CudaStream> {
+        CudaStream::with(device, name, Some(stream))
+    }
+
+    fn with(
+        device: &CudaDevice,
+        name: String,
+        adopted: Option<sys::CUstream>,
+    ) -> Result<CudaStream> {
         let report = Buffer::new(
             &crate::Device::Cuda(device.clone()),
             Space::Pinned,
@@ -90,24 +113,53 @@ impl CudaStream {
             unsafe { cu!(cuEventCreate(&mut event, flags))? };
             marks.free.push(event);
         }
-        let mut stream = std::ptr::null_mut();
-        // SAFETY: writes one handle; destroyed through the graveyard.
-        unsafe {
-            cu!(cuStreamCreate(&mut stream, sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32))?
-        };
+        let mut stream = adopted.unwrap_or(std::ptr::null_mut());
+        if adopted.is_none() {
+            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            // SAFETY: writes one handle; destroyed through the graveyard.
+            unsafe { cu!(cuStreamCreate(&mut stream, flags))? };
+        }
         device.graveyard().add_stream(stream);
-        Ok(CudaStream {
+        let stream = CudaStream {
             device: device.clone(),
             stream,
+            adopted: adopted.is_some(),
             name,
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
             capturing: AtomicBool::new(false),
             capture: Mutex::default(),
             marks: Mutex::new(marks),
             report,
             failure: Arc::default(),
-        })
+        };
+        stream.use_once()?;
+        Ok(stream)
+    }
+
+    /// The first use of a stream, with nobody else at the driver. Two threads that launch at the same moment into streams
+    /// that were never used get one hardware channel for both, and then a kernel that waits for the other stream's waits
+    /// for ever: on an H100 with driver 580 two threads with two such kernels each hung in 4 of 5 runs, and in none once
+    /// the streams had been used. An application that launches into streams of its own from several threads has to see to
+    /// that itself.
+    fn use_once(&self) -> Result<()> {
+        let Some(word) = self.report.device_address() else { return Ok(()) };
+        let kernel = match self.device.kernel("mp_signal_store") {
+            Ok(kernel) => kernel,
+            Err(error) => {
+                tracing::debug!("{}: not used at once: {error}", self.name);
+                return Ok(());
+            }
+        };
+        // Whoever is held up at the driver may depend on this thread: then go on.
+        let patience = Deadline::after(Duration::from_secs(1));
+        let _shut = patience.poll(gate::shut);
+        let value = 0_u64;
+        self.device.bind()?;
+        // SAFETY: the kernel takes an address and a value; the report is alive, and nobody knows the stream yet.
+        unsafe { self.launch_as(1, &kernel, Dims::one(), &[Arg::new(&word), Arg::new(&value)])? };
+        patience.poll(|| stream_idle(self.stream).transpose()).unwrap_or(Ok(()))
     }
 
     pub fn device(&self) -> &CudaDevice {
@@ -122,13 +174,38 @@ impl CudaStream {
         self.capturing.load(Ordering::Acquire)
     }
 
-    /// Runs a driver call that enqueues; `number` is the operation's.
+    /// Runs a driver call that enqueues; `number` is the operation's. What is captured is not counted: it does not run.
     fn enqueue(&self, call: impl FnOnce(u64) -> Result<()>) -> Result<()> {
+        if self.is_capturing() {
+            self.device.bind()?;
+            return call(self.begun.load(Ordering::Acquire));
+        }
+        self.wait_for_room()?;
         self.device.bind()?;
+        let _open = gate::enter();
         let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let result = call(number);
         self.ended.fetch_add(1, Ordering::AcqRel);
         result
+    }
+
+    /// Back-pressure: see [`AHEAD`].
+    fn wait_for_room(&self) -> Result<()> {
+        let room = |done| self.begun.load(Ordering::Acquire).saturating_sub(done) < AHEAD;
+        if room(self.seen.load(Ordering::Relaxed)) {
+            return Ok(());
+        }
+        let patience = Deadline::after(PATIENCE);
+        let found = patience.poll(|| {
+            let done = self.completed();
+            self.seen.store(done, Ordering::Relaxed);
+            room(done).then_some(())
+        });
+        found.ok_or_else(|| Error::Timeout {
+            what: format!("room for another operation on {}", self.name),
+            after: PATIENCE,
+            detail: format!(": {AHEAD} operations have not run yet"),
+        })
     }
 
     /// The number of the last operation known to have run, and all before it.
@@ -372,8 +449,7 @@ impl CudaStream {
 
     /// Calls back on a driver thread. The callback must not call CUDA.
     pub fn call(&self, call: Arc<dyn Fn() + Send + Sync>) -> Result<()> {
-        let callback =
-            Arc::new(Callback { call, stream: self.name.clone(), failure: self.failure.clone() });
+        let callback = Arc::new(Callback::new(call, self.name.clone(), self.failure.clone()));
         if self.is_capturing() {
             let data = Arc::as_ptr(&callback);
             lock(&self.capture).calls.push(callback);
@@ -485,7 +561,11 @@ impl Drop for CudaStream {
             let events =
                 marks.free.into_iter().chain(marks.recorded.into_iter().map(|mark| mark.1));
             events.for_each(|event| graveyard.bury(super::graveyard::Grave::Event(event)));
-            graveyard.orphan_stream(self.stream);
+            if self.adopted {
+                graveyard.forget_stream(self.stream);
+            } else {
+                graveyard.orphan_stream(self.stream);
+            }
         }
         self.device.reap();
     }
@@ -520,29 +600,4 @@ fn encode(op: &MemOp<'_>) -> Result<Param> {
     }
     // Flags stay 0: GEQ for waits, writes ordered after everything before them, barriers at system scope.
     Ok(parameter)
-}
-
-/// Runs a callback that is enqueued once, and lets go of it.
-unsafe extern "C" fn run_once(data: *mut c_void) {
-    // SAFETY: `data` is the reference that `call` gave away.
-    unsafe { Arc::from_raw(data.cast::<Callback>().cast_const()) }.run();
-}
-
-/// Runs a callback that a graph holds.
-unsafe extern "C" fn run_again(data: *mut c_void) {
-    // SAFETY: the graph holds the callback while it can run; the reference here is not counted.
-    ManuallyDrop::new(unsafe { Arc::from_raw(data.cast::<Callback>().cast_const()) }).run();
-}
-
-impl Callback {
-    fn run(&self) {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.call)())) {
-            let error = Error::CallbackPanicked {
-                stream: self.stream.clone(),
-                message: panic_message(&*panic),
-            };
-            tracing::error!("{error}");
-            lock(&self.failure).get_or_insert(error);
-        }
-    }
 }

@@ -125,6 +125,10 @@ impl Executor {
         Ok(())
     }
 
+    pub fn is_capturing(&self) -> bool {
+        lock(&self.shared.queue).capture.is_some()
+    }
+
     pub fn begin_capture(&self) -> bool {
         let mut queue = lock(&self.shared.queue);
         let free = queue.capture.is_none();

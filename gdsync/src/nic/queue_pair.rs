@@ -177,6 +177,39 @@ impl GpuQueuePair {
         }
     }
 
+    /// Basic blocks of 64 bytes that can be prepared now.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn room(&self) -> Result<u64> {
+        self.check()?;
+        let reserved = self.memory.reserved().load(Ordering::Acquire);
+        let used = reserved.saturating_sub(self.memory.completed().load(Ordering::Acquire));
+        Ok(self.memory.send_blocks().saturating_sub(used))
+    }
+
+    /// Whether requests can still complete. Takes no completion of a collapsed queue from anybody; of a ring it sees
+    /// only what others have polled.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with the first failure of the queue; [`Error::Stopped`].
+    pub fn check(&self) -> Result<()> {
+        let mut send = lock(&self.send);
+        self.learn_progress(&mut send)?;
+        match send.failure {
+            Some(failure) => Err(self.failed("request", failure)),
+            None => self.provider.stopped().map_or(Ok(()), Err),
+        }
+    }
+
+    /// Whether the entry at `position` is complete; as [`wait`](Self::wait) without waiting.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait), but never a timeout.
+    pub fn is_complete(&self, position: u64) -> Result<bool> {
+        self.look(position).map_or(Ok(false), |outcome| outcome.map(|()| true))
+    }
+
     /// In a collapsed queue the index can be looked at without taking a completion from anybody.
     fn learn_progress(&self, send: &mut SendSide) -> Result<()> {
         if self.memory.send_completions.mode == CompletionMode::Collapsed {
@@ -289,28 +322,7 @@ impl GpuQueuePair {
     /// [`Error::Failed`] if a request failed first, with the first failure of the queue; [`Error::Timeout`];
     /// [`Error::Lost`] or [`Error::Stopped`] if it can never complete.
     pub fn wait(&self, position: u64, deadline: Deadline) -> Result<()> {
-        let waited = deadline.poll(|| {
-            let mut send = lock(&self.send);
-            loop {
-                if send.failure.is_none() && send.completions.progress() > position {
-                    return Some(Ok(()));
-                }
-                match self.poll_into(&mut send) {
-                    Err(error) => return Some(Err(error)),
-                    Ok(_) if send.failure.is_some() => {}
-                    Ok(Some(_)) => continue,
-                    Ok(None) => return self.provider.stopped().map(Err),
-                }
-                let failure = send.failure?;
-                // What completed before the failure is complete.
-                let failed_at = self.unwrap(failure.index, position);
-                return Some(if failed_at > position {
-                    Ok(())
-                } else {
-                    Err(self.failed("request", failure))
-                });
-            }
-        });
+        let waited = deadline.poll(|| self.look(position));
         waited.unwrap_or_else(|| {
             Err(Error::Timeout {
                 qpn: self.qpn,
@@ -319,6 +331,30 @@ impl GpuQueuePair {
                 detail: self.provider.detail(),
             })
         })
+    }
+
+    /// How the entry at `position` came out, if that is known.
+    fn look(&self, position: u64) -> Option<Result<()>> {
+        let mut send = lock(&self.send);
+        loop {
+            if send.failure.is_none() && send.completions.progress() > position {
+                return Some(Ok(()));
+            }
+            match self.poll_into(&mut send) {
+                Err(error) => return Some(Err(error)),
+                Ok(_) if send.failure.is_some() => {}
+                Ok(Some(_)) => continue,
+                Ok(None) => return self.provider.stopped().map(Err),
+            }
+            let failure = send.failure?;
+            // What completed before the failure is complete.
+            let failed_at = self.unwrap(failure.index, position);
+            return Some(if failed_at > position {
+                Ok(())
+            } else {
+                Err(self.failed("request", failure))
+            });
+        }
     }
 
     /// The position near `around` whose low 16 bits are `index`.

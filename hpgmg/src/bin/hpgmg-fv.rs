@@ -7,9 +7,7 @@ use clap::Parser;
 use gdsync::CudaDevice;
 use hpgmg::bandwidth;
 use hpgmg::cli::{self, Cli, CommMode, Device};
-#[cfg(feature = "mpi")]
-use hpgmg::comm::CommError;
-use hpgmg::comm::{self, Comm};
+use hpgmg::comm::{self, Comm, CommError};
 use hpgmg::cpu::Cpu;
 use hpgmg::cuda::compare::{Comparison, Contestant, compare};
 use hpgmg::cuda::{self, Gpu, Mode, Team};
@@ -126,7 +124,14 @@ fn one_rank(
     }
     let verdict = known::judge(config, &outcome);
     let triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
-    let facts = Facts { ranks: comm.size(), comm: comm.name(), triad, gpu: None };
+    let facts = Facts {
+        ranks: comm.size(),
+        comm: comm.name(),
+        triad,
+        gpu: None,
+        first_on_cpu: 0,
+        distribution: None,
+    };
     Ok(Some(Answer::Report(Box::new(Report::new(&cpu, &outcome, &verdict, &facts)))))
 }
 
@@ -155,21 +160,28 @@ fn on_gpu(
     let mpi = Messages::open(cli, comm)?;
     let limit = cli.limit()?;
     if !cli.compare.is_empty() {
+        let finest = cpu.borrow().level(0).shape.dim;
         let mut contestants = Vec::new();
         for &way in &cli.compare {
-            let team = team(cli, way, comm, &mpi);
-            let gpu = Gpu::new(cpu.clone(), device.clone(), Some(&team), limit)?;
+            let mut team = team(cli, way, comm, &mpi);
+            // What is compared is communication.
+            team.whole = cli.whole.unwrap_or(cuda::WHOLE.min(finest / 2));
+            let gpu = Gpu::new(cpu.clone(), device.clone(), Some(&team), cli.gpu_threshold, limit)?;
             contestants.push(Contestant { name: known::name(way), gpu });
         }
         let comparison = compare(&mut contestants, cli.solves.unwrap_or(20))?;
         bar.finish_and_clear();
+        let ways =
+            contestants.iter_mut().map(|contestant| (&contestant.name[..], &mut contestant.gpu));
+        write_timeline(cli, comm, ways)?;
         return Ok((comm.rank() == 0).then_some(Answer::Comparison(comparison)));
     }
     let alone = ranks == 1;
     let team = team(cli, cli.comm, comm, &mpi);
-    let mut gpu = Gpu::new(cpu, device, (!alone).then_some(&team), limit)?;
+    let mut gpu = Gpu::new(cpu, device, (!alone).then_some(&team), cli.gpu_threshold, limit)?;
     let outcome = run::run(&mut gpu, effort, shown_by(bar))?;
     bar.finish_and_clear();
+    write_timeline(cli, comm, [("solve", &mut gpu)])?;
     let triad = if cli.bandwidth { Some(gpu.copy_bandwidth()?) } else { None };
     if comm.rank() != 0 {
         return Ok(None);
@@ -182,9 +194,34 @@ fn on_gpu(
         (_, CommMode::Stream) => "libmp, stream",
         (_, CommMode::Auto | CommMode::Kernel) => "libmp, kernel",
     };
-    let facts = Facts { ranks, comm: name, triad, gpu: Some(on) };
+    let facts = Facts {
+        ranks,
+        comm: name,
+        triad,
+        gpu: Some(on),
+        first_on_cpu: gpu.first_on_cpu(),
+        distribution: gpu.distribution(),
+    };
     let verdict = known::judge(config, &outcome);
-    Ok(Some(Answer::Report(Box::new(Report::new(gpu.cpu(), &outcome, &verdict, &facts)))))
+    Ok(Some(Answer::Report(Box::new(Report::new(&gpu.cpu(), &outcome, &verdict, &facts)))))
+}
+
+/// Solves once more with each and writes when what happened, if that is asked for.
+fn write_timeline<'a>(
+    cli: &Cli,
+    comm: &dyn Comm,
+    solvers: impl IntoIterator<Item = (&'a str, &'a mut Gpu)>,
+) -> Result<(), Error> {
+    let Some(path) = &cli.timeline else { return Ok(()) };
+    let trace = cuda::timeline(comm);
+    for (label, gpu) in solvers {
+        gpu.solve_traced(&trace, label)?;
+    }
+    let parts = cuda::gather(comm, &trace)?;
+    if comm.rank() == 0 {
+        libmp::trace::write(path, &parts).map_err(CommError::from)?;
+    }
+    Ok(())
 }
 
 /// The ranks on their GPUs, communicating in one way.

@@ -29,6 +29,8 @@ pub struct Row {
     pub median: Duration,
     /// The shortest and the longest.
     pub range: [Duration; 2],
+    /// Median without the time that the CPU computed coarse levels, the slowest rank's: the GPU levels alone.
+    pub on_gpu: Duration,
     /// All its solves found the bits of the first solve of the first way.
     pub same: bool,
 }
@@ -40,6 +42,10 @@ pub struct Comparison {
     pub dim: usize,
     /// Solves of each.
     pub solves: usize,
+    /// Which levels the ranks share, in words.
+    pub distribution: String,
+    /// The CPU has computed coarse levels.
+    pub hybrid: bool,
     /// In the order asked for.
     pub rows: Vec<Row>,
 }
@@ -49,7 +55,8 @@ pub struct Comparison {
 /// # Errors
 /// When the ranks lose each other or a device fails.
 pub fn compare(contestants: &mut [Contestant], solves: usize) -> Result<Comparison, Error> {
-    let mut times: Vec<Vec<Duration>> = contestants.iter().map(|_| Vec::new()).collect();
+    let mut times: Vec<[Vec<Duration>; 2]> =
+        contestants.iter().map(|_| Default::default()).collect();
     let mut same = vec![true; contestants.len()];
     let mut expected: Option<Vec<u64>> = None;
     let mut solved = Solved::empty();
@@ -58,10 +65,14 @@ pub fn compare(contestants: &mut [Contestant], solves: usize) -> Result<Comparis
             gpu.zero_solution(0)?;
             // All begin together.
             gpu.agree(0, 0.0)?;
+            gpu.take_time_on_cpu();
             gpu.solve(0, &mut solved)?;
-            let time = Duration::from_secs_f64(gpu.agree(0, solved.time.as_secs_f64())?);
-            if turn > 0 {
-                times[number].push(time);
+            let on_gpu = solved.time.saturating_sub(gpu.take_time_on_cpu());
+            for (times, time) in times[number].iter_mut().zip([solved.time, on_gpu]) {
+                let slowest = Duration::from_secs_f64(gpu.agree(0, time.as_secs_f64())?);
+                if turn > 0 {
+                    times.push(slowest);
+                }
             }
             let mut found = vec![solved.fmax.to_bits()];
             found.extend(solved.cycles.iter().map(|cycle| cycle.residual.to_bits()));
@@ -74,19 +85,30 @@ pub fn compare(contestants: &mut [Contestant], solves: usize) -> Result<Comparis
             same[number] &= gpu.agree(0, f64::from(u8::from(differs)))? == 0.0;
         }
     }
-    let dim = contestants.first().map_or(0, |first| first.gpu.dim(0));
+    let first = contestants.first().map(|first| &first.gpu);
+    let dim = first.map_or(0, |gpu| gpu.dim(0));
+    let hybrid = first.is_some_and(|gpu| gpu.first_on_cpu() < gpu.levels());
+    let distribution = first.and_then(Gpu::distribution).unwrap_or_default();
     let rows = contestants.iter().zip(times).zip(same);
-    let rows = rows.map(|((contestant, mut times), same)| {
-        times.sort_unstable();
-        let at = |index: usize| times.get(index).copied().unwrap_or_default();
+    let rows = rows.map(|((contestant, [mut total, mut on_gpu]), same)| {
+        let median = median(&mut total);
+        let at = |index: usize| total.get(index).copied().unwrap_or_default();
         Row {
             name: contestant.name.clone(),
-            median: (at((times.len().max(1) - 1) / 2) + at(times.len() / 2)) / 2,
-            range: [at(0), at(times.len().max(1) - 1)],
+            median,
+            range: [at(0), at(total.len().max(1) - 1)],
+            on_gpu: self::median(&mut on_gpu),
             same,
         }
     });
-    Ok(Comparison { dim, solves, rows: rows.collect() })
+    Ok(Comparison { dim, solves, distribution, hybrid, rows: rows.collect() })
+}
+
+/// Sorts the times.
+fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    let at = |index: usize| times.get(index).copied().unwrap_or_default();
+    (at((times.len().max(1) - 1) / 2) + at(times.len() / 2)) / 2
 }
 
 /// FNV-1a over the bits, a word at a time.
@@ -115,20 +137,30 @@ impl Comparison {
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         let baseline = self.baseline();
         let gain = format!("gain over {}", baseline.map_or("", |row| &row.name[..]));
-        table.set_header(["comm", "median ms", "min", "max", &gain[..], "bits"]);
+        let mut header = vec!["comm", "median ms", "min", "max", &gain[..]];
+        if self.hybrid {
+            header.extend(["GPU levels ms", "gain"]);
+        }
+        header.push("bits");
+        table.set_header(header);
         for row in &self.rows {
             let ms = |time: Duration| format!("{:.3}", 1e3 * time.as_secs_f64());
-            let gain = baseline.map_or(0.0, |base| {
-                100.0 * (1.0 - row.median.as_secs_f64() / base.median.as_secs_f64())
-            });
-            table.add_row([
+            let gain = |of: fn(&Row) -> Duration| {
+                let over = |base: &Row| 1.0 - of(row).as_secs_f64() / of(base).as_secs_f64();
+                format!("{:.1} %", 100.0 * baseline.map_or(0.0, over))
+            };
+            let mut cells = vec![
                 row.name.clone(),
                 ms(row.median),
                 ms(row.range[0]),
                 ms(row.range[1]),
-                format!("{gain:.1} %"),
-                if row.same { "same".into() } else { "DIFFERENT".into() },
-            ]);
+                gain(|row| row.median),
+            ];
+            if self.hybrid {
+                cells.extend([ms(row.on_gpu), gain(|row| row.on_gpu)]);
+            }
+            cells.push(if row.same { "same".into() } else { "DIFFERENT".into() });
+            table.add_row(cells);
         }
         for column in table.column_iter_mut().skip(1) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -137,8 +169,8 @@ impl Comparison {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{0}³ cells, {1} solves of each in turn\n\n{table}",
-            self.dim, self.solves
+            "{}³ cells ({}), {} solves of each in turn\n\n{table}",
+            self.dim, self.distribution, self.solves
         );
         text
     }
@@ -150,13 +182,23 @@ mod tests {
 
     fn row(name: &str, ms: u64, same: bool) -> Row {
         let median = Duration::from_millis(ms);
-        Row { name: name.into(), median, range: [median; 2], same }
+        Row { name: name.into(), median, range: [median; 2], on_gpu: median / 2, same }
     }
 
     #[test]
     fn gains_are_over_mpi_or_else_host_and_a_difference_is_shown() {
         let rows = vec![row("kernel", 6, true), row("host", 8, true), row("mpi", 10, true)];
-        let mut comparison = Comparison { dim: 64, solves: 20, rows };
+        let mut comparison = Comparison {
+            dim: 64,
+            solves: 20,
+            distribution: "in slabs".into(),
+            hybrid: false,
+            rows,
+        };
+        assert!(!comparison.text().contains("GPU levels"));
+        comparison.hybrid = true;
+        assert!(comparison.text().contains("GPU levels"));
+        comparison.hybrid = false;
         assert!(
             comparison.text().contains("gain over mpi") && comparison.text().contains("40.0 %")
         );

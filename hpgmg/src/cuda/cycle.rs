@@ -5,7 +5,7 @@
 use gdsync::{Arg, Dims, Kernel};
 
 use super::error::CudaError;
-use super::kernels::Passes;
+use super::kernels::{Columns, Passes};
 use super::layout::{Pass, Planes, RESIDENT_LEVELS, Resident};
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
@@ -17,6 +17,11 @@ const BLOCK: (u32, u32) = (32, 8);
 const RESIDENT_THREADS: u32 = 512;
 /// Rows and planes of coarse cells of a block that interpolates.
 const TILE: u32 = 4;
+
+/// Cells along i and rows of a block that marches through a column, and the most planes that it marches through: with
+/// more the last blocks run alone (measured on an H200).
+const COLUMN: (usize, usize) = (64, 8);
+const COLUMN_PLANES: usize = 16;
 
 /// Levels of so many cells a side and more are worked on in bands of so many rows: the three planes of all vectors that the
 /// next blocks along k read again are more than the second-level cache holds, those of a band are not. At 512³ on an
@@ -55,6 +60,22 @@ impl Gpu {
         (dims, each, tiles)
     }
 
+    /// Dimensions of a launch that marches through the columns of this rank's part of level `l`, and the planes of a
+    /// block; none if the level has no such kernels. Two blocks a multiprocessor run at once; small levels are cut into
+    /// as many.
+    fn columns(&self, l: usize) -> Option<(&Columns, Dims, i32)> {
+        let (grid, kernels) = (self.levels[l].grid, self.passes(l).columns.as_ref()?);
+        if !grid.n.is_multiple_of(COLUMN.0) || !grid.planes.is_multiple_of(2) || grid.planes < 4 {
+            return None;
+        }
+        let (x, y) = (grid.n / COLUMN.0, grid.n / COLUMN.1);
+        let at_once = 2 * self.device.capabilities().multiprocessors as usize;
+        let each = (x * y * grid.planes).div_ceil(at_once.max(1));
+        let each = each.next_multiple_of(2).clamp(2, COLUMN_PLANES);
+        let grid = (x as u32, y as u32, grid.planes.div_ceil(each) as u32);
+        Some((kernels, Dims { grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 }, each as i32))
+    }
+
     /// The kernels for level `l`.
     fn passes(&self, l: usize) -> &Passes {
         if self.partition.is_cut(l) { &self.kernels.slab } else { &self.kernels.whole }
@@ -78,22 +99,33 @@ impl Gpu {
         let slab = match &self.ranks {
             Ranks::Direct(peers) if self.partition.is_cut(l) => {
                 let slab = peers.slab(share, vector);
-                peers.before(&self.stream, &self.kernels, &slab)?;
+                if peers.waits_before() {
+                    self.traced(l, "wait", || peers.before(&self.stream, &self.kernels, &slab))?;
+                }
                 slab
             }
             Ranks::Staged(staged) if self.partition.is_cut(l) => {
                 staged.slab(share, self.levels[share].grid.n)
             }
-            // SAFETY: the caller's promise.
-            _ => return Ok(unsafe { self.stream.launch(kernel, dims, &args) }?),
+            _ => {
+                return self.traced(l, kernel.name(), || {
+                    // SAFETY: the caller's promise.
+                    Ok(unsafe { self.stream.launch(kernel, dims, &args) }?)
+                });
+            }
         };
         let mut all = [Arg::new(&slab); 5];
         all[..N].copy_from_slice(&args);
-        // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in peers.
-        unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?;
+        self.traced(l, kernel.name(), || {
+            // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in
+            // peers.
+            Ok(unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?)
+        })?;
         match (&self.ranks, written) {
-            (Ranks::Direct(peers), Some(v)) => {
-                peers.exchange(&self.stream, &self.kernels, l, v.index())
+            (Ranks::Direct(peers), Some(v)) if !peers.in_kernels => {
+                self.traced(l, "exchange", || {
+                    peers.exchange(&self.stream, &self.kernels, l, v.index())
+                })
             }
             (Ranks::Staged(staged), Some(v)) => staged.exchange(self, l, v),
             _ => Ok(()),
@@ -107,7 +139,9 @@ impl Gpu {
         }
         match &self.ranks {
             Ranks::Alone => Ok(()),
-            Ranks::Direct(peers) => peers.gather(&self.stream, &self.kernels, Vector::R.index()),
+            Ranks::Direct(peers) => self.traced(l + 1, "gather", || {
+                peers.gather(&self.stream, &self.kernels, Vector::R.index())
+            }),
             Ranks::Staged(staged) => staged.gather(self, Vector::R),
         }
     }
@@ -119,7 +153,7 @@ impl Gpu {
     /// One F-cycle from level `l` on F, and the norm of F.
     pub(super) fn f_cycle(&self, l: usize) -> Result<(), CudaError> {
         let f = self.levels[l].view.f;
-        let first = self.resident.max(l);
+        let first = self.coarse.max(l);
         let mut rhs = f;
         for fine in l..first {
             self.restrict(fine, rhs, fine == l)?;
@@ -128,7 +162,7 @@ impl Gpu {
         if first == l {
             self.enqueue_norm_into(l, f, None, Scalar::RightHandSide)?;
         }
-        self.resident(first, rhs, true, true)?;
+        self.coarse_cycle(first, rhs, true, true)?;
         for fine in (l..first).rev() {
             self.prolong(fine, false)?;
             let rhs = if fine == l { f } else { self.levels[fine].view.r };
@@ -139,8 +173,8 @@ impl Gpu {
 
     /// One V-cycle from level `l` on the right-hand side `rhs`; with `zero` u is taken as zero.
     pub(super) fn v_cycle(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
-        if l >= self.resident {
-            return self.resident(l, rhs, false, zero);
+        if l >= self.coarse {
+            return self.coarse_cycle(l, rhs, false, zero);
         }
         self.smooth(l, rhs, zero)?;
         self.residual_restrict(l, rhs)?;
@@ -151,12 +185,13 @@ impl Gpu {
 
     fn smooth(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
         let (k, level) = (self.passes(l), &self.levels[l].view);
-        let smoother = self.cpu.config().smoother;
+        let smoother = self.config.smoother;
         if zero && smoother == Smoother::Chebyshev {
             // The second step reads the start again.
             self.zero_u(l)?;
         }
-        let (dims, planes, tiles) = self.pairs(l);
+        let pairs = self.pairs(l);
+        let columns = self.columns(l);
         let (weight, scale) = match smoother {
             Smoother::L1Jacobi => (level.l1inv, 1.0),
             _ => (level.dinv, 2.0 / 3.0),
@@ -167,10 +202,15 @@ impl Gpu {
                 _ => (level.temp, level.u, Vector::U),
             };
             let from_zero = zero && sweep == 0;
-            let kernel = match smoother {
-                Smoother::Gsrb => k.gsrb(level.n, from_zero),
-                Smoother::Chebyshev => &k.chebyshev,
-                Smoother::Jacobi | Smoother::L1Jacobi => &k.weighted[usize::from(from_zero)],
+            let (kernel, (dims, planes, tiles)) = match (smoother, &columns) {
+                (Smoother::Gsrb, Some((columns, dims, planes))) if !from_zero => {
+                    (columns.gsrb(level.n), (*dims, *planes, 0))
+                }
+                (Smoother::Gsrb, _) => (k.gsrb(level.n, from_zero), pairs),
+                (Smoother::Chebyshev, _) => (&k.chebyshev, pairs),
+                (Smoother::Jacobi | Smoother::L1Jacobi, _) => {
+                    (&k.weighted[usize::from(from_zero)], pairs)
+                }
             };
             let pass = Pass { x, out, rhs, weight, scale, sweep, planes, tiles, unused: 0 };
             let args = [Arg::new(level), Arg::new(&pass)];
@@ -183,6 +223,13 @@ impl Gpu {
     /// R of level l+1 = means of the residual of level `l`.
     fn residual_restrict(&self, l: usize, rhs: u64) -> Result<(), CudaError> {
         let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        if let Some((columns, dims, planes)) = self.columns(l) {
+            let pass = Pass { x: level.u, out: coarse.r, rhs, planes, ..Pass::default() };
+            let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
+            // SAFETY: the kernel's parameters; its vectors live as long as `self`.
+            unsafe { self.phase(l, l, &columns.residual_restrict, dims, args, None) }?;
+            return self.gather_below(l);
+        }
         // A block and turn does four rows of two planes.
         let pairs = (level.n as u32 / 2).div_ceil(BLOCK.0);
         let (rows, planes) =
@@ -203,12 +250,15 @@ impl Gpu {
     /// The norm of the residual on F.
     pub(super) fn residual_norm(&self, l: usize) -> Result<(), CudaError> {
         let level = &self.levels[l].view;
-        let (dims, planes, tiles) = self.pairs(l);
+        let (kernel, (dims, planes, tiles)) = match self.columns(l) {
+            Some((columns, dims, planes)) => (&columns.residual_norm, (dims, planes, 0)),
+            None => (&self.passes(l).residual_norm, self.pairs(l)),
+        };
         let pass = Pass { x: level.u, rhs: level.f, planes, tiles, ..Pass::default() };
         let largest = self.address(Scalar::Residual);
         let args = [Arg::new(level), Arg::new(&pass), Arg::new(&largest)];
         // SAFETY: as above; `largest` is the address of a scalar.
-        unsafe { self.phase(l, l, &self.passes(l).residual_norm, dims, args, None) }
+        unsafe { self.phase(l, l, kernel, dims, args, None) }
     }
 
     /// R of level l+1 = means of `from` of level `l`; with `norm` also the norm of `from`.
@@ -227,8 +277,10 @@ impl Gpu {
             Arg::new(&planes),
             Arg::new(&largest),
         ];
-        // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-        unsafe { self.stream.launch(&self.kernels.restrict, dims, &args) }?;
+        self.traced(l, self.kernels.restrict.name(), || {
+            // SAFETY: the kernel's parameters; its vectors live as long as `self`.
+            Ok(unsafe { self.stream.launch(&self.kernels.restrict, dims, &args) }?)
+        })?;
         self.gather_below(l)
     }
 
@@ -283,13 +335,30 @@ impl Gpu {
             Arg::new(&planes),
             Arg::new(&largest),
         ];
-        // SAFETY: as above.
-        Ok(unsafe { self.stream.launch(&self.kernels.norm, dims, &args) }?)
+        self.traced(l, self.kernels.norm.name(), || {
+            // SAFETY: as above.
+            Ok(unsafe { self.stream.launch(&self.kernels.norm, dims, &args) }?)
+        })
+    }
+
+    /// An F-cycle (`full`) or a V-cycle of the levels from `first` on, in one kernel or on the CPU.
+    fn coarse_cycle(
+        &self,
+        first: usize,
+        rhs: u64,
+        full: bool,
+        zero: bool,
+    ) -> Result<(), CudaError> {
+        match &self.hybrid {
+            // Solves that start there are the CPU's as a whole, so this is the first of its levels, from zero, on R.
+            Some(hybrid) => self.coarse_on_cpu(hybrid, full),
+            None => self.resident(first, rhs, full, zero),
+        }
     }
 
     /// The levels from `first` on in one kernel: an F-cycle (`full`) or a V-cycle.
     fn resident(&self, first: usize, rhs: u64, full: bool, zero: bool) -> Result<(), CudaError> {
-        let config = self.cpu.config();
+        let config = &self.config;
         let mut resident = Resident {
             rhs,
             iterations: self.address(Scalar::Iterations),
@@ -316,7 +385,9 @@ impl Gpu {
             *to = from.view;
         }
         let dims = Dims::linear(1, RESIDENT_THREADS);
-        // SAFETY: the kernel's parameter; its vectors live as long as `self`.
-        Ok(unsafe { self.stream.launch(&self.kernels.resident, dims, &[Arg::new(&resident)]) }?)
+        self.traced(first, self.kernels.resident.name(), || {
+            // SAFETY: the kernel's parameter; its vectors live as long as `self`.
+            Ok(unsafe { self.stream.launch(&self.kernels.resident, dims, &[Arg::new(&resident)]) }?)
+        })
     }
 }

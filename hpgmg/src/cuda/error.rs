@@ -38,6 +38,11 @@ pub enum CudaError {
         "--comm kernel and --comm stream need ranks of libmp, which reach each other's GPU memory"
     )]
     NoPeers,
+    /// The memory of a rank is not mapped.
+    #[error(
+        "--comm kernel and --comm stream store into the other ranks' GPU memory ({0}); --comm host sends messages"
+    )]
+    NotMapped(String),
     /// The messages of the library are in memory that the GPU does not reach.
     #[error("messages of {0} are in memory that the GPU cannot copy from")]
     NoBuffers(&'static str),

@@ -40,6 +40,19 @@ pub struct Passes {
     pub correct: Kernel,
     /// Interpolation of a solution.
     pub replace: Kernel,
+    /// Of large levels, column by column.
+    pub columns: Option<Columns>,
+}
+
+/// The kernels that march through columns of tiles (`cuda/column.cuh`).
+pub struct Columns {
+    /// GSRB half-sweep, and compiled for one size of level each, with that size.
+    gsrb: Kernel,
+    sized: Vec<(i32, Kernel)>,
+    /// Residual, restricted.
+    pub residual_restrict: Kernel,
+    /// Largest residual.
+    pub residual_norm: Kernel,
 }
 
 /// All kernels for one operator.
@@ -68,10 +81,17 @@ pub struct Kernels {
 struct Names {
     passes: [&'static str; 9],
     sized: &'static [(i32, &'static str)],
+    columns: Option<&'static ColumnNames>,
+}
+
+/// Names of the kernels of [`Columns`].
+struct ColumnNames {
+    passes: [&'static str; 3],
+    sized: [(i32, &'static str); 4],
 }
 
 macro_rules! names {
-    ($operator:literal, $slab:literal, $replace:literal, $sized:expr) => {
+    ($operator:literal, $slab:literal, $replace:literal, $sized:expr, $columns:expr) => {
         Names {
             passes: [
                 concat!("hpgmg_", $operator, $slab, "_gsrb"),
@@ -85,56 +105,77 @@ macro_rules! names {
                 concat!("hpgmg", $slab, "_replace_", $replace),
             ],
             sized: $sized,
+            columns: $columns,
         }
     };
 }
 
+macro_rules! columns {
+    ($slab:literal) => {
+        ColumnNames {
+            passes: [
+                concat!("hpgmg_fv4", $slab, "_column_gsrb"),
+                concat!("hpgmg_fv4", $slab, "_column_residual_restrict"),
+                concat!("hpgmg_fv4", $slab, "_column_residual_norm"),
+            ],
+            sized: [
+                (64, concat!("hpgmg_fv4", $slab, "_column_gsrb_64")),
+                (128, concat!("hpgmg_fv4", $slab, "_column_gsrb_128")),
+                (256, concat!("hpgmg_fv4", $slab, "_column_gsrb_256")),
+                (512, concat!("hpgmg_fv4", $slab, "_column_gsrb_512")),
+            ],
+        }
+    };
+}
+
+const COLUMNS: &ColumnNames = &columns!("");
+const SLAB_COLUMNS: &ColumnNames = &columns!("_slab");
+
 /// The half-sweep of fv4 for the levels of the benchmark's usual sizes: with constant distances between rows and planes
 /// it executes a third fewer instructions.
-const SIZED: &[(i32, &str)] = &[
-    (16, "hpgmg_fv4_gsrb_16"),
-    (32, "hpgmg_fv4_gsrb_32"),
-    (64, "hpgmg_fv4_gsrb_64"),
-    (128, "hpgmg_fv4_gsrb_128"),
-    (256, "hpgmg_fv4_gsrb_256"),
-    (512, "hpgmg_fv4_gsrb_512"),
-];
-const SIZED_SLABS: &[(i32, &str)] = &[
-    (64, "hpgmg_fv4_slab_gsrb_64"),
-    (128, "hpgmg_fv4_slab_gsrb_128"),
-    (256, "hpgmg_fv4_slab_gsrb_256"),
-    (512, "hpgmg_fv4_slab_gsrb_512"),
-];
+const SIZED: &[(i32, &str)] = &[(16, "hpgmg_fv4_gsrb_16"), (32, "hpgmg_fv4_gsrb_32")];
 
 impl Names {
     fn of(operator: Operator, slab: bool) -> Self {
         match (operator == Operator::Fv4, slab) {
-            (true, false) => names!("fv4", "", "quartic", SIZED),
-            (true, true) => names!("fv4", "_slab", "quartic", SIZED_SLABS),
-            (false, false) => names!("fv2", "", "quadratic", &[]),
-            (false, true) => names!("fv2", "_slab", "quadratic", &[]),
+            (true, false) => names!("fv4", "", "quartic", SIZED, Some(COLUMNS)),
+            (true, true) => names!("fv4", "_slab", "quartic", &[], Some(SLAB_COLUMNS)),
+            (false, false) => names!("fv2", "", "quadratic", &[], None),
+            (false, true) => names!("fv2", "_slab", "quadratic", &[], None),
         }
     }
 
     fn all(&self) -> impl Iterator<Item = &'static str> {
-        self.passes.into_iter().chain(self.sized.iter().map(|sized| sized.1))
+        let columns = self.columns.into_iter().flat_map(|names| {
+            names.passes.into_iter().chain(names.sized.iter().map(|sized| sized.1))
+        });
+        self.passes.into_iter().chain(self.sized.iter().map(|sized| sized.1)).chain(columns)
     }
 
     fn load(&self, module: &Module) -> Result<Passes, CudaError> {
         let k = |index: usize| module.kernel(self.passes[index]);
+        let by_size = |names: &[(i32, &'static str)]| -> Result<Vec<_>, CudaError> {
+            names.iter().map(|&(n, name)| Ok((n, module.kernel(name)?))).collect()
+        };
+        let columns = |names: &ColumnNames| -> Result<Columns, CudaError> {
+            let [gsrb, residual_restrict, residual_norm] = names.passes;
+            Ok(Columns {
+                gsrb: module.kernel(gsrb)?,
+                sized: by_size(&names.sized)?,
+                residual_restrict: module.kernel(residual_restrict)?,
+                residual_norm: module.kernel(residual_norm)?,
+            })
+        };
         Ok(Passes {
             gsrb: [k(0)?, k(1)?],
-            sized: self
-                .sized
-                .iter()
-                .map(|&(n, name)| Ok((n, module.kernel(name)?)))
-                .collect::<Result<_, CudaError>>()?,
+            sized: by_size(self.sized)?,
             weighted: [k(2)?, k(3)?],
             chebyshev: k(4)?,
             residual_restrict: k(5)?,
             residual_norm: k(6)?,
             correct: k(7)?,
             replace: k(8)?,
+            columns: self.columns.map(columns).transpose()?,
         })
     }
 }
@@ -146,6 +187,13 @@ impl Passes {
             return &self.gsrb[1];
         }
         self.sized.iter().find(|(size, _)| *size == n).map_or(&self.gsrb[0], |(_, kernel)| kernel)
+    }
+}
+
+impl Columns {
+    /// The GSRB half-sweep for levels of `n` cells a side.
+    pub fn gsrb(&self, n: i32) -> &Kernel {
+        self.sized.iter().find(|(size, _)| *size == n).map_or(&self.gsrb, |(_, kernel)| kernel)
     }
 }
 

@@ -253,6 +253,12 @@ pub fn gather_plane(
 /// The interior cells of `values`, a vector in the GPU's layout, in that of the CPU; 0 where they are not in it.
 pub fn scatter(level: Boxes<'_>, grid: &Grid, values: &[f64]) -> Vec<f64> {
     let mut field = vec![0.0; level.shape.boxes() * level.geometry.volume];
+    scatter_into(level, grid, values, &mut field);
+    field
+}
+
+/// As [`scatter`], into a vector of the CPU; what is not in `values` stays.
+pub fn scatter_into(level: Boxes<'_>, grid: &Grid, values: &[f64], field: &mut [f64]) {
     let n = grid.n as isize;
     for k in grid.first as isize..(grid.first + grid.planes) as isize {
         for j in 0..n {
@@ -261,7 +267,6 @@ pub fn scatter(level: Boxes<'_>, grid: &Grid, values: &[f64]) -> Vec<f64> {
             }
         }
     }
-    field
 }
 
 #[cfg(test)]

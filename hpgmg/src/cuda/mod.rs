@@ -8,6 +8,7 @@
 pub mod compare;
 mod cycle;
 mod error;
+mod hybrid;
 mod kernels;
 pub mod layout;
 mod links;
@@ -18,6 +19,7 @@ mod solver;
 mod staged;
 #[cfg(test)]
 mod tests;
+mod timeline;
 mod traffic;
 mod upload;
 
@@ -25,7 +27,9 @@ pub use error::CudaError;
 pub use partition::WHOLE;
 pub use ranks::{Mode, Team, sharing};
 pub use solver::Gpu;
+pub use timeline::{gather, timeline};
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -74,13 +78,13 @@ pub fn all_boxes(config: &Config, ranks: usize) -> Config {
 ///
 /// # Errors
 /// As [`Cpu::new`].
-pub fn set_up(config: &Config, ranks: usize, threads: usize) -> Result<Rc<Cpu>, Error> {
+pub fn set_up(config: &Config, ranks: usize, threads: usize) -> Result<Rc<RefCell<Cpu>>, Error> {
     // A world of one waits for nobody.
     let alone = ThreadComm::world(1, Duration::MAX);
     let none = || Error::Threads(std::io::Error::other("a world of one rank has none"));
     let mut cpu = Cpu::new(all_boxes(config, ranks), alone.first().ok_or_else(none)?, threads)?;
     cpu.config.boxes_per_rank = config.boxes_per_rank;
-    Ok(Rc::new(cpu))
+    Ok(Rc::new(RefCell::new(cpu)))
 }
 
 /// Whether there are kernels for `config`.

@@ -176,16 +176,18 @@ impl Peers {
         slab
     }
 
-    /// Before a launch with `slab`: the wait, where its blocks are not to wait.
+    /// Whether launches that read ghosts come after a wait of their own: their blocks are not to wait.
+    pub fn waits_before(&self) -> bool {
+        self.in_kernels && !self.apart
+    }
+
+    /// That wait.
     pub fn before(&self, stream: &Stream, kernels: &Kernels, slab: &Slab) -> Result<(), CudaError> {
-        if !self.in_kernels || self.apart {
-            return Ok(());
-        }
         // SAFETY: the kernel's parameter; signals and counts live as long as `self`. A thread for each side.
         Ok(unsafe { stream.launch(&kernels.wait, Dims::linear(1, 2), &[Arg::new(slab)]) }?)
     }
 
-    /// Sends the border planes of a vector to the neighbours, and waits for theirs, where blocks have not done so.
+    /// Sends the border planes of a vector to the neighbours, and waits for theirs.
     pub fn exchange(
         &self,
         stream: &Stream,
@@ -193,9 +195,6 @@ impl Peers {
         l: usize,
         vector: usize,
     ) -> Result<(), CudaError> {
-        if self.in_kernels {
-            return Ok(());
-        }
         let here = self.places[l][self.rank];
         let planes = self.partition.planes(l);
         let mut routes = [None; 2];
@@ -313,6 +312,9 @@ impl Peers {
 
 /// Address of a rank's part of a window.
 fn address<T: bytemuck::Pod>(window: &Window<T>, rank: usize) -> Result<u64, CudaError> {
-    let memory = window.memory_of(rank).map_err(CommError::from)?;
+    let memory = window.memory_of(rank).map_err(|error| match error {
+        libmp::Error::NoPath { .. } => CudaError::NotMapped(error.to_string()),
+        error => CommError::from(error).into(),
+    })?;
     Ok(memory.device_address().unwrap_or(0))
 }

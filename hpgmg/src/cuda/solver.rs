@@ -1,23 +1,26 @@
 //! The levels on the GPU of one rank, and solves from the outside. Their memory is `upload.rs`, what is enqueued in a
 //! cycle `cycle.rs`, how ranks communicate `peers.rs` and `staged.rs`.
 
+use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use gdsync::{Buffer, CudaDevice, Deadline, Device, Graph, Stream};
 
 use super::error::CudaError;
+use super::hybrid::{Hybrid, first_below};
 use super::kernels::Kernels;
 use super::layout::{self, Boxes, Grid};
 use super::partition::Partition;
 use super::ranks::{Ranks, Team};
+use super::timeline::Timeline;
 use super::upload::{OnGpu, upload, vectors};
 use crate::backend::Vector;
 use crate::comm::{CommError, Group};
 use crate::cpu::Cpu;
 use crate::cycle::{CycleResult, MAX_V_CYCLES, Solved, TOLERANCE};
 use crate::error::Error;
-use crate::options::Cycle;
+use crate::options::{Config, Cycle};
 use crate::timers::Timers;
 
 /// Numbers that kernels leave for the host; the ranks agree on those before [`Scalar::Iterations`].
@@ -49,7 +52,8 @@ enum Piece {
 
 /// The solver with every level on a GPU: all of it, or this rank's slabs and the coarse levels.
 pub struct Gpu {
-    pub(super) cpu: Rc<Cpu>,
+    cpu: Rc<RefCell<Cpu>>,
+    pub(super) config: Config,
     timers: Timers,
     pub(super) device: CudaDevice,
     pub(super) stream: Stream,
@@ -57,6 +61,10 @@ pub struct Gpu {
     pub(super) levels: Vec<OnGpu>,
     /// The first level that the resident kernel takes.
     pub(super) resident: usize,
+    /// The first level that it, or the CPU, does with all coarser ones at once.
+    pub(super) coarse: usize,
+    /// The CPU's part, if it has one.
+    pub(super) hybrid: Option<Hybrid>,
     pub(super) partition: Partition,
     pub(super) ranks: Ranks,
     /// For what the host agrees on; none of one rank.
@@ -68,20 +76,25 @@ pub struct Gpu {
     pub use_graphs: bool,
     /// How long the host waits for a solve.
     limit: Duration,
+    /// What this solve is to be written to.
+    pub(super) timeline: Option<Timeline>,
 }
 
 impl Gpu {
-    /// Uploads what `cpu`, the set-up of the whole problem, holds, as the only rank or this rank's part of it.
+    /// Uploads what `cpu`, the set-up of the whole problem, holds, as the only rank or this rank's part of it. Levels of
+    /// fewer than `threshold` cells the CPU computes.
     ///
     /// # Errors
     /// [`CudaError`] if there are no kernels for the configuration, the levels do not fit, the ranks do not reach each
     /// other, or the driver refuses.
     pub fn new(
-        cpu: Rc<Cpu>,
+        shared: Rc<RefCell<Cpu>>,
         device: CudaDevice,
         team: Option<&Team<'_>>,
+        threshold: u64,
         limit: Duration,
     ) -> Result<Self, CudaError> {
+        let cpu = shared.borrow();
         super::check(cpu.config())?;
         let config = cpu.config().clone();
         let count = cpu.timers.levels();
@@ -91,9 +104,11 @@ impl Gpu {
             .unwrap_or(count - 1);
         let (size, rank, whole) =
             team.map_or((1, 0, 0), |team| (team.comm.size(), team.comm.rank(), team.whole));
-        // Levels of the resident kernel are never cut.
-        let partition = Partition::new(&dims[..=resident], size, rank, whole);
-        let grid = |l: usize| match l <= resident {
+        let cpus = first_below(&dims, threshold);
+        // Levels that are done at once are never cut.
+        let coarse = cpus.unwrap_or(resident);
+        let partition = Partition::new(&dims[..=coarse], size, rank, whole);
+        let grid = |l: usize| match l <= coarse {
             true => Grid::slab(dims[l], partition.planes(l)),
             false => Grid::new(dims[l]),
         };
@@ -127,22 +142,33 @@ impl Gpu {
         }
         let scalars = place.alloc::<u64>(SCALARS)?;
         let results = place.alloc_pinned::<u64>(SCALARS)?;
+        let hybrid = cpus
+            .map(|first| Hybrid::new(shared.clone(), first, dims[first], &place))
+            .transpose()?;
+        let timers = cpu.timers.clone();
+        drop(cpu);
         let mut gpu = Self {
-            timers: cpu.timers.clone(),
-            cpu,
+            timers,
+            cpu: shared,
+            config,
             device,
             stream,
             kernels,
             levels,
             resident,
+            coarse,
             partition,
-            use_graphs: ranks.can_be_captured() && team.is_none_or(|team| team.graph),
+            use_graphs: ranks.can_be_captured()
+                && hybrid.is_none()
+                && team.is_none_or(|team| team.graph),
+            hybrid,
             ranks,
             group,
             scalars,
             results,
             graphs: Vec::new(),
             limit,
+            timeline: None,
         };
         // Nobody writes into a peer's memory before it is ready.
         gpu.agree_on(0.0)?;
@@ -150,8 +176,34 @@ impl Gpu {
     }
 
     /// The set-up, with the shapes of the levels.
-    pub fn cpu(&self) -> &Cpu {
-        &self.cpu
+    pub fn cpu(&self) -> Ref<'_, Cpu> {
+        self.cpu.borrow()
+    }
+
+    /// The first level that the CPU computes; the number of levels if none.
+    pub fn first_on_cpu(&self) -> usize {
+        self.hybrid.as_ref().map_or(self.levels.len(), |hybrid| hybrid.first)
+    }
+
+    /// Time that the CPU computed coarse levels since the last call.
+    pub fn take_time_on_cpu(&self) -> Duration {
+        self.hybrid.as_ref().map_or(Duration::ZERO, Hybrid::take_spent)
+    }
+
+    /// Which levels are distributed over the ranks, in words; none of one rank.
+    pub fn distribution(&self) -> Option<String> {
+        let (size, whole) = (self.group.as_ref()?.size(), self.partition.whole());
+        let n = |l: usize| self.levels[l].grid.n;
+        Some(match whole {
+            0 => format!("nothing is distributed: each of {size} ranks solves all of it"),
+            1 => format!("{}³ in slabs on {size} ranks, {}³ and coarser whole on each", n(0), n(1)),
+            _ => format!(
+                "{}³ to {}³ in slabs on {size} ranks, {}³ and coarser whole on each",
+                n(0),
+                n(whole - 1),
+                n(whole)
+            ),
+        })
     }
 
     /// Name of the GPU.
@@ -165,16 +217,20 @@ impl Gpu {
     /// What the driver says.
     pub fn download(&self, l: usize, v: Vector) -> Result<Vec<f64>, CudaError> {
         let level = &self.levels[l];
-        let order = vectors(&self.cpu, l);
+        let cpu = self.cpu.borrow();
+        let order = vectors(&cpu, l);
         let Some(index) = order.iter().position(|&other| other == v) else {
             return Ok(Vec::new());
         };
         let values = level.vector(index)?.to_vec()?;
-        Ok(layout::scatter(Boxes::of(self.cpu.level(l)), &level.grid, &values))
+        Ok(layout::scatter(Boxes::of(cpu.level(l)), &level.grid, &values))
     }
 
     /// As [`crate::cycle::solve`].
     fn solve_cycle(&mut self, l: usize, cycle: Cycle, out: &mut Solved) -> Result<(), CudaError> {
+        if let Some(hybrid) = self.hybrid.as_ref().filter(|hybrid| l >= hybrid.first) {
+            return self.solve_on_cpu(hybrid, l, cycle, out);
+        }
         let start = Instant::now();
         out.cycles.clear();
         out.fmax = 0.0;
@@ -257,7 +313,9 @@ impl Gpu {
         {
             let count = Scalar::Iterations as usize;
             let (values, results) = (&self.scalars, &self.results);
-            return peers.agree(&self.stream, &self.kernels, values, count, results);
+            return self.traced(l, "agree", || {
+                peers.agree(&self.stream, &self.kernels, values, count, results)
+            });
         }
         Ok(self.stream.copy(&self.results, &self.scalars)?)
     }
@@ -348,7 +406,7 @@ impl crate::run::Solver for Gpu {
     }
 
     fn cycle(&self) -> Cycle {
-        self.cpu.config().cycle
+        self.config.cycle
     }
 
     fn zero_solution(&mut self, l: usize) -> Result<(), Error> {
@@ -357,7 +415,7 @@ impl crate::run::Solver for Gpu {
     }
 
     fn solve(&mut self, l: usize, out: &mut Solved) -> Result<(), Error> {
-        self.solve_cycle(l, self.cpu.config().cycle, out).map_err(plain)
+        self.solve_cycle(l, self.config.cycle, out).map_err(plain)
     }
 
     fn agree(&mut self, _: usize, value: f64) -> Result<f64, Error> {
@@ -390,10 +448,11 @@ impl crate::run::Solver for Gpu {
         let take = |gpu: &mut Self| {
             gpu.stream.copy(&gpu.results, &gpu.scalars)?;
             gpu.wait()?;
+            let on_cpu = gpu.hybrid.as_ref().map_or(0, Hybrid::take_iterations);
             let iterations = gpu.bits(Scalar::Iterations)?;
             gpu.clear(Scalar::Iterations)?;
             gpu.wait()?;
-            Ok(iterations as usize)
+            Ok(iterations as usize + on_cpu)
         };
         take(self).map_err(plain)
     }

@@ -122,23 +122,25 @@ impl Staged {
         }
         routes[number].exchange.begin()?;
         for (border, [send, _]) in routes[number].borders.iter().zip(&routes[number].buffers) {
-            gpu.stream.copy(send, &planes(border.send)?)?;
+            gpu.traced(l, "pack", || Ok(gpu.stream.copy(send, &planes(border.send)?)?))?;
         }
-        gpu.wait()?;
+        gpu.traced_on_cpu(l, "wait for the GPU", || gpu.wait())?;
         // The GPU has read what other exchanges have received.
         for route in routes.iter_mut().filter(|route| route.open) {
             route.open = false;
             route.exchange.end()?;
         }
         let Route { borders, exchange, buffers, open } = &mut routes[number];
-        (0..borders.len()).try_for_each(|index| exchange.start(index))?;
+        gpu.traced_on_cpu(l, "send", || {
+            Ok((0..borders.len()).try_for_each(|index| exchange.start(index))?)
+        })?;
         for (index, (border, [_, received])) in borders.iter().zip(buffers).enumerate() {
-            exchange.receive(index)?;
-            gpu.stream.copy(&planes(border.receive)?, received)?;
+            gpu.traced_on_cpu(l, "receive", || Ok(exchange.receive(index)?))?;
+            gpu.traced(l, "unpack", || Ok(gpu.stream.copy(&planes(border.receive)?, received)?))?;
         }
         *open = true;
         // The ranks also meet in other ways than by these messages.
-        Ok(exchange.sent()?)
+        gpu.traced_on_cpu(l, "wait for what was sent", || Ok(exchange.sent()?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Solves on a GPU against the CPU and against the reference's numbers. Named `gpu::…` so that whoever runs the tests of
 //! a GPU machine finds them.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,8 +19,12 @@ fn cpu(config: &Config) -> Cpu {
     Cpu::new(config.clone(), &comm, 2).unwrap()
 }
 
+fn shared(config: &Config) -> Rc<RefCell<Cpu>> {
+    Rc::new(RefCell::new(cpu(config)))
+}
+
 fn gpu(config: &Config) -> Gpu {
-    Gpu::new(Rc::new(cpu(config)), super::open().unwrap(), None, LIMIT).unwrap()
+    Gpu::new(shared(config), super::open().unwrap(), None, 0, LIMIT).unwrap()
 }
 
 const SMOOTHERS: [Smoother; 4] =
@@ -180,12 +185,24 @@ mod gpu {
 
     /// The solution, residuals and norms that `ranks` ranks find together on the first GPU, each bit.
     fn together(config: &Config, ranks: usize, mode: Mode, whole: usize, graph: bool) -> Found {
+        beside_cpu(config, ranks, mode, whole, graph, 0)
+    }
+
+    /// The same with levels of fewer than `threshold` cells on the CPU.
+    fn beside_cpu(
+        config: &Config,
+        ranks: usize,
+        mode: Mode,
+        whole: usize,
+        graph: bool,
+        threshold: u64,
+    ) -> Found {
         let worlds = libmp::World::threads(ranks).unwrap();
         let all = std::sync::Mutex::new(Vec::new());
         crate::comm::libmp::run(worlds, SHORT, |comm| {
             let team = Team { comm, messages: comm, mode, whole, graph };
             let mut gpu =
-                Gpu::new(Rc::new(cpu(config)), super::super::open()?, Some(&team), SHORT)?;
+                Gpu::new(shared(config), super::super::open()?, Some(&team), threshold, SHORT)?;
             let found = found(&mut gpu);
             all.lock().unwrap().push(found);
             Ok(())
@@ -269,6 +286,29 @@ mod gpu {
 
     #[test]
     #[ignore = "needs a CUDA GPU"]
+    fn coarse_levels_on_the_cpu_change_no_bit_in_any_mode() {
+        for (operator, smoother, cycle) in [
+            (Operator::Fv4, Smoother::Gsrb, Cycle::F),
+            (Operator::Fv4, Smoother::Chebyshev, Cycle::Fv),
+            (Operator::Fv2, Smoother::Jacobi, Cycle::V),
+        ] {
+            let config = Config { operator, smoother, cycle, box_dim: 64, ..Config::default() };
+            let one = found(&mut gpu(&config));
+            // Levels below 4 and 8 cells a side, the paper's, all but the finest, all.
+            for threshold in [2, 100, 10_000, 40_000, u64::MAX] {
+                let device = super::super::open().unwrap();
+                let mut alone = Gpu::new(shared(&config), device, None, threshold, LIMIT).unwrap();
+                assert!(found(&mut alone) == one, "{operator:?} {smoother:?} {threshold}");
+            }
+            for mode in [Mode::Kernel, Mode::Stream, Mode::Staged] {
+                let two = beside_cpu(&config, 2, mode, 8, false, 10_000);
+                assert!(two == one, "{operator:?} {smoother:?} {mode:?}");
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
     fn a_rank_that_leaves_ends_the_others_solve_with_its_name() {
         let config = Config { box_dim: 64, ..Config::default() };
         for (mode, graph) in [(Mode::Kernel, true), (Mode::Stream, false), (Mode::Staged, false)] {
@@ -284,7 +324,7 @@ mod gpu {
                         let team = Team { comm, messages: comm, mode, whole: 16, graph };
                         let device = super::super::open().unwrap();
                         let mut gpu =
-                            Gpu::new(Rc::new(cpu(&config)), device, Some(&team), SHORT).unwrap();
+                            Gpu::new(shared(&config), device, Some(&team), 0, SHORT).unwrap();
                         if world.rank() == 1 {
                             // Capturing a graph the ranks still meet.
                             if graph {

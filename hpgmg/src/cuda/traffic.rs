@@ -20,7 +20,7 @@ use crate::options::{Cycle, Smoother};
 impl Gpu {
     /// Bytes moved in one F-cycle from level 0; for iterated cycles one V-cycle's.
     pub fn bytes_per_solve(&self) -> f64 {
-        let config = self.cpu.config();
+        let config = &self.config;
         let alpha = if config.equation.a() == 0.0 { 0.0 } else { 8.0 };
         let coefficients = 24.0 + alpha;
         let (pass, first) = match config.smoother {

@@ -65,7 +65,7 @@ pub(super) fn listen_anywhere(
 
 /// The address of this host: that of `interface` (a name or the address itself); loopback if all ranks are on one host;
 /// otherwise the one that leads out.
-fn local_address(interface: Option<&str>, one_host: bool) -> Result<IpAddr> {
+pub(crate) fn local_address(interface: Option<&str>, one_host: bool) -> Result<IpAddr> {
     if interface.is_none() && one_host {
         return Ok(Ipv4Addr::LOCALHOST.into());
     }

@@ -27,6 +27,7 @@ pub(crate) enum Call {
     Barrier,
     Broadcast { root: u32 },
     AllGather,
+    Gather { root: u32 },
     AllReduce { op: ReduceOp, element: Element },
     Split { color: Option<u64>, key: i64 },
     Finish,
@@ -68,21 +69,30 @@ fn evaluate(
             let blob = contributions.get(root as usize).map(|(_, payload)| payload.clone());
             to_all(blob.ok_or_else(|| format!("root {root} of {} ranks", members.len()))?)
         }
-        Call::AllGather => {
-            let total: usize = payloads().map(|payload| payload.len()).sum();
-            if total > RESULT_MAX {
-                return Err(format!(
-                    "the blobs of {} ranks are {total} bytes together, more than the limit of {RESULT_MAX}",
-                    members.len()
-                ));
-            }
-            to_all(encode_gathered(payloads()))
+        Call::AllGather => to_all(gathered(members.len(), payloads())?),
+        Call::Gather { root } => {
+            let gathered = gathered(members.len(), payloads())?;
+            let share = |place| if place == root as usize { gathered.clone() } else { nothing() };
+            (0..members.len()).map(|place| (Outcome::Done, share(place))).collect()
         }
         Call::AllReduce { op, element } => {
             to_all(reduce::reduce(op, element, members, payloads())?)
         }
         Call::Split { .. } => split(members, contributions, next_group),
     })
+}
+
+fn gathered<'a>(
+    ranks: usize,
+    payloads: impl Iterator<Item = &'a Payload> + Clone,
+) -> Result<Payload, String> {
+    let total: usize = payloads.clone().map(|payload| payload.len()).sum();
+    if total > RESULT_MAX {
+        return Err(format!(
+            "the blobs of {ranks} ranks are {total} bytes together, more than the limit of {RESULT_MAX}"
+        ));
+    }
+    Ok(encode_gathered(payloads))
 }
 
 /// Whether two ranks call the same; a split's colour and key are each rank's own.
@@ -128,12 +138,28 @@ pub(crate) fn nothing() -> Payload {
     Arc::from([])
 }
 
+impl Call {
+    /// What it is called in a timeline.
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Barrier => "barrier",
+            Call::Broadcast { .. } => "broadcast",
+            Call::AllGather => "all-gather",
+            Call::Gather { .. } => "gather",
+            Call::AllReduce { .. } => "all-reduce",
+            Call::Split { .. } => "split",
+            Call::Finish => "finish",
+        }
+    }
+}
+
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Call::Barrier => write!(f, "barrier"),
             Call::Broadcast { root } => write!(f, "broadcast from rank {root}"),
             Call::AllGather => write!(f, "all-gather"),
+            Call::Gather { root } => write!(f, "gather at rank {root}"),
             Call::AllReduce { op, element } => write!(f, "all-reduce ({op} of {element})"),
             Call::Split { .. } => write!(f, "split"),
             Call::Finish => write!(f, "finish"),
@@ -158,6 +184,18 @@ mod tests {
         for (outcome, blob) in combine(&[4, 7], &calls, &mut 1) {
             assert_eq!((outcome, &blob[..]), (Outcome::Done, &b"yes"[..]));
         }
+    }
+
+    #[test]
+    fn a_gather_gives_the_root_everyones_blob_and_the_others_nothing() {
+        let calls = [
+            (Call::Gather { root: 1 }, payload(b"no")),
+            (Call::Gather { root: 1 }, payload(b"yes")),
+        ];
+        let results = combine(&[4, 7], &calls, &mut 1);
+        assert_eq!(results[0], (Outcome::Done, nothing()));
+        let blobs = decode_gathered(&results[1].1, 2).unwrap();
+        assert_eq!(blobs, [&b"no"[..], b"yes"]);
     }
 
     #[test]

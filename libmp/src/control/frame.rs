@@ -185,7 +185,12 @@ mod tests {
         vec![
             (Message::Hello(hello), none.clone()),
             (
-                Message::Welcome { peers: vec![peer; 3], heartbeat_ms: 1, silence_ms: 2 },
+                Message::Welcome {
+                    peers: vec![peer; 3],
+                    heartbeat_ms: 1,
+                    silence_ms: 2,
+                    trace: None,
+                },
                 none.clone(),
             ),
             (enter, Arc::from([1, 2, 3])),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::cause::{Cause, Loss};
 use super::message::{Message, Outcome, Payload, PeerInfo};
 use crate::collective::{self, Call};
+use crate::trace::TraceFile;
 
 /// The group of all ranks.
 pub(crate) const WORLD: u64 = 0;
@@ -44,6 +45,7 @@ pub(crate) struct Hub {
     peers: Vec<Option<PeerInfo>>,
     phase: Phase,
     heartbeat: Heartbeat,
+    trace: Option<TraceFile>,
     groups: HashMap<u64, Group>,
     next_group: u64,
     notes: Vec<String>,
@@ -83,12 +85,18 @@ impl Hub {
             peers: vec![None; size as usize],
             phase: Phase::Assembling { since: now, timeout },
             heartbeat,
+            trace: None,
             groups: HashMap::from([(WORLD, Group::new((0..size).collect()))]),
             next_group: WORLD + 1,
             notes: Vec::new(),
             stillborn: None,
             out: Vec::new(),
         }
+    }
+
+    /// The same, whose ranks keep a timeline.
+    pub(crate) fn with_trace(self, trace: Option<TraceFile>) -> Hub {
+        Hub { trace, ..self }
     }
 
     /// What is to be told to whom, oldest first. To be asked for after every other call.
@@ -166,6 +174,7 @@ impl Hub {
             peers: self.peers.iter().flatten().cloned().collect(),
             heartbeat_ms: self.heartbeat.interval.as_millis() as u64,
             silence_ms: self.heartbeat.silence.as_millis() as u64,
+            trace: self.trace.clone(),
         };
         self.tell_all(welcome);
     }

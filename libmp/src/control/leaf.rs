@@ -15,6 +15,7 @@ use super::message::{Hello, Message};
 use super::wire::{Broken, Wire};
 use super::{Command, LINGER, handshake, nap};
 use crate::collective::nothing;
+use crate::trace::{self, Answer};
 
 const ROOT: Token = Token(1);
 
@@ -105,6 +106,10 @@ impl Leaf {
     fn obey(&mut self) {
         loop {
             match self.commands.try_recv() {
+                Ok(Command::AskTime) => {
+                    // Looked at here, as late as possible: the rest of the way counts as uncertainty.
+                    self.wire.send(&Message::AskTime { asked: trace::now() }, &nothing());
+                }
                 Ok(Command::Close) => self.leaving = Some(Instant::now() + LINGER),
                 Ok(Command::Say { message, payload, .. }) => {
                     match &message {
@@ -168,7 +173,7 @@ impl Leaf {
             }
             Item::Frame(message, payload) => (message, payload),
         };
-        if let Message::Welcome { peers, heartbeat_ms, silence_ms } = &message {
+        if let Message::Welcome { peers, heartbeat_ms, silence_ms, .. } = &message {
             if let Some(root) = peers.first() {
                 self.root_host.clone_from(&root.host);
             }
@@ -176,6 +181,10 @@ impl Leaf {
                 interval: Duration::from_millis(*heartbeat_ms).max(Duration::from_millis(1)),
                 silence: Duration::from_millis(*silence_ms).max(Duration::from_millis(2)),
             };
+        }
+        if let Message::Time { asked, root } = message {
+            self.local.answer(Answer { asked, root, received: trace::now() });
+            return true;
         }
         let last = matches!(message, Message::Ended { .. });
         if let Err(what) = self.local.deliver(message, payload) {

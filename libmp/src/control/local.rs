@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::cause::Cause;
 use super::message::{Message, Outcome, Payload, PeerInfo};
+use crate::trace::{Answer, TraceFile};
 
 /// The abort word on a page of its own, so that the page can be registered for devices to read.
 #[repr(C, align(4096))]
@@ -32,6 +33,9 @@ pub(super) type OnFailure = Box<dyn FnOnce(&str) + Send>;
 #[derive(Default)]
 struct State {
     peers: Option<Arc<[PeerInfo]>>,
+    trace: Option<TraceFile>,
+    /// Rank 0's last answer to what time it is.
+    answer: Option<Answer>,
     missing: Vec<u32>,
     replies: HashMap<u64, (u64, Outcome, Payload)>,
     cause: Option<Cause>,
@@ -77,7 +81,10 @@ impl Local {
         }
         let mut state = self.lock();
         match message {
-            Message::Welcome { peers, .. } => state.peers = Some(peers.into()),
+            Message::Welcome { peers, trace, .. } => {
+                state.peers = Some(peers.into());
+                state.trace = trace;
+            }
             Message::Waiting { missing } => state.missing = missing,
             Message::Reply { group, turn, outcome } => {
                 state.replies.insert(group, (turn, outcome, payload));
@@ -150,6 +157,22 @@ impl Local {
     /// The ranks that were missing when rank 0 last said so.
     pub(crate) fn missing(&self) -> Vec<u32> {
         self.lock().missing.clone()
+    }
+
+    /// The timeline that the ranks keep, as rank 0 said with its welcome.
+    pub(crate) fn trace(&self) -> Option<TraceFile> {
+        self.lock().trace.clone()
+    }
+
+    /// Rank 0 has said what time it is.
+    pub(super) fn answer(&self, answer: Answer) {
+        self.lock().answer = Some(answer);
+        self.changed.notify_all();
+    }
+
+    /// Waits for an answer.
+    pub(super) fn wait_answer(&self, deadline: Instant) -> Waited<Answer> {
+        self.wait(deadline, false, |state| state.answer.take())
     }
 
     /// Waits for the reply to the collective that is open in a group.

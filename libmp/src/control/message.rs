@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Loss};
 use crate::collective::Call;
+use crate::trace::TraceFile;
 
 /// Bytes that accompany a message. Shared, so that a result for all ranks exists once.
 pub(crate) type Payload = Arc<[u8]>;
@@ -38,7 +39,13 @@ pub(crate) enum Message {
     /// To rank 0, first.
     Hello(Hello),
     /// From rank 0 when all are there: who they are, and how often to give signs of life.
-    Welcome { peers: Vec<PeerInfo>, heartbeat_ms: u64, silence_ms: u64 },
+    Welcome {
+        peers: Vec<PeerInfo>,
+        heartbeat_ms: u64,
+        silence_ms: u64,
+        /// The timeline that all ranks keep.
+        trace: Option<TraceFile>,
+    },
     /// From rank 0 until then, in the place of `Alive`: (some of) the ranks that are missing.
     Waiting { missing: Vec<u32> },
     /// To rank 0: this rank enters a collective of a group; the payload is its contribution.
@@ -53,6 +60,10 @@ pub(crate) enum Message {
     Fail { cause: Cause },
     /// From rank 0: the world is over.
     Ended { cause: Cause },
+    /// To rank 0: what time is it there? Asked at `asked` by the clock here.
+    AskTime { asked: u64 },
+    /// From rank 0: the answer.
+    Time { asked: u64, root: u64 },
     /// A sign of life.
     Alive,
 }

@@ -22,7 +22,7 @@ pub(crate) mod message;
 mod root;
 mod wire;
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -34,8 +34,11 @@ use mio::{Events, Poll, Token, Waker};
 
 use crate::collective::{Call, nothing};
 use crate::error::{Error, Result};
+use crate::trace::{Offset, TraceFile};
 use cause::{Cause, Loss};
 use handshake::Expected;
+#[cfg(any(test, fuzzing))]
+pub(crate) use hub::Hub;
 pub(crate) use hub::{Heartbeat, WORLD};
 use local::{Local, Waited};
 use message::{Hello, Message, Outcome, Payload, PeerInfo};
@@ -47,11 +50,15 @@ const LINGER: Duration = Duration::from_secs(1);
 const HELP: Duration = Duration::from_millis(1);
 /// How much later than the deadline a caller gives up by itself, if rank 0 does not say what is wrong.
 const GRACE: Duration = Duration::from_secs(1);
+/// How often rank 0 is asked for its time.
+const ANSWERS: usize = 24;
 
 /// What a rank of this process wants of its control thread.
 enum Command {
     /// Tell rank 0.
     Say { from: u32, message: Message, payload: Payload },
+    /// Ask rank 0 what time it is.
+    AskTime,
     /// It has finished and needs the thread no more.
     Close,
 }
@@ -69,6 +76,8 @@ struct Port {
 pub(crate) struct Control {
     local: Arc<Local>,
     port: Arc<Port>,
+    /// Rank 0 is another process.
+    asks: bool,
 }
 
 impl Drop for Control {
@@ -83,6 +92,8 @@ pub(crate) struct Setup {
     pub expected: Expected,
     pub heartbeat: Heartbeat,
     pub timeout: Duration,
+    /// Of rank 0: the timeline that all ranks keep.
+    pub trace: Option<TraceFile>,
 }
 
 /// Which collective of which communicator.
@@ -103,10 +114,11 @@ impl Control {
         here: Vec<PeerInfo>,
     ) -> Result<Vec<Control>> {
         let failed = || Error::io("the control plane of rank 0 could not be set up");
-        let Setup { expected, heartbeat, timeout } = setup;
+        let Setup { expected, heartbeat, timeout, trace } = setup;
         let locals: Vec<Arc<Local>> =
             (0u32..).zip(&here).map(|(rank, _)| Arc::new(Local::new(rank))).collect();
-        let mut hub = hub::Hub::new(expected.size, heartbeat, Instant::now(), timeout);
+        let hub = hub::Hub::new(expected.size, heartbeat, Instant::now(), timeout);
+        let mut hub = hub.with_trace(trace);
         for (rank, peer) in (0u32..).zip(here) {
             hub.join(rank, peer);
         }
@@ -129,6 +141,8 @@ impl Control {
     pub(crate) fn leaf(setup: Setup, stream: TcpStream, hello: Hello) -> Result<Control> {
         let local = Arc::new(Local::new(hello.rank));
         let served = local.clone();
+        let address =
+            stream.peer_addr().map_or_else(|_| "its host".into(), |to| to.ip().to_string());
         let mut controls = Control::spawn(vec![local], |poll, commands| {
             let Setup { expected, heartbeat, .. } = setup;
             let leaf = leaf::Leaf::new(
@@ -142,12 +156,21 @@ impl Control {
             )?;
             Ok(move || leaf.run())
         })
-        .map_err(Error::io("the control plane of this rank could not be set up"))?;
-        controls.pop().ok_or_else(|| Error::Protocol {
+        .map_err(|error| match error.kind() {
+            // Closed between the connecting and now: rank 0 has gone, not something here.
+            ErrorKind::NotConnected | ErrorKind::ConnectionReset => {
+                let how = Loss::Closed { detail: error.to_string() };
+                Cause::Lost { rank: 0, host: address, how }.during("init", Duration::ZERO)
+            }
+            _ => Error::io("the control plane of this rank could not be set up")(error),
+        })?;
+        let mut control = controls.pop().ok_or_else(|| Error::Protocol {
             what: "no control plane for this rank".into(),
             op: "init".into(),
             age: Duration::ZERO,
-        })
+        })?;
+        control.asks = true;
+        Ok(control)
     }
 
     fn spawn<F: FnOnce() + Send + 'static>(
@@ -161,7 +184,10 @@ impl Control {
         let thread = std::thread::Builder::new().name("mp-control".into()).spawn(run)?;
         let worlds = AtomicUsize::new(locals.len());
         let port = Arc::new(Port { commands, waker, worlds, thread: Mutex::new(Some(thread)) });
-        Ok(locals.into_iter().map(|local| Control { local, port: port.clone() }).collect())
+        Ok(locals
+            .into_iter()
+            .map(|local| Control { local, port: port.clone(), asks: false })
+            .collect())
     }
 
     /// This rank's number in the world.
@@ -189,6 +215,28 @@ impl Control {
                 Err(Error::Protocol { what, op: "init".into(), age: since.elapsed() })
             }
         }
+    }
+
+    /// The timeline that the ranks keep. Known once the peers are.
+    pub(crate) fn trace(&self) -> Option<TraceFile> {
+        self.local.trace()
+    }
+
+    /// What this rank's clock differs by from rank 0's, which may be on the same host. Answers that do not come leave it as
+    /// uncertain as it is.
+    pub(crate) fn clock_offset(&self, same_host: bool) -> Offset {
+        if !self.asks {
+            return Offset::default();
+        }
+        let mut answers = Vec::new();
+        for _ in 0..ANSWERS {
+            self.order(Command::AskTime);
+            match self.local.wait_answer(Instant::now() + GRACE) {
+                Waited::Ready(answer) => answers.push(answer),
+                _ => break,
+            }
+        }
+        Offset::of(&answers, same_host)
     }
 
     /// Takes part in a collective and waits for its result. `progress` is called meanwhile, often as long as it says true.
@@ -336,5 +384,40 @@ fn nap(poll: &mut Poll, events: &mut Events, timeout: Option<Duration>) -> io::R
             Ok(())
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build_info::BuildInfo;
+    use frame::{Preamble, Token};
+
+    #[test]
+    fn a_connection_that_rank_0_closed_at_once_is_the_loss_of_rank_0() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // Closed with bytes that nobody has read: a reset.
+        std::io::Write::write_all(&mut &stream, b"x").unwrap();
+        drop(listener.accept().unwrap());
+        let until = Instant::now() + Duration::from_secs(5);
+        while stream.peer_addr().is_ok() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let build = BuildInfo::current();
+        let expected = Expected {
+            preamble: Preamble { protocol: build.protocol, token: Token([0; 32]) },
+            size: 2,
+            job: String::new(),
+            build,
+            host: "here".into(),
+        };
+        let second = Duration::from_secs(1);
+        let heartbeat = Heartbeat { interval: second, silence: second };
+        let setup = Setup { expected, heartbeat, timeout: second, trace: None };
+        let peer = PeerInfo { host: "here".into(), node: "here".into(), pid: 1 };
+        let hello = Hello { rank: 1, size: 2, job: String::new(), build: String::new(), peer };
+        let error = Control::leaf(setup, stream, hello).err().unwrap().to_string();
+        assert!(error.starts_with("rank 0 on ") && error.contains("is lost"), "{error}");
     }
 }

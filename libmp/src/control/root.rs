@@ -19,6 +19,7 @@ use super::message::{Message, Payload};
 use super::wire::{Broken, Wire};
 use super::{Command, LINGER, nap};
 use crate::collective::nothing;
+use crate::trace;
 
 const LISTENER: Token = Token(1);
 const FIRST_LINK: usize = 2;
@@ -168,6 +169,8 @@ impl Root {
                     }
                     self.hub.handle(from, message, payload, now);
                 }
+                // The ranks of this process have this clock.
+                Ok(Command::AskTime) => {}
                 Ok(Command::Close) => self.present = self.present.saturating_sub(1),
                 Err(TryRecvError::Empty) => return,
                 Err(TryRecvError::Disconnected) => {
@@ -237,6 +240,9 @@ impl Root {
                 let cause = self.hub.stillborn().cloned();
                 let late = || Refusal::Stranger(format!("{from}: too late, the world is complete"));
                 self.refuse(token, cause.map_or_else(late, Refusal::Unfit));
+            }
+            (Who::Rank(_), Item::Frame(Message::AskTime { asked }, _)) => {
+                link.wire.send(&Message::Time { asked, root: trace::now() }, &nothing());
             }
             (Who::Rank(rank), Item::Frame(message, payload)) => {
                 self.hub.handle(rank, message, payload, now);

@@ -42,21 +42,36 @@ impl Arena {
 
     /// The mailbox that neighbour number `writer` writes to.
     pub fn mailbox(&self, writer: usize) -> Result<Mailbox> {
-        let at = writer * mailbox::SIZE;
+        let at = mailbox_at(writer);
         let memory = self.memory.slice(at..at + mailbox::SIZE);
         Mailbox::new(&memory.map_err(failed("opening a mailbox"))?)
     }
 
+    /// The memory, for a NIC.
+    pub fn memory(&self) -> &Buffer<u8> {
+        &self.memory
+    }
+
     /// Word number `index`.
     pub fn word(&self, index: u32) -> Result<Word64> {
-        let at = self.mailboxes * mailbox::SIZE + index as usize * LINE;
+        let at = word_at(self.mailboxes, index);
         let line = self.memory.slice(at..at + 8).and_then(|line| line.cast::<u64>()?.word(0));
         line.map_err(failed("opening a word of an arena"))
     }
 }
 
+/// Where the mailbox that neighbour number `writer` writes to begins.
+pub(crate) fn mailbox_at(writer: usize) -> usize {
+    writer * mailbox::SIZE
+}
+
+/// Where word number `index` is, behind so many mailboxes.
+pub(crate) fn word_at(mailboxes: usize, index: u32) -> usize {
+    mailboxes * mailbox::SIZE + index as usize * LINE
+}
+
 fn size(neighbours: usize) -> usize {
-    neighbours * mailbox::SIZE + WORDS as usize * LINE
+    word_at(neighbours, WORDS)
 }
 
 fn failed(op: &'static str) -> impl FnOnce(gdsync::Error) -> Error {

@@ -61,9 +61,9 @@ impl Epochs {
         self.handed == self.started
     }
 
-    /// The last start was seen to be complete.
-    pub fn observe(&mut self) {
-        self.observed = self.started;
+    /// The last start was seen to be complete. True if that is news.
+    pub fn observe(&mut self) -> bool {
+        std::mem::replace(&mut self.observed, self.started) != self.started
     }
 
     pub fn started(&self) -> u64 {

@@ -1,19 +1,22 @@
 //! One side of a message, as its own rank keeps it: what it was prepared with, the way to the other side once that is
 //! known, and how far its starts have come.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gdsync::{Buffer, Deadline, PeerHandle, PeerMemory, Stream, Word64};
+use gdsync::{Buffer, Deadline, PeerMemory, Stream, Word64};
 
+use super::counters::{Count, Counters};
 use super::epochs::Epochs;
-use super::notice::{Key, Notice, WordName};
+use super::nic::{Ends, MessageWay, refused};
+use super::notice::{Key, Notice, Target, WordName};
 use super::operation::{Name, Progress, What, pause};
 use super::peer::Peer;
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
+use crate::trace::{self, Label, Span};
 
 /// Which side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub(crate) enum Side {
 pub(crate) struct Half {
     pub side: Side,
     pub neighbour: usize,
+    /// This rank, in the world.
+    rank: usize,
     pub key: Key,
     pub name: Arc<Name>,
     pub timeout: Duration,
@@ -33,6 +38,8 @@ pub(crate) struct Half {
     /// This rank's word: credits for a send, arrivals for a receive.
     word: Word64,
     word_name: WordName,
+    /// What a NIC needs, if the path leads through one.
+    ends: Option<Ends>,
     other: OnceLock<Result<Other>>,
     /// Number of the peer's word.
     peer_word: OnceLock<u32>,
@@ -40,26 +47,39 @@ pub(crate) struct Half {
     broken: OnceLock<Error>,
     epochs: Mutex<Epochs>,
     dropped: AtomicBool,
+    counters: Arc<Counters>,
+    /// For the timeline: when the start that is under way began; 0 for none.
+    flying: AtomicU64,
 }
 
 /// What the peer tells of its side.
 pub(crate) struct OtherNotice {
     pub word: WordName,
     pub len: u64,
-    pub memory: Option<PeerHandle>,
+    pub memory: Option<Target>,
 }
 
 /// The way to the other side.
 pub(crate) struct Other {
-    /// The peer's word: arrivals of a send, credits of a receive.
-    word: Word64,
+    /// Of a send: the word that holds the arrivals, for this side to see them. The peer's, or what mirrors it here.
+    arrivals: Word64,
     word_name: WordName,
     /// Length of the message; the receiver's buffer may be longer.
     pub len: u64,
-    /// Of a send: where to, as long as the message. `None` if there are no bytes.
-    target: Option<Buffer<u8>>,
-    /// Of a send: moves what the CPU does not reach.
-    stream: Option<Arc<Stream>>,
+    way: Way,
+}
+
+enum Way {
+    /// The peer's memory is mapped here.
+    Direct {
+        /// The peer's word: arrivals of a send, credits of a receive.
+        word: Word64,
+        /// Of a send: where to, as long as the message. `None` if there are no bytes.
+        target: Option<Buffer<u8>>,
+        /// Of a send: moves what the CPU does not reach.
+        stream: Option<Arc<Stream>>,
+    },
+    Nic(MessageWay),
 }
 
 impl Half {
@@ -77,34 +97,47 @@ impl Half {
             Name { verb, tag: key.tag, direction, rank: peer.rank, host: peer.host().into() };
         plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
         let neighbour = plane.neighbour(peer.rank)?;
+        let _span = plane.trace.span("host", format!("prepare {name}"));
         plane.listen(neighbour);
         let len = memory.len() as u64;
-        let handle = match side {
-            Side::Recv if len > 0 => Some(memory.export().map_err(|e| broken(&name, e))?),
+        let ends = match plane.link(neighbour) {
+            Some(_) => Some(Ends::new(plane, side, &memory, &name)?),
+            None => None,
+        };
+        let target = match (side, &ends) {
+            (Side::Recv, None) if len > 0 => {
+                Some(Target::Mapped(memory.export().map_err(|e| broken(&name, e))?))
+            }
+            (Side::Recv, Some(ends)) => ends.target().map(Target::Registered),
             _ => None,
         };
         let (word, word_name) = plane.take_word(memory.device(), || name.to_string())?;
         let half = Arc::new(Half {
             side,
             neighbour,
+            rank: plane.rank(),
             key,
             name: Arc::new(name),
             timeout: peer.timeout,
             memory,
             word,
             word_name,
+            ends,
             other: OnceLock::new(),
             peer_word: OnceLock::new(),
             broken: OnceLock::new(),
             epochs: Mutex::new(Epochs::new()),
             dropped: AtomicBool::new(false),
+            counters: plane.counters_of(peer.rank).clone(),
+            flying: AtomicU64::new(0),
         });
         let word = word_name;
         let notice = match side {
             Side::Send => Notice::Send { key, word, len },
-            Side::Recv => Notice::Recv { key, word, len, memory: handle },
+            Side::Recv => Notice::Recv { key, word, len, memory: target },
         };
         plane.announce(&half, notice).map_err(|error| half.cause(plane, error))?;
+        tracing::debug!(operation = %half.name, bytes = len, "prepared");
         Ok(half)
     }
 
@@ -129,10 +162,27 @@ impl Half {
         if sent > posted {
             return Err(Error::Truncated { op: self.name.to_string(), sent, posted });
         }
+        let (word_name, len) = (other.word, sent);
         let device = self.memory.device();
-        let word = plane.peer_word(self.neighbour, other.word.index, device)?;
+        if let (Some(ends), Some(link)) = (&self.ends, plane.link(self.neighbour)) {
+            let target = match other.memory {
+                Some(Target::Registered(place)) if sent > 0 => Some(place),
+                _ => None,
+            };
+            let word = plane.remote_word(self.neighbour, word_name.index)?;
+            let mirror = ends.mirror.as_ref();
+            let arrivals = mirror.map_or(&self.word, |mirror| &mirror.word).clone();
+            if mirror.is_some() {
+                arrivals.store(word_name.base).map_err(failed)?;
+            }
+            let way = MessageWay::new(link.clone(), word, mirror, target, len);
+            return Ok(Other { arrivals, word_name, len, way: Way::Nic(way) });
+        }
+        let word = plane.peer_word(self.neighbour, word_name.index, device)?;
         let (mut target, mut stream) = (None, None);
-        if let (Side::Send, Some(handle), true) = (self.side, &other.memory, sent > 0) {
+        if let (Side::Send, Some(Target::Mapped(handle)), true) =
+            (self.side, &other.memory, sent > 0)
+        {
             let whole = PeerMemory::map(handle, device).map_err(failed)?.buffer;
             let part = whole.slice(0..self.memory.len()).map_err(failed)?;
             if part.host_address().is_none() || self.memory.host_address().is_none() {
@@ -140,7 +190,8 @@ impl Half {
             }
             target = Some(part);
         }
-        Ok(Other { word, word_name: other.word, len: sent, target, stream })
+        let arrivals = word.clone();
+        Ok(Other { arrivals, word_name, len, way: Way::Direct { word, target, stream } })
     }
 
     /// The other side, if it is known; what is wrong with it or with this side.
@@ -165,9 +216,11 @@ impl Half {
     /// A start by the host.
     pub fn start(self: &Arc<Self>, plane: &Plane) -> Result<()> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
+        let _span = self.span(plane, "start");
         plane.listen_if(self.other.get().is_none(), self.neighbour);
         self.known(plane)?;
         self.lock().start().map_err(|epoch| self.started_before(epoch))?;
+        self.count(plane);
         if !self.help(plane) {
             plane.adopt(self.clone());
         }
@@ -184,53 +237,117 @@ impl Half {
         }
         let other = match self.other() {
             Ok(Some(other)) => other,
-            Ok(None) => return false,
+            Ok(None) => {
+                self.counters.retries.add(1);
+                return false;
+            }
             Err(_) => return true,
         };
         let epoch = epochs.started();
         if self.side == Side::Send && self.reached() < epoch {
+            self.counters.retries.add(1);
             return false;
         }
-        if let Err(source) = self.hand(other, epoch) {
+        let _moving = self.span(plane, if self.side == Side::Send { "move" } else { "post" });
+        let handed = self.hand(plane, other, epoch).unwrap_or_else(|source| {
             let _ = self.broken.set(broken(&self.name, source));
+            true
+        });
+        if handed {
+            epochs.hand();
         }
-        epochs.hand();
-        true
+        if handed && self.side == Side::Send && plane.trace.is_on() {
+            plane.trace.leaves(plane.trace.thread_lane(), self.message(epoch), trace::now());
+        }
+        handed
     }
 
-    /// Moves the message and signals it, or gives the credit.
-    fn hand(&self, other: &Other, epoch: u64) -> gdsync::Result<()> {
+    /// Moves the message and signals it, or gives the credit. False if the NIC has no room now.
+    fn hand(&self, plane: &Plane, other: &Other, epoch: u64) -> gdsync::Result<bool> {
         let value = other.word_name.base.wrapping_add(epoch);
-        match (&other.target, &other.stream) {
+        let (word, target, stream) = match (&other.way, &self.ends) {
+            (Way::Direct { word, target, stream }, _) => (word, target, stream),
+            (Way::Nic(way), Some(ends)) => {
+                return Ok(way.hand(plane, ends, value).unwrap_or_else(|error| {
+                    plane.path_failed(self.neighbour, &error);
+                    false
+                }));
+            }
+            // A way through the NIC has its ends.
+            (Way::Nic(_), None) => return Ok(false),
+        };
+        match (target, stream) {
             (Some(target), Some(stream)) => {
                 stream.copy(target, &self.memory)?;
-                return stream.signal(&other.word, value);
+                stream.signal(word, value)?;
+                return Ok(true);
             }
             // SAFETY: while a send is started its region is not written: the contract of `Region`.
             (Some(target), None) => target.write(unsafe { self.memory.as_slice() }?)?,
             (None, _) => {}
         }
         // Release: whoever sees the word sees the bytes; and of a credit, that what was read before has been read.
-        other.word.store(value)
+        word.store(value).map(|()| true)
     }
 
     /// A start on a stream, which then waits, moves and signals by itself.
     pub fn start_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
         let other = self.meet(plane)?;
+        match (&other.way, &self.ends) {
+            (Way::Direct { word, target, .. }, _) => self.enqueue(plane, other, stream, |value| {
+                if let Some(target) = target {
+                    stream.copy(target, &self.memory).map_err(|e| broken(&self.name, e))?;
+                }
+                stream.signal(word, value).map_err(|e| broken(&self.name, e))
+            }),
+            (Way::Nic(way), Some(ends)) => {
+                let op = || self.name.to_string();
+                let (neighbour, timeout) = (self.neighbour, self.timeout);
+                let link = plane.stream_link(neighbour, stream, timeout, &op)?;
+                let mut turn = way.with_posts(plane, ends, 0, |posts| {
+                    plane.turn_with_room(neighbour, &link, posts, timeout, &op)
+                })?;
+                self.enqueue(plane, other, stream, |value| {
+                    way.with_posts(plane, ends, value, |posts| turn.post(posts, Some(stream)))
+                        .map_err(refused(op))?;
+                    if self.side == Side::Recv {
+                        return Ok(());
+                    }
+                    // What comes after it may write the memory.
+                    stream.wait_geq64(&other.arrivals, value).map_err(|e| broken(&self.name, e))
+                })
+            }
+            // A way through the NIC has its ends.
+            (Way::Nic(_), None) => Err(Error::NoOperations),
+        }
+    }
+
+    /// Enqueues a start: of a send, the stream waits for the credit; then what `go` enqueues for the word's value.
+    fn enqueue(
+        &self,
+        plane: &Plane,
+        other: &Other,
+        stream: &Stream,
+        go: impl FnOnce(u64) -> Result<()>,
+    ) -> Result<()> {
         let mut epochs = self.lock();
         let epoch = epochs.start_on(stream.name()).map_err(|e| self.started_before(e))?;
         epochs.hand();
-        let value = other.word_name.base.wrapping_add(epoch);
+        self.count(plane);
+        let _span = self.span(plane, "enqueue");
         let enqueue = || {
             if self.side == Side::Send {
-                stream.wait_geq64(&self.word, self.word_name.base.wrapping_add(epoch))?;
-                if let Some(target) = &other.target {
-                    stream.copy(target, &self.memory)?;
-                }
+                let credit = self.word_name.base.wrapping_add(epoch);
+                let waiting = stream.wait_geq64(&self.word, credit);
+                waiting.map_err(|source| broken(&self.name, source))?;
             }
-            stream.signal(&other.word, value)
+            go(other.word_name.base.wrapping_add(epoch))
         };
-        let enqueued = enqueue().map_err(|source| broken(&self.name, source));
+        let label = || {
+            let leaves = (self.side == Side::Send).then(|| self.message(epoch));
+            Label { leaves, ..Label::new(self.name.to_string(), &self.values(epoch)) }
+        };
+        let enqueued = plane.probes.around(&plane.trace, stream, label, enqueue);
         match &enqueued {
             // The send is complete where the stream is.
             Ok(()) if self.side == Side::Send => epochs.order(stream.name()),
@@ -246,10 +363,19 @@ impl Half {
         let other = self.meet(plane)?;
         let mut epochs = self.lock();
         let (word, base) = match self.side {
-            Side::Send => (&other.word, other.word_name.base),
+            Side::Send => (&other.arrivals, other.word_name.base),
             Side::Recv => (&self.word, self.word_name.base),
         };
-        let waiting = stream.wait_geq64(word, base.wrapping_add(epochs.started()));
+        let epoch = epochs.started();
+        let _span = self.span(plane, "enqueue wait for");
+        let label = || {
+            let arrives = (self.side == Side::Recv).then(|| self.message(epoch));
+            let name = format!("wait for {}", self.name);
+            Label { arrives, ..Label::new(name, &self.values(epoch)) }
+        };
+        let wait = || stream.wait_geq64(word, base.wrapping_add(epoch));
+        let waiting = plane.probes.around(&plane.trace, stream, label, wait);
+        self.counters.waits.add(1);
         waiting.map_err(|source| broken(&self.name, source))?;
         epochs.order(stream.name());
         Ok(())
@@ -277,17 +403,82 @@ impl Half {
         self.known(plane)?;
         let mut epochs = self.lock();
         let complete = handed && self.completed() >= epochs.started();
-        if complete {
-            epochs.observe();
+        if complete && epochs.observe() {
+            self.landed(plane, epochs.started());
         }
         Ok(complete)
+    }
+
+    /// A start, for the counters, the log and the timeline.
+    fn count(&self, plane: &Plane) {
+        let bytes = self.memory.len() as u64;
+        let count: &Count = match self.side {
+            Side::Send => &self.counters.sends,
+            Side::Recv => &self.counters.recvs,
+        };
+        count.add(bytes);
+        tracing::trace!(operation = %self.name, bytes, "started");
+        self.flying.store(plane.trace.now(), Ordering::Relaxed);
+    }
+
+    /// The last start was seen complete.
+    fn landed(&self, plane: &Plane, epoch: u64) {
+        tracing::trace!(operation = %self.name, epoch, "complete");
+        if !plane.trace.is_on() {
+            return;
+        }
+        let began = self.flying.swap(0, Ordering::Relaxed);
+        if began > 0 {
+            let now = trace::now();
+            plane.trace.flight(
+                "operation",
+                self.name.to_string(),
+                (began, now),
+                &self.values(epoch),
+            );
+            if self.side == Side::Recv {
+                plane.trace.arrives(plane.trace.thread_lane(), self.message(epoch), now);
+            }
+        }
+    }
+
+    /// Somebody has to wait for it.
+    pub fn waits(&self) {
+        self.counters.waits.add(1);
+        tracing::trace!(operation = %self.name, "waiting");
+    }
+
+    /// Something that this thread does for it, in the timeline.
+    pub fn span<'a>(&self, plane: &'a Plane, what: &str) -> Option<Span<'a>> {
+        plane.trace.is_on().then(|| {
+            let span = plane.trace.span("host", format!("{what} {}", self.name));
+            span.arg("peer", self.name.rank as u64).arg("bytes", self.memory.len() as u64)
+        })
+    }
+
+    fn values(&self, epoch: u64) -> [(&'static str, u64); 4] {
+        let bytes = self.memory.len() as u64;
+        [("peer", self.name.rank as u64), ("bytes", bytes), ("tag", self.key.tag), ("epoch", epoch)]
+    }
+
+    /// A number for a message that both sides know: its receiver's word and the value that this gets with it.
+    fn message(&self, epoch: u64) -> u64 {
+        let (rank, word) = match self.side {
+            Side::Recv => (self.rank, self.word_name),
+            Side::Send => match self.other.get() {
+                Some(Ok(other)) => (self.name.rank, other.word_name),
+                _ => return 0,
+            },
+        };
+        // Words and ranks are few: an arena has 2^16 words, and 2^16 is more ranks than there will be.
+        (rank as u64) << 48 ^ u64::from(word.index) << 32 ^ word.base.wrapping_add(epoch)
     }
 
     /// How many starts are complete, as far as is known here. Acquire: what came before is visible.
     fn completed(&self) -> u64 {
         match (self.side, self.other.get()) {
             (Side::Recv, _) => self.reached(),
-            (Side::Send, Some(Ok(other))) => since(&other.word, other.word_name),
+            (Side::Send, Some(Ok(other))) => since(&other.arrivals, other.word_name),
             (Side::Send, _) => 0,
         }
     }
@@ -304,14 +495,22 @@ impl Half {
     }
 
     /// Its user has dropped it.
-    pub fn retire(&self, plane: &Plane) {
+    pub fn retire(self: &Arc<Self>, plane: &Plane) {
         if plane.ended() {
             return;
         }
-        // Something is under way that this rank's stream or the peer has yet to write: the words stay taken.
         if self.completed() >= self.lock().started() {
             plane.retire(self);
+        } else {
+            // Something is under way that this rank's stream or the peer has yet to write: the words stay taken, and
+            // memory that a NIC uses stays registered.
+            plane.abandon(self);
         }
+    }
+
+    /// The word that mirrors the peer's.
+    pub fn mirror(&self) -> Option<u32> {
+        self.ends.as_ref()?.mirror.as_ref().map(|mirror| mirror.index)
     }
 
     /// Notes that it was dropped with nothing under way.

@@ -1,5 +1,6 @@
-//! A mailbox: a bounded queue of small blobs in shared memory, one writer, one reader, any two processes. It only moves
-//! bytes; what they mean is the notices' business.
+//! A mailbox: a bounded queue of small blobs in the reader's memory, one writer, one reader, any two processes. The writer
+//! has the memory mapped, or writes it through a NIC (`nic::Outbox`). It only moves bytes; what they mean is the notices'
+//! business.
 
 use std::sync::atomic::Ordering;
 
@@ -8,15 +9,27 @@ use gdsync::{Buffer, Word64};
 use crate::error::{Error, Result};
 
 /// Bytes of a slot: a length (u64) and the blob.
-const SLOT: usize = 512;
+pub(crate) const SLOT: usize = 512;
 /// Longest blob.
 pub(crate) const BLOB: usize = SLOT - 8;
 /// Slots of a mailbox.
-const SLOTS: usize = 32;
+pub(crate) const SLOTS: usize = 32;
 /// The two counters have a cache line each, so that reader and writer do not disturb each other.
 const LINE: usize = 64;
+/// Where the count of blobs put in is.
+pub(crate) const PUT: usize = 0;
+/// Where the count of blobs taken is.
+const TAKEN: usize = LINE;
+/// Where the writer of this mailbox says how many blobs of its owner *it* has taken, if it cannot be looked at: over a NIC.
+pub(crate) const ECHO: usize = 2 * LINE;
+const HEAD: usize = 3 * LINE;
 /// Size of a mailbox in bytes.
-pub(crate) const SIZE: usize = 2 * LINE + SLOTS * SLOT;
+pub(crate) const SIZE: usize = HEAD + SLOTS * SLOT;
+
+/// Where the slot of blob `number` is.
+pub(crate) fn slot_at(number: u64) -> usize {
+    HEAD + (number % SLOTS as u64) as usize * SLOT
+}
 
 /// One side of a mailbox.
 pub(crate) struct Mailbox {
@@ -24,18 +37,29 @@ pub(crate) struct Mailbox {
     put: Word64,
     /// How many were ever taken; written by the reader.
     taken: Word64,
-    slots: Buffer<u8>,
+    /// How many blobs of this mailbox's owner its writer has taken, over a NIC.
+    echo: Word64,
+    memory: Buffer<u8>,
 }
 
 impl Mailbox {
     /// A view of the mailbox in `memory`, which is zero before its first use.
     pub fn new(memory: &Buffer<u8>) -> Result<Mailbox> {
         let failed = |source| Error::Memory { op: "opening a mailbox".into(), source };
-        let words =
-            memory.slice(0..2 * LINE).and_then(|head| head.cast::<u64>()).map_err(failed)?;
-        let word = |line: usize| words.word(line * LINE / 8).map_err(failed);
-        let slots = memory.slice(2 * LINE..SIZE).map_err(failed)?;
-        Ok(Mailbox { put: word(0)?, taken: word(1)?, slots })
+        let words = memory.slice(0..HEAD).and_then(|head| head.cast::<u64>()).map_err(failed)?;
+        let word = |at: usize| words.word(at / 8).map_err(failed);
+        let memory = memory.slice(0..SIZE).map_err(failed)?;
+        Ok(Mailbox { put: word(PUT)?, taken: word(TAKEN)?, echo: word(ECHO)?, memory })
+    }
+
+    /// How many blobs were ever taken out.
+    pub fn taken(&self) -> u64 {
+        self.taken.load().unwrap_or_default()
+    }
+
+    /// The word [`ECHO`].
+    pub fn echo(&self) -> &Word64 {
+        &self.echo
     }
 
     /// Puts a blob in; false if there is no room now.
@@ -94,9 +118,9 @@ impl Mailbox {
     }
 
     fn slot(&self, number: u64) -> Result<Buffer<u8>> {
-        let at = (number % SLOTS as u64) as usize * SLOT;
+        let at = slot_at(number);
         let failed = |source| Error::Memory { op: "opening a slot of a mailbox".into(), source };
-        self.slots.slice(at..at + SLOT).map_err(failed)
+        self.memory.slice(at..at + SLOT).map_err(failed)
     }
 }
 
@@ -110,6 +134,42 @@ fn unreachable() -> Error {
             hint: "arenas are host memory",
         },
     }
+}
+
+/// A neighbour that writes anything into the mailbox that it shares with us, and what is in it then as notices.
+#[cfg(any(test, fuzzing))]
+pub fn fuzz(data: &[u8]) {
+    use super::notice::Notice;
+
+    thread_local! {
+        static MEMORY: Buffer<u8> =
+            Buffer::new(&gdsync::Device::Host, gdsync::Space::Pinned, SIZE).expect("memory");
+    }
+    MEMORY.with(|memory| {
+        let mut bytes = vec![0; SIZE];
+        // The counters' low bytes, then the slots: the rest of the head is never read.
+        let (head, slots) = data.split_at(data.len().min(4));
+        for (at, byte) in head.iter().enumerate() {
+            bytes[at % 2 + at / 2 * LINE] = *byte;
+        }
+        let count = slots.len().min(SLOTS * SLOT);
+        bytes[2 * LINE..2 * LINE + count].copy_from_slice(&slots[..count]);
+        memory.write(&bytes).expect("host memory is writable");
+        let mailbox = Mailbox::new(memory).expect("a mailbox");
+        for _ in 0..2 * SLOTS {
+            match mailbox.take() {
+                Ok(Some(blob)) => {
+                    if let Some(notice) = Notice::decode(&blob) {
+                        let again = notice.encode().map(|blob| Notice::decode(&blob));
+                        assert!(again.is_err() || again.ok() == Some(Some(notice)));
+                    }
+                }
+                Ok(None) => break,
+                Err(_) => {}
+            }
+        }
+        let _ = mailbox.put(slots.get(..BLOB).unwrap_or(slots)).expect("host memory");
+    });
 }
 
 #[cfg(test)]
@@ -170,7 +230,7 @@ mod tests {
         let memory = mailbox();
         let mailbox = Mailbox::new(&memory).unwrap();
         assert!(mailbox.put(b"x").unwrap());
-        memory.slice(2 * LINE..2 * LINE + 8).unwrap().write(&[255; 8]).unwrap();
+        memory.slice(HEAD..HEAD + 8).unwrap().write(&[255; 8]).unwrap();
         assert!(mailbox.take().is_err());
     }
 }

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::device::DeviceNotice;
 use super::mailbox::BLOB;
-use crate::error::{Error, Result};
+use super::nic::{LinkAddress, Place};
+use crate::error::Error;
 
 /// What a message is matched by: the communicator, the tag, and who uses the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,22 +32,37 @@ pub(crate) struct WordName {
     pub base: u64,
 }
 
+/// How the peer gets to a buffer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Target {
+    /// By mapping it.
+    Mapped(PeerHandle),
+    /// Through its NIC.
+    Registered(Place),
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Notice {
     /// A send was prepared. Credits go to `word`.
     Send { key: Key, word: WordName, len: u64 },
     /// A receive was prepared. Arrivals go to `word`. No memory if there are no bytes.
-    Recv { key: Key, word: WordName, len: u64, memory: Option<PeerHandle> },
+    Recv { key: Key, word: WordName, len: u64, memory: Option<Target> },
     /// An end of a device operation was prepared.
     DeviceSend { key: Key, end: DeviceNotice },
     /// As `DeviceSend`.
     DeviceRecv { key: Key, end: DeviceNotice },
     /// The sender of the notice will not write this word of the reader any more.
     Close { word: u32 },
+    /// A stream of the sender of the notice needs a queue pair.
+    Link { number: u32, address: LinkAddress },
+    /// It has one, or why not.
+    Linked { number: u32, address: Result<LinkAddress, String> },
+    /// The sender of the notice has dropped its side of the reader's window of that number.
+    CloseWindow { number: u64 },
 }
 
 impl Notice {
-    pub fn encode(&self) -> Result<Vec<u8>> {
+    pub fn encode(&self) -> crate::Result<Vec<u8>> {
         let failed =
             |reason: String| Error::Mismatch { op: "preparing an operation".into(), reason };
         let blob = postcard::to_stdvec(self).map_err(|error| failed(error.to_string()))?;
@@ -67,18 +83,27 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
+    use super::super::arena::Arena;
+    use super::super::nic::Nic;
     use super::*;
     use gdsync::{Buffer, Device, Space};
     use proptest::prelude::*;
+    use std::time::Duration;
 
     #[test]
     fn a_notice_comes_back_as_it_was_and_fits_a_slot() {
         let memory = Buffer::<u8>::new(&Device::Host, Space::Pinned, 100).unwrap();
+        let listen = Some(std::net::Ipv4Addr::LOCALHOST.into());
+        let arena = Arena::create(1).unwrap();
+        let nic = Nic::open(&arena, listen, Duration::from_secs(1)).unwrap();
+        let link = nic.host_link().unwrap().address();
         let key = Key { group: u64::MAX, tag: u64::MAX, lane: Lane::Message };
         let word = WordName { index: u32::MAX, base: u64::MAX };
         for notice in [
             Notice::Send { key, word, len: u64::MAX },
-            Notice::Recv { key, word, len: 100, memory: memory.export().ok() },
+            Notice::Recv { key, word, len: 100, memory: memory.export().ok().map(Target::Mapped) },
+            Notice::Link { number: u32::MAX, address: link.clone() },
+            Notice::Linked { number: u32::MAX, address: Ok(link) },
             Notice::DeviceRecv {
                 key,
                 end: DeviceNotice {

@@ -10,6 +10,7 @@ use super::half::Half;
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
+use crate::trace::Span;
 
 /// A prepared operation, which can be started any number of times: [`PreparedSend`](super::PreparedSend),
 /// [`PreparedRecv`](super::PreparedRecv). One that was not started counts as complete.
@@ -58,7 +59,13 @@ pub struct Inside<'a> {
     pub(crate) plane: &'a Plane,
 }
 
-impl Inside<'_> {
+impl<'a> Inside<'a> {
+    /// It has to be waited for.
+    fn begin_wait(self) -> Option<Span<'a>> {
+        self.half.waits();
+        self.half.span(self.plane, "wait for")
+    }
+
     fn poll(self) -> Result<bool> {
         self.half.poll(self.plane)
     }
@@ -114,16 +121,21 @@ impl fmt::Display for Name {
 pub fn wait_all(operations: &[&dyn Operation], deadline: Deadline) -> Result<()> {
     let mut backoff = Backoff::new(deadline);
     let mut next = 0;
+    let mut waiting = None;
     loop {
         while let Some(operation) = operations.get(next)
             && operation.inside().poll()?
         {
             next += 1;
+            waiting = None;
         }
         let Some(operation) = operations.get(next) else { return Ok(()) };
         // The others may need this rank's help while this one waits.
         for other in &operations[next + 1..] {
             other.inside().poll()?;
+        }
+        if waiting.is_none() {
+            waiting = Some(operation.inside().begin_wait());
         }
         operation.inside().pause(&mut backoff)?;
     }
@@ -137,11 +149,15 @@ pub fn wait_all(operations: &[&dyn Operation], deadline: Deadline) -> Result<()>
 pub fn wait_any(operations: &[&dyn Operation], deadline: Deadline) -> Result<usize> {
     let Some(first) = operations.first() else { return Err(Error::NoOperations) };
     let mut backoff = Backoff::new(deadline);
+    let mut waiting = None;
     loop {
         for (number, operation) in operations.iter().enumerate() {
             if operation.inside().poll()? {
                 return Ok(number);
             }
+        }
+        if waiting.is_none() {
+            waiting = Some(first.inside().begin_wait());
         }
         first.inside().pause(&mut backoff)?;
     }

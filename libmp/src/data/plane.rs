@@ -1,47 +1,79 @@
-//! A rank's data plane: its arena, the neighbours it shares memory with, the operations that are not paired yet, and those
-//! that wait for help of this rank's calls.
+//! A rank's data plane: its arena, the neighbours it reaches, the operations that are not paired yet, and those that wait for
+//! help of this rank's calls. Neighbours are the ranks of this host, or, where there is a NIC, all ranks.
 
-use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
+use serde::{Deserialize, Serialize};
 
 use super::arena::Arena;
-use super::device::{DeviceHalf, DeviceNotice, Report, Watch};
-use super::half::{Half, OtherNotice, Side};
+use super::counters::{Counters, PeerCounters};
+use super::device::{Report, Watch};
+use super::half::Half;
 use super::mailbox::Mailbox;
-use super::notice::{Key, Lane, Notice, WordName};
+use super::nic::{Link, LinkAddress, Nic, NicIntroduction, RANKS_MAX, RemoteArena, refused};
+use super::notice::WordName;
 use super::operation::Name;
-use super::pairing::Pairing;
+use super::path::Path;
+use super::post::State;
 use super::region::Pieces;
 use super::word::Words;
+use crate::config::PathChoice;
 use crate::control::Control;
 use crate::control::cause::{Cause, Loss};
 use crate::control::message::PeerInfo;
 use crate::error::{Error, Result};
+use crate::trace::{Probes, Trace};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
 
+/// How a data plane gets to other ranks.
+#[derive(Debug, Clone)]
+pub(crate) struct Paths {
+    pub choice: PathChoice,
+    /// Where the NIC listens; an error if that cannot be told.
+    pub listen: Result<IpAddr>,
+    /// How long a peer may be silent for the NIC.
+    pub patience: Duration,
+}
+
+/// What a rank tells the others of its data plane.
+#[derive(Serialize, Deserialize)]
+struct Introduction {
+    choice: PathChoice,
+    arena: PeerHandle,
+    nic: Option<NicIntroduction>,
+}
+
 /// A rank's data plane.
 pub(crate) struct Plane {
-    control: Arc<Control>,
-    rank: usize,
+    pub(super) control: Arc<Control>,
+    pub(super) rank: usize,
     peers: Arc<[PeerInfo]>,
+    choice: PathChoice,
     arena: Arena,
-    words: Mutex<Words>,
-    /// The ranks of this host, in rank order, this one among them.
-    neighbours: Vec<Neighbour>,
+    pub(super) words: Mutex<Words>,
+    /// The ranks that this one reaches, in rank order, itself among them.
+    pub(super) neighbours: Vec<Neighbour>,
     /// Their arenas, in the same order, once all ranks have told theirs.
     arenas: OnceLock<Vec<PeerHandle>>,
+    /// If some are reached through it.
+    pub(super) nic: Option<Nic>,
     /// Started operations that need a call of this rank to go on.
     helpless: Mutex<Vec<Arc<Half>>>,
     helpless_count: AtomicUsize,
     /// Notices that wait for room in a mailbox.
-    backlog: AtomicUsize,
+    pub(super) backlog: AtomicUsize,
     pub pieces: Pieces,
+    /// The timeline, and the operations of streams that are not in it yet.
+    pub trace: Trace,
+    pub probes: Probes,
+    /// For each rank of the world.
+    counters: Vec<Arc<Counters>>,
     streams: Mutex<Streams>,
     /// Failures of device operations.
     watch: Watch,
@@ -56,50 +88,84 @@ struct Streams {
     copies: Vec<Arc<Stream>>,
 }
 
-/// A rank that shares memory with this one.
-struct Neighbour {
-    rank: usize,
-    inbox: Mailbox,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    outbox: Option<Mailbox>,
-    backlog: VecDeque<Vec<u8>>,
-    sends: Pairing<Arc<Half>, OtherNotice>,
-    recvs: Pairing<Arc<Half>, OtherNotice>,
-    device_sends: Pairing<Arc<DeviceHalf>, DeviceNotice>,
-    device_recvs: Pairing<Arc<DeviceHalf>, DeviceNotice>,
+/// A rank that this one reaches.
+pub(super) struct Neighbour {
+    pub rank: usize,
+    pub path: Path,
+    pub inbox: Mailbox,
+    /// Through the NIC: the host's link, and its arena once it has told.
+    pub link: Option<Arc<Link>>,
+    pub remote: OnceLock<RemoteArena>,
+    pub state: Mutex<State>,
 }
 
 impl Plane {
     /// The data plane of a rank. Before [`connect`](Self::connect) nothing can be prepared.
-    pub fn new(control: Arc<Control>, peers: Arc<[PeerInfo]>) -> Result<Plane> {
+    pub fn new(
+        control: Arc<Control>,
+        peers: Arc<[PeerInfo]>,
+        paths: Paths,
+        trace: Trace,
+    ) -> Result<Plane> {
         let rank = control.rank();
-        let here = peers.get(rank).map(|peer| &peer.node);
-        let ranks: Vec<usize> =
-            (0..peers.len()).filter(|&peer| Some(&peers[peer].node) == here).collect();
+        let Paths { choice, listen, patience } = paths;
+        let path = |one: usize, two: usize| Path::between(choice, &peers, one, two);
+        // Every rank comes to the same answer.
+        let all_direct = (1..peers.len()).all(|other| path(0, other) == Path::Direct);
+        let with_nic = !all_direct && peers.len() <= RANKS_MAX;
+        let ranks: Vec<usize> = (0..peers.len())
+            .filter(|&other| with_nic || path(rank, other) == Path::Direct)
+            .collect();
         let arena = Arena::create(ranks.len())?;
+        let nic = match with_nic {
+            false => None,
+            true => {
+                let over_tcp = ranks.iter().any(|&other| path(rank, other) == Path::NicTcp);
+                let listen = if over_tcp { Some(listen?) } else { None };
+                let nic = Nic::open(&arena, listen, patience);
+                Some(nic.map_err(refused(|| "starting the software NIC".into()))?)
+            }
+        };
+        let link = |path: Path, other: usize| match (&nic, path) {
+            (Some(nic), Path::NicTcp | Path::NicSharedMemory) => {
+                let op = || format!("making a queue pair for rank {other}");
+                nic.host_link().map(Some).map_err(refused(op))
+            }
+            _ => Ok(None),
+        };
         let neighbours = ranks
             .into_iter()
             .enumerate()
-            .map(|(place, rank)| {
-                Ok(Neighbour { rank, inbox: arena.mailbox(place)?, state: Mutex::default() })
+            .map(|(place, other)| {
+                let path = path(rank, other);
+                Ok(Neighbour {
+                    rank: other,
+                    path,
+                    inbox: arena.mailbox(place)?,
+                    link: link(path, other)?,
+                    remote: OnceLock::new(),
+                    state: Mutex::default(),
+                })
             })
             .collect::<Result<_>>()?;
+        let counters = peers.iter().map(|_| Arc::default()).collect();
         Ok(Plane {
             control,
             rank,
             peers,
+            choice,
             arena,
             words: Mutex::default(),
             neighbours,
             arenas: OnceLock::new(),
+            nic,
             helpless: Mutex::default(),
             helpless_count: AtomicUsize::new(0),
             backlog: AtomicUsize::new(0),
             pieces: Pieces::default(),
+            trace,
+            probes: Probes::default(),
+            counters,
             streams: Mutex::default(),
             watch: Watch::default(),
         })
@@ -107,42 +173,121 @@ impl Plane {
 
     /// What the other ranks need to know of this one.
     pub fn introduction(&self) -> Result<Vec<u8>> {
-        let handle = self.arena.export()?;
-        postcard::to_stdvec(&handle).map_err(|error| self.nonsense(self.rank, &error.to_string()))
+        let nic = self.nic.as_ref().map(|nic| {
+            let links: Vec<Option<LinkAddress>> = self
+                .neighbours
+                .iter()
+                .map(|neighbour| neighbour.link.as_ref().map(|link| link.address()))
+                .collect();
+            nic.introduction(links)
+        });
+        let introduction = Introduction { choice: self.choice, arena: self.arena.export()?, nic };
+        postcard::to_stdvec(&introduction)
+            .map_err(|error| self.nonsense(self.rank, &error.to_string()))
     }
 
     /// Takes in the introductions of all ranks, in rank order.
     pub fn connect(&self, introductions: &[Vec<u8>]) -> Result<()> {
-        let arenas = self
-            .neighbours
-            .iter()
-            .map(|neighbour| {
-                let blob = introductions.get(neighbour.rank).map_or(&[][..], |blob| &blob[..]);
-                postcard::from_bytes(blob)
-                    .map_err(|error| self.nonsense(neighbour.rank, &error.to_string()))
-            })
-            .collect::<Result<Vec<PeerHandle>>>()?;
+        let mut arenas = Vec::new();
+        for (rank, blob) in introductions.iter().enumerate() {
+            let introduction: Introduction = postcard::from_bytes(blob)
+                .map_err(|error| self.nonsense(rank, &error.to_string()))?;
+            if introduction.choice != self.choice {
+                let (mine, theirs) = (self.choice, introduction.choice);
+                let me = self.rank;
+                return Err(Error::Handshake {
+                    reason: format!(
+                        "rank {me} was started with MP_PATH={mine} and rank {rank} with MP_PATH={theirs}; they must be equal"
+                    ),
+                });
+            }
+            let Ok(place) = self.neighbour(rank) else { continue };
+            arenas.push(introduction.arena);
+            let neighbour = &self.neighbours[place];
+            tracing::info!(rank = self.rank, peer = rank, path = %neighbour.path, "path");
+            let (Some(link), Some(wire)) = (&neighbour.link, neighbour.path.wire()) else {
+                continue;
+            };
+            let nic = introduction.nic.ok_or_else(|| self.not_introduced(rank))?;
+            let _ = neighbour.remote.set(nic.arena(self.neighbours.len()));
+            let address = nic.links.get(self.neighbour(self.rank)?).and_then(Option::as_ref);
+            let address = address.ok_or_else(|| self.not_introduced(rank))?;
+            let op = || format!("connecting to rank {rank} on {}", self.peer(rank).host);
+            link.connect(address, wire).map_err(refused(op))?;
+        }
         // A second time would bring the same.
         let _ = self.arenas.set(arenas);
         Ok(())
+    }
+
+    /// This rank, in the world.
+    pub fn rank(&self) -> usize {
+        self.rank
     }
 
     pub fn peer(&self, rank: usize) -> &PeerInfo {
         &self.peers[rank]
     }
 
+    /// What counts the operations with rank `rank` of the world, which exists.
+    pub fn counters_of(&self, rank: usize) -> &Arc<Counters> {
+        &self.counters[rank]
+    }
+
+    /// What has been counted for each rank of the world.
+    pub fn counted(&self) -> Vec<PeerCounters> {
+        let count = |(world_rank, counters): (usize, &Arc<Counters>)| PeerCounters {
+            world_rank,
+            host: self.peer(world_rank).host.clone(),
+            path: self.path(world_rank).ok(),
+            sends: counters.sends.read(),
+            recvs: counters.recvs.read(),
+            puts: counters.puts.read(),
+            gets: counters.gets.read(),
+            signals: counters.signals.read(),
+            atomics: counters.atomics.read(),
+            waits: counters.waits.read(),
+            retries: counters.retries.read(),
+        };
+        self.counters.iter().enumerate().map(count).collect()
+    }
+
     /// The neighbour that is rank `rank` of the world.
     ///
     /// # Errors
-    /// [`Error::NoPath`] if it is on another host.
+    /// [`Error::NoPath`] if it is on another host and there is no NIC.
     pub fn neighbour(&self, rank: usize) -> Result<usize> {
-        self.neighbours.binary_search_by_key(&rank, |neighbour| neighbour.rank).map_err(|_| {
-            Error::NoPath {
-                rank,
-                from: self.peer(self.rank).host.clone(),
-                to: self.peer(rank).host.clone(),
-            }
+        let found = self.neighbours.binary_search_by_key(&rank, |neighbour| neighbour.rank);
+        found.map_err(|_| {
+            self.no_path(rank, "the software NIC connects worlds of at most 256 ranks")
         })
+    }
+
+    /// The same, for what needs its memory mapped here.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`] if it is reached through the NIC.
+    pub fn mapped_neighbour(&self, rank: usize) -> Result<usize> {
+        let neighbour = self.neighbour(rank)?;
+        if self.neighbours[neighbour].path == Path::Direct {
+            return Ok(neighbour);
+        }
+        let reason = "what devices start by themselves needs memory that is mapped here; over a NIC, prepare it for the \
+                      host and streams (`prepare`, `window`)";
+        Err(self.no_path(rank, reason))
+    }
+
+    pub fn no_path(&self, rank: usize, reason: &'static str) -> Error {
+        let (from, to) = (self.peer(self.rank).host.clone(), self.peer(rank).host.clone());
+        Error::NoPath { rank, from, to, reason }
+    }
+
+    /// How bytes go to rank `rank` of the world.
+    ///
+    /// # Errors
+    /// As [`neighbour`](Self::neighbour).
+    pub fn path(&self, rank: usize) -> Result<Path> {
+        Ok(self.neighbours[self.neighbour(rank)?].path)
     }
 
     /// A word for an operation, and its value that stands for epoch 0.
@@ -169,10 +314,10 @@ impl Plane {
         self.peer_arena(neighbour, device)?.word(index)
     }
 
-    fn peer_arena(&self, neighbour: usize, device: &Device) -> Result<Arena> {
+    pub(super) fn peer_arena(&self, neighbour: usize, device: &Device) -> Result<Arena> {
         let handle = self.arenas.get().and_then(|arenas| arenas.get(neighbour));
         let rank = self.neighbours[neighbour].rank;
-        let handle = handle.ok_or_else(|| self.nonsense(rank, "it was not introduced"))?;
+        let handle = handle.ok_or_else(|| self.not_introduced(rank))?;
         let arena = Arena::map(handle, self.neighbours.len(), device);
         if let Err(Error::Memory { source, .. }) = &arena {
             self.suspect(neighbour, source);
@@ -180,139 +325,24 @@ impl Plane {
         arena
     }
 
-    /// An operation was prepared: tells the peer, and pairs what can be paired.
-    pub fn announce(&self, half: &Arc<Half>, notice: Notice) -> Result<()> {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        self.post(half.neighbour, &mut state, &notice)?;
-        let pairing = match half.side {
-            Side::Send => &mut state.sends,
-            Side::Recv => &mut state.recvs,
-        };
-        let pair = pairing.here(half.key, half.clone());
-        self.pair(half.neighbour, &mut state, pair);
-        Ok(())
-    }
-
-    /// The same for an end of a device operation.
-    pub fn announce_device(&self, half: &Arc<DeviceHalf>, notice: Notice) -> Result<()> {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        self.post(half.neighbour, &mut state, &notice)?;
-        let pairing = match half.side {
-            Side::Send => &mut state.device_sends,
-            Side::Recv => &mut state.device_recvs,
-        };
-        if let Some((half, other)) = pairing.here(half.key, half.clone()) {
-            half.pair(self, other);
-        }
-        Ok(())
-    }
-
-    /// Whether the peer of an end of a device operation has told of an end for the host instead, which waits for its own peer.
-    pub fn told_of_host_end(&self, half: &DeviceHalf) -> bool {
-        let state = lock(&self.neighbours[half.neighbour].state);
-        let key = Key { lane: Lane::Message, ..half.key };
-        match half.side {
-            Side::Send => state.sends.told(key),
-            Side::Recv => state.recvs.told(key),
-        }
-    }
-
-    /// Takes in what a neighbour has told, if it is of interest.
-    pub fn listen_if(&self, interesting: bool, neighbour: usize) {
-        if interesting {
-            self.listen(neighbour);
-        }
-    }
-
-    /// Takes in what a neighbour has told.
-    pub fn listen(&self, neighbour: usize) {
-        if self.neighbours[neighbour].inbox.is_empty() {
-            return;
-        }
-        let mut state = lock(&self.neighbours[neighbour].state);
-        loop {
-            let blob = match self.neighbours[neighbour].inbox.take() {
-                Ok(Some(blob)) => blob,
-                Ok(None) => return,
-                Err(error) => return drop(self.breach(neighbour, &error.to_string())),
-            };
-            let pair = match Notice::decode(&blob) {
-                Some(Notice::Send { key, word, len }) => {
-                    state.recvs.there(key, OtherNotice { word, len, memory: None })
-                }
-                Some(Notice::Recv { key, word, len, memory }) => {
-                    state.sends.there(key, OtherNotice { word, len, memory })
-                }
-                Some(Notice::DeviceSend { key, end }) => {
-                    if let Some((half, other)) = state.device_recvs.there(key, end) {
-                        half.pair(self, other);
-                    }
-                    None
-                }
-                Some(Notice::DeviceRecv { key, end }) => {
-                    if let Some((half, other)) = state.device_sends.there(key, end) {
-                        half.pair(self, other);
-                    }
-                    None
-                }
-                Some(Notice::Close { word }) => {
-                    lock(&self.words).close(word);
-                    None
-                }
-                None => return drop(self.breach(neighbour, "a notice that is none")),
-            };
-            self.pair(neighbour, &mut state, pair);
-        }
-    }
-
-    fn pair(&self, neighbour: usize, state: &mut State, pair: Option<(Arc<Half>, OtherNotice)>) {
-        let Some((half, other)) = pair else { return };
-        half.pair(self, other);
-        self.close(neighbour, state, &half);
-    }
-
-    /// The user has dropped an operation with nothing under way.
-    pub fn retire(&self, half: &Half) {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        half.mark_dropped();
-        self.close(half.neighbour, &mut state, half);
-    }
-
-    /// Gives the words of a dropped operation back, and tells the peer, unless its other side is not known yet.
-    fn close(&self, neighbour: usize, state: &mut State, half: &Half) {
-        let Some((own, theirs)) = half.done_words() else { return };
-        lock(&self.words).drop_here(own);
-        // At the end of the world nobody needs to know.
-        let _ = self.post(neighbour, state, &Notice::Close { word: theirs });
-    }
-
-    /// Puts a notice into a neighbour's mailbox, or in line for it.
-    fn post(&self, neighbour: usize, state: &mut State, notice: &Notice) -> Result<()> {
-        let blob = notice.encode()?;
-        if state.outbox.is_none() {
-            let place = self.neighbour(self.rank)?;
-            state.outbox = Some(self.peer_arena(neighbour, &Device::Host)?.mailbox(place)?);
-        }
-        state.backlog.push_back(blob);
-        self.backlog.fetch_add(1, Ordering::Relaxed);
-        self.flush(state)
-    }
-
-    fn flush(&self, state: &mut State) -> Result<()> {
-        let State { outbox: Some(outbox), backlog, .. } = state else { return Ok(()) };
-        while let Some(blob) = backlog.front() {
-            if !outbox.put(blob)? {
-                break;
-            }
-            backlog.pop_front();
-            self.backlog.fetch_sub(1, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     /// A stream whose waits end when the world does.
     pub fn stream(&self, device: &Device) -> Result<Stream> {
         self.stream_of(&mut lock(&self.streams), device)
+    }
+
+    /// A stream of the user's, whose waits end when the world does.
+    ///
+    /// # Safety
+    /// As [`Stream::adopt`].
+    pub unsafe fn adopt_stream(
+        &self,
+        device: &Device,
+        stream: *mut std::ffi::c_void,
+    ) -> Result<Stream> {
+        let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
+        let watchdog = self.watchdog(&mut lock(&self.streams), device)?;
+        // SAFETY: the caller's promise.
+        unsafe { Stream::adopt(device, stream.cast(), Some(&watchdog)) }.map_err(failed)
     }
 
     fn stream_of(&self, streams: &mut Streams, device: &Device) -> Result<Stream> {
@@ -354,10 +384,12 @@ impl Plane {
     /// Waits for a stream, and helps meanwhile.
     pub fn synchronize(&self, stream: &Stream, deadline: Deadline) -> Result<()> {
         let op = || format!("synchronising {}", stream.name());
+        let _span = self.trace.span("wait", "synchronize");
         loop {
             let helping = self.progress();
             let slice = if helping { HELP.min(deadline.remaining()) } else { deadline.remaining() };
             let result = stream.synchronize(Deadline::after(slice));
+            self.probes.resolve(&self.trace);
             if matches!(result, Err(gdsync::Error::Timeout { .. })) && !deadline.expired() {
                 continue;
             }
@@ -392,11 +424,7 @@ impl Plane {
     /// Helps what cannot go on by itself. Every waiting call does this while it waits. True if something still needs help.
     pub fn progress(&self) -> bool {
         if self.backlog.load(Ordering::Relaxed) > 0 {
-            for (number, neighbour) in self.neighbours.iter().enumerate() {
-                if let Err(error) = self.flush(&mut lock(&neighbour.state)) {
-                    self.breach(number, &error.to_string());
-                }
-            }
+            self.flush_all();
         }
         if self.helpless_count.load(Ordering::Relaxed) > 0
             && let Ok(mut helpless) = self.helpless.try_lock()
@@ -404,7 +432,12 @@ impl Plane {
             helpless.retain(|operation| !operation.help(self));
             self.helpless_count.store(helpless.len(), Ordering::Relaxed);
         }
-        self.backlog.load(Ordering::Relaxed) > 0 || self.helpless_count.load(Ordering::Relaxed) > 0
+        if let Some(nic) = &self.nic {
+            self.look_after_links(nic);
+        }
+        self.nic.is_some()
+            || self.backlog.load(Ordering::Relaxed) > 0
+            || self.helpless_count.load(Ordering::Relaxed) > 0
     }
 
     /// Whether the world is over. Cheap.
@@ -431,8 +464,12 @@ impl Plane {
     }
 
     /// A neighbour breaks the protocol: the world is over.
-    fn breach(&self, neighbour: usize, what: &str) -> Error {
+    pub(super) fn breach(&self, neighbour: usize, what: &str) -> Error {
         self.nonsense(self.neighbours[neighbour].rank, what)
+    }
+
+    pub(super) fn not_introduced(&self, rank: usize) -> Error {
+        self.nonsense(rank, "it was not introduced")
     }
 
     fn nonsense(&self, rank: usize, what: &str) -> Error {

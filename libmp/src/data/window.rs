@@ -3,18 +3,25 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Stream, Word64, reached64};
 use serde::{Deserialize, Serialize};
 
+use super::counters::Counters;
+use super::nic::{Atomic, Call, Far, FarOpening};
+use super::notice::Notice;
 use super::operation::{Name, Progress, What, pause};
 use super::plane::Plane;
 use super::region::Region;
 use super::wait::Backoff;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
+use crate::trace::{Label, Span};
+
+/// Why a rank's share cannot be accessed in place.
+const NOT_MAPPED: &str = "its memory is not mapped here";
 
 /// A signal has a cache line of its own.
 const LINE: usize = 64 / 8;
@@ -24,7 +31,9 @@ const LINE: usize = 64 / 8;
 /// # Order
 /// Calls of the host have happened when they return. A rank that sees a signal's value (`wait_signal`) sees what the rank
 /// that raised it did before: on the host in its thread, on a stream before it on the stream. Two puts without a signal
-/// between them are in no order for anybody else.
+/// between them are in no order for anybody else. To a rank that is reached through a NIC, a call of the host returns when the
+/// NIC has the peer's answer, at the latest after the communicator's timeout; a stream waits for the answer of a put or a
+/// get, not of a signal.
 ///
 /// # Signals
 /// A signal is a counter of the rank that waits for it. It only grows, and one rank raises it: two that raise the same
@@ -35,6 +44,9 @@ pub struct Window<T> {
     rank: usize,
     /// This rank's signals.
     signals: Vec<Word64>,
+    timeout: Duration,
+    /// This rank's number of it, where there is a NIC.
+    number: Option<u64>,
 }
 
 /// A rank's share of a window as seen from here.
@@ -43,19 +55,39 @@ struct Part<T> {
     rank: usize,
     /// Elements.
     len: u64,
-    /// An error on another host.
-    near: Result<Near<T>>,
+    signals: u64,
+    way: Way<T>,
 }
 
+enum Way<T> {
+    Near(Near<T>),
+    Far(Far),
+}
+
+/// What is mapped here.
 struct Near<T> {
     memory: Buffer<T>,
     signals: Vec<Word64>,
 }
 
+/// A part of a rank's memory.
+enum Range<'a, T> {
+    Near(Buffer<T>),
+    /// From this byte on.
+    Far(&'a Far, usize),
+}
+
 /// What each rank tells the others; the reason if it cannot take part.
 #[derive(Serialize, Deserialize)]
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Opening {
-    Open { bytes: u64, memory: Option<PeerHandle>, signals: Option<PeerHandle> },
+    Open {
+        bytes: u64,
+        count: u64,
+        memory: Option<PeerHandle>,
+        signals: Option<PeerHandle>,
+        far: Option<FarOpening>,
+    },
     Failed(String),
 }
 
@@ -71,11 +103,21 @@ impl<T: Pod> Window<T> {
         let export = |empty: bool, handle: gdsync::Result<PeerHandle>| {
             if empty { Ok(None) } else { handle.map(Some) }
         };
+        let (own, own_signals) = (region.buffer().bytes(), words.buffer().bytes());
+        let far = FarOpening::new(plane, &own, &own_signals, communicator.size());
+        let number = far.as_ref().ok().and_then(|far| far.as_ref().map(FarOpening::number));
         let opening = export(region.is_empty(), region.buffer().export()).and_then(|memory| {
-            let signals = export(signals == 0, words.buffer().export())?;
-            Ok(Opening::Open { bytes: region.buffer().size() as u64, memory, signals })
+            let handle = export(signals == 0, words.buffer().export())?;
+            Ok((memory, handle))
         });
-        let opening = opening.unwrap_or_else(|error| Opening::Failed(error.to_string()));
+        let opening = match (opening, far) {
+            (Ok((memory, handle)), Ok(far)) => {
+                let (bytes, count) = (own.size() as u64, signals as u64);
+                Opening::Open { bytes, count, memory, signals: handle, far }
+            }
+            (Err(error), _) => Opening::Failed(error.to_string()),
+            (_, Err(error)) => Opening::Failed(error.to_string()),
+        };
         let mismatch = |reason: String| Error::Mismatch { op: "opening a window".into(), reason };
         let blob = postcard::to_stdvec(&opening).map_err(|error| mismatch(error.to_string()))?;
         let mut parts = Vec::new();
@@ -85,13 +127,18 @@ impl<T: Pod> Window<T> {
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))
                 .and_then(|opening| match opening {
                     Opening::Failed(reason) => Err(mismatch(format!("rank {rank}: {reason}"))),
-                    Opening::Open { bytes, memory, signals } => {
+                    Opening::Open { bytes, count, memory, signals, far } => {
                         let rank = communicator.world_rank(rank)?;
-                        let near = match plane.neighbour(rank) {
-                            Ok(_) => Ok(Near::map(memory, signals, &device)?),
-                            Err(far) => Err(far),
+                        let neighbour = plane.neighbour(rank)?;
+                        let way = match (plane.link(neighbour), far) {
+                            (Some(_), Some(far)) => Way::Far(Far::new(neighbour, &far)),
+                            (Some(_), None) => {
+                                return Err(mismatch(format!("rank {rank}: it has no NIC")));
+                            }
+                            (None, _) => Way::Near(Near::map(memory, signals, &device)?),
                         };
-                        Ok(Part { rank, len: bytes / size_of::<T>().max(1) as u64, near })
+                        let len = bytes / size_of::<T>().max(1) as u64;
+                        Ok(Part { rank, len, signals: count, way })
                     }
                 });
             match opened {
@@ -104,7 +151,8 @@ impl<T: Pod> Window<T> {
         }
         let signals = words_of(words.buffer()).map_err(failed("opening a window"))?;
         let (plane, rank) = (plane.clone(), communicator.rank());
-        Ok(Window { plane, parts, rank, signals })
+        let timeout = communicator.timeout();
+        Ok(Window { plane, parts, rank, signals, timeout, number })
     }
 
     /// Elements of rank `rank` of the communicator.
@@ -120,21 +168,36 @@ impl<T: Pod> Window<T> {
     /// and order included.
     ///
     /// # Errors
-    /// [`Error::NoPath`] for a rank on another host, [`Error::NoSuchRank`]; what ended the world.
+    /// [`Error::NoPath`] for a rank that is reached through a NIC, [`Error::NoSuchRank`]; what ended the world.
     pub fn memory_of(&self, rank: usize) -> Result<&Buffer<T>> {
-        self.near("access", rank).map(|(_, near)| &near.memory)
+        let part = self.reach("access", rank)?;
+        match &part.way {
+            Way::Near(near) => Ok(&near.memory),
+            Way::Far(_) => Err(self.plane.no_path(part.rank, NOT_MAPPED)),
+        }
     }
 
     /// Copies the region to rank `rank`, from its element `at` on.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] with the peer's size, [`Error::NoPath`], [`Error::NoSuchRank`]; [`Error::Memory`] for memory
-    /// that the CPU does not reach (use [`put_on`](Self::put_on)); what ended the world.
+    /// [`Error::OutOfRange`] with the peer's size, [`Error::NoSuchRank`]; [`Error::Memory`] for memory that the CPU does
+    /// not reach, unless it goes through a NIC (use [`put_on`](Self::put_on)); [`Error::Late`], [`Error::Nic`] from a NIC;
+    /// what ended the world.
     pub fn put(&self, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
         let target = self.range("put", rank, at, source.len())?;
-        // SAFETY: a region that is put is not written meanwhile: the contract of `Region`.
-        let source = unsafe { source.as_slice() }?;
-        target.write(source).map_err(failed("put"))
+        let _span = self.span("put", rank, source.buffer().size());
+        self.counters(rank).puts.add(source.buffer().size() as u64);
+        match target {
+            Range::Near(target) => {
+                // SAFETY: a region that is put is not written meanwhile: the contract of `Region`.
+                let source = unsafe { source.as_slice() }?;
+                target.write(source).map_err(failed("put"))
+            }
+            Range::Far(far, at) => {
+                let put = |call: &Call<'_>| far.put(call, at, &source.buffer().bytes(), None);
+                self.call("put", rank, put)
+            }
+        }
     }
 
     /// Copies from rank `rank`, from its element `at` on, into the region.
@@ -143,9 +206,18 @@ impl<T: Pod> Window<T> {
     /// As [`put`](Self::put).
     pub fn get(&self, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
         let source = self.range("get", rank, at, target.len())?;
-        // SAFETY: what is got is not written meanwhile: the user's protocol, by signals.
-        let source = unsafe { source.as_slice() }.map_err(failed("get"))?;
-        target.write(source)
+        let _span = self.span("get", rank, target.buffer().size());
+        self.counters(rank).gets.add(target.buffer().size() as u64);
+        match source {
+            Range::Near(source) => {
+                // SAFETY: what is got is not written meanwhile: the user's protocol, by signals.
+                let source = unsafe { source.as_slice() }.map_err(failed("get"))?;
+                target.write(source)
+            }
+            Range::Far(far, at) => {
+                self.call("get", rank, |call| far.get(call, at, &target.buffer().bytes()))
+            }
+        }
     }
 
     /// [`put`](Self::put), and then [`signal`](Self::signal): who sees the signal sees the elements.
@@ -160,7 +232,16 @@ impl<T: Pod> Window<T> {
         signal: usize,
         value: u64,
     ) -> Result<()> {
-        self.signal_of("put", rank, signal)?;
+        self.check_signal("put", rank, signal)?;
+        if let Range::Far(far, at) = self.range("put", rank, at, source.len())? {
+            let bytes = source.buffer().size();
+            let _span = self.span("put and signal", rank, bytes);
+            self.counters(rank).puts.add(bytes as u64);
+            self.counters(rank).signals.add(1);
+            let signal = Some((signal * LINE * 8, value));
+            let put = |call: &Call<'_>| far.put(call, at, &source.buffer().bytes(), signal);
+            return self.call("put", rank, put);
+        }
         self.put(rank, at, source)?;
         self.signal(rank, signal, value)
     }
@@ -170,7 +251,16 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// [`Error::OutOfRange`] for a signal that does not exist; as [`put`](Self::put).
     pub fn signal(&self, rank: usize, signal: usize, value: u64) -> Result<()> {
-        self.signal_of("signal", rank, signal)?.store(value).map_err(failed("signal"))
+        let part = self.check_signal("signal", rank, signal)?;
+        let _span = self.span("signal", rank, 8);
+        self.counters(rank).signals.add(1);
+        match &part.way {
+            Way::Near(near) => near.signals[signal].store(value).map_err(failed("signal")),
+            Way::Far(far) => {
+                let at = signal * LINE * 8;
+                self.call("signal", rank, |call| far.signal(call, at, value))
+            }
+        }
     }
 
     /// Waits until this rank's signal has reached `value` (acquire).
@@ -180,6 +270,8 @@ impl<T: Pod> Window<T> {
     pub fn wait_signal(&self, signal: usize, value: u64, deadline: Deadline) -> Result<()> {
         let word = self.own_signal(signal)?;
         let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
+        let _span = self.plane.trace.span("host", "wait for a signal").arg("signal", signal as u64);
+        self.counters(self.rank).waits.add(1);
         loop {
             let seen = word.load().unwrap_or(value);
             if reached64(seen, value) {
@@ -210,7 +302,15 @@ impl<T: Pod> Window<T> {
     /// As [`put`](Self::put); [`Error::Memory`] if the stream cannot reach the memory.
     pub fn put_on(&self, stream: &Stream, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
         let target = self.range("put", rank, at, source.len())?;
-        stream.copy(&target, source.buffer()).map_err(failed("put"))
+        let bytes = source.buffer().size();
+        self.counters(rank).puts.add(bytes as u64);
+        self.enqueue(stream, "put", rank, bytes, || match target {
+            Range::Near(target) => stream.copy(&target, source.buffer()).map_err(failed("put")),
+            Range::Far(far, at) => {
+                let source = source.buffer().bytes();
+                self.call("put", rank, |call| far.put_on(call, stream, at, &source))
+            }
+        })
     }
 
     /// [`get`](Self::get), enqueued on a stream.
@@ -219,7 +319,15 @@ impl<T: Pod> Window<T> {
     /// As [`put_on`](Self::put_on).
     pub fn get_on(&self, stream: &Stream, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
         let source = self.range("get", rank, at, target.len())?;
-        stream.copy(target.buffer(), &source).map_err(failed("get"))
+        let bytes = target.buffer().size();
+        self.counters(rank).gets.add(bytes as u64);
+        self.enqueue(stream, "get", rank, bytes, || match source {
+            Range::Near(source) => stream.copy(target.buffer(), &source).map_err(failed("get")),
+            Range::Far(far, at) => {
+                let target = target.buffer().bytes();
+                self.call("get", rank, |call| far.get_on(call, stream, at, &target))
+            }
+        })
     }
 
     /// [`signal`](Self::signal), enqueued on a stream: who sees it sees everything the stream did before.
@@ -227,8 +335,17 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`signal`](Self::signal); [`Error::Memory`] if the stream cannot reach the signal.
     pub fn signal_on(&self, stream: &Stream, rank: usize, signal: usize, value: u64) -> Result<()> {
-        let word = self.signal_of("signal", rank, signal)?;
-        stream.signal(word, value).map_err(failed("signal"))
+        let part = self.check_signal("signal", rank, signal)?;
+        self.counters(rank).signals.add(1);
+        self.enqueue(stream, "signal", rank, 8, || match &part.way {
+            Way::Near(near) => {
+                stream.signal(&near.signals[signal], value).map_err(failed("signal"))
+            }
+            Way::Far(far) => {
+                let at = signal * LINE * 8;
+                self.call("signal", rank, |call| far.signal_on(call, stream, at, value))
+            }
+        })
     }
 
     /// Makes a stream wait until this rank's signal has reached `value`. Released if the world ends.
@@ -236,7 +353,35 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`signal_on`](Self::signal_on).
     pub fn wait_signal_on(&self, stream: &Stream, signal: usize, value: u64) -> Result<()> {
-        stream.wait_geq64(self.own_signal(signal)?, value).map_err(failed("waiting for a signal"))
+        let word = self.own_signal(signal)?;
+        self.counters(self.rank).waits.add(1);
+        let wait = || stream.wait_geq64(word, value).map_err(failed("waiting for a signal"));
+        self.enqueue(stream, "wait for a signal", self.rank, 8, wait)
+    }
+
+    /// Enqueues something, and sees to it that the timeline shows when it ran.
+    fn enqueue(
+        &self,
+        stream: &Stream,
+        what: &'static str,
+        rank: usize,
+        bytes: usize,
+        enqueue: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let peer = self.parts[rank].rank as u64;
+        let label = || Label::new(what, &[("peer", peer), ("bytes", bytes as u64)]);
+        self.plane.probes.around(&self.plane.trace, stream, label, enqueue)
+    }
+
+    /// Something that this thread does with a rank of the window, in the timeline.
+    fn span(&self, what: &'static str, rank: usize, bytes: usize) -> Span<'_> {
+        let peer = self.parts[rank].rank as u64;
+        self.plane.trace.span("host", what).arg("peer", peer).arg("bytes", bytes as u64)
+    }
+
+    /// What counts the operations with a rank of the window.
+    fn counters(&self, rank: usize) -> &Counters {
+        self.plane.counters_of(self.parts[rank].rank)
     }
 
     fn part(&self, rank: usize) -> Result<&Part<T>> {
@@ -247,15 +392,29 @@ impl<T: Pod> Window<T> {
         })
     }
 
-    fn near(&self, op: &str, rank: usize) -> Result<(&Part<T>, &Near<T>)> {
-        self.plane.check_after(std::time::Duration::ZERO, || format!("{op} to rank {rank}"))?;
-        let part = self.part(rank)?;
-        part.near.as_ref().map(|near| (part, near)).map_err(Clone::clone)
+    fn reach(&self, op: &str, rank: usize) -> Result<&Part<T>> {
+        self.plane.check_after(Duration::ZERO, || format!("{op} to rank {rank}"))?;
+        self.part(rank)
+    }
+
+    /// Makes a call that goes through the NIC.
+    fn call<R>(
+        &self,
+        verb: &str,
+        rank: usize,
+        call: impl FnOnce(&Call<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let rank = self.part(rank)?.rank;
+        let op = || {
+            let host = &self.plane.peer(rank).host;
+            format!("{verb} to the window of rank {rank} on {host}")
+        };
+        call(&Call { plane: &self.plane, timeout: self.timeout, op: &op })
     }
 
     /// `len` elements of rank `rank` from `at` on.
-    fn range(&self, op: &'static str, rank: usize, at: u64, len: usize) -> Result<Buffer<T>> {
-        let (part, near) = self.near(op, rank)?;
+    fn range(&self, op: &'static str, rank: usize, at: u64, len: usize) -> Result<Range<'_, T>> {
+        let part = self.reach(op, rank)?;
         let outside = || Error::OutOfRange {
             op: format!("{op} to the window of rank {}", part.rank),
             at,
@@ -264,12 +423,20 @@ impl<T: Pod> Window<T> {
         };
         let end = at.checked_add(len as u64).filter(|&end| end <= part.len).ok_or_else(outside)?;
         // Both are at most the length of a buffer.
-        near.memory.slice(at as usize..end as usize).map_err(|_| outside())
+        let (at, end) = (at as usize, end as usize);
+        match &part.way {
+            Way::Near(near) => near.memory.slice(at..end).map(Range::Near).map_err(|_| outside()),
+            Way::Far(far) => Ok(Range::Far(far, at * size_of::<T>())),
+        }
     }
 
-    fn signal_of(&self, op: &'static str, rank: usize, signal: usize) -> Result<&Word64> {
-        let (part, near) = self.near(op, rank)?;
-        signal_in(&near.signals, part.rank, signal)
+    /// The rank's share, if it has that signal.
+    fn check_signal(&self, op: &'static str, rank: usize, signal: usize) -> Result<&Part<T>> {
+        let part = self.reach(op, rank)?;
+        if signal as u64 >= part.signals {
+            return Err(no_signal(part.rank, signal, part.signals));
+        }
+        Ok(part)
     }
 
     fn own_signal(&self, signal: usize) -> Result<&Word64> {
@@ -277,13 +444,29 @@ impl<T: Pod> Window<T> {
     }
 }
 
-impl Window<u64> {
+mod sealed {
+    /// What 64-bit words can be addressed in.
+    pub trait Atomic64: bytemuck::Pod {
+        /// Elements of a word.
+        const WORD: usize;
+    }
+    impl Atomic64 for u64 {
+        const WORD: usize = 1;
+    }
+    impl Atomic64 for u8 {
+        const WORD: usize = 8;
+    }
+}
+
+/// 64-bit words, by their element; in a window of bytes the eight from `at` on, which are aligned.
+impl<T: sealed::Atomic64> Window<T> {
     /// Adds to element `at` of rank `rank`, as one step for everybody; gives the value before.
     ///
     /// # Errors
     /// As [`put`](Self::put).
     pub fn fetch_add(&self, rank: usize, at: u64, value: u64) -> Result<u64> {
-        self.atomic(rank, at, |word| word.fetch_add(value, Ordering::AcqRel))
+        let far = |far: &Far, call: &Call<'_>, at| far.atomic(call, at, Atomic::FetchAdd(value));
+        self.atomic(rank, at, |word| word.fetch_add(value, Ordering::AcqRel), far)
     }
 
     /// Replaces element `at` of rank `rank`, as one step for everybody; gives the value before.
@@ -291,7 +474,23 @@ impl Window<u64> {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn swap(&self, rank: usize, at: u64, value: u64) -> Result<u64> {
-        self.atomic(rank, at, |word| word.swap(value, Ordering::AcqRel))
+        self.atomic(
+            rank,
+            at,
+            |word| word.swap(value, Ordering::AcqRel),
+            |far, call, at| {
+                // A NIC has no swap: what it holds is guessed until the guess was right.
+                let mut guess = far.atomic(call, at, Atomic::FetchAdd(0))?;
+                loop {
+                    let swap = Atomic::CompareSwap { compare: guess, swap: value };
+                    let seen = far.atomic(call, at, swap)?;
+                    if seen == guess {
+                        return Ok(seen);
+                    }
+                    guess = seen;
+                }
+            },
+        )
     }
 
     /// Replaces element `at` of rank `rank` by `value` if it is `expected`, as one step for everybody; gives the value
@@ -300,15 +499,31 @@ impl Window<u64> {
     /// # Errors
     /// As [`put`](Self::put).
     pub fn compare_swap(&self, rank: usize, at: u64, expected: u64, value: u64) -> Result<u64> {
-        self.atomic(rank, at, |word| {
+        let near = |word: &AtomicU64| {
             let swapped =
                 word.compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire);
             swapped.unwrap_or_else(|seen| seen)
-        })
+        };
+        let swap = Atomic::CompareSwap { compare: expected, swap: value };
+        self.atomic(rank, at, near, |far, call, at| far.atomic(call, at, swap))
     }
 
-    fn atomic(&self, rank: usize, at: u64, step: impl FnOnce(&AtomicU64) -> u64) -> Result<u64> {
-        let word = self.range("atomic", rank, at, 1)?.word(0).map_err(failed("atomic"))?;
+    fn atomic(
+        &self,
+        rank: usize,
+        at: u64,
+        step: impl FnOnce(&AtomicU64) -> u64,
+        far_step: impl FnOnce(&Far, &Call<'_>, usize) -> Result<u64>,
+    ) -> Result<u64> {
+        let word = match self.range("atomic", rank, at, T::WORD)? {
+            Range::Near(memory) => {
+                let words = memory.cast::<u64>().and_then(|words| words.word(0));
+                words.map_err(failed("atomic"))?
+            }
+            Range::Far(far, at) => {
+                return self.call("atomic", rank, |call| far_step(far, call, at));
+            }
+        };
         let unreachable = || {
             failed("atomic")(gdsync::Error::NotReachable {
                 what: "an atomic operation of the host",
@@ -317,6 +532,7 @@ impl Window<u64> {
                 hint: "put the window into host memory",
             })
         };
+        self.counters(rank).atomics.add(1);
         word.atomic().map(step).ok_or_else(unreachable)
     }
 }
@@ -346,16 +562,31 @@ fn words_of(buffer: &Buffer<u64>) -> gdsync::Result<Vec<Word64>> {
 }
 
 fn signal_in(signals: &[Word64], rank: usize, signal: usize) -> Result<&Word64> {
-    signals.get(signal).ok_or_else(|| Error::OutOfRange {
-        op: format!("a signal of rank {rank}"),
-        at: signal as u64,
-        len: 1,
-        size: signals.len() as u64,
-    })
+    signals.get(signal).ok_or_else(|| no_signal(rank, signal, signals.len() as u64))
+}
+
+fn no_signal(rank: usize, signal: usize, size: u64) -> Error {
+    Error::OutOfRange { op: format!("a signal of rank {rank}"), at: signal as u64, len: 1, size }
 }
 
 fn failed(op: &'static str) -> impl FnOnce(gdsync::Error) -> Error + Copy {
     move |source| Error::Memory { op: op.into(), source }
+}
+
+impl<T> Drop for Window<T> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        self.plane.close_window(number);
+        for part in &self.parts {
+            match &part.way {
+                Way::Far(Far { neighbour, number, .. }) if !self.plane.ended() => {
+                    // At the end of the world nobody needs to know.
+                    let _ = self.plane.tell(*neighbour, &Notice::CloseWindow { number: *number });
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 impl<T> fmt::Debug for Window<T> {

@@ -22,6 +22,31 @@ pub fn on_threads<T: Send>(worlds: Vec<World>, rank: impl Fn(World) -> T + Sync)
     })
 }
 
+/// How ranks of one host may reach each other: values of `MP_PATH`.
+pub const PATHS: [&str; 3] = ["auto", "nic", "nic-tcp"];
+
+/// Worlds of threads, one on each path.
+pub fn on_every_path(ranks: usize) -> impl Iterator<Item = Vec<World>> {
+    PATHS.into_iter().map(move |path| {
+        // Shown if the test fails.
+        println!("MP_PATH={path}");
+        let config = Config::from_variables([("MP_PATH", path)]).unwrap();
+        World::threads_with_config(ranks, &config).unwrap()
+    })
+}
+
+/// Runs `rank` on so many ranks, on each path; all finish. The results of the last.
+pub fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    let run = |worlds| {
+        on_threads(worlds, |world| {
+            let value = rank(&world);
+            world.finish().unwrap();
+            value
+        })
+    };
+    on_every_path(count).map(run).last().unwrap()
+}
+
 /// A listening socket as a launcher hands it to rank 0: its descriptor and its address.
 pub fn rendezvous() -> (i32, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

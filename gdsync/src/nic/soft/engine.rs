@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
+use subtle::ConstantTimeEq;
 
 use super::keys::{KeyTable, RegionMemory};
 use super::slot::Slot;
@@ -418,8 +419,10 @@ impl Engine {
 
     /// Gives a connection to the queue pair that it is for, or keeps it until that waits for it.
     fn introduce(&mut self, mut stream: TcpStream, heard: Greeting, since: Instant) {
-        let Some(slot) =
-            self.slots.iter_mut().find(|slot| slot.qpn == heard.qpn && slot.token == heard.to)
+        let Some(slot) = self
+            .slots
+            .iter_mut()
+            .find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
         else {
             tracing::warn!("a connection for queue pair {:#x}, which is not here", heard.qpn);
             return;

@@ -45,6 +45,8 @@ mod address;
 mod completion;
 mod direct;
 mod engine;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod keys;
 mod nic;
 mod queue_pair;

@@ -93,7 +93,7 @@ impl Shared {
         let mut held = vec![made?];
         let mut table = Vec::new();
         for (rank, blob) in blobs.iter().enumerate() {
-            plane.neighbour(communicator.world_rank(rank)?)?;
+            plane.mapped_neighbour(communicator.world_rank(rank)?)?;
             let told: Result<(u64, PeerHandle), String> = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
             let (theirs, handle) = told.map_err(|why| mismatch(format!("rank {rank}: {why}")))?;

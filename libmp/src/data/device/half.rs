@@ -76,7 +76,7 @@ impl DeviceHalf {
         let name =
             Name { verb, tag: key.tag, direction, rank: peer.rank, host: peer.host().into() };
         plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
-        let neighbour = plane.neighbour(peer.rank)?;
+        let neighbour = plane.mapped_neighbour(peer.rank)?;
         plane.listen(neighbour);
         let failed = |source| broken(&name, source);
         let (device, len) = (memory.device(), memory.len() as u64);

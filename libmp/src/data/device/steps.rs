@@ -11,6 +11,7 @@ use super::host::HostEnd;
 use crate::data::half::broken;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
+use crate::trace::Label;
 
 /// Steps in one launch, `max_steps` of `steps.cu`, and in a short one, `few_steps`.
 pub(crate) const LAUNCH: usize = 16;
@@ -38,10 +39,37 @@ struct StepList<const COUNT: usize>([mp_kernels::Step; COUNT]);
 
 /// Enqueues the steps in order.
 pub(crate) fn enqueue(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
-    match stream.device() {
+    steps.iter().for_each(|step| step.count(plane));
+    let _span = plane.trace.span("host", "enqueue steps").arg("steps", steps.len() as u64);
+    let run = || match stream.device() {
         Device::Host => on_host(plane, stream, steps),
         Device::Cuda(_) => steps.chunks(LAUNCH).try_for_each(|steps| launch(plane, stream, steps)),
+    };
+    plane.probes.around(&plane.trace, stream, || label(steps), run)
+}
+
+impl Step<'_> {
+    fn count(&self, plane: &Plane) {
+        let (counters, bytes) =
+            (plane.counters_of(self.half.name.rank), self.half.memory.len() as u64);
+        match self.kind {
+            StepKind::Post => counters.recvs.add(bytes),
+            StepKind::Send => counters.sends.add(bytes),
+            StepKind::Recv => counters.waits.add(1),
+        }
     }
+}
+
+/// What the timeline shows of a list.
+fn label(steps: &[Step<'_>]) -> Label {
+    let of = |step: &Step<'_>| match step.kind {
+        StepKind::Post => format!("post {}", step.half.name),
+        StepKind::Send => format!("start {}", step.half.name),
+        StepKind::Recv => format!("wait for {}", step.half.name),
+    };
+    let bytes = steps.iter().map(|step| step.half.memory.len() as u64).sum();
+    let name = steps.iter().map(of).collect::<Vec<_>>().join(", ");
+    Label::new(name, &[("steps", steps.len() as u64), ("bytes", bytes)])
 }
 
 fn on_host(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {

@@ -72,7 +72,7 @@ impl<T: Pod> DeviceWindow<T> {
         };
         let mut parts = Vec::new();
         for (rank, blob) in blobs.iter().enumerate() {
-            plane.neighbour(communicator.world_rank(rank)?)?;
+            plane.mapped_neighbour(communicator.world_rank(rank)?)?;
             let opening = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
             let (memory, signals) = match opening {

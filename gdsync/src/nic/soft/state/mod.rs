@@ -179,10 +179,13 @@ impl Machine {
     /// The peer is gone: what waits for it fails, and posted receives are flushed, so that nobody waits for its
     /// messages. (Hardware does the latter when the connection manager says so.)
     pub fn lose(&mut self) {
-        self.requester.lose();
-        let mut progress = false;
-        if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
-            self.fail("a request", syndrome);
+        // After a failure everything else is flushed, as soon as there is room for its completions.
+        if self.phase == Phase::Running {
+            self.requester.lose();
+            let mut progress = false;
+            if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
+                self.fail("a request", syndrome);
+            }
         }
         // Entries that are posted later get their verdict when they are fetched: the first is "retry exceeded".
         self.responder.stop();

@@ -73,6 +73,18 @@ impl Ring {
         self.words.buffer().export()
     }
 
+    /// As if a peer had written these bytes from the beginning of the records on, and this cursor.
+    #[cfg(any(test, fuzzing))]
+    pub fn fill(&self, written: u64, bytes: &[u8]) {
+        let (words, _) = bytes.as_chunks::<8>();
+        self.read().store(0, Ordering::Relaxed);
+        for at in 0..self.words.len() - RECORDS {
+            let word = words.get(at).map_or(0, |word| u64::from_le_bytes(*word));
+            self.words.word(RECORDS + at).store(word, Ordering::Relaxed);
+        }
+        self.written().store(written, Ordering::Release);
+    }
+
     fn flags(&self) -> &AtomicU32 {
         self.words.half(2 * FLAGS)
     }

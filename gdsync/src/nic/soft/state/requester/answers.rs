@@ -212,10 +212,13 @@ impl Requester {
                 }
             };
             progress = true;
+            if flight.state == Answer::Waiting {
+                self.unanswered -= 1;
+                self.reads -= usize::from(flight.pulls);
+            }
             self.oldest = flight.index.wrapping_add(flight.blocks);
             self.report(&flight, Syndrome::Flushed, completions);
         }
-        (self.unanswered, self.reads) = (0, 0);
         progress
     }
 }

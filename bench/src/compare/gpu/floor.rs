@@ -1,0 +1,257 @@
+//! The bare machine between two GPUs: the copy engine and the driver's stream memory operations, and kernels of plain
+//! loads and stores (bench/peers/floor.cu). No library on the same path can do with less.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use gdsync::{Arg, Buffer, Deadline, Dims, Module, Word64};
+use libmp::{DeviceWindow, Region};
+
+use super::{ON_STREAMS, Player, Sample, VOLUME, rounds_in_kernels};
+use crate::perf::Rank;
+use crate::result::Role;
+
+/// Rounds of a kernel before its clock starts.
+const UNTIMED: u64 = 100;
+/// Copies of [`VOLUME`] in a sample.
+const COPIES: u64 = 16;
+
+/// Both ranks' memory, each reaching the other's.
+pub struct Pair {
+    pub window: DeviceWindow<u8>,
+    pub source: Region<u8>,
+    pub other: Buffer<u8>,
+    /// The signal here, and the other rank's.
+    pub mine: Word64,
+    pub peer: Word64,
+    /// The highest signal so far.
+    pub base: u64,
+}
+
+impl Pair {
+    fn new(rank: &Rank, size: u64) -> Result<Pair> {
+        Pair::with_signals(rank, size, 1)
+    }
+
+    /// With `size` bytes and so many signals on each side.
+    pub fn with_signals(rank: &Rank, size: u64, signals: usize) -> Result<Pair> {
+        let landing: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
+        let source: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
+        let window = rank.world.device_window(&landing, signals)?;
+        let (me, other) = (rank.world.rank(), 1 - rank.world.rank());
+        let (mine, peer) = (window.signal_of(me, 0)?, window.signal_of(other, 0)?);
+        let memory = window.memory_of(other)?.context("the other rank has no memory")?.clone();
+        Ok(Pair { window, source, other: memory, mine, peer, base: 0 })
+    }
+}
+
+fn synchronize(rank: &Rank) -> Result<()> {
+    Ok(rank.world.synchronize(&rank.stream, Deadline::after(Duration::from_secs(60)))?)
+}
+
+/// Copy engine, then `write64`; the other side has `wait64`.
+pub fn copy_engine() -> Box<dyn Player> {
+    Box::new(Streams { data: true, pair: None })
+}
+
+/// `write64` and `wait64` alone.
+pub fn words() -> Box<dyn Player> {
+    Box::new(Streams { data: false, pair: None })
+}
+
+struct Streams {
+    data: bool,
+    pair: Option<Pair>,
+}
+
+impl Player for Streams {
+    fn name(&self) -> String {
+        let name = if self.data { "copy engine, write, wait" } else { "write and wait, no data" };
+        name.into()
+    }
+
+    fn role(&self) -> Role {
+        Role::Floor
+    }
+
+    fn prepare(&mut self, rank: &Rank, size: u64) -> Result<bool> {
+        // Without data one size is enough.
+        if !self.data && self.pair.is_some() {
+            return Ok(false);
+        }
+        self.pair = Some(Pair::new(rank, size)?);
+        Ok(true)
+    }
+
+    fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+        let data = self.data;
+        let pair = self.pair.as_mut().context("not prepared")?;
+        let stream = &rank.stream;
+        let since = Instant::now();
+        for _ in 0..ON_STREAMS {
+            pair.base += 1;
+            let send = |pair: &Pair| -> Result<()> {
+                if data {
+                    stream.copy(&pair.other, pair.source.buffer())?;
+                }
+                Ok(stream.write64(&pair.peer, pair.base)?)
+            };
+            if rank.leads() {
+                send(pair)?;
+            }
+            stream.wait_geq64(&pair.mine, pair.base)?;
+            if !rank.leads() {
+                send(pair)?;
+            }
+        }
+        let enqueued = since.elapsed().as_secs_f64();
+        synchronize(rank)?;
+        let elapsed = since.elapsed().as_secs_f64();
+        let rounds = ON_STREAMS as f64;
+        Ok(Sample { value: elapsed * 0.5e6 / rounds, cpu: Some(enqueued * 1e6 / rounds) })
+    }
+}
+
+/// The copy engine alone; the same at any number of blocks.
+pub fn copy_engine_bandwidth() -> Box<dyn Player> {
+    Box::new(Copies { code: None, blocks: 0, pair: None })
+}
+
+/// The kernels of bench/peers/floor.cu.
+pub struct Code(Module);
+
+/// Their code, if this build had a compiler for it.
+#[cfg(bench_fatbin)]
+pub const FATBIN: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/floor.fatbin")));
+/// Their code, if this build had a compiler for it.
+#[cfg(not(bench_fatbin))]
+pub const FATBIN: Option<&[u8]> = None;
+
+impl Code {
+    /// Loads them for the rank's GPU.
+    ///
+    /// # Errors
+    /// This build has none, or the driver refuses them.
+    pub fn load(rank: &Rank) -> Result<Code> {
+        let image = FATBIN.context("this build of mp-perf has no GPU code; see tools/get-nvcc")?;
+        let cuda = rank.device.as_cuda().context("no GPU")?;
+        Ok(Code(cuda.load_module(image, &["floor_put", "floor_copy"])?))
+    }
+
+    /// A message and its flag by one block.
+    pub fn put(&self) -> Box<dyn Player + '_> {
+        Box::new(Put { code: self, size: 0, pair: None })
+    }
+
+    /// Copies by so many blocks.
+    pub fn bandwidth(&self) -> Box<dyn Player + '_> {
+        Box::new(Copies { code: Some(self), blocks: 0, pair: None })
+    }
+}
+
+struct Put<'a> {
+    code: &'a Code,
+    size: u64,
+    pair: Option<Pair>,
+}
+
+impl Player for Put<'_> {
+    fn name(&self) -> String {
+        "plain stores, release".into()
+    }
+
+    fn role(&self) -> Role {
+        Role::Floor
+    }
+
+    fn prepare(&mut self, rank: &Rank, size: u64) -> Result<bool> {
+        if !size.is_multiple_of(8) {
+            return Ok(false);
+        }
+        (self.size, self.pair) = (size, Some(Pair::new(rank, size)?));
+        Ok(true)
+    }
+
+    fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+        let pair = self.pair.as_mut().context("not prepared")?;
+        let time: Buffer<u64> = rank.device.alloc_pinned(1)?;
+        let address = |buffer: Option<u64>| buffer.context("no address");
+        let (mine, peer) = (pair.mine.device_address()?, pair.peer.device_address()?);
+        let from = address(pair.source.buffer().device_address())?;
+        let to = address(pair.other.device_address())?;
+        let (bytes, base, rounds) = (self.size, pair.base, rounds_in_kernels(self.size));
+        let (serves, at) = (u32::from(rank.leads()), address(time.device_address())?);
+        let args = [
+            Arg::new(&mine),
+            Arg::new(&peer),
+            Arg::new(&from),
+            Arg::new(&to),
+            Arg::new(&bytes),
+            Arg::new(&base),
+            Arg::new(&UNTIMED),
+            Arg::new(&rounds),
+            Arg::new(&serves),
+            Arg::new(&at),
+        ];
+        let threads = crate::perf::latency::suitable_threads(self.size);
+        let kernel = self.code.0.kernel("floor_put")?;
+        // SAFETY: the kernel's signature; window, source and time outlive the synchronise below.
+        unsafe { rank.stream.launch(&kernel, Dims::linear(1, threads), &args)? };
+        synchronize(rank)?;
+        pair.base += UNTIMED + rounds;
+        let ns = time.to_vec()?[0];
+        ensure!(ns > 0 || !rank.leads(), "floor_put wrote no time");
+        Ok(Sample::of(ns as f64 * 1e-3 / rounds as f64 / 2.0))
+    }
+}
+
+struct Copies<'a> {
+    /// The copy engine without it.
+    code: Option<&'a Code>,
+    blocks: u32,
+    pair: Option<Pair>,
+}
+
+impl Player for Copies<'_> {
+    fn name(&self) -> String {
+        if self.code.is_some() { "plain stores".into() } else { "copy engine".into() }
+    }
+
+    fn role(&self) -> Role {
+        Role::Floor
+    }
+
+    fn prepare(&mut self, rank: &Rank, blocks: u64) -> Result<bool> {
+        self.blocks = u32::try_from(blocks)?;
+        if self.pair.is_none() {
+            self.pair = Some(Pair::new(rank, VOLUME)?);
+        }
+        Ok(true)
+    }
+
+    fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+        if !rank.leads() {
+            return Ok(Sample::of(0.0));
+        }
+        let pair = self.pair.as_ref().context("not prepared")?;
+        let from = pair.source.buffer().device_address().context("no address")?;
+        let to = pair.other.device_address().context("no address")?;
+        let (bytes, copies) = (VOLUME, COPIES);
+        let since = Instant::now();
+        match self.code {
+            Some(code) => {
+                let args = [Arg::new(&to), Arg::new(&from), Arg::new(&bytes), Arg::new(&copies)];
+                let kernel = code.0.kernel("floor_copy")?;
+                // SAFETY: the kernel's signature; the window outlives the synchronise below.
+                unsafe { rank.stream.launch(&kernel, Dims::linear(self.blocks, 1024), &args)? };
+            }
+            None => {
+                for _ in 0..copies {
+                    rank.stream.copy(&pair.other, pair.source.buffer())?;
+                }
+            }
+        }
+        synchronize(rank)?;
+        Ok(Sample::of((bytes * copies) as f64 * 1e-9 / since.elapsed().as_secs_f64()))
+    }
+}

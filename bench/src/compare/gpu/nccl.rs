@@ -1,0 +1,264 @@
+//! NCCL as a peer: its library, loaded at run time, and the calls that a ping-pong and an exchange need.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::PathBuf;
+use std::process::Command;
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use gdsync::{Buffer, Deadline};
+use libloading::Library;
+
+use super::{ON_STREAMS, Player, Sample};
+use crate::perf::Rank;
+use crate::result::Role;
+
+/// `ncclUniqueId` (nccl.h: 128 bytes, passed by value).
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Id([c_char; 128]);
+
+/// `ncclComm_t`, an opaque pointer.
+type Communicator = *mut c_void;
+
+/// `ncclUint8` of `ncclDataType_t`.
+const BYTES: c_int = 1;
+
+type Transfer =
+    unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Communicator, *mut c_void) -> c_int;
+
+/// The calls, with the types of nccl.h.
+struct Functions {
+    version: unsafe extern "C" fn(*mut c_int) -> c_int,
+    id: unsafe extern "C" fn(*mut Id) -> c_int,
+    init: unsafe extern "C" fn(*mut Communicator, c_int, Id, c_int) -> c_int,
+    send: Transfer,
+    recv: Transfer,
+    group_start: unsafe extern "C" fn() -> c_int,
+    group_end: unsafe extern "C" fn() -> c_int,
+    abort: unsafe extern "C" fn(Communicator) -> c_int,
+    said: unsafe extern "C" fn(c_int) -> *const c_char,
+}
+
+/// A communicator of the two ranks.
+pub struct Nccl {
+    functions: Functions,
+    communicator: Communicator,
+    version: String,
+    _library: Library,
+}
+
+impl Nccl {
+    /// Loads NCCL and connects the two ranks. Collective; both ranks succeed or both give the reason why not.
+    ///
+    /// # Errors
+    /// A rank has no NCCL, both are on one GPU, or NCCL fails.
+    pub fn start(rank: &Rank) -> Result<Nccl> {
+        let loaded = load();
+        let id = match &loaded {
+            Ok((_, functions)) if rank.leads() => Some(identify(functions)),
+            _ => None,
+        };
+        // Each rank tells the other whether it can, which GPU it has, and rank 0 the identification.
+        let mut mine = vec![u8::from(loaded.is_ok() && !matches!(id, Some(Err(_))))];
+        if let Some(Ok(id)) = &id {
+            mine.extend(id.0.map(|byte| byte as u8));
+        }
+        let all = rank.world.all_gather(&mine)?;
+        let gpus = rank.world.all_gather(&rank.device.as_cuda().context("no GPU")?.uuid())?;
+        let (library, functions) = loaded?;
+        id.transpose()?;
+        ensure!(all.iter().all(|said| said.first() == Some(&1)), "the other rank cannot load it");
+        ensure!(gpus[0] != gpus[1], "it takes no two ranks on one GPU");
+        let bytes: [u8; 128] = all[0]
+            .get(1..)
+            .unwrap_or_default()
+            .try_into()
+            .context("no ncclUniqueId from rank 0")?;
+        // The device's context becomes current on this thread, where NCCL looks for it.
+        rank.device.alloc::<u8>(16)?;
+        let mut communicator = null_mut();
+        let me = rank.world.rank() as c_int;
+        // SAFETY: the types are those of nccl.h.
+        let code = unsafe {
+            (functions.init)(&mut communicator, 2, Id(bytes.map(|byte| byte as c_char)), me)
+        };
+        check(&functions, "ncclCommInitRank", code)?;
+        let mut number = 0;
+        // SAFETY: as above.
+        check(&functions, "ncclGetVersion", unsafe { (functions.version)(&mut number) })?;
+        let version = format!("NCCL {}.{}.{}", number / 10000, number / 100 % 100, number % 100);
+        Ok(Nccl { functions, communicator, version, _library: library })
+    }
+
+    /// As it calls itself.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// Messages by `ncclSend` and `ncclRecv` on the rank's stream.
+    pub fn player(&self) -> Box<dyn Player + '_> {
+        Box::new(NcclPlayer { nccl: self, exchanges: false, buffers: None })
+    }
+
+    /// A send and a receive in one group.
+    pub fn exchange(&self) -> Box<dyn Player + '_> {
+        Box::new(NcclPlayer { nccl: self, exchanges: true, buffers: None })
+    }
+}
+
+impl Drop for Nccl {
+    fn drop(&mut self) {
+        // SAFETY: made in `start`, and nothing of it runs. Aborting does not wait for the other rank.
+        unsafe { (self.functions.abort)(self.communicator) };
+    }
+}
+
+fn load() -> Result<(Library, Functions)> {
+    let mut names = vec![PathBuf::from("libnccl.so.2")];
+    names.extend(
+        site_packages().into_iter().map(|folder| folder.join("nvidia/nccl/lib/libnccl.so.2")),
+    );
+    // SAFETY: NCCL's initialisers start nothing.
+    let library = names.iter().find_map(|name| unsafe { Library::new(name) }.ok());
+    let library =
+        library.context("no libnccl.so.2 in LD_LIBRARY_PATH or Python's site-packages")?;
+    // SAFETY: the types are those of nccl.h.
+    let functions = unsafe {
+        Functions {
+            version: symbol(&library, c"ncclGetVersion")?,
+            id: symbol(&library, c"ncclGetUniqueId")?,
+            init: symbol(&library, c"ncclCommInitRank")?,
+            send: symbol(&library, c"ncclSend")?,
+            recv: symbol(&library, c"ncclRecv")?,
+            group_start: symbol(&library, c"ncclGroupStart")?,
+            group_end: symbol(&library, c"ncclGroupEnd")?,
+            abort: symbol(&library, c"ncclCommAbort")?,
+            said: symbol(&library, c"ncclGetErrorString")?,
+        }
+    };
+    Ok((library, functions))
+}
+
+/// The folders where Python's packages are, in which NVIDIA's wheels put their libraries: of every `python3` in `PATH`,
+/// since mpirun puts its own folder before a virtual environment's.
+pub fn site_packages() -> Vec<PathBuf> {
+    let program = "import sys; print('\\n'.join(sys.path))";
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let pythons = std::env::split_paths(&folders).map(|folder| folder.join("python3"));
+    let mut found = Vec::new();
+    for python in pythons.filter(|python| python.is_file()) {
+        let Ok(output) = Command::new(python).args(["-c", program]).output() else { continue };
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        found.extend(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from));
+    }
+    found
+}
+
+/// # Safety
+/// `T` is the symbol's type.
+unsafe fn symbol<T: Copy>(library: &Library, name: &CStr) -> Result<T> {
+    // SAFETY: the caller's promise.
+    let symbol = unsafe { library.get::<T>(name.to_bytes_with_nul()) };
+    Ok(*symbol.with_context(|| format!("libnccl.so.2 lacks {name:?}"))?)
+}
+
+fn identify(functions: &Functions) -> Result<Id> {
+    let mut id = Id([0; 128]);
+    // SAFETY: the types are those of nccl.h.
+    check(functions, "ncclGetUniqueId", unsafe { (functions.id)(&mut id) })?;
+    Ok(id)
+}
+
+fn check(functions: &Functions, what: &str, code: c_int) -> Result<()> {
+    if code != 0 {
+        // SAFETY: it returns a constant string for any code.
+        let said = unsafe { CStr::from_ptr((functions.said)(code)) };
+        bail!("{what}: {}", said.to_string_lossy());
+    }
+    Ok(())
+}
+
+struct NcclPlayer<'a> {
+    nccl: &'a Nccl,
+    exchanges: bool,
+    buffers: Option<[Buffer<u8>; 2]>,
+}
+
+impl NcclPlayer<'_> {
+    fn enqueue(&self, rank: &Rank, sends: bool) -> Result<()> {
+        let [out, here] = self.buffers.as_ref().context("not prepared")?;
+        let buffer = if sends { out } else { here };
+        let at = buffer.device_address().context("no address")? as *mut c_void;
+        let stream = rank.stream.as_raw_cuda().context("no CUDA stream")?.cast();
+        let other = 1 - rank.world.rank() as c_int;
+        let (what, call) = match sends {
+            true => ("ncclSend", self.nccl.functions.send),
+            false => ("ncclRecv", self.nccl.functions.recv),
+        };
+        // SAFETY: the buffer has that many bytes and lives until the stream is idle.
+        let code = unsafe { call(at, buffer.size(), BYTES, other, self.nccl.communicator, stream) };
+        check(&self.nccl.functions, what, code)
+    }
+}
+
+impl Player for NcclPlayer<'_> {
+    fn name(&self) -> String {
+        if self.exchanges { "NCCL, grouped".into() } else { "NCCL send and receive".into() }
+    }
+
+    fn role(&self) -> Role {
+        Role::Peer
+    }
+
+    fn prepare(&mut self, rank: &Rank, size: u64) -> Result<bool> {
+        self.buffers = Some([rank.device.alloc(size as usize)?, rank.device.alloc(size as usize)?]);
+        Ok(true)
+    }
+
+    fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+        let since = Instant::now();
+        let functions = &self.nccl.functions;
+        for _ in 0..ON_STREAMS {
+            if self.exchanges {
+                // SAFETY: the types are those of nccl.h; every start has its end.
+                check(functions, "ncclGroupStart", unsafe { (functions.group_start)() })?;
+            }
+            self.enqueue(rank, rank.leads())?;
+            self.enqueue(rank, !rank.leads())?;
+            if self.exchanges {
+                // SAFETY: as above.
+                check(functions, "ncclGroupEnd", unsafe { (functions.group_end)() })?;
+            }
+        }
+        let enqueued = since.elapsed().as_secs_f64();
+        rank.world.synchronize(&rank.stream, Deadline::after(Duration::from_secs(60)))?;
+        let elapsed = since.elapsed().as_secs_f64();
+        // An exchange is a round, a message half of one.
+        let rounds = ON_STREAMS as f64;
+        let share = if self.exchanges { 1.0 } else { 0.5 };
+        Ok(Sample { value: elapsed * share * 1e6 / rounds, cpu: Some(enqueued * 1e6 / rounds) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_without_nccl_says_where_it_was_looked_for() {
+        if let Err(error) = load() {
+            let error = format!("{error:#}");
+            assert!(
+                error.contains("LD_LIBRARY_PATH") && error.contains("site-packages"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_identification_has_the_size_of_nccl_h() {
+        assert_eq!(size_of::<Id>(), 128);
+    }
+}

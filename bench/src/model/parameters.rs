@@ -1,0 +1,297 @@
+//! The parameters of the model, from figures of measured results. Each is one median or one difference of medians; nothing
+//! is fitted to solves on several ranks, so those can check the model.
+
+use anyhow::{Context, Result};
+
+use super::network::LogGp;
+use super::simulate::Compute;
+use crate::result::{Figure, Results, Series};
+
+/// The modes that the model knows, by their names in `mp-perf multigrid`; the base of gains last.
+pub const MODES: [&str; 3] = ["kernel", "stream", "mpi"];
+
+const KERNELS: &str = "Latency, kernels of two GPUs";
+const STREAMS: &str = "Latency, streams of two GPUs";
+const CPU_TIME: &str = "CPU time of a receive and a send on a stream";
+const HOST: &str = "Latency, host memory";
+const BANDWIDTH: &str = "Bandwidth between two GPUs";
+const SOLVE: &str = "HPGMG-FV, one solve, ";
+
+/// Cells a side of the largest level that one kernel of `hpgmg-fv` computes together with all coarser ones.
+const RESIDENT: usize = 16;
+
+/// What the simulation needs.
+#[derive(Debug, Clone)]
+pub struct Parameters {
+    /// By mode.
+    pub modes: Vec<(&'static str, LogGp)>,
+    pub(super) compute: Compute,
+}
+
+impl Parameters {
+    /// Takes them from `measured`.
+    ///
+    /// # Errors
+    /// A figure or a series is missing; the error names it and the command that measures it.
+    pub fn of(measured: &[Results]) -> Result<Parameters> {
+        let wire = smallest(series(measured, KERNELS, "plain stores, release")?)?;
+        let copies = series(measured, BANDWIDTH, "libmp, kernel")?;
+        let rates = copies.points.iter().filter_map(|point| Some(point.spread()?.median));
+        let rate = rates.fold(0.0, f64::max);
+        anyhow::ensure!(rate > 0.0, "{BANDWIDTH:?} has no bandwidth above 0");
+        // GB/s to µs a byte.
+        let per_byte = 1e-3 / rate;
+        let overhead = |latency: f64| ((latency - wire) / 2.0).max(0.0);
+
+        let kernel = smallest(series(measured, KERNELS, "libmp, put and signal")?)?;
+        // Blocks store to all neighbours at the same time: no gap.
+        let kernel = LogGp { latency: wire, overhead: overhead(kernel), gap: 0.0, per_byte };
+        let stream = smallest(series(measured, STREAMS, "libmp, graph")?)?;
+        let gap = smallest(series(measured, CPU_TIME, "libmp, graph")?)?;
+        let stream = LogGp { latency: wire, overhead: overhead(stream), gap, per_byte };
+        let staged = series(measured, STREAMS, "MPI, staged")?;
+        let (gap, slope) = (smallest(mpi_on_the_host(measured)?)?, slope(staged)?);
+        let mpi =
+            LogGp { latency: wire, overhead: overhead(smallest(staged)?), gap, per_byte: slope };
+        let modes = MODES.into_iter().zip([kernel, stream, mpi]).collect();
+        Ok(Parameters { modes, compute: compute(measured)? })
+    }
+
+    /// They, in sentences.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences: Vec<String> = self
+            .modes
+            .iter()
+            .map(|(mode, p)| {
+                format!(
+                    "{mode}: L {:.2} µs, o {:.2} µs, g {:.2} µs, G {:.2} ps a byte.",
+                    p.latency,
+                    p.overhead,
+                    p.gap,
+                    p.per_byte * 1e6
+                )
+            })
+            .collect();
+        sentences.push("L: plain stores and a release; o: half of what the mode's latency is above that; G: of copying kernels, for mpi the slope of its latency over the two largest sizes; g: the CPU's time for a message, for mpi that of a message on the host, none in kernels.".into());
+        let c = &self.compute;
+        sentences.push(format!(
+            "Passes, fitted to solves on one rank: {:.2} µs and {:.2} ps a cell; {:.0} µs a solve for levels of at most {} cells a side.",
+            c.pass, c.cell * 1e6, c.resident, c.small
+        ));
+        sentences
+    }
+}
+
+/// Solves on more than one rank, with the number of ranks.
+pub(super) fn solves_on_several_ranks(measured: &[Results]) -> Vec<(usize, &Figure)> {
+    let figures = measured.iter().flat_map(|run| &run.figures);
+    let ranks = |figure: &Figure| -> Option<usize> {
+        let count = figure.title.strip_prefix(SOLVE)?.strip_suffix(" ranks")?;
+        count.parse().ok().filter(|ranks| *ranks > 1)
+    };
+    figures.filter_map(|figure| Some((ranks(figure)?, figure))).collect()
+}
+
+fn series<'a>(measured: &'a [Results], title: &str, name: &str) -> Result<&'a Series> {
+    let figures =
+        measured.iter().flat_map(|run| &run.figures).filter(|figure| figure.title == title);
+    let mut series = figures.flat_map(|figure| &figure.series);
+    series.find(|series| series.name == name).with_context(|| {
+        format!("no series {name:?} in a figure {title:?}: mp-perf compare --json on two GPUs, under mpirun, measures it")
+    })
+}
+
+fn mpi_on_the_host(measured: &[Results]) -> Result<&Series> {
+    let figures =
+        measured.iter().flat_map(|run| &run.figures).filter(|figure| figure.title == HOST);
+    let mut series = figures.flat_map(|figure| &figure.series);
+    series
+        .find(|series| series.name.contains("MPI"))
+        .with_context(|| format!("no MPI in a figure {HOST:?}: mp-perf compare --json measures it"))
+}
+
+/// The median at the smallest x.
+fn smallest(series: &Series) -> Result<f64> {
+    let first = series.points.first().and_then(|point| point.spread());
+    Ok(first.with_context(|| format!("series {:?} has no points", series.name))?.median)
+}
+
+/// Over the two largest x.
+fn slope(series: &Series) -> Result<f64> {
+    let [.., a, b] = series.points.as_slice() else {
+        anyhow::bail!("series {:?} has fewer than two sizes", series.name)
+    };
+    let medians = a.spread().zip(b.spread()).context("a point without samples")?;
+    Ok(((medians.1.median - medians.0.median) / (b.x - a.x)).max(0.0))
+}
+
+/// Least squares, relative to the measured times, over the solves on one rank; no coefficient below zero.
+fn compute(measured: &[Results]) -> Result<Compute> {
+    let title = format!("{SOLVE}1 rank");
+    let figures =
+        measured.iter().flat_map(|run| &run.figures).filter(|figure| figure.title == title);
+    let mut points: Vec<(f64, f64)> = figures
+        .filter_map(|figure| figure.series.first())
+        .flat_map(|series| &series.points)
+        .filter_map(|point| Some((point.x, point.spread()?.median * 1e3)))
+        .collect();
+    points.dedup_by(|a, b| a.0 == b.0);
+    anyhow::ensure!(
+        points.len() > 1,
+        "a figure {title:?} with two sizes or more is needed: mp-perf multigrid --ranks 1,2 --json measures it"
+    );
+    let rows: Vec<[f64; 3]> = points
+        .iter()
+        .map(|(dim, us)| Compute::features(*dim as usize, RESIDENT).map(|feature| feature / us))
+        .collect();
+    let [resident, pass, cell] =
+        not_negative(&rows).context("the solves on one rank allow no fit")?;
+    Ok(Compute { resident, pass, cell, small: RESIDENT })
+}
+
+/// The x, none below zero, with the least |A x - 1|²: the best of the solutions with some of them zero.
+fn not_negative(rows: &[[f64; 3]]) -> Option<[f64; 3]> {
+    let error = |x: &[f64; 3]| -> f64 {
+        rows.iter()
+            .map(|row| (row.iter().zip(x).map(|(a, x)| a * x).sum::<f64>() - 1.0).powi(2))
+            .sum()
+    };
+    let mut best: Option<([f64; 3], f64)> = None;
+    for mask in 1u32..8 {
+        let used: Vec<usize> = (0..3).filter(|i| mask >> i & 1 == 1).collect();
+        if used.len() > rows.len() {
+            continue;
+        }
+        let Some(solution) = normal_equations(rows, &used) else { continue };
+        if solution.iter().all(|value| *value >= 0.0) {
+            let found = error(&solution);
+            // Of nearly equal ones the first, with fewer terms.
+            if best.is_none_or(|(_, least)| found < 0.999 * least - 1e-15) {
+                best = Some((solution, found));
+            }
+        }
+    }
+    best.map(|(solution, _)| solution)
+}
+
+/// Gauss with pivots on AᵀA x = Aᵀ1, over the columns in `used`, scaled to length 1.
+fn normal_equations(rows: &[[f64; 3]], used: &[usize]) -> Option<[f64; 3]> {
+    let length = |i: usize| rows.iter().map(|row| row[i] * row[i]).sum::<f64>().sqrt();
+    let scales: Vec<f64> = used.iter().map(|&i| length(i)).collect();
+    let count = used.len();
+    let mut system = vec![vec![0.0; count + 1]; count];
+    for row in rows {
+        for (a, &i) in used.iter().enumerate() {
+            for (b, &j) in used.iter().enumerate() {
+                system[a][b] += row[i] / scales[a] * row[j] / scales[b];
+            }
+            system[a][count] += row[i] / scales[a];
+        }
+    }
+    for column in 0..count {
+        let pivot = (column..count)
+            .max_by(|&a, &b| system[a][column].abs().total_cmp(&system[b][column].abs()))?;
+        system.swap(column, pivot);
+        if system[column][column].abs() < 1e-9 {
+            return None;
+        }
+        let leading = system[column].clone();
+        for (_, row) in system.iter_mut().enumerate().filter(|(number, _)| *number != column) {
+            let factor = row[column] / leading[column];
+            row.iter_mut().zip(&leading).for_each(|(value, lead)| *value -= factor * lead);
+        }
+    }
+    let mut solution = [0.0; 3];
+    for (a, &i) in used.iter().enumerate() {
+        solution[i] = system[a][count] / system[a][a] / scales[a];
+    }
+    Some(solution)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::result::{Axis, Plot, Point, Role};
+
+    fn figure(title: &str, all: &[(&str, &[(f64, f64)])]) -> Figure {
+        let one = |(name, points): &(&str, &[(f64, f64)])| Series {
+            name: (*name).into(),
+            role: Role::Ours,
+            points: points.iter().map(|&(x, y)| Point { x, samples: vec![y], p99: None }).collect(),
+        };
+        Figure {
+            title: title.into(),
+            plot: Plot::Lines,
+            x: Axis::log("x", ""),
+            y: Axis::log("y", ""),
+            less_is_better: true,
+            series: all.iter().map(one).collect(),
+        }
+    }
+
+    /// Times as of two H200, rounded; solves on one rank that a pass of 3 µs, 10 ps a cell and 200 µs explain.
+    pub fn measured() -> Vec<Results> {
+        let solve = |dim: f64| {
+            let [one, passes, cells] = Compute::features(dim as usize, RESIDENT);
+            (dim, (200.0 * one + 3.0 * passes + 1e-5 * cells) * 1e-3)
+        };
+        let alone = [64.0, 128.0, 256.0].map(solve);
+        let mut run = Results::begin(Vec::new());
+        run.figures = vec![
+            figure(
+                KERNELS,
+                &[
+                    ("plain stores, release", &[(8.0, 1.9)]),
+                    ("libmp, put and signal", &[(8.0, 2.0)]),
+                ],
+            ),
+            figure(
+                STREAMS,
+                &[
+                    ("libmp, graph", &[(8.0, 2.5)]),
+                    ("MPI, staged", &[(8.0, 12.0), (65536.0, 25.0), (1048576.0, 160.0)]),
+                ],
+            ),
+            figure(CPU_TIME, &[("libmp, graph", &[(8.0, 0.2)])]),
+            figure(HOST, &[("Open MPI", &[(8.0, 0.4)])]),
+            figure(BANDWIDTH, &[("libmp, kernel", &[(1.0, 40.0), (64.0, 350.0)])]),
+            figure("HPGMG-FV, one solve, 1 rank", &[("mpi", &alone)]),
+            figure(
+                "HPGMG-FV, one solve, 2 ranks",
+                &[("mpi", &[(64.0, 5.0)]), ("kernel", &[(64.0, 1.2)])],
+            ),
+        ];
+        vec![run]
+    }
+
+    #[test]
+    fn the_parameters_are_those_that_the_figures_show() {
+        let parameters = Parameters::of(&measured()).unwrap();
+        let [kernel, _, mpi] = [0, 1, 2].map(|mode| parameters.modes[mode].1);
+        assert!((kernel.latency - 1.9).abs() < 1e-9 && (kernel.overhead - 0.05).abs() < 1e-9);
+        assert!((1e-3 / kernel.per_byte - 350.0).abs() < 1e-6);
+        assert!((mpi.per_byte - 135.0 / 983040.0).abs() < 1e-12 && mpi.gap == 0.4);
+        let Compute { resident, pass, cell, .. } = parameters.compute;
+        assert!(
+            (resident - 200.0).abs() < 0.1
+                && (pass - 3.0).abs() < 1e-3
+                && (cell - 1e-5).abs() < 1e-9
+        );
+    }
+
+    #[test]
+    fn a_missing_figure_is_named_with_the_command_that_measures_it() {
+        let mut measured = measured();
+        measured[0].figures.remove(4);
+        let error = Parameters::of(&measured).unwrap_err().to_string();
+        assert!(error.contains(BANDWIDTH) && error.contains("mp-perf compare"), "{error}");
+    }
+
+    #[test]
+    fn a_fit_has_no_term_below_zero() {
+        // Time falls with passes: best explained without them.
+        let rows = [[1.0, 5.0, 0.0], [1.0, 4.0, 0.0], [1.0, 9.0, 0.0]];
+        let found = not_negative(&rows).unwrap();
+        assert!(found.iter().all(|value| *value >= 0.0), "{found:?}");
+    }
+}

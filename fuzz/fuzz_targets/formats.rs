@@ -1,0 +1,4 @@
+//! `gdsync::fuzz::formats` says what the bytes are.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| gdsync::fuzz::formats(data));

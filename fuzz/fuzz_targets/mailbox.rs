@@ -1,0 +1,4 @@
+//! `libmp::fuzz::mailbox` says what the bytes are.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| libmp::fuzz::mailbox(data));

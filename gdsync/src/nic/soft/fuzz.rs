@@ -1,0 +1,389 @@
+//! The software NIC under arbitrary bytes: in the queues of a process that drives it, in the frames of a peer, in the ring
+//! that a peer writes, on a socket. What must hold whatever they say: no panic, no write outside registered memory, no
+//! memory that grows without bound.
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::keys::{Access, KeyTable, RegionMemory};
+use super::state::{Context, DirectPath, LinkState, Machine, Outgoing, Payload};
+use super::wire::Wire;
+use super::wire::frame::{Frame, HEADER};
+use super::wire::shm::{Ring, ShmWire};
+use super::wire::tcp::{Greeting, Stranger, TcpWire};
+use crate::device::Device;
+use crate::memory::{Buffer, Space};
+use crate::mlx5::{
+    DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, ReceiveRing,
+    RemoteAddress, RingMemoryMut, SendRing, WorkRequest,
+};
+use crate::nic::completion_queue::{CompletionReader, clear};
+use crate::nic::options::QueuePairOptions;
+use crate::nic::queue_memory::QueueMemory;
+
+const QPN: u32 = 0x40;
+/// Words of memory; the middle half is registered.
+const WORDS: usize = 64;
+const GUARD: u64 = 0x6775_6172_6421_2121;
+
+/// Reads numbers off the input; zeros after its end.
+struct Tape<'a>(&'a [u8]);
+
+impl Tape<'_> {
+    fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        first
+    }
+
+    fn bytes<const N: usize>(&mut self) -> [u8; N] {
+        std::array::from_fn(|_| self.byte())
+    }
+}
+
+struct Mapped<'a>(&'a KeyTable, bool);
+
+impl DirectPath for Mapped<'_> {
+    fn find(
+        &mut self,
+        key: u32,
+        address: u64,
+        len: u64,
+        need: Access,
+    ) -> Option<(Arc<RegionMemory>, *mut u8)> {
+        let (memory, pointer) = self.0.check(key, address, len, need).ok().filter(|_| self.1)?;
+        Some((memory.clone(), pointer))
+    }
+}
+
+/// Made once in a thread: two queue pairs' memory, and memory of which a part is registered, twice.
+struct Bench {
+    queues: [QueueMemory; 2],
+    words: Buffer<u64>,
+    keys: KeyTable,
+    /// All rights; reading only.
+    rkeys: [u32; 2],
+    address: u64,
+}
+
+fn options() -> QueuePairOptions {
+    QueuePairOptions {
+        send_blocks: 32,
+        receive_entries: 8,
+        receiver_not_ready_delay: Duration::ZERO,
+        ..QueuePairOptions::default()
+    }
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let queue = || QueueMemory::new(&Device::Host, &options()).expect("memory for a queue");
+        let words = Buffer::<u64>::new(&Device::Host, Space::Host, WORDS).expect("some words");
+        let middle = words.slice(WORDS / 4..3 * WORDS / 4).expect("half of them");
+        let address = middle.device_address().expect("host memory has an address");
+        let mut keys = KeyTable::default();
+        let rkeys = [Access::ALL, Access::REMOTE_READ].map(|access| {
+            let region = RegionMemory::new(middle.bytes(), address, access, None);
+            keys.insert(Arc::new(region.expect("host memory"))).expect("a key")
+        });
+        Bench { queues: [queue(), queue()], words, keys, rkeys, address }
+    }
+
+    fn clear(&self) {
+        for queue in &self.queues {
+            for words in [&queue.send, &queue.receive] {
+                (0..words.len()).for_each(|at| words.word(at).store(0, Ordering::Relaxed));
+            }
+            clear(&queue.send_completions.slots);
+            clear(&queue.receive_completions.slots);
+            queue.send_completions.consumer().store(0, Ordering::Relaxed);
+            queue.receive_completions.consumer().store(0, Ordering::Relaxed);
+            queue.send_record().store(record(0), Ordering::Relaxed);
+            queue.receive_record().store(record(0), Ordering::Relaxed);
+        }
+        let mut words = [GUARD; WORDS];
+        words[WORDS / 4..3 * WORDS / 4].fill(0);
+        self.words.write(&words).expect("host memory is writable");
+    }
+}
+
+fn record(next: u16) -> u32 {
+    u32::from_ne_bytes(DoorbellRecord::word(next))
+}
+
+thread_local! {
+    static BENCH: RefCell<Option<Bench>> = const { RefCell::new(None) };
+}
+
+/// A process that writes anything into its queues, doorbells, keys, and a peer that sends any frames. The input is a
+/// program: a byte that says what to do, and its operands.
+pub fn queues(data: &[u8]) {
+    BENCH.with_borrow_mut(|bench| {
+        let bench = bench.get_or_insert_with(Bench::new);
+        bench.clear();
+        Run::new(bench).execute(data);
+    });
+}
+
+struct Run<'a> {
+    bench: &'a Bench,
+    machines: [Machine; 2],
+    link: LinkState,
+    direct: bool,
+    clock: Instant,
+    next: u16,
+}
+
+impl<'a> Run<'a> {
+    fn new(bench: &'a Bench) -> Run<'a> {
+        let machine = |queue| Machine::new(QPN, queue, &options()).expect("a machine");
+        Run {
+            bench,
+            machines: [machine(&bench.queues[0]), machine(&bench.queues[1])],
+            link: LinkState::Up,
+            direct: false,
+            clock: Instant::now(),
+            next: 0,
+        }
+    }
+
+    fn with<T>(&mut self, side: usize, f: impl FnOnce(&mut Machine, &mut Context<'_>) -> T) -> T {
+        let keys = &self.bench.keys;
+        let mut direct = Mapped(keys, self.direct);
+        let mut cx = Context { keys, now: self.clock, link: self.link, direct: &mut direct };
+        f(&mut self.machines[side], &mut cx)
+    }
+
+    fn execute(&mut self, data: &[u8]) {
+        let bench = self.bench;
+        let queue = &bench.queues[0];
+        let mut tape = Tape(data);
+        while !tape.0.is_empty() {
+            match tape.byte() % 12 {
+                0 => {
+                    let (at, octoword) = (usize::from(tape.byte()) % 128, tape.bytes());
+                    queue.send.clone().store(at, octoword);
+                }
+                1 => {
+                    let (at, octoword) = (usize::from(tape.byte()), tape.bytes());
+                    let mut receive = queue.receive.clone();
+                    receive.store(at % (receive.len() / 2), octoword);
+                }
+                2 => {
+                    let filled = u16::from_le_bytes(tape.bytes());
+                    queue.send_record().store(record(filled), Ordering::Relaxed);
+                    self.machines[0].doorbell();
+                }
+                3 => {
+                    let posted = u16::from_le_bytes(tape.bytes());
+                    queue.receive_record().store(record(posted), Ordering::Relaxed);
+                }
+                4 => self.frame(&mut tape),
+                5 => self.transmit(usize::from(tape.byte()), None),
+                6 => {
+                    let consumer = u32::from_le_bytes(tape.bytes());
+                    queue.send_completions.consumer().store(consumer, Ordering::Relaxed);
+                }
+                7 => self.post(&mut tape),
+                8 => {
+                    queue.send_record().store(record(self.next), Ordering::Relaxed);
+                    self.machines[0].doorbell();
+                }
+                9 => self.circumstances(tape.byte()),
+                10 => self.receive(&mut tape),
+                // The peer's turn: frames of the one become the other's.
+                _ => {
+                    let max = 1 + usize::from(tape.byte());
+                    self.transmit(max, Some(1));
+                    self.exchange(max);
+                }
+            }
+            for side in 0..2 {
+                self.with(side, |machine, cx| machine.advance(cx));
+            }
+        }
+        self.check();
+    }
+
+    /// A frame of the peer, of any bytes.
+    fn frame(&mut self, tape: &mut Tape<'_>) {
+        let mut bytes: [u8; HEADER] = tape.bytes();
+        // A sequence number that may pass: one byte of it is enough.
+        bytes[5..8].fill(0);
+        let Ok((frame, payload)) = Frame::decode(bytes) else { return };
+        assert_eq!(Frame::decode(frame.encode(payload)), Ok((frame, payload)));
+        // The wire gives exactly as many bytes as the header says; long ones would only slow this down.
+        if payload > 4096 {
+            return;
+        }
+        let bytes = vec![tape.byte(); payload as usize];
+        let _ = self.with(0, |machine, cx| machine.receive(cx, frame, Payload::of(&bytes)));
+    }
+
+    /// Takes frames out, to the other machine or to nowhere.
+    fn transmit(&mut self, max: usize, to: Option<usize>) {
+        let mut out = Outgoing::new();
+        for _ in 0..64 {
+            if !self.with(0, |machine, cx| machine.transmit(cx, max.max(1), &mut out)) {
+                return;
+            }
+            self.pass(&out, to);
+        }
+    }
+
+    fn exchange(&mut self, max: usize) {
+        let mut out = Outgoing::new();
+        for _ in 0..64 {
+            if !self.with(1, |machine, cx| machine.transmit(cx, max, &mut out)) {
+                return;
+            }
+            self.pass(&out, Some(0));
+        }
+    }
+
+    fn pass(&mut self, out: &Outgoing, to: Option<usize>) {
+        let mut payload = vec![0; out.len];
+        // SAFETY: the vector has this many bytes.
+        unsafe { out.copy_payload(payload.as_mut_ptr()) };
+        if let Some(side) = to {
+            let frame = out.frame;
+            let _ =
+                self.with(side, |machine, cx| machine.receive(cx, frame, Payload::of(&payload)));
+        }
+    }
+
+    /// A well-formed entry with operands of the input: where it points may be anywhere.
+    fn post(&mut self, tape: &mut Tape<'_>) {
+        let [what, key, flags] = tape.bytes();
+        let lkey = self.bench.rkeys.get(usize::from(key % 4)).copied().unwrap_or(u32::from(key));
+        let rkey = self.bench.rkeys.get(usize::from(key / 4 % 4)).copied().unwrap_or(1);
+        let offset = |tape: &mut Tape<'_>| i64::from(i16::from_le_bytes(tape.bytes()));
+        let address = self.bench.address;
+        let remote = RemoteAddress { address: address.wrapping_add_signed(offset(tape)), rkey };
+        let mut segment = || {
+            let length = u32::from(tape.byte()).max(1);
+            DataSegment::new(lkey, address.wrapping_add_signed(offset(tape)), length)
+        };
+        let (Ok(one), Ok(two)) = (segment(), segment()) else { return };
+        let pieces = [one, two];
+        let imm = (flags & 1 != 0).then_some(7);
+        let Ok(word) = DataSegment::new(lkey, one.address(), 8) else { return };
+        let operation = match what % 7 {
+            0 => Operation::Nop,
+            1 => Operation::Send { payload: Source::Gather(&pieces), imm },
+            2 => {
+                Operation::Send { payload: Source::Inline(&[9; 40][..usize::from(key % 40)]), imm }
+            }
+            3 => Operation::Write { remote, payload: Source::Gather(&pieces), imm },
+            4 => Operation::Read { remote, into: &pieces },
+            5 => Operation::FetchAdd { remote, add: 3, into: word },
+            _ => Operation::CompareSwap { remote, compare: 3, swap: 5, into: word },
+        };
+        let notify = if flags & 2 != 0 { Notify::Always } else { Notify::OnError };
+        let fence = [Fence::None, Fence::ReadsAndAtomics, Fence::Full, Fence::Strong]
+            [usize::from(flags >> 2 & 3)];
+        let mut request = WorkRequest { notify, fence, ..WorkRequest::new(operation) };
+        (request.qpn, request.index) = (QPN, self.next);
+        let mut entry = Entry::new();
+        if entry.encode(&request).is_ok()
+            && let Ok(mut ring) = SendRing::new(self.bench.queues[0].send.clone())
+            && ring.store(&entry).is_ok()
+        {
+            self.next = self.next.wrapping_add(entry.blocks() as u16);
+        }
+    }
+
+    /// Posts a receive at the peer.
+    fn receive(&mut self, tape: &mut Tape<'_>) {
+        let [index, length, key] = tape.bytes();
+        let queue = &self.bench.queues[1];
+        let lkey = self.bench.rkeys[usize::from(key % 2)];
+        let stride = queue.receive_stride;
+        if let Ok(segment) = DataSegment::new(lkey, self.bench.address, u32::from(length).max(1))
+            && let Ok(mut ring) = ReceiveRing::new(queue.receive.clone(), stride)
+            && ring.store(u16::from(index % 8), &[segment]).is_ok()
+        {
+            queue.receive_record().store(record(u16::from(index % 8) + 1), Ordering::Relaxed);
+        }
+    }
+
+    fn circumstances(&mut self, what: u8) {
+        self.clock += Duration::from_micros(u64::from(what));
+        self.direct = what & 1 != 0;
+        if what & 0x70 == 0x70 {
+            self.link = LinkState::Lost;
+            self.machines.iter_mut().for_each(Machine::lose);
+        }
+    }
+
+    /// Nothing outside the registered half was written, and whatever stands in the completion queues can be read.
+    fn check(&self) {
+        let words = self.bench.words.to_vec().expect("host memory is readable");
+        let guards = words[..WORDS / 4].iter().chain(&words[3 * WORDS / 4..]);
+        assert!(guards.into_iter().all(|&word| word == GUARD), "written outside the region");
+        for completions in
+            [&self.bench.queues[0].send_completions, &self.bench.queues[0].receive_completions]
+        {
+            let mut reader = CompletionReader::new(completions.clone());
+            while let Some(_completion) = reader.poll().expect("the NIC writes completions") {}
+        }
+    }
+}
+
+/// A peer that writes anything into the ring that it shares with us: first the cursor it claims, then the records.
+pub fn shared_ring(data: &[u8]) {
+    thread_local! {
+        static RING: RefCell<Option<[Ring; 2]>> = const { RefCell::new(None) };
+    }
+    RING.with_borrow_mut(|rings| {
+        let ring = || Ring::create().expect("memory for a ring");
+        let [inbound, outbound] = rings.get_or_insert_with(|| [ring(), ring()]);
+        let mut tape = Tape(data);
+        let written = u64::from_le_bytes(tape.bytes());
+        inbound.fill(written, tape.0);
+        let mut wire = ShmWire::new(inbound.clone(), outbound.clone(), std::process::id());
+        let mut total = 0;
+        for _ in 0..8 {
+            let received = wire.receive(&mut |frame, payload| {
+                total += payload.to_vec().len();
+                let _ = frame;
+                Ok(())
+            });
+            if !matches!(received, Ok(true)) {
+                break;
+            }
+        }
+        assert!(total <= data.len().max(1 << 18), "{total} bytes came out of {}", data.len());
+    });
+}
+
+/// A connection from anybody: the first bytes are a stranger's, the rest a peer's.
+pub fn tcp_stream(data: &[u8]) {
+    let Ok((mut sender, receiver)) = UnixStream::pair() else { return };
+    // The socket's buffer takes this much; more would block.
+    let data = &data[..data.len().min(32 * 1024)];
+    if receiver.set_nonblocking(true).is_err() || sender.write_all(data).is_err() {
+        return;
+    }
+    drop(sender);
+    let stream = std::net::TcpStream::from(OwnedFd::from(receiver));
+    let mut stranger = Stranger::new(mio::net::TcpStream::from_std(stream));
+    // A wrong hello would be the end; here it is so only for half of the inputs, to get further with the others.
+    let greeting = match stranger.poll() {
+        Ok(Some(greeting)) => greeting,
+        _ if data.first().is_some_and(|first| first % 2 == 0) => return,
+        _ => Greeting { qpn: 1, to: 2, from: 3 },
+    };
+    let mut wire = TcpWire::accept(stranger.into_stream(), greeting);
+    let mut total = 0;
+    while let Ok(true) = wire.receive(&mut |_, payload| {
+        total += payload.to_vec().len();
+        Ok(())
+    }) {}
+    assert!(total <= data.len());
+}

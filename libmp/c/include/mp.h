@@ -1,0 +1,291 @@
+/*
+ * libmp for C and C++: messages, puts and signals between ranks, which the host, a CUDA stream or a kernel starts and
+ * completes. Kernels include mp/mp.cuh and take the handles that the mp_device_* functions give.
+ *
+ * Every function that returns mp_status returns MP_OK or why it failed; mp_last_error() is the text of the calling thread's
+ * last failure. A NULL pointer where none is allowed and a value that makes no sense are MP_ERR_ARGUMENT, and the text names
+ * the argument. No function ends the process and none waits without an end: calls of the control plane give up after
+ * MP_TIMEOUT seconds (environment), others after the `timeout` they are given, in seconds.
+ *
+ * Everything may be called from any thread. Handles are the caller's, who gives each back once, with mp_*_free; a function
+ * that fails leaves NULL where it would have put a handle. Free operations when they are complete, streams when they are
+ * idle, and finish the world last.
+ *
+ * Link with -lmp_c.
+ */
+#ifndef MP_H
+#define MP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Failures ---- */
+
+typedef enum mp_status {
+    MP_OK = 0,
+    MP_ERR_ARGUMENT = 1,    /* an argument is NULL or makes no sense */
+    MP_ERR_ENVIRONMENT = 2, /* an environment variable, or the launcher */
+    MP_ERR_START = 3,       /* the ranks did not find each other, or do not fit together */
+    MP_ERR_PEER_LOST = 4,   /* a rank died, hangs or left: the world is over */
+    MP_ERR_ABORTED = 5,     /* a rank aborted the world */
+    MP_ERR_TIMEOUT = 6,     /* a collective did not complete in time: the world is over */
+    MP_ERR_LATE = 7,        /* a wait did not complete in time; the world goes on, and the operation stays started */
+    MP_ERR_MISMATCH = 8,    /* the ranks' calls do not fit together */
+    MP_ERR_NO_PATH = 9,     /* no path leads to that rank */
+    MP_ERR_MEMORY = 10,     /* memory, a stream or a device refused */
+    MP_ERR_TRUNCATED = 11,  /* the message is longer than the buffer posted for it; nothing was sent */
+    MP_ERR_STARTED = 12,    /* the operation is started and has not been waited for */
+    MP_ERR_RANGE = 13,      /* outside of a region, a window or its signals */
+    MP_ERR_LIMIT = 14,      /* too many operations, or too large a blob */
+    MP_ERR_FINISHED = 15,   /* the world is finished */
+    MP_ERR_PROTOCOL = 16,   /* the control plane broke its protocol: the world is over */
+    MP_ERR_UNSUPPORTED = 17, /* this build cannot do it */
+    MP_ERR_IO = 18,         /* the operating system refused something */
+    MP_ERR_INTERNAL = 19    /* a defect of the library */
+} mp_status;
+
+/* The text of this thread's last failure, with operation, peer and cause; "" before the first. Valid until the next one. */
+const char *mp_last_error(void);
+
+/* "MP_ERR_LATE". */
+const char *mp_status_name(int status);
+
+const char *mp_version(void);
+
+/* ---- Worlds ---- */
+
+/* The ranks that were started together. */
+typedef struct mp_world mp_world;
+/* A group of them. */
+typedef struct mp_comm mp_comm;
+
+/* Starts a world with the ranks that mprun, mpirun, srun or torchrun started, or alone. Waits for all of them, at most
+ * MP_INIT_TIMEOUT seconds. */
+mp_status mp_init(mp_world **world);
+/* A world whose ranks are threads of this process: worlds[i] is rank i's, to be used by its thread. */
+mp_status mp_init_threads(int ranks, mp_world **worlds);
+/* Ends the world in good order: waits until every rank has called it. The handle is gone in any case. */
+mp_status mp_finish(mp_world *world);
+/* Ends the world for all ranks. The handle stays. */
+mp_status mp_abort(const mp_world *world, const char *reason);
+/* Whether the world goes on: MP_OK, or what ended it. Cheap. */
+mp_status mp_check(const mp_world *world);
+
+/* The communicator of all ranks: the world's, not to be freed. */
+const mp_comm *mp_world_comm(const mp_world *world);
+/* This rank's number on its host, and how many ranks are there; -1 for NULL. */
+int mp_local_rank(const mp_world *world);
+int mp_local_size(const mp_world *world);
+/* The GPU that the launcher chose for this rank; MP_HOST if it chose none. */
+int mp_assigned_gpu(const mp_world *world);
+
+/* -1 for NULL. */
+int mp_rank(const mp_comm *comm);
+int mp_size(const mp_comm *comm);
+
+/* A communicator of the ranks with the same colour, ordered by key. A collective call; a negative colour gets NULL. */
+mp_status mp_comm_split(const mp_comm *comm, int64_t color, int64_t key, mp_comm **split);
+/* The communicator of the ranks on this rank's host. A collective call. */
+mp_status mp_comm_node_local(const mp_comm *comm, mp_comm **local);
+mp_status mp_comm_free(mp_comm *comm);
+
+/* ---- Collectives of the host: for set-up and convergence tests ---- */
+
+typedef enum mp_reduce { MP_SUM = 0, MP_MIN = 1, MP_MAX = 2 } mp_reduce;
+
+mp_status mp_barrier(const mp_comm *comm);
+/* `count` bytes of `root` for everyone. */
+mp_status mp_broadcast(const mp_comm *comm, int root, void *bytes, size_t count);
+/* `count` bytes of every rank, into count * size bytes at `all`, in rank order. */
+mp_status mp_all_gather(const mp_comm *comm, const void *mine, size_t count, void *all);
+/* Element by element, in place; every rank gets the same bits. `op` is an mp_reduce. */
+mp_status mp_all_reduce_f64(const mp_comm *comm, int op, double *values, size_t count);
+mp_status mp_all_reduce_u64(const mp_comm *comm, int op, uint64_t *values, size_t count);
+
+/* ---- Memory ---- */
+
+/* Bytes for communication. While an operation on them is started they are the operation's: what a send reads must not be
+ * written, what a receive writes must be neither read nor written, until it is complete. */
+typedef struct mp_region mp_region;
+
+/* Where a device is meant: the host, or the number of a GPU as the CUDA driver counts. */
+#define MP_HOST (-1)
+
+/* Zeroed memory of a GPU, or host memory that the other ranks of the host can map. */
+mp_status mp_region_alloc(const mp_comm *comm, int device, size_t bytes, mp_region **region);
+/* Zeroed host memory that the device reaches. */
+mp_status mp_region_alloc_pinned(int device, size_t bytes, mp_region **region);
+/* Host memory of the caller, which stays valid until the region and the operations on it are freed and the device's streams
+ * have been idle once. It can be sent from; a rank in another process cannot write into it directly. */
+mp_status mp_region_register_host(int device, void *address, size_t bytes, mp_region **region);
+/* Device memory of the caller, from cudaMalloc or cuMemAlloc; as for mp_region_register_host. */
+mp_status mp_region_register_cuda(int device, void *address, size_t bytes, mp_region **region);
+/* Bytes [offset, offset + bytes) of a region, as a region that shares its memory. */
+mp_status mp_region_part(const mp_region *region, size_t offset, size_t bytes, mp_region **part);
+/* Copies now, in order with nothing: for set-up and tests. */
+mp_status mp_region_write(const mp_region *region, size_t offset, const void *from, size_t bytes);
+mp_status mp_region_read(const mp_region *region, size_t offset, void *to, size_t bytes);
+mp_status mp_region_free(mp_region *region);
+/* NULL for memory that the CPU does not reach. */
+void *mp_region_host_address(const mp_region *region);
+/* 0 for memory that kernels of its device do not reach. */
+uint64_t mp_region_device_address(const mp_region *region);
+size_t mp_region_bytes(const mp_region *region);
+
+/* ---- Streams ---- */
+
+/* A CUDA stream, or a host stream: an ordered thread with the same operations. */
+typedef struct mp_stream mp_stream;
+/* Captured operations, to be replayed in one piece. */
+typedef struct mp_graph mp_graph;
+
+/* Its waits end when the world does; mp_stream_synchronize then says so. */
+mp_status mp_stream_create(const mp_comm *comm, int device, mp_stream **stream);
+/* The caller's CUstream or cudaStream_t (not the default stream). It is destroyed by the caller, after mp_stream_free;
+ * captures of it are begun with mp_stream_begin_capture. */
+mp_status mp_stream_adopt(const mp_comm *comm, int device, void *custream, mp_stream **stream);
+/* Waits until everything on the stream has run and all of it went well; helps messages of this rank meanwhile. */
+mp_status mp_stream_synchronize(const mp_stream *stream, double timeout);
+/* Calls call(argument) when the stream gets there, on another thread; it must not call CUDA, nor leave by an exception. */
+mp_status mp_stream_call(const mp_stream *stream, void (*call)(void *), void *argument);
+mp_status mp_stream_begin_capture(const mp_stream *stream);
+mp_status mp_stream_end_capture(const mp_stream *stream, mp_graph **graph);
+mp_status mp_stream_launch_graph(const mp_stream *stream, const mp_graph *graph);
+mp_status mp_graph_free(mp_graph *graph);
+mp_status mp_stream_free(mp_stream *stream);
+/* Its CUstream; NULL for a host stream. */
+void *mp_stream_cuda(const mp_stream *stream);
+
+/* ---- Messages ---- */
+
+/* A prepared send or receive, which can be started any number of times. Messages between two ranks are matched by tag, and
+ * within a tag in the order of preparing: the n-th start of the one meets the n-th start of the other. There is no receiving
+ * from any source or with any tag. */
+typedef struct mp_op mp_op;
+
+/* Neither waits for the peer. A receive may be longer than the message. */
+mp_status mp_send_prepare(const mp_comm *comm, int peer, const mp_region *region, size_t offset, size_t bytes,
+                          uint64_t tag, mp_op **op);
+mp_status mp_recv_prepare(const mp_comm *comm, int peer, const mp_region *region, size_t offset, size_t bytes,
+                          uint64_t tag, mp_op **op);
+
+/* Starts and returns. A send complete means that the bytes are in the peer's buffer; a receive complete, that they are
+ * visible here. An operation is started again after it was seen complete. */
+mp_status mp_start(const mp_op *op);
+mp_status mp_start_all(const mp_op *const *ops, size_t count);
+/* *complete becomes 1 or 0. An operation that was not started is complete. */
+mp_status mp_test(const mp_op *op, int *complete);
+mp_status mp_wait(const mp_op *op, double timeout);
+mp_status mp_wait_all(const mp_op *const *ops, size_t count, double timeout);
+/* *which becomes the index of one that is complete. */
+mp_status mp_wait_any(const mp_op *const *ops, size_t count, double timeout, size_t *which);
+
+/* Starts when the stream gets there; the calling thread goes on. The first time the call waits until the peer has prepared.
+ * Not while the stream captures: mp_device_send_prepare is for graphs. */
+mp_status mp_start_on_stream(const mp_op *op, const mp_stream *stream);
+mp_status mp_start_all_on_stream(const mp_op *const *ops, size_t count, const mp_stream *stream);
+/* Makes the stream wait until the last start is complete, wherever it was started. */
+mp_status mp_wait_on_stream(const mp_op *op, const mp_stream *stream);
+mp_status mp_wait_all_on_stream(const mp_op *const *ops, size_t count, const mp_stream *stream);
+mp_status mp_op_free(mp_op *op);
+
+/* ---- One-sided communication ---- */
+
+/* A region of every rank, opened to the others, with signals: 64-bit counters that only grow, of the rank that waits for
+ * them; one rank raises each. */
+typedef struct mp_window mp_window;
+
+/* A collective call; the regions may have different lengths. */
+mp_status mp_window_create(const mp_comm *comm, const mp_region *region, uint32_t signals, mp_window **window);
+mp_status mp_window_free(mp_window *window);
+/* The length of a rank's region in bytes; 0 for arguments that make no sense. */
+uint64_t mp_window_bytes(const mp_window *window, int rank);
+
+/* Between bytes [offset, offset + bytes) of the region and the rank's memory from byte `at` on. Done when they return. */
+mp_status mp_put(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes);
+mp_status mp_get(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes);
+/* mp_put and then mp_signal: who sees the signal sees the bytes. */
+mp_status mp_put_signal(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
+                        size_t bytes, uint32_t signal, uint64_t value);
+/* Raises the rank's signal to `value`. */
+mp_status mp_signal(const mp_window *window, int rank, uint32_t signal, uint64_t value);
+/* Waits until this rank's signal has reached `value`. */
+mp_status mp_wait_signal(const mp_window *window, uint32_t signal, uint64_t value, double timeout);
+mp_status mp_read_signal(const mp_window *window, uint32_t signal, uint64_t *value);
+
+/* The same when the stream gets there. */
+mp_status mp_put_on_stream(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
+                           size_t bytes, const mp_stream *stream);
+mp_status mp_get_on_stream(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
+                           size_t bytes, const mp_stream *stream);
+mp_status mp_put_signal_on_stream(const mp_window *window, int rank, uint64_t at, const mp_region *region,
+                                  size_t offset, size_t bytes, uint32_t signal, uint64_t value,
+                                  const mp_stream *stream);
+mp_status mp_signal_on_stream(const mp_window *window, int rank, uint32_t signal, uint64_t value,
+                              const mp_stream *stream);
+mp_status mp_wait_signal_on_stream(const mp_window *window, uint32_t signal, uint64_t value, const mp_stream *stream);
+
+/* On the 64-bit word at byte `at` of the rank's memory, a multiple of 8, in host memory; *before becomes its old value. */
+mp_status mp_fetch_add(const mp_window *window, int rank, uint64_t at, uint64_t value, uint64_t *before);
+mp_status mp_swap(const mp_window *window, int rank, uint64_t at, uint64_t value, uint64_t *before);
+mp_status mp_compare_swap(const mp_window *window, int rank, uint64_t at, uint64_t expected, uint64_t value,
+                          uint64_t *before);
+
+/* ---- Started by streams, graphs and kernels themselves ---- */
+
+/* An end of a message that counts its starts in the memory of its device, so that captured graphs and kernels start it with
+ * no work of the host in between. Both ends are prepared in this way, on devices of one kind. */
+typedef struct mp_device_op mp_device_op;
+
+mp_status mp_device_send_prepare(const mp_comm *comm, int peer, const mp_region *region, size_t offset, size_t bytes,
+                                 uint64_t tag, mp_device_op **op);
+mp_status mp_device_recv_prepare(const mp_comm *comm, int peer, const mp_region *region, size_t offset, size_t bytes,
+                                 uint64_t tag, mp_device_op **op);
+
+/* What a stream does: send, post the buffer of a receive, or wait for the message of a receive. */
+typedef enum mp_step_kind { MP_START = 0, MP_WAIT = 1 } mp_step_kind;
+typedef struct mp_step {
+    const mp_device_op *op;
+    int what; /* an mp_step_kind */
+} mp_step;
+
+/* Enqueues the steps in order, as one launch. */
+mp_status mp_enqueue(const mp_stream *stream, const mp_step *steps, size_t count);
+/* What mp::send, mp::post and mp::recv of mp/message.cuh take: copies the mp::Send or mp::Recv of mp/layout.cuh, whose size
+ * is `bytes`, to `handle`. Valid while the operation lives. */
+mp_status mp_device_op_handle(const mp_device_op *op, void *handle, size_t bytes);
+mp_status mp_device_op_free(mp_device_op *op);
+
+/* A window for kernels; its handle is the mp::Window of mp/layout.cuh. A collective call. */
+typedef struct mp_device_window mp_device_window;
+mp_status mp_device_window_create(const mp_comm *comm, const mp_region *region, uint32_t signals,
+                                  mp_device_window **window);
+mp_status mp_device_window_handle(const mp_device_window *window, void *handle, size_t bytes);
+mp_status mp_device_window_free(mp_device_window *window);
+
+/* Collectives of the ranks' GPUs, on streams or in kernels; their handle is the mp::Collective of mp/layout.cuh. Creating
+ * them is a collective call. The host has mp_barrier and mp_all_reduce_f64. */
+typedef struct mp_device_barrier mp_device_barrier;
+mp_status mp_device_barrier_create(const mp_comm *comm, int device, mp_device_barrier **barrier);
+mp_status mp_barrier_on_stream(const mp_device_barrier *barrier, const mp_stream *stream);
+mp_status mp_device_barrier_handle(const mp_device_barrier *barrier, void *handle, size_t bytes);
+mp_status mp_device_barrier_free(mp_device_barrier *barrier);
+
+/* Of at most `count` doubles. */
+typedef struct mp_device_all_reduce mp_device_all_reduce;
+mp_status mp_device_all_reduce_create(const mp_comm *comm, int device, size_t count,
+                                      mp_device_all_reduce **all_reduce);
+mp_status mp_all_reduce_on_stream(const mp_device_all_reduce *all_reduce, int op, const mp_region *region,
+                                  size_t offset, size_t count, const mp_stream *stream);
+mp_status mp_device_all_reduce_handle(const mp_device_all_reduce *all_reduce, void *handle, size_t bytes);
+mp_status mp_device_all_reduce_free(mp_device_all_reduce *all_reduce);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* MP_H */

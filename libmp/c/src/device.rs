@@ -1,0 +1,229 @@
+//! Operations that streams, graphs and kernels start by themselves: steps, and the handles that kernels take.
+
+use std::ffi::{c_int, c_void};
+
+use libmp::{DeviceAllReduce, DeviceBarrier, DeviceRecv, DeviceSend, DeviceWindow, Step};
+
+use crate::collective::operator;
+use crate::handle::{api, array, borrow, device, give, place, take};
+use crate::message::peer;
+use crate::region::MpRegion;
+use crate::status::{Failure, Result};
+use crate::stream::MpStream;
+use crate::world::MpComm;
+
+/// `mp_device_op`: an end of a message.
+pub enum MpDeviceOp {
+    /// A send.
+    Send(DeviceSend),
+    /// A receive.
+    Recv(DeviceRecv),
+}
+
+/// `mp_step` of the header: an operation, and what the stream does with it.
+#[repr(C)]
+pub struct MpStep {
+    op: *const MpDeviceOp,
+    what: c_int,
+}
+
+/// `mp_device_window`.
+pub struct MpDeviceWindow(DeviceWindow<u8>);
+
+/// `mp_device_barrier`.
+pub struct MpDeviceBarrier(DeviceBarrier);
+
+/// `mp_device_all_reduce`, of doubles.
+pub struct MpDeviceAllReduce(DeviceAllReduce<f64>);
+
+const START: c_int = 0;
+const WAIT: c_int = 1;
+
+impl MpDeviceOp {
+    fn step(&self, what: c_int) -> Result<Step<'_>> {
+        match (self, what) {
+            (MpDeviceOp::Send(send), START) => Ok(send.start()),
+            (MpDeviceOp::Recv(recv), START) => Ok(recv.start()),
+            (MpDeviceOp::Recv(recv), WAIT) => Ok(recv.wait()),
+            (MpDeviceOp::Send(_), WAIT) => {
+                Err(Failure::argument("what", "a send is complete where it was started"))
+            }
+            _ => Err(Failure::argument("what", format!("{what}, expected MP_START or MP_WAIT"))),
+        }
+    }
+}
+
+/// Copies a handle to where the caller's kernel arguments are.
+///
+/// # Safety
+/// `to` is NULL or valid for a write of `bytes` bytes.
+unsafe fn copy<T>(handle: T, to: *mut c_void, bytes: usize) -> Result<()> {
+    if bytes != size_of::<T>() {
+        let expected = size_of::<T>();
+        let what = format!("{bytes}, the struct of mp/layout.cuh has {expected} bytes");
+        return Err(Failure::argument("bytes", what));
+    }
+    if to.is_null() {
+        return Err(Failure::argument("handle", "is NULL"));
+    }
+    // SAFETY: the caller's promise, and the size is that of the handle; it need not be aligned.
+    unsafe { to.cast::<T>().write_unaligned(handle) };
+    Ok(())
+}
+
+api! {
+    /// Prepares a send that streams and kernels start.
+    fn mp_device_send_prepare(
+        comm: *const MpComm,
+        to: c_int,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        tag: u64,
+        op: *mut *mut MpDeviceOp,
+    ) {
+        place(op, "op")?;
+        let peer = peer(&borrow(comm, "comm")?.0, to)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        give(op, MpDeviceOp::Send(peer.send(&part, tag).prepare_device()?), "op")?;
+    }
+
+    /// Prepares a receive that streams and kernels start.
+    fn mp_device_recv_prepare(
+        comm: *const MpComm,
+        from: c_int,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        tag: u64,
+        op: *mut *mut MpDeviceOp,
+    ) {
+        place(op, "op")?;
+        let peer = peer(&borrow(comm, "comm")?.0, from)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        give(op, MpDeviceOp::Recv(peer.recv(&part, tag).prepare_device()?), "op")?;
+    }
+
+    /// Enqueues steps, as one launch.
+    fn mp_enqueue(stream: *const MpStream, steps: *const MpStep, count: usize) {
+        let MpStream { stream, comm } = borrow(stream, "stream")?;
+        let step = |(number, step): (usize, &MpStep)| {
+            borrow(step.op, &format!("steps[{number}].op"))?.step(step.what)
+        };
+        let steps = array(steps, count, "steps")?.iter().enumerate();
+        let steps = steps.map(step).collect::<Result<Vec<_>>>()?;
+        comm.enqueue(stream, &steps)?;
+    }
+
+    /// The `mp::Send` or `mp::Recv` that a kernel takes.
+    fn mp_device_op_handle(op: *const MpDeviceOp, handle: *mut c_void, bytes: usize) {
+        match borrow(op, "op")? {
+            MpDeviceOp::Send(send) => copy(send.handle()?, handle, bytes)?,
+            MpDeviceOp::Recv(recv) => copy(recv.handle()?, handle, bytes)?,
+        }
+    }
+
+    /// Gives an operation back.
+    fn mp_device_op_free(op: *mut MpDeviceOp) {
+        drop(take(op, "op")?);
+    }
+
+    /// Opens a region of every rank to the kernels of the others.
+    fn mp_device_window_create(
+        comm: *const MpComm,
+        region: *const MpRegion,
+        signals: u32,
+        window: *mut *mut MpDeviceWindow,
+    ) {
+        place(window, "window")?;
+        let region = &borrow(region, "region")?.0;
+        let opened = borrow(comm, "comm")?.0.device_window(region, signals as usize)?;
+        give(window, MpDeviceWindow(opened), "window")?;
+    }
+
+    /// The `mp::Window` that a kernel takes.
+    fn mp_device_window_handle(
+        window: *const MpDeviceWindow,
+        handle: *mut c_void,
+        bytes: usize,
+    ) {
+        copy(borrow(window, "window")?.0.handle()?, handle, bytes)?;
+    }
+
+    /// Gives a window back.
+    fn mp_device_window_free(window: *mut MpDeviceWindow) {
+        drop(take(window, "window")?);
+    }
+
+    /// A barrier of the ranks' GPUs.
+    fn mp_device_barrier_create(
+        comm: *const MpComm,
+        on: c_int,
+        barrier: *mut *mut MpDeviceBarrier,
+    ) {
+        place(barrier, "barrier")?;
+        let made = borrow(comm, "comm")?.0.prepare_device_barrier(&device(on)?)?;
+        give(barrier, MpDeviceBarrier(made), "barrier")?;
+    }
+
+    /// Makes a stream wait for the streams of all ranks.
+    fn mp_barrier_on_stream(barrier: *const MpDeviceBarrier, stream: *const MpStream) {
+        borrow(barrier, "barrier")?.0.run_on(&borrow(stream, "stream")?.stream)?;
+    }
+
+    /// The `mp::Collective` that a kernel takes.
+    fn mp_device_barrier_handle(
+        barrier: *const MpDeviceBarrier,
+        handle: *mut c_void,
+        bytes: usize,
+    ) {
+        copy(borrow(barrier, "barrier")?.0.handle(), handle, bytes)?;
+    }
+
+    /// Gives a barrier back.
+    fn mp_device_barrier_free(barrier: *mut MpDeviceBarrier) {
+        drop(take(barrier, "barrier")?);
+    }
+
+    /// An all-reduce of doubles of the ranks' GPUs.
+    fn mp_device_all_reduce_create(
+        comm: *const MpComm,
+        on: c_int,
+        count: usize,
+        all_reduce: *mut *mut MpDeviceAllReduce,
+    ) {
+        place(all_reduce, "all_reduce")?;
+        let made = borrow(comm, "comm")?.0.prepare_device_all_reduce(&device(on)?, count)?;
+        give(all_reduce, MpDeviceAllReduce(made), "all_reduce")?;
+    }
+
+    /// Combines doubles of all ranks when the stream gets there.
+    fn mp_all_reduce_on_stream(
+        all_reduce: *const MpDeviceAllReduce,
+        op: c_int,
+        region: *const MpRegion,
+        offset: usize,
+        count: usize,
+        stream: *const MpStream,
+    ) {
+        let bytes = count.checked_mul(8).ok_or_else(|| Failure::argument("count", count))?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let values = libmp::Region::from_buffer(part.buffer().cast()?);
+        let stream = &borrow(stream, "stream")?.stream;
+        borrow(all_reduce, "all_reduce")?.0.run_on(stream, operator(op)?, &values)?;
+    }
+
+    /// The `mp::Collective` that a kernel takes.
+    fn mp_device_all_reduce_handle(
+        all_reduce: *const MpDeviceAllReduce,
+        handle: *mut c_void,
+        bytes: usize,
+    ) {
+        copy(borrow(all_reduce, "all_reduce")?.0.handle(), handle, bytes)?;
+    }
+
+    /// Gives an all-reduce back.
+    fn mp_device_all_reduce_free(all_reduce: *mut MpDeviceAllReduce) {
+        drop(take(all_reduce, "all_reduce")?);
+    }
+}

@@ -1,0 +1,167 @@
+//! Messages that the host or a stream starts.
+
+use std::ffi::c_int;
+
+use libmp::{Communicator, Operation, Peer, PreparedRecv, PreparedSend, Result as LibmpResult};
+
+use crate::handle::{api, array, borrow, deadline, give, number, place, put, take};
+use crate::region::MpRegion;
+use crate::status::{Failure, Result};
+use crate::stream::MpStream;
+use crate::world::MpComm;
+
+/// `mp_op`: a prepared send or receive.
+pub enum MpOp {
+    /// A send.
+    Send(PreparedSend),
+    /// A receive.
+    Recv(PreparedRecv),
+}
+
+impl MpOp {
+    fn operation(&self) -> &dyn Operation {
+        match self {
+            MpOp::Send(send) => send,
+            MpOp::Recv(recv) => recv,
+        }
+    }
+
+    fn start(&self) -> LibmpResult<()> {
+        match self {
+            MpOp::Send(send) => send.start(),
+            MpOp::Recv(recv) => recv.start(),
+        }
+    }
+
+    fn start_on(&self, stream: &MpStream) -> LibmpResult<()> {
+        match self {
+            MpOp::Send(send) => send.start_on(&stream.stream),
+            MpOp::Recv(recv) => recv.start_on(&stream.stream),
+        }
+    }
+
+    fn wait_on(&self, stream: &MpStream) -> LibmpResult<()> {
+        match self {
+            MpOp::Send(send) => send.wait_on(&stream.stream),
+            MpOp::Recv(recv) => recv.wait_on(&stream.stream),
+        }
+    }
+}
+
+/// A rank as the other end of messages.
+pub(crate) fn peer(comm: &Communicator, peer: c_int) -> Result<Peer> {
+    let rank = number(peer, "peer")?;
+    comm.peer(rank).map_err(|error| Failure::argument("peer", error))
+}
+
+/// The operations in an array of C.
+///
+/// # Safety
+/// As [`array`], for the array and what its elements point to.
+unsafe fn operations<'a>(ops: *const *const MpOp, count: usize) -> Result<Vec<&'a MpOp>> {
+    // SAFETY: the caller's promise.
+    let list = unsafe { array(ops, count, "ops")? };
+    let borrow = |(number, &op): (usize, &*const MpOp)| {
+        // SAFETY: the caller's promise.
+        unsafe { borrow(op, &format!("ops[{number}]")) }
+    };
+    list.iter().enumerate().map(borrow).collect()
+}
+
+fn dynamic<'a>(ops: &[&'a MpOp]) -> Vec<&'a dyn Operation> {
+    ops.iter().map(|op| op.operation()).collect()
+}
+
+api! {
+    /// Prepares a send of a part of a region.
+    fn mp_send_prepare(
+        comm: *const MpComm,
+        to: c_int,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        tag: u64,
+        op: *mut *mut MpOp,
+    ) {
+        place(op, "op")?;
+        let peer = peer(&borrow(comm, "comm")?.0, to)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        give(op, MpOp::Send(peer.send(&part, tag).prepare()?), "op")?;
+    }
+
+    /// Prepares a receive into a part of a region.
+    fn mp_recv_prepare(
+        comm: *const MpComm,
+        from: c_int,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        tag: u64,
+        op: *mut *mut MpOp,
+    ) {
+        place(op, "op")?;
+        let peer = peer(&borrow(comm, "comm")?.0, from)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        give(op, MpOp::Recv(peer.recv(&part, tag).prepare()?), "op")?;
+    }
+
+    /// Starts an operation.
+    fn mp_start(op: *const MpOp) {
+        borrow(op, "op")?.start()?;
+    }
+
+    /// Starts several.
+    fn mp_start_all(ops: *const *const MpOp, count: usize) {
+        operations(ops, count)?.into_iter().try_for_each(MpOp::start)?;
+    }
+
+    /// Whether the last start is complete.
+    fn mp_test(op: *const MpOp, complete: *mut c_int) {
+        put(complete, 0, "complete")?;
+        put(complete, c_int::from(borrow(op, "op")?.operation().test()?), "complete")?;
+    }
+
+    /// Waits for an operation.
+    fn mp_wait(op: *const MpOp, timeout: f64) {
+        libmp::wait_all(&[borrow(op, "op")?.operation()], deadline(timeout)?)?;
+    }
+
+    /// Waits for all of several.
+    fn mp_wait_all(ops: *const *const MpOp, count: usize, timeout: f64) {
+        libmp::wait_all(&dynamic(&operations(ops, count)?), deadline(timeout)?)?;
+    }
+
+    /// Waits for any of several.
+    fn mp_wait_any(ops: *const *const MpOp, count: usize, timeout: f64, which: *mut usize) {
+        put(which, 0, "which")?;
+        let first = libmp::wait_any(&dynamic(&operations(ops, count)?), deadline(timeout)?)?;
+        put(which, first, "which")?;
+    }
+
+    /// Starts an operation when a stream gets there.
+    fn mp_start_on_stream(op: *const MpOp, stream: *const MpStream) {
+        borrow(op, "op")?.start_on(borrow(stream, "stream")?)?;
+    }
+
+    /// Starts several, in order.
+    fn mp_start_all_on_stream(ops: *const *const MpOp, count: usize, stream: *const MpStream) {
+        let stream = borrow(stream, "stream")?;
+        operations(ops, count)?.into_iter().try_for_each(|op| op.start_on(stream))?;
+    }
+
+    /// Makes a stream wait for an operation.
+    fn mp_wait_on_stream(op: *const MpOp, stream: *const MpStream) {
+        borrow(op, "op")?.wait_on(borrow(stream, "stream")?)?;
+    }
+
+    /// Makes a stream wait for several.
+    fn mp_wait_all_on_stream(ops: *const *const MpOp, count: usize, stream: *const MpStream) {
+        let stream = borrow(stream, "stream")?;
+        operations(ops, count)?.into_iter().try_for_each(|op| op.wait_on(stream))?;
+    }
+
+    /// Gives an operation back.
+    fn mp_op_free(op: *mut MpOp) {
+        drop(take(op, "op")?);
+    }
+}

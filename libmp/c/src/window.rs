@@ -1,0 +1,223 @@
+//! One-sided communication: puts, gets, signals and atomics on the memory of other ranks.
+
+use std::ffi::c_int;
+
+use libmp::Window;
+
+use crate::handle::{api, borrow, deadline, getters, give, number, place, put, take};
+use crate::region::MpRegion;
+use crate::status::{Failure, Result};
+use crate::stream::MpStream;
+use crate::world::MpComm;
+
+/// `mp_window`.
+pub struct MpWindow(Window<u8>);
+
+/// The number of a signal.
+fn signal(signal: u32) -> usize {
+    signal as usize
+}
+
+/// A window and a rank of it.
+///
+/// # Safety
+/// As [`borrow`].
+unsafe fn target<'a>(window: *const MpWindow, rank: c_int) -> Result<(&'a Window<u8>, usize)> {
+    // SAFETY: the caller's promise.
+    let window = unsafe { borrow(window, "window")? };
+    let number = number(rank, "rank")?;
+    window.0.len(number).map_err(|error| Failure::argument("rank", error))?;
+    Ok((&window.0, number))
+}
+
+api! {
+    /// Opens a region of every rank to the others.
+    fn mp_window_create(
+        comm: *const MpComm,
+        region: *const MpRegion,
+        signals: u32,
+        window: *mut *mut MpWindow,
+    ) {
+        place(window, "window")?;
+        let opened = borrow(comm, "comm")?.0.window(&borrow(region, "region")?.0, signal(signals))?;
+        give(window, MpWindow(opened), "window")?;
+    }
+
+    /// Gives this rank's side of a window back.
+    fn mp_window_free(window: *mut MpWindow) {
+        drop(take(window, "window")?);
+    }
+
+    /// Copies to a rank.
+    fn mp_put(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        window.put(rank, at, &borrow(region, "region")?.part(offset, bytes)?)?;
+    }
+
+    /// Copies from a rank.
+    fn mp_get(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        window.get(rank, at, &borrow(region, "region")?.part(offset, bytes)?)?;
+    }
+
+    /// Copies to a rank and raises its signal.
+    fn mp_put_signal(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        number: u32,
+        value: u64,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        window.put_signal(rank, at, &part, signal(number), value)?;
+    }
+
+    /// Raises a signal of a rank.
+    fn mp_signal(window: *const MpWindow, rank: c_int, number: u32, value: u64) {
+        let (window, rank) = target(window, rank)?;
+        window.signal(rank, signal(number), value)?;
+    }
+
+    /// Waits for a signal of this rank.
+    fn mp_wait_signal(window: *const MpWindow, number: u32, value: u64, timeout: f64) {
+        let window = &borrow(window, "window")?.0;
+        window.wait_signal(signal(number), value, deadline(timeout)?)?;
+    }
+
+    /// Reads a signal of this rank.
+    fn mp_read_signal(window: *const MpWindow, number: u32, value: *mut u64) {
+        put(value, borrow(window, "window")?.0.read_signal(signal(number))?, "value")?;
+    }
+
+    /// Copies to a rank when a stream gets there.
+    fn mp_put_on_stream(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        stream: *const MpStream,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        window.put_on(&borrow(stream, "stream")?.stream, rank, at, &part)?;
+    }
+
+    /// Copies from a rank when a stream gets there.
+    fn mp_get_on_stream(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        stream: *const MpStream,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        window.get_on(&borrow(stream, "stream")?.stream, rank, at, &part)?;
+    }
+
+    /// Copies to a rank and raises its signal when a stream gets there.
+    fn mp_put_signal_on_stream(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        number: u32,
+        value: u64,
+        stream: *const MpStream,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let stream = &borrow(stream, "stream")?.stream;
+        window.put_on(stream, rank, at, &part)?;
+        window.signal_on(stream, rank, signal(number), value)?;
+    }
+
+    /// Raises a signal of a rank when a stream gets there.
+    fn mp_signal_on_stream(
+        window: *const MpWindow,
+        rank: c_int,
+        number: u32,
+        value: u64,
+        stream: *const MpStream,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        window.signal_on(&borrow(stream, "stream")?.stream, rank, signal(number), value)?;
+    }
+
+    /// Makes a stream wait for a signal of this rank.
+    fn mp_wait_signal_on_stream(
+        window: *const MpWindow,
+        number: u32,
+        value: u64,
+        stream: *const MpStream,
+    ) {
+        let stream = &borrow(stream, "stream")?.stream;
+        borrow(window, "window")?.0.wait_signal_on(stream, signal(number), value)?;
+    }
+
+    /// Adds to a word of a rank.
+    fn mp_fetch_add(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        value: u64,
+        before: *mut u64,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        put(before, 0, "before")?;
+        put(before, window.fetch_add(rank, at, value)?, "before")?;
+    }
+
+    /// Replaces a word of a rank.
+    fn mp_swap(window: *const MpWindow, rank: c_int, at: u64, value: u64, before: *mut u64) {
+        let (window, rank) = target(window, rank)?;
+        put(before, 0, "before")?;
+        put(before, window.swap(rank, at, value)?, "before")?;
+    }
+
+    /// Replaces a word of a rank if it is what is expected.
+    fn mp_compare_swap(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        expected: u64,
+        value: u64,
+        before: *mut u64,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        put(before, 0, "before")?;
+        put(before, window.compare_swap(rank, at, expected, value)?, "before")?;
+    }
+}
+
+getters! {
+    /// The length of a rank's part in bytes.
+    fn mp_window_bytes(window: *const MpWindow, rank: c_int) -> u64, 0, {
+        let (window, rank) = target(window, rank)?;
+        window.len(rank)?
+    }
+}

@@ -1,0 +1,125 @@
+//! Worlds: started, looked at, ended.
+
+use std::ffi::{c_char, c_int};
+
+use libmp::{Communicator, World};
+
+use crate::handle::{api, array_mut, borrow, getters, give, number, place, take, text};
+use crate::status::Failure;
+
+/// `mp_world`.
+pub struct MpWorld {
+    world: World,
+    comm: MpComm,
+}
+
+/// `mp_comm`.
+pub struct MpComm(pub(crate) Communicator);
+
+impl From<World> for MpWorld {
+    fn from(world: World) -> MpWorld {
+        let comm = MpComm(world.clone());
+        MpWorld { world, comm }
+    }
+}
+
+api! {
+    /// Starts a world with the ranks that the launcher started.
+    fn mp_init(world: *mut *mut MpWorld) {
+        place(world, "world")?;
+        give(world, World::init()?.into(), "world")?;
+    }
+
+    /// Starts a world of threads of this process.
+    fn mp_init_threads(ranks: c_int, worlds: *mut *mut MpWorld) {
+        let ranks = number(ranks, "ranks")?;
+        let places = array_mut(worlds, ranks, "worlds")?;
+        places.fill(std::ptr::null_mut());
+        for (place, world) in places.iter_mut().zip(World::threads(ranks)?) {
+            give(place, world.into(), "worlds")?;
+        }
+    }
+
+    /// Ends a world in good order, and gives it back in any case.
+    fn mp_finish(world: *mut MpWorld) {
+        take(world, "world")?.world.finish()?;
+    }
+
+    /// Ends a world for all ranks, for a reason.
+    fn mp_abort(world: *const MpWorld, reason: *const c_char) {
+        borrow(world, "world")?.world.abort(text(reason, "reason")?);
+    }
+
+    /// Whether the world goes on.
+    fn mp_check(world: *const MpWorld) {
+        borrow(world, "world")?.world.check()?;
+    }
+
+    /// A communicator of the ranks with the same colour.
+    fn mp_comm_split(comm: *const MpComm, color: i64, key: i64, split: *mut *mut MpComm) {
+        place(split, "split")?;
+        let comm = &borrow(comm, "comm")?.0;
+        if let Some(part) = comm.split(u64::try_from(color).ok(), key)? {
+            give(split, MpComm(part), "split")?;
+        }
+    }
+
+    /// The communicator of this rank's host.
+    fn mp_comm_node_local(comm: *const MpComm, local: *mut *mut MpComm) {
+        place(local, "local")?;
+        give(local, MpComm(borrow(comm, "comm")?.0.node_local()?), "local")?;
+    }
+
+    /// Gives a communicator back.
+    fn mp_comm_free(comm: *mut MpComm) {
+        drop(take(comm, "comm")?);
+    }
+}
+
+getters! {
+    /// The communicator of all ranks, which is the world's.
+    fn mp_world_comm(world: *const MpWorld) -> *const MpComm, std::ptr::null(), {
+        &borrow(world, "world")?.comm
+    }
+
+    /// This rank's number on its host.
+    fn mp_local_rank(world: *const MpWorld) -> c_int, -1, {
+        count(borrow(world, "world")?.world.local_rank())?
+    }
+
+    /// How many ranks are on this rank's host.
+    fn mp_local_size(world: *const MpWorld) -> c_int, -1, {
+        count(borrow(world, "world")?.world.local_size())?
+    }
+
+    /// The GPU that the launcher chose for this rank; `MP_HOST` if it chose none.
+    fn mp_assigned_gpu(world: *const MpWorld) -> c_int, -1, {
+        match borrow(world, "world")?.world.assigned_gpu() {
+            None => -1,
+            Some(gpu) => gpu.parse().map_err(|_| {
+                Failure::unsupported(format!("MP_GPU={gpu:?} is no number of a GPU"))
+            })?,
+        }
+    }
+
+    /// This rank's number.
+    fn mp_rank(comm: *const MpComm) -> c_int, -1, {
+        count(borrow(comm, "comm")?.0.rank())?
+    }
+
+    /// How many ranks there are.
+    fn mp_size(comm: *const MpComm) -> c_int, -1, {
+        count(borrow(comm, "comm")?.0.size())?
+    }
+}
+
+/// A number of ranks, of which there are fewer than an `int` counts.
+fn count(number: usize) -> Result<c_int, Failure> {
+    c_int::try_from(number).map_err(|_| Failure::unsupported(format!("{number} ranks")))
+}
+
+/// The version of the library, as in `0.1.0+…`.
+#[unsafe(no_mangle)]
+pub extern "C" fn mp_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}

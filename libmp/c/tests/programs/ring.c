@@ -1,0 +1,310 @@
+/* Two or more ranks: a ring of messages by the host and on a stream, puts with signals, atomics, a replayed graph, and what
+ * the library says of calls that make no sense. Ranks of a launcher, or, with an argument, that many threads. */
+#include <mp.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TIMEOUT 20.0
+#define COUNT 100
+
+#define CHECK(call)                                                                                                    \
+    do {                                                                                                               \
+        mp_status status = (call);                                                                                     \
+        if (status != MP_OK) {                                                                                         \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status), mp_last_error());           \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+#define REQUIRE(condition)                                                                                             \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s is not so; last error: %s\n", __FILE__, __LINE__, #condition, mp_last_error()); \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+/* The call fails in this way, and its text has these words. */
+#define REFUSED(call, expected, words)                                                                                 \
+    do {                                                                                                               \
+        mp_status status = (call);                                                                                     \
+        if (status != (expected) || strstr(mp_last_error(), (words)) == NULL) {                                        \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status), mp_last_error());           \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+static void raise_flag(void *flag) {
+    *(int *)flag += 1;
+}
+
+static void messages(const mp_comm *comm, int right, int left) {
+    mp_region *edge, *ghost;
+    mp_op *ops[2];
+    mp_stream *stream;
+    double *out, *in;
+    size_t which;
+    int complete, step, flag = 0;
+
+    CHECK(mp_region_alloc(comm, MP_HOST, COUNT * sizeof(double), &edge));
+    CHECK(mp_region_alloc(comm, MP_HOST, COUNT * sizeof(double), &ghost));
+    out = (double *)mp_region_host_address(edge);
+    in = (double *)mp_region_host_address(ghost);
+    REQUIRE(out != NULL && in != NULL && mp_region_bytes(edge) == COUNT * sizeof(double));
+    CHECK(mp_send_prepare(comm, right, edge, 0, COUNT * sizeof(double), 7, &ops[0]));
+    CHECK(mp_recv_prepare(comm, left, ghost, 0, COUNT * sizeof(double), 7, &ops[1]));
+    CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    REQUIRE(mp_stream_cuda(stream) == NULL);
+    for (step = 0; step < 10; step++) {
+        out[step] = 1000.0 * mp_rank(comm) + step;
+        if (step % 2 == 0) {
+            CHECK(mp_start_all((const mp_op *const *)ops, 2));
+            CHECK(mp_wait_any((const mp_op *const *)ops, 2, TIMEOUT, &which));
+            REQUIRE(which < 2);
+            CHECK(mp_wait_all((const mp_op *const *)ops, 2, TIMEOUT));
+        } else {
+            CHECK(mp_start_on_stream(ops[1], stream));
+            CHECK(mp_start_on_stream(ops[0], stream));
+            CHECK(mp_wait_on_stream(ops[1], stream));
+            CHECK(mp_stream_call(stream, raise_flag, &flag));
+            CHECK(mp_stream_synchronize(stream, TIMEOUT));
+            CHECK(mp_wait(ops[0], TIMEOUT));
+        }
+        CHECK(mp_test(ops[1], &complete));
+        REQUIRE(complete == 1 && in[step] == 1000.0 * left + step);
+    }
+    REQUIRE(flag == 5);
+
+    REFUSED(mp_start(NULL), MP_ERR_ARGUMENT, "`op`");
+    REFUSED(mp_wait_all(NULL, 2, TIMEOUT), MP_ERR_ARGUMENT, "`ops`");
+    REFUSED(mp_wait(ops[0], -1.0), MP_ERR_ARGUMENT, "`timeout`");
+    REFUSED(mp_wait_any(NULL, 0, TIMEOUT, &which), MP_ERR_ARGUMENT, "no operations");
+    CHECK(mp_start(ops[1]));
+    REFUSED(mp_start(ops[1]), MP_ERR_STARTED, "still started");
+    REFUSED(mp_wait(ops[1], 0.01), MP_ERR_LATE, "not complete");
+    CHECK(mp_barrier(comm));
+    CHECK(mp_start(ops[0]));
+    CHECK(mp_wait_all((const mp_op *const *)ops, 2, TIMEOUT));
+
+    CHECK(mp_stream_free(stream));
+    CHECK(mp_op_free(ops[0]));
+    CHECK(mp_op_free(ops[1]));
+    CHECK(mp_region_free(edge));
+    CHECK(mp_region_free(ghost));
+}
+
+static void windows(const mp_comm *comm, int right, int left) {
+    mp_region *region, *source;
+    mp_window *window;
+    mp_stream *stream;
+    uint64_t value = 0, before = 0;
+    uint64_t *words;
+    const int me = mp_rank(comm);
+
+    CHECK(mp_region_alloc(comm, MP_HOST, 64, &region));
+    CHECK(mp_region_alloc(comm, MP_HOST, 16, &source));
+    CHECK(mp_window_create(comm, region, 2, &window));
+    REQUIRE(mp_window_bytes(window, right) == 64);
+    words = (uint64_t *)mp_region_host_address(region);
+    value = 40 + (uint64_t)me;
+    CHECK(mp_region_write(source, 8, &value, sizeof value));
+    CHECK(mp_put_signal(window, right, 16, source, 8, 8, 0, 1));
+    CHECK(mp_wait_signal(window, 0, 1, TIMEOUT));
+    REQUIRE(words[2] == 40 + (uint64_t)left);
+    CHECK(mp_get(window, right, 16, source, 0, 8));
+    CHECK(mp_region_read(source, 0, &value, sizeof value));
+    REQUIRE(value == 40 + (uint64_t)me);
+
+    CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    CHECK(mp_put_signal_on_stream(window, right, 24, source, 8, 8, 1, 5, stream));
+    CHECK(mp_wait_signal_on_stream(window, 1, 5, stream));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    REQUIRE(words[3] == 40 + (uint64_t)left);
+    CHECK(mp_read_signal(window, 1, &value));
+    REQUIRE(value == 5);
+
+    CHECK(mp_fetch_add(window, 0, 0, 3, &before));
+    CHECK(mp_barrier(comm));
+    if (me == 0) {
+        REQUIRE(words[0] == 3 * (uint64_t)mp_size(comm));
+        CHECK(mp_swap(window, 0, 0, 9, &before));
+        REQUIRE(before == 3 * (uint64_t)mp_size(comm));
+        CHECK(mp_compare_swap(window, 0, 0, 9, 11, &before));
+        REQUIRE(before == 9 && words[0] == 11);
+        CHECK(mp_compare_swap(window, 0, 0, 9, 12, &before));
+        REQUIRE(before == 11 && words[0] == 11);
+    }
+    REFUSED(mp_put(window, right, 60, source, 0, 8), MP_ERR_RANGE, "60..68 of 64");
+    REFUSED(mp_put(window, 99, 0, source, 0, 8), MP_ERR_ARGUMENT, "`rank`");
+    REFUSED(mp_put(window, right, 0, source, 12, 8), MP_ERR_RANGE, "16");
+    REFUSED(mp_signal(window, right, 2, 1), MP_ERR_RANGE, "2..3 of 2");
+    REFUSED(mp_fetch_add(window, 0, 4, 1, &before), MP_ERR_MEMORY, "atomic");
+    REFUSED(mp_fetch_add(window, 0, 0, 1, NULL), MP_ERR_ARGUMENT, "`before`");
+    CHECK(mp_barrier(comm));
+    CHECK(mp_stream_free(stream));
+    CHECK(mp_window_free(window));
+    CHECK(mp_region_free(region));
+    CHECK(mp_region_free(source));
+}
+
+static void graphs(const mp_comm *comm, int right, int left) {
+    mp_region *edge, *ghost;
+    mp_device_op *send, *recv;
+    mp_device_window *window;
+    mp_stream *stream;
+    mp_graph *graph;
+    mp_step steps[3];
+    unsigned char handle[80], window_handle[56];
+    int value = 17 + mp_rank(comm), replay;
+
+    CHECK(mp_region_alloc(comm, MP_HOST, sizeof(int), &edge));
+    CHECK(mp_region_alloc(comm, MP_HOST, sizeof(int), &ghost));
+    CHECK(mp_region_write(edge, 0, &value, sizeof value));
+    CHECK(mp_device_send_prepare(comm, right, edge, 0, sizeof(int), 1, &send));
+    CHECK(mp_device_recv_prepare(comm, left, ghost, 0, sizeof(int), 1, &recv));
+    CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    steps[0].op = recv;
+    steps[0].what = MP_START;
+    steps[1].op = send;
+    steps[1].what = MP_START;
+    steps[2].op = recv;
+    steps[2].what = MP_WAIT;
+    CHECK(mp_stream_begin_capture(stream));
+    CHECK(mp_enqueue(stream, steps, 3));
+    CHECK(mp_stream_end_capture(stream, &graph));
+    for (replay = 0; replay < 5; replay++) {
+        CHECK(mp_stream_launch_graph(stream, graph));
+    }
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    CHECK(mp_region_read(ghost, 0, &value, sizeof value));
+    REQUIRE(value == 17 + left);
+    CHECK(mp_device_op_handle(send, handle, sizeof handle));
+    REFUSED(mp_device_op_handle(send, handle, 8), MP_ERR_ARGUMENT, "`bytes`");
+    steps[0].op = NULL;
+    REFUSED(mp_enqueue(stream, steps, 3), MP_ERR_ARGUMENT, "`steps[0].op`");
+    steps[0].op = send;
+    steps[0].what = MP_WAIT;
+    REFUSED(mp_enqueue(stream, steps, 1), MP_ERR_ARGUMENT, "`what`");
+    CHECK(mp_device_window_create(comm, ghost, 1, &window));
+    CHECK(mp_device_window_handle(window, window_handle, sizeof window_handle));
+    CHECK(mp_barrier(comm));
+    CHECK(mp_device_window_free(window));
+    CHECK(mp_graph_free(graph));
+    CHECK(mp_stream_free(stream));
+    CHECK(mp_device_op_free(send));
+    CHECK(mp_device_op_free(recv));
+    CHECK(mp_region_free(edge));
+    CHECK(mp_region_free(ghost));
+}
+
+static void refusals(const mp_comm *comm) {
+    mp_region *region = (mp_region *)&region, *other;
+    mp_op *op;
+    mp_stream *stream;
+    double value = 1.0;
+    static char mine[100];
+
+    REFUSED(mp_region_alloc(NULL, MP_HOST, 8, &region), MP_ERR_ARGUMENT, "`comm`");
+    REQUIRE(region == NULL);
+    REFUSED(mp_region_alloc(comm, -2, 8, &region), MP_ERR_ARGUMENT, "`device`");
+    REFUSED(mp_region_alloc(comm, MP_HOST, 8, NULL), MP_ERR_ARGUMENT, "`region`");
+    REFUSED(mp_region_alloc(comm, MP_HOST, (size_t)-1, &region), MP_ERR_MEMORY, "region");
+    REFUSED(mp_region_register_host(MP_HOST, NULL, 8, &region), MP_ERR_ARGUMENT, "`address`");
+    REFUSED(mp_region_register_cuda(MP_HOST, mine, 8, &region), MP_ERR_MEMORY, "CUDA");
+    REFUSED(mp_stream_adopt(comm, MP_HOST, mine, &stream), MP_ERR_MEMORY, "adopt");
+    REFUSED(mp_all_reduce_f64(comm, 9, &value, 1), MP_ERR_ARGUMENT, "`op`");
+    REFUSED(mp_abort(NULL, "x"), MP_ERR_ARGUMENT, "`world`");
+    REFUSED(mp_finish(NULL), MP_ERR_ARGUMENT, "`world`");
+    REFUSED(mp_comm_free(NULL), MP_ERR_ARGUMENT, "`comm`");
+    REQUIRE(mp_rank(NULL) == -1 && strstr(mp_last_error(), "mp_rank: argument `comm`") != NULL);
+    REQUIRE(mp_world_comm(NULL) == NULL && mp_region_host_address(NULL) == NULL);
+    REQUIRE(strcmp(mp_status_name(77), "MP_ERR_UNKNOWN") == 0);
+
+    CHECK(mp_region_register_host(MP_HOST, mine, sizeof mine, &region));
+    REQUIRE(mp_region_host_address(region) == (void *)mine);
+    CHECK(mp_region_part(region, 10, 20, &other));
+    REQUIRE(mp_region_host_address(other) == (void *)(mine + 10) && mp_region_bytes(other) == 20);
+    REFUSED(mp_region_part(region, 90, 20, &other), MP_ERR_RANGE, "100");
+    REFUSED(mp_send_prepare(comm, mp_size(comm), region, 0, 1, 0, &op), MP_ERR_ARGUMENT, "`peer`");
+    REFUSED(mp_send_prepare(comm, -3, region, 0, 1, 0, &op), MP_ERR_ARGUMENT, "`peer`");
+    REFUSED(mp_send_prepare(comm, 0, region, 99, 2, 0, &op), MP_ERR_RANGE, "100");
+    CHECK(mp_region_free(region));
+}
+
+static void collectives(const mp_comm *comm) {
+    const int me = mp_rank(comm), size = mp_size(comm);
+    int *all = (int *)calloc((size_t)size, sizeof(int));
+    int rank, mine = me * me;
+    double values[2];
+    uint64_t largest = (uint64_t)me;
+    mp_comm *part;
+
+    REQUIRE(all != NULL);
+    CHECK(mp_all_gather(comm, &mine, sizeof mine, all));
+    for (rank = 0; rank < size; rank++) {
+        REQUIRE(all[rank] == rank * rank);
+    }
+    mine = me;
+    CHECK(mp_broadcast(comm, size - 1, &mine, sizeof mine));
+    REQUIRE(mine == size - 1);
+    values[0] = me;
+    values[1] = 0.5;
+    CHECK(mp_all_reduce_f64(comm, MP_SUM, values, 2));
+    REQUIRE(values[0] == size * (size - 1) / 2 && values[1] == 0.5 * size);
+    CHECK(mp_all_reduce_u64(comm, MP_MAX, &largest, 1));
+    REQUIRE(largest == (uint64_t)size - 1);
+    CHECK(mp_comm_split(comm, me == 0 ? -1 : 4, -me, &part));
+    REQUIRE((part == NULL) == (me == 0));
+    if (part != NULL) {
+        REQUIRE(mp_size(part) == size - 1 && mp_rank(part) == size - 1 - me);
+        CHECK(mp_comm_free(part));
+    }
+    CHECK(mp_comm_node_local(comm, &part));
+    REQUIRE(mp_size(part) == size);
+    CHECK(mp_comm_free(part));
+    free(all);
+}
+
+static void *rank(void *argument) {
+    mp_world *world = (mp_world *)argument;
+    const mp_comm *comm = mp_world_comm(world);
+    const int me = mp_rank(comm), size = mp_size(comm);
+    const int right = (me + 1) % size, left = (me + size - 1) % size;
+
+    REQUIRE(me >= 0 && size >= 2 && mp_local_rank(world) == me && mp_local_size(world) == size);
+    REQUIRE(mp_assigned_gpu(world) == MP_HOST);
+    CHECK(mp_check(world));
+    collectives(comm);
+    messages(comm, right, left);
+    windows(comm, right, left);
+    graphs(comm, right, left);
+    refusals(comm);
+    CHECK(mp_finish(world));
+    printf("rank %d of %d is through\n", me, size);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    if (argc < 2) {
+        mp_world *world;
+        CHECK(mp_init(&world));
+        rank(world);
+    } else {
+        mp_world *worlds[8];
+        pthread_t threads[8];
+        const int ranks = atoi(argv[1]);
+        int i;
+        REQUIRE(ranks >= 2 && ranks <= 8);
+        CHECK(mp_init_threads(ranks, worlds));
+        for (i = 0; i < ranks; i++) {
+            REQUIRE(pthread_create(&threads[i], NULL, rank, worlds[i]) == 0);
+        }
+        for (i = 0; i < ranks; i++) {
+            REQUIRE(pthread_join(threads[i], NULL) == 0);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,111 @@
+//! How much a rank has communicated with each other rank: counters that only grow, cheap enough to be always on. What kernels
+//! and replayed graphs start by themselves is not counted, because nothing of it passes here.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::path::Path;
+
+/// Operations of one kind, and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// How many were started.
+    pub operations: u64,
+    /// The bytes that they carry.
+    pub bytes: u64,
+}
+
+/// What a rank has done with one other so far: [`Communicator::counters`](crate::Communicator::counters).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeerCounters {
+    /// The other, in the world.
+    pub world_rank: usize,
+    /// Its host.
+    pub host: String,
+    /// How the bytes go there, if they can.
+    pub path: Option<Path>,
+    /// Messages to it, started by the host or enqueued on a stream.
+    pub sends: Traffic,
+    /// Receives from it; the bytes are those of the buffers.
+    pub recvs: Traffic,
+    /// Puts into its window.
+    pub puts: Traffic,
+    /// Gets from its window.
+    pub gets: Traffic,
+    /// Signals raised at it.
+    pub signals: u64,
+    /// Atomic operations on its window.
+    pub atomics: u64,
+    /// Times that the host had to wait for an operation with it, or made a stream wait.
+    pub waits: u64,
+    /// Times that a started operation was tried in vain, because the other had not done its part.
+    pub retries: u64,
+}
+
+impl PeerCounters {
+    /// Whether nothing has happened.
+    pub fn is_empty(&self) -> bool {
+        let traffic = [self.sends, self.recvs, self.puts, self.gets];
+        traffic.iter().all(|kind| kind.operations == 0)
+            && [self.signals, self.atomics, self.waits, self.retries] == [0; 4]
+    }
+}
+
+impl fmt::Display for PeerCounters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.map_or("no path".into(), |path| path.to_string());
+        write!(f, "rank {} on {} ({path})", self.world_rank, self.host)?;
+        for (kind, Traffic { operations, bytes }) in
+            [("sends", self.sends), ("recvs", self.recvs), ("puts", self.puts), ("gets", self.gets)]
+        {
+            write!(f, ", {operations} {kind} of {bytes} bytes")?;
+        }
+        let PeerCounters { signals, atomics, waits, retries, .. } = self;
+        write!(f, ", {signals} signals, {atomics} atomics, {waits} waits, {retries} retries")
+    }
+}
+
+/// The same, counting.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub sends: Count,
+    pub recvs: Count,
+    pub puts: Count,
+    pub gets: Count,
+    pub signals: Number,
+    pub atomics: Number,
+    pub waits: Number,
+    pub retries: Number,
+}
+
+#[derive(Default)]
+pub(crate) struct Count {
+    operations: Number,
+    bytes: Number,
+}
+
+impl Count {
+    pub fn add(&self, bytes: u64) {
+        self.operations.add(1);
+        self.bytes.add(bytes);
+    }
+
+    pub fn read(&self) -> Traffic {
+        Traffic { operations: self.operations.read(), bytes: self.bytes.read() }
+    }
+}
+
+/// Orders nothing.
+#[derive(Default)]
+pub(crate) struct Number(AtomicU64);
+
+impl Number {
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub fn read(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}

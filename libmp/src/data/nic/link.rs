@@ -1,0 +1,281 @@
+//! A link: one queue pair to a peer, and the batches of requests that go through it. A link belongs either to the host or to
+//! one stream, because entries are rung in the order in which they were prepared: what a stream has yet to ring must not hold
+//! up anybody else.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use gdsync::mlx5::{DataSegment, Notify, Operation, Payload, RemoteAddress, WorkRequest, blocks};
+use gdsync::nic::soft::{Access, QueuePairAddress, Region, SoftNic, SoftQueuePair, WireKind};
+use gdsync::nic::{CompletionMode, Prepared, QueuePairOptions, Result, Trigger};
+use gdsync::{Buffer, Deadline, Device, Space, Stream, Word64};
+use serde::{Deserialize, Serialize};
+
+use super::Place;
+
+/// Longest part of a message in one entry: a multiple of a page below the format's 2^31 - 1.
+const PART: u64 = 1 << 30;
+/// Entries that somebody else prepared before are rung within this time, or never.
+const RING_PATIENCE: Duration = Duration::from_secs(10);
+
+/// The link's own memory: how many flushes of this side are complete; the peer's flushes, which the peer counts; the result
+/// of an atomic operation. Each on a cache line of its own.
+const DONE: usize = 0;
+const COUNTER: usize = 64;
+const RESULT: usize = 128;
+const MEMORY: usize = 192;
+
+pub(crate) struct Link {
+    queue: SoftQueuePair,
+    memory: Region,
+    done: Word64,
+    result: Word64,
+    /// Where the peer keeps the counter of this side's flushes.
+    counter: OnceLock<Place>,
+    posting: Mutex<Posting>,
+    /// Held from an atomic operation to its result.
+    pub atomics: Mutex<()>,
+}
+
+/// Where a link is found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkAddress {
+    queue: QueuePairAddress,
+    counter: Place,
+}
+
+struct Posting {
+    flushes: u64,
+    /// Memory that requests use until the flush of that number is complete.
+    held: VecDeque<(u64, Arc<Region>)>,
+}
+
+/// What a link is for, which decides its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Host,
+    Stream,
+    /// For the other side, which alone posts.
+    Answer,
+}
+
+/// A request of a batch.
+pub(crate) enum Post<'a> {
+    /// `len` bytes of registered memory, from its beginning on.
+    Write { from: &'a Region, len: u64, to: RemoteAddress },
+    /// A few bytes, which are copied now.
+    Inline { bytes: &'a [u8], to: RemoteAddress },
+    /// The peer's memory into registered memory.
+    Read { from: RemoteAddress, into: &'a Region, at: u64, len: u64 },
+    /// Adds to a word of the peer; what it held is [`Link::result`].
+    FetchAdd { word: RemoteAddress, add: u64 },
+    /// Replaces a word of the peer if it holds `compare`; what it held is [`Link::result`].
+    CompareSwap { word: RemoteAddress, compare: u64, swap: u64 },
+    /// Counts [`Link::done`] up when all before is complete.
+    Flush,
+}
+
+/// What became of a batch.
+pub(crate) struct Posted {
+    /// Of its last entry, for [`Link::is_complete`].
+    pub position: u64,
+    /// Value of [`Link::done`] when its last flush is complete.
+    pub flushes: u64,
+}
+
+impl Post<'_> {
+    fn blocks(&self) -> u64 {
+        match self {
+            Post::Write { len, .. } | Post::Read { len, .. } => len.div_ceil(PART),
+            // Control, address, and the bytes behind their length.
+            Post::Inline { bytes, .. } => blocks(2 + (4 + bytes.len()).div_ceil(16)) as u64,
+            Post::FetchAdd { .. } | Post::CompareSwap { .. } | Post::Flush => 1,
+        }
+    }
+}
+
+impl Link {
+    /// A link whose queues `device` reaches. `patience` is how long the peer may be silent.
+    pub fn new(nic: &SoftNic, device: &Device, what: Use, patience: Duration) -> Result<Link> {
+        let options = QueuePairOptions {
+            send_blocks: match what {
+                Use::Host => 1024,
+                Use::Stream => 512,
+                Use::Answer => 32,
+            },
+            receive_entries: 1,
+            send_completions: CompletionMode::Collapsed,
+            transport_timeout: patience.clamp(Duration::from_millis(10), Duration::from_secs(3600)),
+            ..QueuePairOptions::default()
+        };
+        let memory = Buffer::<u8>::new(device, Space::Pinned, MEMORY)?;
+        let words = memory.cast::<u64>()?;
+        // The first flush finds 1.
+        words.word(COUNTER / 8)?.store(1)?;
+        Ok(Link {
+            queue: nic.queue_pair(device, &options)?,
+            done: words.word(DONE / 8)?,
+            result: words.word(RESULT / 8)?,
+            memory: nic.register(&memory, Access::ALL)?,
+            counter: OnceLock::new(),
+            posting: Mutex::new(Posting { flushes: 0, held: VecDeque::new() }),
+            atomics: Mutex::new(()),
+        })
+    }
+
+    pub fn address(&self) -> LinkAddress {
+        let counter = Place::of(&self.memory).after(COUNTER);
+        LinkAddress { queue: self.queue.address().clone(), counter: Place::at(counter) }
+    }
+
+    /// Connects it with the peer's, which does the same.
+    pub fn connect(&self, peer: &LinkAddress, wire: WireKind) -> Result<()> {
+        // It is connected once.
+        let _ = self.counter.set(peer.counter);
+        self.queue.connect_over(&peer.queue, wire)
+    }
+
+    /// The word that counts flushes.
+    pub fn done(&self) -> &Word64 {
+        &self.done
+    }
+
+    /// What the word of the last atomic operation held.
+    pub fn result(&self) -> u64 {
+        self.result.load().unwrap_or_default()
+    }
+
+    /// Whether the entry at `position` is complete.
+    pub fn is_complete(&self, position: u64) -> Result<bool> {
+        self.queue.is_complete(position)
+    }
+
+    /// An error if the queue has failed.
+    pub fn check(&self) -> Result<()> {
+        self.queue.check()
+    }
+
+    /// The right to post; batches do not mix.
+    pub fn turn(&self) -> Turn<'_> {
+        let mut posting = self.posting.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.done.load().unwrap_or_default();
+        while posting.held.front().is_some_and(|(flush, _)| *flush <= done) {
+            posting.held.pop_front();
+        }
+        Turn { link: self, posting }
+    }
+
+    /// Posts a batch from the host; `None` if there is no room for all of it now.
+    pub fn post(&self, posts: &[Post<'_>]) -> Result<Option<Posted>> {
+        let mut turn = self.turn();
+        if turn.has_room(posts)? { turn.post(posts, None).map(Some) } else { Ok(None) }
+    }
+}
+
+/// The right to post to a link.
+pub(crate) struct Turn<'a> {
+    link: &'a Link,
+    posting: MutexGuard<'a, Posting>,
+}
+
+impl Turn<'_> {
+    /// Whether all of these can be posted now.
+    ///
+    /// # Errors
+    /// If the queue has failed.
+    pub fn has_room(&self, posts: &[Post<'_>]) -> Result<bool> {
+        Ok(self.link.queue.room()? >= posts.iter().map(Post::blocks).sum())
+    }
+
+    /// Posts the requests, for which there is room: rung at once, or when `stream` gets there.
+    pub fn post(&mut self, posts: &[Post<'_>], stream: Option<&Stream>) -> Result<Posted> {
+        let link = self.link;
+        let mut prepared: Option<Prepared> = None;
+        for (number, post) in posts.iter().enumerate() {
+            let notify = if number + 1 == posts.len() { Notify::Always } else { Notify::OnError };
+            let mut add = |operation: Operation<'_>| {
+                let request = WorkRequest { notify, ..WorkRequest::new(operation) };
+                let next = link.queue.prepare(&request)?;
+                prepared = Some(match prepared.take() {
+                    None => next,
+                    Some(before) => match before.and(next) {
+                        Ok(both) => both,
+                        Err((before, next)) => {
+                            link.ring(before, stream)?;
+                            next
+                        }
+                    },
+                });
+                Ok(())
+            };
+            let result = || link.memory.segment(RESULT as u64, 8);
+            match *post {
+                Post::Write { from, len, to } => parts(len, |at, part| {
+                    let payload = Payload::Gather(&[from.segment(at, part)?]);
+                    add(Operation::Write { remote: further(to, at), payload, imm: None })
+                })?,
+                Post::Inline { bytes, to } => {
+                    let payload = Payload::Inline(bytes);
+                    add(Operation::Write { remote: to, payload, imm: None })?;
+                }
+                Post::Read { from, into, at, len } => parts(len, |part_at, part| {
+                    let into: [DataSegment; 1] = [into.segment(at + part_at, part)?];
+                    add(Operation::Read { remote: further(from, part_at), into: &into })
+                })?,
+                Post::FetchAdd { word, add: value } => {
+                    add(Operation::FetchAdd { remote: word, add: value, into: result()? })?;
+                }
+                Post::CompareSwap { word, compare, swap } => {
+                    let into = result()?;
+                    add(Operation::CompareSwap { remote: word, compare, swap, into })?;
+                }
+                Post::Flush => {
+                    let into = link.memory.segment(DONE as u64, 8)?;
+                    // Without a peer it goes nowhere, and fails there.
+                    let remote = link.counter.get().map_or(NOWHERE, |place| place.after(0));
+                    add(Operation::FetchAdd { remote, add: 1, into })?;
+                    self.posting.flushes += 1;
+                }
+            }
+        }
+        let position = prepared.as_ref().map_or(0, Prepared::position);
+        if let Some(prepared) = prepared {
+            link.ring(prepared, stream)?;
+        }
+        Ok(Posted { position, flushes: self.posting.flushes })
+    }
+
+    /// Keeps registered memory until the last flush is complete.
+    pub fn hold(&mut self, memory: Arc<Region>) {
+        let flush = self.posting.flushes;
+        self.posting.held.push_back((flush, memory));
+    }
+}
+
+const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
+
+impl Link {
+    fn ring(&self, prepared: Prepared, stream: Option<&Stream>) -> Result<()> {
+        match stream {
+            Some(stream) => stream.ring(&self.queue, prepared),
+            None => self.queue.ring(prepared, Deadline::after(RING_PATIENCE)),
+        }
+    }
+}
+
+/// Calls `part` for each entry of a message: offset and length.
+fn parts(len: u64, mut part: impl FnMut(u64, u32) -> Result<()>) -> Result<()> {
+    let mut at = 0;
+    while at < len {
+        // At most 2^30.
+        let length = PART.min(len - at);
+        part(at, length as u32)?;
+        at += length;
+    }
+    Ok(())
+}
+
+fn further(place: RemoteAddress, bytes: u64) -> RemoteAddress {
+    RemoteAddress { address: place.address.wrapping_add(bytes), ..place }
+}

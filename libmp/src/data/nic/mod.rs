@@ -1,0 +1,187 @@
+//! The nic path: ranks that have no memory in common reach each other's registered memory through queue pairs of the
+//! software NIC (`gdsync::nic::soft`). The protocol is that of the direct path – the same words, epochs and notices – and
+//! so is everything on the waiting side, which looks at its own memory. What differs is how a word or a buffer of the
+//! *other* side is written: by requests of a [`Link`].
+//!
+//! * A mailbox ([`Outbox`]) is written slot by slot and then its count; the reader tells how far it has read in a word of
+//!   its own mailbox at the writer.
+//! * A send ([`MessageWay`]) is one batch: write the bytes, write the arrival, and read the arrival back into a word here,
+//!   the *mirror*. Requests of a queue pair execute in order, so a mirror that has the arrival's value says that the bytes
+//!   are there, to the host and to streams.
+//! * A window's memory ([`Far`]) is written and read in place; the host waits for the completion, a stream for a counter
+//!   that an atomic operation behind the others counts up.
+//!
+//! The host has one link to each such rank, made when the world starts. Each stream that starts something gets its own at
+//! its first start, which the peer answers in any of its calls that wait.
+//!
+//! A queue without room is back-pressure: a send of the host stays started and is helped later, every other call waits
+//! for room, at most its timeout. A queue that has failed is a path that is lost: the world ends with
+//! [`PeerLost`](crate::Error::PeerLost) and the NIC's reason, unless the control plane knows the cause within
+//! [`GRACE`](plane::GRACE).
+
+mod link;
+mod message;
+mod outbox;
+mod plane;
+mod window;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use gdsync::mlx5::RemoteAddress;
+use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions};
+use gdsync::nic::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::arena::{Arena, mailbox_at, word_at};
+use super::half::Half;
+pub(crate) use link::{Link, LinkAddress, Use};
+pub(crate) use message::{Ends, MessageWay};
+pub(crate) use outbox::Outbox;
+pub(crate) use window::{Atomic, Call, Far, FarOpening};
+
+/// Ranks of the largest world with a NIC: every rank has a queue pair to every other.
+pub(crate) const RANKS_MAX: usize = 256;
+
+/// A rank's software NIC.
+pub(crate) struct Nic {
+    nic: SoftNic,
+    /// This rank's arena, which peers write.
+    arena: Region,
+    /// How long a peer may be silent.
+    patience: Duration,
+    /// The first link that failed.
+    failing: Mutex<Option<Failing>>,
+    /// The world is being finished: a peer that goes away is not lost.
+    pub finishing: AtomicBool,
+    ticks: AtomicU32,
+    /// Halves that were dropped while something was under way: their memory stays registered.
+    abandoned: Mutex<Vec<Arc<Half>>>,
+    windows: Mutex<Windows>,
+}
+
+struct Failing {
+    neighbour: usize,
+    detail: String,
+    since: Instant,
+}
+
+/// Windows of this rank that somebody may still access.
+#[derive(Default)]
+struct Windows {
+    next: u64,
+    open: HashMap<u64, OpenWindow>,
+}
+
+struct OpenWindow {
+    /// Held, not used.
+    _memory: Vec<Region>,
+    /// Ranks that have not dropped theirs.
+    users: usize,
+}
+
+/// Something in a rank's registered memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    address: u64,
+    rkey: u32,
+}
+
+impl Place {
+    /// The beginning of a region.
+    pub fn of(region: &Region) -> Place {
+        Place { address: region.address(), rkey: region.rkey() }
+    }
+
+    pub fn at(remote: RemoteAddress) -> Place {
+        Place { address: remote.address, rkey: remote.rkey }
+    }
+
+    /// The byte `offset` further.
+    pub fn after(self, offset: usize) -> RemoteAddress {
+        RemoteAddress { address: self.address.wrapping_add(offset as u64), rkey: self.rkey }
+    }
+}
+
+/// A peer's arena.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RemoteArena {
+    place: Place,
+    mailboxes: usize,
+}
+
+impl RemoteArena {
+    pub fn word(self, index: u32) -> RemoteAddress {
+        self.place.after(word_at(self.mailboxes, index))
+    }
+
+    pub fn mailbox(self, writer: usize) -> RemoteAddress {
+        self.place.after(mailbox_at(writer))
+    }
+}
+
+/// What a rank tells the others of its NIC.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct NicIntroduction {
+    arena: Place,
+    /// For each rank of the world its queue pair.
+    pub links: Vec<Option<LinkAddress>>,
+}
+
+impl NicIntroduction {
+    pub fn arena(&self, mailboxes: usize) -> RemoteArena {
+        RemoteArena { place: self.arena, mailboxes }
+    }
+}
+
+/// A stream's link, from the side that opened it.
+pub(crate) struct StreamLink {
+    stream: String,
+    link: Arc<Link>,
+    /// Whether the peer has connected its side, or why not.
+    answer: OnceLock<std::result::Result<(), String>>,
+}
+
+/// The links of streams between two ranks.
+#[derive(Default)]
+pub(crate) struct StreamLinks {
+    opened: Vec<Arc<StreamLink>>,
+    /// Those that the peer has opened.
+    answered: Vec<Link>,
+}
+
+impl Nic {
+    /// Starts the NIC of a rank. It listens at `listen`, if peers reach it over TCP.
+    pub fn open(arena: &Arena, listen: Option<IpAddr>, patience: Duration) -> Result<Nic> {
+        let listen = listen.map(|address| SocketAddr::new(address, 0));
+        let nic = SoftNic::open(&SoftNicOptions { listen, ..SoftNicOptions::default() })?;
+        let arena = nic.register(arena.memory(), Access::ALL)?;
+        Ok(Nic {
+            nic,
+            arena,
+            patience,
+            failing: Mutex::default(),
+            finishing: AtomicBool::new(false),
+            ticks: AtomicU32::new(0),
+            abandoned: Mutex::default(),
+            windows: Mutex::default(),
+        })
+    }
+
+    /// A link for the host.
+    pub fn host_link(&self) -> Result<Arc<Link>> {
+        Link::new(&self.nic, &gdsync::Device::Host, Use::Host, self.patience).map(Arc::new)
+    }
+
+    pub fn introduction(&self, links: Vec<Option<LinkAddress>>) -> NicIntroduction {
+        NicIntroduction { arena: Place::of(&self.arena), links }
+    }
+}
+
+/// An error of the NIC in the words of this crate.
+pub(crate) fn refused(op: impl FnOnce() -> String) -> impl FnOnce(Error) -> crate::Error {
+    move |source| crate::Error::Nic { op: op(), source }
+}

@@ -1,0 +1,303 @@
+//! The data plane's side of the nic path: its links, their failures, and calls that wait for them.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use gdsync::mlx5::RemoteAddress;
+use gdsync::nic::soft::{Access, Region};
+use gdsync::{Buffer, Deadline, Stream};
+
+use super::link::{Link, LinkAddress, Post, Posted, Turn, Use};
+use super::{Failing, Nic, OpenWindow, StreamLink, StreamLinks, refused};
+use crate::control::cause::{Cause, Loss};
+use crate::data::half::Half;
+use crate::data::notice::Notice;
+use crate::data::plane::Plane;
+use crate::data::wait::Backoff;
+use crate::error::{Error, Result};
+
+/// From the failure of a link to the end of the world by it: usually the control plane knows more by then.
+pub(crate) const GRACE: Duration = Duration::from_millis(200);
+/// Calls of `progress` between two looks at mailboxes, and looks between two checks of the links.
+const LISTEN: u32 = 8;
+const CHECK: u32 = 8;
+
+impl Plane {
+    /// The host's link to a neighbour, if it is reached through the NIC.
+    pub fn link(&self, neighbour: usize) -> Option<&Arc<Link>> {
+        self.neighbours[neighbour].link.as_ref()
+    }
+
+    /// A word of a neighbour that is reached through the NIC.
+    pub fn remote_word(&self, neighbour: usize, index: u32) -> Result<RemoteAddress> {
+        let arena = self.neighbours[neighbour].remote.get();
+        let rank = self.neighbours[neighbour].rank;
+        arena.map(|arena| arena.word(index)).ok_or_else(|| self.not_introduced(rank))
+    }
+
+    /// Registers memory with this rank's NIC. None where there is none, and for no bytes.
+    pub fn register<T: Pod>(
+        &self,
+        memory: &Buffer<T>,
+        access: Access,
+        op: impl FnOnce() -> String,
+    ) -> Result<Option<Region>> {
+        match &self.nic {
+            Some(nic) if memory.size() > 0 => {
+                nic.nic.register(memory, access).map(Some).map_err(refused(op))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// This rank's arena and the offset of a word in it, for requests.
+    pub fn arena_word(&self, index: u32) -> Option<(&Region, u64)> {
+        let at = super::word_at(self.neighbours.len(), index) as u64;
+        self.nic.as_ref().map(|nic| (&nic.arena, at))
+    }
+
+    /// A half was dropped while something was under way: it stays as it is.
+    pub fn abandon(&self, half: &Arc<Half>) {
+        if let Some(nic) = &self.nic {
+            lock(&nic.abandoned).push(half.clone());
+        }
+    }
+
+    /// Keeps a window's memory until so many ranks have dropped theirs. Gives its number.
+    pub fn keep_window(&self, memory: Vec<Region>, users: usize) -> u64 {
+        let Some(nic) = &self.nic else { return 0 };
+        let mut windows = lock(&nic.windows);
+        windows.next += 1;
+        let number = windows.next;
+        windows.open.insert(number, OpenWindow { _memory: memory, users });
+        number
+    }
+
+    /// A rank has dropped its side of a window of this rank.
+    pub fn close_window(&self, number: u64) {
+        let Some(nic) = &self.nic else { return };
+        let mut windows = lock(&nic.windows);
+        if let Some(window) = windows.open.get_mut(&number) {
+            window.users = window.users.saturating_sub(1);
+            if window.users == 0 {
+                windows.open.remove(&number);
+            }
+        }
+    }
+
+    /// A request to a neighbour has failed, or its link: the neighbour is lost, if nothing else comes to light.
+    pub fn path_failed(&self, neighbour: usize, error: &gdsync::nic::Error) {
+        let Some(nic) = &self.nic else { return };
+        lock(&nic.failing).get_or_insert_with(|| Failing {
+            neighbour,
+            detail: error.to_string(),
+            since: Instant::now(),
+        });
+    }
+
+    /// From here on peers go away in good order.
+    pub fn finishing(&self) {
+        if let Some(nic) = &self.nic {
+            nic.finishing.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Listens to the neighbours, since they may want links for streams, and sees whether the links work. Not every time.
+    pub fn look_after_links(&self, nic: &Nic) {
+        let tick = nic.ticks.fetch_add(1, Ordering::Relaxed);
+        if !tick.is_multiple_of(LISTEN) {
+            return;
+        }
+        for (number, neighbour) in self.neighbours.iter().enumerate() {
+            let Some(link) = &neighbour.link else { continue };
+            self.listen(number);
+            self.echo(number, &mut lock(&neighbour.state));
+            if tick.is_multiple_of(LISTEN * CHECK) {
+                if let Err(error) = link.check() {
+                    self.path_failed(number, &error);
+                }
+                for opened in &lock(&neighbour.state).links.opened {
+                    if let Err(error) = opened.link.check() {
+                        self.path_failed(number, &error);
+                    }
+                }
+            }
+        }
+        if nic.finishing.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(Failing { neighbour, detail, since }) = &*lock(&nic.failing)
+            && since.elapsed() > GRACE
+        {
+            let rank = self.neighbours[*neighbour].rank;
+            let how =
+                Loss::Path { detail: format!("the path to it through the NIC failed: {detail}") };
+            let host = self.peer(rank).host.clone();
+            self.control.fail(Cause::Lost { rank: rank as u32, host, how });
+        }
+    }
+
+    /// Waits until `ready` gives something, and helps meanwhile. Failures of the path are not its affair: they end the
+    /// world.
+    pub fn until<T>(
+        &self,
+        neighbour: usize,
+        timeout: Duration,
+        op: &dyn Fn() -> String,
+        mut ready: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        let (mut backoff, since) = (Backoff::new(Deadline::after(timeout)), Instant::now());
+        loop {
+            if let Some(value) = ready()? {
+                return Ok(value);
+            }
+            self.check_after(since.elapsed(), op)?;
+            self.progress();
+            if !backoff.pause() {
+                let rank = self.neighbours[neighbour].rank;
+                let host = self.peer(rank).host.clone();
+                let age = since.elapsed();
+                return Err(Error::Late {
+                    op: op(),
+                    rank,
+                    host,
+                    tag: 0,
+                    expected: 1,
+                    seen: 0,
+                    age,
+                });
+            }
+        }
+    }
+
+    /// Posts a batch from the host and waits until it is complete.
+    pub fn carry_out(
+        &self,
+        neighbour: usize,
+        posts: &[Post<'_>],
+        timeout: Duration,
+        op: &dyn Fn() -> String,
+    ) -> Result<()> {
+        let Some(link) = self.link(neighbour) else { return Ok(()) };
+        let failed = |error| self.path_failed(neighbour, &error);
+        let posted: Posted = self.until(neighbour, timeout, op, || {
+            Ok(link.post(posts).unwrap_or_else(|error| {
+                failed(error);
+                None
+            }))
+        })?;
+        self.until(neighbour, timeout, op, || {
+            let complete = link.is_complete(posted.position).unwrap_or_else(|error| {
+                failed(error);
+                false
+            });
+            Ok(complete.then_some(()))
+        })
+    }
+
+    /// The right to post so much to a stream's link; waits for room.
+    pub fn turn_with_room<'a>(
+        &self,
+        neighbour: usize,
+        link: &'a Link,
+        posts: &[Post<'_>],
+        timeout: Duration,
+        op: &dyn Fn() -> String,
+    ) -> Result<Turn<'a>> {
+        self.until(neighbour, timeout, op, || {
+            let turn = link.turn();
+            match turn.has_room(posts) {
+                Ok(room) => Ok(room.then_some(turn)),
+                Err(error) => {
+                    self.path_failed(neighbour, &error);
+                    Ok(None)
+                }
+            }
+        })
+    }
+
+    /// A stream's link to a neighbour; the first time this waits until the neighbour has connected its side.
+    pub fn stream_link(
+        &self,
+        neighbour: usize,
+        stream: &Stream,
+        timeout: Duration,
+        op: &dyn Fn() -> String,
+    ) -> Result<Arc<Link>> {
+        let known = |links: &StreamLinks| {
+            links.opened.iter().find(|link| link.stream == stream.name()).cloned()
+        };
+        let mut state = lock(&self.neighbours[neighbour].state);
+        let opened = match known(&state.links) {
+            Some(opened) => opened,
+            None => {
+                let rank = self.neighbours[neighbour].rank;
+                let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
+                let link = Link::new(&nic.nic, stream.device(), Use::Stream, nic.patience);
+                let link = Arc::new(link.map_err(refused(op))?);
+                // As many as there are streams.
+                let number = state.links.opened.len() as u32;
+                let notice = Notice::Link { number, address: link.address() };
+                self.post(neighbour, &mut state, &notice)?;
+                let stream = stream.name().to_owned();
+                let opened = Arc::new(StreamLink { stream, link, answer: OnceLock::new() });
+                state.links.opened.push(opened.clone());
+                opened
+            }
+        };
+        drop(state);
+        let answer = match opened.answer.get() {
+            Some(answer) => answer.clone(),
+            None => self.until(neighbour, timeout, op, || {
+                self.listen(neighbour);
+                Ok(opened.answer.get().cloned())
+            })?,
+        };
+        let refused = |reason| Error::Mismatch { op: op(), reason };
+        answer.map_err(refused).map(|()| opened.link.clone())
+    }
+
+    /// The neighbour wants a link for one of its streams: what it is told.
+    pub fn answer_link(
+        &self,
+        neighbour: usize,
+        links: &mut StreamLinks,
+        address: &LinkAddress,
+    ) -> std::result::Result<LinkAddress, String> {
+        let (Some(nic), Some(wire)) = (&self.nic, self.neighbours[neighbour].path.wire()) else {
+            return Err("this rank has no NIC".into());
+        };
+        let answer = || -> gdsync::nic::Result<Link> {
+            let link = Link::new(&nic.nic, &gdsync::Device::Host, Use::Answer, nic.patience)?;
+            link.connect(address, wire)?;
+            Ok(link)
+        };
+        let link = answer().map_err(|error| format!("the peer refuses a queue pair: {error}"))?;
+        let own = link.address();
+        links.answered.push(link);
+        Ok(own)
+    }
+
+    /// The neighbour has answered.
+    pub fn link_answered(
+        &self,
+        neighbour: usize,
+        links: &StreamLinks,
+        number: u32,
+        address: std::result::Result<LinkAddress, String>,
+    ) {
+        let wire = self.neighbours[neighbour].path.wire();
+        let (Some(opened), Some(wire)) = (links.opened.get(number as usize), wire) else { return };
+        let answer = address.and_then(|address| {
+            opened.link.connect(&address, wire).map_err(|error| error.to_string())
+        });
+        // It is answered once.
+        let _ = opened.answer.set(answer);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

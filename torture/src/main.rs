@@ -1,0 +1,66 @@
+//! `mp-torture`: breaks running jobs on purpose and looks whether what libmp promises holds: no hang, no wrong result, the
+//! cause named by every survivor, nothing left behind, and the next run works. `tools/torture` starts it.
+
+mod fault;
+mod job;
+mod leaks;
+mod mark;
+mod proxy;
+mod rank;
+mod record;
+mod storm;
+mod suite;
+mod table;
+mod verdict;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "mp-torture",
+    version,
+    about = "Breaks running jobs on purpose and looks what becomes of them"
+)]
+struct Options {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Every fault in every phase of every workload, again and again until the time is over, each at least once.
+    Faults(suite::Options),
+    /// A message storm against a model. Alone with --threads, or as a rank under mprun.
+    Storm(storm::Options),
+    /// Makes the document from files of `faults` and `storm`.
+    Table {
+        /// Files of `mp-torture faults --json` and `mp-torture storm --json`, and logs of tools/fuzz.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        /// Write it here.
+        #[arg(short)]
+        output: PathBuf,
+    },
+    /// What a rank does before it becomes the program (used by `faults`).
+    #[command(hide = true)]
+    Rank(rank::Options),
+}
+
+fn main() -> ExitCode {
+    let result = match Options::parse().what {
+        What::Faults(options) => suite::run(&options),
+        What::Storm(options) => storm::run(&options),
+        What::Table { files, output } => table::write(&files, &output).map(|()| 0),
+        What::Rank(options) => rank::become_program(&options),
+    };
+    match result {
+        Ok(status) => ExitCode::from(u8::try_from(status).unwrap_or(1)),
+        Err(error) => {
+            eprintln!("mp-torture: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

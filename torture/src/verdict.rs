@@ -1,0 +1,316 @@
+//! What a job's end means: who named whom, when, and what should have been otherwise. No I/O.
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::fault::{Expected, Fault, Phase, Workload};
+use crate::job::{Ended, Job};
+
+/// The judgement of a run.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Verdict {
+    pub survivors: usize,
+    /// Survivors that named the cause.
+    pub reports: usize,
+    /// From the fault to the last of these.
+    pub slowest: Option<Duration>,
+    /// The job ended in order, with the right result.
+    pub right: bool,
+    /// A result was given as right that is not.
+    pub wrong: bool,
+    pub problems: Vec<String>,
+}
+
+/// What a rank said: its first blame, or that it finished.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Said {
+    blames: Vec<(Instant, Vec<usize>, String)>,
+    finished: bool,
+    other: Vec<String>,
+}
+
+/// The ranks that a sentence of libmp says are the cause; empty if it blames nobody.
+pub fn blamed(text: &str) -> Vec<usize> {
+    let numbers = |text: &str| -> Vec<usize> {
+        text.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+    };
+    let before = |end: usize| -> Option<usize> {
+        let begin = text[..end].rfind("rank ")? + "rank ".len();
+        numbers(&text[begin..end]).first().copied()
+    };
+    for sentence in [" is lost", " aborted the world", " did not enter it"] {
+        if let Some(end) = text.find(sentence) {
+            return before(end).into_iter().collect();
+        }
+    }
+    if let Some(end) = text.find(" did not arrive") {
+        let begin = text[..end].find("rank").unwrap_or(0);
+        let list = text[begin..end].split(" of ").next().unwrap_or_default();
+        return numbers(list);
+    }
+    let alone =
+        ["could not reach rank 0", "rank 0 cannot listen", "rank 0 accepted the connection"];
+    if alone.iter().any(|sentence| text.contains(sentence)) {
+        return vec![0];
+    }
+    Vec::new()
+}
+
+/// The rank that a line is from, and what it says: `[1] text` of mprun, `storm: rank 1: text` of threads.
+fn from_rank(line: &str) -> Option<(usize, &str)> {
+    let (mut rank, mut text) = (None, line);
+    if let Some((number, rest)) = line.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        rank = number.trim().parse().ok();
+        text = rest.trim_start();
+    }
+    if let Some((number, rest)) =
+        text.strip_prefix("storm: rank ").and_then(|rest| rest.split_once(": "))
+    {
+        rank = number.parse().ok().or(rank);
+        text = rest;
+    }
+    Some((rank?, text))
+}
+
+/// The numbers of a run of HPGMG that every run must find, to the bit.
+pub fn numbers(json: &str) -> Option<Value> {
+    let report: Value = serde_json::from_str(json).ok()?;
+    let solves: Vec<Value> = report
+        .get("solves")?
+        .as_array()?
+        .iter()
+        .map(|solve| {
+            ["dim", "fmax", "umax", "cycles"].map(|key| solve[key].clone()).to_vec().into()
+        })
+        .collect();
+    Some(serde_json::json!([report.get("lambda_max")?, solves]))
+}
+
+/// Judges.
+pub fn judge(job: &Job, ended: &Ended, reference: Option<&Value>) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut said = vec![Said::default(); job.ranks];
+    for line in &ended.lines {
+        verdict.wrong |= line.text.contains("WRONG:");
+        let Some((rank, text)) = from_rank(&line.text) else { continue };
+        let Some(said) = said.get_mut(rank) else { continue };
+        let blamed = blamed(text);
+        said.finished |= text == "finished";
+        if !blamed.is_empty() {
+            said.blames.push((line.at, blamed, text.to_owned()));
+        } else {
+            said.other.push(text.to_owned());
+        }
+    }
+    if ended.status == Some(0) {
+        let result = ended.json.as_deref();
+        verdict.right = match job.workload {
+            Workload::Hpgmg => {
+                result.and_then(numbers).as_ref() == reference && reference.is_some()
+            }
+            _ => result.is_some_and(|text| crate::storm::read(text).is_ok()),
+        };
+        if !verdict.right && job.fault != Some(Fault::DiskFull) {
+            verdict.wrong = true;
+        }
+    }
+    let expected = job.fault.map_or(Expected::Right, Fault::expected);
+    check(job, ended, expected, &said, &mut verdict);
+    let mut problem = |text: String| verdict.problems.push(text);
+    if ended.hung {
+        problem("it hung".into());
+    }
+    if !ended.left.processes.is_empty() {
+        problem(format!("processes {:?} were left", ended.left.processes));
+    }
+    if !ended.left.others.is_empty() {
+        problem(format!("left: {}", ended.left.others.join(", ")));
+    }
+    if verdict.wrong {
+        verdict.problems.push("a wrong result was given as right".into());
+    }
+    verdict
+}
+
+fn check(job: &Job, ended: &Ended, expected: Expected, said: &[Said], verdict: &mut Verdict) {
+    let status = ended.status;
+    let text = || tail(ended);
+    match expected {
+        Expected::Right => {
+            if !verdict.right {
+                verdict.problems.push(format!("it ended with {status:?}: {}", text()));
+            }
+        }
+        Expected::Gone => {}
+        Expected::FileNamed => {
+            verdict.survivors = 1;
+            let names = ended.lines.iter().find(|line| line.text.contains("/dev/full"));
+            verdict.reports = usize::from(names.is_some());
+            if status == Some(0) || names.is_none() {
+                verdict
+                    .problems
+                    .push(format!("the full disk is not reported: {status:?}: {}", text()));
+            }
+        }
+        Expected::NamedOrRight | Expected::Named | Expected::NamedBothWays => {
+            if verdict.right {
+                // The fault came when everything was done.
+                let may = expected == Expected::NamedOrRight || job.phase == Phase::Finish;
+                if !may && !came_too_late(ended) {
+                    verdict
+                        .problems
+                        .push("the job ended in order, as if nothing had happened".into());
+                }
+                return;
+            }
+            for (rank, said) in said.iter().enumerate() {
+                let both = expected == Expected::NamedBothWays;
+                if rank == job.victim && !both {
+                    continue;
+                }
+                verdict.survivors += 1;
+                let culprit = if rank == job.victim { 0 } else { job.victim };
+                survivor(job, rank, culprit, said, ended, verdict);
+            }
+        }
+    }
+}
+
+/// The fault was not done before the end of the job.
+fn came_too_late(ended: &Ended) -> bool {
+    ended.struck.is_none_or(|struck| struck >= ended.over)
+}
+
+fn survivor(
+    job: &Job,
+    rank: usize,
+    culprit: usize,
+    said: &Said,
+    ended: &Ended,
+    verdict: &mut Verdict,
+) {
+    let named = |blamed: &[usize]| blamed.contains(&culprit);
+    match said.blames.iter().find(|(_, blamed, _)| named(blamed)) {
+        Some((at, _, _)) => {
+            verdict.reports += 1;
+            if let Some(struck) = ended.struck {
+                let after = at.saturating_duration_since(struck);
+                verdict.slowest = Some(verdict.slowest.map_or(after, |slowest| slowest.max(after)));
+            }
+        }
+        // Its finish was complete before: it has nothing to report, and HPGMG says nothing then.
+        None if said.finished
+            || job.phase == Phase::Finish
+                && job.workload == Workload::Hpgmg
+                && said.blames.is_empty() =>
+        {
+            verdict.survivors -= 1;
+        }
+        None => verdict.problems.push(format!(
+            "rank {rank} did not name rank {culprit}, it said: {:?}",
+            said.blames.iter().map(|blame| &blame.2).chain(&said.other).collect::<Vec<_>>()
+        )),
+    }
+    if let Some((_, _, text)) = said.blames.iter().find(|(_, blamed, _)| !named(blamed)) {
+        verdict.problems.push(format!("rank {rank} blamed another than rank {culprit}: {text}"));
+    }
+}
+
+/// The last lines, for people.
+fn tail(ended: &Ended) -> String {
+    let lines: Vec<&str> =
+        ended.lines.iter().rev().take(6).map(|line| line.text.as_str()).collect();
+    lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Line;
+
+    #[test]
+    fn the_blamed_rank_is_read_from_each_of_libmps_sentences() {
+        for (text, ranks) in [
+            (
+                "rank 2 on n1 is lost: its connection was closed (end of stream) (during barrier)",
+                vec![2],
+            ),
+            ("Error: rank 12 on n1 aborted the world: rank 3 is tired (during sum)", vec![12]),
+            ("barrier did not complete within 2s: rank 1 on n1 did not enter it", vec![1]),
+            (
+                "ranks 1, 2 and 5 of 8 did not arrive within 60.0s; turned away: 127.0.0.1:4: no",
+                vec![1, 2, 5],
+            ),
+            ("rank 2 could not reach rank 0 at 127.0.0.1:1 for 4s: refused", vec![0]),
+            ("rank 0 cannot listen on 127.0.0.1:1: in use", vec![0]),
+            ("rank 0 accepted the connection and then did not answer (during init)", vec![0]),
+            ("recv tag 1 of rank 0 on n1 not complete after 20s", vec![]),
+        ] {
+            assert_eq!(blamed(text), ranks, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_known_by_the_launchers_prefix_or_the_storms() {
+        assert_eq!(from_rank("[1] Error: rank 2 is lost"), Some((1, "Error: rank 2 is lost")));
+        assert_eq!(from_rank("[0] storm: rank 0: finished"), Some((0, "finished")));
+        assert_eq!(from_rank("storm: rank 3: finished"), Some((3, "finished")));
+        assert_eq!(from_rank("mprun: rank 1 was killed"), None);
+    }
+
+    fn job(fault: Fault) -> Job {
+        Job {
+            fault: Some(fault),
+            phase: Phase::Middle,
+            workload: Workload::StormHost,
+            victim: 1,
+            ranks: 3,
+            seed: 1,
+            length: Duration::from_secs(1),
+        }
+    }
+
+    fn ended(status: i32, lines: &[&str]) -> Ended {
+        let now = Instant::now();
+        let line = |text: &&str| Line { at: now, text: (*text).to_owned() };
+        Ended {
+            status: Some(status),
+            lines: lines.iter().map(line).collect(),
+            stdout: String::new(),
+            struck: Some(now),
+            over: now + Duration::from_secs(1),
+            hung: false,
+            left: Default::default(),
+            json: None,
+        }
+    }
+
+    #[test]
+    fn every_survivor_must_name_the_victim_and_nobody_else() {
+        let lost = "storm: rank 0: rank 1 on n is lost: x";
+        let good = ended(1, &[lost, "[2] storm: rank 2: rank 1 on n is lost: x"]);
+        let verdict = judge(&job(Fault::Killed), &good, None);
+        assert_eq!((verdict.reports, verdict.survivors, verdict.problems.len()), (2, 2, 0));
+        let silent = judge(&job(Fault::Killed), &ended(1, &[lost]), None);
+        assert!(silent.problems[0].contains("rank 2 did not name rank 1"), "{silent:?}");
+        let wrong = ended(1, &[lost, "storm: rank 2: rank 0 on n is lost: x"]);
+        assert_eq!(judge(&job(Fault::Killed), &wrong, None).problems.len(), 2);
+    }
+
+    #[test]
+    fn a_job_that_ends_with_0_and_no_result_is_wrong_and_one_that_should_go_on_must() {
+        let verdict = judge(&job(Fault::Killed), &ended(0, &[]), None);
+        assert!(verdict.wrong);
+        let verdict =
+            judge(&job(Fault::Paused), &ended(1, &["storm: rank 0: rank 1 on n is lost"]), None);
+        assert!(!verdict.problems.is_empty());
+    }
+
+    #[test]
+    fn a_difference_from_the_model_is_a_wrong_result() {
+        let verdict =
+            judge(&job(Fault::Killed), &ended(9, &["storm: rank 0: WRONG: word 3"]), None);
+        assert!(verdict.wrong && !verdict.problems.is_empty());
+    }
+}
