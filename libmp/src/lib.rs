@@ -62,7 +62,9 @@
 //! What is prepared with `prepare_device` ([`DeviceSend`], [`DeviceRecv`]) counts its starts in the memory of its device, and
 //! the signal that a side waits on lies in that side's device. So a stream starts and completes it with one small kernel
 //! ([`Communicator::enqueue`] takes whole lists), a captured graph replays it, and a kernel of the user does it with
-//! `mp::send` and `mp::recv` of `mp/mp.cuh` on a [`handle`](DeviceSend::handle) – in any mixture and without the host.
+//! `mp::send` and `mp::recv` of `mp/mp.cuh` on a [`handle`](DeviceSend::handle) – in any mixture and without the host. On a
+//! [`FusedStream`] adjacent operations become one launch by themselves. The host starts and completes the same operation
+//! with [`by_host`](DeviceSend::by_host); one end may be a GPU's memory and the other a host's.
 //! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
 //! ones go straight into the posted buffer. [`DeviceWindow`] is the freely addressed form, [`DeviceBarrier`] and
 //! [`DeviceAllReduce`] are the collectives of GPUs. Host streams follow the same protocol.
@@ -135,9 +137,9 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
-    Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region,
-    SendBuilder, Step, Traffic, Window, wait_all, wait_any,
+    AllReduce, ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend,
+    DeviceWindow, FusedStream, Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend,
+    RecvBuilder, Region, SendBuilder, Step, Steps, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

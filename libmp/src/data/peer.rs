@@ -123,7 +123,8 @@ pub struct SendBuilder {
 
 impl SendBuilder {
     /// Prepares it for streams and kernels that start it by themselves: see [`DeviceSend`]. The peer calls
-    /// [`RecvBuilder::prepare_device`]; ends prepared in this way and in the other are matched apart.
+    /// [`RecvBuilder::prepare_device`]: an end prepared in the other way is refused when it is first used, once the timeout
+    /// has passed without one prepared in this way.
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
