@@ -1,5 +1,5 @@
-//! Two network namespaces on one cable, as two hosts: a process with a software NIC in each, TCP between them, delay
-//! on the cable, and the cable cut. Needs root, and `ip` and `tc` of iproute2; the delay needs the kernel's sch_netem.
+//! Two network namespaces on one cable, as two hosts: a process with a software NIC in each, TCP between them, delay,
+//! loss and disorder on the cable, and the cable cut. Needs root, and `ip` and `tc` of iproute2; the delay needs the kernel's sch_netem.
 //! In a guest that has them all: `tools/rxe-vm --cpus 2 test -p gdsync --test soft_namespaces`.
 
 mod soft_common;
@@ -48,11 +48,10 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Every packet takes this long, each way.
-    fn delay(&self, delay: Duration) -> Outcome {
+    /// What netem does to every packet, each way.
+    fn trouble(&self, how: &str) -> Outcome {
         for name in &self.names {
-            let millis = delay.as_millis();
-            run(&format!("tc -n {name} qdisc add dev cable root netem delay {millis}ms"))?;
+            run(&format!("tc -n {name} qdisc add dev cable root netem {how}"))?;
         }
         Ok(())
     }
@@ -108,8 +107,16 @@ fn mixed_operations_between_hosts_agree_with_the_model() -> Outcome {
 #[ignore = "needs root, iproute2 and sch_netem"]
 fn mixed_operations_between_distant_hosts_agree_with_the_model() -> Outcome {
     let hosts = Hosts::new("far")?;
-    hosts.delay(Duration::from_millis(2))?;
+    hosts.trouble("delay 2ms")?;
     mixed_operations(&hosts, 2_000)
+}
+
+#[test]
+#[ignore = "needs root, iproute2 and sch_netem"]
+fn mixed_operations_over_a_cable_that_loses_reorders_and_doubles_agree_with_the_model() -> Outcome {
+    let hosts = Hosts::new("bad")?;
+    hosts.trouble("delay 2ms 1ms loss 1% duplicate 2% reorder 10%")?;
+    mixed_operations(&hosts, 500)
 }
 
 #[test]

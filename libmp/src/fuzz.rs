@@ -12,6 +12,7 @@ use crate::control::handshake::{Expected, check_hello, check_preamble};
 use crate::control::message::{Message, Payload, PeerInfo};
 use crate::control::{Heartbeat, Hub};
 pub use crate::data::fuzz_mailbox as mailbox;
+use crate::trace::Part;
 
 /// A stream of the control plane, from a stranger or from rank 0, in pieces of any size. What comes out encodes to frames
 /// that decode to the same.
@@ -117,6 +118,15 @@ pub fn hub(data: &[u8]) {
     }
 }
 
+/// A rank's part of a timeline, as rank 0 gets it from the others.
+pub fn trace_part(data: &[u8]) {
+    if let Some(part) = Part::from_bytes(data) {
+        // As bytes: a counter that is not a number does not equal itself.
+        let bytes = part.to_bytes();
+        assert_eq!(Part::from_bytes(&bytes).map(|again| again.to_bytes()), Some(bytes));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     /// Gives every file of a target's corpus to its function.
@@ -143,6 +153,11 @@ mod tests {
     #[test]
     fn the_corpus_of_the_hub_is_taken() {
         replay("hub", super::hub);
+    }
+
+    #[test]
+    fn the_corpus_of_parts_of_timelines_is_taken() {
+        replay("trace_part", super::trace_part);
     }
 
     #[test]

@@ -269,3 +269,23 @@ fn a_world_alone_has_the_same_operations() {
     assert_eq!(world.node_local().unwrap().size(), 1);
     world.finish().unwrap();
 }
+
+#[test]
+fn a_neighbour_that_has_just_left_is_named_by_those_who_reach_for_it() {
+    for _ in 0..40 {
+        let said = on_threads(World::threads(3).unwrap(), |world| {
+            if world.rank() == 2 {
+                return None;
+            }
+            let reach = || {
+                let region = world.alloc::<u64>(&libmp::Device::Host, 8)?;
+                let _send = world.peer(2)?.send(&region, 1).prepare()?;
+                world.barrier()
+            };
+            Some(reach().unwrap_err().to_string())
+        });
+        for text in said.into_iter().flatten() {
+            assert!(text.starts_with("rank 2 on ") && text.contains("is lost"), "{text}");
+        }
+    }
+}

@@ -2,10 +2,9 @@
 //! has the memory mapped, or writes it through a NIC (`nic::Outbox`). It only moves bytes; what they mean is the notices'
 //! business.
 
-use std::sync::atomic::Ordering;
-
 use gdsync::{Buffer, Word64};
 
+use super::positions::Positions;
 use crate::error::{Error, Result};
 
 /// Bytes of a slot: a length (u64) and the blob.
@@ -64,21 +63,15 @@ impl Mailbox {
 
     /// Puts a blob in; false if there is no room now.
     pub fn put(&self, blob: &[u8]) -> Result<bool> {
-        let (Some(put), Some(taken)) = (self.put.atomic(), self.taken.load()) else {
-            return Err(unreachable());
-        };
-        let number = put.load(Ordering::Relaxed);
-        if number.wrapping_sub(taken) >= SLOTS as u64 {
-            return Ok(false);
-        }
+        let positions = self.positions()?;
+        let Some(number) = positions.vacant(SLOTS as u64) else { return Ok(false) };
         let slot = self.slot(number)?;
         let failed = |source| Error::Memory { op: "writing to a mailbox".into(), source };
         slot.slice(0..8)
             .and_then(|head| head.write(&(blob.len() as u64).to_le_bytes()))
             .and_then(|()| slot.slice(8..8 + blob.len())?.write(blob))
             .map_err(failed)?;
-        // Release: whoever sees the count sees the blob.
-        put.store(number + 1, Ordering::Release);
+        positions.publish(number);
         Ok(true)
     }
 
@@ -89,17 +82,11 @@ impl Mailbox {
 
     /// Takes the oldest blob out.
     pub fn take(&self) -> Result<Option<Vec<u8>>> {
-        let (Some(put), Some(taken)) = (self.put.load(), self.taken.atomic()) else {
-            return Err(unreachable());
-        };
-        let number = taken.load(Ordering::Relaxed);
-        if put == number {
-            return Ok(None);
-        }
+        let positions = self.positions()?;
+        let Some(number) = positions.ready() else { return Ok(None) };
         let failed = |source| Error::Memory { op: "reading a mailbox".into(), source };
         let bytes = self.slot(number)?.to_vec().map_err(failed)?;
-        // Release: the writer may fill the slot again only after it was read.
-        taken.store(number + 1, Ordering::Release);
+        positions.release(number);
         let blob = bytes.split_first_chunk().and_then(|(length, rest)| {
             rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?)
         });
@@ -114,6 +101,13 @@ impl Mailbox {
                     size: SLOT,
                 },
             }),
+        }
+    }
+
+    fn positions(&self) -> Result<Positions<'_>> {
+        match (self.put.atomic(), self.taken.atomic()) {
+            (Some(put), Some(taken)) => Ok(Positions { put, taken }),
+            _ => Err(unreachable()),
         }
     }
 

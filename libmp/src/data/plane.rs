@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,8 @@ use crate::trace::{Probes, Trace};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
+/// How long the news of a rank that left may take.
+const NEWS: Duration = Duration::from_millis(500);
 
 /// How a data plane gets to other ranks.
 #[derive(Debug, Clone)]
@@ -318,11 +320,20 @@ impl Plane {
         let handle = self.arenas.get().and_then(|arenas| arenas.get(neighbour));
         let rank = self.neighbours[neighbour].rank;
         let handle = handle.ok_or_else(|| self.not_introduced(rank))?;
-        let arena = Arena::map(handle, self.neighbours.len(), device);
-        if let Err(Error::Memory { source, .. }) = &arena {
+        let failed = match Arena::map(handle, self.neighbours.len(), device) {
+            Ok(arena) => return Ok(arena),
+            Err(error) => error,
+        };
+        if let Error::Memory { source, .. } = &failed {
             self.suspect(neighbour, source);
         }
-        arena
+        // A neighbour that leaves takes its arena along; the news of it, which say more, are on their way.
+        let until = Instant::now() + NEWS;
+        while Instant::now() < until {
+            self.control.check("reaching a neighbour")?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Err(failed)
     }
 
     /// A stream whose waits end when the world does.

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
@@ -17,7 +17,9 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
 use subtle::ConstantTimeEq;
 
+use super::doze::Doze;
 use super::keys::{KeyTable, RegionMemory};
+use super::pace::{Pace, STEP};
 use super::slot::Slot;
 use super::state::Outgoing;
 use super::wire::Cut;
@@ -27,13 +29,8 @@ use crate::cuda::copies::Copies;
 use crate::cuda::device::{CudaDevice, lock};
 use crate::error::Result;
 
-/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for. (Posts of the CPU wake the
-/// thread.)
-const STEP: Duration = Duration::from_micros(60);
-/// After so long without work sleeps are longer: a wake-up costs 2 to 5 µs, so that short ones would take 3 to 8 % of a
-/// core for as long as nothing happens.
+/// After so long without work sleeps are as long as their share of a core demands.
 const LONG_IDLE: Duration = Duration::from_millis(20);
-const LONG_STEP: Duration = Duration::from_micros(180);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
 /// Housekeeping that is so late means that this thread did not run: stopped, suspended, or starved.
@@ -53,7 +50,7 @@ pub(crate) struct Shared {
     pub keys: RwLock<KeyTable>,
     commands: Mutex<VecDeque<Command>>,
     commanded: AtomicBool,
-    sleeping: AtomicBool,
+    doze: Doze,
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
     pub ended: AtomicBool,
@@ -96,7 +93,7 @@ impl Shared {
             keys: RwLock::default(),
             commands: Mutex::default(),
             commanded: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
+            doze: Doze::new(),
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -129,10 +126,7 @@ impl Shared {
 
     /// Wakes the engine if it sleeps.
     pub fn wake(&self) {
-        // The other half is in `Engine::rest`: either this thread sees that the engine sleeps, or the engine, looking
-        // once more before it does, sees what this thread has written.
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed)
+        if self.doze.must_wake()
             && let Some(thread) = self.thread.get()
         {
             thread.unpark();
@@ -150,6 +144,7 @@ pub(crate) struct Engine {
     housekeeping: Instant,
     idle_since: Option<Instant>,
     idle_passes: u32,
+    pace: Pace,
 }
 
 /// Sockets, known to the system's event queue.
@@ -200,6 +195,7 @@ impl Engine {
             housekeeping: now,
             idle_since: None,
             idle_passes: 0,
+            pace: Pace::new(),
         }
     }
 
@@ -249,7 +245,8 @@ impl Engine {
         if busy {
             self.idle_since = None;
             self.idle_passes = 0;
-            self.shared.sleeping.store(false, Ordering::Relaxed);
+            self.pace.interrupt();
+            self.shared.doze.cancel();
             return;
         }
         self.idle_passes = self.idle_passes.wrapping_add(1);
@@ -260,12 +257,11 @@ impl Engine {
             } else {
                 std::hint::spin_loop();
             }
-        } else if self.shared.sleeping.load(Ordering::Relaxed) {
+        } else if self.shared.doze.is_announced() {
             // A whole pass after it said so found nothing.
-            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { LONG_STEP });
+            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { self.pace.next() });
         } else {
-            self.shared.sleeping.store(true, Ordering::Relaxed);
-            fence(Ordering::SeqCst);
+            self.shared.doze.announce();
         }
     }
 
@@ -419,8 +415,10 @@ impl Engine {
 
     /// Gives a connection to the queue pair that it is for, or keeps it until that waits for it.
     fn introduce(&mut self, mut stream: TcpStream, heard: Greeting, since: Instant) {
-        let Some(slot) =
-            self.slots.iter_mut().find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
+        let Some(slot) = self
+            .slots
+            .iter_mut()
+            .find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
         else {
             tracing::warn!("a connection for queue pair {:#x}, which is not here", heard.qpn);
             return;

@@ -252,7 +252,8 @@ impl<'a> Run<'a> {
         unsafe { out.copy_payload(payload.as_mut_ptr()) };
         if let Some(side) = to {
             let frame = out.frame;
-            let _ = self.with(side, |machine, cx| machine.receive(cx, frame, Payload::of(&payload)));
+            let _ =
+                self.with(side, |machine, cx| machine.receive(cx, frame, Payload::of(&payload)));
         }
     }
 
@@ -275,7 +276,9 @@ impl<'a> Run<'a> {
         let operation = match what % 7 {
             0 => Operation::Nop,
             1 => Operation::Send { payload: Source::Gather(&pieces), imm },
-            2 => Operation::Send { payload: Source::Inline(&[9; 40][..usize::from(key % 40)]), imm },
+            2 => {
+                Operation::Send { payload: Source::Inline(&[9; 40][..usize::from(key % 40)]), imm }
+            }
             3 => Operation::Write { remote, payload: Source::Gather(&pieces), imm },
             4 => Operation::Read { remote, into: &pieces },
             5 => Operation::FetchAdd { remote, add: 3, into: word },
@@ -323,10 +326,9 @@ impl<'a> Run<'a> {
         let words = self.bench.words.to_vec().expect("host memory is readable");
         let guards = words[..WORDS / 4].iter().chain(&words[3 * WORDS / 4..]);
         assert!(guards.into_iter().all(|&word| word == GUARD), "written outside the region");
-        for completions in [
-            &self.bench.queues[0].send_completions,
-            &self.bench.queues[0].receive_completions,
-        ] {
+        for completions in
+            [&self.bench.queues[0].send_completions, &self.bench.queues[0].receive_completions]
+        {
             let mut reader = CompletionReader::new(completions.clone());
             while let Some(_completion) = reader.poll().expect("the NIC writes completions") {}
         }

@@ -44,11 +44,13 @@
 mod address;
 mod completion;
 mod direct;
+mod doze;
 mod engine;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod keys;
 mod nic;
+mod pace;
 mod queue_pair;
 mod region;
 mod slot;
