@@ -190,7 +190,7 @@ impl Job {
         match self.fault? {
             Fault::Left => Some("leave"),
             Fault::Panicked => Some("panic"),
-            _ if self.phase == Phase::Start => None,
+            _ if self.phase == Phase::Start || self.workload == Workload::Hpgmg => None,
             Fault::Killed => Some("kill"),
             Fault::Stopped | Fault::Paused => Some("stop"),
             Fault::Cut | Fault::HalfOpen => Some("announce"),
