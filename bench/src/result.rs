@@ -155,7 +155,7 @@ impl Results {
     pub fn begin(method: Vec<String>) -> Results {
         let machine = Machine::collect();
         let gpus = Gpus::collect();
-        let command: Vec<String> = std::env::args().skip(1).collect();
+        let command: Vec<String> = std::env::args().skip(1).map(quoted).collect();
         Results {
             format: FORMAT,
             command: format!("mp-perf {}", command.join(" ")),
@@ -224,6 +224,15 @@ impl Results {
     }
 }
 
+/// An argument as a shell takes it.
+fn quoted(argument: String) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_=.,:/+".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        return argument;
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
 /// `time` in UTC, to the second.
 fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
@@ -276,6 +285,13 @@ mod tests {
         assert!(error.contains("\"host\""), "{error}");
         std::fs::write(&path, "[]").unwrap();
         assert!(Results::read(&path).is_err());
+    }
+
+    #[test]
+    fn arguments_are_quoted_where_a_shell_would_split_them() {
+        assert_eq!(quoted("--sizes=8,64".into()), "--sizes=8,64");
+        assert_eq!(quoted("mpi=--comm mpi".into()), "'mpi=--comm mpi'");
+        assert_eq!(quoted("it's".into()), r"'it'\''s'");
     }
 
     #[test]

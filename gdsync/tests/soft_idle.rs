@@ -60,11 +60,10 @@ fn noticed_after(idle: Duration, rounds: usize) -> Outcome<(Duration, Duration)>
 
 #[test]
 #[ignore = "needs an idle machine"]
-fn a_doorbell_that_a_stream_rings_is_noticed_within_100_us_and_after_a_long_pause_within_200()
--> Outcome {
+fn a_doorbell_that_a_stream_rings_is_noticed_within_100_us_also_after_a_long_pause() -> Outcome {
     let (soon_after, _) = noticed_after(Duration::from_millis(3), 200)?;
     let (after_long, _) = noticed_after(Duration::from_millis(60), 40)?;
     assert!(soon_after < Duration::from_micros(100), "{soon_after:?}");
-    assert!(after_long < Duration::from_micros(200), "{after_long:?}");
+    assert!(after_long < Duration::from_micros(100), "{after_long:?}");
     Ok(())
 }

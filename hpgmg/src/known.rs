@@ -124,7 +124,7 @@ pub fn judge(config: &Config, outcome: &Outcome) -> Verdict {
 fn judge_order(config: &Config, order: f64, design: f64) -> Verdict {
     let weak = config.smoother != Smoother::Gsrb;
     if config.operator == Operator::Fv4 && config.cycle == Cycle::F && weak {
-        return if order >= 2.0 && order <= design + 1.0 {
+        return if (2.0..=design + 1.0).contains(&order) {
             Verdict::Pass(format!(
                 "order {order:.3} is between 2 and {:.0} (no reference value for this case; one F-cycle with this \
                  smoother does not reach the order of the discretisation)",

@@ -23,7 +23,7 @@ pub struct LevelRun {
     pub solves: usize,
     /// Mean time of a solve.
     pub mean: Duration,
-    /// True when all solves gave the same residuals.
+    /// True when all solves gave the same residuals, and the first and the last the same solution.
     pub repeatable: bool,
 }
 
@@ -82,6 +82,8 @@ pub trait Solver {
     fn agree(&mut self, l: usize, value: f64) -> Result<f64, Error>;
     /// max |U| of level `l`.
     fn largest(&mut self, l: usize) -> Result<f64, Error>;
+    /// A number that tells this rank's solutions of level `l` apart, bit by bit.
+    fn fingerprint(&mut self, l: usize) -> Result<u64, Error>;
     /// max |U of level l+1 − restriction of U of level l|; 0 without such a level.
     fn difference(&mut self, l: usize) -> Result<f64, Error>;
     /// Where time went since the last reset.
@@ -143,6 +145,7 @@ fn run_level<S: Solver>(
         solver.agree(l, out.time.as_secs_f64())
     };
     let mut spent = one(solver, &mut first)?;
+    let fingerprint = solver.fingerprint(l)?;
     let mut warm_up = 1;
     let solves = match effort {
         Effort::Solves(n) => n,
@@ -165,6 +168,8 @@ fn run_level<S: Solver>(
     if solves == 0 {
         total = first.time;
     }
+    let differs = solver.fingerprint(l)? != fingerprint;
+    repeatable &= solver.agree(l, f64::from(u8::from(differs)))? == 0.0;
     let umax = solver.largest(l)?;
     let mean = total / solves.max(1) as u32;
     let result = LevelRun { dim, first, umax, solves, mean, repeatable };
@@ -208,6 +213,10 @@ impl Solver for Cpu {
 
     fn largest(&mut self, l: usize) -> Result<f64, Error> {
         Ok(self.norm(l, Vector::U)?)
+    }
+
+    fn fingerprint(&mut self, l: usize) -> Result<u64, Error> {
+        Ok(vectors::fingerprint(self.level(l).field(Vector::U)))
     }
 
     fn difference(&mut self, l: usize) -> Result<f64, Error> {

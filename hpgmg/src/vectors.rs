@@ -109,3 +109,24 @@ pub fn dot(level: &mut Level, x: Vector, y: Option<Vector>) -> Result<f64, CommE
     }
     Ok(level.partials.iter().sum())
 }
+
+/// A number that tells vectors apart, bit by bit: FNV-1a, a word at a time.
+pub fn fingerprint(values: &[f64]) -> u64 {
+    const PRIME: u64 = 0x100_0000_01b3;
+    values.iter().fold(0xcbf2_9ce4_8422_2325, |hash, value| {
+        (hash ^ value.to_bits()).wrapping_mul(PRIME).rotate_left(29)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_tell_one_bit_and_the_order() {
+        let of = |values: &[f64]| fingerprint(values);
+        assert_ne!(of(&[1.0, 2.0]), of(&[2.0, 1.0]));
+        assert_ne!(of(&[0.0]), of(&[-0.0]));
+        assert_eq!(of(&[1.0, 2.0]), of(&[1.0, 2.0]));
+    }
+}

@@ -239,7 +239,8 @@ shared_structs! {
         pub memory: u64,
         /// Length of the message in bytes.
         pub len: u64,
-        /// Of a send in one piece: the receiver's buffer. Otherwise 0.
+        /// Of a send in one piece: the receiver's buffer. Of a receive from a CPU: where the message waits to be fetched.
+        /// Otherwise 0.
         pub target: u64,
         /// The receiver's slots for packets; 0: the message goes in one piece.
         pub inbox: u64,

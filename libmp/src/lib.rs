@@ -44,14 +44,27 @@
 //! One-sided operations – put, get, signals, atomics – go through a [`Window`]. [`AllReduce`] is the reduction for inner
 //! loops. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
 //! ([`Operation::wait`], [`Operation::test`], the collectives, [`Communicator::synchronize`]); there is no hidden thread
-//! that does it. Ranks on different hosts have the collectives of [`Communicator`] only: there is no NIC path yet, and
-//! preparing a message to another host says so. Not there either: vectors of pieces (`sendv`), a C API.
+//! that does it. A message may be gathered from and scattered into pieces ([`Peer::sendv`], [`Peer::recvv`]) where memory is
+//! mapped.
+//!
+//! # Paths
+//! Ranks that share a host map each other's memory. Ranks on different hosts, or all if `MP_PATH` says so ([`config`]), reach
+//! each other through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP
+//! between hosts and shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host
+//! and on streams; what `prepare_device` and its like give needs mapped memory and says so. [`Communicator::path`] tells which
+//! path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
+//! collectives only.
+//!
+//! # C and C++
+//! They have the same in crate `libmp-c`: a header and a library. [`porting`] compares both with LibMP.
 //!
 //! # Streams, graphs and kernels
 //! What is prepared with `prepare_device` ([`DeviceSend`], [`DeviceRecv`]) counts its starts in the memory of its device, and
 //! the signal that a side waits on lies in that side's device. So a stream starts and completes it with one small kernel
 //! ([`Communicator::enqueue`] takes whole lists), a captured graph replays it, and a kernel of the user does it with
-//! `mp::send` and `mp::recv` of `mp/mp.cuh` on a [`handle`](DeviceSend::handle) – in any mixture and without the host.
+//! `mp::send` and `mp::recv` of `mp/mp.cuh` on a [`handle`](DeviceSend::handle) – in any mixture and without the host. On a
+//! [`FusedStream`] adjacent operations become one launch by themselves. The host starts and completes the same operation
+//! with [`by_host`](DeviceSend::by_host); one end may be a GPU's memory and the other a host's.
 //! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
 //! ones go straight into the posted buffer. [`DeviceWindow`] is the freely addressed form, [`DeviceBarrier`] and
 //! [`DeviceAllReduce`] are the collectives of GPUs. Host streams follow the same protocol.
@@ -81,6 +94,11 @@
 //! Ranks that are threads and share a GPU share its allocator, too: what allocates or frees may wait for the kernels that
 //! run. Prepare everything first, then let the ranks meet, then start.
 //!
+//! # Looking on
+//! [`trace`] writes what all ranks and streams did when into one file for Perfetto. [`Communicator::counters`] says how much
+//! went to whom, and `tracing` has events of worlds (info), operations prepared and counters (debug), starts, waits and
+//! completions (trace).
+//!
 //! # Failure
 //! Nothing waits for ever. A rank that dies, stops, panics or leaves without [`World::finish`] ends the world: every
 //! waiting and every later call of every other rank returns [`Error::PeerLost`] with its rank and host. [`World::abort`]
@@ -95,7 +113,8 @@
 //! # Threads
 //! Everything is `Send` and `Sync`. A communicator runs one collective at a time. Each process has one thread,
 //! `mp-control`, for each world it is part of, each host stream has one, and a world with streams one more, which releases
-//! their waits when the world fails.
+//! their waits when the world fails. Where a path leads through the software NIC, that is a thread of each rank, `mp-nic`, with
+//! a helper.
 
 mod bootstrap;
 mod build_info;
@@ -108,6 +127,7 @@ mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod node;
+pub mod porting;
 pub mod trace;
 mod world;
 
@@ -117,9 +137,9 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
-    Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region,
-    SendBuilder, Step, Traffic, Window, wait_all, wait_any,
+    AllReduce, ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend,
+    DeviceWindow, FusedStream, Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend,
+    RecvBuilder, Region, SendBuilder, Step, Steps, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

@@ -1,12 +1,11 @@
-//! Device operations between ranks that are processes: over shared memory on host streams, over CUDA IPC on a GPU; and the
-//! death of a rank while the others' streams and kernels wait for it.
+//! Device operations between ranks that are processes: over shared memory on host streams, over CUDA IPC on a GPU. The death of
+//! a rank meanwhile is in `kills.rs`.
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::{say, start_mprun};
-use libmp::gdsync::Space;
 use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Region, Result, Stream, World};
 
 const START: Duration = Duration::from_secs(60);
@@ -26,12 +25,6 @@ fn a_rank() {
     };
     match std::env::var("TEST_PROGRAM").unwrap().as_str() {
         "ring" => ring(&world, &device).unwrap(),
-        "endless" => {
-            let error = endless(&world, &device).unwrap_err();
-            say(error);
-            drop(world);
-            std::process::exit(3);
-        }
         other => panic!("no program {other}"),
     }
     world.finish().unwrap();
@@ -82,27 +75,6 @@ fn ring(world: &World, device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A ring without end, replayed as a graph; rank 0 takes its time, so most of the time the others wait in it.
-fn endless(world: &World, device: &Device) -> Result<()> {
-    let ring = Ring::new(world, device, 2000)?;
-    ring.stream.begin_capture().unwrap();
-    for _ in 0..4 {
-        ring.turn(world)?;
-    }
-    let graph = ring.stream.end_capture().unwrap();
-    world.barrier()?;
-    say("ready");
-    loop {
-        ring.stream
-            .launch_graph(&graph)
-            .map_err(|source| libmp::Error::Memory { op: "replaying a graph".into(), source })?;
-        world.synchronize(&ring.stream, soon())?;
-        if world.rank() == 0 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-}
-
 fn rings_of_processes_turn(device: &str, sizes: &[usize]) {
     for &size in sizes {
         let mut ranks = start_mprun("ring", size, &[("TEST_DEVICE", device)]);
@@ -113,37 +85,9 @@ fn rings_of_processes_turn(device: &str, sizes: &[usize]) {
     }
 }
 
-/// Kills a rank of 4 at some moment, again and again: every survivor names it, ends by itself, and leaves the device idle.
-fn survivors_of_a_killed_rank_name_it_and_end(device: &str, kills: u64, within: Duration) {
-    for kill in 0..kills {
-        let victim = (kill % 4) as usize;
-        let mut ranks = start_mprun("endless", 4, &[("TEST_DEVICE", device)]);
-        for rank in &ranks {
-            assert_eq!(rank.next(START).as_deref(), Some("ready"));
-        }
-        // A moment of its own for each, without a clock that could be in step with the ring.
-        std::thread::sleep(Duration::from_micros(1000 + mp_kernels::pattern(kill, 0) % 40_000));
-        let since = Instant::now();
-        ranks[victim].signal(libc::SIGKILL);
-        for (number, rank) in ranks.iter_mut().enumerate().filter(|(number, _)| *number != victim) {
-            let text = rank.next(within).unwrap();
-            assert!(text.starts_with(&format!("rank {victim} on ")), "rank {number}: {text}");
-            assert!(text.contains("is lost"), "rank {number}: {text}");
-            assert_eq!(rank.end(within), Some(3));
-        }
-        assert!(since.elapsed() < within, "{:?}", since.elapsed());
-        println!("rank {victim} killed: named and all ended after {:?}", since.elapsed());
-    }
-}
-
 #[test]
 fn rings_of_processes_turn_on_host_streams() {
     rings_of_processes_turn("host", &[1, 2, 5]);
-}
-
-#[test]
-fn survivors_of_a_killed_rank_name_it_and_end_while_host_streams_wait() {
-    survivors_of_a_killed_rank_name_it_and_end("host", 8, Duration::from_secs(3));
 }
 
 mod gpu {
@@ -153,27 +97,5 @@ mod gpu {
     #[ignore = "needs a GPU"]
     fn rings_of_processes_turn_on_a_gpu() {
         rings_of_processes_turn("gpu", &[1, 2, 4]);
-    }
-
-    /// `TEST_KILLS`: how many times; 4 by default.
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn survivors_of_a_killed_rank_name_it_and_end_while_kernels_spin() {
-        let kills = std::env::var("TEST_KILLS").ok().and_then(|kills| kills.parse().ok());
-        survivors_of_a_killed_rank_name_it_and_end(
-            "gpu",
-            kills.unwrap_or(4),
-            Duration::from_secs(8),
-        );
-        // Nobody has left anything running: a kernel of this process has the GPU for itself.
-        let device = Device::cuda(0).unwrap();
-        let stream = device.stream().unwrap();
-        let buffer = libmp::gdsync::Buffer::<u64>::new(&device, Space::Device, 1 << 20).unwrap();
-        let since = Instant::now();
-        for byte in 0..100 {
-            stream.fill(&buffer, byte).unwrap();
-        }
-        stream.synchronize(soon()).unwrap();
-        assert!(since.elapsed() < Duration::from_millis(100), "{:?}", since.elapsed());
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{on_threads, over_tcp};
+use common::{on_every_path, on_threads, over_tcp};
 use libmp::{Deadline, Device, World};
 
 fn count(folder: &str) -> usize {
@@ -55,8 +55,11 @@ fn worlds(fail: bool) {
         }
         drop(half);
     };
-    on_threads(World::threads(4).unwrap(), end);
-    over_tcp(4, &[], |_, _| (), |_, world| end(world.unwrap()));
+    for worlds in on_every_path(4) {
+        on_threads(worlds, end);
+    }
+    let path = if fail { "nic-tcp" } else { "auto" };
+    over_tcp(4, &[("MP_PATH", path)], |_, _| (), |_, world| end(world.unwrap()));
     // A start that fails.
     over_tcp(
         2,

@@ -337,6 +337,55 @@ fn more_operations_than_a_mailbox_holds_are_prepared_before_the_peer_looks() {
 }
 
 #[test]
+fn more_sends_than_a_queue_holds_are_started_at_once() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let all: Vec<_> = (0..600)
+            .map(|value| {
+                let (out, here) = (region(world, &[value]), region(world, &[u64::MAX]));
+                let send = peer.send(&out, 0).prepare().unwrap();
+                (send, peer.recv(&here, 0).prepare().unwrap(), here)
+            })
+            .collect();
+        for (_, recv, _) in &all {
+            recv.start().unwrap();
+        }
+        world.barrier().unwrap();
+        for (send, ..) in &all {
+            send.start().unwrap();
+        }
+        for (value, (send, recv, here)) in all.iter().enumerate() {
+            wait_all(&[send, recv], soon()).unwrap();
+            assert_eq!(here.to_vec().unwrap(), [value as u64]);
+        }
+    });
+}
+
+#[test]
+fn what_is_dropped_while_it_is_under_way_does_no_harm() {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        for tag in 0..20 {
+            let (out, here) = (region(world, &[tag; 1000]), region(world, &[0; 1000]));
+            let send = peer.send(&out, tag).prepare().unwrap();
+            let recv = peer.recv(&here, tag).prepare().unwrap();
+            recv.start().unwrap();
+            send.start().unwrap();
+            if world.rank() == 0 {
+                // It may still be written.
+                drop((recv, here));
+                send.wait(soon()).unwrap();
+            } else {
+                drop((send, out));
+                recv.wait(soon()).unwrap();
+                assert_eq!(here.to_vec().unwrap(), [tag; 1000]);
+            }
+        }
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
 fn ranks_on_different_hosts_send_over_tcp_and_what_needs_mapped_memory_is_refused() {
     let results = common::over_tcp(
         3,

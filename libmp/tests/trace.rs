@@ -4,9 +4,10 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{on_threads, over_tcp};
+use common::{Rank, on_threads, over_tcp, say, start_mprun};
 use libmp::trace::{DeviceClock, Stamp, Trace};
 use libmp::{Config, Deadline, Device, Operation, Traffic, World, trace, wait_all};
 use serde_json::Value;
@@ -289,6 +290,93 @@ fn messages_show_their_starts_flights_and_arrivals_by_the_host_and_on_streams() 
         for (id, left) in leaves {
             assert!(arrives.get(&id).is_some_and(|arrived| *arrived >= left), "{id}");
         }
+    }
+}
+
+/// A place for a log.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_log_has_events_of_preparing_starting_waiting_and_completing() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let world = World::threads(1).unwrap().pop().unwrap();
+        communicate(&world);
+        let memory = world.alloc::<u8>(&Device::Host, 4).unwrap();
+        let me = world.peer(0).unwrap();
+        let send = me.send(&memory, 3).prepare_device().unwrap();
+        let recv = me.recv(&memory, 3).prepare_device().unwrap();
+        let stream = world.stream(&Device::Host).unwrap();
+        world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+        world.synchronize(&stream, Deadline::after(Duration::from_secs(20))).unwrap();
+        drop((send, recv));
+        world.finish().unwrap();
+    });
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let lines = |words: &[&str]| {
+        log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
+    };
+    assert_eq!(lines(&["DEBUG", "prepared", "send tag 7 to rank 0", "bytes=800"]), 1, "{log}");
+    assert_eq!(lines(&["TRACE", "started", "send tag 7"]), 4);
+    assert_eq!(lines(&["TRACE", "complete", "recv tag 7", "epoch=4"]), 1);
+    assert_eq!(lines(&["TRACE", "started", "put", "bytes=800"]), 1);
+    assert_eq!(lines(&["TRACE", "waiting", "wait for a signal"]), 1);
+    assert_eq!(lines(&["TRACE", "enqueued", "device send tag 3"]), 1);
+    assert_eq!(lines(&["DEBUG", "with rank 0", "5 sends of 3204 bytes", "1 signals"]), 1, "{log}");
+}
+
+/// What the processes of the next test run.
+#[test]
+#[ignore = "is a rank of the other tests"]
+fn a_rank() {
+    let world = World::init().unwrap();
+    communicate(&world);
+    world.finish().unwrap();
+    say("through");
+}
+
+#[test]
+fn processes_write_one_timeline_by_a_variable_of_rank_zero() {
+    let (_directory, path) = file("a.json");
+    let mut ranks: Vec<Rank> = start_mprun("", 3, &[("MP_TRACE", path.to_str().unwrap())]);
+    for rank in &mut ranks {
+        assert_eq!(rank.next(Duration::from_secs(60)).as_deref(), Some("through"));
+        assert_eq!(rank.end(Duration::from_secs(20)), Some(0));
+    }
+    let document = read(&path);
+    for rank in 0..3 {
+        assert_eq!(document["otherData"]["ranks"][rank]["clock_within_ns"], 0, "one host");
+        assert_eq!(events(&document, rank, "put").len(), 1);
+        assert!(!events(&document, rank, "CPU (cores in use)").is_empty());
+        // What a rank sends to its right neighbour arrives there, on one clock.
+        let all = document["traceEvents"].as_array().unwrap();
+        let of = |ph: &'static str, rank: usize| {
+            all.iter().filter(move |event| event["ph"] == ph && event["pid"] == rank)
+        };
+        let mut met = 0;
+        for left in of("s", rank) {
+            let arrived = of("f", (rank + 1) % 3).find(|event| event["id"] == left["id"]).unwrap();
+            assert!(arrived["ts"].as_f64() >= left["ts"].as_f64(), "{left} {arrived}");
+            met += 1;
+        }
+        assert_eq!(met, 4);
     }
 }
 

@@ -136,6 +136,50 @@ fn a_window_on_streams_orders_puts_before_signals() {
 }
 
 #[test]
+fn more_puts_and_gets_than_a_queue_holds_are_enqueued_on_a_stream() {
+    ranks(2, |world| {
+        let mine: Region<u64> = world.alloc(&Device::Host, 1001).unwrap();
+        let window = world.window(&mine, 1).unwrap();
+        let stream = world.stream(&Device::Host).unwrap();
+        let other = 1 - world.rank();
+        let (out, back): (Region<u64>, Region<u64>) =
+            (world.alloc(&Device::Host, 1).unwrap(), world.alloc(&Device::Host, 1).unwrap());
+        for round in 0..1000u64 {
+            stream.write64(&out.buffer().word(0).unwrap(), round + 1).unwrap();
+            window.put_on(&stream, other, round, &out).unwrap();
+            if round % 3 == 0 {
+                // The put is there when the stream goes on.
+                window.get_on(&stream, other, round, &back).unwrap();
+                window.put_on(&stream, other, 1000, &back).unwrap();
+            }
+        }
+        window.signal_on(&stream, other, 0, 1).unwrap();
+        window.wait_signal(0, 1, soon()).unwrap();
+        let expected: Vec<u64> = (1..=1000).chain([1000]).collect();
+        assert_eq!(mine.to_vec().unwrap(), expected);
+        world.synchronize(&stream, soon()).unwrap();
+    });
+}
+
+#[test]
+fn a_window_that_a_rank_has_dropped_can_be_written_until_the_others_have_dropped_it() {
+    ranks(2, |world| {
+        let mine: Region<u64> = world.alloc(&Device::Host, 1000).unwrap();
+        let window = world.window(&mine, 1).unwrap();
+        if world.rank() == 0 {
+            drop((window, mine));
+            world.barrier().unwrap();
+        } else {
+            world.barrier().unwrap();
+            for value in 1..100 {
+                window.put_signal(0, 0, &mine, 0, value).unwrap();
+            }
+        }
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
 fn memory_that_cannot_be_exported_fails_on_every_rank_with_the_rank() {
     ranks(2, |world| {
         let space = if world.rank() == 1 { Space::Host } else { Space::Pinned };

@@ -6,7 +6,10 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_bench::perf::latency::Form;
-use mp_bench::perf::{self, Devices, Rank, bandwidth, barrier, latency, litmus};
+use mp_bench::perf::work::Bound;
+use mp_bench::perf::{
+    self, Devices, Rank, bandwidth, barrier, latency, litmus, message_rate, overlap,
+};
 use mp_bench::result::{Figure, Results};
 use mp_bench::{compare, model, multigrid, report, signal};
 
@@ -129,7 +132,7 @@ enum What {
         #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(20..=10_000_000))]
         rounds: u64,
         /// Threads of the block in the kernel forms. Default: as many as suit the size.
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=768))]
         threads: Option<u32>,
     },
     /// How fast one rank writes into the other's memory.
@@ -142,6 +145,37 @@ enum What {
         /// Blocks of the copying kernel; 0: one on each multiprocessor.
         #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,0")]
         blocks: Vec<u32>,
+    },
+    /// How many messages a second get across when none is waited for, in every form.
+    MessageRate {
+        #[command(flatten)]
+        common: Common,
+        /// Forms to measure. Default: all that the devices can do.
+        #[arg(long, value_delimiter = ',')]
+        form: Vec<message_rate::Form>,
+        /// Message sizes in bytes (8, 8k, 1M).
+        #[arg(long, value_delimiter = ',', default_value = "8,1k,8k,64k", value_parser = bytes)]
+        size: Vec<u64>,
+        /// Messages of a repeat.
+        #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+        messages: u64,
+    },
+    /// How much of an exchange is hidden behind a computation, in every form, for shorter and longer computations.
+    Overlap {
+        #[command(flatten)]
+        common: Common,
+        /// Forms to measure. Default: all that the devices can do.
+        #[arg(long, value_delimiter = ',')]
+        form: Vec<overlap::Form>,
+        /// What bounds the computation. Default: both.
+        #[arg(long, value_delimiter = ',')]
+        bound: Vec<Bound>,
+        /// Message sizes in bytes (64k, 1M).
+        #[arg(long, value_delimiter = ',', default_value = "64k,1M", value_parser = bytes)]
+        size: Vec<u64>,
+        /// Lengths of the computation, as multiples of the exchange's.
+        #[arg(long, value_delimiter = ',', default_value = "0.25,0.5,1,2,4", value_parser = ratio)]
+        ratio: Vec<f64>,
     },
     /// How long a barrier of two ranks takes.
     Barrier {
@@ -257,6 +291,11 @@ fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("{text:?} is no size: a number from 1, with k, M or G, up to 16G"))
 }
 
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio| (0.001..=1000.0).contains(ratio));
+    ratio.ok_or_else(|| format!("{text:?} is no multiple: a number from 0.001 to 1000"))
+}
+
 fn window(text: &str) -> Result<(f64, f64), String> {
     let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
     parsed.ok_or_else(|| format!("{text:?} is not of the form FROM:TO, for example 0:500"))
@@ -345,6 +384,21 @@ fn main() -> Result<()> {
             let plan = bandwidth::Plan { sizes, blocks, repeats: common.repeats };
             common
                 .run(|rank| Ok((bandwidth::method(rank, &plan), bandwidth::measure(rank, &plan)?)))
+        }
+        What::MessageRate { common, form, size: sizes, messages } => {
+            let forms = if form.is_empty() { message_rate::Form::ALL.to_vec() } else { form };
+            let plan = message_rate::Plan { forms, sizes, messages, repeats: common.repeats };
+            common.run(|rank| {
+                Ok((message_rate::method(rank, &plan), message_rate::measure(rank, &plan)?))
+            })
+        }
+        What::Overlap { common, form, bound, size: sizes, ratio } => {
+            let forms = if form.is_empty() { overlap::Form::ALL.to_vec() } else { form };
+            let bounds = if bound.is_empty() { Bound::ALL.to_vec() } else { bound };
+            let (mut ratios, repeats) = (ratio, common.repeats);
+            ratios.sort_by(f64::total_cmp);
+            let plan = overlap::Plan { forms, bounds, sizes, ratios, repeats };
+            common.run(|rank| Ok((overlap::method(rank, &plan), overlap::measure(rank, &plan)?)))
         }
         What::Barrier { common, rounds } => {
             let plan = barrier::Plan { rounds, repeats: common.repeats };

@@ -70,7 +70,8 @@ pub fn run(measured: &[Results], plan: &Plan) -> Result<Results> {
         }
     }
     if let Some(&gpus) = plan.gpus_per_node.last() {
-        results.figures.push(gains(&parameters, plan, gpus)?);
+        let gains = gains(plan, gpus, &results.figures);
+        results.figures.push(gains);
     }
     Ok(results)
 }
@@ -87,7 +88,7 @@ fn check(parameters: &Parameters, measured: &[Results], plan: &Plan) -> Result<C
     for (ranks, solves) in parameters::solves_on_several_ranks(measured) {
         let mut series = Vec::new();
         for (mode, costs) in &parameters.modes {
-            let Some(found) = solves.series.iter().find(|series| series.name == *mode) else {
+            let Some(found) = solves.iter().find(|series| series.name == *mode) else {
                 continue;
             };
             let machine =
@@ -146,59 +147,53 @@ fn cube(ranks: usize) -> Result<[usize; 3]> {
     Ok([side; 3])
 }
 
-fn solve_ms(
-    parameters: &Parameters,
-    plan: &Plan,
-    mode: usize,
-    cells: usize,
-    ranks: usize,
-    gpus: usize,
-) -> Result<f64> {
-    let along = cube(ranks)?;
-    let machine = Machine {
-        mode: parameters.modes[mode].1,
-        tree: plan.tree(gpus),
-        compute: parameters.compute,
-    };
-    Ok(f_cycle(&machine, cells * along[0], along, Division::Boxes) * 1e-3)
+fn title(cells: usize, gpus: usize) -> String {
+    let s = if gpus == 1 { "" } else { "s" };
+    format!("Model: weak scaling, {cells}³ a GPU, {gpus} GPU{s} a node")
 }
 
 fn weak_scaling(parameters: &Parameters, plan: &Plan, cells: usize, gpus: usize) -> Result<Figure> {
+    let (tree, compute) = (plan.tree(gpus), parameters.compute);
     let mut series = Vec::new();
-    for (number, (mode, _)) in parameters.modes.iter().enumerate() {
+    for &(name, mode) in &parameters.modes {
         let mut points = Vec::new();
         for &ranks in &plan.ranks {
-            let ms = solve_ms(parameters, plan, number, cells, ranks, gpus)?;
+            let along = cube(ranks)?;
+            let machine = Machine { mode, tree, compute };
+            let ms = f_cycle(&machine, cells * along[0], along, Division::Boxes) * 1e-3;
             points.push(Point { x: ranks as f64, samples: vec![ms], p99: None });
         }
-        series.push(Series { name: (*mode).into(), role: Role::Model, points });
+        series.push(Series { name: name.into(), role: Role::Model, points });
     }
-    let s = if gpus == 1 { "" } else { "s" };
-    let title = format!("Model: weak scaling, {cells}³ a GPU, {gpus} GPU{s} a node");
-    Ok(figure(title, Axis::log("ranks", ""), Axis::log("solve", "ms"), true, series))
+    let (ranks, solve) = (Axis::log("ranks", ""), Axis::log("solve", "ms"));
+    Ok(figure(title(cells, gpus), ranks, solve, true, series))
 }
 
-/// The gain of each mode over the last one, by number of ranks, for each size of a box.
-fn gains(parameters: &Parameters, plan: &Plan, gpus: usize) -> Result<Figure> {
-    let base = parameters.modes.len() - 1;
+/// The gain of each mode over the last one, by number of ranks, for each size of a box: from the figures of
+/// [`weak_scaling`] for nodes of `gpus`.
+fn gains(plan: &Plan, gpus: usize, scaling: &[Figure]) -> Figure {
     let mut series = Vec::new();
-    for (number, (mode, _)) in parameters.modes.iter().enumerate().take(base) {
-        for &cells in &plan.boxes {
-            let mut points = Vec::new();
-            for &ranks in plan.ranks.iter().filter(|&&ranks| ranks > 1) {
-                let ms = |mode| solve_ms(parameters, plan, mode, cells, ranks, gpus);
-                let gain = (ms(base)? / ms(number)? - 1.0) * 100.0;
-                points.push(Point { x: ranks as f64, samples: vec![gain], p99: None });
-            }
-            let name = format!("{mode}, {cells}³ a GPU");
-            series.push(Series { name, role: Role::Model, points });
+    for &cells in &plan.boxes {
+        let Some(figure) = scaling.iter().find(|figure| figure.title == title(cells, gpus)) else {
+            continue;
+        };
+        let Some((base, modes)) = figure.series.split_last() else { continue };
+        for mode in modes {
+            let points = mode.points.iter().zip(&base.points).filter(|(point, _)| point.x > 1.0);
+            let gain = |(mode, base): (&Point, &Point)| Point {
+                x: mode.x,
+                samples: vec![(base.samples[0] / mode.samples[0] - 1.0) * 100.0],
+                p99: None,
+            };
+            let name = format!("{}, {cells}³ a GPU", mode.name);
+            series.push(Series { name, role: Role::Model, points: points.map(gain).collect() });
         }
     }
-    let y = Axis::linear(&format!("gain over {}", parameters.modes[base].0), "%");
+    let y = Axis::linear(&format!("gain over {}", MODES[MODES.len() - 1]), "%");
     let title = format!("Model: gain, {gpus} GPUs a node");
     let mut figure = figure(title, Axis::linear("ranks", ""), y, false, series);
     figure.plot = Plot::Bars;
-    Ok(figure)
+    figure
 }
 
 fn figure(title: String, x: Axis, y: Axis, less_is_better: bool, series: Vec<Series>) -> Figure {

@@ -1,11 +1,13 @@
 //! The parameters of the model, from figures of measured results. Each is one median or one difference of medians; nothing
 //! is fitted to solves on several ranks, so those can check the model.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 
 use super::network::LogGp;
 use super::simulate::Compute;
-use crate::result::{Figure, Results, Series};
+use crate::result::{Results, Series};
 
 /// The modes that the model knows, by their names in `mp-perf multigrid`; the base of gains last.
 pub const MODES: [&str; 3] = ["kernel", "stream", "mpi"];
@@ -18,7 +20,7 @@ const BANDWIDTH: &str = "Bandwidth between two GPUs";
 const SOLVE: &str = "HPGMG-FV, one solve, ";
 
 /// Cells a side of the largest level that one kernel of `hpgmg-fv` computes together with all coarser ones.
-const RESIDENT: usize = 16;
+const RESIDENT: usize = 12;
 
 /// What the simulation needs.
 #[derive(Debug, Clone)]
@@ -82,14 +84,24 @@ impl Parameters {
     }
 }
 
-/// Solves on more than one rank, with the number of ranks.
-pub(super) fn solves_on_several_ranks(measured: &[Results]) -> Vec<(usize, &Figure)> {
-    let figures = measured.iter().flat_map(|run| &run.figures);
-    let ranks = |figure: &Figure| -> Option<usize> {
-        let count = figure.title.strip_prefix(SOLVE)?.strip_suffix(" ranks")?;
-        count.parse().ok().filter(|ranks| *ranks > 1)
-    };
-    figures.filter_map(|figure| Some((ranks(figure)?, figure))).collect()
+/// Solves on more than one rank: by number of ranks, the series of all results, each with all its sizes.
+pub(super) fn solves_on_several_ranks(measured: &[Results]) -> BTreeMap<usize, Vec<Series>> {
+    let mut found = BTreeMap::<usize, Vec<Series>>::new();
+    for figure in measured.iter().flat_map(|run| &run.figures) {
+        let count = figure.title.strip_prefix(SOLVE).and_then(|title| title.strip_suffix(" ranks"));
+        let Some(ranks) = count.and_then(|count| count.parse().ok()) else { continue };
+        let all = found.entry(ranks).or_default();
+        for series in &figure.series {
+            match all.iter_mut().find(|other| other.name == series.name) {
+                Some(other) => other.points.extend(series.points.iter().cloned()),
+                None => all.push(series.clone()),
+            }
+        }
+    }
+    for series in found.values_mut().flatten() {
+        series.points.sort_by(|a, b| a.x.total_cmp(&b.x));
+    }
+    found
 }
 
 fn series<'a>(measured: &'a [Results], title: &str, name: &str) -> Result<&'a Series> {
@@ -135,6 +147,7 @@ fn compute(measured: &[Results]) -> Result<Compute> {
         .flat_map(|series| &series.points)
         .filter_map(|point| Some((point.x, point.spread()?.median * 1e3)))
         .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points.dedup_by(|a, b| a.0 == b.0);
     anyhow::ensure!(
         points.len() > 1,
@@ -211,7 +224,7 @@ fn normal_equations(rows: &[[f64; 3]], used: &[usize]) -> Option<[f64; 3]> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::result::{Axis, Plot, Point, Role};
+    use crate::result::{Axis, Figure, Plot, Point, Role};
 
     fn figure(title: &str, all: &[(&str, &[(f64, f64)])]) -> Figure {
         let one = |(name, points): &(&str, &[(f64, f64)])| Series {

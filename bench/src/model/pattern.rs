@@ -85,7 +85,7 @@ pub fn levels(dim: usize, ranks: [usize; 3], division: Division) -> Vec<Level> {
         let sharing = if whole { [1; 3] } else { sharing };
         let part = sharing.map(|r| (n / r).max(1));
         levels.push(Level { part, ranks: sharing, visits: levels.len() + 1, whole });
-        if n <= 2 || n % 2 != 0 {
+        if n <= 2 || !n.is_multiple_of(2) {
             return levels;
         }
         n /= 2;

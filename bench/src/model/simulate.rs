@@ -57,11 +57,13 @@ pub fn f_cycle(machine: &Machine, dim: usize, ranks: [usize; 3], division: Divis
     let levels = levels(dim, ranks, division);
     for (number, level) in levels.iter().enumerate() {
         let one = machine.compute.of(level);
-        let neighbours = level.neighbours();
+        let routes = clocks.routes(level);
         for _ in 0..level.visits {
             for pass in 0..PASSES {
-                let exchanges = pass < EXCHANGES && !neighbours.is_empty();
-                clocks.pass(level, one, if exchanges { &neighbours } else { &[] });
+                clocks.compute(&routes, level.whole, one);
+                if pass < EXCHANGES && !level.whole {
+                    clocks.exchange(&routes);
+                }
             }
             clocks.change_of_level(level, levels.get(number + 1));
         }
@@ -102,32 +104,38 @@ impl Clocks<'_> {
         rank
     }
 
-    fn pass(&mut self, level: &Level, one: f64, neighbours: &[([i64; 3], f64)]) {
-        if level.whole {
+    /// The ranks that have a part of a level, each with those it sends to and the bytes.
+    fn routes(&self, level: &Level) -> Vec<(usize, Vec<(usize, f64)>)> {
+        let neighbours = level.neighbours();
+        let to = |place: [usize; 3]| {
+            let there = |(offset, bytes): &([i64; 3], f64)| {
+                Some((self.rank(level, shifted(place, *offset, level.ranks)?), *bytes))
+            };
+            neighbours.iter().filter_map(there).collect()
+        };
+        places(level.ranks).into_iter().map(|place| (self.rank(level, place), to(place))).collect()
+    }
+
+    /// A pass, by all ranks where all have all of the level.
+    fn compute(&mut self, routes: &[(usize, Vec<(usize, f64)>)], whole: bool, one: f64) {
+        if whole {
             self.now.iter_mut().for_each(|now| *now += one);
-            return;
+        } else {
+            routes.iter().for_each(|(rank, _)| self.now[*rank] += one);
         }
-        let places = places(level.ranks);
-        for &place in &places {
-            let rank = self.rank(level, place);
-            self.now[rank] += one;
-        }
-        if neighbours.is_empty() {
-            return;
-        }
+    }
+
+    fn exchange(&mut self, routes: &[(usize, Vec<(usize, f64)>)]) {
         let mut arrived = self.now.clone();
-        for &place in &places {
-            let from = self.rank(level, place);
-            let mut start = self.now[from];
-            for (offset, bytes) in neighbours {
-                let Some(there) = shifted(place, *offset, level.ranks) else { continue };
-                let to = self.rank(level, there);
-                let at = self.deliver(start, from, to, *bytes);
-                arrived[to] = arrived[to].max(at);
+        for (from, messages) in routes {
+            let mut start = self.now[*from];
+            for (to, bytes) in messages {
+                let at = self.deliver(start, *from, *to, *bytes);
+                arrived[*to] = arrived[*to].max(at);
                 start += self.machine.mode.gap;
             }
             // What starts a message is not free for the sender either.
-            arrived[from] = arrived[from].max(start);
+            arrived[*from] = arrived[*from].max(start);
         }
         self.now = arrived;
     }

@@ -5,11 +5,11 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::ValueEnum;
 use gdsync::{Arg, Dims};
-use libmp::{DeviceRecv, DeviceSend, Operation, Region};
+use libmp::{DeviceRecv, DeviceSend, FusedStream, Operation, Region};
 use mp_kernels::{PingPong, WaitBounds};
 
 use super::kernel::Watch;
-use super::{BATCH, Rank, bar, quantile, soon};
+use super::{BATCH, Rank, bar, block_threads, quantile, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// Who starts and completes the messages.
@@ -19,6 +19,8 @@ pub enum Form {
     Host,
     /// The stream, each operation enqueued by itself.
     Stream,
+    /// The same calls on a stream that fuses adjacent operations by itself.
+    Adjacent,
     /// The stream, "wait for a message and send one" as one list.
     Fused,
     /// The same list in a captured graph that is replayed.
@@ -31,13 +33,21 @@ pub enum Form {
 
 impl Form {
     /// All of them.
-    pub const ALL: [Form; 6] =
-        [Form::Host, Form::Stream, Form::Fused, Form::Graph, Form::Kernel, Form::Put];
+    pub const ALL: [Form; 7] = [
+        Form::Host,
+        Form::Stream,
+        Form::Adjacent,
+        Form::Fused,
+        Form::Graph,
+        Form::Kernel,
+        Form::Put,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Form::Host => "host",
             Form::Stream => "stream, separate operations",
+            Form::Adjacent => "stream, adjacent operations fused",
             Form::Fused => "stream, one list",
             Form::Graph => "graph",
             Form::Kernel => "kernel, send and receive",
@@ -87,6 +97,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
             let times = match form {
                 Form::Host => host(rank, plan, size)?,
                 Form::Stream | Form::Fused | Form::Graph => streams(rank, plan, size, form)?,
+                Form::Adjacent => adjacent(rank, plan, size)?,
                 Form::Kernel => kernel(rank, plan, size)?,
                 Form::Put => put(rank, plan, size)?,
             };
@@ -274,10 +285,53 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
     Ok(times)
 }
 
+/// As `streams` with separate operations, on a stream of its own that fuses them: one launch a round.
+fn adjacent(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
+    let pairs = Pairs::new(rank, size)?;
+    let world = &rank.world;
+    let mut stream = FusedStream::from(world.stream(&rank.device)?);
+    let packets = rank.device.as_cuda().is_some() && pairs.recvs[0].handle()?.message.inbox != 0;
+    let operations = if packets { 2 } else { 3 };
+    pairs.recvs[0].start_on(&mut stream)?;
+    pairs.recvs[1].start_on(&mut stream)?;
+    if rank.leads() {
+        pairs.sends[0].start_on(&mut stream)?;
+    }
+    let mut times = Times::default();
+    let batch = plan.rounds.min(BATCH) / 2 * 2;
+    let batches = plan.rounds.div_ceil(batch);
+    let rounds = batches * batch;
+    for repeat in 0..=plan.repeats {
+        let (mut enqueued, mut elapsed) = (0.0, 0.0);
+        for _ in 0..batches {
+            world.synchronize(stream.stream()?, soon())?;
+            world.barrier()?;
+            let since = Instant::now();
+            for round in 0..batch as usize {
+                let recv = &pairs.recvs[round % 2];
+                recv.wait_on(&mut stream)?;
+                pairs.sends[(round + usize::from(rank.leads())) % 2].start_on(&mut stream)?;
+                recv.start_on(&mut stream)?;
+                // What a program would do between two messages begins here.
+                stream.flush()?;
+            }
+            enqueued += since.elapsed().as_secs_f64();
+            world.synchronize(stream.stream()?, soon())?;
+            elapsed += since.elapsed().as_secs_f64();
+        }
+        // The first warms up.
+        if repeat > 0 {
+            times.one_way.push(elapsed * 0.5e6 / rounds as f64);
+            times.cpu.push(enqueued * 1e6 / (rounds * operations) as f64);
+        }
+    }
+    world.barrier()?;
+    Ok(times)
+}
+
 /// Threads of the block that plays with messages of `size` bytes: one for each packet, or as many as copy fastest.
 pub fn suitable_threads(size: u64) -> u32 {
-    let most = if size > 8 << 10 { 512 } else { 1024 };
-    (size.div_ceil(8).clamp(32, most) as u32).next_multiple_of(32)
+    block_threads(size)
 }
 
 fn threads(plan: &Plan, size: u64) -> u32 {

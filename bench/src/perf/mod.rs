@@ -7,8 +7,11 @@ pub mod barrier;
 mod kernel;
 pub mod latency;
 pub mod litmus;
+pub mod message_rate;
+pub mod overlap;
 mod ranks;
 mod table;
+pub mod work;
 
 use std::time::Duration;
 
@@ -35,6 +38,14 @@ fn bar(rank: &Rank, steps: usize) -> Result<ProgressBar> {
     let bar = if rank.leads() { ProgressBar::new(steps as u64) } else { ProgressBar::hidden() };
     let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg}")?;
     Ok(bar.with_style(style))
+}
+
+/// Threads of a block that passes messages of `size` bytes: one for each packet, or as many as copy fastest.
+fn block_threads(size: u64) -> u32 {
+    /// Bytes of a message in a packet, `packet_bytes` of `mp/packet.cuh`.
+    const IN_PACKET: u64 = 12;
+    let most = if size > 8 << 10 { 512 } else { 768 };
+    (size.div_ceil(IN_PACKET).clamp(32, most) as u32).next_multiple_of(32)
 }
 
 /// The middle of timed single operations and their 99th percentile; sorts them.

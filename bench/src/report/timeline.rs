@@ -173,7 +173,7 @@ impl Timeline {
         };
         let (from, to) = self.window;
         let x =
-            |at: f64| MARGIN + (at.clamp(from, to) - from) / (to - from) * (WIDTH - MARGIN - 10.0);
+            |at: f64| MARGIN + (at.clamp(from, to) - from) / (to - from) * (WIDTH - MARGIN - 32.0);
         let bottom = 30.0 + LANE * self.lanes.len() as f64;
         let height = bottom + 64.0;
         let mut shapes = String::new();

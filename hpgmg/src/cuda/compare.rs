@@ -11,6 +11,7 @@ use crate::backend::Vector;
 use crate::cycle::Solved;
 use crate::error::Error;
 use crate::run::Solver;
+use crate::vectors::fingerprint;
 
 /// One way and its solver.
 pub struct Contestant {
@@ -111,14 +112,6 @@ fn median(times: &mut [Duration]) -> Duration {
     (at((times.len().max(1) - 1) / 2) + at(times.len() / 2)) / 2
 }
 
-/// FNV-1a over the bits, a word at a time.
-fn fingerprint(values: &[f64]) -> u64 {
-    const PRIME: u64 = 0x100_0000_01b3;
-    values.iter().fold(0xcbf2_9ce4_8422_2325, |hash, value| {
-        (hash ^ value.to_bits()).wrapping_mul(PRIME).rotate_left(29)
-    })
-}
-
 impl Comparison {
     /// Whether all found the same.
     pub fn passes(&self) -> bool {
@@ -209,13 +202,5 @@ mod tests {
             comparison.text().contains("gain over host") && comparison.text().contains("25.0 %")
         );
         assert!(comparison.text().contains("DIFFERENT") && !comparison.passes());
-    }
-
-    #[test]
-    fn fingerprints_tell_one_bit_and_the_order() {
-        let of = |values: &[f64]| fingerprint(values);
-        assert_ne!(of(&[1.0, 2.0]), of(&[2.0, 1.0]));
-        assert_ne!(of(&[0.0]), of(&[-0.0]));
-        assert_eq!(of(&[1.0, 2.0]), of(&[1.0, 2.0]));
     }
 }

@@ -9,6 +9,7 @@ use super::kernels::{Columns, Passes};
 use super::layout::{Pass, Planes, RESIDENT_LEVELS, Resident};
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
+use super::staged::apart;
 use crate::backend::Vector;
 use crate::options::{Bottom, Operator, Smoother};
 
@@ -104,8 +105,8 @@ impl Gpu {
                 }
                 slab
             }
-            Ranks::Staged(staged) if self.partition.is_cut(l) => {
-                staged.slab(share, self.levels[share].grid.n)
+            Ranks::Staged(_) | Ranks::Messages(_) if self.partition.is_cut(l) => {
+                apart(&self.partition, share, self.levels[share].grid.n)
             }
             _ => {
                 return self.traced(l, kernel.name(), || {
@@ -128,6 +129,7 @@ impl Gpu {
                 })
             }
             (Ranks::Staged(staged), Some(v)) => staged.exchange(self, l, v),
+            (Ranks::Messages(messages), Some(v)) => messages.exchange(self, l, v),
             _ => Ok(()),
         }
     }
@@ -143,6 +145,7 @@ impl Gpu {
                 peers.gather(&self.stream, &self.kernels, Vector::R.index())
             }),
             Ranks::Staged(staged) => staged.gather(self, Vector::R),
+            Ranks::Messages(messages) => messages.gather(self, Vector::R),
         }
     }
 

@@ -40,9 +40,14 @@ pub enum CudaError {
     NoPeers,
     /// The memory of a rank is not mapped.
     #[error(
-        "--comm kernel and --comm stream store into the other ranks' GPU memory ({0}); --comm host sends messages"
+        "--comm kernel stores into the other ranks' GPU memory ({0}); --comm stream and --comm host send messages"
     )]
     NotMapped(String),
+    /// Between ranks that exchange messages a graph was asked for.
+    #[error(
+        "--graph: ranks that reach each other through a NIC exchange messages, which no graph can hold"
+    )]
+    NoGraph,
     /// The messages of the library are in memory that the GPU does not reach.
     #[error("messages of {0} are in memory that the GPU cannot copy from")]
     NoBuffers(&'static str),

@@ -12,6 +12,7 @@ mod hybrid;
 mod kernels;
 pub mod layout;
 mod links;
+mod messages;
 mod partition;
 mod peers;
 mod ranks;

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use gdsync::{Buffer, CudaDevice, Device};
-use libmp::Region;
+use libmp::{Path, Region};
 
 use super::error::CudaError;
+use super::messages::Messages;
 use super::partition::Partition;
 use super::peers::Peers;
 use super::staged::Staged;
@@ -16,7 +17,8 @@ use crate::comm::{Comm, CommError};
 pub enum Mode {
     /// Kernels store into the neighbours' ghosts, signal and wait by themselves.
     Kernel,
-    /// Exchanges are launches of their own, enqueued by the CPU.
+    /// Exchanges are launches of their own, enqueued by the CPU; of ranks that are reached through a NIC messages on the
+    /// stream.
     Stream,
     /// The CPU waits for the GPU, sends messages from memory of its own, and copies what it receives to the GPU.
     Staged,
@@ -43,6 +45,8 @@ pub(super) enum Ranks {
     Alone,
     /// Through the memory of the others.
     Direct(Box<Peers>),
+    /// By messages on the stream.
+    Messages(Messages),
     /// By messages of the CPU.
     Staged(Staged),
 }
@@ -65,6 +69,16 @@ impl Ranks {
             return Ok(Self::Staged(Staged::prepare(team.messages, &place, partition, dims)?));
         }
         let communicator = team.comm.communicator().ok_or(CudaError::NoPeers)?;
+        // All ranks decide the same: a NIC anywhere means messages everywhere.
+        let mapped = (0..communicator.size())
+            .all(|rank| matches!(communicator.path(rank), Ok(Path::Direct)));
+        let far = communicator.all_gather(&[u8::from(!mapped)]).map_err(CommError::from)?;
+        if team.mode == Mode::Stream && far.iter().any(|far| far[..] == [1]) {
+            if team.graph {
+                return Err(CudaError::NoGraph);
+            }
+            return Ok(Self::Messages(Messages::prepare(communicator, &place, partition, dims)?));
+        }
         let regions: Vec<Region<f64>> =
             memory[..=partition.whole()].iter().cloned().map(Region::from_buffer).collect();
         let mut peers =
@@ -80,7 +94,7 @@ impl Ranks {
     pub fn can_be_captured(&self) -> bool {
         match self {
             Self::Alone | Self::Direct(_) => true,
-            Self::Staged(_) => false,
+            Self::Messages(_) | Self::Staged(_) => false,
         }
     }
 }

@@ -323,7 +323,7 @@ impl Gpu {
     /// Waits until what was enqueued is done and the scalars of level `l` are here.
     fn fetch(&mut self, l: usize) -> Result<(), CudaError> {
         self.wait()?;
-        if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_)) {
+        if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_) | Ranks::Messages(_)) {
             // SAFETY: the copy into it has been waited for, and no other is enqueued before this returns.
             let results = unsafe { self.results.as_mut_slice()? };
             let mut values: [f64; Scalar::Iterations as usize] =
@@ -367,12 +367,13 @@ impl Gpu {
         let mut deadline = Deadline::after(self.limit);
         let (mut looked, mut over) = (Instant::now(), false);
         while !deadline.expired() && !self.stream.is_idle()? {
-            if let Ranks::Direct(peers) = &self.ranks
-                && !over
-                && looked.elapsed() >= LOOK
-            {
+            if !over && looked.elapsed() >= LOOK {
                 looked = Instant::now();
-                over = peers.release_if_over();
+                over = match &self.ranks {
+                    Ranks::Direct(peers) => peers.release_if_over(),
+                    Ranks::Messages(messages) => messages.progress().is_err(),
+                    Ranks::Alone | Ranks::Staged(_) => false,
+                };
                 if over {
                     deadline = Deadline::after(RELEASED);
                 }
@@ -380,7 +381,11 @@ impl Gpu {
             std::hint::spin_loop();
         }
         let Ranks::Direct(peers) = &self.ranks else {
-            return Ok(self.stream.synchronize(deadline)?);
+            let result = self.stream.synchronize(deadline);
+            if let Ranks::Messages(messages) = &self.ranks {
+                messages.progress()?;
+            }
+            return Ok(result?);
         };
         if deadline.expired() {
             peers.release();
@@ -420,6 +425,13 @@ impl crate::run::Solver for Gpu {
 
     fn agree(&mut self, _: usize, value: f64) -> Result<f64, Error> {
         Ok(self.agree_on(value)?)
+    }
+
+    fn fingerprint(&mut self, l: usize) -> Result<u64, Error> {
+        let (level, u) = (&self.levels[l], Vector::U.index());
+        let values = level.planes(u, level.grid.first as isize, level.grid.planes);
+        let values = values.and_then(|planes| Ok(planes.to_vec()?)).map_err(plain)?;
+        Ok(crate::vectors::fingerprint(&values))
     }
 
     fn largest(&mut self, l: usize) -> Result<f64, Error> {

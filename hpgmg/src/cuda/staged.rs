@@ -19,11 +19,54 @@ const TAG: i32 = 1000;
 
 /// Planes that go to a peer and come from it.
 #[derive(Clone, Copy, Debug)]
-struct Border {
-    peer: usize,
+pub(super) struct Border {
+    pub peer: usize,
     /// First planes, and how many.
-    send: (isize, usize),
-    receive: (isize, usize),
+    pub send: (isize, usize),
+    pub receive: (isize, usize),
+}
+
+/// What rank `rank` of `size` exchanges of level `l`.
+pub(super) fn borders(partition: &Partition, rank: usize, size: usize, l: usize) -> Vec<Border> {
+    let planes = partition.planes(l);
+    let (start, end, depth) = (planes.start as isize, planes.end as isize, GHOSTS as isize);
+    let below = (rank > 0).then(|| Border {
+        peer: rank - 1,
+        send: (start, GHOSTS),
+        receive: (start - depth, GHOSTS),
+    });
+    let above = (rank + 1 < size).then(|| Border {
+        peer: rank + 1,
+        send: (end - depth, GHOSTS),
+        receive: (end, GHOSTS),
+    });
+    below.into_iter().chain(above).collect()
+}
+
+/// What rank `rank` of `size` sends and gets of the first whole level; nothing if no level is cut.
+pub(super) fn shares(partition: &Partition, rank: usize, size: usize) -> Vec<Border> {
+    let whole = partition.whole();
+    let share = |rank| {
+        let share = partition.share_of(whole, rank);
+        (share.start as isize, share.len())
+    };
+    (0..size)
+        .filter(|&peer| peer != rank && whole > 0)
+        .map(|peer| Border { peer, send: share(rank), receive: share(peer) })
+        .collect()
+}
+
+/// For a launch over this rank's share of level `l`, of `n` cells a side: it communicates with nobody.
+pub(super) fn apart(partition: &Partition, l: usize, n: usize) -> Slab {
+    let share = partition.share(l);
+    let held = if partition.is_cut(l) { GHOSTS } else { n };
+    Slab {
+        bounds: Bounds::default(),
+        first: share.start as i32,
+        end: share.end as i32,
+        held: held as i32,
+        ..Slab::default()
+    }
 }
 
 /// One exchange of one vector.
@@ -54,50 +97,18 @@ impl Staged {
         dims: &[usize],
     ) -> Result<Self, CudaError> {
         let (rank, size) = (comm.rank(), comm.size());
+        let whole = partition.whole();
         let mut routes = Vec::new();
-        for (l, &dim) in dims.iter().enumerate().take(partition.whole()) {
-            let planes = partition.planes(l);
-            let (start, end, depth) = (planes.start as isize, planes.end as isize, GHOSTS as isize);
-            let below = (rank > 0).then(|| Border {
-                peer: rank - 1,
-                send: (start, GHOSTS),
-                receive: (start - depth, GHOSTS),
-            });
-            let above = (rank + 1 < size).then(|| Border {
-                peer: rank + 1,
-                send: (end - depth, GHOSTS),
-                receive: (end, GHOSTS),
-            });
-            let borders: Vec<Border> = below.into_iter().chain(above).collect();
+        for (l, &dim) in dims.iter().enumerate().take(whole) {
+            let borders = borders(partition, rank, size, l);
             for vector in 0..2 {
                 let tag = TAG + 2 * l as i32 + vector;
                 routes.push(Route::prepare(comm, device, tag, &borders, dim)?);
             }
         }
-        let whole = partition.whole();
-        let share = |rank| {
-            let share = partition.share_of(whole, rank);
-            (share.start as isize, share.len())
-        };
-        let all: Vec<Border> = (0..size)
-            .filter(|&peer| peer != rank && whole > 0)
-            .map(|peer| Border { peer, send: share(rank), receive: share(peer) })
-            .collect();
+        let all = shares(partition, rank, size);
         routes.push(Route::prepare(comm, device, TAG + 2 * whole as i32, &all, dims[whole])?);
         Ok(Self { partition: partition.clone(), routes: RefCell::new(routes) })
-    }
-
-    /// For a launch over this rank's share of level `l`: it communicates with nobody.
-    pub fn slab(&self, l: usize, n: usize) -> Slab {
-        let share = self.partition.share(l);
-        let held = if self.partition.is_cut(l) { GHOSTS } else { n };
-        Slab {
-            bounds: Bounds::default(),
-            first: share.start as i32,
-            end: share.end as i32,
-            held: held as i32,
-            ..Slab::default()
-        }
     }
 
     /// Sends the border planes of a vector of level `l` to the neighbours and receives theirs.

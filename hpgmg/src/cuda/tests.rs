@@ -183,31 +183,37 @@ mod gpu {
     /// Ranks that share a GPU do not wait for each other for long.
     const SHORT: Duration = Duration::from_secs(15);
 
-    /// The solution, residuals and norms that `ranks` ranks find together on the first GPU, each bit.
-    fn together(config: &Config, ranks: usize, mode: Mode, whole: usize, graph: bool) -> Found {
-        beside_cpu(config, ranks, mode, whole, graph, 0)
-    }
-
-    /// The same with levels of fewer than `threshold` cells on the CPU.
-    fn beside_cpu(
-        config: &Config,
-        ranks: usize,
+    /// How ranks solve.
+    #[derive(Clone, Copy, Debug)]
+    struct Way {
         mode: Mode,
         whole: usize,
         graph: bool,
+        /// Levels of fewer cells are the CPU's.
         threshold: u64,
-    ) -> Found {
-        let worlds = libmp::World::threads(ranks).unwrap();
+    }
+
+    /// The solution, residuals and norms that `ranks` ranks find together on the first GPU, each bit.
+    fn together(config: &Config, ranks: usize, mode: Mode, whole: usize, graph: bool) -> Found {
+        let way = Way { mode, whole, graph, threshold: 0 };
+        in_worlds(libmp::World::threads(ranks).unwrap(), config, way).unwrap()
+    }
+
+    fn in_worlds(
+        worlds: Vec<libmp::World>,
+        config: &Config,
+        way: Way,
+    ) -> Result<Found, crate::error::Error> {
+        let Way { mode, whole, graph, threshold } = way;
         let all = std::sync::Mutex::new(Vec::new());
         crate::comm::libmp::run(worlds, SHORT, |comm| {
             let team = Team { comm, messages: comm, mode, whole, graph };
-            let mut gpu =
-                Gpu::new(shared(config), super::super::open()?, Some(&team), threshold, SHORT)?;
+            let device = super::super::open()?;
+            let mut gpu = Gpu::new(shared(config), device, Some(&team), threshold, SHORT)?;
             let found = found(&mut gpu);
             all.lock().unwrap().push(found);
             Ok(())
-        })
-        .unwrap();
+        })?;
         let mut all = all.into_inner().unwrap();
         let mut first = all.pop().unwrap();
         for other in all {
@@ -216,7 +222,7 @@ mod gpu {
                 *sum += part;
             }
         }
-        first
+        Ok(first)
     }
 
     #[derive(Debug, PartialEq)]
@@ -298,12 +304,38 @@ mod gpu {
             for threshold in [2, 100, 10_000, 40_000, u64::MAX] {
                 let device = super::super::open().unwrap();
                 let mut alone = Gpu::new(shared(&config), device, None, threshold, LIMIT).unwrap();
-                assert!(found(&mut alone) == one, "{operator:?} {smoother:?} {threshold}");
+                let alone = found(&mut alone);
+                assert_eq!(alone.numbers, one.numbers, "{operator:?} {smoother:?} {threshold}");
+                assert!(alone.u == one.u, "{operator:?} {smoother:?} {threshold}");
             }
             for mode in [Mode::Kernel, Mode::Stream, Mode::Staged] {
-                let two = beside_cpu(&config, 2, mode, 8, false, 10_000);
-                assert!(two == one, "{operator:?} {smoother:?} {mode:?}");
+                let way = Way { mode, whole: 8, graph: false, threshold: 10_000 };
+                let two = in_worlds(libmp::World::threads(2).unwrap(), &config, way).unwrap();
+                assert_eq!(two.numbers, one.numbers, "{operator:?} {smoother:?} {mode:?}");
+                assert!(two.u == one.u, "{operator:?} {smoother:?} {mode:?}");
             }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn ranks_that_a_nic_connects_find_the_bits_of_one_by_messages_and_kernels_are_refused() {
+        let config = Config { box_dim: 32, ..Config::default() };
+        let one = found(&mut gpu(&config));
+        for path in ["nic", "nic-tcp"] {
+            let through = libmp::Config::from_variables([("MP_PATH", path)]).unwrap();
+            let solved = |mode| {
+                let worlds = libmp::World::threads_with_config(2, &through).unwrap();
+                in_worlds(worlds, &config, Way { mode, whole: 8, graph: false, threshold: 0 })
+            };
+            for mode in [Mode::Stream, Mode::Staged] {
+                println!("{path} {mode:?}");
+                let two = solved(mode).unwrap();
+                assert_eq!(two.numbers, one.numbers, "{path} {mode:?}");
+                assert!(two.u == one.u, "{path} {mode:?}");
+            }
+            let refused = solved(Mode::Kernel).unwrap_err().to_string();
+            assert!(refused.contains("--comm stream"), "{refused}");
         }
     }
 

@@ -18,7 +18,7 @@ use super::solver::Gpu;
 use crate::options::{Cycle, Smoother};
 
 impl Gpu {
-    /// Bytes moved in one F-cycle from level 0; for iterated cycles one V-cycle's.
+    /// Bytes that the GPU moves in one F-cycle from level 0; for iterated cycles one V-cycle's.
     pub fn bytes_per_solve(&self) -> f64 {
         let config = &self.config;
         let alpha = if config.equation.a() == 0.0 { 0.0 } else { 8.0 };
@@ -30,7 +30,7 @@ impl Gpu {
         };
         let residual = 16.0 + coefficients;
         let mut bytes = 0.0;
-        for l in 0..self.levels.len() - 1 {
+        for l in 0..self.first_on_cpu().min(self.levels.len() - 1) {
             let visits = if config.cycle == Cycle::V { 1.0 } else { (l + 1) as f64 };
             // Of the visits all but the one after the interpolated solution start from zero.
             let from_zero = visits - 1.0;

@@ -133,7 +133,8 @@ struct Message {
     std::uint64_t memory;
     // Length of the message in bytes.
     std::uint64_t len;
-    // Of a send in one piece: the receiver's buffer. Otherwise 0.
+    // Of a send in one piece: the receiver's buffer. Of a receive from a CPU: where the message waits to be fetched.
+    // Otherwise 0.
     std::uint64_t target;
     // The receiver's slots for packets; 0: the message goes in one piece.
     std::uint64_t inbox;

@@ -2,9 +2,10 @@
 // kernels, streams and replayed graphs: a start reads the epoch from the GPU's memory and advances it there, so nothing
 // needs the host between starts. No matching happens here: a handle is one end of one pair.
 //
-// Two formats, chosen when the pair was made. Small messages travel as packets into slots of the receiver, which it
+// Three formats, chosen when the pair was made. Small messages travel as packets into slots of the receiver, which it
 // copies from; a slot is free again when the receiver has said so. Larger ones go straight into the posted buffer, after
-// its credit and before its arrival.
+// its credit and before its arrival. What a CPU sends, which does not reach the memory of a GPU, waits in the sender's
+// memory until the receiver fetches it: a receive with a `target`.
 //
 // All blocks that share a start work on the same handle; two starts of one handle do not overlap.
 #pragma once
@@ -37,6 +38,9 @@ template <class T>
 MP_DEVICE T* at(std::uint64_t address) {
     return reinterpret_cast<T*>(address);
 }
+
+// Whether the peer never writes the buffer: it need not be posted, and one part of a group of blocks takes the message.
+MP_DEVICE bool is_taken(const Message& message) { return message.inbox != 0 || message.target != 0; }
 
 MP_DEVICE Packet* slot_of(const Message& message, std::uint64_t epoch) {
     return at<Packet>(message.inbox) + (epoch - 1) % packet_slots * packets_of(message.len);
@@ -83,7 +87,7 @@ public:
         group.sync();  // the last start of the group itself
         const auto* state = impl::at<const MessageState>(message_.state);
         epoch_ = state->epoch;
-        room_ = state->room;
+        room_ = group.leads() ? state->room : ~std::uint64_t{0};
     }
 
     // As mp::send.
@@ -91,8 +95,8 @@ public:
     MP_DEVICE WaitResult send(Group group) {
         const auto* from = impl::at<const void>(message_.memory);
         const std::uint64_t epoch = epoch_ + 1;
-        group.sync();
-        if (room_ < epoch) {
+        // What the group wrote is there for all of it, and all hear whether the leader knows of room.
+        if (group.any(room_ < epoch)) {
             const std::uint64_t needed = message_.inbox == 0 ? epoch : epoch > packet_slots ? epoch - packet_slots : 0;
             WaitResult result = {ok, needed, 0};
             if (group.leads())
@@ -101,16 +105,13 @@ public:
                 result = group.broadcast(result);
                 return impl::failed_at(group, message_, needed, result);
             }
-            room_ = epoch;
+            if (group.leads()) room_ = epoch;
         }
         if (message_.inbox != 0) {
             store_packets(group, impl::slot_of(message_, epoch), from, message_.len, epoch);
             // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
-            if (room_ == epoch) {
-                const std::uint64_t taken =
-                    group.leads() ? load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) : 0;
-                room_ = group.broadcast(taken) + packet_slots;
-            }
+            if (room_ == epoch)
+                room_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) + packet_slots;
         } else {
             copy(group, impl::at<void>(message_.target), from, message_.len);
             signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
@@ -132,7 +133,7 @@ public:
 private:
     const Message& message_;
     std::uint64_t epoch_;
-    std::uint64_t room_;  // the last epoch there is known to be room for
+    std::uint64_t room_;  // the last epoch there is known to be room for; the leader's, others say nothing
 };
 
 // Sends the message: waits until there is room for it (a slot, or the posted buffer), at most until the handle's bounds
@@ -176,15 +177,15 @@ public:
     template <class Group>
     MP_DEVICE Receiver(Group group, const Recv& recv) : message_(recv.message) {
         group.sync();
-        const auto* state = impl::at<const MessageState>(message_.state);
-        epoch_ = state->epoch;
-        posted_ = state->room;
+        epoch_ = impl::at<const MessageState>(message_.state)->epoch;
     }
 
     // As mp::post.
     template <class Group>
     MP_DEVICE void post(Group group) {
-        if (message_.inbox != 0) return;
+        if (impl::is_taken(message_)) return;
+        if (!posts_) posted_ = impl::at<const MessageState>(message_.state)->room;
+        posts_ = true;
         group.sync();
         ++posted_;
         if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
@@ -211,34 +212,40 @@ public:
             const WaitResult result =
                 wait(group, impl::at<std::uint64_t>(message_.mine), epoch, impl::bounds_of(message_));
             if (result.failed()) return impl::failed_at(group, message_, epoch, result);
+            if (message_.target != 0) {
+                copy(group, impl::at<void>(message_.memory), impl::at<const void>(message_.target), message_.len);
+                // Its barrier: all of it is there for the group, and has been read when the sender hears so.
+                signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
+            }
         }
         epoch_ = epoch;
         return {ok, epoch, 0};
     }
 
-    // As Sender::close.
+    // As Sender::close. Who has not posted leaves alone what others post meanwhile.
     template <class Group>
     MP_DEVICE void close(Group group) {
         group.sync();
         if (!group.leads()) return;
         auto* state = impl::at<MessageState>(message_.state);
         state->epoch = epoch_;
-        state->room = posted_;
+        if (posts_) state->room = posted_;
     }
 
 private:
     const Message& message_;
     std::uint64_t epoch_;
-    std::uint64_t posted_;
+    std::uint64_t posted_ = 0;
+    bool posts_ = false;  // only then `posted_` is the handle's
 };
 
 // Posts the buffer: from here on the peer may write it. What the group read from it before has been read (release at
-// system scope, after a barrier of the group). For packets there is nothing to do: the peer never writes the buffer.
-// One post to one recv.
+// system scope, after a barrier of the group). For packets, and from a CPU, there is nothing to do: the peer never writes
+// the buffer. One post to one recv; another block may do it than the one that receives.
 template <class Group>
 MP_DEVICE void post(Group group, const Recv& recv) {
     const Message& message = recv.message;
-    if (message.inbox != 0) return;
+    if (impl::is_taken(message)) return;
     group.sync();
     if (!group.leads()) return;
     auto* state = impl::at<MessageState>(message.state);
@@ -259,11 +266,11 @@ MP_DEVICE WaitResult recv(Group group, const Recv& recv) {
 }
 
 // The same by several blocks, each of which calls it with its part: each waits itself and then sees the message, and the
-// last one advances the epoch. As with send, the blocks must meet before the next. Packets are taken by part 0, and
-// the other parts return at once, without having seen anything.
+// last one advances the epoch. As with send, the blocks must meet before the next. Packets, and messages of a CPU, are
+// taken by part 0, and the other parts return at once, without having seen anything.
 MP_DEVICE WaitResult recv(Block group, const Recv& recv, Part part) {
     const Message& message = recv.message;
-    if (part.count == 1 || message.inbox != 0) {
+    if (part.count == 1 || impl::is_taken(message)) {
         if (part.index != 0) return {ok, 0, 0};
         return mp::recv(group, recv);
     }

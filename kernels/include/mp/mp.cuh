@@ -9,5 +9,6 @@
 #include "packet.cuh"
 #include "platform.cuh"
 #include "report.cuh"
+#include "roles.cuh"
 #include "signal.cuh"
 #include "window.cuh"

@@ -1,6 +1,7 @@
-// Messages as packets: 8 bytes of data and the epoch in one 16-byte store. Data that carries its own epoch needs no fence
-// before a flag, which over NVLink costs a round trip; it costs twice the bytes instead. The inner format of small
-// messages and of collectives; who may overwrite a slot, and when, its caller arranges.
+// Messages as packets: 12 bytes of data and the low 32 bits of the epoch in one 16-byte store. Data that carries its own
+// epoch needs no fence before a flag, which over NVLink costs a round trip; it costs a third more bytes instead. The
+// inner format of small messages; who may overwrite a slot, and when, its caller arranges. A slot is written once in every
+// few epochs, so what it held before is never 2^32 epochs old unless it was never written: epoch 0 is nobody's.
 #pragma once
 
 #include "copy.cuh"
@@ -8,48 +9,107 @@
 
 namespace mp {
 
+// Bytes of a message in one packet.
+constexpr std::uint64_t packet_bytes = 12;
+
 // Packets of a message of `bytes` bytes; one without bytes is one packet.
-MP_HOST_DEVICE std::uint64_t packets_of(std::uint64_t bytes) { return bytes == 0 ? 1 : (bytes + 7) / 8; }
+MP_HOST_DEVICE std::uint64_t packets_of(std::uint64_t bytes) {
+    return bytes == 0 ? 1 : (bytes + packet_bytes - 1) / packet_bytes;
+}
 
 namespace impl {
 
+// Twelve bytes of a message; as a packet the last word shares 64 bits with the epoch.
+struct Piece {
+    std::uint32_t words[3];
+};
+MP_DEVICE Packet packet_with(const Piece& piece, std::uint64_t epoch) {
+    return {piece.words[0] | std::uint64_t{piece.words[1]} << 32,
+            static_cast<std::uint32_t>(epoch) | std::uint64_t{piece.words[2]} << 32};
+}
+MP_DEVICE Piece piece_in(const Packet& packet) {
+    return {{static_cast<std::uint32_t>(packet.data), static_cast<std::uint32_t>(packet.data >> 32),
+             static_cast<std::uint32_t>(packet.epoch >> 32)}};
+}
+MP_DEVICE bool is_of(const Packet& packet, std::uint64_t epoch) {
+    return static_cast<std::uint32_t>(packet.epoch) == static_cast<std::uint32_t>(epoch);
+}
+// The epoch of a packet that was found instead of `expected`: the last one before it with these bits.
+MP_DEVICE std::uint64_t epoch_of(const Packet& packet, std::uint64_t expected) {
+    const auto behind = static_cast<std::uint32_t>(expected) - static_cast<std::uint32_t>(packet.epoch);
+    return behind > expected ? 0 : expected - behind;
+}
+
 // The same, byte by byte.
-MP_COLD std::uint64_t word_of_bytes(const void* from, std::uint64_t bytes, std::uint64_t at) {
-    std::uint64_t word = 0;
-    for (std::uint64_t i = 0; i < 8 && at + i < bytes; ++i)
-        word |= std::uint64_t{static_cast<const unsigned char*>(from)[at + i]} << (8 * i);
-    return word;
+MP_COLD Piece piece_of_bytes(const void* from, std::uint64_t bytes, std::uint64_t at) {
+    Piece piece = {};
+    for (std::uint64_t i = 0; i < packet_bytes && at + i < bytes; ++i)
+        piece.words[i / 4] |= std::uint32_t{static_cast<const unsigned char*>(from)[at + i]} << (8 * (i % 4));
+    return piece;
 }
-MP_COLD void set_bytes(void* to, std::uint64_t bytes, std::uint64_t at, std::uint64_t word) {
-    for (std::uint64_t i = 0; i < 8 && at + i < bytes; ++i)
-        static_cast<unsigned char*>(to)[at + i] = static_cast<unsigned char>(word >> (8 * i));
-}
-
-// Bytes 8·index … of a message, the last ones filled up with zeros.
-MP_DEVICE std::uint64_t word_of(const void* from, std::uint64_t bytes, std::uint64_t index) {
-    const std::uint64_t at = 8 * index;
-    if (at + 8 <= bytes && address_of(from) % 8 == 0) return static_cast<const std::uint64_t*>(from)[index];
-    return word_of_bytes(from, bytes, at);
+MP_COLD void set_bytes(void* to, std::uint64_t bytes, std::uint64_t at, const Piece piece) {
+    for (std::uint64_t i = 0; i < packet_bytes && at + i < bytes; ++i)
+        static_cast<unsigned char*>(to)[at + i] = static_cast<unsigned char>(piece.words[i / 4] >> (8 * (i % 4)));
 }
 
-MP_DEVICE void set_word(void* to, std::uint64_t bytes, std::uint64_t index, std::uint64_t word) {
-    const std::uint64_t at = 8 * index;
-    if (at + 8 <= bytes && address_of(to) % 8 == 0)
-        static_cast<std::uint64_t*>(to)[index] = word;
-    else
-        set_bytes(to, bytes, at, word);
+// Whole words of a piece that are in the message; 0: it has to be taken byte by byte.
+MP_DEVICE std::uint64_t words_in(const void* memory, std::uint64_t bytes, std::uint64_t at) {
+    const std::uint64_t left = bytes - at;
+    if (address_of(memory) % 4 != 0) return 0;
+    return left >= packet_bytes ? 3 : left % 4 == 0 ? left / 4 : 0;
 }
 
-// One thread's wait for one packet. `data` is valid after ok.
-MP_DEVICE WaitResult wait_packet(const Packet* slot, std::uint64_t epoch, std::uint64_t& data,
-                                 const WaitBounds& bounds) {
-    const auto poll = [slot, epoch, &data](std::uint64_t& seen) {
-        const Packet packet = load_packet(slot);
-        data = packet.data;
-        seen = packet.epoch;
-        return seen == epoch;
+// Piece `index` of a message, the last one filled up with zeros.
+MP_DEVICE Piece piece_of(const void* from, std::uint64_t bytes, std::uint64_t index) {
+    const std::uint64_t at = packet_bytes * index;
+    const std::uint64_t count = words_in(from, bytes, at);
+    if (count == 0) return piece_of_bytes(from, bytes, at);
+    const auto* words = static_cast<const std::uint32_t*>(from) + 3 * index;
+    return {{words[0], count > 1 ? words[1] : 0, count > 2 ? words[2] : 0}};
+}
+
+MP_DEVICE void set_piece(void* to, std::uint64_t bytes, std::uint64_t index, const Piece& piece) {
+    const std::uint64_t at = packet_bytes * index;
+    const std::uint64_t count = words_in(to, bytes, at);
+    if (count == 0) return set_bytes(to, bytes, at, piece);
+    auto* words = static_cast<std::uint32_t*>(to) + 3 * index;
+    words[0] = piece.words[0];
+    if (count > 1) words[1] = piece.words[1];
+    if (count > 2) words[2] = piece.words[2];
+}
+
+// One thread's wait for a packet that `is` what it waits for; `seen_in` says which epoch another has. `packet` is valid after ok.
+template <class Is, class SeenIn>
+MP_DEVICE WaitResult wait_slot(const Packet* slot, const Is& is, const SeenIn& seen_in, Packet& packet,
+                               const WaitBounds& bounds) {
+    const auto poll = [&](std::uint64_t& seen) {
+        packet = load_packet(slot);
+        if (is(packet)) return true;
+        seen = seen_in(packet);
+        return false;
     };
     return wait_for(poll, bounds);
+}
+
+// One thread's wait for a packet with all 64 bits of the epoch. `data` is valid after ok.
+MP_DEVICE WaitResult wait_packet(const Packet* slot, std::uint64_t epoch, std::uint64_t& data,
+                                 const WaitBounds& bounds) {
+    Packet packet = {};
+    const WaitResult result = wait_slot(
+        slot, [epoch](const Packet& found) { return found.epoch == epoch; },
+        [](const Packet& found) { return found.epoch; }, packet, bounds);
+    data = packet.data;
+    return result;
+}
+
+// One thread's wait for a piece of a message. `piece` is valid after ok.
+MP_DEVICE WaitResult wait_piece(const Packet* slot, std::uint64_t epoch, Piece& piece, const WaitBounds& bounds) {
+    Packet packet = {};
+    const WaitResult result = wait_slot(
+        slot, [epoch](const Packet& found) { return is_of(found, epoch); },
+        [epoch](const Packet& found) { return epoch_of(found, epoch); }, packet, bounds);
+    piece = piece_in(packet);
+    return result;
 }
 
 }  // namespace impl
@@ -60,7 +120,7 @@ template <class Group>
 MP_DEVICE void store_packets(Group group, Packet* slots, const void* from, std::uint64_t bytes, std::uint64_t epoch) {
     const std::uint64_t count = packets_of(bytes);
     for (std::uint64_t i = group.rank(); i < count; i += group.size())
-        store_packet(slots + i, {impl::word_of(from, bytes, i), epoch});
+        store_packet(slots + i, impl::packet_with(impl::piece_of(from, bytes, i), epoch));
 }
 
 // Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets, one after another: give it a
@@ -71,10 +131,10 @@ MP_DEVICE WaitResult load_packets(Group group, const Packet* slots, void* to, st
                                   const WaitBounds& bounds) {
     const std::uint64_t count = packets_of(bytes);
     for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
-        std::uint64_t word = 0;
-        const WaitResult result = impl::wait_packet(slots + i, epoch, word, bounds);
+        impl::Piece piece = {};
+        const WaitResult result = impl::wait_piece(slots + i, epoch, piece, bounds);
         if (result.failed()) return result;
-        impl::set_word(to, bytes, i, word);
+        impl::set_piece(to, bytes, i, piece);
     }
     return {ok, epoch, 0};
 }

@@ -4,6 +4,7 @@
 #include "message_passing.cu"
 #include "pattern.cu"
 #include "perf.cu"
+#include "perf_load.cu"
 #include "pingpong.cu"
 #include "queue_pair.cu"
 #include "signal.cu"

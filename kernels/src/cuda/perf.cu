@@ -68,7 +68,7 @@ struct Watch {
 // A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds are
 // even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
 // receives, and adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
-MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
+MP_KERNEL void MP_BLOCK_OF(768) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
                                                  std::uint32_t* samples, mp::PingPongTime* time,
                                                  std::uint64_t* mismatches) {
     const bool serves = game.serves != 0;
@@ -109,8 +109,8 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_messages(mp::PerfPairs pairs, mp::PingP
     if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);
 }
 
-// A ping-pong of puts, each of `bytes` bytes in two halves and then one signal: data, data, signal. `checks` as above: that both
-// halves are there when the signal is. The target is the peer's `landing`.
+// A ping-pong of puts of `bytes` bytes, each followed by a signal. `checks` as above, and then each put is two of a half:
+// data, data, signal, and both are there when the signal is. The target is the peer's `landing`.
 MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t source, std::uint64_t target,
                                               std::uint64_t landing, std::uint64_t bytes, std::uint32_t checks,
                                               mp::WaitBounds bounds, mp::WaitReport* report, std::uint32_t* samples,
@@ -125,7 +125,7 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
     here.len = bytes;
     auto* peer = mp::impl::at<std::uint64_t>(game.peer);
     const auto* mine = mp::impl::at<const std::uint64_t>(game.mine);
-    const std::uint64_t half = bytes / 2 / 16 * 16;
+    const std::uint64_t half = checks != 0 ? bytes / 2 / 16 * 16 : 0;
     mp::perf::Watch watch = {samples, time};
     const auto play = [&](std::uint64_t value) {
         for (std::uint64_t at = 0; at < bytes; at += at == 0 && half != 0 ? half : bytes)

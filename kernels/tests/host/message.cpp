@@ -6,6 +6,7 @@
 
 #include "../../src/cuda/collective.cu"
 #include "../../src/cuda/perf.cu"
+#include "../../src/cuda/perf_load.cu"
 #include "../../src/cuda/steps.cu"
 #include "check.hpp"
 
@@ -401,5 +402,67 @@ CASE(the_last_block_of_several_sees_what_the_others_wrote) {
             if (mp::thread_rank() == 0) mp::store(&signal, round, mp::release, mp::system);
         }, round);
         CHECK_THAT(signal, ==, round);
+    }
+}
+
+// What a CPU sends is fetched from its memory, by one block; it may send again when the receiver says so.
+CASE(a_message_of_a_cpu_is_fetched_and_said_to_be) {
+    for (const unsigned blocks : {1u, 2u}) {
+        Pair pair(100, false);
+        std::vector<unsigned char> stage(100);
+        mp::Recv recv = pair.recv();
+        recv.message.target = address(stage.data());
+        for (uint64_t epoch = 1; epoch <= 5; ++epoch) {
+            stage.assign(100, static_cast<unsigned char>(epoch));
+            mp::store(&pair.arrival, epoch, mp::release, mp::system);
+            run_steps({step(recv.message, mp::step_post), step(recv.message, mp::step_recv)}, blocks, 3, 1);
+            for (uint64_t i = 0; i < 100; ++i) CHECK_THAT(pair.buffer[i], ==, epoch);
+            CHECK_THAT(pair.credit, ==, epoch);
+            CHECK_THAT(pair.receiver.epoch, ==, epoch);
+            CHECK_THAT(pair.receiver.room, ==, 0u);
+        }
+    }
+}
+
+// The epoch of a packet has 32 bits on the way and 64 in the counters.
+CASE(packets_go_on_past_32_bits_of_the_epoch) {
+    Pair pair(40, true);
+    const uint64_t before = (uint64_t{1} << 32) - 3;
+    pair.sender.epoch = pair.receiver.epoch = pair.credit = before;
+    pair.sender.room = before;
+    for (uint64_t message = 1; message <= 6; ++message) {
+        pair.source.assign(pair.source.size(), static_cast<unsigned char>(message));
+        CHECK(!mp::send(mp::thread(), pair.send()).failed());
+        CHECK(!mp::recv(mp::thread(), pair.recv()).failed());
+        for (uint64_t i = 0; i < 40; ++i) CHECK_THAT(pair.buffer[i], ==, message);
+    }
+    CHECK_THAT(pair.receiver.epoch, ==, before + 6);
+    CHECK_THAT(mp::recv(mp::thread(), pair.recv(1'000'000)).status, ==, mp::timed_out);
+    CHECK_THAT(pair.recv_report.expected, ==, before + 7);
+    CHECK_THAT(pair.recv_report.seen, ==, before + 3);
+}
+
+CASE(messages_in_a_row_and_beside_a_computation_arrive) {
+    for (const bool packets : {true, false}) {
+        Pair one(40, packets), other(40, packets);
+        const mp::Message sends[2] = {one.send().message, other.send().message};
+        const mp::Message recvs[2] = {one.recv().message, other.recv().message};
+        uint64_t stamps[4] = {};
+        std::jthread sending([&] {
+            mp::host::launch(2, 2, mp_perf_rate, sends, 1u, uint64_t{3}, uint64_t{20}, static_cast<uint64_t*>(nullptr));
+        });
+        mp::host::launch(2, 3, mp_perf_rate, recvs, 0u, uint64_t{3}, uint64_t{20}, stamps);
+        sending.join();
+        CHECK_THAT(one.receiver.epoch, ==, 23u);
+        CHECK(stamps[0] > 0 && stamps[1] > stamps[0] && stamps[3] > stamps[2]);
+        for (const std::uint32_t bound : {0u, 1u}) {
+            // The same pair both ways is an exchange of one with itself.
+            std::vector<double> words(16, 2.0);
+            mp::host::launch(3, 2, mp_perf_fused, other.send(), other.recv(), 2u, bound, uint64_t{5}, words.data(),
+                             uint64_t{16});
+            // 2 is what the computation leaves as it is.
+            for (const double word : words) CHECK_THAT(word, ==, 2.0);
+        }
+        CHECK_THAT(other.receiver.epoch, ==, 25u);
     }
 }

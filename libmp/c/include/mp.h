@@ -173,6 +173,20 @@ mp_status mp_send_prepare(const mp_comm *comm, int peer, const mp_region *region
 mp_status mp_recv_prepare(const mp_comm *comm, int peer, const mp_region *region, size_t offset, size_t bytes,
                           uint64_t tag, mp_op **op);
 
+/* Bytes [offset, offset + bytes) of a region. */
+typedef struct mp_piece {
+    const mp_region *region;
+    size_t offset;
+    size_t bytes;
+} mp_piece;
+
+/* Messages that are gathered from, or scattered into, several pieces, one after the other; they may be empty. The two sides
+ * may be split differently, and either may be in one piece. Only between ranks that map each other's memory. */
+mp_status mp_sendv_prepare(const mp_comm *comm, int peer, const mp_piece *pieces, size_t count, uint64_t tag,
+                           mp_op **op);
+mp_status mp_recvv_prepare(const mp_comm *comm, int peer, const mp_piece *pieces, size_t count, uint64_t tag,
+                           mp_op **op);
+
 /* Starts and returns. A send complete means that the bytes are in the peer's buffer; a receive complete, that they are
  * visible here. An operation is started again after it was seen complete. */
 mp_status mp_start(const mp_op *op);

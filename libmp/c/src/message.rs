@@ -2,7 +2,9 @@
 
 use std::ffi::c_int;
 
-use libmp::{Communicator, Operation, Peer, PreparedRecv, PreparedSend, Result as LibmpResult};
+use libmp::{
+    Communicator, Operation, Peer, PreparedRecv, PreparedSend, Region, Result as LibmpResult,
+};
 
 use crate::handle::{api, array, borrow, deadline, give, number, place, put, take};
 use crate::region::MpRegion;
@@ -46,6 +48,36 @@ impl MpOp {
             MpOp::Recv(recv) => recv.wait_on(&stream.stream),
         }
     }
+}
+
+/// `mp_piece` of the header.
+#[repr(C)]
+pub struct MpPiece {
+    region: *const MpRegion,
+    offset: usize,
+    bytes: usize,
+}
+
+/// A part of a region.
+type Piece<'a> = (&'a Region<u8>, std::ops::Range<usize>);
+
+/// The pieces in an array of C.
+///
+/// # Safety
+/// As [`array`], for the array and what its elements point to.
+unsafe fn list<'a>(pieces: *const MpPiece, count: usize) -> Result<Vec<Piece<'a>>> {
+    // SAFETY: the caller's promise.
+    let list = unsafe { array(pieces, count, "pieces")? };
+    let piece = |(number, piece): (usize, &MpPiece)| {
+        // SAFETY: the caller's promise.
+        let region = unsafe { borrow(piece.region, &format!("pieces[{number}].region"))? };
+        let end = piece.offset.checked_add(piece.bytes);
+        let what = || format!("{} + {}", piece.offset, piece.bytes);
+        let end =
+            end.ok_or_else(|| Failure::argument(&format!("pieces[{number}].bytes"), what()))?;
+        Ok((&region.0, piece.offset..end))
+    };
+    list.iter().enumerate().map(piece).collect()
 }
 
 /// A rank as the other end of messages.
@@ -103,6 +135,36 @@ api! {
         let peer = peer(&borrow(comm, "comm")?.0, from)?;
         let part = borrow(region, "region")?.part(offset, bytes)?;
         give(op, MpOp::Recv(peer.recv(&part, tag).prepare()?), "op")?;
+    }
+
+    /// Prepares a send of several pieces.
+    fn mp_sendv_prepare(
+        comm: *const MpComm,
+        to: c_int,
+        pieces: *const MpPiece,
+        count: usize,
+        tag: u64,
+        op: *mut *mut MpOp,
+    ) {
+        place(op, "op")?;
+        let peer = peer(&borrow(comm, "comm")?.0, to)?;
+        let send = peer.sendv(&list(pieces, count)?, tag)?;
+        give(op, MpOp::Send(send.prepare()?), "op")?;
+    }
+
+    /// Prepares a receive into several pieces.
+    fn mp_recvv_prepare(
+        comm: *const MpComm,
+        from: c_int,
+        pieces: *const MpPiece,
+        count: usize,
+        tag: u64,
+        op: *mut *mut MpOp,
+    ) {
+        place(op, "op")?;
+        let peer = peer(&borrow(comm, "comm")?.0, from)?;
+        let recv = peer.recvv(&list(pieces, count)?, tag)?;
+        give(op, MpOp::Recv(recv.prepare()?), "op")?;
     }
 
     /// Starts an operation.

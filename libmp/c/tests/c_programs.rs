@@ -163,3 +163,19 @@ fn a_c_program_links_the_static_library() {
     run(compiler.args(["-pthread", "-lm", "-ldl"]));
     run(without_launcher(&program).arg("2"));
 }
+
+#[test]
+fn the_comparison_with_libmp_of_old_names_functions_that_exist() {
+    let header = std::fs::read_to_string(here("include/mp.h")).unwrap();
+    let page = std::fs::read_to_string(here("../src/porting.rs")).unwrap();
+    let mut named = 0;
+    for row in page.lines().filter(|line| line.starts_with("//! | ")) {
+        let c = row.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+        for name in c.split('`').skip(1).step_by(2) {
+            named += 1;
+            let there = [format!("{name}("), format!("}} {name};")];
+            assert!(there.iter().any(|text| header.contains(text)), "{name} is not in mp.h");
+        }
+    }
+    assert!(named > 50, "{named}");
+}

@@ -1,22 +1,25 @@
 //! One side of a message, as its own rank keeps it: what it was prepared with, the way to the other side once that is
 //! known, and how far its starts have come.
 
+mod observed;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gdsync::{Buffer, Deadline, PeerMemory, Stream, Word64};
 
-use super::counters::{Count, Counters};
+use super::counters::Counters;
 use super::epochs::Epochs;
 use super::nic::{Ends, MessageWay, refused};
 use super::notice::{Key, Notice, Target, WordName};
 use super::operation::{Name, Progress, What, pause};
 use super::peer::Peer;
+use super::pieces::{Move, Pieces};
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
-use crate::trace::{self, Label, Span};
+use crate::trace::{self, Label};
 
 /// Which side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +37,9 @@ pub(crate) struct Half {
     pub name: Arc<Name>,
     pub timeout: Duration,
     /// What is sent, or received into.
-    pub memory: Buffer<u8>,
+    pub memory: Pieces,
+    /// Of a receive in pieces: their handles, for the sender.
+    _directory: Option<Buffer<u8>>,
     /// This rank's word: credits for a send, arrivals for a receive.
     word: Word64,
     word_name: WordName,
@@ -74,8 +79,8 @@ enum Way {
     Direct {
         /// The peer's word: arrivals of a send, credits of a receive.
         word: Word64,
-        /// Of a send: where to, as long as the message. `None` if there are no bytes.
-        target: Option<Buffer<u8>>,
+        /// Of a send: which bytes go where.
+        moves: Vec<Move>,
         /// Of a send: moves what the CPU does not reach.
         stream: Option<Arc<Stream>>,
     },
@@ -87,7 +92,7 @@ impl Half {
     pub fn prepare(
         peer: &Peer,
         side: Side,
-        memory: Buffer<u8>,
+        memory: impl Into<Pieces>,
         key: Key,
         verb: &'static str,
     ) -> Result<Arc<Half>> {
@@ -99,15 +104,28 @@ impl Half {
         let neighbour = plane.neighbour(peer.rank)?;
         let _span = plane.trace.span("host", format!("prepare {name}"));
         plane.listen(neighbour);
+        let memory = memory.into();
         let len = memory.len() as u64;
         let ends = match plane.link(neighbour) {
-            Some(_) => Some(Ends::new(plane, side, &memory, &name)?),
+            Some(_) => {
+                let who = "through a NIC a message goes in one";
+                let memory = memory.in_one(|| name.to_string(), who)?;
+                Some(Ends::new(plane, side, memory, &name)?)
+            }
             None => None,
         };
+        let failed = |source| broken(&name, source);
+        let directory = match (side, memory.whole()) {
+            (Side::Recv, None) => Some(memory.directory(&plane.pieces).map_err(failed)?),
+            _ => None,
+        };
+        let exported = || match (&directory, memory.whole()) {
+            (Some(directory), _) => directory.export().map(Target::Pieces).map(Some),
+            (None, Some(whole)) => whole.export().map(Target::Mapped).map(Some),
+            (None, None) => Ok(None),
+        };
         let target = match (side, &ends) {
-            (Side::Recv, None) if len > 0 => {
-                Some(Target::Mapped(memory.export().map_err(|e| broken(&name, e))?))
-            }
+            (Side::Recv, None) if len > 0 => exported().map_err(failed)?,
             (Side::Recv, Some(ends)) => ends.target().map(Target::Registered),
             _ => None,
         };
@@ -120,6 +138,7 @@ impl Half {
             name: Arc::new(name),
             timeout: peer.timeout,
             memory,
+            _directory: directory,
             word,
             word_name,
             ends,
@@ -179,19 +198,33 @@ impl Half {
             return Ok(Other { arrivals, word_name, len, way: Way::Nic(way) });
         }
         let word = plane.peer_word(self.neighbour, word_name.index, device)?;
-        let (mut target, mut stream) = (None, None);
-        if let (Side::Send, Some(Target::Mapped(handle)), true) =
-            (self.side, &other.memory, sent > 0)
-        {
-            let whole = PeerMemory::map(handle, device).map_err(failed)?.buffer;
-            let part = whole.slice(0..self.memory.len()).map_err(failed)?;
-            if part.host_address().is_none() || self.memory.host_address().is_none() {
-                stream = Some(plane.copy_stream(device)?);
-            }
-            target = Some(part);
-        }
+        let moves = match self.side {
+            Side::Send if sent > 0 => self.moves_to(other.memory, sent)?,
+            _ => Vec::new(),
+        };
+        let by_cpu = moves.iter().all(Move::by_cpu);
+        let stream = if by_cpu { None } else { Some(plane.copy_stream(device)?) };
         let arrivals = word.clone();
-        Ok(Other { arrivals, word_name, len, way: Way::Direct { word, target, stream } })
+        Ok(Other { arrivals, word_name, len, way: Way::Direct { word, moves, stream } })
+    }
+
+    /// What a send moves into the receiver's memory.
+    fn moves_to(&self, target: Option<Target>, sent: u64) -> Result<Vec<Move>> {
+        let failed = |source| broken(&self.name, source);
+        let device = self.memory.device();
+        let target: Option<Pieces> = match target {
+            Some(Target::Mapped(handle)) => {
+                Some(PeerMemory::map(&handle, device).map_err(failed)?.buffer.into())
+            }
+            Some(Target::Pieces(directory)) => Pieces::map(&directory, device).map_err(failed)?,
+            _ => None,
+        };
+        let target = target.filter(|target| target.len() as u64 >= sent);
+        let target = target.ok_or_else(|| Error::Mismatch {
+            op: self.name.to_string(),
+            reason: format!("the receiver has not opened the {sent} bytes that it has posted"),
+        })?;
+        self.memory.moves_to(&target).map_err(failed)
     }
 
     /// The other side, if it is known; what is wrong with it or with this side.
@@ -265,8 +298,8 @@ impl Half {
     /// Moves the message and signals it, or gives the credit. False if the NIC has no room now.
     fn hand(&self, plane: &Plane, other: &Other, epoch: u64) -> gdsync::Result<bool> {
         let value = other.word_name.base.wrapping_add(epoch);
-        let (word, target, stream) = match (&other.way, &self.ends) {
-            (Way::Direct { word, target, stream }, _) => (word, target, stream),
+        let (word, moves, stream) = match (&other.way, &self.ends) {
+            (Way::Direct { word, moves, stream }, _) => (word, moves, stream),
             (Way::Nic(way), Some(ends)) => {
                 return Ok(way.hand(plane, ends, value).unwrap_or_else(|error| {
                     plane.path_failed(self.neighbour, &error);
@@ -276,15 +309,14 @@ impl Half {
             // A way through the NIC has its ends.
             (Way::Nic(_), None) => return Ok(false),
         };
-        match (target, stream) {
-            (Some(target), Some(stream)) => {
-                stream.copy(target, &self.memory)?;
-                stream.signal(word, value)?;
-                return Ok(true);
-            }
+        if let Some(stream) = stream {
+            moves.iter().try_for_each(|Move { from, to }| stream.copy(to, from))?;
+            stream.signal(word, value)?;
+            return Ok(true);
+        }
+        for Move { from, to } in moves {
             // SAFETY: while a send is started its region is not written: the contract of `Region`.
-            (Some(target), None) => target.write(unsafe { self.memory.as_slice() }?)?,
-            (None, _) => {}
+            to.write(unsafe { from.as_slice() }?)?;
         }
         // Release: whoever sees the word sees the bytes; and of a credit, that what was read before has been read.
         word.store(value).map(|()| true)
@@ -294,11 +326,9 @@ impl Half {
     pub fn start_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
         let other = self.meet(plane)?;
         match (&other.way, &self.ends) {
-            (Way::Direct { word, target, .. }, _) => self.enqueue(plane, other, stream, |value| {
-                if let Some(target) = target {
-                    stream.copy(target, &self.memory).map_err(|e| broken(&self.name, e))?;
-                }
-                stream.signal(word, value).map_err(|e| broken(&self.name, e))
+            (Way::Direct { word, moves, .. }, _) => self.enqueue(plane, other, stream, |value| {
+                let copied = moves.iter().try_for_each(|Move { from, to }| stream.copy(to, from));
+                copied.and_then(|()| stream.signal(word, value)).map_err(|e| broken(&self.name, e))
             }),
             (Way::Nic(way), Some(ends)) => {
                 let op = || self.name.to_string();
@@ -407,71 +437,6 @@ impl Half {
             self.landed(plane, epochs.started());
         }
         Ok(complete)
-    }
-
-    /// A start, for the counters, the log and the timeline.
-    fn count(&self, plane: &Plane) {
-        let bytes = self.memory.len() as u64;
-        let count: &Count = match self.side {
-            Side::Send => &self.counters.sends,
-            Side::Recv => &self.counters.recvs,
-        };
-        count.add(bytes);
-        tracing::trace!(operation = %self.name, bytes, "started");
-        self.flying.store(plane.trace.now(), Ordering::Relaxed);
-    }
-
-    /// The last start was seen complete.
-    fn landed(&self, plane: &Plane, epoch: u64) {
-        tracing::trace!(operation = %self.name, epoch, "complete");
-        if !plane.trace.is_on() {
-            return;
-        }
-        let began = self.flying.swap(0, Ordering::Relaxed);
-        if began > 0 {
-            let now = trace::now();
-            plane.trace.flight(
-                "operation",
-                self.name.to_string(),
-                (began, now),
-                &self.values(epoch),
-            );
-            if self.side == Side::Recv {
-                plane.trace.arrives(plane.trace.thread_lane(), self.message(epoch), now);
-            }
-        }
-    }
-
-    /// Somebody has to wait for it.
-    pub fn waits(&self) {
-        self.counters.waits.add(1);
-        tracing::trace!(operation = %self.name, "waiting");
-    }
-
-    /// Something that this thread does for it, in the timeline.
-    pub fn span<'a>(&self, plane: &'a Plane, what: &str) -> Option<Span<'a>> {
-        plane.trace.is_on().then(|| {
-            let span = plane.trace.span("host", format!("{what} {}", self.name));
-            span.arg("peer", self.name.rank as u64).arg("bytes", self.memory.len() as u64)
-        })
-    }
-
-    fn values(&self, epoch: u64) -> [(&'static str, u64); 4] {
-        let bytes = self.memory.len() as u64;
-        [("peer", self.name.rank as u64), ("bytes", bytes), ("tag", self.key.tag), ("epoch", epoch)]
-    }
-
-    /// A number for a message that both sides know: its receiver's word and the value that this gets with it.
-    fn message(&self, epoch: u64) -> u64 {
-        let (rank, word) = match self.side {
-            Side::Recv => (self.rank, self.word_name),
-            Side::Send => match self.other.get() {
-                Some(Ok(other)) => (self.name.rank, other.word_name),
-                _ => return 0,
-            },
-        };
-        // Words and ranks are few: an arena has 2^16 words, and 2^16 is more ranks than there will be.
-        (rank as u64) << 48 ^ u64::from(word.index) << 32 ^ word.base.wrapping_add(epoch)
     }
 
     /// How many starts are complete, as far as is known here. Acquire: what came before is visible.

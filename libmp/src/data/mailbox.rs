@@ -147,7 +147,7 @@ pub fn fuzz(data: &[u8]) {
             bytes[at % 2 + at / 2 * LINE] = *byte;
         }
         let count = slots.len().min(SLOTS * SLOT);
-        bytes[2 * LINE..2 * LINE + count].copy_from_slice(&slots[..count]);
+        bytes[HEAD..HEAD + count].copy_from_slice(&slots[..count]);
         memory.write(&bytes).expect("host memory is writable");
         let mailbox = Mailbox::new(memory).expect("a mailbox");
         for _ in 0..2 * SLOTS {

@@ -49,6 +49,7 @@ mod operation;
 mod pairing;
 mod path;
 mod peer;
+mod pieces;
 pub(crate) mod plane;
 mod positions;
 mod post;
@@ -60,7 +61,8 @@ mod word;
 pub use all_reduce::AllReduce;
 pub use counters::{PeerCounters, Traffic};
 pub use device::{
-    DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow, Step,
+    ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend, DeviceWindow,
+    FusedStream, Step, Steps,
 };
 #[cfg(any(test, fuzzing))]
 pub use mailbox::fuzz as fuzz_mailbox;

@@ -3,6 +3,7 @@
 use gdsync::PeerHandle;
 use serde::{Deserialize, Serialize};
 
+use super::device::DeviceNotice;
 use super::mailbox::BLOB;
 use super::nic::{LinkAddress, Place};
 use crate::error::Error;
@@ -36,6 +37,8 @@ pub(crate) struct WordName {
 pub(crate) enum Target {
     /// By mapping it.
     Mapped(PeerHandle),
+    /// By mapping its pieces, whose handles are in this memory.
+    Pieces(PeerHandle),
     /// Through its NIC.
     Registered(Place),
 }
@@ -46,10 +49,10 @@ pub(crate) enum Notice {
     Send { key: Key, word: WordName, len: u64 },
     /// A receive was prepared. Arrivals go to `word`. No memory if there are no bytes.
     Recv { key: Key, word: WordName, len: u64, memory: Option<Target> },
-    /// An end of a device operation was prepared; its memory, and of a receive that does not take packets the buffer.
-    DeviceSend { key: Key, len: u64, gpu: bool, station: PeerHandle },
+    /// An end of a device operation was prepared.
+    DeviceSend { key: Key, end: DeviceNotice },
     /// As `DeviceSend`.
-    DeviceRecv { key: Key, len: u64, gpu: bool, station: PeerHandle, memory: Option<PeerHandle> },
+    DeviceRecv { key: Key, end: DeviceNotice },
     /// The sender of the notice will not write this word of the reader any more.
     Close { word: u32 },
     /// A stream of the sender of the notice needs a queue pair.
@@ -105,10 +108,13 @@ mod tests {
             Notice::Linked { number: u32::MAX, address: Ok(link) },
             Notice::DeviceRecv {
                 key,
-                len: u64::MAX,
-                gpu: true,
-                station: memory.export().unwrap(),
-                memory: memory.export().ok(),
+                end: DeviceNotice {
+                    len: u64::MAX,
+                    gpu: true,
+                    station: memory.export().unwrap(),
+                    outer: memory.export().ok(),
+                    memory: memory.export().ok(),
+                },
             },
             Notice::Close { word: 7 },
         ] {

@@ -114,13 +114,16 @@ impl fmt::Display for Name {
     }
 }
 
+/// Looks at one operation for which the others wait, before they are looked at too.
+const HELP: u32 = 16;
+
 /// Waits until the last starts of all operations are complete.
 ///
 /// # Errors
 /// As [`Operation::wait`], of the first operation that is not complete.
 pub fn wait_all(operations: &[&dyn Operation], deadline: Deadline) -> Result<()> {
     let mut backoff = Backoff::new(deadline);
-    let mut next = 0;
+    let (mut next, mut looks) = (0, 0u32);
     let mut waiting = None;
     loop {
         while let Some(operation) = operations.get(next)
@@ -130,9 +133,12 @@ pub fn wait_all(operations: &[&dyn Operation], deadline: Deadline) -> Result<()>
             waiting = None;
         }
         let Some(operation) = operations.get(next) else { return Ok(()) };
-        // The others may need this rank's help while this one waits.
-        for other in &operations[next + 1..] {
-            other.inside().poll()?;
+        // The others may need this rank's help while this one waits; not at every look, or each of n messages costs n looks.
+        looks += 1;
+        if looks.is_multiple_of(HELP) {
+            for other in &operations[next + 1..] {
+                other.inside().poll()?;
+            }
         }
         if waiting.is_none() {
             waiting = Some(operation.inside().begin_wait());

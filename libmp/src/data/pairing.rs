@@ -39,6 +39,11 @@ impl<L, R> Pairing<L, R> {
         }
     }
 
+    /// Whether the peer announced a half that waits for one here.
+    pub fn told(&self, key: Key) -> bool {
+        matches!(self.waiting.get(&key), Some(Waiting::There(halves)) if !halves.is_empty())
+    }
+
     /// The peer announced a half; gives it back with the one here, if there is one.
     pub fn there(&mut self, key: Key, half: R) -> Option<(L, R)> {
         match self.waiting.entry(key).or_insert_with(|| Waiting::There(VecDeque::new())) {

@@ -11,7 +11,7 @@ use super::device::{DeviceHalf, DeviceNotice};
 use super::half::{Half, OtherNotice, Side};
 use super::mailbox::Mailbox;
 use super::nic::{Outbox, StreamLinks};
-use super::notice::Notice;
+use super::notice::{Key, Lane, Notice};
 use super::pairing::Pairing;
 use super::plane::{Neighbour, Plane};
 use crate::error::Result;
@@ -61,6 +61,16 @@ impl Plane {
         Ok(())
     }
 
+    /// Whether the peer of an end of a device operation has told of an end for the host instead, which waits for its own peer.
+    pub fn told_of_host_end(&self, half: &DeviceHalf) -> bool {
+        let state = lock(&self.neighbours[half.neighbour].state);
+        let key = Key { lane: Lane::Message, ..half.key };
+        match half.side {
+            Side::Send => state.sends.told(key),
+            Side::Recv => state.recvs.told(key),
+        }
+    }
+
     /// Takes in what a neighbour has told, if it is of interest.
     pub fn listen_if(&self, interesting: bool, neighbour: usize) {
         if interesting {
@@ -88,16 +98,14 @@ impl Plane {
                 Some(Notice::Recv { key, word, len, memory }) => {
                     state.sends.there(key, OtherNotice { word, len, memory })
                 }
-                Some(Notice::DeviceSend { key, len, gpu, station }) => {
-                    let other = DeviceNotice { len, gpu, station, memory: None };
-                    if let Some((half, other)) = state.device_recvs.there(key, other) {
+                Some(Notice::DeviceSend { key, end }) => {
+                    if let Some((half, other)) = state.device_recvs.there(key, end) {
                         half.pair(self, other);
                     }
                     None
                 }
-                Some(Notice::DeviceRecv { key, len, gpu, station, memory }) => {
-                    let other = DeviceNotice { len, gpu, station, memory };
-                    if let Some((half, other)) = state.device_sends.there(key, other) {
+                Some(Notice::DeviceRecv { key, end }) => {
+                    if let Some((half, other)) = state.device_sends.there(key, end) {
                         half.pair(self, other);
                     }
                     None

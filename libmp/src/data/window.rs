@@ -1,8 +1,9 @@
 //! One-sided communication: a region of every rank of a communicator, opened to the others, with signals.
 
+mod atomic;
+
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -10,7 +11,7 @@ use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Stream, Word64, r
 use serde::{Deserialize, Serialize};
 
 use super::counters::Counters;
-use super::nic::{Atomic, Call, Far, FarOpening};
+use super::nic::{Call, Far, FarOpening};
 use super::notice::Notice;
 use super::operation::{Name, Progress, What, pause};
 use super::plane::Plane;
@@ -272,6 +273,7 @@ impl<T: Pod> Window<T> {
         let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
         let _span = self.plane.trace.span("host", "wait for a signal").arg("signal", signal as u64);
         self.counters(self.rank).waits.add(1);
+        tracing::trace!(operation = "wait for a signal", signal, value, "waiting");
         loop {
             let seen = word.load().unwrap_or(value);
             if reached64(seen, value) {
@@ -369,13 +371,15 @@ impl<T: Pod> Window<T> {
         enqueue: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let peer = self.parts[rank].rank as u64;
+        tracing::trace!(operation = what, peer, bytes, stream = stream.name(), "enqueued");
         let label = || Label::new(what, &[("peer", peer), ("bytes", bytes as u64)]);
         self.plane.probes.around(&self.plane.trace, stream, label, enqueue)
     }
 
-    /// Something that this thread does with a rank of the window, in the timeline.
+    /// Something that this thread does with a rank of the window, in the log and the timeline.
     fn span(&self, what: &'static str, rank: usize, bytes: usize) -> Span<'_> {
         let peer = self.parts[rank].rank as u64;
+        tracing::trace!(operation = what, peer, bytes, "started");
         self.plane.trace.span("host", what).arg("peer", peer).arg("bytes", bytes as u64)
     }
 
@@ -441,99 +445,6 @@ impl<T: Pod> Window<T> {
 
     fn own_signal(&self, signal: usize) -> Result<&Word64> {
         signal_in(&self.signals, self.parts[self.rank].rank, signal)
-    }
-}
-
-mod sealed {
-    /// What 64-bit words can be addressed in.
-    pub trait Atomic64: bytemuck::Pod {
-        /// Elements of a word.
-        const WORD: usize;
-    }
-    impl Atomic64 for u64 {
-        const WORD: usize = 1;
-    }
-    impl Atomic64 for u8 {
-        const WORD: usize = 8;
-    }
-}
-
-/// 64-bit words, by their element; in a window of bytes the eight from `at` on, which are aligned.
-impl<T: sealed::Atomic64> Window<T> {
-    /// Adds to element `at` of rank `rank`, as one step for everybody; gives the value before.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn fetch_add(&self, rank: usize, at: u64, value: u64) -> Result<u64> {
-        let far = |far: &Far, call: &Call<'_>, at| far.atomic(call, at, Atomic::FetchAdd(value));
-        self.atomic(rank, at, |word| word.fetch_add(value, Ordering::AcqRel), far)
-    }
-
-    /// Replaces element `at` of rank `rank`, as one step for everybody; gives the value before.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn swap(&self, rank: usize, at: u64, value: u64) -> Result<u64> {
-        self.atomic(
-            rank,
-            at,
-            |word| word.swap(value, Ordering::AcqRel),
-            |far, call, at| {
-                // A NIC has no swap: what it holds is guessed until the guess was right.
-                let mut guess = far.atomic(call, at, Atomic::FetchAdd(0))?;
-                loop {
-                    let swap = Atomic::CompareSwap { compare: guess, swap: value };
-                    let seen = far.atomic(call, at, swap)?;
-                    if seen == guess {
-                        return Ok(seen);
-                    }
-                    guess = seen;
-                }
-            },
-        )
-    }
-
-    /// Replaces element `at` of rank `rank` by `value` if it is `expected`, as one step for everybody; gives the value
-    /// before.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn compare_swap(&self, rank: usize, at: u64, expected: u64, value: u64) -> Result<u64> {
-        let near = |word: &AtomicU64| {
-            let swapped =
-                word.compare_exchange(expected, value, Ordering::AcqRel, Ordering::Acquire);
-            swapped.unwrap_or_else(|seen| seen)
-        };
-        let swap = Atomic::CompareSwap { compare: expected, swap: value };
-        self.atomic(rank, at, near, |far, call, at| far.atomic(call, at, swap))
-    }
-
-    fn atomic(
-        &self,
-        rank: usize,
-        at: u64,
-        step: impl FnOnce(&AtomicU64) -> u64,
-        far_step: impl FnOnce(&Far, &Call<'_>, usize) -> Result<u64>,
-    ) -> Result<u64> {
-        let word = match self.range("atomic", rank, at, T::WORD)? {
-            Range::Near(memory) => {
-                let words = memory.cast::<u64>().and_then(|words| words.word(0));
-                words.map_err(failed("atomic"))?
-            }
-            Range::Far(far, at) => {
-                return self.call("atomic", rank, |call| far_step(far, call, at));
-            }
-        };
-        let unreachable = || {
-            failed("atomic")(gdsync::Error::NotReachable {
-                what: "an atomic operation of the host",
-                memory: format!("{word:?}"),
-                place: "the CPU".into(),
-                hint: "put the window into host memory",
-            })
-        };
-        self.counters(rank).atomics.add(1);
-        word.atomic().map(step).ok_or_else(unreachable)
     }
 }
 

@@ -115,7 +115,7 @@ impl Trace {
 
     /// A timeline that belongs to no world, for programs whose ranks have found each other in another way: rank `rank` on
     /// `host`, which keeps at most `limit` events ([`EVENTS`]). Its [`part`](Self::part) is to be carried to whoever
-    /// [`write`]s the file.
+    /// [writes](write()) the file.
     pub fn detached(rank: u32, host: &str, limit: usize) -> Trace {
         Trace { recorder: Some(Arc::new(Recorder::new(rank, host.into(), limit))) }
     }

@@ -125,7 +125,25 @@ impl Drop for Rank {
 impl Rank {
     /// Starts this test binary again, to run its test `a_rank` as `program`. Descriptor `keep` stays open in it.
     pub fn start(program: &str, variables: &[(String, String)], keep: Option<i32>) -> Rank {
-        let mut command = Command::new(std::env::current_exe().unwrap());
+        Rank::start_under(&[], program, variables, keep)
+    }
+
+    /// The same by a command that starts what follows it.
+    pub fn start_under(
+        prefix: &[&str],
+        program: &str,
+        variables: &[(String, String)],
+        keep: Option<i32>,
+    ) -> Rank {
+        let binary = std::env::current_exe().unwrap();
+        let mut command = match prefix {
+            [] => Command::new(binary),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(binary);
+                command
+            }
+        };
         command.args(["a_rank", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         for name in libmp::config::VARIABLES {
             command.env_remove(name);

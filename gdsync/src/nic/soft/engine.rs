@@ -19,6 +19,7 @@ use subtle::ConstantTimeEq;
 
 use super::doze::Doze;
 use super::keys::{KeyTable, RegionMemory};
+use super::pace::{Pace, STEP};
 use super::slot::Slot;
 use super::state::Outgoing;
 use super::wire::Cut;
@@ -28,13 +29,8 @@ use crate::cuda::copies::Copies;
 use crate::cuda::device::{CudaDevice, lock};
 use crate::error::Result;
 
-/// How long one sleep is: what a doorbell rung from a stream or a kernel may wait for. (Posts of the CPU wake the
-/// thread.)
-const STEP: Duration = Duration::from_micros(60);
-/// After so long without work sleeps are longer: a wake-up costs 2 to 5 µs, so that short ones would take 3 to 8 % of a
-/// core for as long as nothing happens.
+/// After so long without work sleeps are as long as their share of a core demands.
 const LONG_IDLE: Duration = Duration::from_millis(20);
-const LONG_STEP: Duration = Duration::from_micros(180);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
 /// Housekeeping that is so late means that this thread did not run: stopped, suspended, or starved.
@@ -148,6 +144,7 @@ pub(crate) struct Engine {
     housekeeping: Instant,
     idle_since: Option<Instant>,
     idle_passes: u32,
+    pace: Pace,
 }
 
 /// Sockets, known to the system's event queue.
@@ -198,6 +195,7 @@ impl Engine {
             housekeeping: now,
             idle_since: None,
             idle_passes: 0,
+            pace: Pace::new(),
         }
     }
 
@@ -247,6 +245,7 @@ impl Engine {
         if busy {
             self.idle_since = None;
             self.idle_passes = 0;
+            self.pace.interrupt();
             self.shared.doze.cancel();
             return;
         }
@@ -260,7 +259,7 @@ impl Engine {
             }
         } else if self.shared.doze.is_announced() {
             // A whole pass after it said so found nothing.
-            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { LONG_STEP });
+            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { self.pace.next() });
         } else {
             self.shared.doze.announce();
         }

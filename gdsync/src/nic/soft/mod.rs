@@ -50,6 +50,7 @@ mod engine;
 pub(crate) mod fuzz;
 mod keys;
 mod nic;
+mod pace;
 mod queue_pair;
 mod region;
 mod slot;

@@ -96,6 +96,44 @@ static void messages(const mp_comm *comm, int right, int left) {
     CHECK(mp_region_free(ghost));
 }
 
+static void vectors(const mp_comm *comm, int right, int left) {
+    mp_region *from, *to;
+    mp_piece sent[3], posted[2];
+    mp_op *ops[2];
+    const char *in;
+    size_t i;
+
+    CHECK(mp_region_alloc(comm, MP_HOST, 30, &from));
+    CHECK(mp_region_alloc(comm, MP_HOST, 30, &to));
+    for (i = 0; i < 3; i++) {
+        sent[i].region = from;
+        sent[i].offset = 10 * i;
+        sent[i].bytes = i == 1 ? 0 : 3 + i;
+    }
+    posted[0].region = posted[1].region = to;
+    posted[0].offset = 20;
+    posted[0].bytes = 6;
+    posted[1].offset = 0;
+    posted[1].bytes = 2;
+    CHECK(mp_region_write(from, 0, "abc", 3));
+    CHECK(mp_region_write(from, 20, "defgh", 5));
+    CHECK(mp_sendv_prepare(comm, right, sent, 3, 9, &ops[0]));
+    CHECK(mp_recvv_prepare(comm, left, posted, 2, 9, &ops[1]));
+    CHECK(mp_start_all((const mp_op *const *)ops, 2));
+    CHECK(mp_wait_all((const mp_op *const *)ops, 2, TIMEOUT));
+    in = (const char *)mp_region_host_address(to);
+    REQUIRE(memcmp(in + 20, "abcdef", 6) == 0 && memcmp(in, "gh", 2) == 0);
+    CHECK(mp_barrier(comm));
+    CHECK(mp_op_free(ops[0]));
+    CHECK(mp_op_free(ops[1]));
+    posted[1].region = NULL;
+    REFUSED(mp_recvv_prepare(comm, left, posted, 2, 9, &ops[1]), MP_ERR_ARGUMENT, "`pieces[1].region`");
+    sent[2].bytes = 11;
+    REFUSED(mp_sendv_prepare(comm, right, sent, 3, 9, &ops[0]), MP_ERR_RANGE, "piece 2");
+    CHECK(mp_region_free(from));
+    CHECK(mp_region_free(to));
+}
+
 static void windows(const mp_comm *comm, int right, int left) {
     mp_region *region, *source;
     mp_window *window;
@@ -279,6 +317,7 @@ static void *rank(void *argument) {
     CHECK(mp_check(world));
     collectives(comm);
     messages(comm, right, left);
+    vectors(comm, right, left);
     windows(comm, right, left);
     graphs(comm, right, left);
     refusals(comm);

@@ -4,12 +4,14 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use gdsync::{Buffer, Deadline, PeerHandle, PeerMemory};
+use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Space, Stream};
 use mp_kernels::Message;
+use serde::{Deserialize, Serialize};
 
-use super::host::HostEnd;
+use super::host::{HostEnd, Target};
 use super::report::Report;
 use super::station::{Station, packets};
+use super::trigger::Trigger;
 use crate::data::half::{Side, broken};
 use crate::data::notice::{Key, Notice};
 use crate::data::operation::{Name, Progress, What, pause};
@@ -27,15 +29,25 @@ pub(crate) struct DeviceHalf {
     pub memory: Buffer<u8>,
     timeout: Duration,
     pub station: Station,
+    /// Of a GPU's end: a station in host memory, whose signal a peer uses that is no GPU.
+    outer: Option<Station>,
+    /// Of a send from host memory: where the message waits if a GPU is to fetch it.
+    stage: Option<Buffer<u8>>,
     pub report: Arc<Report>,
+    /// For starts by the host.
+    pub trigger: Trigger,
     way: OnceLock<Result<Way>>,
 }
 
 /// What the peer tells of its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DeviceNotice {
     pub len: u64,
     pub gpu: bool,
     pub station: PeerHandle,
+    /// A GPU's station in host memory.
+    pub outer: Option<PeerHandle>,
+    /// Of a receive the buffer, of a send what a GPU fetches the message from.
     pub memory: Option<PeerHandle>,
 }
 
@@ -72,10 +84,18 @@ impl DeviceHalf {
         let inbox = (side == Side::Recv && packets(device, true, len)).then_some(len);
         let station = plane.pieces.cut_for(device, Station::size(inbox)).map_err(failed)?;
         let handle = station.export().map_err(failed)?;
-        let target = match side {
-            Side::Recv if len > 0 && inbox.is_none() => Some(memory.export().map_err(failed)?),
-            _ => None,
+        let gpu = device.as_cuda().is_some();
+        let outer = gpu.then(|| plane.pieces.cut(device, Space::Pinned, Station::size(None)));
+        let outer = outer.transpose().map_err(failed)?;
+        let outer_handle = outer.as_ref().map(Buffer::export).transpose().map_err(failed)?;
+        let stage = (side == Side::Send && !gpu && len > 0 && a_gpu_may_be_here())
+            .then(|| plane.pieces.cut_for(device, memory.len()));
+        let stage = stage.transpose().map_err(failed)?;
+        let open = match side {
+            Side::Recv => Some(&memory).filter(|_| len > 0 && inbox.is_none()),
+            Side::Send => stage.as_ref(),
         };
+        let open = open.map(Buffer::export).transpose().map_err(failed)?;
         let name = Arc::new(name);
         let report = plane.report(device, name.clone())?;
         let half = Arc::new(DeviceHalf {
@@ -86,13 +106,16 @@ impl DeviceHalf {
             timeout: peer.timeout,
             memory,
             station: Station::new(station),
+            outer: outer.map(Station::new),
+            stage,
             report,
+            trigger: Trigger::default(),
             way: OnceLock::new(),
         });
-        let (gpu, station) = (half.memory.device().as_cuda().is_some(), handle);
+        let end = DeviceNotice { len, gpu, station: handle, outer: outer_handle, memory: open };
         let notice = match side {
-            Side::Send => Notice::DeviceSend { key, len, gpu, station },
-            Side::Recv => Notice::DeviceRecv { key, len, gpu, station, memory: target },
+            Side::Send => Notice::DeviceSend { key, end },
+            Side::Recv => Notice::DeviceRecv { key, end },
         };
         plane.announce_device(&half, notice)?;
         Ok(half)
@@ -119,28 +142,38 @@ impl DeviceHalf {
             return Err(Error::Truncated { op: self.name.to_string(), sent, posted });
         }
         let device = self.memory.device();
-        if device.as_cuda().is_some() != other.gpu {
-            let (mine, theirs) =
-                if other.gpu { ("the host", "a GPU") } else { ("a GPU", "the host") };
-            return Err(Error::Mismatch {
-                op: self.name.to_string(),
-                reason: format!(
-                    "the memory here is {mine}'s and the peer's is {theirs}'s; prepare both ends for the host (`prepare`)"
-                ),
-            });
-        }
-        let theirs = PeerMemory::map(&other.station, device).map_err(failed)?.buffer;
+        let gpu = device.as_cuda().is_some();
+        let map = |handle: &PeerHandle| Ok(PeerMemory::map(handle, device).map_err(failed)?.buffer);
+        // What a CPU is to write must be host memory: a GPU's end then waits on its outer station.
+        let theirs = match (&other.outer, gpu) {
+            (Some(outer), false) => map(outer)?,
+            _ => map(&other.station)?,
+        };
+        let waits = match &self.outer {
+            Some(outer) if !other.gpu => outer,
+            _ => &self.station,
+        };
         let mut held = vec![theirs.clone()];
         let theirs = Station::new(theirs);
         let as_packets = packets(device, other.gpu, posted);
-        let mut target = None;
-        if let (Side::Send, false, Some(handle), true) =
-            (self.side, as_packets, &other.memory, sent > 0)
-        {
-            let whole = PeerMemory::map(handle, device).map_err(failed)?.buffer;
-            target = Some(whole.slice(0..self.memory.len()).map_err(failed)?);
-            held.extend(target.clone());
+        // From a CPU to a GPU; the receiver fetches from the sender's stage. Otherwise the sender writes the receiver's buffer.
+        let fetched = gpu != other.gpu && gpu == (self.side == Side::Recv);
+        let opens = (self.side == Side::Send) != fetched;
+        let stage =
+            if self.side == Side::Send { self.stage.is_some() } else { other.memory.is_some() };
+        if fetched && !stage && sent > 0 {
+            return Err(Error::Mismatch {
+                op: self.name.to_string(),
+                reason: "it goes from the memory of a host to that of a GPU, and the sending process sees no GPU driver, so it made no place from which a GPU could fetch".into(),
+            });
         }
+        let target = match &other.memory {
+            Some(handle) if opens && !as_packets && sent > 0 => {
+                Some(map(handle)?.slice(0..sent as usize).map_err(failed)?)
+            }
+            _ => None,
+        };
+        held.extend(target.clone());
         let (abort, abort_word) = plane.abort_of(device)?;
         let addresses = || -> gdsync::Result<Message> {
             let inbox = match self.side {
@@ -153,7 +186,7 @@ impl DeviceHalf {
                 len: sent,
                 target: target.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
                 inbox,
-                mine: self.station.signal()?.device_address()?,
+                mine: waits.signal()?.device_address()?,
                 theirs: theirs.signal()?.device_address()?,
                 state: self.station.state()?,
                 abort,
@@ -162,23 +195,45 @@ impl DeviceHalf {
             })
         };
         let message = addresses().map_err(failed)?;
-        let host = match device {
-            gdsync::Device::Cuda(_) => None,
-            gdsync::Device::Host => {
+        let host = match device.as_cuda() {
+            Some(_) => None,
+            None => {
                 let memory = self.memory.slice(0..sent as usize).map_err(failed)?;
+                let target = match (&self.stage, target) {
+                    (Some(stage), _) if fetched => Target::Fetched(stage.clone()),
+                    (_, Some(target)) => Target::Posted(target),
+                    (_, None) => Target::None,
+                };
+                let bounds = (abort_word, self.timeout);
                 let end = HostEnd::new(
                     &self.station,
                     &theirs,
                     memory,
                     target,
-                    abort_word,
-                    self.timeout,
+                    bounds,
                     self.report.clone(),
                 );
                 Some(Arc::new(end.map_err(failed)?))
             }
         };
         Ok(Way { message, host, held })
+    }
+
+    /// Makes sure that a stream is one of the memory's device.
+    pub fn check(&self, stream: &Stream) -> Result<()> {
+        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
+        let device = self.memory.device();
+        if ordinal(device) == ordinal(stream.device()) {
+            return Ok(());
+        }
+        Err(Error::Mismatch {
+            op: self.name.to_string(),
+            reason: format!(
+                "its memory belongs to {device}, and {} is a stream of {}",
+                stream.name(),
+                stream.device()
+            ),
+        })
     }
 
     /// The way to the peer; waits until it has prepared its end.
@@ -193,10 +248,17 @@ impl DeviceHalf {
                     break;
                 }
                 plane.progress();
-                pause(plane, &mut backoff, || {
+                let paused = pause(plane, &mut backoff, || {
                     let what = What { name: self.name.clone(), expected: 0, seen: 0 };
                     Progress { what, age: since.elapsed() }
-                })?;
+                });
+                if matches!(paused, Err(Error::Late { .. })) && plane.told_of_host_end(self) {
+                    return Err(Error::Mismatch {
+                        op: self.name.to_string(),
+                        reason: "prepared with `prepare_device` here and with `prepare` by the peer: prepare both ends alike; a device operation is started by the host, too, with `by_host`".into(),
+                    });
+                }
+                paused?;
             }
         }
         match self.way.get() {
@@ -206,4 +268,12 @@ impl DeviceHalf {
             None => Err(Error::NoOperations),
         }
     }
+}
+
+/// Whether a peer's memory may be a GPU's: whether the machine has a GPU driver, without starting it.
+fn a_gpu_may_be_here() -> bool {
+    static DRIVER: OnceLock<bool> = OnceLock::new();
+    *DRIVER.get_or_init(|| {
+        ["/dev/nvidiactl", "/dev/dxg"].iter().any(|file| std::path::Path::new(file).exists())
+    })
 }

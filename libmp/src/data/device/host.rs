@@ -24,10 +24,20 @@ pub(crate) struct HostEnd {
     theirs: Word64,
     /// The message: what is sent, or where it goes.
     memory: Buffer<u8>,
-    target: Option<Buffer<u8>>,
+    target: Target,
     abort: Word64,
     timeout: Duration,
     report: Arc<Report>,
+}
+
+/// Where a send puts the message.
+pub(crate) enum Target {
+    /// Nowhere: it has no bytes, or this is a receive.
+    None,
+    /// Into the posted buffer: what is waited for is that it was posted.
+    Posted(Buffer<u8>),
+    /// Into memory of the own side, from which a GPU fetches it: what is waited for is that it fetched the last one.
+    Fetched(Buffer<u8>),
 }
 
 impl HostEnd {
@@ -35,9 +45,8 @@ impl HostEnd {
         here: &Station,
         there: &Station,
         memory: Buffer<u8>,
-        target: Option<Buffer<u8>>,
-        abort: Word64,
-        timeout: Duration,
+        target: Target,
+        (abort, timeout): (Word64, Duration),
         report: Arc<Report>,
     ) -> gdsync::Result<HostEnd> {
         Ok(HostEnd {
@@ -66,10 +75,15 @@ impl HostEnd {
             }
             StepKind::Send => {
                 let epoch = self.epoch.load().unwrap_or_default() + 1;
-                if !self.wait(epoch) {
+                let (target, room) = match &self.target {
+                    Target::None => (None, epoch),
+                    Target::Posted(target) => (Some(target), epoch),
+                    Target::Fetched(target) => (Some(target), epoch - 1),
+                };
+                if !self.wait(room) {
                     return false;
                 }
-                if let Some(target) = &self.target {
+                if let Some(target) = target {
                     // SAFETY: while a send is under way its region is not written: the contract of `Region`.
                     let source = unsafe { self.memory.as_slice() };
                     if source.and_then(|source| target.write(source)).is_err() {

@@ -3,17 +3,19 @@
 use std::fmt;
 use std::sync::Arc;
 
-use gdsync::Stream;
 use mp_kernels::StepKind;
 
+use super::fused::Steps;
+use super::fused::sealed::Operation;
 use super::half::DeviceHalf;
-use super::steps::{Step, enqueue};
+use super::steps::Step;
+use super::trigger::ByHost;
 use crate::data::plane::Plane;
 use crate::error::Result;
 
 /// A send that streams and kernels start: [`SendBuilder::prepare_device`](crate::SendBuilder::prepare_device). Its peer is
 /// a [`DeviceRecv`]. How often it was started is counted in the device's memory, so a captured graph that starts it can
-/// be replayed, and stream and kernel starts mix; they must not overlap.
+/// be replayed, and stream, kernel and [host](Self::by_host) starts mix; they must not overlap.
 ///
 /// # Order
 /// The message is what the region holds when the stream, or the group of threads, gets there. Behind the start – on the
@@ -22,7 +24,7 @@ use crate::error::Result;
 /// in the order of their own receives; they are in no other order.
 ///
 /// A start waits on the device until there is room: up to four messages of at most 8 KiB between GPUs are on their way
-/// unasked, others wait for the posted buffer. It waits at most for the communicator's timeout; what came of it says
+/// unasked, and one from a host to a GPU, which fetches it; others wait for the posted buffer. It waits at most for the communicator's timeout; what came of it says
 /// [`Communicator::synchronize`](crate::Communicator::synchronize).
 ///
 /// # Dropping
@@ -49,8 +51,16 @@ impl DeviceSend {
     /// [`Error::Mismatch`](crate::Error::Mismatch) for a stream of another device;
     /// [`Error::Late`](crate::Error::Late) if the peer does not prepare within the timeout;
     /// [`Error::Memory`](crate::Error::Memory); what ended the world.
-    pub fn start_on(&self, stream: &Stream) -> Result<()> {
-        enqueue(&self.plane, stream, &[self.start()])
+    pub fn start_on(&self, stream: impl Steps) -> Result<()> {
+        stream.add(Operation { plane: &self.plane, step: self.start() })
+    }
+
+    /// The same operation, started and completed by the host.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory) if its stream cannot be made.
+    pub fn by_host(&self) -> Result<ByHost<'_>> {
+        ByHost::new(&self.plane, &self.half)
     }
 
     /// What `mp::send` of `mp/message.cuh` takes. Valid while this object lives. Waits until the peer has prepared its
@@ -96,8 +106,8 @@ impl DeviceRecv {
     ///
     /// # Errors
     /// As [`DeviceSend::start_on`].
-    pub fn start_on(&self, stream: &Stream) -> Result<()> {
-        enqueue(&self.plane, stream, &[self.start()])
+    pub fn start_on(&self, stream: impl Steps) -> Result<()> {
+        stream.add(Operation { plane: &self.plane, step: self.start() })
     }
 
     /// Makes the stream wait for the message. If the world ends meanwhile or the timeout passes, the stream goes on, what
@@ -105,8 +115,16 @@ impl DeviceRecv {
     ///
     /// # Errors
     /// As [`DeviceSend::start_on`].
-    pub fn wait_on(&self, stream: &Stream) -> Result<()> {
-        enqueue(&self.plane, stream, &[self.wait()])
+    pub fn wait_on(&self, stream: impl Steps) -> Result<()> {
+        stream.add(Operation { plane: &self.plane, step: self.wait() })
+    }
+
+    /// The same operation, started and completed by the host.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](crate::Error::Memory) if its stream cannot be made.
+    pub fn by_host(&self) -> Result<ByHost<'_>> {
+        ByHost::new(&self.plane, &self.half)
     }
 
     /// What `mp::post` and `mp::recv` of `mp/message.cuh` take. Valid while this object lives. Waits until the peer has

@@ -6,20 +6,36 @@
 //! is also the argument of the stream operations. Host streams follow the same protocol on the CPU ([`host`]).
 //!
 //! The protocol itself is `kernels/include/mp/message.cuh`.
+//!
+//! # What meets what
+//! An end is triggered by kernels, streams, replayed graphs ([`steps`], and kept back to be fused, [`fused`]) or the host
+//! ([`trigger`]), in any mixture, and whatever triggers the other end. How the message goes depends on the memories:
+//!
+//! | from \ to | GPU | host |
+//! |---|---|---|
+//! | GPU | up to 8 KiB as packets, else into the posted buffer | into the posted buffer, which the GPU maps |
+//! | host | fetched by the receiver from a stage of the sender, in shared memory: a CPU does not reach GPU memory | into the posted buffer |
+//!
+//! Refused with a sentence: an end made with `prepare` opposite one made with `prepare_device`; host to GPU where the sending
+//! process sees no GPU driver; a stream of another device. Windows and collectives of this kind join devices of one kind.
 
 mod collective;
+mod fused;
 mod half;
 mod host;
 mod message;
 mod report;
 mod station;
 mod steps;
+mod trigger;
 mod window;
 
 pub use collective::{DeviceAllReduce, DeviceBarrier, DeviceNumber};
+pub use fused::{FusedStream, Steps};
 pub(crate) use half::{DeviceHalf, DeviceNotice};
 pub use message::{DeviceRecv, DeviceSend};
 pub(crate) use report::{Report, Watch};
 pub use steps::Step;
 pub(crate) use steps::enqueue;
+pub use trigger::ByHost;
 pub use window::DeviceWindow;

@@ -2,7 +2,7 @@
 //! memory that the kernel writes and the rank's next synchronisation reads.
 
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use gdsync::Buffer;
@@ -15,6 +15,8 @@ use crate::error::Error;
 pub(crate) struct Report {
     pub name: Arc<Name>,
     slot: Buffer<u64>,
+    /// What could not be enqueued when nobody was there to be told.
+    refused: OnceLock<Error>,
 }
 
 impl Report {
@@ -23,7 +25,7 @@ impl Report {
 
     /// `slot` is zeroed pinned memory.
     pub fn new(name: Arc<Name>, slot: Buffer<u64>) -> Report {
-        Report { name, slot }
+        Report { name, slot, refused: OnceLock::new() }
     }
 
     /// Address for the device.
@@ -70,8 +72,17 @@ impl Report {
         Some(unsafe { address.as_ptr().read_volatile() })
     }
 
-    /// The failure as the error of an operation that took too long.
+    /// It was not enqueued, and this is why.
+    pub fn refuse(&self, error: Error) {
+        // The first failure stays.
+        let _ = self.refused.set(error);
+    }
+
+    /// The failure, usually as the error of an operation that took too long.
     pub fn late(&self) -> Option<Error> {
+        if let Some(error) = self.refused.get() {
+            return Some(error.clone());
+        }
         let report = self.failure()?;
         Some(Error::Late {
             op: self.name.to_string(),

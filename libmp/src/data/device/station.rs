@@ -11,6 +11,8 @@ pub(crate) const PACKETS_MAX: u64 = 8 << 10;
 const SLOTS: u64 = 4;
 /// Bytes of a packet.
 pub(crate) const PACKET: u64 = 16;
+/// Bytes of a message in it, `packet_bytes` of `mp/packet.cuh`.
+const IN_PACKET: u64 = 12;
 
 const SIGNAL: usize = 128;
 const INBOX: usize = 256;
@@ -24,7 +26,7 @@ pub(crate) struct Station {
 impl Station {
     /// Bytes of a station: of a receiver with packets, for messages of up to `packets` bytes.
     pub fn size(packets: Option<u64>) -> usize {
-        let inbox = packets.map_or(0, |bytes| SLOTS * PACKET * bytes.div_ceil(8).max(1));
+        let inbox = packets.map_or(0, |bytes| SLOTS * PACKET * bytes.div_ceil(IN_PACKET).max(1));
         INBOX + inbox as usize
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::trace::Label;
 
 /// Steps in one launch, `max_steps` of `steps.cu`, and in a short one, `few_steps`.
-const LAUNCH: usize = 16;
+pub(crate) const LAUNCH: usize = 16;
 const FEW: usize = 3;
 /// Threads of a block.
 const THREADS: u32 = 512;
@@ -28,7 +28,7 @@ const BLOCKS: u64 = 64;
 #[derive(Clone, Copy)]
 #[must_use = "a step does nothing before it is enqueued"]
 pub struct Step<'a> {
-    pub(crate) half: &'a DeviceHalf,
+    pub(crate) half: &'a Arc<DeviceHalf>,
     pub(crate) kind: StepKind,
 }
 
@@ -52,6 +52,7 @@ impl Step<'_> {
     fn count(&self, plane: &Plane) {
         let (counters, bytes) =
             (plane.counters_of(self.half.name.rank), self.half.memory.len() as u64);
+        tracing::trace!(operation = %self.half.name, step = ?self.kind, bytes, "enqueued");
         match self.kind {
             StepKind::Post => counters.recvs.add(bytes),
             StepKind::Send => counters.sends.add(bytes),
@@ -72,26 +73,10 @@ fn label(steps: &[Step<'_>]) -> Label {
     Label::new(name, &[("steps", steps.len() as u64), ("bytes", bytes)])
 }
 
-fn check(stream: &Stream, half: &DeviceHalf) -> Result<()> {
-    let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
-    let device = half.memory.device();
-    if ordinal(device) == ordinal(stream.device()) {
-        return Ok(());
-    }
-    Err(Error::Mismatch {
-        op: half.name.to_string(),
-        reason: format!(
-            "its memory belongs to {device}, and {} is a stream of {}",
-            stream.name(),
-            stream.device()
-        ),
-    })
-}
-
 fn on_host(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
     let mut ends: Vec<(StepKind, Arc<HostEnd>)> = Vec::with_capacity(steps.len());
     for Step { half, kind } in steps {
-        check(stream, half)?;
+        half.check(stream)?;
         ends.extend(half.meet(plane)?.host.clone().map(|end| (*kind, end)));
     }
     let run = move || {
@@ -102,6 +87,7 @@ fn on_host(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
     stream.call(run).map_err(|source| Error::Memory { op: op(), source })
 }
 
+/// At most [`LAUNCH`] of them.
 fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
     if steps.len() <= FEW {
         launch_as::<FEW>(plane, stream, steps, "mp_steps_few")
@@ -123,10 +109,10 @@ fn launch_as<const COUNT: usize>(
     let mut meetings = Meetings::default();
     let (mut count, mut largest) = (0, 0);
     for Step { half, kind } in steps {
-        check(stream, half)?;
+        half.check(stream)?;
         let way = half.meet(plane)?;
-        if *kind == StepKind::Post && way.message.inbox != 0 {
-            // Packets need no posting.
+        if *kind == StepKind::Post && is_taken(&way.message) {
+            // The peer never writes the buffer.
             continue;
         }
         let meet = u32::from(meetings.before(*kind, &way.message));
@@ -154,7 +140,16 @@ fn launch_as<const COUNT: usize>(
 
 /// Whether all blocks of a launch have to do with a step: a message in one piece.
 fn shared(kind: StepKind, message: &Message) -> bool {
-    message.inbox == 0 && kind != StepKind::Post
+    match kind {
+        StepKind::Post => false,
+        StepKind::Send => message.inbox == 0,
+        StepKind::Recv => !is_taken(message),
+    }
+}
+
+/// Of a receive: as `is_taken` of `mp/message.cuh`.
+fn is_taken(message: &Message) -> bool {
+    message.inbox != 0 || message.target != 0
 }
 
 /// Before which steps the blocks of a launch have to meet: where a step builds on what blocks other than the own one did.

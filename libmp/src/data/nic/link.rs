@@ -265,7 +265,7 @@ impl Link {
 }
 
 /// Calls `part` for each entry of a message: offset and length.
-fn parts(len: u64, mut part: impl FnMut(u64, u32) -> Result<()>) -> Result<()> {
+pub(super) fn parts(len: u64, mut part: impl FnMut(u64, u32) -> Result<()>) -> Result<()> {
     let mut at = 0;
     while at < len {
         // At most 2^30.

@@ -23,6 +23,8 @@ mod link;
 mod message;
 mod outbox;
 mod plane;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use std::collections::HashMap;
@@ -66,7 +68,8 @@ pub(crate) struct Nic {
 struct Failing {
     neighbour: usize,
     detail: String,
-    since: Instant,
+    /// Until then somebody else may say why.
+    until: Instant,
 }
 
 /// Windows of this rank that somebody may still access.

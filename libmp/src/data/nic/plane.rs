@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdsync::mlx5::RemoteAddress;
+use gdsync::mlx5::{RemoteAddress, Syndrome};
 use gdsync::nic::soft::{Access, Region};
 use gdsync::{Buffer, Deadline, Stream};
 
@@ -90,10 +90,14 @@ impl Plane {
     /// A request to a neighbour has failed, or its link: the neighbour is lost, if nothing else comes to light.
     pub fn path_failed(&self, neighbour: usize, error: &gdsync::nic::Error) {
         let Some(nic) = &self.nic else { return };
+        // Flushed is what did not fail itself: most often the peer knows the reason, and says it first.
+        let flushed =
+            matches!(error, gdsync::nic::Error::Failed { syndrome: Syndrome::Flushed, .. });
+        let grace = if flushed { 3 * GRACE } else { GRACE };
         lock(&nic.failing).get_or_insert_with(|| Failing {
             neighbour,
             detail: error.to_string(),
-            since: Instant::now(),
+            until: Instant::now() + grace,
         });
     }
 
@@ -128,8 +132,8 @@ impl Plane {
         if nic.finishing.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(Failing { neighbour, detail, since }) = &*lock(&nic.failing)
-            && since.elapsed() > GRACE
+        if let Some(Failing { neighbour, detail, until }) = &*lock(&nic.failing)
+            && Instant::now() > *until
         {
             let rank = self.neighbours[*neighbour].rank;
             let how =

@@ -1,0 +1,115 @@
+//! Communication on a stream between ranks that do not reach each other's memory (algorithm 2 of Agostini et al.): borders are
+//! copied to pinned memory, libmp's messages go from there, and what arrives is copied into the ghosts, all of it enqueued.
+//! The CPU waits for nothing within a solve. `--comm stream` over a NIC; epochs of messages are constants of what is
+//! enqueued, so no graph can hold them.
+
+use gdsync::{Buffer, Device, Stream};
+use libmp::{Communicator, Operation, PreparedRecv, PreparedSend, Region};
+
+use super::error::CudaError;
+use super::layout::Grid;
+use super::partition::Partition;
+use super::solver::Gpu;
+use super::staged::{Border, borders, shares};
+use crate::backend::Vector;
+use crate::comm::CommError;
+
+/// Tags of the messages; two for each cut level follow.
+const TAG: u64 = 2000;
+
+/// A border and its messages.
+struct Link {
+    border: Border,
+    send: (Buffer<f64>, PreparedSend),
+    receive: (Buffer<f64>, PreparedRecv),
+}
+
+/// The prepared messages of a rank.
+pub(super) struct Messages {
+    pub partition: Partition,
+    /// For each cut level, of the vectors that smoothers alternate between; then that of the first whole level.
+    routes: Vec<Vec<Link>>,
+}
+
+impl Messages {
+    /// Prepares the messages of all exchanges. `dims` are those of the levels.
+    ///
+    /// # Errors
+    /// When libmp refuses.
+    pub fn prepare(
+        communicator: &Communicator,
+        device: &Device,
+        partition: &Partition,
+        dims: &[usize],
+    ) -> Result<Self, CudaError> {
+        let (rank, size) = (communicator.rank(), communicator.size());
+        let link = |border: Border, plane: usize, tag: u64| -> Result<Link, CudaError> {
+            let peer = communicator.peer(border.peer).map_err(CommError::from)?;
+            let out = device.alloc_pinned::<f64>(border.send.1 * plane)?;
+            let into = device.alloc_pinned::<f64>(border.receive.1 * plane)?;
+            let send = peer.send(&Region::from_buffer(out.clone()), tag).prepare();
+            let receive = peer.recv(&Region::from_buffer(into.clone()), tag).prepare();
+            let send = (out, send.map_err(CommError::from)?);
+            Ok(Link { border, send, receive: (into, receive.map_err(CommError::from)?) })
+        };
+        let links = |borders: Vec<Border>, l: usize, tag: u64| -> Result<Vec<Link>, CudaError> {
+            let plane = Grid::new(dims[l]).plane();
+            borders.into_iter().map(|border| link(border, plane, tag)).collect()
+        };
+        let whole = partition.whole();
+        let mut routes = Vec::new();
+        for l in 0..whole {
+            for vector in 0..2 {
+                let tag = TAG + 2 * l as u64 + vector;
+                routes.push(links(borders(partition, rank, size, l), l, tag)?);
+            }
+        }
+        let tag = TAG + 2 * whole as u64;
+        routes.push(links(shares(partition, rank, size), whole, tag)?);
+        Ok(Self { partition: partition.clone(), routes })
+    }
+
+    /// Enqueues sending the border planes of a vector of level `l` to the neighbours and receiving theirs.
+    pub fn exchange(&self, gpu: &Gpu, l: usize, vector: Vector) -> Result<(), CudaError> {
+        self.run(gpu, 2 * l + usize::from(vector == Vector::U), l, vector)
+    }
+
+    /// Enqueues giving every rank the others' shares of a vector of the first whole level.
+    pub fn gather(&self, gpu: &Gpu, vector: Vector) -> Result<(), CudaError> {
+        let whole = self.partition.whole();
+        self.run(gpu, 2 * whole, whole, vector)
+    }
+
+    /// While the stream is waited for: answers what other ranks ask of this one.
+    ///
+    /// # Errors
+    /// What ended the world.
+    pub fn progress(&self) -> Result<(), CudaError> {
+        let mut links = self.routes.iter().flatten();
+        links.try_for_each(|link| {
+            link.receive.1.test().map_err(CommError::from)?;
+            Ok(())
+        })
+    }
+
+    fn run(&self, gpu: &Gpu, number: usize, l: usize, vector: Vector) -> Result<(), CudaError> {
+        let stream: &Stream = &gpu.stream;
+        let (links, level) = (&self.routes[number], &gpu.levels[l]);
+        let planes = |(k, count)| level.planes(vector.index(), k, count);
+        // What was received last has been copied by then, so the buffers may be the senders' again.
+        for Link { receive: (_, receive), .. } in links {
+            receive.start_on(stream).map_err(CommError::from)?;
+        }
+        for Link { border, send: (out, send), .. } in links {
+            gpu.traced(l, "pack", || Ok(stream.copy(out, &planes(border.send)?)?))?;
+            gpu.traced(l, "send", || Ok(send.start_on(stream).map_err(CommError::from)?))?;
+        }
+        for Link { border, send: (_, send), receive: (into, receive) } in links {
+            gpu.traced(l, "receive", || Ok(receive.wait_on(stream).map_err(CommError::from)?))?;
+            gpu.traced(l, "unpack", || Ok(stream.copy(&planes(border.receive)?, into)?))?;
+            // The next message is copied into the same memory.
+            send.wait_on(stream).map_err(CommError::from)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! What counters, the log and the timeline get to know of one side of a message.
+
+use std::sync::atomic::Ordering;
+
+use super::{Half, Side};
+use crate::data::counters::Count;
+use crate::data::plane::Plane;
+use crate::trace::{self, Span};
+
+impl Half {
+    /// A start, for the counters, the log and the timeline.
+    pub(super) fn count(&self, plane: &Plane) {
+        let bytes = self.memory.len() as u64;
+        let count: &Count = match self.side {
+            Side::Send => &self.counters.sends,
+            Side::Recv => &self.counters.recvs,
+        };
+        count.add(bytes);
+        tracing::trace!(operation = %self.name, bytes, "started");
+        self.flying.store(plane.trace.now(), Ordering::Relaxed);
+    }
+
+    /// The last start was seen complete.
+    pub(super) fn landed(&self, plane: &Plane, epoch: u64) {
+        tracing::trace!(operation = %self.name, epoch, "complete");
+        if !plane.trace.is_on() {
+            return;
+        }
+        let began = self.flying.swap(0, Ordering::Relaxed);
+        if began > 0 {
+            let now = trace::now();
+            plane.trace.flight(
+                "operation",
+                self.name.to_string(),
+                (began, now),
+                &self.values(epoch),
+            );
+            if self.side == Side::Recv {
+                plane.trace.arrives(plane.trace.thread_lane(), self.message(epoch), now);
+            }
+        }
+    }
+
+    /// Somebody has to wait for it.
+    pub fn waits(&self) {
+        self.counters.waits.add(1);
+        tracing::trace!(operation = %self.name, "waiting");
+    }
+
+    /// Something that this thread does for it, in the timeline.
+    pub fn span<'a>(&self, plane: &'a Plane, what: &str) -> Option<Span<'a>> {
+        plane.trace.is_on().then(|| {
+            let span = plane.trace.span("host", format!("{what} {}", self.name));
+            span.arg("peer", self.name.rank as u64).arg("bytes", self.memory.len() as u64)
+        })
+    }
+
+    pub(super) fn values(&self, epoch: u64) -> [(&'static str, u64); 4] {
+        let bytes = self.memory.len() as u64;
+        [("peer", self.name.rank as u64), ("bytes", bytes), ("tag", self.key.tag), ("epoch", epoch)]
+    }
+
+    /// A number for a message that both sides know: its receiver's word and the value that this gets with it.
+    pub(super) fn message(&self, epoch: u64) -> u64 {
+        let (rank, word) = match self.side {
+            Side::Recv => (self.rank, self.word_name),
+            Side::Send => match self.other.get() {
+                Some(Ok(other)) => (self.name.rank, other.word_name),
+                _ => return 0,
+            },
+        };
+        // Words and ranks are few: an arena has 2^16 words, and 2^16 is more ranks than there will be.
+        (rank as u64) << 48 ^ u64::from(word.index) << 32 ^ word.base.wrapping_add(epoch)
+    }
+}

@@ -1,0 +1,136 @@
+//! Links by themselves, and what becomes of a world whose link fails.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gdsync::mlx5::RemoteAddress;
+use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions, WireKind};
+use gdsync::{Buffer, Deadline, Device, Space};
+
+use super::Place;
+use super::link::{Link, Post, Use, parts};
+use crate::{Config, Error, Loss, Operation, Region, World};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(10))
+}
+
+/// Two links of one NIC, connected.
+fn pair(what: Use) -> (SoftNic, Link, Link) {
+    let nic = SoftNic::open(&SoftNicOptions::default()).unwrap();
+    let link = |what| Link::new(&nic, &Device::Host, what, PATIENCE).unwrap();
+    let (one, two) = (link(what), link(Use::Answer));
+    one.connect(&two.address(), WireKind::SharedMemory).unwrap();
+    two.connect(&one.address(), WireKind::SharedMemory).unwrap();
+    (nic, one, two)
+}
+
+fn memory(words: usize) -> Buffer<u64> {
+    Buffer::new(&Device::Host, Space::Pinned, words).unwrap()
+}
+
+#[test]
+fn a_message_of_several_entries_is_cut_without_gaps() {
+    let mut cut = Vec::new();
+    let len = (5 << 30) / 2 + 3;
+    parts(len, |at, part| {
+        cut.push((at, u64::from(part)));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(cut, [(0, 1 << 30), (1 << 30, 1 << 30), (2 << 30, (1 << 29) + 3)]);
+}
+
+#[test]
+fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held_until_then() {
+    let (nic, link, _other) = pair(Use::Host);
+    let (from, to) = (memory(1000), memory(1000));
+    let target = nic.register(&to, Access::REMOTE_WRITE).unwrap();
+    let stream = Device::Host.stream().unwrap();
+    let gate = memory(1).word(0).unwrap();
+    for round in 1..=50 {
+        from.write(&[round; 1000]).unwrap();
+        let source = Arc::new(nic.register(&from, Access::LOCAL_READ).unwrap());
+        let write = Post::Write { from: &source, len: 8000, to: Place::of(&target).after(0) };
+        let held = Arc::downgrade(&source);
+        stream.wait_geq64(&gate, round).unwrap();
+        let mut turn = link.turn();
+        let posted = turn.post(&[write, Post::Flush], Some(&stream)).unwrap();
+        turn.hold(source);
+        drop(turn);
+        assert_eq!(posted.flushes, round);
+        drop(link.turn());
+        assert!(held.upgrade().is_some() && link.done().load() == Some(round - 1));
+        gate.store(round).unwrap();
+        soon().poll(|| (link.done().load() == Some(round)).then_some(())).unwrap();
+        assert_eq!(to.to_vec().unwrap(), [round; 1000]);
+        drop(link.turn());
+        assert!(held.upgrade().is_none());
+    }
+}
+
+#[test]
+fn a_batch_that_does_not_fit_is_refused_whole_until_there_is_room() {
+    let (nic, link, _other) = pair(Use::Stream);
+    let to = memory(1);
+    let target = nic.register(&to, Access::ALL).unwrap();
+    let word = Place::of(&target).after(0);
+    let stream = Device::Host.stream().unwrap();
+    let gate = memory(1).word(0).unwrap();
+    stream.wait_geq64(&gate, 1).unwrap();
+    let value = 7u64.to_le_bytes();
+    let posts = || [Post::Inline { bytes: &value, to: word }, Post::FetchAdd { word, add: 1 }];
+    let mut batches = 0;
+    while link.turn().has_room(&posts()).unwrap() {
+        link.turn().post(&posts(), Some(&stream)).unwrap();
+        batches += 1;
+    }
+    assert_eq!(batches, 256);
+    gate.store(1).unwrap();
+    soon().poll(|| link.turn().has_room(&posts()).unwrap().then_some(())).unwrap();
+    let posted = link.turn().post(&posts(), Some(&stream)).unwrap();
+    soon().poll(|| link.is_complete(posted.position).unwrap().then_some(())).unwrap();
+    assert_eq!((to.to_vec().unwrap(), link.result()), (vec![8], 7));
+}
+
+#[test]
+fn a_request_that_fails_ends_the_world_with_the_peer_the_operation_and_the_reason() {
+    for path in ["nic", "nic-tcp"] {
+        let config = Config::from_variables([("MP_PATH", path)]).unwrap();
+        let worlds = World::threads_with_config(2, &config).unwrap();
+        let rank = |world: World| {
+            let peer = world.peer(1 - world.rank()).unwrap();
+            let here: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
+            let recv = peer.recv(&here, 3).prepare().unwrap();
+            recv.start().unwrap();
+            let since = Instant::now();
+            let error = if world.rank() == 0 {
+                let (plane, op) = (&peer.plane, || "a write that must fail".to_owned());
+                let nowhere = RemoteAddress { address: 8, rkey: 0xdead_0001 };
+                let post = Post::Inline { bytes: &[1; 8], to: nowhere };
+                let neighbour = plane.neighbour(1).unwrap();
+                plane.carry_out(neighbour, &[post], Duration::from_secs(10), &op).unwrap_err()
+            } else {
+                recv.wait(soon()).unwrap_err()
+            };
+            assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+            error
+        };
+        let errors = std::thread::scope(|scope| {
+            let ranks: Vec<_> =
+                worlds.into_iter().map(|world| scope.spawn(|| rank(world))).collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
+        });
+        for (error, op) in errors.iter().zip(["a write that must fail", "recv tag 3 from rank 0"]) {
+            let Error::PeerLost { rank: 1, how: Loss::Path { detail }, op: during, .. } = error
+            else {
+                panic!("{path}: {error}")
+            };
+            assert!(detail.starts_with("the path to it through the NIC failed"), "{detail}");
+            assert!(detail.contains("remote access"), "{detail}");
+            assert!(during.starts_with(op), "{during}");
+        }
+    }
+}

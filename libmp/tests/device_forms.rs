@@ -1,0 +1,362 @@
+//! One device operation, started in different ways: kept back and fused with its neighbours, by the host, by streams and kernels in
+//! turn; and with one end in the memory of a GPU and the other in a host's.
+
+mod common;
+
+use std::time::Duration;
+
+use common::on_threads;
+use libmp::{
+    Config, Deadline, Device, DeviceRecv, DeviceSend, Error, FusedStream, Region, Stream, World,
+};
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(30))
+}
+
+fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    on_threads(World::threads(count).unwrap(), |world| {
+        let value = rank(&world);
+        world.finish().unwrap();
+        value
+    })
+}
+
+/// What a rank sends to the right and receives from the left.
+struct Ring {
+    out: Region<u64>,
+    here: Region<u64>,
+    send: DeviceSend,
+    recv: DeviceRecv,
+}
+
+/// Words of messages: as packets and in one piece, in one block and in several.
+const LENGTHS: [usize; 4] = [1, 100, 1500, 40_000];
+
+impl Ring {
+    /// And a stream. Ranks that share a GPU prepare everything before anybody starts.
+    fn new(world: &World, device: &Device, len: usize) -> (Ring, Stream) {
+        let (rank, size) = (world.rank(), world.size());
+        let out: Region<u64> = world.alloc(device, len).unwrap();
+        let here: Region<u64> = world.alloc(device, len).unwrap();
+        out.write(&vec![rank as u64; len]).unwrap();
+        let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare_device().unwrap();
+        let recv = world.peer((rank + size - 1) % size).unwrap().recv(&here, 3);
+        let recv = recv.prepare_device().unwrap();
+        send.by_host().unwrap();
+        recv.by_host().unwrap();
+        send.handle().unwrap();
+        recv.handle().unwrap();
+        let stream = world.stream(device).unwrap();
+        world.barrier().unwrap();
+        (Ring { out, here, send, recv }, stream)
+    }
+
+    fn pass_on(&self, stream: &Stream) {
+        stream.copy(self.out.buffer(), self.here.buffer()).unwrap();
+    }
+
+    fn turn_on(&self, stream: &Stream) {
+        self.recv.start_on(stream).unwrap();
+        self.send.start_on(stream).unwrap();
+        self.recv.wait_on(stream).unwrap();
+        self.pass_on(stream);
+    }
+
+    fn turn_by_the_host(&self, world: &World, stream: &Stream) {
+        let (send, recv) = (self.send.by_host().unwrap(), self.recv.by_host().unwrap());
+        recv.start().unwrap();
+        send.start().unwrap();
+        recv.wait(soon()).unwrap();
+        send.wait(soon()).unwrap();
+        assert!(recv.test().unwrap() && send.test().unwrap());
+        self.pass_on(stream);
+        world.synchronize(stream, soon()).unwrap();
+    }
+
+    fn check(&self, world: &World, turns: usize) {
+        let from = (world.rank() + turns * (world.size() - 1)) % world.size();
+        let got = self.here.to_vec().unwrap();
+        assert!(got.iter().all(|&value| value == from as u64), "{got:?} is not {from}");
+    }
+}
+
+fn adjacent_operations_of_a_fused_stream_are_one_launch(device: &Device) {
+    for len in LENGTHS {
+        ranks(2, |world| {
+            let (ring, stream) = Ring::new(world, device, len);
+            let mut stream = FusedStream::from(stream);
+            for _ in 0..20 {
+                ring.recv.start_on(&mut stream).unwrap();
+                ring.send.start_on(&mut stream).unwrap();
+                ring.recv.wait_on(&mut stream).unwrap();
+                assert!(format!("{stream:?}").ends_with("3 operations kept back"), "{stream:?}");
+                ring.pass_on(stream.stream().unwrap());
+                assert!(format!("{stream:?}").ends_with("0 operations kept back"), "{stream:?}");
+            }
+            world.synchronize(stream.stream().unwrap(), soon()).unwrap();
+            ring.check(world, 20);
+        });
+    }
+}
+
+fn a_captured_fused_stream_is_replayed(device: &Device) {
+    ranks(2, |world| {
+        let (ring, stream) = Ring::new(world, device, 1500);
+        let mut stream = FusedStream::from(stream);
+        stream.stream().unwrap().begin_capture().unwrap();
+        for _ in 0..2 {
+            ring.recv.start_on(&mut stream).unwrap();
+            ring.send.start_on(&mut stream).unwrap();
+            ring.recv.wait_on(&mut stream).unwrap();
+            ring.pass_on(stream.stream().unwrap());
+        }
+        let graph = stream.stream().unwrap().end_capture().unwrap();
+        for _ in 0..50 {
+            stream.stream().unwrap().launch_graph(&graph).unwrap();
+        }
+        world.synchronize(stream.stream().unwrap(), soon()).unwrap();
+        ring.check(world, 100);
+    });
+}
+
+fn what_is_kept_back_is_enqueued_by_the_17th_and_by_dropping(device: &Device) {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let pairs: Vec<_> = (0..20)
+            .map(|tag| {
+                let (out, here): (Region<u64>, Region<u64>) =
+                    (world.alloc(device, 5).unwrap(), world.alloc(device, 5).unwrap());
+                out.write(&[10 * tag + world.rank() as u64; 5]).unwrap();
+                let send = peer.send(&out, tag).prepare_device().unwrap();
+                let recv = peer.recv(&here, tag).prepare_device().unwrap();
+                recv.handle().unwrap();
+                (send, recv, here)
+            })
+            .collect();
+        let stream = world.stream(device).unwrap();
+        let mut sending = FusedStream::from(world.stream(device).unwrap());
+        world.barrier().unwrap();
+        for (_, recv, _) in &pairs {
+            recv.start_on(&stream).unwrap();
+        }
+        for (number, (send, ..)) in pairs.iter().enumerate() {
+            send.start_on(&mut sending).unwrap();
+            let kept = if number < 16 { number + 1 } else { number - 15 };
+            let text = format!("{sending:?}");
+            assert!(text.ends_with(&format!("{kept} operations kept back")), "{text}");
+        }
+        drop(sending);
+        for (_, recv, _) in &pairs {
+            recv.wait_on(&stream).unwrap();
+        }
+        world.synchronize(&stream, soon()).unwrap();
+        for (tag, (_, _, here)) in (0..).zip(&pairs) {
+            assert_eq!(here.to_vec().unwrap(), [10 * tag + 1 - world.rank() as u64; 5]);
+        }
+        world.barrier().unwrap();
+    });
+}
+
+fn starts_by_the_host_and_by_streams_mix(device: &Device) {
+    for len in LENGTHS {
+        ranks(3, |world| {
+            let (ring, stream) = Ring::new(world, device, len);
+            for turn in 0..12 {
+                // Rank 0 always by the host, rank 1 always by its stream, rank 2 in turn.
+                if world.rank() == 0 || (world.rank() == 2 && turn % 3 == 0) {
+                    ring.turn_by_the_host(world, &stream);
+                } else {
+                    ring.turn_on(&stream);
+                    world.synchronize(&stream, soon()).unwrap();
+                }
+            }
+            ring.check(world, 12);
+            world.barrier().unwrap();
+        });
+    }
+}
+
+fn what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before(device: &Device) {
+    ranks(2, |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let region: Region<u64> = world.alloc(device, 3).unwrap();
+        if world.rank() == 0 {
+            region.write(&[4, 5, 6]).unwrap();
+            let send = peer.send(&region, 1).prepare_device().unwrap();
+            send.handle().unwrap();
+            let send = send.by_host().unwrap();
+            world.barrier().unwrap();
+            send.start().unwrap();
+            send.wait(soon()).unwrap();
+        } else {
+            let end = peer.recv(&region, 1).prepare_device().unwrap();
+            end.handle().unwrap();
+            let recv = end.by_host().unwrap();
+            assert!(recv.test().unwrap(), "it was not started");
+            recv.start().unwrap();
+            assert!(!recv.test().unwrap());
+            let error = recv.start().unwrap_err();
+            assert!(matches!(error, Error::Started { epoch: 1, .. }), "{error}");
+            let error = recv.wait(Deadline::after(Duration::from_millis(20))).unwrap_err();
+            assert!(matches!(error, Error::Late { tag: 1, expected: 1, seen: 0, .. }), "{error}");
+            world.barrier().unwrap();
+            recv.wait(soon()).unwrap();
+            assert_eq!(region.to_vec().unwrap(), [4, 5, 6]);
+        }
+        world.barrier().unwrap();
+    });
+}
+
+fn ends_that_are_prepared_differently_are_refused_with_a_sentence(device: &Device) {
+    let mut config = Config::from_env().unwrap();
+    config.timeout = Duration::from_millis(400);
+    on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let region: Region<u64> = world.alloc(device, 3).unwrap();
+        if world.rank() == 0 {
+            let _send = peer.send(&region, 1).prepare().unwrap();
+            std::thread::sleep(Duration::from_millis(1200));
+        } else {
+            let recv = peer.recv(&region, 1).prepare_device().unwrap();
+            let error = recv.handle().unwrap_err().to_string();
+            assert!(error.contains("recv tag 1 from rank 0"), "{error}");
+            assert!(error.contains("`prepare` by the peer"), "{error}");
+        }
+    });
+}
+
+macro_rules! on_the_host_and_on_a_gpu {
+    ($($test:ident;)+) => {
+        mod host { $(
+            #[test]
+            fn $test() {
+                super::$test(&libmp::Device::Host);
+            }
+        )+ }
+
+        mod gpu { $(
+            #[test]
+            #[ignore = "needs a GPU"]
+            fn $test() {
+                super::$test(&libmp::Device::cuda(0).unwrap());
+            }
+        )+ }
+    };
+}
+
+on_the_host_and_on_a_gpu! {
+    adjacent_operations_of_a_fused_stream_are_one_launch;
+    a_captured_fused_stream_is_replayed;
+    what_is_kept_back_is_enqueued_by_the_17th_and_by_dropping;
+    starts_by_the_host_and_by_streams_mix;
+    what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before;
+    ends_that_are_prepared_differently_are_refused_with_a_sentence;
+}
+
+mod cuda {
+    use libmp::gdsync::{Arg, Dims};
+
+    use super::*;
+
+    /// Rank 0 and rank 2 have GPU memory, rank 1 has none.
+    fn device_of(world: &World) -> Device {
+        if world.rank() == 1 { Device::Host } else { Device::cuda(0).unwrap() }
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_ring_of_gpus_and_a_host_turns() {
+        for len in LENGTHS {
+            ranks(3, |world| {
+                let device = device_of(world);
+                let (ring, stream) = Ring::new(world, &device, len);
+                for turn in 0..30 {
+                    let list = [ring.recv.start(), ring.send.start(), ring.recv.wait()];
+                    match turn % 2 {
+                        0 => world.enqueue(&stream, &list).unwrap(),
+                        _ => list.iter().for_each(|step| world.enqueue(&stream, &[*step]).unwrap()),
+                    }
+                    ring.pass_on(&stream);
+                }
+                world.synchronize(&stream, soon()).unwrap();
+                ring.check(world, 30);
+                world.barrier().unwrap();
+            });
+        }
+    }
+
+    /// Prepared by the host, started in a kernel, waited for on a stream or by the host, and back again.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_kernel_a_stream_and_the_host_trigger_the_same_pair() {
+        let device = Device::cuda(0).unwrap();
+        for len in [8, 1500] {
+            ranks(2, |world| {
+                let stream = world.stream(&device).unwrap();
+                let peer = world.peer(1 - world.rank()).unwrap();
+                let region: Region<u64> = world.alloc(&device, len).unwrap();
+                let rounds = 3;
+                // Messages of a kernel come in so many, see mp_perf_rate.
+                let (untimed, timed) = (1u64, 4u64);
+                let each = (untimed + timed) as usize;
+                let kernel = device.as_cuda().unwrap().kernel("mp_perf_rate").unwrap();
+                let stamps = device.alloc_pinned::<u64>(2).unwrap();
+                let (send, recv) = if world.rank() == 0 {
+                    region.write(&vec![9; len]).unwrap();
+                    (Some(peer.send(&region, 1).prepare_device().unwrap()), None)
+                } else {
+                    (None, Some(peer.recv(&region, 1).prepare_device().unwrap()))
+                };
+                let message = send.as_ref().map(|end| end.handle().unwrap().message);
+                let message =
+                    message.unwrap_or_else(|| recv.as_ref().unwrap().handle().unwrap().message);
+                let table = device.alloc_pinned::<u64>(10).unwrap();
+                let m = message;
+                let words = [m.memory, m.len, m.target, m.inbox, m.mine, m.theirs, m.state];
+                let rest = [m.abort, m.timeout_ns, m.report];
+                table.write(&[&words[..], &rest].concat()).unwrap();
+                let (at, to) = (table.device_address().unwrap(), stamps.device_address().unwrap());
+                // The streams exist before kernels of the peer wait.
+                let sending = send.as_ref().map(|send| send.by_host().unwrap());
+                let receiving = recv.as_ref().map(|recv| recv.by_host().unwrap());
+                world.barrier().unwrap();
+                for round in 0..rounds {
+                    // The sender's way of round r meets another way of the receiver in each.
+                    let way = (round + world.rank()) % 3;
+                    match (way, &send, &recv) {
+                        (0, ..) => {
+                            let sends = u32::from(send.is_some());
+                            let args = [
+                                Arg::new(&at),
+                                Arg::new(&sends),
+                                Arg::new(&untimed),
+                                Arg::new(&timed),
+                                Arg::new(&to),
+                            ];
+                            // SAFETY: the kernel's signature; everything lives past the synchronise below.
+                            unsafe { stream.launch(&kernel, Dims::linear(1, 64), &args) }.unwrap();
+                        }
+                        (1, Some(send), _) => {
+                            (0..each).for_each(|_| send.start_on(&stream).unwrap());
+                        }
+                        (1, _, Some(recv)) => (0..each).for_each(|_| {
+                            recv.start_on(&stream).unwrap();
+                            recv.wait_on(&stream).unwrap();
+                        }),
+                        _ => (0..each).for_each(|_| {
+                            let started = sending.as_ref().or(receiving.as_ref()).unwrap();
+                            started.start().unwrap();
+                            started.wait(soon()).unwrap();
+                        }),
+                    }
+                    world.synchronize(&stream, soon()).unwrap();
+                }
+                if world.rank() == 1 {
+                    assert_eq!(region.to_vec().unwrap(), vec![9; len]);
+                }
+                world.barrier().unwrap();
+            });
+        }
+    }
+}

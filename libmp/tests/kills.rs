@@ -1,0 +1,199 @@
+//! The death of a rank: one of 4 processes is killed at a random moment while they pass messages in a ring, started by the
+//! host, by replayed graphs on host streams, or by kernels on GPUs. Every survivor has to name it within 2 seconds and to end
+//! by itself. `TEST_KILLS`: how often (100 for a full run), `TEST_WORLDS`: so many worlds at once.
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{say, start_mprun};
+use libmp::gdsync::{Buffer, CudaDevice, Space};
+use libmp::{Deadline, Device, Error, Operation, Region, Result, World, wait_all};
+
+const RANKS: usize = 4;
+const START: Duration = Duration::from_secs(60);
+/// From the kill until a survivor has named the rank, and until its process has ended.
+const NAMED: Duration = Duration::from_secs(2);
+const ENDED: Duration = Duration::from_secs(8);
+/// The kill comes up to so long after all ranks have said that they run.
+const MOMENTS: u64 = 60_000_000;
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(30))
+}
+
+/// A rank process: what it does is chosen by the test that starts it.
+#[test]
+#[ignore = "is a rank of the other tests"]
+fn a_rank() {
+    let world = World::init().unwrap();
+    let error = match std::env::var("TEST_PROGRAM").unwrap().as_str() {
+        "host" => by_the_host(&world),
+        "streams" => by_graphs(&world, &Device::Host),
+        "kernels" => {
+            let count = CudaDevice::count().unwrap();
+            by_graphs(&world, &Device::cuda(world.rank() as u32 % count).unwrap())
+        }
+        other => panic!("no program {other}"),
+    };
+    say(error.unwrap_err());
+    drop(world);
+    std::process::exit(3);
+}
+
+/// A ring without end that the host turns.
+fn by_the_host(world: &World) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let region = || world.alloc::<u64>(&Device::Host, 2000);
+    let send = world.peer((rank + 1) % size)?.send(&region()?, 1).prepare()?;
+    let recv = world.peer((rank + size - 1) % size)?.recv(&region()?, 1).prepare()?;
+    world.barrier()?;
+    say("ready");
+    loop {
+        recv.start()?;
+        send.start()?;
+        let both: [&dyn Operation; 2] = [&recv, &send];
+        wait_all(&both, soon())?;
+    }
+}
+
+/// A ring without end, replayed as a graph; rank 0 takes its time, so most of the time the others' streams wait in it.
+fn by_graphs(world: &World, device: &Device) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let stream = world.stream(device)?;
+    let (out, here): (Region<u64>, _) = (world.alloc(device, 2000)?, world.alloc(device, 2000)?);
+    let send = world.peer((rank + 1) % size)?.send(&out, 1).prepare_device()?;
+    let recv = world.peer((rank + size - 1) % size)?.recv(&here, 1).prepare_device()?;
+    send.handle()?;
+    recv.handle()?;
+    let failed = |source| Error::Memory { op: "a ring".into(), source };
+    stream.begin_capture().map_err(failed)?;
+    for _ in 0..4 {
+        world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()])?;
+        stream.copy(out.buffer(), here.buffer()).map_err(failed)?;
+    }
+    let graph = stream.end_capture().map_err(failed)?;
+    world.barrier()?;
+    say("ready");
+    loop {
+        stream.launch_graph(&graph).map_err(failed)?;
+        world.synchronize(&stream, soon())?;
+        if rank == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Kills one rank; when the last survivor had named it, and when the last had ended.
+fn kill_one(program: &str, kill: u64) -> std::result::Result<[Duration; 2], String> {
+    let victim = (mp_kernels::pattern(kill, 1) % RANKS as u64) as usize;
+    let mut ranks = start_mprun(program, RANKS, &[]);
+    for (number, rank) in ranks.iter().enumerate() {
+        let said = rank.next(START);
+        if said.as_deref() != Some("ready") {
+            return Err(format!("rank {number} does not run: {said:?}"));
+        }
+    }
+    // Not in step with the ring: so many nanoseconds.
+    std::thread::sleep(Duration::from_nanos(mp_kernels::pattern(kill, 0) % MOMENTS));
+    let since = Instant::now();
+    ranks[victim].signal(libc::SIGKILL);
+    let survivors = || (0..RANKS).filter(|&number| number != victim);
+    for number in survivors() {
+        let text =
+            ranks[number].next(ENDED).ok_or_else(|| format!("rank {number} said nothing"))?;
+        if !text.starts_with(&format!("rank {victim} on ")) || !text.contains("is lost") {
+            return Err(format!("rank {number} of which {victim} was killed says: {text}"));
+        }
+    }
+    let named = since.elapsed();
+    for number in survivors() {
+        let code = ranks[number].end(ENDED);
+        if code != Some(3) {
+            return Err(format!("rank {number} ends with {code:?}"));
+        }
+    }
+    if named > NAMED {
+        return Err(format!("rank {victim} was named after {named:?}"));
+    }
+    Ok([named, since.elapsed()])
+}
+
+fn number_from(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|count| count.parse().ok()).unwrap_or(default)
+}
+
+/// Kills again and again, in several worlds at once, and prints how many kills went as they should.
+fn survivors_name_the_killed_rank_and_end(program: &str, default: u64) {
+    let kills = number_from("TEST_KILLS", default);
+    let next = AtomicU64::new(0);
+    let mut times: Vec<[Duration; 2]> = Vec::new();
+    let mut failures = Vec::new();
+    std::thread::scope(|scope| {
+        let worlds: Vec<_> = (0..number_from("TEST_WORLDS", 1))
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut results = Vec::new();
+                    loop {
+                        let kill = next.fetch_add(1, Ordering::Relaxed);
+                        if kill >= kills {
+                            return results;
+                        }
+                        results.push(
+                            kill_one(program, kill).map_err(|why| format!("kill {kill}: {why}")),
+                        );
+                    }
+                })
+            })
+            .collect();
+        for result in worlds.into_iter().flat_map(|world| world.join().expect("a world panicked")) {
+            match result {
+                Ok(time) => times.push(time),
+                Err(why) => failures.push(why),
+            }
+        }
+    });
+    let slowest = |which: usize| times.iter().map(|time| time[which]).max().unwrap_or_default();
+    println!(
+        "{program}: {} of {kills} kills: every survivor named the rank (the last after {:?}) and ended by itself (after {:?})",
+        times.len(),
+        slowest(0),
+        slowest(1)
+    );
+    assert!(failures.is_empty(), "{failures:#?}");
+}
+
+#[test]
+fn survivors_name_the_killed_rank_while_the_host_waits() {
+    survivors_name_the_killed_rank_and_end("host", 6);
+}
+
+#[test]
+fn survivors_name_the_killed_rank_while_host_streams_wait() {
+    survivors_name_the_killed_rank_and_end("streams", 6);
+}
+
+mod gpu {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn survivors_name_the_killed_rank_while_kernels_spin_and_gpus_are_idle_after() {
+        survivors_name_the_killed_rank_and_end("kernels", 4);
+        // Nobody has left anything running: kernels of this process have each GPU for themselves.
+        for ordinal in 0..CudaDevice::count().unwrap() {
+            let device = Device::cuda(ordinal).unwrap();
+            let stream = device.stream().unwrap();
+            let buffer = Buffer::<u64>::new(&device, Space::Device, 1 << 20).unwrap();
+            let since = Instant::now();
+            for byte in 0..100 {
+                stream.fill(&buffer, byte).unwrap();
+            }
+            stream.synchronize(soon()).unwrap();
+            let took = since.elapsed();
+            println!("GPU {ordinal}: 100 fills of 8 MiB in {took:?}");
+            assert!(took < Duration::from_millis(100), "{took:?}");
+        }
+    }
+}
