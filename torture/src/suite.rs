@@ -180,9 +180,14 @@ fn calibrate(programs: &Programs) -> Result<(Duration, Value)> {
         seed: 0,
         length: LENGTH,
     };
-    let begin = Instant::now();
-    let Ended { status, lines, stdout, json, .. } = job.run(programs)?;
-    ensure!(status == Some(0), "HPGMG-FV without a fault: {status:?}: {lines:?} {stdout}");
-    let reference = json.as_deref().and_then(numbers).context("HPGMG-FV wrote no result")?;
-    Ok((begin.elapsed(), reference))
+    let (mut shortest, mut reference) = (Duration::MAX, None);
+    // The first finds nothing in the caches: what is struck later takes no longer than the shortest.
+    for _ in 0..3 {
+        let begin = Instant::now();
+        let Ended { status, lines, stdout, json, .. } = job.run(programs)?;
+        ensure!(status == Some(0), "HPGMG-FV without a fault: {status:?}: {lines:?} {stdout}");
+        shortest = shortest.min(begin.elapsed());
+        reference = json.as_deref().and_then(numbers);
+    }
+    Ok((shortest, reference.context("HPGMG-FV wrote no result")?))
 }

@@ -140,6 +140,11 @@ fn check(job: &Job, ended: &Ended, expected: Expected, said: &[Said], verdict: &
         Expected::Right => {
             if !verdict.right {
                 verdict.problems.push(format!("it ended with {status:?}: {}", text()));
+            } else if job.fault == Some(Fault::Paused)
+                && job.phase != Phase::Finish
+                && ended.struck.is_none()
+            {
+                verdict.problems.push("it was over before the fault".into());
             }
         }
         Expected::Gone => {}
@@ -179,7 +184,7 @@ fn check(job: &Job, ended: &Ended, expected: Expected, said: &[Said], verdict: &
 
 /// The fault was not done before the end of the job.
 fn came_too_late(ended: &Ended) -> bool {
-    ended.struck.is_none_or(|struck| struck >= ended.over)
+    ended.struck.is_some_and(|struck| struck >= ended.over)
 }
 
 fn survivor(

@@ -73,8 +73,8 @@ fn deadline() -> Deadline {
 
 impl<'a> Play<'a> {
     pub fn new(options: &'a Options) -> Play<'a> {
-        // In the second world or so: the first has some hundred operations a rank.
-        let left = Some(200 + mix(&[options.seed, 7]) % 3000);
+        // In the first or second world: they have some hundred operations a rank.
+        let left = Some(100 + mix(&[options.seed, 7]) % 1000);
         Play { options, operations: 0, words: 0, left, over: false }
     }
 
