@@ -3,7 +3,8 @@
 //!
 //! Set-up (coefficients, right-hand side, diagonal, spectrum) is the CPU's, uploaded once. A solve is one CUDA graph:
 //! nothing synchronises inside but the final norm that the host reads. The kernels (`cuda/*.cu`) compute what the CPU
-//! computes, in the same order and without fused multiply-add. Bytes per cell and pass: `traffic.rs`.
+//! computes, in the same order and without fused multiply-add. Bytes per cell and pass: `traffic.rs`; what they reach, and what was
+//! tried: `docs/hpgmg-gpu.md`. Coarse levels can be the CPU's (`hybrid.rs`), and a solve can be shown (`timeline.rs`).
 
 pub mod compare;
 mod cycle;
