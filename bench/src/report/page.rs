@@ -31,9 +31,14 @@ summary { cursor: pointer; }
 /// # Errors
 /// A figure that cannot be drawn.
 pub fn page(runs: &[Results], timelines: &[Timeline]) -> Result<String> {
-    let sections = runs.iter().map(section).collect::<Result<Vec<_>>>()?;
-    let titles = runs.iter().flat_map(|run| &run.figures).map(|figure| &figure.title);
-    let titles = titles.chain(timelines.iter().map(|timeline| &timeline.title));
+    let sections = runs.iter().enumerate().map(|(number, run)| section(number, run));
+    let sections = sections.collect::<Result<Vec<_>>>()?;
+    let titles = runs.iter().enumerate().flat_map(|(number, run)| {
+        run.figures.iter().map(move |figure| (anchor(number, &figure.title), &figure.title))
+    });
+    let strips =
+        timelines.iter().map(|timeline| (anchor(runs.len(), &timeline.title), &timeline.title));
+    let titles = titles.chain(strips);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -45,17 +50,22 @@ pub fn page(runs: &[Results], timelines: &[Timeline]) -> Result<String> {
             }
             body {
                 h1 { "Performance of libmp" }
-                nav { ul { @for title in titles { li { a href={ "#" (slug(title)) } { (title) } } } } }
+                nav { ul { @for (anchor, title) in titles { li { a href={ "#" (anchor) } { (title) } } } } }
                 @for section in sections { (section) }
-                @for timeline in timelines { (strip(timeline)) }
+                @for timeline in timelines { (strip(runs.len(), timeline)) }
             }
         }
     };
     Ok(page.into_string())
 }
 
-fn section(run: &Results) -> Result<Markup> {
-    let figures = run.figures.iter().map(figure).collect::<Result<Vec<_>>>()?;
+/// Where a figure is on the page: several runs may have figures of one title.
+fn anchor(run: usize, title: &str) -> String {
+    format!("{}-{}", slug(title), run + 1)
+}
+
+fn section(number: usize, run: &Results) -> Result<Markup> {
+    let figures = run.figures.iter().map(|one| figure(number, one)).collect::<Result<Vec<_>>>()?;
     let machine = &run.machine;
     Ok(html! {
         h2 { code { (run.command) } }
@@ -73,9 +83,9 @@ fn section(run: &Results) -> Result<Markup> {
     })
 }
 
-fn strip(timeline: &Timeline) -> Markup {
+fn strip(number: usize, timeline: &Timeline) -> Markup {
     html! {
-        h2 id=(slug(&timeline.title)) { (timeline.title) }
+        h2 id=(anchor(number, &timeline.title)) { (timeline.title) }
         (PreEscaped(timeline.svg()))
         details { summary { "Table" } (drawn(&timeline.table())) }
     }
@@ -92,12 +102,12 @@ fn drawn(table: &Table) -> Markup {
     }
 }
 
-fn figure(figure: &Figure) -> Result<Markup> {
+fn figure(number: usize, figure: &Figure) -> Result<Markup> {
     let drawing = plot::svg(figure)?;
     let tables = Table::all(figure);
     let better = if figure.less_is_better { "less is better" } else { "more is better" };
     Ok(html! {
-        h3 id=(slug(&figure.title)) { (figure.title) " " small { "(" (better) ")" } }
+        h3 id=(anchor(number, &figure.title)) { (figure.title) " " small { "(" (better) ")" } }
         (PreEscaped(drawing))
         details {
             summary { "Table" }

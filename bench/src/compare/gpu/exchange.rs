@@ -159,6 +159,9 @@ impl Player for Captured {
             Ok(rank.world.enqueue(stream, &[recv.start(), send.start(), recv.wait()])?)
         };
         if state.graph.is_none() {
+            // Once as it is: what is made at the first use is not made in a capture.
+            (0..IN_GRAPH as usize).try_for_each(enqueue)?;
+            rank.world.synchronize(stream, Deadline::after(Duration::from_secs(60)))?;
             stream.begin_capture()?;
             (0..IN_GRAPH as usize).try_for_each(enqueue)?;
             state.graph = Some(stream.end_capture()?);
