@@ -1,5 +1,6 @@
 //! The CUDA side: driver, devices, streams and graphs. Everything raw stays in here.
 
+mod batch;
 mod callback;
 pub(crate) mod capabilities;
 pub(crate) mod copies;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use cudarc::driver::sys;
 use mp_kernels::{WaitBounds, WaitReport};
-use sys::CUstreamBatchMemOpParams_union as Param;
 
+use super::batch::{EMPTY, encode};
 use super::callback::{Callback, run_again, run_once};
 use super::device::{CudaDevice, lock, stream_idle};
 use super::driver::cu;
@@ -290,7 +290,7 @@ impl CudaStream {
             return Err(self
                 .unsupported("a stream memory operation", "the driver has none on 64-bit words"));
         }
-        let mut parameters = [Param { pad: [0; 6] }; MAX_BATCH];
+        let mut parameters = [EMPTY; MAX_BATCH];
         for chunk in ops.chunks(MAX_BATCH) {
             for (parameter, op) in parameters.iter_mut().zip(chunk) {
                 *parameter = encode(op)?;
@@ -569,35 +569,4 @@ impl Drop for CudaStream {
         }
         self.device.reap();
     }
-}
-
-fn encode(op: &MemOp<'_>) -> Result<Param> {
-    use sys::CUstreamBatchMemOpType as Type;
-    let address = op.device_address()?;
-    let mut parameter = Param { pad: [0; 6] };
-    match op {
-        MemOp::Write32(_, value) => {
-            parameter.operation = Type::CU_STREAM_MEM_OP_WRITE_VALUE_32;
-            parameter.writeValue.address = address;
-            parameter.writeValue.__bindgen_anon_1.value = *value;
-        }
-        MemOp::Write64(_, value) => {
-            parameter.operation = Type::CU_STREAM_MEM_OP_WRITE_VALUE_64;
-            parameter.writeValue.address = address;
-            parameter.writeValue.__bindgen_anon_1.value64 = *value;
-        }
-        MemOp::WaitGeq32(_, value) => {
-            parameter.operation = Type::CU_STREAM_MEM_OP_WAIT_VALUE_32;
-            parameter.waitValue.address = address;
-            parameter.waitValue.__bindgen_anon_1.value = *value;
-        }
-        MemOp::WaitGeq64(_, value) => {
-            parameter.operation = Type::CU_STREAM_MEM_OP_WAIT_VALUE_64;
-            parameter.waitValue.address = address;
-            parameter.waitValue.__bindgen_anon_1.value64 = *value;
-        }
-        MemOp::Barrier => parameter.operation = Type::CU_STREAM_MEM_OP_BARRIER,
-    }
-    // Flags stay 0: GEQ for waits, writes ordered after everything before them, barriers at system scope.
-    Ok(parameter)
 }
