@@ -1,5 +1,5 @@
 //! This library beside others and beside the bare machine, in one process set: two ranks, the players in turn within each
-//! repeat, so that what disturbs the machine disturbs all. What is in this file runs on the host; [`gpu`] is between two GPUs.
+//! repeat, so that what disturbs the machine disturbs all. What is in this file runs on the host; `gpu` is between two GPUs.
 
 mod floor;
 mod gpu;

@@ -24,7 +24,7 @@ pub struct Plan {
     pub ranks: Vec<usize>,
     /// GPUs of a node.
     pub gpus_per_node: Vec<usize>,
-    /// Microseconds from NIC to NIC through one switch; none: what [`FatTree::assumed`] says.
+    /// Microseconds from NIC to NIC through one switch; none: what `FatTree::assumed` says.
     pub nic_latency: Option<f64>,
     /// GB/s of a NIC; none: as above.
     pub nic_bandwidth: Option<f64>,
