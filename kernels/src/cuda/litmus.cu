@@ -23,7 +23,7 @@ enum Order : std::uint32_t {
     // Stores to the own memory, then a signal: who has waited for it reads them with a get. And what was read has been read
     // when the answering signal is seen.
     signal_then_wait = 2,
-    // On purpose wrong: the signal first, then the put. A run that finds nothing wrong here finds nothing anywhere.
+    // On purpose wrong: the signal first, then, later, the put. A run that finds nothing wrong here finds nothing anywhere.
     signal_before_put = 3,
 };
 
@@ -48,6 +48,12 @@ MP_DEVICE std::uint64_t check_and_spoil(std::uint64_t* words, std::uint64_t coun
         words[i] = poison;
     }
     return wrong;
+}
+
+// Time enough for a signal to be seen.
+MP_DEVICE void late() {
+    const std::uint64_t began = clock_cycles();
+    while (clock_cycles() - began < 8192) pause();
 }
 
 MP_DEVICE void tally(std::uint64_t played, std::uint64_t wrong, std::uint64_t* rounds, std::uint64_t* mismatches) {
@@ -123,7 +129,7 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_litmus_puts(mp::Window window, std::uint64_t 
         case signal_then_wait: mp::signal(mp::block(), window, peer, data, value); break;
         default:
             mp::signal(mp::block(), window, peer, data, value);
-            mp::block_barrier();
+            late();
             put(0);
             put(bytes);
         }
