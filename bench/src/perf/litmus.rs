@@ -138,7 +138,10 @@ impl Game {
         let fit = cuda.co_resident_blocks(&cuda.kernel(kernel)?, threads, 0)?;
         // Both ranks may be on this GPU, and all blocks of both have to run at once.
         let channels = rank.world.min(u64::from(plan.channels.min(fit / 2)))? as u32;
-        ensure!(channels > 0, "{kernel}: not one block of {threads} threads a side fits on the GPU");
+        ensure!(
+            channels > 0,
+            "{kernel}: not one block of {threads} threads a side fits on the GPU"
+        );
         Ok(Game { kernel, channels, threads, results: rank.device.alloc_pinned(2)? })
     }
 
@@ -193,9 +196,7 @@ impl Messages {
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         for channel in 0..channels {
             let part = channel * len..(channel + 1) * len;
-            sends.push(
-                peer.send(&from.slice(part.clone())?, channel as u64).prepare_device()?,
-            );
+            sends.push(peer.send(&from.slice(part.clone())?, channel as u64).prepare_device()?);
             recvs.push(peer.recv(&to.slice(part)?, channel as u64).prepare_device()?);
         }
         Ok(Messages { game, sends, recvs })

@@ -92,7 +92,11 @@ extern "C" fn get_export_table(id: u32) -> *const c_void {
     }
 }
 
-extern "C" fn table_of(module: c_uint, table: *mut *const *mut Function, size: *mut c_uint) -> c_int {
+extern "C" fn table_of(
+    module: c_uint,
+    table: *mut *const *mut Function,
+    size: *mut c_uint,
+) -> c_int {
     let module = module as usize;
     let Some(&count) = FUNCTIONS.get(module).filter(|count| **count > 0) else { return 0 };
     for (entry, slot) in TABLES[module][1..count].iter().zip(&SLOTS[module][1..]) {

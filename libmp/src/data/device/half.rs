@@ -301,10 +301,8 @@ impl DeviceHalf {
                     (_, None) => Target::None,
                 };
                 let bounds = (abort_word, self.timeout);
-                let words = (
-                    self.station.signal().map_err(failed)?,
-                    theirs.signal().map_err(failed)?,
-                );
+                let words =
+                    (self.station.signal().map_err(failed)?, theirs.signal().map_err(failed)?);
                 let report = self.report.clone();
                 let end = HostEnd::new(&self.station, words, memory, target, bounds, report);
                 Some(Arc::new(end.map_err(failed)?))
