@@ -43,7 +43,7 @@ pub(crate) enum Target {
 impl HostEnd {
     pub fn new(
         here: &Station,
-        there: &Station,
+        (mine, theirs): (Word64, Word64),
         memory: Buffer<u8>,
         target: Target,
         (abort, timeout): (Word64, Duration),
@@ -52,8 +52,8 @@ impl HostEnd {
         Ok(HostEnd {
             epoch: here.epoch()?,
             room: here.room()?,
-            mine: here.signal()?,
-            theirs: there.signal()?,
+            mine,
+            theirs,
             memory,
             target,
             abort,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use gdsync::{Buffer, PeerHandle, PeerMemory, Word64};
+use gdsync::{Buffer, Device, PeerHandle, PeerMemory, Word64};
 use mp_kernels::WindowPart;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +25,8 @@ const STRIDE: usize = 64;
 /// As `mp/window.cuh` says for each function: data before a signal, by `put_signal` or `signal` after puts of the same group.
 /// Signals only grow, and one rank raises each.
 pub struct DeviceWindow<T> {
+    pub(super) plane: Arc<Plane>,
+    pub(super) timeout: std::time::Duration,
     parts: Vec<Part<T>>,
     table: Buffer<u64>,
     rank: usize,
@@ -34,6 +36,8 @@ pub struct DeviceWindow<T> {
 }
 
 struct Part<T> {
+    /// Whose it is, in the world.
+    world: usize,
     memory: Option<Buffer<T>>,
     signals: Option<Buffer<u64>>,
 }
@@ -72,7 +76,8 @@ impl<T: Pod> DeviceWindow<T> {
         };
         let mut parts = Vec::new();
         for (rank, blob) in blobs.iter().enumerate() {
-            plane.mapped_neighbour(communicator.world_rank(rank)?)?;
+            let world = communicator.world_rank(rank)?;
+            plane.mapped_neighbour(world)?;
             let opening = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
             let (memory, signals) = match opening {
@@ -83,7 +88,7 @@ impl<T: Pod> DeviceWindow<T> {
             };
             let memory = memory.map(|memory| memory.cast()).transpose().map_err(failed)?;
             let signals = signals.map(|signals| signals.cast()).transpose().map_err(failed)?;
-            parts.push(Part { memory, signals });
+            parts.push(Part { world, memory, signals });
         }
         let rows: Vec<u64> = parts.iter().flat_map(|part| row(part)).collect();
         let bytes = plane.pieces.cut_for(device, rows.len() * 8).map_err(failed)?;
@@ -95,7 +100,8 @@ impl<T: Pod> DeviceWindow<T> {
         let name = Name { verb: "window", tag: 0, direction: "of", rank: world, host };
         let report = plane.report(device, Arc::new(name))?;
         let bounds = (plane.abort_of(device)?.0, nanoseconds(communicator.timeout()));
-        Ok(DeviceWindow { parts, table, rank, signals, bounds, report })
+        let (plane, timeout) = (plane.clone(), communicator.timeout());
+        Ok(DeviceWindow { plane, timeout, parts, table, rank, signals, bounds, report })
     }
 
     /// What the functions of `mp/window.cuh` take. Valid while this object lives; a rank drops it when no kernel of any
@@ -129,14 +135,38 @@ impl<T: Pod> DeviceWindow<T> {
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::OutOfRange`].
     pub fn signal_of(&self, rank: usize, signal: usize) -> Result<Word64> {
+        let failed = |source| Error::Memory { op: "a signal".into(), source };
+        self.signal_memory(rank, signal)?.word(0).map_err(failed)
+    }
+
+    /// The one word of a signal.
+    pub(super) fn signal_memory(&self, rank: usize, signal: usize) -> Result<Buffer<u64>> {
         let words = self.part(rank)?.signals.as_ref();
-        let word = words.and_then(|words| words.word(signal.checked_mul(STRIDE / 8)?).ok());
+        let word = words.and_then(|words| {
+            let at = signal.checked_mul(STRIDE / 8)?;
+            words.slice(at..at.checked_add(1)?).ok()
+        });
         word.ok_or_else(|| Error::OutOfRange {
             op: format!("a signal of rank {rank}"),
             at: signal as u64,
             len: 1,
             size: self.signals as u64,
         })
+    }
+
+    /// This rank in the window's communicator.
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Of a rank of the window.
+    pub(super) fn world_rank(&self, rank: usize) -> Result<usize> {
+        Ok(self.part(rank)?.world)
+    }
+
+    /// The device whose memory it is, here.
+    pub(super) fn device(&self) -> &Device {
+        self.table.device()
     }
 
     fn part(&self, rank: usize) -> Result<&Part<T>> {
