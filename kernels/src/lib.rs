@@ -19,8 +19,8 @@ mod layout;
 mod layout_header;
 
 pub use layout::{
-    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState,
-    PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport, WaitStatus, Window,
+    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState, NicEnd,
+    NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport, WaitStatus, Window,
     WindowPart,
 };
 

@@ -7,10 +7,15 @@
 // its credit and before its arrival. What a CPU sends, which does not reach the memory of a GPU, waits in the sender's
 // memory until the receiver fetches it: a receive with a `target`.
 //
+// Where the peer's memory is not mapped, what would be stored there is a request to a NIC (impl/nic.cuh): the message into
+// the posted buffer or a slot, then the signal, in one batch; a credit likewise. The handle says so, and nothing else
+// changes. A request that fails ends the waits of both ends with `path_failed`.
+//
 // All blocks that share a start work on the same handle; two starts of one handle do not overlap.
 #pragma once
 
 #include "copy.cuh"
+#include "impl/nic.cuh"
 #include "layout.cuh"
 #include "packet.cuh"
 #include "report.cuh"
@@ -32,13 +37,6 @@ MP_DEVICE T* buffer_of(const Recv& recv) {
 
 namespace impl {
 
-MP_DEVICE WaitBounds bounds_of(const Message& message) { return {message.abort, message.timeout_ns}; }
-
-template <class T>
-MP_DEVICE T* at(std::uint64_t address) {
-    return reinterpret_cast<T*>(address);
-}
-
 // Whether the peer never writes the buffer: it need not be posted, and one part of a group of blocks takes the message.
 MP_DEVICE bool is_taken(const Message& message) { return message.inbox != 0 || message.target != 0; }
 
@@ -46,9 +44,29 @@ MP_DEVICE Packet* slot_of(const Message& message, std::uint64_t epoch) {
     return at<Packet>(message.inbox) + (epoch - 1) % packet_slots * packets_of(message.len);
 }
 
+// What the peer must have posted or taken before the message of an epoch may go.
+MP_DEVICE std::uint64_t needed_for(const Message& message, std::uint64_t epoch) {
+    std::uint64_t slots = message.inbox == 0 ? 0 : packet_slots;
+    if (message.nic != 0) slots = at<const NicEnd>(message.nic)->slots;
+    return epoch > slots ? epoch - slots : 0;
+}
+
 // A wait of the group's leader that is rarely long and often not needed.
-MP_COLD WaitResult wait_for_room(const std::uint64_t* word, std::uint64_t needed, const WaitBounds bounds) {
-    return wait_alone(word, needed, bounds);
+MP_COLD WaitResult wait_for_room(const Message& message, std::uint64_t needed) {
+    const auto* word = at<const std::uint64_t>(message.mine);
+    if (message.nic != 0) return wait_beside(word, needed, at<const NicEnd>(message.nic)->queue, bounds_of(message));
+    return wait_alone(word, needed, bounds_of(message));
+}
+
+// A wait for the own signal, as mp::wait.
+template <class Group>
+MP_DEVICE WaitResult wait_for_peer(Group group, const Message& message, std::uint64_t expected) {
+    const auto* word = at<const std::uint64_t>(message.mine);
+    if (message.nic == 0) return wait(group, word, expected, bounds_of(message));
+    WaitResult result = {ok, expected, 0};
+    if (group.leads()) result = wait_for_room(message, expected);
+    if (group.any(result.failed())) result = group.broadcast(result);
+    return result;
 }
 
 // The failure is the handle's report and every thread's result.
@@ -56,6 +74,18 @@ template <class Group>
 MP_DEVICE WaitResult failed_at(Group group, const Message& message, std::uint64_t expected, const WaitResult& result) {
     if (group.leads()) report(at<WaitReport>(message.report), expected, result);
     return result;
+}
+
+// Says that the buffer was posted so often, after a barrier of the group; the leader's number counts. A failure is reported
+// here, and the wait for the message will find it, too.
+template <class Group>
+MP_DEVICE void post_buffer(Group group, const Message& message, std::uint64_t posted) {
+    if (message.nic != 0) {
+        const WaitResult result = raise_by_nic(group, message, posted);
+        if (result.failed()) failed_at(group, message, posted, result);
+    } else if (group.leads()) {
+        store(at<std::uint64_t>(message.theirs), posted, release, system);
+    }
 }
 
 }  // namespace impl
@@ -97,10 +127,9 @@ public:
         const std::uint64_t epoch = epoch_ + 1;
         // What the group wrote is there for all of it, and all hear whether the leader knows of room.
         if (group.any(room_ < epoch)) {
-            const std::uint64_t needed = message_.inbox == 0 ? epoch : epoch > packet_slots ? epoch - packet_slots : 0;
+            const std::uint64_t needed = impl::needed_for(message_, epoch);
             WaitResult result = {ok, needed, 0};
-            if (group.leads())
-                result = impl::wait_for_room(impl::at<std::uint64_t>(message_.mine), needed, impl::bounds_of(message_));
+            if (group.leads()) result = impl::wait_for_room(message_, needed);
             if (group.any(result.failed())) {
                 result = group.broadcast(result);
                 return impl::failed_at(group, message_, needed, result);
@@ -112,6 +141,9 @@ public:
             // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
             if (room_ == epoch)
                 room_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) + packet_slots;
+        } else if (message_.nic != 0) {
+            const WaitResult result = impl::send_by_nic(group, message_, epoch);
+            if (result.failed()) return impl::failed_at(group, message_, epoch, result);
         } else {
             copy(group, impl::at<void>(message_.target), from, message_.len);
             signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
@@ -161,13 +193,22 @@ MP_DEVICE WaitResult send(Block group, const Send& send, Part part) {
     auto* state = impl::at<MessageState>(message.state);
     group.sync();
     const std::uint64_t epoch = state->epoch + 1;
-    const WaitResult result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
+    const std::uint64_t needed = impl::needed_for(message, epoch);
+    WaitResult result = impl::wait_for_peer(group, message, needed);
+    if (result.failed()) return impl::failed_at(group, message, needed, result);
+    if (message.nic == 0)
+        copy(group, impl::at<void>(message.target), impl::at<const void>(message.memory), message.len, part);
+    else
+        result = impl::send_part_by_nic(group, message, epoch, part);
     if (result.failed()) return impl::failed_at(group, message, epoch, result);
-    copy(group, impl::at<void>(message.target), impl::at<const void>(message.memory), message.len, part);
-    if (last_block(&state->arrived, part.count) && group.leads()) {
+    if (!last_block(&state->arrived, part.count)) return {ok, epoch, 0};
+    if (message.nic != 0) {
+        result = impl::raise_by_nic(group, message, epoch);
+        if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    } else if (group.leads()) {
         store(impl::at<std::uint64_t>(message.theirs), epoch, release, system);
-        state->epoch = epoch;
     }
+    if (group.leads()) state->epoch = epoch;
     return {ok, epoch, 0};
 }
 
@@ -188,7 +229,7 @@ public:
         posts_ = true;
         group.sync();
         ++posted_;
-        if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
+        impl::post_buffer(group, message_, posted_);
     }
 
     // As mp::recv.
@@ -209,13 +250,18 @@ public:
             // the read would find a later epoch, not other data.
             if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), epoch, relaxed, system);
         } else {
-            const WaitResult result =
-                wait(group, impl::at<std::uint64_t>(message_.mine), epoch, impl::bounds_of(message_));
+            WaitResult result = impl::wait_for_peer(group, message_, epoch);
             if (result.failed()) return impl::failed_at(group, message_, epoch, result);
             if (message_.target != 0) {
-                copy(group, impl::at<void>(message_.memory), impl::at<const void>(message_.target), message_.len);
+                std::uint64_t from = message_.target;
+                if (message_.nic != 0) from += impl::slot_offset(*impl::at<const NicEnd>(message_.nic), epoch);
+                copy(group, impl::at<void>(message_.memory), impl::at<const void>(from), message_.len);
                 // Its barrier: all of it is there for the group, and has been read when the sender hears so.
-                signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
+                if (message_.nic == 0)
+                    signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
+                else
+                    result = impl::raise_by_nic(group, message_, epoch);
+                if (result.failed()) return impl::failed_at(group, message_, epoch, result);
             }
         }
         epoch_ = epoch;
@@ -247,11 +293,10 @@ MP_DEVICE void post(Group group, const Recv& recv) {
     const Message& message = recv.message;
     if (impl::is_taken(message)) return;
     group.sync();
-    if (!group.leads()) return;
     auto* state = impl::at<MessageState>(message.state);
-    const std::uint64_t posted = state->room + 1;
-    state->room = posted;
-    store(impl::at<std::uint64_t>(message.theirs), posted, release, system);
+    std::uint64_t posted = 0;
+    if (group.leads()) state->room = posted = state->room + 1;
+    impl::post_buffer(group, message, posted);
 }
 
 // Waits for the next message, at most until the handle's bounds end that. After ok the message is in the buffer for every
@@ -277,7 +322,7 @@ MP_DEVICE WaitResult recv(Block group, const Recv& recv, Part part) {
     auto* state = impl::at<MessageState>(message.state);
     group.sync();
     const std::uint64_t epoch = state->epoch + 1;
-    const WaitResult result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
+    const WaitResult result = impl::wait_for_peer(group, message, epoch);
     if (result.failed()) return impl::failed_at(group, message, epoch, result);
     if (last_block(&state->arrived, part.count) && group.leads()) state->epoch = epoch;
     return {ok, epoch, 0};

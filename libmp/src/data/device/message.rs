@@ -137,6 +137,18 @@ impl DeviceRecv {
     }
 }
 
+impl Drop for DeviceSend {
+    fn drop(&mut self) {
+        self.half.retire(&self.plane);
+    }
+}
+
+impl Drop for DeviceRecv {
+    fn drop(&mut self) {
+        self.half.retire(&self.plane);
+    }
+}
+
 impl fmt::Debug for DeviceSend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.half.name)

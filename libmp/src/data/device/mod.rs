@@ -20,6 +20,7 @@
 //! process sees no GPU driver; a stream of another device. Windows and collectives of this kind join devices of one kind.
 
 mod collective;
+mod far;
 mod fused;
 mod half;
 mod host;
@@ -33,6 +34,8 @@ mod window;
 pub use collective::{DeviceAllReduce, DeviceBarrier, DeviceNumber};
 pub use fused::{FusedStream, Steps};
 pub(crate) use half::{DeviceHalf, DeviceNotice};
+#[cfg(test)]
+pub(crate) use half::Opening;
 pub use message::{DeviceRecv, DeviceSend};
 pub(crate) use report::{Report, Watch};
 pub use steps::Step;

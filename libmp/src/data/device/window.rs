@@ -148,14 +148,15 @@ impl<T: Pod> DeviceWindow<T> {
     }
 }
 
-/// A [`WindowPart`] as the three words it is.
-fn row<T: Pod>(part: &Part<T>) -> [u64; 3] {
-    let WindowPart { memory, bytes, signals } = WindowPart {
+/// A [`WindowPart`] as the four words it is.
+fn row<T: Pod>(part: &Part<T>) -> [u64; 4] {
+    let WindowPart { memory, bytes, signals, nic } = WindowPart {
         memory: part.memory.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
         bytes: part.memory.as_ref().map_or(0, |memory| memory.size() as u64),
         signals: part.signals.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
+        nic: 0,
     };
-    [memory, bytes, signals]
+    [memory, bytes, signals, nic]
 }
 
 pub(crate) fn nanoseconds(time: std::time::Duration) -> u64 {
