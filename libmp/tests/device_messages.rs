@@ -165,13 +165,18 @@ fn an_abort_releases_what_waits_for_messages(device: &Device) {
         let stream = world.stream(device).unwrap();
         let region: Region<u64> = world.alloc(device, 2000).unwrap();
         if world.rank() == 2 {
-            let _ends: Vec<_> = (0..2)
+            let ends: Vec<_> = (0..2)
                 .map(|rank| {
                     let peer = world.peer(rank).unwrap();
                     let send = peer.send(&region, 1).prepare_device().unwrap();
                     (send, peer.recv(&region, 2).prepare_device().unwrap())
                 })
                 .collect();
+            for (send, recv) in &ends {
+                // Kernels through a NIC need an answer of this rank, which sleeps from here on.
+                send.handle().unwrap();
+                recv.handle().unwrap();
+            }
             std::thread::sleep(Duration::from_millis(300));
             world.abort("the pump is broken");
             std::thread::sleep(Duration::from_millis(300));

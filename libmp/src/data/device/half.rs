@@ -343,24 +343,36 @@ impl DeviceHalf {
         })
     }
 
-    /// Whether the peer has prepared its end and, through the NIC, connected its side of the kernels' link.
-    fn is_met(&self) -> Result<bool> {
+    /// Whether the peer has prepared its end and, for kernels that reach it through the NIC, connected its side of their link.
+    fn is_met(&self, by_kernels: bool) -> Result<bool> {
         let connected = match &self.far {
-            None => true,
-            Some(far) => far.link.connected(&|| self.name.to_string()).transpose()?.is_some(),
+            Some(far) if by_kernels => {
+                far.link.connected(&|| self.name.to_string()).transpose()?.is_some()
+            }
+            _ => true,
         };
         Ok(connected && self.way.get().is_some())
     }
 
-    /// The way to the peer; waits until it has prepared its end.
+    /// The way to the peer for streams; waits until it has prepared its end.
     pub fn meet(&self, plane: &Plane) -> Result<&Way> {
+        // On a GPU they are kernels.
+        self.meet_by(plane, self.memory.device().as_cuda().is_some())
+    }
+
+    /// The way to the peer for kernels.
+    pub fn meet_by_kernels(&self, plane: &Plane) -> Result<&Way> {
+        self.meet_by(plane, true)
+    }
+
+    fn meet_by(&self, plane: &Plane, by_kernels: bool) -> Result<&Way> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
-        if !self.is_met()? {
+        if !self.is_met(by_kernels)? {
             let since = Instant::now();
             let mut backoff = Backoff::new(Deadline::after(self.timeout));
             loop {
                 plane.listen(self.neighbour);
-                if self.is_met()? {
+                if self.is_met(by_kernels)? {
                     break;
                 }
                 plane.progress();
