@@ -264,6 +264,8 @@ shared_structs! {
 
     /// How one end of a pair reaches the other through a NIC. Constant between starts.
     pub struct NicEnd {
+        /// The end itself, as its handle has it.
+        pub message: Message,
         /// Address of the `mp::QueuePair` to the other's rank (`mp/qp.cuh`).
         pub queue: u64,
         /// The signal this end raises, in the other's memory.

@@ -170,6 +170,8 @@ static_assert(offsetof(Message, nic) == 80);
 
 // How one end of a pair reaches the other through a NIC. Constant between starts.
 struct NicEnd {
+    // The end itself, as its handle has it.
+    Message message;
     // Address of the `mp::QueuePair` to the other's rank (`mp/qp.cuh`).
     std::uint64_t queue;
     // The signal this end raises, in the other's memory.
@@ -189,16 +191,17 @@ struct NicEnd {
     // Keeps the size a multiple of 8; ignored.
     std::uint32_t reserved;
 };
-static_assert(sizeof(NicEnd) == 56 && alignof(NicEnd) == 8);
-static_assert(offsetof(NicEnd, queue) == 0);
-static_assert(offsetof(NicEnd, theirs) == 8);
-static_assert(offsetof(NicEnd, target) == 16);
-static_assert(offsetof(NicEnd, slots) == 24);
-static_assert(offsetof(NicEnd, stride) == 32);
-static_assert(offsetof(NicEnd, theirs_key) == 40);
-static_assert(offsetof(NicEnd, target_key) == 44);
-static_assert(offsetof(NicEnd, memory_key) == 48);
-static_assert(offsetof(NicEnd, reserved) == 52);
+static_assert(sizeof(NicEnd) == 144 && alignof(NicEnd) == 8);
+static_assert(offsetof(NicEnd, message) == 0);
+static_assert(offsetof(NicEnd, queue) == 88);
+static_assert(offsetof(NicEnd, theirs) == 96);
+static_assert(offsetof(NicEnd, target) == 104);
+static_assert(offsetof(NicEnd, slots) == 112);
+static_assert(offsetof(NicEnd, stride) == 120);
+static_assert(offsetof(NicEnd, theirs_key) == 128);
+static_assert(offsetof(NicEnd, target_key) == 132);
+static_assert(offsetof(NicEnd, memory_key) == 136);
+static_assert(offsetof(NicEnd, reserved) == 140);
 
 // The counters of one end. Only the kernels and streams that start it touch them; zero at first.
 struct MessageState {

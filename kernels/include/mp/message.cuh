@@ -44,29 +44,9 @@ MP_DEVICE Packet* slot_of(const Message& message, std::uint64_t epoch) {
     return at<Packet>(message.inbox) + (epoch - 1) % packet_slots * packets_of(message.len);
 }
 
-// What the peer must have posted or taken before the message of an epoch may go.
-MP_DEVICE std::uint64_t needed_for(const Message& message, std::uint64_t epoch) {
-    std::uint64_t slots = message.inbox == 0 ? 0 : packet_slots;
-    if (message.nic != 0) slots = at<const NicEnd>(message.nic)->slots;
-    return epoch > slots ? epoch - slots : 0;
-}
-
 // A wait of the group's leader that is rarely long and often not needed.
-MP_COLD WaitResult wait_for_room(const Message& message, std::uint64_t needed) {
-    const auto* word = at<const std::uint64_t>(message.mine);
-    if (message.nic != 0) return wait_beside(word, needed, at<const NicEnd>(message.nic)->queue, bounds_of(message));
-    return wait_alone(word, needed, bounds_of(message));
-}
-
-// A wait for the own signal, as mp::wait.
-template <class Group>
-MP_DEVICE WaitResult wait_for_peer(Group group, const Message& message, std::uint64_t expected) {
-    const auto* word = at<const std::uint64_t>(message.mine);
-    if (message.nic == 0) return wait(group, word, expected, bounds_of(message));
-    WaitResult result = {ok, expected, 0};
-    if (group.leads()) result = wait_for_room(message, expected);
-    if (group.any(result.failed())) result = group.broadcast(result);
-    return result;
+MP_COLD WaitResult wait_for_room(const std::uint64_t* word, std::uint64_t needed, const WaitBounds bounds) {
+    return wait_alone(word, needed, bounds);
 }
 
 // The failure is the handle's report and every thread's result.
@@ -74,18 +54,6 @@ template <class Group>
 MP_DEVICE WaitResult failed_at(Group group, const Message& message, std::uint64_t expected, const WaitResult& result) {
     if (group.leads()) report(at<WaitReport>(message.report), expected, result);
     return result;
-}
-
-// Says that the buffer was posted so often, after a barrier of the group; the leader's number counts. A failure is reported
-// here, and the wait for the message will find it, too.
-template <class Group>
-MP_DEVICE void post_buffer(Group group, const Message& message, std::uint64_t posted) {
-    if (message.nic != 0) {
-        const WaitResult result = raise_by_nic(group, message, posted);
-        if (result.failed()) failed_at(group, message, posted, result);
-    } else if (group.leads()) {
-        store(at<std::uint64_t>(message.theirs), posted, release, system);
-    }
 }
 
 }  // namespace impl
@@ -125,11 +93,17 @@ public:
     MP_DEVICE WaitResult send(Group group) {
         const auto* from = impl::at<const void>(message_.memory);
         const std::uint64_t epoch = epoch_ + 1;
+        if (message_.nic != 0) {
+            const WaitStatus status = impl::send_by_nic(group, message_.nic, epoch);
+            if (status == ok) epoch_ = epoch;
+            return {status, epoch_, 0};
+        }
         // What the group wrote is there for all of it, and all hear whether the leader knows of room.
         if (group.any(room_ < epoch)) {
-            const std::uint64_t needed = impl::needed_for(message_, epoch);
+            const std::uint64_t needed = message_.inbox == 0 ? epoch : epoch > packet_slots ? epoch - packet_slots : 0;
             WaitResult result = {ok, needed, 0};
-            if (group.leads()) result = impl::wait_for_room(message_, needed);
+            if (group.leads())
+                result = impl::wait_for_room(impl::at<std::uint64_t>(message_.mine), needed, impl::bounds_of(message_));
             if (group.any(result.failed())) {
                 result = group.broadcast(result);
                 return impl::failed_at(group, message_, needed, result);
@@ -141,9 +115,6 @@ public:
             // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
             if (room_ == epoch)
                 room_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) + packet_slots;
-        } else if (message_.nic != 0) {
-            const WaitResult result = impl::send_by_nic(group, message_, epoch);
-            if (result.failed()) return impl::failed_at(group, message_, epoch, result);
         } else {
             copy(group, impl::at<void>(message_.target), from, message_.len);
             signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
@@ -193,22 +164,21 @@ MP_DEVICE WaitResult send(Block group, const Send& send, Part part) {
     auto* state = impl::at<MessageState>(message.state);
     group.sync();
     const std::uint64_t epoch = state->epoch + 1;
-    const std::uint64_t needed = impl::needed_for(message, epoch);
-    WaitResult result = impl::wait_for_peer(group, message, needed);
-    if (result.failed()) return impl::failed_at(group, message, needed, result);
-    if (message.nic == 0)
-        copy(group, impl::at<void>(message.target), impl::at<const void>(message.memory), message.len, part);
-    else
-        result = impl::send_part_by_nic(group, message, epoch, part);
-    if (result.failed()) return impl::failed_at(group, message, epoch, result);
-    if (!last_block(&state->arrived, part.count)) return {ok, epoch, 0};
     if (message.nic != 0) {
-        result = impl::raise_by_nic(group, message, epoch);
-        if (result.failed()) return impl::failed_at(group, message, epoch, result);
-    } else if (group.leads()) {
-        store(impl::at<std::uint64_t>(message.theirs), epoch, release, system);
+        WaitStatus status = impl::send_part_by_nic(group, message.nic, epoch, part);
+        if (status == ok && last_block(&state->arrived, part.count)) {
+            status = impl::raise_by_nic(group, message.nic, epoch);
+            if (status == ok && group.leads()) state->epoch = epoch;
+        }
+        return {status, epoch, 0};
     }
-    if (group.leads()) state->epoch = epoch;
+    const WaitResult result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
+    if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    copy(group, impl::at<void>(message.target), impl::at<const void>(message.memory), message.len, part);
+    if (last_block(&state->arrived, part.count) && group.leads()) {
+        store(impl::at<std::uint64_t>(message.theirs), epoch, release, system);
+        state->epoch = epoch;
+    }
     return {ok, epoch, 0};
 }
 
@@ -229,7 +199,11 @@ public:
         posts_ = true;
         group.sync();
         ++posted_;
-        impl::post_buffer(group, message_, posted_);
+        // A failure is reported, and the wait for the message finds it, too.
+        if (message_.nic != 0)
+            impl::raise_by_nic(group, message_.nic, posted_);
+        else if (group.leads())
+            store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
     }
 
     // As mp::recv.
@@ -237,6 +211,11 @@ public:
     MP_DEVICE WaitResult recv(Group group) {
         const std::uint64_t epoch = epoch_ + 1;
         group.sync();  // nobody still reads the last message
+        if (message_.nic != 0) {
+            const WaitStatus status = impl::recv_by_nic(group, message_.nic, epoch);
+            if (status == ok) epoch_ = epoch;
+            return {status, epoch_, 0};
+        }
         if (message_.inbox != 0) {
             WaitResult result = load_packets(group, impl::slot_of(message_, epoch), impl::at<void>(message_.memory),
                                              message_.len, epoch, impl::bounds_of(message_));
@@ -250,18 +229,13 @@ public:
             // the read would find a later epoch, not other data.
             if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), epoch, relaxed, system);
         } else {
-            WaitResult result = impl::wait_for_peer(group, message_, epoch);
+            const WaitResult result =
+                wait(group, impl::at<std::uint64_t>(message_.mine), epoch, impl::bounds_of(message_));
             if (result.failed()) return impl::failed_at(group, message_, epoch, result);
             if (message_.target != 0) {
-                std::uint64_t from = message_.target;
-                if (message_.nic != 0) from += impl::slot_offset(*impl::at<const NicEnd>(message_.nic), epoch);
-                copy(group, impl::at<void>(message_.memory), impl::at<const void>(from), message_.len);
+                copy(group, impl::at<void>(message_.memory), impl::at<const void>(message_.target), message_.len);
                 // Its barrier: all of it is there for the group, and has been read when the sender hears so.
-                if (message_.nic == 0)
-                    signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
-                else
-                    result = impl::raise_by_nic(group, message_, epoch);
-                if (result.failed()) return impl::failed_at(group, message_, epoch, result);
+                signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
             }
         }
         epoch_ = epoch;
@@ -294,9 +268,13 @@ MP_DEVICE void post(Group group, const Recv& recv) {
     if (impl::is_taken(message)) return;
     group.sync();
     auto* state = impl::at<MessageState>(message.state);
+    // The leader's number counts.
     std::uint64_t posted = 0;
     if (group.leads()) state->room = posted = state->room + 1;
-    impl::post_buffer(group, message, posted);
+    if (message.nic != 0)
+        impl::raise_by_nic(group, message.nic, posted);
+    else if (group.leads())
+        store(impl::at<std::uint64_t>(message.theirs), posted, release, system);
 }
 
 // Waits for the next message, at most until the handle's bounds end that. After ok the message is in the buffer for every
@@ -322,8 +300,14 @@ MP_DEVICE WaitResult recv(Block group, const Recv& recv, Part part) {
     auto* state = impl::at<MessageState>(message.state);
     group.sync();
     const std::uint64_t epoch = state->epoch + 1;
-    const WaitResult result = impl::wait_for_peer(group, message, epoch);
-    if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    WaitResult result = {ok, epoch, 0};
+    if (message.nic != 0) {
+        result.status = impl::recv_by_nic(group, message.nic, epoch);
+        if (result.failed()) return result;
+    } else {
+        result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
+        if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    }
     if (last_block(&state->arrived, part.count) && group.leads()) state->epoch = epoch;
     return {ok, epoch, 0};
 }

@@ -11,6 +11,7 @@
 #include "../copy.cuh"
 #include "../layout.cuh"
 #include "../qp.cuh"
+#include "../report.cuh"
 #include "../signal.cuh"
 
 namespace mp {
@@ -54,7 +55,7 @@ MP_COLD PostStatus post_batch(Group group, std::uint64_t queue, const Batch batc
     const auto encode = [&](SendRing ring, std::uint16_t index) {
         // One completion a batch, with its last entry: it frees all of it.
         const std::uint8_t last = notify_always;
-        const std::uint8_t data = batch.has_word != 0 ? notify_on_error : last;
+        const std::uint8_t data = batch.has_word != 0 ? std::uint8_t(notify_on_error) : last;
         if (batch.bytes > 0 && inlined) {
             index += encode_write_inline(ring, index, data, batch.to, at<const void>(batch.from), unsigned(batch.bytes));
         } else {
@@ -111,41 +112,93 @@ MP_COLD WaitResult wait_beside(const std::uint64_t* word, std::uint64_t expected
     return result;
 }
 
+// What follows takes the address of a NicEnd and nothing of the handle, which then stays where it is: among the kernel's
+// parameters. A failure is in the handle's report, and the status is every thread's.
+
 MP_DEVICE WaitBounds bounds_of(const Message& message) { return {message.abort, message.timeout_ns}; }
 
-// Where the message of an epoch is, or goes, from the beginning of its slots.
+template <class Group>
+MP_DEVICE WaitStatus status_of(Group group, const NicEnd& end, std::uint64_t expected, const WaitResult& result) {
+    if (result.failed() && group.leads()) report(at<WaitReport>(end.message.report), expected, result);
+    return result.status;
+}
+
+// Waits for the own signal.
+template <class Group>
+MP_DEVICE WaitStatus wait_by_nic(Group group, const NicEnd& end, std::uint64_t expected) {
+    WaitResult result = {ok, expected, 0};
+    if (group.leads())
+        result = wait_beside(at<const std::uint64_t>(end.message.mine), expected, end.queue, bounds_of(end.message));
+    if (group.any(result.failed())) result = group.broadcast(result);
+    return status_of(group, end, expected, result);
+}
+
+// Waits until the message of an epoch may go: its buffer was posted, or its slot is free.
+template <class Group>
+MP_DEVICE WaitStatus wait_for_room(Group group, const NicEnd& end, std::uint64_t epoch) {
+    return epoch > end.slots ? wait_by_nic(group, end, epoch - end.slots) : ok;
+}
+
+// Where the message of an epoch is, or goes, from the beginning of the slots.
 MP_DEVICE std::uint64_t slot_offset(const NicEnd& end, std::uint64_t epoch) {
     return end.slots == 0 ? 0 : (epoch - 1) % end.slots * end.stride;
 }
 
-// Raises the signal of the other end.
+// Raises the signal of the other end: the buffer was posted, a slot is free, all parts have been sent.
 template <class Group>
-MP_COLD WaitResult raise_by_nic(Group group, const Message& message, std::uint64_t epoch) {
-    const NicEnd end = *at<const NicEnd>(message.nic);
+MP_COLD WaitStatus raise_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch) {
+    const NicEnd& end = *at<const NicEnd>(nic);
     const Batch batch = {0, 0, {0, 0}, 0, 1, {end.theirs, end.theirs_key}, epoch};
-    return result_of(post_batch(group, end.queue, batch, bounds_of(message)), epoch);
+    const PostStatus status = post_batch(group, end.queue, batch, bounds_of(end.message));
+    return status_of(group, end, epoch, result_of(status, epoch));
 }
 
-// Sends the message of an epoch, for which there is room.
+// Sends the message of an epoch.
 template <class Group>
-MP_COLD WaitResult send_by_nic(Group group, const Message& message, std::uint64_t epoch) {
-    const NicEnd end = *at<const NicEnd>(message.nic);
+MP_COLD WaitStatus send_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch) {
+    const NicEnd& end = *at<const NicEnd>(nic);
+    const WaitStatus room = wait_for_room(group, end, epoch);
+    if (room != ok) return room;
     const RemoteAddress to = {end.target + slot_offset(end, epoch), end.target_key};
-    const Batch batch = {message.memory, message.len, to, end.memory_key, 1, {end.theirs, end.theirs_key}, epoch};
-    return result_of(post_batch(group, end.queue, batch, bounds_of(message)), epoch);
+    const Batch batch = {end.message.memory, end.message.len, to, end.memory_key, 1, {end.theirs, end.theirs_key}, epoch};
+    const PostStatus status = post_batch(group, end.queue, batch, bounds_of(end.message));
+    return status_of(group, end, epoch, result_of(status, epoch));
 }
 
-// Sends part `index` of `count` without making it known.
+// Where a part of so many bytes begins, and how many it has.
+struct Span {
+    std::uint64_t first;
+    std::uint64_t bytes;
+};
+MP_DEVICE Span span_of(std::uint64_t bytes, const Part& part) {
+    const std::uint64_t each = bytes / part.count;
+    const std::uint64_t longer = bytes % part.count;  // so many have a byte more
+    return {each * part.index + (part.index < longer ? part.index : longer), each + (part.index < longer ? 1 : 0)};
+}
+
+// Sends a part without making it known.
 template <class Group>
-MP_COLD WaitResult send_part_by_nic(Group group, const Message& message, std::uint64_t epoch, const Part part) {
-    const NicEnd end = *at<const NicEnd>(message.nic);
-    const std::uint64_t each = message.len / part.count;
-    const std::uint64_t longer = message.len % part.count;  // so many have a byte more
-    const std::uint64_t first = each * part.index + (part.index < longer ? part.index : longer);
-    const std::uint64_t bytes = each + (part.index < longer ? 1 : 0);
-    const RemoteAddress to = {end.target + slot_offset(end, epoch) + first, end.target_key};
-    const Batch batch = {message.memory + first, bytes, to, end.memory_key, 0, {0, 0}, 0};
-    return result_of(post_batch(group, end.queue, batch, bounds_of(message)), epoch);
+MP_COLD WaitStatus send_part_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch, const Part part) {
+    const NicEnd& end = *at<const NicEnd>(nic);
+    const WaitStatus room = wait_for_room(group, end, epoch);
+    if (room != ok) return room;
+    const Span span = span_of(end.message.len, part);
+    const RemoteAddress to = {end.target + slot_offset(end, epoch) + span.first, end.target_key};
+    const Batch batch = {end.message.memory + span.first, span.bytes, to, end.memory_key, 0, {0, 0}, 0};
+    const PostStatus status = post_batch(group, end.queue, batch, bounds_of(end.message));
+    return status_of(group, end, epoch, result_of(status, epoch));
+}
+
+// Waits for the message of an epoch, and takes it out of its slot if it has one.
+template <class Group>
+MP_COLD WaitStatus recv_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch) {
+    const NicEnd& end = *at<const NicEnd>(nic);
+    const WaitStatus status = wait_by_nic(group, end, epoch);
+    if (status != ok || end.message.target == 0) return status;
+    const std::uint64_t slot = end.message.target + slot_offset(end, epoch);
+    copy(group, at<void>(end.message.memory), at<const void>(slot), end.message.len);
+    // Its barrier: all of it is there for the group, and has been read when the sender hears so.
+    return raise_by_nic(group, nic, epoch);
 }
 
 }  // namespace impl

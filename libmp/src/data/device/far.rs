@@ -5,18 +5,20 @@
 //! Signals, and the slots of small messages to a GPU, are in pinned memory of the host: there one store of the NIC's thread
 //! raises them, where GPU memory takes a copy engine.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::soft::{Access, Region};
 use gdsync::{Buffer, Space, Word64};
-use mp_kernels::{NicEnd, StepKind, WaitStatus};
+use mp_kernels::{Message, NicEnd, StepKind, WaitStatus};
 use serde::{Deserialize, Serialize};
 
 use super::station::{PACKETS_MAX, SLOTS, Station};
 use crate::data::half::Side;
 use crate::data::nic::{Link, OpenedLink, Place, Post};
+use crate::data::notice::Notice;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 
@@ -103,26 +105,36 @@ impl FarEnd {
         &self.opening
     }
 
-    /// The table of `mp::NicEnd` for kernels.
-    pub fn table(&self, side: Side, other: &FarOpening) -> Option<[u64; 7]> {
+    /// `mp::NicEnd` for kernels, as words.
+    pub fn table(&self, side: Side, message: &Message, other: &FarOpening) -> Option<[u64; 18]> {
         let to_receiver = if side == Side::Send { other } else { &self.opening };
         let theirs = other.signal.after(0);
         let target = other.memory.map_or(NOWHERE, |place| place.after(0));
-        let own_key = self.source.as_ref().map_or(0, |region| region.lkey());
-        let end = NicEnd {
-            queue: self.link.view.as_ref()?.device_address()?,
-            theirs: theirs.address,
-            target: target.address,
-            slots: to_receiver.slots,
-            stride: to_receiver.stride,
-            theirs_key: theirs.rkey,
-            target_key: target.rkey,
-            memory_key: own_key,
-            reserved: 0,
-        };
-        let keys = u64::from(end.theirs_key) | u64::from(end.target_key) << 32;
-        let memory_key = u64::from(end.memory_key);
-        Some([end.queue, end.theirs, end.target, end.slots, end.stride, keys, memory_key])
+        let memory_key = self.source.as_ref().map_or(0, |region| region.lkey());
+        let Message { memory, len, target: slots_here, inbox, mine, theirs: _, .. } = *message;
+        let Message { state, abort, timeout_ns, report, .. } = *message;
+        Some([
+            // The message; a field after the other.
+            memory,
+            len,
+            slots_here,
+            inbox,
+            mine,
+            0,
+            state,
+            abort,
+            timeout_ns,
+            report,
+            0,
+            // The rest of it.
+            self.link.view.as_ref()?.device_address()?,
+            theirs.address,
+            target.address,
+            to_receiver.slots,
+            to_receiver.stride,
+            u64::from(theirs.rkey) | u64::from(target.rkey) << 32,
+            u64::from(memory_key),
+        ])
     }
 
     /// Of a GPU's receive with slots: where its kernels find them.
@@ -140,24 +152,37 @@ impl FarEnd {
     /// Its operation was dropped: once what it posted is complete, the peer need not keep its end any more.
     pub fn retire(&self, plane: &Plane, neighbour: usize, other: Option<&FarOpening>) {
         plane.close_window(self.opening.number);
-        let Some(other) = other else { return };
-        let since = Instant::now();
-        let host = plane.link(neighbour);
-        let idle = || {
-            let idle = |link: &Link| link.is_idle().unwrap_or(true);
-            idle(&self.link.link) && host.is_none_or(|link| idle(link))
-        };
-        while !idle() {
-            if since.elapsed() > LAST_POSTS || plane.ended() {
-                // The peer keeps it until the world ends.
-                return;
-            }
-            std::thread::yield_now();
+        if let Some(other) = other {
+            close(plane, neighbour, &self.link.link, other.number);
         }
-        // At the end of the world nobody needs to know.
-        let _ = plane.tell(neighbour, &crate::data::notice::Notice::CloseWindow { number: other.number });
     }
 }
+
+/// Tells a neighbour that this rank does not use something of its any more, once what kernels and the host posted is complete.
+pub(crate) fn close(plane: &Plane, neighbour: usize, link: &Link, number: u64) {
+    let since = Instant::now();
+    let host = plane.link(neighbour);
+    let is_idle = |link: &Link| link.is_idle().unwrap_or(true);
+    while !(is_idle(link) && host.is_none_or(|link| is_idle(link))) {
+        if since.elapsed() > LAST_POSTS || plane.ended() {
+            // The peer keeps it until the world ends.
+            return;
+        }
+        std::thread::yield_now();
+    }
+    if !plane.ended() {
+        // At the end of the world nobody needs to know.
+        let _ = plane.tell(neighbour, &Notice::CloseWindow { number });
+    }
+}
+
+// The order of the fields in `FarEnd::table`.
+const _: () = assert!(
+    size_of::<NicEnd>() == 18 * 8
+        && offset_of!(NicEnd, queue) == 11 * 8
+        && offset_of!(NicEnd, theirs_key) == 16 * 8
+        && offset_of!(Message, report) == 9 * 8
+);
 
 const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
 

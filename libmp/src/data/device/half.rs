@@ -198,8 +198,6 @@ impl DeviceHalf {
         let op = || self.name.to_string();
         let (sent, _) = self.lengths(other_len)?;
         let device = self.memory.device();
-        let words = far.table(self.side, other).ok_or_else(|| plane.no_nic(self.neighbour))?;
-        let table = plane.table(device, &words, &op)?;
         let (abort, abort_word) = plane.abort_of(device)?;
         let mine = far.station.signal().map_err(failed)?;
         let addresses = || -> gdsync::Result<Message> {
@@ -214,10 +212,14 @@ impl DeviceHalf {
                 abort,
                 timeout_ns: nanoseconds(self.timeout),
                 report: self.report.address()?,
-                nic: table.device_address().unwrap_or_default(),
+                nic: 0,
             })
         };
-        let message = addresses().map_err(failed)?;
+        let mut message = addresses().map_err(failed)?;
+        let words = far.table(self.side, &message, other);
+        let words = words.ok_or_else(|| plane.no_nic(self.neighbour))?;
+        let table = plane.table(device, &words, &op)?;
+        message.nic = table.device_address().unwrap_or_default();
         let host = match device.as_cuda() {
             Some(_) => None,
             None => {

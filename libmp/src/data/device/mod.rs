@@ -21,6 +21,7 @@
 
 mod collective;
 mod far;
+mod far_window;
 mod fused;
 mod half;
 mod host;
