@@ -6,9 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{config, each_path, on_threads};
-use libmp::{
-    Deadline, Device, DeviceRecv, DeviceSend, Error, FusedStream, Region, Stream, World,
-};
+use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, FusedStream, Region, Stream, World};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(30))

@@ -76,8 +76,7 @@ impl FarEnd {
         let link = plane.kernel_link(neighbour, device, op)?;
         let slotted =
             side == Side::Recv && device.as_cuda().is_some() && (1..=PACKETS_MAX).contains(&len);
-        let (slots, stride) =
-            if slotted { (SLOTS, len.next_multiple_of(LINE)) } else { (0, 0) };
+        let (slots, stride) = if slotted { (SLOTS, len.next_multiple_of(LINE)) } else { (0, 0) };
         let bytes = Station::size(None) + (slots * stride) as usize;
         let station = plane.pieces.cut(device, Space::Pinned, bytes).map_err(failed)?;
         let signals = plane.register(&station, Access::REMOTE_WRITE, op)?;

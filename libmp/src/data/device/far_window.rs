@@ -69,8 +69,9 @@ impl OwnShare {
         let signals = plane.register(signals, Access::REMOTE_WRITE, op)?;
         let [memory_place, signals_place] =
             [&memory, &signals].map(|region| region.as_ref().map(Place::of));
-        let (address, bytes, key) =
-            memory.as_ref().map_or((0, 0, 0), |region| (region.address(), region.len(), region.lkey()));
+        let (address, bytes, key) = memory
+            .as_ref()
+            .map_or((0, 0, 0), |region| (region.address(), region.len(), region.lkey()));
         let number = plane.keep(memory.into_iter().chain(signals).collect(), users);
         let (memory, signals) = (memory_place, signals_place);
         let told = FarShare { number, memory, bytes, signals, atomics: !in_gpu };

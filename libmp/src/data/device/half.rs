@@ -16,8 +16,8 @@ use super::trigger::Trigger;
 use super::window::nanoseconds;
 use crate::data::half::{Side, broken};
 use crate::data::notice::{Key, Notice};
-use crate::data::path::Path;
 use crate::data::operation::{Name, Progress, What, pause};
+use crate::data::path::Path;
 use crate::data::peer::Peer;
 use crate::data::plane::Plane;
 use crate::data::wait::Backoff;
@@ -101,14 +101,15 @@ impl DeviceHalf {
         let inbox = (direct && side == Side::Recv && packets(device, true, len)).then_some(len);
         let station = plane.pieces.cut_for(device, Station::size(inbox)).map_err(failed)?;
         let gpu = device.as_cuda().is_some();
-        let outer = (direct && gpu)
-            .then(|| plane.pieces.cut(device, Space::Pinned, Station::size(None)));
+        let outer =
+            (direct && gpu).then(|| plane.pieces.cut(device, Space::Pinned, Station::size(None)));
         let outer = outer.transpose().map_err(failed)?;
         let stage = (direct && side == Side::Send && !gpu && len > 0 && a_gpu_may_be_here())
             .then(|| plane.pieces.cut_for(device, memory.len()));
         let stage = stage.transpose().map_err(failed)?;
         let op = || name.to_string();
-        let far = (!direct).then(|| FarEnd::new(plane, neighbour, side, &memory, &op)).transpose()?;
+        let far =
+            (!direct).then(|| FarEnd::new(plane, neighbour, side, &memory, &op)).transpose()?;
         let opening = match &far {
             Some(far) => Opening::Far(far.opening().clone()),
             None => {

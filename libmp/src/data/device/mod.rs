@@ -34,9 +34,9 @@ mod window;
 
 pub use collective::{DeviceAllReduce, DeviceBarrier, DeviceNumber};
 pub use fused::{FusedStream, Steps};
-pub(crate) use half::{DeviceHalf, DeviceNotice};
 #[cfg(test)]
 pub(crate) use half::Opening;
+pub(crate) use half::{DeviceHalf, DeviceNotice};
 pub use message::{DeviceRecv, DeviceSend};
 pub(crate) use report::{Report, Watch};
 pub use steps::Step;

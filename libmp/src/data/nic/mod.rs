@@ -34,10 +34,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use gdsync::Buffer;
 use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions};
 use gdsync::nic::{Error, Result};
-use gdsync::Buffer;
 use serde::{Deserialize, Serialize};
 
 use super::arena::{Arena, mailbox_at, word_at};

@@ -270,7 +270,9 @@ impl Plane {
         let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
         let link = Link::new(&nic.nic, device, what, nic.patience).map_err(refused(op))?;
         let view = match what {
-            Use::Kernels => Some(self.table(device, &link.for_kernels().map_err(refused(op))?, op)?),
+            Use::Kernels => {
+                Some(self.table(device, &link.for_kernels().map_err(refused(op))?, op)?)
+            }
             _ => None,
         };
         // As many as there are streams and devices.
