@@ -55,6 +55,9 @@ mod gpu {
                         recv.wait_on(&stream).unwrap();
                         send.wait_on(&stream).unwrap();
                         world.synchronize(&stream, soon()).unwrap();
+                        // For the next start, the host has to know it, too.
+                        recv.wait(soon()).unwrap();
+                        send.wait(soon()).unwrap();
                     }
                     let got = here.to_vec().unwrap();
                     let expected = 100 * (1 - rank as u64) + round;
