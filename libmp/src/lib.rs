@@ -50,9 +50,9 @@
 //! # Paths
 //! Ranks that share a host map each other's memory. Ranks on different hosts, or all if `MP_PATH` says so ([`config`]), reach
 //! each other through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP
-//! between hosts and shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host
-//! and on streams; what `prepare_device` and its like give needs mapped memory and says so. [`Communicator::path`] tells which
-//! path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
+//! between hosts and shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host,
+//! on streams and in kernels, which post to the queue pairs by themselves; the collectives of devices need mapped memory and say
+//! so, and [`DeviceWindow`] says what differs. [`Communicator::path`] tells which path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
 //! collectives only.
 //!
 //! # C and C++

@@ -93,7 +93,7 @@ public:
     MP_DEVICE WaitResult send(Group group) {
         const auto* from = impl::at<const void>(message_.memory);
         const std::uint64_t epoch = epoch_ + 1;
-        if (message_.nic != 0) {
+        if (MP_RARELY(message_.nic != 0)) {
             const WaitStatus status = impl::send_by_nic(group, message_.nic, epoch);
             if (status == ok) epoch_ = epoch;
             return {status, epoch_, 0};
@@ -164,7 +164,7 @@ MP_DEVICE WaitResult send(Block group, const Send& send, Part part) {
     auto* state = impl::at<MessageState>(message.state);
     group.sync();
     const std::uint64_t epoch = state->epoch + 1;
-    if (message.nic != 0) {
+    if (MP_RARELY(message.nic != 0)) {
         WaitStatus status = impl::send_part_by_nic(group, message.nic, epoch, part);
         if (status == ok && last_block(&state->arrived, part.count)) {
             status = impl::raise_by_nic(group, message.nic, epoch);
@@ -200,7 +200,7 @@ public:
         group.sync();
         ++posted_;
         // A failure is reported, and the wait for the message finds it, too.
-        if (message_.nic != 0)
+        if (MP_RARELY(message_.nic != 0))
             impl::raise_by_nic(group, message_.nic, posted_);
         else if (group.leads())
             store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
@@ -211,7 +211,7 @@ public:
     MP_DEVICE WaitResult recv(Group group) {
         const std::uint64_t epoch = epoch_ + 1;
         group.sync();  // nobody still reads the last message
-        if (message_.nic != 0) {
+        if (MP_RARELY(message_.nic != 0)) {
             const WaitStatus status = impl::recv_by_nic(group, message_.nic, epoch);
             if (status == ok) epoch_ = epoch;
             return {status, epoch_, 0};
@@ -271,7 +271,7 @@ MP_DEVICE void post(Group group, const Recv& recv) {
     // The leader's number counts.
     std::uint64_t posted = 0;
     if (group.leads()) state->room = posted = state->room + 1;
-    if (message.nic != 0)
+    if (MP_RARELY(message.nic != 0))
         impl::raise_by_nic(group, message.nic, posted);
     else if (group.leads())
         store(impl::at<std::uint64_t>(message.theirs), posted, release, system);
@@ -301,7 +301,7 @@ MP_DEVICE WaitResult recv(Block group, const Recv& recv, Part part) {
     group.sync();
     const std::uint64_t epoch = state->epoch + 1;
     WaitResult result = {ok, epoch, 0};
-    if (message.nic != 0) {
+    if (MP_RARELY(message.nic != 0)) {
         result.status = impl::recv_by_nic(group, message.nic, epoch);
         if (result.failed()) return result;
     } else {

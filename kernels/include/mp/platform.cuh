@@ -27,6 +27,8 @@
 #define MP_BLOCK_OF(threads)
 #define MP_UNROLL
 #endif
+// A condition that is rarely true: what the other way works with stays in registers.
+#define MP_RARELY(condition) __builtin_expect(!!(condition), 0)
 
 namespace mp {
 

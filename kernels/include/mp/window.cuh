@@ -65,7 +65,7 @@ MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::u
                    std::uint64_t bytes, Part part = Part{}) {
     const impl::Place to = impl::place_in(window, rank, at, bytes);
     if (to.address == 0) return false;
-    if (to.far != nullptr) {
+    if (MP_RARELY(to.far != nullptr)) {
         const impl::Span span = impl::span_of(bytes, part);
         const auto* first = static_cast<const unsigned char*>(from) + span.first;
         return impl::put_by_nic(group, window, *to.far, to.address + span.first, first, span.bytes, 0, 0);
@@ -81,7 +81,7 @@ MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::u
                    std::uint64_t bytes, Part part = Part{}) {
     const impl::Place from = impl::place_in(window, rank, at, bytes);
     if (from.address == 0) return false;
-    if (from.far != nullptr) {
+    if (MP_RARELY(from.far != nullptr)) {
         const impl::Span span = impl::span_of(bytes, part);
         auto* first = static_cast<unsigned char*>(to) + span.first;
         return impl::get_by_nic(group, window, *from.far, from.address + span.first, first, span.bytes);
@@ -97,7 +97,7 @@ template <class Group>
 MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal, std::uint64_t value) {
     const impl::Place word = impl::signal_place_in(window, rank, signal);
     if (word.address == 0) return false;
-    if (word.far != nullptr) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
+    if (MP_RARELY(word.far != nullptr)) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
@@ -109,7 +109,7 @@ MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank,
     const impl::Place to = impl::place_in(window, rank, at, bytes);
     const impl::Place word = impl::signal_place_in(window, rank, signal);
     if (to.address == 0 || word.address == 0) return false;
-    if (to.far != nullptr) return impl::put_by_nic(group, window, *to.far, to.address, from, bytes, word.address, value);
+    if (MP_RARELY(to.far != nullptr)) return impl::put_by_nic(group, window, *to.far, to.address, from, bytes, word.address, value);
     copy(group, impl::at<void>(to.address), from, bytes);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
@@ -124,7 +124,7 @@ MP_DEVICE bool put_signal(Block group, const Window& window, std::uint64_t rank,
     const bool put = mp::put(group, window, rank, at, from, bytes, part);
     // A part that could not be put is never signalled.
     if (!put || !last_block(arrived, part.count)) return put;
-    if (word.far != nullptr) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
+    if (MP_RARELY(word.far != nullptr)) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
     if (group.leads()) store(impl::at<std::uint64_t>(word.address), value, release, system);
     return true;
 }
@@ -147,7 +147,7 @@ MP_DEVICE bool fetch_add(const Window& window, std::uint64_t rank, std::uint64_t
                          std::uint64_t& before) {
     const impl::Place there = impl::place_in(window, rank, at, 8);
     if (there.address == 0 || at % 8 != 0) return false;
-    if (there.far != nullptr)
+    if (MP_RARELY(there.far != nullptr))
         return impl::atomic_by_nic(window, *there.far, there.address, impl::AtomicKind::fetch_add, value, 0, before);
     before = mp::fetch_add(impl::at<std::uint64_t>(there.address), value, system);
     return true;
@@ -156,7 +156,7 @@ MP_DEVICE bool swap(const Window& window, std::uint64_t rank, std::uint64_t at, 
                     std::uint64_t& before) {
     const impl::Place there = impl::place_in(window, rank, at, 8);
     if (there.address == 0 || at % 8 != 0) return false;
-    if (there.far != nullptr) {
+    if (MP_RARELY(there.far != nullptr)) {
         // A NIC has no swap: what the word holds is guessed until the guess was right.
         const auto swap_if = impl::AtomicKind::compare_swap;
         for (std::uint64_t guess = 0;; guess = before) {
@@ -171,7 +171,7 @@ MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint6
                             std::uint64_t value, std::uint64_t& before) {
     const impl::Place there = impl::place_in(window, rank, at, 8);
     if (there.address == 0 || at % 8 != 0) return false;
-    if (there.far != nullptr) {
+    if (MP_RARELY(there.far != nullptr)) {
         const auto swap_if = impl::AtomicKind::compare_swap;
         return impl::atomic_by_nic(window, *there.far, there.address, swap_if, value, expected, before);
     }

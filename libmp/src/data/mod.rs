@@ -3,7 +3,7 @@
 //!   memory by peer access or CUDA IPC;
 //! * *nic*: ranks on different hosts, or ranks that `MP_PATH` tells so, write each other's registered memory through queue
 //!   pairs of the software NIC ([`nic`]). Everything below holds for both; where it says that a rank writes a word or a buffer
-//!   of the other, a request of a queue pair does it. Operations that devices start by themselves ([`device`]) are refused there.
+//!   of the other, a request of a queue pair does it, which kernels post by themselves ([`device`]).
 //!
 //! Each rank has an [`arena`] in shared host memory that its neighbours map, or write through the NIC: mailboxes, one for
 //! each neighbour, and words. A word is a counter that only grows, has one writer, and belongs to whoever waits on it.

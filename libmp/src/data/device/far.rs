@@ -37,6 +37,8 @@ pub(crate) struct FarEnd {
     pub station: Station,
     /// Of a send: its memory, if it has bytes.
     source: Option<Arc<Region>>,
+    /// For kernels: its `mp::NicEnd`. Made before kernels of any rank run, since making memory may wait for them.
+    pub table: Buffer<u64>,
     opening: FarOpening,
 }
 
@@ -97,7 +99,8 @@ impl FarEnd {
         let number = plane.keep(kept, 2);
         let signal = Place::at(signal.after(Station::SIGNAL));
         let opening = FarOpening { number, signal, memory: target, slots, stride };
-        Ok(FarEnd { link, station: Station::new(station), source, opening })
+        let table = plane.table(device, &[0; NIC_END], op)?;
+        Ok(FarEnd { link, station: Station::new(station), source, table, opening })
     }
 
     pub fn opening(&self) -> &FarOpening {
@@ -105,7 +108,12 @@ impl FarEnd {
     }
 
     /// `mp::NicEnd` for kernels, as words.
-    pub fn table(&self, side: Side, message: &Message, other: &FarOpening) -> Option<[u64; 18]> {
+    pub fn words(
+        &self,
+        side: Side,
+        message: &Message,
+        other: &FarOpening,
+    ) -> Option<[u64; NIC_END]> {
         let to_receiver = if side == Side::Send { other } else { &self.opening };
         let theirs = other.signal.after(0);
         let target = other.memory.map_or(NOWHERE, |place| place.after(0));
@@ -175,9 +183,12 @@ pub(crate) fn close(plane: &Plane, neighbour: usize, link: &Link, number: u64) {
     }
 }
 
-// The order of the fields in `FarEnd::table`.
+/// 64-bit words of a `NicEnd`.
+const NIC_END: usize = size_of::<NicEnd>() / 8;
+
+// The order of the fields in `FarEnd::words`.
 const _: () = assert!(
-    size_of::<NicEnd>() == 18 * 8
+    NIC_END == 18
         && offset_of!(NicEnd, queue) == 11 * 8
         && offset_of!(NicEnd, theirs_key) == 16 * 8
         && offset_of!(Message, report) == 9 * 8

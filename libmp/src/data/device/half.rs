@@ -296,7 +296,6 @@ impl DeviceHalf {
         other: &FarOpening,
     ) -> Result<Way> {
         let failed = |source| broken(&self.name, source);
-        let op = || self.name.to_string();
         let (sent, _) = self.lengths(other_len)?;
         let device = self.memory.device();
         let (abort, abort_word) = plane.abort_of(device)?;
@@ -317,10 +316,9 @@ impl DeviceHalf {
             })
         };
         let mut message = addresses().map_err(failed)?;
-        let words = far.table(self.side, &message, other);
-        let words = words.ok_or_else(|| plane.no_nic(self.neighbour))?;
-        let table = plane.table(device, &words, &op)?;
-        message.nic = table.device_address().unwrap_or_default();
+        let words = far.words(self.side, &message, other);
+        far.table.write(&words.ok_or_else(|| plane.no_nic(self.neighbour))?).map_err(failed)?;
+        message.nic = far.table.device_address().unwrap_or_default();
         let host = match device.as_cuda() {
             Some(_) => None,
             None => {
@@ -334,7 +332,7 @@ impl DeviceHalf {
                 Some(Arc::new(end.map_err(failed)?))
             }
         };
-        let held = vec![table.bytes(), far.station.memory().clone()];
+        let held = vec![far.table.bytes(), far.station.memory().clone()];
         Ok(Way { message, host, held })
     }
 

@@ -23,8 +23,8 @@ use crate::error::Result;
 /// was written elsewhere before only for messages over 8 KiB, which are released at system scope. Two sends are received
 /// in the order of their own receives; they are in no other order.
 ///
-/// A start waits on the device until there is room: up to four messages of at most 8 KiB between GPUs are on their way
-/// unasked, and one from a host to a GPU, which fetches it; others wait for the posted buffer. It waits at most for the communicator's timeout; what came of it says
+/// A start waits on the device until there is room: up to four messages of at most 8 KiB between GPUs, or to a GPU through a
+/// NIC, are on their way unasked, and one from a host to a GPU, which fetches it; others wait for the posted buffer. It waits at most for the communicator's timeout; what came of it says
 /// [`Communicator::synchronize`](crate::Communicator::synchronize).
 ///
 /// # Dropping

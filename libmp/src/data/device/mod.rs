@@ -16,8 +16,19 @@
 //! | GPU | up to 8 KiB as packets, else into the posted buffer | into the posted buffer, which the GPU maps |
 //! | host | fetched by the receiver from a stage of the sender, in shared memory: a CPU does not reach GPU memory | into the posted buffer |
 //!
+//! Through a NIC ([`far`], `mp/impl/nic.cuh`) what would be stored in the peer's memory is a request that the kernel posts, in a queue
+//! of its device to the peer's rank; no CPU of this crate is in between. A host stream posts to the host's link.
+//!
+//! | from \ to | GPU | host |
+//! |---|---|---|
+//! | either | up to 8 KiB into slots in pinned memory, from which the receiver copies, else into the posted buffer | into the posted buffer |
+//!
+//! A full queue is waited for, like room at the receiver. A request that fails ends the waits of the kernels of both ends, and the
+//! world with the NIC's reason. Memory of a dropped end stays registered until the peer has dropped its end as well.
+//!
 //! Refused with a sentence: an end made with `prepare` opposite one made with `prepare_device`; host to GPU where the sending
-//! process sees no GPU driver; a stream of another device. Windows and collectives of this kind join devices of one kind.
+//! process sees no GPU driver; a stream of another device. Windows and collectives of this kind join devices of one kind;
+//! collectives want mapped memory.
 
 mod collective;
 mod far;

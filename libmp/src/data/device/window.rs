@@ -28,8 +28,8 @@ const STRIDE: usize = 64;
 /// As `mp/window.cuh` says for each function: data before a signal, by `put_signal` or `signal` after puts of the same group.
 /// Signals only grow, and one rank raises each.
 ///
-/// Ranks that are reached through a NIC are written, read and signalled by requests that the kernels post by themselves; their
-/// signals are in pinned memory then.
+/// Ranks that are reached through a NIC are written, read and signalled by requests that the kernels post by themselves; the
+/// signals are in pinned memory then, and a GPU's own memory has no atomics.
 pub struct DeviceWindow<T> {
     pub(super) plane: Arc<Plane>,
     pub(super) timeout: std::time::Duration,
