@@ -66,7 +66,8 @@
 //! [`FusedStream`] adjacent operations become one launch by themselves. The host starts and completes the same operation
 //! with [`by_host`](DeviceSend::by_host); one end may be a GPU's memory and the other a host's.
 //! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
-//! ones go straight into the posted buffer. [`DeviceWindow`] is the freely addressed form, [`DeviceBarrier`] and
+//! ones go straight into the posted buffer. [`DeviceWindow`] is the freely addressed form, and its puts
+//! and signals are steps, too, when they are prepared ([`DevicePut`], [`DeviceSignalWait`]); [`DeviceBarrier`] and
 //! [`DeviceAllReduce`] are the collectives of GPUs. Host streams follow the same protocol.
 //!
 //! ```

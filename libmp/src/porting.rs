@@ -32,7 +32,7 @@
 //! | `mp_window_create`, `mp_window_destroy` | [`Communicator::window`](crate::Communicator::window); dropping it | `mp_window_create`, `mp_window_free` |
 //! | `mp_iput`, `mp_iget` | [`Window::put`](crate::Window::put), [`Window::get`](crate::Window::get): done when they return | `mp_put`, `mp_get` |
 //! | `mp_iput_on_stream`, `mp_iget_on_stream` | [`Window::put_on`](crate::Window::put_on), [`Window::get_on`](crate::Window::get_on) | `mp_put_on_stream`, `mp_get_on_stream` |
-//! | `mp_put_prepare`, `mp_iput_post_on_stream`, `mp_iput_post_all_on_stream` | `put_on` while the stream captures, and the graph; in kernels a [`DeviceWindow`](crate::DeviceWindow) | `mp_put_on_stream`, `mp_stream_begin_capture`, `mp_stream_launch_graph`, `mp_device_window_create` |
+//! | `mp_put_prepare`, `mp_iput_post_on_stream`, `mp_iput_post_all_on_stream` | [`DeviceWindow::prepare_put`](crate::DeviceWindow::prepare_put), in lists and graphs; `put_on` while the stream captures; in kernels a [`DeviceWindow`](crate::DeviceWindow) | `mp_device_put_prepare`, `mp_enqueue`, `mp_put_on_stream`, `mp_stream_begin_capture`, `mp_stream_launch_graph`, `mp_device_window_create` |
 //! | flags `MP_PUT_INLINE`, `MP_PUT_NOWAIT` | a signal with or without data: [`Window::signal`](crate::Window::signal), [`Window::put_signal`](crate::Window::put_signal) | `mp_signal`, `mp_put_signal` |
 //! | `mp_wait32` | [`Window::wait_signal`](crate::Window::wait_signal), 64 bits | `mp_wait_signal` |
 //! | `mp_wait32_on_stream`, `mp_wait_dword_geq_on_stream`, `mp_wait_dword_eq_on_stream` | [`Window::wait_signal_on`](crate::Window::wait_signal_on) | `mp_wait_signal_on_stream` |

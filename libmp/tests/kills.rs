@@ -140,9 +140,10 @@ fn survivors_name_the_killed_rank_and_end(program: &str, default: u64) {
                         if kill >= kills {
                             return results;
                         }
-                        results.push(
-                            kill_one(program, kill).map_err(|why| format!("kill {kill}: {why}")),
-                        );
+                        let since = Instant::now();
+                        let result = kill_one(program, kill);
+                        println!("kill {kill}: {result:?}, the world in all {:?}", since.elapsed());
+                        results.push(result.map_err(|why| format!("kill {kill}: {why}")));
                     }
                 })
             })

@@ -1,6 +1,6 @@
 //! Latency of messages: a ping-pong of two ranks, in every form.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -84,6 +84,8 @@ const IN_GRAPH: u64 = 20;
 /// such batches in a repeat.
 const SHORT: u64 = 96;
 const SHORTS: u32 = 10;
+/// A round's: a receive and a send.
+const OPERATIONS: u64 = 2;
 
 /// Measures; figures of latency, and of the CPU's time for a stream operation.
 ///
@@ -130,6 +132,19 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     };
     let mut figures = vec![figure("latency of a message", "one way", latencies)];
     if !costs.is_empty() {
+        if gpu {
+            let samples = launches(rank, plan)?;
+            let points = plan.sizes.iter().map(|&size| Point {
+                x: size as f64,
+                samples: samples.clone(),
+                p99: None,
+            });
+            costs.push(Series {
+                name: "one launch, of a store".into(),
+                role: Role::Floor,
+                points: points.collect(),
+            });
+        }
         figures.push(figure("CPU time of an enqueued operation", "CPU time", costs));
     }
     Ok(figures)
@@ -141,7 +156,7 @@ pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
         format!("Ping-pong of {}; half a round; {} rounds a repeat, {} repeats.", rank.pair, plan.rounds, plan.repeats),
         "Host and kernel forms: every round is timed, a repeat gives its median, the 99th percentile is the median of those of the repeats; kernels by the GPU's clock, one block.".into(),
         "Stream and graph forms: batches of at most 300 rounds are enqueued and waited for, their time divided by their rounds.".into(),
-        format!("CPU time: of the thread that enqueues, for one operation: waiting for a message is one, sending one is another (posting a buffer, where that is a launch, a third); of a list or a graph all of a round together are one. Batches of at most {SHORT} launches, so that no call waits for room on the stream, {SHORTS} a repeat. Ranks that are threads of one process and share a GPU share the driver's lock of it, too."),
+        format!("CPU time of an operation: half of a round's, which is a receive (with the posting of its buffer) and a send, however many launches these are; by the clock of the thread that enqueues, rank 0's, while rank 1 is idle and the stream waits for its first message. {SHORTS} batches a repeat of at most {SHORT} launches, so that no call waits for room on the stream."),
     ]
 }
 
@@ -201,6 +216,47 @@ fn host(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     Ok(Times::with_tail(medians, tails))
 }
 
+/// What a launch costs the CPU: of a kernel that stores a word, behind a kernel that waits.
+fn launches(rank: &Rank, plan: &Plan) -> Result<Vec<f64>> {
+    let words = rank.device.alloc_pinned::<u64>(2)?;
+    let (gate, word) = (words.word(0)?, words.word(1)?);
+    let (mut samples, mut opened) = (Vec::new(), 0);
+    for repeat in 0..=plan.repeats {
+        let mut enqueued = 0.0;
+        for _ in 0..SHORTS {
+            rank.world.synchronize(&rank.stream, soon())?;
+            opened += 1;
+            enqueued += alone(rank, || {
+                rank.stream.wait_signal(&gate, opened, Duration::from_secs(10))?;
+                (1..SHORT).try_for_each(|_| rank.stream.signal(&word, opened))?;
+                Ok(())
+            })?;
+            gate.store(opened)?;
+        }
+        if repeat > 0 {
+            samples.push(enqueued * 1e6 / (u64::from(SHORTS) * SHORT) as f64);
+        }
+    }
+    rank.world.synchronize(&rank.stream, soon())?;
+    Ok(samples)
+}
+
+/// Seconds that rank 0 needs to enqueue something. Then rank 1 enqueues it: ranks that share a process would share the
+/// driver's locks.
+fn alone(rank: &Rank, mut enqueue: impl FnMut() -> Result<()>) -> Result<f64> {
+    rank.world.barrier()?;
+    let since = Instant::now();
+    if rank.leads() {
+        enqueue()?;
+    }
+    let seconds = since.elapsed().as_secs_f64();
+    rank.world.barrier()?;
+    if !rank.leads() {
+        enqueue()?;
+    }
+    Ok(seconds)
+}
+
 /// Two pairs each way, used in turn.
 struct Pairs {
     sends: [DeviceSend; 2],
@@ -244,7 +300,7 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
     };
     // Receiving packets, nothing is enqueued for the start of a receive.
     let packets = rank.device.as_cuda().is_some() && pairs.recvs[0].handle()?.message.inbox != 0;
-    let operations = match form {
+    let launches = match form {
         Form::Stream if packets => 2,
         Form::Stream => 3,
         _ => 1,
@@ -281,21 +337,18 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
         }
         let in_short = match graph {
             Some(_) => SHORT / IN_GRAPH * IN_GRAPH,
-            None => SHORT / operations / 2 * 2,
+            None => SHORT / launches / 2 * 2,
         };
         let mut enqueued = 0.0;
         for _ in 0..SHORTS {
             world.synchronize(stream, soon())?;
-            world.barrier()?;
-            let since = Instant::now();
-            launch(in_short)?;
-            enqueued += since.elapsed().as_secs_f64();
+            enqueued += alone(rank, || launch(in_short))?;
         }
         world.synchronize(stream, soon())?;
         // The first warms up.
         if repeat > 0 {
             times.one_way.push(elapsed * 0.5e6 / rounds as f64);
-            times.cpu.push(enqueued * 1e6 / (u64::from(SHORTS) * in_short * operations) as f64);
+            times.cpu.push(enqueued * 1e6 / (u64::from(SHORTS) * in_short * OPERATIONS) as f64);
         } else if form == Form::Graph {
             world.barrier()?;
             stream.begin_capture()?;
@@ -311,8 +364,6 @@ fn adjacent(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let pairs = Pairs::new(rank, size)?;
     let world = &rank.world;
     let mut stream = FusedStream::from(world.stream(&rank.device)?);
-    let packets = rank.device.as_cuda().is_some() && pairs.recvs[0].handle()?.message.inbox != 0;
-    let operations = if packets { 2 } else { 3 };
     pairs.recvs[0].start_on(&mut stream)?;
     pairs.recvs[1].start_on(&mut stream)?;
     if rank.leads() {
@@ -345,16 +396,13 @@ fn adjacent(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
         }
         for _ in 0..SHORTS {
             world.synchronize(stream.stream()?, soon())?;
-            world.barrier()?;
-            let since = Instant::now();
-            launch(&mut stream, SHORT)?;
-            enqueued += since.elapsed().as_secs_f64();
+            enqueued += alone(rank, || launch(&mut stream, SHORT))?;
         }
         world.synchronize(stream.stream()?, soon())?;
         // The first warms up.
         if repeat > 0 {
             times.one_way.push(elapsed * 0.5e6 / rounds as f64);
-            times.cpu.push(enqueued * 1e6 / (u64::from(SHORTS) * SHORT * operations) as f64);
+            times.cpu.push(enqueued * 1e6 / (u64::from(SHORTS) * SHORT * OPERATIONS) as f64);
         }
     }
     world.barrier()?;

@@ -167,12 +167,17 @@ impl Tool {
         };
         let domain = function(DOMAIN_CREATE_A).map_or(std::ptr::null_mut(), |create| {
             // SAFETY: the tool has put a function of this type there.
-            let create: DomainCreate = unsafe { std::mem::transmute(create) };
+            let create = unsafe { std::mem::transmute::<Function, DomainCreate>(create) };
             // SAFETY: a zero-terminated name.
             unsafe { create(c"libmp".as_ptr()) }
         });
         // SAFETY: the tool has put functions of these types there.
-        let (push, pop) = unsafe { (std::mem::transmute(push), std::mem::transmute(pop)) };
+        let (push, pop) = unsafe {
+            (
+                std::mem::transmute::<Function, DomainRangePush>(push),
+                std::mem::transmute::<Function, DomainRangePop>(pop),
+            )
+        };
         Ok(Some(Tool { push, pop, domain }))
     }
 

@@ -65,8 +65,8 @@ impl Player for Latency {
         let plan = latency::Plan { forms, sizes, rounds, repeats: 1, threads: None };
         let figures = latency::measure(rank, &plan)?;
         let value = only(&figures, 0, None).context("no latency")?;
-        // A list is a wait and a send.
-        Ok(Sample { value, cpu: only(&figures, 1, None) })
+        // Of one operation; a round is a wait and a send.
+        Ok(Sample { value, cpu: only(&figures, 1, None).map(|time| 2.0 * time) })
     }
 }
 
