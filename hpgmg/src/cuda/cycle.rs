@@ -83,7 +83,7 @@ impl Gpu {
     }
 
     /// Enqueues a kernel over level `l` (or, to interpolate from it, over the coarser one that `share` names) that
-    /// reads ghosts or writes what has some: over a cut level one phase of the exchange.
+    /// reads the ghosts of `read` or writes what has some: over a cut level one phase of the exchange.
     ///
     /// # Safety
     /// As for [`gdsync::Stream::launch`], without the last parameter of kernels over slabs.
@@ -94,13 +94,21 @@ impl Gpu {
         kernel: &Kernel,
         dims: Dims,
         args: [Arg<'_>; N],
+        read: Option<(usize, Vector)>,
         written: Option<Vector>,
     ) -> Result<(), CudaError> {
         let vector = written.map(|v| (l, v.index()));
         let slab = match &self.ranks {
             Ranks::Direct(peers) if self.partition.is_cut(l) => {
-                let slab = peers.slab(share, vector);
-                if peers.waits_before() {
+                let mut slab = peers.slab(share, vector);
+                let read =
+                    read.filter(|(level, _)| peers.unpacks() && self.partition.is_cut(*level));
+                if let Some((level, v)) = read {
+                    self.traced(level, "unpack", || {
+                        peers.unpack(&self.stream, &self.kernels, level, v.index())
+                    })?;
+                    slab.wait = 0;
+                } else if peers.waits_before() {
                     self.traced(l, "wait", || peers.before(&self.stream, &self.kernels, &slab))?;
                 }
                 slab
@@ -150,7 +158,11 @@ impl Gpu {
     }
 
     pub(super) fn zero_u(&self, l: usize) -> Result<(), CudaError> {
-        Ok(self.stream.fill(&self.levels[l].u()?, 0)?)
+        self.stream.fill(&self.levels[l].u()?, 0)?;
+        match &self.ranks {
+            Ranks::Direct(peers) => peers.zero(&self.stream, l, Vector::U.index()),
+            _ => Ok(()),
+        }
     }
 
     /// One F-cycle from level `l` on F, and the norm of F.
@@ -200,11 +212,13 @@ impl Gpu {
             _ => (level.dinv, 2.0 / 3.0),
         };
         for sweep in 0..6 {
-            let (x, out, written) = match sweep % 2 {
-                0 => (level.u, level.temp, Vector::Temp),
-                _ => (level.temp, level.u, Vector::U),
+            let (x, out, read, written) = match sweep % 2 {
+                0 => (level.u, level.temp, Vector::U, Vector::Temp),
+                _ => (level.temp, level.u, Vector::Temp, Vector::U),
             };
             let from_zero = zero && sweep == 0;
+            // Nothing has been sent of a start that is zero.
+            let read = (!from_zero).then_some((l, read));
             let (kernel, (dims, planes, tiles)) = match (smoother, &columns) {
                 (Smoother::Gsrb, Some((columns, dims, planes))) if !from_zero => {
                     (columns.gsrb(level.n), (*dims, *planes, 0))
@@ -218,7 +232,7 @@ impl Gpu {
             let pass = Pass { x, out, rhs, weight, scale, sweep, planes, tiles, unused: 0 };
             let args = [Arg::new(level), Arg::new(&pass)];
             // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
-            unsafe { self.phase(l, l, kernel, dims, args, Some(written))? };
+            unsafe { self.phase(l, l, kernel, dims, args, read, Some(written))? };
         }
         Ok(())
     }
@@ -230,7 +244,9 @@ impl Gpu {
             let pass = Pass { x: level.u, out: coarse.r, rhs, planes, ..Pass::default() };
             let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
             // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-            unsafe { self.phase(l, l, &columns.residual_restrict, dims, args, None) }?;
+            unsafe {
+                self.phase(l, l, &columns.residual_restrict, dims, args, Some((l, Vector::U)), None)
+            }?;
             return self.gather_below(l);
         }
         // A block and turn does four rows of two planes.
@@ -246,7 +262,17 @@ impl Gpu {
         let pass = Pass { x, out, rhs, planes, tiles, ..Pass::default() };
         let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
         // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-        unsafe { self.phase(l, l, &self.passes(l).residual_restrict, dims, args, None) }?;
+        unsafe {
+            self.phase(
+                l,
+                l,
+                &self.passes(l).residual_restrict,
+                dims,
+                args,
+                Some((l, Vector::U)),
+                None,
+            )
+        }?;
         self.gather_below(l)
     }
 
@@ -261,7 +287,7 @@ impl Gpu {
         let largest = self.address(Scalar::Residual);
         let args = [Arg::new(level), Arg::new(&pass), Arg::new(&largest)];
         // SAFETY: as above; `largest` is the address of a scalar.
-        unsafe { self.phase(l, l, kernel, dims, args, None) }
+        unsafe { self.phase(l, l, kernel, dims, args, Some((l, Vector::U)), None) }
     }
 
     /// R of level l+1 = means of `from` of level `l`; with `norm` also the norm of `from`.
@@ -298,7 +324,9 @@ impl Gpu {
         let kernel = if correct { &k.correct } else { &k.replace };
         let args = [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
         // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-        unsafe { self.phase(l, l + 1, kernel, dims, args, Some(Vector::U)) }
+        unsafe {
+            self.phase(l, l + 1, kernel, dims, args, Some((l + 1, Vector::U)), Some(Vector::U))
+        }
     }
 
     /// The norm of `x` on level `l`, or of its difference from the means of u of level `finer`.

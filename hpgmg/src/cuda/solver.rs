@@ -452,8 +452,13 @@ impl crate::run::Solver for Gpu {
         difference(self).map_err(plain)
     }
 
-    fn timers(&mut self) -> &mut crate::timers::Timers {
-        &mut self.timers
+    fn timers(&self) -> Result<Timers, Error> {
+        Ok(self.timers.clone())
+    }
+
+    fn reset_timers(&mut self) -> Result<(), Error> {
+        self.timers.reset();
+        Ok(())
     }
 
     fn take_bottom_iterations(&mut self) -> Result<usize, Error> {
