@@ -106,6 +106,8 @@ fn a_rank_that_leaves_ends_the_solve_of_the_others_with_its_number() {
                     let comm = comm::libmp::LibmpComm::new(&world, LIMIT);
                     let config = config(Operator::Fv4, 4);
                     let mut solver = Enqueued::new(config, &comm, 1, form, LIMIT).unwrap();
+                    // Both are set up.
+                    solver.agree(0, 0.0).unwrap();
                     if comm::Comm::rank(&comm) == 1 {
                         return;
                     }

@@ -322,7 +322,7 @@ impl Gpu {
 
     /// Waits until what was enqueued is done and the scalars of level `l` are here.
     fn fetch(&mut self, l: usize) -> Result<(), CudaError> {
-        self.wait()?;
+        self.traced_on_cpu(l, "wait for the solve", || self.wait())?;
         if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_) | Ranks::Messages(_)) {
             // SAFETY: the copy into it has been waited for, and no other is enqueued before this returns.
             let results = unsafe { self.results.as_mut_slice()? };
@@ -361,9 +361,11 @@ impl Gpu {
         Ok(f64::from_bits(self.bits(scalar)?))
     }
 
-    /// Waits without sleeping: a solve may take less time than waking up does.
+    /// Waits without sleeping: a solve may take less time than waking up does. But it lets go of the driver between two looks,
+    /// each of which holds the lock that ranks which are threads of this process need to enqueue.
     pub(super) fn wait(&self) -> Result<(), CudaError> {
         const LOOK: Duration = Duration::from_millis(1);
+        const PAUSE: Duration = Duration::from_micros(2);
         let mut deadline = Deadline::after(self.limit);
         let (mut looked, mut over) = (Instant::now(), false);
         while !deadline.expired() && !self.stream.is_idle()? {
@@ -378,7 +380,10 @@ impl Gpu {
                     deadline = Deadline::after(RELEASED);
                 }
             }
-            std::hint::spin_loop();
+            let looked = Instant::now();
+            while looked.elapsed() < PAUSE {
+                std::hint::spin_loop();
+            }
         }
         let Ranks::Direct(peers) = &self.ranks else {
             let result = self.stream.synchronize(deadline);

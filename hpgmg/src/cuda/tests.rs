@@ -287,6 +287,7 @@ mod gpu {
             let config = Config { smoother, cycle, box_dim, boxes_per_rank, ..Config::default() };
             let one = found(&mut gpu(&config));
             let way = Way { mode: Mode::Kernel, whole: 8, graph, direct_halo: false, threshold: 0 };
+            println!("{smoother:?} {cycle:?} {ranks} {graph}");
             let worlds = libmp::World::threads(ranks).unwrap();
             let packed = in_worlds(worlds, &config, way).unwrap();
             assert_eq!(packed.numbers, one.numbers, "{config:?}");
