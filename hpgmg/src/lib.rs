@@ -13,7 +13,8 @@
 //!    communication ([`halo`], [`transfer`], lists of [`block`]s), coefficients ([`problem`]) and the
 //!    [`diagonal`].
 //! 4. [`run`](mod@run) times solves; [`cycle`] holds the multigrid cycles and [`krylov`] the bottom
-//!    solvers, both written against a [`backend`]; [`cpu`] is the backend of this crate. Its inner loops
+//!    solvers, both written against a [`backend`]; [`cpu`] is the backend of this crate, and [`enqueued`]
+//!    makes tasks of it on a stream. The parts of a cycle that communicate are [`work`] in stages. The inner loops
 //!    are [`operators`], [`sweep`], [`red_black`] and [`smoothers`], written in short vectors ([`lanes`])
 //!    of the width that the machine has ([`isa`]).
 //! 5. [`known`] judges, [`report`](mod@report) prints.

@@ -388,7 +388,13 @@ impl Gpu {
     }
 
     /// The levels from `first` on in one kernel: an F-cycle (`full`) or a V-cycle.
-    fn resident(&self, first: usize, rhs: u64, full: bool, zero: bool) -> Result<(), CudaError> {
+    pub(super) fn resident(
+        &self,
+        first: usize,
+        rhs: u64,
+        full: bool,
+        zero: bool,
+    ) -> Result<(), CudaError> {
         let config = &self.config;
         let mut resident = Resident {
             rhs,

@@ -170,9 +170,23 @@ impl Gpu {
             limit,
             timeline: None,
         };
+        gpu.launch_once()?;
         // Nobody writes into a peer's memory before it is ready.
         gpu.agree_on(0.0)?;
         Ok(gpu)
+    }
+
+    /// The first launch of the kernel of the coarsest levels, while no kernel waits for anybody: a V-cycle whose result nobody
+    /// reads. The kernel has functions of its own and so a stack, and at its first launch on a stream the driver waits for
+    /// the GPU, with the lock held that other threads need to launch. Where ranks are threads, the GPU may be waiting for just
+    /// that: seen on an H100 with driver 580, one thread in this launch for ever, the other before its next one.
+    fn launch_once(&self) -> Result<(), CudaError> {
+        if self.hybrid.is_some() {
+            return Ok(());
+        }
+        self.resident(self.resident, self.levels[self.resident].view.r, false, true)?;
+        self.clear(Scalar::Iterations)?;
+        self.wait()
     }
 
     /// The set-up, with the shapes of the levels.
