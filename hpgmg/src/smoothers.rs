@@ -30,7 +30,7 @@ pub fn pass(level: &Outline, l: usize, x: Vector, rhs: Vector, pass: usize) -> W
         Smoother::Jacobi => Step::Weighted { rhs, weight: Vector::Dinv, scale: 2.0 / 3.0 },
         Smoother::L1Jacobi => Step::Weighted { rhs, weight: Vector::L1Inv, scale: 1.0 },
     };
-    let (x, out) = if pass % 2 == 0 { (x, Vector::Temp) } else { (Vector::Temp, x) };
+    let (x, out) = if pass.is_multiple_of(2) { (x, Vector::Temp) } else { (Vector::Temp, x) };
     Work::Pass { l, x, out, step }
 }
 
