@@ -52,6 +52,16 @@ extern "C" __global__ void __launch_bounds__(32) hpgmg_await(const __grid_consta
     if (link.pair) reached(link, slab.bounds, link.pair->epoch);
 }
 
+// Waits as hpgmg_await, and copies what the neighbours have stored into receive buffers to the ghosts that it is for. A row
+// of blocks for each; few enough for all to run at once. Counts nothing.
+extern "C" __global__ void __launch_bounds__(256) hpgmg_unpack(const __grid_constant__ hpgmg::Exchange exchange) {
+    using namespace hpgmg;
+    const Route& route = exchange.routes[blockIdx.y];
+    const bool arrived = threadIdx.x != 0 || reached(route.link, exchange.bounds, route.link.pair->epoch);
+    if (!__syncthreads_and(arrived)) return;
+    for (long long at = blockIdx.x * 256 + threadIdx.x; at < route.pairs; at += gridDim.x * 256) route.to[at] = route.from[at];
+}
+
 // The largest of the ranks' values, bit patterns of non-negative numbers. A thread for each peer. Two places for each
 // peer in turn: who is in the next round may still be read in this one. The results go to the host from here: a copy
 // behind a launch that waits would hold up the copies of other ranks on the same GPU.

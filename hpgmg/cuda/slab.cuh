@@ -36,7 +36,7 @@ struct Bounds {
 
 struct Slab {
     Link links[2];    // with the ranks below and above along k
-    double* peers[2];  // the vector written, in their memory
+    double* peers[2];  // the vector written, in their memory: its ghosts, or a receive buffer so shifted
     Bounds bounds;
     int first, end;  // this rank's planes; of interpolation those of the coarse level
     int wait;        // blocks at the borders wait themselves

@@ -1,9 +1,15 @@
 //! What a cycle needs of the machine it runs on: the operations on the vectors of a level.
 //!
-//! The cycles and the Krylov solvers are written against this trait, so that levels may live on another
-//! device. Every operation is collective over the ranks that are active on its level.
+//! The cycles are written against [`Operators`], none of which has an answer, so that a backend may only enqueue them;
+//! the Krylov solvers against [`Backend`], whose norms and products have. Every operation is collective over the ranks that
+//! are active on its level.
 
 use crate::comm::CommError;
+use crate::cpu::Step;
+use crate::options::Smoother;
+use crate::smoothers;
+use crate::transfer::Rule;
+use crate::work::Work;
 
 /// The vectors of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,30 +63,77 @@ pub enum Prolongation {
     Replace,
 }
 
-/// Operations on the levels of a hierarchy; level 0 is the finest.
+/// What a level is smoothed and interpolated by.
+#[derive(Clone, Copy, Debug)]
+pub struct Outline {
+    /// The smoother.
+    pub smoother: Smoother,
+    /// The operator has point values.
+    pub point_centred: bool,
+    /// GSRB half-sweeps are done in pairs, in place.
+    pub fused: bool,
+    /// Upper bound of the spectrum of the preconditioned operator.
+    pub lambda_max: f64,
+    /// How corrections come from the next coarser level.
+    pub correction: Option<Rule>,
+    /// How solutions do, where that is another rule.
+    pub prolongation: Option<Rule>,
+}
+
+/// What a cycle consists of; level 0 is the finest. A backend may do it later, in the order of the calls.
 ///
 /// # Errors
 /// All fail with [`CommError`] when the ranks lose each other.
 #[allow(clippy::missing_errors_doc)]
-pub trait Backend {
+pub trait Operators {
     /// Number of levels.
     fn levels(&self) -> usize;
     /// True when this rank takes part in level `l` or a coarser one.
     fn active(&self, l: usize) -> bool;
+    /// What level `l` is smoothed and interpolated by.
+    fn outline(&self, l: usize) -> Outline;
+    /// Does a part of a cycle.
+    fn run(&mut self, work: Work) -> Result<(), CommError>;
+    /// `x = 0`.
+    fn clear(&mut self, l: usize, x: Vector) -> Result<(), CommError>;
+    /// Solves `A x = rhs` on the coarsest level.
+    fn solve_bottom(&mut self, x: Vector, rhs: Vector) -> Result<(), CommError>;
+    /// One call of the smoother on `A x = rhs`.
+    fn smooth(&mut self, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
+        let outline = self.outline(l);
+        (0..smoothers::passes(&outline))
+            .try_for_each(|pass| self.run(smoothers::pass(&outline, l, x, rhs, pass)))
+    }
+    /// `out = rhs - A x`.
+    fn residual(&mut self, l: usize, out: Vector, x: Vector, rhs: Vector) -> Result<(), CommError> {
+        self.run(Work::Pass { l, x, out, step: Step::Residual(rhs) })
+    }
+    /// `coarse` of level `l + 1` = means of `fine` of level `l`.
+    fn restrict(&mut self, l: usize, fine: Vector, coarse: Vector) -> Result<(), CommError> {
+        self.run(Work::Restrict { l, fine, coarse })
+    }
+    /// `x` of level `l` from `x` of level `l + 1`.
+    fn prolong(&mut self, l: usize, x: Vector, how: Prolongation) -> Result<(), CommError> {
+        let Outline { correction, prolongation, .. } = self.outline(l);
+        let rule =
+            if how == Prolongation::Replace { prolongation.or(correction) } else { correction };
+        if let (Some(rule), true) = (rule, self.active(l + 1)) {
+            self.run(Work::Surround { l: l + 1, x, rule })?;
+        }
+        self.run(Work::Prolong { l, x, how })
+    }
+}
+
+/// What else there is on the levels of a hierarchy, with answers.
+///
+/// # Errors
+/// All fail with [`CommError`] when the ranks lose each other.
+#[allow(clippy::missing_errors_doc)]
+pub trait Backend: Operators {
     /// True when the operator has the constants in its null space (periodic Poisson).
     fn singular(&self) -> bool;
-    /// One call of the smoother on `A x = rhs`.
-    fn smooth(&mut self, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError>;
-    /// `out = rhs - A x`.
-    fn residual(&mut self, l: usize, out: Vector, x: Vector, rhs: Vector) -> Result<(), CommError>;
     /// `out = A x`.
     fn apply(&mut self, l: usize, out: Vector, x: Vector) -> Result<(), CommError>;
-    /// `coarse` of level `l + 1` = means of `fine` of level `l`.
-    fn restrict(&mut self, l: usize, fine: Vector, coarse: Vector) -> Result<(), CommError>;
-    /// `x` of level `l` from `x` of level `l + 1`.
-    fn prolong(&mut self, l: usize, x: Vector, how: Prolongation) -> Result<(), CommError>;
-    /// `x = 0`.
-    fn zero(&mut self, l: usize, x: Vector);
     /// `to = from`.
     fn copy(&mut self, l: usize, to: Vector, from: Vector);
     /// `y = b y + a x`.
@@ -95,8 +148,6 @@ pub trait Backend {
     fn dot(&mut self, l: usize, x: Vector, y: Vector) -> Result<f64, CommError>;
     /// Mean of x.
     fn mean(&mut self, l: usize, x: Vector) -> Result<f64, CommError>;
-    /// Solves `A x = rhs` on the coarsest level; returns the iterations.
-    fn solve_bottom(&mut self, x: Vector, rhs: Vector) -> Result<usize, CommError>;
 }
 
 /// Makes the mean of `x` zero where the operator does not see it.

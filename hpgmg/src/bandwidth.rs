@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use crate::backend::Backend;
+use crate::backend::Operators;
 use crate::cpu::Cpu;
 use crate::options::{Cycle, Operator, Smoother};
 use crate::rows::SharedVector;

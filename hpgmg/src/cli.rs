@@ -32,9 +32,11 @@ pub enum CommMode {
     Mpi,
     /// libmp, called by the CPU; between GPUs from pinned memory of the CPU.
     Host,
-    /// On GPUs: copies into the other GPUs' memory, signals and waits are launches enqueued on a stream.
+    /// libmp, messages and waits enqueued on a stream; between GPUs that reach each other's memory copies, signals and waits
+    /// are launches.
     Stream,
-    /// On GPUs: the kernels store into the other GPUs' memory, signal and wait by themselves.
+    /// Kernels store into the other GPUs' memory, signal and wait by themselves; on CPUs tasks of a stream send and wait by
+    /// libmp.
     Kernel,
 }
 
@@ -64,13 +66,17 @@ pub struct Cli {
     /// How ranks communicate.
     #[arg(long, value_enum, default_value = "auto")]
     pub comm: CommMode,
-    /// With several ranks on GPUs: solve in these ways in turn (20 times each, or as --solves says), check that they find
+    /// With several ranks: solve in these ways in turn (20 times each, or as --solves says), check that they find
     /// the same bits, and print times and gains over mpi, or else host.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "MODES", conflicts_with_all = ["comm", "json", "bandwidth", "seconds"])]
     pub compare: Vec<CommMode>,
     /// With several ranks on GPUs: capture a solve in a CUDA graph and replay it (one rank alone always does).
     #[arg(long)]
     pub graph: bool,
+    /// With --comm kernel between GPUs: store straight into the neighbours' ghost cells; with `false` into receive buffers, which
+    /// a launch of its own unpacks.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub direct_halo: bool,
     /// With several ranks on GPUs: levels of at most so many cells a side are computed by every rank, without
     /// communication (32 by default; with --compare less if the finest level would not be distributed otherwise).
     #[arg(long, value_name = "CELLS")]

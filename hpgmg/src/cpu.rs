@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::backend::{Backend, Prolongation, Vector};
+use crate::backend::{Backend, Operators, Outline, Vector};
 use crate::boundary::Extrapolation;
 use crate::comm::CommError;
 use crate::decomposition::LevelShape;
@@ -15,12 +15,12 @@ use crate::operators::{Coefficients, Tile};
 use crate::options::{Bottom, Boundary, Config, Equation, Operator, Smoother};
 use crate::red_black::{self, RedBlack};
 use crate::rows::SharedVector;
-use crate::smoothers;
 use crate::sweep::{self, Pass, Update};
 use crate::team::Team;
 use crate::timers::{Phase, Timers};
-use crate::transfer::Rule;
+use crate::transfer::{Interpolation, Rule};
 use crate::vectors;
+use crate::work::Work;
 
 /// One pass of the operator over a level; vectors by name.
 #[derive(Clone, Copy, Debug)]
@@ -101,36 +101,7 @@ impl Cpu {
             .then(|| Extrapolation::of_operator(self.config.operator, n))
     }
 
-    /// Runs one pass over level `l`: exchanges the halo of `x`, works on the tiles that do not need it
-    /// meanwhile, then on the others. `x` and `out` are different vectors.
-    ///
-    /// # Errors
-    /// [`CommError`] when the ranks lose each other.
-    pub fn pass(&mut self, l: usize, x: Vector, out: Vector, step: Step) -> Result<(), CommError> {
-        let phase = match step {
-            Step::Apply | Step::Residual(_) => Phase::Residual,
-            _ => Phase::Smooth,
-        };
-        let rule = self.boundary_rule(l);
-        let Self { config, levels, team, isa, timers, .. } = self;
-        let level = &mut levels[l];
-        let mut source = level.take(x);
-        let mut target = level.take(out);
-        let clock = Instant::now();
-        level.halo.start(team, &mut source, rule)?;
-        let clock = timers.add(l, Phase::Exchange, clock);
-        run_tiles(config, team, *isa, level, &level.early, &source, &mut target, step);
-        let clock = timers.add(l, phase, clock);
-        level.halo.finish(team, &mut source, rule)?;
-        let clock = timers.add(l, Phase::Exchange, clock);
-        run_tiles(config, team, *isa, level, &level.late, &source, &mut target, step);
-        timers.add(l, phase, clock);
-        level.put(x, source);
-        level.put(out, target);
-        Ok(())
-    }
-
-    /// Whether [`Self::red_black`] is the way to smooth level `l`.
+    /// Whether half-sweeps of level `l` are done in pairs, box by box.
     pub fn fuses_half_sweeps(&self, l: usize) -> bool {
         self.team.threads() == 1
             && self.config.smoother == Smoother::Gsrb
@@ -138,45 +109,36 @@ impl Cpu {
             && self.levels[l].geometry.n >= red_black::SMALLEST
     }
 
-    /// Half-sweeps number `sweep` and `sweep + 1` of GSRB over level `l`, in place, where
-    /// [`Self::fuses_half_sweeps`] says so.
-    ///
-    /// # Errors
-    /// [`CommError`] when the ranks lose each other.
-    pub fn red_black(
+    /// Half-sweeps number `sweep` and `sweep + 1` of GSRB over level `l`, in place, of one `part` of the boxes
+    /// ([`red_black::inner`], [`red_black::shell`]) whose halo is filled.
+    pub(crate) fn red_black(
         &mut self,
         l: usize,
         x: Vector,
         rhs: Vector,
         sweep: usize,
-    ) -> Result<(), CommError> {
-        let rule = self.boundary_rule(l);
-        let Self { config, levels, team, isa, timers, .. } = self;
+        part: fn(Isa, &mut RedBlack<'_>),
+    ) {
+        let clock = Instant::now();
+        let Self { config, levels, isa, timers, .. } = self;
         let level = &mut levels[l];
         let g = level.geometry;
         let mut field = level.take(x);
-        for part in [red_black::inner, red_black::shell] {
-            let clock = Instant::now();
-            level.halo.start(team, &mut field, rule)?;
-            level.halo.finish(team, &mut field, rule)?;
-            let clock = timers.add(l, Phase::Exchange, clock);
-            for (index, &id) in level.boxes.iter().enumerate() {
-                let base = index * g.volume;
-                let of = |v: Vector| &level.fields[v.index()][base..base + g.volume];
-                let mut one = RedBlack {
-                    geometry: g,
-                    coefficients: coefficients(config, &level.fields, &g, level.shape.h, base),
-                    x: &mut field[base..base + g.volume],
-                    rhs: of(rhs),
-                    dinv: of(Vector::Dinv),
-                    parity: parity(&level.shape, &g, id, sweep),
-                };
-                part(*isa, &mut one);
-            }
-            timers.add(l, Phase::Smooth, clock);
+        for (index, &id) in level.boxes.iter().enumerate() {
+            let base = index * g.volume;
+            let of = |v: Vector| &level.fields[v.index()][base..base + g.volume];
+            let mut one = RedBlack {
+                geometry: g,
+                coefficients: coefficients(config, &level.fields, &g, level.shape.h, base),
+                x: &mut field[base..base + g.volume],
+                rhs: of(rhs),
+                dinv: of(Vector::Dinv),
+                parity: parity(&level.shape, &g, id, sweep),
+            };
+            part(*isa, &mut one);
         }
+        timers.add(l, Phase::Smooth, clock);
         level.put(x, field);
-        Ok(())
     }
 
     /// Fills the ghosts of `x` on level `l` as a pass does.
@@ -186,9 +148,7 @@ impl Cpu {
     pub fn fill_halo(&mut self, l: usize, x: Vector) -> Result<(), CommError> {
         let rule = self.boundary_rule(l);
         let level = &mut self.levels[l];
-        let field = &mut level.fields[x.index()];
-        level.halo.start(&self.team, field, rule)?;
-        level.halo.finish(&self.team, field, rule)
+        level.halo.run(&self.team, &mut level.fields[x.index()], rule)
     }
 
     /// Fills all ghosts of `x` on level `l` as interpolation by `rule` needs them.
@@ -196,23 +156,23 @@ impl Cpu {
     /// # Errors
     /// [`CommError`] when the ranks lose each other.
     pub fn fill_surround(&mut self, l: usize, x: Vector, rule: Rule) -> Result<(), CommError> {
-        let n = self.levels[l].geometry.n;
-        let boundary = match rule {
-            Rule::Constant => return Ok(()),
-            Rule::Linear => Extrapolation::Linear,
-            Rule::PointQuadratic => Extrapolation::PointQuadratic.lowered(n),
-            Rule::Quadratic => Extrapolation::Quadratic.lowered(n),
-            Rule::Quartic => Extrapolation::Quartic.lowered(n),
-        };
-        let boundary = (self.config.boundary == Boundary::Dirichlet).then_some(boundary);
-        let level = &mut self.levels[l];
-        let field = &mut level.fields[x.index()];
-        let halo = level.surround.as_mut().unwrap_or(&mut level.halo);
-        let clock = Instant::now();
-        halo.start(&self.team, field, boundary)?;
-        halo.finish(&self.team, field, boundary)?;
-        self.timers.add(l, Phase::Exchange, clock);
-        Ok(())
+        self.run(Work::Surround { l, x, rule })
+    }
+
+    /// Computes the tiles of a pass that need no message, or the others; the halo of `x` is as far as they need it.
+    pub(crate) fn tiles(&mut self, l: usize, x: Vector, out: Vector, step: Step, early: bool) {
+        let Self { config, levels, team, isa, .. } = self;
+        let level = &mut levels[l];
+        let (source, mut target) = (level.take(x), level.take(out));
+        let tiles = if early { &level.early } else { &level.late };
+        run_tiles(config, team, *isa, level, tiles, &source, &mut target, step);
+        level.put(x, source);
+        level.put(out, target);
+    }
+
+    /// `x = 0`.
+    pub fn zero(&mut self, l: usize, x: Vector) {
+        self.timed(l, |s| s.levels[l].fields[x.index()].fill(0.0));
     }
 
     fn timed<R>(&mut self, l: usize, f: impl FnOnce(&mut Self) -> R) -> R {
@@ -290,7 +250,7 @@ fn coefficients<'a>(
     Coefficients { beta, alpha, a: config.equation.a(), b: 1.0, h2inv: 1.0 / (h * h) }
 }
 
-impl Backend for Cpu {
+impl Operators for Cpu {
     fn levels(&self) -> usize {
         self.levels.len()
     }
@@ -299,62 +259,50 @@ impl Backend for Cpu {
         self.levels[l].group.is_some()
     }
 
+    fn outline(&self, l: usize) -> Outline {
+        let level = &self.levels[l];
+        let rule =
+            |interpolation: &Option<Interpolation>| interpolation.as_ref().map(Interpolation::rule);
+        Outline {
+            smoother: self.config.smoother,
+            point_centred: self.config.operator.is_point_centred(),
+            fused: self.fuses_half_sweeps(l),
+            lambda_max: level.lambda_max,
+            correction: rule(&level.correction),
+            prolongation: rule(&level.prolongation),
+        }
+    }
+
+    fn run(&mut self, work: Work) -> Result<(), CommError> {
+        Cpu::run(self, work)
+    }
+
+    fn clear(&mut self, l: usize, x: Vector) -> Result<(), CommError> {
+        self.zero(l, x);
+        Ok(())
+    }
+
+    fn solve_bottom(&mut self, x: Vector, rhs: Vector) -> Result<(), CommError> {
+        let l = self.levels.len() - 1;
+        self.timers.set_inside(Some(Phase::Bottom));
+        let iterations = match self.config.bottom {
+            Bottom::Bicgstab => krylov::bicgstab::solve(self, l, x, rhs),
+            Bottom::Cg => krylov::cg::solve(self, l, x, rhs),
+            Bottom::Smoother => krylov::relaxation::solve(self, l, x, rhs),
+        };
+        self.timers.set_inside(None);
+        self.bottom_iterations += iterations?;
+        Ok(())
+    }
+}
+
+impl Backend for Cpu {
     fn singular(&self) -> bool {
         self.config.boundary == Boundary::Periodic && self.config.equation == Equation::Poisson
     }
 
-    fn smooth(&mut self, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
-        match self.config.smoother {
-            Smoother::Gsrb => smoothers::gsrb(self, l, x, rhs),
-            Smoother::Chebyshev => smoothers::chebyshev(self, l, x, rhs),
-            Smoother::Jacobi => smoothers::jacobi(self, l, x, rhs, Vector::Dinv, 2.0 / 3.0),
-            Smoother::L1Jacobi => smoothers::jacobi(self, l, x, rhs, Vector::L1Inv, 1.0),
-        }
-    }
-
-    fn residual(&mut self, l: usize, out: Vector, x: Vector, rhs: Vector) -> Result<(), CommError> {
-        self.pass(l, x, out, Step::Residual(rhs))
-    }
-
     fn apply(&mut self, l: usize, out: Vector, x: Vector) -> Result<(), CommError> {
-        self.pass(l, x, out, Step::Apply)
-    }
-
-    fn restrict(&mut self, l: usize, fine: Vector, coarse: Vector) -> Result<(), CommError> {
-        let clock = Instant::now();
-        let (upper, lower) = self.levels.split_at_mut(l + 1);
-        let (level, below) = (&mut upper[l], &mut lower[0]);
-        if let Some(restriction) = &mut level.restriction {
-            let source = &level.fields[fine.index()];
-            let target = &mut below.fields[coarse.index()];
-            restriction.run(&self.team, self.isa, source, target)?;
-        }
-        self.timers.add(l, Phase::Restriction, clock);
-        Ok(())
-    }
-
-    fn prolong(&mut self, l: usize, x: Vector, how: Prolongation) -> Result<(), CommError> {
-        let level = &self.levels[l];
-        let replaces = how == Prolongation::Replace && level.prolongation.is_some();
-        let rule = if replaces { &level.prolongation } else { &level.correction };
-        if let (Some(interpolation), true) = (rule, self.active(l + 1)) {
-            self.fill_surround(l + 1, x, interpolation.rule())?;
-        }
-        let clock = Instant::now();
-        let (upper, lower) = self.levels.split_at_mut(l + 1);
-        let (level, below) = (&mut upper[l], &lower[0]);
-        let rule = if replaces { &mut level.prolongation } else { &mut level.correction };
-        if let Some(interpolation) = rule {
-            let target = &mut level.fields[x.index()];
-            let add = how == Prolongation::Correct;
-            interpolation.run(&self.team, self.isa, below.field(x), target, add)?;
-        }
-        self.timers.add(l, Phase::Interpolation, clock);
-        Ok(())
-    }
-
-    fn zero(&mut self, l: usize, x: Vector) {
-        self.timed(l, |s| s.levels[l].fields[x.index()].fill(0.0));
+        self.run(Work::Pass { l, x, out, step: Step::Apply })
     }
 
     fn copy(&mut self, l: usize, to: Vector, from: Vector) {
@@ -397,19 +345,5 @@ impl Backend for Cpu {
             let cells = s.levels[l].shape.dim.pow(3) as f64;
             Ok(vectors::dot(&mut s.levels[l], x, None)? / cells)
         })
-    }
-
-    fn solve_bottom(&mut self, x: Vector, rhs: Vector) -> Result<usize, CommError> {
-        let l = self.levels.len() - 1;
-        self.timers.set_inside(Some(Phase::Bottom));
-        let iterations = match self.config.bottom {
-            Bottom::Bicgstab => krylov::bicgstab::solve(self, l, x, rhs),
-            Bottom::Cg => krylov::cg::solve(self, l, x, rhs),
-            Bottom::Smoother => krylov::relaxation::solve(self, l, x, rhs),
-        };
-        self.timers.set_inside(None);
-        let iterations = iterations?;
-        self.bottom_iterations += iterations;
-        Ok(iterations)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Prolongation, Vector, remove_mean};
+use crate::backend::{Backend, Operators, Prolongation, Vector, remove_mean};
 use crate::comm::CommError;
 use crate::options::Cycle;
 
@@ -15,19 +15,18 @@ pub const MAX_V_CYCLES: usize = 20;
 ///
 /// # Errors
 /// [`CommError`] when the ranks lose each other.
-pub fn v_cycle<B: Backend>(b: &mut B, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
+pub fn v_cycle<B: Operators>(b: &mut B, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
     if !b.active(l) {
         return Ok(());
     }
     if l + 1 == b.levels() {
-        b.solve_bottom(x, rhs)?;
-        return Ok(());
+        return b.solve_bottom(x, rhs);
     }
     b.smooth(l, x, rhs)?;
     b.residual(l, Vector::Temp, x, rhs)?;
     b.restrict(l, Vector::Temp, Vector::R)?;
     if b.active(l + 1) {
-        b.zero(l + 1, x);
+        b.clear(l + 1, x)?;
         v_cycle(b, l + 1, x, Vector::R)?;
     }
     b.prolong(l, x, Prolongation::Correct)?;
@@ -38,7 +37,7 @@ pub fn v_cycle<B: Backend>(b: &mut B, l: usize, x: Vector, rhs: Vector) -> Resul
 ///
 /// # Errors
 /// [`CommError`] when the ranks lose each other.
-pub fn f_cycle<B: Backend>(b: &mut B, l: usize) -> Result<(), CommError> {
+pub fn f_cycle<B: Operators>(b: &mut B, l: usize) -> Result<(), CommError> {
     f_cycle_on(b, l, Vector::F)
 }
 
@@ -46,7 +45,7 @@ pub fn f_cycle<B: Backend>(b: &mut B, l: usize) -> Result<(), CommError> {
 ///
 /// # Errors
 /// [`CommError`] when the ranks lose each other.
-pub fn f_cycle_on<B: Backend>(b: &mut B, l: usize, top: Vector) -> Result<(), CommError> {
+pub fn f_cycle_on<B: Operators>(b: &mut B, l: usize, top: Vector) -> Result<(), CommError> {
     let bottom = b.levels() - 1;
     let rhs = |level| if level == l { top } else { Vector::R };
     for level in l..bottom {
@@ -55,7 +54,7 @@ pub fn f_cycle_on<B: Backend>(b: &mut B, l: usize, top: Vector) -> Result<(), Co
         }
     }
     if b.active(bottom) {
-        b.zero(bottom, Vector::U);
+        b.clear(bottom, Vector::U)?;
         b.solve_bottom(Vector::U, rhs(bottom))?;
     }
     for level in (l..bottom).rev() {
@@ -96,11 +95,40 @@ impl Solved {
     }
 }
 
+/// What is asked for after a cycle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Norms {
+    /// Maximum of the residual.
+    pub residual: f64,
+    /// Maximum of the right-hand side, if it was asked for; else 0.
+    pub rhs: f64,
+}
+
+/// A backend on which one can solve: it answers after each cycle, and nothing waits before.
+pub trait Measured: Operators {
+    /// Removes the mean of `U` where the operator does not see it, and gives the norms of the residual of `A U = F` on level
+    /// `l` and, with `first`, of `F`. `Temp` holds the residual then.
+    ///
+    /// # Errors
+    /// [`CommError`] when the ranks lose each other.
+    fn measure(&mut self, l: usize, first: bool) -> Result<Norms, CommError>;
+}
+
+impl<B: Backend> Measured for B {
+    fn measure(&mut self, l: usize, first: bool) -> Result<Norms, CommError> {
+        remove_mean(self, l, Vector::U)?;
+        self.residual(l, Vector::Temp, Vector::U, Vector::F)?;
+        let residual = self.norm(l, Vector::Temp)?;
+        let rhs = if first { self.norm(l, Vector::F)? } else { 0.0 };
+        Ok(Norms { residual, rhs })
+    }
+}
+
 /// Solves `A U = F` with level `l` as the finest; `U` starts as zero. Only active ranks call it.
 ///
 /// # Errors
 /// [`CommError`] when the ranks lose each other.
-pub fn solve<B: Backend>(
+pub fn solve<B: Measured>(
     b: &mut B,
     l: usize,
     cycle: Cycle,
@@ -108,11 +136,12 @@ pub fn solve<B: Backend>(
 ) -> Result<(), CommError> {
     let start = Instant::now();
     out.cycles.clear();
-    out.fmax = b.norm(l, Vector::F)?;
     let mut finish = |b: &mut B, kind| -> Result<bool, CommError> {
-        remove_mean(b, l, Vector::U)?;
-        b.residual(l, Vector::Temp, Vector::U, Vector::F)?;
-        let residual = b.norm(l, Vector::Temp)?;
+        let first = out.cycles.is_empty();
+        let Norms { residual, rhs } = b.measure(l, first)?;
+        if first {
+            out.fmax = rhs;
+        }
         let relative = residual / out.fmax;
         out.cycles.push(CycleResult { kind, residual, relative });
         Ok(relative < TOLERANCE)

@@ -1,18 +1,20 @@
 //! The halo exchange of a level: which strips go where, and the Dirichlet fill that follows.
 //!
-//! `start` sends this rank's strips, copies between its own boxes and fills what no other rank
-//! contributes to; `finish` waits, unpacks and fills the rest. What lies between may work on every
+//! The first two stages send this rank's strips, copy between its own boxes and fill what no other rank
+//! contributes to; the others wait, unpack and fill the rest. What lies between may work on every
 //! cell whose stencil stays off the late regions ([`Halo::is_late`]). Sections 4.1, 4.2 and 12 of the
 //! HPGMG-FV description.
 
 use crate::block::{Block, Phase, View, tile};
 use crate::boundary::{Extrapolation, Fill, Fills};
-use crate::comm::{Comm, CommError, Exchange, Message};
+use crate::comm::{Comm, CommError};
 use crate::decomposition::LevelShape;
 use crate::geometry::BoxGeometry;
 use crate::options::Boundary;
+use crate::route::Route;
 use crate::rows::SharedVector;
 use crate::team::Team;
+use crate::work::Stage;
 
 /// Which of the 26 ghost regions around a box a stencil needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +52,8 @@ pub enum Entity {
 
 /// The halo exchange of one level and shape, ready to run.
 pub struct Halo {
-    phase: Phase,
-    exchange: Box<dyn Exchange>,
+    /// The lists and messages.
+    pub route: Route,
     early: Fills,
     late: Fills,
     /// For each of this rank's boxes the regions that are late, as a bit set of direction codes.
@@ -200,13 +202,14 @@ impl Halo {
         /// Rows and planes of a tile of a copy, as in the reference.
         const TILE: usize = 16;
         let rank = comm.rank();
-        let mut phase = phase(level, boundary, geometry, rank, boxes, shape, entity);
-        let exchange = prepare(comm, tag, &phase)?;
-        phase.local = tile(&phase.local, TILE, 1);
-        for neighbour in &mut phase.neighbours {
-            neighbour.pack = tile(&neighbour.pack, TILE, 1);
-            neighbour.unpack = tile(&neighbour.unpack, TILE, 1);
-        }
+        let phase = phase(level, boundary, geometry, rank, boxes, shape, entity);
+        let route = Route::new(comm, tag, phase, |phase| {
+            phase.local = tile(&phase.local, TILE, 1);
+            for neighbour in &mut phase.neighbours {
+                neighbour.pack = tile(&neighbour.pack, TILE, 1);
+                neighbour.unpack = tile(&neighbour.unpack, TILE, 1);
+            }
+        })?;
         let (mut early, mut late) = (Fills::default(), Fills::default());
         let mut late_regions = vec![0u32; boxes.len()];
         for (index, &id) in boxes.iter().enumerate() {
@@ -224,11 +227,11 @@ impl Halo {
                 }
             }
         }
-        Ok(Self { phase, exchange, early, late, late_regions })
+        Ok(Self { route, early, late, late_regions })
     }
 
     /// True when some ghost of box `index` (position among this rank's boxes) within `reach` of the
-    /// rows `j` × planes `k` is valid only after `finish`.
+    /// rows `j` × planes `k` is valid only after the last stage.
     pub fn is_late(
         &self,
         index: usize,
@@ -255,86 +258,72 @@ impl Halo {
         Shape::Box.directions().any(|d| d[axis] == side && late & 1 << code(d) != 0)
     }
 
-    /// The lists, for backends that run them elsewhere.
-    pub fn phase(&self) -> &Phase {
-        &self.phase
-    }
-
-    /// Sends this rank's strips of `vector`, copies its own and fills what depends on no other rank.
-    /// With `rule` absent nothing is extrapolated (periodic domains, coefficients).
+    /// The exchange of `vector`, all stages; see [`stage`](Self::stage).
     ///
     /// # Errors
     /// [`CommError`] on deadline or peer failure.
-    pub fn start(
+    pub fn run(
         &mut self,
         team: &Team,
         vector: &mut [f64],
         rule: Option<Extrapolation>,
     ) -> Result<(), CommError> {
-        self.exchange.begin()?;
-        for (index, neighbour) in self.phase.neighbours.iter().enumerate() {
-            if neighbour.send > 0 {
-                copy_blocks(team, &neighbour.pack, vector, self.exchange.send_buffer(index));
-                self.exchange.start(index)?;
-            }
-        }
-        let shared = SharedVector::new(vector);
-        let local = &self.phase.local;
-        team.run(local.len(), local.iter().map(Block::cells).sum(), &|index, _| {
-            let b = &local[index];
-            for k in 0..b.dims[2] {
-                for j in 0..b.dims[1] {
-                    // SAFETY: sources are interior cells, destinations are ghosts of one block each.
-                    let (from, to) = unsafe {
-                        (
-                            shared.read(b.from.row(j, k), b.dims[0]),
-                            shared.row(b.to.row(j, k), b.dims[0]),
-                        )
-                    };
-                    copy_row(from, to);
-                }
-            }
-        });
-        if let Some(rule) = rule {
-            self.early.apply(team, vector, rule);
-        }
-        Ok(())
+        Stage::ALL.into_iter().try_for_each(|stage| self.stage(stage, team, vector, rule))
     }
 
-    /// Waits for the neighbours' strips, unpacks them and fills what depends on them.
+    /// A stage of the exchange of `vector`: sends this rank's strips; copies its own and fills what depends on no other
+    /// rank; unpacks the neighbours' strips when they have come; fills what depends on them. With `rule` absent nothing is
+    /// extrapolated (periodic domains, coefficients).
     ///
     /// # Errors
     /// [`CommError`] on deadline or peer failure.
-    pub fn finish(
+    pub fn stage(
         &mut self,
+        stage: Stage,
         team: &Team,
         vector: &mut [f64],
         rule: Option<Extrapolation>,
     ) -> Result<(), CommError> {
-        for (index, neighbour) in self.phase.neighbours.iter().enumerate() {
-            if neighbour.receive > 0 {
-                copy_blocks(team, &neighbour.unpack, self.exchange.receive(index)?, vector);
+        let fills = match stage {
+            Stage::Pack => {
+                return self.route.send(|blocks, buffer| copy_blocks(team, blocks, vector, buffer));
             }
-        }
-        self.exchange.end()?;
+            Stage::Unpack => {
+                return self
+                    .route
+                    .receive(|blocks, buffer| copy_blocks(team, blocks, buffer, vector));
+            }
+            Stage::Here => {
+                copy_within(team, self.route.local(), vector);
+                &self.early
+            }
+            Stage::Rest => &self.late,
+        };
         if let Some(rule) = rule {
-            self.late.apply(team, vector, rule);
+            fills.apply(team, vector, rule);
         }
         Ok(())
     }
 }
 
-/// Prepares the messages of a phase.
-///
-/// # Errors
-/// [`CommError`] when the library refuses.
-pub fn prepare(comm: &dyn Comm, tag: i32, phase: &Phase) -> Result<Box<dyn Exchange>, CommError> {
-    let messages: Vec<Message> = phase
-        .neighbours
-        .iter()
-        .map(|n| Message { peer: n.rank, send: n.send, receive: n.receive })
-        .collect();
-    comm.prepare(tag, &messages)
+/// Copies blocks from one part of a vector to another.
+fn copy_within(team: &Team, blocks: &[Block], vector: &mut [f64]) {
+    let shared = SharedVector::new(vector);
+    team.run(blocks.len(), blocks.iter().map(Block::cells).sum(), &|index, _| {
+        let b = &blocks[index];
+        for k in 0..b.dims[2] {
+            for j in 0..b.dims[1] {
+                // SAFETY: sources are interior cells, destinations are ghosts of one block each.
+                let (from, to) = unsafe {
+                    (
+                        shared.read(b.from.row(j, k), b.dims[0]),
+                        shared.row(b.to.row(j, k), b.dims[0]),
+                    )
+                };
+                copy_row(from, to);
+            }
+        }
+    });
 }
 
 /// Direction `d` with the components that leave the domain set to zero, and the axes that do.

@@ -85,9 +85,9 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
     let refuse = |text: String| Err(Refused(text));
     let size = cli.ranks.unwrap_or(launcher.map_or(1, |l| l.size));
     let on_gpus = cli.device == Device::Cuda;
-    if !on_gpus && (cli.graph || cli.whole.is_some() || !cli.compare.is_empty()) {
+    if !on_gpus && (cli.graph || cli.whole.is_some() || !cli.direct_halo) {
         return refuse(
-            "--graph, --whole and --compare are for ranks on GPUs: with --device cuda".into(),
+            "--graph, --whole and --direct-halo are for ranks on GPUs: with --device cuda".into(),
         );
     }
     if cli.gpu_threshold > 0 && cli.device != Device::Cuda {
@@ -107,13 +107,6 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
     if !cli.compare.is_empty() && (size == 1 || cli.compare.contains(&CommMode::Auto)) {
         return refuse("--compare: needs several ranks and names of ways to communicate (mpi, host, stream, kernel)".into());
     }
-    if !on_gpus && matches!(cli.comm, CommMode::Stream | CommMode::Kernel) {
-        return refuse(
-            "--comm stream and --comm kernel: between CPUs this version of hpgmg-fv communicates from the CPU only \
-             (auto, host, mpi); between GPUs with --device cuda"
-                .into(),
-        );
-    }
     if cli.graph && matches!(cli.comm, CommMode::Host | CommMode::Mpi) {
         return refuse("--graph: with --comm host and mpi the CPU takes part in a solve, which no graph can hold".into());
     }
@@ -129,7 +122,8 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
         return refuse(format!("--ranks {ranks} under {name}, which has started {size} processes"));
     }
     let ranks = cli.ranks.unwrap_or(1);
-    if on_gpus && size != 1 {
+    let with_libmp = matches!(cli.comm, CommMode::Stream | CommMode::Kernel);
+    if !cli.compare.is_empty() || with_libmp || on_gpus && size != 1 {
         let mpi = cli.comm == CommMode::Mpi || cli.compare.contains(&CommMode::Mpi);
         if mpi && !cfg!(feature = "mpi") {
             return refuse(WITHOUT_MPI.into());
@@ -142,9 +136,7 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
         return Ok(launcher.map_or(Launch::LibmpThreads { ranks }, |_| Launch::Libmp));
     }
     match (cli.comm, launcher) {
-        (CommMode::Auto | CommMode::Stream | CommMode::Kernel, None) => {
-            return Ok(Launch::Threads { ranks });
-        }
+        (CommMode::Auto, None) => return Ok(Launch::Threads { ranks }),
         (CommMode::Host, None) => return Ok(Launch::LibmpThreads { ranks }),
         (CommMode::Host, Some(_)) => return Ok(Launch::Libmp),
         // MPI leads to other hosts too, where there is an MPI.
@@ -249,8 +241,12 @@ mod tests {
         assert_eq!(decide(&cli(&["--ranks", "4"]), None), Ok(Launch::Threads { ranks: 4 }));
         let gpus = cli(&["--ranks", "2", "--device", "cuda"]);
         assert_eq!(decide(&gpus, None), Ok(Launch::LibmpThreads { ranks: 2 }));
-        let host = cli(&["--ranks", "4", "--comm", "host"]);
-        assert_eq!(decide(&host, None), Ok(Launch::LibmpThreads { ranks: 4 }));
+        for comm in ["host", "stream", "kernel"] {
+            let cli = cli(&["--ranks", "4", "--comm", comm]);
+            assert_eq!(decide(&cli, None), Ok(Launch::LibmpThreads { ranks: 4 }));
+        }
+        let compare = cli(&["--ranks", "2", "--compare", "host,stream,kernel"]);
+        assert_eq!(decide(&compare, None), Ok(Launch::LibmpThreads { ranks: 2 }));
     }
 
     #[test]
@@ -260,13 +256,12 @@ mod tests {
             (&["--device", "cuda", "--ranks", "2", "--comm", "host", "--graph"], "no graph"),
             (&["--device", "cuda", "--compare", "host,kernel"], "several ranks"),
             (&["--device", "cuda", "--ranks", "2", "--compare", "auto,kernel"], "names of ways"),
-            (&["--ranks", "2", "--compare", "host,kernel"], "--device cuda"),
-            (&["--comm", "stream"], "stream"),
+            (&["--ranks", "2", "--compare", "mpi,kernel"], "mpi"),
+            (&["--direct-halo=false"], "--device cuda"),
             (&["--graph"], "--device cuda"),
             (&["--gpu-threshold", "10000"], "--device cuda"),
             (&["--timeline", "t.json"], "--device cuda"),
             (&["--device", "cuda", "--graph", "--gpu-threshold", "1"], "no graph"),
-            (&["--comm", "kernel"], "kernel"),
             (&["--ranks", "0"], "at least 1"),
         ] {
             let error = decide(&cli(args), None).unwrap_err().to_string();

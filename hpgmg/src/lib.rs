@@ -13,7 +13,8 @@
 //!    communication ([`halo`], [`transfer`], lists of [`block`]s), coefficients ([`problem`]) and the
 //!    [`diagonal`].
 //! 4. [`run`](mod@run) times solves; [`cycle`] holds the multigrid cycles and [`krylov`] the bottom
-//!    solvers, both written against a [`backend`]; [`cpu`] is the backend of this crate. Its inner loops
+//!    solvers, both written against a [`backend`]; [`cpu`] is the backend of this crate, and [`enqueued`]
+//!    makes tasks of it on a stream. The parts of a cycle that communicate are [`work`] in stages. The inner loops
 //!    are [`operators`], [`sweep`], [`red_black`] and [`smoothers`], written in short vectors ([`lanes`])
 //!    of the width that the machine has ([`isa`]).
 //! 5. [`known`] judges, [`report`](mod@report) prints.
@@ -28,11 +29,13 @@ pub mod block;
 pub mod boundary;
 pub mod cli;
 pub mod comm;
+pub mod compare;
 pub mod cpu;
 pub mod cuda;
 pub mod cycle;
 pub mod decomposition;
 pub mod diagonal;
+pub mod enqueued;
 pub mod error;
 pub mod field;
 pub mod geometry;
@@ -48,6 +51,7 @@ pub mod options;
 pub mod problem;
 pub mod red_black;
 pub mod report;
+pub mod route;
 pub mod rows;
 pub mod run;
 pub mod setup;
@@ -57,3 +61,4 @@ pub mod team;
 pub mod timers;
 pub mod transfer;
 pub mod vectors;
+pub mod work;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::backend::{Backend, Vector};
+use crate::backend::{Backend, Operators, Vector};
 use crate::cpu::Cpu;
 use crate::cycle::{self, Solved};
 use crate::error::Error;
@@ -87,7 +87,9 @@ pub trait Solver {
     /// max |U of level l+1 − restriction of U of level l|; 0 without such a level.
     fn difference(&mut self, l: usize) -> Result<f64, Error>;
     /// Where time went since the last reset.
-    fn timers(&mut self) -> &mut Timers;
+    fn timers(&self) -> Result<Timers, Error>;
+    /// Sets them to zero.
+    fn reset_timers(&mut self) -> Result<(), Error>;
     /// Iterations of the bottom solver since the last call.
     fn take_bottom_iterations(&mut self) -> Result<usize, Error>;
 }
@@ -104,7 +106,7 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let mut runs = Vec::new();
     let mut bottom_iterations = 0;
-    let mut timers = solver.timers().clone();
+    let mut timers = solver.timers()?;
     for l in 0..3.min(solver.levels()) {
         if solver.active(l) {
             solver.take_bottom_iterations()?;
@@ -112,7 +114,7 @@ pub fn run(
             bottom_iterations += solver.take_bottom_iterations()? / (run.solves + run.warm_up);
             runs.push(run.result);
             if l == 0 {
-                timers = solver.timers().clone();
+                timers = solver.timers()?;
             }
         }
     }
@@ -158,7 +160,7 @@ fn run_level<S: Solver>(
             fit.max(if warm_up == 10 { 10 } else { 1 })
         }
     };
-    solver.timers().reset();
+    solver.reset_timers()?;
     for done in 0..solves {
         progress(dim, done, solves);
         one(solver, &mut again)?;
@@ -176,13 +178,25 @@ fn run_level<S: Solver>(
     Ok(Counted { result, solves, warm_up })
 }
 
+impl Cpu {
+    /// max |U − Temp| of level `l + 1`, where `Temp` is the restriction of U of level `l`.
+    pub(crate) fn difference_from_restricted(&mut self, l: usize) -> Result<f64, Error> {
+        if Operators::active(self, l + 1) {
+            let (team, level) = (&self.team, &mut self.levels[l + 1]);
+            vectors::map(team, level, Vector::Temp, Vector::U, |r, u| *r = u - *r);
+        }
+        let error = vectors::max_abs(&self.team, self.isa, &self.levels[l + 1], Vector::Temp);
+        self.agree(l, error)
+    }
+}
+
 impl Solver for Cpu {
     fn levels(&self) -> usize {
-        Backend::levels(self)
+        Operators::levels(self)
     }
 
     fn active(&self, l: usize) -> bool {
-        Backend::active(self, l)
+        Operators::active(self, l)
     }
 
     fn dim(&self, l: usize) -> usize {
@@ -220,20 +234,20 @@ impl Solver for Cpu {
     }
 
     fn difference(&mut self, l: usize) -> Result<f64, Error> {
-        if !Backend::active(self, l) || l + 1 >= Backend::levels(self) {
+        if !Operators::active(self, l) || l + 1 >= Operators::levels(self) {
             return Ok(0.0);
         }
         self.restrict(l, Vector::U, Vector::Temp)?;
-        if Backend::active(self, l + 1) {
-            let (team, level) = (&self.team, &mut self.levels[l + 1]);
-            vectors::map(team, level, Vector::Temp, Vector::U, |r, u| *r = u - *r);
-        }
-        let error = vectors::max_abs(&self.team, self.isa, &self.levels[l + 1], Vector::Temp);
-        self.agree(l, error)
+        self.difference_from_restricted(l)
     }
 
-    fn timers(&mut self) -> &mut Timers {
-        &mut self.timers
+    fn timers(&self) -> Result<Timers, Error> {
+        Ok(self.timers.clone())
+    }
+
+    fn reset_timers(&mut self) -> Result<(), Error> {
+        self.timers.reset();
+        Ok(())
     }
 
     fn take_bottom_iterations(&mut self) -> Result<usize, Error> {

@@ -2,7 +2,7 @@
 //! the diagonal of the operator and the bound of its spectrum. Section 4.4 of the HPGMG-FV description
 //! for the ghosts of the coefficients.
 
-use crate::backend::{Backend, Vector};
+use crate::backend::{Backend, Operators, Vector};
 use crate::boundary::extrapolate_beta;
 use crate::comm::Comm;
 use crate::cpu::Cpu;
@@ -197,8 +197,7 @@ impl Cpu {
                 Entity::Faces(axis),
                 tag(l, Kind::Faces, axis),
             )?;
-            halo.start(&self.team, &mut beta, None)?;
-            halo.finish(&self.team, &mut beta, None)?;
+            halo.run(&self.team, &mut beta, None)?;
             level.put(Vector::Beta(axis as u8), beta);
         }
         Ok(())

@@ -1,39 +1,37 @@
 //! The smoothers: sequences of passes that ping-pong between a vector and `Temp`. Section 8 of the
 //! HPGMG-FV description.
 
-use crate::backend::Vector;
-use crate::comm::CommError;
-use crate::cpu::{Cpu, Step};
+use crate::backend::{Outline, Vector};
+use crate::cpu::Step;
+use crate::options::Smoother;
+use crate::work::Work;
 
-/// Runs an even number of passes so that the result ends up in `x`.
-fn passes(
-    cpu: &mut Cpu,
-    l: usize,
-    x: Vector,
-    count: usize,
-    step: impl Fn(usize) -> Step,
-) -> Result<(), CommError> {
-    debug_assert!(count.is_multiple_of(2));
-    for pass in 0..count {
-        let (from, to) = if pass % 2 == 0 { (x, Vector::Temp) } else { (Vector::Temp, x) };
-        cpu.pass(l, from, to, step(pass))?;
+/// Passes of one call of the smoother: 3 times red and black, a Chebyshev polynomial of degree 6 on the upper 7/8 of the
+/// spectrum, for the point-centred operators 2 times and of degree 4; six sweeps of weighted Jacobi.
+pub fn passes(level: &Outline) -> usize {
+    match level.smoother {
+        Smoother::Gsrb | Smoother::Chebyshev if level.point_centred => 4,
+        _ => 6,
     }
-    Ok(())
 }
 
-/// Gauss-Seidel, red-black: 3 times red and black, 2 times for the point-centred operators.
-///
-/// # Errors
-/// [`CommError`] when the ranks lose each other.
-pub fn gsrb(cpu: &mut Cpu, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
-    let half_sweeps = if cpu.config().operator.is_point_centred() { 4 } else { 6 };
-    if cpu.fuses_half_sweeps(l) {
-        for pair in 0..half_sweeps / 2 {
-            cpu.red_black(l, x, rhs, 2 * pair)?;
-        }
-        return Ok(());
+/// Number `pass` of the passes of one call on `A x = rhs` of level `l`. After all of them, an even number, the result is in
+/// `x`.
+pub fn pass(level: &Outline, l: usize, x: Vector, rhs: Vector, pass: usize) -> Work {
+    if level.fused {
+        return Work::RedBlack { l, x, rhs, sweep: pass / 2 * 2, shell: pass % 2 == 1 };
     }
-    passes(cpu, l, x, half_sweeps, |sweep| Step::Gsrb { rhs, sweep })
+    let step = match level.smoother {
+        Smoother::Gsrb => Step::Gsrb { rhs, sweep: pass },
+        Smoother::Chebyshev => {
+            let (c1, c2) = chebyshev_weights(level.lambda_max)[pass];
+            Step::Chebyshev { rhs, c1, c2 }
+        }
+        Smoother::Jacobi => Step::Weighted { rhs, weight: Vector::Dinv, scale: 2.0 / 3.0 },
+        Smoother::L1Jacobi => Step::Weighted { rhs, weight: Vector::L1Inv, scale: 1.0 },
+    };
+    let (x, out) = if pass.is_multiple_of(2) { (x, Vector::Temp) } else { (Vector::Temp, x) };
+    Work::Pass { l, x, out, step }
 }
 
 /// Weights of the last step and of the residual in the steps of the Chebyshev recurrence on the upper 7/8 of a
@@ -52,30 +50,4 @@ pub fn chebyshev_weights(lambda_max: f64) -> [(f64, f64); 6] {
         *c = (rho * last, rho * 2.0 / delta);
     }
     c
-}
-
-/// A Chebyshev polynomial of degree 6, 4 for the point-centred operators, on the upper 7/8 of the
-/// spectrum.
-///
-/// # Errors
-/// [`CommError`] when the ranks lose each other.
-pub fn chebyshev(cpu: &mut Cpu, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
-    let degree = if cpu.config().operator.is_point_centred() { 4 } else { 6 };
-    let c = chebyshev_weights(cpu.level(l).lambda_max);
-    passes(cpu, l, x, degree, |pass| Step::Chebyshev { rhs, c1: c[pass].0, c2: c[pass].1 })
-}
-
-/// Six sweeps of weighted Jacobi: `x + scale weight (rhs - A x)`.
-///
-/// # Errors
-/// [`CommError`] when the ranks lose each other.
-pub fn jacobi(
-    cpu: &mut Cpu,
-    l: usize,
-    x: Vector,
-    rhs: Vector,
-    weight: Vector,
-    scale: f64,
-) -> Result<(), CommError> {
-    passes(cpu, l, x, 6, |_| Step::Weighted { rhs, weight, scale })
 }

@@ -129,9 +129,26 @@ fn processes_of_a_launcher_print_the_numbers_of_threads_to_the_last_digit() {
 }
 
 #[test]
+fn processes_compare_ways_to_communicate_and_find_the_same_bits() {
+    let ways = "host,stream,kernel";
+    let mut job = Job::start(2, &["4", "4", "--compare", ways, "--solves", "2", "--threads", "1"]);
+    for rank in 0..2 {
+        let (code, text) = job.end(rank, Duration::from_secs(60));
+        assert_eq!(code, Some(0), "rank {rank}: {text}");
+    }
+    let mut table = String::new();
+    job.0[0].stdout.take().unwrap().read_to_string(&mut table).unwrap();
+    for way in ways.split(',') {
+        let row = table.lines().find(|line| line.trim_start().starts_with(way));
+        assert!(row.is_some_and(|row| row.trim_end().ends_with("same")), "{way}:\n{table}");
+    }
+}
+
+#[test]
 fn ranks_whose_peer_is_killed_name_it_and_fail_within_seconds() {
-    for victim in [0, 2] {
-        let mut job = Job::start(4, &["4", "2", "--seconds", "60", "--threads", "1"]);
+    for (victim, way) in [(0, "host"), (2, "host"), (1, "stream"), (3, "kernel")] {
+        let arguments = ["4", "2", "--seconds", "60", "--threads", "1", "--comm", way];
+        let mut job = Job::start(4, &arguments);
         std::thread::sleep(Duration::from_millis(1500));
         job.0[victim].kill().unwrap();
         for rank in (0..4).filter(|&rank| rank != victim) {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use hpgmg::backend::{Backend, Prolongation, Vector};
+use hpgmg::backend::{Backend, Operators, Prolongation, Vector};
 use hpgmg::cpu::Cpu;
 use hpgmg::options::{Boundary, Config, Operator};
 use hpgmg::transfer::Rule;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use hpgmg::backend::{Backend, Prolongation, Vector};
+use hpgmg::backend::{Backend, Operators, Prolongation, Vector};
 use hpgmg::cpu::Cpu;
 use hpgmg::cycle;
 use hpgmg::options::{Config, Operator, Smoother};

@@ -8,15 +8,16 @@ use gdsync::CudaDevice;
 use hpgmg::bandwidth;
 use hpgmg::cli::{self, Cli, CommMode, Device};
 use hpgmg::comm::{self, Comm, CommError};
+use hpgmg::compare::{Comparison, Contender, Contestant, compare};
 use hpgmg::cpu::Cpu;
-use hpgmg::cuda::compare::{Comparison, Contestant, compare};
 use hpgmg::cuda::{self, Gpu, Mode, Team};
+use hpgmg::enqueued::{Enqueued, Form};
 use hpgmg::error::Error;
 use hpgmg::known;
 use hpgmg::launch::{self, Launch};
 use hpgmg::options::Config;
 use hpgmg::report::{Facts, Report};
-use hpgmg::run::{self, Effort};
+use hpgmg::run::{self, Effort, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Exit code of a run whose results are not what they should be.
@@ -98,7 +99,9 @@ fn check_memory(cli: &Cli, config: &Config, ranks: usize, local: usize) -> anyho
         let all = cuda::all_boxes(config, ranks);
         return Ok(cli::check_memory(&all, 1, 1, available / local as u64)?);
     }
-    Ok(cli::check_memory(config, ranks, local, available)?)
+    // Ways that are compared have a solver each.
+    let solvers = cli.compare.len().max(1) as u64;
+    Ok(cli::check_memory(config, ranks, local, available / solvers)?)
 }
 
 /// One rank's run; the report on rank 0.
@@ -116,23 +119,77 @@ fn one_rank(
     if let Some(device) = gpu {
         return on_gpu(cli, config, effort, comm, device, threads, &bar);
     }
-    let mut cpu = Cpu::new(config.clone(), comm, threads)?;
-    let outcome = run::run(&mut cpu, effort, shown_by(&bar))?;
-    bar.finish_and_clear();
-    if comm.rank() != 0 {
-        return Ok(None);
+    on_cpu(cli, config, effort, comm, threads, &bar)
+}
+
+/// One rank's run on the CPU.
+fn on_cpu(
+    cli: &Cli,
+    config: &Config,
+    effort: Effort,
+    comm: &dyn Comm,
+    threads: usize,
+    bar: &ProgressBar,
+) -> Result<Option<Answer>, Error> {
+    let limit = cli.limit()?;
+    if !cli.compare.is_empty() {
+        let mpi = Messages::open(cli, comm)?;
+        let mut solvers = Vec::new();
+        for &way in &cli.compare {
+            let solver: Box<dyn Contender> = match form(way) {
+                Some(form) => Box::new(Enqueued::new(config.clone(), comm, threads, form, limit)?),
+                None => {
+                    let comm = if way == CommMode::Mpi { mpi.of(comm) } else { comm };
+                    Box::new(Cpu::new(config.clone(), comm, threads)?)
+                }
+            };
+            solvers.push(solver);
+        }
+        let mut contestants: Vec<Contestant<'_>> = cli
+            .compare
+            .iter()
+            .zip(&mut solvers)
+            .map(|(&way, solver)| Contestant { name: known::name(way), solver: solver.as_mut() })
+            .collect();
+        let comparison = compare(&mut contestants, cli.solves.unwrap_or(20))?;
+        bar.finish_and_clear();
+        return Ok((comm.rank() == 0).then_some(Answer::Comparison(comparison)));
     }
-    let verdict = known::judge(config, &outcome);
-    let triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
-    let facts = Facts {
-        ranks: comm.size(),
-        comm: comm.name(),
-        triad,
-        gpu: None,
-        first_on_cpu: 0,
-        distribution: None,
+    let report = |name, cpu: &Cpu, outcome: &Outcome| {
+        bar.finish_and_clear();
+        if comm.rank() != 0 {
+            return None;
+        }
+        let verdict = known::judge(config, outcome);
+        let triad = if cli.bandwidth { bandwidth::triad(threads * comm.size()) } else { None };
+        let facts = Facts {
+            ranks: comm.size(),
+            comm: name,
+            triad,
+            gpu: None,
+            first_on_cpu: 0,
+            distribution: None,
+        };
+        Some(Answer::Report(Box::new(Report::new(cpu, outcome, &verdict, &facts))))
     };
-    Ok(Some(Answer::Report(Box::new(Report::new(&cpu, &outcome, &verdict, &facts)))))
+    if let Some(form) = form(cli.comm) {
+        let mut solver = Enqueued::new(config.clone(), comm, threads, form, limit)?;
+        let outcome = run::run(&mut solver, effort, shown_by(bar))?;
+        let name = if form == Form::Stream { "libmp, stream" } else { "libmp, kernel" };
+        return Ok(solver.with(|cpu| report(name, cpu, &outcome))?);
+    }
+    let mut cpu = Cpu::new(config.clone(), comm, threads)?;
+    let outcome = run::run(&mut cpu, effort, shown_by(bar))?;
+    Ok(report(comm.name(), &cpu, &outcome))
+}
+
+/// The ways between CPUs whose calling thread only enqueues.
+fn form(way: CommMode) -> Option<Form> {
+    match way {
+        CommMode::Stream => Some(Form::Stream),
+        CommMode::Kernel => Some(Form::Kernel),
+        CommMode::Auto | CommMode::Host | CommMode::Mpi => None,
+    }
 }
 
 /// One rank's run on its GPU.
@@ -161,19 +218,21 @@ fn on_gpu(
     let limit = cli.limit()?;
     if !cli.compare.is_empty() {
         let finest = cpu.borrow().level(0).shape.dim;
-        let mut contestants = Vec::new();
+        let mut gpus = Vec::new();
         for &way in &cli.compare {
             let mut team = team(cli, way, comm, &mpi);
             // What is compared is communication.
             team.whole = cli.whole.unwrap_or(cuda::WHOLE.min(finest / 2));
             let gpu = Gpu::new(cpu.clone(), device.clone(), Some(&team), cli.gpu_threshold, limit)?;
-            contestants.push(Contestant { name: known::name(way), gpu });
+            gpus.push((known::name(way), gpu));
         }
+        let mut contestants: Vec<Contestant<'_>> = gpus
+            .iter_mut()
+            .map(|(name, gpu)| Contestant { name: name.clone(), solver: gpu })
+            .collect();
         let comparison = compare(&mut contestants, cli.solves.unwrap_or(20))?;
         bar.finish_and_clear();
-        let ways =
-            contestants.iter_mut().map(|contestant| (&contestant.name[..], &mut contestant.gpu));
-        write_timeline(cli, comm, ways)?;
+        write_timeline(cli, comm, gpus.iter_mut().map(|(name, gpu)| (&name[..], gpu)))?;
         return Ok((comm.rank() == 0).then_some(Answer::Comparison(comparison)));
     }
     let alone = ranks == 1;
@@ -232,7 +291,8 @@ fn team<'a>(cli: &Cli, way: CommMode, comm: &'a dyn Comm, mpi: &'a Messages) -> 
         CommMode::Host | CommMode::Mpi => Mode::Staged,
     };
     let messages = if way == CommMode::Mpi { mpi.of(comm) } else { comm };
-    Team { comm, messages, mode, whole: cli.whole.unwrap_or(cuda::WHOLE), graph: cli.graph }
+    let whole = cli.whole.unwrap_or(cuda::WHOLE);
+    Team { comm, messages, mode, whole, direct_halo: cli.direct_halo, graph: cli.graph }
 }
 
 /// MPI beside libmp, where it is asked for: the ranks are the same.

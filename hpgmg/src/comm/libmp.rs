@@ -1,15 +1,16 @@
 //! Ranks of a libmp world: processes of any launcher, or threads of this process. Messages are prepared sends and
-//! receives, reductions prepared all-reduces, all of them started and waited for by the CPU.
+//! receives, started and waited for by the CPU or on streams; reductions are prepared all-reduces of the CPU.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use gdsync::Buffer;
+use gdsync::{Buffer, Stream};
 use libmp::{
     AllReduce, Communicator, Deadline, Device, Operation, PreparedRecv, PreparedSend, ReduceOp,
     Region, World,
 };
 
-use super::{Comm, CommError, Exchange, Group, Message};
+use super::{Comm, CommError, Exchange, Group, Message, Starter};
 use crate::error::Error;
 
 /// One rank of a libmp world.
@@ -21,6 +22,11 @@ pub struct LibmpComm {
 }
 
 impl LibmpComm {
+    /// libmp's communicator of the ranks.
+    pub fn communicator(&self) -> &Communicator {
+        &self.world
+    }
+
     /// The ranks of `world`; no wait lasts longer than `limit`.
     pub fn new(world: &World, limit: Duration) -> Self {
         let gpu = world.assigned_gpu().map(str::to_owned);
@@ -100,6 +106,10 @@ impl Comm for LibmpComm {
         Some(&self.world)
     }
 
+    fn as_libmp(&self) -> Option<&LibmpComm> {
+        Some(self)
+    }
+
     fn local_rank(&self) -> Option<usize> {
         Some(self.local_rank)
     }
@@ -144,7 +154,8 @@ impl Comm for LibmpComm {
                 Ok(link)
             })
             .collect::<Result<_, CommError>>()?;
-        Ok(Box::new(LibmpExchange { rank: self.rank(), tag, limit: self.limit, links }))
+        let links = Links { rank: self.rank(), tag, limit: self.limit, links };
+        Ok(Box::new(LibmpExchange { links: Arc::new(links), starter: Starter::Caller }))
     }
 
     fn group(&self, members: &[usize]) -> Result<Option<Box<dyn Group>>, CommError> {
@@ -164,29 +175,83 @@ struct Link {
     receive: Option<(Region<f64>, PreparedRecv)>,
 }
 
-struct LibmpExchange {
+/// The prepared messages of one phase.
+pub struct Links {
     rank: usize,
     tag: i32,
     limit: Duration,
     links: Vec<Link>,
 }
 
-impl Exchange for LibmpExchange {
-    fn begin(&mut self) -> Result<(), CommError> {
+impl Links {
+    /// Enqueues the sends: behind what fills their buffers, and before what fills them again.
+    ///
+    /// # Errors
+    /// When libmp refuses; what ended the world.
+    pub fn send_on(&self, stream: &Stream) -> Result<(), CommError> {
+        for (_, send) in self.links.iter().filter_map(|link| link.send.as_ref()) {
+            send.start_on(stream)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the stream wait for all messages to receive.
+    ///
+    /// # Errors
+    /// As [`send_on`](Self::send_on).
+    pub fn wait_on(&self, stream: &Stream) -> Result<(), CommError> {
+        for (_, receive) in self.links.iter().filter_map(|link| link.receive.as_ref()) {
+            receive.wait_on(stream)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the stream give the received buffers back.
+    ///
+    /// # Errors
+    /// As [`send_on`](Self::send_on).
+    pub fn post_on(&self, stream: &Stream) -> Result<(), CommError> {
+        for (_, receive) in self.links.iter().filter_map(|link| link.receive.as_ref()) {
+            receive.start_on(stream)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until what was sent has arrived.
+    fn settle(&self) -> Result<(), CommError> {
         let sends: Vec<&dyn Operation> =
             self.links.iter().filter_map(|link| Some(&link.send.as_ref()?.1 as _)).collect();
         Ok(libmp::wait_all(&sends, Deadline::after(self.limit))?)
     }
+}
+
+struct LibmpExchange {
+    links: Arc<Links>,
+    starter: Starter,
+}
+
+impl LibmpExchange {
+    fn on_stream(&self) -> bool {
+        self.starter == Starter::Stream
+    }
+}
+
+impl Exchange for LibmpExchange {
+    fn begin(&mut self) -> Result<(), CommError> {
+        if self.on_stream() { Ok(()) } else { self.links.settle() }
+    }
 
     fn send_buffer(&mut self, index: usize) -> &mut [f64] {
-        let Some((region, _)) = &self.links[index].send else { return &mut [] };
-        // SAFETY: `begin` has seen the last send of it complete, and the next is not started before `start`; no other view
-        // of the region exists, and `&mut self` keeps this the only slice.
+        let Some((region, _)) = &self.links.links[index].send else { return &mut [] };
+        // SAFETY: `begin` has seen the last send of it complete, or the stream has, and the next is not started before
+        // `start`, or behind the task that calls this; no other view of the region exists, and `&mut self` keeps this the
+        // only slice.
         unsafe { region.as_mut_slice() }.unwrap_or_default()
     }
 
     fn buffers(&self, index: usize) -> Option<[Buffer<f64>; 2]> {
-        let Link { send: Some((send, _)), receive: Some((receive, _)), .. } = &self.links[index]
+        let Link { send: Some((send, _)), receive: Some((receive, _)), .. } =
+            &self.links.links[index]
         else {
             return None;
         };
@@ -194,32 +259,62 @@ impl Exchange for LibmpExchange {
     }
 
     fn start(&mut self, index: usize) -> Result<(), CommError> {
-        match &self.links[index].send {
-            Some((_, send)) => Ok(send.start()?),
-            None => Ok(()),
+        match &self.links.links[index].send {
+            Some((_, send)) if !self.on_stream() => Ok(send.start()?),
+            _ => Ok(()),
         }
     }
 
+    fn first(&mut self, waiting: &[usize]) -> Result<usize, CommError> {
+        if self.starter != Starter::Task {
+            return Ok(0);
+        }
+        let receive = |index: &usize| self.links.links[*index].receive.as_ref();
+        let all: Vec<&dyn Operation> =
+            waiting.iter().filter_map(|index| Some(&receive(index)?.1 as _)).collect();
+        Ok(libmp::wait_any(&all, Deadline::after(self.links.limit))?)
+    }
+
     fn receive(&mut self, index: usize) -> Result<&[f64], CommError> {
-        let link = &self.links[index];
+        let Links { rank, tag, limit, links } = &*self.links;
+        let link = &links[index];
         let Some((region, receive)) = &link.receive else { return Ok(&[]) };
-        receive.wait(Deadline::after(self.limit))?;
+        if !self.on_stream() {
+            receive.wait(Deadline::after(*limit))?;
+        }
         let sent = receive.message_len()?.unwrap_or_default() as usize / size_of::<f64>();
         if sent != region.len() {
-            let (from, to, tag) = (link.peer, self.rank, self.tag);
+            let (from, to, tag) = (link.peer, *rank, *tag);
             return Err(CommError::Length { from, to, tag, sender: sent, receiver: region.len() });
         }
-        // SAFETY: the receive is complete, and is not started again before `end`, which needs `&mut self`.
+        // SAFETY: the receive is complete, and is not started again before `end`, which needs `&mut self`, or behind the
+        // task that calls this.
         Ok(unsafe { region.as_slice() }?)
     }
 
     fn end(&mut self) -> Result<(), CommError> {
-        for (_, receive) in self.links.iter().filter_map(|link| link.receive.as_ref()) {
+        if self.on_stream() {
+            return Ok(());
+        }
+        for (_, receive) in self.links.links.iter().filter_map(|link| link.receive.as_ref()) {
             receive.start()?;
         }
         Ok(())
     }
+
+    fn hand_over(&mut self, starter: Starter) -> Result<Option<Arc<Links>>, CommError> {
+        self.links.settle()?;
+        self.starter = starter;
+        Ok((self.on_stream() && !self.links.links.is_empty()).then(|| self.links.clone()))
+    }
 }
+
+// Solvers with messages of libmp go from thread to thread (`crate::enqueued`).
+const _: fn() = || {
+    fn may_be_sent<T: Send>() {}
+    may_be_sent::<LibmpExchange>();
+    may_be_sent::<LibmpGroup>();
+};
 
 /// Most reductions are of a norm or a dot product or two.
 const FEW: usize = 8;

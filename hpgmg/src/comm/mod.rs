@@ -10,6 +10,7 @@ pub mod libmp;
 pub mod mpi;
 pub mod threads;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use gdsync::{Buffer, Device};
@@ -68,6 +69,18 @@ pub enum CommError {
     /// libmp failed.
     #[error(transparent)]
     Libmp(#[from] ::libmp::Error),
+    /// Streams and tasks have no messages of the library.
+    #[error("--comm stream and --comm kernel send messages of libmp; these are ranks of {0}")]
+    NotLibmp(&'static str),
+    /// A stream of the host refused.
+    #[error("a stream of the solve")]
+    Stream(#[source] gdsync::Error),
+    /// A task on a stream panicked.
+    #[error("rank {rank}: a task of the solve panicked")]
+    Panicked {
+        /// The rank.
+        rank: usize,
+    },
     /// A call into the messaging library failed.
     #[error("{call} failed on rank {rank} with code {code}")]
     Library {
@@ -113,6 +126,10 @@ pub trait Comm {
     fn name(&self) -> &'static str;
     /// libmp's communicator of these ranks, for what reaches memory of the others; `None` for other libraries.
     fn communicator(&self) -> Option<&::libmp::Communicator> {
+        None
+    }
+    /// Itself, if these are ranks of a libmp world.
+    fn as_libmp(&self) -> Option<&libmp::LibmpComm> {
         None
     }
     /// This rank's number on its host, where the library knows it.
@@ -171,6 +188,13 @@ pub trait Exchange {
     /// # Errors
     /// [`CommError`] when the library refuses.
     fn start(&mut self, index: usize) -> Result<(), CommError>;
+    /// The place in `waiting` of a message to receive next: the first, or one that has come, see [`Starter::Task`].
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    fn first(&mut self, _waiting: &[usize]) -> Result<usize, CommError> {
+        Ok(0)
+    }
     /// Waits for message `index` and returns it; valid until `end`.
     ///
     /// # Errors
@@ -189,6 +213,26 @@ pub trait Exchange {
     /// # Errors
     /// [`CommError`] when the library refuses.
     fn end(&mut self) -> Result<(), CommError>;
+    /// From now on `starter` starts the messages, where the library can tell the difference; for streams the messages, if there
+    /// are any.
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    fn hand_over(&mut self, _starter: Starter) -> Result<Option<Arc<libmp::Links>>, CommError> {
+        Ok(None)
+    }
+}
+
+/// Who starts the messages of an [`Exchange`] and waits for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Starter {
+    /// Whoever calls; messages are received in the order of the ranks.
+    Caller,
+    /// Whoever calls, a task of a stream; messages are received as they come.
+    Task,
+    /// A stream, on which sends, receives and waits are enqueued ([`libmp::Links`]): between them its tasks fill and read
+    /// the buffers, and calls start and wait for nothing.
+    Stream,
 }
 
 /// Ranks that reduce together. All members call the same operations in the same order.

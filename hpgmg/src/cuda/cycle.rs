@@ -30,6 +30,15 @@ const COLUMN_PLANES: usize = 16;
 const BANDS_FROM: usize = 512;
 const BAND: u32 = 128;
 
+/// What a launch has to do with ghosts.
+#[derive(Clone, Copy)]
+struct Ghosts {
+    /// The vector whose ghosts are read, and its level.
+    read: Option<(usize, Vector)>,
+    /// The vector that is written and has some.
+    written: Option<Vector>,
+}
+
 /// Makes a launch over a level of `n` cells a side go band by band, and gives the blocks along k of one band.
 fn banded(dims: &mut Dims, n: usize) -> i32 {
     let (x, y, tiles) = dims.grid;
@@ -83,7 +92,7 @@ impl Gpu {
     }
 
     /// Enqueues a kernel over level `l` (or, to interpolate from it, over the coarser one that `share` names) that
-    /// reads ghosts or writes what has some: over a cut level one phase of the exchange.
+    /// touches `ghosts`: over a cut level one phase of the exchange.
     ///
     /// # Safety
     /// As for [`gdsync::Stream::launch`], without the last parameter of kernels over slabs.
@@ -94,13 +103,20 @@ impl Gpu {
         kernel: &Kernel,
         dims: Dims,
         args: [Arg<'_>; N],
-        written: Option<Vector>,
+        Ghosts { read, written }: Ghosts,
     ) -> Result<(), CudaError> {
         let vector = written.map(|v| (l, v.index()));
         let slab = match &self.ranks {
             Ranks::Direct(peers) if self.partition.is_cut(l) => {
-                let slab = peers.slab(share, vector);
-                if peers.waits_before() {
+                let mut slab = peers.slab(share, vector);
+                let read =
+                    read.filter(|(level, _)| peers.unpacks() && self.partition.is_cut(*level));
+                if let Some((level, v)) = read {
+                    self.traced(level, "unpack", || {
+                        peers.unpack(&self.stream, &self.kernels, level, v.index())
+                    })?;
+                    slab.wait = 0;
+                } else if peers.waits_before() {
                     self.traced(l, "wait", || peers.before(&self.stream, &self.kernels, &slab))?;
                 }
                 slab
@@ -150,7 +166,11 @@ impl Gpu {
     }
 
     pub(super) fn zero_u(&self, l: usize) -> Result<(), CudaError> {
-        Ok(self.stream.fill(&self.levels[l].u()?, 0)?)
+        self.stream.fill(&self.levels[l].u()?, 0)?;
+        match &self.ranks {
+            Ranks::Direct(peers) => peers.zero(&self.stream, l, Vector::U.index()),
+            _ => Ok(()),
+        }
     }
 
     /// One F-cycle from level `l` on F, and the norm of F.
@@ -200,11 +220,13 @@ impl Gpu {
             _ => (level.dinv, 2.0 / 3.0),
         };
         for sweep in 0..6 {
-            let (x, out, written) = match sweep % 2 {
-                0 => (level.u, level.temp, Vector::Temp),
-                _ => (level.temp, level.u, Vector::U),
+            let (x, out, read, written) = match sweep % 2 {
+                0 => (level.u, level.temp, Vector::U, Vector::Temp),
+                _ => (level.temp, level.u, Vector::Temp, Vector::U),
             };
             let from_zero = zero && sweep == 0;
+            // Nothing has been sent of a start that is zero.
+            let read = (!from_zero).then_some((l, read));
             let (kernel, (dims, planes, tiles)) = match (smoother, &columns) {
                 (Smoother::Gsrb, Some((columns, dims, planes))) if !from_zero => {
                     (columns.gsrb(level.n), (*dims, *planes, 0))
@@ -218,19 +240,22 @@ impl Gpu {
             let pass = Pass { x, out, rhs, weight, scale, sweep, planes, tiles, unused: 0 };
             let args = [Arg::new(level), Arg::new(&pass)];
             // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
-            unsafe { self.phase(l, l, kernel, dims, args, Some(written))? };
+            unsafe {
+                self.phase(l, l, kernel, dims, args, Ghosts { read, written: Some(written) })?
+            };
         }
         Ok(())
     }
 
     /// R of level l+1 = means of the residual of level `l`.
     fn residual_restrict(&self, l: usize, rhs: u64) -> Result<(), CudaError> {
+        let ghosts = Ghosts { read: Some((l, Vector::U)), written: None };
         let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
         if let Some((columns, dims, planes)) = self.columns(l) {
             let pass = Pass { x: level.u, out: coarse.r, rhs, planes, ..Pass::default() };
             let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
             // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-            unsafe { self.phase(l, l, &columns.residual_restrict, dims, args, None) }?;
+            unsafe { self.phase(l, l, &columns.residual_restrict, dims, args, ghosts) }?;
             return self.gather_below(l);
         }
         // A block and turn does four rows of two planes.
@@ -246,7 +271,7 @@ impl Gpu {
         let pass = Pass { x, out, rhs, planes, tiles, ..Pass::default() };
         let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
         // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-        unsafe { self.phase(l, l, &self.passes(l).residual_restrict, dims, args, None) }?;
+        unsafe { self.phase(l, l, &self.passes(l).residual_restrict, dims, args, ghosts) }?;
         self.gather_below(l)
     }
 
@@ -260,8 +285,9 @@ impl Gpu {
         let pass = Pass { x: level.u, rhs: level.f, planes, tiles, ..Pass::default() };
         let largest = self.address(Scalar::Residual);
         let args = [Arg::new(level), Arg::new(&pass), Arg::new(&largest)];
+        let ghosts = Ghosts { read: Some((l, Vector::U)), written: None };
         // SAFETY: as above; `largest` is the address of a scalar.
-        unsafe { self.phase(l, l, kernel, dims, args, None) }
+        unsafe { self.phase(l, l, kernel, dims, args, ghosts) }
     }
 
     /// R of level l+1 = means of `from` of level `l`; with `norm` also the norm of `from`.
@@ -297,8 +323,9 @@ impl Gpu {
         let k = self.passes(l);
         let kernel = if correct { &k.correct } else { &k.replace };
         let args = [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
+        let ghosts = Ghosts { read: Some((l + 1, Vector::U)), written: Some(Vector::U) };
         // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-        unsafe { self.phase(l, l + 1, kernel, dims, args, Some(Vector::U)) }
+        unsafe { self.phase(l, l + 1, kernel, dims, args, ghosts) }
     }
 
     /// The norm of `x` on level `l`, or of its difference from the means of u of level `finer`.
@@ -360,7 +387,13 @@ impl Gpu {
     }
 
     /// The levels from `first` on in one kernel: an F-cycle (`full`) or a V-cycle.
-    fn resident(&self, first: usize, rhs: u64, full: bool, zero: bool) -> Result<(), CudaError> {
+    pub(super) fn resident(
+        &self,
+        first: usize,
+        rhs: u64,
+        full: bool,
+        zero: bool,
+    ) -> Result<(), CudaError> {
         let config = &self.config;
         let mut resident = Resident {
             rhs,

@@ -11,7 +11,7 @@ use gdsync::{Buffer, Device};
 use super::error::CudaError;
 use super::layout::{self, Boxes, Grid};
 use super::solver::Gpu;
-use crate::backend::{Backend, Vector};
+use crate::backend::Vector;
 use crate::cpu::Cpu;
 use crate::cycle::{self, Solved};
 use crate::options::Cycle;

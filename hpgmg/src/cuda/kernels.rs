@@ -71,6 +71,8 @@ pub struct Kernels {
     pub exchange: Kernel,
     /// Waits for the neighbours.
     pub wait: Kernel,
+    /// The same, and copies from receive buffers.
+    pub unpack: Kernel,
     /// The largest values of all ranks.
     pub agree: Kernel,
     /// Keeps the code loaded.
@@ -203,15 +205,21 @@ impl Kernels {
     /// # Errors
     /// [`CudaError::NotBuilt`], or what the driver says.
     pub fn load(device: &CudaDevice, operator: Operator) -> Result<Self, CudaError> {
-        const COMMON: [&str; 5] =
-            ["hpgmg_restrict", "hpgmg_norm", "hpgmg_exchange", "hpgmg_await", "hpgmg_agree"];
+        const COMMON: [&str; 6] = [
+            "hpgmg_restrict",
+            "hpgmg_norm",
+            "hpgmg_exchange",
+            "hpgmg_await",
+            "hpgmg_unpack",
+            "hpgmg_agree",
+        ];
         let resident =
             if operator == Operator::Fv4 { "hpgmg_fv4_resident" } else { "hpgmg_fv2_resident" };
         let (whole, slab) = (Names::of(operator, false), Names::of(operator, true));
         let all: Vec<&'static str> =
             whole.all().chain(slab.all()).chain(COMMON).chain([resident]).collect();
         let module = device.load_module(fatbin()?, &all)?;
-        let [restrict, norm, exchange, wait, agree] = COMMON;
+        let [restrict, norm, exchange, wait, unpack, agree] = COMMON;
         Ok(Self {
             whole: whole.load(&module)?,
             slab: slab.load(&module)?,
@@ -220,6 +228,7 @@ impl Kernels {
             resident: module.kernel(resident)?,
             exchange: module.kernel(exchange)?,
             wait: module.kernel(wait)?,
+            unpack: module.kernel(unpack)?,
             agree: module.kernel(agree)?,
             _module: module,
         })

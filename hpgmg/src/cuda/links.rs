@@ -74,7 +74,7 @@ pub struct Route {
     pub link: Link,
 }
 
-/// One launch of `hpgmg_exchange`.
+/// One launch of `hpgmg_exchange` or `hpgmg_unpack`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Exchange {

@@ -4,11 +4,12 @@
 
 use std::time::Duration;
 
-use gdsync::{Arg, Buffer, Device, Dims, Stream, Word64};
+use gdsync::{Arg, Buffer, Device, Dims, Kernel, Stream, Word64};
 use libmp::{Communicator, Region, Window};
 use mp_kernels::{WaitBounds, WaitReport};
 
 use super::error::CudaError;
+use super::inboxes::Inboxes;
 use super::kernels::Kernels;
 use super::layout::{GHOSTS, Grid};
 use super::links::{AGREED, Agree, Bounds, Exchange, Link, MAX_PEERS, PAIR_WORDS, Route, Slab};
@@ -51,6 +52,8 @@ pub(super) struct Peers {
     pub partition: Partition,
     /// Blocks send and signal themselves; else exchanges are launches of their own.
     pub in_kernels: bool,
+    /// Where neighbours store, if not straight into the ghosts.
+    inboxes: Option<Inboxes>,
     /// No other rank is on this rank's GPU: blocks may wait.
     apart: bool,
     /// By level, as far as others write there, and rank.
@@ -127,6 +130,7 @@ impl Peers {
             size,
             partition,
             in_kernels: true,
+            inboxes: None,
             apart: true,
             places,
             links,
@@ -138,6 +142,15 @@ impl Peers {
             signals,
             _memory: (windows, state),
         })
+    }
+
+    /// Neighbours do not store into ghosts but into buffers, which [`unpack`](Self::unpack) empties.
+    ///
+    /// # Errors
+    /// As [`Inboxes::open`].
+    pub fn use_inboxes(&mut self, device: &Device, dims: &[usize]) -> Result<(), CudaError> {
+        self.inboxes = Some(Inboxes::open(&self.communicator, device, &self.partition, dims)?);
+        Ok(())
     }
 
     /// Another rank is on this rank's GPU: blocks that wait could keep it from what they wait for.
@@ -169,16 +182,68 @@ impl Peers {
                 let Some(peer) = self.neighbour(side) else { continue };
                 slab.links[side] = self.links[peer];
                 if let Some((level, vector)) = written {
-                    slab.peers[side] = self.places[level][peer].vector(vector);
+                    slab.peers[side] = self.stored_at(peer, side, level, vector);
                 }
             }
         }
         slab
     }
 
+    /// Address of a vector, as kernels take it, for storing this rank's planes at the border with the neighbour on `side`.
+    fn stored_at(&self, peer: usize, side: usize, level: usize, vector: usize) -> u64 {
+        let Some(inboxes) = &self.inboxes else { return self.places[level][peer].vector(vector) };
+        let planes = self.partition.planes(level);
+        let first = if side == 0 { planes.start } else { planes.end - GHOSTS };
+        let before = Grid::new(self.places[level][peer].grid.n).plane_at(first as isize);
+        inboxes.at(peer, level, vector, 1 - side).wrapping_sub(8 * before as u64)
+    }
+
     /// Whether launches that read ghosts come after a wait of their own: their blocks are not to wait.
     pub fn waits_before(&self) -> bool {
         self.in_kernels && !self.apart
+    }
+
+    /// Whether ghosts are [unpacked](Self::unpack) before a launch reads them.
+    pub fn unpacks(&self) -> bool {
+        self.in_kernels && self.inboxes.is_some()
+    }
+
+    /// Waits for the neighbours as [`before`](Self::before), and copies what they have sent of a vector into its ghosts.
+    pub fn unpack(
+        &self,
+        stream: &Stream,
+        kernels: &Kernels,
+        l: usize,
+        vector: usize,
+    ) -> Result<(), CudaError> {
+        let Some(inboxes) = &self.inboxes else { return Ok(()) };
+        let here = self.places[l][self.rank];
+        let planes = self.partition.planes(l);
+        let sides = (0..2).filter_map(|side| Some((side, self.neighbour(side)?)));
+        let routes = sides.map(|(side, peer)| Route {
+            from: inboxes.at(self.rank, l, vector, side),
+            to: here.plane(
+                vector,
+                if side == 0 {
+                    planes.start as isize - GHOSTS as isize
+                } else {
+                    planes.end as isize
+                },
+            ),
+            pairs: (GHOSTS * here.grid.plane() / 2) as i64,
+            link: self.links[peer],
+        });
+        self.launch(stream, &kernels.unpack, routes)
+    }
+
+    /// A vector of a cut level was set to zero, ghosts included: so is what will be unpacked into them.
+    pub fn zero(&self, stream: &Stream, l: usize, vector: usize) -> Result<(), CudaError> {
+        match &self.inboxes {
+            Some(inboxes) if self.partition.is_cut(l) => {
+                Ok(stream.fill(&inboxes.own(l, vector)?, 0)?)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// That wait.
@@ -207,7 +272,7 @@ impl Peers {
                 link: self.links[peer],
             });
         }
-        self.send(stream, kernels, routes.into_iter().flatten())
+        self.launch(stream, &kernels.exchange, routes.into_iter().flatten())
     }
 
     /// Gives every rank the shares that the others have written of a vector of the first whole level.
@@ -226,13 +291,13 @@ impl Peers {
             pairs: (share.len() * here.grid.plane() / 2) as i64,
             link: self.links[peer],
         });
-        self.send(stream, kernels, routes)
+        self.launch(stream, &kernels.exchange, routes)
     }
 
-    fn send(
+    fn launch(
         &self,
         stream: &Stream,
-        kernels: &Kernels,
+        kernel: &Kernel,
         routes: impl Iterator<Item = Route>,
     ) -> Result<(), CudaError> {
         let mut exchange = Exchange { bounds: self.bounds, ..Exchange::default() };
@@ -246,7 +311,7 @@ impl Peers {
         let dims = Dims { grid: (blocks, count, 1), block: (256, 1, 1), shared: 0 };
         // SAFETY: the kernel's parameter; the ranges are inside vectors of this rank and of peers, which live as long as
         // `self`; phases order their use.
-        Ok(unsafe { stream.launch(&kernels.exchange, dims, &[Arg::new(&exchange)]) }?)
+        Ok(unsafe { stream.launch(kernel, dims, &[Arg::new(&exchange)]) }?)
     }
 
     /// Replaces the first `count` of `values` by the largest of all ranks, which are bit patterns of numbers that are not
@@ -311,7 +376,7 @@ impl Peers {
 }
 
 /// Address of a rank's part of a window.
-fn address<T: bytemuck::Pod>(window: &Window<T>, rank: usize) -> Result<u64, CudaError> {
+pub(super) fn address<T: bytemuck::Pod>(window: &Window<T>, rank: usize) -> Result<u64, CudaError> {
     let memory = window.memory_of(rank).map_err(|error| match error {
         libmp::Error::NoPath { .. } => CudaError::NotMapped(error.to_string()),
         error => CommError::from(error).into(),

@@ -35,6 +35,8 @@ pub struct Team<'a> {
     pub mode: Mode,
     /// Levels of at most so many cells a side are computed by every rank.
     pub whole: usize,
+    /// Kernels store straight into the neighbours' ghosts, not into receive buffers that are unpacked.
+    pub direct_halo: bool,
     /// Solves are captured in graphs.
     pub graph: bool,
 }
@@ -84,6 +86,9 @@ impl Ranks {
         let mut peers =
             Peers::open(communicator, &place, partition.clone(), &regions, dims, limit)?;
         peers.in_kernels = team.mode == Mode::Kernel;
+        if team.mode == Mode::Kernel && !team.direct_halo {
+            peers.use_inboxes(&place, dims)?;
+        }
         if sharing(team.comm, device)? > 1 {
             peers.share_gpu();
         }

@@ -170,9 +170,23 @@ impl Gpu {
             limit,
             timeline: None,
         };
+        gpu.launch_once()?;
         // Nobody writes into a peer's memory before it is ready.
         gpu.agree_on(0.0)?;
         Ok(gpu)
+    }
+
+    /// The first launch of the kernel of the coarsest levels, while no kernel waits for anybody: a V-cycle whose result nobody
+    /// reads. Its stack is 1.5 KB a thread and a context begins with 1 KB, so at its first launch the driver waits for the
+    /// GPU, with the lock held that other threads need to launch. Where ranks are threads, the GPU may be waiting for just
+    /// that: seen on an H100 with driver 580, one thread in this launch for ever, the other before its next one.
+    fn launch_once(&self) -> Result<(), CudaError> {
+        if self.hybrid.is_some() {
+            return Ok(());
+        }
+        self.resident(self.resident, self.levels[self.resident].view.r, false, true)?;
+        self.clear(Scalar::Iterations)?;
+        self.wait()
     }
 
     /// The set-up, with the shapes of the levels.
@@ -322,7 +336,7 @@ impl Gpu {
 
     /// Waits until what was enqueued is done and the scalars of level `l` are here.
     fn fetch(&mut self, l: usize) -> Result<(), CudaError> {
-        self.wait()?;
+        self.traced_on_cpu(l, "wait for the solve", || self.wait())?;
         if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_) | Ranks::Messages(_)) {
             // SAFETY: the copy into it has been waited for, and no other is enqueued before this returns.
             let results = unsafe { self.results.as_mut_slice()? };
@@ -361,9 +375,11 @@ impl Gpu {
         Ok(f64::from_bits(self.bits(scalar)?))
     }
 
-    /// Waits without sleeping: a solve may take less time than waking up does.
+    /// Waits without sleeping: a solve may take less time than waking up does. But it lets go of the driver between two looks,
+    /// each of which holds the lock that ranks which are threads of this process need to enqueue.
     pub(super) fn wait(&self) -> Result<(), CudaError> {
         const LOOK: Duration = Duration::from_millis(1);
+        const PAUSE: Duration = Duration::from_micros(2);
         let mut deadline = Deadline::after(self.limit);
         let (mut looked, mut over) = (Instant::now(), false);
         while !deadline.expired() && !self.stream.is_idle()? {
@@ -378,7 +394,10 @@ impl Gpu {
                     deadline = Deadline::after(RELEASED);
                 }
             }
-            std::hint::spin_loop();
+            let looked = Instant::now();
+            while looked.elapsed() < PAUSE {
+                std::hint::spin_loop();
+            }
         }
         let Ranks::Direct(peers) = &self.ranks else {
             let result = self.stream.synchronize(deadline);
@@ -452,8 +471,13 @@ impl crate::run::Solver for Gpu {
         difference(self).map_err(plain)
     }
 
-    fn timers(&mut self) -> &mut crate::timers::Timers {
-        &mut self.timers
+    fn timers(&self) -> Result<Timers, Error> {
+        Ok(self.timers.clone())
+    }
+
+    fn reset_timers(&mut self) -> Result<(), Error> {
+        self.timers.reset();
+        Ok(())
     }
 
     fn take_bottom_iterations(&mut self) -> Result<usize, Error> {

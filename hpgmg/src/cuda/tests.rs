@@ -189,13 +189,14 @@ mod gpu {
         mode: Mode,
         whole: usize,
         graph: bool,
+        direct_halo: bool,
         /// Levels of fewer cells are the CPU's.
         threshold: u64,
     }
 
     /// The solution, residuals and norms that `ranks` ranks find together on the first GPU, each bit.
     fn together(config: &Config, ranks: usize, mode: Mode, whole: usize, graph: bool) -> Found {
-        let way = Way { mode, whole, graph, threshold: 0 };
+        let way = Way { mode, whole, graph, direct_halo: true, threshold: 0 };
         in_worlds(libmp::World::threads(ranks).unwrap(), config, way).unwrap()
     }
 
@@ -204,10 +205,10 @@ mod gpu {
         config: &Config,
         way: Way,
     ) -> Result<Found, crate::error::Error> {
-        let Way { mode, whole, graph, threshold } = way;
+        let Way { mode, whole, graph, direct_halo, threshold } = way;
         let all = std::sync::Mutex::new(Vec::new());
         crate::comm::libmp::run(worlds, SHORT, |comm| {
-            let team = Team { comm, messages: comm, mode, whole, graph };
+            let team = Team { comm, messages: comm, mode, whole, direct_halo, graph };
             let device = super::super::open()?;
             let mut gpu = Gpu::new(shared(config), device, Some(&team), threshold, SHORT)?;
             let found = found(&mut gpu);
@@ -276,6 +277,26 @@ mod gpu {
 
     #[test]
     #[ignore = "needs a CUDA GPU"]
+    fn borders_packed_into_receive_buffers_and_unpacked_change_no_bit() {
+        for (smoother, cycle, ranks, box_dim, boxes_per_rank, graph) in [
+            (Smoother::Gsrb, Cycle::F, 2, 64, 1, false),
+            (Smoother::Gsrb, Cycle::V, 2, 64, 1, true),
+            (Smoother::Chebyshev, Cycle::Fv, 2, 64, 1, true),
+            (Smoother::Gsrb, Cycle::V, 3, 16, 27, true),
+        ] {
+            let config = Config { smoother, cycle, box_dim, boxes_per_rank, ..Config::default() };
+            let one = found(&mut gpu(&config));
+            let way = Way { mode: Mode::Kernel, whole: 8, graph, direct_halo: false, threshold: 0 };
+            println!("{smoother:?} {cycle:?} {ranks} {graph}");
+            let worlds = libmp::World::threads(ranks).unwrap();
+            let packed = in_worlds(worlds, &config, way).unwrap();
+            assert_eq!(packed.numbers, one.numbers, "{config:?}");
+            assert!(packed.u == one.u, "{config:?}");
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
     fn three_and_four_ranks_and_iterated_cycles_find_the_bits_of_one() {
         for (boxes_per_rank, ranks, cycle) in
             [(27, 3, Cycle::F), (64, 4, Cycle::Fv), (64, 4, Cycle::V)]
@@ -309,7 +330,8 @@ mod gpu {
                 assert!(alone.u == one.u, "{operator:?} {smoother:?} {threshold}");
             }
             for mode in [Mode::Kernel, Mode::Stream, Mode::Staged] {
-                let way = Way { mode, whole: 8, graph: false, threshold: 10_000 };
+                let way =
+                    Way { mode, whole: 8, graph: false, direct_halo: true, threshold: 10_000 };
                 let two = in_worlds(libmp::World::threads(2).unwrap(), &config, way).unwrap();
                 assert_eq!(two.numbers, one.numbers, "{operator:?} {smoother:?} {mode:?}");
                 assert!(two.u == one.u, "{operator:?} {smoother:?} {mode:?}");
@@ -326,7 +348,8 @@ mod gpu {
             let through = libmp::Config::from_variables([("MP_PATH", path)]).unwrap();
             let solved = |mode| {
                 let worlds = libmp::World::threads_with_config(2, &through).unwrap();
-                in_worlds(worlds, &config, Way { mode, whole: 8, graph: false, threshold: 0 })
+                let way = Way { mode, whole: 8, graph: false, direct_halo: true, threshold: 0 };
+                in_worlds(worlds, &config, way)
             };
             for mode in [Mode::Stream, Mode::Staged] {
                 println!("{path} {mode:?}");
@@ -353,7 +376,14 @@ mod gpu {
                     scope.spawn(|| {
                         let world = world;
                         let comm = &crate::comm::libmp::LibmpComm::new(&world, SHORT);
-                        let team = Team { comm, messages: comm, mode, whole: 16, graph };
+                        let team = Team {
+                            comm,
+                            messages: comm,
+                            mode,
+                            whole: 16,
+                            direct_halo: true,
+                            graph,
+                        };
                         let device = super::super::open().unwrap();
                         let mut gpu =
                             Gpu::new(shared(&config), device, Some(&team), 0, SHORT).unwrap();

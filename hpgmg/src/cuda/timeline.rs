@@ -59,9 +59,19 @@ impl Timeline {
             let time = |event: &Event| -> Result<u64, CudaError> {
                 Ok(at.saturating_sub(reference.since(event)?.as_nanos() as u64))
             };
-            self.trace.record(self.gpu, "gpu", name, (time(&begin)?, time(&end)?), &args);
+            let times = (time(&begin)?, time(&end)?);
+            self.trace.record(self.gpu, category(name, "gpu"), name, times, &args);
         }
         Ok(())
+    }
+}
+
+/// The category of a span: communication, whoever does it, can be told from computing, and told from waiting for either.
+fn category(name: &str, otherwise: &'static str) -> &'static str {
+    match name {
+        "pack" | "unpack" | "exchange" | "gather" | "agree" | "send" | "receive" => "communication",
+        "wait" | "wait for the GPU" | "wait for the solve" | "wait for what was sent" => "wait",
+        _ => otherwise,
     }
 }
 
@@ -95,7 +105,7 @@ impl Gpu {
         let began = trace::now();
         let done = work()?;
         let times = (began, trace::now());
-        timeline.trace.record(timeline.cpu, "cpu", name, times, &self.labels(l));
+        timeline.trace.record(timeline.cpu, category(name, "cpu"), name, times, &self.labels(l));
         Ok(done)
     }
 

@@ -2,11 +2,13 @@
 
 use super::{Side, coarse_of};
 use crate::block::{Block, Phase, View, tile};
-use crate::comm::{Comm, CommError, Exchange};
-use crate::halo::{copy_blocks, prepare};
+use crate::comm::{Comm, CommError};
+use crate::halo::copy_blocks;
 use crate::isa::Isa;
+use crate::route::Route;
 use crate::rows::SharedVector;
 use crate::team::Team;
+use crate::work::Stage;
 
 /// One-dimensional interpolation rules; the three-dimensional ones are their tensor products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +49,8 @@ impl Rule {
 
 /// Interpolation from a level to the next finer one.
 pub struct Interpolation {
-    phase: Phase,
-    exchange: Box<dyn Exchange>,
+    /// The lists and messages.
+    pub route: Route,
     rule: Rule,
 }
 
@@ -102,8 +104,7 @@ impl Interpolation {
         rule: Rule,
         tag: i32,
     ) -> Result<Self, CommError> {
-        let mut phase = interpolation_phase(comm.rank(), fine, coarse, rule.reach());
-        let exchange = prepare(comm, tag, &phase)?;
+        let phase = interpolation_phase(comm.rank(), fine, coarse, rule.reach());
         let cut = |blocks: &[Block]| {
             let mut cut = Vec::new();
             for b in blocks {
@@ -119,12 +120,14 @@ impl Interpolation {
             }
             cut
         };
-        phase.local = cut(&phase.local);
-        for n in &mut phase.neighbours {
-            n.pack = tile(&n.pack, 16, 1);
-            n.unpack = cut(&n.unpack);
-        }
-        Ok(Self { phase, exchange, rule })
+        let route = Route::new(comm, tag, phase, |phase| {
+            phase.local = cut(&phase.local);
+            for n in &mut phase.neighbours {
+                n.pack = tile(&n.pack, 16, 1);
+                n.unpack = cut(&n.unpack);
+            }
+        })?;
+        Ok(Self { route, rule })
     }
 
     /// The rule.
@@ -132,34 +135,32 @@ impl Interpolation {
         self.rule
     }
 
-    /// `fine = P coarse`, or `fine += P coarse` with `add`. The ghosts of `coarse` are valid to the
-    /// rule's reach.
+    /// A stage of `fine = P coarse`, or `fine += P coarse` with `add`; the last is empty. The ghosts of `coarse` are valid
+    /// to the rule's reach.
     ///
     /// # Errors
     /// [`CommError`] on deadline or peer failure.
-    pub fn run(
+    pub fn stage(
         &mut self,
+        stage: Stage,
         team: &Team,
         isa: Isa,
         coarse: &[f64],
         fine: &mut [f64],
         add: bool,
     ) -> Result<(), CommError> {
-        self.exchange.begin()?;
-        for (index, n) in self.phase.neighbours.iter().enumerate() {
-            if n.send > 0 {
-                copy_blocks(team, &n.pack, coarse, self.exchange.send_buffer(index));
-                self.exchange.start(index)?;
+        let Self { route, rule } = self;
+        match stage {
+            Stage::Pack => route.send(|blocks, buffer| copy_blocks(team, blocks, coarse, buffer)),
+            Stage::Here => {
+                interpolate_blocks(team, isa, *rule, route.local(), coarse, fine, add);
+                Ok(())
             }
+            Stage::Unpack => route.receive(|blocks, buffer| {
+                interpolate_blocks(team, isa, *rule, blocks, buffer, fine, add)
+            }),
+            Stage::Rest => Ok(()),
         }
-        interpolate_blocks(team, isa, self.rule, &self.phase.local, coarse, fine, add);
-        for (index, n) in self.phase.neighbours.iter().enumerate() {
-            if n.receive > 0 {
-                let buffer = self.exchange.receive(index)?;
-                interpolate_blocks(team, isa, self.rule, &n.unpack, buffer, fine, add);
-            }
-        }
-        self.exchange.end()
     }
 }
 

@@ -2,16 +2,18 @@
 
 use super::{Side, coarse_of};
 use crate::block::{Block, Phase, View, tile};
-use crate::comm::{Comm, CommError, Exchange};
-use crate::halo::{Entity, copy_blocks, prepare};
+use crate::comm::{Comm, CommError};
+use crate::halo::{Entity, copy_blocks};
 use crate::isa::Isa;
+use crate::route::Route;
 use crate::rows::SharedVector;
 use crate::team::Team;
+use crate::work::Stage;
 
 /// Restriction of one kind of value from a level to the next coarser one.
 pub struct Restriction {
-    phase: Phase,
-    exchange: Box<dyn Exchange>,
+    /// The lists and messages.
+    pub route: Route,
     entity: Entity,
 }
 
@@ -57,17 +59,18 @@ impl Restriction {
         tag: i32,
     ) -> Result<Self, CommError> {
         const TILE: usize = 16;
-        let mut phase = restriction_phase(comm.rank(), fine, coarse, entity);
-        let exchange = prepare(comm, tag, &phase)?;
-        phase.local = tile(&phase.local, TILE, 2);
-        for n in &mut phase.neighbours {
-            n.pack = tile(&n.pack, TILE, 2);
-            n.unpack = tile(&n.unpack, TILE, 1);
-        }
-        Ok(Self { phase, exchange, entity })
+        let phase = restriction_phase(comm.rank(), fine, coarse, entity);
+        let route = Route::new(comm, tag, phase, |phase| {
+            phase.local = tile(&phase.local, TILE, 2);
+            for n in &mut phase.neighbours {
+                n.pack = tile(&n.pack, TILE, 2);
+                n.unpack = tile(&n.unpack, TILE, 1);
+            }
+        })?;
+        Ok(Self { route, entity })
     }
 
-    /// `coarse = means of fine`.
+    /// `coarse = means of fine`, all stages.
     ///
     /// # Errors
     /// [`CommError`] on deadline or peer failure.
@@ -78,21 +81,34 @@ impl Restriction {
         fine: &[f64],
         coarse: &mut [f64],
     ) -> Result<(), CommError> {
-        self.exchange.begin()?;
-        for (index, n) in self.phase.neighbours.iter().enumerate() {
-            if n.send > 0 {
-                let buffer = self.exchange.send_buffer(index);
-                restrict_blocks(team, isa, self.entity, &n.pack, fine, buffer);
-                self.exchange.start(index)?;
+        Stage::ALL.into_iter().try_for_each(|stage| self.stage(stage, team, isa, fine, coarse))
+    }
+
+    /// A stage of it; the last is empty.
+    ///
+    /// # Errors
+    /// [`CommError`] on deadline or peer failure.
+    pub fn stage(
+        &mut self,
+        stage: Stage,
+        team: &Team,
+        isa: Isa,
+        fine: &[f64],
+        coarse: &mut [f64],
+    ) -> Result<(), CommError> {
+        let Self { route, entity } = self;
+        match stage {
+            Stage::Pack => route
+                .send(|blocks, buffer| restrict_blocks(team, isa, *entity, blocks, fine, buffer)),
+            Stage::Here => {
+                restrict_blocks(team, isa, *entity, route.local(), fine, coarse);
+                Ok(())
             }
-        }
-        restrict_blocks(team, isa, self.entity, &self.phase.local, fine, coarse);
-        for (index, n) in self.phase.neighbours.iter().enumerate() {
-            if n.receive > 0 {
-                copy_blocks(team, &n.unpack, self.exchange.receive(index)?, coarse);
+            Stage::Unpack => {
+                route.receive(|blocks, buffer| copy_blocks(team, blocks, buffer, coarse))
             }
+            Stage::Rest => Ok(()),
         }
-        self.exchange.end()
     }
 }
 

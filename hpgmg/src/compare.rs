@@ -6,19 +6,82 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
-use super::solver::Gpu;
 use crate::backend::Vector;
+use crate::cpu::Cpu;
+use crate::cuda::Gpu;
 use crate::cycle::Solved;
+use crate::enqueued::Enqueued;
 use crate::error::Error;
 use crate::run::Solver;
 use crate::vectors::fingerprint;
 
 /// One way and its solver.
-pub struct Contestant {
+pub struct Contestant<'a> {
     /// As on the command line.
     pub name: String,
     /// Its solver.
-    pub gpu: Gpu,
+    pub solver: &'a mut dyn Contender,
+}
+
+/// A solver that others are compared with.
+pub trait Contender: Solver {
+    /// A number that tells this rank's part of the finest solution apart, every bit of every cell.
+    ///
+    /// # Errors
+    /// What went wrong on its device or stream.
+    fn cells(&mut self) -> Result<u64, Error>;
+    /// Which part of the problem each rank has, in words.
+    ///
+    /// # Errors
+    /// As [`cells`](Self::cells).
+    fn distribution(&self) -> Result<String, Error>;
+    /// Whether the CPU computes coarse levels for the GPU.
+    fn is_hybrid(&self) -> bool {
+        false
+    }
+    /// Time that it did so since the last call.
+    fn take_time_on_cpu(&mut self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Contender for Gpu {
+    fn cells(&mut self) -> Result<u64, Error> {
+        Ok(fingerprint(&self.download(0, Vector::U)?))
+    }
+
+    fn distribution(&self) -> Result<String, Error> {
+        Ok(Gpu::distribution(self).unwrap_or_default())
+    }
+
+    fn is_hybrid(&self) -> bool {
+        self.first_on_cpu() < self.levels()
+    }
+
+    fn take_time_on_cpu(&mut self) -> Duration {
+        Gpu::take_time_on_cpu(self)
+    }
+}
+
+impl Contender for Cpu {
+    fn cells(&mut self) -> Result<u64, Error> {
+        self.fingerprint(0)
+    }
+
+    fn distribution(&self) -> Result<String, Error> {
+        let shape = &self.level(0).shape;
+        Ok(format!("{} boxes of {}³", shape.boxes(), shape.box_dim))
+    }
+}
+
+impl Contender for Enqueued {
+    fn cells(&mut self) -> Result<u64, Error> {
+        self.fingerprint(0)
+    }
+
+    fn distribution(&self) -> Result<String, Error> {
+        self.with(|cpu| Contender::distribution(cpu))?
+    }
 }
 
 /// What one way took.
@@ -55,22 +118,25 @@ pub struct Comparison {
 ///
 /// # Errors
 /// When the ranks lose each other or a device fails.
-pub fn compare(contestants: &mut [Contestant], solves: usize) -> Result<Comparison, Error> {
+pub fn compare(contestants: &mut [Contestant<'_>], solves: usize) -> Result<Comparison, Error> {
     let mut times: Vec<[Vec<Duration>; 2]> =
         contestants.iter().map(|_| Default::default()).collect();
     let mut same = vec![true; contestants.len()];
     let mut expected: Option<Vec<u64>> = None;
     let mut solved = Solved::empty();
     for turn in 0..=solves {
-        for (number, Contestant { gpu, .. }) in contestants.iter_mut().enumerate() {
-            gpu.zero_solution(0)?;
+        for (number, Contestant { solver, .. }) in contestants.iter_mut().enumerate() {
+            if !solver.active(0) {
+                continue;
+            }
+            solver.zero_solution(0)?;
             // All begin together.
-            gpu.agree(0, 0.0)?;
-            gpu.take_time_on_cpu();
-            gpu.solve(0, &mut solved)?;
-            let on_gpu = solved.time.saturating_sub(gpu.take_time_on_cpu());
+            solver.agree(0, 0.0)?;
+            solver.take_time_on_cpu();
+            solver.solve(0, &mut solved)?;
+            let on_gpu = solved.time.saturating_sub(solver.take_time_on_cpu());
             for (times, time) in times[number].iter_mut().zip([solved.time, on_gpu]) {
-                let slowest = Duration::from_secs_f64(gpu.agree(0, time.as_secs_f64())?);
+                let slowest = Duration::from_secs_f64(solver.agree(0, time.as_secs_f64())?);
                 if turn > 0 {
                     times.push(slowest);
                 }
@@ -79,17 +145,17 @@ pub fn compare(contestants: &mut [Contestant], solves: usize) -> Result<Comparis
             found.extend(solved.cycles.iter().map(|cycle| cycle.residual.to_bits()));
             if turn == 0 {
                 // Of every cell, once; later solves are compared by their residuals.
-                found.push(fingerprint(&gpu.download(0, Vector::U)?));
+                found.push(solver.cells()?);
             }
             let expected = expected.get_or_insert_with(|| found.clone());
             let differs = found[..] != expected[..found.len()];
-            same[number] &= gpu.agree(0, f64::from(u8::from(differs)))? == 0.0;
+            same[number] &= solver.agree(0, f64::from(u8::from(differs)))? == 0.0;
         }
     }
-    let first = contestants.first().map(|first| &first.gpu);
-    let dim = first.map_or(0, |gpu| gpu.dim(0));
-    let hybrid = first.is_some_and(|gpu| gpu.first_on_cpu() < gpu.levels());
-    let distribution = first.and_then(Gpu::distribution).unwrap_or_default();
+    let first = contestants.first().map(|first| &first.solver);
+    let dim = first.map_or(0, |solver| solver.dim(0));
+    let hybrid = first.is_some_and(|solver| solver.is_hybrid());
+    let distribution = first.map_or(Ok(String::new()), |solver| solver.distribution())?;
     let rows = contestants.iter().zip(times).zip(same);
     let rows = rows.map(|((contestant, [mut total, mut on_gpu]), same)| {
         let median = median(&mut total);
