@@ -3,10 +3,11 @@
 //! awaited values, until the streams have drained. What a released stream computed means nothing: every later call
 //! on it reports the abort.
 
-use std::collections::VecDeque;
+mod outstanding;
+mod vigil;
+
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -14,17 +15,14 @@ use crate::cuda::device::lock;
 use crate::cuda::rescue::Rescue;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::word::{Word32, Word64, reached32, reached64};
+use crate::memory::access::Access;
+use crate::memory::word::{Word32, Word64};
 use crate::memory::{Buffer, Space};
 use crate::stream::Core;
 
-/// A stream may have this many waits outstanding; one more is refused.
-pub const MAX_PENDING_WAITS: usize = 1 << 16;
-
-/// Between two rounds of releasing waits after an abort.
-const RELEASE_INTERVAL: Duration = Duration::from_millis(1);
-/// Between two looks at streams that were dropped.
-const TIDY_INTERVAL: Duration = Duration::from_millis(250);
+pub use outstanding::MAX_PENDING_WAITS;
+use outstanding::{Outstanding, Refused};
+use vigil::{Vigil, Watched};
 
 /// Releases the waits of its streams on abort. Clones are the same watchdog; the last one to go ends its thread.
 #[derive(Clone)]
@@ -40,22 +38,14 @@ struct Handle {
 struct Shared {
     abort: Word64,
     cause: OnceLock<Arc<str>>,
-    streams: Mutex<Vec<Arc<StreamWatch>>>,
-    wake: Condvar,
-    stop: AtomicBool,
+    vigil: Vigil<Arc<StreamWatch>>,
 }
 
 /// What one stream waits for.
 pub(crate) struct StreamWatch {
     name: String,
     core: Core,
-    pending: Mutex<VecDeque<Pending>>,
-}
-
-struct Pending {
-    ticket: u64,
-    since: Instant,
-    target: Target,
+    waits: Outstanding<Target>,
 }
 
 /// Words and the values that are awaited.
@@ -103,17 +93,11 @@ impl Watchdog {
     /// If the abort word or the thread cannot be made.
     pub fn new(device: &Device) -> Result<Watchdog> {
         let abort = Buffer::<u64>::new(device, Space::Pinned, 1)?.word(0)?;
-        let shared = Arc::new(Shared {
-            abort,
-            cause: OnceLock::new(),
-            streams: Mutex::default(),
-            wake: Condvar::new(),
-            stop: AtomicBool::new(false),
-        });
+        let shared = Arc::new(Shared { abort, cause: OnceLock::new(), vigil: Vigil::new() });
         let worker = shared.clone();
         let thread = std::thread::Builder::new()
             .name("mp-watchdog".into())
-            .spawn(move || worker.run())
+            .spawn(move || worker.vigil.run())
             .map_err(|e| Error::os("clone", "the watchdog's thread", e))?;
         Ok(Watchdog { handle: Arc::new(Handle { shared, thread: Mutex::new(Some(thread)) }) })
     }
@@ -121,15 +105,14 @@ impl Watchdog {
     /// Aborts: sets the abort word, then releases every wait of every watched stream until all have drained.
     /// The first cause stays; returns at once.
     pub fn abort(&self, cause: &str) {
-        let shared = &self.handle.shared;
-        let streams = lock(&shared.streams);
-        if shared.cause.set(cause.into()).is_ok() {
-            tracing::error!("abort: {cause}");
-        }
-        // The word is pinned host memory by construction, so the CPU reaches it.
-        let _ = shared.abort.store(1);
-        shared.wake.notify_all();
-        drop(streams);
+        let Shared { abort, cause: first, vigil } = &*self.handle.shared;
+        vigil.abort(|| {
+            if first.set(cause.into()).is_ok() {
+                tracing::error!("abort: {cause}");
+            }
+            // The word is pinned host memory by construction, so the CPU reaches it.
+            let _ = abort.store(1);
+        });
     }
 
     /// Why it was aborted, if it was.
@@ -144,8 +127,7 @@ impl Watchdog {
 
     /// The waits outstanding now, oldest first within a stream.
     pub fn pending(&self) -> Vec<PendingWait> {
-        let streams = lock(&self.handle.shared.streams).clone();
-        streams.iter().flat_map(|stream| stream.waits()).collect()
+        self.handle.shared.vigil.watched().iter().flat_map(|stream| stream.waits()).collect()
     }
 
     pub(crate) fn watch(&self, name: String, core: Core) -> Result<Arc<StreamWatch>> {
@@ -153,8 +135,8 @@ impl Watchdog {
             // At the time of an abort it may be too late to make it.
             stream.device().rescue()?;
         }
-        let watch = Arc::new(StreamWatch { name, core, pending: Mutex::default() });
-        lock(&self.handle.shared.streams).push(watch.clone());
+        let watch = Arc::new(StreamWatch { name, core, waits: Outstanding::new() });
+        self.handle.shared.vigil.watch(watch.clone());
         Ok(watch)
     }
 }
@@ -167,12 +149,7 @@ impl fmt::Debug for Watchdog {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        {
-            // Under the lock, so that the thread is either before its check of `stop` or already waiting.
-            let _streams = lock(&self.shared.streams);
-            self.shared.wake.notify_all();
-        }
+        self.shared.vigil.stop();
         if let Some(thread) = lock(&self.thread).take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
@@ -182,87 +159,58 @@ impl Drop for Handle {
     }
 }
 
-impl Shared {
-    fn run(&self) {
-        let mut streams = lock(&self.streams);
-        while !self.stop.load(Ordering::Acquire) {
-            // Streams that were dropped and have nothing left to release are forgotten.
-            streams.retain(|stream| Arc::strong_count(stream) > 1 || !stream.drained());
-            let interval = if self.cause.get().is_some() {
-                let now = streams.clone();
-                drop(streams);
-                let blocked = now.iter().filter(|stream| stream.release()).count();
-                streams = lock(&self.streams);
-                if blocked > 0 { RELEASE_INTERVAL } else { TIDY_INTERVAL }
-            } else {
-                TIDY_INTERVAL
-            };
-            streams =
-                self.wake.wait_timeout(streams, interval).unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-}
-
 impl StreamWatch {
     /// Notes a wait that is about to be enqueued as the stream's operation `ticket`.
     pub fn push(&self, watchdog: &Watchdog, ticket: u64, target: Target) -> Result<()> {
-        let mut pending = lock(&self.pending);
-        // After the cause is set the releaser may already have passed this stream, so nothing may be added; before,
-        // the releaser will come by, because it takes this lock after the cause is set.
-        if let Some(cause) = watchdog.cause() {
-            return Err(Error::Aborted { what: self.name.clone(), cause: cause.to_string() });
-        }
-        if pending.len() >= 256 {
-            retire(&mut pending, self.core.completed());
-        }
-        if pending.len() >= MAX_PENDING_WAITS {
-            return Err(Error::Unsupported {
+        let vigil = &watchdog.handle.shared.vigil;
+        let completed = || self.core.completed();
+        match self.waits.push(ticket, target, || vigil.is_aborted(), completed) {
+            Ok(()) => Ok(()),
+            Err(Refused::Aborted) => Err(Error::Aborted {
+                what: self.name.clone(),
+                cause: watchdog.cause().unwrap_or_default().to_string(),
+            }),
+            Err(Refused::Full) => Err(Error::Unsupported {
                 what: "one more wait",
                 place: self.name.clone(),
                 why: format!("{MAX_PENDING_WAITS} are outstanding; synchronise first"),
-            });
+            }),
         }
-        pending.push_back(Pending { ticket, since: Instant::now(), target });
-        Ok(())
     }
 
     /// The stream is idle: nothing is outstanding.
     pub fn drained(&self) -> bool {
-        let completed = self.core.completed();
-        let mut pending = lock(&self.pending);
-        retire(&mut pending, completed);
-        pending.is_empty()
-    }
-
-    /// Writes every awaited value; true if the stream may still be blocked.
-    fn release(&self) -> bool {
-        if self.drained() {
-            return false;
-        }
-        for wait in lock(&self.pending).iter() {
-            if let Err(error) = wait.target.release() {
-                tracing::error!("releasing {}: {error}", self.name);
-            }
-        }
-        true
+        self.waits.is_drained(self.core.completed())
     }
 
     /// The outstanding waits, oldest first.
     pub fn waits(&self) -> Vec<PendingWait> {
-        let completed = self.core.completed();
-        let mut pending = lock(&self.pending);
-        retire(&mut pending, completed);
+        self.drained();
         let (mut waits, now) = (Vec::new(), Instant::now());
-        for wait in pending.iter() {
+        self.waits.for_each(|wait| {
             wait.target.describe(&self.name, now.saturating_duration_since(wait.since), &mut waits);
-        }
+        });
         waits
     }
 }
 
-fn retire(pending: &mut VecDeque<Pending>, completed: u64) {
-    while pending.front().is_some_and(|wait| wait.ticket <= completed) {
-        pending.pop_front();
+impl Watched for Arc<StreamWatch> {
+    /// Dropped by its user.
+    fn is_over(&self) -> bool {
+        Arc::strong_count(self) == 1 && self.drained()
+    }
+
+    /// Writes every awaited value.
+    fn release(&self) -> bool {
+        if self.drained() {
+            return false;
+        }
+        self.waits.for_each(|wait| {
+            if let Err(error) = wait.target.release() {
+                tracing::error!("releasing {}: {error}", self.name);
+            }
+        });
+        true
     }
 }
 
@@ -271,16 +219,14 @@ impl Target {
         match self {
             Target::Word32(word, expected) => match word.atomic() {
                 Some(atomic) => {
-                    let raise = |seen| (!reached32(seen, *expected)).then_some(*expected);
-                    let _ = atomic.fetch_update(Ordering::AcqRel, Ordering::Acquire, raise);
+                    atomic.raise(*expected);
                     Ok(())
                 }
                 None => rescue(word.device())?.write32(word.device_address()?, *expected),
             },
             Target::Word64(word, expected) => match word.atomic() {
                 Some(atomic) => {
-                    let raise = |seen| (!reached64(seen, *expected)).then_some(*expected);
-                    let _ = atomic.fetch_update(Ordering::AcqRel, Ordering::Acquire, raise);
+                    atomic.raise(*expected);
                     Ok(())
                 }
                 None => rescue(word.device())?.write64(word.device_address()?, *expected),

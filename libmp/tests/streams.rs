@@ -150,11 +150,9 @@ fn an_abort_releases_streams(worlds: Vec<World>) {
                     (send, peer.recv(&region, 2).prepare().unwrap())
                 })
                 .collect();
-            // Over a NIC the others' streams ask this rank for queue pairs.
-            let since = Instant::now();
-            while since.elapsed() < Duration::from_millis(50) {
-                halves.iter().for_each(|(send, _)| assert!(send.test().unwrap()));
-            }
+            // Here the others have enqueued: over a NIC their streams have asked this rank for queue pairs.
+            world.barrier().unwrap();
+            halves.iter().for_each(|(send, _)| assert!(send.test().unwrap()));
             world.abort("the pump is broken");
             return String::new();
         }
@@ -167,6 +165,7 @@ fn an_abort_releases_streams(worlds: Vec<World>) {
         } else {
             send.start_on(&stream).unwrap();
         }
+        world.barrier().unwrap();
         let since = Instant::now();
         let error = world.synchronize(&stream, soon()).unwrap_err();
         assert!(since.elapsed() < Duration::from_secs(5));

@@ -1,143 +1,71 @@
 //! The lock-free parts of the workspace under loom. The files are those that the libraries are built from, not copies; what
 //! stands here is only who calls them in which order.
+//!
+//! Each model also runs on sources that `build.rs` has broken, in one place each, and has to fail there: a model that passes
+//! whatever the source says would show nothing.
 #![cfg(all(loom, test))]
+// A model uses its part of a file.
+#![allow(dead_code)]
 
+#[path = "../../gdsync/src/memory/access.rs"]
+mod access;
 #[path = "../../gdsync/src/nic/soft/doze.rs"]
 mod doze;
+#[path = "../../libmp/src/data/epochs.rs"]
+mod epochs;
+#[path = "../../gdsync/src/nic/soft/inbox.rs"]
+mod inbox;
+#[path = "../../gdsync/src/watchdog/outstanding.rs"]
+mod outstanding;
+#[path = "../../gdsync/src/nic/soft/pace.rs"]
+mod pace;
 #[path = "../../libmp/src/data/positions.rs"]
 mod positions;
+#[path = "../../gdsync/src/nic/soft/rest.rs"]
+mod rest;
+#[path = "../../gdsync/src/watchdog/vigil.rs"]
+mod vigil;
 
-use loom::cell::UnsafeCell;
-use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use loom::thread;
+mod mailbox;
+mod message;
+mod sleep;
+mod watchdog;
 
-use doze::Doze;
-use positions::Positions;
-
-/// A mailbox of so many slots, as `libmp::data::mailbox` lays it out.
-const SLOTS: usize = 2;
-
-struct Mailbox {
-    put: AtomicU64,
-    taken: AtomicU64,
-    slots: [UnsafeCell<u64>; SLOTS],
+/// One module for each broken source, with the model that has to notice.
+mod broken {
+    include!(concat!(env!("OUT_DIR"), "/broken.rs"));
 }
 
-// SAFETY: a slot is accessed by whoever the counters give it to; loom reports it if that is two at a time.
-unsafe impl Sync for Mailbox {}
+/// The ignored test of this name panics.
+fn fails(test: &str) {
+    let mut program = std::process::Command::new(std::env::current_exe().unwrap());
+    let ran = program.args(["--exact", test, "--ignored", "--nocapture"]).output().unwrap();
+    let said = [ran.stdout, ran.stderr].map(|said| String::from_utf8_lossy(&said).into_owned());
+    assert!(said[0].contains("running 1 test"), "{said:?}");
+    assert!(!ran.status.success() && said[1].contains("panicked at"), "not noticed: {said:?}");
+}
 
 #[test]
 fn a_mailbox_gives_every_blob_once_in_order_and_no_slot_to_two() {
-    const ITEMS: u64 = 3;
-    loom::model(|| {
-        let mailbox = Arc::new(Mailbox {
-            put: AtomicU64::new(0),
-            taken: AtomicU64::new(0),
-            slots: [UnsafeCell::new(0), UnsafeCell::new(0)],
-        });
-        let writer = mailbox.clone();
-        let writer = thread::spawn(move || {
-            let counters = Positions { put: &writer.put, taken: &writer.taken };
-            for item in 0..ITEMS {
-                let number = loop {
-                    match counters.vacant(SLOTS as u64) {
-                        Some(number) => break number,
-                        None => thread::yield_now(),
-                    }
-                };
-                assert_eq!(number, item);
-                // SAFETY: the counters say that the slot is the writer's.
-                writer.slots[number as usize % SLOTS].with_mut(|slot| unsafe { *slot = 100 + item });
-                counters.publish(number);
-            }
-        });
-        let counters = Positions { put: &mailbox.put, taken: &mailbox.taken };
-        for item in 0..ITEMS {
-            let number = loop {
-                match counters.ready() {
-                    Some(number) => break number,
-                    None => thread::yield_now(),
-                }
-            };
-            // SAFETY: the counters say that the slot is the reader's.
-            let found = mailbox.slots[number as usize % SLOTS].with(|slot| unsafe { *slot });
-            assert_eq!((number, found), (item, 100 + item));
-            counters.release(number);
-        }
-        writer.join().unwrap();
-        assert_eq!(counters.ready(), None);
-    });
+    mailbox::model();
 }
 
-#[test]
-fn an_engine_that_dozes_off_never_misses_a_doorbell() {
-    loom::model(|| {
-        let (doze, doorbell) = (Arc::new(Doze::new()), Arc::new(AtomicBool::new(false)));
-        let engine = {
-            let (doze, doorbell) = (doze.clone(), doorbell.clone());
-            thread::spawn(move || {
-                // As `Engine::rest`, between passes: a pass that finds nothing, the announcement, a pass, sleep. The
-                // engine's own sleep has an end; here it has none, so that a doorbell it missed is a deadlock.
-                loop {
-                    if doorbell.load(Ordering::Relaxed) {
-                        doze.cancel();
-                        return;
-                    }
-                    if doze.is_announced() {
-                        thread::park();
-                    } else {
-                        doze.announce();
-                    }
-                }
-            })
-        };
-        doorbell.store(true, Ordering::Relaxed);
-        if doze.must_wake() {
-            engine.thread().unpark();
-        }
-        engine.join().unwrap();
-    });
-}
-
-/// A message as `libmp::data` describes it: the receiver gives its buffer away by the credit and gets it back with the
-/// arrival. Restated here in its words: the library keeps them in memory that loom cannot see.
 #[test]
 fn credit_and_arrival_hand_the_buffer_to_and_fro() {
-    const EPOCHS: u64 = 2;
-    struct Pair {
-        credit: AtomicU64,
-        arrival: AtomicU64,
-        buffer: UnsafeCell<u64>,
-    }
-    // SAFETY: as for `Mailbox`.
-    unsafe impl Sync for Pair {}
-    let reach = |word: &AtomicU64, epoch| {
-        while word.load(Ordering::Acquire) < epoch {
-            thread::yield_now();
-        }
-    };
-    loom::model(move || {
-        let pair = Arc::new(Pair {
-            credit: AtomicU64::new(0),
-            arrival: AtomicU64::new(0),
-            buffer: UnsafeCell::new(0),
-        });
-        let sender = pair.clone();
-        let sender = thread::spawn(move || {
-            for epoch in 1..=EPOCHS {
-                reach(&sender.credit, epoch);
-                // SAFETY: the credit gives the buffer to the sender.
-                sender.buffer.with_mut(|buffer| unsafe { *buffer = 10 * epoch });
-                sender.arrival.store(epoch, Ordering::Release);
-            }
-        });
-        for epoch in 1..=EPOCHS {
-            pair.credit.store(epoch, Ordering::Release);
-            reach(&pair.arrival, epoch);
-            // SAFETY: the arrival gives it back.
-            assert_eq!(pair.buffer.with(|buffer| unsafe { *buffer }), 10 * epoch);
-        }
-        sender.join().unwrap();
-    });
+    message::model();
+}
+
+#[test]
+fn an_engine_that_goes_to_sleep_misses_neither_doorbell_nor_command() {
+    sleep::model();
+}
+
+#[test]
+fn an_abort_releases_every_wait_that_it_does_not_refuse() {
+    watchdog::abort();
+}
+
+#[test]
+fn a_signal_that_comes_while_waits_are_released_is_kept() {
+    watchdog::late_signal();
 }

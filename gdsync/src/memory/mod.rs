@@ -1,6 +1,7 @@
 //! Memory: device, pinned host and plain host, allocated here or brought by the user. A [`Buffer`] is a shared,
 //! typed view of it; nothing is freed while a buffer, an operation or a stream may still use it.
 
+pub(crate) mod access;
 pub(crate) mod allocation;
 pub(crate) mod shared;
 pub mod word;

@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::Buffer;
+use super::access::Access;
 use super::allocation::Allocation;
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -59,7 +60,7 @@ macro_rules! word {
 
             /// The value seen by the CPU (acquire at system scope), or `None` if the CPU cannot reach it.
             pub fn load(&self) -> Option<$int> {
-                self.atomic().map(|word| word.load(Ordering::Acquire))
+                self.atomic().map(Access::see)
             }
 
             /// Stores from the CPU (release at system scope).
@@ -69,7 +70,7 @@ macro_rules! word {
             pub fn store(&self, value: $int) -> Result<()> {
                 match self.atomic() {
                     Some(word) => {
-                        word.store(value, Ordering::Release);
+                        word.signal(value);
                         Ok(())
                     }
                     None => Err(self.not_reachable("a store", "the CPU")),
@@ -118,28 +119,12 @@ macro_rules! word {
 word!(Word64, AtomicU64, u64);
 word!(Word32, AtomicU32, u32);
 
-/// Whether the 32-bit counter `value` has reached `expected`, counters running through zero: the order of
-/// `cuStreamWaitValue32` with `GEQ`, `(int32_t)(value - expected) >= 0`.
-pub fn reached32(value: u32, expected: u32) -> bool {
-    value.wrapping_sub(expected) as i32 >= 0
-}
-
-/// Whether the 64-bit counter `value` has reached `expected`, in the cyclic order of `cuStreamWaitValue64`.
-pub fn reached64(value: u64, expected: u64) -> bool {
-    value.wrapping_sub(expected) as i64 >= 0
-}
+pub use super::access::{reached32, reached64};
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::memory::Space;
-
-    #[test]
-    fn counters_are_compared_in_cyclic_order() {
-        assert!(reached32(5, 5) && reached32(6, 5) && !reached32(4, 5));
-        assert!(reached32(2, u32::MAX) && !reached32(u32::MAX, 2));
-        assert!(reached64(1, u64::MAX) && !reached64(0, 1));
-    }
 
     #[test]
     fn a_word_keeps_its_memory() -> Result<()> {

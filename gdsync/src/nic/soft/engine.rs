@@ -5,7 +5,7 @@
 //! registered GPU memory are its only CUDA calls ([`copies`](crate::cuda::copies)): copy engines only, in a context that
 //! no blocked stream shares.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,9 @@ use mio::{Events, Interest, Poll, Token};
 use subtle::ConstantTimeEq;
 
 use super::doze::Doze;
+use super::inbox::Inbox;
 use super::keys::{KeyTable, RegionMemory};
-use super::pace::{Pace, STEP};
+use super::rest::{Pause, Rest};
 use super::slot::Slot;
 use super::state::Outgoing;
 use super::wire::Cut;
@@ -29,8 +30,6 @@ use crate::cuda::copies::Copies;
 use crate::cuda::device::{CudaDevice, lock};
 use crate::error::Result;
 
-/// After so long without work sleeps are as long as their share of a core demands.
-const LONG_IDLE: Duration = Duration::from_millis(20);
 /// How often the peers are looked after.
 const HOUSEKEEPING: Duration = Duration::from_millis(5);
 /// Housekeeping that is so late means that this thread did not run: stopped, suspended, or starved.
@@ -48,8 +47,7 @@ const STRANGERS: usize = 1 << 32;
 /// What the owner of a NIC and its engine share.
 pub(crate) struct Shared {
     pub keys: RwLock<KeyTable>,
-    commands: Mutex<VecDeque<Command>>,
-    commanded: AtomicBool,
+    commands: Inbox<Command>,
     doze: Doze,
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
@@ -91,8 +89,7 @@ impl Shared {
     pub fn new() -> Shared {
         Shared {
             keys: RwLock::default(),
-            commands: Mutex::default(),
-            commanded: AtomicBool::new(false),
+            commands: Inbox::new(),
             doze: Doze::new(),
             thread: OnceLock::new(),
             stop: AtomicBool::new(false),
@@ -119,8 +116,7 @@ impl Shared {
     }
 
     pub fn command(&self, command: Command) {
-        lock(&self.commands).push_back(command);
-        self.commanded.store(true, Ordering::Release);
+        self.commands.put(command);
         self.wake();
     }
 
@@ -140,11 +136,8 @@ pub(crate) struct Engine {
     slots: Vec<Slot>,
     sockets: Sockets,
     out: Outgoing,
-    spin: Duration,
     housekeeping: Instant,
-    idle_since: Option<Instant>,
-    idle_passes: u32,
-    pace: Pace,
+    rest: Rest,
 }
 
 /// Sockets, known to the system's event queue.
@@ -191,11 +184,8 @@ impl Engine {
             slots: Vec::new(),
             sockets,
             out: Outgoing::new(),
-            spin,
             housekeeping: now,
-            idle_since: None,
-            idle_passes: 0,
-            pace: Pace::new(),
+            rest: Rest::new(spin),
         }
     }
 
@@ -236,32 +226,12 @@ impl Engine {
                     return;
                 }
             }
-            self.rest(busy, now);
-        }
-    }
-
-    /// Between two passes: nothing while there is work; then a moment of spinning; then sleep.
-    fn rest(&mut self, busy: bool, now: Instant) {
-        if busy {
-            self.idle_since = None;
-            self.idle_passes = 0;
-            self.pace.interrupt();
-            self.shared.doze.cancel();
-            return;
-        }
-        self.idle_passes = self.idle_passes.wrapping_add(1);
-        let idle = now - *self.idle_since.get_or_insert(now);
-        if idle < self.spin {
-            if self.idle_passes.is_multiple_of(16) {
-                std::thread::yield_now();
-            } else {
-                std::hint::spin_loop();
+            match self.rest.after(busy, now, &shared.doze) {
+                Pause::None => {}
+                Pause::Spin => std::hint::spin_loop(),
+                Pause::Yield => std::thread::yield_now(),
+                Pause::Sleep(longest) => std::thread::park_timeout(longest),
             }
-        } else if self.shared.doze.is_announced() {
-            // A whole pass after it said so found nothing.
-            std::thread::park_timeout(if idle < LONG_IDLE { STEP } else { self.pace.next() });
-        } else {
-            self.shared.doze.announce();
         }
     }
 
@@ -270,11 +240,8 @@ impl Engine {
     }
 
     fn obey(&mut self) -> bool {
-        if !self.shared.commanded.load(Ordering::Relaxed) {
-            return false;
-        }
-        self.shared.commanded.swap(false, Ordering::AcqRel);
-        let commands = std::mem::take(&mut *lock(&self.shared.commands));
+        let commands = self.shared.commands.take();
+        let any = !commands.is_empty();
         for command in commands {
             match command {
                 Command::Add(slot) => self.slots.push(*slot),
@@ -294,7 +261,7 @@ impl Engine {
                 Command::Connect { qpn, plan } => self.connect(qpn, plan),
             }
         }
-        true
+        any
     }
 
     fn connect(&mut self, qpn: u32, plan: Plan) {

@@ -48,11 +48,13 @@ mod doze;
 mod engine;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod inbox;
 mod keys;
 mod nic;
 mod pace;
 mod queue_pair;
 mod region;
+mod rest;
 mod slot;
 mod state;
 mod wire;
