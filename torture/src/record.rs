@@ -64,7 +64,7 @@ impl Record {
             format: FORMAT,
             command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
             date: now(),
-            build: mp::version_string().lines().next().unwrap_or_default().to_owned(),
+            build: build(),
             processor: machine.processor,
             cores: machine.cores,
             kernel: machine.kernel,
@@ -88,8 +88,13 @@ impl Record {
     }
 }
 
+/// What this program was built from.
+pub fn build() -> String {
+    mp::version_string().lines().next().unwrap_or_default().to_owned()
+}
+
 /// UTC, to the minute.
-fn now() -> String {
+pub fn now() -> String {
     let now = jiff::Timestamp::now();
     jiff::fmt::strtime::format("%Y-%m-%d %H:%M UTC", now).unwrap_or_else(|_| now.to_string())
 }
