@@ -1,5 +1,5 @@
 //! Compiles the storm's kernels: `cuda/host.cpp` for the CPU, and, with the nvcc that mp-kernels found, `cuda/storm.cu` for
-//! GPUs. Without one `mp-torture storm --form kernel` runs on the CPU.
+//! GPUs; without one `mp-torture storm --form kernel` runs on the CPU. And the libraries of `shim/`.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -21,8 +21,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// Shared libraries of `shim/`, which the program embeds.
+fn shims() -> Result<(), String> {
+    let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|error| error.to_string())?);
+    for name in ["clock", "driver", "libcuda"] {
+        let mut build = cc::Build::new();
+        build.opt_level(1).pic(true).cargo_metadata(false);
+        let mut command = build.try_get_compiler().map_err(|error| error.to_string())?.to_command();
+        command.args(["-shared", "-fPIC", "-pthread"]).arg(format!("shim/{name}.c"));
+        command.arg("-ldl").arg("-o").arg(out.join(format!("{name}.so")));
+        let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+        if !output.status.success() {
+            return Err(format!("{command:?}\n{}", String::from_utf8_lossy(&output.stderr)));
+        }
+    }
+    Ok(())
+}
+
 fn run() -> Result<(), String> {
-    for watched in ["build.rs", "cuda"] {
+    for watched in ["build.rs", "cuda", "shim"] {
         println!("cargo::rerun-if-changed={watched}");
     }
     for variable in ["DEP_MP_KERNELS_NVCC", "DEP_MP_KERNELS_INCLUDE", "HPGMG_ARCHITECTURES"] {
@@ -40,6 +57,7 @@ fn run() -> Result<(), String> {
         .flag("-pthread")
         .try_compile("torture_host")
         .map_err(|error| format!("cuda/host.cpp: {error}"))?;
+    shims()?;
     let Ok(nvcc) = variable("DEP_MP_KERNELS_NVCC") else { return Ok(()) };
     let fatbin = PathBuf::from(variable("OUT_DIR")?).join("torture.fatbin");
     let mut command = Command::new(nvcc);
@@ -47,7 +65,8 @@ fn run() -> Result<(), String> {
     // Fewer compile faster, as in hpgmg.
     let wanted = variable("HPGMG_ARCHITECTURES").unwrap_or_default();
     let chosen = |code: &&&str| {
-        wanted.is_empty() || wanted.split(',').any(|n| code.starts_with(&format!("arch=compute_{n},")))
+        wanted.is_empty()
+            || wanted.split(',').any(|n| code.starts_with(&format!("arch=compute_{n},")))
     };
     for code in CODE.iter().filter(chosen) {
         command.args(["-gencode", code]);

@@ -56,10 +56,14 @@ pub fn run(options: &Options) -> Result<i32> {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut record = Record::begin(RANKS);
     let begin = Instant::now();
-    let (hpgmg_length, reference) = calibrate(&programs)?;
+    let gpu = gpus() > 0;
+    println!("GPU: {}", if gpu { "yes" } else { "none, and so no storm on one" });
+    let hpgmg = combinations(options, gpu, &mut random).iter().any(|(_, _, w)| w.is_hpgmg());
+    let (hpgmg_length, reference) =
+        if hpgmg || options.short { calibrate(&programs)? } else { (LENGTH, Value::Null) };
     let mut cycle = 0;
     loop {
-        for (fault, phase, workload) in combinations(options, &mut random) {
+        for (fault, phase, workload) in combinations(options, gpu, &mut random) {
             let first = usize::from(fault.spares_rank_0());
             let victim =
                 if fault == Fault::PortTaken { 0 } else { random.random_range(first..RANKS) };
@@ -71,7 +75,7 @@ pub fn run(options: &Options) -> Result<i32> {
                 victim,
                 ranks: RANKS,
                 seed,
-                length: if workload == Workload::Hpgmg { hpgmg_length } else { LENGTH },
+                length: if workload.is_hpgmg() { hpgmg_length } else { LENGTH },
             };
             let run = one(&programs, &job, &reference)?;
             show(&run);
@@ -108,11 +112,22 @@ fn name(fault: Fault, phase: Phase, workload: Workload) -> String {
     format!("{} / {} / {}", fault.name(), phase.name(), workload.name())
 }
 
-fn combinations(options: &Options, random: &mut SmallRng) -> Vec<(Fault, Phase, Workload)> {
+/// GPUs that a driver lets this process use.
+fn gpus() -> u32 {
+    libmp::gdsync::CudaDevice::count().unwrap_or(0)
+}
+
+fn combinations(
+    options: &Options,
+    gpu: bool,
+    random: &mut SmallRng,
+) -> Vec<(Fault, Phase, Workload)> {
     let mut all = Vec::new();
     for fault in Fault::ALL {
         for &phase in fault.phases() {
-            let apply = Workload::ALL.into_iter().filter(|&workload| fault.applies(workload));
+            let apply = Workload::ALL
+                .into_iter()
+                .filter(|&workload| workload.runs(gpu) && fault.applies(phase, workload));
             let mut workloads: Vec<Workload> = apply
                 .filter(|&workload| name(fault, phase, workload).contains(&options.only))
                 .collect();

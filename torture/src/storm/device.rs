@@ -1,6 +1,8 @@
 //! The storm in kernels: channels between all ranks with sizes, tags and groups of threads drawn at random, whose messages
 //! kernels of all ranks send, receive and compare by themselves; the host only counts what they found.
 
+use std::time::Instant;
+
 use libmp::{DeviceRecv, DeviceSend, Region, World};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -49,9 +51,7 @@ impl Plan {
             (0..ranks).map(|_| blocks.map_or(0, |n| random.random_range(0..=n / 2))).collect();
         let mut room: Vec<usize> = of_blocks
             .iter()
-            .map(|of_blocks| {
-                blocks.map_or(ENDS_ON_CPU, |n| of_blocks + (n - of_blocks) * WARPS)
-            })
+            .map(|of_blocks| blocks.map_or(ENDS_ON_CPU, |n| of_blocks + (n - of_blocks) * WARPS))
             .collect();
         let mut channels = Vec::new();
         // Until a pair is drawn that has no room left for both of its ends.
@@ -111,7 +111,11 @@ impl Play<'_> {
     ) -> Result<(), Stop> {
         let (me, ranks) = (world.rank(), world.size());
         if self.machine.is_none() {
-            self.machine = Some(Machine::open(me).map_err(|e| Stop::Failed(format!("{e:#}")))?);
+            let machine = Machine::open(me).map_err(|e| Stop::Failed(format!("{e:#}")));
+            if let Err(Stop::Failed(why)) = &machine {
+                world.abort(why.clone());
+            }
+            self.machine = Some(machine?);
         }
         let Some(machine) = &self.machine else { return Ok(()) };
         let blocks = match machine {
@@ -128,7 +132,13 @@ impl Play<'_> {
         };
         let seed = mix(&[self.options.seed, name[0], name[1]]);
         let plan = Plan::new(seed, ranks, blocks);
-        let tally = play(machine, world, &plan, me, seed)?;
+        let played = play(machine, world, &plan, me, seed);
+        if let Err(Stop::Failed(why)) = &played {
+            // The others are to hear why; if they know already, this changes nothing.
+            world.abort(why.clone());
+        }
+        let (tally, seconds) = played?;
+        self.kernel_seconds += seconds;
         self.check_tally(&tally, &plan, me, name)?;
         self.operations += tally.sent + tally.received;
         self.messages += tally.received;
@@ -172,14 +182,14 @@ impl Play<'_> {
     }
 }
 
-/// Prepares this rank's ends, launches, and waits for what came of it.
+/// Prepares this rank's ends, launches, and waits for what came of it; and how long the launches took.
 fn play(
     machine: &Machine,
     world: &World,
     plan: &Plan,
     me: usize,
     seed: u64,
-) -> Result<Tally, Stop> {
+) -> Result<(Tally, f64), Stop> {
     let device = machine.device();
     let stream = world.stream(device)?;
     let (places, total) = places(plan, me);
@@ -214,6 +224,7 @@ fn play(
     let of_blocks = (plan.of_blocks[me] as u64).min(count);
     // What allocates or copies does so before any kernel waits: it could have to wait for the kernel.
     world.barrier()?;
+    let begin = Instant::now();
     if count > 0 {
         for launch in 0..LAUNCHES {
             // SAFETY: ends and tally are this function's, which waits for the stream below, as the handles are; the plan
@@ -223,13 +234,14 @@ fn play(
         }
     }
     world.synchronize(&stream, deadline())?;
+    let seconds = begin.elapsed().as_secs_f64();
     // What the peers' kernels still wait for must not go.
     world.barrier()?;
     let tally = Tally::of(&tally.to_vec()?).map_err(|error| Stop::Failed(format!("{error:#}")))?;
     // Nor what they copy from.
     world.barrier()?;
     drop(halves);
-    Ok(tally)
+    Ok((tally, seconds))
 }
 
 /// The rank's ends, as channel, whether it sends, and where its buffer begins in one region, and the length of that.

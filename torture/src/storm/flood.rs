@@ -3,8 +3,8 @@
 
 use libmp::{Operation, Stream, World, wait_all};
 
-use super::play::{End, Half, Play, Stop, UNTOUCHED, deadline, prepare};
 use super::plan::{Plan, mix, word};
+use super::play::{End, Half, Play, Stop, UNTOUCHED, deadline, prepare};
 use crate::mark::Mark;
 
 /// What a round adds to a message's name.

@@ -97,7 +97,9 @@ fn used_mib(ordinal: u32) -> Result<u64> {
         .context("nvidia-smi, for the memory of the GPU")?;
     ensure!(output.status.success(), "nvidia-smi: {}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
-    text.trim().parse().with_context(|| format!("nvidia-smi says {text:?}, expected a number of MiB"))
+    text.trim()
+        .parse()
+        .with_context(|| format!("nvidia-smi says {text:?}, expected a number of MiB"))
 }
 
 /// Least squares: of something, a second.

@@ -83,14 +83,19 @@ unsafe extern "C" {
 }
 
 impl Machine {
-    /// The GPU of this rank if there is one and this build has GPU code, otherwise the CPU.
+    /// The GPU of this rank if there is one and this build has GPU code, otherwise the CPU. A driver that is there and does
+    /// not work is an error.
     pub fn open(rank: usize) -> Result<Machine> {
-        #[cfg(torture_fatbin)]
-        if let Ok(count @ 1..) = CudaDevice::count() {
-            return Machine::gpu(rank as u32 % count);
+        match CudaDevice::count() {
+            #[cfg(torture_fatbin)]
+            Ok(count @ 1..) => Machine::gpu(rank as u32 % count),
+            #[cfg(not(torture_fatbin))]
+            Ok(_) => Ok(Machine::Cpu),
+            #[cfg(torture_fatbin)]
+            Ok(0) => Ok(Machine::Cpu),
+            Err(libmp::gdsync::Error::NoDriver) => Ok(Machine::Cpu),
+            Err(error) => Err(error).with_context(|| format!("rank {rank} looks for a GPU")),
         }
-        let _ = rank;
-        Ok(Machine::Cpu)
     }
 
     #[cfg(torture_fatbin)]
@@ -146,8 +151,7 @@ impl Machine {
                 let warps = (count - of_blocks).div_ceil(WARPS as u64);
                 let dims = Dims::linear((of_blocks + warps) as u32, THREADS);
                 let (count, of_blocks) = (Arg::new(&count), Arg::new(&of_blocks));
-                let args =
-                    [Arg::new(&ends), count, of_blocks, Arg::new(&launch), Arg::new(&tally)];
+                let args = [Arg::new(&ends), count, of_blocks, Arg::new(&launch), Arg::new(&tally)];
                 // SAFETY: the kernel's signature; the addresses are the caller's promise.
                 Ok(unsafe { stream.launch(kernel, dims, &args)? })
             }

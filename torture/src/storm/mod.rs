@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::mark::Mark;
 use growth::{Growth, Measured};
 pub use plan::Form;
-use play::{Play, Totals};
+use play::Play;
 pub use play::Stop;
 
 /// What a storm does.
@@ -102,6 +102,8 @@ pub struct Summary {
     pub messages: u64,
     /// Words that were compared with the model on all ranks.
     pub words: u64,
+    /// Seconds in launches of kernels, at rank 0.
+    pub kernel_seconds: f64,
     /// Where kernels ran, if any did.
     pub kernels_on: Option<String>,
     /// How bytes went between ranks: `MP_PATH`.
@@ -235,8 +237,9 @@ fn worlds(
                 operations: totals.operations,
                 messages: totals.messages,
                 words: totals.words,
+                kernel_seconds: play.kernel_seconds,
                 kernels_on,
-                path: std::env::var("MP_PATH").unwrap_or_else(|_| "auto".into()),
+                path: path(),
                 resident_kib: measured.resident_kib,
                 growth_kib: measured.growth_kib,
                 descriptors: measured.descriptors,
@@ -261,11 +264,13 @@ fn end(options: &Options, mark: &Mark, measured: &Measured, summary: &Summary) -
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    ensure!(
-        measured.is_flat(),
-        "it grew: {measured:?}"
-    );
+    ensure!(measured.is_flat(), "it grew: {measured:?}");
     Ok(())
+}
+
+/// How bytes go between ranks, as the environment of all of them says.
+fn path() -> String {
+    std::env::var("MP_PATH").unwrap_or_else(|_| "auto".into())
 }
 
 /// Reads a summary back.

@@ -102,8 +102,14 @@ impl Plan {
         }
     }
 
-    /// A generation that is a flood: many short messages of all pairs of ranks and nothing else, again and again.
-    pub fn flood(seed: u64, world: u64, generation: u64, ranks: usize, form: Form) -> Plan {
+    /// A generation that is a flood: many short messages of all pairs of ranks and nothing else, again and again; fewer if
+    /// it is to be brief.
+    pub fn flood(
+        [seed, world, generation]: [u64; 3],
+        ranks: usize,
+        form: Form,
+        brief: bool,
+    ) -> Plan {
         let mut random = SmallRng::seed_from_u64(mix(&[seed, world, generation, 1]));
         let message = |random: &mut SmallRng| {
             let len = match random.random_range(0..100) {
@@ -126,10 +132,16 @@ impl Plan {
                 room: random.random_range(0..2),
             }
         };
-        let count = random.random_range(ranks..=128 * ranks);
+        // A host looks at all that it has started whenever it waits: many at once cost it more than they bring.
+        let most = match (brief, form) {
+            (true, _) => 12,
+            (false, Form::Host) => 32,
+            (false, _) => 128,
+        };
+        let count = random.random_range(ranks..=most * ranks);
         Plan {
             messages: (0..count).map(|_| message(&mut random)).collect(),
-            rounds: random.random_range(20..=300),
+            rounds: random.random_range(if brief { 5..=30 } else { 20..=300 }),
             put: 0,
             shift: 0,
             split: false,
@@ -192,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_flood_is_short_messages_between_all_ranks() {
-        let plans: Vec<Plan> = (0..40).map(|seed| Plan::flood(seed, 0, 1, 3, Form::Host)).collect();
+        let plans: Vec<Plan> =
+            (0..40).map(|seed| Plan::flood([seed, 0, 1], 3, Form::Mixed, false)).collect();
         let messages = || plans.iter().flat_map(|plan| &plan.messages);
         assert!(messages().all(|m| m.len <= 512 && m.from < 3 && m.to < 3));
         for pair in 0..9 {

@@ -16,6 +16,8 @@ use crate::mark::Mark;
 
 /// No operation of a storm takes so long, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Storms of fewer seconds are brief.
+const BRIEF: f64 = 3.0;
 /// Generations of a world.
 const GENERATIONS: u64 = 6;
 /// What a receive buffer holds beyond its message.
@@ -54,6 +56,7 @@ pub struct Play<'a> {
     /// Operations until the middle, on the victim.
     left: Option<u64>,
     over: bool,
+    pub(super) kernel_seconds: f64,
     /// Where kernels run, from the first on.
     pub(super) machine: Option<Machine>,
 }
@@ -88,7 +91,21 @@ impl<'a> Play<'a> {
     pub fn new(options: &'a Options) -> Play<'a> {
         // In the first or second world: they have some hundred operations a rank.
         let left = Some(100 + mix(&[options.seed, 7]) % 1000);
-        Play { options, operations: 0, messages: 0, words: 0, left, over: false, machine: None }
+        Play {
+            options,
+            operations: 0,
+            messages: 0,
+            words: 0,
+            left,
+            over: false,
+            kernel_seconds: 0.0,
+            machine: None,
+        }
+    }
+
+    /// Short storms look at their time more often, and through a NIC a message takes longer. The same on all ranks.
+    fn is_brief(&self) -> bool {
+        self.options.seconds < BRIEF || super::path() != "auto"
     }
 
     /// What all ranks did.
@@ -171,8 +188,9 @@ impl<'a> Play<'a> {
                 }
                 _ if form == Form::Kernel => self.kernels(world, name, mark)?,
                 _ => {
-                    let plan = Plan::flood(seed, number, generation, ranks, form);
-                    self.flood(world, &stream, &plan, name, mark)?;
+                    let name = [seed, number, generation];
+                    let plan = Plan::flood(name, ranks, form, self.is_brief());
+                    self.flood(world, &stream, &plan, [number, generation], mark)?;
                 }
             }
             // All ranks agree, whatever their clocks say.
