@@ -93,6 +93,8 @@ pub struct Ended {
     pub struck: Option<Instant>,
     pub over: Instant,
     pub hung: bool,
+    /// The longest time for which this process, which looks every millisecond, did not come to look.
+    pub stalled: Duration,
     pub left: Left,
     /// What it wrote as its result.
     pub json: Option<String>,
@@ -264,7 +266,10 @@ impl Job {
             Strike { job: self, folder, begin, marked: None, struck: None, resumed: false };
         let bound = self.length + Duration::from_secs_f64(SILENCE.max(INIT) + LINGER) + SLACK;
         let mut hung = false;
+        let (mut stalled, mut looked) = (Duration::ZERO, Instant::now());
         let status = loop {
+            stalled = stalled.max(looked.elapsed());
+            looked = Instant::now();
             if let Some(status) = launcher.try_wait().context("waiting for the launcher")? {
                 break status;
             }
@@ -305,6 +310,7 @@ impl Job {
             struck: strike.struck,
             over,
             hung,
+            stalled,
             left,
             json,
         })

@@ -18,6 +18,11 @@ use crate::verdict::{judge, numbers};
 const RANKS: usize = 3;
 /// How long a workload is meant to last.
 const LENGTH: Duration = Duration::from_millis(1200);
+/// Seconds for which the supervisor does not get a processor that say nothing about libmp any more: ranks are lost after
+/// `SILENCE` seconds of silence, and a machine that is stopped, or far too busy, makes them silent. A run that goes
+/// wrong then is kept as void and done again, so often at most.
+const STALL: f64 = 0.5;
+const AGAIN: usize = 3;
 /// The job after a job, which has to run.
 const NEXT: Duration = Duration::from_millis(100);
 
@@ -77,7 +82,18 @@ pub fn run(options: &Options) -> Result<i32> {
                 seed,
                 length: if workload.is_hpgmg() { hpgmg_length } else { LENGTH },
             };
-            let run = one(&programs, &job, &reference)?;
+            let mut run = one(&programs, &job, &reference)?;
+            for _ in 0..AGAIN {
+                if run.problems.is_empty() || run.stalled < STALL {
+                    break;
+                }
+                println!(
+                    "    VOID: the machine stood still for {:.1} s: {:?}",
+                    run.stalled, run.problems
+                );
+                record.void.push(run);
+                run = one(&programs, &job, &reference)?;
+            }
             show(&run);
             record.runs.push(run);
             record.minutes = begin.elapsed().as_secs_f64() / 60.0;
@@ -151,6 +167,7 @@ fn one(programs: &Programs, job: &Job, reference: &Value) -> Result<Run> {
     if !next_verdict.problems.is_empty() {
         problems.push(format!("the next run: {}", next_verdict.problems.join("; ")));
     }
+    let stalled = ended.stalled.max(next_ended.stalled).as_secs_f64();
     let fault = job.fault.context("a job of the suite has a fault")?;
     Ok(Run {
         fault,
@@ -167,6 +184,7 @@ fn one(programs: &Programs, job: &Job, reference: &Value) -> Result<Run> {
         hung: ended.hung,
         orphans: ended.left.processes.len(),
         leaks: ended.left.others.len(),
+        stalled,
         next_runs: next_verdict.problems.is_empty(),
         problems,
     })

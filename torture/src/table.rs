@@ -98,6 +98,18 @@ fn faults(text: &mut String, record: &Record) -> Result<()> {
         )?;
     }
     writeln!(text)?;
+    let stalled = record.runs.iter().chain(&record.void).map(|run| run.stalled).fold(0.0, f64::max);
+    writeln!(
+        text,
+        "{} runs went wrong while the machine stood still for the supervisor for over half a second, and were done again \
+         (longest standstill of all: {stalled:.1} s).",
+        record.void.len()
+    )?;
+    for run in &record.void {
+        let name = format!("{}, {}, {}", run.fault.name(), run.phase.name(), run.workload.name());
+        writeln!(text, "* void: {name}, after {:.1} s: {}", run.stalled, run.problems.join("; "))?;
+    }
+    writeln!(text)?;
     let problems: Vec<&Run> = record.runs.iter().filter(|run| !run.problems.is_empty()).collect();
     if !problems.is_empty() {
         writeln!(text, "What was not as it should be:\n")?;
@@ -248,6 +260,7 @@ mod tests {
             hung: false,
             orphans: 0,
             leaks: 0,
+            stalled: 0.0,
             next_runs: true,
             problems: problems.iter().map(|text| (*text).to_owned()).collect(),
         };

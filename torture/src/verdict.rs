@@ -301,6 +301,7 @@ mod tests {
             struck: Some(now),
             over: now + Duration::from_secs(1),
             hung: false,
+            stalled: Duration::ZERO,
             left: Default::default(),
             json: None,
         }

@@ -82,31 +82,35 @@ unsafe extern "C" {
     fn torture_storm_on_host(ends: *const u64, count: u64, launch: u64, tally: *mut u64) -> i32;
 }
 
-impl Machine {
-    /// The GPU of this rank if there is one and this build has GPU code, otherwise the CPU. A driver that is there and does
-    /// not work is an error.
-    pub fn open(rank: usize) -> Result<Machine> {
-        match CudaDevice::count() {
-            #[cfg(torture_fatbin)]
-            Ok(count @ 1..) => Machine::gpu(rank as u32 % count),
-            #[cfg(not(torture_fatbin))]
-            Ok(_) => Ok(Machine::Cpu),
-            #[cfg(torture_fatbin)]
-            Ok(0) => Ok(Machine::Cpu),
-            Err(libmp::gdsync::Error::NoDriver) => Ok(Machine::Cpu),
-            Err(error) => Err(error).with_context(|| format!("rank {rank} looks for a GPU")),
-        }
-    }
-
+/// The GPU code; none if there was no nvcc when this crate was built.
+fn image() -> Option<&'static [u8]> {
     #[cfg(torture_fatbin)]
-    fn gpu(ordinal: u32) -> Result<Machine> {
+    {
         #[repr(C, align(64))]
         struct Aligned<T: ?Sized>(T);
         static IMAGE: &Aligned<[u8]> =
             &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/torture.fatbin")));
+        Some(&IMAGE.0)
+    }
+    #[cfg(not(torture_fatbin))]
+    None
+}
+
+impl Machine {
+    /// The GPU of this rank if there is one and this build has GPU code, otherwise the CPU. A driver that is there and does
+    /// not work is an error.
+    pub fn open(rank: usize) -> Result<Machine> {
+        match (CudaDevice::count(), image()) {
+            (Ok(count @ 1..), Some(image)) => Machine::gpu(rank as u32 % count, image),
+            (Ok(_) | Err(libmp::gdsync::Error::NoDriver), _) => Ok(Machine::Cpu),
+            (Err(error), _) => Err(error).with_context(|| format!("rank {rank} looks for a GPU")),
+        }
+    }
+
+    fn gpu(ordinal: u32, image: &'static [u8]) -> Result<Machine> {
         let device = Device::cuda(ordinal)?;
         let gpu = device.as_cuda().context("a GPU that is none")?;
-        let module = gpu.load_module(&IMAGE.0, &[NAME])?;
+        let module = gpu.load_module(image, &[NAME])?;
         let kernel = module.kernel(NAME)?;
         let blocks = gpu.co_resident_blocks(&kernel, THREADS, 0)?;
         Ok(Machine::Gpu { device, kernel, blocks, _module: module })
@@ -153,7 +157,8 @@ impl Machine {
                 let (count, of_blocks) = (Arg::new(&count), Arg::new(&of_blocks));
                 let args = [Arg::new(&ends), count, of_blocks, Arg::new(&launch), Arg::new(&tally)];
                 // SAFETY: the kernel's signature; the addresses are the caller's promise.
-                Ok(unsafe { stream.launch(kernel, dims, &args)? })
+                unsafe { stream.launch(kernel, dims, &args)? };
+                Ok(())
             }
             Machine::Cpu => {
                 let (ends, tally) = (ends as *const u64, tally as *mut u64);
