@@ -3,10 +3,11 @@
 
 use std::time::Instant;
 
-use libmp::{DeviceRecv, DeviceSend, Region, World};
+use libmp::{DeviceRecv, DeviceSend, Region, Stream, World};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::Moment;
 use super::launch::{END_WORDS, End, Machine, TALLY_WORDS, Tally, WARPS};
 use super::plan::mix;
 use super::play::{Play, Stop, deadline};
@@ -17,7 +18,7 @@ const LAUNCHES: u64 = 5;
 /// Share of the resident blocks that is used: other ranks of other jobs are not reckoned with, the driver's own kernels are.
 const SHARE: f64 = 0.9;
 /// Messages of a channel in a launch, if they are short: on a GPU, on a CPU.
-const MESSAGES: [u64; 2] = [20_000, 40];
+const MESSAGES: [u64; 2] = [5_000, 40];
 /// Ends of a rank on a CPU: each is a thread.
 const ENDS_ON_CPU: usize = 6;
 
@@ -67,6 +68,11 @@ impl Plan {
         }
     }
 
+    /// Messages of all ranks and launches.
+    fn messages(&self) -> u64 {
+        LAUNCHES * self.channels.iter().map(|channel| channel.count).sum::<u64>()
+    }
+
     /// Long messages first: they are played by blocks.
     fn sorted(mut self) -> Plan {
         self.channels.sort_by_key(|channel| std::cmp::Reverse(channel.words));
@@ -112,10 +118,7 @@ impl Play<'_> {
         let (me, ranks) = (world.rank(), world.size());
         if self.machine.is_none() {
             let machine = Machine::open(me).map_err(|e| Stop::Failed(format!("{e:#}")));
-            if let Err(Stop::Failed(why)) = &machine {
-                world.abort(why.clone());
-            }
-            self.machine = Some(machine?);
+            self.machine = Some(heard(world, machine)?);
         }
         let Some(machine) = &self.machine else { return Ok(()) };
         let blocks = match machine {
@@ -132,13 +135,14 @@ impl Play<'_> {
         };
         let seed = mix(&[self.options.seed, name[0], name[1]]);
         let plan = Plan::new(seed, ranks, blocks);
-        let played = play(machine, world, &plan, me, seed);
-        if let Err(Stop::Failed(why)) = &played {
-            // The others are to hear why; if they know already, this changes nothing.
-            world.abort(why.clone());
+        let prepared = heard(world, Prepared::new(machine, world, &plan, me, seed))?;
+        if self.left.take_if(|left| *left <= plan.messages()).is_some() {
+            // Of the others some already wait in their kernels.
+            self.moment(world, mark, Moment::Middle)?;
         }
-        let (tally, seconds) = played?;
-        self.kernel_seconds += seconds;
+        let begin = Instant::now();
+        let tally = heard(world, prepared.run(machine, world))?;
+        self.kernel_seconds += begin.elapsed().as_secs_f64();
         self.check_tally(&tally, &plan, me, name)?;
         self.operations += tally.sent + tally.received;
         self.messages += tally.received;
@@ -182,66 +186,88 @@ impl Play<'_> {
     }
 }
 
-/// Prepares this rank's ends, launches, and waits for what came of it; and how long the launches took.
-fn play(
-    machine: &Machine,
-    world: &World,
-    plan: &Plan,
-    me: usize,
-    seed: u64,
-) -> Result<(Tally, f64), Stop> {
-    let device = machine.device();
-    let stream = world.stream(device)?;
-    let (places, total) = places(plan, me);
-    let memory: Region<u32> = world.alloc(device, total)?;
-    let mut halves = Vec::new();
-    for (number, sends, at) in places {
-        let Channel { from, to, tag, words, .. } = plan.channels[number];
-        let region = memory.slice(at..at + words)?;
-        let half = if sends {
-            Half::Send(world.peer(to)?.send(&region, tag).prepare_device()?)
-        } else {
-            Half::Recv(world.peer(from)?.recv(&region, tag).prepare_device()?)
-        };
-        halves.push((number, half));
+/// The others are to hear why this rank fails; if they know already, this changes nothing.
+fn heard<T>(world: &World, result: Result<T, Stop>) -> Result<T, Stop> {
+    if let Err(Stop::Failed(why)) = &result {
+        world.abort(why.clone());
     }
-    let mut words = Vec::with_capacity(halves.len() * END_WORDS);
-    for (number, half) in &halves {
-        let (message, sends) = match half {
-            Half::Send(send) => (send.handle()?.message, 1),
-            Half::Recv(recv) => (recv.handle()?.message, 0),
-        };
-        let (name, count) = (mix(&[seed, *number as u64]), plan.channels[*number].count);
-        words.extend(End { message, name, count, sends, number: *number as u32 }.words());
-    }
-    let ends: Region<u64> = world.alloc(device, words.len())?;
-    ends.write(&words)?;
-    let tally: Region<u64> = world.alloc(device, TALLY_WORDS)?;
-    tally.write(&[0; TALLY_WORDS])?;
-    let address = |region: &Region<u64>| region.buffer().device_address().unwrap_or_default();
-    let addresses = (address(&ends), address(&tally));
-    let count = halves.len() as u64;
-    let of_blocks = (plan.of_blocks[me] as u64).min(count);
-    // What allocates or copies does so before any kernel waits: it could have to wait for the kernel.
-    world.barrier()?;
-    let begin = Instant::now();
-    if count > 0 {
-        for launch in 0..LAUNCHES {
-            // SAFETY: ends and tally are this function's, which waits for the stream below, as the handles are; the plan
-            // leaves room for all ranks of the GPU.
-            unsafe { machine.launch(&stream, addresses, (count, of_blocks), launch) }
-                .map_err(|error| Stop::Failed(format!("{error:#}")))?;
+    result
+}
+
+/// This rank's part of a generation, ready to be launched.
+struct Prepared {
+    stream: Stream,
+    ends: Region<u64>,
+    tally: Region<u64>,
+    /// Ends, and those that blocks play.
+    count: [u64; 2],
+    /// Until the launches of all ranks are over.
+    _halves: Vec<Half>,
+}
+
+impl Prepared {
+    fn new(
+        machine: &Machine,
+        world: &World,
+        plan: &Plan,
+        me: usize,
+        seed: u64,
+    ) -> Result<Prepared, Stop> {
+        let device = machine.device();
+        let stream = world.stream(device)?;
+        let (places, total) = places(plan, me);
+        let memory: Region<u32> = world.alloc(device, total)?;
+        let (mut numbers, mut halves) = (Vec::new(), Vec::new());
+        for (number, sends, at) in places {
+            let Channel { from, to, tag, words, .. } = plan.channels[number];
+            let region = memory.slice(at..at + words)?;
+            numbers.push(number);
+            halves.push(if sends {
+                Half::Send(world.peer(to)?.send(&region, tag).prepare_device()?)
+            } else {
+                Half::Recv(world.peer(from)?.recv(&region, tag).prepare_device()?)
+            });
         }
+        let mut words = Vec::with_capacity(halves.len() * END_WORDS);
+        for (number, half) in numbers.into_iter().zip(&halves) {
+            let (message, sends) = match half {
+                Half::Send(send) => (send.handle()?.message, 1),
+                Half::Recv(recv) => (recv.handle()?.message, 0),
+            };
+            let (name, count) = (mix(&[seed, number as u64]), plan.channels[number].count);
+            words.extend(End { message, name, count, sends, number: number as u32 }.words());
+        }
+        let ends: Region<u64> = world.alloc(device, words.len())?;
+        ends.write(&words)?;
+        let tally: Region<u64> = world.alloc(device, TALLY_WORDS)?;
+        tally.write(&[0; TALLY_WORDS])?;
+        // What allocates or copies does so before any kernel waits: it could have to wait for the kernel.
+        world.barrier()?;
+        let count = halves.len() as u64;
+        let of_blocks = (plan.of_blocks[me] as u64).min(count);
+        Ok(Prepared { stream, ends, tally, count: [count, of_blocks], _halves: halves })
     }
-    world.synchronize(&stream, deadline())?;
-    let seconds = begin.elapsed().as_secs_f64();
-    // What the peers' kernels still wait for must not go.
-    world.barrier()?;
-    let tally = Tally::of(&tally.to_vec()?).map_err(|error| Stop::Failed(format!("{error:#}")))?;
-    // Nor what they copy from.
-    world.barrier()?;
-    drop(halves);
-    Ok((tally, seconds))
+
+    /// Launches, and waits for what comes of it.
+    fn run(self, machine: &Machine, world: &World) -> Result<Tally, Stop> {
+        let address = |region: &Region<u64>| region.buffer().device_address().unwrap_or_default();
+        let addresses = (address(&self.ends), address(&self.tally));
+        let [count, of_blocks] = self.count;
+        let failed = |error: anyhow::Error| Stop::Failed(format!("{error:#}"));
+        for launch in (0..LAUNCHES).filter(|_| count > 0) {
+            // SAFETY: ends and tally are `self`'s, which waits for the stream below, as the handles are; the plan leaves
+            // room for all ranks of the GPU.
+            unsafe { machine.launch(&self.stream, addresses, (count, of_blocks), launch) }
+                .map_err(failed)?;
+        }
+        world.synchronize(&self.stream, deadline())?;
+        // What the peers' kernels still wait for must not go.
+        world.barrier()?;
+        let tally = Tally::of(&self.tally.to_vec()?).map_err(failed)?;
+        // Nor what they copy from.
+        world.barrier()?;
+        Ok(tally)
+    }
 }
 
 /// The rank's ends, as channel, whether it sends, and where its buffer begins in one region, and the length of that.

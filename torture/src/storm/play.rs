@@ -54,7 +54,7 @@ pub struct Play<'a> {
     pub(super) messages: u64,
     pub(super) words: u64,
     /// Operations until the middle, on the victim.
-    left: Option<u64>,
+    pub(super) left: Option<u64>,
     over: bool,
     pub(super) kernel_seconds: f64,
     /// Where kernels run, from the first on.
@@ -130,7 +130,7 @@ impl<'a> Play<'a> {
     }
 
     /// If this is the moment and this rank the victim: what it does to itself.
-    fn moment(&mut self, world: &World, mark: &Mark, moment: Moment) -> Result<(), Stop> {
+    pub(super) fn moment(&self, world: &World, mark: &Mark, moment: Moment) -> Result<(), Stop> {
         let Options { victim, fault, moment: chosen, .. } = self.options;
         let Some(fault) = fault.filter(|_| *victim == Some(world.rank()) && *chosen == moment)
         else {
