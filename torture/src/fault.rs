@@ -32,6 +32,12 @@ pub enum Fault {
     Strangers,
     /// The results are written to a device that is full.
     DiskFull,
+    /// The timeline is written to a device that is full.
+    TraceFull,
+    /// The wall clock of a rank jumps by hours, forwards and back, all the time.
+    ClockJumps,
+    /// The CUDA driver of a rank fails: on a GPU every call from a moment on, without one its initialisation.
+    DriverError,
     /// mprun gets SIGKILL.
     LauncherKilled,
 }
@@ -55,8 +61,18 @@ pub enum Workload {
     StormStream,
     /// A message storm of threads of one process, of both forms.
     StormThreads,
+    /// A message storm in kernels; processes, without a GPU.
+    StormKernels,
+    /// The same on a GPU, of threads of one process.
+    StormGpu,
+    /// A message storm of both forms through the software NIC over shared memory.
+    StormNic,
+    /// The same through the software NIC over TCP.
+    StormTcp,
     /// HPGMG-FV, messages started by the host.
     Hpgmg,
+    /// The same through the software NIC over TCP.
+    HpgmgTcp,
 }
 
 /// What must come of it.
@@ -72,12 +88,14 @@ pub enum Expected {
     NamedOrRight,
     /// The job fails and says the name of the file.
     FileNamed,
+    /// The job ends in order with the right result, and says that the timeline is lost and the name of its file.
+    TimelineLost,
     /// Nothing is said by anybody who is still there to hear it, but everything ends.
     Gone,
 }
 
 impl Fault {
-    pub const ALL: [Fault; 14] = [
+    pub const ALL: [Fault; 17] = [
         Fault::Killed,
         Fault::Stopped,
         Fault::Paused,
@@ -91,6 +109,9 @@ impl Fault {
         Fault::PortTaken,
         Fault::Strangers,
         Fault::DiskFull,
+        Fault::TraceFull,
+        Fault::ClockJumps,
+        Fault::DriverError,
         Fault::LauncherKilled,
     ];
 
@@ -109,7 +130,10 @@ impl Fault {
             Fault::Missing => "rank missing",
             Fault::PortTaken => "port taken",
             Fault::Strangers => "strangers at the door",
-            Fault::DiskFull => "disk full",
+            Fault::DiskFull => "disk full, results",
+            Fault::TraceFull => "disk full, timeline",
+            Fault::ClockJumps => "wall clock jumps by hours",
+            Fault::DriverError => "driver error",
             Fault::LauncherKilled => "kill −9 of mprun",
         }
     }
@@ -117,9 +141,12 @@ impl Fault {
     pub fn expected(self) -> Expected {
         match self {
             Fault::Killed | Fault::Stopped | Fault::Left | Fault::Panicked => Expected::Named,
+            Fault::DriverError => Expected::Named,
             Fault::Missing | Fault::PortTaken => Expected::Named,
             Fault::Cut | Fault::HalfOpen => Expected::NamedBothWays,
             Fault::Paused | Fault::Slow | Fault::Strangers => Expected::Right,
+            Fault::ClockJumps => Expected::Right,
+            Fault::TraceFull => Expected::TimelineLost,
             Fault::NoMemory => Expected::NamedOrRight,
             Fault::DiskFull => Expected::FileNamed,
             Fault::LauncherKilled => Expected::Gone,
@@ -130,22 +157,35 @@ impl Fault {
     pub fn phases(self) -> &'static [Phase] {
         match self {
             Fault::NoMemory | Fault::Missing | Fault::PortTaken => &[Phase::Start],
-            Fault::Slow | Fault::Strangers => &[Phase::Start],
-            Fault::DiskFull => &[Phase::Finish],
+            Fault::Slow | Fault::Strangers | Fault::ClockJumps => &[Phase::Start],
+            Fault::DiskFull | Fault::TraceFull => &[Phase::Finish],
             Fault::LauncherKilled => &[Phase::Start, Phase::Middle],
             _ => &[Phase::Start, Phase::Middle, Phase::Finish],
         }
     }
 
-    /// Whether it can be done to that workload: a program of others does not panic or leave on request, and threads have
-    /// no process of their own, no connection and no launcher.
-    pub fn applies(self, workload: Workload) -> bool {
+    /// Whether it is done to that workload in that phase. It cannot always be: a program of others does not panic or leave on
+    /// request, threads have no process of their own, no connection and no launcher, and only a driver that works fails
+    /// later than at the start. Through a NIC the faults are those that its queues and connections notice.
+    pub fn applies(self, phase: Phase, workload: Workload) -> bool {
+        use Fault::{
+            Cut, DiskFull, DriverError, HalfOpen, Killed, Left, Panicked, Paused, Stopped,
+            TraceFull,
+        };
         match workload {
-            Workload::StormHost | Workload::StormStream => true,
-            Workload::StormThreads => {
-                matches!(self, Fault::Left | Fault::Panicked | Fault::DiskFull)
+            Workload::StormHost | Workload::StormStream => self != DriverError,
+            Workload::StormThreads => matches!(self, Left | Panicked | DiskFull | TraceFull),
+            Workload::StormKernels => {
+                matches!(self, Killed | Stopped | Left | Panicked)
+                    || (self, phase) == (DriverError, Phase::Start)
             }
-            Workload::Hpgmg => !matches!(self, Fault::Left | Fault::Panicked),
+            Workload::StormGpu => matches!(self, Left | Panicked | DriverError),
+            Workload::StormNic | Workload::StormTcp => {
+                matches!(self, Killed | Stopped | Paused | Left | Cut)
+                    || (self, workload) == (HalfOpen, Workload::StormTcp)
+            }
+            Workload::Hpgmg => !matches!(self, Left | Panicked | DriverError),
+            Workload::HpgmgTcp => matches!(self, Killed | Stopped | Paused),
         }
     }
 
@@ -166,15 +206,78 @@ impl Phase {
 }
 
 impl Workload {
-    pub const ALL: [Workload; 4] =
-        [Workload::StormHost, Workload::StormStream, Workload::StormThreads, Workload::Hpgmg];
+    pub const ALL: [Workload; 9] = [
+        Workload::StormHost,
+        Workload::StormStream,
+        Workload::StormThreads,
+        Workload::StormKernels,
+        Workload::StormGpu,
+        Workload::StormNic,
+        Workload::StormTcp,
+        Workload::Hpgmg,
+        Workload::HpgmgTcp,
+    ];
 
+    /// As it stands in the table.
     pub fn name(self) -> &'static str {
         match self {
             Workload::StormHost => "storm, host",
             Workload::StormStream => "storm, streams",
             Workload::StormThreads => "storm, threads",
+            Workload::StormKernels => "storm, kernels on the CPU",
+            Workload::StormGpu => "storm, kernels on a GPU",
+            Workload::StormNic => "storm, NIC over shared memory",
+            Workload::StormTcp => "storm, NIC over TCP",
             Workload::Hpgmg => "HPGMG-FV, host",
+            Workload::HpgmgTcp => "HPGMG-FV, NIC over TCP",
+        }
+    }
+
+    /// Whether its ranks are threads of one process, without a launcher.
+    pub fn is_threads(self) -> bool {
+        matches!(self, Workload::StormThreads | Workload::StormGpu)
+    }
+
+    /// Whether it is HPGMG-FV.
+    pub fn is_hpgmg(self) -> bool {
+        matches!(self, Workload::Hpgmg | Workload::HpgmgTcp)
+    }
+
+    /// What `MP_PATH` is set to.
+    pub fn path(self) -> Option<&'static str> {
+        match self {
+            Workload::StormNic => Some("nic"),
+            Workload::StormTcp | Workload::HpgmgTcp => Some("nic-tcp"),
+            _ => None,
+        }
+    }
+
+    /// Whether it can run on a machine with, or without, a GPU: processes that share one take turns of milliseconds.
+    pub fn runs(self, gpu: bool) -> bool {
+        match self {
+            Workload::StormKernels => !gpu,
+            Workload::StormGpu => gpu,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_done_to_something_in_each_of_its_phases_with_a_gpu_or_without() {
+        for fault in Fault::ALL {
+            for &phase in fault.phases() {
+                let there = |gpu: bool| {
+                    Workload::ALL.into_iter().any(|w| w.runs(gpu) && fault.applies(phase, w))
+                };
+                assert!(there(true), "{} / {}", fault.name(), phase.name());
+                // A driver that cannot be initialised fails at the start and no later.
+                let only_at_start = fault == Fault::DriverError && phase != Phase::Start;
+                assert_eq!(there(false), !only_at_start, "{} / {}", fault.name(), phase.name());
+            }
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::fault::{Fault, Phase, Workload};
 use crate::leaks::{self, Before, Left};
 use crate::mark::{FOLDER, STRUCK};
 use crate::proxy::Proxy;
+use crate::shim::{DRIVER_THREAD, Shim};
 
 /// Seconds of silence that are borne, and how often a sign of life is given.
 pub const SILENCE: f64 = 2.0;
@@ -31,6 +32,8 @@ const HPGMG_SECONDS: &str = "0.35";
 const PAUSE: Duration = Duration::from_millis(700);
 /// The moment in a rank's start at which something is done to it is drawn from here.
 const STARTING: Duration = Duration::from_millis(80);
+/// A device to which nothing can be written.
+pub const FULL: &str = "/dev/full";
 /// How often the supervisor looks.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -52,7 +55,8 @@ impl Programs {
         };
         Ok(Programs {
             mprun: beside("mprun")?,
-            hpgmg: beside("hpgmg-fv")?,
+            // Looked for when it is needed.
+            hpgmg: torture.with_file_name("hpgmg-fv"),
             torture: torture.clone(),
         })
     }
@@ -89,18 +93,30 @@ pub struct Ended {
     pub struck: Option<Instant>,
     pub over: Instant,
     pub hung: bool,
+    /// The longest time for which this process, which looks every millisecond, did not come to look.
+    pub stalled: Duration,
     pub left: Left,
     /// What it wrote as its result.
     pub json: Option<String>,
 }
 
 impl Job {
-    fn command(&self, programs: &Programs, folder: &Path, proxy: Option<&Proxy>) -> Command {
+    fn command(
+        &self,
+        programs: &Programs,
+        folder: &Path,
+        proxy: Option<&Proxy>,
+    ) -> Result<Command> {
         let workload = self.workload_arguments(programs, folder);
         let mut command;
-        if self.workload == Workload::StormThreads {
+        if self.workload.is_threads() {
             command = Command::new(&workload[0]);
             command.args(&workload[1..]);
+            if self.fault == Some(Fault::DriverError) {
+                let (variable, library) = Shim::Driver.write(folder)?;
+                command.env(variable, library);
+                command.env(DRIVER_THREAD, format!("rank-{}", self.victim));
+            }
         } else {
             command = Command::new(&programs.mprun);
             command.args(["-l", "-n", &self.ranks.to_string()]);
@@ -118,6 +134,12 @@ impl Job {
                 }
                 Some(Fault::Missing) => drop(command.arg("--missing")),
                 Some(Fault::PortTaken) => drop(command.arg("--without-socket")),
+                Some(Fault::ClockJumps) => {
+                    command.arg("--preload").arg(Shim::Clock.write(folder)?.1);
+                }
+                Some(Fault::DriverError) => {
+                    command.arg("--libraries").arg(Shim::NoDriver.write(folder)?.1);
+                }
                 _ => {}
             }
             if let Some(proxy) = proxy {
@@ -129,6 +151,13 @@ impl Job {
             command.env_remove(name);
         }
         command.env(FOLDER, folder);
+        if let Some(path) = self.workload.path() {
+            command.env("MP_PATH", path);
+        }
+        if self.fault == Some(Fault::TraceFull) {
+            // Few events: a storm has more than anybody wants to collect.
+            command.env("MP_TRACE", FULL).env("MP_TRACE_EVENTS", "2000");
+        }
         for (name, seconds) in [
             ("MP_HEARTBEAT", HEARTBEAT),
             ("MP_HEARTBEAT_TIMEOUT", SILENCE),
@@ -138,18 +167,18 @@ impl Job {
             command.env(name, seconds.to_string());
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        Ok(command)
     }
 
     fn workload_arguments(&self, programs: &Programs, folder: &Path) -> Vec<String> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let result = match self.fault {
-            Some(Fault::DiskFull) => "/dev/full".into(),
+            Some(Fault::DiskFull) => FULL.into(),
             _ => text(&folder.join("result.json")),
         };
         let mut words: Vec<String> = Vec::new();
         let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
-        if self.workload == Workload::Hpgmg {
+        if self.workload.is_hpgmg() {
             // Boxes for every rank: one without has nothing to wait for but the end.
             add(&[&text(&programs.hpgmg), "4", "8", "--threads", "1", "--timeout", "20"]);
             add(&["--device", "cpu", "--seconds", HPGMG_SECONDS, "--json", &result]);
@@ -158,12 +187,13 @@ impl Job {
         let form = match self.workload {
             Workload::StormHost => "host",
             Workload::StormStream => "stream",
+            Workload::StormKernels | Workload::StormGpu => "kernel",
             _ => "mixed",
         };
         let seconds = self.length.as_secs_f64().to_string();
         add(&[&text(&programs.torture), "storm", "--seed", &self.seed.to_string()]);
         add(&["--seconds", &seconds, "--form", form, "--json", &result]);
-        if self.workload == Workload::StormThreads {
+        if self.workload.is_threads() {
             add(&["--threads", &self.ranks.to_string()]);
         }
         if let Some(fault) = self.storms_own() {
@@ -178,6 +208,7 @@ impl Job {
         let Some(fault) = self.fault else { return false };
         match fault {
             Fault::NoMemory | Fault::PortTaken => true,
+            Fault::DriverError => !self.workload.is_threads(),
             Fault::Killed | Fault::Stopped | Fault::Paused | Fault::Cut | Fault::HalfOpen => {
                 self.phase == Phase::Start
             }
@@ -190,7 +221,8 @@ impl Job {
         match self.fault? {
             Fault::Left => Some("leave"),
             Fault::Panicked => Some("panic"),
-            _ if self.phase == Phase::Start || self.workload == Workload::Hpgmg => None,
+            Fault::DriverError if self.workload.is_threads() => Some("announce"),
+            _ if self.phase == Phase::Start || self.workload.is_hpgmg() => None,
             Fault::Killed => Some("kill"),
             Fault::Stopped | Fault::Paused => Some("stop"),
             Fault::Cut | Fault::HalfOpen => Some("announce"),
@@ -217,7 +249,7 @@ impl Job {
         let through = matches!(self.fault, Some(Fault::Cut | Fault::HalfOpen | Fault::Slow));
         let proxy =
             through.then(|| Proxy::start(folder, self.fault == Some(Fault::Slow))).transpose()?;
-        let mut command = self.command(programs, folder, proxy.as_ref());
+        let mut command = self.command(programs, folder, proxy.as_ref())?;
         let begin = Instant::now();
         let mut launcher = command.spawn().with_context(|| format!("starting {command:?}"))?;
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -234,7 +266,10 @@ impl Job {
             Strike { job: self, folder, begin, marked: None, struck: None, resumed: false };
         let bound = self.length + Duration::from_secs_f64(SILENCE.max(INIT) + LINGER) + SLACK;
         let mut hung = false;
+        let (mut stalled, mut looked) = (Duration::ZERO, Instant::now());
         let status = loop {
+            stalled = stalled.max(looked.elapsed());
+            looked = Instant::now();
             if let Some(status) = launcher.try_wait().context("waiting for the launcher")? {
                 break status;
             }
@@ -275,6 +310,7 @@ impl Job {
             struck: strike.struck,
             over,
             hung,
+            stalled,
             left,
             json,
         })
@@ -366,7 +402,7 @@ impl Strike<'_> {
 
     fn is_time(&self, fault: Fault) -> bool {
         let at_once = match fault {
-            Fault::Slow | Fault::DiskFull => return true,
+            Fault::Slow | Fault::DiskFull | Fault::TraceFull | Fault::ClockJumps => return true,
             Fault::Strangers => return self.folder.join("rendezvous").exists(),
             Fault::LauncherKilled => None,
             _ => self.marked,

@@ -8,6 +8,7 @@ mod mark;
 mod proxy;
 mod rank;
 mod record;
+mod shim;
 mod storm;
 mod suite;
 mod table;

@@ -33,6 +33,12 @@ pub struct Options {
     /// It does not get the socket that the launcher made.
     #[arg(long)]
     without_socket: bool,
+    /// A library that is put before all others.
+    #[arg(long)]
+    preload: Option<PathBuf>,
+    /// A folder in which libraries are looked for.
+    #[arg(long)]
+    libraries: Option<PathBuf>,
     /// The program.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -76,6 +82,12 @@ pub fn become_program(options: &Options) -> Result<i32> {
         }
         if let Some(address) = &options.through {
             command.env("MP_RENDEZVOUS", address);
+        }
+        if let Some(library) = &options.preload {
+            command.env("LD_PRELOAD", library);
+        }
+        if let Some(folder) = &options.libraries {
+            command.env("LD_LIBRARY_PATH", folder);
         }
         if options.without_socket {
             command.env_remove("MP_RENDEZVOUS_FD");

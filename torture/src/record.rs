@@ -31,6 +31,8 @@ pub struct Run {
     /// Processes left, and names or sockets.
     pub orphans: usize,
     pub leaks: usize,
+    /// Seconds for which the supervisor, which looks every millisecond, did not come to look.
+    pub stalled: f64,
     /// The next job, without a fault, ran.
     pub next_runs: bool,
     /// Everything that should have been otherwise.
@@ -54,6 +56,8 @@ pub struct Record {
     pub init: f64,
     pub minutes: f64,
     pub runs: Vec<Run>,
+    /// Runs that went wrong while the machine stood still for this process; they were done again.
+    pub void: Vec<Run>,
 }
 
 impl Record {
@@ -64,7 +68,7 @@ impl Record {
             format: FORMAT,
             command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
             date: now(),
-            build: mp::version_string().lines().next().unwrap_or_default().to_owned(),
+            build: build(),
             processor: machine.processor,
             cores: machine.cores,
             kernel: machine.kernel,
@@ -73,6 +77,7 @@ impl Record {
             init: crate::job::INIT,
             minutes: 0.0,
             runs: Vec::new(),
+            void: Vec::new(),
         }
     }
 
@@ -88,8 +93,13 @@ impl Record {
     }
 }
 
+/// What this program was built from.
+pub fn build() -> String {
+    mp::version_string().lines().next().unwrap_or_default().to_owned()
+}
+
 /// UTC, to the minute.
-fn now() -> String {
+pub fn now() -> String {
     let now = jiff::Timestamp::now();
     jiff::fmt::strtime::format("%Y-%m-%d %H:%M UTC", now).unwrap_or_else(|_| now.to_string())
 }

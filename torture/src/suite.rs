@@ -18,6 +18,11 @@ use crate::verdict::{judge, numbers};
 const RANKS: usize = 3;
 /// How long a workload is meant to last.
 const LENGTH: Duration = Duration::from_millis(1200);
+/// Seconds for which the supervisor does not get a processor that say nothing about libmp any more: ranks are lost after
+/// `SILENCE` seconds of silence, and a machine that is stopped, or far too busy, makes them silent. A run that goes
+/// wrong then is kept as void and done again, so often at most.
+const STALL: f64 = 0.5;
+const AGAIN: usize = 3;
 /// The job after a job, which has to run.
 const NEXT: Duration = Duration::from_millis(100);
 
@@ -56,10 +61,14 @@ pub fn run(options: &Options) -> Result<i32> {
     let mut random = SmallRng::seed_from_u64(seed);
     let mut record = Record::begin(RANKS);
     let begin = Instant::now();
-    let (hpgmg_length, reference) = calibrate(&programs)?;
+    let gpu = gpus() > 0;
+    println!("GPU: {}", if gpu { "yes" } else { "none, and so no storm on one" });
+    let hpgmg = combinations(options, gpu, &mut random).iter().any(|(_, _, w)| w.is_hpgmg());
+    let (hpgmg_length, reference) =
+        if hpgmg || options.short { calibrate(&programs)? } else { (LENGTH, Value::Null) };
     let mut cycle = 0;
     loop {
-        for (fault, phase, workload) in combinations(options, &mut random) {
+        for (fault, phase, workload) in combinations(options, gpu, &mut random) {
             let first = usize::from(fault.spares_rank_0());
             let victim =
                 if fault == Fault::PortTaken { 0 } else { random.random_range(first..RANKS) };
@@ -71,9 +80,20 @@ pub fn run(options: &Options) -> Result<i32> {
                 victim,
                 ranks: RANKS,
                 seed,
-                length: if workload == Workload::Hpgmg { hpgmg_length } else { LENGTH },
+                length: if workload.is_hpgmg() { hpgmg_length } else { LENGTH },
             };
-            let run = one(&programs, &job, &reference)?;
+            let mut run = one(&programs, &job, &reference)?;
+            for _ in 0..AGAIN {
+                if run.problems.is_empty() || run.stalled < STALL {
+                    break;
+                }
+                println!(
+                    "    VOID: the machine stood still for {:.1} s: {:?}",
+                    run.stalled, run.problems
+                );
+                record.void.push(run);
+                run = one(&programs, &job, &reference)?;
+            }
             show(&run);
             record.runs.push(run);
             record.minutes = begin.elapsed().as_secs_f64() / 60.0;
@@ -108,11 +128,22 @@ fn name(fault: Fault, phase: Phase, workload: Workload) -> String {
     format!("{} / {} / {}", fault.name(), phase.name(), workload.name())
 }
 
-fn combinations(options: &Options, random: &mut SmallRng) -> Vec<(Fault, Phase, Workload)> {
+/// GPUs that a driver lets this process use.
+fn gpus() -> u32 {
+    libmp::gdsync::CudaDevice::count().unwrap_or(0)
+}
+
+fn combinations(
+    options: &Options,
+    gpu: bool,
+    random: &mut SmallRng,
+) -> Vec<(Fault, Phase, Workload)> {
     let mut all = Vec::new();
     for fault in Fault::ALL {
         for &phase in fault.phases() {
-            let apply = Workload::ALL.into_iter().filter(|&workload| fault.applies(workload));
+            let apply = Workload::ALL
+                .into_iter()
+                .filter(|&workload| workload.runs(gpu) && fault.applies(phase, workload));
             let mut workloads: Vec<Workload> = apply
                 .filter(|&workload| name(fault, phase, workload).contains(&options.only))
                 .collect();
@@ -136,6 +167,7 @@ fn one(programs: &Programs, job: &Job, reference: &Value) -> Result<Run> {
     if !next_verdict.problems.is_empty() {
         problems.push(format!("the next run: {}", next_verdict.problems.join("; ")));
     }
+    let stalled = ended.stalled.max(next_ended.stalled).as_secs_f64();
     let fault = job.fault.context("a job of the suite has a fault")?;
     Ok(Run {
         fault,
@@ -152,6 +184,7 @@ fn one(programs: &Programs, job: &Job, reference: &Value) -> Result<Run> {
         hung: ended.hung,
         orphans: ended.left.processes.len(),
         leaks: ended.left.others.len(),
+        stalled,
         next_runs: next_verdict.problems.is_empty(),
         problems,
     })

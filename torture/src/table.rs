@@ -98,6 +98,18 @@ fn faults(text: &mut String, record: &Record) -> Result<()> {
         )?;
     }
     writeln!(text)?;
+    let stalled = record.runs.iter().chain(&record.void).map(|run| run.stalled).fold(0.0, f64::max);
+    writeln!(
+        text,
+        "{} runs went wrong while the machine stood still for the supervisor for over half a second, and were done again \
+         (longest standstill of all: {stalled:.1} s).",
+        record.void.len()
+    )?;
+    for run in &record.void {
+        let name = format!("{}, {}, {}", run.fault.name(), run.phase.name(), run.workload.name());
+        writeln!(text, "* void: {name}, after {:.1} s: {}", run.stalled, run.problems.join("; "))?;
+    }
+    writeln!(text)?;
     let problems: Vec<&Run> = record.runs.iter().filter(|run| !run.problems.is_empty()).collect();
     if !problems.is_empty() {
         writeln!(text, "What was not as it should be:\n")?;
@@ -117,28 +129,39 @@ fn faults(text: &mut String, record: &Record) -> Result<()> {
 }
 
 fn table_of_storms(text: &mut String, storms: &[Summary]) -> Result<()> {
+    let total: u64 = storms.iter().map(|storm| storm.operations).sum();
     writeln!(
         text,
-        "## Storms of messages\n\nRandom messages, puts, signals, atomics, collectives, splits, worlds that come and go; every word that arrives is compared \
-         with a model. Memory and descriptors of the largest rank after the first quarter and at the end; growth by a line fitted through all \
-         samples between.\n"
+        "## Storms of messages\n\nRandom messages, puts, signals, atomics, collectives, splits, worlds that come and go; floods of short messages; \
+         messages in kernels. Every word that arrives is compared with a model. {total} operations in all; a message is two, one on each \
+         side. Memory and descriptors of the largest rank after the first quarter and at the end; growth by a line fitted \
+         through all samples between; a GPU's memory likewise, as its driver says.\n"
     )?;
     writeln!(
         text,
-        "| ranks | started by | seed | seconds | worlds | operations | words compared | resident KiB | growth KiB | descriptors |"
+        "| ranks | started by | path | kernels on | seed | seconds, in kernels | worlds | operations | a minute | messages compared | words compared | resident KiB | growth KiB | descriptors | GPU MiB, growth |"
     )?;
-    writeln!(text, "|---|---|--:|--:|--:|--:|--:|--:|--:|--:|")?;
+    writeln!(text, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
     for storm in storms {
+        let gpu = match (storm.gpu_mib, storm.gpu_growth_mib) {
+            (Some([first, last]), Some(growth)) => format!("{first} → {last}, {growth:+.0}"),
+            _ => "–".to_owned(),
+        };
         writeln!(
             text,
-            "| {} {} | {} | {} | {:.0} | {} | {} | {} | {} → {} | {:+.0} | {} → {} |",
+            "| {} {} | {} | {} | {} | {} | {:.0}, {:.0} | {} | {} | {:.2e} | {} | {} | {} → {} | {:+.0} | {} → {} | {gpu} |",
             storm.ranks,
             if storm.threads { "threads" } else { "processes" },
             storm.form,
+            storm.path,
+            storm.kernels_on.as_deref().unwrap_or("–"),
             storm.seed,
             storm.seconds,
+            storm.kernel_seconds,
             storm.worlds,
             storm.operations,
+            storm.operations as f64 / storm.seconds * 60.0,
+            storm.messages,
             storm.words,
             storm.resident_kib[0],
             storm.resident_kib[1],
@@ -147,7 +170,10 @@ fn table_of_storms(text: &mut String, storms: &[Summary]) -> Result<()> {
             storm.descriptors[1],
         )?;
     }
-    writeln!(text)?;
+    let mut builds: Vec<String> =
+        storms.iter().map(|storm| format!("{}: {}", storm.date, storm.build)).collect();
+    builds.dedup();
+    writeln!(text, "\nBegun and built: {}.\n", builds.join("; "))?;
     Ok(())
 }
 
@@ -234,6 +260,7 @@ mod tests {
             hung: false,
             orphans: 0,
             leaks: 0,
+            stalled: 0.0,
             next_runs: true,
             problems: problems.iter().map(|text| (*text).to_owned()).collect(),
         };

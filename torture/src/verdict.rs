@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::fault::{Expected, Fault, Phase, Workload};
-use crate::job::{Ended, Job};
+use crate::job::{Ended, FULL, Job};
 
 /// The judgement of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -106,7 +106,7 @@ pub fn judge(job: &Job, ended: &Ended, reference: Option<&Value>) -> Verdict {
     if ended.status == Some(0) {
         let result = ended.json.as_deref();
         verdict.right = match job.workload {
-            Workload::Hpgmg => {
+            Workload::Hpgmg | Workload::HpgmgTcp => {
                 result.and_then(numbers).as_ref() == reference && reference.is_some()
             }
             _ => result.is_some_and(|text| crate::storm::read(text).is_ok()),
@@ -148,9 +148,23 @@ fn check(job: &Job, ended: &Ended, expected: Expected, said: &[Said], verdict: &
             }
         }
         Expected::Gone => {}
+        Expected::TimelineLost => {
+            verdict.survivors = 1;
+            let lost = ended
+                .lines
+                .iter()
+                .any(|line| line.text.contains("the timeline is lost") && line.text.contains(FULL));
+            verdict.reports = usize::from(lost);
+            if !lost {
+                verdict.problems.push(format!("the lost timeline is not reported: {}", text()));
+            }
+            if !verdict.right {
+                verdict.problems.push(format!("it ended with {status:?}: {}", text()));
+            }
+        }
         Expected::FileNamed => {
             verdict.survivors = 1;
-            let names = ended.lines.iter().find(|line| line.text.contains("/dev/full"));
+            let names = ended.lines.iter().find(|line| line.text.contains(FULL));
             verdict.reports = usize::from(names.is_some());
             if status == Some(0) || names.is_none() {
                 verdict
@@ -197,6 +211,9 @@ fn survivor(
 ) {
     let named = |blamed: &[usize]| blamed.contains(&culprit);
     match said.blames.iter().find(|(_, blamed, _)| named(blamed)) {
+        Some((_, _, text)) if job.fault == Some(Fault::DriverError) && !text.contains("CUDA") => {
+            verdict.problems.push(format!("rank {rank} does not name the driver: {text}"));
+        }
         Some((at, _, _)) => {
             verdict.reports += 1;
             if let Some(struck) = ended.struck {
@@ -206,9 +223,7 @@ fn survivor(
         }
         // Its finish was complete before: it has nothing to report, and HPGMG says nothing then.
         None if said.finished
-            || job.phase == Phase::Finish
-                && job.workload == Workload::Hpgmg
-                && said.blames.is_empty() =>
+            || job.phase == Phase::Finish && job.workload.is_hpgmg() && said.blames.is_empty() =>
         {
             verdict.survivors -= 1;
         }
@@ -286,6 +301,7 @@ mod tests {
             struck: Some(now),
             over: now + Duration::from_secs(1),
             hung: false,
+            stalled: Duration::ZERO,
             left: Default::default(),
             json: None,
         }

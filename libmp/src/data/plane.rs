@@ -217,7 +217,10 @@ impl Plane {
             let address = nic.links.get(self.neighbour(self.rank)?).and_then(Option::as_ref);
             let address = address.ok_or_else(|| self.not_introduced(rank))?;
             let op = || format!("connecting to rank {rank} on {}", self.peer(rank).host);
-            link.connect(address, wire).map_err(refused(op))?;
+            if let Err(error) = link.connect(address, wire) {
+                self.news_of_leaving()?;
+                return Err(refused(op)(error));
+            }
         }
         // A second time would bring the same.
         let _ = self.arenas.set(arenas);
@@ -334,13 +337,18 @@ impl Plane {
         if let Error::Memory { source, .. } = &failed {
             self.suspect(neighbour, source);
         }
-        // A neighbour that leaves takes its arena along; the news of it, which say more, are on their way.
+        self.news_of_leaving()?;
+        Err(failed)
+    }
+
+    /// A neighbour that leaves takes its arena and its queues along; the news of it, which say more, are on their way.
+    fn news_of_leaving(&self) -> Result<()> {
         let until = Instant::now() + NEWS;
         while Instant::now() < until {
             self.control.check("reaching a neighbour")?;
             std::thread::sleep(Duration::from_millis(1));
         }
-        Err(failed)
+        Ok(())
     }
 
     /// A stream whose waits end when the world does.

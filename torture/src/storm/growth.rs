@@ -1,11 +1,14 @@
 //! Whether memory and descriptors of this process grow: samples over time, and the slope of a line through them.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use libmp::gdsync::CudaDevice;
 
 /// Growth that is borne over a run: what allocators and lazily made tables take before they settle, and a share of what is
 /// there.
 const ALLOWED_KIB: f64 = 4096.0;
 const ALLOWED_SHARE: f64 = 0.05;
+/// Of a GPU's memory, which a driver hands out in pieces of 2 MiB.
+const ALLOWED_GPU_MIB: f64 = 8.0;
 /// Fewer samples say nothing about a slope.
 const FEWEST: usize = 8;
 
@@ -14,6 +17,7 @@ struct Sample {
     at: f64,
     resident_kib: u64,
     descriptors: u64,
+    gpu_mib: Option<u64>,
 }
 
 /// The samples.
@@ -26,12 +30,14 @@ pub struct Measured {
     pub resident_kib: [u64; 2],
     pub growth_kib: f64,
     pub descriptors: [u64; 2],
+    pub gpu_mib: Option<[u64; 2]>,
+    pub gpu_growth_mib: Option<f64>,
     samples: usize,
 }
 
 impl Growth {
-    /// Looks at this process, `at` seconds after the beginning.
-    pub fn sample(&mut self, at: f64) -> Result<()> {
+    /// Looks at this process, and at the GPU that it uses, `at` seconds after the beginning.
+    pub fn sample(&mut self, at: f64, gpu: Option<&CudaDevice>) -> Result<()> {
         let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
         let resident_kib = resident
@@ -39,7 +45,8 @@ impl Growth {
             .and_then(|number| number.parse().ok())
             .context("/proc/self/status has no VmRSS")?;
         let descriptors = std::fs::read_dir("/proc/self/fd").context("/proc/self/fd")?.count();
-        self.0.push(Sample { at, resident_kib, descriptors: descriptors as u64 });
+        let gpu_mib = gpu.map(|gpu| used_mib(gpu.ordinal())).transpose()?;
+        self.0.push(Sample { at, resident_kib, descriptors: descriptors as u64, gpu_mib });
         Ok(())
     }
 
@@ -51,13 +58,19 @@ impl Growth {
                 resident_kib: [0; 2],
                 growth_kib: 0.0,
                 descriptors: [0; 2],
+                gpu_mib: None,
+                gpu_growth_mib: None,
                 samples: 0,
             };
         };
+        let growth = |of: &dyn Fn(&Sample) -> f64| slope(settled, of) * (last.at - first.at);
+        let gpu_mib = first.gpu_mib.zip(last.gpu_mib).map(|(first, last)| [first, last]);
         Measured {
             resident_kib: [first.resident_kib, last.resident_kib],
-            growth_kib: slope(settled) * (last.at - first.at),
+            growth_kib: growth(&|sample| sample.resident_kib as f64),
             descriptors: [first.descriptors, last.descriptors],
+            gpu_mib,
+            gpu_growth_mib: gpu_mib.map(|_| growth(&|s| s.gpu_mib.unwrap_or_default() as f64)),
             samples: settled.len(),
         }
     }
@@ -69,22 +82,33 @@ impl Measured {
         let allowed = ALLOWED_KIB + ALLOWED_SHARE * self.resident_kib[0] as f64;
         // Threads of worlds that just ended may hold a descriptor or two for a moment.
         self.samples < FEWEST
-            || self.growth_kib <= allowed && self.descriptors[1] <= self.descriptors[0] + 2
+            || self.growth_kib <= allowed
+                && self.descriptors[1] <= self.descriptors[0] + 2
+                && self.gpu_growth_mib.is_none_or(|growth| growth <= ALLOWED_GPU_MIB)
     }
 }
 
-/// Least squares: KiB a second.
-fn slope(samples: &[Sample]) -> f64 {
+/// MiB of a GPU's memory that are in use, by all processes: what its driver says.
+fn used_mib(ordinal: u32) -> Result<u64> {
+    let output = std::process::Command::new("nvidia-smi")
+        .args(["--query-gpu=memory.used", "--format=csv,noheader,nounits"])
+        .arg(format!("--id={ordinal}"))
+        .output()
+        .context("nvidia-smi, for the memory of the GPU")?;
+    ensure!(output.status.success(), "nvidia-smi: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.trim()
+        .parse()
+        .with_context(|| format!("nvidia-smi says {text:?}, expected a number of MiB"))
+}
+
+/// Least squares: of something, a second.
+fn slope(samples: &[Sample], of: &dyn Fn(&Sample) -> f64) -> f64 {
     let count = samples.len() as f64;
-    let mean = |f: fn(&Sample) -> f64| samples.iter().map(f).sum::<f64>() / count;
-    let (at, resident) = (mean(|s| s.at), mean(|s| s.resident_kib as f64));
-    let over = |f: &dyn Fn(&Sample) -> f64| samples.iter().map(f).sum::<f64>();
-    let square = over(&|s| (s.at - at).powi(2));
-    if square > 0.0 {
-        over(&|s| (s.at - at) * (s.resident_kib as f64 - resident)) / square
-    } else {
-        0.0
-    }
+    let sum = |f: &dyn Fn(&Sample) -> f64| samples.iter().map(f).sum::<f64>();
+    let (at, mean) = (sum(&|s| s.at) / count, sum(of) / count);
+    let square = sum(&|s| (s.at - at).powi(2));
+    if square > 0.0 { sum(&|s| (s.at - at) * (of(s) - mean)) / square } else { 0.0 }
 }
 
 #[cfg(test)]
@@ -96,6 +120,7 @@ mod tests {
             at: at as f64,
             resident_kib: resident(at),
             descriptors: descriptors(at),
+            gpu_mib: Some(1000 + at / 50),
         };
         Growth((0..100).map(sample).collect()).result()
     }
@@ -115,9 +140,21 @@ mod tests {
     }
 
     #[test]
+    fn a_leak_of_a_gpus_memory_is_not_flat() {
+        let sample = |at: u64| Sample {
+            at: at as f64,
+            resident_kib: 1000,
+            descriptors: 3,
+            gpu_mib: Some(500 + at),
+        };
+        let measured = Growth((0..100).map(sample).collect()).result();
+        assert!(!measured.is_flat() && measured.gpu_mib == Some([525, 599]), "{measured:?}");
+    }
+
+    #[test]
     fn this_process_can_be_looked_at() {
         let mut growth = Growth::default();
-        growth.sample(0.0).unwrap();
+        growth.sample(0.0, None).unwrap();
         let measured = growth.result();
         assert!(measured.resident_kib[0] > 100 && measured.descriptors[0] > 2, "{measured:?}");
     }

@@ -3,9 +3,13 @@
 //!
 //! A storm is a sequence of worlds; a world of generations (operations are prepared, used and dropped); a generation of
 //! rounds. What a generation does is a function of seed, world and generation, so that every rank knows it and a seed repeats
-//! it. `plan` is that function, `play` carries it out, `growth` looks at memory and descriptors meanwhile.
+//! it. Some generations have something of everything (`plan`, `play`), most are fast: floods of short messages (`flood`), or
+//! messages in kernels (`device`, `launch`). `growth` looks at memory and descriptors meanwhile.
 
+mod device;
+mod flood;
 mod growth;
+mod launch;
 mod plan;
 mod play;
 
@@ -17,7 +21,7 @@ use libmp::{Config, World};
 use serde::{Deserialize, Serialize};
 
 use crate::mark::Mark;
-use growth::Growth;
+use growth::{Growth, Measured};
 pub use plan::Form;
 use play::Play;
 pub use play::Stop;
@@ -34,7 +38,7 @@ pub struct Options {
     /// How long.
     #[arg(long, default_value_t = 5.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Who starts operations: host, stream, or now the one, now the other.
+    /// Who starts operations.
     #[arg(long, value_enum, default_value_t = Form::Mixed)]
     pub form: Form,
     /// Write what was done to this file, as JSON.
@@ -94,14 +98,28 @@ pub struct Summary {
     pub worlds: u64,
     /// Operations of all ranks: messages sent, messages received, puts, atomics, collectives.
     pub operations: u64,
+    /// Messages that were received and compared with the model, among these operations.
+    pub messages: u64,
     /// Words that were compared with the model on all ranks.
     pub words: u64,
+    /// Seconds in launches of kernels, at rank 0.
+    pub kernel_seconds: f64,
+    /// Where kernels ran, if any did.
+    pub kernels_on: Option<String>,
+    /// How bytes went between ranks: `MP_PATH`.
+    pub path: String,
     /// Resident memory after the first quarter of the worlds and at the end, largest rank, in KiB.
     pub resident_kib: [u64; 2],
     /// Growth of it by a line fitted through the samples after the first quarter, in KiB over that time.
     pub growth_kib: f64,
     /// Descriptors, likewise.
     pub descriptors: [u64; 2],
+    /// Memory in use on the GPU, likewise, in MiB, and its growth; none without one.
+    pub gpu_mib: Option<[u64; 2]>,
+    pub gpu_growth_mib: Option<f64>,
+    /// When it began, and what was run.
+    pub date: String,
+    pub build: String,
 }
 
 /// Shortest and longest storm in seconds.
@@ -183,6 +201,7 @@ fn worlds(
 ) -> Result<(), Stop> {
     let begin = Instant::now();
     let until = begin + Duration::from_secs_f64(options.seconds);
+    let date = crate::record::now();
     let mut growth = Growth::default();
     let mut play = Play::new(options);
     let mut number = 0;
@@ -200,57 +219,58 @@ fn worlds(
         number += 1;
         // Threads share one process: one of them looks at it.
         if measures || options.threads.is_none() {
+            let gpu = play.machine.as_ref().and_then(|machine| machine.device().as_cuda());
             growth
-                .sample(begin.elapsed().as_secs_f64())
+                .sample(begin.elapsed().as_secs_f64(), gpu)
                 .map_err(|e| Stop::Failed(format!("{e:#}")))?;
         }
         if let Some(totals) = totals {
-            return end(options, mark, &growth, begin, number, ranks, totals)
+            let kernels_on = play.machine.as_ref().map(|machine| machine.name());
+            let measured = growth.result();
+            let summary = Summary {
+                seed: options.seed,
+                ranks,
+                threads: options.threads.is_some(),
+                form: options.form.to_string(),
+                seconds: begin.elapsed().as_secs_f64(),
+                worlds: number,
+                operations: totals.operations,
+                messages: totals.messages,
+                words: totals.words,
+                kernel_seconds: play.kernel_seconds,
+                kernels_on,
+                path: path(),
+                resident_kib: measured.resident_kib,
+                growth_kib: measured.growth_kib,
+                descriptors: measured.descriptors,
+                gpu_mib: measured.gpu_mib,
+                gpu_growth_mib: measured.gpu_growth_mib,
+                date,
+                build: crate::record::build(),
+            };
+            return end(options, mark, &measured, &summary)
                 .map_err(|error| Stop::Failed(format!("{error:#}")));
         }
     }
 }
 
 /// Rank 0 reports; every rank that measures checks that nothing grew.
-fn end(
-    options: &Options,
-    mark: &Mark,
-    growth: &Growth,
-    begin: Instant,
-    worlds: u64,
-    ranks: usize,
-    [operations, words]: [u64; 2],
-) -> Result<()> {
-    let measured = growth.result();
+fn end(options: &Options, mark: &Mark, measured: &Measured, summary: &Summary) -> Result<()> {
     if mark.rank == Some(0) {
-        let summary = Summary {
-            seed: options.seed,
-            ranks,
-            threads: options.threads.is_some(),
-            form: options.form.to_string(),
-            seconds: begin.elapsed().as_secs_f64(),
-            worlds,
-            operations,
-            words,
-            resident_kib: measured.resident_kib,
-            growth_kib: measured.growth_kib,
-            descriptors: measured.descriptors,
-        };
-        let json = serde_json::to_string(&summary)?;
+        let json = serde_json::to_string(summary)?;
         println!("storm: {json}");
         if let Some(path) = &options.json {
             std::fs::write(path, json + "\n")
                 .with_context(|| format!("cannot write {}", path.display()))?;
         }
     }
-    ensure!(
-        measured.is_flat(),
-        "it grew: resident {:?} KiB ({:+.0} KiB by a fitted line), descriptors {:?}",
-        measured.resident_kib,
-        measured.growth_kib,
-        measured.descriptors
-    );
+    ensure!(measured.is_flat(), "it grew: {measured:?}");
     Ok(())
+}
+
+/// How bytes go between ranks, as the environment of all of them says.
+fn path() -> String {
+    std::env::var("MP_PATH").unwrap_or_else(|_| "auto".into())
 }
 
 /// Reads a summary back.

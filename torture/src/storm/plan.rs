@@ -15,6 +15,8 @@ pub enum Form {
     Stream,
     /// Each end one or the other, at random.
     Mixed,
+    /// A kernel: on a GPU, or, without one, the same source compiled for the CPU.
+    Kernel,
 }
 
 impl fmt::Display for Form {
@@ -23,6 +25,7 @@ impl fmt::Display for Form {
             Form::Host => "host",
             Form::Stream => "stream",
             Form::Mixed => "mixed",
+            Form::Kernel => "kernel",
         })
     }
 }
@@ -78,7 +81,7 @@ impl Plan {
             let mut on_stream = || match form {
                 Form::Host => false,
                 Form::Stream => true,
-                Form::Mixed => random.random(),
+                Form::Mixed | Form::Kernel => random.random(),
             };
             Message {
                 on_stream: [on_stream(), on_stream()],
@@ -96,6 +99,52 @@ impl Plan {
             put: if random.random() { random.random_range(1..=256) } else { 0 },
             shift: random.random_range(0..ranks),
             split: random.random_range(0..4) == 0,
+        }
+    }
+
+    /// A generation that is a flood: many short messages of all pairs of ranks and nothing else, again and again; fewer if
+    /// it is to be brief.
+    pub fn flood(
+        [seed, world, generation]: [u64; 3],
+        ranks: usize,
+        form: Form,
+        brief: bool,
+    ) -> Plan {
+        let mut random = SmallRng::seed_from_u64(mix(&[seed, world, generation, 1]));
+        let message = |random: &mut SmallRng| {
+            let len = match random.random_range(0..100) {
+                0..80 => random.random_range(0..=8),
+                80..99 => random.random_range(9..=64),
+                _ => random.random_range(65..=512),
+            };
+            // Streams take turns with the host even where all is started by streams: it looks at what came.
+            let on_stream = match form {
+                Form::Host => [false; 2],
+                Form::Stream => [true; 2],
+                Form::Mixed | Form::Kernel => [random.random(), random.random()],
+            };
+            Message {
+                on_stream,
+                from: random.random_range(0..ranks),
+                to: random.random_range(0..ranks),
+                tag: random.random_range(0..8),
+                len,
+                room: random.random_range(0..2),
+            }
+        };
+        // A host looks at all that it has started whenever it waits: many at once cost it more than they bring.
+        let most = match (brief, form) {
+            (true, _) => 12,
+            (false, Form::Host) => 32,
+            (false, _) => 128,
+        };
+        let count = random.random_range(ranks..=most * ranks);
+        Plan {
+            messages: (0..count).map(|_| message(&mut random)).collect(),
+            rounds: random.random_range(if brief { 5..=30 } else { 20..=300 }),
+            put: 0,
+            shift: 0,
+            split: false,
         }
     }
 
@@ -151,6 +200,18 @@ mod tests {
                 assert!(seen.iter().all(|ends| *ends == [1, 1]));
             }
         }
+    }
+
+    #[test]
+    fn a_flood_is_short_messages_between_all_ranks() {
+        let plans: Vec<Plan> =
+            (0..40).map(|seed| Plan::flood([seed, 0, 1], 3, Form::Mixed, false)).collect();
+        let messages = || plans.iter().flat_map(|plan| &plan.messages);
+        assert!(messages().all(|m| m.len <= 512 && m.from < 3 && m.to < 3));
+        for pair in 0..9 {
+            assert!(messages().any(|m| (m.from, m.to) == (pair / 3, pair % 3)));
+        }
+        assert!(plans.iter().map(|plan| plan.messages.len()).max() > Some(200));
     }
 
     #[test]

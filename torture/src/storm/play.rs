@@ -9,16 +9,19 @@ use libmp::{
 };
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::plan::{Plan, mix, word};
+use super::launch::Machine;
+use super::plan::{Form, Plan, mix, word};
 use super::{Fault, Moment, Options};
 use crate::mark::Mark;
 
 /// No operation of a storm takes so long, on a busy machine either.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Storms of fewer seconds are brief.
+const BRIEF: f64 = 3.0;
 /// Generations of a world.
 const GENERATIONS: u64 = 6;
 /// What a receive buffer holds beyond its message.
-const UNTOUCHED: u64 = u64::MAX;
+pub(super) const UNTOUCHED: u64 = u64::MAX;
 
 /// Why a rank stops.
 #[derive(Debug)]
@@ -35,31 +38,46 @@ impl From<libmp::Error> for Stop {
     }
 }
 
+/// What all ranks did, in all worlds.
+#[derive(Debug, Clone, Copy)]
+pub struct Totals {
+    pub operations: u64,
+    pub messages: u64,
+    pub words: u64,
+}
+
 /// A rank's counters and what is to become of it.
 pub struct Play<'a> {
-    options: &'a Options,
-    operations: u64,
-    words: u64,
+    pub(super) options: &'a Options,
+    pub(super) operations: u64,
+    /// Messages received and compared.
+    pub(super) messages: u64,
+    pub(super) words: u64,
+    /// When the middle is at the latest.
+    middle: Instant,
     /// Operations until the middle, on the victim.
-    left: Option<u64>,
+    pub(super) left: Option<u64>,
     over: bool,
+    pub(super) kernel_seconds: f64,
+    /// Where kernels run, from the first on.
+    pub(super) machine: Option<Machine>,
 }
 
 /// An end of a message.
-struct Half {
-    number: usize,
-    region: Region<u64>,
-    end: End,
-    on_stream: bool,
+pub(super) struct Half {
+    pub number: usize,
+    pub region: Region<u64>,
+    pub end: End,
+    pub on_stream: bool,
 }
 
-enum End {
+pub(super) enum End {
     Send(PreparedSend),
     Recv(PreparedRecv),
 }
 
 impl Half {
-    fn operation(&self) -> &dyn Operation {
+    pub fn operation(&self) -> &dyn Operation {
         match &self.end {
             End::Send(send) => send,
             End::Recv(recv) => recv,
@@ -67,7 +85,7 @@ impl Half {
     }
 }
 
-fn deadline() -> Deadline {
+pub(super) fn deadline() -> Deadline {
     Deadline::after(PATIENCE)
 }
 
@@ -75,19 +93,41 @@ impl<'a> Play<'a> {
     pub fn new(options: &'a Options) -> Play<'a> {
         // In the first or second world: they have some hundred operations a rank.
         let left = Some(100 + mix(&[options.seed, 7]) % 1000);
-        Play { options, operations: 0, words: 0, left, over: false }
+        let middle = Instant::now() + Duration::from_secs_f64(options.seconds / 2.0);
+        Play {
+            middle,
+            options,
+            operations: 0,
+            messages: 0,
+            words: 0,
+            left,
+            over: false,
+            kernel_seconds: 0.0,
+            machine: None,
+        }
     }
 
-    /// Operations and compared words of all ranks.
-    fn totals(&self, world: &World) -> Result<[u64; 2], Stop> {
-        Ok([world.sum(self.operations)?, world.sum(self.words)?])
+    /// Short storms look at their time more often, and through a NIC a message takes longer. The same on all ranks.
+    fn is_brief(&self) -> bool {
+        self.options.seconds < BRIEF || super::path() != "auto"
     }
 
-    fn count(&mut self, world: &World, mark: &Mark) -> Result<(), Stop> {
+    /// What all ranks did.
+    fn totals(&self, world: &World) -> Result<Totals, Stop> {
+        Ok(Totals {
+            operations: world.sum(self.operations)?,
+            messages: world.sum(self.messages)?,
+            words: world.sum(self.words)?,
+        })
+    }
+
+    pub(super) fn count(&mut self, world: &World, mark: &Mark) -> Result<(), Stop> {
         self.operations += 1;
         if let Some(left) = &mut self.left {
             *left = left.saturating_sub(1);
-            if *left == 0 {
+            // On a slow path, or a busy machine, there are not so many.
+            let late = self.options.fault.is_some() && Instant::now() >= self.middle;
+            if *left == 0 || late {
                 self.left = None;
                 self.moment(world, mark, Moment::Middle)?;
             }
@@ -96,7 +136,7 @@ impl<'a> Play<'a> {
     }
 
     /// If this is the moment and this rank the victim: what it does to itself.
-    fn moment(&mut self, world: &World, mark: &Mark, moment: Moment) -> Result<(), Stop> {
+    pub(super) fn moment(&self, world: &World, mark: &Mark, moment: Moment) -> Result<(), Stop> {
         let Options { victim, fault, moment: chosen, .. } = self.options;
         let Some(fault) = fault.filter(|_| *victim == Some(world.rank()) && *chosen == moment)
         else {
@@ -123,7 +163,7 @@ impl<'a> Play<'a> {
         number: u64,
         until: Instant,
         mark: &Mark,
-    ) -> Result<Option<[u64; 2]>, Stop> {
+    ) -> Result<Option<Totals>, Stop> {
         if number == 0 {
             self.moment(world, mark, Moment::Start)?;
         }
@@ -144,10 +184,21 @@ impl<'a> Play<'a> {
         mark: &Mark,
     ) -> Result<bool, Stop> {
         let stream = world.stream(&Device::Host)?;
+        let Options { seed, form, .. } = *self.options;
         for generation in 0..GENERATIONS {
-            let plan =
-                Plan::new(self.options.seed, number, generation, world.size(), self.options.form);
-            self.generation(world, &stream, &plan, [number, generation], mark)?;
+            let (name, ranks) = ([number, generation], world.size());
+            match generation % 3 {
+                0 => {
+                    let plan = Plan::new(seed, number, generation, ranks, form);
+                    self.generation(world, &stream, &plan, name, mark)?;
+                }
+                _ if form == Form::Kernel => self.kernels(world, name, mark)?,
+                _ => {
+                    let name = [seed, number, generation];
+                    let plan = Plan::flood(name, ranks, form, self.is_brief());
+                    self.flood(world, &stream, &plan, [number, generation], mark)?;
+                }
+            }
             // All ranks agree, whatever their clocks say.
             self.over = world.max(u64::from(Instant::now() >= until))? > 0;
             if self.over {
@@ -245,6 +296,7 @@ impl<'a> Play<'a> {
         }
         for Half { number, region, end, .. } in halves {
             let End::Recv(recv) = end else { continue };
+            self.messages += 1;
             let (len, own) = (plan.messages[*number].len, names(*number));
             let expected = |at| if at < len { word(own, at) } else { UNTOUCHED };
             let what =
@@ -258,9 +310,9 @@ impl<'a> Play<'a> {
         Ok(())
     }
 
-    fn compare(
+    pub(super) fn compare(
         &mut self,
-        what: &str,
+        what: impl std::fmt::Display,
         [world, generation]: [u64; 2],
         found: &[u64],
         expected: impl Fn(usize) -> u64,
@@ -332,7 +384,7 @@ impl Puts {
 }
 
 /// Prepares this rank's ends in an order of its own.
-fn prepare(world: &World, plan: &Plan) -> Result<Vec<Half>, Stop> {
+pub(super) fn prepare(world: &World, plan: &Plan) -> Result<Vec<Half>, Stop> {
     let me = world.rank();
     let mut taken: HashMap<(usize, usize, u64, bool), usize> = HashMap::new();
     let mut halves = Vec::new();

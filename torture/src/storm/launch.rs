@@ -1,0 +1,197 @@
+//! The storm's kernel and where it runs: on a GPU, or, on a machine without one, the same source compiled for the CPU, with
+//! a thread for every end. The layouts that it shares with `cuda/storm.cuh`.
+
+use anyhow::{Context, Result, ensure};
+use libmp::gdsync::{Arg, CudaDevice, Device, Dims, Kernel, Module, Stream};
+use mp_kernels::Message;
+
+const NAME: &str = "torture_storm";
+/// Threads of a block, as `storm.cu` has them.
+pub const THREADS: u32 = 256;
+/// Ends that a block plays if each has a warp.
+pub const WARPS: usize = THREADS as usize / 32;
+
+/// One end of a channel: `storm::End`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct End {
+    pub message: Message,
+    pub name: u64,
+    pub count: u64,
+    pub sends: u32,
+    pub number: u32,
+}
+
+/// Words of 64 bits of an [`End`].
+pub const END_WORDS: usize = 13;
+const _: () = assert!(size_of::<End>() == 8 * END_WORDS);
+
+impl End {
+    /// As it lies in memory.
+    pub fn words(&self) -> [u64; END_WORDS] {
+        let Message { memory, len, target, inbox, mine, theirs, state, abort, timeout_ns, report } =
+            self.message;
+        let last = u64::from(self.sends) | u64::from(self.number) << 32;
+        let ends = [memory, len, target, inbox, mine, theirs, state, abort, timeout_ns, report];
+        let mut words = [0; END_WORDS];
+        words[..10].copy_from_slice(&ends);
+        words[10..].copy_from_slice(&[self.name, self.count, last]);
+        words
+    }
+}
+
+/// What launches came to: `storm::Tally`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub sent: u64,
+    pub received: u64,
+    pub words: u64,
+    pub mismatches: u64,
+    pub failures: u64,
+    /// Channel, round, index, found and expected of the first mismatch.
+    pub first: [u64; 5],
+}
+
+/// Words of it, with the one that says whether there was a mismatch.
+pub const TALLY_WORDS: usize = 11;
+
+impl Tally {
+    /// From memory.
+    pub fn of(words: &[u64]) -> Result<Tally> {
+        let words: [u64; TALLY_WORDS] = words.try_into().context("a tally has eleven words")?;
+        let [sent, received, compared, mismatches, failures, _, first @ ..] = words;
+        Ok(Tally { sent, received, words: compared, mismatches, failures, first })
+    }
+}
+
+/// Where kernels run.
+pub enum Machine {
+    Gpu {
+        device: Device,
+        kernel: Kernel,
+        /// Blocks of all ranks that are resident at once.
+        blocks: u32,
+        /// Keeps the kernel loaded.
+        _module: Module,
+    },
+    Cpu,
+}
+
+unsafe extern "C" {
+    /// `cuda/host.cpp`.
+    fn torture_storm_on_host(ends: *const u64, count: u64, launch: u64, tally: *mut u64) -> i32;
+}
+
+/// The GPU code; none if there was no nvcc when this crate was built.
+fn image() -> Option<&'static [u8]> {
+    #[cfg(torture_fatbin)]
+    {
+        #[repr(C, align(64))]
+        struct Aligned<T: ?Sized>(T);
+        static IMAGE: &Aligned<[u8]> =
+            &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/torture.fatbin")));
+        Some(&IMAGE.0)
+    }
+    #[cfg(not(torture_fatbin))]
+    None
+}
+
+impl Machine {
+    /// The GPU of this rank if there is one and this build has GPU code, otherwise the CPU. A driver that is there and does
+    /// not work is an error.
+    pub fn open(rank: usize) -> Result<Machine> {
+        match (CudaDevice::count(), image()) {
+            (Ok(count @ 1..), Some(image)) => Machine::gpu(rank as u32 % count, image),
+            (Ok(_) | Err(libmp::gdsync::Error::NoDriver), _) => Ok(Machine::Cpu),
+            (Err(error), _) => Err(error).with_context(|| format!("rank {rank} looks for a GPU")),
+        }
+    }
+
+    fn gpu(ordinal: u32, image: &'static [u8]) -> Result<Machine> {
+        let device = Device::cuda(ordinal)?;
+        let gpu = device.as_cuda().context("a GPU that is none")?;
+        let module = gpu.load_module(image, &[NAME])?;
+        let kernel = module.kernel(NAME)?;
+        let blocks = gpu.co_resident_blocks(&kernel, THREADS, 0)?;
+        Ok(Machine::Gpu { device, kernel, blocks, _module: module })
+    }
+
+    /// The device whose memory its messages are in.
+    pub fn device(&self) -> &Device {
+        match self {
+            Machine::Gpu { device, .. } => device,
+            Machine::Cpu => &Device::Host,
+        }
+    }
+
+    /// As it stands in the summary.
+    pub fn name(&self) -> String {
+        self.device().as_cuda().map_or("CPU".to_owned(), |gpu| gpu.name().to_owned())
+    }
+
+    /// GPUs that ranks of this host share.
+    pub fn count(&self) -> usize {
+        match self {
+            Machine::Gpu { .. } => CudaDevice::count().map_or(1, |count| count.max(1) as usize),
+            Machine::Cpu => 1,
+        }
+    }
+
+    /// Plays `count` ends that lie as [`End::words`] at `ends`, the first `of_blocks` with a block each, for the `launch`-th
+    /// time, and adds what came of it to the tally. On a GPU it is enqueued on the stream, on the CPU done on return.
+    ///
+    /// # Safety
+    /// `ends` is valid: memory of the device with `count` ends whose handles live until the launch is over; `tally` is
+    /// memory of the device with room for a tally that nobody else uses meanwhile. The launches of all ranks on a GPU fit on it.
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        (ends, tally): (u64, u64),
+        (count, of_blocks): (u64, u64),
+        launch: u64,
+    ) -> Result<()> {
+        match self {
+            Machine::Gpu { kernel, .. } => {
+                let warps = (count - of_blocks).div_ceil(WARPS as u64);
+                let dims = Dims::linear((of_blocks + warps) as u32, THREADS);
+                let (count, of_blocks) = (Arg::new(&count), Arg::new(&of_blocks));
+                let args = [Arg::new(&ends), count, of_blocks, Arg::new(&launch), Arg::new(&tally)];
+                // SAFETY: the kernel's signature; the addresses are the caller's promise.
+                unsafe { stream.launch(kernel, dims, &args)? };
+                Ok(())
+            }
+            Machine::Cpu => {
+                let (ends, tally) = (ends as *const u64, tally as *mut u64);
+                // SAFETY: as for the kernel; these are addresses of this process.
+                let status = unsafe { torture_storm_on_host(ends, count, launch, tally) };
+                ensure!(status == 0, "the machine has not enough threads for {count} ends");
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_lies_in_memory_as_it_is_declared() {
+        let message = Message { memory: 1, len: 2, report: 10, ..Message::default() };
+        let end = End { message, name: 11, count: 12, sends: 1, number: 7 };
+        let words = end.words();
+        assert_eq!((words[0], words[1], words[9]), (1, 2, 10));
+        assert_eq!(words[10..], [11, 12, 7 << 32 | 1]);
+        // SAFETY: no padding: its size is that of its fields, asserted above.
+        let raw: [u64; END_WORDS] = unsafe { std::mem::transmute(end) };
+        assert_eq!(raw, words);
+    }
+
+    #[test]
+    fn a_tally_is_read_in_the_order_of_its_fields() {
+        let words: Vec<u64> = (0..TALLY_WORDS as u64).collect();
+        let tally = Tally::of(&words).unwrap();
+        assert_eq!((tally.sent, tally.failures, tally.first), (0, 4, [6, 7, 8, 9, 10]));
+        assert!(Tally::of(&words[1..]).is_err());
+    }
+}
