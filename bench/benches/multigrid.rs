@@ -10,6 +10,7 @@ use hpgmg::comm::threads::ThreadComm;
 use hpgmg::cpu::Cpu;
 use hpgmg::cpu::Step;
 use hpgmg::options::{Config, Operator};
+use hpgmg::work::Work;
 
 fn multigrid(c: &mut Criterion) {
     let mut group = c.benchmark_group("64³ cells");
@@ -27,7 +28,7 @@ fn multigrid(c: &mut Criterion) {
         let mut cpu = Cpu::new(config, &comm, 1).unwrap_or_else(|error| panic!("{error}"));
         let step = Step::Gsrb { rhs: Vector::F, sweep: 0 };
         group.bench_function(BenchmarkId::new("half-sweep", name), |b| {
-            b.iter(|| cpu.pass(0, Vector::U, Vector::Temp, step));
+            b.iter(|| cpu.run(Work::Pass { l: 0, x: Vector::U, out: Vector::Temp, step }));
         });
         group.bench_function(BenchmarkId::new("halo", name), |b| {
             b.iter(|| cpu.fill_halo(0, Vector::U));

@@ -402,3 +402,39 @@ shared_structs! {
         pub report: u64,
     }
 }
+
+impl Message {
+    /// Words of 64 bits of it.
+    pub const WORDS: usize = size_of::<Message>() / 8;
+
+    /// As it lies in memory, for tables of handles in a GPU's memory.
+    pub fn words(&self) -> [u64; Self::WORDS] {
+        let Message {
+            memory,
+            len,
+            target,
+            inbox,
+            mine,
+            theirs,
+            state,
+            abort,
+            timeout_ns,
+            report,
+            nic,
+        } = *self;
+        [memory, len, target, inbox, mine, theirs, state, abort, timeout_ns, report, nic]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_a_message_are_in_the_order_of_its_fields() {
+        let message = Message { memory: 1, theirs: 6, report: 10, nic: 11, ..Message::default() };
+        let words = message.words();
+        assert_eq!((words[0], words[9], words[10]), (1, 10, 11));
+        assert_eq!(words[std::mem::offset_of!(Message, theirs) / 8], 6);
+    }
+}

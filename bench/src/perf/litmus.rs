@@ -203,7 +203,7 @@ impl Messages {
     }
 
     fn play(&self, rank: &Rank, rounds: u64) -> Result<Tally> {
-        let words = |message: mp_kernels::Message| -> Vec<u64> { words_of(&message).to_vec() };
+        let words = |message: mp_kernels::Message| -> Vec<u64> { message.words().to_vec() };
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         for (send, recv) in self.sends.iter().zip(&self.recvs) {
             sends.extend(words(send.handle()?.message));
@@ -231,23 +231,6 @@ impl Messages {
         // SAFETY: the kernel's signature; pairs, tables and results outlive the launch, which `run` waits for.
         unsafe { self.game.run(rank, count, &args) }
     }
-}
-
-/// A handle as the device has it.
-fn words_of(message: &mp_kernels::Message) -> [u64; size_of::<mp_kernels::Message>() / 8] {
-    let mp_kernels::Message {
-        memory,
-        len,
-        target,
-        inbox,
-        mine,
-        theirs,
-        state,
-        abort,
-        timeout_ns,
-        report,
-    } = *message;
-    [memory, len, target, inbox, mine, theirs, state, abort, timeout_ns, report]
 }
 
 /// A window with a place and two signals for each channel.
@@ -288,29 +271,5 @@ impl Puts {
         ];
         // SAFETY: the kernel's signature; regions, window and results outlive the launch, which `run` waits for.
         unsafe { self.game.run(rank, count, &args) }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_handle_is_laid_out_as_the_device_has_it() {
-        let message = mp_kernels::Message {
-            memory: 1,
-            len: 2,
-            target: 3,
-            inbox: 4,
-            mine: 5,
-            theirs: 6,
-            state: 7,
-            abort: 8,
-            timeout_ns: 9,
-            report: 10,
-        };
-        assert_eq!(words_of(&message), [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
-        assert_eq!(std::mem::offset_of!(mp_kernels::Message, theirs), 40);
-        assert_eq!(size_of::<mp_kernels::Send>(), 80);
     }
 }

@@ -23,19 +23,16 @@ pub struct End {
 }
 
 /// Words of 64 bits of an [`End`].
-pub const END_WORDS: usize = 13;
+pub const END_WORDS: usize = Message::WORDS + 3;
 const _: () = assert!(size_of::<End>() == 8 * END_WORDS);
 
 impl End {
     /// As it lies in memory.
     pub fn words(&self) -> [u64; END_WORDS] {
-        let Message { memory, len, target, inbox, mine, theirs, state, abort, timeout_ns, report } =
-            self.message;
         let last = u64::from(self.sends) | u64::from(self.number) << 32;
-        let ends = [memory, len, target, inbox, mine, theirs, state, abort, timeout_ns, report];
         let mut words = [0; END_WORDS];
-        words[..10].copy_from_slice(&ends);
-        words[10..].copy_from_slice(&[self.name, self.count, last]);
+        words[..Message::WORDS].copy_from_slice(&self.message.words());
+        words[Message::WORDS..].copy_from_slice(&[self.name, self.count, last]);
         words
     }
 }
@@ -181,7 +178,7 @@ mod tests {
         let end = End { message, name: 11, count: 12, sends: 1, number: 7 };
         let words = end.words();
         assert_eq!((words[0], words[1], words[9]), (1, 2, 10));
-        assert_eq!(words[10..], [11, 12, 7 << 32 | 1]);
+        assert_eq!(words[Message::WORDS..], [11, 12, 7 << 32 | 1]);
         // SAFETY: no padding: its size is that of its fields, asserted above.
         let raw: [u64; END_WORDS] = unsafe { std::mem::transmute(end) };
         assert_eq!(raw, words);

@@ -77,6 +77,7 @@ pub(crate) struct DeviceNotice {
 
 /// How the peer gets to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one for each end, and only on its way")]
 pub(crate) enum Opening {
     Mapped {
         station: PeerHandle,

@@ -52,6 +52,7 @@ enum Part<T> {
 
 /// What each rank tells the others; the reason if it cannot take part.
 #[derive(Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "one for each rank, and only on its way")]
 enum Opening {
     Open { memory: Option<PeerHandle>, signals: Option<PeerHandle>, far: Option<FarShare> },
     Failed(String),
