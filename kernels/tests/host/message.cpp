@@ -358,8 +358,8 @@ CASE(an_all_reduce_gives_every_rank_the_same) {
 
 CASE(a_window_refuses_what_lies_outside) {
     std::vector<uint64_t> mine(4), theirs(6), signals_mine(16), signals_theirs(16);
-    const mp::WindowPart parts[2] = {{address(mine.data()), 32, address(signals_mine.data())},
-                                     {address(theirs.data()), 48, address(signals_theirs.data())}};
+    const mp::WindowPart parts[2] = {{address(mine.data()), 32, address(signals_mine.data()), 0},
+                                     {address(theirs.data()), 48, address(signals_theirs.data()), 0}};
     mp::Window window = {};
     window.parts = address(parts);
     window.ranks = 2;
