@@ -146,6 +146,8 @@ shared_enum! {
         Aborted = 1 as aborted,
         /// The deadline passed first.
         TimedOut = 2 as timed_out,
+        /// A request to the peer's NIC failed first: nothing more goes that way.
+        PathFailed = 3 as path_failed,
     }
 }
 
@@ -256,6 +258,32 @@ shared_structs! {
         pub timeout_ns: u64,
         /// Its `WaitReport`; 0: there is none.
         pub report: u64,
+        /// Its `NicEnd`, if the way to the other end goes through a NIC; 0: the other's memory is mapped.
+        pub nic: u64,
+    }
+
+    /// How one end of a pair reaches the other through a NIC. Constant between starts.
+    pub struct NicEnd {
+        /// The end itself, as its handle has it.
+        pub message: Message,
+        /// Address of the `mp::QueuePair` to the other's rank (`mp/qp.cuh`).
+        pub queue: u64,
+        /// The signal this end raises, in the other's memory.
+        pub theirs: u64,
+        /// Of a send: where messages go, in the other's memory.
+        pub target: u64,
+        /// How many messages may be on their way, each in a slot of its own; 0: one, into the posted buffer.
+        pub slots: u64,
+        /// Bytes from slot to slot.
+        pub stride: u64,
+        /// The remote key of `theirs`.
+        pub theirs_key: u32,
+        /// The remote key of `target`.
+        pub target_key: u32,
+        /// The local key of the buffer that is sent.
+        pub memory_key: u32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: u32,
     }
 
     /// The counters of one end. Only the kernels and streams that start it touch them; zero at first.
@@ -308,6 +336,32 @@ shared_structs! {
         pub bytes: u64,
         /// Its signals, 64-bit words 64 bytes apart.
         pub signals: u64,
+        /// Its `NicPart`, if it is reached through a NIC: the addresses above are not this GPU's then. 0: it is mapped.
+        pub nic: u64,
+    }
+
+    /// How a rank's share of a window is reached through a NIC.
+    pub struct NicPart {
+        /// Address of the `mp::QueuePair` to the rank (`mp/qp.cuh`).
+        pub queue: u64,
+        /// This rank's own share: what is put from it, or got into it, goes without a copy.
+        pub own: u64,
+        /// Its length in bytes.
+        pub own_bytes: u64,
+        /// `bounce_bytes` of memory that the NIC writes for this GPU: what comes from the peer and does not go into the own share.
+        pub bounce: u64,
+        /// Taken while `bounce` is somebody's.
+        pub lock: u32,
+        /// The remote key of the share's memory.
+        pub memory_key: u32,
+        /// The remote key of its signals.
+        pub signals_key: u32,
+        /// The local key of the own share.
+        pub own_key: u32,
+        /// The local key of `bounce`.
+        pub bounce_key: u32,
+        /// 1: atomic operations on the share's memory are possible.
+        pub atomics: u32,
     }
 
     /// A window as kernels take it.

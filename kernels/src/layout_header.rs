@@ -108,10 +108,12 @@ fn the_header_asserts_every_size_and_offset() {
 
 #[test]
 fn a_status_read_from_a_report_is_the_one_written() {
-    for status in [WaitStatus::Ok, WaitStatus::Aborted, WaitStatus::TimedOut] {
+    for status in
+        [WaitStatus::Ok, WaitStatus::Aborted, WaitStatus::TimedOut, WaitStatus::PathFailed]
+    {
         assert_eq!(WaitStatus::from_code(status as u32), Some(status));
     }
-    assert_eq!(WaitStatus::from_code(3), None);
+    assert_eq!(WaitStatus::from_code(4), None);
     assert_eq!(
         WaitStatus::from_code(0),
         Some(WaitStatus::Ok),

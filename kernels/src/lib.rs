@@ -19,9 +19,9 @@ mod layout;
 mod layout_header;
 
 pub use layout::{
-    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState,
-    PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport, WaitStatus, Window,
-    WindowPart,
+    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState, NicEnd,
+    NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport,
+    WaitStatus, Window, WindowPart,
 };
 
 /// How the GPU code of this build was compiled.
@@ -44,6 +44,8 @@ pub const KERNELS: &[&str] = &[
     "mp_barrier",
     "mp_check_pattern",
     "mp_fill",
+    "mp_litmus_messages",
+    "mp_litmus_puts",
     "mp_message_passing",
     "mp_perf_bandwidth",
     "mp_perf_barrier",

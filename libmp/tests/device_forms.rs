@@ -5,17 +5,15 @@ mod common;
 
 use std::time::Duration;
 
-use common::on_threads;
-use libmp::{
-    Config, Deadline, Device, DeviceRecv, DeviceSend, Error, FusedStream, Region, Stream, World,
-};
+use common::{config, each_path, on_threads};
+use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, FusedStream, Region, Stream, World};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(30))
 }
 
 fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
-    on_threads(World::threads(count).unwrap(), |world| {
+    on_threads(World::threads_with_config(count, &config()).unwrap(), |world| {
         let value = rank(&world);
         world.finish().unwrap();
         value
@@ -209,7 +207,7 @@ fn what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before(devic
 }
 
 fn ends_that_are_prepared_differently_are_refused_with_a_sentence(device: &Device) {
-    let mut config = Config::from_env().unwrap();
+    let mut config = config();
     config.timeout = Duration::from_millis(400);
     on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
         let peer = world.peer(1 - world.rank()).unwrap();
@@ -231,7 +229,7 @@ macro_rules! on_the_host_and_on_a_gpu {
         mod host { $(
             #[test]
             fn $test() {
-                super::$test(&libmp::Device::Host);
+                super::each_path(|| super::$test(&libmp::Device::Host));
             }
         )+ }
 
@@ -311,10 +309,10 @@ mod cuda {
                 let message = send.as_ref().map(|end| end.handle().unwrap().message);
                 let message =
                     message.unwrap_or_else(|| recv.as_ref().unwrap().handle().unwrap().message);
-                let table = device.alloc_pinned::<u64>(10).unwrap();
+                let table = device.alloc_pinned::<u64>(11).unwrap();
                 let m = message;
                 let words = [m.memory, m.len, m.target, m.inbox, m.mine, m.theirs, m.state];
-                let rest = [m.abort, m.timeout_ns, m.report];
+                let rest = [m.abort, m.timeout_ns, m.report, m.nic];
                 table.write(&[&words[..], &rest].concat()).unwrap();
                 let (at, to) = (table.device_address().unwrap(), stamps.device_address().unwrap());
                 // The streams exist before kernels of the peer wait.

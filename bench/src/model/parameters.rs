@@ -13,10 +13,9 @@ use crate::result::{Results, Series};
 pub const MODES: [&str; 3] = ["kernel", "stream", "mpi"];
 
 const KERNELS: &str = "Latency, kernels of two GPUs";
-const STREAMS: &str = "Latency, streams of two GPUs";
+const EXCHANGE: &str = "Exchange of a halo, two GPUs";
 const CPU_TIME: &str = "CPU time of a receive and a send on a stream";
 const HOST: &str = "Latency, host memory";
-const BANDWIDTH: &str = "Bandwidth between two GPUs";
 const SOLVE: &str = "HPGMG-FV, one solve, ";
 
 /// Cells a side of the largest level that one kernel of `hpgmg-fv` computes together with all coarser ones.
@@ -37,24 +36,18 @@ impl Parameters {
     /// A figure or a series is missing; the error names it and the command that measures it.
     pub fn of(measured: &[Results]) -> Result<Parameters> {
         let wire = smallest(series(measured, KERNELS, "plain stores, release")?)?;
-        let copies = series(measured, BANDWIDTH, "libmp, kernel")?;
-        let rates = copies.points.iter().filter_map(|point| Some(point.spread()?.median));
-        let rate = rates.fold(0.0, f64::max);
-        anyhow::ensure!(rate > 0.0, "{BANDWIDTH:?} has no bandwidth above 0");
-        // GB/s to µs a byte.
-        let per_byte = 1e-3 / rate;
-        let overhead = |latency: f64| ((latency - wire) / 2.0).max(0.0);
-
-        let kernel = smallest(series(measured, KERNELS, "libmp, put and signal")?)?;
+        // Both ranks send and wait, as in HPGMG-FV: what goes one way only shows half of what staging costs.
+        let exchange = |name: &str, gap: f64| -> Result<LogGp> {
+            let halo = series(measured, EXCHANGE, name)?;
+            let (per_byte, (bytes, time)) = (slope(halo)?, smallest(halo)?);
+            let overhead = ((time - wire.1 - bytes * per_byte) / 2.0).max(0.0);
+            Ok(LogGp { latency: wire.1, overhead, gap, per_byte })
+        };
         // Blocks store to all neighbours at the same time: no gap.
-        let kernel = LogGp { latency: wire, overhead: overhead(kernel), gap: 0.0, per_byte };
-        let stream = smallest(series(measured, STREAMS, "libmp, graph")?)?;
-        let gap = smallest(series(measured, CPU_TIME, "libmp, graph")?)?;
-        let stream = LogGp { latency: wire, overhead: overhead(stream), gap, per_byte };
-        let staged = series(measured, STREAMS, "MPI, staged")?;
-        let (gap, slope) = (smallest(mpi_on_the_host(measured)?)?, slope(staged)?);
-        let mpi =
-            LogGp { latency: wire, overhead: overhead(smallest(staged)?), gap, per_byte: slope };
+        let kernel = exchange("libmp, kernel", 0.0)?;
+        let stream =
+            exchange("libmp, graph", smallest(series(measured, CPU_TIME, "libmp, graph")?)?.1)?;
+        let mpi = exchange("MPI, staged", smallest(mpi_on_the_host(measured)?)?.1)?;
         let modes = MODES.into_iter().zip([kernel, stream, mpi]).collect();
         Ok(Parameters { modes, compute: compute(measured)? })
     }
@@ -74,7 +67,7 @@ impl Parameters {
                 )
             })
             .collect();
-        sentences.push("L: plain stores and a release; o: half of what the mode's latency is above that; G: of copying kernels, for mpi the slope of its latency over the two largest sizes; g: the CPU's time for a message, for mpi that of a message on the host, none in kernels.".into());
+        sentences.push("L: plain stores and a release; G: the slope of an exchange of halos over the two largest; o: half of what the smallest exchange takes above these; g: the CPU's time for a message, for mpi that of a message on the host, none in kernels.".into());
         let c = &self.compute;
         sentences.push(format!(
             "Passes, fitted to solves on one rank: {:.2} µs and {:.2} ps a cell; {:.0} µs a solve for levels of at most {} cells a side.",
@@ -122,10 +115,10 @@ fn mpi_on_the_host(measured: &[Results]) -> Result<&Series> {
         .with_context(|| format!("no MPI in a figure {HOST:?}: mp-perf compare --json measures it"))
 }
 
-/// The median at the smallest x.
-fn smallest(series: &Series) -> Result<f64> {
-    let first = series.points.first().and_then(|point| point.spread());
-    Ok(first.with_context(|| format!("series {:?} has no points", series.name))?.median)
+/// The smallest x and the median there.
+fn smallest(series: &Series) -> Result<(f64, f64)> {
+    let first = series.points.first().and_then(|point| Some((point.x, point.spread()?.median)));
+    first.with_context(|| format!("series {:?} has no points", series.name))
 }
 
 /// Over the two largest x.
@@ -251,23 +244,17 @@ pub(super) mod tests {
         let alone = [64.0, 128.0, 256.0].map(solve);
         let mut run = Results::begin(Vec::new());
         run.figures = vec![
+            figure(KERNELS, &[("plain stores, release", &[(8.0, 1.9)])]),
             figure(
-                KERNELS,
+                EXCHANGE,
                 &[
-                    ("plain stores, release", &[(8.0, 1.9)]),
-                    ("libmp, put and signal", &[(8.0, 2.0)]),
-                ],
-            ),
-            figure(
-                STREAMS,
-                &[
-                    ("libmp, graph", &[(8.0, 2.5)]),
-                    ("MPI, staged", &[(8.0, 12.0), (65536.0, 25.0), (1048576.0, 160.0)]),
+                    ("libmp, kernel", &[(4096.0, 2.4), (262144.0, 3.0), (1048576.0, 5.0)]),
+                    ("libmp, graph", &[(4096.0, 3.8), (262144.0, 7.0), (1048576.0, 9.0)]),
+                    ("MPI, staged", &[(4096.0, 14.0), (262144.0, 73.0), (1048576.0, 273.0)]),
                 ],
             ),
             figure(CPU_TIME, &[("libmp, graph", &[(8.0, 0.2)])]),
             figure(HOST, &[("Open MPI", &[(8.0, 0.4)])]),
-            figure(BANDWIDTH, &[("libmp, kernel", &[(1.0, 40.0), (64.0, 350.0)])]),
             figure("HPGMG-FV, one solve, 1 rank", &[("mpi", &alone)]),
             figure(
                 "HPGMG-FV, one solve, 2 ranks",
@@ -281,9 +268,10 @@ pub(super) mod tests {
     fn the_parameters_are_those_that_the_figures_show() {
         let parameters = Parameters::of(&measured()).unwrap();
         let [kernel, _, mpi] = [0, 1, 2].map(|mode| parameters.modes[mode].1);
-        assert!((kernel.latency - 1.9).abs() < 1e-9 && (kernel.overhead - 0.05).abs() < 1e-9);
-        assert!((1e-3 / kernel.per_byte - 350.0).abs() < 1e-6);
-        assert!((mpi.per_byte - 135.0 / 983040.0).abs() < 1e-12 && mpi.gap == 0.4);
+        let slope = 2.0 / 786432.0;
+        assert!((kernel.latency - 1.9).abs() < 1e-9 && (kernel.per_byte - slope).abs() < 1e-12);
+        assert!((kernel.overhead - (2.4 - 1.9 - 4096.0 * slope) / 2.0).abs() < 1e-9);
+        assert!((mpi.per_byte - 200.0 / 786432.0).abs() < 1e-12 && mpi.gap == 0.4);
         let Compute { resident, pass, cell, .. } = parameters.compute;
         assert!(
             (resident - 200.0).abs() < 0.1
@@ -295,9 +283,9 @@ pub(super) mod tests {
     #[test]
     fn a_missing_figure_is_named_with_the_command_that_measures_it() {
         let mut measured = measured();
-        measured[0].figures.remove(4);
+        measured[0].figures.remove(1);
         let error = Parameters::of(&measured).unwrap_err().to_string();
-        assert!(error.contains(BANDWIDTH) && error.contains("mp-perf compare"), "{error}");
+        assert!(error.contains(EXCHANGE) && error.contains("mp-perf compare"), "{error}");
     }
 
     #[test]

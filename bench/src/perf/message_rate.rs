@@ -275,6 +275,7 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Vec<f64>> {
             m.abort,
             m.timeout_ns,
             m.report,
+            m.nic,
         ]
     };
     let words: Vec<u64> = handles.iter().flat_map(fields).collect();

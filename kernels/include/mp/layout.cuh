@@ -15,6 +15,8 @@ enum WaitStatus : std::uint32_t {
     aborted = 1,
     // The deadline passed first.
     timed_out = 2,
+    // A request to the peer's NIC failed first: nothing more goes that way.
+    path_failed = 3,
 };
 
 // What a step of a stream operation does.
@@ -150,8 +152,10 @@ struct Message {
     std::uint64_t timeout_ns;
     // Its `WaitReport`; 0: there is none.
     std::uint64_t report;
+    // Its `NicEnd`, if the way to the other end goes through a NIC; 0: the other's memory is mapped.
+    std::uint64_t nic;
 };
-static_assert(sizeof(Message) == 80 && alignof(Message) == 8);
+static_assert(sizeof(Message) == 88 && alignof(Message) == 8);
 static_assert(offsetof(Message, memory) == 0);
 static_assert(offsetof(Message, len) == 8);
 static_assert(offsetof(Message, target) == 16);
@@ -162,6 +166,42 @@ static_assert(offsetof(Message, state) == 48);
 static_assert(offsetof(Message, abort) == 56);
 static_assert(offsetof(Message, timeout_ns) == 64);
 static_assert(offsetof(Message, report) == 72);
+static_assert(offsetof(Message, nic) == 80);
+
+// How one end of a pair reaches the other through a NIC. Constant between starts.
+struct NicEnd {
+    // The end itself, as its handle has it.
+    Message message;
+    // Address of the `mp::QueuePair` to the other's rank (`mp/qp.cuh`).
+    std::uint64_t queue;
+    // The signal this end raises, in the other's memory.
+    std::uint64_t theirs;
+    // Of a send: where messages go, in the other's memory.
+    std::uint64_t target;
+    // How many messages may be on their way, each in a slot of its own; 0: one, into the posted buffer.
+    std::uint64_t slots;
+    // Bytes from slot to slot.
+    std::uint64_t stride;
+    // The remote key of `theirs`.
+    std::uint32_t theirs_key;
+    // The remote key of `target`.
+    std::uint32_t target_key;
+    // The local key of the buffer that is sent.
+    std::uint32_t memory_key;
+    // Keeps the size a multiple of 8; ignored.
+    std::uint32_t reserved;
+};
+static_assert(sizeof(NicEnd) == 144 && alignof(NicEnd) == 8);
+static_assert(offsetof(NicEnd, message) == 0);
+static_assert(offsetof(NicEnd, queue) == 88);
+static_assert(offsetof(NicEnd, theirs) == 96);
+static_assert(offsetof(NicEnd, target) == 104);
+static_assert(offsetof(NicEnd, slots) == 112);
+static_assert(offsetof(NicEnd, stride) == 120);
+static_assert(offsetof(NicEnd, theirs_key) == 128);
+static_assert(offsetof(NicEnd, target_key) == 132);
+static_assert(offsetof(NicEnd, memory_key) == 136);
+static_assert(offsetof(NicEnd, reserved) == 140);
 
 // The counters of one end. Only the kernels and streams that start it touch them; zero at first.
 struct MessageState {
@@ -197,7 +237,7 @@ struct Send {
     // This end.
     Message message;
 };
-static_assert(sizeof(Send) == 80 && alignof(Send) == 8);
+static_assert(sizeof(Send) == 88 && alignof(Send) == 8);
 static_assert(offsetof(Send, message) == 0);
 
 // A prepared receive.
@@ -205,7 +245,7 @@ struct Recv {
     // This end.
     Message message;
 };
-static_assert(sizeof(Recv) == 80 && alignof(Recv) == 8);
+static_assert(sizeof(Recv) == 88 && alignof(Recv) == 8);
 static_assert(offsetof(Recv, message) == 0);
 
 // One thing that a stream operation does: what the kernel `mp_steps` is launched with.
@@ -217,10 +257,10 @@ struct Step {
     // 1: all blocks meet before it.
     std::uint32_t meet;
 };
-static_assert(sizeof(Step) == 88 && alignof(Step) == 8);
+static_assert(sizeof(Step) == 96 && alignof(Step) == 8);
 static_assert(offsetof(Step, message) == 0);
-static_assert(offsetof(Step, kind) == 80);
-static_assert(offsetof(Step, meet) == 84);
+static_assert(offsetof(Step, kind) == 88);
+static_assert(offsetof(Step, meet) == 92);
 
 // A rank's share of a window, as a kernel of another rank reaches it.
 struct WindowPart {
@@ -230,11 +270,49 @@ struct WindowPart {
     std::uint64_t bytes;
     // Its signals, 64-bit words 64 bytes apart.
     std::uint64_t signals;
+    // Its `NicPart`, if it is reached through a NIC: the addresses above are not this GPU's then. 0: it is mapped.
+    std::uint64_t nic;
 };
-static_assert(sizeof(WindowPart) == 24 && alignof(WindowPart) == 8);
+static_assert(sizeof(WindowPart) == 32 && alignof(WindowPart) == 8);
 static_assert(offsetof(WindowPart, memory) == 0);
 static_assert(offsetof(WindowPart, bytes) == 8);
 static_assert(offsetof(WindowPart, signals) == 16);
+static_assert(offsetof(WindowPart, nic) == 24);
+
+// How a rank's share of a window is reached through a NIC.
+struct NicPart {
+    // Address of the `mp::QueuePair` to the rank (`mp/qp.cuh`).
+    std::uint64_t queue;
+    // This rank's own share: what is put from it, or got into it, goes without a copy.
+    std::uint64_t own;
+    // Its length in bytes.
+    std::uint64_t own_bytes;
+    // `bounce_bytes` of memory that the NIC writes for this GPU: what comes from the peer and does not go into the own share.
+    std::uint64_t bounce;
+    // Taken while `bounce` is somebody's.
+    std::uint32_t lock;
+    // The remote key of the share's memory.
+    std::uint32_t memory_key;
+    // The remote key of its signals.
+    std::uint32_t signals_key;
+    // The local key of the own share.
+    std::uint32_t own_key;
+    // The local key of `bounce`.
+    std::uint32_t bounce_key;
+    // 1: atomic operations on the share's memory are possible.
+    std::uint32_t atomics;
+};
+static_assert(sizeof(NicPart) == 56 && alignof(NicPart) == 8);
+static_assert(offsetof(NicPart, queue) == 0);
+static_assert(offsetof(NicPart, own) == 8);
+static_assert(offsetof(NicPart, own_bytes) == 16);
+static_assert(offsetof(NicPart, bounce) == 24);
+static_assert(offsetof(NicPart, lock) == 32);
+static_assert(offsetof(NicPart, memory_key) == 36);
+static_assert(offsetof(NicPart, signals_key) == 40);
+static_assert(offsetof(NicPart, own_key) == 44);
+static_assert(offsetof(NicPart, bounce_key) == 48);
+static_assert(offsetof(NicPart, atomics) == 52);
 
 // A window as kernels take it.
 struct Window {

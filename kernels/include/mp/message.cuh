@@ -7,10 +7,15 @@
 // its credit and before its arrival. What a CPU sends, which does not reach the memory of a GPU, waits in the sender's
 // memory until the receiver fetches it: a receive with a `target`.
 //
+// Where the peer's memory is not mapped, what would be stored there is a request to a NIC (impl/nic.cuh): the message into
+// the posted buffer or a slot, then the signal, in one batch; a credit likewise. The handle says so, and nothing else
+// changes. A request that fails ends the waits of both ends with `path_failed`.
+//
 // All blocks that share a start work on the same handle; two starts of one handle do not overlap.
 #pragma once
 
 #include "copy.cuh"
+#include "impl/nic.cuh"
 #include "layout.cuh"
 #include "packet.cuh"
 #include "report.cuh"
@@ -31,13 +36,6 @@ MP_DEVICE T* buffer_of(const Recv& recv) {
 }
 
 namespace impl {
-
-MP_DEVICE WaitBounds bounds_of(const Message& message) { return {message.abort, message.timeout_ns}; }
-
-template <class T>
-MP_DEVICE T* at(std::uint64_t address) {
-    return reinterpret_cast<T*>(address);
-}
 
 // Whether the peer never writes the buffer: it need not be posted, and one part of a group of blocks takes the message.
 MP_DEVICE bool is_taken(const Message& message) { return message.inbox != 0 || message.target != 0; }
@@ -95,6 +93,11 @@ public:
     MP_DEVICE WaitResult send(Group group) {
         const auto* from = impl::at<const void>(message_.memory);
         const std::uint64_t epoch = epoch_ + 1;
+        if (message_.nic != 0) {
+            const WaitStatus status = impl::send_by_nic(group, message_.nic, epoch);
+            if (status == ok) epoch_ = epoch;
+            return {status, epoch_, 0};
+        }
         // What the group wrote is there for all of it, and all hear whether the leader knows of room.
         if (group.any(room_ < epoch)) {
             const std::uint64_t needed = message_.inbox == 0 ? epoch : epoch > packet_slots ? epoch - packet_slots : 0;
@@ -161,6 +164,14 @@ MP_DEVICE WaitResult send(Block group, const Send& send, Part part) {
     auto* state = impl::at<MessageState>(message.state);
     group.sync();
     const std::uint64_t epoch = state->epoch + 1;
+    if (message.nic != 0) {
+        WaitStatus status = impl::send_part_by_nic(group, message.nic, epoch, part);
+        if (status == ok && last_block(&state->arrived, part.count)) {
+            status = impl::raise_by_nic(group, message.nic, epoch);
+            if (status == ok && group.leads()) state->epoch = epoch;
+        }
+        return {status, epoch, 0};
+    }
     const WaitResult result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
     if (result.failed()) return impl::failed_at(group, message, epoch, result);
     copy(group, impl::at<void>(message.target), impl::at<const void>(message.memory), message.len, part);
@@ -188,7 +199,11 @@ public:
         posts_ = true;
         group.sync();
         ++posted_;
-        if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
+        // A failure is reported, and the wait for the message finds it, too.
+        if (message_.nic != 0)
+            impl::raise_by_nic(group, message_.nic, posted_);
+        else if (group.leads())
+            store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
     }
 
     // As mp::recv.
@@ -196,6 +211,11 @@ public:
     MP_DEVICE WaitResult recv(Group group) {
         const std::uint64_t epoch = epoch_ + 1;
         group.sync();  // nobody still reads the last message
+        if (message_.nic != 0) {
+            const WaitStatus status = impl::recv_by_nic(group, message_.nic, epoch);
+            if (status == ok) epoch_ = epoch;
+            return {status, epoch_, 0};
+        }
         if (message_.inbox != 0) {
             WaitResult result = load_packets(group, impl::slot_of(message_, epoch), impl::at<void>(message_.memory),
                                              message_.len, epoch, impl::bounds_of(message_));
@@ -247,11 +267,14 @@ MP_DEVICE void post(Group group, const Recv& recv) {
     const Message& message = recv.message;
     if (impl::is_taken(message)) return;
     group.sync();
-    if (!group.leads()) return;
     auto* state = impl::at<MessageState>(message.state);
-    const std::uint64_t posted = state->room + 1;
-    state->room = posted;
-    store(impl::at<std::uint64_t>(message.theirs), posted, release, system);
+    // The leader's number counts.
+    std::uint64_t posted = 0;
+    if (group.leads()) state->room = posted = state->room + 1;
+    if (message.nic != 0)
+        impl::raise_by_nic(group, message.nic, posted);
+    else if (group.leads())
+        store(impl::at<std::uint64_t>(message.theirs), posted, release, system);
 }
 
 // Waits for the next message, at most until the handle's bounds end that. After ok the message is in the buffer for every
@@ -277,8 +300,14 @@ MP_DEVICE WaitResult recv(Block group, const Recv& recv, Part part) {
     auto* state = impl::at<MessageState>(message.state);
     group.sync();
     const std::uint64_t epoch = state->epoch + 1;
-    const WaitResult result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
-    if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    WaitResult result = {ok, epoch, 0};
+    if (message.nic != 0) {
+        result.status = impl::recv_by_nic(group, message.nic, epoch);
+        if (result.failed()) return result;
+    } else {
+        result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
+        if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    }
     if (last_block(&state->arrived, part.count) && group.leads()) state->epoch = epoch;
     return {ok, epoch, 0};
 }

@@ -4,9 +4,14 @@
 //
 // Offsets are bytes and checked against the peer's size: an access outside does nothing and returns false. Signals are
 // checked likewise.
+//
+// A rank behind a NIC is reached by requests (impl/nic_window.cuh), which are executed in order: what was put to a rank comes
+// before a signal to it. A put from this rank's own share, and of up to 512 bytes from anywhere, is one request; of more, one for
+// each 512 bytes. A call whose request cannot be posted, or fails, returns false, and the window's report says why.
 #pragma once
 
 #include "copy.cuh"
+#include "impl/nic_window.cuh"
 #include "message.cuh"
 
 namespace mp {
@@ -19,19 +24,37 @@ MP_DEVICE const WindowPart* part_of(const Window& window, std::uint64_t rank) {
     return rank < window.ranks ? impl::at<const WindowPart>(window.parts) + rank : nullptr;
 }
 
-// Where bytes `at` … `at + bytes` of a rank's share are; null if they are not all in it. Loads and stores through it are
-// ordered by signals only.
-MP_DEVICE void* address_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+namespace impl {
+
+// A place in a rank's share: an address of this GPU, or of the rank if it is `far`, behind a NIC; 0 if there is none.
+struct Place {
+    std::uint64_t address;
+    const WindowPart* far;
+};
+MP_DEVICE Place place_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
     const WindowPart* part = part_of(window, rank);
-    if (part == nullptr || at > part->bytes || bytes > part->bytes - at) return nullptr;
-    return impl::at<unsigned char>(part->memory) + at;
+    if (part == nullptr || at > part->bytes || bytes > part->bytes - at) return {0, nullptr};
+    return {part->memory + at, part->nic != 0 ? part : nullptr};
+}
+MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, std::uint64_t signal) {
+    const WindowPart* part = part_of(window, rank);
+    if (part == nullptr || signal >= window.signals) return {0, nullptr};
+    return {part->signals + signal * signal_stride, part->nic != 0 ? part : nullptr};
 }
 
-// Signal number `signal` of a rank; null if there is none.
+}  // namespace impl
+
+// Where bytes `at` … `at + bytes` of a rank's share are; null if they are not all in it, or behind a NIC. Loads and stores
+// through it are ordered by signals only.
+MP_DEVICE void* address_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+    const impl::Place place = impl::place_in(window, rank, at, bytes);
+    return place.far == nullptr ? impl::at<void>(place.address) : nullptr;
+}
+
+// Signal number `signal` of a rank; null if there is none, or it is behind a NIC.
 MP_DEVICE std::uint64_t* signal_in(const Window& window, std::uint64_t rank, std::uint64_t signal) {
-    const WindowPart* part = part_of(window, rank);
-    if (part == nullptr || signal >= window.signals) return nullptr;
-    return impl::at<std::uint64_t>(part->signals + signal * signal_stride);
+    const impl::Place place = impl::signal_place_in(window, rank, signal);
+    return place.far == nullptr ? impl::at<std::uint64_t>(place.address) : nullptr;
 }
 
 // Copies to a rank. Two puts are in no order; a signal after them (put_signal, signal) orders all of the group's. `from` may
@@ -40,29 +63,42 @@ MP_DEVICE std::uint64_t* signal_in(const Window& window, std::uint64_t rank, std
 template <class Group>
 MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                    std::uint64_t bytes, Part part = Part{}) {
-    void* to = address_in(window, rank, at, bytes);
-    if (to == nullptr) return false;
-    copy(group, to, from, bytes, part);
+    const impl::Place to = impl::place_in(window, rank, at, bytes);
+    if (to.address == 0) return false;
+    if (to.far != nullptr) {
+        const impl::Span span = impl::span_of(bytes, part);
+        const auto* first = static_cast<const unsigned char*>(from) + span.first;
+        return impl::put_by_nic(group, window, *to.far, to.address + span.first, first, span.bytes, 0, 0);
+    }
+    copy(group, impl::at<void>(to.address), from, bytes, part);
     return true;
 }
 
-// Copies from a rank: loads over the link, so slower than a put. The bytes are there for the group after a barrier.
+// Copies from a rank: loads over the link, so slower than a put. The bytes are there for the group after a barrier. Through
+// a NIC into this rank's own share it is one request; elsewhere the bytes come by a small buffer, one group at a time.
 template <class Group>
 MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
                    std::uint64_t bytes, Part part = Part{}) {
-    const void* from = address_in(window, rank, at, bytes);
-    if (from == nullptr) return false;
-    copy(group, to, from, bytes, part);
+    const impl::Place from = impl::place_in(window, rank, at, bytes);
+    if (from.address == 0) return false;
+    if (from.far != nullptr) {
+        const impl::Span span = impl::span_of(bytes, part);
+        auto* first = static_cast<unsigned char*>(to) + span.first;
+        return impl::get_by_nic(group, window, *from.far, from.address + span.first, first, span.bytes);
+    }
+    copy(group, to, impl::at<const void>(from.address), bytes, part);
     return true;
 }
 
 // Raises a rank's signal to `value`, larger than what it holds. Release at system scope after a barrier of the group: who
-// waits for it sees everything the group wrote before, wherever. One rank raises a signal.
+// waits for it sees everything the group wrote before, wherever; through a NIC, everything the group put to that rank. One rank
+// raises a signal.
 template <class Group>
 MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal, std::uint64_t value) {
-    std::uint64_t* word = signal_in(window, rank, signal);
-    if (word == nullptr) return false;
-    mp::signal(group, word, value);
+    const impl::Place word = impl::signal_place_in(window, rank, signal);
+    if (word.address == 0) return false;
+    if (word.far != nullptr) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
+    mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
 
@@ -70,11 +106,12 @@ MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, std
 template <class Group>
 MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                           std::uint64_t bytes, std::uint64_t signal, std::uint64_t value) {
-    void* to = address_in(window, rank, at, bytes);
-    std::uint64_t* word = signal_in(window, rank, signal);
-    if (to == nullptr || word == nullptr) return false;
-    copy(group, to, from, bytes);
-    mp::signal(group, word, value);
+    const impl::Place to = impl::place_in(window, rank, at, bytes);
+    const impl::Place word = impl::signal_place_in(window, rank, signal);
+    if (to.address == 0 || word.address == 0) return false;
+    if (to.far != nullptr) return impl::put_by_nic(group, window, *to.far, to.address, from, bytes, word.address, value);
+    copy(group, impl::at<void>(to.address), from, bytes);
+    mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
 
@@ -82,11 +119,13 @@ MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank,
 MP_DEVICE bool put_signal(Block group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                           std::uint64_t bytes, std::uint64_t signal, std::uint64_t value, Part part,
                           std::uint64_t* arrived) {
-    void* to = address_in(window, rank, at, bytes);
-    std::uint64_t* word = signal_in(window, rank, signal);
-    if (to == nullptr || word == nullptr) return false;
-    copy(group, to, from, bytes, part);
-    if (last_block(arrived, part.count) && group.leads()) store(word, value, release, system);
+    const impl::Place word = impl::signal_place_in(window, rank, signal);
+    if (word.address == 0) return false;
+    const bool put = mp::put(group, window, rank, at, from, bytes, part);
+    // A part that could not be put is never signalled.
+    if (!put || !last_block(arrived, part.count)) return put;
+    if (word.far != nullptr) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
+    if (group.leads()) store(impl::at<std::uint64_t>(word.address), value, release, system);
     return true;
 }
 
@@ -102,26 +141,41 @@ MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signa
 }
 
 // One thread changes the 64-bit word at byte `at` (a multiple of 8) of a rank, as one step for everybody; acquire and
-// release at system scope. What it held goes to `before`. Between GPUs the link must have native atomics.
+// release at system scope. What it held goes to `before`. Between GPUs the link must have native atomics. Through a NIC a GPU's
+// own memory has no atomics (put the window into pinned memory): false; and one thread at a time does them.
 MP_DEVICE bool fetch_add(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t value,
                          std::uint64_t& before) {
-    auto* word = static_cast<std::uint64_t*>(address_in(window, rank, at, 8));
-    if (word == nullptr || at % 8 != 0) return false;
-    before = fetch_add(word, value, system);
+    const impl::Place there = impl::place_in(window, rank, at, 8);
+    if (there.address == 0 || at % 8 != 0) return false;
+    if (there.far != nullptr)
+        return impl::atomic_by_nic(window, *there.far, there.address, impl::AtomicKind::fetch_add, value, 0, before);
+    before = mp::fetch_add(impl::at<std::uint64_t>(there.address), value, system);
     return true;
 }
 MP_DEVICE bool swap(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t value,
                     std::uint64_t& before) {
-    auto* word = static_cast<std::uint64_t*>(address_in(window, rank, at, 8));
-    if (word == nullptr || at % 8 != 0) return false;
-    before = swap(word, value, system);
+    const impl::Place there = impl::place_in(window, rank, at, 8);
+    if (there.address == 0 || at % 8 != 0) return false;
+    if (there.far != nullptr) {
+        // A NIC has no swap: what the word holds is guessed until the guess was right.
+        const auto swap_if = impl::AtomicKind::compare_swap;
+        for (std::uint64_t guess = 0;; guess = before) {
+            if (!impl::atomic_by_nic(window, *there.far, there.address, swap_if, value, guess, before)) return false;
+            if (before == guess) return true;
+        }
+    }
+    before = mp::swap(impl::at<std::uint64_t>(there.address), value, system);
     return true;
 }
 MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t expected,
                             std::uint64_t value, std::uint64_t& before) {
-    auto* word = static_cast<std::uint64_t*>(address_in(window, rank, at, 8));
-    if (word == nullptr || at % 8 != 0) return false;
-    before = compare_swap(word, expected, value, system);
+    const impl::Place there = impl::place_in(window, rank, at, 8);
+    if (there.address == 0 || at % 8 != 0) return false;
+    if (there.far != nullptr) {
+        const auto swap_if = impl::AtomicKind::compare_swap;
+        return impl::atomic_by_nic(window, *there.far, there.address, swap_if, value, expected, before);
+    }
+    before = mp::compare_swap(impl::at<std::uint64_t>(there.address), expected, value, system);
     return true;
 }
 

@@ -14,7 +14,7 @@ template <unsigned count>
 struct StepList {
     Step steps[count];
 };
-static_assert(sizeof(StepList<max_steps>) == max_steps * 88);
+static_assert(sizeof(StepList<max_steps>) == max_steps * 96);
 
 namespace steps {
 

@@ -86,6 +86,7 @@ impl Notice {
 #[cfg(test)]
 mod tests {
     use super::super::arena::Arena;
+    use super::super::device::Opening;
     use super::super::nic::Nic;
     use super::*;
     use gdsync::{Buffer, Device, Space};
@@ -111,9 +112,11 @@ mod tests {
                 end: DeviceNotice {
                     len: u64::MAX,
                     gpu: true,
-                    station: memory.export().unwrap(),
-                    outer: memory.export().ok(),
-                    memory: memory.export().ok(),
+                    opening: Opening::Mapped {
+                        station: memory.export().unwrap(),
+                        outer: memory.export().ok(),
+                        memory: memory.export().ok(),
+                    },
                 },
             },
             Notice::Close { word: 7 },

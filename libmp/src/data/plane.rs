@@ -30,6 +30,8 @@ use crate::trace::{Probes, Trace};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
+/// How long it may take until a failed path has ended the world.
+const VERDICT: Duration = Duration::from_secs(2);
 /// How long the news of a rank that left may take.
 const NEWS: Duration = Duration::from_millis(500);
 
@@ -277,9 +279,14 @@ impl Plane {
         if self.neighbours[neighbour].path == Path::Direct {
             return Ok(neighbour);
         }
-        let reason = "what devices start by themselves needs memory that is mapped here; over a NIC, prepare it for the \
-                      host and streams (`prepare`, `window`)";
+        let reason = "the collectives of devices need memory that is mapped here; over a NIC there are those of the host \
+                      and messages, puts and signals of devices";
         Err(self.no_path(rank, reason))
+    }
+
+    /// A neighbour behind a NIC that this rank does not have.
+    pub fn no_nic(&self, neighbour: usize) -> Error {
+        self.no_path(self.neighbours[neighbour].rank, "this rank has no NIC")
     }
 
     pub fn no_path(&self, rank: usize, reason: &'static str) -> Error {
@@ -413,7 +420,14 @@ impl Plane {
                 continue;
             }
             self.check_after(deadline.elapsed(), op)?;
-            if let Some(failure) = self.watch.failure() {
+            if let Some((failure, of_path)) = self.watch.failure() {
+                // Of a failed path the link knows the reason, and the world ends with it.
+                let since = Instant::now();
+                while of_path && since.elapsed() < VERDICT {
+                    self.progress();
+                    self.check_after(deadline.elapsed(), op)?;
+                    std::thread::sleep(HELP);
+                }
                 return Err(failure);
             }
             return result.map_err(|source| Error::Memory { op: op(), source });

@@ -10,7 +10,7 @@ use gdsync::Device;
 use super::device::{DeviceHalf, DeviceNotice};
 use super::half::{Half, OtherNotice, Side};
 use super::mailbox::Mailbox;
-use super::nic::{Outbox, StreamLinks};
+use super::nic::{OpenedLinks, Outbox};
 use super::notice::{Key, Lane, Notice};
 use super::pairing::Pairing;
 use super::plane::{Neighbour, Plane};
@@ -25,7 +25,7 @@ enum Way {
 #[derive(Default)]
 pub(super) struct State {
     outbox: Option<Way>,
-    pub links: StreamLinks,
+    pub links: OpenedLinks,
     backlog: VecDeque<Vec<u8>>,
     sends: Pairing<Arc<Half>, OtherNotice>,
     recvs: Pairing<Arc<Half>, OtherNotice>,

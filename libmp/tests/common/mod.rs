@@ -2,6 +2,7 @@
 //! test binary executed again.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -24,6 +25,30 @@ pub fn on_threads<T: Send>(worlds: Vec<World>, rank: impl Fn(World) -> T + Sync)
 
 /// How ranks of one host may reach each other: values of `MP_PATH`.
 pub const PATHS: [&str; 3] = ["auto", "nic", "nic-tcp"];
+
+thread_local! {
+    static PATH: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Runs `test` once for each path: [`config`] says it.
+pub fn each_path(test: impl Fn()) {
+    for path in PATHS {
+        // Shown if the test fails.
+        println!("MP_PATH={path}");
+        PATH.set(Some(path));
+        test();
+    }
+    PATH.set(None);
+}
+
+/// The configuration of the environment, on the path that is tested now.
+pub fn config() -> Config {
+    let mut config = Config::from_env().unwrap();
+    if let Some(path) = PATH.get() {
+        config.path = Config::from_variables([("MP_PATH", path)]).unwrap().path;
+    }
+    config
+}
 
 /// Worlds of threads, one on each path.
 pub fn on_every_path(ranks: usize) -> impl Iterator<Item = Vec<World>> {

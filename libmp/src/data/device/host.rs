@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use gdsync::{Buffer, Word64};
 use mp_kernels::{StepKind, WaitStatus};
 
+use super::far::FarWay;
 use super::report::Report;
 use super::station::Station;
 
@@ -21,7 +22,7 @@ pub(crate) struct HostEnd {
     epoch: Word64,
     room: Word64,
     mine: Word64,
-    theirs: Word64,
+    theirs: Theirs,
     /// The message: what is sent, or where it goes.
     memory: Buffer<u8>,
     target: Target,
@@ -30,9 +31,17 @@ pub(crate) struct HostEnd {
     report: Arc<Report>,
 }
 
+/// How the other end is told.
+pub(crate) enum Theirs {
+    /// By storing to its signal.
+    Mapped(Word64),
+    /// By requests, which bring a send's message as well.
+    Far(FarWay),
+}
+
 /// Where a send puts the message.
 pub(crate) enum Target {
-    /// Nowhere: it has no bytes, or this is a receive.
+    /// Nowhere: it has no bytes, or this is a receive, or the other end is far.
     None,
     /// Into the posted buffer: what is waited for is that it was posted.
     Posted(Buffer<u8>),
@@ -43,7 +52,8 @@ pub(crate) enum Target {
 impl HostEnd {
     pub fn new(
         here: &Station,
-        there: &Station,
+        mine: Word64,
+        theirs: Theirs,
         memory: Buffer<u8>,
         target: Target,
         (abort, timeout): (Word64, Duration),
@@ -52,8 +62,8 @@ impl HostEnd {
         Ok(HostEnd {
             epoch: here.epoch()?,
             room: here.room()?,
-            mine: here.signal()?,
-            theirs: there.signal()?,
+            mine,
+            theirs,
             memory,
             target,
             abort,
@@ -70,15 +80,15 @@ impl HostEnd {
                 let posted = self.room.load().unwrap_or_default() + 1;
                 let _ = self.room.store(posted);
                 // Release: what was read from the buffer has been read.
-                let _ = self.theirs.store(posted);
-                true
+                self.tell(kind, posted)
             }
             StepKind::Send => {
                 let epoch = self.epoch.load().unwrap_or_default() + 1;
-                let (target, room) = match &self.target {
-                    Target::None => (None, epoch),
-                    Target::Posted(target) => (Some(target), epoch),
-                    Target::Fetched(target) => (Some(target), epoch - 1),
+                let (target, room) = match (&self.target, &self.theirs) {
+                    (_, Theirs::Far(way)) => (None, way.needed(epoch)),
+                    (Target::None, _) => (None, epoch),
+                    (Target::Posted(target), _) => (Some(target), epoch),
+                    (Target::Fetched(target), _) => (Some(target), epoch - 1),
                 };
                 if !self.wait(room) {
                     return false;
@@ -92,8 +102,7 @@ impl HostEnd {
                 }
                 let _ = self.epoch.store(epoch);
                 // Release: who sees it sees the bytes.
-                let _ = self.theirs.store(epoch);
-                true
+                self.tell(kind, epoch)
             }
             StepKind::Recv => {
                 let epoch = self.epoch.load().unwrap_or_default() + 1;
@@ -104,6 +113,22 @@ impl HostEnd {
                 arrived
             }
         }
+    }
+
+    /// Tells the other end.
+    fn tell(&self, kind: StepKind, epoch: u64) -> bool {
+        let way = match &self.theirs {
+            Theirs::Mapped(word) => {
+                let _ = word.store(epoch);
+                return true;
+            }
+            Theirs::Far(way) => way,
+        };
+        let told = way.carry_out(kind, epoch, &self.memory, (&self.abort, self.timeout));
+        if let Err((status, seen, waited)) = told {
+            self.report.write(status, epoch, seen, waited);
+        }
+        told.is_ok()
     }
 
     fn wait(&self, expected: u64) -> bool {

@@ -64,12 +64,12 @@ impl DeviceSend {
     }
 
     /// What `mp::send` of `mp/message.cuh` takes. Valid while this object lives. Waits until the peer has prepared its
-    /// receive.
+    /// receive and, the first time through a NIC, until a call of the peer has connected its side for kernels.
     ///
     /// # Errors
     /// As [`start_on`](Self::start_on).
     pub fn handle(&self) -> Result<mp_kernels::Send> {
-        Ok(mp_kernels::Send { message: self.half.meet(&self.plane)?.message })
+        Ok(mp_kernels::Send { message: self.half.meet_by_kernels(&self.plane)?.message })
     }
 }
 
@@ -127,13 +127,25 @@ impl DeviceRecv {
         ByHost::new(&self.plane, &self.half)
     }
 
-    /// What `mp::post` and `mp::recv` of `mp/message.cuh` take. Valid while this object lives. Waits until the peer has
-    /// prepared its send.
+    /// What `mp::post` and `mp::recv` of `mp/message.cuh` take. Valid while this object lives. Waits as
+    /// [`DeviceSend::handle`] does.
     ///
     /// # Errors
     /// As [`DeviceSend::start_on`].
     pub fn handle(&self) -> Result<mp_kernels::Recv> {
-        Ok(mp_kernels::Recv { message: self.half.meet(&self.plane)?.message })
+        Ok(mp_kernels::Recv { message: self.half.meet_by_kernels(&self.plane)?.message })
+    }
+}
+
+impl Drop for DeviceSend {
+    fn drop(&mut self) {
+        self.half.retire(&self.plane);
+    }
+}
+
+impl Drop for DeviceRecv {
+    fn drop(&mut self) {
+        self.half.retire(&self.plane);
     }
 }
 

@@ -20,10 +20,13 @@
 //! process sees no GPU driver; a stream of another device. Windows and collectives of this kind join devices of one kind.
 
 mod collective;
+mod far;
+mod far_window;
 mod fused;
 mod half;
 mod host;
 mod message;
+mod put;
 mod report;
 mod station;
 mod steps;
@@ -32,8 +35,11 @@ mod window;
 
 pub use collective::{DeviceAllReduce, DeviceBarrier, DeviceNumber};
 pub use fused::{FusedStream, Steps};
+#[cfg(test)]
+pub(crate) use half::Opening;
 pub(crate) use half::{DeviceHalf, DeviceNotice};
 pub use message::{DeviceRecv, DeviceSend};
+pub use put::{DevicePut, DeviceSignalWait};
 pub(crate) use report::{Report, Watch};
 pub use steps::Step;
 pub(crate) use steps::enqueue;

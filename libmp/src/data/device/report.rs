@@ -11,6 +11,8 @@ use mp_kernels::{WaitReport, WaitStatus};
 use crate::data::operation::Name;
 use crate::error::Error;
 
+const PATH_FAILED: u32 = WaitStatus::PathFailed as u32;
+
 /// The report of one operation.
 pub(crate) struct Report {
     pub name: Arc<Name>,
@@ -112,8 +114,12 @@ impl Watch {
     }
 
     /// The first failure of any operation that is still there.
-    pub fn failure(&self) -> Option<Error> {
+    /// And whether it was the path to the peer that failed.
+    pub fn failure(&self) -> Option<(Error, bool)> {
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        reports.iter().filter_map(Weak::upgrade).find_map(|report| report.late())
+        reports.iter().filter_map(Weak::upgrade).find_map(|report| {
+            let of_path = || report.failure().is_some_and(|it| it.status == PATH_FAILED);
+            report.late().map(|error| (error, of_path()))
+        })
     }
 }

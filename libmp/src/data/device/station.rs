@@ -8,13 +8,14 @@ use mp_kernels::MessageState;
 /// fence and a flag (1.4 µs against 2.1 for 8 KiB between two GPUs; at 64 KiB it is 4.0 against 3.4).
 pub(crate) const PACKETS_MAX: u64 = 8 << 10;
 /// Slots for packets of one pair: `packet_slots` of `mp/message.cuh`.
-const SLOTS: u64 = 4;
+pub(crate) const SLOTS: u64 = 4;
 /// Bytes of a packet.
 pub(crate) const PACKET: u64 = 16;
 /// Bytes of a message in it, `packet_bytes` of `mp/packet.cuh`.
 const IN_PACKET: u64 = 12;
 
-const SIGNAL: usize = 128;
+/// A word that nobody waits for, for what raises no signal.
+const NOBODYS: usize = 192;
 const INBOX: usize = 256;
 
 /// One end's counters, signal and slots, as its own device or the peer's sees them.
@@ -24,6 +25,9 @@ pub(crate) struct Station {
 }
 
 impl Station {
+    /// Where its signal is.
+    pub const SIGNAL: usize = 128;
+
     /// Bytes of a station: of a receiver with packets, for messages of up to `packets` bytes.
     pub fn size(packets: Option<u64>) -> usize {
         let inbox = packets.map_or(0, |bytes| SLOTS * PACKET * bytes.div_ceil(IN_PACKET).max(1));
@@ -40,7 +44,7 @@ impl Station {
 
     /// The signal that its owner waits on.
     pub fn signal(&self) -> gdsync::Result<Word64> {
-        self.memory.slice(SIGNAL..SIGNAL + 8)?.cast::<u64>()?.word(0)
+        self.memory.slice(Self::SIGNAL..Self::SIGNAL + 8)?.cast::<u64>()?.word(0)
     }
 
     /// The counters: how far its owner is.
@@ -52,6 +56,21 @@ impl Station {
     pub fn room(&self) -> gdsync::Result<Word64> {
         let at = std::mem::offset_of!(MessageState, room);
         self.memory.slice(at..at + 8)?.cast::<u64>()?.word(0)
+    }
+
+    /// A word that may be raised and is never looked at.
+    pub fn nobodys(&self) -> gdsync::Result<Word64> {
+        self.memory.slice(NOBODYS..NOBODYS + 8)?.cast::<u64>()?.word(0)
+    }
+
+    /// Of a new station: from here on there is room for every start, and no peer has to say so.
+    pub fn make_room(&self) -> gdsync::Result<()> {
+        let mut bytes = [0; INBOX];
+        let room = std::mem::offset_of!(MessageState, room);
+        for at in [room, Self::SIGNAL] {
+            bytes[at..at + 8].copy_from_slice(&u64::MAX.to_ne_bytes());
+        }
+        self.memory.slice(0..INBOX)?.write(&bytes)
     }
 
     /// Address of the counters for its device.

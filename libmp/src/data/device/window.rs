@@ -4,13 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use gdsync::{Buffer, PeerHandle, PeerMemory, Word64};
+use gdsync::{Buffer, Device, PeerHandle, PeerMemory, Space, Word64};
 use mp_kernels::WindowPart;
 use serde::{Deserialize, Serialize};
 
+use super::far_window::{FarPart, FarShare, OwnShare};
 use super::report::Report;
 use crate::communicator::Communicator;
+use crate::data::nic::OpenedLink;
 use crate::data::operation::Name;
+use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::region::Region;
 use crate::error::{Error, Result};
@@ -24,24 +27,33 @@ const STRIDE: usize = 64;
 /// # Order
 /// As `mp/window.cuh` says for each function: data before a signal, by `put_signal` or `signal` after puts of the same group.
 /// Signals only grow, and one rank raises each.
+///
+/// Ranks that are reached through a NIC are written, read and signalled by requests that the kernels post by themselves; their
+/// signals are in pinned memory then.
 pub struct DeviceWindow<T> {
+    pub(super) plane: Arc<Plane>,
+    pub(super) timeout: std::time::Duration,
+    /// Ranks in the world.
+    worlds: Vec<usize>,
     parts: Vec<Part<T>>,
     table: Buffer<u64>,
     rank: usize,
     signals: usize,
     bounds: (u64, u64),
     report: Arc<Report>,
+    /// This rank's own number of it, where others reach it through a NIC.
+    number: Option<u64>,
 }
 
-struct Part<T> {
-    memory: Option<Buffer<T>>,
-    signals: Option<Buffer<u64>>,
+enum Part<T> {
+    Near { memory: Option<Buffer<T>>, signals: Option<Buffer<u64>> },
+    Far(FarPart),
 }
 
 /// What each rank tells the others; the reason if it cannot take part.
 #[derive(Serialize, Deserialize)]
 enum Opening {
-    Open { memory: Option<PeerHandle>, signals: Option<PeerHandle> },
+    Open { memory: Option<PeerHandle>, signals: Option<PeerHandle>, far: Option<FarShare> },
     Failed(String),
 }
 
@@ -56,12 +68,48 @@ impl<T: Pod> DeviceWindow<T> {
         let failed = |source| Error::Memory { op: op.into(), source };
         let mismatch = |reason: String| Error::Mismatch { op: op.into(), reason };
         let device = region.buffer().device();
-        let own = plane.pieces.cut_for(device, signals * STRIDE);
-        let opening = || -> gdsync::Result<Opening> {
-            let own = own.clone()?;
-            let memory = (!region.is_empty()).then(|| region.buffer().export()).transpose()?;
-            let signals = (signals > 0).then(|| own.export()).transpose()?;
-            Ok(Opening::Open { memory, signals })
+        let op_of = || op.to_owned();
+        let mut far_ranks = Vec::new();
+        for rank in 0..communicator.size() {
+            let world = communicator.world_rank(rank)?;
+            far_ranks.push(plane.path(world)? != Path::Direct);
+        }
+        let all_far = communicator.size() == 1 + far_ranks.iter().filter(|far| **far).count();
+        let some_far = far_ranks.contains(&true);
+        // A NIC stores to pinned memory where GPU memory takes a copy engine.
+        let own = match some_far {
+            true => plane.pieces.cut(device, Space::Pinned, signals * STRIDE),
+            false => plane.pieces.cut_for(device, signals * STRIDE),
+        };
+        let share = || -> Result<Option<OwnShare>> {
+            let own = own.clone().map_err(failed)?;
+            let users = 1 + far_ranks.iter().filter(|far| **far).count();
+            let bytes = region.buffer().bytes();
+            let share = some_far.then(|| OwnShare::new(plane, &bytes, &own, users, &op_of));
+            share.transpose()
+        };
+        let share = share();
+        // The links first: whoever answers one has seen that its own was asked for.
+        let links = || -> Result<Vec<Option<Arc<OpenedLink>>>> {
+            let mut links = Vec::new();
+            for (rank, far) in far_ranks.iter().enumerate() {
+                let neighbour = plane.neighbour(communicator.world_rank(rank)?)?;
+                let link = far.then(|| plane.kernel_link(neighbour, device, &op_of));
+                links.push(link.transpose()?);
+            }
+            Ok(links)
+        };
+        let links = links();
+        let opening = || -> Result<Opening> {
+            let (own, share) = (own.clone().map_err(failed)?, share.clone()?);
+            links.as_ref().map_err(Clone::clone)?;
+            // Nobody maps what all others reach through the NIC.
+            let export = |there: bool, buffer: &Buffer<u8>| -> Result<Option<PeerHandle>> {
+                (there && !all_far).then(|| buffer.export()).transpose().map_err(failed)
+            };
+            let memory = export(!region.is_empty(), &region.buffer().bytes())?;
+            let signals = export(signals > 0, &own)?;
+            Ok(Opening::Open { memory, signals, far: share.map(|share| share.told.clone()) })
         };
         let opening = opening().unwrap_or_else(|error| Opening::Failed(error.to_string()));
         let blob = postcard::to_stdvec(&opening).map_err(|error| mismatch(error.to_string()))?;
@@ -71,19 +119,37 @@ impl<T: Pod> DeviceWindow<T> {
             Ok(mapped.transpose().map_err(failed)?.map(|peer| peer.buffer))
         };
         let mut parts = Vec::new();
-        for (rank, blob) in blobs.iter().enumerate() {
-            plane.mapped_neighbour(communicator.world_rank(rank)?)?;
+        let (own, share, links) = (own.map_err(failed)?, share?, links?);
+        for (rank, (blob, link)) in blobs.iter().zip(links).enumerate() {
             let opening = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
-            let (memory, signals) = match opening {
+            let (memory, signals, far) = match opening {
                 Opening::Failed(reason) => {
                     return Err(mismatch(format!("rank {rank}: {reason}")));
                 }
-                Opening::Open { memory, signals } => (map(&memory)?, map(&signals)?),
+                Opening::Open { memory, signals, far } => (memory, signals, far),
+            };
+            if let (Some(link), Some(own), Some(far)) = (link, &share, far) {
+                let neighbour = plane.neighbour(communicator.world_rank(rank)?)?;
+                let answer = plane.until(neighbour, communicator.timeout(), &op_of, || {
+                    plane.listen(neighbour);
+                    Ok(link.connected(&op_of))
+                });
+                answer??;
+                let part = FarPart::new(plane, neighbour, device, link, own, far, &op_of)?;
+                parts.push(Part::Far(part));
+                continue;
+            }
+            let (memory, signals) = match rank == communicator.rank() {
+                true => (
+                    (!region.is_empty()).then(|| region.buffer().bytes()),
+                    (!own.is_empty()).then(|| own.clone()),
+                ),
+                false => (map(&memory)?, map(&signals)?),
             };
             let memory = memory.map(|memory| memory.cast()).transpose().map_err(failed)?;
             let signals = signals.map(|signals| signals.cast()).transpose().map_err(failed)?;
-            parts.push(Part { memory, signals });
+            parts.push(Part::Near { memory, signals });
         }
         let rows: Vec<u64> = parts.iter().flat_map(|part| row(part)).collect();
         let bytes = plane.pieces.cut_for(device, rows.len() * 8).map_err(failed)?;
@@ -95,7 +161,22 @@ impl<T: Pod> DeviceWindow<T> {
         let name = Name { verb: "window", tag: 0, direction: "of", rank: world, host };
         let report = plane.report(device, Arc::new(name))?;
         let bounds = (plane.abort_of(device)?.0, nanoseconds(communicator.timeout()));
-        Ok(DeviceWindow { parts, table, rank, signals, bounds, report })
+        let number = share.map(|share| share.told.number());
+        let (plane, timeout) = (plane.clone(), communicator.timeout());
+        let worlds = (0..communicator.size()).map(|rank| communicator.world_rank(rank));
+        let worlds = worlds.collect::<Result<_>>()?;
+        Ok(DeviceWindow {
+            plane,
+            timeout,
+            worlds,
+            parts,
+            table,
+            rank,
+            signals,
+            bounds,
+            report,
+            number,
+        })
     }
 
     /// What the functions of `mp/window.cuh` take. Valid while this object lives; a rank drops it when no kernel of any
@@ -119,18 +200,27 @@ impl<T: Pod> DeviceWindow<T> {
     /// The memory of a rank as this rank's device reaches it; `None` if it brought none.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`].
+    /// [`Error::NoSuchRank`]; [`Error::NoPath`] for a rank behind a NIC, whose memory is not mapped.
     pub fn memory_of(&self, rank: usize) -> Result<Option<&Buffer<T>>> {
-        Ok(self.part(rank)?.memory.as_ref())
+        Ok(self.near(rank)?.0)
     }
 
     /// A signal of a rank, for [`gdsync::Stream::signal`] and, of this rank's own, [`gdsync::Stream::wait_signal`].
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`], [`Error::OutOfRange`].
+    /// As [`memory_of`](Self::memory_of); [`Error::OutOfRange`].
     pub fn signal_of(&self, rank: usize, signal: usize) -> Result<Word64> {
-        let words = self.part(rank)?.signals.as_ref();
-        let word = words.and_then(|words| words.word(signal.checked_mul(STRIDE / 8)?).ok());
+        let failed = |source| Error::Memory { op: "a signal".into(), source };
+        self.signal_memory(rank, signal)?.word(0).map_err(failed)
+    }
+
+    /// The one word of a signal.
+    pub(super) fn signal_memory(&self, rank: usize, signal: usize) -> Result<Buffer<u64>> {
+        let words = self.near(rank)?.1;
+        let word = words.and_then(|words| {
+            let at = signal.checked_mul(STRIDE / 8)?;
+            words.slice(at..at.checked_add(1)?).ok()
+        });
         word.ok_or_else(|| Error::OutOfRange {
             op: format!("a signal of rank {rank}"),
             at: signal as u64,
@@ -139,23 +229,69 @@ impl<T: Pod> DeviceWindow<T> {
         })
     }
 
-    fn part(&self, rank: usize) -> Result<&Part<T>> {
-        self.parts.get(rank).ok_or_else(|| Error::NoSuchRank {
+    /// This rank in the window's communicator.
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Of a rank of the window.
+    pub(super) fn world_rank(&self, rank: usize) -> Result<usize> {
+        self.worlds.get(rank).copied().ok_or_else(|| self.no_such(rank))
+    }
+
+    /// The device whose memory it is, here.
+    pub(super) fn device(&self) -> &Device {
+        self.table.device()
+    }
+
+    fn no_such(&self, rank: usize) -> Error {
+        Error::NoSuchRank {
             rank,
             communicator: "the window's communicator".into(),
             size: self.parts.len(),
-        })
+        }
+    }
+
+    /// Memory and signals of a rank that are mapped here.
+    #[allow(clippy::type_complexity, reason = "two optional buffers")]
+    fn near(&self, rank: usize) -> Result<(Option<&Buffer<T>>, Option<&Buffer<u64>>)> {
+        match self.parts.get(rank) {
+            Some(Part::Near { memory, signals }) => Ok((memory.as_ref(), signals.as_ref())),
+            Some(Part::Far(far)) => {
+                let reason = "its share of a device window is behind the NIC: kernels reach it with mp/window.cuh, and \
+                              streams with `Communicator::window`";
+                Err(self.plane.no_path(far.rank(&self.plane), reason))
+            }
+            None => Err(self.no_such(rank)),
+        }
     }
 }
 
-/// A [`WindowPart`] as the three words it is.
-fn row<T: Pod>(part: &Part<T>) -> [u64; 3] {
-    let WindowPart { memory, bytes, signals } = WindowPart {
-        memory: part.memory.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
-        bytes: part.memory.as_ref().map_or(0, |memory| memory.size() as u64),
-        signals: part.signals.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
+impl<T> Drop for DeviceWindow<T> {
+    fn drop(&mut self) {
+        if let Some(number) = self.number {
+            self.plane.close_window(number);
+        }
+        for part in &self.parts {
+            if let Part::Far(far) = part {
+                far.retire(&self.plane);
+            }
+        }
+    }
+}
+
+/// A [`WindowPart`] as the four words it is.
+fn row<T: Pod>(part: &Part<T>) -> [u64; 4] {
+    let WindowPart { memory, bytes, signals, nic } = match part {
+        Part::Far(far) => far.row(),
+        Part::Near { memory, signals } => WindowPart {
+            memory: memory.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
+            bytes: memory.as_ref().map_or(0, |memory| memory.size() as u64),
+            signals: signals.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
+            nic: 0,
+        },
     };
-    [memory, bytes, signals]
+    [memory, bytes, signals, nic]
 }
 
 pub(crate) fn nanoseconds(time: std::time::Duration) -> u64 {

@@ -1,6 +1,6 @@
-//! A link: one queue pair to a peer, and the batches of requests that go through it. A link belongs either to the host or to
-//! one stream, because entries are rung in the order in which they were prepared: what a stream has yet to ring must not hold
-//! up anybody else.
+//! A link: one queue pair to a peer, and the batches of requests that go through it. A link belongs to the host, to
+//! one stream, or to the kernels of one device, because entries are rung in the order in which they were prepared: what a stream
+//! has yet to ring must not hold up anybody else. Kernels post by themselves (`mp/qp.cuh`).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -28,6 +28,7 @@ const MEMORY: usize = 192;
 
 pub(crate) struct Link {
     queue: SoftQueuePair,
+    blocks: u64,
     memory: Region,
     done: Word64,
     result: Word64,
@@ -56,6 +57,7 @@ struct Posting {
 pub(crate) enum Use {
     Host,
     Stream,
+    Kernels,
     /// For the other side, which alone posts.
     Answer,
 }
@@ -104,7 +106,7 @@ impl Link {
     pub fn new(nic: &SoftNic, device: &Device, what: Use, patience: Duration) -> Result<Link> {
         let options = QueuePairOptions {
             send_blocks: match what {
-                Use::Host => 1024,
+                Use::Host | Use::Kernels => 1024,
                 Use::Stream => 512,
                 Use::Answer => 32,
             },
@@ -119,6 +121,7 @@ impl Link {
         words.word(COUNTER / 8)?.store(1)?;
         Ok(Link {
             queue: nic.queue_pair(device, &options)?,
+            blocks: options.send_blocks as u64,
             done: words.word(DONE / 8)?,
             result: words.word(RESULT / 8)?,
             memory: nic.register(&memory, Access::ALL)?,
@@ -148,6 +151,27 @@ impl Link {
     /// What the word of the last atomic operation held.
     pub fn result(&self) -> u64 {
         self.result.load().unwrap_or_default()
+    }
+
+    /// The queue as kernels take it: the words of `mp::QueuePair`.
+    pub fn for_kernels(&self) -> Result<[u64; 9]> {
+        let view = self.queue.device_view()?;
+        Ok([
+            view.send_queue,
+            view.completion,
+            view.send_record,
+            view.doorbell,
+            view.reserved,
+            view.published,
+            view.completed,
+            view.state,
+            u64::from(view.blocks) | u64::from(view.qpn) << 32,
+        ])
+    }
+
+    /// Whether everything that was posted is complete.
+    pub fn is_idle(&self) -> Result<bool> {
+        Ok(self.queue.room()? == self.blocks)
     }
 
     /// Whether the entry at `position` is complete.

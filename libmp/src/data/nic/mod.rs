@@ -12,7 +12,8 @@
 //!   that an atomic operation behind the others counts up.
 //!
 //! The host has one link to each such rank, made when the world starts. Each stream that starts something gets its own at
-//! its first start, which the peer answers in any of its calls that wait.
+//! its first start, which the peer answers in any of its calls that wait; so do the kernels of a device, when the first
+//! operation for them is prepared ([`crate::data::device`]).
 //!
 //! A queue without room is back-pressure: a send of the host stays started and is helped later, every other call waits
 //! for room, at most its timeout. A queue that has failed is a path that is lost: the world ends with
@@ -33,6 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use gdsync::Buffer;
 use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions};
 use gdsync::nic::{Error, Result};
@@ -40,7 +42,7 @@ use serde::{Deserialize, Serialize};
 
 use super::arena::{Arena, mailbox_at, word_at};
 use super::half::Half;
-pub(crate) use link::{Link, LinkAddress, Use};
+pub(crate) use link::{Link, LinkAddress, Post, Use};
 pub(crate) use message::{Ends, MessageWay};
 pub(crate) use outbox::Outbox;
 pub(crate) use window::{Atomic, Call, Far, FarOpening};
@@ -72,7 +74,7 @@ struct Failing {
     until: Instant,
 }
 
-/// Windows of this rank that somebody may still access.
+/// Memory of this rank that peers may still access: windows, and ends of device operations.
 #[derive(Default)]
 struct Windows {
     next: u64,
@@ -82,7 +84,7 @@ struct Windows {
 struct OpenWindow {
     /// Held, not used.
     _memory: Vec<Region>,
-    /// Ranks that have not dropped theirs.
+    /// Ranks that have not dropped their side.
     users: usize,
 }
 
@@ -140,18 +142,20 @@ impl NicIntroduction {
     }
 }
 
-/// A stream's link, from the side that opened it.
-pub(crate) struct StreamLink {
-    stream: String,
-    link: Arc<Link>,
+/// A link of a stream or of a device's kernels, from the side that opened it.
+pub(crate) struct OpenedLink {
+    owner: String,
+    pub link: Arc<Link>,
+    /// For kernels: its `mp::QueuePair`, in their device's memory.
+    pub view: Option<Buffer<u64>>,
     /// Whether the peer has connected its side, or why not.
     answer: OnceLock<std::result::Result<(), String>>,
 }
 
-/// The links of streams between two ranks.
+/// The links of streams and kernels between two ranks.
 #[derive(Default)]
-pub(crate) struct StreamLinks {
-    opened: Vec<Arc<StreamLink>>,
+pub(crate) struct OpenedLinks {
+    opened: Vec<Arc<OpenedLink>>,
     /// Those that the peer has opened.
     answered: Vec<Link>,
 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use gdsync::mlx5::{RemoteAddress, Syndrome};
 use gdsync::nic::soft::{Access, Region};
-use gdsync::{Buffer, Deadline, Stream};
+use gdsync::{Buffer, Deadline, Device, Stream};
 
 use super::link::{Link, LinkAddress, Post, Posted, Turn, Use};
-use super::{Failing, Nic, OpenWindow, StreamLink, StreamLinks, refused};
+use super::{Failing, Nic, OpenWindow, OpenedLink, OpenedLinks, refused};
 use crate::control::cause::{Cause, Loss};
 use crate::data::half::Half;
 use crate::data::notice::Notice;
@@ -65,8 +65,9 @@ impl Plane {
         }
     }
 
-    /// Keeps a window's memory until so many ranks have dropped theirs. Gives its number.
-    pub fn keep_window(&self, memory: Vec<Region>, users: usize) -> u64 {
+    /// Keeps the memory of a window, or of an end of a device operation, until so many ranks have dropped their side. Gives
+    /// its number.
+    pub fn keep(&self, memory: Vec<Region>, users: usize) -> u64 {
         let Some(nic) = &self.nic else { return 0 };
         let mut windows = lock(&nic.windows);
         windows.next += 1;
@@ -75,7 +76,7 @@ impl Plane {
         number
     }
 
-    /// A rank has dropped its side of a window of this rank.
+    /// A rank has dropped its side of what is kept under this number.
     pub fn close_window(&self, number: u64) {
         let Some(nic) = &self.nic else { return };
         let mut windows = lock(&nic.windows);
@@ -230,44 +231,79 @@ impl Plane {
         timeout: Duration,
         op: &dyn Fn() -> String,
     ) -> Result<Arc<Link>> {
-        let known = |links: &StreamLinks| {
-            links.opened.iter().find(|link| link.stream == stream.name()).cloned()
-        };
-        let mut state = lock(&self.neighbours[neighbour].state);
-        let opened = match known(&state.links) {
-            Some(opened) => opened,
-            None => {
-                let rank = self.neighbours[neighbour].rank;
-                let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
-                let link = Link::new(&nic.nic, stream.device(), Use::Stream, nic.patience);
-                let link = Arc::new(link.map_err(refused(op))?);
-                // As many as there are streams.
-                let number = state.links.opened.len() as u32;
-                let notice = Notice::Link { number, address: link.address() };
-                self.post(neighbour, &mut state, &notice)?;
-                let stream = stream.name().to_owned();
-                let opened = Arc::new(StreamLink { stream, link, answer: OnceLock::new() });
-                state.links.opened.push(opened.clone());
-                opened
-            }
-        };
-        drop(state);
-        let answer = match opened.answer.get() {
-            Some(answer) => answer.clone(),
+        let (owner, device) = (stream.name().to_owned(), stream.device());
+        let opened = self.open_link(neighbour, owner, device, Use::Stream, op)?;
+        let answer = match opened.connected(op) {
+            Some(answer) => answer,
             None => self.until(neighbour, timeout, op, || {
                 self.listen(neighbour);
-                Ok(opened.answer.get().cloned())
+                Ok(opened.connected(op))
             })?,
         };
-        let refused = |reason| Error::Mismatch { op: op(), reason };
-        answer.map_err(refused).map(|()| opened.link.clone())
+        answer.map(|()| opened.link.clone())
     }
 
-    /// The neighbour wants a link for one of its streams: what it is told.
+    /// The link that kernels of a device post to, and asks the neighbour for its side of it the first time:
+    /// [`OpenedLink::connected`] says when that is there.
+    pub fn kernel_link(
+        &self,
+        neighbour: usize,
+        device: &Device,
+        op: &dyn Fn() -> String,
+    ) -> Result<Arc<OpenedLink>> {
+        self.open_link(neighbour, format!("kernels of {device}"), device, Use::Kernels, op)
+    }
+
+    fn open_link(
+        &self,
+        neighbour: usize,
+        owner: String,
+        device: &Device,
+        what: Use,
+        op: &dyn Fn() -> String,
+    ) -> Result<Arc<OpenedLink>> {
+        let mut state = lock(&self.neighbours[neighbour].state);
+        if let Some(known) = state.links.opened.iter().find(|link| link.owner == owner) {
+            return Ok(known.clone());
+        }
+        let rank = self.neighbours[neighbour].rank;
+        let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
+        let link = Link::new(&nic.nic, device, what, nic.patience).map_err(refused(op))?;
+        let view = match what {
+            Use::Kernels => {
+                Some(self.table(device, &link.for_kernels().map_err(refused(op))?, op)?)
+            }
+            _ => None,
+        };
+        // As many as there are streams and devices.
+        let number = state.links.opened.len() as u32;
+        self.post(neighbour, &mut state, &Notice::Link { number, address: link.address() })?;
+        let link = Arc::new(link);
+        let opened = Arc::new(OpenedLink { owner, link, view, answer: OnceLock::new() });
+        state.links.opened.push(opened.clone());
+        Ok(opened)
+    }
+
+    /// Words that kernels of a device read, in its memory.
+    pub fn table(
+        &self,
+        device: &Device,
+        words: &[u64],
+        op: &dyn Fn() -> String,
+    ) -> Result<Buffer<u64>> {
+        let table = || -> gdsync::Result<Buffer<u64>> {
+            let table = self.pieces.cut_for(device, size_of_val(words))?.cast()?;
+            table.write(words)?;
+            Ok(table)
+        };
+        table().map_err(|source| Error::Memory { op: op(), source })
+    }
+
+    /// The neighbour wants a link for one of its streams or devices: what it is told.
     pub fn answer_link(
         &self,
         neighbour: usize,
-        links: &mut StreamLinks,
+        links: &mut OpenedLinks,
         address: &LinkAddress,
     ) -> std::result::Result<LinkAddress, String> {
         let (Some(nic), Some(wire)) = (&self.nic, self.neighbours[neighbour].path.wire()) else {
@@ -288,7 +324,7 @@ impl Plane {
     pub fn link_answered(
         &self,
         neighbour: usize,
-        links: &StreamLinks,
+        links: &OpenedLinks,
         number: u32,
         address: std::result::Result<LinkAddress, String>,
     ) {
@@ -299,6 +335,17 @@ impl Plane {
         });
         // It is answered once.
         let _ = opened.answer.set(answer);
+    }
+}
+
+impl OpenedLink {
+    /// Whether the neighbour has connected its side.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] with its reason if it cannot.
+    pub fn connected(&self, op: &dyn Fn() -> String) -> Option<Result<()>> {
+        let refused = |reason: &String| Error::Mismatch { op: op(), reason: reason.clone() };
+        self.answer.get().map(|answer| answer.as_ref().map_err(refused).copied())
     }
 }
 

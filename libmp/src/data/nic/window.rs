@@ -46,7 +46,7 @@ impl FarOpening {
         let signals = plane.register(signals, Access::ALL, op)?;
         let [memory_place, signals_place] =
             [&memory, &signals].map(|region| region.as_ref().map(Place::of));
-        let number = plane.keep_window(memory.into_iter().chain(signals).collect(), users);
+        let number = plane.keep(memory.into_iter().chain(signals).collect(), users);
         Ok(Some(FarOpening { number, memory: memory_place, signals: signals_place }))
     }
 

@@ -1,0 +1,132 @@
+// Kernels of the test device_kernels: messages and windows by threads, warps, blocks and several blocks. On the host by shim.cpp;
+// for a GPU compiled by
+//   nvcc -std=c++17 -arch=native -fatbin -I kernels/include -o kernels.fatbin libmp/tests/kernels/kernels.cu
+#include <mp/mp.cuh>
+
+namespace test {
+
+// What element `i` of rank `rank` is in a round.
+MP_DEVICE std::uint64_t pattern(std::uint64_t rank, std::uint64_t round, std::uint64_t i) {
+    return (rank + 1) * 0x9e3779b97f4a7c15u + round * 1000003u + i;
+}
+
+template <class Group>
+MP_DEVICE void exchange(Group group, const mp::Send& send, const mp::Recv& recv, std::uint64_t me, std::uint64_t peer,
+                        std::uint64_t words, std::uint64_t rounds, std::uint64_t first, std::uint64_t* results) {
+    auto* out = mp::buffer_of<std::uint64_t>(send);
+    auto* here = mp::buffer_of<std::uint64_t>(recv);
+    std::uint64_t wrong = 0, round = first;
+    for (; round < first + rounds; ++round) {
+        for (std::uint64_t i = group.rank(); i < words; i += group.size()) out[i] = pattern(me, round, i);
+        mp::post(group, recv);
+        const mp::WaitResult sent = mp::send(group, send);
+        if (sent.failed()) {
+            if (group.leads()) results[2] = sent.status;
+            break;
+        }
+        const mp::WaitResult received = mp::recv(group, recv);
+        if (received.failed()) {
+            if (group.leads()) results[2] = received.status;
+            break;
+        }
+        for (std::uint64_t i = group.rank(); i < words; i += group.size()) {
+            wrong += here[i] != pattern(peer, round, i);
+            here[i] = ~std::uint64_t{0};
+        }
+    }
+    mp::add(results, wrong, mp::relaxed, mp::system);
+    if (group.leads()) results[1] = round - first;
+}
+
+}  // namespace test
+
+// Exchanges messages of `words` words with a peer that does the same, by the thread, the warp or the block that is first.
+// results: words that were wrong; rounds done; the status of the wait that failed.
+MP_KERNEL void test_exchange(mp::Send send, mp::Recv recv, std::uint64_t me, std::uint64_t peer, std::uint64_t words,
+                             std::uint64_t rounds, std::uint64_t first, std::uint32_t flavour, std::uint64_t* results) {
+    if (mp::block_rank() != 0) return;
+    switch (flavour) {
+    case 0:
+        if (mp::thread_rank() == 0)
+            test::exchange(mp::thread(), send, recv, me, peer, words, rounds, first, results);
+        break;
+    case 1:
+        if (mp::thread_rank() < 32) test::exchange(mp::warp(), send, recv, me, peer, words, rounds, first, results);
+        break;
+    default: test::exchange(mp::block(), send, recv, me, peer, words, rounds, first, results);
+    }
+}
+
+// One message each way by all blocks. results[0] counts failures.
+MP_KERNEL void test_parts(mp::Send send, mp::Recv recv, std::uint64_t* results) {
+    const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
+    if (part.index == 0) mp::post(mp::block(), recv);
+    bool failed = mp::send(mp::block(), send, part).failed();
+    failed = mp::recv(mp::block(), recv, part).failed() || failed;
+    if (failed) mp::add(results, std::uint64_t{1}, mp::relaxed, mp::system);
+}
+
+// A ring of windows, one block a rank: signalled puts to the right, acknowledged to the left; then gets and atomics. The share
+// of a rank: `words` that the left puts to, `words` to put from, `words` that stay, three words for atomics. results: what was
+// wrong; rounds done; calls that refused.
+MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::uint64_t words, std::uint64_t rounds,
+                            std::uint32_t atomics, std::uint64_t* results) {
+    const mp::Block block = mp::block();
+    const std::uint64_t me = window.rank, right = (me + 1) % window.ranks;
+    const std::uint64_t left = (me + window.ranks - 1) % window.ranks;
+    auto* share = static_cast<std::uint64_t*>(mp::address_in(window, me, 0, 0));
+    const std::uint64_t bytes = 8 * words, cells = 3 * bytes;
+    std::uint64_t wrong = 0, refused = 0, round = 0;
+    for (; round < rounds; ++round) {
+        // Of odd rounds from memory that no NIC knows.
+        std::uint64_t* from = round % 2 == 0 ? share + words : elsewhere;
+        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads())
+            from[i] = test::pattern(me, round, i);
+        if (mp::wait(block, window, 1, round).failed()) break;
+        if (round % 3 == 2) {
+            // All of the group put a part; one signals.
+            block.sync();
+            refused += !mp::put(block, window, right, 0, from, bytes);
+            refused += !mp::signal(block, window, right, 0, round + 1);
+        } else {
+            block.sync();
+            refused += !mp::put_signal(block, window, right, 0, from, bytes, 0, round + 1);
+        }
+        if (mp::wait(block, window, 0, round + 1).failed()) break;
+        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads())
+            wrong += share[i] != test::pattern(left, round, i);
+        block.sync();
+        refused += !mp::signal(block, window, left, 1, round + 1);
+    }
+    // Nobody puts any more to what is got into.
+    if (!mp::wait(block, window, 1, rounds).failed()) {
+        refused += !mp::get(block, window, right, 2 * bytes, share + words, bytes);
+        refused += !mp::get(block, window, right, 2 * bytes, elsewhere, bytes);
+        block.sync();
+        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads()) {
+            wrong += share[words + i] != test::pattern(right, 77, i);
+            wrong += elsewhere[i] != test::pattern(right, 77, i);
+        }
+        // Refused, whatever the path.
+        std::uint64_t before = 0;
+        wrong += mp::put(block, window, right, cells + 8, elsewhere, 32);
+        wrong += mp::signal(block, window, right, window.signals, 1);
+        wrong += mp::fetch_add(window, right, cells + 4, 1, before);
+    }
+    if (atomics != 0) {
+        std::uint64_t before = 0;
+        refused += !mp::fetch_add(window, right, cells, 1, before);
+        wrong += before >= mp::block_threads();
+        if (mp::thread_rank() == 0) {
+            refused += !mp::swap(window, right, cells + 8, 42, before);
+            wrong += before != 7;
+            refused += !mp::compare_swap(window, right, cells + 16, 7, 43, before);
+            wrong += before != 7;
+            refused += !mp::compare_swap(window, right, cells + 16, 7, 44, before);
+            wrong += before != 43;
+        }
+    }
+    mp::add(results, wrong, mp::relaxed, mp::system);
+    mp::add(results + 2, refused, mp::relaxed, mp::system);
+    if (mp::thread_rank() == 0) results[1] = round;
+}

@@ -1,0 +1,30 @@
+// The kernels of kernels.cu and of the example kernel_ring as OS threads, for the test device_kernels.
+#include <mp/host/launch.hpp>
+
+#include "../../examples/kernel_ring.cu"
+#include "kernels.cu"
+
+using std::uint32_t;
+using std::uint64_t;
+
+extern "C" {
+
+void shim_ring(const mp::Send* send, const mp::Recv* recv, uint64_t cells, uint64_t turns, uint64_t* done,
+               uint32_t threads) {
+    mp::host::launch(1, threads, ring, *send, *recv, cells, turns, done);
+}
+
+void shim_exchange(const mp::Send* send, const mp::Recv* recv, uint64_t me, uint64_t peer, uint64_t words,
+                   uint64_t rounds, uint64_t first, uint32_t flavour, uint64_t* results, uint32_t threads) {
+    mp::host::launch(1, threads, test_exchange, *send, *recv, me, peer, words, rounds, first, flavour, results);
+}
+
+void shim_parts(const mp::Send* send, const mp::Recv* recv, uint64_t* results, uint32_t blocks, uint32_t threads) {
+    mp::host::launch(blocks, threads, test_parts, *send, *recv, results);
+}
+
+void shim_windows(const mp::Window* window, uint64_t* elsewhere, uint64_t words, uint64_t rounds, uint32_t atomics,
+                  uint64_t* results, uint32_t threads) {
+    mp::host::launch(1, threads, test_windows, *window, elsewhere, words, rounds, atomics, results);
+}
+}
