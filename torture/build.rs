@@ -21,7 +21,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Shared libraries of `shim/`, which the program embeds.
+/// Shared libraries of `shim/`, which the program embeds. Under other names than theirs: cargo lets programs that it starts
+/// look for libraries here.
 fn shims() -> Result<(), String> {
     let out = PathBuf::from(std::env::var("OUT_DIR").map_err(|error| error.to_string())?);
     for name in ["clock", "driver", "libcuda"] {
@@ -29,7 +30,7 @@ fn shims() -> Result<(), String> {
         build.opt_level(1).pic(true).cargo_metadata(false);
         let mut command = build.try_get_compiler().map_err(|error| error.to_string())?.to_command();
         command.args(["-shared", "-fPIC", "-pthread"]).arg(format!("shim/{name}.c"));
-        command.arg("-ldl").arg("-o").arg(out.join(format!("{name}.so")));
+        command.arg("-ldl").arg("-o").arg(out.join(format!("shim-{name}")));
         let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
         if !output.status.success() {
             return Err(format!("{command:?}\n{}", String::from_utf8_lossy(&output.stderr)));

@@ -23,10 +23,10 @@ impl Shim {
     /// Writes it into a folder, and gives the variable that puts it in place, and its value.
     pub fn write(self, folder: &Path) -> Result<(&'static str, PathBuf)> {
         let (bytes, name): (&[u8], _) = match self {
-            Shim::Clock => (include_bytes!(concat!(env!("OUT_DIR"), "/clock.so")), "clock.so"),
-            Shim::Driver => (include_bytes!(concat!(env!("OUT_DIR"), "/driver.so")), "driver.so"),
+            Shim::Clock => (include_bytes!(concat!(env!("OUT_DIR"), "/shim-clock")), "clock.so"),
+            Shim::Driver => (include_bytes!(concat!(env!("OUT_DIR"), "/shim-driver")), "driver.so"),
             Shim::NoDriver => {
-                (include_bytes!(concat!(env!("OUT_DIR"), "/libcuda.so")), "libcuda.so")
+                (include_bytes!(concat!(env!("OUT_DIR"), "/shim-libcuda")), "libcuda.so")
             }
         };
         let path = folder.join(name);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_cannot_be_initialised_is_an_error_with_its_name() {
+    fn the_driver_that_cannot_be_initialised_lies_where_libraries_are_looked_for() {
         let folder = tempfile::tempdir().unwrap();
         let (variable, path) = Shim::NoDriver.write(folder.path()).unwrap();
         assert_eq!(variable, "LD_LIBRARY_PATH");

@@ -329,6 +329,31 @@ mod tests {
     }
 
     #[test]
+    fn a_survivor_of_a_driver_error_must_name_the_driver() {
+        let with = |why: &str| {
+            let lines = [0, 2].map(|rank| {
+                format!(
+                    "[{rank}] storm: rank {rank}: rank 1 on n aborted the world: {why} (during sum)"
+                )
+            });
+            let ended = ended(1, &[&lines[0], &lines[1]]);
+            judge(&Job { workload: Workload::StormGpu, ..job(Fault::DriverError) }, &ended, None)
+        };
+        let named = with("cuMemAlloc_v2 failed: unspecified launch failure (CUDA error 719)");
+        assert_eq!((named.reports, named.problems.len()), (2, 0), "{named:?}");
+        assert_eq!(with("it is tired").problems.len(), 2);
+    }
+
+    #[test]
+    fn a_lost_timeline_must_be_said_and_cost_nothing() {
+        let said = "[0] libmp: the timeline is lost: writing the timeline /dev/full: no space";
+        let failed = judge(&job(Fault::TraceFull), &ended(1, &[said]), None);
+        assert!(failed.reports == 1 && !failed.problems.is_empty(), "{failed:?}");
+        let silent = judge(&job(Fault::TraceFull), &ended(0, &[]), None);
+        assert!(silent.problems.iter().any(|text| text.contains("not reported")), "{silent:?}");
+    }
+
+    #[test]
     fn a_difference_from_the_model_is_a_wrong_result() {
         let verdict =
             judge(&job(Fault::Killed), &ended(9, &["storm: rank 0: WRONG: word 3"]), None);

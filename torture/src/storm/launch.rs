@@ -174,14 +174,57 @@ mod tests {
 
     #[test]
     fn an_end_lies_in_memory_as_it_is_declared() {
-        let message = Message { memory: 1, len: 2, report: 10, ..Message::default() };
-        let end = End { message, name: 11, count: 12, sends: 1, number: 7 };
-        let words = end.words();
-        assert_eq!((words[0], words[1], words[9]), (1, 2, 10));
-        assert_eq!(words[Message::WORDS..], [11, 12, 7 << 32 | 1]);
-        // SAFETY: no padding: its size is that of its fields, asserted above.
-        let raw: [u64; END_WORDS] = unsafe { std::mem::transmute(end) };
-        assert_eq!(raw, words);
+        let message = Message { memory: 1, len: 2, ..Message::default() };
+        let words = End { message, name: 11, count: 12, sends: 1, number: 7 }.words();
+        assert_eq!(words[..2], [1, 2]);
+        assert_eq!(words[END_WORDS - 3..], [11, 12, 7 << 32 | 1]);
+    }
+
+    /// Ten messages of 100 words from one end to the other on the CPU, the ends with these names.
+    fn ten_messages(names: [u64; 2]) -> Tally {
+        let (mut source, mut target) = (vec![0u32; 100], vec![0u32; 100]);
+        // Credit, arrival, and the states of both ends.
+        let mut words = [0u64; 32];
+        let mut tally = [0u64; TALLY_WORDS];
+        let base = words.as_mut_ptr() as u64;
+        let common = Message { len: 400, timeout_ns: 10_000_000_000, ..Message::default() };
+        let to = target.as_mut_ptr() as u64;
+        let from = source.as_mut_ptr() as u64;
+        let ends = [
+            Message {
+                memory: from,
+                target: to,
+                mine: base,
+                theirs: base + 8,
+                state: base + 64,
+                ..common
+            },
+            Message { memory: to, mine: base + 8, theirs: base, state: base + 128, ..common },
+        ];
+        let end = |at: usize| End {
+            message: ends[at],
+            name: names[at],
+            count: 10,
+            sends: u32::from(at == 0),
+            number: 3,
+        };
+        let memory: Vec<u64> = [end(0).words(), end(1).words()].concat();
+        // SAFETY: two ends whose addresses are those of the buffers above, which outlive the call.
+        let status = unsafe { torture_storm_on_host(memory.as_ptr(), 2, 0, tally.as_mut_ptr()) };
+        assert_eq!(status, 0);
+        Tally::of(&tally).unwrap()
+    }
+
+    #[test]
+    fn the_kernel_finds_nothing_wrong_with_what_was_sent_and_every_word_of_what_was_not() {
+        let right = ten_messages([5, 5]);
+        assert_eq!((right.sent, right.received, right.words), (10, 10, 1000));
+        assert_eq!((right.mismatches, right.failures), (0, 0));
+        let wrong = ten_messages([5, 1 << 40]);
+        assert_eq!((wrong.received, wrong.mismatches), (10, 1000));
+        let [channel, round, index, found, expected] = wrong.first;
+        assert_eq!((channel, round, index), (3, 0, 0));
+        assert_ne!(found, expected);
     }
 
     #[test]
