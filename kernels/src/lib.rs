@@ -44,6 +44,8 @@ pub const KERNELS: &[&str] = &[
     "mp_barrier",
     "mp_check_pattern",
     "mp_fill",
+    "mp_litmus_messages",
+    "mp_litmus_puts",
     "mp_message_passing",
     "mp_perf_bandwidth",
     "mp_perf_barrier",

@@ -137,9 +137,10 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
-    AllReduce, ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend,
-    DeviceWindow, FusedStream, Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend,
-    RecvBuilder, Region, SendBuilder, Step, Steps, Traffic, Window, wait_all, wait_any,
+    AllReduce, ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut, DeviceRecv,
+    DeviceSend, DeviceSignalWait, DeviceWindow, FusedStream, Operation, Path, Peer, PeerCounters,
+    PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Steps, Traffic, Window,
+    wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

@@ -188,6 +188,7 @@ impl World {
                 trace.set_offset(control.clock_offset(node(rank) == node(0)));
                 trace
             });
+            let trace = trace.with_nvtx();
             // One for the process: it is its CPU time.
             let first = worlds.is_empty() && trace.is_on();
             let sampler = if first { Sampler::start(&trace) } else { None };

@@ -185,14 +185,17 @@ enum What {
         #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
         rounds: u64,
     },
-    /// Whether messages and puts between GPUs arrive whole, checked word by word.
+    /// Whether messages, puts and signals between GPUs keep the orders that are documented, checked word by word.
     Litmus {
         /// Sizes in bytes.
         #[arg(long, value_delimiter = ',', default_value = "8,1k,16k", value_parser = bytes)]
         size: Vec<u64>,
-        /// Messages each way, and puts, of each size.
-        #[arg(long, default_value_t = 100_000)]
+        /// Repetitions of each order, each way, of each size: all channels together.
+        #[arg(long, default_value_t = 1_000_000)]
         rounds: u64,
+        /// Channels at once, at most: each is a block on either side.
+        #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
+        channels: u32,
         #[command(flatten)]
         ranks: Ranks,
     },
@@ -404,17 +407,13 @@ fn main() -> Result<()> {
             let plan = barrier::Plan { rounds, repeats: common.repeats };
             common.run(|rank| Ok((barrier::method(rank, &plan), barrier::measure(rank, &plan)?)))
         }
-        What::Litmus { size, rounds, ranks } => {
-            for size in size {
-                let pair = perf::on_ranks(&ranks.devices(), |rank| {
-                    litmus::check(rank, size, rounds)?;
-                    Ok(rank.pair.clone())
-                })?;
-                if let Some(pair) = pair {
-                    println!(
-                        "{size} B: {rounds} messages each way and as many puts arrived whole ({pair})"
-                    );
-                }
+        What::Litmus { size: sizes, rounds, channels, ranks } => {
+            let plan = litmus::Plan { sizes, rounds, channels };
+            let found = perf::on_ranks(&ranks.devices(), |rank| {
+                Ok((litmus::check(rank, &plan)?, rank.pair.clone()))
+            })?;
+            if let Some((outcomes, pair)) = found {
+                litmus::print(&outcomes, &pair);
             }
             Ok(())
         }

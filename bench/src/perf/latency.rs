@@ -80,6 +80,11 @@ const UNTIMED: u64 = 100;
 /// Lists in a captured graph. Even, so that each replay ends with the pair it began with.
 const IN_GRAPH: u64 = 20;
 
+/// Launches in a batch whose enqueuing is timed, fewer than a stream takes before a call waits for room (`AHEAD` of gdsync), and
+/// such batches in a repeat.
+const SHORT: u64 = 96;
+const SHORTS: u32 = 10;
+
 /// Measures; figures of latency, and of the CPU's time for a stream operation.
 ///
 /// # Errors
@@ -136,6 +141,7 @@ pub fn method(rank: &Rank, plan: &Plan) -> Vec<String> {
         format!("Ping-pong of {}; half a round; {} rounds a repeat, {} repeats.", rank.pair, plan.rounds, plan.repeats),
         "Host and kernel forms: every round is timed, a repeat gives its median, the 99th percentile is the median of those of the repeats; kernels by the GPU's clock, one block.".into(),
         "Stream and graph forms: batches of at most 300 rounds are enqueued and waited for, their time divided by their rounds.".into(),
+        format!("CPU time: of the thread that enqueues, for one operation: waiting for a message is one, sending one is another (posting a buffer, where that is a launch, a third); of a list or a graph all of a round together are one. Batches of at most {SHORT} launches, so that no call waits for room on the stream, {SHORTS} a repeat. Ranks that are threads of one process and share a GPU share the driver's lock of it, too."),
     ]
 }
 
@@ -256,25 +262,40 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
     let rounds = batches * batch;
     let mut graph = None;
     for repeat in 0..=plan.repeats {
-        let (mut enqueued, mut elapsed) = (0.0, 0.0);
+        let mut elapsed = 0.0;
+        let launch = |rounds: u64| -> Result<()> {
+            match &graph {
+                None => (0..rounds as usize).try_for_each(enqueue),
+                Some(graph) => {
+                    Ok((0..rounds / IN_GRAPH).try_for_each(|_| stream.launch_graph(graph))?)
+                }
+            }
+        };
         for _ in 0..batches {
             world.synchronize(stream, soon())?;
             world.barrier()?;
             let since = Instant::now();
-            match &graph {
-                None => (0..batch as usize).try_for_each(enqueue)?,
-                Some(graph) => {
-                    (0..batch / IN_GRAPH).try_for_each(|_| stream.launch_graph(graph))?;
-                }
-            }
-            enqueued += since.elapsed().as_secs_f64();
+            launch(batch)?;
             world.synchronize(stream, soon())?;
             elapsed += since.elapsed().as_secs_f64();
         }
+        let in_short = match graph {
+            Some(_) => SHORT / IN_GRAPH * IN_GRAPH,
+            None => SHORT / operations / 2 * 2,
+        };
+        let mut enqueued = 0.0;
+        for _ in 0..SHORTS {
+            world.synchronize(stream, soon())?;
+            world.barrier()?;
+            let since = Instant::now();
+            launch(in_short)?;
+            enqueued += since.elapsed().as_secs_f64();
+        }
+        world.synchronize(stream, soon())?;
         // The first warms up.
         if repeat > 0 {
             times.one_way.push(elapsed * 0.5e6 / rounds as f64);
-            times.cpu.push(enqueued * 1e6 / (rounds * operations) as f64);
+            times.cpu.push(enqueued * 1e6 / (u64::from(SHORTS) * in_short * operations) as f64);
         } else if form == Form::Graph {
             world.barrier()?;
             stream.begin_capture()?;
@@ -303,26 +324,37 @@ fn adjacent(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let rounds = batches * batch;
     for repeat in 0..=plan.repeats {
         let (mut enqueued, mut elapsed) = (0.0, 0.0);
+        let launch = |stream: &mut FusedStream, rounds: u64| -> Result<()> {
+            for round in 0..rounds as usize {
+                let recv = &pairs.recvs[round % 2];
+                recv.wait_on(&mut *stream)?;
+                pairs.sends[(round + usize::from(rank.leads())) % 2].start_on(&mut *stream)?;
+                recv.start_on(&mut *stream)?;
+                // What a program would do between two messages begins here.
+                stream.flush()?;
+            }
+            Ok(())
+        };
         for _ in 0..batches {
             world.synchronize(stream.stream()?, soon())?;
             world.barrier()?;
             let since = Instant::now();
-            for round in 0..batch as usize {
-                let recv = &pairs.recvs[round % 2];
-                recv.wait_on(&mut stream)?;
-                pairs.sends[(round + usize::from(rank.leads())) % 2].start_on(&mut stream)?;
-                recv.start_on(&mut stream)?;
-                // What a program would do between two messages begins here.
-                stream.flush()?;
-            }
-            enqueued += since.elapsed().as_secs_f64();
+            launch(&mut stream, batch)?;
             world.synchronize(stream.stream()?, soon())?;
             elapsed += since.elapsed().as_secs_f64();
         }
+        for _ in 0..SHORTS {
+            world.synchronize(stream.stream()?, soon())?;
+            world.barrier()?;
+            let since = Instant::now();
+            launch(&mut stream, SHORT)?;
+            enqueued += since.elapsed().as_secs_f64();
+        }
+        world.synchronize(stream.stream()?, soon())?;
         // The first warms up.
         if repeat > 0 {
             times.one_way.push(elapsed * 0.5e6 / rounds as f64);
-            times.cpu.push(enqueued * 1e6 / (rounds * operations) as f64);
+            times.cpu.push(enqueued * 1e6 / (u64::from(SHORTS) * SHORT * operations) as f64);
         }
     }
     world.barrier()?;

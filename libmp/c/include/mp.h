@@ -281,6 +281,14 @@ mp_status mp_device_window_create(const mp_comm *comm, const mp_region *region, 
 mp_status mp_device_window_handle(const mp_device_window *window, void *handle, size_t bytes);
 mp_status mp_device_window_free(mp_device_window *window);
 
+/* A put of `bytes` bytes of the region to byte `at` of rank `rank`, and then, unless `signal` is -1, its signal, which start
+ * number n raises to n and nothing else raises; and a wait for a signal of this rank, number n of which is through when it
+ * is at least n. A stream starts the put (MP_START) and waits (MP_WAIT) as it does messages; kernels take them as mp::Send
+ * and mp::Recv. */
+mp_status mp_device_put_prepare(const mp_device_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
+                                size_t bytes, int signal, mp_device_op **op);
+mp_status mp_device_wait_prepare(const mp_device_window *window, uint32_t signal, mp_device_op **op);
+
 /* Collectives of the ranks' GPUs, on streams or in kernels; their handle is the mp::Collective of mp/layout.cuh. Creating
  * them is a collective call. The host has mp_barrier and mp_all_reduce_f64. */
 typedef struct mp_device_barrier mp_device_barrier;

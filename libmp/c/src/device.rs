@@ -2,7 +2,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use libmp::{DeviceAllReduce, DeviceBarrier, DeviceRecv, DeviceSend, DeviceWindow, Step};
+use libmp::{
+    DeviceAllReduce, DeviceBarrier, DevicePut, DeviceRecv, DeviceSend, DeviceSignalWait,
+    DeviceWindow, Step,
+};
 
 use crate::collective::operator;
 use crate::handle::{api, array, borrow, device, give, place, take};
@@ -18,6 +21,10 @@ pub enum MpDeviceOp {
     Send(DeviceSend),
     /// A receive.
     Recv(DeviceRecv),
+    /// A put into a window.
+    Put(DevicePut),
+    /// A wait for a signal of a window.
+    Wait(DeviceSignalWait),
 }
 
 /// `mp_step` of the header: an operation, and what the stream does with it.
@@ -45,7 +52,12 @@ impl MpDeviceOp {
             (MpDeviceOp::Send(send), START) => Ok(send.start()),
             (MpDeviceOp::Recv(recv), START) => Ok(recv.start()),
             (MpDeviceOp::Recv(recv), WAIT) => Ok(recv.wait()),
-            (MpDeviceOp::Send(_), WAIT) => {
+            (MpDeviceOp::Put(put), START) => Ok(put.start()),
+            (MpDeviceOp::Wait(wait), WAIT) => Ok(wait.wait()),
+            (MpDeviceOp::Wait(_), START) => {
+                Err(Failure::argument("what", "a wait for a signal is not started"))
+            }
+            (MpDeviceOp::Send(_) | MpDeviceOp::Put(_), WAIT) => {
                 Err(Failure::argument("what", "a send is complete where it was started"))
             }
             _ => Err(Failure::argument("what", format!("{what}, expected MP_START or MP_WAIT"))),
@@ -120,6 +132,8 @@ api! {
         match borrow(op, "op")? {
             MpDeviceOp::Send(send) => copy(send.handle()?, handle, bytes)?,
             MpDeviceOp::Recv(recv) => copy(recv.handle()?, handle, bytes)?,
+            MpDeviceOp::Put(put) => copy(put.handle()?, handle, bytes)?,
+            MpDeviceOp::Wait(wait) => copy(wait.handle()?, handle, bytes)?,
         }
     }
 
@@ -148,6 +162,42 @@ api! {
         bytes: usize,
     ) {
         copy(borrow(window, "window")?.0.handle()?, handle, bytes)?;
+    }
+
+    /// Prepares a put into a window, with a signal unless that is -1.
+    fn mp_device_put_prepare(
+        window: *const MpDeviceWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        signal: c_int,
+        op: *mut *mut MpDeviceOp,
+    ) {
+        place(op, "op")?;
+        let window = &borrow(window, "window")?.0;
+        let rank = usize::try_from(rank)
+            .map_err(|_| Failure::argument("rank", format!("{rank}, expected a rank")))?;
+        let signal = match signal {
+            -1 => None,
+            number => Some(usize::try_from(number).map_err(|_| {
+                Failure::argument("signal", format!("{number}, expected -1 or a signal's number"))
+            })?),
+        };
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        give(op, MpDeviceOp::Put(window.prepare_put(rank, at, &part, signal)?), "op")?;
+    }
+
+    /// Prepares a wait for a signal of this rank.
+    fn mp_device_wait_prepare(
+        window: *const MpDeviceWindow,
+        signal: u32,
+        op: *mut *mut MpDeviceOp,
+    ) {
+        place(op, "op")?;
+        let wait = borrow(window, "window")?.0.prepare_wait(signal as usize)?;
+        give(op, MpDeviceOp::Wait(wait), "op")?;
     }
 
     /// Gives a window back.

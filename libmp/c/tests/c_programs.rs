@@ -179,3 +179,26 @@ fn the_comparison_with_libmp_of_old_names_functions_that_exist() {
     }
     assert!(named > 50, "{named}");
 }
+
+mod gpu {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a GPU and a C compiler"]
+    fn a_c_program_brings_its_custream() {
+        let folder = tempfile::tempdir().unwrap();
+        let adopt = program(folder.path(), "adopt.c", compiler("CC", "cc", "-std=c11"));
+        let output = run(&mut without_launcher(&adopt));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("is through").count(), 2, "{text}");
+    }
+}
+
+#[test]
+fn a_c_program_that_brings_its_custream_compiles_and_says_what_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    let adopt = program(folder.path(), "adopt.c", compiler("CC", "cc", "-std=c11"));
+    let output = without_launcher(&adopt).output().unwrap();
+    // 77: no driver or no GPU here.
+    assert!(matches!(output.status.code(), Some(0 | 77)), "{output:?}");
+}

@@ -150,7 +150,15 @@ impl<T: Pod> Window<T> {
         if let Some(failure) = failure {
             return Err(failure);
         }
-        let signals = words_of(words.buffer()).map_err(failed("opening a window"))?;
+        // As the streams of this device wait for them.
+        let signals = match &device {
+            Device::Cuda(_) if signals > 0 => words
+                .buffer()
+                .export()
+                .and_then(|handle| words_of(&PeerMemory::map(&handle, &device)?.buffer.cast()?)),
+            _ => words_of(words.buffer()),
+        };
+        let signals = signals.map_err(failed("opening a window"))?;
         let (plane, rank) = (plane.clone(), communicator.rank());
         let timeout = communicator.timeout();
         Ok(Window { plane, parts, rank, signals, timeout, number })

@@ -43,6 +43,11 @@
 //! `MP_TRACE_EVENTS` events, and the file says how many it lost. On a CUDA stream each operation is put between two events,
 //! which costs microseconds. What a graph replays is recorded on host streams only.
 //!
+//! # NVTX
+//! Every span is also a range of NVTX, in the domain `libmp`, if a tool is there that wants them, whether the timeline is on or
+//! off: `nsys profile -t cuda,nvtx …` shows what is prepared, started, enqueued and waited for beside the kernels. The tool
+//! names itself in `NVTX_INJECTION64_PATH`; without it nothing is loaded.
+//!
 //! # The file
 //! [`World::finish`](crate::World::finish) collects the parts of all ranks at rank 0, which writes them; a file that cannot be
 //! written is a warning on standard error and in the log, and the run is not lost. A world that fails cannot collect: each
@@ -51,6 +56,7 @@
 mod clock;
 mod gather;
 mod json;
+mod nvtx;
 mod record;
 mod sampler;
 mod stream;
@@ -80,6 +86,8 @@ pub const EVENTS: usize = 1_000_000;
 #[derive(Clone, Default)]
 pub struct Trace {
     recorder: Option<Arc<Recorder>>,
+    /// Spans are ranges for it, too.
+    tool: Option<&'static nvtx::Tool>,
 }
 
 /// Something a device did, by its own clock.
@@ -117,13 +125,25 @@ impl Trace {
     /// `host`, which keeps at most `limit` events ([`EVENTS`]). Its [`part`](Self::part) is to be carried to whoever
     /// [writes](write()) the file.
     pub fn detached(rank: u32, host: &str, limit: usize) -> Trace {
-        Trace { recorder: Some(Arc::new(Recorder::new(rank, host.into(), limit))) }
+        Trace { recorder: Some(Arc::new(Recorder::new(rank, host.into(), limit))), tool: None }
+    }
+
+    /// The same, with spans as ranges of NVTX if a tool is there that wants them (see the [module](self)).
+    #[must_use]
+    pub fn with_nvtx(self) -> Trace {
+        Trace { tool: nvtx::Tool::get(), ..self }
     }
 
     /// Whether it records. For work that is only done for the timeline; everything else may be called anyway.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.recorder.is_some()
+    }
+
+    /// Whether a span goes anywhere: into the timeline, or as a range to a tool. For names that are made for it.
+    #[inline]
+    pub fn has_spans(&self) -> bool {
+        self.is_on() || self.tool.is_some()
     }
 
     /// Nanoseconds of the clock ([`now`]); 0, without a look at it, when off.
@@ -152,14 +172,20 @@ impl Trace {
     /// From here until it is dropped, on the row of the calling thread.
     #[inline]
     pub fn span(&self, category: &'static str, name: impl Into<Cow<'static, str>>) -> Span<'_> {
-        Span(self.recorder.as_ref().map(|recorder| Open {
+        if !self.has_spans() {
+            return Span { open: None, range: None };
+        }
+        let name = name.into();
+        let range = self.tool.map(|tool| tool.range(&name));
+        let open = self.recorder.as_ref().map(|recorder| Open {
             recorder,
             lane: thread_lane(recorder),
             category,
-            name: name.into(),
+            name,
             start: now(),
             args: Vec::new(),
-        }))
+        });
+        Span { open, range }
     }
 
     /// Something on a row from `start_ns` to `end_ns` of the clock. Spans of a row must lie within each other or apart.
@@ -277,7 +303,10 @@ fn thread_lane(recorder: &Recorder) -> Lane {
 
 /// Something that is going on: [`Trace::span`]. Recorded when it is dropped.
 #[must_use = "a span ends when it is dropped"]
-pub struct Span<'a>(Option<Open<'a>>);
+pub struct Span<'a> {
+    open: Option<Open<'a>>,
+    range: Option<nvtx::Range>,
+}
 
 struct Open<'a> {
     recorder: &'a Recorder,
@@ -291,7 +320,7 @@ struct Open<'a> {
 impl Span<'_> {
     /// With a value to show.
     pub fn arg(mut self, key: &'static str, value: u64) -> Self {
-        if let Some(open) = &mut self.0 {
+        if let Some(open) = &mut self.open {
             open.args.push((key, value));
         }
         self
@@ -300,7 +329,8 @@ impl Span<'_> {
 
 impl Drop for Span<'_> {
     fn drop(&mut self) {
-        if let Some(Open { recorder, lane, category, name, start, args }) = self.0.take() {
+        drop(self.range.take());
+        if let Some(Open { recorder, lane, category, name, start, args }) = self.open.take() {
             let kind = Kind::Span(now().saturating_sub(start));
             recorder.push(lane, category, name, start, kind, &args);
         }

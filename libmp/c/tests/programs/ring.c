@@ -190,7 +190,7 @@ static void windows(const mp_comm *comm, int right, int left) {
 
 static void graphs(const mp_comm *comm, int right, int left) {
     mp_region *edge, *ghost;
-    mp_device_op *send, *recv;
+    mp_device_op *send, *recv, *put, *arrived;
     mp_device_window *window;
     mp_stream *stream;
     mp_graph *graph;
@@ -228,6 +228,27 @@ static void graphs(const mp_comm *comm, int right, int left) {
     REFUSED(mp_enqueue(stream, steps, 1), MP_ERR_ARGUMENT, "`what`");
     CHECK(mp_device_window_create(comm, ghost, 1, &window));
     CHECK(mp_device_window_handle(window, window_handle, sizeof window_handle));
+    CHECK(mp_device_put_prepare(window, right, 0, edge, 0, sizeof(int), 0, &put));
+    CHECK(mp_device_wait_prepare(window, 0, &arrived));
+    value = 170 + mp_rank(comm);
+    CHECK(mp_region_write(edge, 0, &value, sizeof value));
+    steps[0].op = put;
+    steps[0].what = MP_START;
+    steps[1].op = arrived;
+    steps[1].what = MP_WAIT;
+    CHECK(mp_enqueue(stream, steps, 2));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    CHECK(mp_region_read(ghost, 0, &value, sizeof value));
+    REQUIRE(value == 170 + left);
+    CHECK(mp_device_op_handle(put, handle, sizeof handle));
+    steps[1].what = MP_START;
+    REFUSED(mp_enqueue(stream, steps, 2), MP_ERR_ARGUMENT, "`what`");
+    CHECK(mp_barrier(comm));
+    CHECK(mp_device_op_free(put));
+    CHECK(mp_device_op_free(arrived));
+    REFUSED(mp_device_put_prepare(window, right, 1, edge, 0, sizeof(int), 0, &put), MP_ERR_RANGE, "");
+    REFUSED(mp_device_put_prepare(window, right, 0, edge, 0, sizeof(int), -2, &put), MP_ERR_ARGUMENT, "`signal`");
+    REFUSED(mp_device_wait_prepare(window, 1, &arrived), MP_ERR_RANGE, "");
     CHECK(mp_barrier(comm));
     CHECK(mp_device_window_free(window));
     CHECK(mp_graph_free(graph));

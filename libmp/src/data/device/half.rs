@@ -15,7 +15,7 @@ use super::station::{Station, packets};
 use super::trigger::Trigger;
 use super::window::nanoseconds;
 use crate::data::half::{Side, broken};
-use crate::data::notice::{Key, Notice};
+use crate::data::notice::{Key, Lane, Notice};
 use crate::data::operation::{Name, Progress, What, pause};
 use crate::data::path::Path;
 use crate::data::peer::Peer;
@@ -43,7 +43,28 @@ pub(crate) struct DeviceHalf {
     pub report: Arc<Report>,
     /// For starts by the host.
     pub trigger: Trigger,
+    /// Of a put or a wait of a window, which nobody has prepared the other end of: the signals that a start raises.
+    pub one_sided: Option<u64>,
     way: OnceLock<Result<Way>>,
+}
+
+/// An operation on a window, see [`DeviceHalf::of_window`].
+pub(crate) struct OneSided {
+    /// A put is a send, a wait for a signal a receive.
+    pub side: Side,
+    pub verb: &'static str,
+    /// The signal's number.
+    pub signal: u64,
+    /// Whose memory or signal it is, in the world.
+    pub rank: usize,
+    /// What is put.
+    pub memory: Option<Buffer<u8>>,
+    pub device: Device,
+    /// Where it goes; as long as `memory`.
+    pub target: Option<Buffer<u8>>,
+    /// The signal that a put raises, or that is waited for.
+    pub word: Option<Buffer<u64>>,
+    pub timeout: Duration,
 }
 
 /// What the peer tells of its end.
@@ -143,6 +164,7 @@ impl DeviceHalf {
             far_peer: OnceLock::new(),
             report,
             trigger: Trigger::default(),
+            one_sided: None,
             way: OnceLock::new(),
         });
         let end = DeviceNotice { len, gpu, opening };
@@ -152,6 +174,84 @@ impl DeviceHalf {
         };
         plane.announce_device(&half, notice)?;
         Ok(half)
+    }
+
+    /// The end of an operation on a window: its way is known. There is always room for a put, and a wait posts nothing, so
+    /// what the peer of a message would have done has been done for all time.
+    pub fn of_window(plane: &Plane, part: OneSided) -> Result<Arc<DeviceHalf>> {
+        let OneSided { side, verb, signal, rank, memory, device, target, word, timeout } = part;
+        let (host, direction) =
+            (plane.peer(rank).host.clone(), if side == Side::Send { "to" } else { "of" });
+        let name = Arc::new(Name { verb, tag: signal, direction, rank, host });
+        plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
+        let failed = |source| broken(&name, source);
+        let cut = plane.pieces.cut_for(&device, Station::size(None)).map_err(failed)?;
+        let station = Station::new(cut);
+        station.make_room().map_err(failed)?;
+        let memory = match memory {
+            Some(memory) if !memory.is_empty() => memory,
+            _ => station.memory().slice(0..0).map_err(failed)?,
+        };
+        let report = plane.report(&device, name.clone())?;
+        let (abort, abort_word) = plane.abort_of(&device)?;
+        let (full, nobody) =
+            (station.signal().map_err(failed)?, station.nobodys().map_err(failed)?);
+        let raises = u64::from(side == Side::Send && word.is_some());
+        let mut held: Vec<Buffer<u8>> = target.iter().cloned().collect();
+        held.extend(word.as_ref().map(Buffer::bytes));
+        let word = word.map(|word| word.word(0)).transpose().map_err(failed)?;
+        let word = word.unwrap_or_else(|| nobody.clone());
+        let (mine, theirs) = match side {
+            Side::Send => (full, word),
+            Side::Recv => (word, nobody),
+        };
+        let addresses = || -> gdsync::Result<Message> {
+            Ok(Message {
+                memory: memory.device_address().unwrap_or_default(),
+                len: memory.len() as u64,
+                target: target.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
+                inbox: 0,
+                mine: mine.device_address()?,
+                theirs: theirs.device_address()?,
+                state: station.state()?,
+                abort,
+                timeout_ns: u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX),
+                report: report.address()?,
+                nic: 0,
+            })
+        };
+        let message = addresses().map_err(failed)?;
+        let host = match device.as_cuda() {
+            Some(_) => None,
+            None => {
+                let target = target.clone().map_or(Target::None, Target::Posted);
+                let (bounds, report) = ((abort_word, timeout), report.clone());
+                let (waits, raised) = (mine.clone(), Theirs::Mapped(theirs.clone()));
+                let end =
+                    HostEnd::new(&station, waits, raised, memory.clone(), target, bounds, report);
+                Some(Arc::new(end.map_err(failed)?))
+            }
+        };
+        let half = DeviceHalf {
+            side,
+            neighbour: usize::MAX,
+            key: Key { group: 0, tag: signal, lane: Lane::Device },
+            name,
+            memory,
+            timeout,
+            station,
+            outer: None,
+            stage: None,
+            far: None,
+            far_peer: OnceLock::new(),
+            report,
+            trigger: Trigger::default(),
+            one_sided: Some(raises),
+            way: OnceLock::new(),
+        };
+        // Nobody else knows it yet.
+        let _ = half.way.set(Ok(Way { message, host, held }));
+        Ok(Arc::new(half))
     }
 
     /// The other end is known now.

@@ -14,6 +14,8 @@ pub(crate) const PACKET: u64 = 16;
 /// Bytes of a message in it, `packet_bytes` of `mp/packet.cuh`.
 const IN_PACKET: u64 = 12;
 
+/// A word that nobody waits for, for what raises no signal.
+const NOBODYS: usize = 192;
 const INBOX: usize = 256;
 
 /// One end's counters, signal and slots, as its own device or the peer's sees them.
@@ -54,6 +56,21 @@ impl Station {
     pub fn room(&self) -> gdsync::Result<Word64> {
         let at = std::mem::offset_of!(MessageState, room);
         self.memory.slice(at..at + 8)?.cast::<u64>()?.word(0)
+    }
+
+    /// A word that may be raised and is never looked at.
+    pub fn nobodys(&self) -> gdsync::Result<Word64> {
+        self.memory.slice(NOBODYS..NOBODYS + 8)?.cast::<u64>()?.word(0)
+    }
+
+    /// Of a new station: from here on there is room for every start, and no peer has to say so.
+    pub fn make_room(&self) -> gdsync::Result<()> {
+        let mut bytes = [0; INBOX];
+        let room = std::mem::offset_of!(MessageState, room);
+        for at in [room, Self::SIGNAL] {
+            bytes[at..at + 8].copy_from_slice(&u64::MAX.to_ne_bytes());
+        }
+        self.memory.slice(0..INBOX)?.write(&bytes)
     }
 
     /// Address of the counters for its device.

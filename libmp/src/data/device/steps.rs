@@ -40,7 +40,10 @@ struct StepList<const COUNT: usize>([mp_kernels::Step; COUNT]);
 /// Enqueues the steps in order.
 pub(crate) fn enqueue(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
     steps.iter().for_each(|step| step.count(plane));
-    let _span = plane.trace.span("host", "enqueue steps").arg("steps", steps.len() as u64);
+    let _span = plane.trace.has_spans().then(|| {
+        let what = format!("enqueue {}", label(steps).name);
+        plane.trace.span("host", what).arg("steps", steps.len() as u64)
+    });
     let run = || match stream.device() {
         Device::Host => on_host(plane, stream, steps),
         Device::Cuda(_) => steps.chunks(LAUNCH).try_for_each(|steps| launch(plane, stream, steps)),
@@ -55,7 +58,13 @@ impl Step<'_> {
         tracing::trace!(operation = %self.half.name, step = ?self.kind, bytes, "enqueued");
         match self.kind {
             StepKind::Post => counters.recvs.add(bytes),
-            StepKind::Send => counters.sends.add(bytes),
+            StepKind::Send => match self.half.one_sided {
+                None => counters.sends.add(bytes),
+                Some(signals) => {
+                    counters.puts.add(bytes);
+                    counters.signals.add(signals);
+                }
+            },
             StepKind::Recv => counters.waits.add(1),
         }
     }

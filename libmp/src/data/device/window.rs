@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use gdsync::{Buffer, PeerHandle, PeerMemory, Space, Word64};
+use gdsync::{Buffer, Device, PeerHandle, PeerMemory, Space, Word64};
 use mp_kernels::WindowPart;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,10 @@ const STRIDE: usize = 64;
 /// Ranks that are reached through a NIC are written, read and signalled by requests that the kernels post by themselves; the
 /// signals are in pinned memory then, and a GPU's own memory has no atomics.
 pub struct DeviceWindow<T> {
-    plane: Arc<Plane>,
+    pub(super) plane: Arc<Plane>,
+    pub(super) timeout: std::time::Duration,
+    /// Ranks in the world.
+    worlds: Vec<usize>,
     parts: Vec<Part<T>>,
     table: Buffer<u64>,
     rank: usize,
@@ -158,9 +161,22 @@ impl<T: Pod> DeviceWindow<T> {
         let name = Name { verb: "window", tag: 0, direction: "of", rank: world, host };
         let report = plane.report(device, Arc::new(name))?;
         let bounds = (plane.abort_of(device)?.0, nanoseconds(communicator.timeout()));
-        let plane = plane.clone();
         let number = share.map(|share| share.told.number());
-        Ok(DeviceWindow { plane, parts, table, rank, signals, bounds, report, number })
+        let (plane, timeout) = (plane.clone(), communicator.timeout());
+        let worlds = (0..communicator.size()).map(|rank| communicator.world_rank(rank));
+        let worlds = worlds.collect::<Result<_>>()?;
+        Ok(DeviceWindow {
+            plane,
+            timeout,
+            worlds,
+            parts,
+            table,
+            rank,
+            signals,
+            bounds,
+            report,
+            number,
+        })
     }
 
     /// What the functions of `mp/window.cuh` take. Valid while this object lives; a rank drops it when no kernel of any
@@ -194,14 +210,46 @@ impl<T: Pod> DeviceWindow<T> {
     /// # Errors
     /// As [`memory_of`](Self::memory_of); [`Error::OutOfRange`].
     pub fn signal_of(&self, rank: usize, signal: usize) -> Result<Word64> {
+        let failed = |source| Error::Memory { op: "a signal".into(), source };
+        self.signal_memory(rank, signal)?.word(0).map_err(failed)
+    }
+
+    /// The one word of a signal.
+    pub(super) fn signal_memory(&self, rank: usize, signal: usize) -> Result<Buffer<u64>> {
         let words = self.near(rank)?.1;
-        let word = words.and_then(|words| words.word(signal.checked_mul(STRIDE / 8)?).ok());
+        let word = words.and_then(|words| {
+            let at = signal.checked_mul(STRIDE / 8)?;
+            words.slice(at..at.checked_add(1)?).ok()
+        });
         word.ok_or_else(|| Error::OutOfRange {
             op: format!("a signal of rank {rank}"),
             at: signal as u64,
             len: 1,
             size: self.signals as u64,
         })
+    }
+
+    /// This rank in the window's communicator.
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Of a rank of the window.
+    pub(super) fn world_rank(&self, rank: usize) -> Result<usize> {
+        self.worlds.get(rank).copied().ok_or_else(|| self.no_such(rank))
+    }
+
+    /// The device whose memory it is, here.
+    pub(super) fn device(&self) -> &Device {
+        self.table.device()
+    }
+
+    fn no_such(&self, rank: usize) -> Error {
+        Error::NoSuchRank {
+            rank,
+            communicator: "the window's communicator".into(),
+            size: self.parts.len(),
+        }
     }
 
     /// Memory and signals of a rank that are mapped here.
@@ -214,11 +262,7 @@ impl<T: Pod> DeviceWindow<T> {
                               streams with `Communicator::window`";
                 Err(self.plane.no_path(far.rank(&self.plane), reason))
             }
-            None => Err(Error::NoSuchRank {
-                rank,
-                communicator: "the window's communicator".into(),
-                size: self.parts.len(),
-            }),
+            None => Err(self.no_such(rank)),
         }
     }
 }

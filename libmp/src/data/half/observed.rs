@@ -49,7 +49,7 @@ impl Half {
 
     /// Something that this thread does for it, in the timeline.
     pub fn span<'a>(&self, plane: &'a Plane, what: &str) -> Option<Span<'a>> {
-        plane.trace.is_on().then(|| {
+        plane.trace.has_spans().then(|| {
             let span = plane.trace.span("host", format!("{what} {}", self.name));
             span.arg("peer", self.name.rank as u64).arg("bytes", self.memory.len() as u64)
         })

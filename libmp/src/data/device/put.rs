@@ -1,0 +1,194 @@
+//! Puts into a [`DeviceWindow`], with a signal, and waits for signals, as steps of streams: prepared once, started any number of
+//! times, in lists with messages, in graphs that are replayed. What kernels do with the window by themselves is `window`.
+//!
+//! A put is an end of a message that never waits for room, and a wait for a signal one that never posts: the same kernels
+//! and the same counters serve them (`DeviceHalf::of_window`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use gdsync::Device;
+use mp_kernels::StepKind;
+
+use super::fused::Steps;
+use super::fused::sealed::Operation;
+use super::half::{DeviceHalf, OneSided};
+use super::steps::Step;
+use super::trigger::ByHost;
+use super::window::DeviceWindow;
+use crate::data::half::Side;
+use crate::data::plane::Plane;
+use crate::data::region::Region;
+use crate::error::{Error, Result};
+
+/// A put into the memory of another rank, with or without a signal: [`DeviceWindow::prepare_put`].
+///
+/// # Order
+/// The bytes are what the region holds when the stream, or the group of threads, gets there; behind the start the region may
+/// be written again. Start number n raises the signal to n, at system scope, when the bytes are there, and so are those of
+/// every put that was started before it on the same stream. Nothing makes the put wait: that the other rank has read what the last one
+/// brought, the two agree on by signals. The signal is this operation's: nothing else raises it.
+///
+/// # Dropping
+/// As [`DeviceSend`](super::DeviceSend).
+pub struct DevicePut {
+    plane: Arc<Plane>,
+    half: Arc<DeviceHalf>,
+}
+
+/// A wait for a signal of this rank: [`DeviceWindow::prepare_wait`]. Wait number n is through when the signal is at least n,
+/// so each takes one start of the [`DevicePut`] that raises it; what that put brought is then visible behind it.
+pub struct DeviceSignalWait {
+    plane: Arc<Plane>,
+    half: Arc<DeviceHalf>,
+}
+
+impl<T: Pod> DeviceWindow<T> {
+    /// Prepares a put of the whole region into the memory of rank `rank`, from its element `at` on, and then a signal of it, if
+    /// one is named. The region is memory of this rank's device; an empty one is a signal alone.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::OutOfRange`]; [`Error::Mismatch`] for memory of another device than the window's;
+    /// [`Error::Memory`].
+    pub fn prepare_put(
+        &self,
+        rank: usize,
+        at: u64,
+        source: &Region<T>,
+        signal: Option<usize>,
+    ) -> Result<DevicePut> {
+        let target = self.range(rank, at, source.len())?;
+        let theirs = signal.map(|signal| self.signal_memory(rank, signal)).transpose()?;
+        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
+        let memory = source.buffer().device();
+        if ordinal(memory) != ordinal(self.device()) {
+            return Err(Error::Mismatch {
+                op: format!("a put to rank {rank}"),
+                reason: format!("its source belongs to {memory}, its window to {}", self.device()),
+            });
+        }
+        let half = DeviceHalf::of_window(
+            &self.plane,
+            OneSided {
+                side: Side::Send,
+                verb: if signal.is_some() { "put and signal" } else { "put" },
+                signal: signal.unwrap_or_default() as u64,
+                rank: self.world_rank(rank)?,
+                memory: Some(source.buffer().bytes()),
+                device: self.device().clone(),
+                target,
+                word: theirs,
+                timeout: self.timeout,
+            },
+        )?;
+        Ok(DevicePut { plane: self.plane.clone(), half })
+    }
+
+    /// Prepares a wait for a signal of this rank.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Memory`].
+    pub fn prepare_wait(&self, signal: usize) -> Result<DeviceSignalWait> {
+        let half = DeviceHalf::of_window(
+            &self.plane,
+            OneSided {
+                side: Side::Recv,
+                verb: "signal",
+                signal: signal as u64,
+                rank: self.world_rank(self.rank())?,
+                memory: None,
+                device: self.device().clone(),
+                target: None,
+                word: Some(self.signal_memory(self.rank(), signal)?),
+                timeout: self.timeout,
+            },
+        )?;
+        Ok(DeviceSignalWait { plane: self.plane.clone(), half })
+    }
+
+    fn range(&self, rank: usize, at: u64, len: usize) -> Result<Option<gdsync::Buffer<u8>>> {
+        let memory = self.memory_of(rank)?;
+        if len == 0 {
+            return Ok(None);
+        }
+        let size = memory.map_or(0, gdsync::Buffer::len);
+        let outside = || Error::OutOfRange {
+            op: format!("a put to rank {rank}"),
+            at,
+            len: len as u64,
+            size: size as u64,
+        };
+        let begin = usize::try_from(at).map_err(|_| outside())?;
+        let end = begin.checked_add(len).filter(|end| *end <= size).ok_or_else(outside)?;
+        let failed = |source| Error::Memory { op: "a put".into(), source };
+        let part = memory.map(|memory| memory.slice(begin..end)).transpose().map_err(failed)?;
+        Ok(part.map(|part| part.bytes()))
+    }
+}
+
+impl DevicePut {
+    /// Putting, as a step for [`Communicator::enqueue`](crate::Communicator::enqueue).
+    pub fn start(&self) -> Step<'_> {
+        Step { half: &self.half, kind: StepKind::Send }
+    }
+
+    /// Puts when the stream gets there.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] for a stream of another device; [`Error::Memory`]; what ended the world.
+    pub fn start_on(&self, stream: impl Steps) -> Result<()> {
+        stream.add(Operation { plane: &self.plane, step: self.start() })
+    }
+
+    /// The same operation, started and completed by the host.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if its stream cannot be made.
+    pub fn by_host(&self) -> Result<ByHost<'_>> {
+        ByHost::new(&self.plane, &self.half)
+    }
+
+    /// What `mp::send` of `mp/message.cuh` takes to start the same operation in a kernel. Valid while this object lives.
+    ///
+    /// # Errors
+    /// What ended the world.
+    pub fn handle(&self) -> Result<mp_kernels::Send> {
+        Ok(mp_kernels::Send { message: self.half.meet(&self.plane)?.message })
+    }
+}
+
+impl DeviceSignalWait {
+    /// Waiting, as a step for [`Communicator::enqueue`](crate::Communicator::enqueue).
+    pub fn wait(&self) -> Step<'_> {
+        Step { half: &self.half, kind: StepKind::Recv }
+    }
+
+    /// Blocks the stream until the signal is there, or the communicator's timeout is over.
+    ///
+    /// # Errors
+    /// As [`DevicePut::start_on`].
+    pub fn wait_on(&self, stream: impl Steps) -> Result<()> {
+        stream.add(Operation { plane: &self.plane, step: self.wait() })
+    }
+
+    /// What `mp::recv` of `mp/message.cuh` takes to wait for it in a kernel. Valid while this object lives.
+    ///
+    /// # Errors
+    /// What ended the world.
+    pub fn handle(&self) -> Result<mp_kernels::Recv> {
+        Ok(mp_kernels::Recv { message: self.half.meet(&self.plane)?.message })
+    }
+}
+
+impl fmt::Debug for DevicePut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.half.name)
+    }
+}
+
+impl fmt::Debug for DeviceSignalWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.half.name)
+    }
+}

@@ -1,0 +1,235 @@
+//! Puts into windows and waits for their signals as steps of streams: in lists with messages, on streams that fuse them, in graphs
+//! that are replayed, and started by the host.
+
+mod common;
+
+use std::time::Duration;
+
+use common::on_threads;
+use libmp::{
+    Deadline, Device, DevicePut, DeviceSignalWait, DeviceWindow, Error, FusedStream, Region,
+    Stream, World,
+};
+
+fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(30))
+}
+
+fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    on_threads(World::threads(count).unwrap(), |world| {
+        let value = rank(&world);
+        world.finish().unwrap();
+        value
+    })
+}
+
+/// Words of a put: in one block and in several, and with an odd end.
+const LENGTHS: [usize; 4] = [1, 100, 1501, 40_000];
+
+/// What a rank puts to its right, and what its left puts here; the second signal says that it was taken.
+struct Ring {
+    out: Region<u64>,
+    here: Region<u64>,
+    put: DevicePut,
+    arrived: DeviceSignalWait,
+    taken: DevicePut,
+    free: DeviceSignalWait,
+    _window: DeviceWindow<u64>,
+}
+
+impl Ring {
+    fn new(world: &World, device: &Device, len: usize) -> (Ring, Stream) {
+        let (rank, size) = (world.rank(), world.size());
+        let (right, left) = ((rank + 1) % size, (rank + size - 1) % size);
+        let out: Region<u64> = world.alloc(device, len).unwrap();
+        // What is put begins behind one word that nobody writes.
+        let share: Region<u64> = world.alloc(device, len + 1).unwrap();
+        out.write(&vec![rank as u64; len]).unwrap();
+        share.write(&vec![77; len + 1]).unwrap();
+        let window = world.device_window(&share, 2).unwrap();
+        let nothing = out.slice(0..0).unwrap();
+        let ring = Ring {
+            put: window.prepare_put(right, 1, &out, Some(0)).unwrap(),
+            arrived: window.prepare_wait(0).unwrap(),
+            taken: window.prepare_put(left, 0, &nothing, Some(1)).unwrap(),
+            free: window.prepare_wait(1).unwrap(),
+            here: share,
+            out,
+            _window: window,
+        };
+        ring.put.by_host().unwrap();
+        let stream = world.stream(device).unwrap();
+        world.barrier().unwrap();
+        (ring, stream)
+    }
+
+    fn pass_on(&self, stream: &Stream) {
+        let arrived = self.here.slice(1..self.here.len()).unwrap();
+        stream.copy(self.out.buffer(), arrived.buffer()).unwrap();
+    }
+
+    fn check(&self, world: &World, turns: usize) {
+        let from = (world.rank() + turns * (world.size() - 1)) % world.size();
+        let got = self.here.to_vec().unwrap();
+        assert_eq!(got[0], 77, "nobody puts there");
+        assert!(got[1..].iter().all(|&value| value == from as u64), "{got:?} is not {from}");
+    }
+}
+
+fn puts_and_waits_are_steps_of_a_list(device: &Device) {
+    for len in LENGTHS {
+        ranks(3, |world| {
+            let (ring, stream) = Ring::new(world, device, len);
+            for turn in 0..20 {
+                if turn % 2 == 0 {
+                    let steps = [ring.put.start(), ring.arrived.wait()];
+                    world.enqueue(&stream, &steps).unwrap();
+                } else {
+                    ring.put.start_on(&stream).unwrap();
+                    ring.arrived.wait_on(&stream).unwrap();
+                }
+                ring.pass_on(&stream);
+                world.enqueue(&stream, &[ring.taken.start(), ring.free.wait()]).unwrap();
+            }
+            world.synchronize(&stream, soon()).unwrap();
+            ring.check(world, 20);
+            let counted = world.counters();
+            let right = &counted[(world.rank() + 1) % 3];
+            assert_eq!((right.puts.operations, right.puts.bytes), (20, 20 * 8 * len as u64));
+            // Its own, and to its left that it took.
+            assert_eq!(right.signals, 20);
+            world.barrier().unwrap();
+        });
+    }
+}
+
+fn a_fused_stream_keeps_puts_back_and_a_graph_replays_them(device: &Device) {
+    ranks(2, |world| {
+        let (ring, stream) = Ring::new(world, device, 1501);
+        let mut stream = FusedStream::from(stream);
+        let turn = |stream: &mut FusedStream| {
+            ring.put.start_on(&mut *stream).unwrap();
+            ring.arrived.wait_on(&mut *stream).unwrap();
+            assert!(!format!("{stream:?}").ends_with("0 operations kept back"), "{stream:?}");
+            ring.pass_on(stream.stream().unwrap());
+            ring.taken.start_on(&mut *stream).unwrap();
+            ring.free.wait_on(&mut *stream).unwrap();
+        };
+        for _ in 0..10 {
+            turn(&mut stream);
+        }
+        stream.stream().unwrap().begin_capture().unwrap();
+        turn(&mut stream);
+        turn(&mut stream);
+        let graph = stream.stream().unwrap().end_capture().unwrap();
+        for _ in 0..50 {
+            stream.stream().unwrap().launch_graph(&graph).unwrap();
+        }
+        world.synchronize(stream.stream().unwrap(), soon()).unwrap();
+        ring.check(world, 110);
+        world.barrier().unwrap();
+    });
+}
+
+/// The host starts it, a stream waits; and a message goes in the same list as a put.
+fn puts_mix_with_messages_and_with_the_host(device: &Device) {
+    ranks(2, |world| {
+        let (ring, stream) = Ring::new(world, device, 100);
+        let peer = world.peer(1 - world.rank()).unwrap();
+        let [edge, ghost] = [5, 5].map(|len| world.alloc::<u64>(device, len).unwrap());
+        edge.write(&[world.rank() as u64 + 40; 5]).unwrap();
+        let send = peer.send(&edge, 3).prepare_device().unwrap();
+        let recv = peer.recv(&ghost, 3).prepare_device().unwrap();
+        send.handle().unwrap();
+        recv.handle().unwrap();
+        world.barrier().unwrap();
+        for turn in 0..6 {
+            if turn % 2 == 0 {
+                let put = ring.put.by_host().unwrap();
+                put.start().unwrap();
+                put.wait(soon()).unwrap();
+                world.enqueue(&stream, &[ring.arrived.wait()]).unwrap();
+            } else {
+                let steps = [
+                    recv.start(),
+                    ring.put.start(),
+                    send.start(),
+                    recv.wait(),
+                    ring.arrived.wait(),
+                ];
+                world.enqueue(&stream, &steps).unwrap();
+            }
+            ring.pass_on(&stream);
+            world.enqueue(&stream, &[ring.taken.start(), ring.free.wait()]).unwrap();
+            world.synchronize(&stream, soon()).unwrap();
+        }
+        ring.check(world, 6);
+        assert_eq!(ghost.to_vec().unwrap(), [1 - world.rank() as u64 + 40; 5]);
+        world.barrier().unwrap();
+    });
+}
+
+fn what_lies_outside_is_refused_with_its_size(device: &Device) {
+    ranks(2, |world| {
+        let region: Region<u64> = world.alloc(device, 10).unwrap();
+        let window = world.device_window(&region, 1).unwrap();
+        let part = region.slice(0..4).unwrap();
+        let refused = |result: libmp::Result<DevicePut>, words: &str| {
+            let error = result.unwrap_err();
+            let expected = matches!(error, Error::OutOfRange { .. } | Error::NoSuchRank { .. });
+            assert!(expected && error.to_string().contains(words), "{error}");
+        };
+        refused(window.prepare_put(1, 7, &part, None), "10");
+        refused(window.prepare_put(1, u64::MAX, &part, None), "10");
+        refused(window.prepare_put(0, 0, &part, Some(1)), "signal");
+        refused(window.prepare_put(2, 0, &part, None), "2");
+        assert!(window.prepare_wait(1).is_err());
+        let put = window.prepare_put(1, 6, &part, None).unwrap();
+        assert!(format!("{put:?}").contains("put"), "{put:?}");
+        world.barrier().unwrap();
+    });
+}
+
+fn a_signal_that_never_comes_is_an_error_that_names_it(device: &Device) {
+    let mut config = libmp::Config::from_env().unwrap();
+    config.timeout = Duration::from_millis(300);
+    on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
+        let region: Region<u64> = world.alloc(device, 10).unwrap();
+        let window = world.device_window(&region, 4).unwrap();
+        let stream = world.stream(device).unwrap();
+        if world.rank() == 0 {
+            let wait = window.prepare_wait(3).unwrap();
+            wait.wait_on(&stream).unwrap();
+            let error = world.synchronize(&stream, soon()).unwrap_err();
+            assert!(matches!(error, Error::Late { tag: 3, expected: 1, seen: 0, .. }), "{error}");
+        }
+        std::thread::sleep(Duration::from_millis(500));
+    });
+}
+
+macro_rules! on_the_host_and_on_a_gpu {
+    ($($test:ident;)+) => {
+        mod host { $(
+            #[test]
+            fn $test() {
+                super::$test(&libmp::Device::Host);
+            }
+        )+ }
+
+        mod gpu { $(
+            #[test]
+            #[ignore = "needs a GPU"]
+            fn $test() {
+                super::$test(&libmp::Device::cuda(0).unwrap());
+            }
+        )+ }
+    };
+}
+
+on_the_host_and_on_a_gpu! {
+    puts_and_waits_are_steps_of_a_list;
+    a_fused_stream_keeps_puts_back_and_a_graph_replays_them;
+    puts_mix_with_messages_and_with_the_host;
+    what_lies_outside_is_refused_with_its_size;
+    a_signal_that_never_comes_is_an_error_that_names_it;
+}
