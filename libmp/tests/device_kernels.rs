@@ -60,8 +60,8 @@ impl Kernels {
     /// Starts a kernel on a stream.
     fn launch(&self, stream: &Stream, name: &str, (blocks, threads): (u32, u32), args: Vec<Value>) {
         if let Some(module) = &self.module {
-            let arg = |value| match value {
-                &Value::Send(ref handle) => Arg::new(handle),
+            let arg = |value: &Value| match value {
+                Value::Send(handle) => Arg::new(handle),
                 Value::Recv(handle) => Arg::new(handle),
                 Value::Window(handle) => Arg::new(handle),
                 Value::Word(word) => Arg::new(word),
