@@ -34,6 +34,18 @@ enum Value {
     Half(u32),
 }
 
+impl Value {
+    fn arg(&self) -> Arg<'_> {
+        match self {
+            Value::Send(handle) => Arg::new(handle),
+            Value::Recv(handle) => Arg::new(handle),
+            Value::Window(handle) => Arg::new(handle),
+            Value::Word(word) => Arg::new(word),
+            Value::Half(half) => Arg::new(half),
+        }
+    }
+}
+
 /// The test kernels of a device.
 struct Kernels {
     device: Device,
@@ -60,14 +72,7 @@ impl Kernels {
     /// Starts a kernel on a stream.
     fn launch(&self, stream: &Stream, name: &str, (blocks, threads): (u32, u32), args: Vec<Value>) {
         if let Some(module) = &self.module {
-            let arg = |value: &Value| match value {
-                Value::Send(handle) => Arg::new(handle),
-                Value::Recv(handle) => Arg::new(handle),
-                Value::Window(handle) => Arg::new(handle),
-                Value::Word(word) => Arg::new(word),
-                Value::Half(half) => Arg::new(half),
-            };
-            let args: Vec<Arg<'_>> = args.iter().map(arg).collect();
+            let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
             let kernel = module.kernel(name).unwrap();
             // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
             return unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }
