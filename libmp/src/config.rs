@@ -179,6 +179,14 @@ pub struct Config {
     pub(crate) variables: Variables,
 }
 
+/// Names the library of a tool for NVTX; not of this project, see `trace::nvtx`.
+pub(crate) const NVTX_TOOL: &str = "NVTX_INJECTION64_PATH";
+
+/// What [`NVTX_TOOL`] says. It is the process's, as the tool is, not a world's.
+pub(crate) fn nvtx_tool() -> Option<std::ffi::OsString> {
+    std::env::var_os(NVTX_TOOL).filter(|path| !path.is_empty())
+}
+
 impl Config {
     /// Reads the environment of the process.
     ///

@@ -408,7 +408,8 @@ fn ranks_on_different_hosts_send_over_tcp_and_what_needs_mapped_memory_is_refuse
                 here.write(&[9; 100]).unwrap();
             }
             let far = if rank == 2 { 0 } else { 2 };
-            let refused = world.peer(far).unwrap().send(&out, 2).prepare_device().unwrap_err();
+            let window = world.device_window(&here, 1).unwrap();
+            let refused = window.memory_of(far).unwrap_err();
             assert!(matches!(refused, Error::NoPath { rank, .. } if rank == far));
             world.finish().unwrap();
             (paths, refused.to_string())
@@ -418,7 +419,7 @@ fn ranks_on_different_hosts_send_over_tcp_and_what_needs_mapped_memory_is_refuse
     let paths: Vec<_> = results.iter().map(|(paths, _)| paths.clone()).collect();
     assert_eq!(paths, [[near, near, far], [near, near, far], [far, far, near]]);
     for (_, text) in results {
-        assert!(text.starts_with("no path from ") && text.contains("mapped here"), "{text}");
+        assert!(text.starts_with("no path from ") && text.contains("behind the NIC"), "{text}");
     }
 }
 

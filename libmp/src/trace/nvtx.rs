@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use libloading::Library;
 
-/// Names the tool's library.
-const VARIABLE: &str = "NVTX_INJECTION64_PATH";
+use crate::config;
+
 /// What the library exports; it returns 0 if it wants no annotations.
 const ENTRY: &[u8] = b"InitializeInjectionNvtx2\0";
 /// `NVTX_VERSION`: version of the interface and of the event attributes.
@@ -134,12 +134,12 @@ impl Tool {
     pub fn get() -> Option<&'static Tool> {
         static TOOL: OnceLock<Option<Tool>> = OnceLock::new();
         TOOL.get_or_init(|| {
-            let path = std::env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
+            let path = config::nvtx_tool()?;
             match Tool::load(&path) {
                 Ok(tool) => tool,
                 Err(error) => {
                     let path = path.to_string_lossy().into_owned();
-                    tracing::warn!("no NVTX ranges: {VARIABLE}={path}: {error}");
+                    tracing::warn!("no NVTX ranges: {}={path}: {error}", config::NVTX_TOOL);
                     None
                 }
             }
