@@ -127,7 +127,15 @@ mod tests {
             .env(crate::mark::FOLDER, folder.path())
             .spawn()
             .unwrap();
-        let found = processes(folder.path()).unwrap();
+        // A program that has just been started has no environment yet for a moment.
+        let until = Instant::now() + PATIENCE;
+        let found = loop {
+            let found = processes(folder.path()).unwrap();
+            if !found.is_empty() || Instant::now() >= until {
+                break found;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        };
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(found, [child.id()]);
