@@ -8,7 +8,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::Moment;
-use super::launch::{END_WORDS, End, Machine, TALLY_WORDS, Tally, WARPS};
+use super::launch::{
+    END_WORDS, End, Machine, PLAYERS_ON_CPU, TALLY_WORDS, THREADS_ON_CPU, Tally, WARPS,
+};
 use super::plan::mix;
 use super::play::{Play, Stop, deadline};
 use crate::mark::Mark;
@@ -17,11 +19,14 @@ use crate::mark::Mark;
 const LAUNCHES: u64 = 5;
 /// Share of the resident blocks that is used: other ranks of other jobs are not reckoned with, the driver's own kernels are.
 const SHARE: f64 = 0.9;
-/// Messages of a channel in a launch, if they are short: on a GPU; on a CPU, where a message is the turn of another thread; and
-/// on a CPU in a storm that is brief or in which somebody fails, which has to get to several worlds in its time.
-const MESSAGES: [u64; 3] = [5_000, 2_000, 40];
-/// Ends of a rank on a CPU: each is a thread.
-const ENDS_ON_CPU: usize = 6;
+/// Messages of a channel in a launch, if they are short.
+const MESSAGES: u64 = 5_000;
+const MESSAGES_ON_CPU: u64 = 1_000;
+/// Where the storm is brief, or somebody fails in it: it has to get to several worlds in its time.
+const MESSAGES_IN_BRIEF: u64 = 40;
+/// Ends that a thread of a CPU plays in turn, unless the storm is brief and each has its own: a thread with one end spends its
+/// time on giving the core to the thread of the other end.
+const ENDS_OF_A_PLAYER: usize = 64;
 
 /// A channel: one sender's end and one receiver's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,20 +51,20 @@ struct Plan {
 }
 
 impl Plan {
-    /// With `blocks` blocks a rank on a GPU; none: on the CPU.
+    /// With `blocks` blocks a rank on a GPU; none: on the CPU, where a storm may be brief.
     fn new(seed: u64, ranks: usize, blocks: Option<usize>, brief: bool) -> Plan {
         let mut random = SmallRng::seed_from_u64(mix(&[seed, 3]));
         let of_blocks: Vec<usize> =
             (0..ranks).map(|_| blocks.map_or(0, |n| random.random_range(0..=n / 2))).collect();
+        let (on_cpu, messages) = match (blocks, brief) {
+            (Some(_), _) => (0, MESSAGES),
+            (None, false) => (PLAYERS_ON_CPU * ENDS_OF_A_PLAYER, MESSAGES_ON_CPU),
+            (None, true) => (THREADS_ON_CPU, MESSAGES_IN_BRIEF),
+        };
         let mut room: Vec<usize> = of_blocks
             .iter()
-            .map(|of_blocks| blocks.map_or(ENDS_ON_CPU, |n| of_blocks + (n - of_blocks) * WARPS))
+            .map(|of_blocks| blocks.map_or(on_cpu, |n| of_blocks + (n - of_blocks) * WARPS))
             .collect();
-        let messages = match (blocks, brief) {
-            (Some(_), _) => MESSAGES[0],
-            (None, false) => MESSAGES[1],
-            (None, true) => MESSAGES[2],
-        };
         let mut channels = Vec::new();
         // Until a pair is drawn that has no room left for both of its ends.
         loop {
@@ -307,6 +312,17 @@ mod tests {
                 assert!(places.iter().all(|&(n, _, at)| at + plan.channels[n].words <= total));
             }
             assert!(plan.channels.len() > 40);
+        }
+    }
+
+    #[test]
+    fn a_cpu_has_an_end_for_each_thread_in_brief_and_otherwise_several() {
+        for (brief, most) in [(true, THREADS_ON_CPU), (false, PLAYERS_ON_CPU * ENDS_OF_A_PLAYER)] {
+            let plan = Plan::new(4, 2, None, brief);
+            let ends = [0, 1].map(|rank| places(&plan, rank).0.len());
+            // One message to itself may have had no room.
+            assert!(ends.iter().all(|&ends| ends <= most), "{ends:?}");
+            assert!(ends.iter().any(|&ends| ends + 1 >= most), "{ends:?}");
         }
     }
 
