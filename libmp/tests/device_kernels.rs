@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use common::{config, each_path, on_threads};
+use common::{PASSES, SOON, config, each_path, on_threads, stay_to_the_end};
 use libloading::Library;
 use libmp::gdsync::{Arg, Buffer, Dims};
 use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, Loss, Region, Stream, World};
@@ -357,12 +357,11 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
 fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it(device: &Device) {
     let kernels = Kernels::of(device);
     let mut config = config();
-    config.timeout = Duration::from_millis(400);
-    on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
-        let pair = Pair::new(&world, device, 3);
+    config.timeout = PASSES;
+    stay_to_the_end(World::threads_with_config(2, &config).unwrap(), |world| {
+        let pair = Pair::new(world, device, 3);
         if world.rank() == 0 {
-            std::thread::sleep(Duration::from_millis(1500));
-            return;
+            return Some(pair);
         }
         let results = kernels.results();
         let mut args = Vec::from(pair.handles());
@@ -455,7 +454,7 @@ mod host {
                 let since = Instant::now();
                 kernels.launch(&pair.stream, "test_exchange", (1, 1), args);
                 let error = world.synchronize(&pair.stream, soon()).unwrap_err();
-                assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+                assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
                 let idle = soon().poll(|| pair.stream.is_idle().unwrap().then_some(()));
                 assert!(idle.is_some(), "the kernel still waits");
                 let Error::PeerLost { how: Loss::Path { detail }, .. } = &error else {

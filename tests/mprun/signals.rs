@@ -38,8 +38,8 @@ fn signals_reach_every_rank() {
 
 #[test]
 fn a_signal_that_ranks_survive_is_only_passed_on() {
-    let program = "trap 'echo got it' USR1; echo $$
-                   i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); done; echo end";
+    let program = "trap 'echo got it; got=1' USR1; echo $$
+                   until [ \"$got\" ]; do sleep 0.05; done; echo end";
     let mut job = Job::start(&mut mprun(&["-n", "2", "sh", "-c", program]));
     job.wait_for_lines(2);
     job.signal(Signal::USR1);
