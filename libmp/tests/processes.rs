@@ -283,7 +283,7 @@ fn a_rank_that_dies_while_the_world_starts_ends_the_start() {
         ranks[1].signal(libc::SIGKILL);
         ranks[0].next(START).unwrap()
     };
-    let said = [0.5, 2.0, 6.0].map(Duration::from_secs_f64).into_iter().map(kill_after);
-    let text = said.filter(|text| !text.contains("did not arrive")).next().unwrap();
+    let mut said = [0.5, 2.0, 6.0].map(Duration::from_secs_f64).into_iter().map(kill_after);
+    let text = said.find(|text| !text.contains("did not arrive")).unwrap();
     assert!(text.starts_with("cannot start: rank 1 on ") && text.contains("is lost"), "{text}");
 }
