@@ -10,7 +10,7 @@ use libmp::{
     Deadline, Device, Operation, PreparedRecv, PreparedSend, Region, Result, World, wait_all,
 };
 
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_secs(120);
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
