@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -101,7 +102,10 @@ fn on_a_terminal(arguments: &[&str]) -> (Job, File) {
     grantpt(&keyboard).unwrap();
     unlockpt(&keyboard).unwrap();
     let terminal = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
-    let terminal = File::options().read(true).write(true).open(terminal).unwrap();
+    let mut options = File::options();
+    // Not the terminal of the tests, should they lead a session: its end would end them.
+    options.read(true).write(true).custom_flags(libc::O_NOCTTY);
+    let terminal = options.open(terminal).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mprun"));
     command.args(arguments).stdin(terminal).stdout(Stdio::piped()).stderr(Stdio::piped());
     let own_session = || {
