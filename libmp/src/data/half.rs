@@ -254,9 +254,12 @@ impl Half {
         let _span = self.span(plane, "start");
         plane.listen_if(self.other.get().is_none(), self.neighbour);
         self.known(plane)?;
-        self.lock().start().map_err(|epoch| self.started_before(epoch))?;
+        let mut epochs = self.lock();
+        epochs.start().map_err(|epoch| self.started_before(epoch))?;
         self.count(plane);
-        if !self.help(plane) {
+        let handed = self.go_on(plane, &mut epochs);
+        drop(epochs);
+        if !handed {
             plane.adopt(self.clone());
         }
         self.known(plane).map(drop)
@@ -266,7 +269,10 @@ impl Half {
     /// gives its credit. True if nothing is left to do, for whatever reason.
     pub fn help(&self, plane: &Plane) -> bool {
         plane.listen_if(self.other.get().is_none(), self.neighbour);
-        let mut epochs = self.lock();
+        self.go_on(plane, &mut self.lock())
+    }
+
+    fn go_on(&self, plane: &Plane, epochs: &mut Epochs) -> bool {
         if epochs.handed() {
             return true;
         }
@@ -441,9 +447,13 @@ impl Half {
     /// Whether the last start is complete.
     pub fn poll(&self, plane: &Plane) -> Result<bool> {
         plane.progress();
-        let handed = self.help(plane);
-        self.known(plane)?;
+        plane.listen_if(self.other.get().is_none(), self.neighbour);
         let mut epochs = self.lock();
+        let handed = self.go_on(plane, &mut epochs);
+        if let Err(error) = self.other() {
+            drop(epochs);
+            return Err(self.cause(plane, error));
+        }
         let complete = handed && self.completed() >= epochs.started();
         if complete && epochs.observe() {
             self.landed(plane, epochs.started());
