@@ -241,8 +241,9 @@ impl Half {
         self.other().map_err(|error| self.cause(plane, error))
     }
 
+    /// What an operation failed with; if it failed because the world is over, why that is.
     fn cause(&self, plane: &Plane, error: Error) -> Error {
-        let Error::Memory { .. } = error else { return error };
+        let (Error::Memory { .. } | Error::Nic { .. }) = error else { return error };
         let Progress { what, age } = self.progress();
         plane.check_after(age, || what.to_string()).err().unwrap_or(error)
     }
@@ -331,6 +332,11 @@ impl Half {
 
     /// A start on a stream, which then waits, moves and signals by itself.
     pub fn start_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
+        // The streams of a world that ends meanwhile take no more waits.
+        self.start_of(plane, stream).map_err(|error| self.cause(plane, error))
+    }
+
+    fn start_of(&self, plane: &Plane, stream: &Stream) -> Result<()> {
         let other = self.meet(plane)?;
         match (&other.way, &self.ends) {
             (Way::Direct { word, moves, .. }, _) => self.enqueue(plane, stream, |epoch| {
@@ -415,7 +421,10 @@ impl Half {
         let wait = || stream.wait_geq64(word, base.wrapping_add(epoch));
         let waiting = plane.probes.around(&plane.trace, stream, label, wait);
         self.counters.waits.add(1);
-        waiting.map_err(|source| broken(&self.name, source))?;
+        if let Err(source) = waiting {
+            drop(epochs);
+            return Err(self.cause(plane, broken(&self.name, source)));
+        }
         epochs.order(stream.name());
         Ok(())
     }
