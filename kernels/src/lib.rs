@@ -20,7 +20,7 @@ mod layout_header;
 
 pub use layout::{
     Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState, NicEnd,
-    NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport,
+    NicCollective, NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport,
     WaitStatus, Window, WindowPart,
 };
 
@@ -47,6 +47,9 @@ pub const KERNELS: &[&str] = &[
     "mp_litmus_messages",
     "mp_litmus_puts",
     "mp_message_passing",
+    "mp_nic_all_reduce_f64",
+    "mp_nic_all_reduce_u64",
+    "mp_nic_barrier",
     "mp_perf_bandwidth",
     "mp_perf_barrier",
     "mp_perf_fused",

@@ -61,7 +61,7 @@ mod word;
 pub use all_reduce::AllReduce;
 pub use counters::{PeerCounters, Traffic};
 pub use device::{
-    ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut, DeviceRecv, DeviceSend,
+    ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut, DeviceRecv, DeviceSend,
     DeviceSignalWait, DeviceWindow, FusedStream, Step, Steps,
 };
 #[cfg(any(test, fuzzing))]
