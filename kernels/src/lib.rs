@@ -54,6 +54,7 @@ pub const KERNELS: &[&str] = &[
     "mp_perf_barrier",
     "mp_perf_fused",
     "mp_perf_messages",
+    "mp_perf_nic_barrier",
     "mp_perf_puts",
     "mp_perf_rate",
     "mp_perf_work",

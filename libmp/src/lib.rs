@@ -138,10 +138,10 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
-    AllReduce, ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut, DeviceRecv,
-    DeviceSend, DeviceSignalWait, DeviceWindow, FusedStream, Operation, Path, Peer, PeerCounters,
-    PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Steps, Traffic, Window,
-    wait_all, wait_any,
+    AllReduce, ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut,
+    DeviceRecv, DeviceSend, DeviceSignalWait, DeviceWindow, FusedStream, Operation, Path, Peer,
+    PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Steps,
+    Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

@@ -173,8 +173,7 @@ impl Shared {
         let (plane, device, len) = (plane.clone(), device.clone(), len as u64);
         if far {
             let region = Region::from_buffer(inbox.cast().map_err(failed)?);
-            let window =
-                DeviceWindow::open_as(communicator, &plane, &region, size, (verb, "on"))?;
+            let window = DeviceWindow::open_as(communicator, &plane, &region, size, (verb, "on"))?;
             let handle =
                 CollectiveHandle::Nic(NicCollective { window: window.handle()?, len, state });
             held.extend(window.memory());
@@ -183,7 +182,8 @@ impl Shared {
         }
         let mut table = Vec::new();
         for handle in &handles {
-            let handle = handle.as_ref().ok_or_else(|| mismatch("a rank tells no memory".into()))?;
+            let handle =
+                handle.as_ref().ok_or_else(|| mismatch("a rank tells no memory".into()))?;
             let inbox = PeerMemory::map(handle, &device).map_err(failed)?.buffer;
             table.push(inbox.device_address().unwrap_or_default());
             held.push(inbox);
@@ -234,7 +234,8 @@ impl Shared {
         }
         let Some(cuda) = self.device.as_cuda() else {
             return Err(mismatch(
-                "on streams it is for GPUs; the host has Communicator::barrier and all_reduce".into(),
+                "on streams it is for GPUs; the host has Communicator::barrier and all_reduce"
+                    .into(),
             ));
         };
         let kernel = match self.handle {
@@ -244,7 +245,8 @@ impl Shared {
         let kernel = cuda.kernel(kernel).map_err(failed)?;
         self.held.iter().for_each(|memory| stream.hold(memory));
         stream.hold(self.report.memory());
-        let args: Vec<Arg<'_>> = [self.handle.arg()].into_iter().chain(more.iter().copied()).collect();
+        let args: Vec<Arg<'_>> =
+            [self.handle.arg()].into_iter().chain(more.iter().copied()).collect();
         // SAFETY: callers pass the kernel's parameters; its memory is held here, or by the graph being captured.
         unsafe { stream.launch(&kernel, Dims::linear(1, threads), &args) }.map_err(failed)
     }
