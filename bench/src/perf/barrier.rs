@@ -78,8 +78,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
                     Arg::new(&time),
                 ];
                 // SAFETY: the kernel's signature; barrier and watch outlive the launch, which `run` waits for.
-                let rounds =
-                    unsafe { watch.run(rank, kernel, Dims::linear(1, 32), &args)? };
+                let rounds = unsafe { watch.run(rank, kernel, Dims::linear(1, 32), &args)? };
                 if repeat > 0 {
                     medians.push(rounds.median);
                     tails.push(rounds.p99);

@@ -174,33 +174,30 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_bandwidth(std::uint64_t target, std::ui
     }
 }
 
-namespace mp {
-namespace perf {
-
-template <class Handle>
-MP_DEVICE void barriers(const Handle& collective, std::uint64_t untimed, std::uint64_t timed, std::uint32_t ordered,
-                        std::uint32_t* samples, PingPongTime* time) {
-    Watch watch = {samples, time};
+// Barriers one after another; `ordered` not 0: each orders memory.
+MP_KERNEL void mp_perf_barrier(mp::Collective collective, std::uint64_t untimed, std::uint64_t timed,
+                               std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
+    mp::perf::Watch watch = {samples, time};
     for (std::uint64_t round = 0; round < untimed + timed; ++round) {
         if (round == untimed) watch.begin();
-        const WaitResult result = ordered != 0 ? barrier(block(), collective) : barrier(block(), collective, sync_only);
+        const mp::WaitResult result = ordered != 0 ? mp::barrier(mp::block(), collective)
+                                                   : mp::barrier(mp::block(), collective, mp::sync_only);
         if (result.failed()) return;
         if (round >= untimed) watch.round(round - untimed);
     }
     watch.end();
 }
 
-}  // namespace perf
-}  // namespace mp
-
-// Barriers one after another; `ordered` not 0: each orders memory.
-MP_KERNEL void mp_perf_barrier(mp::Collective collective, std::uint64_t untimed, std::uint64_t timed,
-                               std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
-    mp::perf::barriers(collective, untimed, timed, ordered, samples, time);
-}
-
 // The same of ranks some of which are reached through a NIC.
 MP_KERNEL void mp_perf_nic_barrier(mp::NicCollective collective, std::uint64_t untimed, std::uint64_t timed,
                                    std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
-    mp::perf::barriers(collective, untimed, timed, ordered, samples, time);
+    mp::perf::Watch watch = {samples, time};
+    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
+        if (round == untimed) watch.begin();
+        const mp::WaitResult result = ordered != 0 ? mp::barrier(mp::block(), collective)
+                                                   : mp::barrier(mp::block(), collective, mp::sync_only);
+        if (result.failed()) return;
+        if (round >= untimed) watch.round(round - untimed);
+    }
+    watch.end();
 }

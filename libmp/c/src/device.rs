@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use libmp::{
-    CollectiveHandle, DeviceAllReduce, DeviceBarrier, DevicePut, DeviceRecv, DeviceSend, DeviceSignalWait,
-    DeviceWindow, Step,
+    CollectiveHandle, DeviceAllReduce, DeviceBarrier, DevicePut, DeviceRecv, DeviceSend,
+    DeviceSignalWait, DeviceWindow, Step,
 };
 
 use crate::collective::operator;

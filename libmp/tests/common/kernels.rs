@@ -200,7 +200,8 @@ pub fn shim() -> &'static Path {
             return built.into();
         }
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shim-{}.so", std::process::id()));
+        let out =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shim-{}.so", std::process::id()));
         let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
         let status = Command::new(&compiler)
             .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
