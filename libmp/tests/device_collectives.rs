@@ -21,6 +21,9 @@ fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
+/// How a call of a kernel may end when a peer is lost.
+const ENDS: [u64; 2] = [WaitStatus::Aborted as u64, WaitStatus::PathFailed as u64];
+
 /// What `test_collectives` takes.
 struct Collectives {
     stream: Stream,
@@ -155,8 +158,7 @@ fn a_rank_that_leaves_ends_the_kernels_of_the_others_with_a_status(device: &Devi
             let [_, rounds, status] = collectives.results();
             // The last signals of who leaves may be under way.
             assert!((9..=10).contains(&rounds), "{rounds}");
-            let ends = [WaitStatus::Aborted, WaitStatus::PathFailed].map(|status| status as u64);
-            assert!(ends.contains(&status), "{status}");
+            assert!(ENDS.contains(&status), "{status}");
         });
     }
 }
@@ -176,7 +178,7 @@ fn a_rank() {
     let Error::PeerLost { rank, .. } = &error else { panic!("{error}") };
     let idle = soon().poll(|| collectives.stream.is_idle().unwrap().then_some(()));
     assert!(idle.is_some(), "the kernel still waits");
-    assert!([1, 3].contains(&collectives.results()[2]), "{:?}", collectives.results());
+    assert!(ENDS.contains(&collectives.results()[2]), "{:?}", collectives.results());
     say(format!("lost {rank}"));
 }
 
@@ -250,7 +252,10 @@ mod host {
                 };
                 assert!(detail.contains("remote access"), "{detail}");
                 if world.rank() == 0 {
-                    assert_eq!(collectives.results()[1..], [0, WaitStatus::PathFailed as u64]);
+                    // Its own look at the queue, or the end of the world that the host has made of it, whichever came first.
+                    let [_, rounds, status] = collectives.results();
+                    assert_eq!(rounds, 0);
+                    assert!(ENDS.contains(&status), "{status}");
                 }
             });
         }
@@ -263,7 +268,9 @@ mod host {
                 let len = 5 + world.rank() / 2;
                 let made = world.prepare_device_all_reduce::<f64>(&Device::Host, len);
                 let error = made.unwrap_err().to_string();
-                assert!(error.contains("5 elements") && error.contains('6'), "{error}");
+                assert!(error.contains("elements here") && error.contains("on rank"), "{error}");
+                // A rank that left would end the world of who has not heard yet.
+                world.finish().unwrap();
             });
         });
     }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use common::{config, each_path, on_threads};
 use kernels::{Kernels, Value, address};
 use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, Loss, Region, Stream, World};
+use mp_kernels::WaitStatus;
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(60))
@@ -216,7 +217,7 @@ fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it(device: 
         let error = world.synchronize(&pair.stream, soon()).unwrap_err();
         assert!(pair.stream.is_idle().unwrap());
         assert!(matches!(error, Error::Late { rank: 0, tag: 3, .. }), "{error}");
-        assert_eq!(results.to_vec().unwrap()[2], mp_kernels::WaitStatus::TimedOut as u64);
+        assert_eq!(results.to_vec().unwrap()[2], WaitStatus::TimedOut as u64);
     });
 }
 
@@ -307,8 +308,10 @@ mod host {
                 };
                 assert!(detail.contains("remote access"), "{detail}");
                 if world.rank() == 0 {
+                    // Its own look at the queue, or the end of the world that the host has made of it, whichever came first.
+                    let ends = [WaitStatus::PathFailed, WaitStatus::Aborted];
                     let status = results.to_vec().unwrap()[2];
-                    assert_eq!(status, mp_kernels::WaitStatus::PathFailed as u64);
+                    assert!(ends.map(|end| end as u64).contains(&status), "{status}");
                 }
             });
         }

@@ -1,5 +1,5 @@
 //! The kernels of `tests/kernels` on a device: as OS threads, by the shim that the host compiler makes of them, or on a GPU from
-//! the fatbin that `TEST_KERNELS` names.
+//! the fatbin that `TEST_KERNELS` names (`tests/kernels/kernels.cu` says how it is made).
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};
