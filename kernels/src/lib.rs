@@ -19,9 +19,9 @@ mod layout;
 mod layout_header;
 
 pub use layout::{
-    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState, NicEnd,
-    NicCollective, NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport,
-    WaitStatus, Window, WindowPart,
+    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState,
+    NicCollective, NicEnd, NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds,
+    WaitReport, WaitStatus, Window, WindowPart,
 };
 
 /// How the GPU code of this build was compiled.

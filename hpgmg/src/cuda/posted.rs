@@ -5,7 +5,7 @@
 //!
 //! Unlike in [`super::peers`], where blocks of the writing launch store and signal, an exchange begins when that launch is over.
 
-use gdsync::{Buffer, Device};
+use gdsync::Buffer;
 use libmp::{Communicator, Deadline, DeviceRecv, DeviceSend, Region, Step};
 
 use super::error::CudaError;
