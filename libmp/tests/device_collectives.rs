@@ -92,11 +92,11 @@ fn kernels_meet_and_combine_in_rank_order(device: &Device) {
     // Thread, warp and block; in one request, and in several.
     for (ranks, by, count, rounds) in [
         (1, (0, 1), 5, 10),
-        (2, (0, 1), 1, 400),
-        (2, (1, 32), 100, 15),
-        (3, (0, 1), 100, 60),
-        (4, (2, 6), 65, 30),
-        (5, (0, 1), 3, 60),
+        (2, (0, 1), 1, 150),
+        (2, (1, 32), 100, 3),
+        (3, (0, 1), 100, 25),
+        (4, (2, 4), 65, 8),
+        (5, (0, 1), 3, 20),
     ] {
         on_threads(World::threads_with_config(ranks, &config()).unwrap(), |world| {
             let collectives = Collectives::new(&world, &kernels, count);
