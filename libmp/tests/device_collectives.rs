@@ -18,7 +18,7 @@ use libmp::{
 use mp_kernels::{NicPart, WaitStatus, WindowPart};
 
 fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(60))
+    Deadline::after(Duration::from_secs(300))
 }
 
 /// How a call of a kernel may end when a peer is lost.
@@ -93,7 +93,7 @@ fn kernels_meet_and_combine_in_rank_order(device: &Device) {
     for (ranks, by, count, rounds) in [
         (1, (0, 1), 5, 10),
         (2, (0, 1), 1, 150),
-        (2, (1, 32), 100, 3),
+        (2, (1, 32), 100, 2),
         (3, (0, 1), 100, 25),
         (4, (2, 4), 65, 8),
         (5, (0, 1), 3, 20),
