@@ -38,7 +38,8 @@ enum What {
     Storm(storm::Options),
     /// Makes the document from files of `faults` and `storm`.
     Table {
-        /// Files of `mp-torture faults --json` and `mp-torture storm --json`, and logs of tools/fuzz.
+        /// Files of `mp-torture faults --json` and `mp-torture storm --json`, and logs of tools/fuzz, tools/tsan,
+        /// tools/miri and tools/models.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Write it here.

@@ -90,7 +90,8 @@ mod tests {
     #[test]
     fn progress_is_rebuilt_across_the_wrap_of_16_bits_from_any_start() {
         // Every phase of the wrap with the steps at the edges of what is allowed, and small ones.
-        for start in (0..3 * 65536).step_by(7) {
+        let starts = if cfg!(miri) { 1009 } else { 7 };
+        for start in (0..3 * 65536).step_by(starts) {
             let known = CollapsedProgress::at(start);
             for step in [0, 1, 2, 255, 256, 32767, 32768] {
                 let now = start + step;

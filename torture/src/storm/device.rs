@@ -8,7 +8,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::Moment;
-use super::launch::{END_WORDS, End, Machine, TALLY_WORDS, Tally, WARPS};
+use super::launch::{
+    END_WORDS, End, Machine, PLAYERS_ON_CPU, TALLY_WORDS, THREADS_ON_CPU, Tally, WARPS,
+};
 use super::plan::mix;
 use super::play::{Play, Stop, deadline};
 use crate::mark::Mark;
@@ -17,10 +19,14 @@ use crate::mark::Mark;
 const LAUNCHES: u64 = 5;
 /// Share of the resident blocks that is used: other ranks of other jobs are not reckoned with, the driver's own kernels are.
 const SHARE: f64 = 0.9;
-/// Messages of a channel in a launch, if they are short: on a GPU, on a CPU.
-const MESSAGES: [u64; 2] = [5_000, 40];
-/// Ends of a rank on a CPU: each is a thread.
-const ENDS_ON_CPU: usize = 6;
+/// Messages of a channel in a launch, if they are short.
+const MESSAGES: u64 = 5_000;
+const MESSAGES_ON_CPU: u64 = 1_000;
+/// Where the storm is brief, or somebody fails in it: it has to get to several worlds in its time.
+const MESSAGES_IN_BRIEF: u64 = 40;
+/// Ends that a thread of a CPU plays in turn, unless the storm is brief and each has its own: a thread with one end spends its
+/// time on giving the core to the thread of the other end.
+const ENDS_OF_A_PLAYER: usize = 64;
 
 /// A channel: one sender's end and one receiver's.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,14 +51,19 @@ struct Plan {
 }
 
 impl Plan {
-    /// With `blocks` blocks a rank on a GPU; none: on the CPU.
-    fn new(seed: u64, ranks: usize, blocks: Option<usize>) -> Plan {
+    /// With `blocks` blocks a rank on a GPU; none: on the CPU, where a storm may be brief.
+    fn new(seed: u64, ranks: usize, blocks: Option<usize>, brief: bool) -> Plan {
         let mut random = SmallRng::seed_from_u64(mix(&[seed, 3]));
         let of_blocks: Vec<usize> =
             (0..ranks).map(|_| blocks.map_or(0, |n| random.random_range(0..=n / 2))).collect();
+        let (on_cpu, messages) = match (blocks, brief) {
+            (Some(_), _) => (0, MESSAGES),
+            (None, false) => (PLAYERS_ON_CPU * ENDS_OF_A_PLAYER, MESSAGES_ON_CPU),
+            (None, true) => (THREADS_ON_CPU, MESSAGES_IN_BRIEF),
+        };
         let mut room: Vec<usize> = of_blocks
             .iter()
-            .map(|of_blocks| blocks.map_or(ENDS_ON_CPU, |n| of_blocks + (n - of_blocks) * WARPS))
+            .map(|of_blocks| blocks.map_or(on_cpu, |n| of_blocks + (n - of_blocks) * WARPS))
             .collect();
         let mut channels = Vec::new();
         // Until a pair is drawn that has no room left for both of its ends.
@@ -64,7 +75,7 @@ impl Plan {
                     None => return Plan { channels, of_blocks }.sorted(),
                 }
             }
-            channels.push(Channel::draw(&mut random, [from, to], blocks.is_some()));
+            channels.push(Channel::draw(&mut random, [from, to], messages));
         }
     }
 
@@ -81,7 +92,7 @@ impl Plan {
 }
 
 impl Channel {
-    fn draw(random: &mut SmallRng, [from, to]: [usize; 2], on_gpu: bool) -> Channel {
+    fn draw(random: &mut SmallRng, [from, to]: [usize; 2], messages: u64) -> Channel {
         // Packets up to 8 KiB, one piece beyond.
         let words = match random.random_range(0..1000) {
             0..600 => random.random_range(0..=16),
@@ -89,7 +100,6 @@ impl Channel {
             900..990 => random.random_range(257..=2048),
             _ => random.random_range(2049..=16384),
         };
-        let messages = MESSAGES[usize::from(!on_gpu)];
         Channel {
             from,
             to,
@@ -134,7 +144,8 @@ impl Play<'_> {
             blocks => Some(blocks as usize),
         };
         let seed = mix(&[self.options.seed, name[0], name[1]]);
-        let plan = Plan::new(seed, ranks, blocks);
+        let brief = self.is_brief() || self.options.fault.is_some();
+        let plan = Plan::new(seed, ranks, blocks, brief);
         let prepared = heard(world, Prepared::new(machine, world, &plan, me, seed))?;
         if self.left.take_if(|left| *left <= plan.messages()).is_some() {
             // Of the others some already wait in their kernels.
@@ -293,7 +304,7 @@ mod tests {
     #[test]
     fn no_rank_has_more_ends_than_it_has_groups_of_threads() {
         for seed in 0..20 {
-            let plan = Plan::new(seed, 3, Some(40));
+            let plan = Plan::new(seed, 3, Some(40), false);
             for rank in 0..3 {
                 let (places, total) = places(&plan, rank);
                 let of_blocks = plan.of_blocks[rank];
@@ -305,8 +316,19 @@ mod tests {
     }
 
     #[test]
+    fn a_cpu_has_an_end_for_each_thread_in_brief_and_otherwise_several() {
+        for (brief, most) in [(true, THREADS_ON_CPU), (false, PLAYERS_ON_CPU * ENDS_OF_A_PLAYER)] {
+            let plan = Plan::new(4, 2, None, brief);
+            let ends = [0, 1].map(|rank| places(&plan, rank).0.len());
+            // One message to itself may have had no room.
+            assert!(ends.iter().all(|&ends| ends <= most), "{ends:?}");
+            assert!(ends.iter().any(|&ends| ends + 1 >= most), "{ends:?}");
+        }
+    }
+
+    #[test]
     fn short_messages_of_packets_and_long_ones_in_one_piece_are_drawn() {
-        let plan = Plan::new(5, 2, Some(120));
+        let plan = Plan::new(5, 2, Some(120), false);
         let lengths = |range: std::ops::RangeInclusive<usize>| {
             plan.channels.iter().filter(|channel| range.contains(&channel.words)).count()
         };
@@ -315,7 +337,7 @@ mod tests {
 
     #[test]
     fn buffers_of_a_rank_do_not_overlap() {
-        let plan = Plan::new(6, 2, Some(20));
+        let plan = Plan::new(6, 2, Some(20), false);
         let (places, _) = places(&plan, 1);
         for pair in places.windows(2) {
             assert!(pair[0].2 + plan.channels[pair[0].0].words <= pair[1].2);

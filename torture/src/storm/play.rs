@@ -108,7 +108,7 @@ impl<'a> Play<'a> {
     }
 
     /// Short storms look at their time more often, and through a NIC a message takes longer. The same on all ranks.
-    fn is_brief(&self) -> bool {
+    pub(super) fn is_brief(&self) -> bool {
         self.options.seconds < BRIEF || super::path() != "auto"
     }
 
