@@ -73,13 +73,17 @@ fn so_do_other_cycles_smoothers_and_boundaries() {
 
 #[test]
 fn so_do_ranks_that_a_nic_connects() {
-    let config = config(Operator::Fv4, 4);
-    let expected = common::on_ranks(&config, 2, 1, |cpu, _| solve(cpu));
-    for path in ["nic", "nic-tcp"] {
-        let through = libmp::Config::from_variables([("MP_PATH", path)]).unwrap();
-        for form in [Form::Stream, Form::Kernel] {
-            let worlds = World::threads_with_config(2, &through).unwrap();
-            assert_eq!(enqueued(worlds, &config, 1, form), expected, "{form:?} over {path}");
+    // Two ranks, and more ranks than boxes.
+    for (boxes, ranks) in [(4, 2), (1, 5)] {
+        let config = config(Operator::Fv4, boxes);
+        let expected = common::on_ranks(&config, ranks, 1, |cpu, _| solve(cpu));
+        for path in ["nic", "nic-tcp"] {
+            let through = libmp::Config::from_variables([("MP_PATH", path)]).unwrap();
+            for form in [Form::Stream, Form::Kernel] {
+                let worlds = World::threads_with_config(ranks, &through).unwrap();
+                let found = enqueued(worlds, &config, 1, form);
+                assert_eq!(found, expected, "{form:?} over {path}, {ranks} ranks");
+            }
         }
     }
 }

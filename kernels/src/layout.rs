@@ -401,6 +401,16 @@ shared_structs! {
         /// Its `WaitReport`; 0: there is none.
         pub report: u64,
     }
+
+    /// The same where a rank is reached through a NIC; ranks that are mapped may be among them.
+    pub struct NicCollective {
+        /// A rank's share has places for two turns of `len` words of each rank, and a signal for each rank.
+        pub window: Window,
+        /// Elements of an all-reduce. 0: a barrier.
+        pub len: u64,
+        /// Address of a word that counts the runs.
+        pub state: u64,
+    }
 }
 
 impl Message {

@@ -19,9 +19,9 @@ mod layout;
 mod layout_header;
 
 pub use layout::{
-    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState, NicEnd,
-    NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds, WaitReport,
-    WaitStatus, Window, WindowPart,
+    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState,
+    NicCollective, NicEnd, NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds,
+    WaitReport, WaitStatus, Window, WindowPart,
 };
 
 /// How the GPU code of this build was compiled.
@@ -47,10 +47,14 @@ pub const KERNELS: &[&str] = &[
     "mp_litmus_messages",
     "mp_litmus_puts",
     "mp_message_passing",
+    "mp_nic_all_reduce_f64",
+    "mp_nic_all_reduce_u64",
+    "mp_nic_barrier",
     "mp_perf_bandwidth",
     "mp_perf_barrier",
     "mp_perf_fused",
     "mp_perf_messages",
+    "mp_perf_nic_barrier",
     "mp_perf_puts",
     "mp_perf_rate",
     "mp_perf_work",

@@ -162,7 +162,8 @@ impl Communicator {
     /// A barrier of the ranks' GPUs, for streams and kernels. A collective call.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if one names no GPU, [`Error::NoPath`].
+    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if some name a GPU and some the host, whose
+    /// barrier is for kernels built for the host; [`Error::Memory`].
     pub fn prepare_device_barrier(&self, device: &Device) -> Result<DeviceBarrier> {
         DeviceBarrier::prepare(self, &self.inner.plane, device)
     }

@@ -51,8 +51,8 @@
 //! Ranks that share a host map each other's memory. Ranks on different hosts, or all if `MP_PATH` says so ([`config`]), reach
 //! each other through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP
 //! between hosts and shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host,
-//! on streams and in kernels, which post to the queue pairs by themselves; the collectives of devices need mapped memory and say
-//! so, and [`DeviceWindow`] says what differs. [`Communicator::path`] tells which path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
+//! on streams and in kernels, which post to the queue pairs by themselves, the collectives of devices included;
+//! [`DeviceWindow`] and [`CollectiveHandle`] say what differs. [`Communicator::path`] tells which path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
 //! collectives only.
 //!
 //! # C and C++
@@ -138,10 +138,10 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
-    AllReduce, ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut, DeviceRecv,
-    DeviceSend, DeviceSignalWait, DeviceWindow, FusedStream, Operation, Path, Peer, PeerCounters,
-    PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Steps, Traffic, Window,
-    wait_all, wait_any,
+    AllReduce, ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut,
+    DeviceRecv, DeviceSend, DeviceSignalWait, DeviceWindow, FusedStream, Operation, Path, Peer,
+    PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Steps,
+    Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

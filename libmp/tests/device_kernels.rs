@@ -2,16 +2,15 @@
 //! host, and the same kernels on a GPU. What a kernel starts at one end meets streams and the host at the other.
 
 mod common;
+#[path = "common/kernels.rs"]
+mod kernels;
 
-use std::path::Path;
-use std::process::Command;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use common::{PASSES, SOON, config, each_path, on_threads, stay_to_the_end};
-use libloading::Library;
-use libmp::gdsync::{Arg, Buffer, Dims};
+use kernels::{Kernels, Value, address};
 use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, Loss, Region, Stream, World};
+use mp_kernels::WaitStatus;
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(60))
@@ -23,160 +22,6 @@ fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
         world.finish().unwrap();
         value
     })
-}
-
-/// An argument of a kernel: a handle by its address and size, or a word.
-enum Value {
-    Send(mp_kernels::Send),
-    Recv(mp_kernels::Recv),
-    Window(mp_kernels::Window),
-    Word(u64),
-    Half(u32),
-}
-
-impl Value {
-    fn arg(&self) -> Arg<'_> {
-        match self {
-            Value::Send(handle) => Arg::new(handle),
-            Value::Recv(handle) => Arg::new(handle),
-            Value::Window(handle) => Arg::new(handle),
-            Value::Word(word) => Arg::new(word),
-            Value::Half(half) => Arg::new(half),
-        }
-    }
-}
-
-/// The test kernels of a device.
-struct Kernels {
-    device: Device,
-    module: Option<libmp::gdsync::Module>,
-}
-
-const NAMES: [&str; 3] = ["test_exchange", "test_parts", "test_windows"];
-
-impl Kernels {
-    fn of(device: &Device) -> Kernels {
-        let module = device.as_cuda().map(|gpu| {
-            let path =
-                std::env::var("TEST_KERNELS").expect("TEST_KERNELS: the compiled kernels.cu");
-            let image: &'static [u8] = std::fs::read(&path).unwrap().leak();
-            gpu.load_module(image, &NAMES).unwrap()
-        });
-        if module.is_none() {
-            // Compiled now, not while a peer waits.
-            symbol::<Ring>("shim_ring");
-        }
-        Kernels { device: device.clone(), module }
-    }
-
-    /// Starts a kernel on a stream.
-    fn launch(&self, stream: &Stream, name: &str, (blocks, threads): (u32, u32), args: Vec<Value>) {
-        if let Some(module) = &self.module {
-            let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
-            let kernel = module.kernel(name).unwrap();
-            // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
-            return unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }
-                .unwrap();
-        }
-        let name = name.to_owned();
-        stream.call(move || on_the_host(&name, blocks, threads, &args)).unwrap();
-    }
-
-    fn results(&self) -> Buffer<u64> {
-        self.device.alloc_pinned(3).unwrap()
-    }
-}
-
-fn address(buffer: &Buffer<u64>) -> u64 {
-    buffer.device_address().unwrap_or(0)
-}
-
-type Ring =
-    unsafe extern "C" fn(*const mp_kernels::Send, *const mp_kernels::Recv, u64, u64, u64, u32);
-type Exchange = unsafe extern "C" fn(
-    *const mp_kernels::Send,
-    *const mp_kernels::Recv,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u32,
-    u64,
-    u32,
-);
-type Parts = unsafe extern "C" fn(*const mp_kernels::Send, *const mp_kernels::Recv, u64, u32, u32);
-type Windows = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u32, u64, u32);
-
-/// Runs a kernel of the shim.
-fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
-    use Value::{Half, Recv, Send, Window, Word};
-    // SAFETY: the shim's signatures; addresses are those of memory that the callers keep.
-    unsafe {
-        match (name, args) {
-            ("ring", [Send(send), Recv(recv), Word(cells), Word(turns), Word(done)]) => {
-                symbol::<Ring>("shim_ring")(send, recv, *cells, *turns, *done, threads);
-            }
-            (
-                "test_exchange",
-                [
-                    Send(send),
-                    Recv(recv),
-                    Word(me),
-                    Word(peer),
-                    Word(words),
-                    Word(rounds),
-                    Word(first),
-                    Half(flavour),
-                    Word(to),
-                ],
-            ) => symbol::<Exchange>("shim_exchange")(
-                send, recv, *me, *peer, *words, *rounds, *first, *flavour, *to, threads,
-            ),
-            ("test_parts", [Send(send), Recv(recv), Word(to)]) => {
-                symbol::<Parts>("shim_parts")(send, recv, *to, blocks, threads);
-            }
-            (
-                "test_windows",
-                [
-                    Window(window),
-                    Word(elsewhere),
-                    Word(words),
-                    Word(rounds),
-                    Half(atomics),
-                    Word(to),
-                ],
-            ) => symbol::<Windows>("shim_windows")(
-                window, *elsewhere, *words, *rounds, *atomics, *to, threads,
-            ),
-            _ => panic!("no kernel {name} with these arguments"),
-        }
-    }
-}
-
-/// A function of the shim, which is compiled once.
-fn symbol<T: Copy>(name: &str) -> T {
-    static LIBRARY: OnceLock<Library> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| {
-        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let folder = tempfile::tempdir().expect("a folder for the kernels");
-        let out = folder.path().join("kernels.so");
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-        let status = Command::new(&compiler)
-            .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
-            .args(["-pthread", "-I"])
-            .arg(here.join("../kernels/include"))
-            .arg("-o")
-            .arg(&out)
-            .arg(here.join("tests/kernels/shim.cpp"))
-            .status()
-            .unwrap_or_else(|error| panic!("{compiler} does not start: {error}"));
-        assert!(status.success(), "{compiler} cannot compile the kernels: {status}");
-        // SAFETY: built from this repository's source; no initialisers but those of the C++ library.
-        unsafe { Library::new(&out) }.expect("the kernels load")
-    });
-    // SAFETY: the callers name the type that the shim declares.
-    *unsafe { library.get::<T>(name.as_bytes()) }.expect("the shim has the function")
 }
 
 /// Both directions with a peer.
@@ -375,7 +220,7 @@ fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it(device: 
         let error = world.synchronize(&pair.stream, soon()).unwrap_err();
         assert!(pair.stream.is_idle().unwrap());
         assert!(matches!(error, Error::Late { rank: 0, tag: 3, .. }), "{error}");
-        assert_eq!(results.to_vec().unwrap()[2], mp_kernels::WaitStatus::TimedOut as u64);
+        assert_eq!(results.to_vec().unwrap()[2], WaitStatus::TimedOut as u64);
         None
     });
 }
@@ -467,8 +312,10 @@ mod host {
                 };
                 assert!(detail.contains("remote access"), "{detail}");
                 if world.rank() == 0 {
+                    // Its own look at the queue, or the end of the world that the host has made of it, whichever came first.
+                    let ends = [WaitStatus::PathFailed, WaitStatus::Aborted];
                     let status = results.to_vec().unwrap()[2];
-                    assert_eq!(status, mp_kernels::WaitStatus::PathFailed as u64);
+                    assert!(ends.map(|end| end as u64).contains(&status), "{status}");
                 }
             });
         }

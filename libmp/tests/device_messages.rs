@@ -279,9 +279,11 @@ mod host {
     }
 
     #[test]
-    fn collectives_of_devices_say_that_they_are_for_gpus() {
+    fn collectives_of_devices_say_that_on_streams_they_are_for_gpus() {
         super::ranks(2, |world| {
-            let error = world.prepare_device_barrier(&libmp::Device::Host).unwrap_err();
+            let barrier = world.prepare_device_barrier(&libmp::Device::Host).unwrap();
+            let stream = world.stream(&libmp::Device::Host).unwrap();
+            let error = barrier.run_on(&stream).unwrap_err();
             assert!(error.to_string().contains("Communicator::barrier"), "{error}");
         });
     }

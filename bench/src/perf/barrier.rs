@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use anyhow::Result;
 use gdsync::{Arg, Dims};
+use libmp::CollectiveHandle;
 
 use super::kernel::Watch;
 use super::{BATCH, Rank, bar, soon};
@@ -59,13 +60,17 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
         let end = || Ok(rank.world.synchronize(stream, soon())?);
         add("stream", timed(&|| Ok(barrier.run_on(stream)?), plan.rounds, &end)?, None);
         let (collective, untimed) = (barrier.handle(), 100u64);
+        let kernel = match collective {
+            CollectiveHandle::Mapped(_) => "mp_perf_barrier",
+            CollectiveHandle::Nic(_) => "mp_perf_nic_barrier",
+        };
         for (name, ordered) in [("kernel, ordering memory", 1u32), ("kernel, meeting only", 0)] {
             let watch = Watch::new(rank, plan.rounds)?;
             let (samples, time) = (watch.samples(), watch.time());
             let (mut medians, mut tails) = (Vec::new(), Vec::new());
             for repeat in 0..=plan.repeats {
                 let args = [
-                    Arg::new(&collective),
+                    collective.arg(),
                     Arg::new(&untimed),
                     Arg::new(&watch.rounds),
                     Arg::new(&ordered),
@@ -73,8 +78,7 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
                     Arg::new(&time),
                 ];
                 // SAFETY: the kernel's signature; barrier and watch outlive the launch, which `run` waits for.
-                let rounds =
-                    unsafe { watch.run(rank, "mp_perf_barrier", Dims::linear(1, 32), &args)? };
+                let rounds = unsafe { watch.run(rank, kernel, Dims::linear(1, 32), &args)? };
                 if repeat > 0 {
                     medians.push(rounds.median);
                     tails.push(rounds.p99);

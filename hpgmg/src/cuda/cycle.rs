@@ -121,7 +121,9 @@ impl Gpu {
                 }
                 slab
             }
-            Ranks::Staged(_) | Ranks::Messages(_) if self.partition.is_cut(l) => {
+            Ranks::Staged(_) | Ranks::Messages(_) | Ranks::Posted(_)
+                if self.partition.is_cut(l) =>
+            {
                 apart(&self.partition, share, self.levels[share].grid.n)
             }
             _ => {
@@ -146,6 +148,7 @@ impl Gpu {
             }
             (Ranks::Staged(staged), Some(v)) => staged.exchange(self, l, v),
             (Ranks::Messages(messages), Some(v)) => messages.exchange(self, l, v),
+            (Ranks::Posted(posted), Some(v)) => posted.exchange(self, l, v),
             _ => Ok(()),
         }
     }
@@ -162,6 +165,7 @@ impl Gpu {
             }),
             Ranks::Staged(staged) => staged.gather(self, Vector::R),
             Ranks::Messages(messages) => messages.gather(self, Vector::R),
+            Ranks::Posted(posted) => posted.gather(self),
         }
     }
 

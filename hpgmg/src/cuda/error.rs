@@ -38,14 +38,10 @@ pub enum CudaError {
         "--comm kernel and --comm stream need ranks of libmp, which reach each other's GPU memory"
     )]
     NoPeers,
-    /// The memory of a rank is not mapped.
+    /// Between ranks whose streams exchange messages a graph was asked for.
     #[error(
-        "--comm kernel stores into the other ranks' GPU memory ({0}); --comm stream and --comm host send messages"
-    )]
-    NotMapped(String),
-    /// Between ranks that exchange messages a graph was asked for.
-    #[error(
-        "--graph: ranks that reach each other through a NIC exchange messages, which no graph can hold"
+        "--graph with --comm stream: between ranks that reach each other through a NIC the CPU counts the messages, so no \
+         graph can hold them; with --comm kernel it can"
     )]
     NoGraph,
     /// The messages of the library are in memory that the GPU does not reach.

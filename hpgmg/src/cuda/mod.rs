@@ -16,6 +16,7 @@ mod links;
 mod messages;
 mod partition;
 mod peers;
+mod posted;
 mod ranks;
 mod solver;
 mod staged;

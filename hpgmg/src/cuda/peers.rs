@@ -377,9 +377,6 @@ impl Peers {
 
 /// Address of a rank's part of a window.
 pub(super) fn address<T: bytemuck::Pod>(window: &Window<T>, rank: usize) -> Result<u64, CudaError> {
-    let memory = window.memory_of(rank).map_err(|error| match error {
-        libmp::Error::NoPath { .. } => CudaError::NotMapped(error.to_string()),
-        error => CommError::from(error).into(),
-    })?;
+    let memory = window.memory_of(rank).map_err(CommError::from)?;
     Ok(memory.device_address().unwrap_or(0))
 }

@@ -9,13 +9,15 @@ use super::error::CudaError;
 use super::messages::Messages;
 use super::partition::Partition;
 use super::peers::Peers;
+use super::posted::Posted;
 use super::staged::Staged;
 use crate::comm::{Comm, CommError};
 
 /// How the ranks exchange what they share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Kernels store into the neighbours' ghosts, signal and wait by themselves.
+    /// Kernels store into the neighbours' ghosts, signal and wait by themselves; of ranks that are reached through a NIC
+    /// messages that kernels post and wait for.
     Kernel,
     /// Exchanges are launches of their own, enqueued by the CPU; of ranks that are reached through a NIC messages on the
     /// stream.
@@ -49,6 +51,8 @@ pub(super) enum Ranks {
     Direct(Box<Peers>),
     /// By messages on the stream.
     Messages(Messages),
+    /// By messages that kernels post.
+    Posted(Posted),
     /// By messages of the CPU.
     Staged(Staged),
 }
@@ -75,7 +79,10 @@ impl Ranks {
         let mapped = (0..communicator.size())
             .all(|rank| matches!(communicator.path(rank), Ok(Path::Direct)));
         let far = communicator.all_gather(&[u8::from(!mapped)]).map_err(CommError::from)?;
-        if team.mode == Mode::Stream && far.iter().any(|far| far[..] == [1]) {
+        if far.iter().any(|far| far[..] == [1]) {
+            if team.mode == Mode::Kernel {
+                return Ok(Self::Posted(Posted::prepare(communicator, partition, memory, dims)?));
+            }
             if team.graph {
                 return Err(CudaError::NoGraph);
             }
@@ -98,7 +105,7 @@ impl Ranks {
     /// Whether nothing waits on the CPU within a solve.
     pub fn can_be_captured(&self) -> bool {
         match self {
-            Self::Alone | Self::Direct(_) => true,
+            Self::Alone | Self::Direct(_) | Self::Posted(_) => true,
             Self::Messages(_) | Self::Staged(_) => false,
         }
     }

@@ -337,7 +337,8 @@ impl Gpu {
     /// Waits until what was enqueued is done and the scalars of level `l` are here.
     fn fetch(&mut self, l: usize) -> Result<(), CudaError> {
         self.traced_on_cpu(l, "wait for the solve", || self.wait())?;
-        if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_) | Ranks::Messages(_)) {
+        let by_cpu = !matches!(self.ranks, Ranks::Alone | Ranks::Direct(_));
+        if self.partition.is_cut(l) && by_cpu {
             // SAFETY: the copy into it has been waited for, and no other is enqueued before this returns.
             let results = unsafe { self.results.as_mut_slice()? };
             let mut values: [f64; Scalar::Iterations as usize] =
@@ -388,6 +389,7 @@ impl Gpu {
                 over = match &self.ranks {
                     Ranks::Direct(peers) => peers.release_if_over(),
                     Ranks::Messages(messages) => messages.progress().is_err(),
+                    Ranks::Posted(posted) => posted.check().is_err(),
                     Ranks::Alone | Ranks::Staged(_) => false,
                 };
                 if over {
@@ -398,6 +400,13 @@ impl Gpu {
             while looked.elapsed() < PAUSE {
                 std::hint::spin_loop();
             }
+        }
+        if let Ranks::Posted(posted) = &self.ranks {
+            if deadline.expired() {
+                // Waits of kernels have the same limit, from when they began.
+                deadline = Deadline::after(RELEASED);
+            }
+            return posted.synchronize(self, deadline);
         }
         let Ranks::Direct(peers) = &self.ranks else {
             let result = self.stream.synchronize(deadline);

@@ -346,19 +346,24 @@ mod gpu {
         let one = found(&mut gpu(&config));
         for path in ["nic", "nic-tcp"] {
             let through = libmp::Config::from_variables([("MP_PATH", path)]).unwrap();
-            let solved = |mode| {
+            let solved = |mode, graph| {
                 let worlds = libmp::World::threads_with_config(2, &through).unwrap();
-                let way = Way { mode, whole: 8, graph: false, direct_halo: true, threshold: 0 };
+                let way = Way { mode, whole: 8, graph, direct_halo: true, threshold: 0 };
                 in_worlds(worlds, &config, way)
             };
-            for mode in [Mode::Stream, Mode::Staged] {
-                println!("{path} {mode:?}");
-                let two = solved(mode).unwrap();
+            for (mode, graph) in [
+                (Mode::Stream, false),
+                (Mode::Staged, false),
+                (Mode::Kernel, false),
+                (Mode::Kernel, true),
+            ] {
+                println!("{path} {mode:?} {graph}");
+                let two = solved(mode, graph).unwrap();
                 assert_eq!(two.numbers, one.numbers, "{path} {mode:?}");
                 assert!(two.u == one.u, "{path} {mode:?}");
             }
-            let refused = solved(Mode::Kernel).unwrap_err().to_string();
-            assert!(refused.contains("--comm stream"), "{refused}");
+            let refused = solved(Mode::Stream, true).unwrap_err().to_string();
+            assert!(refused.contains("--comm kernel"), "{refused}");
         }
     }
 

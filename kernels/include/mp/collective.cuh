@@ -1,6 +1,10 @@
 // Collectives of kernels: barrier and all-reduce of the ranks, one group of threads a rank. Every rank sends to every
-// other directly, so they are for the GPUs of a host and short vectors. Runs are counted in the GPU's memory; two runs of
-// one collective do not overlap.
+// other directly, so they are for few ranks and short vectors. Runs are counted in the GPU's memory; two runs of one
+// collective do not overlap.
+//
+// Each function comes twice: for a Collective, whose ranks map each other's memory, and for a NicCollective, of which some
+// ranks are reached through a NIC (impl/nic_collective.cuh). The host says which one it has prepared. Contract, results and
+// bits are the same; a NicCollective's wait may also end with `path_failed`, when a request to a rank has failed.
 #pragma once
 
 #include "message.cuh"
@@ -141,3 +145,5 @@ MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, T* va
 }
 
 }  // namespace mp
+
+#include "impl/nic_collective.cuh"

@@ -369,4 +369,18 @@ static_assert(offsetof(Collective, abort) == 40);
 static_assert(offsetof(Collective, timeout_ns) == 48);
 static_assert(offsetof(Collective, report) == 56);
 
+// The same where a rank is reached through a NIC; ranks that are mapped may be among them.
+struct NicCollective {
+    // A rank's share has places for two turns of `len` words of each rank, and a signal for each rank.
+    Window window;
+    // Elements of an all-reduce. 0: a barrier.
+    std::uint64_t len;
+    // Address of a word that counts the runs.
+    std::uint64_t state;
+};
+static_assert(sizeof(NicCollective) == 72 && alignof(NicCollective) == 8);
+static_assert(offsetof(NicCollective, window) == 0);
+static_assert(offsetof(NicCollective, len) == 56);
+static_assert(offsetof(NicCollective, state) == 64);
+
 }  // namespace mp

@@ -10,8 +10,8 @@ MP_KERNEL void mp_barrier(mp::Collective collective) {
 
 namespace mp {
 
-template <class T>
-MP_DEVICE void all_reduce_by(const Collective& collective, T* values, std::uint64_t count, std::uint32_t operation) {
+template <class Handle, class T>
+MP_DEVICE void all_reduce_by(const Handle& collective, T* values, std::uint64_t count, std::uint32_t operation) {
     if (block_rank() != 0) return;
     switch (operation) {
     case 0: all_reduce(block(), collective, values, count, sum_t{}); break;
@@ -29,5 +29,18 @@ MP_KERNEL void mp_all_reduce_f64(mp::Collective collective, double* values, std:
 }
 MP_KERNEL void mp_all_reduce_u64(mp::Collective collective, std::uint64_t* values, std::uint64_t count,
                                  std::uint32_t operation) {
+    mp::all_reduce_by(collective, values, count, operation);
+}
+
+// The same three of ranks some of which are reached through a NIC.
+MP_KERNEL void mp_nic_barrier(mp::NicCollective collective) {
+    if (mp::block_rank() == 0) mp::barrier(mp::block(), collective);
+}
+MP_KERNEL void mp_nic_all_reduce_f64(mp::NicCollective collective, double* values, std::uint64_t count,
+                                     std::uint32_t operation) {
+    mp::all_reduce_by(collective, values, count, operation);
+}
+MP_KERNEL void mp_nic_all_reduce_u64(mp::NicCollective collective, std::uint64_t* values, std::uint64_t count,
+                                     std::uint32_t operation) {
     mp::all_reduce_by(collective, values, count, operation);
 }

@@ -187,3 +187,17 @@ MP_KERNEL void mp_perf_barrier(mp::Collective collective, std::uint64_t untimed,
     }
     watch.end();
 }
+
+// The same of ranks some of which are reached through a NIC.
+MP_KERNEL void mp_perf_nic_barrier(mp::NicCollective collective, std::uint64_t untimed, std::uint64_t timed,
+                                   std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
+    mp::perf::Watch watch = {samples, time};
+    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
+        if (round == untimed) watch.begin();
+        const mp::WaitResult result = ordered != 0 ? mp::barrier(mp::block(), collective)
+                                                   : mp::barrier(mp::block(), collective, mp::sync_only);
+        if (result.failed()) return;
+        if (round >= untimed) watch.round(round - untimed);
+    }
+    watch.end();
+}

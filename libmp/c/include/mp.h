@@ -289,8 +289,11 @@ mp_status mp_device_put_prepare(const mp_device_window *window, int rank, uint64
                                 size_t bytes, int signal, mp_device_op **op);
 mp_status mp_device_wait_prepare(const mp_device_window *window, uint32_t signal, mp_device_op **op);
 
-/* Collectives of the ranks' GPUs, on streams or in kernels; their handle is the mp::Collective of mp/layout.cuh. Creating
- * them is a collective call. The host has mp_barrier and mp_all_reduce_f64. */
+/* Collectives of the ranks' GPUs, on streams or in kernels. Creating them is a collective call. Their handle is the
+ * mp::Collective of mp/layout.cuh where all ranks map each other's memory, and the mp::NicCollective where one is reached
+ * through a NIC: asked for the other, by its size, a call returns MP_ERR_ARGUMENT. mp::barrier and mp::all_reduce of
+ * mp/collective.cuh take both. The host has mp_barrier and mp_all_reduce_f64; created for the host, the handle is for kernels
+ * built by the host's compiler. */
 typedef struct mp_device_barrier mp_device_barrier;
 mp_status mp_device_barrier_create(const mp_comm *comm, int device, mp_device_barrier **barrier);
 mp_status mp_barrier_on_stream(const mp_device_barrier *barrier, const mp_stream *stream);

@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use libmp::{
-    DeviceAllReduce, DeviceBarrier, DevicePut, DeviceRecv, DeviceSend, DeviceSignalWait,
-    DeviceWindow, Step,
+    CollectiveHandle, DeviceAllReduce, DeviceBarrier, DevicePut, DeviceRecv, DeviceSend,
+    DeviceSignalWait, DeviceWindow, Step,
 };
 
 use crate::collective::operator;
@@ -81,6 +81,28 @@ unsafe fn copy<T>(handle: T, to: *mut c_void, bytes: usize) -> Result<()> {
     // SAFETY: the caller's promise, and the size is that of the handle; it need not be aligned.
     unsafe { to.cast::<T>().write_unaligned(handle) };
     Ok(())
+}
+
+/// The same for a collective: which struct it is depends on the path.
+///
+/// # Safety
+/// As [`copy`].
+unsafe fn copy_collective(from: CollectiveHandle, to: *mut c_void, bytes: usize) -> Result<()> {
+    let (name, expected) = match &from {
+        CollectiveHandle::Mapped(handle) => ("mp::Collective", size_of_val(handle)),
+        CollectiveHandle::Nic(handle) => ("mp::NicCollective", size_of_val(handle)),
+    };
+    if bytes != expected {
+        let what = format!("{bytes}, here it is an {name} of {expected} bytes");
+        return Err(Failure::argument("bytes", what));
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match from {
+            CollectiveHandle::Mapped(handle) => copy(handle, to, bytes),
+            CollectiveHandle::Nic(handle) => copy(handle, to, bytes),
+        }
+    }
 }
 
 api! {
@@ -221,13 +243,13 @@ api! {
         borrow(barrier, "barrier")?.0.run_on(&borrow(stream, "stream")?.stream)?;
     }
 
-    /// The `mp::Collective` that a kernel takes.
+    /// The `mp::Collective` or `mp::NicCollective` that a kernel takes.
     fn mp_device_barrier_handle(
         barrier: *const MpDeviceBarrier,
         handle: *mut c_void,
         bytes: usize,
     ) {
-        copy(borrow(barrier, "barrier")?.0.handle(), handle, bytes)?;
+        copy_collective(borrow(barrier, "barrier")?.0.handle(), handle, bytes)?;
     }
 
     /// Gives a barrier back.
@@ -263,13 +285,13 @@ api! {
         borrow(all_reduce, "all_reduce")?.0.run_on(stream, operator(op)?, &values)?;
     }
 
-    /// The `mp::Collective` that a kernel takes.
+    /// The `mp::Collective` or `mp::NicCollective` that a kernel takes.
     fn mp_device_all_reduce_handle(
         all_reduce: *const MpDeviceAllReduce,
         handle: *mut c_void,
         bytes: usize,
     ) {
-        copy(borrow(all_reduce, "all_reduce")?.0.handle(), handle, bytes)?;
+        copy_collective(borrow(all_reduce, "all_reduce")?.0.handle(), handle, bytes)?;
     }
 
     /// Gives an all-reduce back.

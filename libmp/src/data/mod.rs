@@ -61,8 +61,8 @@ mod word;
 pub use all_reduce::AllReduce;
 pub use counters::{PeerCounters, Traffic};
 pub use device::{
-    ByHost, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut, DeviceRecv, DeviceSend,
-    DeviceSignalWait, DeviceWindow, FusedStream, Step, Steps,
+    ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut, DeviceRecv,
+    DeviceSend, DeviceSignalWait, DeviceWindow, FusedStream, Step, Steps,
 };
 #[cfg(any(test, fuzzing))]
 pub use mailbox::fuzz as fuzz_mailbox;

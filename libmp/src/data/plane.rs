@@ -270,20 +270,6 @@ impl Plane {
         })
     }
 
-    /// The same, for what needs its memory mapped here.
-    ///
-    /// # Errors
-    /// [`Error::NoPath`] if it is reached through the NIC.
-    pub fn mapped_neighbour(&self, rank: usize) -> Result<usize> {
-        let neighbour = self.neighbour(rank)?;
-        if self.neighbours[neighbour].path == Path::Direct {
-            return Ok(neighbour);
-        }
-        let reason = "the collectives of devices need memory that is mapped here; over a NIC there are those of the host \
-                      and messages, puts and signals of devices";
-        Err(self.no_path(rank, reason))
-    }
-
     /// A neighbour behind a NIC that this rank does not have.
     pub fn no_nic(&self, neighbour: usize) -> Error {
         self.no_path(self.neighbours[neighbour].rank, "this rank has no NIC")

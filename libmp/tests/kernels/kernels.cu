@@ -130,3 +130,5 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
     mp::add(results + 2, refused, mp::relaxed, mp::system);
     if (mp::thread_rank() == 0) results[1] = round;
 }
+
+#include "collectives.cu"

@@ -1,6 +1,7 @@
-//! Barrier and all-reduce of the ranks' devices: one launch a rank, or a function inside a kernel (`mp/collective.cuh`). Every
-//! rank writes packets straight into every other's inbox. GPUs only: the host has [`Communicator::barrier`],
-//! [`Communicator::all_reduce`] and [`AllReduce`](crate::AllReduce).
+//! Barrier and all-reduce of the ranks' devices: one launch a rank, or a function inside a kernel (`mp/collective.cuh`). Ranks
+//! that map each other's memory write packets straight into each other's inbox; where one is reached through a NIC the
+//! kernels put and signal on a device window (`mp/impl/nic_collective.cuh`). Streams of GPUs only: a host stream's rank has
+//! [`Communicator::barrier`], [`Communicator::all_reduce`] and [`AllReduce`](crate::AllReduce).
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,15 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
-use gdsync::{Arg, Buffer, Device, Dims, PeerHandle, PeerMemory, Stream};
-use mp_kernels::Collective;
+use gdsync::{Arg, Buffer, Device, Dims, PeerHandle, PeerMemory, Space, Stream};
+use mp_kernels::{Collective, NicCollective};
+use serde::{Deserialize, Serialize};
 
 use super::report::Report;
 use super::station::PACKET;
-use super::window::nanoseconds;
+use super::window::{DeviceWindow, nanoseconds};
 use crate::collective::ReduceOp;
 use crate::communicator::Communicator;
 use crate::data::operation::Name;
+use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::region::Region;
 use crate::error::{Error, Result};
@@ -24,17 +27,41 @@ use crate::error::{Error, Result};
 /// A barrier of the ranks' GPUs: [`Communicator::prepare_device_barrier`].
 ///
 /// # Order
-/// What every rank's stream, or group of threads, did before it is visible to all behind it. Runs are counted in the GPU's
-/// memory, so a captured graph can be replayed.
+/// What every rank's stream, or group of threads, did before it is visible to all behind it; through a NIC also what it put to
+/// whichever rank. Runs are counted in the GPU's memory, so a captured graph can be replayed.
+///
+/// # Failure
+/// A wait ends with the communicator's timeout, with the world, and, through a NIC, when a request fails: the kernel's call
+/// returns the status, and [`Communicator::synchronize`] the error.
 pub struct DeviceBarrier {
     shared: Shared,
 }
 
 /// An all-reduce of the ranks' GPUs: [`Communicator::prepare_device_all_reduce`]. Every rank gets the same bits: ranks are
-/// combined in rank order. Counted as [`DeviceBarrier`].
+/// combined in rank order. Counted, and ended by failures, as [`DeviceBarrier`].
 pub struct DeviceAllReduce<T> {
     shared: Shared,
     element: PhantomData<T>,
+}
+
+/// What a kernel takes of a barrier or an all-reduce. `mp::barrier` and `mp::all_reduce` of `mp/collective.cuh` are there for
+/// both, so a kernel that is a template of the handle's type serves both. Ranks of one collective have the same kind.
+#[derive(Debug, Clone, Copy)]
+pub enum CollectiveHandle {
+    /// All ranks map each other's memory.
+    Mapped(Collective),
+    /// Some ranks are reached through a NIC.
+    Nic(NicCollective),
+}
+
+impl CollectiveHandle {
+    /// As an argument of a launch.
+    pub fn arg(&self) -> Arg<'_> {
+        match self {
+            CollectiveHandle::Mapped(handle) => Arg::new(handle),
+            CollectiveHandle::Nic(handle) => Arg::new(handle),
+        }
+    }
 }
 
 /// An element that GPUs reduce: `f64` or `u64`.
@@ -44,22 +71,46 @@ impl DeviceNumber for u64 {}
 
 mod sealed {
     pub trait Sealed {
-        const KERNEL: &'static str;
+        const KERNELS: super::Kernels;
     }
     impl Sealed for f64 {
-        const KERNEL: &'static str = "mp_all_reduce_f64";
+        const KERNELS: super::Kernels =
+            super::Kernels { mapped: "mp_all_reduce_f64", nic: "mp_nic_all_reduce_f64" };
     }
     impl Sealed for u64 {
-        const KERNEL: &'static str = "mp_all_reduce_u64";
+        const KERNELS: super::Kernels =
+            super::Kernels { mapped: "mp_all_reduce_u64", nic: "mp_nic_all_reduce_u64" };
     }
 }
+
+/// Names of kernels for the two kinds of handle.
+#[derive(Clone, Copy)]
+pub struct Kernels {
+    mapped: &'static str,
+    nic: &'static str,
+}
+
+const BARRIER: Kernels = Kernels { mapped: "mp_barrier", nic: "mp_nic_barrier" };
 
 struct Shared {
     plane: Arc<Plane>,
     device: Device,
-    handle: Collective,
+    len: u64,
+    handle: CollectiveHandle,
     report: Arc<Report>,
+    /// What kernels use; streams and graphs hold it.
     held: Vec<Buffer<u8>>,
+    /// Where a rank is reached through a NIC.
+    _window: Option<DeviceWindow<u64>>,
+}
+
+/// What each rank tells the others.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    len: u64,
+    gpu: bool,
+    /// Where ranks map each other's memory: where the others write.
+    inbox: Option<PeerHandle>,
 }
 
 impl Shared {
@@ -74,46 +125,71 @@ impl Shared {
         let mismatch =
             |reason: String| Error::Mismatch { op: format!("preparing a {verb}"), reason };
         let size = communicator.size();
-        let inbox = len.max(1).checked_mul(2 * size * PACKET as usize);
-        let made: Result<Buffer<u8>> = match (device, inbox) {
-            (Device::Host, _) => Err(mismatch(
-                "it is for GPUs; the host has Communicator::barrier and all_reduce".into(),
-            )),
-            (_, None) => Err(mismatch(format!("{len} elements"))),
-            (_, Some(bytes)) => plane.pieces.cut_for(device, bytes).map_err(failed),
+        let mut far = false;
+        for rank in 0..size {
+            far |= plane.path(communicator.world_rank(rank)?)? != Path::Direct;
+        }
+        // Two turns of all ranks: packets, or words, which a NIC stores in pinned memory with less ado than in a GPU's.
+        let each = if far { size_of::<u64>() } else { PACKET as usize };
+        let inbox: Result<Buffer<u8>> = match len.max(1).checked_mul(2 * size * each) {
+            None => Err(mismatch(format!("{len} elements"))),
+            Some(bytes) if far => plane.pieces.cut(device, Space::Pinned, bytes).map_err(failed),
+            Some(bytes) => plane.pieces.cut_for(device, bytes).map_err(failed),
+        };
+        // The counter, and behind it the addresses.
+        let words = || plane.pieces.cut_for(device, 64 + 8 * size)?.cast::<u64>();
+        let words = words().map_err(failed);
+        let gpu = device.as_cuda().is_some();
+        let told = || -> Result<Told> {
+            words.as_ref().map_err(Clone::clone)?;
+            let inbox = inbox.as_ref().map_err(Clone::clone)?;
+            let inbox = (!far).then(|| inbox.export()).transpose().map_err(failed)?;
+            Ok(Told { len: len as u64, gpu, inbox })
         };
         // Everybody hears of a failure of anybody.
-        let told: Result<(u64, PeerHandle), String> = made
-            .as_ref()
-            .map_err(ToString::to_string)
-            .and_then(|inbox| inbox.export().map_err(|error| error.to_string()))
-            .map(|handle| (len as u64, handle));
+        let told: Result<Told, String> = told().map_err(|error| error.to_string());
         let blob = postcard::to_stdvec(&told).map_err(|error| mismatch(error.to_string()))?;
         let blobs = communicator.all_gather(&blob)?;
-        let mut held = vec![made?];
-        let mut table = Vec::new();
+        let (inbox, words) = (inbox?, words?);
+        let mut handles = Vec::new();
         for (rank, blob) in blobs.iter().enumerate() {
-            plane.mapped_neighbour(communicator.world_rank(rank)?)?;
-            let told: Result<(u64, PeerHandle), String> = postcard::from_bytes(blob)
+            let told: Result<Told, String> = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
-            let (theirs, handle) = told.map_err(|why| mismatch(format!("rank {rank}: {why}")))?;
-            if theirs != len as u64 {
+            let theirs = told.map_err(|why| mismatch(format!("rank {rank}: {why}")))?;
+            if theirs.len != len as u64 {
+                let theirs = theirs.len;
                 return Err(mismatch(format!("{len} elements here, {theirs} on rank {rank}")));
             }
-            let inbox = PeerMemory::map(&handle, device).map_err(failed)?.buffer;
+            if theirs.gpu != gpu {
+                let of = |gpu| if gpu { "a GPU" } else { "the host" };
+                let (here, there) = (of(gpu), of(theirs.gpu));
+                return Err(mismatch(format!("for {here} here, for {there} on rank {rank}")));
+            }
+            handles.push(theirs.inbox);
+        }
+        let state = words.word(0).and_then(|word| word.device_address()).map_err(failed)?;
+        let mut held = vec![words.bytes()];
+        let rank = communicator.rank();
+        let (plane, device, len) = (plane.clone(), device.clone(), len as u64);
+        if far {
+            let region = Region::from_buffer(inbox.cast().map_err(failed)?);
+            let window = DeviceWindow::open_as(communicator, &plane, &region, size, (verb, "on"))?;
+            let handle =
+                CollectiveHandle::Nic(NicCollective { window: window.handle()?, len, state });
+            held.extend(window.memory());
+            let report = window.report().clone();
+            return Ok(Shared { plane, device, len, handle, report, held, _window: Some(window) });
+        }
+        let mut table = Vec::new();
+        for handle in &handles {
+            let handle =
+                handle.as_ref().ok_or_else(|| mismatch("a rank tells no memory".into()))?;
+            let inbox = PeerMemory::map(handle, &device).map_err(failed)?.buffer;
             table.push(inbox.device_address().unwrap_or_default());
             held.push(inbox);
         }
-        // The counter, and behind it the addresses.
-        let words: Buffer<u64> = plane
-            .pieces
-            .cut_for(device, 64 + 8 * size)
-            .and_then(|bytes| bytes.cast())
-            .map_err(failed)?;
+        held.push(inbox);
         words.slice(8..8 + size).and_then(|to| to.write(&table)).map_err(failed)?;
-        let state = words.word(0).and_then(|word| word.device_address()).map_err(failed)?;
-        held.push(words.bytes());
-        let rank = communicator.rank();
         let name = Name {
             verb,
             tag: 0,
@@ -121,42 +197,58 @@ impl Shared {
             rank: communicator.world_rank(rank)?,
             host: communicator.host(rank)?.into(),
         };
-        let report = plane.report(device, Arc::new(name))?;
-        let handle = Collective {
+        let report = plane.report(&device, Arc::new(name))?;
+        let handle = CollectiveHandle::Mapped(Collective {
             inboxes: state + 64,
             ranks: size as u64,
             rank: rank as u64,
-            len: len as u64,
+            len,
             state,
-            abort: plane.abort_of(device)?.0,
+            abort: plane.abort_of(&device)?.0,
             timeout_ns: nanoseconds(communicator.timeout()),
             report: report.address().map_err(failed)?,
-        };
-        Ok(Shared { plane: plane.clone(), device: device.clone(), handle, report, held })
+        });
+        Ok(Shared { plane, device, len, handle, report, held, _window: None })
     }
 
-    fn launch(&self, stream: &Stream, kernel: &str, threads: u32, args: &[Arg<'_>]) -> Result<()> {
+    /// Launches the kernel for the handle, with more arguments behind it.
+    fn launch(
+        &self,
+        stream: &Stream,
+        kernels: Kernels,
+        threads: u32,
+        more: &[Arg<'_>],
+    ) -> Result<()> {
         let op = || self.report.name.to_string();
         self.plane.check_after(Duration::ZERO, op)?;
         let failed = |source| Error::Memory { op: op(), source };
+        let mismatch = |reason| Error::Mismatch { op: op(), reason };
         let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
         if ordinal(stream.device()) != ordinal(&self.device) {
-            return Err(Error::Mismatch {
-                op: op(),
-                reason: format!(
-                    "prepared for {}, and {} is a stream of {}",
-                    self.device,
-                    stream.name(),
-                    stream.device()
-                ),
-            });
+            return Err(mismatch(format!(
+                "prepared for {}, and {} is a stream of {}",
+                self.device,
+                stream.name(),
+                stream.device()
+            )));
         }
-        let Some(cuda) = self.device.as_cuda() else { return Ok(()) };
+        let Some(cuda) = self.device.as_cuda() else {
+            return Err(mismatch(
+                "on streams it is for GPUs; the host has Communicator::barrier and all_reduce"
+                    .into(),
+            ));
+        };
+        let kernel = match self.handle {
+            CollectiveHandle::Mapped(_) => kernels.mapped,
+            CollectiveHandle::Nic(_) => kernels.nic,
+        };
         let kernel = cuda.kernel(kernel).map_err(failed)?;
         self.held.iter().for_each(|memory| stream.hold(memory));
         stream.hold(self.report.memory());
+        let args: Vec<Arg<'_>> =
+            [self.handle.arg()].into_iter().chain(more.iter().copied()).collect();
         // SAFETY: callers pass the kernel's parameters; its memory is held here, or by the graph being captured.
-        unsafe { stream.launch(&kernel, Dims::linear(1, threads), args) }.map_err(failed)
+        unsafe { stream.launch(&kernel, Dims::linear(1, threads), &args) }.map_err(failed)
     }
 }
 
@@ -173,13 +265,13 @@ impl DeviceBarrier {
     /// Makes the stream wait for the streams of all ranks.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for a stream of another device, [`Error::Memory`], what ended the world.
+    /// [`Error::Mismatch`] for a stream of another device or of the host, [`Error::Memory`], what ended the world.
     pub fn run_on(&self, stream: &Stream) -> Result<()> {
-        self.shared.launch(stream, "mp_barrier", 32, &[Arg::new(&self.shared.handle)])
+        self.shared.launch(stream, BARRIER, 32, &[])
     }
 
     /// What `mp::barrier` of `mp/collective.cuh` takes. Valid while this object lives.
-    pub fn handle(&self) -> Collective {
+    pub fn handle(&self) -> CollectiveHandle {
         self.shared.handle
     }
 }
@@ -200,12 +292,11 @@ impl<T: DeviceNumber> DeviceAllReduce<T> {
     /// # Errors
     /// As [`DeviceBarrier::run_on`]; [`Error::Mismatch`] for more values than it was prepared for.
     pub fn run_on(&self, stream: &Stream, op: ReduceOp, values: &Region<T>) -> Result<()> {
-        let handle = self.shared.handle;
-        let count = values.len() as u64;
-        let Some(address) = values.buffer().device_address().filter(|_| count <= handle.len) else {
+        let (len, count) = (self.shared.len, values.len() as u64);
+        let Some(address) = values.buffer().device_address().filter(|_| count <= len) else {
             return Err(Error::Mismatch {
                 op: self.shared.report.name.to_string(),
-                reason: format!("{count} values for one prepared for {}", handle.len),
+                reason: format!("{count} values for one prepared for {len}"),
             });
         };
         let code: u32 = match op {
@@ -214,12 +305,12 @@ impl<T: DeviceNumber> DeviceAllReduce<T> {
             ReduceOp::Max => 2,
         };
         stream.hold(values.buffer());
-        let args = [Arg::new(&handle), Arg::new(&address), Arg::new(&count), Arg::new(&code)];
-        self.shared.launch(stream, T::KERNEL, 256, &args)
+        let args = [Arg::new(&address), Arg::new(&count), Arg::new(&code)];
+        self.shared.launch(stream, T::KERNELS, 256, &args)
     }
 
     /// What `mp::all_reduce` of `mp/collective.cuh` takes. Valid while this object lives.
-    pub fn handle(&self) -> Collective {
+    pub fn handle(&self) -> CollectiveHandle {
         self.shared.handle
     }
 }
@@ -232,6 +323,6 @@ impl fmt::Debug for DeviceBarrier {
 
 impl<T> fmt::Debug for DeviceAllReduce<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {} elements", self.shared.report.name, self.shared.handle.len)
+        write!(f, "{} of {} elements", self.shared.report.name, self.shared.len)
     }
 }

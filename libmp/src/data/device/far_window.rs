@@ -121,6 +121,11 @@ impl FarPart {
         }
     }
 
+    /// What kernels read of it.
+    pub fn memory(&self) -> Buffer<u8> {
+        self.table.bytes()
+    }
+
     /// Whose it is, in the world.
     pub fn rank(&self, plane: &Plane) -> usize {
         plane.neighbours[self.neighbour].rank

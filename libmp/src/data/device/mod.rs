@@ -28,7 +28,7 @@
 //!
 //! Refused with a sentence: an end made with `prepare` opposite one made with `prepare_device`; host to GPU where the sending
 //! process sees no GPU driver; a stream of another device. Windows and collectives of this kind join devices of one kind;
-//! collectives want mapped memory.
+//! through a NIC a collective is puts and signals of a window ([`collective`]), and on host streams there is none.
 
 mod collective;
 mod far;
@@ -44,7 +44,7 @@ mod steps;
 mod trigger;
 mod window;
 
-pub use collective::{DeviceAllReduce, DeviceBarrier, DeviceNumber};
+pub use collective::{CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber};
 pub use fused::{FusedStream, Steps};
 #[cfg(test)]
 pub(crate) use half::Opening;

@@ -65,6 +65,17 @@ impl<T: Pod> DeviceWindow<T> {
         region: &Region<T>,
         signals: usize,
     ) -> Result<DeviceWindow<T>> {
+        DeviceWindow::open_as(communicator, plane, region, signals, ("window", "of"))
+    }
+
+    /// The same as part of something else, which failures of kernels name.
+    pub(super) fn open_as(
+        communicator: &Communicator,
+        plane: &Arc<Plane>,
+        region: &Region<T>,
+        signals: usize,
+        (verb, direction): (&'static str, &'static str),
+    ) -> Result<DeviceWindow<T>> {
         let op = "opening a device window";
         let failed = |source| Error::Memory { op: op.into(), source };
         let mismatch = |reason: String| Error::Mismatch { op: op.into(), reason };
@@ -159,7 +170,7 @@ impl<T: Pod> DeviceWindow<T> {
         let rank = communicator.rank();
         let world = communicator.world_rank(rank)?;
         let host = communicator.host(rank)?.into();
-        let name = Name { verb: "window", tag: 0, direction: "of", rank: world, host };
+        let name = Name { verb, tag: 0, direction, rank: world, host };
         let report = plane.report(device, Arc::new(name))?;
         let bounds = (plane.abort_of(device)?.0, nanoseconds(communicator.timeout()));
         let number = share.map(|share| share.told.number());
@@ -228,6 +239,26 @@ impl<T: Pod> DeviceWindow<T> {
             len: 1,
             size: self.signals as u64,
         })
+    }
+
+    /// What kernels use of it, for streams and graphs to hold.
+    pub(super) fn memory(&self) -> Vec<Buffer<u8>> {
+        let mut memory = vec![self.table.bytes()];
+        for part in &self.parts {
+            match part {
+                Part::Far(far) => memory.push(far.memory()),
+                Part::Near { memory: share, signals } => {
+                    memory.extend(share.as_ref().map(Buffer::bytes));
+                    memory.extend(signals.as_ref().map(Buffer::bytes));
+                }
+            }
+        }
+        memory
+    }
+
+    /// Where kernels say what failed.
+    pub(super) fn report(&self) -> &Arc<Report> {
+        &self.report
     }
 
     /// This rank in the window's communicator.

@@ -1,0 +1,157 @@
+// Barrier and all-reduce of ranks some of which are behind a NIC: what collective.cuh does with packets in mapped memory, by
+// puts and signals of a window. Not to be included by itself. Every rank has a signal at every other, which it raises twice a
+// run, and for an all-reduce a place in every other's share.
+//
+// A queue is executed in order, but queues to different ranks are not: hearing that a rank has come says that what it put here
+// has arrived, not what it put elsewhere. So a barrier that orders memory has two rounds: after the first a rank knows that
+// what all have put to it is there, after the second that all know.
+#pragma once
+
+#include "../window.cuh"
+
+namespace mp {
+namespace impl {
+
+MP_DEVICE WaitBounds bounds_of(const NicCollective& collective) { return bounds_of(collective.window); }
+
+MP_DEVICE std::uint64_t next_run(const NicCollective& collective) {
+    return *at<std::uint64_t>(collective.state) + 1;
+}
+
+// A run in two turns, as with packets: a rank that has heard all others of run n knows that nobody reads the turn of n - 1 any
+// more, which n + 1 overwrites. Where the words of a rank are in a share.
+MP_DEVICE std::uint64_t turn_offset(const NicCollective& collective, std::uint64_t from, std::uint64_t run) {
+    return (run % 2 * collective.window.ranks + from) * collective.len * 8;
+}
+
+// The number of a run's first or last round.
+MP_DEVICE std::uint64_t first_round(std::uint64_t run) { return 2 * run - 1; }
+MP_DEVICE std::uint64_t last_round(std::uint64_t run) { return 2 * run; }
+
+// Puts `bytes` to byte `offset` of every other rank's share, then raises this rank's signals to `round`. The result is every
+// thread's.
+template <class Group>
+MP_COLD WaitResult tell_all(Group group, const NicCollective& collective, std::uint64_t offset, const void* from,
+                            std::uint64_t bytes, std::uint64_t round) {
+    const Window& window = collective.window;
+    for (std::uint64_t rank = 0; rank < window.ranks; ++rank) {
+        if (rank == window.rank) continue;
+        const WindowPart& share = *part_of(window, rank);
+        const std::uint64_t word = share.signals + window.rank * signal_stride;
+        if (share.nic == 0) {
+            copy(group, at<void>(share.memory + offset), from, bytes);
+            mp::signal(group, at<std::uint64_t>(word), round);
+            continue;
+        }
+        const auto& nic = *at<const NicPart>(share.nic);
+        std::uint64_t done = 0;
+        do {
+            // The values are not registered: they go inside the entries.
+            const std::uint64_t left = bytes - done;
+            const std::uint64_t now = left < inline_bytes ? left : inline_bytes;
+            const Batch batch = {address_of(from) + done, now, {share.memory + offset + done, nic.memory_key}, 0, now == left,
+                                 {word, nic.signals_key}, round};
+            const PostStatus status = post_batch(group, nic.queue, batch, bounds_of(window));
+            if (status != PostStatus::ok) return result_of(status, round);
+            done += now;
+        } while (done < bytes);
+    }
+    return {ok, round, 0};
+}
+
+// Waits for the signals of all others, a thread for each; what ended a wait of one is every thread's.
+template <class Group>
+MP_COLD WaitResult hear_all(Group group, const NicCollective& collective, std::uint64_t round) {
+    const Window& window = collective.window;
+    const std::uint64_t signals = part_of(window, window.rank)->signals;
+    WaitResult result = {ok, round, 0};
+    for (std::uint64_t rank = group.rank(); rank < window.ranks && !result.failed(); rank += group.size()) {
+        if (rank == window.rank) continue;
+        const auto* word = at<const std::uint64_t>(signals + rank * signal_stride);
+        const WindowPart& share = *part_of(window, rank);
+        result = share.nic == 0 ? wait_alone(word, round, bounds_of(window))
+                                : wait_beside(word, round, at<const NicPart>(share.nic)->queue, bounds_of(window));
+    }
+    if (group.any(result.failed())) {
+        const bool lost = group.any(result.status == path_failed);
+        const bool ended = group.any(result.status == aborted);
+        report(at<WaitReport>(window.report), round, result);
+        result.status = lost ? path_failed : ended ? aborted : timed_out;
+    }
+    return result;
+}
+
+// Ends a run that went well.
+template <class Group>
+MP_DEVICE WaitResult end_of_run(Group group, const NicCollective& collective, std::uint64_t run) {
+    if (group.leads()) *at<std::uint64_t>(collective.state) = run;
+    return {ok, run, 0};
+}
+
+// A failure of tell_all goes into the report, as hear_all's.
+template <class Group>
+MP_DEVICE WaitResult told(Group group, const NicCollective& collective, std::uint64_t round, const WaitResult& result) {
+    if (result.failed() && group.leads()) report(at<WaitReport>(collective.window.report), round, result);
+    return result;
+}
+
+// One round of signals without data.
+template <class Group>
+MP_DEVICE WaitResult meet(Group group, const NicCollective& collective, std::uint64_t round) {
+    const WaitResult result = told(group, collective, round, tell_all(group, collective, 0, nullptr, 0, round));
+    return result.failed() ? result : hear_all(group, collective, round);
+}
+
+}  // namespace impl
+
+// As the barrier of mapped ranks. What a group wrote or put before, to whichever rank, is there for every group after.
+template <class Group>
+MP_DEVICE WaitResult barrier(Group group, const NicCollective& collective) {
+    group.sync();
+    const std::uint64_t run = impl::next_run(collective);
+    WaitResult result = impl::meet(group, collective, impl::first_round(run));
+    if (!result.failed()) result = impl::meet(group, collective, impl::last_round(run));
+    return result.failed() ? result : impl::end_of_run(group, collective, run);
+}
+
+// One round: who leaves it knows that all have come.
+template <class Group>
+MP_DEVICE WaitResult barrier(Group group, const NicCollective& collective, sync_only_t) {
+    group.sync();
+    const std::uint64_t run = impl::next_run(collective);
+    const WaitResult result = impl::meet(group, collective, impl::last_round(run));
+    return result.failed() ? result : impl::end_of_run(group, collective, run);
+}
+
+// As the all-reduce of mapped ranks, with the same bits.
+template <class Group, class T, class Operation>
+MP_DEVICE WaitResult all_reduce(Group group, const NicCollective& collective, T* values, std::uint64_t count,
+                                Operation operation) {
+    static_assert(sizeof(T) == 8, "all-reduce: elements of 8 bytes");
+    group.sync();
+    const Window& window = collective.window;
+    const std::uint64_t run = impl::next_run(collective), round = impl::last_round(run);
+    WaitResult result = {timed_out, 0, 0};
+    if (count <= collective.len) {
+        const std::uint64_t place = impl::turn_offset(collective, window.rank, run);
+        result = impl::tell_all(group, collective, place, values, count * 8, round);
+    }
+    if (impl::told(group, collective, round, result).failed()) return result;
+    result = impl::hear_all(group, collective, round);
+    if (result.failed()) return result;
+    const std::uint64_t share = part_of(window, window.rank)->memory;
+    for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
+        T combined = values[i];
+        for (std::uint64_t rank = 0; rank < window.ranks; ++rank) {
+            const T* row = impl::at<const T>(share + impl::turn_offset(collective, rank, run));
+            const T theirs = rank == window.rank ? values[i] : row[i];
+            combined = rank == 0 ? theirs : operation(combined, theirs);
+        }
+        values[i] = combined;
+    }
+    // Nobody's values are sent again before all of the group have combined theirs.
+    group.sync();
+    return impl::end_of_run(group, collective, run);
+}
+
+}  // namespace mp

@@ -1,0 +1,229 @@
+//! The kernels of `tests/kernels` on a device: as OS threads, by the shim that the host compiler makes of them, or on a GPU from
+//! the fatbin that `TEST_KERNELS` names (`tests/kernels/kernels.cu` says how it is made).
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use libloading::Library;
+use libmp::gdsync::{Arg, Buffer, Dims};
+use libmp::{CollectiveHandle, Device, Stream};
+
+/// An argument of a kernel: a handle by its address and size, or a word.
+pub enum Value {
+    Send(mp_kernels::Send),
+    Recv(mp_kernels::Recv),
+    Window(mp_kernels::Window),
+    Collective(CollectiveHandle),
+    Word(u64),
+    Half(u32),
+}
+
+impl Value {
+    fn arg(&self) -> Arg<'_> {
+        match self {
+            Value::Send(handle) => Arg::new(handle),
+            Value::Recv(handle) => Arg::new(handle),
+            Value::Window(handle) => Arg::new(handle),
+            Value::Collective(handle) => handle.arg(),
+            Value::Word(word) => Arg::new(word),
+            Value::Half(half) => Arg::new(half),
+        }
+    }
+}
+
+/// The test kernels of a device.
+pub struct Kernels {
+    pub device: Device,
+    module: Option<libmp::gdsync::Module>,
+}
+
+const NAMES: [&str; 5] =
+    ["test_collectives", "test_exchange", "test_nic_collectives", "test_parts", "test_windows"];
+
+impl Kernels {
+    pub fn of(device: &Device) -> Kernels {
+        let module = device.as_cuda().map(|gpu| {
+            let path =
+                std::env::var("TEST_KERNELS").expect("TEST_KERNELS: the compiled kernels.cu");
+            let image: &'static [u8] = std::fs::read(&path).unwrap().leak();
+            gpu.load_module(image, &NAMES).unwrap()
+        });
+        if module.is_none() {
+            // Compiled now, not while a peer waits.
+            symbol::<Ring>("shim_ring");
+        }
+        Kernels { device: device.clone(), module }
+    }
+
+    /// Starts a kernel on a stream.
+    pub fn launch(
+        &self,
+        stream: &Stream,
+        name: &str,
+        (blocks, threads): (u32, u32),
+        args: Vec<Value>,
+    ) {
+        if let Some(module) = &self.module {
+            let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
+            let kernel = module.kernel(name).unwrap();
+            // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
+            return unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }
+                .unwrap();
+        }
+        let name = name.to_owned();
+        stream.call(move || on_the_host(&name, blocks, threads, &args)).unwrap();
+    }
+
+    /// Three words for a kernel's results.
+    pub fn results(&self) -> Buffer<u64> {
+        self.device.alloc_pinned(3).unwrap()
+    }
+}
+
+/// Where kernels find it.
+pub fn address<T: bytemuck::Pod>(buffer: &Buffer<T>) -> u64 {
+    buffer.device_address().unwrap_or(0)
+}
+
+type Ring =
+    unsafe extern "C" fn(*const mp_kernels::Send, *const mp_kernels::Recv, u64, u64, u64, u32);
+type Exchange = unsafe extern "C" fn(
+    *const mp_kernels::Send,
+    *const mp_kernels::Recv,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u32,
+    u64,
+    u32,
+);
+type Parts = unsafe extern "C" fn(*const mp_kernels::Send, *const mp_kernels::Recv, u64, u32, u32);
+type Collectives<Handle> = unsafe extern "C" fn(
+    *const Handle,
+    *const Handle,
+    *const mp_kernels::Window,
+    u64,
+    u64,
+    u64,
+    u32,
+    u64,
+    u32,
+);
+type Windows = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u32, u64, u32);
+
+/// Runs a kernel of the shim.
+fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
+    use CollectiveHandle::{Mapped, Nic};
+    use Value::{Collective, Half, Recv, Send, Window, Word};
+    // SAFETY: the shim's signatures; addresses are those of memory that the callers keep.
+    unsafe {
+        match (name, args) {
+            ("ring", [Send(send), Recv(recv), Word(cells), Word(turns), Word(done)]) => {
+                symbol::<Ring>("shim_ring")(send, recv, *cells, *turns, *done, threads);
+            }
+            (
+                "test_exchange",
+                [
+                    Send(send),
+                    Recv(recv),
+                    Word(me),
+                    Word(peer),
+                    Word(words),
+                    Word(rounds),
+                    Word(first),
+                    Half(flavour),
+                    Word(to),
+                ],
+            ) => symbol::<Exchange>("shim_exchange")(
+                send, recv, *me, *peer, *words, *rounds, *first, *flavour, *to, threads,
+            ),
+            ("test_parts", [Send(send), Recv(recv), Word(to)]) => {
+                symbol::<Parts>("shim_parts")(send, recv, *to, blocks, threads);
+            }
+            (
+                "test_windows",
+                [
+                    Window(window),
+                    Word(elsewhere),
+                    Word(words),
+                    Word(rounds),
+                    Half(atomics),
+                    Word(to),
+                ],
+            ) => symbol::<Windows>("shim_windows")(
+                window, *elsewhere, *words, *rounds, *atomics, *to, threads,
+            ),
+            (
+                "test_collectives",
+                [
+                    Collective(Mapped(barrier)),
+                    Collective(Mapped(reduce)),
+                    Window(window),
+                    Word(scratch),
+                    Word(count),
+                    Word(rounds),
+                    Half(flavour),
+                    Word(to),
+                ],
+            ) => symbol::<Collectives<_>>("shim_collectives")(
+                barrier, reduce, window, *scratch, *count, *rounds, *flavour, *to, threads,
+            ),
+            (
+                "test_nic_collectives",
+                [
+                    Collective(Nic(barrier)),
+                    Collective(Nic(reduce)),
+                    Window(window),
+                    Word(scratch),
+                    Word(count),
+                    Word(rounds),
+                    Half(flavour),
+                    Word(to),
+                ],
+            ) => symbol::<Collectives<_>>("shim_nic_collectives")(
+                barrier, reduce, window, *scratch, *count, *rounds, *flavour, *to, threads,
+            ),
+            _ => panic!("no kernel {name} with these arguments"),
+        }
+    }
+}
+
+/// The shim, compiled once for this process and the ones it starts with `TEST_SHIM`.
+pub fn shim() -> &'static Path {
+    static SHIM: OnceLock<PathBuf> = OnceLock::new();
+    SHIM.get_or_init(|| {
+        if let Some(built) = std::env::var_os("TEST_SHIM") {
+            return built.into();
+        }
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let out =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("shim-{}.so", std::process::id()));
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let status = Command::new(&compiler)
+            .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
+            .args(["-pthread", "-I"])
+            .arg(here.join("../kernels/include"))
+            .arg("-o")
+            .arg(&out)
+            .arg(here.join("tests/kernels/shim.cpp"))
+            .status()
+            .unwrap_or_else(|error| panic!("{compiler} does not start: {error}"));
+        assert!(status.success(), "{compiler} cannot compile the kernels: {status}");
+        out
+    })
+}
+
+/// A function of the shim.
+fn symbol<T: Copy>(name: &str) -> T {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| {
+        // SAFETY: built from this repository's source; no initialisers but those of the C++ library.
+        unsafe { Library::new(shim()) }.expect("the kernels load")
+    });
+    // SAFETY: the callers name the type that the shim declares.
+    *unsafe { library.get::<T>(name.as_bytes()) }.expect("the shim has the function")
+}

@@ -1,0 +1,89 @@
+// Barriers and all-reduces inside kernels, for the test device_collectives; part of kernels.cu. The same kernel for both kinds of
+// handle, so that paths can be compared.
+#pragma once
+
+#include <mp/mp.cuh>
+
+namespace test {
+
+// What element `i` of rank `rank` is in a round: sums of it depend on their order.
+MP_DEVICE double fraction(std::uint64_t rank, std::uint64_t round, std::uint64_t i) {
+    return 1.0 / double(1 + 7 * rank + 3 * round + i);
+}
+
+// Fills `values`, reduces them, and counts those that are not what combining in rank order gives.
+template <class Group, class Handle, class T, class Operation, class Value>
+MP_DEVICE mp::WaitResult reduce(Group group, const Handle& collective, T* values, std::uint64_t count, std::uint64_t ranks,
+                                std::uint64_t me, Operation operation, const Value& value, std::uint64_t& wrong) {
+    for (std::uint64_t i = group.rank(); i < count; i += group.size()) values[i] = value(me, i);
+    const mp::WaitResult result = mp::all_reduce(group, collective, values, count, operation);
+    for (std::uint64_t i = group.rank(); i < count && !result.failed(); i += group.size()) {
+        T expected = value(0, i);
+        for (std::uint64_t rank = 1; rank < ranks; ++rank) expected = operation(expected, value(rank, i));
+        wrong += values[i] != expected;
+    }
+    return result;
+}
+
+// Rounds of puts to the right behind which a barrier stands, and of sums, maxima and minima. `scratch`: `count` words and one.
+template <class Group, class Handle>
+MP_DEVICE void collectives(Group group, const Handle& barrier, const Handle& reduces, const mp::Window& window,
+                           std::uint64_t* scratch, std::uint64_t count, std::uint64_t rounds, std::uint64_t* results) {
+    const std::uint64_t me = window.rank, ranks = window.ranks, right = (me + 1) % ranks;
+    std::uint64_t wrong = 0, round = 0;
+    mp::WaitResult result = {mp::ok, 0, 0};
+    for (; round < rounds; ++round) {
+        if (group.leads()) scratch[count] = 1000 * round + me;
+        group.sync();
+        mp::put(group, window, right, 0, scratch + count, 8);
+        result = mp::barrier(group, barrier);
+        if (result.failed()) break;
+        // Whoever put it where: it is there, however a third rank looks.
+        for (std::uint64_t rank = 0; rank < ranks; ++rank) {
+            mp::get(group, window, rank, 0, scratch + count, 8);
+            group.sync();
+            wrong += scratch[count] != 1000 * round + (rank + ranks - 1) % ranks;
+            group.sync();
+        }
+        auto* numbers = reinterpret_cast<double*>(scratch);
+        const auto part = [round](std::uint64_t rank, std::uint64_t i) { return fraction(rank, round, i); };
+        result = reduce(group, reduces, numbers, count, ranks, me, mp::sum_t{}, part, wrong);
+        if (result.failed()) break;
+        const auto whole = [round](std::uint64_t rank, std::uint64_t i) { return (rank * 5 + round + i) % 11; };
+        result = reduce(group, reduces, scratch, count, ranks, me, mp::max_t{}, whole, wrong);
+        if (result.failed()) break;
+        // Fewer than it was prepared for.
+        result = reduce(group, reduces, scratch, count / 2, ranks, me, mp::min_t{}, whole, wrong);
+        if (result.failed()) break;
+        result = mp::barrier(group, barrier, mp::sync_only);
+        if (result.failed()) break;
+    }
+    mp::add(results, wrong, mp::relaxed, mp::system);
+    if (!group.leads()) return;
+    results[1] = round;
+    results[2] = result.status;
+}
+
+template <class Handle>
+MP_DEVICE void collectives_by(std::uint32_t flavour, const Handle& barrier, const Handle& reduces, const mp::Window& window,
+                              std::uint64_t* scratch, std::uint64_t count, std::uint64_t rounds, std::uint64_t* results) {
+    if (mp::block_rank() != 0) return;
+    if (flavour == 0 && mp::thread_rank() == 0)
+        collectives(mp::thread(), barrier, reduces, window, scratch, count, rounds, results);
+    if (flavour == 1 && mp::thread_rank() < 32)
+        collectives(mp::warp(), barrier, reduces, window, scratch, count, rounds, results);
+    if (flavour == 2) collectives(mp::block(), barrier, reduces, window, scratch, count, rounds, results);
+}
+
+}  // namespace test
+
+// By the thread, the warp or the block that is first. results: what was wrong; rounds done; the status of the call that failed.
+MP_KERNEL void test_collectives(mp::Collective barrier, mp::Collective reduces, mp::Window window, std::uint64_t* scratch,
+                                std::uint64_t count, std::uint64_t rounds, std::uint32_t flavour, std::uint64_t* results) {
+    test::collectives_by(flavour, barrier, reduces, window, scratch, count, rounds, results);
+}
+MP_KERNEL void test_nic_collectives(mp::NicCollective barrier, mp::NicCollective reduces, mp::Window window,
+                                    std::uint64_t* scratch, std::uint64_t count, std::uint64_t rounds, std::uint32_t flavour,
+                                    std::uint64_t* results) {
+    test::collectives_by(flavour, barrier, reduces, window, scratch, count, rounds, results);
+}
