@@ -258,17 +258,12 @@ pub fn beside_this_program() -> Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
     use crate::result::Role;
 
     /// A program that stands in for `hpgmg-fv`: it prints what `body` says.
     fn stand_in(folder: &Path, body: &str) -> PathBuf {
-        let path = folder.join("hpgmg-fv");
-        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path
+        crate::stand_in::stand_in(folder, "hpgmg-fv", body)
     }
 
     fn plan(program: PathBuf) -> Plan {

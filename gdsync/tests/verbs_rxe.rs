@@ -17,7 +17,8 @@ fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
 }
 
-/// Gives up on a silent peer after a few tries of 33 ms.
+/// Gives up on a silent peer after a few tries of 33 ms: where that is what is awaited. In a slow guest a peer that is there
+/// may be silent as long.
 fn impatient() -> RetryPolicy {
     RetryPolicy { timeout: Duration::from_millis(33), retries: 2, not_ready_retries: 2 }
 }
@@ -45,10 +46,14 @@ fn memory(domain: &Arc<ProtectionDomain>, access: Access) -> Arc<MemoryRegion> {
 }
 
 fn pair() -> Pair {
-    pair_with(&QueuePairOptions { segments: 4, ..QueuePairOptions::default() })
+    pair_that_retries(&RetryPolicy::default())
 }
 
-fn pair_with(options: &QueuePairOptions) -> Pair {
+fn pair_that_retries(retry: &RetryPolicy) -> Pair {
+    pair_with(&QueuePairOptions { segments: 4, ..QueuePairOptions::default() }, retry)
+}
+
+fn pair_with(options: &QueuePairOptions, retry: &RetryPolicy) -> Pair {
     let context = open();
     let port = context.port(&PortChoice::default()).unwrap();
     let domain = context.protection_domain().unwrap();
@@ -61,7 +66,7 @@ fn pair_with(options: &QueuePairOptions) -> Pair {
     let (to_a, to_b) = (b.endpoint().to_bytes(), a.endpoint().to_bytes());
     let connect = |qp: QueuePair<verbs::Init>, peer: &[u8]| {
         let peer = Endpoint::from_bytes(peer).unwrap();
-        qp.connect(&peer).unwrap().ready_to_send(&impatient()).unwrap()
+        qp.connect(&peer).unwrap().ready_to_send(retry).unwrap()
     };
     let (a, b) = (connect(a, &to_a), connect(b, &to_b));
     let a_memory = memory(&domain, Access::ALL);
@@ -325,7 +330,7 @@ fn a_send_without_a_receive_gives_up_after_its_retries() {
 #[test]
 #[ignore = "needs a verbs device (run by tools/rxe-vm)"]
 fn a_peer_that_is_gone_is_retry_exceeded_and_flushes_the_rest() {
-    let Pair { a, b, a_done, a_memory, b_memory, .. } = pair();
+    let Pair { a, b, a_done, a_memory, b_memory, .. } = pair_that_retries(&impatient());
     drop(b);
     let (from, start) = (slice(&a_memory, 0..64), Instant::now());
     let to = b_memory.remote().at(0, 64).unwrap();
@@ -333,7 +338,7 @@ fn a_peer_that_is_gone_is_retry_exceeded_and_flushes_the_rest() {
         post(&a, id, SendOperation::Write { from: &from, to, imm: None });
     }
     assert_eq!(failed(&a_done), (0, QueueSide::Send, Status::RetryExceeded));
-    assert!(start.elapsed() < Duration::from_secs(10), "it took {:?}", start.elapsed());
+    assert!(start.elapsed() < Duration::from_secs(15), "it took {:?}", start.elapsed());
     for id in 1..3 {
         assert_eq!(failed(&a_done), (id, QueueSide::Send, Status::Flushed));
     }
@@ -357,7 +362,7 @@ fn an_aborted_queue_pair_flushes_everything_in_flight() {
 #[ignore = "needs a verbs device (run by tools/rxe-vm)"]
 fn a_full_queue_is_an_error_until_its_completions_are_polled() {
     let options = QueuePairOptions { send_depth: 4, receive_depth: 2, ..Default::default() };
-    let pair = pair_with(&options);
+    let pair = pair_with(&options, &RetryPolicy::default());
     let receive = |id| pair.b.post_receive(id, &slice(&pair.b_memory, 0..8));
     receive(0).unwrap();
     receive(1).unwrap();
@@ -380,7 +385,7 @@ fn a_full_queue_is_an_error_until_its_completions_are_polled() {
 #[ignore = "needs a verbs device (run by tools/rxe-vm)"]
 fn unsignaled_requests_are_retired_by_the_next_signaled_one() {
     let options = QueuePairOptions { send_depth: 8, ..Default::default() };
-    let pair = pair_with(&options);
+    let pair = pair_with(&options, &RetryPolicy::default());
     let sent = fill(&pair.a_memory, 5);
     for round in 0..200u64 {
         for k in 0..8 {

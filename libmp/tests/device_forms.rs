@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{config, each_path, on_threads};
+use common::{PASSES, config, each_path, on_threads, stay_to_the_end};
 use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, FusedStream, Region, Stream, World};
 
 fn soon() -> Deadline {
@@ -208,18 +208,19 @@ fn what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before(devic
 
 fn ends_that_are_prepared_differently_are_refused_with_a_sentence(device: &Device) {
     let mut config = config();
-    config.timeout = Duration::from_millis(400);
-    on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
+    config.timeout = PASSES;
+    stay_to_the_end(World::threads_with_config(2, &config).unwrap(), |world| {
         let peer = world.peer(1 - world.rank()).unwrap();
         let region: Region<u64> = world.alloc(device, 3).unwrap();
         if world.rank() == 0 {
-            let _send = peer.send(&region, 1).prepare().unwrap();
-            std::thread::sleep(Duration::from_millis(1200));
+            // It is there as long as the peer asks for it.
+            Some(peer.send(&region, 1).prepare().unwrap())
         } else {
             let recv = peer.recv(&region, 1).prepare_device().unwrap();
             let error = recv.handle().unwrap_err().to_string();
             assert!(error.contains("recv tag 1 from rank 0"), "{error}");
             assert!(error.contains("`prepare` by the peer"), "{error}");
+            None
         }
     });
 }

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{config, each_path, on_threads};
+use common::{PASSES, config, each_path, on_threads, stay_to_the_end};
 use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, Region, Stream, World};
 
 fn soon() -> Deadline {
@@ -137,8 +137,8 @@ fn many_pairs_in_one_list_keep_their_messages_apart(device: &Device) {
 
 fn a_message_that_does_not_come_in_time_is_an_error_that_names_it(device: &Device) {
     let mut config = config();
-    config.timeout = Duration::from_millis(300);
-    on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
+    config.timeout = PASSES;
+    stay_to_the_end(World::threads_with_config(2, &config).unwrap(), |world| {
         let stream = world.stream(device).unwrap();
         let region: Region<u64> = world.alloc(device, 9).unwrap();
         let peer = world.peer(1 - world.rank()).unwrap();
@@ -146,7 +146,7 @@ fn a_message_that_does_not_come_in_time_is_an_error_that_names_it(device: &Devic
             let send = peer.send(&region, 8).prepare_device().unwrap();
             // The peer waits for nothing else, and this rank for the peer.
             send.handle().unwrap();
-            std::thread::sleep(Duration::from_millis(1200));
+            Some(send)
         } else {
             let recv = peer.recv(&region, 8).prepare_device().unwrap();
             recv.start_on(&stream).unwrap();
@@ -156,12 +156,13 @@ fn a_message_that_does_not_come_in_time_is_an_error_that_names_it(device: &Devic
                 panic!("{error}");
             };
             assert!(stream.is_idle().unwrap());
+            None
         }
     });
 }
 
 fn an_abort_releases_what_waits_for_messages(device: &Device) {
-    let texts = on_threads(World::threads_with_config(3, &config()).unwrap(), |world| {
+    let texts = stay_to_the_end(World::threads_with_config(3, &config()).unwrap(), |world| {
         let stream = world.stream(device).unwrap();
         let region: Region<u64> = world.alloc(device, 2000).unwrap();
         if world.rank() == 2 {
@@ -173,13 +174,14 @@ fn an_abort_releases_what_waits_for_messages(device: &Device) {
                 })
                 .collect();
             for (send, recv) in &ends {
-                // Kernels through a NIC need an answer of this rank, which sleeps from here on.
+                // Kernels through a NIC need an answer of this rank.
                 send.handle().unwrap();
                 recv.handle().unwrap();
             }
-            std::thread::sleep(Duration::from_millis(300));
+            // The others have enqueued; now their streams wait.
+            world.barrier().unwrap();
+            std::thread::sleep(Duration::from_millis(100));
             world.abort("the pump is broken");
-            std::thread::sleep(Duration::from_millis(300));
             return String::new();
         }
         let peer = world.peer(2).unwrap();
@@ -190,11 +192,11 @@ fn an_abort_releases_what_waits_for_messages(device: &Device) {
         } else {
             send.start_on(&stream).unwrap();
         }
+        world.barrier().unwrap();
         let since = Instant::now();
         let error = world.synchronize(&stream, soon()).unwrap_err();
-        assert!(since.elapsed() < Duration::from_secs(5));
-        let idle = Deadline::after(Duration::from_secs(2))
-            .poll(|| stream.is_idle().unwrap().then_some(()));
+        assert!(since.elapsed() < Duration::from_secs(20), "{:?}", since.elapsed());
+        let idle = soon().poll(|| stream.is_idle().unwrap().then_some(()));
         assert!(idle.is_some(), "the stream still waits");
         assert!(send.start_on(&stream).is_err());
         error.to_string()

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::on_threads;
+use common::{PASSES, on_threads, stay_to_the_end};
 use libmp::{
     Deadline, Device, DevicePut, DeviceSignalWait, DeviceWindow, Error, FusedStream, Region,
     Stream, World,
@@ -192,8 +192,8 @@ fn what_lies_outside_is_refused_with_its_size(device: &Device) {
 
 fn a_signal_that_never_comes_is_an_error_that_names_it(device: &Device) {
     let mut config = libmp::Config::from_env().unwrap();
-    config.timeout = Duration::from_millis(300);
-    on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
+    config.timeout = PASSES;
+    stay_to_the_end(World::threads_with_config(2, &config).unwrap(), |world| {
         let region: Region<u64> = world.alloc(device, 10).unwrap();
         let window = world.device_window(&region, 4).unwrap();
         let stream = world.stream(device).unwrap();
@@ -203,7 +203,6 @@ fn a_signal_that_never_comes_is_an_error_that_names_it(device: &Device) {
             let error = world.synchronize(&stream, soon()).unwrap_err();
             assert!(matches!(error, Error::Late { tag: 3, expected: 1, seen: 0, .. }), "{error}");
         }
-        std::thread::sleep(Duration::from_millis(500));
     });
 }
 

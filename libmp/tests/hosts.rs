@@ -6,10 +6,10 @@ mod common;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use common::{Rank, say};
+use common::{Rank, SOON, say};
 use libmp::{Deadline, Device, Path, Region, Result, World, wait_all};
 
-const START: Duration = Duration::from_secs(30);
+const START: Duration = Duration::from_secs(90);
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
@@ -127,9 +127,9 @@ impl Hosts {
                 ("MASTER_PORT", "29400".into()),
                 // The namespaces share a kernel, which is what makes a host.
                 ("MP_NODE", node),
-                ("MP_INIT_TIMEOUT", "20".into()),
+                ("MP_INIT_TIMEOUT", "60".into()),
                 ("MP_HEARTBEAT", "0.2".into()),
-                ("MP_HEARTBEAT_TIMEOUT", "1.5".into()),
+                ("MP_HEARTBEAT_TIMEOUT", "3".into()),
             ];
             let variables = variables.map(|(name, value)| (name.to_owned(), value));
             let prefix = ["ip", "netns", "exec", &self.names[rank / 2]];
@@ -170,9 +170,9 @@ fn a_cut_cable_ends_the_world_on_both_hosts_with_a_rank_of_the_other() {
     run(&format!("ip -n {} link set cable down", hosts.names[0]));
     let since = Instant::now();
     for (number, rank) in ranks.iter_mut().enumerate() {
-        let text = rank.next(Duration::from_secs(8)).unwrap();
+        let text = rank.next(SOON).unwrap();
         println!("rank {number} after {:.1?}: {text}", since.elapsed());
         assert!(text.contains("is lost"), "rank {number}: {text}");
-        assert_eq!(rank.end(Duration::from_secs(8)), Some(3));
+        assert_eq!(rank.end(SOON), Some(3));
     }
 }

@@ -11,16 +11,20 @@ fn count(folder: &str) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
 
-/// Descriptors and threads, once threads that have been joined are gone from the table, too.
+/// Descriptors and threads, once threads that have been joined are gone from the table, too: as expected, or the same for
+/// a while.
 fn settled(expected: Option<(usize, usize)>) -> (usize, usize) {
     let now = || (count("/proc/self/fd"), count("/proc/self/task"));
-    for _ in 0..100 {
-        if expected.is_none_or(|expected| now() == expected) {
+    let (mut last, mut same) = (now(), 0);
+    for _ in 0..2000 {
+        if expected == Some(last) || expected.is_none() && same == 50 {
             break;
         }
         std::thread::sleep(Duration::from_millis(10));
+        same = if now() == last { same + 1 } else { 0 };
+        last = now();
     }
-    now()
+    last
 }
 
 /// Messages, a window and a stream: memory, mappings and threads that must go with the world.

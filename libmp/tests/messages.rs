@@ -449,6 +449,8 @@ fn an_abort_ends_waits(worlds: Vec<World>) {
     let errors = on_threads(worlds, |world| {
         let here = region(&world, &[0]);
         if world.rank() == 2 {
+            // The others have started.
+            world.barrier().unwrap();
             std::thread::sleep(Duration::from_millis(30));
             world.abort("enough");
             return None;
@@ -457,10 +459,12 @@ fn an_abort_ends_waits(worlds: Vec<World>) {
         let error = if world.rank() == 0 {
             let recv = peer.recv(&here, 4).prepare().unwrap();
             recv.start().unwrap();
+            world.barrier().unwrap();
             recv.wait(soon()).unwrap_err()
         } else {
             let send = peer.send(&here, 4).prepare().unwrap();
             send.start().unwrap();
+            world.barrier().unwrap();
             send.wait(soon()).unwrap_err()
         };
         assert!(peer.send(&here, 5).prepare().is_err());

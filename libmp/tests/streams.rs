@@ -168,7 +168,7 @@ fn an_abort_releases_streams(worlds: Vec<World>) {
         world.barrier().unwrap();
         let since = Instant::now();
         let error = world.synchronize(&stream, soon()).unwrap_err();
-        assert!(since.elapsed() < Duration::from_secs(5));
+        assert!(since.elapsed() < Duration::from_secs(15), "{:?}", since.elapsed());
         assert!(stream.is_idle().unwrap() || stream.synchronize(soon()).is_err());
         assert!(recv.start_on(&stream).is_err());
         error.to_string()

@@ -5,10 +5,8 @@ mod common;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::on_threads;
+use common::{SOON, on_threads};
 use libmp::{BLOB_MAX, Config, Error, Loss, ReduceOp, World};
-
-const SOON: Duration = Duration::from_secs(2);
 
 #[test]
 fn four_and_eight_ranks_agree_in_every_collective() {

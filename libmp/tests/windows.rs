@@ -203,6 +203,7 @@ fn a_signal_that_never_comes(worlds: Vec<World>) {
         let error =
             window.wait_signal(2, 5, Deadline::after(Duration::from_millis(10))).unwrap_err();
         assert!(matches!(error, Error::Late { tag: 2, expected: 5, seen: 0, .. }), "{error}");
+        world.barrier().unwrap();
         if world.rank() == 0 {
             std::thread::sleep(Duration::from_millis(20));
             world.abort("no");

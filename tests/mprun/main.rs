@@ -152,6 +152,18 @@ fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// A folder, and the path of a file in it that is not there yet.
+fn meeting() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ready").display().to_string();
+    (folder, file)
+}
+
+/// Shell commands that wait until a file is there.
+fn until_there(file: &str) -> String {
+    format!("until [ -e {file} ]; do sleep 0.02; done")
+}
+
 /// The state letter of a process, `None` if there is no such process.
 fn state(pid: i32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -111,8 +111,10 @@ fn a_full_disk_is_told_and_makes_the_job_fail() {
 #[test]
 fn a_process_that_left_the_job_keeps_nobody_waiting() {
     // In a session of its own it is not ours to end, but it holds the pipe of its rank open.
-    let mut job =
-        Job::start(&mut mprun(&["-n", "1", "sh", "-c", "setsid sleep 1000 & echo $!; sleep 0.3"]));
+    let (_folder, escaped) = meeting();
+    let program =
+        format!("setsid sh -c 'echo $$; >{escaped}; exec sleep 1000' & {}", until_there(&escaped));
+    let mut job = Job::start(&mut mprun(&["-n", "1", "sh", "-c", &program]));
     let escaped = job.wait_for_pids(1)[0];
     assert!(job.wait().success());
     assert!(runs(escaped), "it was to survive");

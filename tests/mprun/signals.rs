@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
@@ -38,8 +39,8 @@ fn signals_reach_every_rank() {
 
 #[test]
 fn a_signal_that_ranks_survive_is_only_passed_on() {
-    let program = "trap 'echo got it' USR1; echo $$
-                   i=0; while [ $i -lt 40 ]; do sleep 0.05; i=$((i+1)); done; echo end";
+    let program = "trap 'echo got it; got=1' USR1; echo $$
+                   until [ \"$got\" ]; do sleep 0.05; done; echo end";
     let mut job = Job::start(&mut mprun(&["-n", "2", "sh", "-c", program]));
     job.wait_for_lines(2);
     job.signal(Signal::USR1);
@@ -101,7 +102,10 @@ fn on_a_terminal(arguments: &[&str]) -> (Job, File) {
     grantpt(&keyboard).unwrap();
     unlockpt(&keyboard).unwrap();
     let terminal = ptsname(&keyboard, Vec::new()).unwrap().into_string().unwrap();
-    let terminal = File::options().read(true).write(true).open(terminal).unwrap();
+    let mut options = File::options();
+    // Not the terminal of the tests, should they lead a session: its end would end them.
+    options.read(true).write(true).custom_flags(libc::O_NOCTTY);
+    let terminal = options.open(terminal).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mprun"));
     command.args(arguments).stdin(terminal).stdout(Stdio::piped()).stderr(Stdio::piped());
     let own_session = || {

@@ -46,8 +46,9 @@ mod tests {
     fn the_wall_clock_jumps_under_its_shim_and_the_monotonic_one_does_not() {
         let folder = tempfile::tempdir().unwrap();
         let (variable, path) = Shim::Clock.write(folder.path()).unwrap();
-        let command =
-            "for n in 1 2 3 4 5 6 7; do date +%s; cut -d. -f1 /proc/uptime; sleep 0.05; done";
+        // At uneven distances, so that they do not meet the same jump of the seven again and again.
+        let command = "for n in 1 2 3 4 5 6 7 8 9 1 2 3 4 5 6 7 8 9
+                       do date +%s; cut -d. -f1 /proc/uptime; sleep 0.0$n; done";
         let output = std::process::Command::new("bash")
             .args(["-c", command])
             .env(variable, path)

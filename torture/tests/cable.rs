@@ -55,7 +55,7 @@ impl Hosts {
             .env("MASTER_PORT", "29401")
             // The namespaces share a kernel, which is what makes a host.
             .env("MP_NODE", format!("host {}", rank / 2))
-            .env("MP_INIT_TIMEOUT", "30")
+            .env("MP_INIT_TIMEOUT", "100")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

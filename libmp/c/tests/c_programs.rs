@@ -112,7 +112,7 @@ fn a_c_program_runs_as_processes_that_a_launcher_starts() {
     let start = |rank: usize| -> Child {
         let mut command = without_launcher(&ring);
         command.env("MP_RANK", rank.to_string()).env("MP_SIZE", "2");
-        command.env("MP_RENDEZVOUS", &address).env("MP_INIT_TIMEOUT", "20");
+        command.env("MP_RENDEZVOUS", &address).env("MP_INIT_TIMEOUT", "60");
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         if rank == 0 {
             command.env("MP_RENDEZVOUS_FD", fd.to_string());

@@ -2,7 +2,7 @@
 //! word, which is set before anybody is woken.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -23,6 +23,8 @@ const _: () = assert!(size_of::<AbortPage>() == 4096 && align_of::<AbortPage>() 
 pub(crate) struct Local {
     pub(crate) rank: u32,
     abort: Box<AbortPage>,
+    /// The world is over in good order, or dropped. Set while the state is locked; looked at by every call.
+    finished: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -39,7 +41,6 @@ struct State {
     missing: Vec<u32>,
     replies: HashMap<u64, (u64, Outcome, Payload)>,
     cause: Option<Cause>,
-    finished: bool,
     /// To be called when the world fails.
     on_failure: Vec<OnFailure>,
     /// The failure has been passed on as far as this rank can.
@@ -59,6 +60,7 @@ impl Local {
         Local {
             rank,
             abort: Box::new(AbortPage { word: AtomicU64::new(0), rest: [0; 4088] }),
+            finished: AtomicBool::new(false),
             state: Mutex::default(),
             changed: Condvar::new(),
         }
@@ -99,7 +101,7 @@ impl Local {
     /// The world is over for this rank, unless it is already. The first cause stays.
     pub(crate) fn fail(&self, cause: Cause) {
         let mut state = self.lock();
-        if state.cause.is_some() || state.finished {
+        if state.cause.is_some() || self.finished() {
             return;
         }
         // Release: whoever sees the word sees everything that happened before the failure was noticed.
@@ -126,13 +128,15 @@ impl Local {
 
     /// This rank's world is over in good order, or dropped: nobody waits any more. False if it was already.
     pub(crate) fn finish(&self) -> bool {
-        let first = !std::mem::replace(&mut self.lock().finished, true);
+        let state = self.lock();
+        let first = !self.finished.swap(true, Ordering::AcqRel);
+        drop(state);
         self.changed.notify_all();
         first
     }
 
     pub(crate) fn finished(&self) -> bool {
-        self.lock().finished
+        self.finished.load(Ordering::Acquire)
     }
 
     pub(crate) fn cause(&self) -> Option<Cause> {
@@ -199,7 +203,7 @@ impl Local {
             if let (Some(cause), false) = (&state.cause, even_if_ended) {
                 return Waited::Ended(cause.clone());
             }
-            if state.finished {
+            if self.finished() {
                 return Waited::Finished;
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -239,7 +243,7 @@ mod tests {
         let waiter = std::thread::spawn({
             let local = local.clone();
             move || {
-                let waited = local.wait_reply(0, Instant::now() + Duration::from_secs(10));
+                let waited = local.wait_reply(0, Instant::now() + Duration::from_secs(60));
                 (matches!(waited, Waited::Ended(_)), local.abort_word().load(Ordering::Acquire))
             }
         });
@@ -256,7 +260,7 @@ mod tests {
         let reply = Message::Reply { group: 4, turn: 0, outcome: Outcome::Done };
         local.deliver(reply, Arc::from([1])).unwrap();
         local.fail(Cause::Protocol { what: "x".into() });
-        let soon = Instant::now() + Duration::from_secs(1);
+        let soon = Instant::now() + Duration::from_secs(60);
         assert!(matches!(local.wait_reply(4, soon), Waited::Ready((0, Outcome::Done, _))));
         assert!(matches!(local.wait_reply(4, soon), Waited::Ended(_)));
     }

@@ -400,7 +400,7 @@ mod tests {
         // Closed with bytes that nobody has read: a reset.
         std::io::Write::write_all(&mut &stream, b"x").unwrap();
         drop(listener.accept().unwrap());
-        let until = Instant::now() + Duration::from_secs(5);
+        let until = Instant::now() + Duration::from_secs(60);
         while stream.peer_addr().is_ok() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -412,9 +412,10 @@ mod tests {
             build,
             host: "here".into(),
         };
-        let second = Duration::from_secs(1);
-        let heartbeat = Heartbeat { interval: second, silence: second };
-        let setup = Setup { expected, heartbeat, timeout: second, trace: None };
+        // It is not found out by silence.
+        let timeout = Duration::from_secs(60);
+        let heartbeat = Heartbeat { interval: timeout, silence: timeout };
+        let setup = Setup { expected, heartbeat, timeout, trace: None };
         let peer = PeerInfo { host: "here".into(), node: "here".into(), pid: 1 };
         let hello = Hello { rank: 1, size: 2, job: String::new(), build: String::new(), peer };
         let error = Control::leaf(setup, stream, hello).err().unwrap().to_string();

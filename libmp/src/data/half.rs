@@ -241,8 +241,9 @@ impl Half {
         self.other().map_err(|error| self.cause(plane, error))
     }
 
+    /// What an operation failed with; if it failed because the world is over, why that is.
     fn cause(&self, plane: &Plane, error: Error) -> Error {
-        let Error::Memory { .. } = error else { return error };
+        let (Error::Memory { .. } | Error::Nic { .. }) = error else { return error };
         let Progress { what, age } = self.progress();
         plane.check_after(age, || what.to_string()).err().unwrap_or(error)
     }
@@ -253,9 +254,12 @@ impl Half {
         let _span = self.span(plane, "start");
         plane.listen_if(self.other.get().is_none(), self.neighbour);
         self.known(plane)?;
-        self.lock().start().map_err(|epoch| self.started_before(epoch))?;
+        let mut epochs = self.lock();
+        epochs.start().map_err(|epoch| self.started_before(epoch))?;
         self.count(plane);
-        if !self.help(plane) {
+        let handed = self.go_on(plane, &mut epochs);
+        drop(epochs);
+        if !handed {
             plane.adopt(self.clone());
         }
         self.known(plane).map(drop)
@@ -265,7 +269,10 @@ impl Half {
     /// gives its credit. True if nothing is left to do, for whatever reason.
     pub fn help(&self, plane: &Plane) -> bool {
         plane.listen_if(self.other.get().is_none(), self.neighbour);
-        let mut epochs = self.lock();
+        self.go_on(plane, &mut self.lock())
+    }
+
+    fn go_on(&self, plane: &Plane, epochs: &mut Epochs) -> bool {
         if epochs.handed() {
             return true;
         }
@@ -325,6 +332,11 @@ impl Half {
 
     /// A start on a stream, which then waits, moves and signals by itself.
     pub fn start_on(&self, plane: &Plane, stream: &Stream) -> Result<()> {
+        // The streams of a world that ends meanwhile take no more waits.
+        self.start_of(plane, stream).map_err(|error| self.cause(plane, error))
+    }
+
+    fn start_of(&self, plane: &Plane, stream: &Stream) -> Result<()> {
         let other = self.meet(plane)?;
         match (&other.way, &self.ends) {
             (Way::Direct { word, moves, .. }, _) => self.enqueue(plane, stream, |epoch| {
@@ -409,7 +421,10 @@ impl Half {
         let wait = || stream.wait_geq64(word, base.wrapping_add(epoch));
         let waiting = plane.probes.around(&plane.trace, stream, label, wait);
         self.counters.waits.add(1);
-        waiting.map_err(|source| broken(&self.name, source))?;
+        if let Err(source) = waiting {
+            drop(epochs);
+            return Err(self.cause(plane, broken(&self.name, source)));
+        }
         epochs.order(stream.name());
         Ok(())
     }
@@ -432,9 +447,13 @@ impl Half {
     /// Whether the last start is complete.
     pub fn poll(&self, plane: &Plane) -> Result<bool> {
         plane.progress();
-        let handed = self.help(plane);
-        self.known(plane)?;
+        plane.listen_if(self.other.get().is_none(), self.neighbour);
         let mut epochs = self.lock();
+        let handed = self.go_on(plane, &mut epochs);
+        if let Err(error) = self.other() {
+            drop(epochs);
+            return Err(self.cause(plane, error));
+        }
         let complete = handed && self.completed() >= epochs.started();
         if complete && epochs.observe() {
             self.landed(plane, epochs.started());

@@ -25,8 +25,10 @@ pub trait Operation: sealed::Sealed {
         if half.poll(plane)? {
             return Ok(true);
         }
-        let Progress { what, age } = half.progress();
-        plane.check_after(age, || what.to_string())?;
+        if plane.ended() {
+            let Progress { what, age } = half.progress();
+            plane.check_after(age, || what.to_string())?;
+        }
         Ok(false)
     }
 

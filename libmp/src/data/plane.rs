@@ -32,8 +32,8 @@ use crate::trace::{Probes, Trace};
 const HELP: Duration = Duration::from_millis(1);
 /// How long it may take until a failed path has ended the world.
 const VERDICT: Duration = Duration::from_secs(2);
-/// How long the news of a rank that left may take.
-const NEWS: Duration = Duration::from_millis(500);
+/// How long the news of a rank that left may take, on a busy machine too.
+const NEWS: Duration = Duration::from_secs(2);
 
 /// How a data plane gets to other ranks.
 #[derive(Debug, Clone)]

@@ -381,7 +381,12 @@ impl<T: Pod> Window<T> {
         let peer = self.parts[rank].rank as u64;
         tracing::trace!(operation = what, peer, bytes, stream = stream.name(), "enqueued");
         let label = || Label::new(what, &[("peer", peer), ("bytes", bytes as u64)]);
-        self.plane.probes.around(&self.plane.trace, stream, label, enqueue)
+        let enqueued = self.plane.probes.around(&self.plane.trace, stream, label, enqueue);
+        if let Err(Error::Memory { .. } | Error::Nic { .. }) = enqueued {
+            // The streams of a world that ends meanwhile take no more waits.
+            self.plane.check_after(Duration::ZERO, || what.to_owned())?;
+        }
+        enqueued
     }
 
     /// Something that this thread does with a rank of the window, in the log and the timeline.

@@ -29,12 +29,18 @@ impl Sampler {
 fn sample(trace: &Trace, (stop, stopped): &(Mutex<bool>, Condvar)) {
     let (mut at, mut used) = (clock::now(), clock::process_cpu());
     let mut stop = stop.lock().unwrap_or_else(PoisonError::into_inner);
-    while !*stop {
-        stop = stopped.wait_timeout(stop, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+    // Once at least, also if this thread begins to run when all is over.
+    loop {
+        if !*stop {
+            stop = stopped.wait_timeout(stop, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+        }
         let (now, cpu) = (clock::now(), clock::process_cpu());
         let passed = now.saturating_sub(at).max(1);
         trace.counter("CPU (cores in use)", at, cpu.saturating_sub(used) as f64 / passed as f64);
         (at, used) = (now, cpu);
+        if *stop {
+            return;
+        }
     }
 }
 

@@ -208,7 +208,7 @@ mod tests {
         let before = now();
         probes.around(&closures, &stream, label, nap).unwrap();
         probes.by_events(&events, &stream, label(), nap).unwrap();
-        stream.synchronize(Deadline::after(Duration::from_secs(10))).unwrap();
+        stream.synchronize(Deadline::after(Duration::from_secs(60))).unwrap();
         probes.resolve(&events);
         let after = now();
         let (first, second) = (only(&closures), only(&events));
@@ -229,7 +229,7 @@ mod tests {
         for _ in 0..3 {
             stream.launch_graph(&graph).unwrap();
         }
-        stream.synchronize(Deadline::after(Duration::from_secs(10))).unwrap();
+        stream.synchronize(Deadline::after(Duration::from_secs(60))).unwrap();
         assert_eq!(trace.part().unwrap().events.len(), 3);
     }
 }

@@ -8,10 +8,18 @@ use std::net::TcpListener;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use libmp::{Config, Result, World};
+
+/// What should simply happen does so within this, on a slow and busy machine too. It is shorter than the silence that
+/// [`mprun`] lets ranks bear: what is only found by silence comes too late.
+pub const SOON: Duration = Duration::from_secs(40);
+
+/// A timeout that a test waits for: long enough for what the ranks do before, on a busy machine too.
+pub const PASSES: Duration = Duration::from_secs(1);
 
 /// Runs `rank` on each of the worlds in a thread of its own; results in rank order.
 pub fn on_threads<T: Send>(worlds: Vec<World>, rank: impl Fn(World) -> T + Sync) -> Vec<T> {
@@ -20,6 +28,26 @@ pub fn on_threads<T: Send>(worlds: Vec<World>, rank: impl Fn(World) -> T + Sync)
         let ranks: Vec<_> =
             worlds.into_iter().map(|world| scope.spawn(move || rank(world))).collect();
         ranks.into_iter().map(|rank| rank.join().expect("a rank panicked")).collect()
+    })
+}
+
+/// The same, but every rank keeps its world until all are through: the slower ones do not find it lost.
+pub fn stay_to_the_end<T: Send>(worlds: Vec<World>, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    /// Counts a rank that is through, or panics, and waits for the others.
+    struct Stay<'a>(&'a AtomicUsize, usize);
+    impl Drop for Stay<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::AcqRel);
+            let until = Instant::now() + 2 * SOON;
+            while self.0.load(Ordering::Acquire) < self.1 && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    let (through, all) = (AtomicUsize::new(0), worlds.len());
+    on_threads(worlds, |world| {
+        let _stay = Stay(&through, all);
+        rank(&world)
     })
 }
 
@@ -79,6 +107,20 @@ pub fn rendezvous() -> (i32, String) {
     (listener.into_raw_fd(), address)
 }
 
+/// A port at which nobody listens, outside the range from which the system chooses by itself, so that nobody gets it
+/// meanwhile but who asks for it.
+pub fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Test binaries that run at the same time begin at different places.
+    let first = std::process::id() as u16;
+    loop {
+        let port = 10_000 + first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
 /// What mprun would set, and `more`.
 pub fn mprun(
     rank: usize,
@@ -91,8 +133,9 @@ pub fn mprun(
         ("MP_RANK".to_owned(), rank.to_string()),
         ("MP_SIZE".to_owned(), size.to_string()),
         ("MP_RENDEZVOUS".to_owned(), address.to_owned()),
-        ("MP_INIT_TIMEOUT".to_owned(), "10".into()),
-        ("MP_TIMEOUT".to_owned(), "20".into()),
+        ("MP_INIT_TIMEOUT".to_owned(), "60".into()),
+        ("MP_TIMEOUT".to_owned(), "60".into()),
+        ("MP_HEARTBEAT_TIMEOUT".to_owned(), "60".into()),
     ];
     if rank == 0 {
         variables.push(("MP_RENDEZVOUS_FD".to_owned(), fd.to_string()));

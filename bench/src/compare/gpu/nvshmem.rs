@@ -295,17 +295,8 @@ impl Player for NvshmemPlayer<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use super::*;
-
-    /// A program that stands in for `nvshmem-peer`.
-    fn stand_in(folder: &Path, body: &str) -> PathBuf {
-        let path = folder.join("nvshmem-peer");
-        std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    }
+    use crate::stand_in::stand_in;
 
     const PEER: &str = r#"echo "a library's banner"
 if [ "$1" = 0 ]; then echo "id 00ff"; else read -r line; [ "$line" = "id 00ff" ] || { echo "error no id"; exit 1; }; fi
@@ -315,7 +306,7 @@ while read -r what size rounds width; do
 done"#;
 
     fn pair(folder: &Path, body: &str) -> Result<([Process; 2], String)> {
-        let program = stand_in(folder, body);
+        let program = stand_in(folder, "nvshmem-peer", body);
         let none = OsString::new();
         let mut first = Process::start(&program, 0, 0, &none)?;
         let id = first.answer("id")?;

@@ -14,7 +14,7 @@ use crate::{Config, Error, Loss, Operation, Region, World};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(10))
+    Deadline::after(Duration::from_secs(60))
 }
 
 /// Two links of one NIC, connected.
@@ -111,11 +111,11 @@ fn a_request_that_fails_ends_the_world_with_the_peer_the_operation_and_the_reaso
                 let nowhere = RemoteAddress { address: 8, rkey: 0xdead_0001 };
                 let post = Post::Inline { bytes: &[1; 8], to: nowhere };
                 let neighbour = plane.neighbour(1).unwrap();
-                plane.carry_out(neighbour, &[post], Duration::from_secs(10), &op).unwrap_err()
+                plane.carry_out(neighbour, &[post], Duration::from_secs(60), &op).unwrap_err()
             } else {
                 recv.wait(soon()).unwrap_err()
             };
-            assert!(since.elapsed() < Duration::from_secs(5), "{:?}", since.elapsed());
+            assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
             error
         };
         let errors = std::thread::scope(|scope| {
