@@ -258,7 +258,10 @@ fn fills(discrete: &Discrete, patch: &Patch, g: &BoxGeometry) -> Vec<Fill> {
         }
         dims[axis] = 1;
         let end = patch.origin[axis] + patch.dims[axis];
-        debug_assert!(patch.origin[axis] == 0 || patch.origin[axis] >= g.ghosts);
+        assert!(
+            patch.origin[axis] == 0 || patch.origin[axis] >= g.ghosts,
+            "a patch too near to the domain's end"
+        );
         for (outside, corner, inward) in [
             (patch.origin[axis] == 0, -1, strides[axis]),
             (end == discrete.dim, patch.dims[axis] as isize, -strides[axis]),

@@ -156,8 +156,8 @@ pub fn check_memory(
     available: u64,
 ) -> Result<(), ConfigError> {
     let all = all_boxes(config, ranks);
-    // What all ranks together could not hold first: the lists of a hierarchy that is far too large would not fit either.
-    crate::cli::check_memory(&all, 1, 1, available.saturating_mul(ranks as u64))?;
+    // What is far more than all ranks together could hold first: the lists of such a hierarchy would not fit either.
+    crate::cli::check_memory(&all, 1, 1, available.saturating_mul(8 * ranks as u64))?;
     let shapes = hierarchy(&all, 1)?;
     let needed = |rank: usize| {
         let planes = cut_planes(&shapes, ranks, rank, cut);

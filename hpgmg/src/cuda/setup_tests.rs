@@ -100,3 +100,28 @@ fn a_rank_of_several_needs_about_its_share_of_the_memory() {
     assert!(check_memory(&config, 8, cut, share).is_err());
     assert_eq!(check_memory(&config, 8, cut, 2 * share), Ok(()));
 }
+
+/// Run by itself, with `--nocapture`, for the figures of the documentation.
+#[test]
+#[ignore = "needs a machine of its own, and up to 4 GiB"]
+fn times_of_setting_up() {
+    for (log2, ranks) in [(7, 1), (7, 2), (8, 1), (8, 2)] {
+        let config = Config { box_dim: 1 << (log2 - 1), boxes_per_rank: 8, ..Config::default() };
+        let cut = Cut { whole: super::WHOLE, threshold: 0 };
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let begin = std::time::Instant::now();
+        on_threads(ranks, LIMIT, |comm| {
+            let part = set_up_all(config.clone(), comm, cut, (threads / ranks).max(1))?;
+            // Nobody's memory is given back before all have theirs.
+            if let Some(mut group) = comm.group(&(0..ranks).collect::<Vec<_>>())? {
+                group.max(&mut [0.0])?;
+            }
+            drop(part);
+            Ok(())
+        })
+        .unwrap();
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+        println!("{}³ on {ranks} ranks: {:?}, so far {peak}", 1 << log2, begin.elapsed());
+    }
+}
