@@ -5,6 +5,9 @@
 //! which therefore comes first. Lists of fills are data, like the lists of copies. Section 4.3 of the
 //! HPGMG-FV description.
 
+use std::ops::Range;
+
+use crate::geometry::BoxGeometry;
 use crate::options::Operator;
 use crate::rows::SharedVector;
 use crate::team::Team;
@@ -108,9 +111,11 @@ impl Fills {
     }
 }
 
+/// Fills the ghosts of `f` by `rule`.
+///
 /// # Safety
 /// Nobody else touches the cells that `f` writes or writes those that it reads.
-unsafe fn fill(v: &SharedVector<'_>, f: &Fill, rule: Extrapolation) {
+pub unsafe fn fill(v: &SharedVector<'_>, f: &Fill, rule: Extrapolation) {
     let [ni, nj, nk] = f.dims;
     let (near, far) = (rule.near(), rule.far());
     let step = |at: usize, m: isize| (at as isize + m * f.inward) as usize;
@@ -167,40 +172,69 @@ fn layer<'a>(out: &mut [f64], weights: &[f64], inside: impl Fn(isize) -> &'a [f6
     }
 }
 
-/// Extrapolates the coefficient of normal `axis` beyond the domain, into the first ghost layer of its
-/// tangential directions, over all `n + 1` faces. `low` and `high` say where the box at `at` of `beta`
-/// touches the domain's faces.
-pub fn extrapolate_beta(
-    beta: &mut [f64],
-    geometry: &crate::geometry::BoxGeometry,
-    axis: usize,
-    low: [bool; 3],
-    high: [bool; 3],
-) {
-    let n = geometry.n;
+/// Which face coefficients of one normal a vector holds, and where.
+pub struct Faces {
+    /// The normal.
+    pub axis: usize,
+    /// Offset of the low face of cell 0, 0, 0.
+    pub origin: isize,
+    /// Distances to the next cell in each direction.
+    pub strides: [isize; 3],
+    /// Cells in each direction; along the normal, faces.
+    pub ranges: [Range<isize>; 3],
+    /// Whether the first cells are the domain's.
+    pub low: [bool; 3],
+    /// Whether the last cells are the domain's.
+    pub high: [bool; 3],
+}
+
+impl Faces {
+    /// Those of the box at offset `base`, which touches the domain's faces as `low` and `high` say.
+    pub fn of_box(
+        g: &BoxGeometry,
+        base: usize,
+        axis: usize,
+        low: [bool; 3],
+        high: [bool; 3],
+    ) -> Self {
+        let n = g.n as isize;
+        let mut ranges = [0..n, 0..n, 0..n];
+        ranges[axis].end += 1;
+        let strides = [1, g.pitch as isize, g.plane as isize];
+        Self { axis, origin: (base + g.at(0, 0, 0)) as isize, strides, ranges, low, high }
+    }
+}
+
+/// Extrapolates a coefficient beyond the domain, into the first ghost layer of its tangential directions, by the rule for
+/// boxes of `n` cells.
+pub fn extrapolate_beta(beta: &mut [f64], faces: &Faces, n: usize) {
     let weights: &[f64] = match n {
         1 => return,
         2 | 3 => &[2.0, -1.0],
         4 => &[4.0, -6.0, 4.0, -1.0],
         _ => &[5.0, -10.0, 10.0, -5.0, 1.0],
     };
-    let strides = [1, geometry.pitch as isize, geometry.plane as isize];
-    for tangent in (0..3).filter(|&t| t != axis) {
+    let Faces { axis, strides, ranges, .. } = faces;
+    for tangent in (0..3).filter(|t| t != axis) {
         let other = 3 - axis - tangent;
-        for (outside, side, inward) in
-            [(low[tangent], -1, strides[tangent]), (high[tangent], n as isize, -strides[tangent])]
-        {
+        let range = &ranges[tangent];
+        for (outside, side, inward) in [
+            (faces.low[tangent], range.start - 1, strides[tangent]),
+            (faces.high[tangent], range.end, -strides[tangent]),
+        ] {
             if !outside {
                 continue;
             }
-            for o in 0..n as isize {
-                for face in 0..=n as isize {
-                    let mut cell = [0isize; 3];
-                    (cell[axis], cell[tangent], cell[other]) = (face, side, o);
-                    let ghost = geometry.at(cell[0], cell[1], cell[2]);
-                    beta[ghost] = weights.iter().zip(1..).fold(0.0, |sum, (w, m)| {
-                        sum + w * beta[(ghost as isize + m * inward) as usize]
-                    });
+            for o in ranges[other].clone() {
+                for face in ranges[*axis].clone() {
+                    let ghost = faces.origin
+                        + face * strides[*axis]
+                        + side * strides[tangent]
+                        + o * strides[other];
+                    beta[ghost as usize] = weights
+                        .iter()
+                        .zip(1..)
+                        .fold(0.0, |sum, (w, m)| sum + w * beta[(ghost + m * inward) as usize]);
                 }
             }
         }

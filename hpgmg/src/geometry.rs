@@ -31,7 +31,7 @@ impl BoxGeometry {
     #[inline(always)]
     pub fn at(&self, i: isize, j: isize, k: isize) -> usize {
         let g = self.ghosts as isize;
-        debug_assert!(i >= -g && j >= -g && k >= -g);
+        assert!(i >= -g && j >= -g && k >= -g, "cell ({i}, {j}, {k}) is beyond {g} ghosts");
         ((i + g) + (j + g) * self.pitch as isize + (k + g) * self.plane as isize) as usize
     }
 

@@ -7,6 +7,7 @@ use crate::field::Field;
 use crate::geometry::BoxGeometry;
 use crate::halo::Halo;
 use crate::operators::{TILE_ROWS, Tile};
+use crate::slab::Slab;
 use crate::transfer::{Interpolation, Restriction};
 
 /// One level on one rank. A rank without boxes of the level has empty lists and vectors.
@@ -39,6 +40,8 @@ pub struct Level {
     pub group: Option<Box<dyn Group>>,
     /// One partial sum per box of the whole level.
     pub partials: Vec<f64>,
+    /// This rank's planes, of a level that GPUs share; the vectors are empty then.
+    pub slab: Option<Slab>,
 }
 
 impl Level {
@@ -55,6 +58,27 @@ impl Level {
     /// Puts a taken vector back.
     pub fn put(&mut self, v: Vector, field: Field) {
         self.fields[v.index()] = field;
+    }
+
+    /// Takes coefficients and right-hand side from a slab that is the whole level.
+    pub fn copy_from(&mut self, slab: &Slab) {
+        let g = self.geometry;
+        for index in 0..self.boxes.len() {
+            let origin = self.origin(index);
+            for normal in [Some(0), Some(1), Some(2), None] {
+                let v = normal.map_or(Vector::F, |axis| Vector::Beta(axis as u8));
+                // There is one face more than cells.
+                let [ni, nj, nk] =
+                    std::array::from_fn(|axis| g.n + usize::from(normal == Some(axis)));
+                for (j, k) in (0..nk).flat_map(|k| (0..nj).map(move |j| (j, k))) {
+                    let [x, y, z] = [origin[0], origin[1] + j, origin[2] + k].map(|c| c as isize);
+                    let (to, from) = (index * g.volume + g.row(j, k), slab.at(x, y, z));
+                    let row = &slab.field(v)[from..from + ni];
+                    self.fields[v.index()][to..to + ni].copy_from_slice(row);
+                }
+            }
+        }
+        self.fields[Vector::Alpha.index()].fill(1.0);
     }
 
     /// Cells of this rank.

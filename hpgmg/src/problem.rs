@@ -72,6 +72,30 @@ impl Problem {
         }
     }
 
+    /// A row of the level's coefficients (`Some` normal) or of its right-hand side, at the cells of `x`.
+    pub fn row(&self, normal: Option<usize>, x: &[Axis], y: &Axis, z: &Axis, out: &mut [f64]) {
+        match normal {
+            Some(axis) => {
+                for (value, x) in out.iter_mut().zip(x) {
+                    *value = self.beta(axis, [x, y, z]);
+                }
+            }
+            None => {
+                for (value, x) in out.iter_mut().zip(x) {
+                    *value = self.rhs([x, y, z]);
+                }
+            }
+        }
+    }
+
+    /// What the formulas need of the coordinates of `count` cells, the first of which is number `first` of the axis; of
+    /// their low faces if `faces`.
+    pub fn along(&self, first: usize, count: usize, faces: bool) -> Vec<Axis> {
+        let shift = if faces { self.h * 0.5 } else { 0.0 };
+        let centre = |i: usize| self.h * ((first + i) as f64 + 0.5);
+        (0..count).map(|i| self.axis(centre(i) - shift)).collect()
+    }
+
     fn volume_rhs(&self, at: [&Axis; 3]) -> f64 {
         let (c, p5, p7) = (at.map(|a| a.cos), at.map(|a| a.sin5), at.map(|a| a.sin7));
         let f = p7[0] * p7[1] * p7[2];

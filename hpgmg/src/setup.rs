@@ -2,9 +2,11 @@
 //! the diagonal of the operator and the bound of its spectrum. Section 4.4 of the HPGMG-FV description
 //! for the ghosts of the coefficients.
 
+use std::ops::Range;
+
 use crate::backend::{Backend, Operators, Vector};
-use crate::boundary::extrapolate_beta;
-use crate::comm::Comm;
+use crate::boundary::{Faces, extrapolate_beta};
+use crate::comm::{Comm, CommError};
 use crate::cpu::Cpu;
 use crate::decomposition::{LevelShape, hierarchy};
 use crate::diagonal;
@@ -16,8 +18,10 @@ use crate::isa::Isa;
 use crate::level::{Level, tiles};
 use crate::operators;
 use crate::options::{Bottom, Boundary, Config, Equation, Operator, Smoother};
+use crate::pencils;
 use crate::problem::Problem;
 use crate::rows::SharedVector;
+use crate::slab::Slab;
 use crate::team::Team;
 use crate::timers::Timers;
 use crate::transfer::{self, Interpolation, Restriction, Rule, Side};
@@ -75,25 +79,46 @@ impl Cpu {
     /// # Errors
     /// [`Error`] when the configuration has no decomposition or the ranks lose each other.
     pub fn new(config: Config, comm: &dyn Comm, threads: usize) -> Result<Self, Error> {
+        Self::with_slabs(config, comm, threads, &[], &mut |_| Ok(()))
+    }
+
+    /// As [`new`](Self::new), but of the first levels only some planes, `planes`, are set up, which others then solve on;
+    /// `agree` gives the largest of what all who do so have. The domain does not wrap then.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); those of `agree`.
+    pub(crate) fn with_slabs(
+        config: Config,
+        comm: &dyn Comm,
+        threads: usize,
+        planes: &[Range<usize>],
+        agree: &mut dyn FnMut(&mut [f64]) -> Result<(), CommError>,
+    ) -> Result<Self, Error> {
         let shapes = hierarchy(&config, comm.size())?;
         let n = config.box_dim;
         let scratch = operators::scratch_len(n).max(transfer::scratch_len(n));
         let team = Team::new(threads, scratch).map_err(Error::Threads)?;
+        // The first level in boxes.
+        let first = planes.len();
         let mut levels = Vec::with_capacity(shapes.len());
         for l in 0..shapes.len() {
-            levels.push(build_level(&config, comm, &team, &shapes, l)?);
+            levels.push(build_level(&config, comm, &team, &shapes, l, l < first)?);
         }
         prepare_transfers(&config, comm, &mut levels)?;
         let timers = Timers::new(levels.len());
         let isa = Isa::detect();
         let mut cpu = Self { config, levels, team, isa, timers, bottom_iterations: 0 };
-        cpu.fill_finest();
+        if first == 0 {
+            cpu.fill_finest();
+        } else {
+            cpu.fill_slabs(planes, agree)?;
+        }
         if cpu.singular() && cpu.active(0) {
             let mean = cpu.mean(0, Vector::F)?;
             cpu.shift(0, Vector::F, -mean);
         }
-        cpu.coarsen_coefficients(comm)?;
-        for l in 0..cpu.levels.len() {
+        cpu.coarsen_coefficients(comm, first)?;
+        for l in first..cpu.levels.len() {
             if cpu.config.operator == Operator::Fv4 {
                 cpu.extend_coefficients(comm, l)?;
             }
@@ -101,14 +126,46 @@ impl Cpu {
                 diagonal::build(&mut cpu, l)?;
             }
         }
-        // Solves may start from levels 0, 1 and 2.
-        for l in 0..2.min(cpu.levels.len() - 1) {
+        for l in first..(pencils::STARTS - 1).min(cpu.levels.len() - 1) {
             if cpu.active(l) {
                 cpu.restrict(l, Vector::F, Vector::F)?;
             }
         }
         cpu.timers.reset();
         Ok(cpu)
+    }
+
+    /// The levels of which only `planes` are set up; coefficients and right-hand side of the one after them.
+    fn fill_slabs(
+        &mut self,
+        planes: &[Range<usize>],
+        agree: &mut dyn FnMut(&mut [f64]) -> Result<(), CommError>,
+    ) -> Result<(), CommError> {
+        let Self { levels, team, config, isa, .. } = self;
+        let dim = |l: usize| levels[l].shape.dim;
+        let mut slabs: Vec<Slab> = (0..planes.len())
+            .map(|l| Slab::new(config, dim(l), planes[l].clone()))
+            .chain([Slab::new(config, dim(planes.len()), 0..dim(planes.len()))])
+            .collect();
+        let (boundary, h) = (config.boundary, levels[0].shape.h);
+        let problem = Problem::new(config.operator, boundary, config.equation.a(), h);
+        pencils::fill(team, *isa, &problem, &mut slabs);
+        if let Some(whole) = slabs.pop() {
+            levels[planes.len()].copy_from(&whole);
+        }
+        let mut lambda = Vec::with_capacity(slabs.len());
+        for (l, slab) in slabs.iter_mut().enumerate() {
+            if self.config.operator == Operator::Fv4 {
+                slab.extend_coefficients(self.levels[l].geometry.n);
+            }
+            lambda.push(slab.build_diagonal(&self.team, &diagonal::discrete(self, l)));
+        }
+        agree(&mut lambda)?;
+        for ((level, slab), lambda) in self.levels.iter_mut().zip(slabs).zip(lambda) {
+            level.slab = Some(slab);
+            level.lambda_max = lambda;
+        }
+        Ok(())
     }
 
     /// Coefficients and right-hand side of level 0, from the formulas.
@@ -120,30 +177,19 @@ impl Cpu {
         for index in 0..level.boxes.len() {
             let origin = level.origin(index);
             let base = index * g.volume;
-            let along = |axis: usize, count: usize, shift: f64| -> Vec<_> {
-                let centre = |i: usize| h * ((origin[axis] + i) as f64 + 0.5);
-                (0..count).map(|i| problem.axis(centre(i) - shift)).collect()
-            };
             // Face coefficients (normal 0, 1, 2), then the right-hand side.
-            for entity in 0..4 {
-                let mut axes: [Vec<_>; 3] = std::array::from_fn(|a| along(a, g.n, 0.0));
-                let target = if entity < 3 {
-                    axes[entity] = along(entity, g.n + 1, h * 0.5);
-                    Vector::Beta(entity as u8)
-                } else {
-                    Vector::F
-                };
-                let [x, y, z] = &axes;
+            for normal in [Some(0), Some(1), Some(2), None] {
+                let [x, y, z] = std::array::from_fn(|axis| {
+                    let faces = normal == Some(axis);
+                    problem.along(origin[axis], g.n + usize::from(faces), faces)
+                });
+                let target = normal.map_or(Vector::F, |axis| Vector::Beta(axis as u8));
                 let out = SharedVector::new(&mut level.fields[target.index()]);
                 team.run(z.len(), x.len() * y.len() * z.len(), &|k, _| {
                     for (j, y) in y.iter().enumerate() {
                         // SAFETY: every plane is one task's.
                         let row = unsafe { out.row(base + g.row(j, k), x.len()) };
-                        for (value, x) in row.iter_mut().zip(x) {
-                            let at = [x, y, &z[k]];
-                            *value =
-                                if entity < 3 { problem.beta(entity, at) } else { problem.rhs(at) };
-                        }
+                        problem.row(normal, &x, y, &z[k], row);
                     }
                 });
             }
@@ -151,9 +197,9 @@ impl Cpu {
         level.fields[Vector::Alpha.index()].fill(1.0);
     }
 
-    /// Coefficients of the coarser levels, by restriction.
-    fn coarsen_coefficients(&mut self, comm: &dyn Comm) -> Result<(), Error> {
-        for l in 0..self.levels.len() - 1 {
+    /// Coefficients of the levels coarser than `first`, by restriction.
+    fn coarsen_coefficients(&mut self, comm: &dyn Comm, first: usize) -> Result<(), Error> {
+        for l in first..self.levels.len() - 1 {
             let (upper, lower) = self.levels.split_at_mut(l + 1);
             let (fine, coarse) = (&upper[l], &mut lower[0]);
             for axis in 0..3 {
@@ -183,8 +229,9 @@ impl Cpu {
             if self.config.boundary == Boundary::Dirichlet {
                 for (index, &id) in level.boxes.iter().enumerate() {
                     let at = level.shape.coordinates(id);
-                    let part = &mut beta[index * g.volume..][..g.volume];
-                    extrapolate_beta(part, &g, axis, at.map(|c| c == 0), at.map(|c| c + 1 == m));
+                    let (low, high) = (at.map(|c| c == 0), at.map(|c| c + 1 == m));
+                    let faces = Faces::of_box(&g, index * g.volume, axis, low, high);
+                    extrapolate_beta(&mut beta, &faces, g.n);
                 }
             }
             let mut halo = Halo::new(
@@ -210,12 +257,13 @@ fn build_level(
     team: &Team,
     shapes: &[LevelShape],
     l: usize,
+    in_slabs: bool,
 ) -> Result<Level, Error> {
     let shape = &shapes[l];
     let geometry = BoxGeometry::new(shape.box_dim, config.operator.radius());
     let boxes = shape.boxes_of(comm.rank());
     let mut fields: Vec<Field> = (0..Vector::COUNT).map(|_| Field::default()).collect();
-    for v in vectors_of(config, l + 1 == shapes.len()) {
+    for v in vectors_of(config, l + 1 == shapes.len()).into_iter().filter(|_| !in_slabs) {
         fields[v.index()] = Field::zeros(boxes.len() * geometry.volume, geometry.ghosts);
     }
     let stencil = match config.operator {
@@ -253,6 +301,7 @@ fn build_level(
         lambda_max: 0.0,
         group,
         partials: vec![0.0; shape.boxes()],
+        slab: None,
     })
 }
 

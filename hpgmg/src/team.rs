@@ -116,6 +116,29 @@ impl Team {
     }
 }
 
+impl Team {
+    /// As [`run`](Self::run), but each thread makes a state of its own first, for all tasks that it takes.
+    pub fn share<S>(
+        &self,
+        tasks: usize,
+        work: usize,
+        state: &(dyn Fn() -> S + Sync),
+        task: &(dyn Fn(&mut S, usize) + Sync),
+    ) {
+        let next = AtomicUsize::new(0);
+        self.run(self.threads().min(tasks), work, &|_, _| {
+            let mut state = state();
+            loop {
+                let index = next.fetch_add(1, Relaxed);
+                if index >= tasks {
+                    return;
+                }
+                task(&mut state, index);
+            }
+        });
+    }
+}
+
 impl Drop for Team {
     fn drop(&mut self) {
         self.shared.stop.store(true, SeqCst);

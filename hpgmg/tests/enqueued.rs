@@ -103,15 +103,17 @@ fn a_rank_that_leaves_ends_the_solve_of_the_others_with_its_number() {
     for form in [Form::Stream, Form::Kernel] {
         let began = std::time::Instant::now();
         let errors = std::sync::Mutex::new(Vec::new());
+        let agreed = std::sync::Barrier::new(2);
         std::thread::scope(|scope| {
             for world in World::threads(2).unwrap() {
-                let errors = &errors;
+                let (errors, agreed) = (&errors, &agreed);
                 scope.spawn(move || {
                     let comm = comm::libmp::LibmpComm::new(&world, LIMIT);
                     let config = config(Operator::Fv4, 4);
                     let mut solver = Enqueued::new(config, &comm, 1, form, LIMIT).unwrap();
-                    // Both are set up.
+                    // Both are set up, and know it.
                     solver.agree(0, 0.0).unwrap();
+                    agreed.wait();
                     if comm::Comm::rank(&comm) == 1 {
                         return;
                     }

@@ -66,7 +66,7 @@ impl Job {
             for name in libmp::config::VARIABLES {
                 command.env_remove(name);
             }
-            command.envs([("MASTER_ADDR", "127.0.0.1"), ("MP_INIT_TIMEOUT", "20")]);
+            command.envs([("MASTER_ADDR", "127.0.0.1"), ("MP_INIT_TIMEOUT", "60")]);
             for (name, value) in [
                 ("RANK", rank),
                 ("LOCAL_RANK", rank),
@@ -80,6 +80,23 @@ impl Job {
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
         Job((0..size).map(start).collect())
+    }
+
+    /// Waits until every rank has memory for messages: the ranks have found each other by then.
+    fn await_messages(&mut self) {
+        let begin = Instant::now();
+        let has_messages = |process: u32| {
+            let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten();
+            let mut targets = open.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+            targets.any(|target| target.to_string_lossy().starts_with("/memfd:mp"))
+        };
+        for (rank, process) in self.0.iter_mut().enumerate() {
+            while !has_messages(process.id()) {
+                assert_eq!(process.try_wait().unwrap(), None, "rank {rank} has ended");
+                assert!(begin.elapsed() < Duration::from_secs(120), "rank {rank} has no messages");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
     }
 
     /// Waits for a rank: its exit code and what it said on standard error.
@@ -122,7 +139,7 @@ fn processes_of_a_launcher_print_the_numbers_of_threads_to_the_last_digit() {
     let given = arguments("processes.json");
     let mut job = Job::start(4, &given.each_ref().map(|word| word.as_str()));
     for rank in 0..4 {
-        let (code, text) = job.end(rank, Duration::from_secs(60));
+        let (code, text) = job.end(rank, Duration::from_secs(120));
         assert_eq!(code, Some(0), "rank {rank}: {text}");
     }
     assert_eq!(residuals(&json("processes.json")), residuals(&json("threads.json")));
@@ -133,7 +150,7 @@ fn processes_compare_ways_to_communicate_and_find_the_same_bits() {
     let ways = "host,stream,kernel";
     let mut job = Job::start(2, &["4", "4", "--compare", ways, "--solves", "2", "--threads", "1"]);
     for rank in 0..2 {
-        let (code, text) = job.end(rank, Duration::from_secs(60));
+        let (code, text) = job.end(rank, Duration::from_secs(120));
         assert_eq!(code, Some(0), "rank {rank}: {text}");
     }
     let mut table = String::new();
@@ -149,10 +166,12 @@ fn ranks_whose_peer_is_killed_name_it_and_fail_within_seconds() {
     for (victim, way) in [(0, "host"), (2, "host"), (1, "stream"), (3, "kernel")] {
         let arguments = ["4", "2", "--seconds", "60", "--threads", "1", "--comm", way];
         let mut job = Job::start(4, &arguments);
-        std::thread::sleep(Duration::from_millis(1500));
+        job.await_messages();
+        // Time to begin to solve, which lasts minutes.
+        std::thread::sleep(Duration::from_millis(500));
         job.0[victim].kill().unwrap();
         for rank in (0..4).filter(|&rank| rank != victim) {
-            let (code, text) = job.end(rank, Duration::from_secs(5));
+            let (code, text) = job.end(rank, Duration::from_secs(30));
             assert_eq!(code, Some(1), "rank {rank}: {text}");
             assert!(text.contains(&format!("rank {victim} on ")), "rank {rank}: {text}");
             assert!(text.contains("is lost"), "rank {rank}: {text}");

@@ -10,9 +10,9 @@ use hpgmg::cli::{self, Cli, CommMode, Device};
 use hpgmg::comm::{self, Comm, CommError};
 use hpgmg::compare::{Comparison, Contender, Contestant, compare};
 use hpgmg::cpu::Cpu;
-use hpgmg::cuda::{self, Gpu, Mode, Team};
+use hpgmg::cuda::{self, Cut, Gpu, Mode, Team};
 use hpgmg::enqueued::{Enqueued, Form};
-use hpgmg::error::Error;
+use hpgmg::error::{ConfigError, Error};
 use hpgmg::known;
 use hpgmg::launch::{self, Launch};
 use hpgmg::options::Config;
@@ -95,9 +95,8 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
 fn check_memory(cli: &Cli, config: &Config, ranks: usize, local: usize) -> anyhow::Result<()> {
     let available = cli::available_memory().unwrap_or(u64::MAX);
     if cli.device == Device::Cuda && ranks > 1 {
-        // Every rank sets up the whole problem.
-        let all = cuda::all_boxes(config, ranks);
-        return Ok(cli::check_memory(&all, 1, 1, available / local as u64)?);
+        let cut = cut(cli, config, ranks)?;
+        return Ok(cuda::check_memory(config, ranks, cut, available / local as u64)?);
     }
     // Ways that are compared have a solver each.
     let solvers = cli.compare.len().max(1) as u64;
@@ -213,16 +212,14 @@ fn on_gpu(
     } else if ranks > 1 {
         cuda::sharing(comm, &device)?;
     }
-    let cpu = cuda::set_up(config, ranks, threads)?;
+    let cut = cut(cli, config, ranks)?;
+    let cpu = cuda::set_up(config, comm, cut, threads)?;
     let mpi = Messages::open(cli, comm)?;
     let limit = cli.limit()?;
     if !cli.compare.is_empty() {
-        let finest = cpu.borrow().level(0).shape.dim;
         let mut gpus = Vec::new();
         for &way in &cli.compare {
-            let mut team = team(cli, way, comm, &mpi);
-            // What is compared is communication.
-            team.whole = cli.whole.unwrap_or(cuda::WHOLE.min(finest / 2));
+            let team = team(cli, way, comm, &mpi, cut);
             let gpu = Gpu::new(cpu.clone(), device.clone(), Some(&team), cli.gpu_threshold, limit)?;
             gpus.push((known::name(way), gpu));
         }
@@ -236,7 +233,7 @@ fn on_gpu(
         return Ok((comm.rank() == 0).then_some(Answer::Comparison(comparison)));
     }
     let alone = ranks == 1;
-    let team = team(cli, cli.comm, comm, &mpi);
+    let team = team(cli, cli.comm, comm, &mpi, cut);
     let mut gpu = Gpu::new(cpu, device, (!alone).then_some(&team), cli.gpu_threshold, limit)?;
     let outcome = run::run(&mut gpu, effort, shown_by(bar))?;
     bar.finish_and_clear();
@@ -283,16 +280,26 @@ fn write_timeline<'a>(
     Ok(())
 }
 
+/// Which levels the ranks on GPUs share.
+fn cut(cli: &Cli, config: &Config, ranks: usize) -> Result<Cut, ConfigError> {
+    let most = match cli.compare.is_empty() {
+        true => cuda::WHOLE,
+        // What is compared is communication: the finest level at least is cut.
+        false => cuda::WHOLE.min(cuda::finest(config, ranks)? / 2),
+    };
+    Ok(Cut { whole: cli.whole.unwrap_or(most), threshold: cli.gpu_threshold })
+}
+
 /// The ranks on their GPUs, communicating in one way.
-fn team<'a>(cli: &Cli, way: CommMode, comm: &'a dyn Comm, mpi: &'a Messages) -> Team<'a> {
+fn team<'a>(cli: &Cli, way: CommMode, comm: &'a dyn Comm, mpi: &'a Messages, cut: Cut) -> Team<'a> {
     let mode = match way {
         CommMode::Auto | CommMode::Kernel => Mode::Kernel,
         CommMode::Stream => Mode::Stream,
         CommMode::Host | CommMode::Mpi => Mode::Staged,
     };
     let messages = if way == CommMode::Mpi { mpi.of(comm) } else { comm };
-    let whole = cli.whole.unwrap_or(cuda::WHOLE);
-    Team { comm, messages, mode, whole, direct_halo: cli.direct_halo, graph: cli.graph }
+    let (whole, direct_halo, graph) = (cut.whole, cli.direct_halo, cli.graph);
+    Team { comm, messages, mode, whole, direct_halo, graph }
 }
 
 /// MPI beside libmp, where it is asked for: the ranks are the same.

@@ -1,5 +1,6 @@
 //! Why a run on a GPU was refused or failed.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::comm::CommError;
@@ -29,6 +30,19 @@ pub enum CudaError {
         needed_mib: u64,
         /// What the GPU has.
         available_mib: u64,
+    },
+    /// Other planes were set up than this solver computes.
+    #[error(
+        "of {n}³ cells planes {} to {} were set up; this rank computes {} to {}",
+        .held.start, .held.end, .needed.start, .needed.end
+    )]
+    OtherPlanes {
+        /// Cells per side of the level.
+        n: usize,
+        /// What was set up.
+        held: Range<usize>,
+        /// What is needed.
+        needed: Range<usize>,
     },
     /// The launcher's choice is no number.
     #[error("MP_GPU is {0:?}; expected the number of a GPU of this machine")]

@@ -8,6 +8,7 @@ use crate::boundary::Extrapolation;
 use crate::decomposition::LevelShape;
 use crate::geometry::BoxGeometry;
 use crate::level::Level;
+use crate::slab::Slab;
 
 /// Ghost rows and planes around the grid.
 pub const GHOSTS: usize = 2;
@@ -242,10 +243,38 @@ pub fn gather_plane(
             let end = if i < 0 { box_dim } else { (i / box_dim + 1) * box_dim };
             let end = if end >= n { n + 1 } else { end };
             let from = in_boxes(level, [i, j, k]);
-            for (offset, value) in field[from..from + (end - i) as usize].iter().enumerate() {
-                out[grid.at(i + offset as isize, j, k) - first] = *value;
-            }
+            let values = &field[from..from + (end - i) as usize];
+            put_row(grid, [i, j, k], first, values, out);
             i = end;
+        }
+    }
+}
+
+/// As [`gather_plane`], from a vector of a slab.
+pub fn gather_from_slab(
+    slab: &Slab,
+    field: &[f64],
+    grid: &Grid,
+    k: isize,
+    first: usize,
+    out: &mut [f64],
+) {
+    let n = grid.n as isize;
+    for j in -1..=n {
+        let from = slab.at(-1, j, k);
+        put_row(grid, [-1, j, k], first, &field[from..from + grid.n + 2], out);
+    }
+}
+
+/// Writes the cells from `at` on along i into `out`, whose first element is that of offset `first` of a vector: the two
+/// colours are consecutive each.
+fn put_row(grid: &Grid, at: [isize; 3], first: usize, values: &[f64], out: &mut [f64]) {
+    let [i, j, k] = at;
+    for colour in 0..values.len().min(2) {
+        let values = values[colour..].iter().step_by(2);
+        let to = grid.at(i + colour as isize, j, k) - first;
+        for (to, value) in out[to..to + values.len()].iter_mut().zip(values) {
+            *to = *value;
         }
     }
 }

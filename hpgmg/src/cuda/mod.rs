@@ -18,6 +18,8 @@ mod partition;
 mod peers;
 mod posted;
 mod ranks;
+#[cfg(test)]
+mod setup_tests;
 mod solver;
 mod staged;
 #[cfg(test)]
@@ -33,6 +35,7 @@ pub use solver::Gpu;
 pub use timeline::{gather, timeline};
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -41,8 +44,12 @@ use gdsync::CudaDevice;
 use crate::comm::Comm;
 use crate::comm::threads::ThreadComm;
 use crate::cpu::Cpu;
-use crate::error::Error;
+use crate::decomposition::{LevelShape, boxes_per_side, hierarchy};
+use crate::error::{ConfigError, Error};
 use crate::options::{Boundary, Config};
+use crate::setup;
+use crate::slab::Slab;
+use partition::Coarse;
 
 /// The first GPU, if this build and this machine can use it.
 ///
@@ -76,18 +83,96 @@ pub fn all_boxes(config: &Config, ranks: usize) -> Config {
     Config { boxes_per_rank: config.boxes_per_rank.saturating_mul(ranks), ..config.clone() }
 }
 
-/// Sets up, with `threads` threads, the whole problem of a run with `ranks` ranks, for [`Gpu::new`] to take this rank's
-/// part of.
+/// Cells per side of the finest level of a run with `ranks` ranks.
 ///
 /// # Errors
-/// As [`Cpu::new`].
-pub fn set_up(config: &Config, ranks: usize, threads: usize) -> Result<Rc<RefCell<Cpu>>, Error> {
-    // A world of one waits for nobody.
+/// [`ConfigError::NoDecomposition`].
+pub fn finest(config: &Config, ranks: usize) -> Result<usize, ConfigError> {
+    let target = config.boxes_per_rank.saturating_mul(ranks);
+    boxes_per_side(config.box_dim, target)
+        .map(|m| m * config.box_dim)
+        .ok_or(ConfigError::NoDecomposition { boxes_per_rank: config.boxes_per_rank, ranks })
+}
+
+/// Which part of the problem a rank sets up; as of [`Team`] and [`Gpu::new`].
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Levels of at most so many cells a side are computed by every rank.
+    pub whole: usize,
+    /// Levels of fewer cells are the CPU's.
+    pub threshold: u64,
+}
+
+/// The planes that rank `rank` of `ranks` has of the levels that are cut.
+fn cut_planes(shapes: &[LevelShape], ranks: usize, rank: usize, cut: Cut) -> Vec<Range<usize>> {
+    let dims: Vec<usize> = shapes.iter().map(|shape| shape.dim).collect();
+    let partition = Coarse::new(&dims, cut.threshold).partition(&dims, ranks, rank, cut.whole);
+    (0..partition.whole()).map(|l| partition.planes(l)).collect()
+}
+
+/// Sets up, with `threads` threads, what this rank of `comm` computes, for [`Gpu::new`]: its planes of the levels that are
+/// cut and the whole of the others. Collective over `comm`.
+///
+/// # Errors
+/// As [`Cpu::new`]; [`CudaError::NoKernels`].
+pub fn set_up(
+    config: &Config,
+    comm: &dyn Comm,
+    cut: Cut,
+    threads: usize,
+) -> Result<Rc<RefCell<Cpu>>, Error> {
+    let cpu = set_up_all(all_boxes(config, comm.size()), comm, cut, threads)?;
+    cpu.borrow_mut().config.boxes_per_rank = config.boxes_per_rank;
+    Ok(cpu)
+}
+
+/// The same of all boxes of `all`.
+fn set_up_all(
+    all: Config,
+    comm: &dyn Comm,
+    cut: Cut,
+    threads: usize,
+) -> Result<Rc<RefCell<Cpu>>, Error> {
+    check(&all)?;
+    let size = comm.size();
+    let planes = cut_planes(&hierarchy(&all, 1)?, size, comm.rank(), cut);
+    let mut group = comm.group(&(0..size).collect::<Vec<_>>())?;
+    let mut agree = |values: &mut [f64]| group.as_mut().map_or(Ok(()), |group| group.max(values));
+    // The solver of the levels that every rank has is a world of one, which waits for nobody.
     let alone = ThreadComm::world(1, Duration::MAX);
     let none = || Error::Threads(std::io::Error::other("a world of one rank has none"));
-    let mut cpu = Cpu::new(all_boxes(config, ranks), alone.first().ok_or_else(none)?, threads)?;
-    cpu.config.boxes_per_rank = config.boxes_per_rank;
+    let alone = alone.first().ok_or_else(none)?;
+    let cpu = Cpu::with_slabs(all, alone, threads, &planes, &mut agree)?;
     Ok(Rc::new(RefCell::new(cpu)))
+}
+
+/// Refuses a problem whose set-up does not fit into `available` bytes a rank.
+///
+/// # Errors
+/// [`ConfigError`] for a problem that is too large or has no decomposition.
+pub fn check_memory(
+    config: &Config,
+    ranks: usize,
+    cut: Cut,
+    available: u64,
+) -> Result<(), ConfigError> {
+    let all = all_boxes(config, ranks);
+    // What is far more than all ranks together could hold first: the lists of such a hierarchy would not fit either.
+    crate::cli::check_memory(&all, 1, 1, available.saturating_mul(8 * ranks as u64))?;
+    let shapes = hierarchy(&all, 1)?;
+    let needed = |rank: usize| {
+        let planes = cut_planes(&shapes, ranks, rank, cut);
+        let slabs = shapes.iter().zip(&planes);
+        let slabs = slabs.map(|(shape, planes)| Slab::memory(config, shape.dim, planes.len()));
+        let boxes = setup::memory(&all, &shapes[planes.len()..], LevelShape::boxes);
+        slabs.sum::<u64>() + boxes
+    };
+    let needed = (0..ranks).map(needed).max().unwrap_or(0);
+    if needed > available {
+        let (needed_mib, available_mib) = (needed >> 20, available >> 20);
+        return Err(ConfigError::Memory { dim: shapes[0].dim, needed_mib, available_mib });
+    }
+    Ok(())
 }
 
 /// Whether there are kernels for `config`.

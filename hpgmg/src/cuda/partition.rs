@@ -4,11 +4,44 @@
 
 use std::ops::Range;
 
+use super::hybrid::first_below;
+use super::layout::{RESIDENT_DIM, RESIDENT_LEVELS};
+
 /// Cells per side of the largest level that every rank computes, unless the user says otherwise.
 pub const WHOLE: usize = 32;
 
 /// Planes a rank has at least of a level that is cut: ghosts beyond the domain are sums of four cells.
 const MIN_PLANES: usize = 4;
+
+/// Which levels are done at once, by one kernel or by the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coarse {
+    /// The first level that the resident kernel takes.
+    pub resident: usize,
+    /// The first level that the CPU computes, if there is one.
+    pub on_cpu: Option<usize>,
+}
+
+impl Coarse {
+    /// Of levels of `dims` cells a side, those of fewer than `threshold` cells being the CPU's.
+    pub fn new(dims: &[usize], threshold: u64) -> Self {
+        let count = dims.len();
+        let resident = (0..count)
+            .find(|&l| dims[l] <= RESIDENT_DIM && count - l <= RESIDENT_LEVELS)
+            .unwrap_or(count - 1);
+        Self { resident, on_cpu: first_below(dims, threshold) }
+    }
+
+    /// The first level that is done with all coarser ones at once.
+    pub fn first(&self) -> usize {
+        self.on_cpu.unwrap_or(self.resident)
+    }
+
+    /// The cut of levels of `dims` cells a side among `ranks`, as [`Partition::new`]: what is done at once is never cut.
+    pub fn partition(&self, dims: &[usize], ranks: usize, rank: usize, whole: usize) -> Partition {
+        Partition::new(&dims[..=self.first()], ranks, rank, whole)
+    }
+}
 
 /// The cut of all levels, as one rank sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]

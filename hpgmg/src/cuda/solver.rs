@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use gdsync::{Buffer, CudaDevice, Deadline, Device, Graph, Stream};
 
 use super::error::CudaError;
-use super::hybrid::{Hybrid, first_below};
+use super::hybrid::Hybrid;
 use super::kernels::Kernels;
 use super::layout::{self, Boxes, Grid};
-use super::partition::Partition;
+use super::partition::{Coarse, Partition};
 use super::ranks::{Ranks, Team};
 use super::timeline::Timeline;
 use super::upload::{OnGpu, upload, vectors};
@@ -81,8 +81,8 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// Uploads what `cpu`, the set-up of the whole problem, holds, as the only rank or this rank's part of it. Levels of
-    /// fewer than `threshold` cells the CPU computes.
+    /// Uploads what `shared` holds, the set-up of the whole problem or of this rank's part of it ([`super::set_up`]), as the
+    /// only rank or one of `team`. Levels of fewer than `threshold` cells the CPU computes.
     ///
     /// # Errors
     /// [`CudaError`] if there are no kernels for the configuration, the levels do not fit, the ranks do not reach each
@@ -99,15 +99,19 @@ impl Gpu {
         let config = cpu.config().clone();
         let count = cpu.timers.levels();
         let dims: Vec<usize> = (0..count).map(|l| cpu.level(l).shape.dim).collect();
-        let resident = (0..count)
-            .find(|&l| dims[l] <= layout::RESIDENT_DIM && count - l <= layout::RESIDENT_LEVELS)
-            .unwrap_or(count - 1);
         let (size, rank, whole) =
             team.map_or((1, 0, 0), |team| (team.comm.size(), team.comm.rank(), team.whole));
-        let cpus = first_below(&dims, threshold);
         // Levels that are done at once are never cut.
-        let coarse = cpus.unwrap_or(resident);
-        let partition = Partition::new(&dims[..=coarse], size, rank, whole);
+        let coarse_levels = Coarse::new(&dims, threshold);
+        let (resident, cpus) = (coarse_levels.resident, coarse_levels.on_cpu);
+        let coarse = coarse_levels.first();
+        let partition = coarse_levels.partition(&dims, size, rank, whole);
+        for (l, slab) in (0..count).filter_map(|l| Some((l, cpu.level(l).slab.as_ref()?))) {
+            let (held, needed) = (slab.planes(), partition.planes(l));
+            if held != needed {
+                return Err(CudaError::OtherPlanes { n: dims[l], held, needed });
+            }
+        }
         let grid = |l: usize| match l <= coarse {
             true => Grid::slab(dims[l], partition.planes(l)),
             false => Grid::new(dims[l]),

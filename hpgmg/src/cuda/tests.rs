@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Gpu;
 use super::layout::Grid;
-use super::{Mode, Team};
+use super::{Cut, Mode, Team};
 use crate::comm::threads::ThreadComm;
 use crate::cpu::Cpu;
 use crate::options::{Bottom, Config, Cycle, Equation, Operator, Smoother};
@@ -210,7 +210,9 @@ mod gpu {
         crate::comm::libmp::run(worlds, SHORT, |comm| {
             let team = Team { comm, messages: comm, mode, whole, direct_halo, graph };
             let device = super::super::open()?;
-            let mut gpu = Gpu::new(shared(config), device, Some(&team), threshold, SHORT)?;
+            let cut = Cut { whole, threshold };
+            let planes = super::super::set_up_all(config.clone(), comm, cut, 2)?;
+            let mut gpu = Gpu::new(planes, device, Some(&team), threshold, SHORT)?;
             let found = found(&mut gpu);
             all.lock().unwrap().push(found);
             Ok(())

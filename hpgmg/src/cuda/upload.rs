@@ -10,6 +10,7 @@ use crate::backend::Vector;
 use crate::boundary::Extrapolation;
 use crate::cpu::Cpu;
 use crate::options::{Bottom, Config, Operator, Smoother};
+use crate::slab::Slab;
 use crate::smoothers::chebyshev_weights;
 
 /// One level in GPU memory, or a rank's slab of it.
@@ -100,6 +101,28 @@ pub(super) fn upload(
     Ok(OnGpu { view, grid, memory })
 }
 
+/// Where the CPU has a vector.
+#[derive(Clone, Copy)]
+enum Source<'a> {
+    Boxes(Boxes<'a>, &'a [f64]),
+    Slab(&'a Slab, &'a [f64]),
+}
+
+impl Source<'_> {
+    fn is_empty(&self) -> bool {
+        let (Self::Boxes(_, field) | Self::Slab(_, field)) = self;
+        field.is_empty()
+    }
+
+    /// As [`layout::gather_plane`].
+    fn gather_plane(&self, grid: &Grid, k: isize, first: usize, out: &mut [f64]) {
+        match self {
+            Self::Boxes(boxes, field) => layout::gather_plane(*boxes, field, grid, k, first, out),
+            Self::Slab(slab, field) => layout::gather_from_slab(slab, field, grid, k, first, out),
+        }
+    }
+}
+
 /// Uploads one vector, a few planes at a time.
 fn upload_vector(
     cpu: &Cpu,
@@ -111,11 +134,13 @@ fn upload_vector(
 ) -> Result<(), CudaError> {
     const STAGED: usize = 1 << 23;
     let level = cpu.level(l);
-    let field = level.field(v);
-    if field.is_empty() {
+    let source = match &level.slab {
+        Some(slab) => Source::Slab(slab, slab.field(v)),
+        None => Source::Boxes(Boxes::of(level), level.field(v)),
+    };
+    if source.is_empty() {
         return Ok(());
     }
-    let boxes = Boxes::of(level);
     let plane = grid.plane();
     let end = (grid.first + grid.planes) as isize;
     let per_turn = (STAGED / plane).clamp(1, grid.planes + 2);
@@ -138,7 +163,7 @@ fn upload_vector(
                         for (index, out) in planes.chunks_mut(plane).enumerate() {
                             let at = (part * share + index) as isize;
                             let first = first + (part * share + index) * plane - 1;
-                            layout::gather_plane(boxes, field, grid, k + at, first, out);
+                            source.gather_plane(grid, k + at, first, out);
                         }
                     });
                 }

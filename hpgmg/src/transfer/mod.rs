@@ -9,7 +9,7 @@ mod interpolation;
 mod restriction;
 
 pub use interpolation::{Interpolation, Rule, interpolation_phase, scratch_len};
-pub use restriction::{Restriction, restriction_phase};
+pub use restriction::{Restriction, restrict_row, restriction_phase};
 
 use crate::block::View;
 use crate::decomposition::LevelShape;

@@ -141,7 +141,7 @@ fn restrict_blocks(
 
 /// One coarse row; `at` is its first fine cell. The four fine values of a face lie in its plane.
 #[inline(always)]
-fn restrict_row(entity: Entity, fine: &[f64], at: usize, view: &View, out: &mut [f64]) {
+pub fn restrict_row(entity: Entity, fine: &[f64], at: usize, view: &View, out: &mut [f64]) {
     let n = out.len();
     let row = |at: usize| &fine[at..][..2 * n];
     match entity {
