@@ -19,7 +19,7 @@ use super::pieces::{Move, Pieces};
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
-use crate::trace::{self, Label};
+use crate::trace::Label;
 
 /// Which side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,6 +290,8 @@ impl Half {
             return false;
         }
         let _moving = self.span(plane, if self.side == Side::Send { "move" } else { "post" });
+        // The peer may see it before this thread looks at the clock again.
+        let leaves = plane.trace.now();
         let handed = self.hand(plane, other, epoch).unwrap_or_else(|source| {
             let _ = self.broken.set(broken(&self.name, source));
             true
@@ -298,7 +300,7 @@ impl Half {
             epochs.hand();
         }
         if handed && self.side == Side::Send && plane.trace.is_on() {
-            plane.trace.leaves(plane.trace.thread_lane(), self.message(epoch), trace::now());
+            plane.trace.leaves(plane.trace.thread_lane(), self.message(epoch), leaves);
         }
         handed
     }

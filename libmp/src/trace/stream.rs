@@ -168,8 +168,9 @@ fn by_closures<T, E>(
 
 fn show(trace: &Trace, lane: Lane, label: &Label, begin: u64, end: u64) {
     trace.record(lane, "stream", label.name.clone(), (begin, end), &label.args);
+    // Whoever gets it may see it before the end of the operation is noted.
     if let Some(id) = label.leaves {
-        trace.leaves(lane, id, end);
+        trace.leaves(lane, id, begin);
     }
     if let Some(id) = label.arrives {
         trace.arrives(lane, id, end);
