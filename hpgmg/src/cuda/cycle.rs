@@ -219,11 +219,13 @@ impl Gpu {
         }
         let pairs = self.pairs(l);
         let columns = self.columns(l);
-        let (weight, scale) = match smoother {
-            Smoother::L1Jacobi => (level.l1inv, 1.0),
-            _ => (level.dinv, 2.0 / 3.0),
-        };
         for sweep in 0..6 {
+            let (weight, scale, last) = match smoother {
+                Smoother::L1Jacobi => (level.l1inv, 1.0, 0.0),
+                Smoother::Chebyshev => (0, level.c2[sweep], level.c1[sweep]),
+                _ => (level.dinv, 2.0 / 3.0, 0.0),
+            };
+            let sweep = sweep as i32;
             let (x, out, read, written) = match sweep % 2 {
                 0 => (level.u, level.temp, Vector::U, Vector::Temp),
                 _ => (level.temp, level.u, Vector::Temp, Vector::U),
@@ -241,7 +243,7 @@ impl Gpu {
                     (&k.weighted[usize::from(from_zero)], pairs)
                 }
             };
-            let pass = Pass { x, out, rhs, weight, scale, sweep, planes, tiles, unused: 0 };
+            let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, unused: 0 };
             let args = [Arg::new(level), Arg::new(&pass)];
             // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
             unsafe {
