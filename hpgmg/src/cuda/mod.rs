@@ -6,6 +6,7 @@
 //! computes, in the same order and without fused multiply-add. Bytes per cell and pass: `traffic.rs`; what they reach, and what was
 //! tried: `docs/hpgmg-gpu.md`. Coarse levels can be the CPU's (`hybrid.rs`), and a solve can be shown (`timeline.rs`).
 
+mod borders;
 mod cycle;
 mod error;
 mod hybrid;
