@@ -12,6 +12,7 @@ mod error;
 mod hybrid;
 mod inboxes;
 mod kernels;
+mod launches;
 pub mod layout;
 mod links;
 mod messages;

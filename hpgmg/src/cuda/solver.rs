@@ -213,16 +213,24 @@ impl Gpu {
     pub fn distribution(&self) -> Option<String> {
         let (size, whole) = (self.group.as_ref()?.size(), self.partition.whole());
         let n = |l: usize| self.levels[l].grid.n;
-        Some(match whole {
-            0 => format!("nothing is distributed: each of {size} ranks solves all of it"),
-            1 => format!("{}³ in slabs on {size} ranks, {}³ and coarser whole on each", n(0), n(1)),
-            _ => format!(
-                "{}³ to {}³ in slabs on {size} ranks, {}³ and coarser whole on each",
-                n(0),
-                n(whole - 1),
-                n(whole)
-            ),
-        })
+        let cut = match whole {
+            0 => {
+                return Some(format!(
+                    "nothing is distributed: each of {size} ranks solves all of it"
+                ));
+            }
+            1 => format!("{}³", n(0)),
+            _ => format!("{}³ to {}³", n(0), n(whole - 1)),
+        };
+        let sent = self.sent();
+        Some(format!(
+            "{cut} in slabs on {size} ranks, {}³ and coarser whole on each; in a cycle {:.3} MB to each neighbour in {} \
+             exchanges, and {} gathers",
+            n(whole),
+            sent.bytes as f64 / 1e6,
+            sent.exchanges,
+            sent.gathers
+        ))
     }
 
     /// Name of the GPU.
