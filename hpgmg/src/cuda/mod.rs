@@ -7,6 +7,7 @@
 //! tried: `docs/hpgmg-gpu.md`. Coarse levels can be the CPU's (`hybrid.rs`), and a solve can be shown (`timeline.rs`).
 
 mod borders;
+mod columns;
 mod cycle;
 mod error;
 mod hybrid;

@@ -1,0 +1,56 @@
+//! How a launch that marches through the columns of a level (`cuda/column.cuh`) is cut into blocks.
+
+/// Cells along i and rows of a block, and the most planes that it marches through: with more the last blocks run alone
+/// (measured on an H200).
+const COLUMN: (usize, usize) = (64, 8);
+const MOST_PLANES: usize = 16;
+
+/// Blocks that a multiprocessor runs at once.
+const AT_ONCE: usize = 2;
+
+/// The blocks of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Blocks {
+    /// Blocks along i, along j and along k.
+    pub grid: (u32, u32, u32),
+    /// Planes that a block marches through; the last ones along k may have fewer.
+    pub planes: usize,
+}
+
+/// For `planes` planes of a level of `n` cells a side; none if the level has no such kernels. Small levels are cut into as
+/// many blocks as run at once.
+pub(super) fn columns(n: usize, planes: usize, multiprocessors: usize) -> Option<Blocks> {
+    if !n.is_multiple_of(COLUMN.0) || !planes.is_multiple_of(2) || planes < 4 {
+        return None;
+    }
+    let (x, y) = (n / COLUMN.0, n / COLUMN.1);
+    let at_once = (AT_ONCE * multiprocessors).max(1);
+    let each = (x * y * planes).div_ceil(at_once);
+    let each = each.next_multiple_of(2).clamp(2, MOST_PLANES);
+    Some(Blocks { grid: (x as u32, y as u32, planes.div_ceil(each) as u32), planes: each })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of an H100 or H200.
+    const MULTIPROCESSORS: usize = 132;
+
+    fn of(n: usize, planes: usize) -> (usize, u32) {
+        let blocks = columns(n, planes, MULTIPROCESSORS).unwrap();
+        (blocks.planes, blocks.grid.0 * blocks.grid.1 * blocks.grid.2)
+    }
+
+    #[test]
+    fn small_levels_are_cut_into_as_many_blocks_as_run_at_once_and_large_ones_into_columns_of_16() {
+        assert_eq!([of(64, 64), of(128, 128), of(256, 256)], [(2, 256), (16, 256), (16, 2048)]);
+    }
+
+    /// The numbers of `docs/hpgmg-gpu.md`.
+    #[test]
+    fn the_page_about_gpus_states_these_blocks_of_384_cells_on_four_ranks() {
+        assert_eq!([of(384, 96), of(192, 48)], [(16, 1728), (14, 288)]);
+        assert_eq!(columns(96, 24, MULTIPROCESSORS), None);
+    }
+}
