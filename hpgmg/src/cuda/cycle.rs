@@ -71,7 +71,7 @@ impl Gpu {
     fn columns(&self, l: usize) -> Option<(&Columns, Dims, i32)> {
         let (grid, kernels) = (self.levels[l].grid, self.passes(l).columns.as_ref()?);
         let multiprocessors = self.device.capabilities().multiprocessors as usize;
-        let blocks = columns(grid.n, grid.planes, multiprocessors)?;
+        let blocks = columns(grid.n, grid.planes, multiprocessors, grid.n >= BANDS_FROM)?;
         let dims = Dims { grid: blocks.grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 };
         Some((kernels, dims, blocks.planes as i32))
     }
