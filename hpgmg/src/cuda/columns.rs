@@ -33,8 +33,9 @@ pub(super) fn columns(
         return None;
     }
     let (x, y) = (n / COLUMN.0, n / COLUMN.1);
-    let at_once = (AT_ONCE * multiprocessors).max(1);
-    let each = (x * y * planes).div_ceil(at_once);
+    // Along k as many blocks as whole layers of them run at once: a few more would run when all others are over.
+    let layers = (AT_ONCE * multiprocessors / (x * y)).max(1);
+    let each = planes.div_ceil(layers);
     let most = if far { MOST_PLANES_FAR } else { MOST_PLANES };
     // As equal as even numbers of planes can be: a short last one leaves multiprocessors idle.
     let each = planes.div_ceil(planes.div_ceil(each.clamp(2, most))).next_multiple_of(2);
@@ -54,14 +55,31 @@ mod tests {
     }
 
     #[test]
-    fn small_levels_are_cut_into_as_many_blocks_as_run_at_once_and_large_ones_into_columns_of_16() {
+    fn small_levels_run_at_once_and_large_ones_are_cut_into_columns_of_16_planes() {
         assert_eq!([of(64, 64), of(128, 128), of(256, 256)], [(2, 256), (16, 256), (16, 2048)]);
+        assert_eq!([of(64, 16), of(128, 32), of(256, 64)], [(2, 64), (4, 256), (16, 512)]);
+        assert_eq!([of(512, 512), of(512, 128)], [(40, 6656), (32, 2048)]);
+    }
+
+    #[test]
+    fn what_can_run_at_once_is_not_cut_into_more() {
+        for n in (64..=256).step_by(64) {
+            for planes in (4..=n).step_by(2) {
+                let (each, blocks) = of(n, planes);
+                let (columns, at_once) = (n / COLUMN.0 * (n / COLUMN.1), AT_ONCE * MULTIPROCESSORS);
+                let possible = columns * planes.div_ceil(MOST_PLANES) <= at_once;
+                assert!(
+                    !possible || blocks as usize <= at_once,
+                    "{n} {planes}: {blocks} of {each}"
+                );
+            }
+        }
     }
 
     /// The numbers of `docs/hpgmg-gpu.md`.
     #[test]
     fn the_page_about_gpus_states_these_blocks_of_384_cells_on_four_ranks() {
-        assert_eq!([of(384, 96), of(192, 48)], [(16, 1728), (12, 288)]);
+        assert_eq!([of(384, 96), of(192, 48)], [(16, 1728), (16, 216)]);
         assert_eq!(columns(96, 24, MULTIPROCESSORS, false), None);
     }
 }
