@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::arena::Arena;
 use super::counters::{Counters, PeerCounters};
 use super::device::{Report, Watch};
-use super::half::Half;
 use super::mailbox::Mailbox;
 use super::nic::{Link, LinkAddress, Nic, NicIntroduction, RANKS_MAX, RemoteArena, refused};
 use super::notice::WordName;
@@ -20,6 +19,7 @@ use super::operation::Name;
 use super::path::Path;
 use super::post::State;
 use super::region::Pieces;
+use super::waiting::Waiting;
 use super::word::Words;
 use crate::config::PathChoice;
 use crate::control::Control;
@@ -68,8 +68,7 @@ pub(crate) struct Plane {
     /// If some are reached through it.
     pub(super) nic: Option<Nic>,
     /// Started operations that need a call of this rank to go on.
-    helpless: Mutex<Vec<Arc<Half>>>,
-    helpless_count: AtomicUsize,
+    pub(super) waiting: Waiting,
     /// Notices that wait for room in a mailbox.
     pub(super) backlog: AtomicUsize,
     pub pieces: Pieces,
@@ -163,8 +162,7 @@ impl Plane {
             neighbours,
             arenas: OnceLock::new(),
             nic,
-            helpless: Mutex::default(),
-            helpless_count: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             backlog: AtomicUsize::new(0),
             pieces: Pieces::default(),
             trace,
@@ -433,30 +431,16 @@ impl Plane {
         Ok(stream)
     }
 
-    /// Notes something that cannot go on by itself.
-    pub fn adopt(&self, operation: Arc<Half>) {
-        let mut helpless = lock(&self.helpless);
-        helpless.push(operation);
-        self.helpless_count.store(helpless.len(), Ordering::Relaxed);
-    }
-
     /// Helps what cannot go on by itself. Every waiting call does this while it waits. True if something still needs help.
     pub fn progress(&self) -> bool {
         if self.backlog.load(Ordering::Relaxed) > 0 {
             self.flush_all();
         }
-        if self.helpless_count.load(Ordering::Relaxed) > 0
-            && let Ok(mut helpless) = self.helpless.try_lock()
-        {
-            helpless.retain(|operation| !operation.help(self));
-            self.helpless_count.store(helpless.len(), Ordering::Relaxed);
-        }
+        self.waiting.help(self);
         if let Some(nic) = &self.nic {
             self.look_after_links(nic);
         }
-        self.nic.is_some()
-            || self.backlog.load(Ordering::Relaxed) > 0
-            || self.helpless_count.load(Ordering::Relaxed) > 0
+        self.nic.is_some() || self.backlog.load(Ordering::Relaxed) > 0 || !self.waiting.is_empty()
     }
 
     /// Whether the world is over. Cheap.
