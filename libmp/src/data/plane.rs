@@ -30,10 +30,8 @@ use crate::trace::{Probes, Trace};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
-/// How long it may take until a failed path has ended the world.
-const VERDICT: Duration = Duration::from_secs(2);
 /// How long the news of a rank that left may take, on a busy machine too.
-const NEWS: Duration = Duration::from_secs(2);
+const NEWS: Duration = Duration::from_secs(5);
 
 /// How a data plane gets to other ranks.
 #[derive(Debug, Clone)]
@@ -59,6 +57,8 @@ pub(crate) struct Plane {
     pub(super) rank: usize,
     peers: Arc<[PeerInfo]>,
     choice: PathChoice,
+    /// How long it may take until a loss that this rank has seen has ended the world, if rank 0 is lost as well.
+    verdict: Duration,
     arena: Arena,
     pub(super) words: Mutex<Words>,
     /// The ranks that this one reaches, in rank order, itself among them.
@@ -157,6 +157,7 @@ impl Plane {
             rank,
             peers,
             choice,
+            verdict: patience,
             arena,
             words: Mutex::default(),
             neighbours,
@@ -407,7 +408,7 @@ impl Plane {
             if let Some((failure, of_path)) = self.watch.failure() {
                 // Of a failed path the link knows the reason, and the world ends with it.
                 let since = Instant::now();
-                while of_path && since.elapsed() < VERDICT {
+                while of_path && since.elapsed() < self.verdict {
                     self.progress();
                     self.check_after(deadline.elapsed(), op)?;
                     std::thread::sleep(HELP);
@@ -453,8 +454,8 @@ impl Plane {
         if self.ended() { self.control.check_after(&op(), age) } else { Ok(()) }
     }
 
-    /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over, and what
-    /// waits says so.
+    /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over. Waits until it
+    /// is known what has ended it, which may be another rank.
     pub fn suspect(&self, neighbour: usize, error: &gdsync::Error) {
         let gdsync::Error::PeerUnreachable { pid, .. } = error else { return };
         if !has_ended(*pid) {
@@ -462,8 +463,16 @@ impl Plane {
         }
         let rank = self.neighbours[neighbour].rank;
         let (host, detail) = (self.peer(rank).host.clone(), error.to_string());
-        let how = Loss::Path { detail };
-        self.control.fail(Cause::Lost { rank: rank as u32, host, how });
+        let cause = Cause::Lost { rank: rank as u32, host, how: Loss::Path { detail } };
+        self.control.report(cause.clone());
+        let until = Instant::now() + self.verdict;
+        while !self.ended() {
+            if Instant::now() > until {
+                self.control.fail(cause);
+                return;
+            }
+            std::thread::sleep(HELP);
+        }
     }
 
     /// A neighbour breaks the protocol: the world is over.
