@@ -1,6 +1,7 @@
 //! One side of a message, as its own rank keeps it: what it was prepared with, the way to the other side once that is
 //! known, and how far its starts have come.
 
+mod lockstep;
 mod observed;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -276,6 +277,11 @@ impl Half {
         self.go_on(plane, &mut epochs)
     }
 
+    /// This rank's word.
+    pub fn word(&self) -> &Word64 {
+        &self.word
+    }
+
     /// Whether the other side is known.
     pub fn is_paired(&self) -> bool {
         self.other.get().is_some()
@@ -299,7 +305,7 @@ impl Half {
         if self.side == Side::Send && self.reached() < epoch {
             self.counters.retries.add(1);
             let credit = self.word_name.base.wrapping_add(epoch);
-            return Some(Wake::Credit(self.word.clone(), credit));
+            return Some(Wake::Credit(credit));
         }
         let _moving = self.span(plane, if self.side == Side::Send { "move" } else { "post" });
         // The peer may see it before this thread looks at the clock again.
@@ -444,7 +450,7 @@ impl Half {
     }
 
     /// Waits until the peer has prepared its side.
-    fn meet(&self, plane: &Plane) -> Result<&Other> {
+    pub fn meet(&self, plane: &Plane) -> Result<&Other> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
         if self.known(plane)?.is_none() {
             let mut backoff = Backoff::new(Deadline::after(self.timeout));

@@ -11,12 +11,12 @@ use super::half::Half;
 use super::plane::Plane;
 
 /// What a start waits for.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) enum Wake {
     /// The peer has to prepare its side.
     Peer,
-    /// The word has to reach the value: the credit.
-    Credit(Word64, u64),
+    /// The operation's word has to reach the value: the credit.
+    Credit(u64),
     /// The NIC had no room.
     Room,
 }
@@ -31,6 +31,8 @@ pub(super) struct Waiting {
 
 struct Entry {
     half: Arc<Half>,
+    /// Its word, beside the rest of what a look needs.
+    word: Word64,
     /// Number of the start.
     epoch: u64,
     wake: Wake,
@@ -40,7 +42,8 @@ impl Waiting {
     /// Notes start number `epoch` of an operation.
     pub fn add(&self, half: Arc<Half>, epoch: u64, wake: Wake) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.push(Entry { half, epoch, wake });
+        let word = half.word().clone();
+        entries.push(Entry { half, word, epoch, wake });
         self.count.store(entries.len(), Ordering::Relaxed);
     }
 
@@ -69,13 +72,13 @@ impl Waiting {
 impl Entry {
     /// Whether there is no use in trying.
     fn waits(&self, plane: &Plane) -> bool {
-        match &self.wake {
+        match self.wake {
             Wake::Peer => {
                 plane.listen(self.half.neighbour);
                 !self.half.is_paired()
             }
             // All words of the arena are the CPU's to read.
-            Wake::Credit(word, value) => word.load().is_some_and(|seen| !reached64(seen, *value)),
+            Wake::Credit(value) => self.word.load().is_some_and(|seen| !reached64(seen, value)),
             Wake::Room => false,
         }
     }
