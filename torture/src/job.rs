@@ -20,10 +20,11 @@ use crate::shim::{DRIVER_THREAD, Shim};
 /// Seconds of silence that are borne, and how often a sign of life is given.
 pub const SILENCE: f64 = 2.0;
 const HEARTBEAT: f64 = 0.1;
-/// Seconds that a start waits for all ranks.
-pub const INIT: f64 = 4.0;
+/// Seconds that a start waits for all ranks: many times what it takes on a loaded machine of two cores, since a start that
+/// is late for no fault counts as a wrong answer.
+pub const INIT: f64 = 12.0;
 /// Seconds that mprun leaves to survivors after the first failure: longer than each of the two.
-const LINGER: f64 = 8.0;
+const LINGER: f64 = 16.0;
 /// A job that has not ended so long after it should have has hung.
 const SLACK: Duration = Duration::from_secs(12);
 /// HPGMG solves problems of each of three sizes for so long.

@@ -322,6 +322,13 @@ impl Control {
         self.local.cause().unwrap_or(cause)
     }
 
+    /// Tells rank 0 of a loss that this rank has seen, and leaves the verdict to it. What a rank sees of another may be the
+    /// consequence of an earlier loss, of which it has not heard because it did not run: rank 0 has, before any rank could
+    /// draw consequences, and answers with the first cause. If rank 0 does not answer, it is lost itself.
+    pub(crate) fn report(&self, cause: Cause) {
+        self.post(Message::Fail { cause }, nothing());
+    }
+
     /// Waits (shortly) until a failure that this rank reported is on its way to the others.
     pub(crate) fn wait_passed_on(&self) {
         self.local.wait_passed_on(LINGER);

@@ -2,6 +2,7 @@
 //! order. One step, n − 1 small messages a rank: for the ranks of a host and short vectors.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
@@ -11,6 +12,9 @@ use super::half::{Half, Side};
 use super::message::{PreparedRecv, PreparedSend};
 use super::notice::Lane;
 use super::operation::Operation;
+use super::operation::sealed::Sealed;
+use super::path::Path;
+use super::plane::Plane;
 use super::region::Region;
 use crate::collective::{Number, ReduceOp, combine_two};
 use crate::communicator::Communicator;
@@ -19,8 +23,8 @@ use crate::error::{Error, Result};
 /// A prepared all-reduce ([`Communicator::prepare_all_reduce`]). Every rank gets the same bits: the vectors are combined in
 /// rank order, as by [`Communicator::all_reduce`].
 pub struct AllReduce<T> {
-    /// Used in turn. A rank that runs for the (n + 1)-th time has the vectors of run n of all others, who had posted
-    /// their slots for run n + 1 before they sent them: no send ever waits.
+    /// Used in turn. A rank that runs for the (n + 1)-th time has the vectors of run n of all others, who had read their
+    /// slots of run n - 1 before they sent them: the slots of run n + 1 are free, and no send ever waits.
     turns: [Turn<T>; 2],
     next: usize,
     rank: usize,
@@ -29,12 +33,52 @@ pub struct AllReduce<T> {
 }
 
 struct Turn<T> {
-    /// One vector of this rank, and one for every rank.
+    /// This rank's vector.
     mine: Region<T>,
-    all: Region<T>,
     /// To and from the others, in rank order.
-    sends: Vec<PreparedSend>,
-    recvs: Vec<PreparedRecv>,
+    links: Vec<Link<T>>,
+    /// How often it was its turn.
+    runs: u64,
+}
+
+/// Messages to and from one of the others.
+struct Link<T> {
+    plane: Arc<Plane>,
+    send: PreparedSend,
+    recv: PreparedRecv,
+    /// Where its vector arrives: on cache lines of its own, as other ranks write theirs meanwhile.
+    slot: Region<T>,
+    /// They are started in lockstep: no credits. Otherwise, through a NIC, as any message.
+    lockstep: bool,
+}
+
+impl<T> Link<T> {
+    /// Waits until this rank's vector may be written, and the first time for the other to prepare.
+    fn ready(&self, deadline: Deadline) -> Result<()> {
+        self.send.inside().half.meet(&self.plane)?;
+        if self.lockstep { Ok(()) } else { self.send.wait(deadline) }
+    }
+
+    /// Sends it for the `run`-th time.
+    fn send(&self, run: u64, vector: &[u8]) -> Result<()> {
+        match self.lockstep {
+            true => self.send.inside().half.push(&self.plane, run, vector),
+            false => self.send.start(),
+        }
+    }
+
+    /// Waits for the other's.
+    fn wait(&self, run: u64, bytes: usize, deadline: Deadline) -> Result<()> {
+        match self.lockstep {
+            true => self.recv.inside().half.pull(&self.plane, run, bytes, deadline),
+            false => self.recv.wait(deadline),
+        }
+    }
+
+    /// The slot is not being read any more.
+    fn post(&self) -> Result<()> {
+        if self.lockstep { Ok(()) } else { self.recv.start() }
+    }
 }
 
 impl<T: Number + Pod> AllReduce<T> {
@@ -58,26 +102,36 @@ impl<T: Number + Pod> AllReduce<T> {
             });
         }
         let deadline = Deadline::after(self.timeout);
-        let turn = &self.turns[self.next];
+        let turn = &mut self.turns[self.next];
         self.next = 1 - self.next;
-        for send in &turn.sends {
-            send.wait(deadline)?;
-        }
-        turn.mine.slice(0..values.len())?.write(values)?;
-        for send in &turn.sends {
-            send.start()?;
-        }
-        for rank in 0..=turn.recvs.len() {
-            let (theirs, at) = if rank == self.rank {
-                (&turn.mine, 0)
+        turn.runs += 1;
+        let Turn { mine, links, runs } = turn;
+        let _span = match links.first() {
+            Some(Link { plane, .. }) => {
+                plane.check_after(Duration::ZERO, || format!("all-reduce ({op})"))?;
+                plane.progress();
+                Some(plane.trace.span("host", "all-reduce"))
+            }
+            None => None,
+        };
+        links.iter().try_for_each(|link| link.ready(deadline))?;
+        // SAFETY: only this run uses it: the messages of the run before last are complete, and those in lockstep are
+        // written from here.
+        let mine = &mut unsafe { mine.as_mut_slice() }?[..values.len()];
+        mine.copy_from_slice(values);
+        let vector: &[u8] = bytemuck::cast_slice(mine);
+        links.iter().try_for_each(|link| link.send(*runs, vector))?;
+        for rank in 0..=links.len() {
+            let theirs = if rank == self.rank {
+                &*mine
             } else {
-                // There is no receive from this rank itself.
-                turn.recvs[rank - usize::from(rank > self.rank)].wait(deadline)?;
-                (&turn.all, rank * self.len)
+                // There is no message from this rank itself.
+                let link = &links[rank - usize::from(rank > self.rank)];
+                link.wait(*runs, vector.len(), deadline)?;
+                // SAFETY: a slot that has arrived is not written before it is posted again, below, or, in lockstep, this
+                // rank has sent its vector of the next run.
+                &unsafe { link.slot.as_slice() }?[..values.len()]
             };
-            // SAFETY: this rank's vector is written by the run after the next; a slot that has arrived is not written
-            // before it is posted again, below.
-            let theirs = &unsafe { theirs.as_slice() }?[at..at + values.len()];
             if rank == 0 {
                 values.copy_from_slice(theirs);
                 continue;
@@ -86,7 +140,7 @@ impl<T: Number + Pod> AllReduce<T> {
                 *value = combine_two(op, *value, theirs);
             }
         }
-        turn.recvs.iter().try_for_each(PreparedRecv::start)
+        links.iter().try_for_each(Link::post)
     }
 }
 
@@ -94,23 +148,24 @@ impl<T: Number + Pod> Turn<T> {
     fn prepare(communicator: &Communicator, len: usize) -> Result<Turn<T>> {
         let (rank, size) = (communicator.rank(), communicator.size());
         let mine: Region<T> = communicator.alloc(&Device::Host, len)?;
-        let whole = len.saturating_mul(size);
-        let all: Region<T> = communicator.alloc(&Device::Host, whole)?;
-        let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+        let mut links = Vec::new();
         for other in (0..size).filter(|&other| other != rank) {
             let peer = communicator.peer(other)?;
             let key = peer.key(0, Lane::AllReduce);
-            let slot = all.slice(other * len..(other + 1) * len)?;
+            let slot: Region<T> = communicator.alloc(&Device::Host, len)?;
             let half = |side, region: &Region<T>| {
                 Half::prepare(&peer, side, region.buffer().bytes(), key, "all-reduce")
             };
-            sends.push(PreparedSend::new(peer.plane.clone(), half(Side::Send, &mine)?));
+            let send = PreparedSend::new(peer.plane.clone(), half(Side::Send, &mine)?);
             let recv = PreparedRecv::new(peer.plane.clone(), half(Side::Recv, &slot)?);
+            // Both sides come to the same answer: the memory is the CPU's.
+            let lockstep = peer.plane.path(peer.world_rank())? == Path::Direct;
+            let link = Link { plane: peer.plane.clone(), send, recv, slot, lockstep };
             // From here on a slot is posted whenever it is not being read.
-            recv.start()?;
-            recvs.push(recv);
+            link.post()?;
+            links.push(link);
         }
-        Ok(Turn { mine, all, sends, recvs })
+        Ok(Turn { mine, links, runs: 0 })
     }
 }
 
@@ -121,7 +176,84 @@ impl<T> fmt::Debug for AllReduce<T> {
             "all-reduce of {} elements on rank {} of {}",
             self.len,
             self.rank,
-            self.turns[0].recvs.len() + 1
+            self.turns[0].links.len() + 1
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, World};
+
+    fn on_threads<R: Send>(path: &str, ranks: usize, rank: impl Fn(&World) -> R + Sync) -> Vec<R> {
+        let config = Config::from_variables([("MP_PATH", path)]).unwrap();
+        let worlds = World::threads_with_config(ranks, &config).unwrap();
+        let run = |world: World| {
+            let result = rank(&world);
+            world.barrier().unwrap();
+            result
+        };
+        std::thread::scope(|scope| {
+            let run = &run;
+            let threads: Vec<_> =
+                worlds.into_iter().map(|world| scope.spawn(move || run(world))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn ranks_that_are_late_in_turn_never_see_a_vector_of_another_run() {
+        for (path, runs) in [("auto", 20_000u64), ("nic", 500)] {
+            on_threads(path, 3, |world| {
+                let me = world.rank() as u64;
+                let mut reduce = world.prepare_all_reduce::<u64>(9).unwrap();
+                for run in 0..runs {
+                    // One in turn sleeps, so that the others come to the next run as early as they can.
+                    if run % 512 == 11 * me {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    let len = 1 + (run % 9) as usize;
+                    let mut values: Vec<u64> = (0..9).map(|at| run << 8 | at << 4 | me).collect();
+                    reduce.run(ReduceOp::Sum, &mut values[..len]).unwrap();
+                    for (at, &value) in (0..).zip(&values[..len]) {
+                        assert_eq!(value, 3 * (run << 8 | at << 4) + 3, "{path}, run {run}");
+                    }
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_rank_that_does_not_come_is_named_at_the_deadline() {
+        for path in ["auto", "nic"] {
+            on_threads(path, 2, |world| {
+                let hasty = world.with_timeout(Duration::from_millis(300));
+                let mut reduce = hasty.prepare_all_reduce::<u64>(1).unwrap();
+                reduce.run(ReduceOp::Sum, &mut [1]).unwrap();
+                if world.rank() == 0 {
+                    let error = reduce.run(ReduceOp::Sum, &mut [1]).unwrap_err();
+                    assert!(matches!(error, Error::Late { rank: 1, .. }), "{path}: {error}");
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn ranks_that_prepared_different_lengths_are_both_told() {
+        for path in ["auto", "nic"] {
+            let errors = on_threads(path, 2, |world| {
+                // Whoever prepares last may know it by then.
+                let prepared = world.prepare_all_reduce::<u64>(1 + world.rank());
+                let run = prepared.and_then(|mut reduce| reduce.run(ReduceOp::Sum, &mut [1]));
+                run.unwrap_err()
+            });
+            for error in errors {
+                assert!(
+                    matches!(error, Error::Truncated { sent: 16, posted: 8, .. }),
+                    "{path}: {error}"
+                );
+            }
+        }
     }
 }

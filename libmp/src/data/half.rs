@@ -1,6 +1,7 @@
 //! One side of a message, as its own rank keeps it: what it was prepared with, the way to the other side once that is
 //! known, and how far its starts have come.
 
+mod lockstep;
 mod observed;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,6 +19,7 @@ use super::peer::Peer;
 use super::pieces::{Move, Pieces};
 use super::plane::Plane;
 use super::wait::Backoff;
+use super::waiting::Wake;
 use crate::error::{Error, Result};
 use crate::trace::Label;
 
@@ -237,7 +239,7 @@ impl Half {
     }
 
     /// The same, and if the peer's memory could not be had because the peer is gone, that.
-    fn known(&self, plane: &Plane) -> Result<Option<&Other>> {
+    pub fn known(&self, plane: &Plane) -> Result<Option<&Other>> {
         self.other().map_err(|error| self.cause(plane, error))
     }
 
@@ -257,37 +259,53 @@ impl Half {
         let mut epochs = self.lock();
         epochs.start().map_err(|epoch| self.started_before(epoch))?;
         self.count(plane);
-        let handed = self.go_on(plane, &mut epochs);
+        let (epoch, waits) = (epochs.started(), self.go_on(plane, &mut epochs));
         drop(epochs);
-        if !handed {
-            plane.adopt(self.clone());
+        if let Some(wake) = waits {
+            plane.waiting.add(self.clone(), epoch, wake);
         }
         self.known(plane).map(drop)
     }
 
-    /// Does the part of this rank, if it can be done now: a send copies and signals once it has its credit, a receive
-    /// gives its credit. True if nothing is left to do, for whatever reason.
-    pub fn help(&self, plane: &Plane) -> bool {
-        plane.listen_if(self.other.get().is_none(), self.neighbour);
-        self.go_on(plane, &mut self.lock())
+    /// Does the part of this rank in start number `epoch`, if it can be done now. What it waits for, or nothing if nothing
+    /// is left to do.
+    pub fn help(&self, plane: &Plane, epoch: u64) -> Option<Wake> {
+        let mut epochs = self.lock();
+        if epochs.started() != epoch {
+            return None;
+        }
+        self.go_on(plane, &mut epochs)
     }
 
-    fn go_on(&self, plane: &Plane, epochs: &mut Epochs) -> bool {
+    /// This rank's word.
+    pub fn word(&self) -> &Word64 {
+        &self.word
+    }
+
+    /// Whether the other side is known.
+    pub fn is_paired(&self) -> bool {
+        self.other.get().is_some()
+    }
+
+    /// A send copies and signals once it has its credit, a receive gives its credit. Nothing is left to do if that was done,
+    /// or cannot be done.
+    fn go_on(&self, plane: &Plane, epochs: &mut Epochs) -> Option<Wake> {
         if epochs.handed() {
-            return true;
+            return None;
         }
         let other = match self.other() {
             Ok(Some(other)) => other,
             Ok(None) => {
                 self.counters.retries.add(1);
-                return false;
+                return Some(Wake::Peer);
             }
-            Err(_) => return true,
+            Err(_) => return None,
         };
         let epoch = epochs.started();
         if self.side == Side::Send && self.reached() < epoch {
             self.counters.retries.add(1);
-            return false;
+            let credit = self.word_name.base.wrapping_add(epoch);
+            return Some(Wake::Credit(credit));
         }
         let _moving = self.span(plane, if self.side == Side::Send { "move" } else { "post" });
         // The peer may see it before this thread looks at the clock again.
@@ -302,7 +320,7 @@ impl Half {
         if handed && self.side == Side::Send && plane.trace.is_on() {
             plane.trace.leaves(plane.trace.thread_lane(), self.message(epoch), leaves);
         }
-        handed
+        (!handed).then_some(Wake::Room)
     }
 
     /// Moves the message and signals it, or gives the credit. False if the NIC has no room now.
@@ -432,7 +450,7 @@ impl Half {
     }
 
     /// Waits until the peer has prepared its side.
-    fn meet(&self, plane: &Plane) -> Result<&Other> {
+    pub fn meet(&self, plane: &Plane) -> Result<&Other> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
         if self.known(plane)?.is_none() {
             let mut backoff = Backoff::new(Deadline::after(self.timeout));
@@ -446,12 +464,11 @@ impl Half {
         self.known(plane)?.ok_or_else(|| self.started_before(0))
     }
 
-    /// Whether the last start is complete.
+    /// Whether the last start is complete. The other operations of this rank get no help by it.
     pub fn poll(&self, plane: &Plane) -> Result<bool> {
-        plane.progress();
         plane.listen_if(self.other.get().is_none(), self.neighbour);
         let mut epochs = self.lock();
-        let handed = self.go_on(plane, &mut epochs);
+        let handed = self.go_on(plane, &mut epochs).is_none();
         if let Err(error) = self.other() {
             drop(epochs);
             return Err(self.cause(plane, error));

@@ -55,6 +55,7 @@ mod positions;
 mod post;
 mod region;
 mod wait;
+mod waiting;
 mod window;
 mod word;
 

@@ -22,6 +22,7 @@ pub trait Operation: sealed::Sealed {
     /// the world.
     fn test(&self) -> Result<bool> {
         let Inside { half, plane } = self.inside();
+        plane.progress();
         if half.poll(plane)? {
             return Ok(true);
         }
@@ -68,8 +69,18 @@ impl<'a> Inside<'a> {
         self.half.span(self.plane, "wait for")
     }
 
+    /// Helps what waits for help of this rank, and says whether the operation is complete.
     fn poll(self) -> Result<bool> {
+        self.plane.progress();
         self.half.poll(self.plane)
+    }
+
+    /// Lets the rank of this operation help, if it is another than that of `helped`; an error if the operation has failed.
+    fn stand_by(self, helped: Inside<'_>) -> Result<()> {
+        if !std::ptr::eq(self.plane, helped.plane) {
+            self.plane.progress();
+        }
+        self.half.known(self.plane).map(drop)
     }
 
     fn pause(self, backoff: &mut Backoff) -> Result<()> {
@@ -116,8 +127,8 @@ impl fmt::Display for Name {
     }
 }
 
-/// Looks at one operation for which the others wait, before they are looked at too.
-const HELP: u32 = 16;
+/// Looks at one operation before the others are looked at for failures.
+const OTHERS: u32 = 16;
 
 /// Waits until the last starts of all operations are complete.
 ///
@@ -135,11 +146,11 @@ pub fn wait_all(operations: &[&dyn Operation], deadline: Deadline) -> Result<()>
             waiting = None;
         }
         let Some(operation) = operations.get(next) else { return Ok(()) };
-        // The others may need this rank's help while this one waits; not at every look, or each of n messages costs n looks.
+        // Not at every look, or each of n messages costs n looks.
         looks += 1;
-        if looks.is_multiple_of(HELP) {
+        if looks.is_multiple_of(OTHERS) {
             for other in &operations[next + 1..] {
-                other.inside().poll()?;
+                other.inside().stand_by(operation.inside())?;
             }
         }
         if waiting.is_none() {
@@ -159,8 +170,13 @@ pub fn wait_any(operations: &[&dyn Operation], deadline: Deadline) -> Result<usi
     let mut backoff = Backoff::new(deadline);
     let mut waiting = None;
     loop {
+        first.inside().plane.progress();
         for (number, operation) in operations.iter().enumerate() {
-            if operation.inside().poll()? {
+            let inside = operation.inside();
+            if !std::ptr::eq(inside.plane, first.inside().plane) {
+                inside.plane.progress();
+            }
+            if inside.half.poll(inside.plane)? {
                 return Ok(number);
             }
         }

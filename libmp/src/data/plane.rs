@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use super::arena::Arena;
 use super::counters::{Counters, PeerCounters};
 use super::device::{Report, Watch};
-use super::half::Half;
 use super::mailbox::Mailbox;
 use super::nic::{Link, LinkAddress, Nic, NicIntroduction, RANKS_MAX, RemoteArena, refused};
 use super::notice::WordName;
@@ -20,6 +19,7 @@ use super::operation::Name;
 use super::path::Path;
 use super::post::State;
 use super::region::Pieces;
+use super::waiting::Waiting;
 use super::word::Words;
 use crate::config::PathChoice;
 use crate::control::Control;
@@ -30,10 +30,8 @@ use crate::trace::{Probes, Trace};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
-/// How long it may take until a failed path has ended the world.
-const VERDICT: Duration = Duration::from_secs(2);
 /// How long the news of a rank that left may take, on a busy machine too.
-const NEWS: Duration = Duration::from_secs(2);
+const NEWS: Duration = Duration::from_secs(5);
 
 /// How a data plane gets to other ranks.
 #[derive(Debug, Clone)]
@@ -59,6 +57,8 @@ pub(crate) struct Plane {
     pub(super) rank: usize,
     peers: Arc<[PeerInfo]>,
     choice: PathChoice,
+    /// How long it may take until a loss that this rank has seen has ended the world, if rank 0 is lost as well.
+    verdict: Duration,
     arena: Arena,
     pub(super) words: Mutex<Words>,
     /// The ranks that this one reaches, in rank order, itself among them.
@@ -68,8 +68,7 @@ pub(crate) struct Plane {
     /// If some are reached through it.
     pub(super) nic: Option<Nic>,
     /// Started operations that need a call of this rank to go on.
-    helpless: Mutex<Vec<Arc<Half>>>,
-    helpless_count: AtomicUsize,
+    pub(super) waiting: Waiting,
     /// Notices that wait for room in a mailbox.
     pub(super) backlog: AtomicUsize,
     pub pieces: Pieces,
@@ -158,13 +157,13 @@ impl Plane {
             rank,
             peers,
             choice,
+            verdict: patience,
             arena,
             words: Mutex::default(),
             neighbours,
             arenas: OnceLock::new(),
             nic,
-            helpless: Mutex::default(),
-            helpless_count: AtomicUsize::new(0),
+            waiting: Waiting::default(),
             backlog: AtomicUsize::new(0),
             pieces: Pieces::default(),
             trace,
@@ -409,7 +408,7 @@ impl Plane {
             if let Some((failure, of_path)) = self.watch.failure() {
                 // Of a failed path the link knows the reason, and the world ends with it.
                 let since = Instant::now();
-                while of_path && since.elapsed() < VERDICT {
+                while of_path && since.elapsed() < self.verdict {
                     self.progress();
                     self.check_after(deadline.elapsed(), op)?;
                     std::thread::sleep(HELP);
@@ -433,30 +432,16 @@ impl Plane {
         Ok(stream)
     }
 
-    /// Notes something that cannot go on by itself.
-    pub fn adopt(&self, operation: Arc<Half>) {
-        let mut helpless = lock(&self.helpless);
-        helpless.push(operation);
-        self.helpless_count.store(helpless.len(), Ordering::Relaxed);
-    }
-
     /// Helps what cannot go on by itself. Every waiting call does this while it waits. True if something still needs help.
     pub fn progress(&self) -> bool {
         if self.backlog.load(Ordering::Relaxed) > 0 {
             self.flush_all();
         }
-        if self.helpless_count.load(Ordering::Relaxed) > 0
-            && let Ok(mut helpless) = self.helpless.try_lock()
-        {
-            helpless.retain(|operation| !operation.help(self));
-            self.helpless_count.store(helpless.len(), Ordering::Relaxed);
-        }
+        self.waiting.help(self);
         if let Some(nic) = &self.nic {
             self.look_after_links(nic);
         }
-        self.nic.is_some()
-            || self.backlog.load(Ordering::Relaxed) > 0
-            || self.helpless_count.load(Ordering::Relaxed) > 0
+        self.nic.is_some() || self.backlog.load(Ordering::Relaxed) > 0 || !self.waiting.is_empty()
     }
 
     /// Whether the world is over. Cheap.
@@ -469,8 +454,8 @@ impl Plane {
         if self.ended() { self.control.check_after(&op(), age) } else { Ok(()) }
     }
 
-    /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over, and what
-    /// waits says so.
+    /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over. Waits until it
+    /// is known what has ended it, which may be another rank.
     pub fn suspect(&self, neighbour: usize, error: &gdsync::Error) {
         let gdsync::Error::PeerUnreachable { pid, .. } = error else { return };
         if !has_ended(*pid) {
@@ -478,8 +463,16 @@ impl Plane {
         }
         let rank = self.neighbours[neighbour].rank;
         let (host, detail) = (self.peer(rank).host.clone(), error.to_string());
-        let how = Loss::Path { detail };
-        self.control.fail(Cause::Lost { rank: rank as u32, host, how });
+        let cause = Cause::Lost { rank: rank as u32, host, how: Loss::Path { detail } };
+        self.control.report(cause.clone());
+        let until = Instant::now() + self.verdict;
+        while !self.ended() {
+            if Instant::now() > until {
+                self.control.fail(cause);
+                return;
+            }
+            std::thread::sleep(HELP);
+        }
     }
 
     /// A neighbour breaks the protocol: the world is over.

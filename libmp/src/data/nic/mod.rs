@@ -16,9 +16,9 @@
 //! operation for them is prepared ([`crate::data::device`]).
 //!
 //! A queue without room is back-pressure: a send of the host stays started and is helped later, every other call waits
-//! for room, at most its timeout. A queue that has failed is a path that is lost: the world ends with
-//! [`PeerLost`](crate::Error::PeerLost) and the NIC's reason, unless the control plane knows the cause within
-//! [`GRACE`](plane::GRACE).
+//! for room, at most its timeout. A queue that has failed is a path that is lost: unless the control plane has told the
+//! cause within [`GRACE`](plane::GRACE), rank 0 is told of it and decides. The world ends with
+//! [`PeerLost`](crate::Error::PeerLost) and the NIC's reason, or with an earlier loss that has led to this one.
 
 mod link;
 mod message;
@@ -72,6 +72,8 @@ struct Failing {
     detail: String,
     /// Until then somebody else may say why.
     until: Instant,
+    /// Rank 0 has been told.
+    reported: bool,
 }
 
 /// Memory of this rank that peers may still access: windows, and ends of device operations.

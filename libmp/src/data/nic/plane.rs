@@ -18,7 +18,7 @@ use crate::data::plane::Plane;
 use crate::data::wait::Backoff;
 use crate::error::{Error, Result};
 
-/// From the failure of a link to the end of the world by it: usually the control plane knows more by then.
+/// From the failure of a link to the report of it: usually the control plane knows more by then.
 pub(crate) const GRACE: Duration = Duration::from_millis(200);
 /// Calls of `progress` between two looks at mailboxes, and looks between two checks of the links.
 const LISTEN: u32 = 8;
@@ -91,14 +91,15 @@ impl Plane {
     /// A request to a neighbour has failed, or its link: the neighbour is lost, if nothing else comes to light.
     pub fn path_failed(&self, neighbour: usize, error: &gdsync::nic::Error) {
         let Some(nic) = &self.nic else { return };
-        // Flushed is what did not fail itself: most often the peer knows the reason, and says it first.
+        // Flushed is what did not fail itself: the peer knows the reason, and says it as soon as it runs.
         let flushed =
             matches!(error, gdsync::nic::Error::Failed { syndrome: Syndrome::Flushed, .. });
-        let grace = if flushed { 3 * GRACE } else { GRACE };
+        let grace = if flushed { nic.patience / 2 } else { GRACE };
         lock(&nic.failing).get_or_insert_with(|| Failing {
             neighbour,
             detail: error.to_string(),
             until: Instant::now() + grace,
+            reported: false,
         });
     }
 
@@ -133,14 +134,16 @@ impl Plane {
         if nic.finishing.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(Failing { neighbour, detail, until }) = &*lock(&nic.failing)
+        if let Some(Failing { neighbour, detail, until, reported }) = &mut *lock(&nic.failing)
+            && !*reported
             && Instant::now() > *until
         {
+            *reported = true;
             let rank = self.neighbours[*neighbour].rank;
             let how =
                 Loss::Path { detail: format!("the path to it through the NIC failed: {detail}") };
             let host = self.peer(rank).host.clone();
-            self.control.fail(Cause::Lost { rank: rank as u32, host, how });
+            self.control.report(Cause::Lost { rank: rank as u32, host, how });
         }
     }
 
