@@ -1,8 +1,8 @@
 //! Compiles `cuda/module.cu` to one fatbin for the crate to embed, with the nvcc that mp-kernels found. Without one the
 //! crate builds too, and `--device cuda` says what is missing.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::Path;
+use std::process::{Command, ExitCode, Output};
 
 /// Machine code for these GPU architectures, as in mp-kernels, as far as the compiler knows them; PTX of the last, for
 /// newer ones.
@@ -29,13 +29,15 @@ fn run() -> Result<(), String> {
     let include =
         std::env::var_os("DEP_MP_KERNELS_INCLUDE").ok_or("mp-kernels names no include folder")?;
     let out = std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?;
-    compile(Path::new(&nvcc), Path::new(&include), &PathBuf::from(out).join("hpgmg.fatbin"))?;
+    compile(Path::new(&nvcc), Path::new(&include), Path::new(&out))?;
     println!("cargo::rustc-cfg=hpgmg_fatbin");
     Ok(())
 }
 
-fn compile(nvcc: &Path, include: &Path, fatbin: &Path) -> Result<(), String> {
-    let known = answer(Command::new(nvcc).arg("--list-gpu-code"))?;
+/// Writes `hpgmg.fatbin`, and `ptxas.txt`: registers and stack of every kernel, for a test.
+fn compile(nvcc: &Path, include: &Path, out: &Path) -> Result<(), String> {
+    let known = answer(Command::new(nvcc).arg("--list-gpu-code"))?.stdout;
+    let known = String::from_utf8_lossy(&known);
     // Fewer of them compile faster: `HPGMG_ARCHITECTURES=90`, or `80,90`.
     let wanted = std::env::var("HPGMG_ARCHITECTURES").unwrap_or_else(|_| ARCHITECTURES.join(","));
     let known: Vec<&str> = wanted
@@ -50,21 +52,23 @@ fn compile(nvcc: &Path, include: &Path, fatbin: &Path) -> Result<(), String> {
     };
     let mut command = Command::new(nvcc);
     // Without fused multiply-add the results are those of the CPU.
-    command.args(["-std=c++17", "-fatbin", "-fmad=false", "--threads", "0"]);
+    command.args(["-std=c++17", "-fatbin", "-fmad=false", "--threads", "0", "-Xptxas", "-v"]);
     for number in &known {
         let ptx = if number == last { format!(",compute_{number}") } else { String::new() };
         command.args(["-gencode", &format!("arch=compute_{number},code=[sm_{number}{ptx}]")]);
     }
-    command.arg("-I").arg(include).arg("cuda/module.cu").arg("-o").arg(fatbin);
-    answer(&mut command).map(|_| ())
+    command.arg("-I").arg(include).arg("cuda/module.cu").arg("-o").arg(out.join("hpgmg.fatbin"));
+    let said = answer(&mut command)?.stderr;
+    let report = out.join("ptxas.txt");
+    std::fs::write(&report, said).map_err(|error| format!("cannot write {report:?}: {error}"))
 }
 
-fn answer(command: &mut Command) -> Result<String, String> {
+fn answer(command: &mut Command) -> Result<Output, String> {
     let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
-        return Ok(said(&output.stdout));
+        return Ok(output);
     }
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (printed, said) = (said(&output.stdout), said(&output.stderr));
     Err(format!("{command:?} failed with {}\n{printed}{said}", output.status))
 }

@@ -26,6 +26,7 @@ on_host_and_cuda!(
     a_bounded_wait_gives_up_and_says_what_it_saw,
     a_stream_can_be_dropped_with_work_in_it,
     memory_dropped_under_a_blocked_stream_is_still_written,
+    a_hundred_operations_go_behind_a_wait_whatever_went_before,
 );
 
 fn operations_run_in_the_order_in_which_they_were_enqueued(device: &Device) -> Outcome {
@@ -307,5 +308,22 @@ fn memory_dropped_under_a_blocked_stream_is_still_written(device: &Device) -> Ou
     gate.store(1)?;
     stream.synchronize(soon())?;
     assert_eq!(result.to_vec()?, [77; 1000]);
+    Ok(())
+}
+
+/// The enqueuer opens the gate only after them, so none may be waited for.
+fn a_hundred_operations_go_behind_a_wait_whatever_went_before(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let words = device.alloc_pinned::<u64>(2)?;
+    let (gate, word) = (words.word(0)?, words.word(1)?);
+    for turn in 1..=20 {
+        // Found idle each time, and with another number of operations.
+        (0..90 + turn).try_for_each(|_| stream.signal(&word, turn))?;
+        stream.synchronize(soon())?;
+        stream.wait_signal(&gate, turn, Duration::from_secs(5))?;
+        (0..100).try_for_each(|_| stream.signal(&word, turn))?;
+        gate.store(turn)?;
+        stream.synchronize(soon())?;
+    }
     Ok(())
 }

@@ -16,6 +16,27 @@ enum BottomSolver { BICGSTAB, CG, RELAXATION };
 constexpr int MAX_ITERATIONS = 200;
 constexpr double REDUCTION = 1e-3;
 
+// The parameter of the kernel.
+//
+// Functions that are calls are given it and the number of a level, and make their own `L` of that level: of that only the
+// fields that they use are loaded, into registers. A level as a parameter (and a reference to one, of which the compiler
+// makes a value again) would be 232 bytes of every thread's stack, for each call.
+struct Resident {
+    Level levels[RESIDENT_LEVELS];  // the coarsest, finest of them first
+    const double* rhs;              // of the first level in use
+    unsigned long long* iterations;  // of the bottom solver, added up
+    int count;                      // levels
+    int first;                      // first level in use
+    int full;                       // an F-cycle; else a V-cycle
+    int zero;                       // a V-cycle starts from zero, not from u
+    int smoother;
+    int bottom;  // BottomSolver
+    int quartic;  // solutions are interpolated by the quartic rule
+    int unused;
+
+    __device__ __forceinline__ const Level& coarsest() const { return levels[count - 1]; }
+};
+
 __shared__ double shared_rows[RESIDENT_DIM * RESIDENT_DIM];
 __shared__ double shared_sum;
 __shared__ unsigned long long shared_max;
@@ -216,21 +237,22 @@ __device__ void multiply(const L& level, double* out, const double* x, const dou
 
 template <int OPERATOR, class L>
 __device__ __forceinline__ void apply_block(const L& level, double* out, const double* x) {
-    pass_block<OPERATOR, APPLY, false>(level, Pass{x, out, nullptr, nullptr, 0.0, 0, 0, 1, 0});
+    pass_block<OPERATOR, APPLY, false>(level, Pass{x, out, nullptr, nullptr, 0.0, 0.0, 0, 0, 1, 0});
 }
 
 template <int OPERATOR, class L>
 __device__ __forceinline__ void residual_block(const L& level, double* out, const double* x, const double* rhs) {
-    pass_block<OPERATOR, RESIDUAL, false>(level, Pass{x, out, rhs, nullptr, 0.0, 0, 0, 1, 0});
+    pass_block<OPERATOR, RESIDUAL, false>(level, Pass{x, out, rhs, nullptr, 0.0, 0.0, 0, 0, 1, 0});
 }
 
-// One call of the smoother; with `zero` x is taken as zero, whatever it holds.
+// One call of the smoother on level `l`; with `zero` x is taken as zero, whatever it holds.
 template <int OPERATOR, class L>
-__device__ __noinline__ void smooth_block(const L level, const double* rhs, int smoother, bool zero) {
+__device__ __noinline__ void smooth_block(const Resident& r, int l, const double* rhs, bool zero) {
+    const L level(r.levels[l]);
     for (int sweep = 0; sweep < 6; sweep++) {
-        Pass pass{sweep % 2 ? level.temp : level.u, sweep % 2 ? level.u : level.temp, rhs, level.dinv, 2.0 / 3.0, sweep, 0, 1, 0};
+        Pass pass{sweep % 2 ? level.temp : level.u, sweep % 2 ? level.u : level.temp, rhs, level.dinv, 2.0 / 3.0, 0.0, sweep, 0, 1, 0};
         const bool from_zero = zero && sweep == 0;
-        switch (smoother) {
+        switch (r.smoother) {
             case SMOOTH_GSRB:
                 if (from_zero) {
                     pass_block<OPERATOR, GSRB, true>(level, pass);
@@ -241,10 +263,12 @@ __device__ __noinline__ void smooth_block(const L level, const double* rhs, int 
             case SMOOTH_CHEBYSHEV:
                 // The second step reads the start again.
                 if (from_zero) set(level, level.u, nullptr);
+                pass.scale = r.levels[l].c2[sweep];
+                pass.last = r.levels[l].c1[sweep];
                 pass_block<OPERATOR, CHEBYSHEV, false>(level, pass);
                 break;
             default:
-                if (smoother == SMOOTH_L1_JACOBI) {
+                if (r.smoother == SMOOTH_L1_JACOBI) {
                     pass.weight = level.l1inv;
                     pass.scale = 1.0;
                 }
@@ -257,10 +281,17 @@ __device__ __noinline__ void smooth_block(const L level, const double* rhs, int 
     }
 }
 
+template <int OPERATOR, class L>
+__device__ __noinline__ void residual_in_temp(const Resident& r, int l, const double* rhs) {
+    const L level(r.levels[l]);
+    residual_block<OPERATOR>(level, level.temp, level.u, rhs);
+}
+
 // The solvers of krylov/*.rs; x = u, starting from zero. Each returns its iterations.
 
 template <int OPERATOR, class L>
-__device__ __noinline__ int bicgstab(const L level, const double* rhs) {
+__device__ __noinline__ int bicgstab(const Resident& resident, const double* rhs) {
+    const L level(resident.coarsest());
     double* const x = level.u;
     auto work = [&](int v) { return level.krylov + v * level.volume; };
     double *const r0 = work(0), *const r = work(1), *const p = work(2), *const q = work(3);
@@ -300,7 +331,8 @@ __device__ __noinline__ int bicgstab(const L level, const double* rhs) {
 }
 
 template <int OPERATOR, class L>
-__device__ __noinline__ int conjugate_gradients(const L level, const double* rhs) {
+__device__ __noinline__ int conjugate_gradients(const Resident& resident, const double* rhs) {
+    const L level(resident.coarsest());
     double* const x = level.u;
     auto work = [&](int v) { return level.krylov + v * level.volume; };
     double *const r = work(0), *const p = work(1), *const ap = work(2), *const z = work(3);
@@ -331,12 +363,13 @@ __device__ __noinline__ int conjugate_gradients(const L level, const double* rhs
 }
 
 template <int OPERATOR, class L>
-__device__ __noinline__ int relaxation(const L level, const double* rhs, int smoother) {
+__device__ __noinline__ int relaxation(const Resident& resident, const double* rhs) {
+    const L level(resident.coarsest());
     residual_block<OPERATOR>(level, level.temp, level.u, rhs);
     const double start = norm(level, level.temp);
     if (start == 0.0) return 0;
     for (int iteration = 1; iteration <= MAX_ITERATIONS; iteration++) {
-        smooth_block<OPERATOR>(level, rhs, smoother, false);
+        smooth_block<OPERATOR, L>(resident, resident.count - 1, rhs, false);
         residual_block<OPERATOR>(level, level.temp, level.u, rhs);
         const double size = norm(level, level.temp);
         if (size == 0.0 || size < REDUCTION * start) return iteration;

@@ -68,14 +68,19 @@ struct Sized : Level {
     __device__ __forceinline__ bool has(int i) const { return static_cast<unsigned>(i) < static_cast<unsigned>(n); }
 };
 
-// Calls f with the level, as a Sized one where that pays.
+template <class L>
+struct As {
+    using Type = L;
+};
+
+// Calls f with the type for a level of n cells a side: a Sized one where that pays.
 template <class F>
-__device__ __forceinline__ void sized(const Level& level, F f) {
-    switch (level.n) {
-        case 8: return f(Sized<8>(level));
-        case 4: return f(Sized<4>(level));
-        case 2: return f(Sized<2>(level));
-        default: return f(level);
+__device__ __forceinline__ void sized(int n, F f) {
+    switch (n) {
+        case 8: return f(As<Sized<8>>());
+        case 4: return f(As<Sized<4>>());
+        case 2: return f(As<Sized<2>>());
+        default: return f(As<Level>());
     }
 }
 

@@ -15,10 +15,11 @@ struct Pass {
     double* out;
     const double* rhs;
     const double* weight;
-    double scale;
-    int sweep;   // GSRB: half-sweep; Chebyshev: step of the recurrence
-    int planes;  // planes that a block marches through
-    int tiles;   // blocks along k; the grid has as many for each band of rows
+    double scale;  // WEIGHTED: damping; CHEBYSHEV: weight of the residual
+    double last;   // CHEBYSHEV: weight of the last step
+    int sweep;     // GSRB: half-sweep; CHEBYSHEV: step of the recurrence
+    int planes;    // planes that a block marches through
+    int tiles;     // blocks along k; the grid has as many for each band of rows
     int unused;
 };
 
@@ -35,9 +36,8 @@ __device__ __forceinline__ double update(const L& level, const Pass& pass, const
     if (STEP == GSRB) return x + __ldg(level.dinv + p.own) * residual;
     if (STEP == WEIGHTED) return x + pass.scale * __ldg(pass.weight + p.own) * residual;
     if (STEP == CHEBYSHEV) {
-        const double c1 = level.c1[pass.sweep], c2 = level.c2[pass.sweep];
-        if (pass.sweep == 0) return x + c2 * __ldg(level.dinv + p.own) * residual;
-        return x + c1 * (x - pass.out[p.own]) + c2 * __ldg(level.dinv + p.own) * residual;
+        if (pass.sweep == 0) return x + pass.scale * __ldg(level.dinv + p.own) * residual;
+        return x + pass.last * (x - pass.out[p.own]) + pass.scale * __ldg(level.dinv + p.own) * residual;
     }
     return residual;
 }

@@ -3,37 +3,25 @@
 
 namespace hpgmg {
 
-struct Resident {
-    Level levels[RESIDENT_LEVELS];  // the coarsest, finest of them first
-    const double* rhs;              // of the first level in use
-    unsigned long long* iterations;  // of the bottom solver, added up
-    int count;                      // levels
-    int first;                      // first level in use
-    int full;                       // an F-cycle; else a V-cycle
-    int zero;                       // a V-cycle starts from zero, not from u
-    int smoother;
-    int bottom;  // BottomSolver
-    int quartic;  // solutions are interpolated by the quartic rule
-    int unused;
-};
-
 // As in layout.rs.
-static_assert(sizeof(Level) == 232 && sizeof(Pass) == 56 && sizeof(Resident) == RESIDENT_LEVELS * 232 + 48);
+static_assert(sizeof(Level) == 232 && sizeof(Pass) == 64 && sizeof(Resident) == RESIDENT_LEVELS * 232 + 48);
 
 template <int OPERATOR>
-__device__ void solve_bottom(const Resident& r, const double* rhs) {
-    sized(r.levels[r.count - 1], [&](const auto& level) {
-        set(level, level.u, nullptr);
-        const int iterations = r.bottom == BICGSTAB ? bicgstab<OPERATOR>(level, rhs)
-                               : r.bottom == CG     ? conjugate_gradients<OPERATOR>(level, rhs)
-                                                    : relaxation<OPERATOR>(level, rhs, r.smoother);
+__device__ __noinline__ void solve_bottom(const Resident& r, const double* rhs) {
+    sized(r.coarsest().n, [&](auto as) {
+        using L = typename decltype(as)::Type;
+        set(L(r.coarsest()), r.coarsest().u, nullptr);
+        const int iterations = r.bottom == BICGSTAB ? bicgstab<OPERATOR, L>(r, rhs)
+                               : r.bottom == CG     ? conjugate_gradients<OPERATOR, L>(r, rhs)
+                                                    : relaxation<OPERATOR, L>(r, rhs);
         if (threadIdx.x == 0) *r.iterations += iterations;
     });
 }
 
 template <int REACH>
 __device__ __noinline__ void prolong_block(const Level& from, const Level& fine, int rule, bool add) {
-    sized(from, [&](const auto& coarse) {
+    sized(from.n, [&](auto as) {
+        const typename decltype(as)::Type coarse(from);
         fill_box(coarse, coarse.u, rule, REACH);
         each_cell(coarse, [&](int i, int j, int k) {
             double children[2][2][2];
@@ -60,16 +48,19 @@ __device__ void v_cycle(const Resident& r, int from, bool zero) {
     auto rhs = [&](int l) { return l == r.first ? r.rhs : r.levels[l].r; };
     const int bottom = r.count - 1;
     for (int l = from; l < bottom; l++) {
-        sized(r.levels[l], [&](const auto& level) {
-            smooth_block<OPERATOR>(level, rhs(l), r.smoother, zero || l > from);
-            residual_block<OPERATOR>(level, level.temp, level.u, rhs(l));
+        sized(r.levels[l].n, [&](auto as) {
+            using L = typename decltype(as)::Type;
+            smooth_block<OPERATOR, L>(r, l, rhs(l), zero || l > from);
+            residual_in_temp<OPERATOR, L>(r, l, rhs(l));
         });
         restrict_block(r.levels[l], r.levels[l].temp, r.levels[l + 1]);
     }
     solve_bottom<OPERATOR>(r, rhs(bottom));
     for (int l = bottom - 1; l >= from; l--) {
         prolong_block<1>(r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
-        sized(r.levels[l], [&](const auto& level) { smooth_block<OPERATOR>(level, rhs(l), r.smoother, false); });
+        sized(r.levels[l].n, [&](auto as) {
+            smooth_block<OPERATOR, typename decltype(as)::Type>(r, l, rhs(l), false);
+        });
     }
 }
 

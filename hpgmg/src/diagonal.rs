@@ -7,10 +7,12 @@ use std::sync::{Mutex, PoisonError};
 use crate::backend::Vector;
 use crate::comm::CommError;
 use crate::cpu::Cpu;
+use crate::field::Field;
 use crate::level::Level;
 use crate::options::{Boundary, Operator};
 use crate::patch::{Coefficient, Discrete, Patch, Workspace, patches};
 use crate::rows::SharedVector;
+use crate::team::Team;
 
 /// Sets `Dinv`, `L1Inv` (where it is stored) and `lambda_max` of level `l`.
 ///
@@ -30,7 +32,7 @@ pub fn build(cpu: &mut Cpu, l: usize) -> Result<(), CommError> {
 
 /// What becomes of a row of the diagonal D and of the sums S of the magnitudes off it: D is inverted, S becomes the L1
 /// weights. Returns the bound of the spectrum that these rows give.
-pub fn finish(diagonal: &mut [f64], off: &mut [f64]) -> f64 {
+fn finish(diagonal: &mut [f64], off: &mut [f64]) -> f64 {
     let mut lambda: f64 = 0.0;
     for (d, s) in diagonal.iter_mut().zip(off) {
         lambda = lambda.max((*d + *s) / *d);
@@ -42,17 +44,17 @@ pub fn finish(diagonal: &mut [f64], off: &mut [f64]) -> f64 {
 
 /// The largest of what several threads find.
 #[derive(Default)]
-pub struct Largest(Mutex<f64>);
+struct Largest(Mutex<f64>);
 
 impl Largest {
     /// Takes `value` into account.
-    pub fn add(&self, value: f64) {
+    fn add(&self, value: f64) {
         let mut largest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         *largest = largest.max(value);
     }
 
     /// The largest, at least 0.
-    pub fn get(self) -> f64 {
+    fn get(self) -> f64 {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,56 +72,82 @@ pub fn discrete(cpu: &Cpu, l: usize) -> Discrete {
     }
 }
 
+/// Cells of a level whose diagonal is found patch by patch.
+pub struct Patched<'a, F> {
+    /// The operator.
+    pub discrete: &'a Discrete,
+    /// Patches, with what `at` is to be told of each.
+    pub list: Vec<(usize, Patch)>,
+    /// Cells a side of the largest block that was cut into patches.
+    pub block: usize,
+    /// The coefficients, by [`Vector::index`].
+    pub fields: &'a [Field],
+    /// Where a cell of the level, of a patch or around it, lies in all vectors.
+    pub at: F,
+}
+
+impl<F: Fn(usize, [isize; 3]) -> usize + Sync> Patched<'_, F> {
+    /// Sets the cells of the patches in `dinv` and, if it is not empty, in `l1inv`. Returns the bound of the spectrum that
+    /// these cells give.
+    ///
+    /// # Safety
+    /// No cell is of two patches, and `at` gives each a place of its own, along i one behind the other.
+    pub unsafe fn find(&self, team: &Team, dinv: &mut [f64], l1inv: &mut [f64]) -> f64 {
+        let (discrete, fields) = (self.discrete, self.fields);
+        let ghosts = discrete.operator.radius();
+        let has_alpha = !fields[Vector::Alpha.index()].is_empty();
+        let workspace = || Workspace::new(discrete.operator, self.block, has_alpha);
+        let out = SharedVector::new(dinv);
+        let weights = (!l1inv.is_empty()).then(|| SharedVector::new(l1inv));
+        let cells = self.list.iter().map(|(_, patch)| patch.dims.iter().product::<usize>()).sum();
+        let largest = Largest::default();
+        team.share(self.list.len(), cells, &workspace, &|workspace, task| {
+            let (block, patch) = &self.list[task];
+            let [oi, oj, ok] = patch.origin.map(|o| o as isize);
+            let row = |coefficient: Coefficient, j: isize, k: isize| {
+                let at = (self.at)(*block, [oi - ghosts as isize, oj + j, ok + k]);
+                &fields[coefficient.vector().index()][at..at + patch.dims[0] + 2 * ghosts]
+            };
+            let mut lambda: f64 = 0.0;
+            workspace.run(discrete, patch, row, |j, k, d, s| {
+                lambda = lambda.max(finish(d, s));
+                let at = (self.at)(*block, [oi, oj + j as isize, ok + k as isize]);
+                // SAFETY: every cell is one patch's, by the caller's promise.
+                unsafe { out.row(at, d.len()) }.copy_from_slice(d);
+                if let Some(weights) = &weights {
+                    // SAFETY: as above.
+                    unsafe { weights.row(at, s.len()) }.copy_from_slice(s);
+                }
+            });
+            largest.add(lambda);
+        });
+        largest.get()
+    }
+}
+
 fn coloured(cpu: &mut Cpu, l: usize) -> f64 {
     let discrete = discrete(cpu, l);
     let level = &mut cpu.levels[l];
     let g = level.geometry;
     let (mut dinv, mut l1inv) = (level.take(Vector::Dinv), level.take(Vector::L1Inv));
-    let mut list = Vec::new();
-    for index in 0..level.boxes.len() {
-        let whole = Patch { origin: level.origin(index), dims: [g.n; 3] };
-        list.extend(patches(&whole).into_iter().map(|patch| (index, patch)));
-    }
-    let largest = Largest::default();
-    {
-        let (origins, fields) = (origins(level), &level.fields);
-        let has_alpha = !fields[Vector::Alpha.index()].is_empty();
-        let workspace = || Workspace::new(discrete.operator, g.n, has_alpha);
-        let out = SharedVector::new(&mut dinv);
-        let weights = (!l1inv.is_empty()).then(|| SharedVector::new(&mut l1inv));
-        cpu.team.share(
-            list.len(),
-            level.boxes.len() * g.n.pow(3),
-            &workspace,
-            &|workspace, task| {
-                let (index, patch) = &list[task];
-                let index = *index;
-                let base = index * g.volume;
-                let inside: [usize; 3] =
-                    std::array::from_fn(|a| patch.origin[a] - origins[index][a]);
-                let row = |coefficient: Coefficient, j: isize, k: isize| {
-                    let [oi, oj, ok] = inside.map(|o| o as isize);
-                    let at = base + g.at(oi - g.ghosts as isize, oj + j, ok + k);
-                    &fields[coefficient.vector().index()][at..at + patch.dims[0] + 2 * g.ghosts]
-                };
-                let mut lambda: f64 = 0.0;
-                workspace.run(&discrete, patch, row, |j, k, d, s| {
-                    lambda = lambda.max(finish(d, s));
-                    let at = base + g.row(inside[1] + j, inside[2] + k) + inside[0];
-                    // SAFETY: every cell is one patch's.
-                    unsafe { out.row(at, d.len()) }.copy_from_slice(d);
-                    if let Some(weights) = &weights {
-                        // SAFETY: as above.
-                        unsafe { weights.row(at, s.len()) }.copy_from_slice(s);
-                    }
-                });
-                largest.add(lambda);
-            },
-        );
-    }
+    let origins = origins(level);
+    let boxes = origins.iter().map(|&origin| Patch { origin, dims: [g.n; 3] });
+    let cut = |(index, whole)| patches(&whole).into_iter().map(move |patch| (index, patch));
+    let patched = Patched {
+        discrete: &discrete,
+        list: boxes.enumerate().flat_map(cut).collect(),
+        block: g.n,
+        fields: &level.fields,
+        at: |index: usize, cell: [isize; 3]| {
+            let [i, j, k] = std::array::from_fn(|a| cell[a] - origins[index][a] as isize);
+            index * g.volume + g.at(i, j, k)
+        },
+    };
+    // SAFETY: boxes are cut into patches once, and cells of boxes have places of their own.
+    let lambda = unsafe { patched.find(&cpu.team, &mut dinv, &mut l1inv) };
     level.put(Vector::Dinv, dinv);
     level.put(Vector::L1Inv, l1inv);
-    largest.get()
+    lambda
 }
 
 fn origins(level: &Level) -> Vec<[usize; 3]> {

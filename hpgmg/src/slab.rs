@@ -6,12 +6,11 @@ use std::ops::Range;
 
 use crate::backend::Vector;
 use crate::boundary::{Faces, extrapolate_beta};
-use crate::diagonal::{Largest, finish};
+use crate::diagonal::Patched;
 use crate::field::Field;
 use crate::geometry::BoxGeometry;
 use crate::options::Config;
-use crate::patch::{Coefficient, Discrete, Patch, Workspace, patches};
-use crate::rows::SharedVector;
+use crate::patch::{Discrete, Patch, patches};
 use crate::setup::vectors_of;
 use crate::team::Team;
 
@@ -126,42 +125,22 @@ impl Slab {
     /// Sets the diagonal and the weights, also of the plane before and the one behind; returns the bound of the spectrum
     /// that they give.
     pub fn build_diagonal(&mut self, team: &Team, discrete: &Discrete) -> f64 {
-        let (n, ghosts) = (self.geometry.n, self.geometry.ghosts as isize);
+        let n = self.geometry.n;
         let first = self.planes.start.saturating_sub(1);
         let count = (self.planes.end + 1).min(n) - first;
         let all = Patch { origin: [0, 0, first], dims: [n, n, count] };
-        let list = patches(&all);
         let (mut dinv, mut l1inv) = (self.take(Vector::Dinv), self.take(Vector::L1Inv));
-        let largest = Largest::default();
-        {
-            let slab = &*self;
-            let has_alpha = !slab.field(Vector::Alpha).is_empty();
-            let workspace = || Workspace::new(discrete.operator, n, has_alpha);
-            let out = SharedVector::new(&mut dinv);
-            let weights = (!l1inv.is_empty()).then(|| SharedVector::new(&mut l1inv));
-            team.share(list.len(), n * n * count, &workspace, &|workspace, patch| {
-                let patch = &list[patch];
-                let [oi, oj, ok] = patch.origin.map(|o| o as isize);
-                let row = |coefficient: Coefficient, j: isize, k: isize| {
-                    let at = slab.at(oi - ghosts, oj + j, ok + k);
-                    &slab.field(coefficient.vector())[at..at + patch.dims[0] + 2 * ghosts as usize]
-                };
-                let mut lambda: f64 = 0.0;
-                workspace.run(discrete, patch, row, |j, k, d, s| {
-                    lambda = lambda.max(finish(d, s));
-                    let at = slab.at(oi, oj + j as isize, ok + k as isize);
-                    // SAFETY: every cell is one patch's.
-                    unsafe { out.row(at, d.len()) }.copy_from_slice(d);
-                    if let Some(weights) = &weights {
-                        // SAFETY: as above.
-                        unsafe { weights.row(at, s.len()) }.copy_from_slice(s);
-                    }
-                });
-                largest.add(lambda);
-            });
-        }
+        let patched = Patched {
+            discrete,
+            list: patches(&all).into_iter().map(|patch| (0, patch)).collect(),
+            block: n,
+            fields: &self.fields,
+            at: |_, [i, j, k]: [isize; 3]| self.at(i, j, k),
+        };
+        // SAFETY: the planes are cut into patches once, and cells of a slab have places of their own.
+        let lambda = unsafe { patched.find(team, &mut dinv, &mut l1inv) };
         self.put(Vector::Dinv, dinv);
         self.put(Vector::L1Inv, l1inv);
-        largest.get()
+        lambda
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod driver;
 mod gate;
 pub(crate) mod graph;
 pub(crate) mod graveyard;
+mod marks;
 pub(crate) mod module;
 pub(crate) mod rescue;
 pub(crate) mod stream;

@@ -14,6 +14,7 @@ use super::callback::{Callback, run_again, run_once};
 use super::device::{CudaDevice, lock, stream_idle};
 use super::driver::cu;
 use super::gate;
+use super::marks::Marks;
 use super::module::Kernel;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
@@ -50,7 +51,7 @@ pub(crate) struct CudaStream {
     seen: AtomicU64,
     capturing: AtomicBool,
     capture: Mutex<Capture>,
-    marks: Mutex<Marks>,
+    marks: Mutex<Marks<sys::CUevent>>,
     /// Where a waiting kernel that gives up writes why; first failure wins.
     report: Buffer<u64>,
     failure: Arc<Mutex<Option<Error>>>,
@@ -62,14 +63,6 @@ pub(crate) struct Capture {
     pub owners: Vec<Arc<Allocation>>,
     pub calls: Vec<Arc<Callback>>,
     pub targets: Vec<Target>,
-}
-
-#[derive(Default)]
-struct Marks {
-    /// Oldest first: operation number and the event recorded after it.
-    recorded: std::collections::VecDeque<(u64, sys::CUevent)>,
-    free: Vec<sys::CUevent>,
-    completed: u64,
 }
 
 // SAFETY: CUstream and CUevent handles may be used from any thread with the context bound; the rest is Send + Sync.
@@ -105,13 +98,13 @@ impl CudaStream {
             size_of::<WaitReport>() / 8,
         )?;
         device.bind()?;
-        let mut marks = Marks::default();
+        let mut events = Vec::with_capacity(MARKS);
         for _ in 0..MARKS {
             let mut event = std::ptr::null_mut();
             let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
             // SAFETY: writes one handle. If a later one fails, the few made so far go with the context.
             unsafe { cu!(cuEventCreate(&mut event, flags))? };
-            marks.free.push(event);
+            events.push(event);
         }
         let mut stream = adopted.unwrap_or(std::ptr::null_mut());
         if adopted.is_none() {
@@ -130,7 +123,7 @@ impl CudaStream {
             seen: AtomicU64::new(0),
             capturing: AtomicBool::new(false),
             capture: Mutex::default(),
-            marks: Mutex::new(marks),
+            marks: Mutex::new(Marks::new(events)),
             report,
             failure: Arc::default(),
         };
@@ -212,34 +205,25 @@ impl CudaStream {
     pub fn completed(&self) -> u64 {
         // Operations whose driver call has not returned may not be in the stream yet: then idleness proves nothing.
         let ended = self.ended.load(Ordering::Acquire);
-        if ended == self.begun.load(Ordering::Acquire) && !matches!(self.query(), Ok(None)) {
-            return ended;
-        }
+        let idle = ended == self.begun.load(Ordering::Acquire) && !matches!(self.query(), Ok(None));
         let mut marks = lock(&self.marks);
-        while let Some(&(number, event)) = marks.recorded.front() {
-            // SAFETY: the event lives as long as the stream.
-            if unsafe { sys::cuEventQuery(event) } == sys::CUresult::CUDA_ERROR_NOT_READY {
-                break;
-            }
-            marks.completed = number;
-            marks.recorded.pop_front();
-            marks.free.push(event);
+        if idle {
+            marks.have_run(ended);
         }
-        marks.completed
+        // SAFETY: the event lives as long as the stream.
+        marks.look(
+            |event| unsafe { sys::cuEventQuery(event) } != sys::CUresult::CUDA_ERROR_NOT_READY,
+        )
     }
 
     fn mark(&self, number: u64) {
         if !number.is_multiple_of(MARK_EVERY) || self.is_capturing() {
             return;
         }
-        let Some(event) = lock(&self.marks).free.pop() else { return };
+        let Some(event) = lock(&self.marks).take() else { return };
         // SAFETY: event and stream live; a mark of operation `number` is recorded after it, by this thread.
         if unsafe { cu!(cuEventRecord(event, self.stream)) }.is_ok() {
-            // With several enqueuing threads marks may arrive out of order; a smaller number behind a larger one
-            // only makes progress known later.
-            let mut marks = lock(&self.marks);
-            let newest = marks.recorded.back().map_or(0, |mark| mark.0);
-            marks.recorded.push_back((number.max(newest), event));
+            lock(&self.marks).record(number, event);
         }
     }
 
@@ -555,12 +539,11 @@ impl Drop for CudaStream {
             let _ = unsafe { cu!(cuGraphDestroy(graph)) };
             drop(capture);
         }
-        let marks = std::mem::take(&mut *lock(&self.marks));
+        let marks = std::mem::replace(&mut *lock(&self.marks), Marks::new(Vec::new()));
         {
             let mut graveyard = self.device.graveyard();
-            let events =
-                marks.free.into_iter().chain(marks.recorded.into_iter().map(|mark| mark.1));
-            events.for_each(|event| graveyard.bury(super::graveyard::Grave::Event(event)));
+            let bury = |event| graveyard.bury(super::graveyard::Grave::Event(event));
+            marks.into_events().for_each(bury);
             if self.adopted {
                 graveyard.forget_stream(self.stream);
             } else {

@@ -4,6 +4,7 @@
 
 use gdsync::{Arg, Dims, Kernel};
 
+use super::columns::columns;
 use super::error::CudaError;
 use super::kernels::{Columns, Passes};
 use super::layout::{Pass, Planes, RESIDENT_LEVELS, Resident};
@@ -18,11 +19,6 @@ const BLOCK: (u32, u32) = (32, 8);
 const RESIDENT_THREADS: u32 = 512;
 /// Rows and planes of coarse cells of a block that interpolates.
 const TILE: u32 = 4;
-
-/// Cells along i and rows of a block that marches through a column, and the most planes that it marches through: with
-/// more the last blocks run alone (measured on an H200).
-const COLUMN: (usize, usize) = (64, 8);
-const COLUMN_PLANES: usize = 16;
 
 /// Levels of so many cells a side and more are worked on in bands of so many rows: the three planes of all vectors that the
 /// next blocks along k read again are more than the second-level cache holds, those of a band are not. At 512³ on an
@@ -71,19 +67,13 @@ impl Gpu {
     }
 
     /// Dimensions of a launch that marches through the columns of this rank's part of level `l`, and the planes of a
-    /// block; none if the level has no such kernels. Two blocks a multiprocessor run at once; small levels are cut into
-    /// as many.
+    /// block; none if the level has no such kernels.
     fn columns(&self, l: usize) -> Option<(&Columns, Dims, i32)> {
         let (grid, kernels) = (self.levels[l].grid, self.passes(l).columns.as_ref()?);
-        if !grid.n.is_multiple_of(COLUMN.0) || !grid.planes.is_multiple_of(2) || grid.planes < 4 {
-            return None;
-        }
-        let (x, y) = (grid.n / COLUMN.0, grid.n / COLUMN.1);
-        let at_once = 2 * self.device.capabilities().multiprocessors as usize;
-        let each = (x * y * grid.planes).div_ceil(at_once.max(1));
-        let each = each.next_multiple_of(2).clamp(2, COLUMN_PLANES);
-        let grid = (x as u32, y as u32, grid.planes.div_ceil(each) as u32);
-        Some((kernels, Dims { grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 }, each as i32))
+        let multiprocessors = self.device.capabilities().multiprocessors as usize;
+        let blocks = columns(grid.n, grid.planes, multiprocessors, grid.n >= BANDS_FROM)?;
+        let dims = Dims { grid: blocks.grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 };
+        Some((kernels, dims, blocks.planes as i32))
     }
 
     /// The kernels for level `l`.
@@ -219,11 +209,13 @@ impl Gpu {
         }
         let pairs = self.pairs(l);
         let columns = self.columns(l);
-        let (weight, scale) = match smoother {
-            Smoother::L1Jacobi => (level.l1inv, 1.0),
-            _ => (level.dinv, 2.0 / 3.0),
-        };
         for sweep in 0..6 {
+            let (weight, scale, last) = match smoother {
+                Smoother::L1Jacobi => (level.l1inv, 1.0, 0.0),
+                Smoother::Chebyshev => (0, level.c2[sweep], level.c1[sweep]),
+                _ => (level.dinv, 2.0 / 3.0, 0.0),
+            };
+            let sweep = sweep as i32;
             let (x, out, read, written) = match sweep % 2 {
                 0 => (level.u, level.temp, Vector::U, Vector::Temp),
                 _ => (level.temp, level.u, Vector::Temp, Vector::U),
@@ -241,7 +233,7 @@ impl Gpu {
                     (&k.weighted[usize::from(from_zero)], pairs)
                 }
             };
-            let pass = Pass { x, out, rhs, weight, scale, sweep, planes, tiles, unused: 0 };
+            let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, unused: 0 };
             let args = [Arg::new(level), Arg::new(&pass)];
             // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
             unsafe {

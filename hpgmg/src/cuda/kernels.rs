@@ -234,3 +234,28 @@ impl Kernels {
         })
     }
 }
+
+#[cfg(all(test, hpgmg_fatbin))]
+mod tests {
+    /// What ptxas said of every kernel, for every architecture.
+    const SAID: &str = include_str!(concat!(env!("OUT_DIR"), "/ptxas.txt"));
+
+    /// Stack of a thread that a context begins with. For more the driver waits for the GPU at a kernel's first launch.
+    const STACK: u32 = 1024;
+
+    #[test]
+    fn no_kernel_needs_more_stack_than_a_context_begins_with() {
+        let (mut kernel, mut kernels) = ("", 0);
+        for line in SAID.lines() {
+            if let Some((_, name)) = line.split_once("Compiling entry function ") {
+                (kernel, kernels) = (name, kernels + 1);
+            }
+            for what in [" bytes stack frame", " bytes cumulative stack size"] {
+                let Some((before, _)) = line.split_once(what) else { continue };
+                let bytes: u32 = before.rsplit(' ').next().unwrap().parse().unwrap();
+                assert!(bytes <= STACK, "{bytes} bytes of stack in or around {kernel}");
+            }
+        }
+        assert!(kernels > 0, "ptxas said nothing of any kernel");
+    }
+}

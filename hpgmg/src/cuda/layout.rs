@@ -77,8 +77,10 @@ pub struct Pass {
     pub rhs: u64,
     /// Weights of a Jacobi step.
     pub weight: u64,
-    /// Damping of a Jacobi step.
+    /// Damping of a Jacobi step; Chebyshev: weight of the residual.
     pub scale: f64,
+    /// Chebyshev: weight of the last step.
+    pub last: f64,
     /// Half-sweep or step of the recurrence.
     pub sweep: i32,
     /// Planes that a block marches through.
@@ -338,7 +340,7 @@ mod tests {
 
     #[test]
     fn structures_have_the_sizes_that_the_kernels_assert() {
-        assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 56));
+        assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 64));
         assert_eq!(size_of::<Resident>(), RESIDENT_LEVELS * 232 + 16 + 32);
     }
 }

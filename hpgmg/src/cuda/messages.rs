@@ -6,15 +6,15 @@
 use gdsync::{Buffer, Device, Stream};
 use libmp::{Communicator, Operation, PreparedRecv, PreparedSend, Region};
 
+use super::borders::{Border, Exchanged, border_number, exchanges, gather_number};
 use super::error::CudaError;
 use super::layout::Grid;
 use super::partition::Partition;
 use super::solver::Gpu;
-use super::staged::{Border, borders, shares};
 use crate::backend::Vector;
 use crate::comm::CommError;
 
-/// Tags of the messages; two for each cut level follow.
+/// Tags of the messages: this and the number of the exchange.
 const TAG: u64 = 2000;
 
 /// A border and its messages.
@@ -27,7 +27,7 @@ struct Link {
 /// The prepared messages of a rank.
 pub(super) struct Messages {
     pub partition: Partition,
-    /// For each cut level, of the vectors that smoothers alternate between; then that of the first whole level.
+    /// By number of the exchange.
     routes: Vec<Vec<Link>>,
 }
 
@@ -52,32 +52,23 @@ impl Messages {
             let send = (out, send.map_err(CommError::from)?);
             Ok(Link { border, send, receive: (into, receive.map_err(CommError::from)?) })
         };
-        let links = |borders: Vec<Border>, l: usize, tag: u64| -> Result<Vec<Link>, CudaError> {
-            let plane = Grid::new(dims[l]).plane();
+        let links = |(number, Exchanged { level, borders, .. })| {
+            let (plane, tag) = (Grid::new(dims[level]).plane(), TAG + number as u64);
             borders.into_iter().map(|border| link(border, plane, tag)).collect()
         };
-        let whole = partition.whole();
-        let mut routes = Vec::new();
-        for l in 0..whole {
-            for vector in 0..2 {
-                let tag = TAG + 2 * l as u64 + vector;
-                routes.push(links(borders(partition, rank, size, l), l, tag)?);
-            }
-        }
-        let tag = TAG + 2 * whole as u64;
-        routes.push(links(shares(partition, rank, size), whole, tag)?);
+        let all = exchanges(partition, rank, size).into_iter().enumerate();
+        let routes = all.map(links).collect::<Result<_, CudaError>>()?;
         Ok(Self { partition: partition.clone(), routes })
     }
 
     /// Enqueues sending the border planes of a vector of level `l` to the neighbours and receiving theirs.
     pub fn exchange(&self, gpu: &Gpu, l: usize, vector: Vector) -> Result<(), CudaError> {
-        self.run(gpu, 2 * l + usize::from(vector == Vector::U), l, vector)
+        self.run(gpu, border_number(l, vector), l, vector)
     }
 
     /// Enqueues giving every rank the others' shares of a vector of the first whole level.
     pub fn gather(&self, gpu: &Gpu, vector: Vector) -> Result<(), CudaError> {
-        let whole = self.partition.whole();
-        self.run(gpu, 2 * whole, whole, vector)
+        self.run(gpu, gather_number(&self.partition), self.partition.whole(), vector)
     }
 
     /// While the stream is waited for: answers what other ranks ask of this one.

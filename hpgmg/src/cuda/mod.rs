@@ -6,11 +6,14 @@
 //! computes, in the same order and without fused multiply-add. Bytes per cell and pass: `traffic.rs`; what they reach, and what was
 //! tried: `docs/hpgmg-gpu.md`. Coarse levels can be the CPU's (`hybrid.rs`), and a solve can be shown (`timeline.rs`).
 
+mod borders;
+mod columns;
 mod cycle;
 mod error;
 mod hybrid;
 mod inboxes;
 mod kernels;
+mod launches;
 pub mod layout;
 mod links;
 mod messages;

@@ -8,15 +8,15 @@
 use gdsync::Buffer;
 use libmp::{Communicator, Deadline, DeviceRecv, DeviceSend, Region, Step};
 
+use super::borders::{Border, Exchanged, border_number, exchanges, gather_number};
 use super::error::CudaError;
 use super::layout::Grid;
 use super::partition::Partition;
 use super::solver::Gpu;
-use super::staged::{Border, borders, shares};
 use crate::backend::Vector;
 use crate::comm::CommError;
 
-/// Tags of the messages; two for each cut level follow.
+/// Tags of the messages: this and the number of the exchange.
 const TAG: u64 = 3000;
 
 /// The messages of a border.
@@ -29,7 +29,7 @@ struct Link {
 pub(super) struct Posted {
     communicator: Communicator,
     partition: Partition,
-    /// For each cut level, of the vectors that smoothers alternate between; then that of the first whole level.
+    /// By number of the exchange.
     routes: Vec<Vec<Link>>,
 }
 
@@ -45,9 +45,8 @@ impl Posted {
         dims: &[usize],
     ) -> Result<Self, CudaError> {
         let (rank, size) = (communicator.rank(), communicator.size());
-        let whole = partition.whole();
-        let links = |borders: Vec<Border>, l: usize, vector: Vector, tag: u64| {
-            let grid = Grid::slab(dims[l], partition.planes(l));
+        let links = |(number, Exchanged { level: l, vector, borders })| {
+            let (grid, tag) = (Grid::slab(dims[l], partition.planes(l)), TAG + number as u64);
             let planes = |(k, count): (isize, usize)| -> Result<Region<f64>, CudaError> {
                 let first = vector.index() * grid.volume() + grid.plane_at(k);
                 Ok(Region::from_buffer(memory[l].slice(first..first + count * grid.plane())?))
@@ -59,17 +58,10 @@ impl Posted {
                 let send = send.map_err(CommError::from)?;
                 Ok(Link { send, receive: receive.map_err(CommError::from)? })
             };
-            borders.into_iter().map(link).collect::<Result<Vec<_>, CudaError>>()
+            borders.into_iter().map(link).collect()
         };
-        let mut routes = Vec::new();
-        for l in 0..whole {
-            for (number, vector) in [Vector::Temp, Vector::U].into_iter().enumerate() {
-                let tag = TAG + 2 * l as u64 + number as u64;
-                routes.push(links(borders(partition, rank, size, l), l, vector, tag)?);
-            }
-        }
-        let tag = TAG + 2 * whole as u64;
-        routes.push(links(shares(partition, rank, size), whole, Vector::R, tag)?);
+        let all = exchanges(partition, rank, size).into_iter().enumerate();
+        let routes = all.map(links).collect::<Result<_, CudaError>>()?;
         let posted =
             Self { communicator: communicator.clone(), partition: partition.clone(), routes };
         // Both ends are known before kernels of any rank wait for any.
@@ -80,13 +72,12 @@ impl Posted {
 
     /// Enqueues sending the border planes of a vector of level `l`, U or scratch, to the neighbours and receiving theirs.
     pub fn exchange(&self, gpu: &Gpu, l: usize, vector: Vector) -> Result<(), CudaError> {
-        self.run(gpu, 2 * l + usize::from(vector == Vector::U), l)
+        self.run(gpu, border_number(l, vector), l)
     }
 
     /// Enqueues giving every rank the others' shares of the right-hand side of the first whole level.
     pub fn gather(&self, gpu: &Gpu) -> Result<(), CudaError> {
-        let whole = self.partition.whole();
-        self.run(gpu, 2 * whole, whole)
+        self.run(gpu, gather_number(&self.partition), self.partition.whole())
     }
 
     /// Whether the ranks are there.

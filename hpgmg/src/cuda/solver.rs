@@ -181,9 +181,10 @@ impl Gpu {
     }
 
     /// The first launch of the kernel of the coarsest levels, while no kernel waits for anybody: a V-cycle whose result nobody
-    /// reads. Its stack is 1.5 KB a thread and a context begins with 1 KB, so at its first launch the driver waits for the
-    /// GPU, with the lock held that other threads need to launch. Where ranks are threads, the GPU may be waiting for just
-    /// that: seen on an H100 with driver 580, one thread in this launch for ever, the other before its next one.
+    /// reads. What a driver does once, at a kernel's first launch, it may do while it waits for the GPU and holds the lock
+    /// that other threads need to launch; where ranks are threads, the GPU may be waiting for just that. Seen with memory
+    /// for a stack of more than the 1 KB a thread that a context begins with (H100, driver 580: one thread in the launch
+    /// for ever, the other before its next one), which this kernel had and no kernel here has now.
     fn launch_once(&self) -> Result<(), CudaError> {
         if self.hybrid.is_some() {
             return Ok(());
@@ -212,16 +213,24 @@ impl Gpu {
     pub fn distribution(&self) -> Option<String> {
         let (size, whole) = (self.group.as_ref()?.size(), self.partition.whole());
         let n = |l: usize| self.levels[l].grid.n;
-        Some(match whole {
-            0 => format!("nothing is distributed: each of {size} ranks solves all of it"),
-            1 => format!("{}³ in slabs on {size} ranks, {}³ and coarser whole on each", n(0), n(1)),
-            _ => format!(
-                "{}³ to {}³ in slabs on {size} ranks, {}³ and coarser whole on each",
-                n(0),
-                n(whole - 1),
-                n(whole)
-            ),
-        })
+        let cut = match whole {
+            0 => {
+                return Some(format!(
+                    "nothing is distributed: each of {size} ranks solves all of it"
+                ));
+            }
+            1 => format!("{}³", n(0)),
+            _ => format!("{}³ to {}³", n(0), n(whole - 1)),
+        };
+        let sent = self.sent();
+        Some(format!(
+            "{cut} in slabs on {size} ranks, {}³ and coarser whole on each; in a cycle {:.3} MB to each neighbour in {} \
+             exchanges, and {} gathers",
+            n(whole),
+            sent.bytes as f64 / 1e6,
+            sent.exchanges,
+            sent.gathers
+        ))
     }
 
     /// Name of the GPU.

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 
 use gdsync::{Buffer, Device};
 
+use super::borders::{Border, Exchanged, border_number, exchanges, gather_number};
 use super::error::CudaError;
 use super::layout::{GHOSTS, Grid};
 use super::links::{Bounds, Slab};
@@ -14,47 +15,8 @@ use super::solver::Gpu;
 use crate::backend::Vector;
 use crate::comm::{Comm, Exchange, Message};
 
-/// Tags of the messages; two for each cut level follow.
+/// Tags of the messages: this and the number of the exchange.
 const TAG: i32 = 1000;
-
-/// Planes that go to a peer and come from it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Border {
-    pub peer: usize,
-    /// First planes, and how many.
-    pub send: (isize, usize),
-    pub receive: (isize, usize),
-}
-
-/// What rank `rank` of `size` exchanges of level `l`.
-pub(super) fn borders(partition: &Partition, rank: usize, size: usize, l: usize) -> Vec<Border> {
-    let planes = partition.planes(l);
-    let (start, end, depth) = (planes.start as isize, planes.end as isize, GHOSTS as isize);
-    let below = (rank > 0).then(|| Border {
-        peer: rank - 1,
-        send: (start, GHOSTS),
-        receive: (start - depth, GHOSTS),
-    });
-    let above = (rank + 1 < size).then(|| Border {
-        peer: rank + 1,
-        send: (end - depth, GHOSTS),
-        receive: (end, GHOSTS),
-    });
-    below.into_iter().chain(above).collect()
-}
-
-/// What rank `rank` of `size` sends and gets of the first whole level; nothing if no level is cut.
-pub(super) fn shares(partition: &Partition, rank: usize, size: usize) -> Vec<Border> {
-    let whole = partition.whole();
-    let share = |rank| {
-        let share = partition.share_of(whole, rank);
-        (share.start as isize, share.len())
-    };
-    (0..size)
-        .filter(|&peer| peer != rank && whole > 0)
-        .map(|peer| Border { peer, send: share(rank), receive: share(peer) })
-        .collect()
-}
 
 /// For a launch over this rank's share of level `l`, of `n` cells a side: it communicates with nobody.
 pub(super) fn apart(partition: &Partition, l: usize, n: usize) -> Slab {
@@ -81,7 +43,7 @@ struct Route {
 /// The prepared messages of a rank.
 pub(super) struct Staged {
     partition: Partition,
-    /// For each cut level, of the vectors that smoothers alternate between; then that of the first whole level.
+    /// By number of the exchange.
     routes: RefCell<Vec<Route>>,
 }
 
@@ -97,29 +59,22 @@ impl Staged {
         dims: &[usize],
     ) -> Result<Self, CudaError> {
         let (rank, size) = (comm.rank(), comm.size());
-        let whole = partition.whole();
-        let mut routes = Vec::new();
-        for (l, &dim) in dims.iter().enumerate().take(whole) {
-            let borders = borders(partition, rank, size, l);
-            for vector in 0..2 {
-                let tag = TAG + 2 * l as i32 + vector;
-                routes.push(Route::prepare(comm, device, tag, &borders, dim)?);
-            }
-        }
-        let all = shares(partition, rank, size);
-        routes.push(Route::prepare(comm, device, TAG + 2 * whole as i32, &all, dims[whole])?);
+        let route = |(number, Exchanged { level, borders, .. })| {
+            Route::prepare(comm, device, TAG + number as i32, borders, dims[level])
+        };
+        let all = exchanges(partition, rank, size).into_iter().enumerate();
+        let routes = all.map(route).collect::<Result<_, _>>()?;
         Ok(Self { partition: partition.clone(), routes: RefCell::new(routes) })
     }
 
     /// Sends the border planes of a vector of level `l` to the neighbours and receives theirs.
     pub fn exchange(&self, gpu: &Gpu, l: usize, vector: Vector) -> Result<(), CudaError> {
-        self.run(gpu, 2 * l + usize::from(vector == Vector::U), l, vector)
+        self.run(gpu, border_number(l, vector), l, vector)
     }
 
     /// Gives every rank the others' shares of a vector of the first whole level.
     pub fn gather(&self, gpu: &Gpu, vector: Vector) -> Result<(), CudaError> {
-        let whole = self.partition.whole();
-        self.run(gpu, 2 * whole, whole, vector)
+        self.run(gpu, gather_number(&self.partition), self.partition.whole(), vector)
     }
 
     fn run(&self, gpu: &Gpu, number: usize, l: usize, vector: Vector) -> Result<(), CudaError> {
@@ -160,7 +115,7 @@ impl Route {
         comm: &dyn Comm,
         device: &Device,
         tag: i32,
-        borders: &[Border],
+        borders: Vec<Border>,
         dim: usize,
     ) -> Result<Self, CudaError> {
         let plane = Grid::new(dim).plane();
@@ -176,6 +131,6 @@ impl Route {
         let buffers = (0..borders.len())
             .map(|index| exchange.buffers(index).ok_or(CudaError::NoBuffers(comm.name())))
             .collect::<Result<_, _>>()?;
-        Ok(Self { borders: borders.to_vec(), exchange, buffers, open: false })
+        Ok(Self { borders, exchange, buffers, open: false })
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Gpu;
 use super::layout::Grid;
+use super::timeline::Timeline;
 use super::{Cut, Mode, Team};
 use crate::comm::threads::ThreadComm;
 use crate::cpu::Cpu;
@@ -160,6 +161,42 @@ mod gpu {
             }
         }
         assert!(checked > 10, "{checked} cases");
+    }
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn a_solve_launches_what_is_counted_for_it() {
+        for cycle in [Cycle::F, Cycle::V] {
+            let config = Config { box_dim: 128, cycle, ..Config::default() };
+            let mut gpu = gpu(&config);
+            gpu.use_graphs = false;
+            let trace = libmp::trace::Trace::detached(0, "", 10_000);
+            gpu.timeline = Some(Timeline::new(&trace, ""));
+            let mut solved = Solved::empty();
+            gpu.solve(0, &mut solved).unwrap();
+            let enqueued = gpu.timeline.take().unwrap().enqueued();
+            let times = solved.cycles.len();
+            let counted = gpu.launches(gpu.coarse);
+            assert!(counted.len() > 2, "{counted:?}");
+            for (l, counted) in counted.iter().enumerate() {
+                // Interpolations are written down by the level that they write.
+                let count = |ends: &[&str]| {
+                    let named = |name: &str| ends.iter().any(|end| name.ends_with(end));
+                    let all =
+                        enqueued.iter().filter(|(name, level)| *level == l as u64 && named(name));
+                    all.count()
+                };
+                let gsrb = ["gsrb", "gsrb_16", "gsrb_32", "gsrb_64", "gsrb_128"];
+                let zero = count(&["gsrb_zero"]);
+                assert_eq!(zero, times * counted.from_zero, "{cycle:?} level {l}");
+                assert_eq!(count(&gsrb) + zero, times * counted.sweeps, "{cycle:?} level {l}");
+                assert_eq!(count(&["residual_restrict"]), times * counted.residuals);
+                assert_eq!(count(&["correct"]), times * counted.corrections);
+                assert_eq!(count(&["replace_quartic"]), times * counted.solutions);
+                assert_eq!(count(&["hpgmg_restrict"]), times * counted.restrictions);
+                assert_eq!(count(&["residual_norm"]), times * counted.norms);
+            }
+        }
     }
 
     #[test]
@@ -343,7 +380,7 @@ mod gpu {
 
     #[test]
     #[ignore = "needs a CUDA GPU"]
-    fn ranks_that_a_nic_connects_find_the_bits_of_one_by_messages_and_kernels_are_refused() {
+    fn ranks_that_a_nic_connects_find_the_bits_of_one_and_graphs_of_streams_are_refused() {
         let config = Config { box_dim: 32, ..Config::default() };
         let one = found(&mut gpu(&config));
         for path in ["nic", "nic-tcp"] {

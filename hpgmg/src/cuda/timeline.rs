@@ -38,7 +38,7 @@ struct Pending {
 }
 
 impl Timeline {
-    fn new(trace: &Trace, label: &str) -> Self {
+    pub(super) fn new(trace: &Trace, label: &str) -> Self {
         let gpu = trace.lane(format!("{label}: GPU"));
         let cpu = trace.lane(format!("{label}: CPU"));
         Self { trace: trace.clone(), gpu, cpu, pending: RefCell::default() }
@@ -48,6 +48,12 @@ impl Timeline {
         let event = Event::new(stream.device())?;
         stream.record(&event)?;
         Ok(event)
+    }
+
+    /// What was enqueued, of which level.
+    #[cfg(test)]
+    pub(super) fn enqueued(&self) -> Vec<(&'static str, u64)> {
+        self.pending.borrow().iter().map(|pending| (pending.name, pending.args[0].1)).collect()
     }
 
     /// Writes the rows of the stream, which is idle.

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use gdsync::{Deadline, Device};
 
 use super::error::CudaError;
+use super::launches::{OnLevel, Sent, launches};
 use super::solver::Gpu;
-use crate::options::{Cycle, Smoother};
+use crate::options::Smoother;
 
 impl Gpu {
     /// Bytes that the GPU moves in one F-cycle from level 0; for iterated cycles one V-cycle's.
@@ -29,17 +30,30 @@ impl Gpu {
             Smoother::Jacobi | Smoother::L1Jacobi => (32.0 + coefficients, 24.0),
         };
         let residual = 16.0 + coefficients;
-        let mut bytes = 0.0;
-        for l in 0..self.first_on_cpu().min(self.levels.len() - 1) {
-            let visits = if config.cycle == Cycle::V { 1.0 } else { (l + 1) as f64 };
-            // Of the visits all but the one after the interpolated solution start from zero.
-            let from_zero = visits - 1.0;
-            let smooth = visits * 12.0 * pass - from_zero * (pass - first);
-            let ends = if l == 0 { residual } else { 0.0 };
-            let cells = (self.levels[l].grid.n as f64).powi(3);
-            bytes += cells * (smooth + visits * (residual + 1.0 + 17.0) + 9.0 + 9.0 + ends);
-        }
-        bytes
+        let of_level = |level: &OnLevel| {
+            let other = level.sweeps - level.from_zero;
+            let bytes = other as f64 * pass
+                + level.from_zero as f64 * first
+                + level.residuals as f64 * (residual + 1.0)
+                + level.corrections as f64 * 17.0
+                + (level.solutions + level.restrictions) as f64 * 9.0
+                + level.norms as f64 * residual;
+            (level.n as f64).powi(3) * bytes
+        };
+        let count = self.first_on_cpu().min(self.levels.len() - 1);
+        self.launches(count).iter().map(of_level).sum()
+    }
+
+    /// The launches of such a solve on the first `count` levels, if each has its own.
+    pub(super) fn launches(&self, count: usize) -> Vec<OnLevel> {
+        let dims: Vec<usize> = self.levels[..count].iter().map(|level| level.grid.n).collect();
+        launches(self.config.cycle, &dims)
+    }
+
+    /// What a rank sends in such a solve.
+    pub(super) fn sent(&self) -> Sent {
+        let cut = self.partition.whole();
+        Sent::of(&self.launches(cut), cut)
     }
 
     /// Bytes per second, read and written, of a copy within the GPU's memory; the best of several.

@@ -40,16 +40,19 @@ MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, std::
     return {ok, epoch, 0};
 }
 
-template <class Group, class Announce>
-MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, const Announce& announce) {
+// With release and acquire the barrier orders memory, with relaxed and relaxed it does not.
+template <class Group, class Announced, class Heard>
+MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, Announced announced, Heard heard) {
     group.sync();
     const std::uint64_t epoch = *at<std::uint64_t>(collective.state) + 1;
     for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
-        if (rank != collective.rank) announce(&turn_of(collective, rank, collective.rank, epoch)->epoch, epoch);
+        if (rank != collective.rank)
+            store(&turn_of(collective, rank, collective.rank, epoch)->epoch, epoch, announced, system);
     WaitResult result = {ok, epoch, 0};
     for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
         if (rank != collective.rank)
-            result = wait_alone(&turn_of(collective, collective.rank, rank, epoch)->epoch, epoch, bounds_of(collective));
+            result = wait_alone(&turn_of(collective, collective.rank, rank, epoch)->epoch, epoch,
+                                bounds_of(collective), heard);
     return end_of_run(group, collective, epoch, result);
 }
 
@@ -59,17 +62,13 @@ MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, const
 // visible to every group after (release and acquire at system scope, a barrier of the group before and after).
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective) {
-    return impl::barrier_of(group, collective, [](std::uint64_t* word, std::uint64_t epoch) {
-        store(word, epoch, release, system);
-    });
+    return impl::barrier_of(group, collective, release, acquire);
 }
 
 // The same without ordering what the groups wrote, beyond their own barrier.
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective, sync_only_t) {
-    return impl::barrier_of(group, collective, [](std::uint64_t* word, std::uint64_t epoch) {
-        store(word, epoch, relaxed, system);
-    });
+    return impl::barrier_of(group, collective, relaxed, relaxed);
 }
 
 // What an all-reduce combines with. Ranks are combined in rank order on every rank, so all get the same bits.

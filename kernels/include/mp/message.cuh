@@ -51,9 +51,36 @@ MP_COLD WaitResult wait_for_room(const std::uint64_t* word, std::uint64_t needed
 
 // The failure is the handle's report and every thread's result.
 template <class Group>
-MP_DEVICE WaitResult failed_at(Group group, const Message& message, std::uint64_t expected, const WaitResult& result) {
-    if (group.leads()) report(at<WaitReport>(message.report), expected, result);
+MP_DEVICE WaitResult failed_at(Group group, std::uint64_t to_report, std::uint64_t expected, const WaitResult& result) {
+    if (group.leads()) report(at<WaitReport>(to_report), expected, result);
     return result;
+}
+
+// Messages in one piece, out of line and by values: inlined, their registers would be spilled in the loops of those who
+// send packets, and they are long enough not to feel a call.
+
+template <class Group>
+MP_COLD WaitResult send_whole(Group group, std::uint64_t target, std::uint64_t from, std::uint64_t bytes,
+                              std::uint64_t mine, std::uint64_t theirs, std::uint64_t to_report, std::uint64_t epoch,
+                              const WaitBounds bounds) {
+    const WaitResult posted = wait(group, at<const std::uint64_t>(mine), epoch, bounds);
+    if (posted.failed()) return failed_at(group, to_report, epoch, posted);
+    copy(group, at<void>(target), at<const void>(from), bytes);
+    signal(group, at<std::uint64_t>(theirs), epoch);
+    return {ok, epoch, 0};
+}
+
+template <class Group>
+MP_COLD WaitResult recv_whole(Group group, std::uint64_t target, std::uint64_t to, std::uint64_t bytes,
+                              std::uint64_t mine, std::uint64_t theirs, std::uint64_t to_report, std::uint64_t epoch,
+                              const WaitBounds bounds) {
+    const WaitResult arrived = wait(group, at<const std::uint64_t>(mine), epoch, bounds);
+    if (arrived.failed()) return failed_at(group, to_report, epoch, arrived);
+    if (target == 0) return {ok, epoch, 0};
+    copy(group, at<void>(to), at<const void>(target), bytes);
+    // Its barrier: all of it is there for the group, and has been read when the sender hears so.
+    signal(group, at<std::uint64_t>(theirs), epoch);
+    return {ok, epoch, 0};
 }
 
 }  // namespace impl
@@ -91,36 +118,17 @@ public:
     // As mp::send.
     template <class Group>
     MP_DEVICE WaitResult send(Group group) {
-        const auto* from = impl::at<const void>(message_.memory);
         const std::uint64_t epoch = epoch_ + 1;
-        if (MP_RARELY(message_.nic != 0)) {
-            const WaitStatus status = impl::send_by_nic(group, message_.nic, epoch);
-            if (status == ok) epoch_ = epoch;
-            return {status, epoch_, 0};
-        }
-        // What the group wrote is there for all of it, and all hear whether the leader knows of room.
-        if (group.any(room_ < epoch)) {
-            const std::uint64_t needed = message_.inbox == 0 ? epoch : epoch > packet_slots ? epoch - packet_slots : 0;
-            WaitResult result = {ok, needed, 0};
-            if (group.leads())
-                result = impl::wait_for_room(impl::at<std::uint64_t>(message_.mine), needed, impl::bounds_of(message_));
-            if (group.any(result.failed())) {
-                result = group.broadcast(result);
-                return impl::failed_at(group, message_, needed, result);
-            }
-            if (group.leads()) room_ = epoch;
-        }
-        if (message_.inbox != 0) {
-            store_packets(group, impl::slot_of(message_, epoch), from, message_.len, epoch);
-            // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
-            if (room_ == epoch)
-                room_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) + packet_slots;
-        } else {
-            copy(group, impl::at<void>(message_.target), from, message_.len);
-            signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
-        }
-        epoch_ = epoch;
-        return {ok, epoch, 0};
+        WaitResult result = {ok, epoch, 0};
+        if (message_.inbox != 0 && !MP_RARELY(message_.nic != 0))
+            result = send_packets(group, epoch);
+        else if (message_.nic == 0)
+            result = impl::send_whole(group, message_.target, message_.memory, message_.len, message_.mine,
+                                      message_.theirs, message_.report, epoch, impl::bounds_of(message_));
+        else
+            result = {impl::send_by_nic(group, message_.nic, epoch), epoch_, 0};
+        if (!result.failed()) result.seen = epoch_ = epoch;
+        return result;
     }
 
     // Writes the counters back. Then others may start the handle, after a barrier of the group.
@@ -134,9 +142,27 @@ public:
     }
 
 private:
+    template <class Group>
+    MP_DEVICE WaitResult send_packets(Group group, std::uint64_t epoch) {
+        // What the group wrote is there for all of it, and all hear whether the leader knows of room.
+        if (group.any(room_ < epoch)) {
+            const std::uint64_t needed = epoch > packet_slots ? epoch - packet_slots : 0;
+            WaitResult result = {ok, needed, 0};
+            if (group.leads())
+                result = impl::wait_for_room(impl::at<std::uint64_t>(message_.mine), needed, impl::bounds_of(message_));
+            if (group.any(result.failed()))
+                return impl::failed_at(group, message_.report, needed, group.broadcast(result));
+            if (group.leads()) room_ = epoch;
+        }
+        store_packets(group, impl::slot_of(message_, epoch), impl::at<const void>(message_.memory), message_.len, epoch);
+        // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
+        if (room_ == epoch) room_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) + packet_slots;
+        return {ok, epoch, 0};
+    }
+
     const Message& message_;
     std::uint64_t epoch_;
-    std::uint64_t room_;  // the last epoch there is known to be room for; the leader's, others say nothing
+    std::uint64_t room_;  // of packets, the last epoch there is known to be room for; the leader's, others say nothing
 };
 
 // Sends the message: waits until there is room for it (a slot, or the posted buffer), at most until the handle's bounds
@@ -173,7 +199,7 @@ MP_DEVICE WaitResult send(Block group, const Send& send, Part part) {
         return {status, epoch, 0};
     }
     const WaitResult result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
-    if (result.failed()) return impl::failed_at(group, message, epoch, result);
+    if (result.failed()) return impl::failed_at(group, message.report, epoch, result);
     copy(group, impl::at<void>(message.target), impl::at<const void>(message.memory), message.len, part);
     if (last_block(&state->arrived, part.count) && group.leads()) {
         store(impl::at<std::uint64_t>(message.theirs), epoch, release, system);
@@ -211,35 +237,16 @@ public:
     MP_DEVICE WaitResult recv(Group group) {
         const std::uint64_t epoch = epoch_ + 1;
         group.sync();  // nobody still reads the last message
-        if (MP_RARELY(message_.nic != 0)) {
-            const WaitStatus status = impl::recv_by_nic(group, message_.nic, epoch);
-            if (status == ok) epoch_ = epoch;
-            return {status, epoch_, 0};
-        }
-        if (message_.inbox != 0) {
-            WaitResult result = load_packets(group, impl::slot_of(message_, epoch), impl::at<void>(message_.memory),
-                                             message_.len, epoch, impl::bounds_of(message_));
-            if (group.any(result.failed())) {
-                // Each thread waited for packets of its own. One of those that failed reports; the status is common.
-                report(impl::at<WaitReport>(message_.report), epoch, result);
-                result.status = group.any(result.status == aborted) ? aborted : timed_out;
-                return result;
-            }
-            // The slot is free: its packets have been read, since the vote came after. Were this store to overtake a read,
-            // the read would find a later epoch, not other data.
-            if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), epoch, relaxed, system);
-        } else {
-            const WaitResult result =
-                wait(group, impl::at<std::uint64_t>(message_.mine), epoch, impl::bounds_of(message_));
-            if (result.failed()) return impl::failed_at(group, message_, epoch, result);
-            if (message_.target != 0) {
-                copy(group, impl::at<void>(message_.memory), impl::at<const void>(message_.target), message_.len);
-                // Its barrier: all of it is there for the group, and has been read when the sender hears so.
-                signal(group, impl::at<std::uint64_t>(message_.theirs), epoch);
-            }
-        }
-        epoch_ = epoch;
-        return {ok, epoch, 0};
+        WaitResult result = {ok, epoch, 0};
+        if (message_.inbox != 0 && !MP_RARELY(message_.nic != 0))
+            result = recv_packets(group, epoch);
+        else if (message_.nic == 0)
+            result = impl::recv_whole(group, message_.target, message_.memory, message_.len, message_.mine,
+                                      message_.theirs, message_.report, epoch, impl::bounds_of(message_));
+        else
+            result = {impl::recv_by_nic(group, message_.nic, epoch), epoch_, 0};
+        if (!result.failed()) result.seen = epoch_ = epoch;
+        return result;
     }
 
     // As Sender::close. Who has not posted leaves alone what others post meanwhile.
@@ -253,6 +260,22 @@ public:
     }
 
 private:
+    template <class Group>
+    MP_DEVICE WaitResult recv_packets(Group group, std::uint64_t epoch) {
+        WaitResult result = load_packets(group, impl::slot_of(message_, epoch), impl::at<void>(message_.memory),
+                                         message_.len, epoch, impl::bounds_of(message_));
+        if (group.any(result.failed())) {
+            // Each thread waited for packets of its own. One of those that failed reports; the status is common.
+            report(impl::at<WaitReport>(message_.report), epoch, result);
+            result.status = group.any(result.status == aborted) ? aborted : timed_out;
+            return result;
+        }
+        // The slot is free: its packets have been read, since the vote came after. Were this store to overtake a read,
+        // the read would find a later epoch, not other data.
+        if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), epoch, relaxed, system);
+        return {ok, epoch, 0};
+    }
+
     const Message& message_;
     std::uint64_t epoch_;
     std::uint64_t posted_ = 0;
@@ -306,7 +329,7 @@ MP_DEVICE WaitResult recv(Block group, const Recv& recv, Part part) {
         if (result.failed()) return result;
     } else {
         result = wait(group, impl::at<std::uint64_t>(message.mine), epoch, impl::bounds_of(message));
-        if (result.failed()) return impl::failed_at(group, message, epoch, result);
+        if (result.failed()) return impl::failed_at(group, message.report, epoch, result);
     }
     if (last_block(&state->arrived, part.count) && group.leads()) state->epoch = epoch;
     return {ok, epoch, 0};

@@ -10,11 +10,13 @@
 namespace mp {
 
 // Bytes of a message in one packet.
-constexpr std::uint64_t packet_bytes = 12;
+constexpr std::uint32_t packet_bytes = 12;
 
-// Packets of a message of `bytes` bytes; one without bytes is one packet.
-MP_HOST_DEVICE std::uint64_t packets_of(std::uint64_t bytes) {
-    return bytes == 0 ? 1 : (bytes + packet_bytes - 1) / packet_bytes;
+// Packets of a message of `bytes` bytes, which are less than 2^32: a division by 32 bits takes a few instructions, one by 64
+// tens of them, on the way of every message. One without bytes is one packet.
+MP_HOST_DEVICE std::uint32_t packets_of(std::uint64_t bytes) {
+    const auto count = static_cast<std::uint32_t>(bytes);
+    return count == 0 ? 1 : (count - 1) / packet_bytes + 1;
 }
 
 namespace impl {
@@ -41,54 +43,53 @@ MP_DEVICE std::uint64_t epoch_of(const Packet& packet, std::uint64_t expected) {
 }
 
 // The same, byte by byte.
-MP_COLD Piece piece_of_bytes(const void* from, std::uint64_t bytes, std::uint64_t at) {
+MP_COLD Piece piece_of_bytes(const void* from, std::uint32_t bytes, std::uint32_t at) {
     Piece piece = {};
-    for (std::uint64_t i = 0; i < packet_bytes && at + i < bytes; ++i)
+    for (std::uint32_t i = 0; i < packet_bytes && at + i < bytes; ++i)
         piece.words[i / 4] |= std::uint32_t{static_cast<const unsigned char*>(from)[at + i]} << (8 * (i % 4));
     return piece;
 }
-MP_COLD void set_bytes(void* to, std::uint64_t bytes, std::uint64_t at, const Piece piece) {
-    for (std::uint64_t i = 0; i < packet_bytes && at + i < bytes; ++i)
+MP_COLD void set_bytes(void* to, std::uint32_t bytes, std::uint32_t at, const Piece piece) {
+    for (std::uint32_t i = 0; i < packet_bytes && at + i < bytes; ++i)
         static_cast<unsigned char*>(to)[at + i] = static_cast<unsigned char>(piece.words[i / 4] >> (8 * (i % 4)));
 }
 
-// Whole words of a piece that are in the message; 0: it has to be taken byte by byte.
-MP_DEVICE std::uint64_t words_in(const void* memory, std::uint64_t bytes, std::uint64_t at) {
-    const std::uint64_t left = bytes - at;
-    if (address_of(memory) % 4 != 0) return 0;
-    return left >= packet_bytes ? 3 : left % 4 == 0 ? left / 4 : 0;
+// Whether the piece at `at` can be moved word by word; otherwise it is moved byte by byte.
+MP_DEVICE bool in_words(const void* memory, std::uint32_t bytes, std::uint32_t at) {
+    return address_of(memory) % 4 == 0 && (bytes % 4 == 0 || bytes - at >= packet_bytes);
 }
 
 // Piece `index` of a message, the last one filled up with zeros.
-MP_DEVICE Piece piece_of(const void* from, std::uint64_t bytes, std::uint64_t index) {
-    const std::uint64_t at = packet_bytes * index;
-    const std::uint64_t count = words_in(from, bytes, at);
-    if (count == 0) return piece_of_bytes(from, bytes, at);
+MP_DEVICE Piece piece_of(const void* from, std::uint32_t bytes, std::uint32_t index) {
+    const std::uint32_t at = packet_bytes * index;
+    if (!in_words(from, bytes, at)) return piece_of_bytes(from, bytes, at);
     const auto* words = static_cast<const std::uint32_t*>(from) + 3 * index;
-    return {{words[0], count > 1 ? words[1] : 0, count > 2 ? words[2] : 0}};
+    const std::uint32_t left = bytes - at;
+    return {{left > 0 ? words[0] : 0, left > 4 ? words[1] : 0, left > 8 ? words[2] : 0}};
 }
 
-MP_DEVICE void set_piece(void* to, std::uint64_t bytes, std::uint64_t index, const Piece& piece) {
-    const std::uint64_t at = packet_bytes * index;
-    const std::uint64_t count = words_in(to, bytes, at);
-    if (count == 0) return set_bytes(to, bytes, at, piece);
+MP_DEVICE void set_piece(void* to, std::uint32_t bytes, std::uint32_t index, const Piece& piece) {
+    const std::uint32_t at = packet_bytes * index;
+    if (!in_words(to, bytes, at)) return set_bytes(to, bytes, at, piece);
     auto* words = static_cast<std::uint32_t*>(to) + 3 * index;
-    words[0] = piece.words[0];
-    if (count > 1) words[1] = piece.words[1];
-    if (count > 2) words[2] = piece.words[2];
+    const std::uint32_t left = bytes - at;
+    if (left > 0) words[0] = piece.words[0];
+    if (left > 4) words[1] = piece.words[1];
+    if (left > 8) words[2] = piece.words[2];
 }
 
-// One thread's wait for a packet that `is` what it waits for; `seen_in` says which epoch another has. `packet` is valid after ok.
+// One thread's wait for a packet that `is` what it waits for. `packet` is the last one found: after a failure `seen_in`
+// says which epoch it has, which is not on the way of a packet that comes.
 template <class Is, class SeenIn>
 MP_DEVICE WaitResult wait_slot(const Packet* slot, const Is& is, const SeenIn& seen_in, Packet& packet,
                                const WaitBounds& bounds) {
-    const auto poll = [&](std::uint64_t& seen) {
+    const auto poll = [&](std::uint64_t&) {
         packet = load_packet(slot);
-        if (is(packet)) return true;
-        seen = seen_in(packet);
-        return false;
+        return is(packet);
     };
-    return wait_for(poll, bounds);
+    WaitResult result = wait_for(poll, bounds);
+    if (result.failed()) result.seen = seen_in(packet);
+    return result;
 }
 
 // One thread's wait for a packet with all 64 bits of the epoch. `data` is valid after ok.
@@ -118,9 +119,9 @@ MP_DEVICE WaitResult wait_piece(const Packet* slot, std::uint64_t epoch, Piece& 
 // whoever sees the epoch in a packet has its data and knows nothing of other packets.
 template <class Group>
 MP_DEVICE void store_packets(Group group, Packet* slots, const void* from, std::uint64_t bytes, std::uint64_t epoch) {
-    const std::uint64_t count = packets_of(bytes);
-    for (std::uint64_t i = group.rank(); i < count; i += group.size())
-        store_packet(slots + i, impl::packet_with(impl::piece_of(from, bytes, i), epoch));
+    const std::uint32_t count = packets_of(bytes);
+    for (std::uint32_t i = group.rank(); i < count; i += group.size())
+        store_packet(slots + i, impl::packet_with(impl::piece_of(from, static_cast<std::uint32_t>(bytes), i), epoch));
 }
 
 // Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets, one after another: give it a
@@ -129,12 +130,12 @@ MP_DEVICE void store_packets(Group group, Packet* slots, const void* from, std::
 template <class Group>
 MP_DEVICE WaitResult load_packets(Group group, const Packet* slots, void* to, std::uint64_t bytes, std::uint64_t epoch,
                                   const WaitBounds& bounds) {
-    const std::uint64_t count = packets_of(bytes);
-    for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
+    const std::uint32_t count = packets_of(bytes);
+    for (std::uint32_t i = group.rank(); i < count; i += group.size()) {
         impl::Piece piece = {};
         const WaitResult result = impl::wait_piece(slots + i, epoch, piece, bounds);
         if (result.failed()) return result;
-        impl::set_piece(to, bytes, i, piece);
+        impl::set_piece(to, static_cast<std::uint32_t>(bytes), i, piece);
     }
     return {ok, epoch, 0};
 }

@@ -103,10 +103,13 @@ MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
     }
 }
 
-// One thread's wait for a signal.
-MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds) {
-    const auto poll = [word, expected](std::uint64_t& seen) {
-        seen = load(word, acquire, system);
+// One thread's wait for a signal. `order` is relaxed only where nothing is read because of it: each acquire empties the
+// multiprocessor's cache, and what the group reads next comes from further away.
+template <class Order = acquire_t>
+MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds,
+                                Order order = {}) {
+    const auto poll = [word, expected, order](std::uint64_t& seen) {
+        seen = load(word, order, system);
         return seen >= expected;
     };
     return wait_for(poll, bounds);

@@ -62,51 +62,72 @@ struct Watch {
     }
 };
 
-}  // namespace perf
-}  // namespace mp
-
-// A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds are
-// even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order. `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it
-// receives, and adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
-MP_KERNEL void MP_BLOCK_OF(768) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
-                                                 std::uint32_t* samples, mp::PingPongTime* time,
-                                                 std::uint64_t* mismatches) {
+// The game of mp_perf_messages. What checks is compiled apart from what is timed: its values would be in the way.
+template <bool checks>
+MP_DEVICE void play_messages(const PerfPairs& pairs, const PingPong& game, Watch& watch, std::uint64_t* mismatches) {
     const bool serves = game.serves != 0;
     std::uint64_t wrong = 0;
-    mp::Sender senders[2] = {{mp::block(), pairs.sends[0]}, {mp::block(), pairs.sends[1]}};
-    mp::Receiver receivers[2] = {{mp::block(), pairs.recvs[0]}, {mp::block(), pairs.recvs[1]}};
-    receivers[0].post(mp::block());
-    receivers[1].post(mp::block());
-    mp::perf::Watch watch = {samples, time};
+    Sender senders[2] = {{block(), pairs.sends[0]}, {block(), pairs.sends[1]}};
+    Receiver receivers[2] = {{block(), pairs.recvs[0]}, {block(), pairs.recvs[1]}};
+    receivers[0].post(block());
+    receivers[1].post(block());
     const std::uint64_t rounds = game.untimed_rounds + game.timed_rounds;
     bool failed = false;
     // Both wait for a message and then send one; the serving side has sent one before, and not after the last.
-    if (checks != 0 && serves) mp::perf::fill(pairs.sends[1].message, 2 * game.base + 1);
-    if (serves) failed = senders[1].send(mp::block()).failed();
+    if (checks && serves) fill(pairs.sends[1].message, 2 * game.base + 1);
+    if (serves) failed = senders[1].send(block()).failed();
     for (std::uint64_t pair = 0; pair < rounds && !failed; pair += 2) {
         if (pair == game.untimed_rounds) watch.begin();
         MP_UNROLL
         for (int turn = 0; turn < 2; ++turn) {  // unrolled, so that the counters stay in registers
             const std::uint64_t round = pair + turn;
-            const std::uint64_t seed = 2 * (game.base + round);
-            failed = failed || receivers[turn].recv(mp::block()).failed();
+            failed = failed || receivers[turn].recv(block()).failed();
             if (failed) break;
-            if (checks != 0) {
-                wrong += mp::perf::count_wrong_and_poison(pairs.recvs[turn].message, seed + !serves);
-                mp::perf::fill(pairs.sends[turn].message, seed + (serves ? 3 : 0));
+            if (checks) {
+                const std::uint64_t seed = 2 * (game.base + round);
+                wrong += count_wrong_and_poison(pairs.recvs[turn].message, seed + !serves);
+                fill(pairs.sends[turn].message, seed + (serves ? 3 : 0));
             }
-            if (!serves || round + 1 < rounds) failed = senders[turn].send(mp::block()).failed();
-            if (round + 2 < rounds) receivers[turn].post(mp::block());
+            if (!serves || round + 1 < rounds) failed = senders[turn].send(block()).failed();
+            if (round + 2 < rounds) receivers[turn].post(block());
             if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
         }
     }
     MP_UNROLL
     for (int turn = 0; turn < 2; ++turn) {
-        senders[turn].close(mp::block());
-        receivers[turn].close(mp::block());
+        senders[turn].close(block());
+        receivers[turn].close(block());
     }
     if (!failed) watch.end();
-    if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);
+    if (checks && wrong != 0) add(mismatches, wrong, relaxed, gpu);
+}
+
+template <class C>
+MP_DEVICE void play_barriers(const C& collective, std::uint64_t untimed, std::uint64_t timed, bool ordered, Watch& watch) {
+    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
+        if (round == untimed) watch.begin();
+        const WaitResult result = ordered ? barrier(block(), collective) : barrier(block(), collective, sync_only);
+        if (result.failed()) return;
+        if (round >= untimed) watch.round(round - untimed);
+    }
+    watch.end();
+}
+
+}  // namespace perf
+}  // namespace mp
+
+// A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds
+// are even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order.
+// `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it receives, and
+// adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
+MP_KERNEL void MP_BLOCK_OF(768) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
+                                                 std::uint32_t* samples, mp::PingPongTime* time,
+                                                 std::uint64_t* mismatches) {
+    mp::perf::Watch watch = {samples, time};
+    if (checks != 0)
+        mp::perf::play_messages<true>(pairs, game, watch, mismatches);
+    else
+        mp::perf::play_messages<false>(pairs, game, watch, mismatches);
 }
 
 // A ping-pong of puts of `bytes` bytes, each followed by a signal. `checks` as above, and then each put is two of a half:
@@ -178,26 +199,12 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_bandwidth(std::uint64_t target, std::ui
 MP_KERNEL void mp_perf_barrier(mp::Collective collective, std::uint64_t untimed, std::uint64_t timed,
                                std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
-    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
-        if (round == untimed) watch.begin();
-        const mp::WaitResult result = ordered != 0 ? mp::barrier(mp::block(), collective)
-                                                   : mp::barrier(mp::block(), collective, mp::sync_only);
-        if (result.failed()) return;
-        if (round >= untimed) watch.round(round - untimed);
-    }
-    watch.end();
+    mp::perf::play_barriers(collective, untimed, timed, ordered != 0, watch);
 }
 
 // The same of ranks some of which are reached through a NIC.
 MP_KERNEL void mp_perf_nic_barrier(mp::NicCollective collective, std::uint64_t untimed, std::uint64_t timed,
                                    std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
-    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
-        if (round == untimed) watch.begin();
-        const mp::WaitResult result = ordered != 0 ? mp::barrier(mp::block(), collective)
-                                                   : mp::barrier(mp::block(), collective, mp::sync_only);
-        if (result.failed()) return;
-        if (round >= untimed) watch.round(round - untimed);
-    }
-    watch.end();
+    mp::perf::play_barriers(collective, untimed, timed, ordered != 0, watch);
 }
