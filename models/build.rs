@@ -17,6 +17,7 @@ const MESSAGE: Model = Model {
     file: "message",
     sources: &["gdsync/src/memory/access.rs", "libmp/src/data/epochs.rs"],
 };
+const LOCKSTEP: Model = Model { file: "lockstep", sources: &["gdsync/src/memory/access.rs"] };
 const SLEEP: Model = Model {
     file: "sleep",
     sources: &[
@@ -80,6 +81,24 @@ const BREAKS: &[Break] = &[
     Break {
         name: "a_signal_seen_without_acquire",
         model: MESSAGE,
+        call: "model",
+        source: "access",
+        text: "self.load(Ordering::Acquire)",
+        times: 1,
+        with: "self.load(Ordering::Relaxed)",
+    },
+    Break {
+        name: "an_arrival_in_lockstep_without_release",
+        model: LOCKSTEP,
+        call: "model",
+        source: "access",
+        text: "self.store(value, Ordering::Release)",
+        times: 1,
+        with: "self.store(value, Ordering::Relaxed)",
+    },
+    Break {
+        name: "an_arrival_in_lockstep_seen_without_acquire",
+        model: LOCKSTEP,
         call: "model",
         source: "access",
         text: "self.load(Ordering::Acquire)",

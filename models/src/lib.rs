@@ -26,6 +26,7 @@ mod rest;
 #[path = "../../gdsync/src/watchdog/vigil.rs"]
 mod vigil;
 
+mod lockstep;
 mod mailbox;
 mod message;
 mod sleep;
@@ -53,6 +54,11 @@ fn a_mailbox_gives_every_blob_once_in_order_and_no_slot_to_two() {
 #[test]
 fn credit_and_arrival_hand_the_buffer_to_and_fro() {
     message::model();
+}
+
+#[test]
+fn messages_in_lockstep_need_no_credit() {
+    lockstep::model();
 }
 
 #[test]

@@ -2,9 +2,6 @@
 //! may be started again.
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use rustix::time::{ClockId, clock_gettime};
 
 /// The starts of an operation, counted from 1.
 #[derive(Debug)]
@@ -17,24 +14,11 @@ pub(crate) struct Epochs {
     observed: u64,
     /// The stream on which everything after the last start's completion is ordered.
     ordered: Option<Arc<str>>,
-    /// When the last start was, by the coarse clock: a few milliseconds early at most, and some nanoseconds to read.
-    since: Duration,
-}
-
-fn read(clock: ClockId) -> Duration {
-    // The monotonic clocks begin at 0.
-    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
 }
 
 impl Epochs {
     pub fn new() -> Epochs {
-        Epochs {
-            started: 0,
-            handed: 0,
-            observed: 0,
-            ordered: None,
-            since: read(ClockId::MonotonicCoarse),
-        }
+        Epochs { started: 0, handed: 0, observed: 0, ordered: None }
     }
 
     /// A start by the host: its number, or the number of the start that has not been seen to complete.
@@ -57,7 +41,6 @@ impl Epochs {
 
     fn next(&mut self) -> u64 {
         self.started += 1;
-        self.since = read(ClockId::MonotonicCoarse);
         self.started
     }
 
@@ -82,11 +65,6 @@ impl Epochs {
 
     pub fn started(&self) -> u64 {
         self.started
-    }
-
-    /// Time since the last start, or some milliseconds more.
-    pub fn age(&self) -> Duration {
-        read(ClockId::Monotonic).saturating_sub(self.since)
     }
 }
 

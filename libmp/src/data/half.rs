@@ -55,6 +55,8 @@ pub(crate) struct Half {
     epochs: Mutex<Epochs>,
     dropped: AtomicBool,
     counters: Arc<Counters>,
+    /// When the last start was, in nanoseconds of the coarse clock.
+    since: AtomicU64,
     /// For the timeline: when the start that is under way began; 0 for none.
     flying: AtomicU64,
 }
@@ -152,6 +154,7 @@ impl Half {
             epochs: Mutex::new(Epochs::new()),
             dropped: AtomicBool::new(false),
             counters: plane.counters_of(peer.rank).clone(),
+            since: AtomicU64::new(observed::coarse_now()),
             flying: AtomicU64::new(0),
         });
         let word = word_name;
@@ -497,7 +500,7 @@ impl Half {
     pub fn progress(&self) -> Progress {
         let epochs = self.lock();
         let (expected, seen) = (epochs.started(), self.reached());
-        Progress { what: What { name: self.name.clone(), expected, seen }, age: epochs.age() }
+        Progress { what: What { name: self.name.clone(), expected, seen }, age: self.age() }
     }
 
     /// Its user has dropped it.

@@ -1,13 +1,32 @@
 //! What counters, the log and the timeline get to know of one side of a message.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{Half, Side};
 use crate::data::counters::Count;
 use crate::data::plane::Plane;
 use crate::trace::{self, Span};
 
+/// The monotonic clock as of its last tick: some milliseconds early, and as cheap to read as memory.
+pub(super) fn coarse_now() -> u64 {
+    nanoseconds(ClockId::MonotonicCoarse)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    // It begins at 0 with the machine, and 2^64 ns are 584 years.
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default().as_nanos() as u64
+}
+
 impl Half {
+    /// Time since the last start, or some milliseconds more.
+    pub(super) fn age(&self) -> Duration {
+        let since = self.since.load(Ordering::Relaxed);
+        Duration::from_nanos(nanoseconds(ClockId::Monotonic).saturating_sub(since))
+    }
+
     /// A start, for the counters, the log and the timeline.
     pub(super) fn count(&self, plane: &Plane) {
         let bytes = self.memory.len() as u64;
@@ -17,6 +36,7 @@ impl Half {
         };
         count.add(bytes);
         tracing::trace!(operation = %self.name, bytes, "started");
+        self.since.store(coarse_now(), Ordering::Relaxed);
         self.flying.store(plane.trace.now(), Ordering::Relaxed);
     }
 
