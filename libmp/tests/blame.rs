@@ -7,8 +7,8 @@ mod common;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::{Rank, SOON, say, start_mprun};
-use libmp::{Deadline, Device, Operation, Result, World, wait_all};
+use common::{Rank, SOON, ring_without_end, say, start_mprun};
+use libmp::{Device, Result, World};
 
 const RANKS: usize = 4;
 /// Does not run while the victim dies and the rest leaves.
@@ -18,39 +18,19 @@ const START: Duration = Duration::from_secs(60);
 /// So long its calls run without its control thread: ten times what a path may have failed before it is reported.
 const ALONE: Duration = Duration::from_secs(2);
 
-fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(60))
-}
-
 /// A rank process: what it does is chosen by the test that starts it.
 #[test]
 #[ignore = "is a rank of the other tests"]
 fn a_rank() {
     let world = World::init().unwrap();
     let error = match std::env::var("TEST_PROGRAM").unwrap().as_str() {
-        "ring" => ring(&world),
+        "ring" => ring_without_end(&world, 100, Duration::from_secs(60)),
         "late" => late(&world),
         other => panic!("no program {other}"),
     };
     say(error.unwrap_err());
     drop(world);
     std::process::exit(3);
-}
-
-/// Messages without end.
-fn ring(world: &World) -> Result<()> {
-    let (rank, size) = (world.rank(), world.size());
-    let region = || world.alloc::<u64>(&Device::Host, 100);
-    let send = world.peer((rank + 1) % size)?.send(&region()?, 1).prepare()?;
-    let recv = world.peer((rank + size - 1) % size)?.recv(&region()?, 1).prepare()?;
-    world.barrier()?;
-    say("ready");
-    loop {
-        recv.start()?;
-        send.start()?;
-        let both: [&dyn Operation; 2] = [&recv, &send];
-        wait_all(&both, soon())?;
-    }
 }
 
 /// The starved rank has nothing to do with the others until these are gone: then it maps the memory of one.

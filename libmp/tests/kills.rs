@@ -7,17 +7,20 @@ mod common;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{SOON, say, start_mprun};
+use common::{SOON, ring_without_end, say, start_mprun};
 use libmp::gdsync::{Buffer, CudaDevice, Space};
-use libmp::{Deadline, Device, Error, Operation, Region, Result, World, wait_all};
+use libmp::{Deadline, Device, Error, Region, Result, World};
 
 const RANKS: usize = 4;
 const START: Duration = Duration::from_secs(60);
 /// The kill comes up to so long after all ranks have said that they run.
 const MOMENTS: u64 = 60_000_000;
 
+/// How long a rank waits for a message.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(30))
+    Deadline::after(PATIENCE)
 }
 
 /// A rank process: what it does is chosen by the test that starts it.
@@ -26,7 +29,7 @@ fn soon() -> Deadline {
 fn a_rank() {
     let world = World::init().unwrap();
     let error = match std::env::var("TEST_PROGRAM").unwrap().as_str() {
-        "host" => by_the_host(&world),
+        "host" => ring_without_end(&world, 2000, PATIENCE),
         "streams" => by_graphs(&world, &Device::Host),
         "kernels" => {
             let count = CudaDevice::count().unwrap();
@@ -37,22 +40,6 @@ fn a_rank() {
     say(error.unwrap_err());
     drop(world);
     std::process::exit(3);
-}
-
-/// A ring without end that the host turns.
-fn by_the_host(world: &World) -> Result<()> {
-    let (rank, size) = (world.rank(), world.size());
-    let region = || world.alloc::<u64>(&Device::Host, 2000);
-    let send = world.peer((rank + 1) % size)?.send(&region()?, 1).prepare()?;
-    let recv = world.peer((rank + size - 1) % size)?.recv(&region()?, 1).prepare()?;
-    world.barrier()?;
-    say("ready");
-    loop {
-        recv.start()?;
-        send.start()?;
-        let both: [&dyn Operation; 2] = [&recv, &send];
-        wait_all(&both, soon())?;
-    }
 }
 
 /// A ring without end, replayed as a graph; rank 0 takes its time, so most of the time the others' streams wait in it.

@@ -30,14 +30,7 @@ impl<E: Copy> Marks<E> {
 
     /// The number of the last operation that is known to have run, and all before it. `happened` asks an event.
     pub fn look(&mut self, mut happened: impl FnMut(E) -> bool) -> u64 {
-        while let Some(&(number, event)) = self.recorded.front() {
-            if !happened(event) {
-                break;
-            }
-            self.recorded.pop_front();
-            self.free.push(event);
-            self.completed = self.completed.max(number);
-        }
+        self.free_while(|_, event| happened(event));
         self.completed
     }
 
@@ -45,13 +38,19 @@ impl<E: Copy> Marks<E> {
     /// stayed in use, the operations of the next hundred would get none, and a stream that waits for something
     /// that its enqueuer does only after these would never be seen to get on.
     pub fn have_run(&mut self, number: u64) {
-        while let Some(&(recorded, event)) = self.recorded.front()
-            && recorded <= number
+        self.free_while(|recorded, _| recorded <= number);
+        self.completed = self.completed.max(number);
+    }
+
+    /// Frees the oldest events, as long as what is asked of an operation and its event holds: then it has run.
+    fn free_while(&mut self, mut ran: impl FnMut(u64, E) -> bool) {
+        while let Some(&(number, event)) = self.recorded.front()
+            && ran(number, event)
         {
             self.recorded.pop_front();
             self.free.push(event);
+            self.completed = self.completed.max(number);
         }
-        self.completed = self.completed.max(number);
     }
 
     /// All events, to be destroyed.

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use libmp::{Config, Result, World};
+use libmp::{Config, Deadline, Device, Operation, Result, World, wait_all};
 
 /// What should simply happen does so within this, on a slow and busy machine too. It is shorter than the silence that
 /// [`mprun`] lets ranks bear: what is only found by silence comes too late.
@@ -167,6 +167,23 @@ pub fn over_tcp<T: Send>(
             .collect();
         ranks.into_iter().map(|rank| rank.join().expect("a rank panicked")).collect()
     })
+}
+
+/// A rank of a ring that the host turns without end, with messages of `words` words: says that it is ready, and ends with what
+/// goes wrong, or when a message is not there for `patience`.
+pub fn ring_without_end(world: &World, words: usize, patience: Duration) -> Result<()> {
+    let (rank, size) = (world.rank(), world.size());
+    let region = || world.alloc::<u64>(&Device::Host, words);
+    let send = world.peer((rank + 1) % size)?.send(&region()?, 1).prepare()?;
+    let recv = world.peer((rank + size - 1) % size)?.recv(&region()?, 1).prepare()?;
+    world.barrier()?;
+    say("ready");
+    loop {
+        recv.start()?;
+        send.start()?;
+        let both: [&dyn Operation; 2] = [&recv, &send];
+        wait_all(&both, Deadline::after(patience))?;
+    }
 }
 
 /// What a rank process prints for its parent starts with this.
