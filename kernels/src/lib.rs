@@ -55,6 +55,7 @@ pub const KERNELS: &[&str] = &[
     "mp_perf_fused",
     "mp_perf_messages",
     "mp_perf_nic_barrier",
+    "mp_perf_packets",
     "mp_perf_puts",
     "mp_perf_rate",
     "mp_perf_work",

@@ -407,16 +407,9 @@ mod gpu {
                 let game = mp_kernels::PingPong { timed_rounds: rounds, ..Default::default() };
                 let results = device.alloc_pinned::<u64>(8).unwrap();
                 let address = results.device_address().unwrap();
-                let (checks, none) = (0u32, 0u64);
+                let none = 0u64;
                 let kernel = device.as_cuda().unwrap().kernel("mp_perf_messages").unwrap();
-                let args = [
-                    Arg::new(&pairs),
-                    Arg::new(&game),
-                    Arg::new(&checks),
-                    Arg::new(&none),
-                    Arg::new(&address),
-                    Arg::new(&none),
-                ];
+                let args = [Arg::new(&pairs), Arg::new(&game), Arg::new(&none), Arg::new(&address)];
                 // SAFETY: the kernel's signature; everything lives past the synchronise below.
                 unsafe { stream.launch(&kernel, Dims::linear(1, 64), &args) }.unwrap();
                 world.synchronize(&stream, soon()).unwrap();

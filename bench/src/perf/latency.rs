@@ -427,31 +427,28 @@ fn game(rank: &Rank, plan: &Plan, size: u64) -> PingPong {
 
 fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let pairs = Pairs::new(rank, size)?;
+    let sends = [pairs.sends[0].handle()?.message, pairs.sends[1].handle()?.message];
+    let recvs = [pairs.recvs[0].handle()?.message, pairs.recvs[1].handle()?.message];
+    // What goes as packets needs one pair, since there is no buffer to post.
+    let packets = recvs[0].inbox != 0;
     // The serving side is one message ahead, see mp_perf_messages.
     let first = usize::from(rank.leads());
-    let handles = [
-        pairs.sends[first].handle()?.message,
-        pairs.sends[1 - first].handle()?.message,
-        pairs.recvs[0].handle()?.message,
-        pairs.recvs[1].handle()?.message,
-    ];
+    let two = [sends[first], sends[1 - first], recvs[0], recvs[1]];
     let mut game = game(rank, plan, size);
     let watch = Watch::new(rank, game.timed_rounds)?;
-    let (samples, time, mismatches, checks) =
-        (watch.samples(), watch.time(), watch.mismatches(), 0u32);
+    let (samples, time) = (watch.samples(), watch.time());
     let (mut medians, mut tails) = (Vec::new(), Vec::new());
     for repeat in 0..=plan.repeats {
-        let args = [
-            Arg::new(&handles),
-            Arg::new(&game),
-            Arg::new(&checks),
-            Arg::new(&samples),
-            Arg::new(&time),
-            Arg::new(&mismatches),
-        ];
+        let rest = [Arg::new(&game), Arg::new(&samples), Arg::new(&time)];
+        let (name, handles) = if packets {
+            ("mp_perf_packets", vec![Arg::new(&sends[0]), Arg::new(&recvs[0])])
+        } else {
+            ("mp_perf_messages", vec![Arg::new(&two)])
+        };
+        let args = [handles, rest.to_vec()].concat();
         let dims = Dims::linear(1, threads(plan, size));
         // SAFETY: the kernel's signature; pairs and watch outlive the launch, which `run` waits for.
-        let rounds = unsafe { watch.run(rank, "mp_perf_messages", dims, &args)? };
+        let rounds = unsafe { watch.run(rank, name, dims, &args)? };
         game.base += game.untimed_rounds + game.timed_rounds;
         if repeat > 0 {
             medians.push(rounds.median / 2.0);

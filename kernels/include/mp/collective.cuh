@@ -20,22 +20,21 @@ namespace impl {
 
 // A run writes packets into one of two turns. A rank that has finished run n has what all others sent for it, so they have
 // finished run n - 1 and nobody reads the turn of n - 1 any more, which n + 1 overwrites.
-MP_DEVICE Packet* turn_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t epoch) {
+MP_DEVICE Packet* turn_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from, std::uint64_t epoch) {
     const std::uint64_t len = collective.len == 0 ? 1 : collective.len;
-    auto* inbox = at<Packet>(at<const std::uint64_t>(collective.inboxes)[rank]);
-    return inbox + (epoch % 2 * collective.ranks + from) * len;
+    return at<Packet>(inbox) + (epoch % 2 * collective.ranks + from) * len;
+}
+MP_DEVICE Packet* turn_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t epoch) {
+    return turn_in(at<const std::uint64_t>(collective.inboxes)[rank], collective, from, epoch);
 }
 
 MP_DEVICE WaitBounds bounds_of(const Collective& collective) { return {collective.abort, collective.timeout_ns}; }
 
 // The end of a run: the vote of the group over its threads' waits.
 template <class Group>
-MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, std::uint64_t epoch, WaitResult result) {
-    if (group.any(result.failed())) {
-        report(at<WaitReport>(collective.report), epoch, result);
-        result.status = group.any(result.status == aborted) ? aborted : timed_out;
-        return result;
-    }
+MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, std::uint64_t epoch,
+                                const WaitResult& result) {
+    if (group.any(result.failed())) return failed_apart(group, collective.report, epoch, result);
     if (group.leads()) *at<std::uint64_t>(collective.state) = epoch;
     return {ok, epoch, 0};
 }
@@ -43,16 +42,25 @@ MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, std::
 // With release and acquire the barrier orders memory, with relaxed and relaxed it does not.
 template <class Group, class Announced, class Heard>
 MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, Announced announced, Heard heard) {
+    const auto* inboxes = at<const std::uint64_t>(collective.inboxes);
+    const std::uint64_t first = group.rank() < collective.ranks ? group.rank() : collective.rank;
     group.sync();
-    const std::uint64_t epoch = *at<std::uint64_t>(collective.state) + 1;
-    for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
-        if (rank != collective.rank)
-            store(&turn_of(collective, rank, collective.rank, epoch)->epoch, epoch, announced, system);
+    // Asked for at once: the last acquire has emptied the cache, and one after the other they would take twice as long.
+    std::uint64_t epoch = *at<std::uint64_t>(collective.state) + 1;
+    std::uint64_t theirs = inboxes[first];
+    std::uint64_t mine = inboxes[collective.rank];
+    keep(epoch);
+    keep(theirs);
+    keep(mine);
     WaitResult result = {ok, epoch, 0};
+    for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size()) {
+        if (rank != first) theirs = inboxes[rank];
+        if (rank != collective.rank)
+            store(&turn_in(theirs, collective, collective.rank, epoch)->epoch, epoch, announced, system);
+    }
     for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
         if (rank != collective.rank)
-            result = wait_alone(&turn_of(collective, collective.rank, rank, epoch)->epoch, epoch,
-                                bounds_of(collective), heard);
+            result = wait_alone(&turn_in(mine, collective, rank, epoch)->epoch, epoch, bounds_of(collective), heard);
     return end_of_run(group, collective, epoch, result);
 }
 

@@ -40,13 +40,11 @@ namespace impl {
 // Whether the peer never writes the buffer: it need not be posted, and one part of a group of blocks takes the message.
 MP_DEVICE bool is_taken(const Message& message) { return message.inbox != 0 || message.target != 0; }
 
+// Whether messages go as packets over mapped memory.
+MP_DEVICE bool sends_packets(const Message& message) { return message.inbox != 0 && message.nic == 0; }
+
 MP_DEVICE Packet* slot_of(const Message& message, std::uint64_t epoch) {
     return at<Packet>(message.inbox) + (epoch - 1) % packet_slots * packets_of(message.len);
-}
-
-// A wait of the group's leader that is rarely long and often not needed.
-MP_COLD WaitResult wait_for_room(const std::uint64_t* word, std::uint64_t needed, const WaitBounds bounds) {
-    return wait_alone(word, needed, bounds);
 }
 
 // The failure is the handle's report and every thread's result.
@@ -56,8 +54,55 @@ MP_DEVICE WaitResult failed_at(Group group, std::uint64_t to_report, std::uint64
     return result;
 }
 
-// Messages in one piece, out of line and by values: inlined, their registers would be spilled in the loops of those who
-// send packets, and they are long enough not to feel a call.
+// Tells the sender that a slot is free, after a vote of the group: its packets have been read. Were the store to overtake a
+// read, the read would find a later epoch, not other data.
+template <class Group>
+MP_DEVICE void free_slot(Group group, std::uint64_t theirs, std::uint64_t epoch) {
+    if (group.leads()) store(at<std::uint64_t>(theirs), epoch, relaxed, system);
+}
+
+// The end of a wait of which each thread had a part, after the vote has found failures: one of those that failed reports,
+// and the status is common.
+template <class Group>
+MP_COLD WaitResult failed_apart(Group group, std::uint64_t to_report, std::uint64_t expected, WaitResult result) {
+    report(at<WaitReport>(to_report), expected, result);
+    result.status = group.any(result.status == aborted) ? aborted : timed_out;
+    return result;
+}
+
+// Polls for a share before its wait is one of those out of line, with clocks and bounds: some 20 µs.
+constexpr int polls_of_shares = 64;
+
+// What is not a share a thread, or takes longer, is out of line and by values: inlined, its registers would be spilled in
+// the loops of those who pass shares, and it is long enough not to feel a call.
+
+// `seen` of the result is what this thread knows to be taken, as `taken` was before.
+template <class Group>
+MP_COLD WaitResult send_packets(Group group, Packet* slot, std::uint64_t from, std::uint64_t bytes, std::uint64_t mine,
+                                std::uint64_t to_report, std::uint64_t epoch, std::uint64_t taken,
+                                const WaitBounds bounds) {
+    // What the group wrote is there for all of it, and all hear whether everybody knows of room.
+    if (group.any(epoch - taken > packet_slots)) {
+        taken = epoch - packet_slots;
+        const WaitResult result = wait(group, at<const std::uint64_t>(mine), taken, bounds);
+        if (result.failed()) return failed_at(group, to_report, taken, result);
+    }
+    store_packets(group, slot, at<const void>(from), bytes, epoch);
+    if (epoch - taken == packet_slots) taken = load(at<const std::uint64_t>(mine), relaxed, system);
+    return {ok, taken, 0};
+}
+
+template <class Group>
+MP_COLD WaitResult recv_packets(Group group, const Packet* slot, std::uint64_t to, std::uint64_t bytes,
+                                std::uint64_t theirs, std::uint64_t to_report, std::uint64_t epoch,
+                                const WaitBounds bounds) {
+    const WaitResult result = load_packets(group, slot, at<void>(to), bytes, epoch, bounds);
+    if (group.any(result.failed())) return failed_apart(group, to_report, epoch, result);
+    free_slot(group, theirs, epoch);
+    return {ok, epoch, 0};
+}
+
+// Messages in one piece.
 
 template <class Group>
 MP_COLD WaitResult send_whole(Group group, std::uint64_t target, std::uint64_t from, std::uint64_t bytes,
@@ -108,11 +153,12 @@ MP_DEVICE bool last_block(std::uint64_t* arrived, unsigned blocks) {
 class Sender {
 public:
     template <class Group>
-    MP_DEVICE Sender(Group group, const Send& send) : message_(send.message) {
+    MP_DEVICE Sender(Group group, const Send& send)
+        : message_(send.message), share_(group, impl::sends_packets(message_), message_.memory, message_.len) {
         group.sync();  // the last start of the group itself
         const auto* state = impl::at<const MessageState>(message_.state);
         epoch_ = state->epoch;
-        room_ = group.leads() ? state->room : ~std::uint64_t{0};
+        taken_ = state->room;
     }
 
     // As mp::send.
@@ -120,13 +166,7 @@ public:
     MP_DEVICE WaitResult send(Group group) {
         const std::uint64_t epoch = epoch_ + 1;
         WaitResult result = {ok, epoch, 0};
-        if (message_.inbox != 0 && !MP_RARELY(message_.nic != 0))
-            result = send_packets(group, epoch);
-        else if (message_.nic == 0)
-            result = impl::send_whole(group, message_.target, message_.memory, message_.len, message_.mine,
-                                      message_.theirs, message_.report, epoch, impl::bounds_of(message_));
-        else
-            result = {impl::send_by_nic(group, message_.nic, epoch), epoch_, 0};
+        if (!send_shares(group, epoch)) result = send_otherwise(group, epoch);
         if (!result.failed()) result.seen = epoch_ = epoch;
         return result;
     }
@@ -138,31 +178,44 @@ public:
         if (!group.leads()) return;
         auto* state = impl::at<MessageState>(message_.state);
         state->epoch = epoch_;
-        state->room = room_;
+        state->room = taken_;
     }
 
 private:
+    // Sends the message in shares, if it goes in shares and all threads know of room for it.
     template <class Group>
-    MP_DEVICE WaitResult send_packets(Group group, std::uint64_t epoch) {
-        // What the group wrote is there for all of it, and all hear whether the leader knows of room.
-        if (group.any(room_ < epoch)) {
-            const std::uint64_t needed = epoch > packet_slots ? epoch - packet_slots : 0;
-            WaitResult result = {ok, needed, 0};
-            if (group.leads())
-                result = impl::wait_for_room(impl::at<std::uint64_t>(message_.mine), needed, impl::bounds_of(message_));
-            if (group.any(result.failed()))
-                return impl::failed_at(group, message_.report, needed, group.broadcast(result));
-            if (group.leads()) room_ = epoch;
-        }
-        store_packets(group, impl::slot_of(message_, epoch), impl::at<const void>(message_.memory), message_.len, epoch);
+    MP_DEVICE bool send_shares(Group group, std::uint64_t epoch) {
+        if (!share_.serves()) return false;
+        const std::uint32_t under_way = static_cast<std::uint32_t>(epoch) - static_cast<std::uint32_t>(taken_);
+        auto* slot = impl::slot_of(message_, epoch) + group.rank();
+        auto* words = impl::Share::words_of(group, message_.memory);
+        // What the group wrote is there for all of it.
+        if (MP_RARELY(group.any(under_way > packet_slots))) return false;
+        if (share_.has_piece()) store_packet(slot, impl::packet_with(share_.load(words), epoch));
         // What the receiver has taken meanwhile is asked now, when the message is on its way, not before the next.
-        if (room_ == epoch) room_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system) + packet_slots;
-        return {ok, epoch, 0};
+        if (under_way == packet_slots) taken_ = load(impl::at<const std::uint64_t>(message_.mine), relaxed, system);
+        return true;
+    }
+
+    template <class Group>
+    MP_DEVICE WaitResult send_otherwise(Group group, std::uint64_t epoch) {
+        if (impl::sends_packets(message_)) {
+            const WaitResult result =
+                impl::send_packets(group, impl::slot_of(message_, epoch), message_.memory, message_.len, message_.mine,
+                                   message_.report, epoch, taken_, impl::bounds_of(message_));
+            if (!result.failed()) taken_ = result.seen;
+            return result;
+        }
+        if (message_.nic == 0)
+            return impl::send_whole(group, message_.target, message_.memory, message_.len, message_.mine,
+                                    message_.theirs, message_.report, epoch, impl::bounds_of(message_));
+        return {impl::send_by_nic(group, message_.nic, epoch), epoch_, 0};
     }
 
     const Message& message_;
+    impl::Share share_;
     std::uint64_t epoch_;
-    std::uint64_t room_;  // of packets, the last epoch there is known to be room for; the leader's, others say nothing
+    std::uint64_t taken_;  // of packets, the last epoch that this thread knows to be taken
 };
 
 // Sends the message: waits until there is room for it (a slot, or the posted buffer), at most until the handle's bounds
@@ -212,7 +265,8 @@ MP_DEVICE WaitResult send(Block group, const Send& send, Part part) {
 class Receiver {
 public:
     template <class Group>
-    MP_DEVICE Receiver(Group group, const Recv& recv) : message_(recv.message) {
+    MP_DEVICE Receiver(Group group, const Recv& recv)
+        : message_(recv.message), share_(group, impl::sends_packets(message_), message_.memory, message_.len) {
         group.sync();
         epoch_ = impl::at<const MessageState>(message_.state)->epoch;
     }
@@ -221,15 +275,15 @@ public:
     template <class Group>
     MP_DEVICE void post(Group group) {
         if (impl::is_taken(message_)) return;
-        if (!posts_) posted_ = impl::at<const MessageState>(message_.state)->room;
-        posts_ = true;
+        if (ahead_ == not_posted)
+            ahead_ = static_cast<std::uint32_t>(impl::at<const MessageState>(message_.state)->room - epoch_);
         group.sync();
-        ++posted_;
+        ++ahead_;
         // A failure is reported, and the wait for the message finds it, too.
         if (MP_RARELY(message_.nic != 0))
-            impl::raise_by_nic(group, message_.nic, posted_);
+            impl::raise_by_nic(group, message_.nic, epoch_ + ahead_);
         else if (group.leads())
-            store(impl::at<std::uint64_t>(message_.theirs), posted_, release, system);
+            store(impl::at<std::uint64_t>(message_.theirs), epoch_ + ahead_, release, system);
     }
 
     // As mp::recv.
@@ -238,14 +292,11 @@ public:
         const std::uint64_t epoch = epoch_ + 1;
         group.sync();  // nobody still reads the last message
         WaitResult result = {ok, epoch, 0};
-        if (message_.inbox != 0 && !MP_RARELY(message_.nic != 0))
-            result = recv_packets(group, epoch);
-        else if (message_.nic == 0)
-            result = impl::recv_whole(group, message_.target, message_.memory, message_.len, message_.mine,
-                                      message_.theirs, message_.report, epoch, impl::bounds_of(message_));
-        else
-            result = {impl::recv_by_nic(group, message_.nic, epoch), epoch_, 0};
-        if (!result.failed()) result.seen = epoch_ = epoch;
+        if (!recv_shares(group, epoch)) result = recv_otherwise(group, epoch);
+        if (!result.failed()) {
+            result.seen = epoch_ = epoch;
+            if (ahead_ != not_posted) --ahead_;
+        }
         return result;
     }
 
@@ -256,30 +307,47 @@ public:
         if (!group.leads()) return;
         auto* state = impl::at<MessageState>(message_.state);
         state->epoch = epoch_;
-        if (posts_) state->room = posted_;
+        if (ahead_ != not_posted) state->room = epoch_ + ahead_;
     }
 
 private:
+    // Takes the message in shares, if it goes in shares and all of it comes soon.
     template <class Group>
-    MP_DEVICE WaitResult recv_packets(Group group, std::uint64_t epoch) {
-        WaitResult result = load_packets(group, impl::slot_of(message_, epoch), impl::at<void>(message_.memory),
-                                         message_.len, epoch, impl::bounds_of(message_));
-        if (group.any(result.failed())) {
-            // Each thread waited for packets of its own. One of those that failed reports; the status is common.
-            report(impl::at<WaitReport>(message_.report), epoch, result);
-            result.status = group.any(result.status == aborted) ? aborted : timed_out;
-            return result;
+    MP_DEVICE bool recv_shares(Group group, std::uint64_t epoch) {
+        if (!share_.serves()) return false;
+        const Packet* slot = impl::slot_of(message_, epoch) + group.rank();
+        auto* words = impl::Share::words_of(group, message_.memory);
+        bool missing = share_.has_piece();
+        for (int polled = 0; missing && polled < impl::polls_of_shares; ++polled) {
+            const Packet packet = load_packet(slot);
+            missing = !impl::is_of(packet, epoch);
+            if (missing)
+                pause();
+            else
+                share_.store(words, impl::piece_in(packet));
         }
-        // The slot is free: its packets have been read, since the vote came after. Were this store to overtake a read,
-        // the read would find a later epoch, not other data.
-        if (group.leads()) store(impl::at<std::uint64_t>(message_.theirs), epoch, relaxed, system);
-        return {ok, epoch, 0};
+        if (group.any(missing)) return false;
+        impl::free_slot(group, message_.theirs, epoch);
+        return true;
+    }
+
+    template <class Group>
+    MP_DEVICE WaitResult recv_otherwise(Group group, std::uint64_t epoch) {
+        if (impl::sends_packets(message_))
+            return impl::recv_packets(group, impl::slot_of(message_, epoch), message_.memory, message_.len, message_.theirs,
+                                      message_.report, epoch, impl::bounds_of(message_));
+        if (message_.nic == 0)
+            return impl::recv_whole(group, message_.target, message_.memory, message_.len, message_.mine,
+                                    message_.theirs, message_.report, epoch, impl::bounds_of(message_));
+        return {impl::recv_by_nic(group, message_.nic, epoch), epoch_, 0};
     }
 
     const Message& message_;
+    impl::Share share_;
     std::uint64_t epoch_;
-    std::uint64_t posted_ = 0;
-    bool posts_ = false;  // only then `posted_` is the handle's
+    // How often the buffer was posted beyond the messages taken, once this object has posted it.
+    std::uint32_t ahead_ = not_posted;
+    static constexpr std::uint32_t not_posted = ~std::uint32_t{0};
 };
 
 // Posts the buffer: from here on the peer may write it. What the group read from it before has been read (release at

@@ -113,6 +113,46 @@ MP_DEVICE WaitResult wait_piece(const Packet* slot, std::uint64_t epoch, Piece& 
     return result;
 }
 
+// A thread's part of messages of which no thread of the group has more than one piece, all in whole words. What there is of
+// it is worked out once, and the rest before what is waited for, so that nothing of it is on the way of a packet.
+struct Share {
+    // Bytes of the message from the thread's piece on.
+    std::int32_t bytes;
+
+    // The message does not go in shares; there is no piece for this thread.
+    static constexpr std::int32_t no_shares = -2;
+    static constexpr std::int32_t no_piece = -1;
+
+    template <class Group>
+    MP_DEVICE Share(Group group, bool as_packets, std::uint64_t memory, std::uint64_t len) {
+        const std::uint32_t count = packets_of(len);
+        const std::uint32_t left = static_cast<std::uint32_t>(len) - packet_bytes * group.rank();
+        bytes = group.rank() < count ? static_cast<std::int32_t>(left) : no_piece;
+        if (!as_packets || (memory | len) % 4 != 0 || count > group.size()) bytes = no_shares;
+        keep(bytes);
+    }
+
+    // The same in all threads of the group.
+    MP_DEVICE bool serves() const { return bytes != no_shares; }
+    MP_DEVICE bool has_piece() const { return bytes >= 0; }
+
+    // The thread's piece in a message's memory.
+    template <class Group>
+    MP_DEVICE static std::uint32_t* words_of(Group group, std::uint64_t memory) {
+        auto* words = reinterpret_cast<std::uint32_t*>(memory) + packet_bytes / 4 * group.rank();
+        keep(words);
+        return words;
+    }
+    MP_DEVICE Piece load(const std::uint32_t* words) const {
+        return {{bytes > 0 ? words[0] : 0, bytes > 4 ? words[1] : 0, bytes > 8 ? words[2] : 0}};
+    }
+    MP_DEVICE void store(std::uint32_t* words, const Piece& piece) const {
+        if (bytes > 0) words[0] = piece.words[0];
+        if (bytes > 4) words[1] = piece.words[1];
+        if (bytes > 8) words[2] = piece.words[2];
+    }
+};
+
 }  // namespace impl
 
 // Writes a message as packets of `epoch`, the threads of the group one packet each in turn. Relaxed at system scope:

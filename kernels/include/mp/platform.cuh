@@ -131,6 +131,12 @@ MP_DEVICE std::uint64_t clock_cycles();
 // CPU goes to another thread, which may be the one being waited for. Orders nothing.
 MP_DEVICE void pause();
 
+namespace impl {
+// Has the compiler keep what was worked out, a pointer or 32 bits, instead of working it out again where it is needed.
+template <class T>
+MP_DEVICE void keep(T& value);
+}  // namespace impl
+
 }  // namespace mp
 
 #if defined(__CUDACC__)

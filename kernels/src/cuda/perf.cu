@@ -36,69 +36,73 @@ MP_DEVICE std::uint64_t count_wrong_and_poison(const Message& message, std::uint
     return wrong;
 }
 
-// Cycles of each timed round and the time of all of them, by the leader.
+// Cycles of each timed round and the time of all of them, by the leader. What it does not need in between waits in memory,
+// since the registers of a watch would be in the way of what it watches.
 struct Watch {
     std::uint32_t* samples;
     PingPongTime* time;
-    std::uint64_t began_ns = 0;
-    std::uint64_t began_cycles = 0;
-    std::uint64_t last = 0;
+    std::uint32_t last = 0;
 
     MP_DEVICE void begin() {
         if (thread_rank() != 0) return;
-        began_ns = clock_ns();
-        last = began_cycles = clock_cycles();
+        time->ns = clock_ns();
+        const std::uint64_t now = clock_cycles();
+        time->cycles = now;
+        last = static_cast<std::uint32_t>(now);
     }
     MP_DEVICE void round(std::uint64_t number) {
-        if (thread_rank() != 0) return;
-        const std::uint64_t now = clock_cycles();
-        if (samples != nullptr) samples[number] = static_cast<std::uint32_t>(now - last);
+        if (thread_rank() != 0 || samples == nullptr) return;
+        const auto now = static_cast<std::uint32_t>(clock_cycles());
+        samples[number] = now - last;
         last = now;
     }
-    MP_DEVICE void end() {
+    // A failed game has no time.
+    MP_DEVICE void end(bool failed) {
         if (thread_rank() != 0) return;
-        time->cycles = clock_cycles() - began_cycles;
-        time->ns = clock_ns() - began_ns;
+        const std::uint64_t cycles = clock_cycles(), ns = clock_ns();
+        *time = failed ? PingPongTime{} : PingPongTime{ns - time->ns, cycles - time->cycles};
     }
 };
 
-// The game of mp_perf_messages. What checks is compiled apart from what is timed: its values would be in the way.
-template <bool checks>
-MP_DEVICE void play_messages(const PerfPairs& pairs, const PingPong& game, Watch& watch, std::uint64_t* mismatches) {
+// A ping-pong of messages with `turns` pairs in each direction, used in turn. The serving side is one message ahead, so that
+// it sends by its last pair first.
+template <int turns, bool checks>
+MP_DEVICE void play_messages(const Send* sends, const Recv* recvs, const PingPong& game, Watch& watch,
+                             std::uint64_t* mismatches) {
     const bool serves = game.serves != 0;
     std::uint64_t wrong = 0;
-    Sender senders[2] = {{block(), pairs.sends[0]}, {block(), pairs.sends[1]}};
-    Receiver receivers[2] = {{block(), pairs.recvs[0]}, {block(), pairs.recvs[1]}};
-    receivers[0].post(block());
-    receivers[1].post(block());
+    Sender senders[] = {{block(), sends[0]}, {block(), sends[turns - 1]}};
+    Receiver receivers[] = {{block(), recvs[0]}, {block(), recvs[turns - 1]}};
+    MP_UNROLL
+    for (int turn = 0; turn < turns; ++turn) receivers[turn].post(block());
     const std::uint64_t rounds = game.untimed_rounds + game.timed_rounds;
     bool failed = false;
     // Both wait for a message and then send one; the serving side has sent one before, and not after the last.
-    if (checks && serves) fill(pairs.sends[1].message, 2 * game.base + 1);
-    if (serves) failed = senders[1].send(block()).failed();
-    for (std::uint64_t pair = 0; pair < rounds && !failed; pair += 2) {
-        if (pair == game.untimed_rounds) watch.begin();
+    if (checks && serves) fill(sends[turns - 1].message, 2 * game.base + 1);
+    if (serves) failed = senders[turns - 1].send(block()).failed();
+    for (std::uint64_t first = 0; first < rounds && !failed; first += turns) {
+        if (first == game.untimed_rounds) watch.begin();
         MP_UNROLL
-        for (int turn = 0; turn < 2; ++turn) {  // unrolled, so that the counters stay in registers
-            const std::uint64_t round = pair + turn;
+        for (int turn = 0; turn < turns; ++turn) {  // unrolled, so that the counters stay in registers
+            const std::uint64_t round = first + turn;
             failed = failed || receivers[turn].recv(block()).failed();
             if (failed) break;
             if (checks) {
                 const std::uint64_t seed = 2 * (game.base + round);
-                wrong += count_wrong_and_poison(pairs.recvs[turn].message, seed + !serves);
-                fill(pairs.sends[turn].message, seed + (serves ? 3 : 0));
+                wrong += count_wrong_and_poison(recvs[turn].message, seed + !serves);
+                fill(sends[turn].message, seed + (serves ? 3 : 0));
             }
             if (!serves || round + 1 < rounds) failed = senders[turn].send(block()).failed();
-            if (round + 2 < rounds) receivers[turn].post(block());
+            if (round + turns < rounds) receivers[turn].post(block());
             if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
         }
     }
     MP_UNROLL
-    for (int turn = 0; turn < 2; ++turn) {
+    for (int turn = 0; turn < turns; ++turn) {
         senders[turn].close(block());
         receivers[turn].close(block());
     }
-    if (!failed) watch.end();
+    watch.end(failed);
     if (checks && wrong != 0) add(mismatches, wrong, relaxed, gpu);
 }
 
@@ -107,27 +111,29 @@ MP_DEVICE void play_barriers(const C& collective, std::uint64_t untimed, std::ui
     for (std::uint64_t round = 0; round < untimed + timed; ++round) {
         if (round == untimed) watch.begin();
         const WaitResult result = ordered ? barrier(block(), collective) : barrier(block(), collective, sync_only);
-        if (result.failed()) return;
+        if (result.failed()) return watch.end(true);
         if (round >= untimed) watch.round(round - untimed);
     }
-    watch.end();
+    watch.end(false);
 }
 
 }  // namespace perf
 }  // namespace mp
 
-// A ping-pong of messages. game.base is the number of rounds played before with these pairs; it and both numbers of rounds
-// are even; mine and peer are not used. The serving side is one message ahead, so it gets its sends in the other order.
-// `checks` not 0: each side fills what it sends with the pattern of the round, checks and poisons what it receives, and
-// adds the words found wrong to *mismatches. Ends at the first failed wait, without a time.
-MP_KERNEL void MP_BLOCK_OF(768) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t checks,
-                                                 std::uint32_t* samples, mp::PingPongTime* time,
-                                                 std::uint64_t* mismatches) {
+// A ping-pong of messages with two pairs in each direction. game.base is the number of rounds played before with these pairs;
+// it and both numbers of rounds are even; mine and peer are not used. The serving side is one message ahead, so it gets its
+// sends in the other order. Ends at the first failed wait, without a time.
+MP_KERNEL void MP_BLOCK_OF(768) mp_perf_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t* samples,
+                                                 mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
-    if (checks != 0)
-        mp::perf::play_messages<true>(pairs, game, watch, mismatches);
-    else
-        mp::perf::play_messages<false>(pairs, game, watch, mismatches);
+    mp::perf::play_messages<2, false>(pairs.sends, pairs.recvs, game, watch, nullptr);
+}
+
+// The same with one pair, for messages that go as packets: there is no buffer to post.
+MP_KERNEL void MP_BLOCK_OF(768) mp_perf_packets(mp::Send send, mp::Recv recv, mp::PingPong game, std::uint32_t* samples,
+                                                mp::PingPongTime* time) {
+    mp::perf::Watch watch = {samples, time};
+    mp::perf::play_messages<1, false>(&send, &recv, game, watch, nullptr);
 }
 
 // A ping-pong of puts of `bytes` bytes, each followed by a signal. `checks` as above, and then each put is two of a half:
@@ -165,7 +171,7 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
         const mp::WaitResult result = mp::wait(mp::block(), mine, value, bounds);
         if (result.failed()) {
             if (mp::thread_rank() == 0) mp::report(report, value, result);
-            return;
+            return watch.end(true);
         }
         if (checks != 0) {
             wrong += mp::perf::count_wrong_and_poison(here, 2 * value + !serves);
@@ -175,7 +181,7 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t s
         if (!serves || round + 1 < rounds) play(value + serves);
         if (round >= game.untimed_rounds) watch.round(round - game.untimed_rounds);
     }
-    watch.end();
+    watch.end(false);
     if (wrong != 0) mp::add(mismatches, wrong, mp::relaxed, mp::gpu);
 }
 

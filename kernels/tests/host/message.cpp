@@ -62,11 +62,21 @@ private:
     }
 };
 
-// Two sides bounce checked messages of `bytes` bytes.
+// The game of mp_perf_messages, and with one pair that of mp_perf_packets: each side fills what it sends with the pattern of
+// the round, and checks and poisons what it receives.
+template <int turns>
+void checked_messages(mp::PerfPairs pairs, mp::PingPong game, std::uint32_t* samples, mp::PingPongTime* time,
+                      uint64_t* mismatches) {
+    mp::perf::Watch watch = {samples, time};
+    mp::perf::play_messages<turns, true>(pairs.sends, pairs.recvs, game, watch, mismatches);
+}
+
+// Two sides bounce checked messages of `bytes` bytes, by `turns` pairs in each direction.
+template <int turns>
 void bounce(unsigned left_threads, unsigned right_threads, uint64_t bytes, bool packets, uint64_t rounds) {
     std::array<std::unique_ptr<Pair>, 4> pairs;
     for (auto& pair : pairs) pair = std::make_unique<Pair>(bytes, packets);
-    const mp::PerfPairs left = {{pairs[1]->send(), pairs[0]->send()}, {pairs[2]->recv(), pairs[3]->recv()}};
+    const mp::PerfPairs left = {{pairs[turns - 1]->send(), pairs[0]->send()}, {pairs[2]->recv(), pairs[3]->recv()}};
     const mp::PerfPairs right = {{pairs[2]->send(), pairs[3]->send()}, {pairs[0]->recv(), pairs[1]->recv()}};
     mp::PingPong serving = {};
     serving.untimed_rounds = 2;
@@ -78,16 +88,16 @@ void bounce(unsigned left_threads, unsigned right_threads, uint64_t bytes, bool 
     mp::PingPongTime left_time = {}, right_time = {};
     uint64_t wrong = 0;
     std::jthread other([&] {
-        mp::host::launch(1, left_threads, mp_perf_messages, left, serving, 1u, samples.data(), &left_time, &wrong);
+        mp::host::launch(1, left_threads, checked_messages<turns>, left, serving, samples.data(), &left_time, &wrong);
     });
     std::uint32_t* none = nullptr;
-    mp::host::launch(1, right_threads, mp_perf_messages, right, answering, 1u, none, &right_time, &wrong);
+    mp::host::launch(1, right_threads, checked_messages<turns>, right, answering, none, &right_time, &wrong);
     other.join();
     CHECK_THAT(wrong, ==, 0u);
     CHECK_THAT(left_time.ns, >, 0u);
     CHECK_THAT(right_time.ns, >, 0u);
-    CHECK_THAT(pairs[0]->sender.epoch, ==, (rounds + 1) / 2);
-    CHECK_THAT(pairs[3]->receiver.epoch, ==, rounds / 2);
+    CHECK_THAT(pairs[0]->sender.epoch, ==, (rounds + turns - 1) / turns);
+    CHECK_THAT(pairs[turns + 1]->receiver.epoch, ==, rounds / turns);
     for (auto& pair : pairs) CHECK(pair->send_report.status == 0 && pair->recv_report.status == 0);
 }
 
@@ -164,13 +174,17 @@ struct Ranks {
 }  // namespace
 
 CASE(messages_as_packets_arrive_whole_and_in_order) {
-    bounce(1, 1, 8, true, 600);
-    bounce(4, 3, 8 * 13, true, 200);
+    bounce<2>(1, 1, 8, true, 600);
+    bounce<2>(4, 3, 8 * 13, true, 200);
+    bounce<1>(1, 1, 8, true, 600);
+    // A share of nine for a thread, on both sides or on one.
+    bounce<1>(9, 12, 8 * 13, true, 200);
+    bounce<1>(10, 4, 8 * 13, true, 200);
 }
 
 CASE(messages_in_one_piece_arrive_whole_and_in_order) {
-    bounce(1, 1, 8, false, 600);
-    bounce(4, 3, 8 * 129, false, 200);
+    bounce<2>(1, 1, 8, false, 600);
+    bounce<2>(4, 3, 8 * 129, false, 200);
 }
 
 CASE(messages_of_any_length_and_alignment_arrive) {

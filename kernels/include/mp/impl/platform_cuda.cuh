@@ -235,4 +235,15 @@ MP_DEVICE std::uint64_t clock_cycles() {
 
 MP_DEVICE void pause() {}
 
+namespace impl {
+template <class T>
+MP_DEVICE void keep(T& value) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "keep: 32 or 64 bits");
+    if constexpr (sizeof(T) == 4)
+        asm volatile("" : "+r"(value));
+    else
+        asm volatile("" : "+l"(value));
+}
+}  // namespace impl
+
 }  // namespace mp

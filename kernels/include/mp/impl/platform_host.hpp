@@ -170,4 +170,9 @@ MP_DEVICE std::uint64_t clock_ns() { return impl::steady_ns(); }
 MP_DEVICE std::uint64_t clock_cycles() { return impl::steady_ns(); }
 MP_DEVICE void pause() { sched_yield(); }
 
+namespace impl {
+template <class T>
+MP_DEVICE void keep(T&) {}
+}  // namespace impl
+
 }  // namespace mp
