@@ -12,7 +12,7 @@ pub(crate) const SLOTS: u64 = 4;
 /// Bytes of a packet.
 pub(crate) const PACKET: u64 = 16;
 /// Bytes of a message in it, `packet_bytes` of `mp/packet.cuh`.
-const IN_PACKET: u64 = 12;
+pub(super) const IN_PACKET: u64 = 12;
 
 /// A word that nobody waits for, for what raises no signal.
 const NOBODYS: usize = 192;

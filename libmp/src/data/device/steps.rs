@@ -8,6 +8,7 @@ use mp_kernels::{Message, StepKind};
 
 use super::half::DeviceHalf;
 use super::host::HostEnd;
+use super::station::IN_PACKET;
 use crate::data::half::broken;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
@@ -16,8 +17,10 @@ use crate::trace::Label;
 /// Steps in one launch, `max_steps` of `steps.cu`, and in a short one, `few_steps`.
 pub(crate) const LAUNCH: usize = 16;
 const FEW: usize = 3;
-/// Threads of a block.
-const THREADS: u32 = 512;
+/// Threads of a block that copies at most, each so many bytes at once; and of one with a thread for each packet.
+const COPYING: u64 = 512;
+const WIDE: u64 = 16;
+const MOST: u64 = 768;
 /// A block more for every so many bytes of the largest message that goes in one piece …
 const BLOCK_BYTES: u64 = 16 << 10;
 /// … up to so many, which must be on the GPU at once.
@@ -99,9 +102,9 @@ fn on_host(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
 /// At most [`LAUNCH`] of them.
 fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
     if steps.len() <= FEW {
-        launch_as::<FEW>(plane, stream, steps, "mp_steps_few")
+        launch_as::<FEW>(plane, stream, steps, ["mp_steps_few", "mp_steps_few_wide"])
     } else {
-        launch_as::<LAUNCH>(plane, stream, steps, "mp_steps")
+        launch_as::<LAUNCH>(plane, stream, steps, ["mp_steps", "mp_steps_wide"])
     }
 }
 
@@ -109,14 +112,14 @@ fn launch_as<const COUNT: usize>(
     plane: &Plane,
     stream: &Stream,
     steps: &[Step<'_>],
-    kernel: &str,
+    [narrow, wide]: [&str; 2],
 ) -> Result<()> {
     let Some(first) = steps.first() else { return Ok(()) };
     let Some(cuda) = first.half.memory.device().as_cuda() else { return Ok(()) };
     let failed = |source| broken(&first.half.name, source);
     let mut list = StepList([mp_kernels::Step::default(); COUNT]);
     let mut meetings = Meetings::default();
-    let (mut count, mut largest) = (0, 0);
+    let (mut count, mut largest, mut threads) = (0, 0, 0);
     for Step { half, kind } in steps {
         half.check(stream)?;
         let way = half.meet(plane)?;
@@ -127,6 +130,7 @@ fn launch_as<const COUNT: usize>(
         let meet = u32::from(meetings.before(*kind, &way.message));
         list.0[count] = mp_kernels::Step { message: way.message, kind: *kind as u32, meet };
         count += 1;
+        threads = threads.max(threads_for(&way.message));
         if shared(*kind, &way.message) {
             largest = largest.max(way.message.len);
         }
@@ -140,11 +144,22 @@ fn launch_as<const COUNT: usize>(
     }
     let blocks = largest.div_ceil(BLOCK_BYTES).clamp(1, BLOCKS) as u32;
     let count = count as u32;
+    let kernel = if u64::from(threads) > COPYING { wide } else { narrow };
     let kernel = cuda.kernel(kernel).map_err(failed)?;
     let args = [Arg::new(&list), Arg::new(&count)];
     // SAFETY: the kernel's parameters; the addresses are those of memory that the halves hold, of the abort word and of
     // reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
-    unsafe { stream.launch(&kernel, Dims::linear(blocks, THREADS), &args) }.map_err(failed)
+    unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }.map_err(failed)
+}
+
+/// Threads of a block that suit a message: one for each packet, or what its copy keeps busy. More take longer to start and to
+/// meet.
+fn threads_for(message: &Message) -> u32 {
+    let threads = match message.inbox {
+        0 => message.len.div_ceil(WIDE).min(COPYING),
+        _ => message.len.div_ceil(IN_PACKET).min(MOST),
+    };
+    (threads.max(1) as u32).next_multiple_of(32)
 }
 
 /// Whether all blocks of a launch have to do with a step: a message in one piece.
@@ -214,6 +229,13 @@ mod tests {
             meetings.before(kind, &Message { state, inbox, ..Message::default() })
         };
         steps.iter().map(before).collect()
+    }
+
+    #[test]
+    fn a_block_has_a_thread_for_each_packet_of_a_message() {
+        let threads = |len, inbox| threads_for(&Message { len, inbox, ..Message::default() });
+        assert_eq!([0, 8, 384, 385, 8192].map(|len| threads(len, 1)), [32, 32, 32, 64, 704]);
+        assert_eq!([0, 8, 8193, 64 << 20].map(|len| threads(len, 0)), [32, 32, 512, 512]);
     }
 
     #[test]
