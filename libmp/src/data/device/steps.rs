@@ -21,10 +21,12 @@ const FEW: usize = 3;
 const COPYING: u64 = 512;
 const WIDE: u64 = 16;
 const MOST: u64 = 768;
-/// A block more for every so many bytes of the largest message that goes in one piece …
-const BLOCK_BYTES: u64 = 16 << 10;
-/// … up to so many, which must be on the GPU at once.
+/// A block for every so many bytes of the largest message that goes in one piece …
+const BLOCK_BYTES: u64 = 8 << 10;
+/// … up to so many, which must be on the GPU at once …
 const BLOCKS: u64 = 64;
+/// … but one for up to so many bytes: that the last of several blocks signals costs more than they save.
+const ALONE: u64 = 16 << 10;
 
 /// Something that a stream does with a device operation: [`DeviceSend::start`](super::DeviceSend::start),
 /// [`DeviceRecv::start`](super::DeviceRecv::start), [`DeviceRecv::wait`](super::DeviceRecv::wait).
@@ -142,7 +144,7 @@ fn launch_as<const COUNT: usize>(
     if count == 0 {
         return Ok(());
     }
-    let blocks = largest.div_ceil(BLOCK_BYTES).clamp(1, BLOCKS) as u32;
+    let blocks = blocks_for(largest);
     let count = count as u32;
     let kernel = if u64::from(threads) > COPYING { wide } else { narrow };
     let kernel = cuda.kernel(kernel).map_err(failed)?;
@@ -160,6 +162,12 @@ fn threads_for(message: &Message) -> u32 {
         _ => message.len.div_ceil(IN_PACKET).min(MOST),
     };
     (threads.max(1) as u32).next_multiple_of(32)
+}
+
+/// Blocks that share messages in one piece of up to so many bytes.
+fn blocks_for(largest: u64) -> u32 {
+    let blocks = if largest <= ALONE { 1 } else { largest.div_ceil(BLOCK_BYTES).min(BLOCKS) };
+    blocks as u32
 }
 
 /// Whether all blocks of a launch have to do with a step: a message in one piece.
@@ -236,6 +244,12 @@ mod tests {
         let threads = |len, inbox| threads_for(&Message { len, inbox, ..Message::default() });
         assert_eq!([0, 8, 384, 385, 8192].map(|len| threads(len, 1)), [32, 32, 32, 64, 704]);
         assert_eq!([0, 8, 8193, 64 << 20].map(|len| threads(len, 0)), [32, 32, 512, 512]);
+    }
+
+    #[test]
+    fn blocks_share_what_is_worth_a_meeting() {
+        let sizes = [0, 16 << 10, (16 << 10) + 1, 64 << 10, 1 << 30];
+        assert_eq!(sizes.map(blocks_for), [1, 1, 3, 8, 64]);
     }
 
     #[test]
