@@ -44,7 +44,11 @@ fn bar(rank: &Rank, steps: usize) -> Result<ProgressBar> {
 fn block_threads(size: u64) -> u32 {
     /// Bytes of a message in a packet, `packet_bytes` of `mp/packet.cuh`.
     const IN_PACKET: u64 = 12;
-    let most = if size > 8 << 10 { 512 } else { 768 };
+    let most = match size {
+        0..=0x2000 => 768,
+        0x2001..=0x4_0000 => 256,
+        _ => 512,
+    };
     (size.div_ceil(IN_PACKET).clamp(32, most) as u32).next_multiple_of(32)
 }
 

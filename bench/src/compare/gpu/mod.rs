@@ -78,7 +78,7 @@ pub(super) fn measure(
             "Latency on streams: ping-pong of two streams, {ON_STREAMS} rounds enqueued and then waited for, by the CPU's clock; half a round."
         ),
         format!(
-            "Latency in kernels: ping-pong of one block a side, at most {IN_KERNELS} rounds by the GPU's clock; half a round. libmp and NVSHMEM: 32 to 1024 threads, as suit the size for libmp (NVSHMEM with 1024, too); libmp's put is two puts of half the size; the floor: as many threads, plain stores, then one st.release.sys."
+            "Latency in kernels: ping-pong of one block a side, at most {IN_KERNELS} rounds by the GPU's clock; half a round. libmp and NVSHMEM: 32 to 1024 threads, as suit the size for libmp (NVSHMEM with 1024, too); the floor: as many threads, plain stores, then one st.release.sys."
         ),
         format!(
             "Bandwidth: {} MiB from rank 0 to rank 1, again and again, by kernels of 1024 threads a block; the copy engine for comparison.",
