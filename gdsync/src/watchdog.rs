@@ -1,6 +1,7 @@
 //! Makes sure that no stream stays blocked for ever: the watchdog knows every wait enqueued on the streams it
 //! watches, what it waits for and since when. When it is aborted it sets its abort word first, then writes the
-//! awaited values, until the streams have drained. What a released stream computed means nothing: every later call
+//! awaited values, until the streams have drained. What a released stream computed means nothing, and a host stream does
+//! not write it, nor one that was dropped before what it waits for; a GPU goes on with what has been enqueued. Every later call
 //! on it reports the abort.
 
 mod outstanding;

@@ -176,10 +176,44 @@ fn a_dropped_stream_is_released_too(device: &Device) -> Outcome {
     let (gate, done) = (words.word(0)?, words.word(1)?);
     let stream = device.watched_stream(&watchdog)?;
     stream.wait_geq64(&gate, 1)?;
-    stream.write64(&done, 1)?;
+    let note = done.clone();
+    stream.call(move || {
+        let _ = note.store(1);
+    })?;
     drop(stream);
     watchdog.abort("test");
     assert!(soon().poll(|| (done.load() == Some(1)).then_some(())).is_some());
+    Ok(())
+}
+
+/// A peer would take it for what it was waiting for, or still reads what would be overwritten. On a GPU the driver goes on
+/// with what has been enqueued.
+#[test]
+fn what_a_released_stream_of_the_host_was_to_write_is_not_written() -> Outcome {
+    let device = Device::Host;
+    for drops in [false, true] {
+        let watchdog = Watchdog::new(&device)?;
+        let words = device.alloc_pinned::<u64>(2)?;
+        let (gate, done) = (words.word(0)?, words.word(1)?);
+        let (from, to) = (device.alloc::<u64>(8)?, device.alloc::<u64>(8)?);
+        from.write(&[7; 8])?;
+        let stream = device.watched_stream(&watchdog)?;
+        stream.wait_geq64(&gate, 1)?;
+        stream.copy(&to, &from)?;
+        stream.write64(&done, 1)?;
+        let (tell, told) = std::sync::mpsc::channel();
+        stream.call(move || {
+            let _ = tell.send(());
+        })?;
+        if drops {
+            drop(stream);
+        } else {
+            watchdog.abort("test");
+            aborted(stream.synchronize(soon()), "test");
+        }
+        assert!(told.recv_timeout(Duration::from_secs(10)).is_ok(), "the stream was released");
+        assert_eq!((done.load(), to.to_vec()?), (Some(0), vec![0; 8]), "dropped: {drops}");
+    }
     Ok(())
 }
 

@@ -57,6 +57,10 @@ pub(crate) struct Shared {
     changed: Condvar,
     completed: AtomicU64,
     closing: AtomicBool,
+    /// A wait ended before its time, since the stream was closed or the watchdog aborted. What the stream was to write after
+    /// that is not written: it would be meaningless, in memory that may still be somebody else's, and told as if it were
+    /// there.
+    released: AtomicBool,
     /// The abort word of the watchdog, not the watchdog: that knows its streams, which would be a circle.
     abort: Option<Word64>,
     failure: Mutex<Option<Error>>,
@@ -78,6 +82,7 @@ impl Executor {
             changed: Condvar::new(),
             completed: AtomicU64::new(0),
             closing: AtomicBool::new(false),
+            released: AtomicBool::new(false),
             abort,
             failure: Mutex::default(),
         });
@@ -229,6 +234,8 @@ impl Shared {
 
     fn execute(&self, op: &HostOp) {
         match op {
+            HostOp::Write32(..) | HostOp::Write64(..) | HostOp::Copy { .. } | HostOp::Fill(..)
+                if self.released.load(Ordering::Relaxed) => {}
             HostOp::Write32(word, value) => self.note(word.store(*value)),
             HostOp::Write64(word, value) => self.note(word.store(*value)),
             HostOp::WaitGeq32(word, value) => {
@@ -286,8 +293,12 @@ impl Shared {
         let begin = Instant::now();
         let mut polls = 0u32;
         while !ready() {
-            if self.closing.load(Ordering::Acquire) || self.aborted() {
+            if self.closing.load(Ordering::Acquire) {
+                self.released.store(true, Ordering::Relaxed);
                 return;
+            }
+            if self.aborted() {
+                break;
             }
             polls += 1;
             if polls < 100 {
@@ -297,6 +308,10 @@ impl Shared {
             } else {
                 std::thread::sleep(Duration::from_micros(20));
             }
+        }
+        // The watchdog writes what is waited for, too: then it only looks as if it had come.
+        if self.aborted() {
+            self.released.store(true, Ordering::Relaxed);
         }
     }
 
