@@ -136,8 +136,9 @@ MP_KERNEL void MP_BLOCK_OF(768) mp_perf_packets(mp::Send send, mp::Recv recv, mp
     mp::perf::play_messages<1, false>(&send, &recv, game, watch, nullptr);
 }
 
-// A ping-pong of puts of `bytes` bytes, each followed by a signal. `checks` as above, and then each put is two of a half:
-// data, data, signal, and both are there when the signal is. The target is the peer's `landing`.
+// A ping-pong of puts of `bytes` bytes, each followed by a signal. `checks` not 0: each put is two of a half (data, data,
+// signal, and both are there when the signal is), each side fills what it puts with the pattern of the round, checks and
+// poisons what arrives, and adds the words found wrong to *mismatches. The target is the peer's `landing`.
 MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_puts(mp::PingPong game, std::uint64_t source, std::uint64_t target,
                                               std::uint64_t landing, std::uint64_t bytes, std::uint32_t checks,
                                               mp::WaitBounds bounds, mp::WaitReport* report, std::uint32_t* samples,
