@@ -105,6 +105,10 @@
 //! waiting and every later call of every other rank returns [`Error::PeerLost`] with its rank and host. [`World::abort`]
 //! does the same on purpose. [`World::abort_word`] is the same news for code that cannot call.
 //!
+//! What a stream has enqueued behind a wait that ended so was made of nothing. A host stream neither copies nor sends it. A
+//! GPU's stream goes on: what is enqueued on it after the failed launch may still reach a peer that has posted a buffer and
+//! has not heard of the end yet. A collective call that succeeds after the work says that no rank's had been cut short.
+//!
 //! # What it needs from whom
 //! Ranks find each other by environment variables ([`config`] lists them all), PMIx, or MPI (feature `mpi`). They must be
 //! built from the same sources; ranks of different builds refuse each other with a sentence. Where the launcher gives no

@@ -84,6 +84,12 @@ impl HostEnd {
             }
             StepKind::Send => {
                 let epoch = self.epoch.load().unwrap_or_default() + 1;
+                if self.is_aborted() {
+                    // What the stream did before this may have been cut short, and the peer may still take it for a message.
+                    let seen = self.mine.load().unwrap_or_default();
+                    self.report.write(WaitStatus::Aborted, epoch, seen, Duration::ZERO);
+                    return false;
+                }
                 let (target, room) = match (&self.target, &self.theirs) {
                     (_, Theirs::Far(way)) => (None, way.needed(epoch)),
                     (Target::None, _) => (None, epoch),
@@ -129,6 +135,10 @@ impl HostEnd {
             self.report.write(status, epoch, seen, waited);
         }
         told.is_ok()
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.abort.load().is_some_and(|word| word != 0)
     }
 
     fn wait(&self, expected: u64) -> bool {
