@@ -25,7 +25,23 @@ fn mprun(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mprun"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.process_group(0);
+    with_default_signals(&mut command);
     command
+}
+
+/// What these tests were started to ignore (a shell's background job ignores SIGINT) would stay ignored by `mprun`.
+fn with_default_signals(command: &mut Command) {
+    let restore = || {
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: the default disposition needs no handler.
+            if unsafe { libc::signal(signal, libc::SIG_DFL) } == libc::SIG_ERR {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: system calls, which allocate and lock nothing.
+    unsafe { command.pre_exec(restore) };
 }
 
 /// How a job ended and what it wrote.

@@ -114,6 +114,7 @@ fn on_a_terminal(arguments: &[&str]) -> (Job, File) {
     };
     // SAFETY: two system calls, which allocate and lock nothing.
     unsafe { command.pre_exec(own_session) };
+    with_default_signals(&mut command);
     (Job::start(&mut command), File::from(keyboard))
 }
 
