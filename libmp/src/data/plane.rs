@@ -457,12 +457,18 @@ impl Plane {
     /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over. Waits until it
     /// is known what has ended it, which may be another rank.
     pub fn suspect(&self, neighbour: usize, error: &gdsync::Error) {
-        let gdsync::Error::PeerUnreachable { pid, .. } = error else { return };
-        if !has_ended(*pid) {
+        if let gdsync::Error::PeerUnreachable { pid, .. } = error {
+            self.suspect_process(neighbour, *pid, error.to_string());
+        }
+    }
+
+    /// The same of anything else of a neighbour's process that could not be had.
+    pub(super) fn suspect_process(&self, neighbour: usize, pid: u32, detail: String) {
+        if !has_ended(pid) {
             return;
         }
         let rank = self.neighbours[neighbour].rank;
-        let (host, detail) = (self.peer(rank).host.clone(), error.to_string());
+        let host = self.peer(rank).host.clone();
         let cause = Cause::Lost { rank: rank as u32, host, how: Loss::Path { detail } };
         self.control.report(cause.clone());
         let until = Instant::now() + self.verdict;

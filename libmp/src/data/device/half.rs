@@ -446,11 +446,9 @@ impl DeviceHalf {
     }
 
     /// Whether the peer has prepared its end and, for kernels that reach it through the NIC, connected its side of their link.
-    fn is_met(&self, by_kernels: bool) -> Result<bool> {
+    fn is_met(&self, plane: &Plane, by_kernels: bool) -> Result<bool> {
         let connected = match &self.far {
-            Some(far) if by_kernels => {
-                far.link.connected(&|| self.name.to_string()).transpose()?.is_some()
-            }
+            Some(far) if by_kernels => plane.is_connected(&far.link, &|| self.name.to_string())?,
             _ => true,
         };
         Ok(connected && self.way.get().is_some())
@@ -469,12 +467,12 @@ impl DeviceHalf {
 
     fn meet_by(&self, plane: &Plane, by_kernels: bool) -> Result<&Way> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
-        if !self.is_met(by_kernels)? {
+        if !self.is_met(plane, by_kernels)? {
             let since = Instant::now();
             let mut backoff = Backoff::new(Deadline::after(self.timeout));
             loop {
                 plane.listen(self.neighbour);
-                if self.is_met(by_kernels)? {
+                if self.is_met(plane, by_kernels)? {
                     break;
                 }
                 plane.progress();

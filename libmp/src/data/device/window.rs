@@ -143,11 +143,10 @@ impl<T: Pod> DeviceWindow<T> {
             };
             if let (Some(link), Some(own), Some(far)) = (link, &share, far) {
                 let neighbour = plane.neighbour(communicator.world_rank(rank)?)?;
-                let answer = plane.until(neighbour, communicator.timeout(), &op_of, || {
+                plane.until(neighbour, communicator.timeout(), &op_of, || {
                     plane.listen(neighbour);
-                    Ok(link.connected(&op_of))
-                });
-                answer??;
+                    Ok(plane.is_connected(&link, &op_of)?.then_some(()))
+                })?;
                 let part = FarPart::new(plane, neighbour, device, link, own, far, &op_of)?;
                 parts.push(Part::Far(part));
                 continue;

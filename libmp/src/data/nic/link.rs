@@ -46,6 +46,13 @@ pub(crate) struct LinkAddress {
     counter: Place,
 }
 
+impl LinkAddress {
+    /// Its process, on its host.
+    pub fn pid(&self) -> u32 {
+        self.queue.pid()
+    }
+}
+
 struct Posting {
     flushes: u64,
     /// Memory that requests use until the flush of that number is complete.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use gdsync::mlx5::{RemoteAddress, Syndrome};
-use gdsync::nic::soft::{Access, Region};
+use gdsync::nic::soft::{Access, Region, WireKind};
 use gdsync::{Buffer, Deadline, Device, Stream};
 
 use super::link::{Link, LinkAddress, Post, Posted, Turn, Use};
@@ -236,18 +236,32 @@ impl Plane {
     ) -> Result<Arc<Link>> {
         let (owner, device) = (stream.name().to_owned(), stream.device());
         let opened = self.open_link(neighbour, owner, device, Use::Stream, op)?;
-        let answer = match opened.connected(op) {
-            Some(answer) => answer,
-            None => self.until(neighbour, timeout, op, || {
+        if !self.is_connected(&opened, op)? {
+            self.until(neighbour, timeout, op, || {
                 self.listen(neighbour);
-                Ok(opened.connected(op))
-            })?,
-        };
-        answer.map(|()| opened.link.clone())
+                Ok(self.is_connected(&opened, op)?.then_some(()))
+            })?;
+        }
+        Ok(opened.link.clone())
+    }
+
+    /// Whether the neighbour has connected its side of a link.
+    ///
+    /// # Errors
+    /// If it cannot: what ended the world, or [`Error::Mismatch`] with its reason.
+    pub fn is_connected(&self, opened: &OpenedLink, op: &dyn Fn() -> String) -> Result<bool> {
+        match opened.answer.get() {
+            None => Ok(false),
+            Some(Ok(())) => Ok(true),
+            Some(Err(reason)) => {
+                self.check_after(Duration::ZERO, op)?;
+                Err(Error::Mismatch { op: op(), reason: reason.clone() })
+            }
+        }
     }
 
     /// The link that kernels of a device post to, and asks the neighbour for its side of it the first time:
-    /// [`OpenedLink::connected`] says when that is there.
+    /// [`is_connected`](Self::is_connected) says when that is there.
     pub fn kernel_link(
         &self,
         neighbour: usize,
@@ -334,21 +348,16 @@ impl Plane {
         let wire = self.neighbours[neighbour].path.wire();
         let (Some(opened), Some(wire)) = (links.opened.get(number as usize), wire) else { return };
         let answer = address.and_then(|address| {
-            opened.link.connect(&address, wire).map_err(|error| error.to_string())
+            opened.link.connect(&address, wire).map_err(|error| {
+                // It may have ended since it answered.
+                if wire == WireKind::SharedMemory {
+                    self.suspect_process(neighbour, address.pid(), error.to_string());
+                }
+                error.to_string()
+            })
         });
         // It is answered once.
         let _ = opened.answer.set(answer);
-    }
-}
-
-impl OpenedLink {
-    /// Whether the neighbour has connected its side.
-    ///
-    /// # Errors
-    /// [`Error::Mismatch`] with its reason if it cannot.
-    pub fn connected(&self, op: &dyn Fn() -> String) -> Option<Result<()>> {
-        let refused = |reason: &String| Error::Mismatch { op: op(), reason: reason.clone() };
-        self.answer.get().map(|answer| answer.as_ref().map_err(refused).copied())
     }
 }
 

@@ -7,8 +7,8 @@ use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions, WireKind};
 use gdsync::{Buffer, Deadline, Device, Space};
 
-use super::Place;
 use super::link::{Link, Post, Use, parts};
+use super::{OpenedLinks, Place};
 use crate::{Config, Error, Loss, Operation, Region, World};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -133,4 +133,29 @@ fn a_request_that_fails_ends_the_world_with_the_peer_the_operation_and_the_reaso
             assert!(during.starts_with(op), "{during}");
         }
     }
+}
+
+/// It answers that its queue pair is there, and is gone before this rank connects its own.
+#[test]
+fn a_peer_that_ends_while_a_link_to_it_is_made_is_lost() {
+    let mut gone = std::process::Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let config = Config::from_variables([("MP_PATH", "nic")]).unwrap();
+    let worlds = World::threads_with_config(2, &config).unwrap();
+    let (peer, op) = (worlds[0].peer(1).unwrap(), || "a start on a stream".to_owned());
+    let (plane, neighbour) = (&peer.plane, peer.plane.neighbour(1).unwrap());
+    let opened = plane.kernel_link(neighbour, &Device::Host, &op).unwrap();
+    assert!(!plane.is_connected(&opened, &op).unwrap());
+    let mut address = serde_json::to_value(opened.link.address()).unwrap();
+    for part in ["process", "kind/Segment"] {
+        *address.pointer_mut(&format!("/queue/ring/{part}/pid")).unwrap() = gone.id().into();
+    }
+    let links = OpenedLinks { opened: vec![opened.clone()], answered: Vec::new() };
+    plane.link_answered(neighbour, &links, 0, Ok(serde_json::from_value(address).unwrap()));
+    let error = plane.is_connected(&opened, &op).unwrap_err();
+    let Error::PeerLost { rank: 1, how: Loss::Path { detail }, op: during, .. } = &error else {
+        panic!("{error}")
+    };
+    assert!(detail.contains("cannot be connected"), "{detail}");
+    assert!(during.starts_with("a start on a stream"), "{during}");
 }
