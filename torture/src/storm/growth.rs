@@ -7,10 +7,11 @@ use libmp::gdsync::CudaDevice;
 /// there.
 const ALLOWED_KIB: f64 = 4096.0;
 const ALLOWED_SHARE: f64 = 0.05;
-/// Descriptors that a line through samples may rise by, above as many as there were. Where ranks are threads, a sample sees
-/// those of worlds that the other ranks are leaving or have begun: by chance there are twice as many at the end of a short
-/// run. A descriptor lost a world is found after some twenty worlds.
-const ALLOWED_DESCRIPTORS: f64 = 8.0;
+/// Descriptors that a line through samples may rise by, and beyond that so many standard errors of the rise: where ranks are
+/// threads, a sample sees those of worlds that the other ranks are leaving or have begun, and a line through few such samples
+/// rises by chance. A descriptor lost a world is found after some twenty worlds, slower losses in longer runs.
+const ALLOWED_DESCRIPTORS: f64 = 2.0;
+const ALLOWED_ERRORS: f64 = 4.0;
 /// Of a GPU's memory, which a driver hands out in pieces of 2 MiB.
 const ALLOWED_GPU_MIB: f64 = 8.0;
 /// Fewer samples say nothing about a slope.
@@ -35,6 +36,8 @@ pub struct Measured {
     pub growth_kib: f64,
     pub descriptors: [u64; 2],
     descriptor_growth: f64,
+    /// Standard error of that.
+    descriptor_error: f64,
     pub gpu_mib: Option<[u64; 2]>,
     pub gpu_growth_mib: Option<f64>,
     samples: usize,
@@ -64,6 +67,7 @@ impl Growth {
                 growth_kib: 0.0,
                 descriptors: [0; 2],
                 descriptor_growth: 0.0,
+                descriptor_error: 0.0,
                 gpu_mib: None,
                 gpu_growth_mib: None,
                 samples: 0,
@@ -76,6 +80,7 @@ impl Growth {
             growth_kib: growth(&|sample| sample.resident_kib as f64),
             descriptors: [first.descriptors, last.descriptors],
             descriptor_growth: growth(&|sample| sample.descriptors as f64),
+            descriptor_error: standard_error(settled, &|sample| sample.descriptors as f64),
             gpu_mib,
             gpu_growth_mib: gpu_mib.map(|_| growth(&|s| s.gpu_mib.unwrap_or_default() as f64)),
             samples: settled.len(),
@@ -87,7 +92,7 @@ impl Measured {
     /// Neither memory nor descriptors have grown, as far as there were enough samples to tell.
     pub fn is_flat(&self) -> bool {
         let allowed = ALLOWED_KIB + ALLOWED_SHARE * self.resident_kib[0] as f64;
-        let allowed_descriptors = ALLOWED_DESCRIPTORS + self.descriptors[0] as f64;
+        let allowed_descriptors = ALLOWED_DESCRIPTORS + ALLOWED_ERRORS * self.descriptor_error;
         self.samples < FEWEST
             || self.growth_kib <= allowed
                 && self.descriptor_growth <= allowed_descriptors
@@ -116,6 +121,16 @@ fn slope(samples: &[Sample], of: &dyn Fn(&Sample) -> f64) -> f64 {
     let (at, mean) = (sum(&|s| s.at) / count, sum(of) / count);
     let square = sum(&|s| (s.at - at).powi(2));
     if square > 0.0 { sum(&|s| (s.at - at) * (of(s) - mean)) / square } else { 0.0 }
+}
+
+/// Standard error of how far a line through samples rises, from how they scatter about it: of something, over their time,
+/// which they divide about evenly.
+fn standard_error(samples: &[Sample], of: &dyn Fn(&Sample) -> f64) -> f64 {
+    let count = samples.len() as f64;
+    let sum = |f: &dyn Fn(&Sample) -> f64| samples.iter().map(f).sum::<f64>();
+    let (at, mean, slope) = (sum(&|s| s.at) / count, sum(of) / count, slope(samples, of));
+    let scatter = sum(&|s| (of(s) - mean - slope * (s.at - at)).powi(2)) / (count - 2.0).max(1.0);
+    (12.0 * scatter / count).sqrt()
 }
 
 #[cfg(test)]
@@ -161,7 +176,7 @@ mod tests {
     fn a_steady_leak_of_memory_or_descriptors_is_not() {
         let leak = growth(|at| 50_000 + 200 * at, |_| 20);
         assert!(!leak.is_flat() && (leak.growth_kib - 200.0 * 74.0).abs() < 1.0, "{leak:?}");
-        assert!(!growth(|_| 50_000, |at| 20 + at).is_flat());
+        assert!(!growth(|_| 50_000, |at| 20 + at / 10).is_flat());
     }
 
     #[test]

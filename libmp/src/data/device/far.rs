@@ -15,6 +15,7 @@ use gdsync::{Buffer, Space, Word64};
 use mp_kernels::{Message, NicEnd, StepKind, WaitStatus};
 use serde::{Deserialize, Serialize};
 
+use super::host::is_set;
 use super::station::{PACKETS_MAX, SLOTS, Station};
 use crate::data::half::Side;
 use crate::data::nic::{Link, OpenedLink, Place, Post};
@@ -265,7 +266,7 @@ impl Bounded<'_> {
 
     fn pause(&mut self) -> std::result::Result<(), (WaitStatus, u64, Duration)> {
         let waited = self.since.elapsed();
-        if self.abort.load().is_some_and(|word| word != 0) {
+        if is_set(self.abort) {
             return Err((WaitStatus::Aborted, 0, waited));
         }
         if waited >= self.timeout {

@@ -2,7 +2,6 @@
 //! stream gets there, on its thread.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use gdsync::{Buffer, Word64};
@@ -84,7 +83,7 @@ impl HostEnd {
             }
             StepKind::Send => {
                 let epoch = self.epoch.load().unwrap_or_default() + 1;
-                if self.is_aborted() {
+                if is_set(&self.abort) {
                     // What the stream did before this may have been cut short, and the peer may still take it for a message.
                     let seen = self.mine.load().unwrap_or_default();
                     self.report.write(WaitStatus::Aborted, epoch, seen, Duration::ZERO);
@@ -137,10 +136,6 @@ impl HostEnd {
         told.is_ok()
     }
 
-    fn is_aborted(&self) -> bool {
-        self.abort.load().is_some_and(|word| word != 0)
-    }
-
     fn wait(&self, expected: u64) -> bool {
         let result = wait(&self.mine, &self.abort, self.timeout, |seen| seen >= expected);
         if let Err((status, seen, waited)) = result {
@@ -148,6 +143,11 @@ impl HostEnd {
         }
         result.is_ok()
     }
+}
+
+/// Whether an abort word says that the world has ended. Acquire.
+pub(crate) fn is_set(abort: &Word64) -> bool {
+    abort.load().is_some_and(|word| word != 0)
 }
 
 /// Waits for a word (acquire), at most until the abort word is set or the time is over; then why, what it saw, and how long
@@ -160,7 +160,7 @@ pub(crate) fn wait(
 ) -> Result<(), (WaitStatus, u64, Duration)> {
     let mut since = None;
     for look in 0u32.. {
-        let ended = abort.atomic().is_some_and(|word| word.load(Ordering::Acquire) != 0);
+        let ended = is_set(abort);
         // After the look at the abort word: what came before it counts.
         let seen = word.load().unwrap_or_default();
         if enough(seen) {
