@@ -5,7 +5,7 @@ use std::error::Error;
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use gdsync::mlx5::{
+use gdsync::wqe::{
     Completion, CompletionKind, Cqe, DataSegment, Entry, Notify, Operation, Payload, RemoteAddress,
     SendRing, WorkRequest, WqeOpcode,
 };

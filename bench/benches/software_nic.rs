@@ -6,9 +6,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gdsync::mlx5::{Notify, Operation, Payload, WorkRequest};
 use gdsync::nic::QueuePairOptions;
 use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions};
+use gdsync::wqe::{Notify, Operation, Payload, WorkRequest};
 use gdsync::{Deadline, Device};
 
 fn writes(c: &mut Criterion) -> Result<(), Box<dyn Error>> {

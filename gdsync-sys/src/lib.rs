@@ -10,7 +10,7 @@
 //! * the inline functions of the headers that a data path needs, which are in no library ([`ibv_post_send`] and so on).
 //!
 //! Not here: the structs of work-queue entries and completions, which are formats and not an interface
-//! (`gdsync::mlx5`).
+//! (`gdsync::wqe`).
 //!
 //! The constants and layouts are those of 64-bit little-endian Linux. `pthread_mutex_t` and `pthread_cond_t` have the
 //! size of x86_64; the fields behind them in `ibv_context`, `ibv_cq`, `ibv_qp` and `ibv_srq`, which only the library

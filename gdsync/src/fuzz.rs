@@ -2,10 +2,10 @@
 //! something is wrong. The targets in `fuzz/` call them with what libFuzzer makes up; the tests below with the corpus that
 //! this found, on every machine.
 
-use crate::mlx5::{Cqe, Entry, ReceiveEntry, ReceiveRing, SendRing};
 use crate::nic::soft::QueuePairAddress;
 pub use crate::nic::soft::fuzz::{queues, shared_ring, tcp_stream};
 use crate::peer::PeerHandle;
+use crate::wqe::{Cqe, Entry, ReceiveEntry, ReceiveRing, SendRing};
 use zerocopy::FromBytes;
 
 /// Entries, completions and rings in the formats of mlx5: decoding takes any bytes, and what was decoded encodes to

@@ -38,12 +38,12 @@ mod host;
 mod launch;
 pub mod memop;
 mod memory;
-pub mod mlx5;
 pub mod nic;
 pub mod peer;
 mod stream;
 pub mod verbs;
 mod watchdog;
+pub mod wqe;
 
 pub use cuda::capabilities::Capabilities;
 pub use cuda::device::CudaDevice;

@@ -3,7 +3,7 @@
 
 mod mlx5_common;
 
-use gdsync::mlx5::{
+use gdsync::wqe::{
     ArmRequest, CollapsedProgress, CqDoorbellRecord, Doorbell, DoorbellRecord, owned_by_software,
 };
 use mlx5_common::{COMPARED, Shim, compare_completions, compare_entries, compare_receives};

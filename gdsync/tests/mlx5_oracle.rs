@@ -4,7 +4,7 @@
 
 mod mlx5_common;
 
-use gdsync::mlx5::{
+use gdsync::wqe::{
     AtomicSegment, Cqe, CtrlSegment, DataSegment, InlineHeader, RemoteSegment, Syndrome, WqeOpcode,
 };
 use mlx5_common::{Shim, compare_completions, compare_entries, compare_receives};

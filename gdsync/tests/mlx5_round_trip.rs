@@ -1,7 +1,7 @@
 //! Properties of the mlx5 formats: what is encoded is decoded again, in any ring at any index, and bytes that
 //! nobody encoded are an error and never a panic.
 
-use gdsync::mlx5::{
+use gdsync::wqe::{
     CollapsedProgress, Completion, CompletionKind, Cqe, DataSegment, Doorbell, DoorbellRecord,
     Entry, ErrorSide, Fence, Notify, Octoword, Operation, Payload, ReceiveEntry, ReceiveRing,
     Received, RemoteAddress, SendRing, Syndrome, WorkRequest, WqeOpcode,

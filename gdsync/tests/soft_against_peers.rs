@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gdsync::mlx5::{Operation, Payload};
 use gdsync::nic::QueuePairOptions;
+use gdsync::wqe::{Operation, Payload};
 use soft_common::process::{Order, Peer, Task};
 use soft_common::side::Side;
 use soft_common::{Outcome, Way, signaled, soon};

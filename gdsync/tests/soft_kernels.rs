@@ -7,9 +7,9 @@ mod soft_common;
 use std::time::Instant;
 
 use common::on_host_and_cuda;
-use gdsync::mlx5::{Operation, Payload};
 use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions, SoftQueuePair};
 use gdsync::nic::{CompletionMode, Cpu, Error, Prepared, QueuePairOptions, Trigger};
+use gdsync::wqe::{Operation, Payload};
 use gdsync::{Buffer, Device, Space};
 use soft_common::kernels::{FAILED, Flavour, Kernels, OK, Remote, RoundTripArgs};
 use soft_common::process::{Order, Peer, Task};

@@ -4,12 +4,12 @@ mod soft_common;
 
 use std::time::Duration;
 
-use gdsync::mlx5::{
+use gdsync::nic::soft::Access;
+use gdsync::nic::{CompletionMode, Error, QueuePairOptions};
+use gdsync::wqe::{
     CompletionKind, Fence, Operation, Payload, Received, RemoteAddress, Syndrome, WorkRequest,
     WqeOpcode,
 };
-use gdsync::nic::soft::Access;
-use gdsync::nic::{CompletionMode, Error, QueuePairOptions};
 use gdsync::{Device, Space};
 use soft_common::operations::{next_send, on_every_way, syndrome, write};
 use soft_common::{Memory, Outcome, Pair, Way, pattern, signaled, soon};

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gdsync::Device;
-use gdsync::mlx5::{Operation, Payload, Syndrome};
 use gdsync::nic::soft::QueuePairAddress;
 use gdsync::nic::{Error, QueuePairOptions};
+use gdsync::wqe::{Operation, Payload, Syndrome};
 use soft_common::process::{Order, Peer, Task};
 use soft_common::side::{RECEIVES, Side};
 use soft_common::{Outcome, Way, signaled, soon};

@@ -4,11 +4,11 @@ mod soft_common;
 
 use std::time::Duration;
 
-use gdsync::mlx5::{
-    DataSegment, ErrorSide, Operation, Payload, RemoteAddress, Syndrome, WorkRequest,
-};
 use gdsync::nic::soft::Access;
 use gdsync::nic::{Error, QueuePairOptions};
+use gdsync::wqe::{
+    DataSegment, ErrorSide, Operation, Payload, RemoteAddress, Syndrome, WorkRequest,
+};
 use gdsync::{Deadline, Device};
 use soft_common::operations::{error_of, next_receive, next_send, on_every_way, syndrome, write};
 use soft_common::{Memory, Outcome, Pair, Way, signaled, soon};

@@ -6,9 +6,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use gdsync::mlx5::Operation;
 use gdsync::nic::QueuePairOptions;
 use gdsync::nic::soft::{SoftNic, SoftNicOptions, WireKind};
+use gdsync::wqe::Operation;
 use gdsync::{Deadline, Device};
 use soft_common::{Outcome, Way, signaled, soon};
 

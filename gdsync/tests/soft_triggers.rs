@@ -6,9 +6,9 @@ mod soft_common;
 use std::time::Duration;
 
 use common::on_host_and_cuda;
-use gdsync::mlx5::{Operation, Payload, WorkRequest};
 use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions, SoftQueuePair};
 use gdsync::nic::{CompletionMode, Cpu, Error, QueuePairOptions, Trigger};
+use gdsync::wqe::{Operation, Payload, WorkRequest};
 use gdsync::{Buffer, Deadline, Device};
 use soft_common::{Outcome, signaled, soon};
 

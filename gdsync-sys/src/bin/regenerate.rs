@@ -182,7 +182,7 @@ fn generate(unit: &Unit, before: &[PathBuf]) -> Result<String> {
         .dynamic_library_name(unit.library)
         .dynamic_link_require_all(true)
         // `packed, aligned(4)` would lose its alignment (the layout check would not compile). Nothing mentions it
-        // now; gdsync's `mlx5` module has the segments.
+        // now; gdsync's `wqe` module has the segments.
         .opaque_type("mlx5_wqe_ctrl_seg")
         .raw_line(HEAD.trim_end());
     for name in unit.functions {

@@ -7,7 +7,7 @@ use zerocopy::{FromBytes, transmute};
 use super::options::CompletionMode;
 use super::queue_memory::CompletionMemory;
 use super::words::Words;
-use crate::mlx5::{
+use crate::wqe::{
     CollapsedProgress, Completion, CompletionError, CqDoorbellRecord, Cqe, owned_by_software,
 };
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::mlx5::{Completion, CompletionError, EncodeError, ReceiveError, RingError, Syndrome};
+use crate::wqe::{Completion, CompletionError, EncodeError, ReceiveError, RingError, Syndrome};
 
 /// The result of every fallible call of this module.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

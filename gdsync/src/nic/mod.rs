@@ -1,7 +1,7 @@
 //! NICs whose queues the GPU reaches: entries are prepared in a send queue and rung by the CPU, a stream or a kernel;
 //! completions are read by any of them.
 //!
-//! [`GpuQueuePair`] is the side of those who post: it writes the formats of [`mlx5`](crate::mlx5) and knows no NIC.
+//! [`GpuQueuePair`] is the side of those who post: it writes the formats of [`wqe`](crate::wqe) and knows no NIC.
 //! A provider makes it and executes it: [`soft`], a NIC in software; [`mlx5`], an adapter.
 //!
 //! # Order

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::error::{Error, Result};
-use crate::mlx5::MAX_QUEUE_BLOCKS;
+use crate::wqe::MAX_QUEUE_BLOCKS;
 
 /// How completions are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

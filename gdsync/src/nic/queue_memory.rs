@@ -19,7 +19,7 @@ use super::words::Words;
 use crate::device::Device;
 use crate::memory::word::{Word32, Word64};
 use crate::memory::{Buffer, Space};
-use crate::mlx5::{BLOCK_BYTES, Cqe, Doorbell, DoorbellRecord, OCTOWORD_BYTES};
+use crate::wqe::{BLOCK_BYTES, Cqe, Doorbell, DoorbellRecord, OCTOWORD_BYTES};
 
 const PAGE: usize = 4096;
 const LINE: usize = 64;

@@ -16,7 +16,7 @@ use super::words::Words;
 use crate::cuda::device::lock;
 use crate::deadline::Deadline;
 use crate::device::Device;
-use crate::mlx5::{
+use crate::wqe::{
     Completion, CompletionKind, DataSegment, DoorbellRecord, Entry, ReceiveRing, SendRing,
     WorkRequest,
 };
@@ -244,7 +244,7 @@ impl GpuQueuePair {
 
     /// The value of the doorbell that says: filled up to, excluding, `next`.
     pub(super) fn doorbell_value(&self, next: u64) -> u64 {
-        let doorbell = crate::mlx5::Doorbell { qpn: self.qpn, index: next as u16 };
+        let doorbell = crate::wqe::Doorbell { qpn: self.qpn, index: next as u16 };
         u64::from_ne_bytes(doorbell.to_bytes())
     }
 

@@ -10,8 +10,8 @@ use super::queue_pair::{GpuQueuePair, Prepared};
 use crate::cuda::device::lock;
 use crate::deadline::Deadline;
 use crate::memop::MemOp;
-use crate::mlx5::DoorbellRecord;
 use crate::stream::Stream;
+use crate::wqe::DoorbellRecord;
 
 /// Something that rings prepared entries.
 pub trait Trigger {

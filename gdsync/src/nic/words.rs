@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::memory::Buffer;
-use crate::mlx5::{OCTOWORD_BYTES, Octoword, RingMemory, RingMemoryMut};
+use crate::wqe::{OCTOWORD_BYTES, Octoword, RingMemory, RingMemoryMut};
 
 /// A view of pinned memory as 64-bit words. Cloning shares the memory.
 #[derive(Clone)]

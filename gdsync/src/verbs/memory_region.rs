@@ -3,7 +3,7 @@
 use super::error::{Error, Result, last_errno};
 use super::library;
 use super::protection_domain::ProtectionDomain;
-use crate::mlx5::RemoteAddress;
+use crate::wqe::RemoteAddress;
 use crate::{Buffer, Space};
 use gdsync_sys::verbs::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_ATOMIC, IBV_ACCESS_REMOTE_READ,

@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use super::in_flight::{Held, Kind, MAX_SEGMENTS};
 use super::memory_region::RegionSlice;
-use crate::mlx5::RemoteAddress;
+use crate::wqe::RemoteAddress;
 use gdsync_sys::verbs::{
     IBV_SEND_FENCE, IBV_SEND_INLINE, IBV_SEND_SIGNALED, IBV_SEND_SOLICITED,
     IBV_WR_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_FETCH_AND_ADD, IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE,

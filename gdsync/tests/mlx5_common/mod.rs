@@ -4,7 +4,7 @@
 // Each test binary that includes this module uses its own part of it.
 #![allow(dead_code)]
 
-use gdsync::mlx5::{
+use gdsync::wqe::{
     Completion, CompletionKind, Cqe, DataSegment, Entry, ErrorSide, Fence, Notify, Octoword,
     Operation, Payload, ReceiveRing, Received, RemoteAddress, SendRing, Syndrome, WorkRequest,
     WqeOpcode,

@@ -10,9 +10,9 @@ pub mod side;
 use std::error::Error;
 use std::time::Duration;
 
-use gdsync::mlx5::{Notify, Operation, WorkRequest};
 use gdsync::nic::QueuePairOptions;
 use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions, SoftQueuePair, WireKind};
+use gdsync::wqe::{Notify, Operation, WorkRequest};
 use gdsync::{Buffer, Deadline, Device};
 use serde::{Deserialize, Serialize};
 

@@ -2,12 +2,12 @@
 
 #![allow(unused_macros, unused_imports)] // Two test files use it.
 
-use gdsync::mlx5::{
+use gdsync::nic::Error;
+use gdsync::nic::soft::SoftQueuePair;
+use gdsync::wqe::{
     Completion, CompletionKind, DataSegment, ErrorSide, Operation, Payload, RemoteAddress,
     Syndrome, WorkRequest,
 };
-use gdsync::nic::Error;
-use gdsync::nic::soft::SoftQueuePair;
 
 use super::{Outcome, signaled, soon};
 

@@ -6,9 +6,9 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gdsync::mlx5::{Operation, Payload};
 use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions};
 use gdsync::nic::{Error, QueuePairOptions};
+use gdsync::wqe::{Operation, Payload};
 use gdsync::{Buffer, Device, Space};
 use serde::{Deserialize, Serialize};
 

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gdsync::mlx5::{
+use gdsync::nic::QueuePairOptions;
+use gdsync::nic::soft::{Access, QueuePairAddress, SoftNic, SoftQueuePair};
+use gdsync::wqe::{
     CompletionKind, DataSegment, Fence, Notify, Operation, Payload, Received, RemoteAddress,
     WorkRequest,
 };
-use gdsync::nic::QueuePairOptions;
-use gdsync::nic::soft::{Access, QueuePairAddress, SoftNic, SoftQueuePair};
 use gdsync::{Buffer, Deadline, Device};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};

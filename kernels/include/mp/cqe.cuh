@@ -1,4 +1,4 @@
-// Completions of an mlx5 queue, as a kernel (or the host) reads them: the mirror of gdsync's Rust module `mlx5`
+// Completions of an mlx5 queue, as a kernel (or the host) reads them: the mirror of gdsync's Rust module `wqe`
 // (test mlx5_cuda_header). Formats and arithmetic only; whoever polls loads the tail (an acquiring load at system
 // scope) before anything else of the completion.
 //

@@ -1,5 +1,5 @@
 // Work-queue entries and doorbells of an mlx5 send queue, as a kernel (or the host) writes them: the mirror of
-// gdsync's Rust module `mlx5`, byte for byte (test mlx5_cuda_header). It is formats only: which slot to write, when
+// gdsync's Rust module `wqe`, byte for byte (test mlx5_cuda_header). It is formats only: which slot to write, when
 // it is free, and in which order entry, doorbell record and doorbell must become visible is the queue pair's
 // business. Nothing here orders anything: all stores are plain.
 //

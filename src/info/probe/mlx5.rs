@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, bail};
-use gdsync::mlx5::{Notify, Operation, Payload, RemoteAddress, WorkRequest};
 use gdsync::nic::mlx5::{IncomingWrites, Mlx5Nic, Mlx5QueuePair};
 use gdsync::nic::{CompletionMode, QueuePairOptions, Trigger};
 use gdsync::verbs::{self, Access, PortChoice};
+use gdsync::wqe::{Notify, Operation, Payload, RemoteAddress, WorkRequest};
 use gdsync::{Buffer, CudaDevice, Deadline, Device, Driver, Space};
 
 use super::Provider;

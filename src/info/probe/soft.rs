@@ -3,11 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use gdsync::mlx5::{
-    CompletionKind, Notify, Operation, Payload, Received, RemoteAddress, Syndrome, WorkRequest,
-};
 use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions, SoftQueuePair, WireKind};
 use gdsync::nic::{CompletionMode, Error, QueuePairOptions, Result, Trigger};
+use gdsync::wqe::{
+    CompletionKind, Notify, Operation, Payload, Received, RemoteAddress, Syndrome, WorkRequest,
+};
 use gdsync::{Buffer, Deadline, Device};
 
 use super::Provider;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
-use gdsync::mlx5::RemoteAddress;
 use gdsync::verbs::{
     self, Access, CompletionQueue, Context, Done, MemoryRegion, Port, PortChoice, ProtectionDomain,
     QueuePair, QueuePairOptions, ReadyToSend, RetryPolicy, SendOperation, SendRequest,
 };
+use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, Space};
 
 use super::Provider;

@@ -4,10 +4,10 @@ use std::sync::atomic::Ordering;
 
 use zerocopy::transmute;
 
-use crate::mlx5::{Completion, CompletionKind, CqDoorbellRecord, Cqe, expected_owner};
 use crate::nic::completion_queue::CQE_WORDS;
 use crate::nic::options::CompletionMode;
 use crate::nic::queue_memory::CompletionMemory;
+use crate::wqe::{Completion, CompletionKind, CqDoorbellRecord, Cqe, expected_owner};
 
 /// Writes the completions of one queue, in order.
 pub(crate) struct CompletionWriter {
@@ -60,10 +60,10 @@ impl CompletionWriter {
 mod tests {
     use super::*;
     use crate::device::Device;
-    use crate::mlx5::{ErrorSide, Syndrome, WqeOpcode};
     use crate::nic::completion_queue::CompletionReader;
     use crate::nic::options::QueuePairOptions;
     use crate::nic::queue_memory::QueueMemory;
+    use crate::wqe::{ErrorSide, Syndrome, WqeOpcode};
 
     fn queue(mode: CompletionMode) -> (CompletionWriter, CompletionReader) {
         let options = QueuePairOptions {

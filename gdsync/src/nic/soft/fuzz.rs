@@ -18,13 +18,13 @@ use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Greeting, Stranger, TcpWire};
 use crate::device::Device;
 use crate::memory::{Buffer, Space};
-use crate::mlx5::{
-    DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, ReceiveRing,
-    RemoteAddress, RingMemoryMut, SendRing, WorkRequest,
-};
 use crate::nic::completion_queue::{CompletionReader, clear};
 use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_memory::QueueMemory;
+use crate::wqe::{
+    DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, ReceiveRing,
+    RemoteAddress, RingMemoryMut, SendRing, WorkRequest,
+};
 
 const QPN: u32 = 0x40;
 /// Words of memory; the middle half is registered.

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::cuda::copies::Copies;
 use crate::memory::Buffer;
-use crate::mlx5::DataSegment;
 use crate::peer::PeerHandle;
+use crate::wqe::DataSegment;
 
 /// What may be done with a region, besides reading it for this process. Combine with `|`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -8,7 +8,7 @@
 //!
 //! # Examples
 //! ```
-//! use gdsync::mlx5::{Notify, Operation, Payload, WorkRequest};
+//! use gdsync::wqe::{Notify, Operation, Payload, WorkRequest};
 //! use gdsync::nic::QueuePairOptions;
 //! use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions};
 //! use gdsync::{Deadline, Device};

@@ -18,9 +18,9 @@ use super::region::Region;
 use crate::cuda::device::lock;
 use crate::device::Device;
 use crate::memory::Buffer;
-use crate::mlx5::MAX_QPN;
 use crate::nic::error::{Error, Result};
 use crate::nic::options::QueuePairOptions;
+use crate::wqe::MAX_QPN;
 
 /// Options of a software NIC.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use super::engine::Command;
 use super::keys::RegionMemory;
 use super::nic::Inner;
 use crate::deadline::Deadline;
-use crate::mlx5::{DataSegment, RemoteAddress};
 use crate::nic::error::{Error, Result};
+use crate::wqe::{DataSegment, RemoteAddress};
 
 /// Memory that a NIC may use under a key. Dropping it takes the key back: requests that come later are refused.
 /// Peers of this host that have the memory mapped give it up soon after; [`Region::deregister`] waits for that.

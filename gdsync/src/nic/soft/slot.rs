@@ -14,8 +14,8 @@ use super::wire::frame::Frame;
 use super::wire::tcp::Greeting;
 use super::wire::{Cut, Wire};
 use crate::cuda::device::lock;
-use crate::mlx5::Doorbell;
 use crate::nic::queue_memory::QueueMemory;
+use crate::wqe::Doorbell;
 
 /// How long a queue pair that failed or was dropped waits for the peer to say goodbye, too.
 const LINGER: Duration = Duration::from_millis(200);

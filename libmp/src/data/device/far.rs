@@ -9,8 +9,8 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::soft::{Access, Region};
+use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Space, Word64};
 use mp_kernels::{Message, NicEnd, StepKind, WaitStatus};
 use serde::{Deserialize, Serialize};

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gdsync::mlx5::{DataSegment, Notify, Operation, Payload, RemoteAddress, WorkRequest, blocks};
 use gdsync::nic::soft::{Access, QueuePairAddress, Region, SoftNic, SoftQueuePair, WireKind};
 use gdsync::nic::{CompletionMode, Prepared, QueuePairOptions, Result, Trigger};
+use gdsync::wqe::{DataSegment, Notify, Operation, Payload, RemoteAddress, WorkRequest, blocks};
 use gdsync::{Buffer, Deadline, Device, Space, Stream, Word64};
 use serde::{Deserialize, Serialize};
 

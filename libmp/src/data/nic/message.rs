@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::Result;
 use gdsync::nic::soft::{Access, Region};
+use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Word64};
 
 use super::Place;

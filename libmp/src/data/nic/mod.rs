@@ -35,9 +35,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use gdsync::Buffer;
-use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions};
 use gdsync::nic::{Error, Result};
+use gdsync::wqe::RemoteAddress;
 use serde::{Deserialize, Serialize};
 
 use super::arena::{Arena, mailbox_at, word_at};

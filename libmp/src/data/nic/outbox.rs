@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use gdsync::Word64;
-use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::Result;
+use gdsync::wqe::RemoteAddress;
 
 use super::Place;
 use super::link::{Link, Post};

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdsync::mlx5::{RemoteAddress, Syndrome};
 use gdsync::nic::soft::{Access, Region, WireKind};
+use gdsync::wqe::{RemoteAddress, Syndrome};
 use gdsync::{Buffer, Deadline, Device, Stream};
 
 use super::link::{Link, LinkAddress, Post, Posted, Turn, Use};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions, WireKind};
+use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, Space};
 
 use super::link::{Link, Post, Use, parts};

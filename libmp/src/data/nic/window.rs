@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use gdsync::mlx5::RemoteAddress;
 use gdsync::nic::soft::{Access, Region};
+use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Device, Stream};
 use serde::{Deserialize, Serialize};
 

@@ -6,16 +6,16 @@ use std::sync::atomic::Ordering;
 
 use super::outgoing::{Outgoing, Payload};
 use super::{Context, LinkState, Violation, WINDOW};
-use crate::mlx5::{
-    Completion, CompletionKind, DoorbellRecord, ErrorSide, ReceiveEntry, ReceiveRing, Received,
-    RemoteAddress, Syndrome,
-};
 use crate::nic::error::Result;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::soft::completion::CompletionWriter;
 use crate::nic::soft::keys::{Access, KeyError, Place, copy};
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
+use crate::wqe::{
+    Completion, CompletionKind, DoorbellRecord, ErrorSide, ReceiveEntry, ReceiveRing, Received,
+    RemoteAddress, Syndrome,
+};
 
 /// A peer has at most [`WINDOW`] requests under way, so no more answers than that.
 const MAX_ANSWERS: usize = WINDOW + 1;

@@ -11,13 +11,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::device::Device;
 use crate::memory::{Buffer, Space};
-use crate::mlx5::{
+use crate::nic::completion_queue::{CompletionReader, clear};
+use crate::nic::options::CompletionMode;
+use crate::wqe::{
     Completion, CompletionKind, DataSegment, DoorbellRecord, Entry, ErrorSide, Fence, Notify,
     Operation, Payload as Source, ReceiveRing, Received, RemoteAddress, RingMemoryMut, SendRing,
     WorkRequest,
 };
-use crate::nic::completion_queue::{CompletionReader, clear};
-use crate::nic::options::CompletionMode;
 
 const QPN: u32 = 0x40;
 /// Bytes of the message that takes several frames of [`FRAGMENT`].

@@ -8,8 +8,8 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned, transmute};
 
-use crate::mlx5::{RemoteAddress, Syndrome};
 use crate::nic::soft::keys::Atomic;
+use crate::wqe::{RemoteAddress, Syndrome};
 
 /// Bytes of a header.
 pub(crate) const HEADER: usize = 48;

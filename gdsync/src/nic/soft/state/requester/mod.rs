@@ -10,10 +10,6 @@ use std::time::Instant;
 
 use super::outgoing::Outgoing;
 use super::{Context, LinkState, MAX_READS, RetryPolicy, WINDOW};
-use crate::mlx5::{
-    DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, SendRing,
-    Syndrome,
-};
 use crate::nic::error::Result;
 use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_memory::QueueMemory;
@@ -21,6 +17,10 @@ use crate::nic::soft::completion::CompletionWriter;
 use crate::nic::soft::keys::{Access, Atomic};
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
+use crate::wqe::{
+    DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, SendRing,
+    Syndrome,
+};
 use plan::{Direct, Role, find_direct, plan, transfer};
 
 /// Retries for ever.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::super::Context;
-use crate::mlx5::{DataSegment, Operation, Payload as Source, Syndrome, WorkRequest};
 use crate::nic::soft::keys::{Access, Atomic, KeyTable, Place, RegionMemory, copy};
 use crate::nic::soft::wire::frame::MAX_MESSAGE;
+use crate::wqe::{DataSegment, Operation, Payload as Source, Syndrome, WorkRequest};
 
 /// Memory of the peer that a request is carried out on.
 pub(super) struct Direct {

@@ -24,7 +24,7 @@
 //!
 //! # Examples
 //! ```
-//! use gdsync::mlx5::{DataSegment, Entry, Notify, Operation, Payload, SendRing, WorkRequest};
+//! use gdsync::wqe::{DataSegment, Entry, Notify, Operation, Payload, SendRing, WorkRequest};
 //!
 //! let mut ring = SendRing::new(vec![[0; 16]; 4 * 128])?;
 //! let data = [DataSegment::new(0x11, 0x7f00_0000_0000, 4096)?];

@@ -181,7 +181,7 @@ impl<M: RingMemoryMut> SendRing<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mlx5::{Operation, Payload, WorkRequest};
+    use crate::wqe::{Operation, Payload, WorkRequest};
 
     fn ring(blocks: usize) -> SendRing<Vec<Octoword>> {
         SendRing::new(vec![[0xee; 16]; blocks * BLOCK_OCTOWORDS]).unwrap()

@@ -156,7 +156,7 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mlx5::{Fence, Notify};
+    use crate::wqe::{Fence, Notify};
 
     fn encoded(request: &WorkRequest<'_>) -> Vec<u8> {
         let mut entry = Entry::new();
