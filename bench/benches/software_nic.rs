@@ -6,8 +6,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use gdsync::nic::QueuePairOptions;
-use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::{Access, Nic, QueuePairOptions};
 use gdsync::wqe::{Notify, Operation, Payload, WorkRequest};
 use gdsync::{Deadline, Device};
 
@@ -22,8 +22,8 @@ fn writes(c: &mut Criterion) -> Result<(), Box<dyn Error>> {
     left.wait_connected(soon())?;
     let source = Device::Host.alloc_pinned::<u8>(LARGEST)?;
     let target = Device::Host.alloc_pinned::<u8>(LARGEST)?;
-    let from = nic.register(&source, Access::LOCAL_READ)?;
-    let to = nic.register(&target, Access::REMOTE_WRITE)?;
+    let from = nic.register(&source.bytes(), Access::LOCAL_READ)?;
+    let to = nic.register(&target.bytes(), Access::REMOTE_WRITE)?;
     let mut group = c.benchmark_group("write, post to completion");
     for size in [8usize, 4096, LARGEST] {
         let pieces = [from.segment(0, size as u32)?];

@@ -2,6 +2,7 @@
 //! something is wrong. The targets in `fuzz/` call them with what libFuzzer makes up; the tests below with the corpus that
 //! this found, on every machine.
 
+use crate::nic::Address;
 use crate::nic::soft::QueuePairAddress;
 pub use crate::nic::soft::fuzz::{queues, shared_ring, tcp_stream};
 use crate::peer::PeerHandle;
@@ -49,6 +50,10 @@ pub fn formats(data: &[u8]) {
 /// Addresses and handles as peers send them.
 pub fn addresses(data: &[u8]) {
     if let Ok(address) = postcard::from_bytes::<QueuePairAddress>(data) {
+        let bytes = postcard::to_stdvec(&address).unwrap_or_default();
+        assert_eq!(postcard::from_bytes(&bytes), Ok(address));
+    }
+    if let Ok(address) = postcard::from_bytes::<Address>(data) {
         let bytes = postcard::to_stdvec(&address).unwrap_or_default();
         assert_eq!(postcard::from_bytes(&bytes), Ok(address));
     }

@@ -6,8 +6,7 @@ mod soft_common;
 use std::time::{Duration, Instant};
 
 use gdsync::Device;
-use gdsync::nic::soft::Access;
-use gdsync::nic::{QueuePairOptions, Trigger};
+use gdsync::nic::{Access, QueuePairOptions, Trigger};
 use gdsync::wqe::{Operation, Payload};
 use rustix::time::{ClockId, clock_gettime};
 use soft_common::{Memory, Outcome, Pair, Way, signaled, soon};

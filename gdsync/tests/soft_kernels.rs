@@ -7,8 +7,11 @@ mod soft_common;
 use std::time::Instant;
 
 use common::on_host_and_cuda;
-use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions, SoftQueuePair};
-use gdsync::nic::{CompletionMode, Cpu, Error, Prepared, QueuePairOptions, Trigger};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::{
+    Access, CompletionMode, Cpu, Error, MemoryRegion, Nic, Prepared, QueuePair, QueuePairOptions,
+    Trigger,
+};
 use gdsync::wqe::{Operation, Payload};
 use gdsync::{Buffer, Device, Space};
 use soft_common::kernels::{FAILED, Flavour, Kernels, OK, Remote, RoundTripArgs};
@@ -27,8 +30,8 @@ on_host_and_cuda!(
 /// Two connected queue pairs of one NIC; kernels post to the left one.
 struct Ends {
     nic: SoftNic,
-    left: SoftQueuePair,
-    right: SoftQueuePair,
+    left: QueuePair,
+    right: QueuePair,
 }
 
 impl Ends {
@@ -54,13 +57,13 @@ impl Ends {
         device: &Device,
         space: Space,
         words: usize,
-    ) -> Outcome<(Buffer<u64>, Region)> {
+    ) -> Outcome<(Buffer<u64>, MemoryRegion)> {
         let buffer = Buffer::new(device, space, words)?;
         let access = match space {
             Space::Device => Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE,
             _ => Access::ALL,
         };
-        let region = self.nic.register(&buffer, access)?;
+        let region = self.nic.register(&buffer.bytes(), access)?;
         Ok((buffer, region))
     }
 
@@ -81,7 +84,7 @@ impl Ends {
     }
 }
 
-fn remote(region: &Region) -> Remote {
+fn remote(region: &MemoryRegion) -> Remote {
     Remote { address: region.address(), rkey: region.rkey(), pad: 0 }
 }
 
@@ -231,7 +234,7 @@ fn a_kernel_whose_peer_has_left_is_told_so(device: &Device) -> Outcome {
     assert!(lost.is_some());
     let kernels = Kernels::on(device)?;
     let buffer = Buffer::<u64>::new(device, Space::Pinned, 8)?;
-    let region = nic.register(&buffer, Access::ALL)?;
+    let region = nic.register(&buffer.bytes(), Access::ALL)?;
     let results = kernels.results(3)?;
     let key = region.lkey();
     let args = RoundTripArgs {
@@ -276,9 +279,9 @@ mod gpu {
             queue.connect_over(&address, way.wire())?;
             queue.wait_connected(soon())?;
             let kernels = Kernels::on(&device)?;
-            let register = || -> Outcome<(Buffer<u64>, Region)> {
+            let register = || -> Outcome<(Buffer<u64>, MemoryRegion)> {
                 let buffer = Buffer::new(&device, Space::Device, words)?;
-                let region = nic.register(&buffer, Access::LOCAL_WRITE)?;
+                let region = nic.register(&buffer.bytes(), Access::LOCAL_WRITE)?;
                 Ok((buffer, region))
             };
             let ((from, from_region), (into, into_region)) = (register()?, register()?);
@@ -306,9 +309,9 @@ mod gpu {
         let device = common::gpu();
         let nic = SoftNic::open(&SoftNicOptions::default())?;
         let buffer = Buffer::<u64>::new(&device, Space::Device, 8)?;
-        let refused = nic.register(&buffer, Access::ALL).unwrap_err().to_string();
+        let refused = nic.register(&buffer.bytes(), Access::ALL).unwrap_err().to_string();
         assert!(refused.contains("REMOTE_ATOMIC"), "{refused}");
-        assert!(nic.register(&buffer, Access::REMOTE_WRITE).is_ok());
+        assert!(nic.register(&buffer.bytes(), Access::REMOTE_WRITE).is_ok());
         Ok(())
     }
 }

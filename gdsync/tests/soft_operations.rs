@@ -4,8 +4,7 @@ mod soft_common;
 
 use std::time::Duration;
 
-use gdsync::nic::soft::Access;
-use gdsync::nic::{CompletionMode, Error, QueuePairOptions};
+use gdsync::nic::{Access, CompletionMode, Error, Nic, QueuePairOptions};
 use gdsync::wqe::{
     CompletionKind, Fence, Operation, Payload, Received, RemoteAddress, Syndrome, WorkRequest,
     WqeOpcode,
@@ -381,7 +380,7 @@ fn a_queue_pair_may_be_its_own_peer() -> Outcome {
 fn plain_host_memory_goes_by_frames() -> Outcome {
     let pair = Pair::new(Way::Mapped, &QueuePairOptions::default())?;
     let host = gdsync::Buffer::<u8>::new(&Device::Host, Space::Host, 100)?;
-    let region = pair.right_nic.register(&host, Access::ALL)?;
+    let region = pair.right_nic.register(&host.bytes(), Access::ALL)?;
     for round in 0..10 {
         let data = pattern(round, 100);
         let payload = Payload::Inline(&data);

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gdsync::Device;
-use gdsync::nic::soft::QueuePairAddress;
-use gdsync::nic::{Error, QueuePairOptions};
+use gdsync::nic::{Address, Error, Nic, QueuePairOptions};
 use gdsync::wqe::{Operation, Payload, Syndrome};
 use soft_common::process::{Order, Peer, Task};
 use soft_common::side::{RECEIVES, Side};
@@ -110,10 +109,10 @@ fn a_cut_cable_fails_requests_on_both_sides_within_the_timeout() -> Outcome {
     let left = one.queue_pair(&Device::Host, &options)?;
     let right = two.queue_pair(&Device::Host, &options)?;
     // Whoever dials, dials into a cable.
-    let through = |address: &QueuePairAddress| -> Outcome<(QueuePairAddress, Cable)> {
-        let cable = Cable::to(address.tcp().ok_or("no address")?)?;
+    let through = |address: &Address| -> Outcome<(Address, Cable)> {
         let mut value = serde_json::to_value(address)?;
-        value["tcp"] = serde_json::to_value(cable.address)?;
+        let cable = Cable::to(serde_json::from_value(value["Soft"]["tcp"].clone())?)?;
+        value["Soft"]["tcp"] = serde_json::to_value(cable.address)?;
         Ok((serde_json::from_value(value)?, cable))
     };
     let (to_left, cable_left) = through(left.address())?;

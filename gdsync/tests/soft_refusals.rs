@@ -4,8 +4,7 @@ mod soft_common;
 
 use std::time::Duration;
 
-use gdsync::nic::soft::Access;
-use gdsync::nic::{Error, QueuePairOptions};
+use gdsync::nic::{Access, Error, Nic, QueuePairOptions};
 use gdsync::wqe::{
     DataSegment, ErrorSide, Operation, Payload, RemoteAddress, Syndrome, WorkRequest,
 };
@@ -237,8 +236,7 @@ fn what_cannot_be_connected_says_why() -> Outcome {
     let one = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
     let two = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
     for (from, to) in [(&one, &two), (&two, &one)] {
-        let refused =
-            from.connect_over(to.address(), gdsync::nic::soft::WireKind::Tcp).unwrap_err();
+        let refused = from.connect_over(to.address(), gdsync::nic::WireKind::Tcp).unwrap_err();
         assert!(refused.to_string().contains("its option `listen` is not set"), "{refused}");
     }
     let text = serde_json::to_string(two.address())?.replace("\"version\":1", "\"version\":9");

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use gdsync::nic::QueuePairOptions;
-use gdsync::nic::soft::{SoftNic, SoftNicOptions, WireKind};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::{Nic, QueuePairOptions, WireKind};
 use gdsync::wqe::Operation;
 use gdsync::{Deadline, Device};
 use soft_common::{Outcome, Way, signaled, soon};
@@ -44,7 +44,7 @@ fn a_hello_with_a_wrong_secret_and_nonsense_are_hung_up_on_and_the_peer_still_ge
     let right = right_nic.queue_pair(&Device::Host, &options)?;
     // Only one side awaits the other's connection; whichever it is, it is asked.
     left.connect_over(right.address(), WireKind::Tcp)?;
-    for (nic, qpn) in [(&left_nic, left.address().qpn()), (&right_nic, right.address().qpn())] {
+    for (nic, qpn) in [(&left_nic, left.qpn()), (&right_nic, right.qpn())] {
         let to = nic.listens().ok_or("it listens")?;
         for bytes in [
             &hello(qpn, 0, 0)[..],

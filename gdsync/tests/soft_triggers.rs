@@ -6,8 +6,8 @@ mod soft_common;
 use std::time::Duration;
 
 use common::on_host_and_cuda;
-use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions, SoftQueuePair};
-use gdsync::nic::{CompletionMode, Cpu, Error, QueuePairOptions, Trigger};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::{Access, CompletionMode, Cpu, Error, Nic, QueuePair, QueuePairOptions, Trigger};
 use gdsync::wqe::{Operation, Payload, WorkRequest};
 use gdsync::{Buffer, Deadline, Device};
 use soft_common::{Outcome, signaled, soon};
@@ -19,7 +19,7 @@ on_host_and_cuda!(
     an_entry_cannot_be_rung_before_those_prepared_earlier,
 );
 
-fn pair(device: &Device, nic: &SoftNic) -> Outcome<(SoftQueuePair, SoftQueuePair)> {
+fn pair(device: &Device, nic: &SoftNic) -> Outcome<(QueuePair, QueuePair)> {
     let options = QueuePairOptions {
         send_blocks: 128,
         send_completions: CompletionMode::Collapsed,
@@ -35,7 +35,7 @@ fn a_stream_rings_what_the_cpu_has_prepared(device: &Device) -> Outcome {
     let nic = SoftNic::open(&SoftNicOptions::default())?;
     let (left, _right) = pair(device, &nic)?;
     let memory = device.alloc_pinned::<u64>(2)?;
-    let region = nic.register(&memory, Access::ALL)?;
+    let region = nic.register(&memory.bytes(), Access::ALL)?;
     let stream = device.stream()?;
     let gate = device.alloc_pinned::<u64>(1)?.word(0)?;
     memory.write(&[42, 0])?;
@@ -59,7 +59,7 @@ fn cpu_and_streams_ring_one_queue_in_the_order_of_its_entries(device: &Device) -
     let nic = SoftNic::open(&SoftNicOptions::default())?;
     let (left, _right) = pair(device, &nic)?;
     let memory = device.alloc_pinned::<u64>(2)?;
-    let region = nic.register(&memory, Access::ALL)?;
+    let region = nic.register(&memory.bytes(), Access::ALL)?;
     let (remote, into) = (region.remote(0), region.segment(8, 8)?);
     let streams = [device.stream()?, device.stream()?];
     let rounds = 2000u64;
@@ -91,8 +91,8 @@ fn what_a_stream_wrote_before_it_rang_is_what_the_nic_sends(device: &Device) -> 
     let nic = SoftNic::open(&SoftNicOptions::default())?;
     let (left, _right) = pair(device, &nic)?;
     let (from, to): (Buffer<u64>, Buffer<u64>) = (device.alloc_pinned(1)?, device.alloc_pinned(1)?);
-    let source = nic.register(&from, Access::LOCAL_READ)?;
-    let target = nic.register(&to, Access::REMOTE_WRITE)?;
+    let source = nic.register(&from.bytes(), Access::LOCAL_READ)?;
+    let target = nic.register(&to.bytes(), Access::REMOTE_WRITE)?;
     let stream = device.stream()?;
     let (source_word, target_word) = (from.word(0)?, to.word(0)?);
     let segment = [source.segment(0, 8)?];

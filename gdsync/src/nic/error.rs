@@ -1,7 +1,11 @@
 //! What can go wrong with a NIC, a queue pair or a request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use gdsync_sys::LoadError;
+
+use crate::verbs;
 use crate::wqe::{Completion, CompletionError, EncodeError, ReceiveError, RingError, Syndrome};
 
 /// The result of every fallible call of this module.
@@ -27,8 +31,10 @@ pub enum Error {
     },
 
     /// Memory that this NIC cannot reach.
-    #[error("{what} cannot be registered with the software NIC: {why}")]
+    #[error("{what} cannot be registered with {nic}: {why}")]
     Register {
+        /// The NIC.
+        nic: String,
         /// The memory, in words.
         what: String,
         /// The reason.
@@ -117,6 +123,8 @@ pub enum Error {
         qpn: u32,
         /// The reason.
         why: String,
+        /// The process on this host that could not be reached, if that is the reason.
+        process: Option<u32>,
     },
 
     /// The connection is gone.
@@ -124,6 +132,39 @@ pub enum Error {
     Lost {
         /// The queue pair.
         qpn: u32,
+        /// The reason.
+        why: String,
+    },
+
+    /// libmlx5 is not there, or too old.
+    #[error(transparent)]
+    Library(Arc<LoadError>),
+
+    /// The device is of another kind.
+    #[error("{device} is no mlx5 adapter: only their queues can be mapped for a GPU")]
+    OtherDevice {
+        /// The device.
+        device: String,
+    },
+
+    /// A call of libibverbs or libmlx5 failed.
+    #[error(transparent)]
+    Verbs(#[from] verbs::Error),
+
+    /// An adapter understood a command and refused it.
+    #[error("{device} does not make {what}: {why}")]
+    Refused {
+        /// What was asked for.
+        what: &'static str,
+        /// The device.
+        device: String,
+        /// What the firmware said.
+        why: String,
+    },
+
+    /// An adapter has no way to the peer.
+    #[error("no route to the peer: {why}")]
+    Route {
         /// The reason.
         why: String,
     },

@@ -1,17 +1,21 @@
 //! A queue pair whose queues the CPU, streams and kernels all reach: entries are *prepared* in the send queue and then
 //! *rung* from any of the three.
 //!
-//! This is the posting and polling side and knows no NIC: whichever provider made the queue pair reads the same bytes.
+//! This is the posting and polling side and knows no NIC: whichever [provider](Provider) made the queue pair reads the
+//! same bytes.
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
+use super::address::Address;
 use super::completion_queue::CompletionReader;
 use super::error::{Error, Result};
 use super::options::{CompletionMode, QueuePairOptions};
+use super::provider::Provider;
 use super::queue_memory::{DeviceQueuePair, QueueMemory};
+use super::wire::WireKind;
 use super::words::Words;
 use crate::cuda::device::lock;
 use crate::deadline::Deadline;
@@ -20,16 +24,6 @@ use crate::wqe::{
     Completion, CompletionKind, DataSegment, DoorbellRecord, Entry, ReceiveRing, SendRing,
     WorkRequest,
 };
-
-/// What a queue pair asks of the provider that made it.
-pub(crate) trait Provider: Send + Sync {
-    /// The CPU rang: a NIC of threads may want to be woken.
-    fn rung(&self);
-    /// What is known about why requests fail, for errors: begins with a separator, or is empty.
-    fn detail(&self) -> String;
-    /// An error where requests can never complete any more, though no completion says so.
-    fn stopped(&self) -> Option<Error>;
-}
 
 /// An entry that stands in the send queue and has not been rung.
 ///
@@ -43,7 +37,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Position of the (last) entry, for [`GpuQueuePair::wait`]: its first block, counted from 0 and never wrapped.
+    /// Position of the (last) entry, for [`QueuePair::wait`]: its first block, counted from 0 and never wrapped.
     pub fn position(&self) -> u64 {
         self.last
     }
@@ -66,14 +60,18 @@ impl Prepared {
     }
 }
 
-/// The queues of a queue pair. Posting and polling may come from several threads; each call is one unit.
-pub struct GpuQueuePair {
+/// A queue pair of a NIC. Posting and polling may come from several threads; each call is one unit.
+///
+/// Dropping it answers what its peer is waiting for, as far as that is quickly done, and closes the connection; requests
+/// of its own that are not complete are given up.
+pub struct QueuePair {
+    // Dropped first: the NIC leaves the memory alone then.
+    provider: Box<dyn Provider>,
     qpn: u32,
     device: Device,
     memory: QueueMemory,
     pub(super) send: Mutex<SendSide>,
     receive: Mutex<ReceiveSide>,
-    provider: Arc<dyn Provider>,
 }
 
 pub(super) struct SendSide {
@@ -82,7 +80,7 @@ pub(super) struct SendSide {
     completions: CompletionReader,
     /// Who rang last, and up to where: a stream that rings after itself need not wait for itself.
     pub last_stream: Option<(String, u64)>,
-    /// A completion that [`GpuQueuePair::wait`] met and that is nobody's yet: the error that ended the queue.
+    /// A completion that [`QueuePair::wait`] met and that is nobody's yet: the error that ended the queue.
     failure: Option<Completion>,
 }
 
@@ -92,14 +90,14 @@ struct ReceiveSide {
     completions: CompletionReader,
 }
 
-impl GpuQueuePair {
+impl QueuePair {
     pub(crate) fn new(
         qpn: u32,
         device: &Device,
         options: &QueuePairOptions,
         memory: QueueMemory,
-        provider: Arc<dyn Provider>,
-    ) -> Result<GpuQueuePair> {
+        provider: Box<dyn Provider>,
+    ) -> Result<QueuePair> {
         let send = SendSide {
             ring: SendRing::new(memory.send.clone())?,
             entry: Entry::new(),
@@ -112,14 +110,62 @@ impl GpuQueuePair {
             posted: 0,
             completions: CompletionReader::new(memory.receive_completions.clone()),
         };
-        Ok(GpuQueuePair {
+        Ok(QueuePair {
+            provider,
             qpn,
             device: device.clone(),
             memory,
             send: Mutex::new(send),
             receive: Mutex::new(receive),
-            provider,
         })
+    }
+
+    /// Where peers find it.
+    pub fn address(&self) -> &Address {
+        self.provider.address()
+    }
+
+    /// Connects it to the queue pair at `peer`, over the wire that both sides choose by themselves. Returns at once; the
+    /// peer connects, too, and requests that are posted before it has done so wait for it, at most the transport timeout.
+    ///
+    /// # Errors
+    /// [`Error::Connect`] if the two cannot be connected; what an adapter says.
+    pub fn connect(&self, peer: &Address) -> Result<()> {
+        self.provider.connect(peer, None)
+    }
+
+    /// As [`QueuePair::connect`] over a given wire, which the peer must choose, too.
+    ///
+    /// # Errors
+    /// As [`QueuePair::connect`]; [`Error::Connect`] if the NIC has no such wire.
+    pub fn connect_over(&self, peer: &Address, wire: WireKind) -> Result<()> {
+        self.provider.connect(peer, Some(wire))
+    }
+
+    /// Waits until the peer has connected, too, as far as the NIC can tell.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if it never will; [`Error::Timeout`].
+    pub fn wait_connected(&self, deadline: Deadline) -> Result<()> {
+        let connected = deadline.poll(|| {
+            if self.provider.is_connected() {
+                return Some(Ok(()));
+            }
+            self.lost().map(|why| Err(Error::Lost { qpn: self.qpn, why }))
+        });
+        connected.unwrap_or_else(|| {
+            Err(Error::Timeout {
+                qpn: self.qpn,
+                what: "connecting".into(),
+                after: deadline.timeout(),
+                detail: String::new(),
+            })
+        })
+    }
+
+    /// Why the peer cannot be reached any more, if so.
+    pub fn lost(&self) -> Option<String> {
+        self.provider.lost()
     }
 
     /// Its number (24 bits).
@@ -188,6 +234,14 @@ impl GpuQueuePair {
         Ok(self.memory.send_blocks().saturating_sub(used))
     }
 
+    /// Whether everything that was prepared is complete.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub fn is_idle(&self) -> Result<bool> {
+        Ok(self.room()? == self.memory.send_blocks())
+    }
+
     /// Whether requests can still complete. Takes no completion of a collapsed queue from anybody; of a ring it sees
     /// only what others have polled.
     ///
@@ -252,10 +306,10 @@ impl GpuQueuePair {
         &self.memory
     }
 
-    /// Prepares and rings from the CPU. Returns the position for [`GpuQueuePair::wait`].
+    /// Prepares and rings from the CPU. Returns the position for [`QueuePair::wait`].
     ///
     /// # Errors
-    /// As [`GpuQueuePair::prepare`] and [`GpuQueuePair::ring`].
+    /// As [`QueuePair::prepare`] and [`QueuePair::ring`].
     pub fn post(&self, request: &WorkRequest<'_>) -> Result<u64> {
         let prepared = self.prepare(request)?;
         let position = prepared.position();
@@ -328,7 +382,7 @@ impl GpuQueuePair {
                 qpn: self.qpn,
                 what: format!("the request at {position}"),
                 after: deadline.timeout(),
-                detail: self.provider.detail(),
+                detail: self.detail(),
             })
         })
     }
@@ -381,23 +435,28 @@ impl GpuQueuePair {
                 qpn: self.qpn,
                 what: "a receive".into(),
                 after: deadline.timeout(),
-                detail: self.provider.detail(),
+                detail: self.detail(),
             })
         })
+    }
+
+    /// What is known about why requests fail, for errors: begins with a separator, or is empty.
+    fn detail(&self) -> String {
+        self.lost().map_or_else(String::new, |why| format!(" (the peer was lost: {why})"))
     }
 
     fn failed(&self, what: &'static str, completion: Completion) -> Error {
         let CompletionKind::Error { syndrome, .. } = completion.kind else {
             return Error::Stopped;
         };
-        Error::Failed { what, syndrome, completion, detail: self.provider.detail() }
+        Error::Failed { what, syndrome, completion, detail: self.detail() }
     }
 }
 
-impl fmt::Debug for GpuQueuePair {
+impl fmt::Debug for QueuePair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-        f.debug_struct("GpuQueuePair")
+        f.debug_struct("QueuePair")
             .field("qpn", &format_args!("{:#x}", self.qpn))
             .field("device", &self.device)
             .field("reserved", &load(self.memory.reserved()))

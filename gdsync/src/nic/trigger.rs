@@ -1,12 +1,12 @@
 //! Who rings: the CPU, a stream, or a kernel. One queue takes all three; entries are rung in the order in which they
 //! were prepared.
 //!
-//! The kernel's trigger is `mp::ring` of `mp/qp.cuh`, with the [device view](GpuQueuePair::device_view) of the queue.
+//! The kernel's trigger is `mp::ring` of `mp/qp.cuh`, with the [device view](QueuePair::device_view) of the queue.
 
 use std::sync::atomic::Ordering;
 
 use super::error::Result;
-use super::queue_pair::{GpuQueuePair, Prepared};
+use super::queue_pair::{Prepared, QueuePair};
 use crate::cuda::device::lock;
 use crate::deadline::Deadline;
 use crate::memop::MemOp;
@@ -19,7 +19,7 @@ pub trait Trigger {
     ///
     /// # Errors
     /// If the trigger cannot reach the queue, or the entries before are not rung in time.
-    fn ring(&self, queue: &GpuQueuePair, prepared: Prepared) -> Result<()>;
+    fn ring(&self, queue: &QueuePair, prepared: Prepared) -> Result<()>;
 }
 
 /// Rings now, from the calling thread; gives up at the deadline if entries before are not rung by then.
@@ -27,7 +27,7 @@ pub trait Trigger {
 pub struct Cpu(pub Deadline);
 
 impl Trigger for Cpu {
-    fn ring(&self, queue: &GpuQueuePair, prepared: Prepared) -> Result<()> {
+    fn ring(&self, queue: &QueuePair, prepared: Prepared) -> Result<()> {
         queue.ring(prepared, self.0)
     }
 }
@@ -36,7 +36,7 @@ impl Trigger for Stream {
     /// Rings when the stream gets there, by memory operations in one batch: doorbell record, barrier, doorbell. All
     /// that the stream did before is visible to the NIC then. If entries before may not be rung by that time, the
     /// stream waits for them first. A captured ring cannot be replayed: the entry is used up.
-    fn ring(&self, queue: &GpuQueuePair, prepared: Prepared) -> Result<()> {
+    fn ring(&self, queue: &QueuePair, prepared: Prepared) -> Result<()> {
         let blocks = prepared.blocks();
         let memory = queue.memory();
         let (record, doorbell, published) = memory.ring_words()?;

@@ -10,8 +10,8 @@ pub mod side;
 use std::error::Error;
 use std::time::Duration;
 
-use gdsync::nic::QueuePairOptions;
-use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions, SoftQueuePair, WireKind};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::{Access, MemoryRegion, Nic, QueuePair, QueuePairOptions, WireKind};
 use gdsync::wqe::{Notify, Operation, WorkRequest};
 use gdsync::{Buffer, Deadline, Device};
 use serde::{Deserialize, Serialize};
@@ -55,8 +55,8 @@ impl Way {
 
 /// Two connected queue pairs on two NICs of this process.
 pub struct Pair {
-    pub left: SoftQueuePair,
-    pub right: SoftQueuePair,
+    pub left: QueuePair,
+    pub right: QueuePair,
     pub left_nic: SoftNic,
     pub right_nic: SoftNic,
 }
@@ -77,14 +77,14 @@ impl Pair {
 /// Registered pinned memory.
 pub struct Memory {
     pub buffer: Buffer<u8>,
-    pub region: Region,
+    pub region: MemoryRegion,
 }
 
 impl Memory {
     pub fn new(nic: &SoftNic, bytes: &[u8], access: Access) -> Outcome<Memory> {
         let buffer = Device::Host.alloc_pinned::<u8>(bytes.len())?;
         buffer.write(bytes)?;
-        let region = nic.register(&buffer, access)?;
+        let region = nic.register(&buffer.bytes(), access)?;
         Ok(Memory { buffer, region })
     }
 

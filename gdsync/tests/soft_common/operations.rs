@@ -2,8 +2,7 @@
 
 #![allow(unused_macros, unused_imports)] // Two test files use it.
 
-use gdsync::nic::Error;
-use gdsync::nic::soft::SoftQueuePair;
+use gdsync::nic::{Error, QueuePair};
 use gdsync::wqe::{
     Completion, CompletionKind, DataSegment, ErrorSide, Operation, Payload, RemoteAddress,
     Syndrome, WorkRequest,
@@ -33,12 +32,12 @@ pub fn syndrome(result: Result<(), Error>) -> Outcome<Syndrome> {
     }
 }
 
-pub fn next_send(queue: &SoftQueuePair) -> Outcome<Completion> {
+pub fn next_send(queue: &QueuePair) -> Outcome<Completion> {
     let polled = soon().poll(|| queue.poll_send().transpose());
     Ok(polled.ok_or("no completion in time")??)
 }
 
-pub fn next_receive(queue: &SoftQueuePair) -> Outcome<Completion> {
+pub fn next_receive(queue: &QueuePair) -> Outcome<Completion> {
     let polled = soon().poll(|| queue.poll_receive().transpose());
     Ok(polled.ok_or("no completion in time")??)
 }

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions};
-use gdsync::nic::{Error, QueuePairOptions};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::{Access, Error, Nic, QueuePairOptions};
 use gdsync::wqe::{Operation, Payload};
 use gdsync::{Buffer, Device, Space};
 use serde::{Deserialize, Serialize};
@@ -136,7 +136,7 @@ pub fn peer() -> Outcome {
         let gpu = Device::cuda(gdsync::CudaDevice::count()?.saturating_sub(1))?;
         let queue = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
         let memory = Buffer::<u8>::new(&gpu, Space::Device, bytes)?;
-        let region = nic.register(&memory, Access::REMOTE_READ | Access::REMOTE_WRITE)?;
+        let region = nic.register(&memory.bytes(), Access::REMOTE_READ | Access::REMOTE_WRITE)?;
         let own = (queue.address().clone(), region.address(), region.rkey());
         queue.connect_over(&exchange(&own)?.0, order.way.wire())?;
         std::thread::sleep(Duration::from_secs(60));

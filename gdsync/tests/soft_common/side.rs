@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use gdsync::nic::QueuePairOptions;
-use gdsync::nic::soft::{Access, QueuePairAddress, SoftNic, SoftQueuePair};
+use gdsync::nic::soft::SoftNic;
+use gdsync::nic::{Access, Address, Nic, QueuePair, QueuePairOptions};
 use gdsync::wqe::{
     CompletionKind, DataSegment, Fence, Notify, Operation, Payload, Received, RemoteAddress,
     WorkRequest,
@@ -29,12 +29,12 @@ const END: u32 = u32::MAX;
 
 /// One side: memory for the peer to work on, receives for its messages, and a model of what the peer's memory holds.
 pub struct Side {
-    pub queue: SoftQueuePair,
+    pub queue: QueuePair,
     local: Buffer<u8>,
     lkey: u32,
     base: u64,
-    _arena: gdsync::nic::soft::Region,
-    _source: gdsync::nic::soft::Region,
+    _arena: gdsync::nic::MemoryRegion,
+    _source: gdsync::nic::MemoryRegion,
     pub remote: RemoteAddress,
     shadow: Vec<u8>,
     random: SmallRng,
@@ -56,7 +56,7 @@ struct UnderWay {
 }
 
 /// What the two sides tell each other.
-pub type Introduction = (QueuePairAddress, u64, u32);
+pub type Introduction = (Address, u64, u32);
 
 /// Where in the local memory what is: slots, one large buffer, receives.
 const LARGE: usize = SLOTS * SLOT;
@@ -81,7 +81,7 @@ impl Side {
         let queue = nic.queue_pair(&Device::Host, &options)?;
         let arena = nic.register(&Device::Host.alloc_pinned::<u8>(ARENA)?, Access::ALL)?;
         let local = Device::Host.alloc_pinned::<u8>(LOCAL)?;
-        let source = nic.register(&local, Access::LOCAL_WRITE)?;
+        let source = nic.register(&local.bytes(), Access::LOCAL_WRITE)?;
         let own = (queue.address().clone(), arena.address(), arena.rkey());
         let (peer, address, rkey) = exchange(&own)?;
         queue.connect_over(&peer, way.wire())?;

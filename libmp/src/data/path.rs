@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use gdsync::nic::soft::WireKind;
+use gdsync::nic::WireKind;
 
 use crate::config::PathChoice;
 use crate::control::message::PeerInfo;

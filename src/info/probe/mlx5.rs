@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, bail};
-use gdsync::nic::mlx5::{IncomingWrites, Mlx5Nic, Mlx5QueuePair};
-use gdsync::nic::{CompletionMode, QueuePairOptions, Trigger};
-use gdsync::verbs::{self, Access, PortChoice};
-use gdsync::wqe::{Notify, Operation, Payload, RemoteAddress, WorkRequest};
+use gdsync::nic::mlx5::{IncomingWrites, Mlx5Nic};
+use gdsync::nic::{Access, CompletionMode, Nic, QueuePair, QueuePairOptions, Trigger};
+use gdsync::verbs::{self, PortChoice};
+use gdsync::wqe::{Notify, Operation, Payload, WorkRequest};
 use gdsync::{Buffer, CudaDevice, Deadline, Device, Driver, Space};
 
 use super::Provider;
@@ -61,16 +61,15 @@ fn try_all(provider: &mut Provider, name: &str, device: &Device) -> Option<()> {
         "register memory",
         || -> Result<_> {
             let memory = memory?;
-            let region = nic.domain().register(&memory, Access::ALL)?;
+            let region = nic.register(&memory.bytes(), Access::ALL)?;
             Ok((memory, region))
         },
         |(_, region)| format!("key {:#x}", region.lkey()),
     )?;
-    let base = memory.host_address().map_or(0, |address| address.as_ptr() as u64);
     let mut write = |what: &str, value: u64, by_stream: bool| {
         let began = Instant::now();
         let attempt = || -> Result<()> {
-            let remote = RemoteAddress { address: base + 8, rkey: region.rkey() };
+            let remote = region.remote(8);
             let bytes = value.to_ne_bytes();
             let payload = Payload::Inline(&bytes);
             let request = WorkRequest {
@@ -109,7 +108,7 @@ fn queue_pair(
     nic: &Mlx5Nic,
     device: &Device,
     what: &'static str,
-) -> Option<Mlx5QueuePair> {
+) -> Option<QueuePair> {
     let options = QueuePairOptions {
         send_completions: CompletionMode::Collapsed,
         ..QueuePairOptions::default()

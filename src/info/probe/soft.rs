@@ -3,8 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions, SoftQueuePair, WireKind};
-use gdsync::nic::{CompletionMode, Error, QueuePairOptions, Result, Trigger};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::{
+    Access, CompletionMode, Error, MemoryRegion, Nic, QueuePair, QueuePairOptions, Result, Trigger,
+    WireKind,
+};
 use gdsync::wqe::{
     CompletionKind, Notify, Operation, Payload, Received, RemoteAddress, Syndrome, WorkRequest,
 };
@@ -49,12 +52,12 @@ pub(super) fn probe() -> Vec<Provider> {
 /// Two connected queue pairs and the memory that requests work on.
 struct Ends {
     device: Device,
-    left: SoftQueuePair,
-    right: SoftQueuePair,
+    left: QueuePair,
+    right: QueuePair,
     memory: Buffer<u64>,
-    region: Region,
+    region: MemoryRegion,
     target: Buffer<u64>,
-    remote: Region,
+    remote: MemoryRegion,
 }
 
 const WORDS: usize = 64;
@@ -68,7 +71,7 @@ impl Ends {
     ) -> Option<Ends> {
         let listen = match wire {
             WireKind::Tcp => Some(([127, 0, 0, 1], 0).into()),
-            WireKind::SharedMemory => None,
+            _ => None,
         };
         let options = SoftNicOptions { listen, map_peers, ..SoftNicOptions::default() };
         let nic = provider.step(
@@ -104,9 +107,9 @@ impl Ends {
             },
             |()| format!("in {:.1} ms", began.elapsed().as_secs_f64() * 1e3),
         )?;
-        let register = |access| -> Result<(Buffer<u64>, Region)> {
+        let register = |access| -> Result<(Buffer<u64>, MemoryRegion)> {
             let buffer = device.alloc_pinned::<u64>(WORDS)?;
-            let region = nic.register(&buffer, access)?;
+            let region = nic.register(&buffer.bytes(), access)?;
             Ok((buffer, region))
         };
         let both = || Ok::<_, Error>((register(Access::LOCAL_WRITE)?, register(Access::ALL)?));

@@ -1,14 +1,14 @@
-//! What a queue pair tells its peer, and the route that follows from both.
+//! What a queue pair of an mlx5 adapter tells its peer, and the route that follows from both.
 
 use serde::{Deserialize, Serialize};
 
 use super::command::Route;
-use super::{Error, Result};
+use crate::nic::error::{Error, Result};
 use crate::verbs::{Gid, GidType, LinkLayer, Mtu, Port};
 
 /// Where a queue pair is found: plain data, to be sent by whatever means.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueuePairAddress {
+pub(crate) struct QueuePairAddress {
     pub(super) qpn: u32,
     pub(super) psn: u32,
     pub(super) link_layer: LinkLayer,

@@ -4,14 +4,14 @@
 //! is not. `mp-info --probe-nic` tries every step on the adapters of a machine and says what each got.
 //!
 //! Queues, doorbell record and counters are one pinned allocation as for the software NIC (see
-//! [`GpuQueuePair`](super::GpuQueuePair)), registered with the adapter as DEVX memory; the doorbell register is a page
+//! [`QueuePair`]), registered with the adapter as DEVX memory; the doorbell register is a page
 //! of the adapter's own, mapped for the GPU as I/O memory. Completion queues and queue pair are made by DEVX commands,
 //! which are the only way to a collapsed completion queue. Data in completions (scatter-to-CQE) and compressed
 //! completions are off, receives lie before sends.
 //!
 //! # Limits
 //! On Ethernet (RoCE) the peer must be in the same segment: packets go to the address of its interface, not to a router.
-//! Memory is registered through [`Mlx5Nic::domain`].
+//! A GPU's own memory is registered through nvidia-peermem; atomics on it are atomic among requests of this adapter only.
 
 mod address;
 mod command;
@@ -21,62 +21,21 @@ mod queue_pair;
 
 use std::sync::Arc;
 
-use gdsync_sys::LoadError;
-
-pub use address::QueuePairAddress;
+pub(crate) use address::QueuePairAddress;
 pub use ordering::IncomingWrites;
-pub use queue_pair::Mlx5QueuePair;
 
+use super::error::Result;
+use super::memory_region::{Access, Keys, MemoryRegion, Registration};
+use super::options::QueuePairOptions;
+use super::provider::{Capabilities, Nic};
+use super::queue_pair::QueuePair;
+use super::wire::WireKind;
+use crate::deadline::Deadline;
 use crate::device::Device;
-use crate::nic::options::QueuePairOptions;
-use crate::verbs::{self, Port, PortChoice, ProtectionDomain};
+use crate::memory::Buffer;
+use crate::verbs::{self, Port, PortChoice};
 use objects::Opened;
-
-/// The result of every fallible call of this module.
-pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// What can go wrong with an mlx5 adapter.
-#[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
-    /// libmlx5 is not there, or too old.
-    #[error(transparent)]
-    Library(Arc<LoadError>),
-    /// The device is of another kind.
-    #[error("{device} is no mlx5 adapter: only their queues can be mapped for a GPU")]
-    OtherDevice {
-        /// The device.
-        device: String,
-    },
-    /// A call of libibverbs or libmlx5 failed.
-    #[error(transparent)]
-    Verbs(#[from] verbs::Error),
-    /// Memory, options, queues.
-    #[error(transparent)]
-    Nic(#[from] super::Error),
-    /// A command was understood and refused.
-    #[error("{device} does not make {what}: {why}")]
-    Refused {
-        /// What was asked for.
-        what: &'static str,
-        /// The device.
-        device: String,
-        /// What the firmware said.
-        why: String,
-    },
-    /// There is no way to the peer.
-    #[error("no route to the peer: {why}")]
-    Route {
-        /// The reason.
-        why: String,
-    },
-}
-
-impl From<crate::Error> for Error {
-    fn from(error: crate::Error) -> Error {
-        Error::Nic(error.into())
-    }
-}
+use queue_pair::queue_pair;
 
 /// What a step of making a queue pair got, for those who watch: name of the step, result in words.
 pub type Observer<'a> = &'a mut dyn FnMut(&'static str, String);
@@ -86,6 +45,7 @@ pub type Observer<'a> = &'a mut dyn FnMut(&'static str, String);
 pub struct Mlx5Nic {
     device: Arc<Opened>,
     port: Port,
+    capabilities: Arc<Capabilities>,
 }
 
 impl Mlx5Nic {
@@ -97,13 +57,12 @@ impl Mlx5Nic {
     pub fn open(name: Option<&str>, port: &PortChoice) -> Result<Mlx5Nic> {
         let device = Arc::new(Opened::open(&verbs::device(name)?)?);
         let port = device.context.port(port)?;
-        Ok(Mlx5Nic { device, port })
-    }
-
-    /// The protection domain, where memory for its queue pairs is registered: host memory, and memory of GPUs
-    /// by dma-buf or nvidia-peermem.
-    pub fn domain(&self) -> &Arc<ProtectionDomain> {
-        &self.device.domain
+        let capabilities = Arc::new(Capabilities {
+            name: device.context.name().to_owned(),
+            wires: vec![WireKind::Rdma],
+            gpu_atomics: true,
+        });
+        Ok(Mlx5Nic { device, port, capabilities })
     }
 
     /// The port that queue pairs use.
@@ -111,26 +70,68 @@ impl Mlx5Nic {
         &self.port
     }
 
-    /// Makes a queue pair whose queues `device` reaches, too.
+    /// As [`Nic::queue_pair`], telling `observer` of each step that succeeded.
     ///
     /// # Errors
-    /// An option out of range; what the driver, the kernel or the firmware says.
-    pub fn queue_pair(&self, device: &Device, options: &QueuePairOptions) -> Result<Mlx5QueuePair> {
-        self.queue_pair_observed(device, options, &mut |_, _| {})
-    }
-
-    /// The same, telling `observer` of each step that succeeded.
-    ///
-    /// # Errors
-    /// As [`Mlx5Nic::queue_pair`].
+    /// As [`Nic::queue_pair`].
     pub fn queue_pair_observed(
         &self,
         device: &Device,
         options: &QueuePairOptions,
         observer: Observer<'_>,
-    ) -> Result<Mlx5QueuePair> {
-        Mlx5QueuePair::new(&self.device, &self.port, device, options, observer)
+    ) -> Result<QueuePair> {
+        queue_pair(&self.device, &self.port, device, options, observer)
     }
+}
+
+impl Nic for Mlx5Nic {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn register(&self, memory: &Buffer<u8>, access: Access) -> Result<MemoryRegion> {
+        let (domain, allowed) = (&self.device.domain, verbs_access(access));
+        let gpus_own = memory.host_address().is_none() && memory.device().as_cuda().is_some();
+        let region = match gpus_own {
+            false => domain.register(memory, allowed)?,
+            true => {
+                let dmabuf = Err("no dma-buf is exported".to_owned());
+                // SAFETY: there is no dma-buf that could export other memory.
+                unsafe { domain.register_gpu(memory, dmabuf, allowed)? }
+            }
+        };
+        let keys = Keys { lkey: region.lkey(), rkey: region.rkey() };
+        let (address, len) = (region.remote().address, region.len() as u64);
+        Ok(MemoryRegion::new(keys, address, len, Box::new(Registered { _region: region })))
+    }
+
+    fn queue_pair(&self, device: &Device, options: &QueuePairOptions) -> Result<QueuePair> {
+        self.queue_pair_observed(device, options, &mut |_, _| {})
+    }
+}
+
+/// Memory registered with an adapter.
+struct Registered {
+    _region: Arc<verbs::MemoryRegion>,
+}
+
+impl Registration for Registered {
+    /// Once the kernel has taken the keys back, the adapter touches the memory no more.
+    fn deregister(self: Box<Self>, _deadline: Deadline) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The same permissions for libibverbs, which lets the owner always read and write.
+fn verbs_access(access: Access) -> verbs::Access {
+    [
+        (Access::REMOTE_READ, verbs::Access::REMOTE_READ),
+        (Access::REMOTE_WRITE, verbs::Access::REMOTE_WRITE),
+        (Access::REMOTE_ATOMIC, verbs::Access::REMOTE_ATOMIC),
+    ]
+    .into_iter()
+    .filter(|(needed, _)| access.includes(*needed))
+    .fold(verbs::Access::LOCAL, |all, (_, allowed)| all | allowed)
 }
 
 impl std::fmt::Debug for Mlx5Nic {

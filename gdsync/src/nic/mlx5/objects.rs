@@ -13,7 +13,7 @@ use gdsync_sys::verbs::IBV_ACCESS_LOCAL_WRITE;
 use gdsync_sys::{LoadError, Mlx5};
 
 use super::command::{ANSWER, Command, answer};
-use super::{Error, Result};
+use crate::nic::error::{Error, Result};
 use crate::verbs::{self, Context, ProtectionDomain};
 
 /// libmlx5, never unloaded.

@@ -1,18 +1,22 @@
-//! A queue pair of an mlx5 adapter: [`GpuQueuePair`] plus the objects that make the adapter read and write its memory.
+//! What an mlx5 adapter does for a queue pair: the objects that make it read and write the memory of the queues.
 
-use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::Observer;
 use super::address::{QueuePairAddress, mac_of, route};
 use super::command::{self, NewCompletionQueue, NewQueuePair, Place, Receiving, Sending};
 use super::objects::{Object, Opened, Uar, Umem};
-use super::{Error, Observer, Result};
 use crate::device::Device;
 use crate::memory::Buffer;
+use crate::nic::address::Address;
+use crate::nic::error::{Error, Result};
 use crate::nic::options::{CompletionMode, QueuePairOptions};
+use crate::nic::provider::Provider;
 use crate::nic::queue_memory::QueueMemory;
-use crate::nic::queue_pair::{GpuQueuePair, Provider};
+use crate::nic::queue_pair::QueuePair;
+use crate::nic::wire::WireKind;
 use crate::verbs::{LinkLayer, Port};
 
 /// Reads and atomics that a queue pair has under way, and serves, at once: 2 to this.
@@ -20,140 +24,131 @@ const LOG_READS: u8 = 4;
 /// Packets are sent so often again.
 const RETRIES: u8 = 7;
 
-/// A queue pair of an mlx5 adapter. Connect it before posting.
-pub struct Mlx5QueuePair {
+/// The objects that make the adapter read and write the memory of a queue pair.
+struct Mlx5Provider {
     // In the order in which they go: nothing is taken from under the adapter.
     pair: Object,
     _send_completions: Object,
     _receive_completions: Object,
     _umem: Umem,
-    queues: GpuQueuePair,
-    address: QueuePairAddress,
+    _memory: QueueMemory,
+    own: QueuePairAddress,
+    address: Address,
     port: Port,
     options: QueuePairOptions,
+    connected: AtomicBool,
 }
 
-/// The adapter needs nobody to wake it, and reports by completions only.
-struct Adapter;
-
-impl Provider for Adapter {
-    fn rung(&self) {}
-
-    fn detail(&self) -> String {
-        String::new()
+/// Makes a queue pair of an mlx5 adapter, telling `observer` of each step.
+pub(super) fn queue_pair(
+    opened: &Arc<Opened>,
+    port: &Port,
+    device: &Device,
+    options: &QueuePairOptions,
+    observer: Observer<'_>,
+) -> Result<QueuePair> {
+    options.validate()?;
+    if options.receive_entries * options.receive_segments < 4 {
+        return Err(Error::Option {
+            option: "receive_entries",
+            value: options.receive_entries.to_string(),
+            expected: "the receives of an mlx5 queue pair have 64 bytes or more together",
+        });
     }
-
-    fn stopped(&self) -> Option<crate::nic::Error> {
-        None
-    }
-}
-
-impl Mlx5QueuePair {
-    pub(super) fn new(
-        opened: &Arc<Opened>,
-        port: &Port,
-        device: &Device,
-        options: &QueuePairOptions,
-        observer: Observer<'_>,
-    ) -> Result<Mlx5QueuePair> {
-        options.validate()?;
-        if options.receive_entries * options.receive_segments < 4 {
-            return Err(Error::Nic(crate::nic::Error::Option {
-                option: "receive_entries",
-                value: options.receive_entries.to_string(),
-                expected: "the receives of an mlx5 queue pair have 64 bytes or more together",
-            }));
-        }
-        let domain = opened.domain_number()?;
-        observer("number of the protection domain", format!("{domain:#x}"));
-        let eqn = opened.event_queue()?;
-        observer("event queue", format!("{eqn}"));
-        let uar = Arc::new(Uar::new(opened)?);
-        observer("page of doorbell registers", format!("{:#x}", uar.page()));
-        let doorbell = doorbell(device, &uar)?;
-        observer("doorbell mapped for the device", format!("{device}"));
-        let memory = QueueMemory::with_doorbell(device, options, Some(doorbell))?;
-        let (base, len) = memory.whole();
-        observer("pinned memory of the queues", format!("{len} bytes"));
-        // SAFETY: the umem is dropped before `queues`, which holds the memory.
-        let umem = unsafe { Umem::new(opened, base, len)? };
-        observer("queues registered", format!("umem {:#x}", umem.id()));
-        let place = |offset: usize| Place { umem: umem.id(), offset: offset as u64 };
-        let offsets = memory.offsets();
-        let completion_queue = |what, mode, entries: usize, slots, record| {
-            let collapsed = mode == CompletionMode::Collapsed;
-            Object::create(
-                opened,
-                what,
-                &command::create_cq(&NewCompletionQueue {
-                    slots: place(slots),
-                    log_slots: if collapsed { 0 } else { log2(entries) },
-                    record: place(record),
-                    collapsed,
-                    uar_page: uar.page(),
-                    eqn,
-                }),
-            )
-        };
-        let sends = completion_queue(
-            "a completion queue for sends",
-            options.send_completions,
-            options.send_blocks,
-            offsets.send_completions,
-            offsets.send_consumer,
-        )?;
-        observer("completion queue for sends", format!("{:#x}", sends.number));
-        let receives = completion_queue(
-            "a completion queue for receives",
-            options.receive_completions,
-            options.receive_entries,
-            offsets.receive_completions,
-            offsets.receive_consumer,
-        )?;
-        observer("completion queue for receives", format!("{:#x}", receives.number));
-        let pair = Object::create(
+    let domain = opened.domain_number()?;
+    observer("number of the protection domain", format!("{domain:#x}"));
+    let eqn = opened.event_queue()?;
+    observer("event queue", format!("{eqn}"));
+    let uar = Arc::new(Uar::new(opened)?);
+    observer("page of doorbell registers", format!("{:#x}", uar.page()));
+    let doorbell = doorbell(device, &uar)?;
+    observer("doorbell mapped for the device", format!("{device}"));
+    let memory = QueueMemory::with_doorbell(device, options, Some(doorbell))?;
+    let (base, len) = memory.whole();
+    observer("pinned memory of the queues", format!("{len} bytes"));
+    // SAFETY: the umem is dropped before the memory, which is held beside it.
+    let umem = unsafe { Umem::new(opened, base, len)? };
+    observer("queues registered", format!("umem {:#x}", umem.id()));
+    let place = |offset: usize| Place { umem: umem.id(), offset: offset as u64 };
+    let offsets = memory.offsets();
+    let completion_queue = |what, mode, entries: usize, slots, record| {
+        let collapsed = mode == CompletionMode::Collapsed;
+        Object::create(
             opened,
-            "a queue pair",
-            &command::create_qp(&NewQueuePair {
-                domain,
-                queues: place(offsets.queues),
-                record: place(offsets.record),
-                log_send_blocks: log2(options.send_blocks),
-                log_receives: log2(options.receive_entries),
-                log_receive_stride: log2(options.receive_segments),
-                send_completions: sends.number,
-                receive_completions: receives.number,
+            what,
+            &command::create_cq(&NewCompletionQueue {
+                slots: place(slots),
+                log_slots: if collapsed { 0 } else { log2(entries) },
+                record: place(record),
+                collapsed,
                 uar_page: uar.page(),
+                eqn,
             }),
-        )?;
-        observer("queue pair", format!("{:#x}", pair.number));
-        pair.modify("the state INIT", &command::reset_to_init(pair.number, port.number))?;
-        observer("state INIT", format!("port {}", port.number));
-        let address = own_address(opened, port, pair.number)?;
-        let queues = GpuQueuePair::new(pair.number, device, options, memory, Arc::new(Adapter))?;
-        Ok(Mlx5QueuePair {
-            pair,
-            _send_completions: sends,
-            _receive_completions: receives,
-            _umem: umem,
-            queues,
-            address,
-            port: port.clone(),
-            options: options.clone(),
-        })
-    }
+        )
+    };
+    let sends = completion_queue(
+        "a completion queue for sends",
+        options.send_completions,
+        options.send_blocks,
+        offsets.send_completions,
+        offsets.send_consumer,
+    )?;
+    observer("completion queue for sends", format!("{:#x}", sends.number));
+    let receives = completion_queue(
+        "a completion queue for receives",
+        options.receive_completions,
+        options.receive_entries,
+        offsets.receive_completions,
+        offsets.receive_consumer,
+    )?;
+    observer("completion queue for receives", format!("{:#x}", receives.number));
+    let pair = Object::create(
+        opened,
+        "a queue pair",
+        &command::create_qp(&NewQueuePair {
+            domain,
+            queues: place(offsets.queues),
+            record: place(offsets.record),
+            log_send_blocks: log2(options.send_blocks),
+            log_receives: log2(options.receive_entries),
+            log_receive_stride: log2(options.receive_segments),
+            send_completions: sends.number,
+            receive_completions: receives.number,
+            uar_page: uar.page(),
+        }),
+    )?;
+    observer("queue pair", format!("{:#x}", pair.number));
+    pair.modify("the state INIT", &command::reset_to_init(pair.number, port.number))?;
+    observer("state INIT", format!("port {}", port.number));
+    let own = own_address(opened, port, pair.number)?;
+    let qpn = pair.number;
+    let provider = Box::new(Mlx5Provider {
+        pair,
+        _send_completions: sends,
+        _receive_completions: receives,
+        _umem: umem,
+        _memory: memory.clone(),
+        address: Address::of_mlx5(own.clone()),
+        own,
+        port: port.clone(),
+        options: options.clone(),
+        connected: AtomicBool::new(false),
+    });
+    QueuePair::new(qpn, device, options, memory, provider)
+}
 
-    /// Where peers find it.
-    pub fn address(&self) -> &QueuePairAddress {
+impl Provider for Mlx5Provider {
+    fn address(&self) -> &Address {
         &self.address
     }
 
-    /// Connects it to the queue pair at `peer`, which connects, too; then both may post.
-    ///
-    /// # Errors
-    /// [`Error::Route`] if there is no way there; [`Error::Refused`] by the firmware.
-    pub fn connect(&self, peer: &QueuePairAddress) -> Result<()> {
+    fn connect(&self, peer: &Address, wire: Option<WireKind>) -> Result<()> {
         let (qpn, port) = (self.pair.number, self.port.number);
+        let refused = |why| Error::Connect { qpn, why, process: None };
+        let peer = peer.mlx5().map_err(refused)?;
+        if let Some(other) = wire.filter(|wire| *wire != WireKind::Rdma) {
+            return Err(refused(format!("an mlx5 adapter has no wire over {other}")));
+        }
         let receiving = Receiving {
             port,
             route: route(&self.port, peer)?,
@@ -167,25 +162,40 @@ impl Mlx5QueuePair {
         self.pair.modify("the state RTR", &command::init_to_receive(qpn, &receiving))?;
         let sending = Sending {
             port,
-            psn: self.address.psn,
+            psn: self.own.psn,
             ack_timeout: timeout_code(self.options.transport_timeout),
             retries: RETRIES,
             rnr_retries: self.options.receiver_not_ready_retries,
             log_outgoing_reads: LOG_READS,
         };
-        self.pair.modify("the state RTS", &command::receive_to_send(qpn, &sending))
+        self.pair.modify("the state RTS", &command::receive_to_send(qpn, &sending))?;
+        self.connected.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// This side is ready to send; an adapter is not told when the peer is.
+    fn is_connected(&self) -> bool {
+        self.connected.load(Ordering::Acquire)
+    }
+
+    /// An adapter reports by completions only.
+    fn lost(&self) -> Option<String> {
+        None
+    }
+
+    /// It needs nobody to wake it.
+    fn rung(&self) {}
+
+    fn stopped(&self) -> Option<Error> {
+        None
     }
 }
 
 /// The doorbell register as a word that the CPU and the device write.
 fn doorbell(device: &Device, uar: &Arc<Uar>) -> Result<Buffer<u64>> {
     const PAGE: usize = 4096;
-    let nowhere = || {
-        Error::Nic(crate::nic::Error::Connect {
-            qpn: 0,
-            why: "the adapter's page of doorbell registers has no address".into(),
-        })
-    };
+    let nowhere =
+        || Error::Route { why: "the adapter's page of doorbell registers has no address".into() };
     let (page, register) = uar.addresses().ok_or_else(nowhere)?;
     let offset = register.as_ptr() as usize % PAGE;
     // SAFETY: the page is mapped as long as the UAR lives, which the buffer holds.
@@ -233,19 +243,6 @@ fn not_ready_code(delay: Duration) -> u8 {
     ];
     let found = UNITS.iter().position(|units| Duration::from_micros(10 * units) >= delay);
     found.map_or(0, |at| at as u8 + 1)
-}
-
-impl Deref for Mlx5QueuePair {
-    type Target = GpuQueuePair;
-    fn deref(&self) -> &GpuQueuePair {
-        &self.queues
-    }
-}
-
-impl std::fmt::Debug for Mlx5QueuePair {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mlx5QueuePair").field("queues", &self.queues).finish_non_exhaustive()
-    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! What a queue pair tells its peer so that the two can be connected: plain data, to be sent by whatever means.
+//! What a queue pair of the software NIC tells its peer so that the two can be connected.
 
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::wire::WireKind;
 use crate::error::{Error, Result};
+use crate::nic::wire::WireKind;
 use crate::peer::PeerHandle;
 
 /// Where a queue pair is found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct QueuePairAddress {
+pub(crate) struct QueuePairAddress {
     pub(super) version: u32,
     pub(super) host: HostId,
     pub(super) qpn: u32,
@@ -27,19 +27,9 @@ impl QueuePairAddress {
         if self.host == other.host { WireKind::SharedMemory } else { WireKind::Tcp }
     }
 
-    /// Its number in its process.
-    pub fn qpn(&self) -> u32 {
-        self.qpn
-    }
-
     /// Its process.
     pub fn pid(&self) -> u32 {
         self.ring.pid()
-    }
-
-    /// Where its NIC listens, if it does.
-    pub fn tcp(&self) -> Option<SocketAddr> {
-        self.tcp
     }
 }
 

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::engine::{Command, Shared};
-use super::keys::{Access, RegionMemory};
+use super::keys::RegionMemory;
 use super::state::{DirectPath, Violation};
 use crate::device::Device;
+use crate::nic::memory_region::Access;
 use crate::peer::{PeerHandle, PeerMemory};
 
 /// What is known of a peer's key.

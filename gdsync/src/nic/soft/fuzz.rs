@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::keys::{Access, KeyTable, RegionMemory};
+use super::keys::{KeyTable, RegionMemory};
 use super::state::{Context, DirectPath, LinkState, Machine, Outgoing, Payload};
 use super::wire::Wire;
 use super::wire::frame::{Frame, HEADER};
@@ -19,6 +19,7 @@ use super::wire::tcp::{Greeting, Stranger, TcpWire};
 use crate::device::Device;
 use crate::memory::{Buffer, Space};
 use crate::nic::completion_queue::{CompletionReader, clear};
+use crate::nic::memory_region::Access;
 use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_memory::QueueMemory;
 use crate::wqe::{

@@ -9,47 +9,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::cuda::copies::Copies;
 use crate::memory::Buffer;
+use crate::nic::memory_region::Access;
 use crate::peer::PeerHandle;
 use crate::wqe::DataSegment;
-
-/// What may be done with a region, besides reading it for this process. Combine with `|`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Access(u8);
-
-impl Access {
-    /// This process reads it: the source of sends and writes. Every region allows that.
-    pub const LOCAL_READ: Access = Access(0);
-    /// The NIC writes it for this process: receives, results of reads and atomics.
-    pub const LOCAL_WRITE: Access = Access(1);
-    /// Peers read it.
-    pub const REMOTE_READ: Access = Access(2);
-    /// Peers write it.
-    pub const REMOTE_WRITE: Access = Access(4);
-    /// Peers do atomics on it.
-    pub const REMOTE_ATOMIC: Access = Access(8);
-    /// All of it.
-    pub const ALL: Access = Access(15);
-
-    /// Whether everything in `other` is allowed.
-    pub const fn includes(self, other: Access) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    pub(crate) const fn bits(self) -> u8 {
-        self.0
-    }
-
-    pub(crate) const fn from_bits(bits: u8) -> Option<Access> {
-        if bits & !15 == 0 { Some(Access(bits)) } else { None }
-    }
-}
-
-impl std::ops::BitOr for Access {
-    type Output = Access;
-    fn bitor(self, other: Access) -> Access {
-        Access(self.0 | other.0)
-    }
-}
 
 /// Memory that the NIC may touch. Holds the memory.
 pub(crate) struct RegionMemory {

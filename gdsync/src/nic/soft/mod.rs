@@ -9,8 +9,8 @@
 //! # Examples
 //! ```
 //! use gdsync::wqe::{Notify, Operation, Payload, WorkRequest};
-//! use gdsync::nic::QueuePairOptions;
-//! use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions};
+//! use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+//! use gdsync::nic::{Access, Nic, QueuePairOptions};
 //! use gdsync::{Deadline, Device};
 //! use std::time::Duration;
 //!
@@ -24,8 +24,8 @@
 //!
 //! let (source, target) = (Device::Host.alloc_pinned::<u64>(1)?, Device::Host.alloc_pinned::<u64>(1)?);
 //! source.write(&[42])?;
-//! let (from, to) =
-//!     (nic.register(&source, Access::LOCAL_READ)?, nic.register(&target, Access::REMOTE_WRITE)?);
+//! let from = nic.register(&source.bytes(), Access::LOCAL_READ)?;
+//! let to = nic.register(&target.bytes(), Access::REMOTE_WRITE)?;
 //! let pieces = [from.segment(0, 8)?];
 //! let write = WorkRequest {
 //!     notify: Notify::Always,
@@ -59,9 +59,5 @@ mod slot;
 mod state;
 mod wire;
 
-pub use address::QueuePairAddress;
-pub use keys::Access;
+pub(crate) use address::QueuePairAddress;
 pub use nic::{SoftNic, SoftNicOptions};
-pub use queue_pair::SoftQueuePair;
-pub use region::Region;
-pub use wire::WireKind;

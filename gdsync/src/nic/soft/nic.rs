@@ -7,19 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use bytemuck::Pod;
-
 use super::address::HostId;
 use super::direct::{MapRequest, start_mapper};
 use super::engine::{Engine, Shared, Sockets};
-use super::keys::{Access, RegionMemory};
-use super::queue_pair::SoftQueuePair;
-use super::region::Region;
+use super::keys::RegionMemory;
+use super::queue_pair::queue_pair;
+use super::region::region;
 use crate::cuda::device::lock;
 use crate::device::Device;
 use crate::memory::Buffer;
 use crate::nic::error::{Error, Result};
+use crate::nic::memory_region::{Access, MemoryRegion};
 use crate::nic::options::QueuePairOptions;
+use crate::nic::provider::{Capabilities, Nic};
+use crate::nic::queue_pair::QueuePair;
+use crate::nic::wire::WireKind;
 use crate::wqe::MAX_QPN;
 
 /// Options of a software NIC.
@@ -53,6 +55,7 @@ pub struct SoftNic {
 }
 
 pub(super) struct Inner {
+    capabilities: Capabilities,
     pub shared: Arc<Shared>,
     pub host: HostId,
     pub listens: Option<SocketAddr>,
@@ -119,8 +122,15 @@ impl SoftNic {
                 engine.run();
             })
             .map_err(|e| os("clone", "the NIC's thread", e))?;
+        let wires = match listens {
+            None => vec![WireKind::SharedMemory],
+            Some(_) => vec![WireKind::SharedMemory, WireKind::Tcp],
+        };
+        let capabilities =
+            Capabilities { name: "the software NIC".into(), wires, gpu_atomics: false };
         Ok(SoftNic {
             inner: Arc::new(Inner {
+                capabilities,
                 shared,
                 host: HostId::own()?,
                 listens,
@@ -136,27 +146,28 @@ impl SoftNic {
     pub fn listens(&self) -> Option<SocketAddr> {
         self.inner.listens
     }
+}
 
-    /// Registers memory: what `access` allows may be done with it until the region is dropped.
-    ///
-    /// The address of the first byte in requests is [`Region::address`], which is the one that the buffer's device
-    /// uses. A GPU's own memory is copied by the NIC's thread, on copy engines only: straight to and from GPU memory of
-    /// peers that it can map, through a small pinned pool otherwise. It allows no atomics of peers.
-    ///
-    /// # Errors
-    /// [`Error::Register`] for memory that the NIC cannot reach, or not in that way; what the driver says.
-    pub fn register<T: Pod>(&self, buffer: &Buffer<T>, access: Access) -> Result<Region> {
-        let bytes = buffer.bytes();
+impl Nic for SoftNic {
+    fn capabilities(&self) -> &Capabilities {
+        &self.inner.capabilities
+    }
+
+    /// As [`Nic::register`]. A GPU's own memory is copied by the NIC's thread, on copy engines only: straight to and from
+    /// GPU memory of peers that it can map, through a small pinned pool otherwise. It allows no atomics of peers.
+    fn register(&self, memory: &Buffer<u8>, access: Access) -> Result<MemoryRegion> {
         let refused = |why| Error::Register {
-            what: format!("{} memory of {}", buffer.space(), buffer.device()),
+            nic: self.inner.capabilities.name.clone(),
+            what: format!("{} memory of {}", memory.space(), memory.device()),
             why,
         };
-        let address = bytes.device_address().or(bytes.host_address().map(|a| a.as_ptr() as u64));
+        let address = memory.device_address().or(memory.host_address().map(|a| a.as_ptr() as u64));
         let address = address.ok_or_else(|| refused("it has no address"))?;
         // What peers cannot map, frames carry.
-        let handle = bytes.export().ok();
-        let memory = match buffer.device() {
-            Device::Cuda(gpu) if bytes.host_address().is_none() => {
+        let handle = memory.export().ok();
+        let bytes = memory.clone();
+        let registered = match memory.device() {
+            Device::Cuda(gpu) if memory.host_address().is_none() => {
                 if access.includes(Access::REMOTE_ATOMIC) {
                     let why = "atomics on a GPU's own memory are not atomic for the GPU; leave \
                                REMOTE_ATOMIC out, or use pinned memory";
@@ -167,17 +178,14 @@ impl SoftNic {
             }
             _ => RegionMemory::new(bytes, address, access, handle),
         };
-        let memory = Arc::new(memory.ok_or_else(|| refused("it has no address"))?);
+        let registered = Arc::new(registered.ok_or_else(|| refused("it has no address"))?);
         let mut keys = self.inner.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
-        let key = keys.insert(memory.clone()).ok_or_else(|| refused("no keys are left"))?;
-        Ok(Region::new(self.inner.clone(), key, memory))
+        let key = keys.insert(registered.clone()).ok_or_else(|| refused("no keys are left"))?;
+        drop(keys);
+        Ok(region(self.inner.clone(), key, &registered))
     }
 
-    /// Makes a queue pair whose queues `device` reaches, too.
-    ///
-    /// # Errors
-    /// An option out of range; out of memory; what the driver says.
-    pub fn queue_pair(&self, device: &Device, options: &QueuePairOptions) -> Result<SoftQueuePair> {
+    fn queue_pair(&self, device: &Device, options: &QueuePairOptions) -> Result<QueuePair> {
         if self.inner.shared.ended.load(Ordering::Acquire) {
             return Err(Error::Stopped);
         }
@@ -190,7 +198,7 @@ impl SoftNic {
             });
         }
         let mapper = lock(&self.inner.mapper).clone();
-        SoftQueuePair::new(self.inner.clone(), qpn, device, options, mapper)
+        queue_pair(self.inner.clone(), qpn, device, options, mapper)
     }
 }
 

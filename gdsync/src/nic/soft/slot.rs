@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::direct::{Direct, MapRequest};
-use super::keys::{Access, KeyTable};
+use super::keys::KeyTable;
 use super::state::{Context, LinkState, Machine, Outgoing, Payload, Violation};
 use super::wire::frame::Frame;
 use super::wire::tcp::Greeting;
 use super::wire::{Cut, Wire};
 use crate::cuda::device::lock;
+use crate::nic::memory_region::Access;
 use crate::nic::queue_memory::QueueMemory;
 use crate::wqe::Doorbell;
 

@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gdsync::nic::soft::{Access, Region};
+use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Space, Word64};
 use mp_kernels::{Message, NicEnd, StepKind, WaitStatus};
@@ -37,7 +37,7 @@ pub(crate) struct FarEnd {
     /// Its signal, which the peer's NIC raises, and its slots.
     pub station: Station,
     /// Of a send: its memory, if it has bytes.
-    source: Option<Arc<Region>>,
+    source: Option<Arc<MemoryRegion>>,
     /// For kernels: its `mp::NicEnd`. Made before kernels of any rank run, since making memory may wait for them.
     pub table: Buffer<u64>,
     opening: FarOpening,
@@ -60,7 +60,7 @@ pub(crate) struct FarWay {
     link: Arc<Link>,
     theirs: Place,
     /// Of a send with bytes: from where to where.
-    data: Option<(Arc<Region>, Place)>,
+    data: Option<(Arc<MemoryRegion>, Place)>,
     len: u64,
     slots: u64,
     stride: u64,
@@ -85,7 +85,7 @@ impl FarEnd {
         let signals = plane.register(&station, Access::REMOTE_WRITE, op)?;
         let signal = signals.as_ref().map(Place::of);
         let signal = signal.ok_or_else(|| plane.no_nic(neighbour))?;
-        let mut kept: Vec<Region> = signals.into_iter().collect();
+        let mut kept: Vec<MemoryRegion> = signals.into_iter().collect();
         let (mut source, mut target) = (None, None);
         match side {
             Side::Send => source = plane.register(memory, Access::LOCAL_READ, op)?.map(Arc::new),

@@ -4,7 +4,7 @@
 use std::mem::offset_of;
 use std::sync::Arc;
 
-use gdsync::nic::soft::{Access, Region};
+use gdsync::nic::{Access, MemoryRegion};
 use gdsync::{Buffer, Device, Space};
 use mp_kernels::NicPart;
 use serde::{Deserialize, Serialize};
@@ -44,7 +44,7 @@ pub(crate) struct FarPart {
     share: FarShare,
     table: Buffer<u64>,
     /// Held, not used.
-    _bounce: Region,
+    _bounce: MemoryRegion,
 }
 
 impl FarShare {
@@ -62,9 +62,7 @@ impl OwnShare {
         users: usize,
         op: &dyn Fn() -> String,
     ) -> Result<OwnShare> {
-        let in_gpu = memory.device().as_cuda().is_some() && memory.host_address().is_none();
-        let read_and_write = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-        let access = if in_gpu { read_and_write } else { Access::ALL };
+        let access = plane.access_of_peers(memory);
         let memory = plane.register(memory, access, op)?;
         let signals = plane.register(signals, Access::REMOTE_WRITE, op)?;
         let [memory_place, signals_place] =
@@ -74,7 +72,7 @@ impl OwnShare {
             .map_or((0, 0, 0), |region| (region.address(), region.len(), region.lkey()));
         let number = plane.keep(memory.into_iter().chain(signals).collect(), users);
         let (memory, signals) = (memory_place, signals_place);
-        let told = FarShare { number, memory, bytes, signals, atomics: !in_gpu };
+        let told = FarShare { number, memory, bytes, signals, atomics: access == Access::ALL };
         Ok(OwnShare { told, address, key })
     }
 }

@@ -6,8 +6,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use gdsync::nic::soft::{Access, QueuePairAddress, Region, SoftNic, SoftQueuePair, WireKind};
-use gdsync::nic::{CompletionMode, Prepared, QueuePairOptions, Result, Trigger};
+use gdsync::nic::{
+    Access, Address, CompletionMode, MemoryRegion, Nic, Prepared, QueuePair, QueuePairOptions,
+    Result, Trigger, WireKind,
+};
 use gdsync::wqe::{DataSegment, Notify, Operation, Payload, RemoteAddress, WorkRequest, blocks};
 use gdsync::{Buffer, Deadline, Device, Space, Stream, Word64};
 use serde::{Deserialize, Serialize};
@@ -27,9 +29,8 @@ const RESULT: usize = 128;
 const MEMORY: usize = 192;
 
 pub(crate) struct Link {
-    queue: SoftQueuePair,
-    blocks: u64,
-    memory: Region,
+    queue: QueuePair,
+    memory: MemoryRegion,
     done: Word64,
     result: Word64,
     /// Where the peer keeps the counter of this side's flushes.
@@ -42,21 +43,14 @@ pub(crate) struct Link {
 /// Where a link is found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LinkAddress {
-    queue: QueuePairAddress,
+    queue: Address,
     counter: Place,
-}
-
-impl LinkAddress {
-    /// Its process, on its host.
-    pub fn pid(&self) -> u32 {
-        self.queue.pid()
-    }
 }
 
 struct Posting {
     flushes: u64,
     /// Memory that requests use until the flush of that number is complete.
-    held: VecDeque<(u64, Arc<Region>)>,
+    held: VecDeque<(u64, Arc<MemoryRegion>)>,
 }
 
 /// What a link is for, which decides its size.
@@ -72,18 +66,18 @@ pub(crate) enum Use {
 /// A request of a batch.
 pub(crate) enum Post<'a> {
     /// `len` bytes of registered memory, from its beginning on.
-    Write { from: &'a Region, len: u64, to: RemoteAddress },
+    Write { from: &'a MemoryRegion, len: u64, to: RemoteAddress },
     /// A few bytes, which are copied now.
     Inline { bytes: &'a [u8], to: RemoteAddress },
     /// The peer's memory into registered memory.
-    Read { from: RemoteAddress, into: &'a Region, at: u64, len: u64 },
+    Read { from: RemoteAddress, into: &'a MemoryRegion, at: u64, len: u64 },
     /// Adds to a word of the peer; what it held is [`Link::result`].
     FetchAdd { word: RemoteAddress, add: u64 },
     /// Replaces a word of the peer if it holds `compare`; what it held is [`Link::result`].
     CompareSwap { word: RemoteAddress, compare: u64, swap: u64 },
     /// Brings `value` into a word of registered memory when all before is complete: to a word of the peer and back. Nobody
     /// writes that word until it is back: a read may see what is written after it.
-    Echo { value: u64, through: RemoteAddress, into: &'a Region, at: u64 },
+    Echo { value: u64, through: RemoteAddress, into: &'a MemoryRegion, at: u64 },
     /// Counts [`Link::done`] up when all before is complete.
     Flush,
 }
@@ -110,7 +104,7 @@ impl Post<'_> {
 
 impl Link {
     /// A link whose queues `device` reaches. `patience` is how long the peer may be silent.
-    pub fn new(nic: &SoftNic, device: &Device, what: Use, patience: Duration) -> Result<Link> {
+    pub fn new(nic: &dyn Nic, device: &Device, what: Use, patience: Duration) -> Result<Link> {
         let options = QueuePairOptions {
             send_blocks: match what {
                 Use::Host | Use::Kernels => 1024,
@@ -128,7 +122,6 @@ impl Link {
         words.word(COUNTER / 8)?.store(1)?;
         Ok(Link {
             queue: nic.queue_pair(device, &options)?,
-            blocks: options.send_blocks as u64,
             done: words.word(DONE / 8)?,
             result: words.word(RESULT / 8)?,
             memory: nic.register(&memory, Access::ALL)?,
@@ -178,7 +171,7 @@ impl Link {
 
     /// Whether everything that was posted is complete.
     pub fn is_idle(&self) -> Result<bool> {
-        Ok(self.queue.room()? == self.blocks)
+        self.queue.is_idle()
     }
 
     /// Whether the entry at `position` is complete.
@@ -288,7 +281,7 @@ impl Turn<'_> {
     }
 
     /// Keeps registered memory until the last flush is complete.
-    pub fn hold(&mut self, memory: Arc<Region>) {
+    pub fn hold(&mut self, memory: Arc<MemoryRegion>) {
         let flush = self.posting.flushes;
         self.posting.held.push_back((flush, memory));
     }

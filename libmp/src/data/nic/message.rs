@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use gdsync::nic::Result;
-use gdsync::nic::soft::{Access, Region};
+use gdsync::nic::{Access, MemoryRegion, Result};
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Word64};
 
@@ -17,7 +16,7 @@ use crate::data::plane::Plane;
 /// What a side has registered before the other is known.
 pub(crate) struct Ends {
     /// The message's memory, if it has bytes.
-    memory: Option<Region>,
+    memory: Option<MemoryRegion>,
     /// Of a send.
     pub mirror: Option<Mirror>,
 }

@@ -1,5 +1,5 @@
 //! The nic path: ranks that have no memory in common reach each other's registered memory through queue pairs of the
-//! software NIC (`gdsync::nic::soft`). The protocol is that of the direct path – the same words, epochs and notices – and
+//! NIC (`gdsync::nic::Nic`). The protocol is that of the direct path – the same words, epochs and notices – and
 //! so is everything on the waiting side, which looks at its own memory. What differs is how a word or a buffer of the
 //! *other* side is written: by requests of a [`Link`].
 //!
@@ -35,8 +35,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use gdsync::Buffer;
-use gdsync::nic::soft::{Access, Region, SoftNic, SoftNicOptions};
-use gdsync::nic::{Error, Result};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::{Access, Error, MemoryRegion, Result};
 use gdsync::wqe::RemoteAddress;
 use serde::{Deserialize, Serialize};
 
@@ -50,11 +50,11 @@ pub(crate) use window::{Atomic, Call, Far, FarOpening};
 /// Ranks of the largest world with a NIC: every rank has a queue pair to every other.
 pub(crate) const RANKS_MAX: usize = 256;
 
-/// A rank's software NIC.
+/// A rank's NIC.
 pub(crate) struct Nic {
-    nic: SoftNic,
+    nic: Arc<dyn gdsync::nic::Nic>,
     /// This rank's arena, which peers write.
-    arena: Region,
+    arena: MemoryRegion,
     /// How long a peer may be silent.
     patience: Duration,
     /// The first link that failed.
@@ -85,7 +85,7 @@ struct Windows {
 
 struct OpenWindow {
     /// Held, not used.
-    _memory: Vec<Region>,
+    _memory: Vec<MemoryRegion>,
     /// Ranks that have not dropped their side.
     users: usize,
 }
@@ -99,7 +99,7 @@ pub(crate) struct Place {
 
 impl Place {
     /// The beginning of a region.
-    pub fn of(region: &Region) -> Place {
+    pub fn of(region: &MemoryRegion) -> Place {
         Place { address: region.address(), rkey: region.rkey() }
     }
 
@@ -165,8 +165,7 @@ pub(crate) struct OpenedLinks {
 impl Nic {
     /// Starts the NIC of a rank. It listens at `listen`, if peers reach it over TCP.
     pub fn open(arena: &Arena, listen: Option<IpAddr>, patience: Duration) -> Result<Nic> {
-        let listen = listen.map(|address| SocketAddr::new(address, 0));
-        let nic = SoftNic::open(&SoftNicOptions { listen, ..SoftNicOptions::default() })?;
+        let nic = open(listen)?;
         let arena = nic.register(arena.memory(), Access::ALL)?;
         Ok(Nic {
             nic,
@@ -182,12 +181,18 @@ impl Nic {
 
     /// A link for the host.
     pub fn host_link(&self) -> Result<Arc<Link>> {
-        Link::new(&self.nic, &gdsync::Device::Host, Use::Host, self.patience).map(Arc::new)
+        Link::new(&*self.nic, &gdsync::Device::Host, Use::Host, self.patience).map(Arc::new)
     }
 
     pub fn introduction(&self, links: Vec<Option<LinkAddress>>) -> NicIntroduction {
         NicIntroduction { arena: Place::of(&self.arena), links }
     }
+}
+
+/// Opens the NIC that this crate communicates through: the only place that knows which one it is.
+fn open(listen: Option<IpAddr>) -> Result<Arc<dyn gdsync::nic::Nic>> {
+    let listen = listen.map(|address| SocketAddr::new(address, 0));
+    Ok(Arc::new(SoftNic::open(&SoftNicOptions { listen, ..SoftNicOptions::default() })?))
 }
 
 /// An error of the NIC in the words of this crate.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdsync::nic::soft::{Access, Region, WireKind};
+use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::{RemoteAddress, Syndrome};
 use gdsync::{Buffer, Deadline, Device, Stream};
 
@@ -43,17 +43,28 @@ impl Plane {
         memory: &Buffer<T>,
         access: Access,
         op: impl FnOnce() -> String,
-    ) -> Result<Option<Region>> {
+    ) -> Result<Option<MemoryRegion>> {
         match &self.nic {
             Some(nic) if memory.size() > 0 => {
-                nic.nic.register(memory, access).map(Some).map_err(refused(op))
+                nic.nic.register(&memory.bytes(), access).map(Some).map_err(refused(op))
             }
             _ => Ok(None),
         }
     }
 
+    /// All that the NIC lets peers do with memory, for the memory of a window.
+    pub fn access_of_peers(&self, memory: &Buffer<u8>) -> Access {
+        let gpus_own = memory.device().as_cuda().is_some() && memory.host_address().is_none();
+        match &self.nic {
+            Some(nic) if gpus_own && !nic.nic.capabilities().gpu_atomics => {
+                Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE
+            }
+            _ => Access::ALL,
+        }
+    }
+
     /// This rank's arena and the offset of a word in it, for requests.
-    pub fn arena_word(&self, index: u32) -> Option<(&Region, u64)> {
+    pub fn arena_word(&self, index: u32) -> Option<(&MemoryRegion, u64)> {
         let at = super::word_at(self.neighbours.len(), index) as u64;
         self.nic.as_ref().map(|nic| (&nic.arena, at))
     }
@@ -67,7 +78,7 @@ impl Plane {
 
     /// Keeps the memory of a window, or of an end of a device operation, until so many ranks have dropped their side. Gives
     /// its number.
-    pub fn keep(&self, memory: Vec<Region>, users: usize) -> u64 {
+    pub fn keep(&self, memory: Vec<MemoryRegion>, users: usize) -> u64 {
         let Some(nic) = &self.nic else { return 0 };
         let mut windows = lock(&nic.windows);
         windows.next += 1;
@@ -285,7 +296,7 @@ impl Plane {
         }
         let rank = self.neighbours[neighbour].rank;
         let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
-        let link = Link::new(&nic.nic, device, what, nic.patience).map_err(refused(op))?;
+        let link = Link::new(&*nic.nic, device, what, nic.patience).map_err(refused(op))?;
         let view = match what {
             Use::Kernels => {
                 Some(self.table(device, &link.for_kernels().map_err(refused(op))?, op)?)
@@ -327,7 +338,7 @@ impl Plane {
             return Err("this rank has no NIC".into());
         };
         let answer = || -> gdsync::nic::Result<Link> {
-            let link = Link::new(&nic.nic, &gdsync::Device::Host, Use::Answer, nic.patience)?;
+            let link = Link::new(&*nic.nic, &gdsync::Device::Host, Use::Answer, nic.patience)?;
             link.connect(address, wire)?;
             Ok(link)
         };
@@ -350,8 +361,8 @@ impl Plane {
         let answer = address.and_then(|address| {
             opened.link.connect(&address, wire).map_err(|error| {
                 // It may have ended since it answered.
-                if wire == WireKind::SharedMemory {
-                    self.suspect_process(neighbour, address.pid(), error.to_string());
+                if let gdsync::nic::Error::Connect { process: Some(pid), .. } = &error {
+                    self.suspect_process(neighbour, *pid, error.to_string());
                 }
                 error.to_string()
             })

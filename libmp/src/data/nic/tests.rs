@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gdsync::nic::soft::{Access, SoftNic, SoftNicOptions, WireKind};
+use gdsync::nic::{Access, Nic, WireKind};
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, Space};
 
 use super::link::{Link, Post, Use, parts};
-use super::{OpenedLinks, Place};
+use super::{OpenedLinks, Place, open};
 use crate::{Config, Error, Loss, Operation, Region, World};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -18,9 +18,9 @@ fn soon() -> Deadline {
 }
 
 /// Two links of one NIC, connected.
-fn pair(what: Use) -> (SoftNic, Link, Link) {
-    let nic = SoftNic::open(&SoftNicOptions::default()).unwrap();
-    let link = |what| Link::new(&nic, &Device::Host, what, PATIENCE).unwrap();
+fn pair(what: Use) -> (Arc<dyn Nic>, Link, Link) {
+    let nic = open(None).unwrap();
+    let link = |what| Link::new(&*nic, &Device::Host, what, PATIENCE).unwrap();
     let (one, two) = (link(what), link(Use::Answer));
     one.connect(&two.address(), WireKind::SharedMemory).unwrap();
     two.connect(&one.address(), WireKind::SharedMemory).unwrap();
@@ -47,12 +47,12 @@ fn a_message_of_several_entries_is_cut_without_gaps() {
 fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held_until_then() {
     let (nic, link, _other) = pair(Use::Host);
     let (from, to) = (memory(1000), memory(1000));
-    let target = nic.register(&to, Access::REMOTE_WRITE).unwrap();
+    let target = nic.register(&to.bytes(), Access::REMOTE_WRITE).unwrap();
     let stream = Device::Host.stream().unwrap();
     let gate = memory(1).word(0).unwrap();
     for round in 1..=50 {
         from.write(&[round; 1000]).unwrap();
-        let source = Arc::new(nic.register(&from, Access::LOCAL_READ).unwrap());
+        let source = Arc::new(nic.register(&from.bytes(), Access::LOCAL_READ).unwrap());
         let write = Post::Write { from: &source, len: 8000, to: Place::of(&target).after(0) };
         let held = Arc::downgrade(&source);
         stream.wait_geq64(&gate, round).unwrap();
@@ -75,7 +75,7 @@ fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held
 fn a_batch_that_does_not_fit_is_refused_whole_until_there_is_room() {
     let (nic, link, _other) = pair(Use::Stream);
     let to = memory(1);
-    let target = nic.register(&to, Access::ALL).unwrap();
+    let target = nic.register(&to.bytes(), Access::ALL).unwrap();
     let word = Place::of(&target).after(0);
     let stream = Device::Host.stream().unwrap();
     let gate = memory(1).word(0).unwrap();
@@ -148,7 +148,7 @@ fn a_peer_that_ends_while_a_link_to_it_is_made_is_lost() {
     assert!(!plane.is_connected(&opened, &op).unwrap());
     let mut address = serde_json::to_value(opened.link.address()).unwrap();
     for part in ["process", "kind/Segment"] {
-        *address.pointer_mut(&format!("/queue/ring/{part}/pid")).unwrap() = gone.id().into();
+        *address.pointer_mut(&format!("/queue/Soft/ring/{part}/pid")).unwrap() = gone.id().into();
     }
     let links = OpenedLinks { opened: vec![opened.clone()], answered: Vec::new() };
     plane.link_answered(neighbour, &links, 0, Ok(serde_json::from_value(address).unwrap()));

@@ -3,9 +3,9 @@
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use gdsync::nic::soft::{Access, Region};
+use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Device, Stream};
+use gdsync::{Buffer, Stream};
 use serde::{Deserialize, Serialize};
 
 use super::link::Post;
@@ -37,12 +37,7 @@ impl FarOpening {
             return Ok(None);
         }
         let op = || "opening a window".to_owned();
-        let read_and_write = Access::REMOTE_READ | Access::REMOTE_WRITE;
-        let access = match memory.device() {
-            Device::Host => Access::ALL,
-            Device::Cuda(_) => read_and_write,
-        };
-        let memory = plane.register(memory, access, op)?;
+        let memory = plane.register(memory, plane.access_of_peers(memory), op)?;
         let signals = plane.register(signals, Access::ALL, op)?;
         let [memory_place, signals_place] =
             [&memory, &signals].map(|region| region.as_ref().map(Place::of));
@@ -200,7 +195,7 @@ impl Far {
         call: &Call<'_>,
         stream: &Stream,
         posts: &[Post<'_>],
-        memory: Option<Arc<Region>>,
+        memory: Option<Arc<MemoryRegion>>,
     ) -> Result<()> {
         let Call { plane, timeout, op } = *call;
         let link = plane.stream_link(self.neighbour, stream, timeout, op)?;

@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::completion::CompletionWriter;
-use super::keys::{Access, KeyTable, RegionMemory};
+use super::keys::{KeyTable, RegionMemory};
 use super::wire::frame::{Frame, FrameError};
 use crate::nic::error::Result;
+use crate::nic::memory_region::Access;
 use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_memory::QueueMemory;
 use crate::wqe::Syndrome;

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use super::outgoing::{Outgoing, Payload};
 use super::{Context, LinkState, Violation, WINDOW};
 use crate::nic::error::Result;
+use crate::nic::memory_region::Access;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{Access, KeyError, Place, copy};
+use crate::nic::soft::keys::{KeyError, Place, copy};
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
 use crate::wqe::{

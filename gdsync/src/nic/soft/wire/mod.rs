@@ -5,28 +5,8 @@ pub(crate) mod frame;
 pub(crate) mod shm;
 pub(crate) mod tcp;
 
-use serde::{Deserialize, Serialize};
-
 use super::state::{Outgoing, Payload, Violation};
 use frame::Frame;
-
-/// Which wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum WireKind {
-    /// Memory that both processes map.
-    SharedMemory,
-    /// A TCP connection.
-    Tcp,
-}
-
-impl std::fmt::Display for WireKind {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            WireKind::SharedMemory => "shared memory",
-            WireKind::Tcp => "TCP",
-        })
-    }
-}
 
 /// The wire is cut, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

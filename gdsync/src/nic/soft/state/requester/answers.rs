@@ -5,8 +5,9 @@ use std::time::Instant;
 use super::super::outgoing::Payload;
 use super::super::{Context, Violation};
 use super::{Answer, FOR_EVER, Flight, Requester};
+use crate::nic::memory_region::Access;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{Access, KeyTable, Place, copy};
+use crate::nic::soft::keys::{KeyTable, Place, copy};
 use crate::nic::soft::wire::frame::Frame;
 use crate::wqe::{Completion, CompletionKind, ErrorSide, Notify, Syndrome, WqeOpcode};
 

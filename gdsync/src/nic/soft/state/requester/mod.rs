@@ -11,10 +11,11 @@ use std::time::Instant;
 use super::outgoing::Outgoing;
 use super::{Context, LinkState, MAX_READS, RetryPolicy, WINDOW};
 use crate::nic::error::Result;
+use crate::nic::memory_region::Access;
 use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{Access, Atomic};
+use crate::nic::soft::keys::Atomic;
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
 use crate::wqe::{

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::super::Context;
-use crate::nic::soft::keys::{Access, Atomic, KeyTable, Place, RegionMemory, copy};
+use crate::nic::memory_region::Access;
+use crate::nic::soft::keys::{Atomic, KeyTable, Place, RegionMemory, copy};
 use crate::nic::soft::wire::frame::MAX_MESSAGE;
 use crate::wqe::{DataSegment, Operation, Payload as Source, Syndrome, WorkRequest};
 
