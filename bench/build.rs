@@ -1,7 +1,7 @@
-//! Compiles the kernels of `mp-perf compare` on GPUs, `peers/floor.cu` (the bare machine) and `peers/exchange.cu` (ours), with
-//! the nvcc that mp-kernels found. Without one the crate builds too, and the program says that those players are absent.
+//! Compiles `cuda/module.cu`, the kernels that measure, to one fatbin for the crate to embed, with the nvcc that mp-kernels
+//! found and for its architectures. Without one the crate builds too, and the program says what is missing.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 fn main() -> ExitCode {
@@ -15,33 +15,31 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), String> {
-    println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=peers");
-    println!("cargo::rerun-if-env-changed=DEP_MP_KERNELS_NVCC");
+    for watched in ["build.rs", "cuda", "peers", "../kernels/tests/cuda"] {
+        println!("cargo::rerun-if-changed={watched}");
+    }
+    let names = ["NVCC", "INCLUDE", "GENCODE"].map(|name| format!("DEP_MP_KERNELS_{name}"));
+    for name in &names {
+        println!("cargo::rerun-if-env-changed={name}");
+    }
     println!("cargo::rustc-check-cfg=cfg(bench_fatbin)");
-    let Some(nvcc) = std::env::var_os("DEP_MP_KERNELS_NVCC") else { return Ok(()) };
-    let include =
-        std::env::var_os("DEP_MP_KERNELS_INCLUDE").ok_or("mp-kernels names no include folder")?;
-    println!("cargo::rerun-if-changed={}", include.display());
-    let out = std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?;
-    for name in ["floor", "exchange"] {
-        let fatbin = PathBuf::from(&out).join(format!("{name}.fatbin"));
-        let mut command = Command::new(&nvcc);
-        // Machine code of the oldest and the most common architecture of mp-kernels, and PTX for all others.
-        command.args([
-            "-std=c++17",
-            "-fatbin",
-            "-gencode",
-            "arch=compute_80,code=[sm_80,compute_80]",
-        ]);
-        command.args(["-gencode", "arch=compute_90,code=sm_90", "-I"]).arg(&include);
-        command.arg(format!("peers/{name}.cu")).arg("-o").arg(fatbin);
-        let output =
-            command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
-        if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("{command:?} failed with {}\n{said}", output.status));
-        }
+    let variable = |name: &str| std::env::var(name).map_err(|error| format!("{name}: {error}"));
+    let [Ok(nvcc), include, gencode] = names.map(|name| variable(&name)) else { return Ok(()) };
+    let include = include?;
+    println!("cargo::rerun-if-changed={include}");
+    let mut command = Command::new(nvcc);
+    command.args(["-std=c++17", "-fatbin", "--threads", "0", "-I", &include]);
+    for code in gencode?.split(' ') {
+        command.args(["-gencode", code]);
+    }
+    command
+        .arg("cuda/module.cu")
+        .arg("-o")
+        .arg(Path::new(&variable("OUT_DIR")?).join("bench.fatbin"));
+    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{command:?} failed with {}\n{said}", output.status));
     }
     println!("cargo::rustc-cfg=bench_fatbin");
     Ok(())

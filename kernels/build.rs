@@ -93,7 +93,7 @@ fn compile(
     }
     let mut command = Command::new(&nvcc.path);
     command.args(["-std=c++17", "-fatbin", "--threads", "0"]);
-    let mut built = Vec::new();
+    let (mut built, mut gencode) = (Vec::new(), Vec::new());
     for number in &machine_code {
         let ptx = PTX.contains(number) || number == last;
         let mut code = format!("sm_{number}");
@@ -102,8 +102,10 @@ fn compile(
             let _ = write!(code, ",compute_{number}"); // writing to a String cannot fail
             built.push(format!("compute_{number}"));
         }
-        command.args(["-gencode", &format!("arch=compute_{number},code=[{code}]")]);
+        gencode.push(format!("arch=compute_{number},code=[{code}]"));
     }
+    command.args(gencode.iter().flat_map(|code| ["-gencode", code]));
+    println!("cargo::metadata=gencode={}", gencode.join(" "));
     command.arg("-I").arg(include).arg(sources.join("module.cu")).arg("-o").arg(fatbin);
 
     let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, PeerLink, PeerMemory};
-use mp_kernels::{PingPong, PingPongTime, WaitBounds};
+use mp_kernels::WaitBounds;
 use serde::Serialize;
 
+use crate::kernels::{Kernels, PingPong, PingPongTime};
 use crate::spread::Spread;
 
 /// The three players; each is a kernel `mp_…_pingpong` or `mp_pingpong_…`.
@@ -53,7 +54,8 @@ pub fn measure(first: u32, second: u32, rounds: u64, repeats: usize) -> Result<F
     let words = devices.clone().map(|device| device.alloc::<u64>(64));
     let [mine, theirs] = words;
     let words = [mine?, theirs?];
-    let table = Table { devices: &devices, words: &words };
+    let kernels = [Kernels::load(&devices[0])?, Kernels::load(&devices[1])?];
+    let table = Table { devices: &devices, kernels: &kernels, words: &words };
     let mut times = [vec![], vec![], vec![]];
     let mut base = 0;
     for repeat in 0..=repeats {
@@ -90,6 +92,7 @@ pub fn measure(first: u32, second: u32, rounds: u64, repeats: usize) -> Result<F
 
 struct Table<'a> {
     devices: &'a [Device; 2],
+    kernels: &'a [Kernels; 2],
     /// What each side polls.
     words: &'a [Buffer<u64>; 2],
 }
@@ -100,7 +103,6 @@ impl Table<'_> {
         let mut sides = Vec::new();
         for side in 0..2 {
             let device = &self.devices[side];
-            let cuda = device.as_cuda().context("no GPU")?;
             let peer = PeerMemory::map(&self.words[1 - side].export()?, device)?.buffer;
             let results = device.alloc_pinned::<u64>(8)?;
             let game = PingPong {
@@ -116,7 +118,7 @@ impl Table<'_> {
             let report = results.device_address().context("no address")?;
             let time = report + 32;
             let stream = device.stream()?;
-            let kernel = cuda.kernel(kernel)?;
+            let kernel = self.kernels[side].get(kernel)?;
             let args = [Arg::new(&game), Arg::new(&bounds), Arg::new(&report), Arg::new(&time)];
             // SAFETY: the kernel's signature; all memory outlives the synchronise below.
             unsafe { stream.launch(&kernel, Dims::one(), &args)? };

@@ -198,35 +198,30 @@ fn a_payload_arrives_before_its_signal() -> Outcome {
     let ping_here = PeerMemory::map(&ping.export()?, &here)?.buffer;
     let pong_there = PeerMemory::map(&pong.export()?, &there)?.buffer;
     let address = |found: Option<u64>| found.ok_or("no device address");
-    let rounds = 20_000;
+    let rounds = 20_000u64;
     let sides = [
         (
             &here,
             address(data_here.device_address())?,
             address(pong.device_address())?,
             address(ping_here.device_address())?,
-            1,
+            true,
         ),
         (
             &there,
             address(data.device_address())?,
             address(ping.device_address())?,
             address(pong_there.device_address())?,
-            0,
+            false,
         ),
     ];
+    // Before a kernel runs, for which loading may wait.
+    let load = |device: &Device| {
+        common::kernels(device.as_cuda().ok_or("no GPU")?, &["mp_message_passing"])
+    };
+    let modules = [load(&here)?, load(&there)?];
     let mut running = Vec::new();
-    for (device, data, mine, peer, writes) in sides {
-        let side = mp_kernels::MessagePassing {
-            data,
-            words: words as u64,
-            mine,
-            peer,
-            base: 0,
-            rounds,
-            writes,
-            reserved: 0,
-        };
+    for ((device, data, mine, peer, writes), module) in sides.into_iter().zip(&modules) {
         let bounds = mp_kernels::WaitBounds { abort: 0, timeout_ns: 10_000_000_000 };
         let results = device.alloc_pinned::<u64>(8)?;
         let at = |index: u64| {
@@ -234,9 +229,16 @@ fn a_payload_arrives_before_its_signal() -> Outcome {
         };
         let (report, mismatches, done) = (at(0)?, at(4)?, at(5)?);
         let stream = device.stream()?;
-        let kernel = device.as_cuda().ok_or("no GPU")?.kernel("mp_message_passing")?;
+        let kernel = module.kernel("mp_message_passing")?;
+        let (writes, words, base) = (u32::from(writes), words as u64, 0u64);
         let args = [
-            Arg::new(&side),
+            Arg::new(&writes),
+            Arg::new(&data),
+            Arg::new(&words),
+            Arg::new(&mine),
+            Arg::new(&peer),
+            Arg::new(&base),
+            Arg::new(&rounds),
             Arg::new(&bounds),
             Arg::new(&report),
             Arg::new(&mismatches),

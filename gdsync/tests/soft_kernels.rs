@@ -2,6 +2,8 @@
 //! completions: as OS threads on the host, and, where there is one, on a GPU, with payload in its own memory.
 
 mod common;
+#[path = "soft_common/kernels.rs"]
+mod kernels;
 mod soft_common;
 
 use std::time::Instant;
@@ -14,7 +16,7 @@ use gdsync::nic::{
 };
 use gdsync::wqe::{Operation, Payload};
 use gdsync::{Buffer, Device, Space};
-use soft_common::kernels::{FAILED, Flavour, Kernels, OK, Remote, RoundTripArgs};
+use kernels::{FAILED, Flavour, Kernels, OK, Remote, RoundTripArgs, pattern};
 use soft_common::process::{Order, Peer, Task};
 use soft_common::{Outcome, Way, signaled, soon};
 
@@ -88,9 +90,16 @@ fn remote(region: &MemoryRegion) -> Remote {
     Remote { address: region.address(), rkey: region.rkey(), pad: 0 }
 }
 
+#[test]
+fn the_pattern_is_the_one_of_the_kernels() {
+    // The same numbers are in kernels/tests/host/platform.cpp.
+    assert_eq!(pattern(0, 0), 0xe220_a839_7b1d_cdaf);
+    assert_eq!(pattern(7, 3), 0x475d_c5e2_16a2_9efc);
+}
+
 fn first_wrong_word(target: &Buffer<u64>) -> Outcome<Option<usize>> {
     let words = target.to_vec()?;
-    Ok(words.iter().enumerate().position(|(k, word)| *word != mp_kernels::pattern(5, k as u64)))
+    Ok(words.iter().enumerate().position(|(k, word)| *word != pattern(5, k as u64)))
 }
 
 /// Writes `blocks * threads * count` words by kernels and checks each of them.

@@ -1,141 +1,9 @@
-//! The structs and enums that Rust and device code share, each declared once, here.
-//!
-//! `shared_structs!` makes the `repr(C)` struct and its row in [`LAYOUTS`]; `layout_header.rs` turns the
-//! table into `include/mp/layout.cuh`, where `static_assert`s repeat every size and offset. A test keeps the committed header
-//! equal to the table; `MP_REGENERATE=1 cargo test -p mp-kernels` rewrites it. This file knows layouts only: what the
-//! fields are for is said in their documentation and acted upon elsewhere.
+//! What Rust and the device code of this crate share, each declared once, here: see `shared/`. `include/mp/layout.cuh` is
+//! generated from it. This file knows layouts only: what the fields are for is said in their documentation and acted upon
+//! elsewhere.
 
-/// A struct that host and device see alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Name, the same in Rust and in C++ (there in namespace `mp`).
-    pub name: &'static str,
-    /// Documentation, one entry a line.
-    pub doc: &'static [&'static str],
-    /// Bytes.
-    pub size: usize,
-    /// Alignment in bytes.
-    pub align: usize,
-    /// Fields in order; together they fill the struct without padding.
-    pub fields: &'static [Field],
-}
-
-/// One field of a [`Layout`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Name, the same in Rust and in C++.
-    pub name: &'static str,
-    /// Documentation, one entry a line.
-    pub doc: &'static [&'static str],
-    /// C++ type.
-    pub c_type: &'static str,
-    /// Bytes from the start of the struct.
-    pub offset: usize,
-    /// Bytes.
-    pub size: usize,
-}
-
-macro_rules! c_type {
-    (u32) => {
-        "std::uint32_t"
-    };
-    (u64) => {
-        "std::uint64_t"
-    };
-    // Another of the shared structs, declared before.
-    ($name:ident) => {
-        stringify!($name)
-    };
-}
-
-macro_rules! shared_structs {
-    ($(
-        $(#[doc = $doc:literal])*
-        pub struct $name:ident {
-            $( $(#[doc = $field_doc:literal])* pub $field:ident: $type:ident, )+
-        }
-    )+) => {
-        $(
-            $(#[doc = $doc])*
-            #[repr(C)]
-            #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-            pub struct $name {
-                $( $(#[doc = $field_doc])* pub $field: $type, )+
-            }
-
-            // Padding would hold undefined bytes when the struct goes by value into a kernel.
-            const _: () = assert!(
-                size_of::<$name>() == 0 $( + size_of::<$type>() )+,
-                concat!(stringify!($name), " has padding: order or widen its fields"),
-            );
-        )+
-
-        /// Every struct shared with device code.
-        pub const LAYOUTS: &[Layout] = &[$(
-            Layout {
-                name: stringify!($name),
-                doc: &[$($doc),*],
-                size: size_of::<$name>(),
-                align: align_of::<$name>(),
-                fields: &[$(
-                    Field {
-                        name: stringify!($field),
-                        doc: &[$($field_doc),*],
-                        c_type: c_type!($type),
-                        offset: std::mem::offset_of!($name, $field),
-                        size: size_of::<$type>(),
-                    },
-                )+],
-            },
-        )+];
-    };
-}
-
-/// A value of a shared enum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Enumerator {
-    /// Name in C++, in namespace `mp`.
-    pub name: &'static str,
-    /// Documentation, one entry a line.
-    pub doc: &'static [&'static str],
-    /// Its number.
-    pub code: u32,
-}
-
-macro_rules! shared_enum {
-    (
-        $(#[doc = $doc:literal])*
-        pub enum $name:ident {
-            $( $(#[doc = $value_doc:literal])* $value:ident = $code:literal as $c_name:ident, )+
-        }
-    ) => {
-        $(#[doc = $doc])*
-        #[repr(u32)]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum $name {
-            $( $(#[doc = $value_doc])* $value = $code, )+
-        }
-
-        impl $name {
-            /// Name, the same in Rust and in C++.
-            pub const NAME: &str = stringify!($name);
-            /// Documentation, one entry a line.
-            pub const DOC: &[&str] = &[$($doc),*];
-            /// Its values as C++ has them.
-            pub const ENUMERATORS: &[Enumerator] = &[$(
-                Enumerator { name: stringify!($c_name), doc: &[$($value_doc),*], code: $code },
-            )+];
-
-            /// The value with this number; `None` if there is none.
-            pub const fn from_code(code: u32) -> Option<Self> {
-                match code {
-                    $( $code => Some(Self::$value), )+
-                    _ => None,
-                }
-            }
-        }
-    };
-}
+use crate::shared::Header;
+use crate::{shared_enum, shared_structs};
 
 shared_enum! {
     /// How a wait in a kernel ended.
@@ -184,54 +52,6 @@ shared_structs! {
         pub seen: u64,
         /// Nanoseconds waited, counted from the first look at the clock.
         pub waited_ns: u64,
-    }
-
-    /// One side of a ping-pong of two signals, see `mp_pingpong_bounded`.
-    pub struct PingPong {
-        /// Address of the signal this side polls.
-        pub mine: u64,
-        /// Address of the signal this side raises, which the other side polls.
-        pub peer: u64,
-        /// Value of both signals before the first round; round r raises them to `base + r`, r from 1.
-        pub base: u64,
-        /// Rounds played before the clock starts, so that the later of the two launches is not timed.
-        pub untimed_rounds: u64,
-        /// Rounds played while the clock runs.
-        pub timed_rounds: u64,
-        /// 1: this side raises first in each round; 0: it answers.
-        pub serves: u32,
-        /// Keeps the size a multiple of 8; ignored.
-        pub reserved: u32,
-    }
-
-    /// What a ping-pong kernel measured. Left alone when a wait failed.
-    pub struct PingPongTime {
-        /// Nanoseconds of the timed rounds by the machine's clock.
-        pub ns: u64,
-        /// The same in cycles of the multiprocessor.
-        pub cycles: u64,
-    }
-
-    /// One side of the message-passing test `mp_message_passing`: a writer fills a buffer and raises a signal, a reader
-    /// waits, checks every word and raises a signal back.
-    pub struct MessagePassing {
-        /// Address of the buffer of `words` 64-bit words: the writer's stores, the reader's loads.
-        pub data: u64,
-        /// 64-bit words in the buffer.
-        pub words: u64,
-        /// Address of the signal this side waits on.
-        pub mine: u64,
-        /// Address of the signal this side raises.
-        pub peer: u64,
-        /// Value of both signals before the first round; round r raises them to `base + r`, r from 1, and fills with
-        /// the pattern of seed `base + r`.
-        pub base: u64,
-        /// Rounds to play.
-        pub rounds: u64,
-        /// 1: this side writes; 0: it reads and checks.
-        pub writes: u32,
-        /// Keeps the size a multiple of 8; ignored.
-        pub reserved: u32,
     }
 
     /// One end of a pair of prepared operations, as a kernel works with it: addresses as its GPU sees them. Which end it is
@@ -436,9 +256,64 @@ impl Message {
     }
 }
 
+/// `include/mp/layout.cuh`.
+pub const HEADER: Header = Header {
+    source: "kernels/src/layout.rs",
+    package: "mp-kernels",
+    includes: &[],
+    namespace: "mp",
+    constants: &[],
+    enums: &[WaitStatus::ENUMERATION, StepKind::ENUMERATION],
+    structs: LAYOUTS,
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_committed_header_is_the_one_generated_from_the_declarations() {
+        HEADER.check(concat!(env!("CARGO_MANIFEST_DIR"), "/include/mp/layout.cuh")).unwrap();
+    }
+
+    #[test]
+    fn fields_follow_each_other_without_gaps() {
+        for layout in LAYOUTS {
+            let mut end = 0;
+            for field in layout.fields {
+                assert_eq!(field.offset, end, "{}.{}", layout.name, field.name);
+                end += field.size;
+            }
+            assert_eq!(end, layout.size, "{}", layout.name);
+        }
+    }
+
+    #[test]
+    fn the_header_asserts_every_size_and_offset() {
+        let text = HEADER.text();
+        for layout in LAYOUTS {
+            assert!(text.contains(&format!("sizeof({}) == {}", layout.name, layout.size)));
+            for field in layout.fields {
+                let offset =
+                    format!("offsetof({}, {}) == {}", layout.name, field.name, field.offset);
+                assert!(text.contains(&offset), "{offset}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_status_read_from_a_report_is_the_one_written() {
+        for value in WaitStatus::ENUMERATION.values {
+            let status = WaitStatus::from_code(value.code).unwrap();
+            assert_eq!(status as u32, value.code, "{}", value.name);
+        }
+        assert_eq!(WaitStatus::from_code(WaitStatus::ENUMERATION.values.len() as u32), None);
+        assert_eq!(
+            WaitStatus::from_code(0),
+            Some(WaitStatus::Ok),
+            "a zeroed report says that nothing failed"
+        );
+    }
 
     #[test]
     fn words_of_a_message_are_in_the_order_of_its_fields() {

@@ -12,16 +12,15 @@
 //! entry of [`KERNELS`] when it opens a device: a lazy load behind a blocked stream would deadlock.
 //!
 //! Crates that compile kernels of their own against the headers depend on this one and read, in their build scripts,
-//! `DEP_MP_KERNELS_INCLUDE` (the include folder) and `DEP_MP_KERNELS_NVCC` (the compiler; unset without one).
+//! `DEP_MP_KERNELS_INCLUDE` (the include folder), `DEP_MP_KERNELS_NVCC` (the compiler; unset without one) and
+//! `DEP_MP_KERNELS_GENCODE` (values of its option `-gencode` for the architectures here, with spaces between).
 
 mod layout;
-#[cfg(test)]
-mod layout_header;
+pub mod shared;
 
 pub use layout::{
-    Collective, Enumerator, Field, LAYOUTS, Layout, Message, MessagePassing, MessageState,
-    NicCollective, NicEnd, NicPart, PingPong, PingPongTime, Recv, Send, Step, StepKind, WaitBounds,
-    WaitReport, WaitStatus, Window, WindowPart,
+    Collective, HEADER, LAYOUTS, Message, MessageState, NicCollective, NicEnd, NicPart, Recv, Send,
+    Step, StepKind, WaitBounds, WaitReport, WaitStatus, Window, WindowPart,
 };
 
 /// How the GPU code of this build was compiled.
@@ -40,34 +39,12 @@ pub const BUILD: Build = include!(concat!(env!("OUT_DIR"), "/build_info.rs"));
 pub const KERNELS: &[&str] = &[
     "mp_all_reduce_f64",
     "mp_all_reduce_u64",
-    "mp_bare_pingpong",
     "mp_barrier",
-    "mp_check_pattern",
-    "mp_fill",
-    "mp_litmus_messages",
-    "mp_litmus_puts",
-    "mp_message_passing",
     "mp_nic_all_reduce_f64",
     "mp_nic_all_reduce_u64",
     "mp_nic_barrier",
-    "mp_perf_bandwidth",
-    "mp_perf_barrier",
-    "mp_perf_fused",
-    "mp_perf_messages",
-    "mp_perf_nic_barrier",
-    "mp_perf_packets",
-    "mp_perf_puts",
-    "mp_perf_rate",
-    "mp_perf_work",
-    "mp_pingpong_bounded",
-    "mp_pingpong_unbounded",
-    "mp_qp_ring",
-    "mp_qp_round_trip",
-    "mp_qp_write_words",
     "mp_signal_store",
     "mp_signal_wait",
-    "mp_signal_wait_block",
-    "mp_signal_wait_warp",
     "mp_steps",
     "mp_steps_few",
     "mp_steps_few_wide",
@@ -97,18 +74,6 @@ pub const fn fatbin() -> Result<&'static [u8], NotBuilt> {
     }
     #[cfg(not(mp_fatbin))]
     Err(NotBuilt)
-}
-
-/// Word `index` of a buffer that the kernel `mp_fill` filled with `seed`.
-///
-/// The finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), as in `src/cuda/pattern.cuh`.
-pub const fn pattern(seed: u64, index: u64) -> u64 {
-    let mut z = seed
-        .wrapping_mul(0xd134_2543_de82_ef95)
-        .wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -164,17 +129,5 @@ mod tests {
                 assert!(text.contains("tools/get-nvcc") && text.contains("cargo build"), "{text}");
             }
         }
-    }
-
-    #[test]
-    fn the_pattern_tells_words_and_seeds_apart() {
-        // The same numbers are checked against the device's version in tests/host/platform.cpp.
-        assert_eq!(pattern(0, 0), 0xe220_a839_7b1d_cdaf);
-        assert_eq!(pattern(7, 3), 0x475d_c5e2_16a2_9efc);
-        let mut words: Vec<u64> =
-            (0..64).flat_map(|seed| (0..64).map(move |i| pattern(seed, i))).collect();
-        words.sort_unstable();
-        words.dedup();
-        assert_eq!(words.len(), 64 * 64);
     }
 }

@@ -2,6 +2,8 @@
 //! turn; and with one end in the memory of a GPU and the other in a host's.
 
 mod common;
+#[path = "common/kernels.rs"]
+mod kernels;
 
 use std::time::Duration;
 
@@ -254,8 +256,7 @@ on_the_host_and_on_a_gpu! {
 }
 
 mod cuda {
-    use libmp::gdsync::{Arg, Dims};
-
+    use super::kernels::{Kernels, Value};
     use super::*;
 
     /// Rank 0 and rank 2 have GPU memory, rank 1 has none.
@@ -296,11 +297,8 @@ mod cuda {
                 let peer = world.peer(1 - world.rank()).unwrap();
                 let region: Region<u64> = world.alloc(&device, len).unwrap();
                 let rounds = 3;
-                // Messages of a kernel come in so many, see mp_perf_rate.
-                let (untimed, timed) = (1u64, 4u64);
-                let each = (untimed + timed) as usize;
-                let kernel = device.as_cuda().unwrap().kernel("mp_perf_rate").unwrap();
-                let stamps = device.alloc_pinned::<u64>(2).unwrap();
+                let each = 5;
+                let kernels = Kernels::of(&device);
                 let (send, recv) = if world.rank() == 0 {
                     region.write(&vec![9; len]).unwrap();
                     (Some(peer.send(&region, 1).prepare_device().unwrap()), None)
@@ -310,12 +308,6 @@ mod cuda {
                 let message = send.as_ref().map(|end| end.handle().unwrap().message);
                 let message =
                     message.unwrap_or_else(|| recv.as_ref().unwrap().handle().unwrap().message);
-                let table = device.alloc_pinned::<u64>(11).unwrap();
-                let m = message;
-                let words = [m.memory, m.len, m.target, m.inbox, m.mine, m.theirs, m.state];
-                let rest = [m.abort, m.timeout_ns, m.report, m.nic];
-                table.write(&[&words[..], &rest].concat()).unwrap();
-                let (at, to) = (table.device_address().unwrap(), stamps.device_address().unwrap());
                 // The streams exist before kernels of the peer wait.
                 let sending = send.as_ref().map(|send| send.by_host().unwrap());
                 let receiving = recv.as_ref().map(|recv| recv.by_host().unwrap());
@@ -325,16 +317,9 @@ mod cuda {
                     let way = (round + world.rank()) % 3;
                     match (way, &send, &recv) {
                         (0, ..) => {
-                            let sends = u32::from(send.is_some());
-                            let args = [
-                                Arg::new(&at),
-                                Arg::new(&sends),
-                                Arg::new(&untimed),
-                                Arg::new(&timed),
-                                Arg::new(&to),
-                            ];
-                            // SAFETY: the kernel's signature; everything lives past the synchronise below.
-                            unsafe { stream.launch(&kernel, Dims::linear(1, 64), &args) }.unwrap();
+                            let sends = Value::Half(u32::from(send.is_some()));
+                            let args = vec![Value::Message(message), sends, Value::Word(each)];
+                            kernels.launch(&stream, "test_messages", (1, 64), args);
                         }
                         (1, Some(send), _) => {
                             (0..each).for_each(|_| send.start_on(&stream).unwrap());

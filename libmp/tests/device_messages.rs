@@ -2,6 +2,8 @@
 //! tests on a GPU.
 
 mod common;
+#[path = "common/kernels.rs"]
+mod kernels;
 
 use std::time::{Duration, Instant};
 
@@ -336,8 +338,7 @@ macro_rules! on_a_gpu {
 }
 
 mod gpu {
-    use gdsync::{Arg, Dims};
-    use libmp::gdsync;
+    use super::kernels::{Kernels, Value, address};
     use libmp::{Device, ReduceOp, Region};
 
     use super::{ranks, replays, soon};
@@ -417,34 +418,27 @@ mod gpu {
         ranks(2, |world| {
             let stream = world.stream(&device).unwrap();
             let peer = world.peer(1 - world.rank()).unwrap();
-            let region: Region<u64> = world.alloc(&device, 64).unwrap();
-            // The second pair of each direction keeps the game's pairs complete.
-            let sends = [0, 1].map(|tag| peer.send(&region, tag).prepare_device().unwrap());
-            let here: Region<u64> = world.alloc(&device, 64).unwrap();
-            let recvs = [0, 1].map(|tag| peer.recv(&here, tag).prepare_device().unwrap());
+            let (region, here): (Region<u64>, Region<u64>) =
+                (world.alloc(&device, 64).unwrap(), world.alloc(&device, 64).unwrap());
+            let send = peer.send(&region, 1).prepare_device().unwrap();
+            let recv = peer.recv(&here, 1).prepare_device().unwrap();
             let rounds = 20u64;
+            let (kernels, results) = (Kernels::of(&device), device.alloc_pinned::<u64>(3).unwrap());
+            // Loading and making memory may wait for kernels, which must not wait for this rank yet.
+            world.barrier().unwrap();
             if world.rank() == 0 {
-                for round in 0..rounds as usize {
-                    let (send, recv) = (&sends[round % 2], &recvs[round % 2]);
+                for _ in 0..rounds {
                     world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
                 }
             } else {
-                let pairs = [
-                    sends[0].handle().unwrap().message,
-                    sends[1].handle().unwrap().message,
-                    recvs[0].handle().unwrap().message,
-                    recvs[1].handle().unwrap().message,
-                ];
-                let game = mp_kernels::PingPong { timed_rounds: rounds, ..Default::default() };
-                let results = device.alloc_pinned::<u64>(8).unwrap();
-                let address = results.device_address().unwrap();
-                let none = 0u64;
-                let kernel = device.as_cuda().unwrap().kernel("mp_perf_messages").unwrap();
-                let args = [Arg::new(&pairs), Arg::new(&game), Arg::new(&none), Arg::new(&address)];
-                // SAFETY: the kernel's signature; everything lives past the synchronise below.
-                unsafe { stream.launch(&kernel, Dims::linear(1, 64), &args) }.unwrap();
+                let (words, first) = (64u64, 0u64);
+                let mut args =
+                    vec![Value::Send(send.handle().unwrap()), Value::Recv(recv.handle().unwrap())];
+                args.extend([1, 0, words, rounds, first].map(Value::Word));
+                args.extend([Value::Half(2), Value::Word(address(&results))]);
+                kernels.launch(&stream, "test_exchange", (1, 64), args);
                 world.synchronize(&stream, soon()).unwrap();
-                assert!(results.to_vec().unwrap()[0] > 0, "the kernel wrote no time");
+                assert_eq!(results.to_vec().unwrap()[1..], [rounds, 0], "rounds, status");
             }
             world.synchronize(&stream, soon()).unwrap();
             world.barrier().unwrap();

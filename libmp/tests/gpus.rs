@@ -2,6 +2,8 @@
 //! of what kernels stamp.
 
 mod common;
+#[path = "common/kernels.rs"]
+mod kernels;
 
 use std::path::Path;
 use std::time::Duration;
@@ -28,6 +30,7 @@ const LENGTHS: [usize; 3] = [1, 1001, 100_000];
 const THROUGH_THE_NIC: [(&str, &str); 2] = [("MP_PATH", "nic"), ("MP_TIMEOUT", "10")];
 
 mod gpu {
+    use super::kernels::{Kernels, Value as Argument, address};
     use super::*;
 
     #[test]
@@ -101,26 +104,18 @@ mod gpu {
 
     /// Two readings of the clock of the GPU by a kernel, between two of the host's.
     fn stamped(world: &World, device: &Device, bytes: u64, rounds: u64) -> (u64, u64, u64, u64) {
-        use libmp::gdsync::{Arg, Dims};
         let (from, to): (Region<u8>, Region<u8>) = (
             world.alloc(device, bytes.max(8) as usize).unwrap(),
             world.alloc(device, bytes.max(8) as usize).unwrap(),
         );
         let stamps = device.alloc_pinned::<u64>(2).unwrap();
         let stream = world.stream(device).unwrap();
-        let kernel = device.as_cuda().unwrap().kernel("mp_perf_bandwidth").unwrap();
-        let address = |region: &Region<u8>| region.buffer().device_address().unwrap();
-        let (target, source, at) = (address(&to), address(&from), stamps.device_address().unwrap());
-        let args = [
-            Arg::new(&target),
-            Arg::new(&source),
-            Arg::new(&bytes),
-            Arg::new(&rounds),
-            Arg::new(&at),
-        ];
+        let kernels = Kernels::of(device);
+        let [target, source] = [&to, &from].map(|region| Argument::Word(address(region.buffer())));
+        let rest = [bytes, rounds, address(&stamps)].map(Argument::Word);
+        let args = [target, source].into_iter().chain(rest).collect();
         let before = trace::now();
-        // SAFETY: the kernel's signature; everything lives past the synchronise below.
-        unsafe { stream.launch(&kernel, Dims::linear(1, 256), &args) }.unwrap();
+        kernels.launch(&stream, "test_copy", (1, 256), args);
         world.synchronize(&stream, soon()).unwrap();
         let after = trace::now();
         let stamps = stamps.to_vec().unwrap();

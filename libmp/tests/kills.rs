@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -69,13 +70,18 @@ fn by_graphs(world: &World, device: &Device) -> Result<()> {
     }
 }
 
+/// A number like any other, the same in every run.
+fn chance(kill: u64, of: u64) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one((kill, of))
+}
+
 /// Kills one rank; when the last survivor had named it, within this, and when the last had ended.
 fn kill_one(
     program: &str,
     kill: u64,
     within: Duration,
 ) -> std::result::Result<[Duration; 2], String> {
-    let victim = (mp_kernels::pattern(kill, 1) % RANKS as u64) as usize;
+    let victim = (chance(kill, 1) % RANKS as u64) as usize;
     let mut ranks = start_mprun(program, RANKS, &[]);
     for (number, rank) in ranks.iter().enumerate() {
         let said = rank.next(START);
@@ -84,7 +90,7 @@ fn kill_one(
         }
     }
     // Not in step with the ring: so many nanoseconds.
-    std::thread::sleep(Duration::from_nanos(mp_kernels::pattern(kill, 0) % MOMENTS));
+    std::thread::sleep(Duration::from_nanos(chance(kill, 0) % MOMENTS));
     let since = Instant::now();
     ranks[victim].signal(libc::SIGKILL);
     let survivors = || (0..RANKS).filter(|&number| number != victim);

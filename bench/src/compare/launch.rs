@@ -62,9 +62,8 @@ fn part(world: World, plan: &Plan, mpi: Option<Mpi>) -> Result<Option<Results>> 
     let world = match gpus {
         Ok(gpus) => {
             let device = Device::cuda(gpus[world.rank().min(1)])?;
-            let stream = world.stream(&device)?;
             let pair = format!("ranks on cuda:{} and cuda:{}", gpus[0], gpus[1]);
-            let rank = Rank { world, device, stream, pair };
+            let rank = Rank::new(world, device, pair)?;
             let (figures, method) = gpu::measure(&rank, plan, mpi.as_ref(), &bar)?;
             results.figures.extend(figures);
             results.method.extend(method);

@@ -119,8 +119,7 @@ impl Player {
                     Arg::new(&rounds),
                     Arg::new(&at),
                 ];
-                let kernel =
-                    rank.device.as_cuda().context("no GPU")?.kernel("mp_perf_bandwidth")?;
+                let kernel = rank.kernel("mp_perf_bandwidth")?;
                 // SAFETY: the kernel's signature; the memory outlives the synchronise below.
                 unsafe { rank.stream.launch(&kernel, Dims::linear(blocks, THREADS), &args)? };
                 rank.world.synchronize(&rank.stream, soon())?;

@@ -1,10 +1,11 @@
-//! Launching the measuring kernels of `kernels/src/cuda/perf.cu` and reading what they wrote.
+//! Launching the measuring kernels of `cuda/perf.cu` and reading what they wrote.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use gdsync::{Arg, Buffer, Dims};
-use mp_kernels::{PingPongTime, WaitReport};
+use mp_kernels::WaitReport;
 
 use super::{Rank, quantile, soon};
+use crate::kernels::PingPongTime;
 
 /// What one launch measured, in microseconds of a round.
 pub struct Rounds {
@@ -64,7 +65,7 @@ impl Watch {
     ) -> Result<Rounds> {
         self.results.write(&[0; WORDS])?;
         rank.world.barrier()?;
-        let kernel = rank.device.as_cuda().context("no GPU")?.kernel(name)?;
+        let kernel = rank.kernel(name)?;
         // SAFETY: the caller's promise.
         unsafe { rank.stream.launch(&kernel, dims, args)? };
         rank.world.synchronize(&rank.stream, soon())?;

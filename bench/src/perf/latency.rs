@@ -6,10 +6,11 @@ use anyhow::Result;
 use clap::ValueEnum;
 use gdsync::{Arg, Dims};
 use libmp::{DeviceRecv, DeviceSend, FusedStream, Operation, Region};
-use mp_kernels::{PingPong, WaitBounds};
+use mp_kernels::WaitBounds;
 
 use super::kernel::Watch;
 use super::{BATCH, Rank, bar, block_threads, quantile, soon};
+use crate::kernels::PingPong;
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
 
 /// Who starts and completes the messages.

@@ -1,5 +1,5 @@
 //! Whether messages, puts and signals keep their order between GPUs: many channels at once, every one a block on either side;
-//! every repetition is filled anew, checked word by word, and its buffers poisoned (`kernels/src/cuda/litmus.cu`). No
+//! every repetition is filled anew, checked word by word, and its buffers poisoned (`cuda/litmus.cu`). No
 //! figures; the first wrong word is an error, and a run that cannot find one is, too.
 
 use std::time::Instant;

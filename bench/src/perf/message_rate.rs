@@ -286,7 +286,7 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Vec<f64>> {
     let (at, stamped, sends) = (address(&table)?, address(&stamps)?, u32::from(!rank.leads()));
     // Large messages take long enough to be seen in fewer rounds.
     let timed = plan.messages.min((1 << 30) / size.max(1)).div_ceil(u64::from(blocks)).max(1);
-    let kernel = rank.device.as_cuda().context("no GPU")?.kernel("mp_perf_rate")?;
+    let kernel = rank.kernel("mp_perf_rate")?;
     let threads = block_threads(size);
     let mut samples = Vec::new();
     for repeat in 0..=plan.repeats {

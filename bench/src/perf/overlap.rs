@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use gdsync::{Arg, Dims, Event, Graph, Stream};
 use libmp::{DeviceRecv, DeviceSend, Operation, PreparedRecv, PreparedSend, Region};
@@ -299,7 +299,7 @@ impl Exchange<'_> {
             Arg::new(&words),
             Arg::new(&count),
         ];
-        let kernel = self.rank.device.as_cuda().context("no GPU")?.kernel("mp_perf_fused")?;
+        let kernel = self.rank.kernel("mp_perf_fused")?;
         let dims = Dims::linear(exchanging + computing, THREADS);
         // SAFETY: the kernel's signature; ends and work outlive the launch, which `seconds` waits for.
         unsafe { self.rank.stream.launch(&kernel, dims, &args)? };

@@ -1,7 +1,10 @@
 //! The two ranks of a measurement: where they run and on which devices.
 
 use anyhow::{Context, Result, bail, ensure};
+use gdsync::Kernel;
 use libmp::{Config, Device, Stream, World};
+
+use crate::kernels::Kernels;
 
 /// Which devices the ranks use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,9 +27,28 @@ pub struct Rank {
     pub stream: Stream,
     /// What the method line says of the two.
     pub pair: String,
+    kernels: Kernels,
 }
 
 impl Rank {
+    /// A rank of `world` on `device`.
+    ///
+    /// # Errors
+    /// A GPU whose driver refuses the stream or the kernels.
+    pub fn new(world: World, device: Device, pair: String) -> Result<Rank> {
+        let stream = world.stream(&device)?;
+        let kernels = Kernels::load(&device)?;
+        Ok(Rank { world, device, stream, pair, kernels })
+    }
+
+    /// A measuring kernel.
+    ///
+    /// # Errors
+    /// The rank has no GPU.
+    pub fn kernel(&self, name: &str) -> Result<Kernel> {
+        self.kernels.get(name)
+    }
+
     /// Whether it is the one that measures.
     pub fn leads(&self) -> bool {
         self.world.rank() == 0
@@ -98,13 +120,12 @@ fn one<T>(
     body: &impl Fn(&Rank) -> Result<T>,
 ) -> Result<T> {
     let device = device(&world, devices)?;
-    let stream = world.stream(&device)?;
     let mine = device.to_string();
     let names = world.all_gather(mine.as_bytes())?;
     let name = |rank: usize| String::from_utf8_lossy(&names[rank]).into_owned();
     let ranks = if threads { "threads of one process" } else { "processes" };
     let pair = format!("two {ranks}: {} and {}", name(0), name(1));
-    let rank = Rank { world, device, stream, pair };
+    let rank = Rank::new(world, device, pair)?;
     let value = body(&rank)?;
     rank.world.barrier()?;
     let Rank { world, .. } = rank;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use gdsync::{Arg, Buffer, Dims, Stream};
+use gdsync::{Arg, Buffer, Dims, Kernel, Stream};
 
 use super::{Rank, soon};
 
@@ -49,7 +49,7 @@ pub struct Work {
 
 enum Place {
     Host(Arc<Mutex<Vec<f64>>>),
-    Gpu { words: Buffer<f64>, blocks: u32 },
+    Gpu { kernel: Kernel, words: Buffer<f64>, blocks: u32 },
 }
 
 impl Work {
@@ -62,6 +62,7 @@ impl Work {
             None => Place::Host(Arc::new(Mutex::new(vec![1.0; WORDS.1]))),
             // One block on each multiprocessor: there is room left for what communicates.
             Some(cuda) => Place::Gpu {
+                kernel: rank.kernel("mp_perf_work")?,
                 words: rank.device.alloc(WORDS.0)?,
                 blocks: cuda.capabilities().multiprocessors,
             },
@@ -116,9 +117,8 @@ impl Work {
                 let (words, bound) = (words.clone(), self.bound);
                 stream.call(move || compute(bound, amount, &words))?;
             }
-            Place::Gpu { blocks, .. } => {
+            Place::Gpu { kernel, blocks, .. } => {
                 let (bound, address, count) = self.arguments()?;
-                let kernel = stream.device().as_cuda().context("no GPU")?.kernel("mp_perf_work")?;
                 let args =
                     [Arg::new(&bound), Arg::new(&amount), Arg::new(&address), Arg::new(&count)];
                 // SAFETY: the kernel's signature; the words live as long as this, which its users keep until the stream

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use gdsync::{Deadline, Device};
+use gdsync::{CudaDevice, Deadline, Device, Module};
 
 pub type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -17,6 +17,16 @@ pub fn soon() -> Deadline {
 pub fn gpu() -> Device {
     let ordinal = std::env::var("MP_TEST_GPU").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     Device::cuda(ordinal).expect("a CUDA GPU")
+}
+
+/// Kernels of `kernels/tests/cuda/module.cu`, which says how they are compiled.
+pub fn kernels(
+    gpu: &CudaDevice,
+    names: &[&'static str],
+) -> Result<Module, Box<dyn std::error::Error>> {
+    let folder = std::env::var("TEST_KERNELS").map_err(|_| "TEST_KERNELS names no folder")?;
+    let image = std::fs::read(std::path::Path::new(&folder).join("gdsync.fatbin"))?;
+    Ok(gpu.load_module(image.leak(), names)?)
 }
 
 /// Makes two tests of each function `fn name(device: &Device) -> Outcome`: `host::name`, and `cuda::name` that is

@@ -1,15 +1,16 @@
-//! The kernels of `kernels/src/cuda/queue_pair.cu`, on a GPU or, compiled by the host's C++ compiler, as OS threads.
+//! The kernels of `kernels/tests/cuda/queue_pair.cu`, on a GPU or, compiled by the host's C++ compiler, as OS threads.
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::OnceLock;
 
 use gdsync::nic::DeviceQueuePair;
-use gdsync::{Arg, Buffer, Deadline, Device, Dims, Kernel, Space, Stream};
+use gdsync::{Arg, Buffer, Deadline, Device, Dims, Kernel, Module, Space, Stream};
 use libloading::Library;
 use mp_kernels::WaitBounds;
 
-use super::Outcome;
+use crate::common;
+use crate::soft_common::Outcome;
 
 /// `mp::RemoteAddress`.
 #[repr(C)]
@@ -66,6 +67,18 @@ type RoundTrip = unsafe extern "C" fn(
 pub struct Kernels {
     pub device: Device,
     pub stream: Stream,
+    module: Option<Module>,
+}
+
+/// Word `index` of what kernels write with this seed: the finaliser of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), as in
+/// `kernels/tests/cuda/pattern.cuh`.
+pub fn pattern(seed: u64, index: u64) -> u64 {
+    let mut z = seed
+        .wrapping_mul(0xd134_2543_de82_ef95)
+        .wrapping_add(index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// Memory for `mp_qp_round_trip`.
@@ -78,14 +91,13 @@ pub struct RoundTripArgs<'a> {
 
 impl Kernels {
     pub fn on(device: &Device) -> Outcome<Kernels> {
-        Ok(Kernels { device: device.clone(), stream: device.stream()? })
+        let names = ["mp_qp_ring", "mp_qp_round_trip", "mp_qp_write_words"];
+        let module = device.as_cuda().map(|gpu| common::kernels(gpu, &names)).transpose()?;
+        Ok(Kernels { device: device.clone(), stream: device.stream()?, module })
     }
 
     fn kernel(&self, name: &str) -> Outcome<Option<Kernel>> {
-        match &self.device {
-            Device::Host => Ok(None),
-            Device::Cuda(gpu) => Ok(Some(gpu.kernel(name)?)),
-        }
+        Ok(self.module.as_ref().map(|module| module.kernel(name)).transpose()?)
     }
 
     /// Zeroed words for a kernel's results.

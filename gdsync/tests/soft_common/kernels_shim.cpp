@@ -1,7 +1,7 @@
 // The kernels of queue_pair.cu as OS threads, for the test soft_kernels.
 #include <mp/host/launch.hpp>
 
-#include "../../../kernels/src/cuda/queue_pair.cu"
+#include "../../../kernels/tests/cuda/queue_pair.cu"
 
 extern "C" {
 

@@ -2,7 +2,6 @@
 
 #![allow(dead_code)] // Each test file uses its part.
 
-pub mod kernels;
 pub mod operations;
 pub mod process;
 pub mod side;

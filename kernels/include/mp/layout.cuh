@@ -1,5 +1,5 @@
-// Structs shared by Rust and device code. GENERATED from kernels/src/layout.rs, which declares them; to change one,
-// change it there and run MP_REGENERATE=1 cargo test -p mp-kernels.
+// What Rust and device code share. GENERATED from kernels/src/layout.rs, which declares it; to change it, change it there and
+// run MP_REGENERATE=1 cargo test -p mp-kernels.
 #pragma once
 
 #include <cstddef>
@@ -59,74 +59,6 @@ static_assert(offsetof(WaitReport, claimed) == 4);
 static_assert(offsetof(WaitReport, expected) == 8);
 static_assert(offsetof(WaitReport, seen) == 16);
 static_assert(offsetof(WaitReport, waited_ns) == 24);
-
-// One side of a ping-pong of two signals, see `mp_pingpong_bounded`.
-struct PingPong {
-    // Address of the signal this side polls.
-    std::uint64_t mine;
-    // Address of the signal this side raises, which the other side polls.
-    std::uint64_t peer;
-    // Value of both signals before the first round; round r raises them to `base + r`, r from 1.
-    std::uint64_t base;
-    // Rounds played before the clock starts, so that the later of the two launches is not timed.
-    std::uint64_t untimed_rounds;
-    // Rounds played while the clock runs.
-    std::uint64_t timed_rounds;
-    // 1: this side raises first in each round; 0: it answers.
-    std::uint32_t serves;
-    // Keeps the size a multiple of 8; ignored.
-    std::uint32_t reserved;
-};
-static_assert(sizeof(PingPong) == 48 && alignof(PingPong) == 8);
-static_assert(offsetof(PingPong, mine) == 0);
-static_assert(offsetof(PingPong, peer) == 8);
-static_assert(offsetof(PingPong, base) == 16);
-static_assert(offsetof(PingPong, untimed_rounds) == 24);
-static_assert(offsetof(PingPong, timed_rounds) == 32);
-static_assert(offsetof(PingPong, serves) == 40);
-static_assert(offsetof(PingPong, reserved) == 44);
-
-// What a ping-pong kernel measured. Left alone when a wait failed.
-struct PingPongTime {
-    // Nanoseconds of the timed rounds by the machine's clock.
-    std::uint64_t ns;
-    // The same in cycles of the multiprocessor.
-    std::uint64_t cycles;
-};
-static_assert(sizeof(PingPongTime) == 16 && alignof(PingPongTime) == 8);
-static_assert(offsetof(PingPongTime, ns) == 0);
-static_assert(offsetof(PingPongTime, cycles) == 8);
-
-// One side of the message-passing test `mp_message_passing`: a writer fills a buffer and raises a signal, a reader
-// waits, checks every word and raises a signal back.
-struct MessagePassing {
-    // Address of the buffer of `words` 64-bit words: the writer's stores, the reader's loads.
-    std::uint64_t data;
-    // 64-bit words in the buffer.
-    std::uint64_t words;
-    // Address of the signal this side waits on.
-    std::uint64_t mine;
-    // Address of the signal this side raises.
-    std::uint64_t peer;
-    // Value of both signals before the first round; round r raises them to `base + r`, r from 1, and fills with
-    // the pattern of seed `base + r`.
-    std::uint64_t base;
-    // Rounds to play.
-    std::uint64_t rounds;
-    // 1: this side writes; 0: it reads and checks.
-    std::uint32_t writes;
-    // Keeps the size a multiple of 8; ignored.
-    std::uint32_t reserved;
-};
-static_assert(sizeof(MessagePassing) == 56 && alignof(MessagePassing) == 8);
-static_assert(offsetof(MessagePassing, data) == 0);
-static_assert(offsetof(MessagePassing, words) == 8);
-static_assert(offsetof(MessagePassing, mine) == 16);
-static_assert(offsetof(MessagePassing, peer) == 24);
-static_assert(offsetof(MessagePassing, base) == 32);
-static_assert(offsetof(MessagePassing, rounds) == 40);
-static_assert(offsetof(MessagePassing, writes) == 48);
-static_assert(offsetof(MessagePassing, reserved) == 52);
 
 // One end of a pair of prepared operations, as a kernel works with it: addresses as its GPU sees them. Which end it is
 // says the struct around it. Constant between starts.

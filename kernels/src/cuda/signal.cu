@@ -18,21 +18,3 @@ MP_KERNEL void mp_signal_wait(const std::uint64_t* word, std::uint64_t expected,
     if (mp::thread_rank() != 0) return;
     mp::report(report, expected, mp::wait(mp::thread(), word, expected, bounds));
 }
-
-// The same with every thread of every block taking part, and each writing how its wait ended to
-// results[block * threads + thread], so that a test sees that all threads of a block learn the same. Plain stores:
-// to be read after the kernel.
-MP_KERNEL void mp_signal_wait_block(const std::uint64_t* word, std::uint64_t expected, mp::WaitBounds bounds,
-                                    mp::WaitReport* report, std::uint32_t* results) {
-    const mp::WaitResult result = mp::wait(mp::block(), word, expected, bounds);
-    if (mp::thread_rank() == 0) mp::report(report, expected, result);
-    results[std::uint64_t{mp::block_rank()} * mp::block_threads() + mp::thread_rank()] = result.status;
-}
-
-// The same for warps; blocks of whole warps only.
-MP_KERNEL void mp_signal_wait_warp(const std::uint64_t* word, std::uint64_t expected, mp::WaitBounds bounds,
-                                   mp::WaitReport* report, std::uint32_t* results) {
-    const mp::WaitResult result = mp::wait(mp::warp(), word, expected, bounds);
-    if (mp::lane() == 0) mp::report(report, expected, result);
-    results[std::uint64_t{mp::block_rank()} * mp::block_threads() + mp::thread_rank()] = result.status;
-}

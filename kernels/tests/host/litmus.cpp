@@ -1,11 +1,11 @@
-// The litmus kernels of src/cuda/litmus.cu with few repetitions, two sides as launches that run at once. That the headers keep
+// The litmus kernels of mp-perf with few repetitions, two sides as launches that run at once. That the headers keep
 // their orders on this machine, and that the kernels notice when an order is not kept.
 #include <array>
 #include <mp/host/launch.hpp>
 #include <thread>
 #include <vector>
 
-#include "../../src/cuda/litmus.cu"
+#include "../../../bench/cuda/litmus.cu"
 #include "check.hpp"
 
 using std::uint64_t;

@@ -1,12 +1,12 @@
-// Messages, windows and collectives of mp/*.cuh on host threads: the kernels of src/cuda/steps.cu, collective.cu and perf.cu,
-// ranks as launches that run at once. Meant for ThreadSanitizer as well.
+// Messages, windows and collectives of mp/*.cuh on host threads: the kernels of src/cuda/steps.cu and collective.cu and those
+// of mp-perf, ranks as launches that run at once. Meant for ThreadSanitizer as well.
 #include <array>
 #include <mp/host/launch.hpp>
 #include <thread>
 
+#include "../../../bench/cuda/perf.cu"
+#include "../../../bench/cuda/perf_load.cu"
 #include "../../src/cuda/collective.cu"
-#include "../../src/cuda/perf.cu"
-#include "../../src/cuda/perf_load.cu"
 #include "../../src/cuda/steps.cu"
 #include "check.hpp"
 

@@ -1,10 +1,10 @@
-// Data, then signal; wait, then data: the kernels of src/cuda/message_passing.cu and pingpong.cu on host threads. The
+// Data, then signal; wait, then data: the kernels of cuda/message_passing.cu and of mp-perf on host threads. The
 // memory here is a CPU's, so what a broken order shows is mostly ThreadSanitizer's report: run it with --tsan too.
 #include <mp/host/launch.hpp>
 #include <thread>
 
-#include "../../src/cuda/message_passing.cu"
-#include "../../src/cuda/pingpong.cu"
+#include "../../../bench/cuda/pingpong.cu"
+#include "../cuda/message_passing.cu"
 #include "check.hpp"
 
 using std::uint64_t;
@@ -29,25 +29,13 @@ Outcome play(unsigned writers, unsigned readers, uint64_t words, uint64_t rounds
     uint64_t taken = base;
     Outcome outcome;
     const mp::WaitBounds bounds = {.abort = 0, .timeout_ns = minute_ns};
-    mp::MessagePassing writer = {};
-    writer.data = address(data.data());
-    writer.words = words;
-    writer.mine = address(&taken);
-    writer.peer = address(&ready);
-    writer.base = base;
-    writer.rounds = rounds;
-    writer.writes = 1;
-    mp::MessagePassing reader = writer;
-    reader.mine = writer.peer;
-    reader.peer = writer.mine;
-    reader.writes = 0;
     {
         std::jthread other([&] {
-            mp::host::launch(1, writers, mp_message_passing, writer, bounds, &outcome.report, &outcome.mismatches,
-                             &outcome.written);
+            mp::host::launch(1, writers, mp_message_passing, 1, data.data(), words, &taken, &ready, base, rounds, bounds,
+                             &outcome.report, &outcome.mismatches, &outcome.written);
         });
-        mp::host::launch(1, readers, mp_message_passing, reader, bounds, &outcome.report, &outcome.mismatches,
-                         &outcome.read);
+        mp::host::launch(1, readers, mp_message_passing, 0, data.data(), words, &ready, &taken, base, rounds, bounds,
+                         &outcome.report, &outcome.mismatches, &outcome.read);
     }
     CHECK_THAT(outcome.report.status, ==, 0u);
     CHECK_THAT(ready, ==, base + rounds);
@@ -120,17 +108,12 @@ CASE(the_reader_notices_words_that_are_not_the_pattern) {
     uint64_t taken = 0;
     uint64_t mismatches = 0;
     uint64_t rounds = 0;
-    mp::MessagePassing reader = {};
-    reader.data = address(data.data());
-    reader.words = data.size();
-    reader.mine = address(&ready);
-    reader.peer = address(&taken);
-    reader.rounds = 1;
     for (uint64_t i = 0; i < data.size(); ++i) data[i] = mp::pattern(1, i);
     data[3] = mp::pattern(0, 3);
     data[7] = 0;
     const mp::WaitBounds bounds = {.abort = 0, .timeout_ns = minute_ns};
-    mp::host::launch(1, 2, mp_message_passing, reader, bounds, nullptr, &mismatches, &rounds);
+    mp::WaitReport* none = nullptr;
+    mp::host::launch(1, 2, mp_message_passing, 0, data.data(), 8, &ready, &taken, 0, 1, bounds, none, &mismatches, &rounds);
     CHECK_THAT(mismatches, ==, 2u);
     CHECK_THAT(rounds, ==, 1u);
     CHECK_THAT(taken, ==, 1u);
@@ -143,15 +126,9 @@ CASE(a_reader_whose_writer_never_comes_reports_and_ends) {
     uint64_t mismatches = 0;
     uint64_t rounds = 0;
     mp::WaitReport report = {};
-    mp::MessagePassing reader = {};
-    reader.data = address(data.data());
-    reader.words = data.size();
-    reader.mine = address(&ready);
-    reader.peer = address(&taken);
-    reader.base = 40;
-    reader.rounds = 9;
     const mp::WaitBounds bounds = {.abort = 0, .timeout_ns = 1'000'000};
-    mp::host::launch(1, 4, mp_message_passing, reader, bounds, &report, &mismatches, &rounds);
+    mp::host::launch(1, 4, mp_message_passing, 0, data.data(), 4, &ready, &taken, 40, 9, bounds, &report, &mismatches,
+                     &rounds);
     CHECK_THAT(report.status, ==, static_cast<unsigned>(mp::timed_out));
     CHECK_THAT(report.expected, ==, 41u);
     CHECK_THAT(report.seen, ==, 40u);

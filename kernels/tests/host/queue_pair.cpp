@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "../../src/cuda/queue_pair.cu"
+#include "../cuda/queue_pair.cu"
 #include "check.hpp"
 
 using std::uint16_t;

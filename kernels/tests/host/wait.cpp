@@ -176,14 +176,19 @@ CASE(blocks_and_warps_wait_one_after_another_without_mixing_their_results) {
     CHECK_THAT(wrong.load(), ==, 0u);
 }
 
-CASE(the_wait_kernels_write_a_status_for_each_thread) {
+CASE(every_thread_of_blocks_and_warps_has_the_status_of_its_wait) {
     uint64_t word = 0;
-    mp::WaitReport report = {};
     std::vector<std::uint32_t> results(2 * 32, 99);
-    mp::host::launch(2, 32, mp_signal_wait_block, &word, 1, within(0), &report, results.data());
+    const auto all_wait = [&](auto group) {
+        mp::host::launch(2, 32, [&] {
+            const mp::WaitResult result = mp::wait(group(), &word, 1, within(0));
+            results[mp::block_rank() * mp::block_threads() + mp::thread_rank()] = result.status;
+        });
+    };
+    all_wait(mp::block);
     for (const auto result : results) CHECK_THAT(result, ==, static_cast<unsigned>(mp::timed_out));
     raise(&word, 1);
-    mp::host::launch(2, 32, mp_signal_wait_warp, &word, 1, within(0), &report, results.data());
+    all_wait(mp::warp);
     for (const auto result : results) CHECK_THAT(result, ==, static_cast<unsigned>(mp::ok));
 }
 

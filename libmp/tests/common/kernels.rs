@@ -1,5 +1,5 @@
 //! The kernels of `tests/kernels` on a device: as OS threads, by the shim that the host compiler makes of them, or on a GPU from
-//! the fatbin that `TEST_KERNELS` names (`tests/kernels/kernels.cu` says how it is made).
+//! the fatbin in the folder that `TEST_KERNELS` names (`tests/kernels/kernels.cu` says how it is made).
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use libmp::{CollectiveHandle, Device, Stream};
 pub enum Value {
     Send(mp_kernels::Send),
     Recv(mp_kernels::Recv),
+    Message(mp_kernels::Message),
     Window(mp_kernels::Window),
     Collective(CollectiveHandle),
     Word(u64),
@@ -25,6 +26,7 @@ impl Value {
         match self {
             Value::Send(handle) => Arg::new(handle),
             Value::Recv(handle) => Arg::new(handle),
+            Value::Message(handle) => Arg::new(handle),
             Value::Window(handle) => Arg::new(handle),
             Value::Collective(handle) => handle.arg(),
             Value::Word(word) => Arg::new(word),
@@ -39,15 +41,21 @@ pub struct Kernels {
     module: Option<libmp::gdsync::Module>,
 }
 
-const NAMES: [&str; 5] =
-    ["test_collectives", "test_exchange", "test_nic_collectives", "test_parts", "test_windows"];
+const NAMES: [&str; 7] = [
+    "test_collectives",
+    "test_copy",
+    "test_exchange",
+    "test_messages",
+    "test_nic_collectives",
+    "test_parts",
+    "test_windows",
+];
 
 impl Kernels {
     pub fn of(device: &Device) -> Kernels {
         let module = device.as_cuda().map(|gpu| {
-            let path =
-                std::env::var("TEST_KERNELS").expect("TEST_KERNELS: the compiled kernels.cu");
-            let image: &'static [u8] = std::fs::read(&path).unwrap().leak();
+            let folder = std::env::var("TEST_KERNELS").expect("TEST_KERNELS names no folder");
+            let image = std::fs::read(Path::new(&folder).join("libmp.fatbin")).unwrap().leak();
             gpu.load_module(image, &NAMES).unwrap()
         });
         if module.is_none() {

@@ -1,6 +1,7 @@
-// Kernels of the test device_kernels: messages and windows by threads, warps, blocks and several blocks. On the host by shim.cpp;
-// for a GPU compiled by
-//   nvcc -std=c++17 -arch=native -fatbin -I kernels/include -o kernels.fatbin libmp/tests/kernels/kernels.cu
+// Kernels of the tests: messages and windows by threads, warps, blocks and several blocks. On the host by shim.cpp; for a GPU
+// compiled by
+//   nvcc -std=c++17 -arch=native -fatbin -I kernels/include -o FOLDER/libmp.fatbin libmp/tests/kernels/kernels.cu
+// and found in the folder that TEST_KERNELS names.
 #include <mp/mp.cuh>
 
 namespace test {
@@ -64,6 +65,28 @@ MP_KERNEL void test_parts(mp::Send send, mp::Recv recv, std::uint64_t* results) 
     bool failed = mp::send(mp::block(), send, part).failed();
     failed = mp::recv(mp::block(), recv, part).failed() || failed;
     if (failed) mp::add(results, std::uint64_t{1}, mp::relaxed, mp::system);
+}
+
+// `count` messages one after another, sent or posted and received by one block.
+MP_KERNEL void test_messages(mp::Message end, std::uint32_t sends, std::uint64_t count) {
+    for (std::uint64_t message = 0; message < count; ++message) {
+        if (sends != 0) {
+            if (mp::send(mp::block(), mp::Send{end}).failed()) return;
+            continue;
+        }
+        mp::post(mp::block(), mp::Recv{end});
+        if (mp::recv(mp::block(), mp::Recv{end}).failed()) return;
+    }
+}
+
+// Copies `bytes` bytes `rounds` times by one block, which writes when it began and when it ended to `stamps`.
+MP_KERNEL void test_copy(void* target, const void* source, std::uint64_t bytes, std::uint64_t rounds, std::uint64_t* stamps) {
+    const std::uint64_t began = mp::clock_ns();
+    for (std::uint64_t round = 0; round < rounds; ++round) mp::copy(mp::block(), target, source, bytes);
+    mp::block_barrier();
+    if (mp::thread_rank() != 0) return;
+    stamps[0] = began;
+    stamps[1] = mp::clock_ns();
 }
 
 // A ring of windows, one block a rank: signalled puts to the right, acknowledged to the left; then gets and atomics. The share

@@ -17,7 +17,7 @@ pub const PLAYERS_ON_CPU: usize = 2;
 
 /// One end of a channel: `storm::End`.
 #[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct End {
     pub message: Message,
     pub name: u64,

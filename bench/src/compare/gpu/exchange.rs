@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use gdsync::{Arg, Buffer, Deadline, Dims, Graph, Module};
+use gdsync::{Arg, Buffer, Deadline, Dims, Graph};
 use libmp::{DeviceRecv, DeviceSend, Region};
 use mp_kernels::{WaitBounds, WaitReport};
 
@@ -27,28 +27,9 @@ pub fn blocks(bytes: u64) -> u32 {
     (bytes / PER_BLOCK).clamp(1, MOST_BLOCKS) as u32
 }
 
-#[cfg(bench_fatbin)]
-const FATBIN: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/exchange.fatbin")));
-#[cfg(not(bench_fatbin))]
-const FATBIN: Option<&[u8]> = None;
-
-/// The kernel.
-pub struct Code(Module);
-
-impl Code {
-    /// Loads it for the rank's GPU.
-    ///
-    /// # Errors
-    /// This build has none, or the driver refuses it.
-    pub fn load(rank: &Rank) -> Result<Code> {
-        let image = FATBIN.context("this build of mp-perf has no GPU code; see tools/get-nvcc")?;
-        Ok(Code(rank.device.as_cuda().context("no GPU")?.load_module(image, &["exchange"])?))
-    }
-}
-
 /// Puts and signals of a kernel.
-pub fn kernel(code: Code) -> Box<dyn Player> {
-    Box::new(Kernel { code, bytes: 0, pair: None })
+pub fn kernel() -> Box<dyn Player> {
+    Box::new(Kernel { bytes: 0, pair: None })
 }
 
 /// Sends and receives in a graph.
@@ -57,7 +38,6 @@ pub fn graph() -> Box<dyn Player> {
 }
 
 struct Kernel {
-    code: Code,
     bytes: u64,
     pair: Option<Pair>,
 }
@@ -105,7 +85,7 @@ impl Player for Kernel {
             Arg::new(&time),
         ];
         let dims = Dims::linear(blocks(bytes), 1024);
-        let kernel = self.code.0.kernel("exchange")?;
+        let kernel = rank.kernel("exchange")?;
         // SAFETY: the kernel's signature; pair and results outlive the synchronise below.
         unsafe { rank.stream.launch(&kernel, dims, &args)? };
         rank.world.synchronize(&rank.stream, Deadline::after(Duration::from_secs(60)))?;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use gdsync::{Arg, Buffer, Deadline, Dims, Module, Word64};
+use gdsync::{Arg, Buffer, Deadline, Dims, Word64};
 use libmp::{DeviceWindow, Region};
 
 use super::{ON_STREAMS, Player, Sample, VOLUME, rounds_in_kernels};
@@ -114,48 +114,25 @@ impl Player for Streams {
 
 /// The copy engine alone; the same at any number of blocks.
 pub fn copy_engine_bandwidth() -> Box<dyn Player> {
-    Box::new(Copies { code: None, blocks: 0, pair: None })
+    Box::new(Copies { by_kernel: false, blocks: 0, pair: None })
 }
 
-/// The kernels of bench/peers/floor.cu.
-pub struct Code(Module);
-
-/// Their code, if this build had a compiler for it.
-#[cfg(bench_fatbin)]
-pub const FATBIN: Option<&[u8]> = Some(include_bytes!(concat!(env!("OUT_DIR"), "/floor.fatbin")));
-/// Their code, if this build had a compiler for it.
-#[cfg(not(bench_fatbin))]
-pub const FATBIN: Option<&[u8]> = None;
-
-impl Code {
-    /// Loads them for the rank's GPU.
-    ///
-    /// # Errors
-    /// This build has none, or the driver refuses them.
-    pub fn load(rank: &Rank) -> Result<Code> {
-        let image = FATBIN.context("this build of mp-perf has no GPU code; see tools/get-nvcc")?;
-        let cuda = rank.device.as_cuda().context("no GPU")?;
-        Ok(Code(cuda.load_module(image, &["floor_put", "floor_copy"])?))
-    }
-
-    /// A message and its flag by one block.
-    pub fn put(&self) -> Box<dyn Player + '_> {
-        Box::new(Put { code: self, size: 0, pair: None })
-    }
-
-    /// Copies by so many blocks.
-    pub fn bandwidth(&self) -> Box<dyn Player + '_> {
-        Box::new(Copies { code: Some(self), blocks: 0, pair: None })
-    }
+/// A message and its flag by one block.
+pub fn put() -> Box<dyn Player> {
+    Box::new(Put { size: 0, pair: None })
 }
 
-struct Put<'a> {
-    code: &'a Code,
+/// Copies by so many blocks.
+pub fn bandwidth() -> Box<dyn Player> {
+    Box::new(Copies { by_kernel: true, blocks: 0, pair: None })
+}
+
+struct Put {
     size: u64,
     pair: Option<Pair>,
 }
 
-impl Player for Put<'_> {
+impl Player for Put {
     fn name(&self) -> String {
         "plain stores, release".into()
     }
@@ -194,7 +171,7 @@ impl Player for Put<'_> {
             Arg::new(&at),
         ];
         let threads = crate::perf::latency::suitable_threads(self.size);
-        let kernel = self.code.0.kernel("floor_put")?;
+        let kernel = rank.kernel("floor_put")?;
         // SAFETY: the kernel's signature; window, source and time outlive the synchronise below.
         unsafe { rank.stream.launch(&kernel, Dims::linear(1, threads), &args)? };
         synchronize(rank)?;
@@ -205,16 +182,16 @@ impl Player for Put<'_> {
     }
 }
 
-struct Copies<'a> {
-    /// The copy engine without it.
-    code: Option<&'a Code>,
+struct Copies {
+    /// Not by the copy engine.
+    by_kernel: bool,
     blocks: u32,
     pair: Option<Pair>,
 }
 
-impl Player for Copies<'_> {
+impl Player for Copies {
     fn name(&self) -> String {
-        if self.code.is_some() { "plain stores".into() } else { "copy engine".into() }
+        if self.by_kernel { "plain stores".into() } else { "copy engine".into() }
     }
 
     fn role(&self) -> Role {
@@ -238,17 +215,14 @@ impl Player for Copies<'_> {
         let to = pair.other.device_address().context("no address")?;
         let (bytes, copies) = (VOLUME, COPIES);
         let since = Instant::now();
-        match self.code {
-            Some(code) => {
-                let args = [Arg::new(&to), Arg::new(&from), Arg::new(&bytes), Arg::new(&copies)];
-                let kernel = code.0.kernel("floor_copy")?;
-                // SAFETY: the kernel's signature; the window outlives the synchronise below.
-                unsafe { rank.stream.launch(&kernel, Dims::linear(self.blocks, 1024), &args)? };
-            }
-            None => {
-                for _ in 0..copies {
-                    rank.stream.copy(&pair.other, pair.source.buffer())?;
-                }
+        if self.by_kernel {
+            let args = [Arg::new(&to), Arg::new(&from), Arg::new(&bytes), Arg::new(&copies)];
+            let kernel = rank.kernel("floor_copy")?;
+            // SAFETY: the kernel's signature; the window outlives the synchronise below.
+            unsafe { rank.stream.launch(&kernel, Dims::linear(self.blocks, 1024), &args)? };
+        } else {
+            for _ in 0..copies {
+                rank.stream.copy(&pair.other, pair.source.buffer())?;
             }
         }
         synchronize(rank)?;

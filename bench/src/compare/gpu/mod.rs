@@ -99,11 +99,7 @@ pub(super) fn measure(
         ),
         Err(reason) => format!("NVSHMEM: absent ({reason:#})."),
     });
-    let floor = floor::Code::load(rank);
-    if let Err(reason) = &floor {
-        method.push(format!("Floors of kernels: absent ({reason:#})."));
-    }
-    let (nccl, nvshmem, floor) = (nccl.ok(), nvshmem.ok(), floor.ok());
+    let (nccl, nvshmem) = (nccl.ok(), nvshmem.ok());
     if let Some(mpi) = mpi {
         method.push(format!("MPI between GPUs: a kernel packs the message into pinned memory, cuStreamSynchronize, MPI_Send to a pinned buffer ({}).", mpi.version()));
     }
@@ -124,14 +120,13 @@ pub(super) fn measure(
     if let Some(nvshmem) = &nvshmem {
         kernels.extend([nvshmem.put(None), nvshmem.put(Some(1024)), nvshmem.p()]);
     }
-    kernels.extend(floor.as_ref().map(|code| code.put()));
+    kernels.push(floor::put());
     let (in_kernels, _) = table.measure(&sizes, &mut kernels)?;
     drop(kernels);
 
     let mut copies: Players = vec![ours::bandwidth()];
     copies.extend(nvshmem.as_ref().map(|nvshmem| nvshmem.bandwidth()));
-    copies.extend(floor.as_ref().map(|code| code.bandwidth()));
-    copies.push(floor::copy_engine_bandwidth());
+    copies.extend([floor::bandwidth(), floor::copy_engine_bandwidth()]);
     let (bandwidth, _) = table.measure(&BLOCKS, &mut copies)?;
     drop(copies);
 
@@ -142,11 +137,7 @@ pub(super) fn measure(
     }
     let (barrier, _) = table.measure(&[2], &mut meetings)?;
     drop(meetings);
-    let mut halos: Players = vec![exchange::graph()];
-    match exchange::Code::load(rank) {
-        Ok(code) => halos.insert(0, exchange::kernel(code)),
-        Err(reason) => method.push(format!("libmp's exchange in a kernel: absent ({reason:#}).")),
-    }
+    let mut halos: Players = vec![exchange::kernel(), exchange::graph()];
     halos.extend(nvshmem.as_ref().map(|nvshmem| nvshmem.exchange()));
     halos.extend(nccl.as_ref().map(|nccl| nccl.exchange()));
     halos.extend(mpi.and_then(staged::exchange));

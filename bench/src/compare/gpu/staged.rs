@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use cudarc::driver::sys;
 use gdsync::Buffer;
 
-use super::floor::FATBIN;
 use super::{Mpi, Player, Sample};
+use crate::kernels::FATBIN;
 use crate::perf::Rank;
 use crate::result::Role;
 

@@ -4,15 +4,10 @@
 
 #include <mp/mp.cuh>
 
-#include "pattern.cuh"
+#include "../../kernels/tests/cuda/pattern.cuh"
+#include "layout.cuh"
 
 namespace mp {
-
-// The pairs of one side, by value. Two pairs used in turn, so that posting a buffer again is off the way of a message.
-struct PerfPairs {
-    Send sends[2];
-    Recv recvs[2];
-};
 
 namespace perf {
 

@@ -6,6 +6,8 @@
 
 #include <mp/mp.cuh>
 
+#include "layout.cuh"
+
 namespace mp {
 namespace pingpong {
 

@@ -6,7 +6,7 @@
 
 #include <mp/mp.cuh>
 
-#include "pattern.cuh"
+#include "../../kernels/tests/cuda/pattern.cuh"
 
 namespace mp {
 namespace litmus {
