@@ -93,6 +93,26 @@ pub enum Error {
         size: usize,
     },
 
+    /// A range whose end lies before its beginning.
+    #[error("{what}: the range {start}..{end} ends before it begins")]
+    Reversed {
+        /// The operation.
+        what: &'static str,
+        /// The first element.
+        start: usize,
+        /// The one behind the last.
+        end: usize,
+    },
+
+    /// Elements of a type without a size take no memory, and are nothing to move.
+    #[error("{what}: elements of type {element} have no size")]
+    NoSize {
+        /// The operation.
+        what: &'static str,
+        /// The type.
+        element: &'static str,
+    },
+
     /// Two lengths that must agree do not.
     #[error("{what}: {left} bytes against {right} bytes")]
     LengthMismatch {

@@ -17,6 +17,7 @@ use super::driver::cu;
 use crate::deadline::Deadline;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::memory::copy::copy_bytes;
 use crate::memory::{Buffer, Space};
 
 /// Bytes of a chunk: 12 µs of PCIe, a few times what starting a copy costs.
@@ -90,7 +91,7 @@ impl Copies {
                 // SAFETY: the caller's range; the chunk is filled.
                 unsafe {
                     let to = to.add(k * CHUNK);
-                    std::ptr::copy_nonoverlapping(inner.chunk(k).as_ptr(), to, part);
+                    copy_bytes(inner.chunk(k).as_ptr(), to, part);
                 }
             }
         }
@@ -114,7 +115,7 @@ impl Copies {
             // SAFETY: inside the caller's range and the chunk, which nothing uses any more.
             unsafe {
                 let from = from.add(k * CHUNK);
-                std::ptr::copy_nonoverlapping(from, chunk.as_ptr(), part);
+                copy_bytes(from, chunk.as_ptr(), part);
                 inner.enqueue(k, to + (k * CHUNK) as u64, chunk.as_ptr() as u64, part)?;
             }
         }

@@ -15,6 +15,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::event::HostEvent;
 use crate::memory::Buffer;
+use crate::memory::copy::{copy_bytes, fill_bytes};
 use crate::memory::word::{Word32, Word64, reached32, reached64};
 
 /// Operations that a stream holds; enqueuing one more blocks until the stream gets on, or fails after [`FULL`].
@@ -252,13 +253,13 @@ impl Shared {
                 {
                     // SAFETY: both ranges are inside their allocations, which the operation holds, and equally long
                     // (checked when it was enqueued); who else touches them is the enqueuer's contract, as on a GPU.
-                    unsafe { std::ptr::copy(from_address.as_ptr(), to_address.as_ptr(), to.len()) };
+                    unsafe { copy_bytes(from_address.as_ptr(), to_address.as_ptr(), to.len()) };
                 }
             }
             HostOp::Fill(buffer, byte) => {
                 if let Some(address) = buffer.host_address() {
                     // SAFETY: as for the copy.
-                    unsafe { std::ptr::write_bytes(address.as_ptr(), *byte, buffer.len()) };
+                    unsafe { fill_bytes(address.as_ptr(), *byte, buffer.len()) };
                 }
             }
             HostOp::Call(call) => {

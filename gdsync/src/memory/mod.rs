@@ -3,6 +3,7 @@
 
 pub(crate) mod access;
 pub(crate) mod allocation;
+pub(crate) mod copy;
 pub(crate) mod shared;
 pub mod word;
 
@@ -223,11 +224,15 @@ impl<T: Pod> Buffer<T> {
     /// [`Error::OutOfRange`], with bytes.
     pub fn slice(&self, range: Range<usize>) -> Result<Buffer<T>> {
         let size = size_of::<T>();
-        if range.start > range.end || range.end > self.len {
+        if range.start > range.end {
+            let Range { start, end } = range;
+            return Err(Error::Reversed { what: "slice", start, end });
+        }
+        if range.end > self.len {
             return Err(Error::OutOfRange {
                 what: "slice",
                 offset: range.start.saturating_mul(size),
-                len: range.end.saturating_sub(range.start).saturating_mul(size),
+                len: (range.end - range.start).saturating_mul(size),
                 size: self.size(),
             });
         }
@@ -243,7 +248,10 @@ impl<T: Pod> Buffer<T> {
     /// If the address is not aligned for `U` or the size is no multiple of it.
     pub fn cast<U: Pod>(&self) -> Result<Buffer<U>> {
         let size = size_of::<U>();
-        if size == 0 || !self.size().is_multiple_of(size) {
+        if size == 0 {
+            return Err(Error::NoSize { what: "cast", element: std::any::type_name::<U>() });
+        }
+        if !self.size().is_multiple_of(size) {
             return Err(Error::LengthMismatch { what: "cast", left: size, right: self.size() });
         }
         let address =
@@ -322,7 +330,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// Writes `values` now, from the CPU or, for device memory, by a copy that is waited for. Not ordered with any
-    /// stream: for set-up and tests.
+    /// stream: for set-up and tests. Whoever reads the memory meanwhile finds some of the old bytes and some of the new ones.
     ///
     /// # Errors
     /// [`Error::LengthMismatch`]; for device memory what the driver says.
@@ -333,8 +341,10 @@ impl<T: Pod> Buffer<T> {
         }
         match self.host_address() {
             Some(address) => {
-                // SAFETY: `len` elements on both sides; `values` is borrowed and cannot be written by others.
-                unsafe { std::ptr::copy(values.as_ptr(), address.as_ptr(), self.len) };
+                // SAFETY: `len` elements on both sides, of which others write at most those here, as the copy allows.
+                unsafe {
+                    copy::copy_bytes(values.as_ptr().cast(), address.cast().as_ptr(), self.size())
+                };
                 Ok(())
             }
             None => {
@@ -345,7 +355,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     /// The elements now, read by the CPU or, for device memory, by a copy that is waited for. Not ordered with any
-    /// stream: for results after a synchronise, and tests.
+    /// stream: for results after a synchronise, and tests. Of what is written meanwhile it has some bytes and not others.
     ///
     /// # Errors
     /// For device memory what the driver says.
@@ -360,9 +370,26 @@ impl<T: Pod> Buffer<T> {
             }
         };
         let mut values = vec![T::zeroed(); self.len];
-        // SAFETY: `len` elements on both sides; the vector is new.
-        unsafe { std::ptr::copy(address.as_ptr(), values.as_mut_ptr(), self.len) };
+        // SAFETY: `len` elements on both sides; the vector is new, and what others write here the copy allows.
+        unsafe {
+            copy::copy_bytes(address.cast().as_ptr(), values.as_mut_ptr().cast(), self.size())
+        };
         Ok(values)
+    }
+
+    /// Copies what `source` holds now, by the CPU: for memory that it reaches on both sides. Not ordered with any stream.
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`], [`Error::NotReachable`].
+    pub fn copy_from(&self, source: &Buffer<T>) -> Result<()> {
+        if source.len != self.len {
+            let (left, right) = (self.size(), source.size());
+            return Err(Error::LengthMismatch { what: "copy", left, right });
+        }
+        let (from, to) = (source.host_or_error("reading")?, self.host_or_error("writing")?);
+        // SAFETY: `len` elements on both sides; what others do with them meanwhile the copy allows.
+        unsafe { copy::copy_bytes(from.cast().as_ptr(), to.cast().as_ptr(), self.size()) };
+        Ok(())
     }
 
     fn copy_now(&self, staging: &Buffer<T>, upload: bool) -> Result<()> {
@@ -382,6 +409,9 @@ impl<T: Pod> Buffer<T> {
 }
 
 fn bytes_of<T>(what: &'static str, len: usize) -> Result<usize> {
+    if size_of::<T>() == 0 {
+        return Err(Error::NoSize { what, element: std::any::type_name::<T>() });
+    }
     len.checked_mul(size_of::<T>())
         .filter(|bytes| isize::try_from(*bytes).is_ok())
         .ok_or(Error::OutOfRange { what, offset: 0, len: usize::MAX, size: isize::MAX as usize })
@@ -409,8 +439,8 @@ mod tests {
         let error = buffer.slice(2..5).unwrap_err().to_string();
         assert_eq!(error, "slice: bytes 16..40 lie outside a buffer of 32 bytes");
         #[allow(clippy::reversed_empty_ranges)]
-        let reversed = buffer.slice(3..2);
-        assert!(reversed.is_err());
+        let error = buffer.slice(3..2).unwrap_err().to_string();
+        assert_eq!(error, "slice: the range 3..2 ends before it begins");
         assert!(buffer.write(&[1, 2, 3]).is_err());
         Ok(())
     }
@@ -432,6 +462,41 @@ mod tests {
         let buffer = Buffer::from_vec(&Device::Host, values)?;
         assert_eq!(buffer.host_address().map(|a| a.as_ptr().cast_const()), Some(address));
         assert_eq!(buffer.to_vec()?, [1.5, 2.5]);
+        Ok(())
+    }
+
+    #[test]
+    fn elements_without_a_size_are_refused_and_said_to_have_none() {
+        let error = Buffer::<()>::new(&Device::Host, Space::Pinned, 3).unwrap_err().to_string();
+        assert_eq!(error, "allocation: elements of type () have no size");
+        assert!(Buffer::from_vec(&Device::Host, vec![(); 2]).is_err());
+    }
+
+    #[test]
+    fn a_buffer_is_copied_from_another_of_the_same_length() -> Result<()> {
+        let [to, from] = [0u32, 7].map(|first| {
+            let values: Vec<u32> = (first..first + 1000).collect();
+            Buffer::from_slice(&Device::Host, Space::Pinned, &values).unwrap()
+        });
+        to.slice(3..500)?.copy_from(&from.slice(10..507)?)?;
+        let got = to.to_vec()?;
+        assert_eq!((got[2], got[3], got[499], got[500]), (2, 17, 513, 500));
+        assert!(matches!(to.copy_from(&from.slice(1..2)?), Err(Error::LengthMismatch { .. })));
+        Ok(())
+    }
+
+    /// ThreadSanitizer sees the race if these are plain copies (tools/tsan gdsync/lib).
+    #[test]
+    fn what_two_threads_read_and_write_at_once_is_old_or_new() -> Result<()> {
+        let buffer = Buffer::<u64>::new(&Device::Host, Space::Pinned, 50)?;
+        std::thread::scope(|scope| {
+            scope.spawn(|| (1..=500).try_for_each(|round| buffer.write(&[round; 50])).unwrap());
+            scope.spawn(|| (501..=1000).try_for_each(|round| buffer.write(&[round; 50])).unwrap());
+            for _ in 0..500 {
+                assert!(buffer.to_vec().unwrap().iter().all(|word| *word <= 1000));
+            }
+        });
+        assert!([500, 1000].contains(&buffer.to_vec()?[0]));
         Ok(())
     }
 

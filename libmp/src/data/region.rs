@@ -12,8 +12,9 @@ use crate::error::{Error, Result};
 /// A shared, typed view of `len` elements of memory for communication. Cloning and slicing share the memory, which is
 /// given back when the last view and the last operation on it are gone.
 ///
-/// While an operation on it is started, the memory is the operation's: what a send reads must not be written, what a
-/// receive writes must be neither read nor written, until it is complete.
+/// While an operation on it is started, the memory is the operation's: what a send reads should not be written, and what a
+/// receive writes neither read nor written, until it is complete. Who does it nevertheless, by [`write`](Region::write) or
+/// [`to_vec`](Region::to_vec), moves some of the old bytes and some of the new ones.
 pub struct Region<T> {
     buffer: Buffer<T>,
 }
@@ -78,7 +79,8 @@ impl Pieces {
 impl<T: Pod> Region<T> {
     pub(crate) fn alloc(pieces: &Pieces, device: &Device, len: usize) -> Result<Region<T>> {
         let failed = |source| Error::Memory { op: format!("a region of {len} elements"), source };
-        let small = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes < LARGE);
+        let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes < LARGE);
+        let small = bytes.filter(|_| size_of::<T>() > 0);
         let buffer = match (device, small) {
             (Device::Host, Some(bytes)) => {
                 pieces.cut_for(device, bytes).and_then(|bytes| bytes.cast())
@@ -199,6 +201,19 @@ mod tests {
         let large: Region<u8> = Region::alloc(&pieces, &Device::Host, 5 << 20).unwrap();
         assert_eq!(large.len(), 5 << 20);
         assert!(Region::<u64>::alloc(&pieces, &Device::Host, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn a_range_backwards_and_elements_without_a_size_are_refused_in_these_words() {
+        let pieces = Pieces::default();
+        let region: Region<u32> = Region::alloc(&pieces, &Device::Host, 10).unwrap();
+        #[allow(clippy::reversed_empty_ranges)]
+        let error = region.slice(5..3).unwrap_err().to_string();
+        assert!(error.contains("the range 5..3 ends before it begins"), "{error}");
+        for len in [0, 3] {
+            let error = Region::<()>::alloc(&pieces, &Device::Host, len).unwrap_err().to_string();
+            assert!(error.contains("elements of type () have no size"), "{error}");
+        }
     }
 
     #[test]

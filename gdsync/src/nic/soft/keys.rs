@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::cuda::copies::Copies;
 use crate::memory::Buffer;
 use crate::nic::memory_region::Access;
+use crate::memory::copy::copy_bytes;
 use crate::peer::PeerHandle;
 use crate::wqe::DataSegment;
 
@@ -272,7 +273,7 @@ unsafe fn copy_on_host(from: *const u8, to: *mut u8, len: usize) {
             AtomicU32::from_ptr(to.cast()).store(value, Ordering::Release);
         },
         // SAFETY: the caller's promise; the ranges may overlap when a queue pair is connected to itself.
-        _ => unsafe { std::ptr::copy(from, to, len) },
+        _ => unsafe { copy_bytes(from, to, len) },
     }
 }
 

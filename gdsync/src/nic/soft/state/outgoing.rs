@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::super::keys::{KeyError, Place, RegionMemory, copy};
 use super::super::wire::frame::Frame;
+use crate::memory::copy::copy_bytes;
 
 /// A frame to send: its payload is either inline or pieces.
 pub(crate) struct Outgoing {
@@ -83,7 +84,7 @@ impl Outgoing {
         for (from, len) in self.parts() {
             // SAFETY: the pieces are valid while they are held; together they have `self.len` bytes.
             unsafe {
-                std::ptr::copy_nonoverlapping(from, to, len);
+                copy_bytes(from, to, len);
                 to = to.add(len);
             }
         }
@@ -119,7 +120,7 @@ impl<'a> Payload<'a> {
     pub fn to_vec(self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         // SAFETY: both are valid for this many bytes.
-        unsafe { std::ptr::copy_nonoverlapping(self.pointer, bytes.as_mut_ptr(), self.len) };
+        unsafe { copy_bytes(self.pointer, bytes.as_mut_ptr(), self.len) };
         bytes
     }
 }

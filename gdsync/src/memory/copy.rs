@@ -1,0 +1,125 @@
+//! Copies between memories that others may use at the same time: threads, peers, kernels, NICs. Each byte is read and written
+//! as by a relaxed atomic operation, so that a race is no undefined behaviour: who reads what nothing orders finds old bytes
+//! and new ones. Order is for others to make; a release store after a copy covers it.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// Up to so many bytes a loop of words starts sooner than the processor's own copy does.
+const SHORT: usize = 512;
+const WORD: usize = size_of::<u64>();
+
+/// Copies `len` bytes; the ranges may overlap.
+///
+/// # Safety
+/// Both ranges are valid for `len` bytes; nobody accesses them meanwhile but atomically, by this function, or from outside of
+/// this program.
+pub(crate) unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
+    let ahead = (to as usize).wrapping_sub(from as usize);
+    if ahead > 0 && ahead < len {
+        // The end of the source is where the copy begins.
+        // SAFETY: the caller's promise; from the end on each byte is read before it is written.
+        (0..len).rev().for_each(|at| unsafe { copy_byte(from.add(at), to.add(at)) });
+        return;
+    }
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if len > SHORT {
+        // SAFETY: the caller's promise, and the direction flag is clear in Rust. What the instruction does with each byte is what
+        // a relaxed load and a relaxed store would do.
+        unsafe {
+            std::arch::asm!(
+                "rep movsb",
+                inout("rcx") len => _,
+                inout("rsi") from => _,
+                inout("rdi") to => _,
+                options(nostack, preserves_flags)
+            );
+        }
+        return;
+    }
+    let head = match ahead.is_multiple_of(WORD) {
+        true => to.align_offset(WORD).min(len),
+        false => len,
+    };
+    let words = (len - head) / WORD;
+    // SAFETY: the caller's promise; behind the head both are aligned.
+    unsafe {
+        (0..head).for_each(|at| copy_byte(from.add(at), to.add(at)));
+        let (first, target) = (from.add(head).cast::<u64>(), to.add(head).cast::<u64>());
+        for at in 0..words {
+            let word = AtomicU64::from_ptr(first.add(at).cast_mut()).load(Ordering::Relaxed);
+            AtomicU64::from_ptr(target.add(at)).store(word, Ordering::Relaxed);
+        }
+        (head + words * WORD..len).for_each(|at| copy_byte(from.add(at), to.add(at)));
+    }
+}
+
+/// # Safety
+/// As [`copy_bytes`], of one byte.
+unsafe fn copy_byte(from: *const u8, to: *mut u8) {
+    // SAFETY: the caller's promise; a byte is always aligned.
+    unsafe {
+        let byte = AtomicU8::from_ptr(from.cast_mut()).load(Ordering::Relaxed);
+        AtomicU8::from_ptr(to).store(byte, Ordering::Relaxed);
+    }
+}
+
+/// Sets `len` bytes.
+///
+/// # Safety
+/// As [`copy_bytes`].
+pub(crate) unsafe fn fill_bytes(to: *mut u8, byte: u8, len: usize) {
+    let block = [byte; 4096];
+    let mut at = 0;
+    while at < len {
+        let part = block.len().min(len - at);
+        // SAFETY: the caller's promise; the block is this thread's.
+        unsafe { copy_bytes(block.as_ptr(), to.add(at), part) };
+        at += part;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_and_alignment_is_copied_whole_and_nothing_beside_it() {
+        let lengths = [0, 1, 7, 8, 9, 16, 63, 511, 512, 513, 1000, 5003];
+        for len in lengths {
+            for (from_at, to_at) in [(0, 0), (3, 3), (1, 0), (0, 5), (8, 16)] {
+                let from: Vec<u8> = (0..from_at + len).map(|at| (at * 7 + 1) as u8).collect();
+                let mut to = vec![0xee; to_at + len + 3];
+                // SAFETY: both vectors are this test's, and long enough.
+                unsafe { copy_bytes(from.as_ptr().add(from_at), to.as_mut_ptr().add(to_at), len) };
+                assert_eq!(
+                    to[to_at..to_at + len],
+                    from[from_at..],
+                    "{len} from {from_at} to {to_at}"
+                );
+                assert!(to[..to_at].iter().chain(&to[to_at + len..]).all(|byte| *byte == 0xee));
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_overlap_are_copied_as_if_by_a_third_place() {
+        for len in [20, 3000] {
+            for (from_at, to_at) in [(0, 1), (1, 0), (0, 8), (8, 0), (4, 4)] {
+                let mut bytes: Vec<u8> = (0..len + 8).map(|at| at as u8).collect();
+                let expected = bytes[from_at..from_at + len].to_vec();
+                let base = bytes.as_mut_ptr();
+                // SAFETY: inside the vector.
+                unsafe { copy_bytes(base.add(from_at), base.add(to_at), len) };
+                assert_eq!(bytes[to_at..to_at + len], expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_fill_goes_to_the_end_and_no_further() {
+        let mut bytes = vec![0; 10_001];
+        // SAFETY: inside the vector.
+        unsafe { fill_bytes(bytes.as_mut_ptr(), 9, 10_000) };
+        assert!(bytes[..10_000].iter().all(|byte| *byte == 9) && bytes[10_000] == 0);
+    }
+}
