@@ -107,7 +107,7 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_litmus_puts(mp::Window window, std::uint64_t 
     auto* here = mp::impl::at<std::uint64_t>(landing + at);
     const std::uint64_t words = (order == put_with_signal ? 1 : 2) * bytes / 8;
     const auto put = [&](std::uint64_t offset) {
-        mp::put(mp::block(), window, peer, at + offset, mp::impl::at<const void>(source + at + offset), bytes);
+        (void)mp::put(mp::block(), window, peer, at + offset, mp::impl::at<const void>(source + at + offset), bytes);
     };
     std::uint64_t wrong = 0, round = 0;
     for (; round < count; ++round) {
@@ -121,14 +121,14 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_litmus_puts(mp::Window window, std::uint64_t 
         case two_puts_then_signal:
             put(bytes);
             put(0);
-            mp::signal(mp::block(), window, peer, data, value);
+            (void)mp::signal(mp::block(), window, peer, data, value);
             break;
         case put_with_signal:
-            mp::put_signal(mp::block(), window, peer, at, from, bytes, data, value);
+            (void)mp::put_signal(mp::block(), window, peer, at, from, bytes, data, value);
             break;
-        case signal_then_wait: mp::signal(mp::block(), window, peer, data, value); break;
+        case signal_then_wait: (void)mp::signal(mp::block(), window, peer, data, value); break;
         default:
-            mp::signal(mp::block(), window, peer, data, value);
+            (void)mp::signal(mp::block(), window, peer, data, value);
             late();
             put(0);
             put(bytes);
@@ -139,11 +139,11 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_litmus_puts(mp::Window window, std::uint64_t 
         }
         if (mp::wait(mp::block(), window, data, value).failed()) break;
         if (order == signal_then_wait) {
-            mp::get(mp::block(), window, peer, at, arrived, 2 * bytes);
+            (void)mp::get(mp::block(), window, peer, at, arrived, 2 * bytes);
             mp::block_barrier();
         }
         wrong += check_and_spoil(arrived, words, seed_of(value, peer));
-        mp::signal(mp::block(), window, peer, answer, value);
+        (void)mp::signal(mp::block(), window, peer, answer, value);
         if (mp::wait(mp::block(), window, answer, value).failed()) break;
         // The peer has read it.
         if (order == signal_then_wait) spoil(offered, words);

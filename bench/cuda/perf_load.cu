@@ -74,7 +74,7 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_perf_fused(mp::Send send, mp::Recv recv, std:
         const mp::Part part = {block, exchanging};
         if (block == 0) mp::post(mp::block(), recv);
         if (mp::send(mp::block(), send, part).failed()) return;
-        mp::recv(mp::block(), recv, part);
+        (void)mp::recv(mp::block(), recv, part);
         return;
     }
     mp::perf::work(bound, amount, words, count, {block - exchanging, mp::grid_blocks() - exchanging});

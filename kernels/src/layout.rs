@@ -6,7 +6,7 @@ use crate::shared::Header;
 use crate::{shared_enum, shared_structs};
 
 shared_enum! {
-    /// How a wait in a kernel ended.
+    /// How a call of a kernel ended.
     pub enum WaitStatus {
         /// The signal reached the expected value.
         Ok = 0 as ok,
@@ -16,6 +16,14 @@ shared_enum! {
         TimedOut = 2 as timed_out,
         /// A request to the peer's NIC failed first: nothing more goes that way.
         PathFailed = 3 as path_failed,
+        /// Refused: the window has no such rank.
+        NoSuchRank = 4 as no_such_rank,
+        /// Refused: a rank has no such signal.
+        NoSuchSignal = 5 as no_such_signal,
+        /// Refused: some of the bytes, or elements, lie outside.
+        OutOfRange = 6 as out_of_range,
+        /// Refused: an atomic operation at no multiple of 8 bytes, or on a GPU's own memory through a NIC.
+        NotAtomic = 7 as not_atomic,
     }
 }
 
@@ -40,17 +48,17 @@ shared_structs! {
         pub timeout_ns: u64,
     }
 
-    /// Why a wait in a kernel failed. The host zeroes the slot before the launch; the first failure stays in it.
+    /// Why a call of a kernel failed. The host zeroes the slot before the launch; the first failure stays in it.
     pub struct WaitReport {
         /// A `WaitStatus`; 0 (ok): nothing failed. Written last: when it is not 0, the rest is there.
         pub status: u32,
         /// Not 0 once a failing thread of the GPU has taken the slot.
         pub claimed: u32,
-        /// The value waited for.
+        /// The value waited for. Of a call that was refused: the first rank, signal, byte or element it was for.
         pub expected: u64,
-        /// The value of the signal when the wait ended.
+        /// The value of the signal when the wait ended. Of a call that was refused: how many there are.
         pub seen: u64,
-        /// Nanoseconds waited, counted from the first look at the clock.
+        /// Nanoseconds waited, counted from the first look at the clock. Of a call that was refused: how many it was for.
         pub waited_ns: u64,
     }
 
@@ -88,9 +96,9 @@ shared_structs! {
         pub message: Message,
         /// Address of the `mp::QueuePair` to the other's rank (`mp/qp.cuh`).
         pub queue: u64,
-        /// The signal this end raises, in the other's memory.
+        /// The signal this end raises, in the other's memory. 0: none, as of a put without a signal.
         pub theirs: u64,
-        /// Of a send: where messages go, in the other's memory.
+        /// Of a send: where messages go, in the other's memory. Of a get: where they come from.
         pub target: u64,
         /// How many messages may be on their way, each in a slot of its own; 0: one, into the posted buffer.
         pub slots: u64,
@@ -100,10 +108,10 @@ shared_structs! {
         pub theirs_key: u32,
         /// The remote key of `target`.
         pub target_key: u32,
-        /// The local key of the buffer that is sent.
+        /// The local key of the buffer that is sent, or got into.
         pub memory_key: u32,
-        /// Keeps the size a multiple of 8; ignored.
-        pub reserved: u32,
+        /// 1: a get, into the buffer from `target`.
+        pub gets: u32,
     }
 
     /// The counters of one end. Only the kernels and streams that start it touch them; zero at first.
@@ -136,6 +144,24 @@ shared_structs! {
     pub struct Recv {
         /// This end.
         pub message: Message,
+    }
+
+    /// A prepared put into a window.
+    pub struct Put {
+        /// A send that waits for nobody.
+        pub send: Send,
+    }
+
+    /// A prepared get from a window.
+    pub struct Get {
+        /// As that of a put, the other way: its buffer is the rank's share.
+        pub send: Send,
+    }
+
+    /// A prepared wait for a signal of a window.
+    pub struct SignalWait {
+        /// A receive of nothing.
+        pub recv: Recv,
     }
 
     /// One thing that a stream operation does: what the kernel `mp_steps` is launched with.

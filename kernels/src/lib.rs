@@ -19,8 +19,8 @@ mod layout;
 pub mod shared;
 
 pub use layout::{
-    Collective, HEADER, LAYOUTS, Message, MessageState, NicCollective, NicEnd, NicPart, Recv, Send,
-    Step, StepKind, WaitBounds, WaitReport, WaitStatus, Window, WindowPart,
+    Collective, Get, HEADER, LAYOUTS, Message, MessageState, NicCollective, NicEnd, NicPart, Put,
+    Recv, Send, SignalWait, Step, StepKind, WaitBounds, WaitReport, WaitStatus, Window, WindowPart,
 };
 
 /// How the GPU code of this build was compiled.

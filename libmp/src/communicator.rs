@@ -18,8 +18,7 @@ use crate::control::{Control, Turn, WORLD};
 use crate::data::device::{DeviceNumber, enqueue};
 use crate::data::plane::Plane;
 use crate::data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, DeviceWindow, Path, Peer, PeerCounters, Region,
-    Step, Window,
+    AllReduce, DeviceAllReduce, DeviceBarrier, Path, Peer, PeerCounters, Region, Step, Window,
 };
 use crate::error::{Error, Result};
 use crate::trace::Trace;
@@ -124,26 +123,15 @@ impl Communicator {
         Region::alloc(&self.inner.plane.pieces, device, len)
     }
 
-    /// Opens a region of every rank to the others, and `signals` signals for each. A collective call; the regions may have
-    /// different lengths, also 0, but live on devices of one kind.
+    /// Opens a region of every rank to the others, for host, streams and kernels, and `signals` signals for each. A collective
+    /// call; the regions may have different lengths, also 0, but live on devices of one kind, and all ranks name as many
+    /// signals.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if one rank's memory cannot be exported.
+    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if one rank's memory cannot be exported to ranks that
+    /// would map it, or if the numbers of signals differ; [`Error::NoPath`] for a rank that no path leads to.
     pub fn window<T: Pod>(&self, region: &Region<T>, signals: usize) -> Result<Window<T>> {
         Window::open(self, &self.inner.plane, region, signals)
-    }
-
-    /// Opens a region of every rank, and `signals` signals for each, to the kernels of the others. A collective call; all
-    /// regions live on devices of one kind.
-    ///
-    /// # Errors
-    /// As [`window`](Self::window); [`Error::NoPath`] if a rank is on another host.
-    pub fn device_window<T: Pod>(
-        &self,
-        region: &Region<T>,
-        signals: usize,
-    ) -> Result<DeviceWindow<T>> {
-        DeviceWindow::open(self, &self.inner.plane, region, signals)
     }
 
     /// Makes a stream do the steps in order, in one launch: what was prepared with `prepare_device`. They mean what they

@@ -52,7 +52,7 @@
 //! each other through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP
 //! between hosts and shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host,
 //! on streams and in kernels, which post to the queue pairs by themselves, the collectives of devices included;
-//! [`DeviceWindow`] and [`CollectiveHandle`] say what differs. [`Communicator::path`] tells which path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
+//! [`Window`] and [`CollectiveHandle`] say what differs. [`Communicator::path`] tells which path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
 //! collectives only.
 //!
 //! # C and C++
@@ -66,8 +66,8 @@
 //! [`FusedStream`] adjacent operations become one launch by themselves. The host starts and completes the same operation
 //! with [`by_host`](DeviceSend::by_host); one end may be a GPU's memory and the other a host's.
 //! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
-//! ones go straight into the posted buffer. [`DeviceWindow`] is the freely addressed form, and its puts
-//! and signals are steps, too, when they are prepared ([`DevicePut`], [`DeviceSignalWait`]); [`DeviceBarrier`] and
+//! ones go straight into the posted buffer. A [`Window`] is the freely addressed form, and its puts
+//! and signals are steps, too, when they are prepared ([`Put`], [`SignalWait`]); [`DeviceBarrier`] and
 //! [`DeviceAllReduce`] are the collectives of GPUs. Host streams follow the same protocol.
 //!
 //! ```
@@ -134,6 +134,7 @@ pub mod fuzz;
 mod node;
 pub mod porting;
 pub mod trace;
+mod transport;
 mod world;
 
 pub use bootstrap::MAX_RANKS;
@@ -142,10 +143,9 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config, PathChoice};
 pub use data::{
-    AllReduce, ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut,
-    DeviceRecv, DeviceSend, DeviceSignalWait, DeviceWindow, FusedStream, Operation, Path, Peer,
-    PeerCounters, PreparedRecv, PreparedSend, RecvBuilder, Region, SendBuilder, Step, Steps,
-    Traffic, Window, wait_all, wait_any,
+    AllReduce, ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv,
+    DeviceSend, FusedStream, Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend, Put,
+    RecvBuilder, Region, SendBuilder, SignalWait, Step, Steps, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;

@@ -32,20 +32,20 @@
 //! | `mp_window_create`, `mp_window_destroy` | [`Communicator::window`](crate::Communicator::window); dropping it | `mp_window_create`, `mp_window_free` |
 //! | `mp_iput`, `mp_iget` | [`Window::put`](crate::Window::put), [`Window::get`](crate::Window::get): done when they return | `mp_put`, `mp_get` |
 //! | `mp_iput_on_stream`, `mp_iget_on_stream` | [`Window::put_on`](crate::Window::put_on), [`Window::get_on`](crate::Window::get_on) | `mp_put_on_stream`, `mp_get_on_stream` |
-//! | `mp_put_prepare`, `mp_iput_post_on_stream`, `mp_iput_post_all_on_stream` | [`DeviceWindow::prepare_put`](crate::DeviceWindow::prepare_put), in lists and graphs; `put_on` while the stream captures; in kernels a [`DeviceWindow`](crate::DeviceWindow) | `mp_device_put_prepare`, `mp_enqueue`, `mp_put_on_stream`, `mp_stream_begin_capture`, `mp_stream_launch_graph`, `mp_device_window_create` |
+//! | `mp_put_prepare`, `mp_iput_post_on_stream`, `mp_iput_post_all_on_stream` | [`Window::prepare_put`](crate::Window::prepare_put), in lists, graphs and kernels | `mp_put_prepare`, `mp_enqueue`, `mp_stream_begin_capture`, `mp_stream_launch_graph` |
 //! | flags `MP_PUT_INLINE`, `MP_PUT_NOWAIT` | a signal with or without data: [`Window::signal`](crate::Window::signal), [`Window::put_signal`](crate::Window::put_signal) | `mp_signal`, `mp_put_signal` |
 //! | `mp_wait32` | [`Window::wait_signal`](crate::Window::wait_signal), 64 bits | `mp_wait_signal` |
 //! | `mp_wait32_on_stream`, `mp_wait_dword_geq_on_stream`, `mp_wait_dword_eq_on_stream` | [`Window::wait_signal_on`](crate::Window::wait_signal_on) | `mp_wait_signal_on_stream` |
 //! | `mp_desc_queue_alloc`, `mp_desc_queue_free`, `mp_desc_queue_add_send`, `mp_desc_queue_add_wait_send`, `mp_desc_queue_add_wait_recv` | a slice of [`Step`](crate::Step)s | `mp_step` |
 //! | `mp_desc_queue_add_wait_value32`, `mp_desc_queue_add_write_value32` | [`Stream::batch`](crate::Stream::batch) of memory operations | `mp_wait_signal_on_stream`, `mp_signal_on_stream` |
 //! | `mp_desc_queue_post_on_stream` | [`Communicator::enqueue`](crate::Communicator::enqueue) | `mp_enqueue` |
-//! | branch `expose_send_params`: a kernel decides size and address | `mp::put`, `mp::put_signal` of `mp/window.cuh` on a [`DeviceWindow`](crate::DeviceWindow) | `mp_device_window_handle` |
+//! | branch `expose_send_params`: a kernel decides size and address | `mp::put`, `mp::put_signal` of `mp/window.cuh` on the [`handle`](crate::Window::handle) of a window | `mp_window_handle` |
 //! | environment variables | [`config`](crate::config) | the same |
 //!
 //! # Kernels
 //! | LibMP | here | handle in C |
 //! |---|---|---|
-//! | `isem32_t`, `isem64_t` | a signal of a [`DeviceWindow`](crate::DeviceWindow) | `mp_device_window_handle` |
+//! | `isem32_t`, `isem64_t` | a signal of a [`Window`](crate::Window) | `mp_window_handle` |
 //! | `mlx5::send_desc_t` and its `get_descriptors` | `mp::Send`, by [`DeviceSend::handle`](crate::DeviceSend::handle) | `mp_device_op_handle` |
 //! | `mlx5::wait_desc_t` and its `get_descriptors` | `mp::Recv`, by [`DeviceRecv::handle`](crate::DeviceRecv::handle) | `mp_device_op_handle` |
 //! | `device::mlx5::send` | `mp::send` of `mp/message.cuh`, by a thread, a warp, a block or several blocks | |

@@ -12,8 +12,8 @@ use common::{config, each_path, on_threads, say, start_mprun};
 use kernels::{Kernels, Value, address};
 use libmp::gdsync::Buffer;
 use libmp::{
-    CollectiveHandle, Deadline, Device, DeviceAllReduce, DeviceBarrier, DeviceWindow, Error, Loss,
-    Path, Region, Stream, World,
+    CollectiveHandle, Deadline, Device, DeviceAllReduce, DeviceBarrier, Error, Loss, Path, Region,
+    Stream, Window, World,
 };
 use mp_kernels::{NicPart, WaitStatus, WindowPart};
 
@@ -29,7 +29,7 @@ struct Collectives {
     stream: Stream,
     barrier: DeviceBarrier,
     reduce: DeviceAllReduce<f64>,
-    window: DeviceWindow<u64>,
+    window: Window<u64>,
     scratch: Region<u64>,
     results: Buffer<u64>,
     count: usize,
@@ -43,7 +43,7 @@ impl Collectives {
             stream: world.stream(device).unwrap(),
             barrier: world.prepare_device_barrier(device).unwrap(),
             reduce: world.prepare_device_all_reduce(device, count).unwrap(),
-            window: world.device_window(&share, 0).unwrap(),
+            window: world.window(&share, 0).unwrap(),
             scratch: world.alloc(device, count + 1).unwrap(),
             results: kernels.results(),
             count,

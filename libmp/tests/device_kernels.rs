@@ -172,7 +172,7 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
                     .write(&first.into_iter().chain(stay).chain(rest).collect::<Vec<_>>())
                     .unwrap();
                 let elsewhere: Region<u64> = world.alloc(device, words).unwrap();
-                let window = world.device_window(&share, 2).unwrap();
+                let window = world.window(&share, 2).unwrap();
                 let (results, threads) = (kernels.results(), 33);
                 // Rounds differ by two and by three. Where threads share two cores each costs as much as all of a GPU's.
                 let rounds = if device.as_cuda().is_some() { 12 } else { 6 };
@@ -201,6 +201,46 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
             });
         }
     }
+}
+
+fn what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it(device: &Device) {
+    let kernels = Kernels::of(device);
+    ranks(2, |world| {
+        let stream = world.stream(device).unwrap();
+        let share: Region<u64> = world.alloc(device, 10).unwrap();
+        let texts = [
+            "bytes of the window of rank",
+            "rank 2 does not exist",
+            "a signal of the window of rank",
+            "a signal of the window of rank",
+            "byte 4 of a rank's share of the window",
+            "a signal of the window of rank",
+        ];
+        for (which, text) in (0u32..).zip(texts) {
+            let (window, results) = (world.window(&share, 2).unwrap(), kernels.results());
+            world.barrier().unwrap();
+            let args = vec![
+                Value::Window(window.handle().unwrap()),
+                Value::Word(80),
+                Value::Half(which),
+                Value::Word(address(&results)),
+            ];
+            kernels.launch(&stream, "test_refusals", (1, 33), args);
+            let error = world.synchronize(&stream, soon()).unwrap_err();
+            assert!(error.to_string().contains(text), "{which}: {error}");
+            let expected = match which {
+                0 => matches!(error, Error::OutOfRange { at: 72, len: 16, size: 80, .. }),
+                1 => matches!(error, Error::NoSuchRank { rank: 2, size: 2, .. }),
+                2 | 5 => matches!(error, Error::OutOfRange { at: 2, len: 1, size: 2, .. }),
+                3 => matches!(error, Error::OutOfRange { at: 6, len: 1, size: 2, .. }),
+                _ => matches!(error, Error::Mismatch { .. }),
+            };
+            assert!(expected, "{which}: {error:?}");
+            let status = if which == 5 { WaitStatus::NoSuchSignal as u64 } else { 0 };
+            assert_eq!(results.to_vec().unwrap(), [status, 0, 0], "{which}");
+            world.barrier().unwrap();
+        }
+    });
 }
 
 fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it(device: &Device) {
@@ -255,6 +295,11 @@ mod host {
     #[test]
     fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it() {
         each(super::a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it);
+    }
+
+    #[test]
+    fn what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it() {
+        each(super::what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it);
     }
 
     /// The example kernel_ring, whose counters stay in registers.
@@ -358,6 +403,12 @@ mod gpu {
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn kernels_put_get_signal_and_add_in_pinned_memory() {
         super::kernels_put_get_signal_and_add(&gpu(), true);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it() {
+        super::what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it(&gpu());
     }
 
     #[test]

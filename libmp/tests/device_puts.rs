@@ -6,10 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{PASSES, on_threads, stay_to_the_end};
-use libmp::{
-    Deadline, Device, DevicePut, DeviceSignalWait, DeviceWindow, Error, FusedStream, Region,
-    Stream, World,
-};
+use libmp::{Deadline, Device, Error, FusedStream, Put, Region, SignalWait, Stream, Window, World};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(30))
@@ -30,11 +27,11 @@ const LENGTHS: [usize; 4] = [1, 100, 1501, 40_000];
 struct Ring {
     out: Region<u64>,
     here: Region<u64>,
-    put: DevicePut,
-    arrived: DeviceSignalWait,
-    taken: DevicePut,
-    free: DeviceSignalWait,
-    _window: DeviceWindow<u64>,
+    put: Put,
+    arrived: SignalWait,
+    taken: Put,
+    free: SignalWait,
+    _window: Window<u64>,
 }
 
 impl Ring {
@@ -46,7 +43,7 @@ impl Ring {
         let share: Region<u64> = world.alloc(device, len + 1).unwrap();
         out.write(&vec![rank as u64; len]).unwrap();
         share.write(&vec![77; len + 1]).unwrap();
-        let window = world.device_window(&share, 2).unwrap();
+        let window = world.window(&share, 2).unwrap();
         let nothing = out.slice(0..0).unwrap();
         let ring = Ring {
             put: window.prepare_put(right, 1, &out, Some(0)).unwrap(),
@@ -169,12 +166,44 @@ fn puts_mix_with_messages_and_with_the_host(device: &Device) {
     });
 }
 
+/// The words are the same for all: what the host or a stream raises, a prepared wait waits for, and the other way round.
+fn a_signal_of_any_trigger_is_waited_for_by_any(device: &Device) {
+    ranks(2, |world| {
+        let [share, out] = [10, 10].map(|len| world.alloc::<u64>(device, len).unwrap());
+        let window = world.window(&share, 2).unwrap();
+        let (other, stream) = (1 - world.rank(), world.stream(device).unwrap());
+        let put = window.prepare_put(other, 0, &out, Some(1)).unwrap();
+        let wait = window.prepare_wait(0).unwrap();
+        world.barrier().unwrap();
+        for round in 1..=12u64 {
+            out.write(&[100 * round + world.rank() as u64; 10]).unwrap();
+            if (round + world.rank() as u64).is_multiple_of(2) {
+                window.put_signal(other, 0, &out, 0, round).unwrap();
+            } else {
+                window.put_on(&stream, other, 0, &out).unwrap();
+                window.signal_on(&stream, other, 0, round).unwrap();
+            }
+            wait.wait_on(&stream).unwrap();
+            put.start_on(&stream).unwrap();
+            if (round / 2).is_multiple_of(2) {
+                window.wait_signal(1, round, soon()).unwrap();
+            } else {
+                window.wait_signal_on(&stream, 1, round).unwrap();
+            }
+            world.synchronize(&stream, soon()).unwrap();
+            assert_eq!(share.to_vec().unwrap(), [100 * round + other as u64; 10], "{round}");
+            assert_eq!([0, 1].map(|signal| window.read_signal(signal).unwrap()), [round; 2]);
+            world.barrier().unwrap();
+        }
+    });
+}
+
 fn what_lies_outside_is_refused_with_its_size(device: &Device) {
     ranks(2, |world| {
         let region: Region<u64> = world.alloc(device, 10).unwrap();
-        let window = world.device_window(&region, 1).unwrap();
+        let window = world.window(&region, 1).unwrap();
         let part = region.slice(0..4).unwrap();
-        let refused = |result: libmp::Result<DevicePut>, words: &str| {
+        let refused = |result: libmp::Result<Put>, words: &str| {
             let error = result.unwrap_err();
             let expected = matches!(error, Error::OutOfRange { .. } | Error::NoSuchRank { .. });
             assert!(expected && error.to_string().contains(words), "{error}");
@@ -195,7 +224,7 @@ fn a_signal_that_never_comes_is_an_error_that_names_it(device: &Device) {
     config.timeout = PASSES;
     stay_to_the_end(World::threads_with_config(2, &config).unwrap(), |world| {
         let region: Region<u64> = world.alloc(device, 10).unwrap();
-        let window = world.device_window(&region, 4).unwrap();
+        let window = world.window(&region, 4).unwrap();
         let stream = world.stream(device).unwrap();
         if world.rank() == 0 {
             let wait = window.prepare_wait(3).unwrap();
@@ -229,6 +258,7 @@ on_the_host_and_on_a_gpu! {
     puts_and_waits_are_steps_of_a_list;
     a_fused_stream_keeps_puts_back_and_a_graph_replays_them;
     puts_mix_with_messages_and_with_the_host;
+    a_signal_of_any_trigger_is_waited_for_by_any;
     what_lies_outside_is_refused_with_its_size;
     a_signal_that_never_comes_is_an_error_that_names_it;
 }

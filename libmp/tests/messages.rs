@@ -408,7 +408,7 @@ fn ranks_on_different_hosts_send_over_tcp_and_what_needs_mapped_memory_is_refuse
                 here.write(&[9; 100]).unwrap();
             }
             let far = if rank == 2 { 0 } else { 2 };
-            let window = world.device_window(&here, 1).unwrap();
+            let window = world.window(&here, 1).unwrap();
             let refused = window.memory_of(far).unwrap_err();
             assert!(matches!(refused, Error::NoPath { rank, .. } if rank == far));
             world.finish().unwrap();

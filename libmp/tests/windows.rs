@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use common::{on_every_path, on_threads, ranks};
 use libmp::gdsync::{Buffer, Space};
-use libmp::{Deadline, Device, Error, Region, World};
+use libmp::{Deadline, Device, Error, Path, Region, World};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
@@ -180,14 +180,54 @@ fn a_window_that_a_rank_has_dropped_can_be_written_until_the_others_have_dropped
 }
 
 #[test]
-fn memory_that_cannot_be_exported_fails_on_every_rank_with_the_rank() {
+fn memory_that_nobody_can_map_fails_on_every_rank_with_the_rank_and_goes_through_a_nic() {
     ranks(2, |world| {
         let space = if world.rank() == 1 { Space::Host } else { Space::Pinned };
         let region = Region::from_buffer(Buffer::<u8>::new(&Device::Host, space, 8).unwrap());
-        let error = world.window(&region, 0).unwrap_err();
-        assert!(matches!(error, Error::Mismatch { .. }));
-        assert!(error.to_string().contains("rank 1: "), "{error}");
+        let opened = world.window(&region, 0);
+        if world.path(1 - world.rank()).unwrap() == Path::Direct {
+            let error = opened.unwrap_err();
+            assert!(matches!(error, Error::Mismatch { .. }));
+            assert!(error.to_string().contains("rank 1: "), "{error}");
+        } else {
+            let (window, source) = (opened.unwrap(), world.alloc(&Device::Host, 8).unwrap());
+            source.write(&[7; 8]).unwrap();
+            window.put(1 - world.rank(), 0, &source).unwrap();
+            world.barrier().unwrap();
+            assert_eq!(region.to_vec().unwrap(), [7; 8]);
+        }
         world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn ranks_that_name_different_numbers_of_signals_hear_both() {
+    ranks(2, |world| {
+        let region: Region<u8> = world.alloc(&Device::Host, 8).unwrap();
+        let error = world.window(&region, 3 + world.rank()).unwrap_err();
+        let (mine, theirs) = (3 + world.rank(), 4 - world.rank());
+        let text = format!("{mine} signals here, {theirs} of rank {}", 1 - world.rank());
+        assert!(error.to_string().contains(&text), "{error}");
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn a_flush_waits_for_what_a_stream_has_signalled() {
+    ranks(2, |world| {
+        let here: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
+        let window = world.window(&here, 1).unwrap();
+        let stream = world.stream(&Device::Host).unwrap();
+        let other = 1 - world.rank();
+        for round in 1..=20 {
+            window.signal_on(&stream, other, 0, round).unwrap();
+            world.synchronize(&stream, soon()).unwrap();
+            window.flush(other).unwrap();
+            world.barrier().unwrap();
+            assert_eq!(window.read_signal(0).unwrap(), round, "the other's is here");
+            world.barrier().unwrap();
+        }
+        assert!(window.flush(2).is_err());
     });
 }
 

@@ -32,8 +32,8 @@ const THREADS: u32 = 1024;
 pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     let largest = plan.sizes.iter().copied().max().context("no sizes")?;
     let region: Region<u8> = rank.world.alloc(&rank.device, largest as usize)?;
-    let window = rank.world.device_window(&region, 0)?;
-    let other = window.memory_of(1)?.context("rank 1 has no memory")?.clone();
+    let window = rank.world.window(&region, 0)?;
+    let other = window.memory_of(1)?.clone();
     let source: Region<u8> = rank.world.alloc(&rank.device, largest as usize)?;
     let cuda = rank.device.as_cuda();
     let mut players = Vec::new();

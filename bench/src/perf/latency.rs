@@ -462,9 +462,9 @@ fn kernel(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
 fn put(rank: &Rank, plan: &Plan, size: u64) -> Result<Times> {
     let landing: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
     let source: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
-    let window = rank.world.device_window(&landing, 1)?;
+    let window = rank.world.window(&landing, 1)?;
     let (me, other) = (rank.world.rank(), 1 - rank.world.rank());
-    let target = window.memory_of(other)?.and_then(gdsync::Buffer::device_address);
+    let target = window.memory_of(other)?.device_address();
     let (target, here) = (target.unwrap_or_default(), landing.buffer().device_address());
     let (from, here) =
         (source.buffer().device_address().unwrap_or_default(), here.unwrap_or_default());

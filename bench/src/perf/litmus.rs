@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 use gdsync::{Arg, Buffer, Dims};
-use libmp::{DeviceRecv, DeviceSend, DeviceWindow, Region};
+use libmp::{DeviceRecv, DeviceSend, Region, Window};
 
 use super::{Rank, soon};
 
@@ -239,7 +239,7 @@ struct Puts {
     size: u64,
     landing: Region<u8>,
     source: Region<u8>,
-    window: DeviceWindow<u8>,
+    window: Window<u8>,
 }
 
 impl Puts {
@@ -248,7 +248,7 @@ impl Puts {
         let bytes = 2 * size as usize * game.channels as usize;
         let landing: Region<u8> = rank.world.alloc(&rank.device, bytes)?;
         let source: Region<u8> = rank.world.alloc(&rank.device, bytes)?;
-        let window = rank.world.device_window(&landing, 2 * game.channels as usize)?;
+        let window = rank.world.window(&landing, 2 * game.channels as usize)?;
         Ok(Puts { game, size, landing, source, window })
     }
 

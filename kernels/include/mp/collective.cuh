@@ -119,18 +119,24 @@ MP_DEVICE T from_bits(std::uint64_t bits) {
     return both.value;
 }
 
+// More elements than the collective has room for.
+template <class Group>
+MP_COLD WaitResult too_many(Group group, std::uint64_t to_report, std::uint64_t count, std::uint64_t len) {
+    return refuse(group, to_report, out_of_range, 0, count, len);
+}
+
 }  // namespace impl
 
-// Combines `count` values (at most the collective's len) of all ranks element by element, in place. T has 8 bytes: double or
+// Combines `count` values (at most the collective's len, else `out_of_range`, reported) of all ranks element by element, in place. T has 8 bytes: double or
 // a 64-bit integer. What the group wrote into `values` before is what is combined, and after ok every thread of the
 // group sees the result. Packets: nothing else is ordered.
 template <class Group, class T, class Operation>
 MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, T* values, std::uint64_t count,
                                 Operation operation) {
+    if (MP_RARELY(count > collective.len)) return impl::too_many(group, collective.report, count, collective.len);
     group.sync();
     const std::uint64_t epoch = *impl::at<std::uint64_t>(collective.state) + 1;
     WaitResult result = {ok, epoch, 0};
-    if (count > collective.len) result = {timed_out, 0, 0};
     for (std::uint64_t i = group.rank(); i < count && !result.failed(); i += group.size()) {
         const Packet packet = {impl::bits_of(values[i]), epoch};
         for (std::uint64_t rank = 0; rank < collective.ranks; ++rank)

@@ -7,8 +7,8 @@
 
 namespace mp {
 
-// How a wait in a kernel ended.
-enum WaitStatus : std::uint32_t {
+// How a call of a kernel ended.
+enum [[nodiscard]] WaitStatus : std::uint32_t {
     // The signal reached the expected value.
     ok = 0,
     // The abort word was set first.
@@ -17,10 +17,18 @@ enum WaitStatus : std::uint32_t {
     timed_out = 2,
     // A request to the peer's NIC failed first: nothing more goes that way.
     path_failed = 3,
+    // Refused: the window has no such rank.
+    no_such_rank = 4,
+    // Refused: a rank has no such signal.
+    no_such_signal = 5,
+    // Refused: some of the bytes, or elements, lie outside.
+    out_of_range = 6,
+    // Refused: an atomic operation at no multiple of 8 bytes, or on a GPU's own memory through a NIC.
+    not_atomic = 7,
 };
 
 // What a step of a stream operation does.
-enum StepKind : std::uint32_t {
+enum [[nodiscard]] StepKind : std::uint32_t {
     // Posts the buffer of a receive.
     step_post = 0,
     // Sends.
@@ -40,17 +48,17 @@ static_assert(sizeof(WaitBounds) == 16 && alignof(WaitBounds) == 8);
 static_assert(offsetof(WaitBounds, abort) == 0);
 static_assert(offsetof(WaitBounds, timeout_ns) == 8);
 
-// Why a wait in a kernel failed. The host zeroes the slot before the launch; the first failure stays in it.
+// Why a call of a kernel failed. The host zeroes the slot before the launch; the first failure stays in it.
 struct WaitReport {
     // A `WaitStatus`; 0 (ok): nothing failed. Written last: when it is not 0, the rest is there.
     std::uint32_t status;
     // Not 0 once a failing thread of the GPU has taken the slot.
     std::uint32_t claimed;
-    // The value waited for.
+    // The value waited for. Of a call that was refused: the first rank, signal, byte or element it was for.
     std::uint64_t expected;
-    // The value of the signal when the wait ended.
+    // The value of the signal when the wait ended. Of a call that was refused: how many there are.
     std::uint64_t seen;
-    // Nanoseconds waited, counted from the first look at the clock.
+    // Nanoseconds waited, counted from the first look at the clock. Of a call that was refused: how many it was for.
     std::uint64_t waited_ns;
 };
 static_assert(sizeof(WaitReport) == 32 && alignof(WaitReport) == 8);
@@ -106,9 +114,9 @@ struct NicEnd {
     Message message;
     // Address of the `mp::QueuePair` to the other's rank (`mp/qp.cuh`).
     std::uint64_t queue;
-    // The signal this end raises, in the other's memory.
+    // The signal this end raises, in the other's memory. 0: none, as of a put without a signal.
     std::uint64_t theirs;
-    // Of a send: where messages go, in the other's memory.
+    // Of a send: where messages go, in the other's memory. Of a get: where they come from.
     std::uint64_t target;
     // How many messages may be on their way, each in a slot of its own; 0: one, into the posted buffer.
     std::uint64_t slots;
@@ -118,10 +126,10 @@ struct NicEnd {
     std::uint32_t theirs_key;
     // The remote key of `target`.
     std::uint32_t target_key;
-    // The local key of the buffer that is sent.
+    // The local key of the buffer that is sent, or got into.
     std::uint32_t memory_key;
-    // Keeps the size a multiple of 8; ignored.
-    std::uint32_t reserved;
+    // 1: a get, into the buffer from `target`.
+    std::uint32_t gets;
 };
 static_assert(sizeof(NicEnd) == 144 && alignof(NicEnd) == 8);
 static_assert(offsetof(NicEnd, message) == 0);
@@ -133,7 +141,7 @@ static_assert(offsetof(NicEnd, stride) == 120);
 static_assert(offsetof(NicEnd, theirs_key) == 128);
 static_assert(offsetof(NicEnd, target_key) == 132);
 static_assert(offsetof(NicEnd, memory_key) == 136);
-static_assert(offsetof(NicEnd, reserved) == 140);
+static_assert(offsetof(NicEnd, gets) == 140);
 
 // The counters of one end. Only the kernels and streams that start it touch them; zero at first.
 struct MessageState {
@@ -179,6 +187,30 @@ struct Recv {
 };
 static_assert(sizeof(Recv) == 88 && alignof(Recv) == 8);
 static_assert(offsetof(Recv, message) == 0);
+
+// A prepared put into a window.
+struct Put {
+    // A send that waits for nobody.
+    Send send;
+};
+static_assert(sizeof(Put) == 88 && alignof(Put) == 8);
+static_assert(offsetof(Put, send) == 0);
+
+// A prepared get from a window.
+struct Get {
+    // As that of a put, the other way: its buffer is the rank's share.
+    Send send;
+};
+static_assert(sizeof(Get) == 88 && alignof(Get) == 8);
+static_assert(offsetof(Get, send) == 0);
+
+// A prepared wait for a signal of a window.
+struct SignalWait {
+    // A receive of nothing.
+    Recv recv;
+};
+static_assert(sizeof(SignalWait) == 88 && alignof(SignalWait) == 8);
+static_assert(offsetof(SignalWait, recv) == 0);
 
 // One thing that a stream operation does: what the kernel `mp_steps` is launched with.
 struct Step {

@@ -281,7 +281,7 @@ public:
         ++ahead_;
         // A failure is reported, and the wait for the message finds it, too.
         if (MP_RARELY(message_.nic != 0))
-            impl::raise_by_nic(group, message_.nic, epoch_ + ahead_);
+            (void)impl::raise_by_nic(group, message_.nic, epoch_ + ahead_);
         else if (group.leads())
             store(impl::at<std::uint64_t>(message_.theirs), epoch_ + ahead_, release, system);
     }
@@ -363,7 +363,7 @@ MP_DEVICE void post(Group group, const Recv& recv) {
     std::uint64_t posted = 0;
     if (group.leads()) state->room = posted = state->room + 1;
     if (MP_RARELY(message.nic != 0))
-        impl::raise_by_nic(group, message.nic, posted);
+        (void)impl::raise_by_nic(group, message.nic, posted);
     else if (group.leads())
         store(impl::at<std::uint64_t>(message.theirs), posted, release, system);
 }

@@ -32,7 +32,7 @@
 namespace mp {
 
 // How a call on a queue pair ended.
-enum class PostStatus : std::uint32_t {
+enum class [[nodiscard]] PostStatus : std::uint32_t {
     ok = 0,
     aborted = 1,    // the abort word was set first
     timed_out = 2,  // the deadline passed first
@@ -41,7 +41,7 @@ enum class PostStatus : std::uint32_t {
 };
 
 // Where an entry stands: its first block, counted from 0 and never wrapped.
-struct Posted {
+struct [[nodiscard]] Posted {
     std::uint64_t position;
     PostStatus status;
     std::uint32_t pad;

@@ -1,4 +1,4 @@
-// How a kernel tells the host that a wait failed: a WaitReport that the host prepared (all zeros) and reads when an
+// How a kernel tells the host that a wait failed, or that a call was refused: a WaitReport that the host prepared (all zeros) and reads when an
 // operation on the stream has failed. The first failure stays; later ones are dropped. No error text, no ranks: the
 // host knows whose slot it is.
 #pragma once
@@ -28,5 +28,18 @@ MP_COLD void write_report(WaitReport* slot, std::uint64_t expected, const WaitRe
 MP_DEVICE void report(WaitReport* slot, std::uint64_t expected, const WaitResult& result) {
     if (slot != nullptr && result.failed()) impl::write_report(slot, expected, result);
 }
+
+namespace impl {
+
+// A call that is refused, for `count` of something from `first` on of which there are `size`: reported by the leader, and every
+// thread's result.
+template <class Group>
+MP_DEVICE WaitResult refuse(Group group, std::uint64_t slot, WaitStatus status, std::uint64_t first, std::uint64_t count,
+                            std::uint64_t size) {
+    if (group.leads()) report(reinterpret_cast<WaitReport*>(slot), first, {status, size, count});
+    return {status, size, 0};
+}
+
+}  // namespace impl
 
 }  // namespace mp

@@ -9,8 +9,8 @@
 
 namespace mp {
 
-// How one wait ended.
-struct WaitResult {
+// How one call ended.
+struct [[nodiscard]] WaitResult {
     WaitStatus status;
     // A value the signal has reached: what the last poll read. In threads other than the leader of a warp or block it
     // is `expected` after a wait that ended ok.

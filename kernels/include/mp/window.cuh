@@ -1,9 +1,9 @@
-// Windows in kernels: put, get, signals and atomics on the memory of any rank, freely addressed. The host opens the window
-// (libmp, DeviceWindow); signals lie in the memory of the GPU that waits for them. Not here: messages, which are matched
-// and need no addresses.
+// Windows in kernels: put, get, signals and atomics on the memory of any rank, freely addressed or prepared by the host. The
+// host opens the window (libmp, Window); signals lie in the memory of the GPU that waits for them, and are those of the host and
+// of streams. Not here: messages, which are matched and need no addresses.
 //
-// Offsets are bytes and checked against the peer's size: an access outside does nothing and returns false. Signals are
-// checked likewise.
+// Offsets are bytes and checked against the peer's size: an access outside does nothing and returns false. Ranks and signals
+// are checked likewise. The window's report says what was refused, and the host's next synchronisation fails with it.
 //
 // A rank behind a NIC is reached by requests (impl/nic_window.cuh), which are executed in order: what was put to a rank comes
 // before a signal to it. A put from this rank's own share, and of up to 512 bytes from anywhere, is one request; of more, one for
@@ -42,6 +42,33 @@ MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, std::u
     return {part->signals + signal * signal_stride, part->nic != 0 ? part : nullptr};
 }
 
+// A call for which there is no place. True if it has nothing to do; what was refused goes into the window's report.
+template <class Group>
+MP_COLD bool no_place(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+    const WindowPart* part = part_of(window, rank);
+    const bool inside = part != nullptr && at <= part->bytes && bytes <= part->bytes - at;
+    if (part == nullptr)
+        (void)refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
+    else if (!inside)
+        (void)refuse(group, window.report, out_of_range, at, bytes, part->bytes);
+    return inside && bytes == 0;
+}
+template <class Group>
+MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal) {
+    if (part_of(window, rank) == nullptr) return refuse(group, window.report, no_such_rank, rank, 1, window.ranks).status;
+    return refuse(group, window.report, no_such_signal, signal, 1, window.signals).status;
+}
+
+// Where the 64-bit word at byte `at` of a rank is.
+MP_DEVICE Place word_in(const Window& window, std::uint64_t rank, std::uint64_t at) {
+    return at % 8 == 0 ? place_in(window, rank, at, 8) : Place{0, nullptr};
+}
+MP_COLD bool no_word(const Window& window, std::uint64_t rank, std::uint64_t at) {
+    if (at % 8 == 0) return no_place(thread(), window, rank, at, 8);
+    (void)refuse(thread(), window.report, not_atomic, at, 8, 0);
+    return false;
+}
+
 }  // namespace impl
 
 // Where bytes `at` … `at + bytes` of a rank's share are; null if they are not all in it, or behind a NIC. Loads and stores
@@ -61,10 +88,10 @@ MP_DEVICE std::uint64_t* signal_in(const Window& window, std::uint64_t rank, std
 // be written again when the call has returned in the threads that read it: after a barrier of the group. Blocks may share
 // one put by parts.
 template <class Group>
-MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
+[[nodiscard]] MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                    std::uint64_t bytes, Part part = Part{}) {
     const impl::Place to = impl::place_in(window, rank, at, bytes);
-    if (to.address == 0) return false;
+    if (MP_RARELY(to.address == 0)) return impl::no_place(group, window, rank, at, bytes);
     if (MP_RARELY(to.far != nullptr)) {
         const impl::Span span = impl::span_of(bytes, part);
         const auto* first = static_cast<const unsigned char*>(from) + span.first;
@@ -77,10 +104,10 @@ MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::u
 // Copies from a rank: loads over the link, so slower than a put. The bytes are there for the group after a barrier. Through
 // a NIC into this rank's own share it is one request; elsewhere the bytes come by a small buffer, one group at a time.
 template <class Group>
-MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
+[[nodiscard]] MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
                    std::uint64_t bytes, Part part = Part{}) {
     const impl::Place from = impl::place_in(window, rank, at, bytes);
-    if (from.address == 0) return false;
+    if (MP_RARELY(from.address == 0)) return impl::no_place(group, window, rank, at, bytes);
     if (MP_RARELY(from.far != nullptr)) {
         const impl::Span span = impl::span_of(bytes, part);
         auto* first = static_cast<unsigned char*>(to) + span.first;
@@ -94,9 +121,10 @@ MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::u
 // waits for it sees everything the group wrote before, wherever; through a NIC, everything the group put to that rank. One rank
 // raises a signal.
 template <class Group>
-MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal, std::uint64_t value) {
+[[nodiscard]] MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal,
+                                    std::uint64_t value) {
     const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (word.address == 0) return false;
+    if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
     if (MP_RARELY(word.far != nullptr)) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
@@ -104,11 +132,13 @@ MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, std
 
 // put, then signal: who sees the signal sees the bytes. Nothing is done if either is out of range.
 template <class Group>
-MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
-                          std::uint64_t bytes, std::uint64_t signal, std::uint64_t value) {
+[[nodiscard]] MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,
+                                        const void* from, std::uint64_t bytes, std::uint64_t signal, std::uint64_t value) {
     const impl::Place to = impl::place_in(window, rank, at, bytes);
     const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (to.address == 0 || word.address == 0) return false;
+    if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
+    if (MP_RARELY(to.address == 0))
+        return impl::no_place(group, window, rank, at, bytes) && mp::signal(group, window, rank, signal, value);
     if (MP_RARELY(to.far != nullptr)) return impl::put_by_nic(group, window, *to.far, to.address, from, bytes, word.address, value);
     copy(group, impl::at<void>(to.address), from, bytes);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
@@ -116,11 +146,11 @@ MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank,
 }
 
 // The same by several blocks with a part each; the last one signals. `arrived` as for last_block.
-MP_DEVICE bool put_signal(Block group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
-                          std::uint64_t bytes, std::uint64_t signal, std::uint64_t value, Part part,
-                          std::uint64_t* arrived) {
+[[nodiscard]] MP_DEVICE bool put_signal(Block group, const Window& window, std::uint64_t rank, std::uint64_t at,
+                                        const void* from, std::uint64_t bytes, std::uint64_t signal, std::uint64_t value,
+                                        Part part, std::uint64_t* arrived) {
     const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (word.address == 0) return false;
+    if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
     const bool put = mp::put(group, window, rank, at, from, bytes, part);
     // A part that could not be put is never signalled.
     if (!put || !last_block(arrived, part.count)) return put;
@@ -129,12 +159,12 @@ MP_DEVICE bool put_signal(Block group, const Window& window, std::uint64_t rank,
     return true;
 }
 
-// Waits until this rank's signal has reached `value`, as mp::wait; a failure goes into the window's report. A signal that
-// does not exist is a wait that timed out.
+// Waits until this rank's signal has reached `value`, as mp::wait; a failure goes into the window's report. For a signal that
+// does not exist nobody waits: `no_such_signal`.
 template <class Group>
 MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signal, std::uint64_t value) {
     const std::uint64_t* word = signal_in(window, window.rank, signal);
-    if (word == nullptr) return {timed_out, 0, 0};
+    if (MP_RARELY(word == nullptr)) return {impl::no_signal(group, window, window.rank, signal), window.signals, 0};
     const WaitResult result = wait(group, word, value, WaitBounds{window.abort, window.timeout_ns});
     if (result.failed() && group.leads()) report(impl::at<WaitReport>(window.report), value, result);
     return result;
@@ -142,20 +172,21 @@ MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signa
 
 // One thread changes the 64-bit word at byte `at` (a multiple of 8) of a rank, as one step for everybody; acquire and
 // release at system scope. What it held goes to `before`. Between GPUs the link must have native atomics. Through a NIC a GPU's
-// own memory has no atomics (put the window into pinned memory): false; and one thread at a time does them.
-MP_DEVICE bool fetch_add(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t value,
+// own memory has no atomics (put the window into pinned memory), which is refused as what lies outside; and one thread at a
+// time does them.
+[[nodiscard]] MP_DEVICE bool fetch_add(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t value,
                          std::uint64_t& before) {
-    const impl::Place there = impl::place_in(window, rank, at, 8);
-    if (there.address == 0 || at % 8 != 0) return false;
+    const impl::Place there = impl::word_in(window, rank, at);
+    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at);
     if (MP_RARELY(there.far != nullptr))
         return impl::atomic_by_nic(window, *there.far, there.address, impl::AtomicKind::fetch_add, value, 0, before);
     before = mp::fetch_add(impl::at<std::uint64_t>(there.address), value, system);
     return true;
 }
-MP_DEVICE bool swap(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t value,
+[[nodiscard]] MP_DEVICE bool swap(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t value,
                     std::uint64_t& before) {
-    const impl::Place there = impl::place_in(window, rank, at, 8);
-    if (there.address == 0 || at % 8 != 0) return false;
+    const impl::Place there = impl::word_in(window, rank, at);
+    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at);
     if (MP_RARELY(there.far != nullptr)) {
         // A NIC has no swap: what the word holds is guessed until the guess was right.
         const auto swap_if = impl::AtomicKind::compare_swap;
@@ -167,10 +198,10 @@ MP_DEVICE bool swap(const Window& window, std::uint64_t rank, std::uint64_t at, 
     before = mp::swap(impl::at<std::uint64_t>(there.address), value, system);
     return true;
 }
-MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t expected,
+[[nodiscard]] MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t expected,
                             std::uint64_t value, std::uint64_t& before) {
-    const impl::Place there = impl::place_in(window, rank, at, 8);
-    if (there.address == 0 || at % 8 != 0) return false;
+    const impl::Place there = impl::word_in(window, rank, at);
+    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at);
     if (MP_RARELY(there.far != nullptr)) {
         const auto swap_if = impl::AtomicKind::compare_swap;
         return impl::atomic_by_nic(window, *there.far, there.address, swap_if, value, expected, before);
@@ -178,5 +209,32 @@ MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint6
     before = mp::compare_swap(impl::at<std::uint64_t>(there.address), expected, value, system);
     return true;
 }
+
+// ---- prepared by the host --------------------------------------------------------------------------------------
+// The same objects the host and streams start, counted in this GPU's memory: start number n of a put raises its signal to n.
+// Two starts of one object do not overlap.
+
+// Puts the region, then raises the signal if there is one, which orders what the group put and wrote before. The region may be
+// written again when the call has returned, in the group after a barrier.
+template <class Group>
+MP_DEVICE WaitResult put(Group group, const Put& put) {
+    return send(group, put.send);
+}
+// The same by several blocks, each of which calls it with its part; the last one signals. As send.
+MP_DEVICE WaitResult put(Block group, const Put& put, Part part) { return send(group, put.send, part); }
+
+// Waits for the signal: wait number n until it is at least n. Acquire at system scope, as mp::wait.
+template <class Group>
+MP_DEVICE WaitResult wait(Group group, const SignalWait& wait) {
+    return recv(group, wait.recv);
+}
+
+// Gets into the region what the rank's share holds. It is there for the group when the call has returned, after a barrier.
+template <class Group>
+MP_DEVICE WaitResult get(Group group, const Get& get) {
+    return send(group, get.send);
+}
+// The same by several blocks, each of which calls it with its part; all of it is there after they have met.
+MP_DEVICE WaitResult get(Block group, const Get& get, Part part) { return send(group, get.send, part); }
 
 }  // namespace mp

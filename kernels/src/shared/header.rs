@@ -90,7 +90,7 @@ fn write_enum(out: &mut String, one: &Enumeration) -> std::fmt::Result {
     let Enumeration { name, doc, values } = one;
     writeln!(out)?;
     write_doc(out, "", doc)?;
-    writeln!(out, "enum {name} : std::uint32_t {{")?;
+    writeln!(out, "enum [[nodiscard]] {name} : std::uint32_t {{")?;
     for value in *values {
         write_doc(out, "    ", value.doc)?;
         writeln!(out, "    {} = {},", value.name, value.code)?;

@@ -3,6 +3,7 @@
 #include <array>
 #include <mp/host/launch.hpp>
 #include <thread>
+#include <utility>
 
 #include "../../../bench/cuda/perf.cu"
 #include "../../../bench/cuda/perf_load.cu"
@@ -379,28 +380,122 @@ CASE(a_window_refuses_what_lies_outside) {
     window.ranks = 2;
     window.signals = 2;
     window.timeout_ns = 1'000'000;
+    mp::WaitReport report = {};
+    window.report = address(&report);
+    // What the report says of the last refusal: for the first one again.
+    const auto reported = [&](mp::WaitStatus status, uint64_t first, uint64_t count, uint64_t size) {
+        const mp::WaitReport said = std::exchange(report, {});
+        return said.status == status && said.expected == first && said.waited_ns == count && said.seen == size;
+    };
     const uint64_t source[6] = {1, 2, 3, 4, 5, 6};
     const auto one = mp::thread();
     CHECK(mp::put(one, window, 1, 0, source, 48));
-    CHECK(!mp::put(one, window, 1, 8, source, 48) && !mp::put(one, window, 1, ~uint64_t{0}, source, 8));
-    CHECK(!mp::put(one, window, 2, 0, source, 8));
+    CHECK(!mp::put(one, window, 1, 8, source, 48) && reported(mp::out_of_range, 8, 48, 48));
+    CHECK(!mp::put(one, window, 1, ~uint64_t{0}, source, 8) && reported(mp::out_of_range, ~uint64_t{0}, 8, 48));
+    CHECK(!mp::put(one, window, 2, 0, source, 8) && reported(mp::no_such_rank, 2, 1, 2));
     CHECK(mp::put_signal(one, window, 1, 40, source, 8, 1, 9));
-    CHECK(!mp::put_signal(one, window, 1, 0, source, 8, 2, 9) && !mp::signal(one, window, 0, 2, 1));
+    CHECK(!mp::put_signal(one, window, 1, 0, source, 8, 2, 9) && reported(mp::no_such_signal, 2, 1, 2));
+    CHECK(!mp::put_signal(one, window, 1, 48, source, 8, 1, 9) && reported(mp::out_of_range, 48, 8, 48));
+    CHECK(!mp::signal(one, window, 0, 2, 1) && reported(mp::no_such_signal, 2, 1, 2));
+    CHECK(!mp::signal(one, window, 7, 0, 1) && reported(mp::no_such_rank, 7, 1, 2));
     CHECK_THAT(theirs[5], ==, 1u);
     CHECK_THAT(theirs[0], ==, 1u);
     CHECK_THAT(signals_theirs[8], ==, 9u);
     uint64_t got[2] = {};
     CHECK(mp::get(one, window, 1, 8, got, 16) && got[0] == 2 && got[1] == 3);
-    CHECK(!mp::get(one, window, 0, 24, got, 16));
+    CHECK(!mp::get(one, window, 0, 24, got, 16) && reported(mp::out_of_range, 24, 16, 32));
     uint64_t before = 0;
     CHECK(mp::fetch_add(window, 1, 16, 10, before) && before == 3 && theirs[2] == 13);
     CHECK(mp::compare_swap(window, 1, 16, 12, 1, before) && before == 13 && theirs[2] == 13);
     CHECK(mp::compare_swap(window, 1, 16, 13, 1, before) && before == 13 && theirs[2] == 1);
     CHECK(mp::swap(window, 1, 16, 77, before) && before == 1 && theirs[2] == 77);
-    CHECK(!mp::fetch_add(window, 1, 12, 1, before) && !mp::swap(window, 1, 48, 1, before));
+    CHECK(!mp::fetch_add(window, 1, 12, 1, before) && reported(mp::not_atomic, 12, 8, 0));
+    CHECK(!mp::swap(window, 1, 48, 1, before) && reported(mp::out_of_range, 48, 8, 48));
+    CHECK(!mp::compare_swap(window, 3, 0, 1, 1, before) && reported(mp::no_such_rank, 3, 1, 2));
     signals_mine[8] = 5;
-    CHECK(!mp::wait(one, window, 1, 5).failed());
-    CHECK(mp::wait(one, window, 1, 6).failed() && mp::wait(one, window, 2, 0).failed());
+    CHECK(!mp::wait(one, window, 1, 5).failed() && report.status == mp::ok);
+    CHECK_THAT(mp::wait(one, window, 1, 6).status, ==, mp::timed_out);
+    CHECK_THAT(std::exchange(report, {}).expected, ==, 6u);
+    CHECK_THAT(mp::wait(one, window, 2, 0).status, ==, mp::no_such_signal);
+    CHECK(reported(mp::no_such_signal, 2, 1, 2));
+}
+
+CASE(no_bytes_and_a_signal_go_to_a_rank_without_memory) {
+    std::vector<uint64_t> signals(8);
+    const mp::WindowPart part = {0, 0, address(signals.data()), 0};
+    mp::WaitReport report = {};
+    mp::Window window = {};
+    window.parts = address(&part);
+    window.ranks = window.signals = 1;
+    window.report = address(&report);
+    CHECK(mp::put(mp::thread(), window, 0, 0, nullptr, 0) && mp::get(mp::thread(), window, 0, 0, nullptr, 0));
+    CHECK(mp::put_signal(mp::thread(), window, 0, 0, nullptr, 0, 0, 3));
+    CHECK_THAT(signals[0], ==, 3u);
+    CHECK_THAT(report.status, ==, 0u);
+}
+
+CASE(an_all_reduce_of_more_than_there_is_room_for_is_refused_by_every_thread) {
+    Ranks ranks(1, 4);
+    std::array<mp::WaitStatus, 3> status;
+    double values[5] = {};
+    mp::host::launch(1, 3, +[](mp::Collective collective, double* values, mp::WaitStatus* status) {
+        status[mp::thread_rank()] = mp::all_reduce(mp::block(), collective, values, 5, mp::sum_t{}).status;
+    }, ranks.of(0), values, status.data());
+    for (const mp::WaitStatus one : status) CHECK_THAT(one, ==, mp::out_of_range);
+    CHECK_THAT(ranks.reports[0].status, ==, static_cast<std::uint32_t>(mp::out_of_range));
+    CHECK(ranks.reports[0].waited_ns == 5 && ranks.reports[0].seen == 4 && ranks.states[0] == 0);
+}
+
+// Puts, gets and waits that the host has prepared, as one thread, as a block and as parts of several blocks.
+CASE(prepared_puts_gets_and_waits_count_their_starts) {
+    std::vector<uint64_t> here(40), there(40), back(40);
+    uint64_t signal = 0;
+    mp::MessageState states[3] = {};
+    uint64_t full = ~uint64_t{0}, nobody = 0;
+    mp::Message put = {};
+    put.len = 320;
+    put.memory = address(here.data());
+    put.target = address(there.data());
+    put.mine = address(&full);
+    put.theirs = address(&signal);
+    put.state = address(&states[0]);
+    put.timeout_ns = minute_ns;
+    mp::Message get = put;
+    get.memory = address(there.data());
+    get.target = address(back.data());
+    get.theirs = address(&nobody);
+    get.state = address(&states[1]);
+    mp::Message wait = {};
+    wait.mine = address(&signal);
+    wait.theirs = address(&nobody);
+    wait.state = address(&states[2]);
+    wait.timeout_ns = minute_ns;
+    const mp::Put prepared_put = {{put}};
+    const mp::Get prepared_get = {{get}};
+    const mp::SignalWait prepared_wait = {{wait}};
+    for (uint64_t round = 1; round <= 9; ++round) {
+        here.assign(40, round);
+        if (round % 3 == 0) {
+            mp::host::launch(1, 3, +[](mp::Put put, mp::SignalWait wait, mp::Get get) {
+                CHECK(!mp::put(mp::block(), put).failed());
+                CHECK(!mp::wait(mp::block(), wait).failed());
+                CHECK(!mp::get(mp::block(), get).failed());
+            }, prepared_put, prepared_wait, prepared_get);
+        } else if (round % 3 == 1) {
+            mp::host::launch(3, 2, +[](mp::Put put) {
+                CHECK(!mp::put(mp::block(), put, {mp::block_rank(), mp::grid_blocks()}).failed());
+            }, prepared_put);
+            CHECK(!mp::wait(mp::thread(), prepared_wait).failed());
+            mp::host::launch(3, 2, +[](mp::Get get) {
+                CHECK(!mp::get(mp::block(), get, {mp::block_rank(), mp::grid_blocks()}).failed());
+            }, prepared_get);
+        } else {
+            run_steps({step(put, mp::step_send), step(wait, mp::step_recv), step(get, mp::step_send, true)}, 2, 4, 1);
+        }
+        CHECK(there == here && back == here);
+        CHECK_THAT(signal, ==, round);
+        for (const mp::MessageState& state : states) CHECK_THAT(state.epoch, ==, round);
+    }
 }
 
 CASE(the_last_block_of_several_sees_what_the_others_wrote) {

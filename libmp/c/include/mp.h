@@ -210,14 +210,19 @@ mp_status mp_op_free(mp_op *op);
 /* ---- One-sided communication ---- */
 
 /* A region of every rank, opened to the others, with signals: 64-bit counters that only grow, of the rank that waits for
- * them; one rank raises each. */
+ * them; one rank raises each. Host, streams and kernels write the same memory, and raise and wait for the same signals. */
 typedef struct mp_window mp_window;
 
-/* A collective call; the regions may have different lengths. */
+/* A collective call; the regions may have different lengths, the numbers of signals are equal. */
 mp_status mp_window_create(const mp_comm *comm, const mp_region *region, uint32_t signals, mp_window **window);
 mp_status mp_window_free(mp_window *window);
 /* The length of a rank's region in bytes; 0 for arguments that make no sense. */
 uint64_t mp_window_bytes(const mp_window *window, int rank);
+/* What the functions of mp/window.cuh take: copies the mp::Window of mp/layout.cuh, whose size is `bytes`, to `handle`. Valid
+ * while the window lives. */
+mp_status mp_window_handle(const mp_window *window, void *handle, size_t bytes);
+/* Waits until what streams and kernels of this rank have posted to the rank through a NIC has happened there. */
+mp_status mp_flush(const mp_window *window, int rank);
 
 /* Between bytes [offset, offset + bytes) of the region and the rank's memory from byte `at` on. Done when they return. */
 mp_status mp_put(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes);
@@ -274,20 +279,13 @@ mp_status mp_enqueue(const mp_stream *stream, const mp_step *steps, size_t count
 mp_status mp_device_op_handle(const mp_device_op *op, void *handle, size_t bytes);
 mp_status mp_device_op_free(mp_device_op *op);
 
-/* A window for kernels; its handle is the mp::Window of mp/layout.cuh. A collective call. */
-typedef struct mp_device_window mp_device_window;
-mp_status mp_device_window_create(const mp_comm *comm, const mp_region *region, uint32_t signals,
-                                  mp_device_window **window);
-mp_status mp_device_window_handle(const mp_device_window *window, void *handle, size_t bytes);
-mp_status mp_device_window_free(mp_device_window *window);
-
 /* A put of `bytes` bytes of the region to byte `at` of rank `rank`, and then, unless `signal` is -1, its signal, which start
  * number n raises to n and nothing else raises; and a wait for a signal of this rank, number n of which is through when it
- * is at least n. A stream starts the put (MP_START) and waits (MP_WAIT) as it does messages; kernels take them as mp::Send
- * and mp::Recv. */
-mp_status mp_device_put_prepare(const mp_device_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
-                                size_t bytes, int signal, mp_device_op **op);
-mp_status mp_device_wait_prepare(const mp_device_window *window, uint32_t signal, mp_device_op **op);
+ * is at least n. A stream starts the put (MP_START) and waits (MP_WAIT) as it does messages; kernels take them as mp::Put and
+ * mp::SignalWait. */
+mp_status mp_put_prepare(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes,
+                         int signal, mp_device_op **op);
+mp_status mp_signal_wait_prepare(const mp_window *window, uint32_t signal, mp_device_op **op);
 
 /* Collectives of the ranks' GPUs, on streams or in kernels. Creating them is a collective call. Their handle is the
  * mp::Collective of mp/layout.cuh where all ranks map each other's memory, and the mp::NicCollective where one is reached

@@ -3,8 +3,7 @@
 use std::ffi::{c_int, c_void};
 
 use libmp::{
-    CollectiveHandle, DeviceAllReduce, DeviceBarrier, DevicePut, DeviceRecv, DeviceSend,
-    DeviceSignalWait, DeviceWindow, Step,
+    CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceRecv, DeviceSend, Put, SignalWait, Step,
 };
 
 use crate::collective::operator;
@@ -22,9 +21,9 @@ pub enum MpDeviceOp {
     /// A receive.
     Recv(DeviceRecv),
     /// A put into a window.
-    Put(DevicePut),
+    Put(Put),
     /// A wait for a signal of a window.
-    Wait(DeviceSignalWait),
+    Wait(SignalWait),
 }
 
 /// `mp_step` of the header: an operation, and what the stream does with it.
@@ -33,9 +32,6 @@ pub struct MpStep {
     op: *const MpDeviceOp,
     what: c_int,
 }
-
-/// `mp_device_window`.
-pub struct MpDeviceWindow(DeviceWindow<u8>);
 
 /// `mp_device_barrier`.
 pub struct MpDeviceBarrier(DeviceBarrier);
@@ -69,7 +65,7 @@ impl MpDeviceOp {
 ///
 /// # Safety
 /// `to` is NULL or valid for a write of `bytes` bytes.
-unsafe fn copy<T>(handle: T, to: *mut c_void, bytes: usize) -> Result<()> {
+pub(crate) unsafe fn copy<T>(handle: T, to: *mut c_void, bytes: usize) -> Result<()> {
     if bytes != size_of::<T>() {
         let expected = size_of::<T>();
         let what = format!("{bytes}, the struct of mp/layout.cuh has {expected} bytes");
@@ -162,69 +158,6 @@ api! {
     /// Gives an operation back.
     fn mp_device_op_free(op: *mut MpDeviceOp) {
         drop(take(op, "op")?);
-    }
-
-    /// Opens a region of every rank to the kernels of the others.
-    fn mp_device_window_create(
-        comm: *const MpComm,
-        region: *const MpRegion,
-        signals: u32,
-        window: *mut *mut MpDeviceWindow,
-    ) {
-        place(window, "window")?;
-        let region = &borrow(region, "region")?.0;
-        let opened = borrow(comm, "comm")?.0.device_window(region, signals as usize)?;
-        give(window, MpDeviceWindow(opened), "window")?;
-    }
-
-    /// The `mp::Window` that a kernel takes.
-    fn mp_device_window_handle(
-        window: *const MpDeviceWindow,
-        handle: *mut c_void,
-        bytes: usize,
-    ) {
-        copy(borrow(window, "window")?.0.handle()?, handle, bytes)?;
-    }
-
-    /// Prepares a put into a window, with a signal unless that is -1.
-    fn mp_device_put_prepare(
-        window: *const MpDeviceWindow,
-        rank: c_int,
-        at: u64,
-        region: *const MpRegion,
-        offset: usize,
-        bytes: usize,
-        signal: c_int,
-        op: *mut *mut MpDeviceOp,
-    ) {
-        place(op, "op")?;
-        let window = &borrow(window, "window")?.0;
-        let rank = usize::try_from(rank)
-            .map_err(|_| Failure::argument("rank", format!("{rank}, expected a rank")))?;
-        let signal = match signal {
-            -1 => None,
-            number => Some(usize::try_from(number).map_err(|_| {
-                Failure::argument("signal", format!("{number}, expected -1 or a signal's number"))
-            })?),
-        };
-        let part = borrow(region, "region")?.part(offset, bytes)?;
-        give(op, MpDeviceOp::Put(window.prepare_put(rank, at, &part, signal)?), "op")?;
-    }
-
-    /// Prepares a wait for a signal of this rank.
-    fn mp_device_wait_prepare(
-        window: *const MpDeviceWindow,
-        signal: u32,
-        op: *mut *mut MpDeviceOp,
-    ) {
-        place(op, "op")?;
-        let wait = borrow(window, "window")?.0.prepare_wait(signal as usize)?;
-        give(op, MpDeviceOp::Wait(wait), "op")?;
-    }
-
-    /// Gives a window back.
-    fn mp_device_window_free(window: *mut MpDeviceWindow) {
-        drop(take(window, "window")?);
     }
 
     /// A barrier of the ranks' GPUs.

@@ -1,9 +1,10 @@
 //! One-sided communication: puts, gets, signals and atomics on the memory of other ranks.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use libmp::Window;
 
+use crate::device::{MpDeviceOp, copy};
 use crate::handle::{api, borrow, deadline, getters, give, number, place, put, take};
 use crate::region::MpRegion;
 use crate::status::{Failure, Result};
@@ -46,6 +47,47 @@ api! {
     /// Gives this rank's side of a window back.
     fn mp_window_free(window: *mut MpWindow) {
         drop(take(window, "window")?);
+    }
+
+    /// The `mp::Window` that a kernel takes.
+    fn mp_window_handle(window: *const MpWindow, handle: *mut c_void, bytes: usize) {
+        copy(borrow(window, "window")?.0.handle()?, handle, bytes)?;
+    }
+
+    /// Waits until what streams and kernels have posted for a rank has happened there.
+    fn mp_flush(window: *const MpWindow, rank: c_int) {
+        let (window, rank) = target(window, rank)?;
+        window.flush(rank)?;
+    }
+
+    /// Prepares a put, with a signal unless that is -1.
+    fn mp_put_prepare(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        number: c_int,
+        op: *mut *mut MpDeviceOp,
+    ) {
+        place(op, "op")?;
+        let (window, rank) = target(window, rank)?;
+        let signal = match number {
+            -1 => None,
+            _ => Some(usize::try_from(number).map_err(|_| {
+                Failure::argument("signal", format!("{number}, expected -1 or a signal's number"))
+            })?),
+        };
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        give(op, MpDeviceOp::Put(window.prepare_put(rank, at, &part, signal)?), "op")?;
+    }
+
+    /// Prepares a wait for a signal of this rank.
+    fn mp_signal_wait_prepare(window: *const MpWindow, number: u32, op: *mut *mut MpDeviceOp) {
+        place(op, "op")?;
+        let wait = borrow(window, "window")?.0.prepare_wait(signal(number))?;
+        give(op, MpDeviceOp::Wait(wait), "op")?;
     }
 
     /// Copies to a rank.

@@ -43,11 +43,11 @@ mod epochs;
 mod half;
 mod mailbox;
 mod message;
-mod nic;
+pub(crate) mod nic;
 mod notice;
 mod operation;
 mod pairing;
-mod path;
+pub(crate) mod path;
 mod peer;
 mod pieces;
 pub(crate) mod plane;
@@ -62,8 +62,8 @@ mod word;
 pub use all_reduce::AllReduce;
 pub use counters::{PeerCounters, Traffic};
 pub use device::{
-    ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DevicePut, DeviceRecv,
-    DeviceSend, DeviceSignalWait, DeviceWindow, FusedStream, Step, Steps,
+    ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend,
+    FusedStream, Put, SignalWait, Step, Steps,
 };
 #[cfg(any(test, fuzzing))]
 pub use mailbox::fuzz as fuzz_mailbox;

@@ -1,4 +1,5 @@
-//! One-sided communication: a region of every rank of a communicator, opened to the others, with signals.
+//! One-sided communication: a region of every rank of a communicator, opened to the others, with signals. What reaches the
+//! others' memory is `transport`'s; here are ranges, signals and errors, and what kernels take.
 
 mod atomic;
 
@@ -7,12 +8,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Stream, Word64, reached64};
-use serde::{Deserialize, Serialize};
+use gdsync::{Buffer, Deadline, Device, Stream, Word64, reached64};
+use mp_kernels::WindowPart;
 
 use super::counters::Counters;
-use super::nic::{Call, Far, FarOpening};
-use super::notice::Notice;
+use super::device::Report;
 use super::operation::{Name, Progress, What, pause};
 use super::plane::Plane;
 use super::region::Region;
@@ -20,34 +20,38 @@ use super::wait::Backoff;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::trace::{Label, Span};
+use crate::transport::{Call, Connection, Opened, Signal, Told};
 
 /// Why a rank's share cannot be accessed in place.
-const NOT_MAPPED: &str = "its memory is not mapped here";
+const NOT_MAPPED: &str =
+    "its memory is behind the NIC, not mapped here: `put`, `get` and `handle` reach it";
 
-/// A signal has a cache line of its own.
-const LINE: usize = 64 / 8;
-
-/// A region of every rank, which the others write, read and signal: [`Communicator::window`].
+/// A region of every rank, which the others write, read and signal, from the host, on streams and in kernels:
+/// [`Communicator::window`].
 ///
 /// # Order
 /// Calls of the host have happened when they return. A rank that sees a signal's value (`wait_signal`) sees what the rank
-/// that raised it did before: on the host in its thread, on a stream before it on the stream. Two puts without a signal
-/// between them are in no order for anybody else. To a rank that is reached through a NIC, a call of the host returns when the
-/// NIC has the peer's answer, at the latest after the communicator's timeout; a stream waits for the answer of a put or a
-/// get, not of a signal.
+/// that raised it did before: on the host in its thread, on a stream before it on the stream, in a kernel as `mp/window.cuh` says.
+/// Two puts without a signal between them are in no order for anybody else. To a rank that is reached through a NIC, a call of the
+/// host returns when the NIC has the peer's answer, at the latest after the communicator's timeout; a stream waits for the answer of
+/// a put or a get, not of a signal.
 ///
 /// # Signals
-/// A signal is a counter of the rank that waits for it. It only grows, and one rank raises it: two that raise the same
-/// one may undo each other's values.
+/// A signal is a counter of the rank that waits for it, in the memory of its region's device, or in pinned memory if a NIC raises
+/// it. It only grows, and one rank raises it: two that raise the same one may undo each other's values. Host, streams and kernels
+/// raise and wait for the same words. Of memory of a GPU, which the CPU does not reach, a call of the host takes some microseconds
+/// more, as it is a stream of this rank that does it.
 pub struct Window<T> {
-    plane: Arc<Plane>,
+    pub(super) plane: Arc<Plane>,
     parts: Vec<Part<T>>,
     rank: usize,
-    /// This rank's signals.
-    signals: Vec<Word64>,
-    timeout: Duration,
-    /// This rank's number of it, where there is a NIC.
-    number: Option<u64>,
+    /// This rank's own memory and signals.
+    own: Opened,
+    pub(super) timeout: Duration,
+    /// For kernels: a `mp::WindowPart` for each rank, the abort word and the timeout, where they say what failed.
+    table: Buffer<u64>,
+    bounds: (u64, u64),
+    report: Arc<Report>,
 }
 
 /// A rank's share of a window as seen from here.
@@ -56,40 +60,9 @@ struct Part<T> {
     rank: usize,
     /// Elements.
     len: u64,
-    signals: u64,
-    way: Way<T>,
-}
-
-enum Way<T> {
-    Near(Near<T>),
-    Far(Far),
-}
-
-/// What is mapped here.
-struct Near<T> {
-    memory: Buffer<T>,
-    signals: Vec<Word64>,
-}
-
-/// A part of a rank's memory.
-enum Range<'a, T> {
-    Near(Buffer<T>),
-    /// From this byte on.
-    Far(&'a Far, usize),
-}
-
-/// What each rank tells the others; the reason if it cannot take part.
-#[derive(Serialize, Deserialize)]
-#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
-enum Opening {
-    Open {
-        bytes: u64,
-        count: u64,
-        memory: Option<PeerHandle>,
-        signals: Option<PeerHandle>,
-        far: Option<FarOpening>,
-    },
-    Failed(String),
+    connection: Box<dyn Connection>,
+    /// Where it is mapped here.
+    memory: Option<Buffer<T>>,
 }
 
 impl<T: Pod> Window<T> {
@@ -99,69 +72,59 @@ impl<T: Pod> Window<T> {
         region: &Region<T>,
         signals: usize,
     ) -> Result<Window<T>> {
-        let device = region.buffer().device().clone();
-        let words: Region<u64> = communicator.alloc(&Device::Host, signals * LINE)?;
-        let export = |empty: bool, handle: gdsync::Result<PeerHandle>| {
-            if empty { Ok(None) } else { handle.map(Some) }
-        };
-        let (own, own_signals) = (region.buffer().bytes(), words.buffer().bytes());
-        let far = FarOpening::new(plane, &own, &own_signals, communicator.size());
-        let number = far.as_ref().ok().and_then(|far| far.as_ref().map(FarOpening::number));
-        let opening = export(region.is_empty(), region.buffer().export()).and_then(|memory| {
-            let handle = export(signals == 0, words.buffer().export())?;
-            Ok((memory, handle))
-        });
-        let opening = match (opening, far) {
-            (Ok((memory, handle)), Ok(far)) => {
-                let (bytes, count) = (own.size() as u64, signals as u64);
-                Opening::Open { bytes, count, memory, signals: handle, far }
+        Window::open_as(communicator, plane, region, signals, ("window", "of"))
+    }
+
+    /// The same as part of something else, which failures of kernels name.
+    pub(super) fn open_as(
+        communicator: &Communicator,
+        plane: &Arc<Plane>,
+        region: &Region<T>,
+        signals: usize,
+        (verb, direction): (&'static str, &'static str),
+    ) -> Result<Window<T>> {
+        let op = || "opening a window".to_owned();
+        let mismatch = |reason: String| Error::Mismatch { op: op(), reason };
+        let (rank, timeout) = (communicator.rank(), communicator.timeout());
+        let ranks = (0..communicator.size()).map(|rank| communicator.world_rank(rank));
+        let ranks = ranks.collect::<Result<Vec<_>>>()?;
+        let own = Opened::new(plane, &ranks, region.buffer().bytes(), signals, &op);
+        // Everybody hears of a failure of anybody.
+        let told = own.as_ref().map(Opened::told).map_err(|error| error.to_string());
+        let blob = postcard::to_stdvec(&told).map_err(|error| mismatch(error.to_string()))?;
+        let of_rank = |(rank, blob): (usize, &Vec<u8>)| {
+            let told: Result<Told, String> = postcard::from_bytes(blob)
+                .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
+            let told = told.map_err(|reason| mismatch(format!("rank {rank}: {reason}")))?;
+            match told.signals == signals as u64 {
+                true => Ok(told),
+                false => {
+                    let theirs = told.signals;
+                    Err(mismatch(format!("{signals} signals here, {theirs} of rank {rank}")))
+                }
             }
-            (Err(error), _) => Opening::Failed(error.to_string()),
-            (_, Err(error)) => Opening::Failed(error.to_string()),
         };
-        let mismatch = |reason: String| Error::Mismatch { op: "opening a window".into(), reason };
-        let blob = postcard::to_stdvec(&opening).map_err(|error| mismatch(error.to_string()))?;
-        let mut parts = Vec::new();
-        let mut failure = None;
-        for (rank, blob) in communicator.all_gather(&blob)?.iter().enumerate() {
-            let opened = postcard::from_bytes(blob)
-                .map_err(|error| mismatch(format!("rank {rank}: {error}")))
-                .and_then(|opening| match opening {
-                    Opening::Failed(reason) => Err(mismatch(format!("rank {rank}: {reason}"))),
-                    Opening::Open { bytes, count, memory, signals, far } => {
-                        let rank = communicator.world_rank(rank)?;
-                        let neighbour = plane.neighbour(rank)?;
-                        let way = match (plane.link(neighbour), far) {
-                            (Some(_), Some(far)) => Way::Far(Far::new(neighbour, &far)),
-                            (Some(_), None) => {
-                                return Err(mismatch(format!("rank {rank}: it has no NIC")));
-                            }
-                            (None, _) => Way::Near(Near::map(memory, signals, &device)?),
-                        };
-                        let len = bytes / size_of::<T>().max(1) as u64;
-                        Ok(Part { rank, len, signals: count, way })
-                    }
-                });
-            match opened {
-                Ok(part) => parts.push(part),
-                Err(error) => failure = failure.or(Some(error)),
-            }
-        }
-        if let Some(failure) = failure {
-            return Err(failure);
-        }
-        // As the streams of this device wait for them.
-        let signals = match &device {
-            Device::Cuda(_) if signals > 0 => words
-                .buffer()
-                .export()
-                .and_then(|handle| words_of(&PeerMemory::map(&handle, &device)?.buffer.cast()?)),
-            _ => words_of(words.buffer()),
+        let blobs = communicator.all_gather(&blob)?;
+        let told = blobs.iter().enumerate().map(of_rank).collect::<Result<Vec<_>>>()?;
+        let own = own?;
+        let call = Call { plane, timeout, op: &op };
+        let failed = |source| Error::Memory { op: op(), source };
+        let part = |(place, (told, &rank)): (usize, (&Told, &usize))| {
+            let connection = own.connect(&call, place, rank, told)?;
+            let memory = connection.memory().map(Buffer::cast).transpose().map_err(failed)?;
+            let len = told.bytes / size_of::<T>().max(1) as u64;
+            Ok(Part { rank, len, connection, memory })
         };
-        let signals = signals.map_err(failed("opening a window"))?;
-        let (plane, rank) = (plane.clone(), communicator.rank());
-        let timeout = communicator.timeout();
-        Ok(Window { plane, parts, rank, signals, timeout, number })
+        let parts = told.iter().zip(&ranks).enumerate().map(part).collect::<Result<Vec<_>>>()?;
+        let device = region.buffer().device();
+        let rows: Vec<u64> = parts.iter().flat_map(|part| row(part.connection.view())).collect();
+        let table = plane.table(device, &rows, &op)?;
+        let host = communicator.host(rank)?.into();
+        let name = Name { verb, tag: 0, direction, rank: ranks[rank], host };
+        let report = plane.report(device, Arc::new(name))?;
+        let bounds = (plane.abort_of(device)?.0, nanoseconds(timeout));
+        let plane = plane.clone();
+        Ok(Window { plane, parts, rank, own, timeout, table, bounds, report })
     }
 
     /// Elements of rank `rank` of the communicator.
@@ -180,53 +143,32 @@ impl<T: Pod> Window<T> {
     /// [`Error::NoPath`] for a rank that is reached through a NIC, [`Error::NoSuchRank`]; what ended the world.
     pub fn memory_of(&self, rank: usize) -> Result<&Buffer<T>> {
         let part = self.reach("access", rank)?;
-        match &part.way {
-            Way::Near(near) => Ok(&near.memory),
-            Way::Far(_) => Err(self.plane.no_path(part.rank, NOT_MAPPED)),
-        }
+        part.memory.as_ref().ok_or_else(|| self.plane.no_path(part.rank, NOT_MAPPED))
+    }
+
+    /// A signal of rank `rank`, as [`memory_of`](Self::memory_of): for [`Stream::signal`] and, of this rank's own,
+    /// [`Stream::wait_signal`].
+    ///
+    /// # Errors
+    /// As [`memory_of`](Self::memory_of); [`Error::OutOfRange`].
+    pub fn signal_of(&self, rank: usize, signal: usize) -> Result<Word64> {
+        self.signal_memory(rank, signal)?.word(0).map_err(failed("a signal"))
+    }
+
+    /// The one word of a signal.
+    pub(super) fn signal_memory(&self, rank: usize, signal: usize) -> Result<Buffer<u64>> {
+        let part = self.check_signal("access", rank, signal)?;
+        let word = part.connection.word(signal);
+        word.ok_or_else(|| self.plane.no_path(part.rank, NOT_MAPPED))
     }
 
     /// Copies the region to rank `rank`, from its element `at` on.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] with the peer's size, [`Error::NoSuchRank`]; [`Error::Memory`] for memory that the CPU does
-    /// not reach, unless it goes through a NIC (use [`put_on`](Self::put_on)); [`Error::Late`], [`Error::Nic`] from a NIC;
-    /// what ended the world.
+    /// [`Error::OutOfRange`] with the peer's size, [`Error::NoSuchRank`]; [`Error::Memory`]; [`Error::Late`], [`Error::Nic`]
+    /// from a NIC; what ended the world.
     pub fn put(&self, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
-        let target = self.range("put", rank, at, source.len())?;
-        let _span = self.span("put", rank, source.buffer().size());
-        self.counters(rank).puts.add(source.buffer().size() as u64);
-        match target {
-            Range::Near(target) => {
-                // SAFETY: a region that is put is not written meanwhile: the contract of `Region`.
-                let source = unsafe { source.as_slice() }?;
-                target.write(source).map_err(failed("put"))
-            }
-            Range::Far(far, at) => {
-                let put = |call: &Call<'_>| far.put(call, at, &source.buffer().bytes(), None);
-                self.call("put", rank, put)
-            }
-        }
-    }
-
-    /// Copies from rank `rank`, from its element `at` on, into the region.
-    ///
-    /// # Errors
-    /// As [`put`](Self::put).
-    pub fn get(&self, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
-        let source = self.range("get", rank, at, target.len())?;
-        let _span = self.span("get", rank, target.buffer().size());
-        self.counters(rank).gets.add(target.buffer().size() as u64);
-        match source {
-            Range::Near(source) => {
-                // SAFETY: what is got is not written meanwhile: the user's protocol, by signals.
-                let source = unsafe { source.as_slice() }.map_err(failed("get"))?;
-                target.write(source)
-            }
-            Range::Far(far, at) => {
-                self.call("get", rank, |call| far.get(call, at, &target.buffer().bytes()))
-            }
-        }
+        self.put_and("put", rank, at, source, None)
     }
 
     /// [`put`](Self::put), and then [`signal`](Self::signal): who sees the signal sees the elements.
@@ -242,17 +184,36 @@ impl<T: Pod> Window<T> {
         value: u64,
     ) -> Result<()> {
         self.check_signal("put", rank, signal)?;
-        if let Range::Far(far, at) = self.range("put", rank, at, source.len())? {
-            let bytes = source.buffer().size();
-            let _span = self.span("put and signal", rank, bytes);
-            self.counters(rank).puts.add(bytes as u64);
-            self.counters(rank).signals.add(1);
-            let signal = Some((signal * LINE * 8, value));
-            let put = |call: &Call<'_>| far.put(call, at, &source.buffer().bytes(), signal);
-            return self.call("put", rank, put);
-        }
-        self.put(rank, at, source)?;
-        self.signal(rank, signal, value)
+        let signal = Some(Signal { number: signal, value });
+        self.put_and("put and signal", rank, at, source, signal)
+    }
+
+    fn put_and(
+        &self,
+        what: &'static str,
+        rank: usize,
+        at: u64,
+        source: &Region<T>,
+        signal: Option<Signal>,
+    ) -> Result<()> {
+        let (part, at) = self.range("put", rank, at, source.len())?;
+        let bytes = source.buffer().bytes();
+        let _span = self.span(what, rank, bytes.len());
+        self.counters(part).puts.add(bytes.len() as u64);
+        self.counters(part).signals.add(u64::from(signal.is_some()));
+        self.call("put", part, |call| part.connection.put(call, at, &bytes, signal))
+    }
+
+    /// Copies from rank `rank`, from its element `at` on, into the region.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put).
+    pub fn get(&self, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
+        let (part, at) = self.range("get", rank, at, target.len())?;
+        let bytes = target.buffer().bytes();
+        let _span = self.span("get", rank, bytes.len());
+        self.counters(part).gets.add(bytes.len() as u64);
+        self.call("get", part, |call| part.connection.get(call, at, &bytes))
     }
 
     /// Raises signal number `signal` of rank `rank` to `value` (release).
@@ -262,14 +223,19 @@ impl<T: Pod> Window<T> {
     pub fn signal(&self, rank: usize, signal: usize, value: u64) -> Result<()> {
         let part = self.check_signal("signal", rank, signal)?;
         let _span = self.span("signal", rank, 8);
-        self.counters(rank).signals.add(1);
-        match &part.way {
-            Way::Near(near) => near.signals[signal].store(value).map_err(failed("signal")),
-            Way::Far(far) => {
-                let at = signal * LINE * 8;
-                self.call("signal", rank, |call| far.signal(call, at, value))
-            }
-        }
+        self.counters(part).signals.add(1);
+        let signal = Signal { number: signal, value };
+        self.call("signal", part, |call| part.connection.signal(call, signal))
+    }
+
+    /// Waits until everything that this rank's streams and kernels have put, got or signalled through a NIC to rank `rank` so far
+    /// has happened there. What the host did has; what a stream does over mapped memory is ordered by the stream.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::Late`]; what ended the world.
+    pub fn flush(&self, rank: usize) -> Result<()> {
+        let part = self.reach("flush", rank)?;
+        self.call("flush", part, |call| part.connection.flush(call))
     }
 
     /// Waits until this rank's signal has reached `value` (acquire).
@@ -277,21 +243,21 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Late`], what ended the world.
     pub fn wait_signal(&self, signal: usize, value: u64, deadline: Deadline) -> Result<()> {
-        let word = self.own_signal(signal)?;
+        let (part, word) = self.own_signal(signal)?;
         let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
         let _span = self.plane.trace.span("host", "wait for a signal").arg("signal", signal as u64);
-        self.counters(self.rank).waits.add(1);
+        self.counters(part).waits.add(1);
         tracing::trace!(operation = "wait for a signal", signal, value, "waiting");
         loop {
-            let seen = word.load().unwrap_or(value);
+            let read = |call: &Call<'_>| self.own.read_signal(call, word, signal);
+            let seen = self.call("reading a signal", part, read)?;
             if reached64(seen, value) {
                 return Ok(());
             }
             self.plane.progress();
             pause(&self.plane, &mut backoff, || {
-                let rank = self.parts[self.rank].rank;
-                let host = self.plane.peer(rank).host.clone();
-                let tag = signal as u64;
+                let host = self.plane.peer(part.rank).host.clone();
+                let (tag, rank) = (signal as u64, part.rank);
                 let name = Arc::new(Name { verb: "signal", tag, direction: "of", rank, host });
                 Progress { what: What { name, expected: value, seen }, age: since.elapsed() }
             })?;
@@ -303,7 +269,8 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// [`Error::OutOfRange`].
     pub fn read_signal(&self, signal: usize) -> Result<u64> {
-        Ok(self.own_signal(signal)?.load().unwrap_or_default())
+        let (part, word) = self.own_signal(signal)?;
+        self.call("reading a signal", part, |call| self.own.read_signal(call, word, signal))
     }
 
     /// [`put`](Self::put), enqueued on a stream: the region may be written by what comes after it on the stream.
@@ -311,15 +278,11 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`put`](Self::put); [`Error::Memory`] if the stream cannot reach the memory.
     pub fn put_on(&self, stream: &Stream, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
-        let target = self.range("put", rank, at, source.len())?;
-        let bytes = source.buffer().size();
-        self.counters(rank).puts.add(bytes as u64);
-        self.enqueue(stream, "put", rank, bytes, || match target {
-            Range::Near(target) => stream.copy(&target, source.buffer()).map_err(failed("put")),
-            Range::Far(far, at) => {
-                let source = source.buffer().bytes();
-                self.call("put", rank, |call| far.put_on(call, stream, at, &source))
-            }
+        let (part, at) = self.range("put", rank, at, source.len())?;
+        let bytes = source.buffer().bytes();
+        self.counters(part).puts.add(bytes.len() as u64);
+        self.enqueue(stream, "put", part, bytes.len(), |call| {
+            part.connection.put_on(call, stream, at, &bytes)
         })
     }
 
@@ -328,15 +291,11 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`put_on`](Self::put_on).
     pub fn get_on(&self, stream: &Stream, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
-        let source = self.range("get", rank, at, target.len())?;
-        let bytes = target.buffer().size();
-        self.counters(rank).gets.add(bytes as u64);
-        self.enqueue(stream, "get", rank, bytes, || match source {
-            Range::Near(source) => stream.copy(target.buffer(), &source).map_err(failed("get")),
-            Range::Far(far, at) => {
-                let target = target.buffer().bytes();
-                self.call("get", rank, |call| far.get_on(call, stream, at, &target))
-            }
+        let (part, at) = self.range("get", rank, at, target.len())?;
+        let bytes = target.buffer().bytes();
+        self.counters(part).gets.add(bytes.len() as u64);
+        self.enqueue(stream, "get", part, bytes.len(), |call| {
+            part.connection.get_on(call, stream, at, &bytes)
         })
     }
 
@@ -346,15 +305,10 @@ impl<T: Pod> Window<T> {
     /// As [`signal`](Self::signal); [`Error::Memory`] if the stream cannot reach the signal.
     pub fn signal_on(&self, stream: &Stream, rank: usize, signal: usize, value: u64) -> Result<()> {
         let part = self.check_signal("signal", rank, signal)?;
-        self.counters(rank).signals.add(1);
-        self.enqueue(stream, "signal", rank, 8, || match &part.way {
-            Way::Near(near) => {
-                stream.signal(&near.signals[signal], value).map_err(failed("signal"))
-            }
-            Way::Far(far) => {
-                let at = signal * LINE * 8;
-                self.call("signal", rank, |call| far.signal_on(call, stream, at, value))
-            }
+        self.counters(part).signals.add(1);
+        let signal = Signal { number: signal, value };
+        self.enqueue(stream, "signal", part, 8, |call| {
+            part.connection.signal_on(call, stream, signal)
         })
     }
 
@@ -363,10 +317,54 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`signal_on`](Self::signal_on).
     pub fn wait_signal_on(&self, stream: &Stream, signal: usize, value: u64) -> Result<()> {
-        let word = self.own_signal(signal)?;
-        self.counters(self.rank).waits.add(1);
+        let (part, word) = self.own_signal(signal)?;
+        self.counters(part).waits.add(1);
         let wait = || stream.wait_geq64(word, value).map_err(failed("waiting for a signal"));
-        self.enqueue(stream, "wait for a signal", self.rank, 8, wait)
+        self.enqueue(stream, "wait for a signal", part, 8, |_| wait())
+    }
+
+    /// What the functions of `mp/window.cuh` take. Valid while this object lives; a rank drops it when no kernel of any
+    /// rank uses the window any more.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if the device cannot reach its own tables.
+    pub fn handle(&self) -> Result<mp_kernels::Window> {
+        let failed = failed("the handle of a window");
+        Ok(mp_kernels::Window {
+            parts: self.table.word(0).and_then(|word| word.device_address()).map_err(failed)?,
+            ranks: self.parts.len() as u64,
+            rank: self.rank as u64,
+            signals: self.own.told().signals,
+            abort: self.bounds.0,
+            timeout_ns: self.bounds.1,
+            report: self.report.address().map_err(failed)?,
+        })
+    }
+
+    /// What kernels use of it, for streams and graphs to hold.
+    pub(super) fn memory(&self) -> Vec<Buffer<u8>> {
+        let parts = self.parts.iter().flat_map(|part| part.connection.held());
+        [self.table.bytes()].into_iter().chain(parts).collect()
+    }
+
+    /// Where kernels say what failed.
+    pub(super) fn report(&self) -> &Arc<Report> {
+        &self.report
+    }
+
+    /// This rank in the window's communicator.
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Of a rank of the window.
+    pub(super) fn world_rank(&self, rank: usize) -> Result<usize> {
+        self.part(rank).map(|part| part.rank)
+    }
+
+    /// The device whose memory it is, here.
+    pub(super) fn device(&self) -> &Device {
+        self.table.device()
     }
 
     /// Enqueues something, and sees to it that the timeline shows when it ran.
@@ -374,13 +372,14 @@ impl<T: Pod> Window<T> {
         &self,
         stream: &Stream,
         what: &'static str,
-        rank: usize,
+        part: &Part<T>,
         bytes: usize,
-        enqueue: impl FnOnce() -> Result<()>,
+        enqueue: impl FnOnce(&Call<'_>) -> Result<()>,
     ) -> Result<()> {
-        let peer = self.parts[rank].rank as u64;
+        let peer = part.rank as u64;
         tracing::trace!(operation = what, peer, bytes, stream = stream.name(), "enqueued");
         let label = || Label::new(what, &[("peer", peer), ("bytes", bytes as u64)]);
+        let enqueue = || self.call(what, part, enqueue);
         let enqueued = self.plane.probes.around(&self.plane.trace, stream, label, enqueue);
         if let Err(Error::Memory { .. } | Error::Nic { .. }) = enqueued {
             // The streams of a world that ends meanwhile take no more waits.
@@ -397,8 +396,8 @@ impl<T: Pod> Window<T> {
     }
 
     /// What counts the operations with a rank of the window.
-    fn counters(&self, rank: usize) -> &Counters {
-        self.plane.counters_of(self.parts[rank].rank)
+    fn counters(&self, part: &Part<T>) -> &Counters {
+        self.plane.counters_of(part.rank)
     }
 
     fn part(&self, rank: usize) -> Result<&Part<T>> {
@@ -414,79 +413,55 @@ impl<T: Pod> Window<T> {
         self.part(rank)
     }
 
-    /// Makes a call that goes through the NIC.
+    /// Makes a call that goes to a rank.
     fn call<R>(
         &self,
         verb: &str,
-        rank: usize,
+        part: &Part<T>,
         call: impl FnOnce(&Call<'_>) -> Result<R>,
     ) -> Result<R> {
-        let rank = self.part(rank)?.rank;
         let op = || {
-            let host = &self.plane.peer(rank).host;
-            format!("{verb} to the window of rank {rank} on {host}")
+            let host = &self.plane.peer(part.rank).host;
+            format!("{verb} to the window of rank {} on {host}", part.rank)
         };
         call(&Call { plane: &self.plane, timeout: self.timeout, op: &op })
     }
 
-    /// `len` elements of rank `rank` from `at` on.
-    fn range(&self, op: &'static str, rank: usize, at: u64, len: usize) -> Result<Range<'_, T>> {
+    /// Where element `at` of rank `rank` is, in bytes, if `len` elements from there on are there.
+    pub(super) fn range_of(&self, op: &str, rank: usize, at: u64, len: usize) -> Result<usize> {
+        self.range(op, rank, at, len).map(|(_, at)| at)
+    }
+
+    fn range(&self, op: &str, rank: usize, at: u64, len: usize) -> Result<(&Part<T>, usize)> {
         let part = self.reach(op, rank)?;
-        let outside = || Error::OutOfRange {
-            op: format!("{op} to the window of rank {}", part.rank),
-            at,
-            len: len as u64,
-            size: part.len,
-        };
-        let end = at.checked_add(len as u64).filter(|&end| end <= part.len).ok_or_else(outside)?;
-        // Both are at most the length of a buffer.
-        let (at, end) = (at as usize, end as usize);
-        match &part.way {
-            Way::Near(near) => near.memory.slice(at..end).map(Range::Near).map_err(|_| outside()),
-            Way::Far(far) => Ok(Range::Far(far, at * size_of::<T>())),
+        if at.checked_add(len as u64).is_none_or(|end| end > part.len) {
+            return Err(Error::OutOfRange {
+                op: format!("{op} to the window of rank {}", part.rank),
+                at,
+                len: len as u64,
+                size: part.len,
+            });
         }
+        // At most the length of a buffer.
+        Ok((part, at as usize * size_of::<T>()))
     }
 
     /// The rank's share, if it has that signal.
-    fn check_signal(&self, op: &'static str, rank: usize, signal: usize) -> Result<&Part<T>> {
+    fn check_signal(&self, op: &str, rank: usize, signal: usize) -> Result<&Part<T>> {
         let part = self.reach(op, rank)?;
-        if signal as u64 >= part.signals {
-            return Err(no_signal(part.rank, signal, part.signals));
+        let size = self.own.told().signals;
+        if signal as u64 >= size {
+            return Err(no_signal(part.rank, signal, size));
         }
         Ok(part)
     }
 
-    fn own_signal(&self, signal: usize) -> Result<&Word64> {
-        signal_in(&self.signals, self.parts[self.rank].rank, signal)
+    fn own_signal(&self, signal: usize) -> Result<(&Part<T>, &Word64)> {
+        let part = &self.parts[self.rank];
+        let word = self.own.word(signal);
+        let none = || no_signal(part.rank, signal, self.own.told().signals);
+        Ok((part, word.ok_or_else(none)?))
     }
-}
-
-impl<T: Pod> Near<T> {
-    fn map(
-        memory: Option<PeerHandle>,
-        signals: Option<PeerHandle>,
-        device: &Device,
-    ) -> Result<Near<T>> {
-        let map = |handle: &PeerHandle| PeerMemory::map(handle, device).map(|peer| peer.buffer);
-        let memory = match &memory {
-            Some(handle) => map(handle).and_then(|bytes| bytes.cast()),
-            None => Buffer::new(&Device::Host, gdsync::Space::Host, 0),
-        };
-        let signals = match &signals {
-            Some(handle) => map(handle).and_then(|bytes| words_of(&bytes.cast()?)),
-            None => Ok(Vec::new()),
-        };
-        let failed = failed("mapping a window");
-        memory.and_then(|memory| Ok(Near { memory, signals: signals? })).map_err(failed)
-    }
-}
-
-fn words_of(buffer: &Buffer<u64>) -> gdsync::Result<Vec<Word64>> {
-    (0..buffer.len() / LINE).map(|number| buffer.word(number * LINE)).collect()
-}
-
-fn signal_in(signals: &[Word64], rank: usize, signal: usize) -> Result<&Word64> {
-    signals.get(signal).ok_or_else(|| no_signal(rank, signal, signals.len() as u64))
 }
 
 fn no_signal(rank: usize, signal: usize, size: u64) -> Error {
@@ -497,24 +472,26 @@ fn failed(op: &'static str) -> impl FnOnce(gdsync::Error) -> Error + Copy {
     move |source| Error::Memory { op: op.into(), source }
 }
 
+/// A [`WindowPart`] as the four words it is.
+fn row(WindowPart { memory, bytes, signals, nic }: WindowPart) -> [u64; 4] {
+    [memory, bytes, signals, nic]
+}
+
+pub(crate) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 impl<T> Drop for Window<T> {
     fn drop(&mut self) {
-        let Some(number) = self.number else { return };
-        self.plane.close_window(number);
         for part in &self.parts {
-            match &part.way {
-                Way::Far(Far { neighbour, number, .. }) if !self.plane.ended() => {
-                    // At the end of the world nobody needs to know.
-                    let _ = self.plane.tell(*neighbour, &Notice::CloseWindow { number: *number });
-                }
-                _ => {}
-            }
+            part.connection.retire(&self.plane);
         }
     }
 }
 
 impl<T> fmt::Debug for Window<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "window of {} ranks with {} signals", self.parts.len(), self.signals.len())
+        let signals = self.own.told().signals;
+        write!(f, "window of {} ranks with {signals} signals", self.parts.len())
     }
 }

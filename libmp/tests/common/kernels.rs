@@ -41,13 +41,14 @@ pub struct Kernels {
     module: Option<libmp::gdsync::Module>,
 }
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "test_collectives",
     "test_copy",
     "test_exchange",
     "test_messages",
     "test_nic_collectives",
     "test_parts",
+    "test_refusals",
     "test_windows",
 ];
 
@@ -121,6 +122,7 @@ type Collectives<Handle> = unsafe extern "C" fn(
     u64,
     u32,
 );
+type Refusals = unsafe extern "C" fn(*const mp_kernels::Window, u64, u32, u64, u32);
 type Windows = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u32, u64, u32);
 
 /// Runs a kernel of the shim.
@@ -151,6 +153,9 @@ fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
             ),
             ("test_parts", [Send(send), Recv(recv), Word(to)]) => {
                 symbol::<Parts>("shim_parts")(send, recv, *to, blocks, threads);
+            }
+            ("test_refusals", [Window(window), Word(bytes), Half(which), Word(to)]) => {
+                symbol::<Refusals>("shim_refusals")(window, *bytes, *which, *to, threads);
             }
             (
                 "test_windows",

@@ -35,12 +35,12 @@ MP_DEVICE void collectives(Group group, const Handle& barrier, const Handle& red
     for (; round < rounds; ++round) {
         if (group.leads()) scratch[count] = 1000 * round + me;
         group.sync();
-        mp::put(group, window, right, 0, scratch + count, 8);
+        wrong += !mp::put(group, window, right, 0, scratch + count, 8);
         result = mp::barrier(group, barrier);
         if (result.failed()) break;
         // Whoever put it where: it is there, however a third rank looks.
         for (std::uint64_t rank = 0; rank < ranks; ++rank) {
-            mp::get(group, window, rank, 0, scratch + count, 8);
+            wrong += !mp::get(group, window, rank, 0, scratch + count, 8);
             group.sync();
             wrong += scratch[count] != 1000 * round + (rank + ranks - 1) % ranks;
             group.sync();

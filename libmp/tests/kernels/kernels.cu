@@ -130,11 +130,6 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
             wrong += share[words + i] != test::pattern(right, 77, i);
             wrong += elsewhere[i] != test::pattern(right, 77, i);
         }
-        // Refused, whatever the path.
-        std::uint64_t before = 0;
-        wrong += mp::put(block, window, right, cells + 8, elsewhere, 32);
-        wrong += mp::signal(block, window, right, window.signals, 1);
-        wrong += mp::fetch_add(window, right, cells + 4, 1, before);
     }
     if (atomics != 0) {
         std::uint64_t before = 0;
@@ -152,6 +147,27 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
     mp::add(results, wrong, mp::relaxed, mp::system);
     mp::add(results + 2, refused, mp::relaxed, mp::system);
     if (mp::thread_rank() == 0) results[1] = round;
+}
+
+// A call that is refused, whatever the path, by a block. results: the status of a wait; calls that were not refused.
+MP_KERNEL void test_refusals(mp::Window window, std::uint64_t bytes, std::uint32_t which, std::uint64_t* results) {
+    const mp::Block block = mp::block();
+    const std::uint64_t other = window.ranks - 1 - window.rank;
+    std::uint64_t word = 0;
+    bool done = false;
+    switch (which) {
+    case 0: done = mp::put(block, window, other, bytes - 8, &word, 16); break;
+    case 1: done = mp::get(block, window, window.ranks, 0, &word, 8); break;
+    case 2: done = mp::signal(block, window, other, window.signals, 1); break;
+    case 3: done = mp::put_signal(block, window, other, 0, &word, 8, window.signals + 4, 1); break;
+    case 4: done = mp::fetch_add(window, other, 4, 1, word); break;
+    default: {
+        const mp::WaitResult result = mp::wait(block, window, window.signals, 0);
+        done = !result.failed();
+        if (block.leads()) results[0] = result.status;
+    }
+    }
+    mp::add(results + 1, std::uint64_t{done}, mp::relaxed, mp::system);
 }
 
 #include "collectives.cu"

@@ -28,6 +28,10 @@ void shim_windows(const mp::Window* window, uint64_t* elsewhere, uint64_t words,
     mp::host::launch(1, threads, test_windows, *window, elsewhere, words, rounds, atomics, results);
 }
 
+void shim_refusals(const mp::Window* window, uint64_t bytes, uint32_t which, uint64_t* results, uint32_t threads) {
+    mp::host::launch(1, threads, test_refusals, *window, bytes, which, results);
+}
+
 void shim_collectives(const mp::Collective* barrier, const mp::Collective* reduce, const mp::Window* window, uint64_t* scratch,
                       uint64_t count, uint64_t rounds, uint32_t flavour, uint64_t* results, uint32_t threads) {
     mp::host::launch(1, threads, test_collectives, *barrier, *reduce, *window, scratch, count, rounds, flavour, results);

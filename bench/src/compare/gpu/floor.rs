@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use gdsync::{Arg, Buffer, Deadline, Dims, Word64};
-use libmp::{DeviceWindow, Region};
+use libmp::{Region, Window};
 
 use super::{ON_STREAMS, Player, Sample, VOLUME, rounds_in_kernels};
 use crate::perf::Rank;
@@ -18,7 +18,7 @@ const COPIES: u64 = 16;
 
 /// Both ranks' memory, each reaching the other's.
 pub struct Pair {
-    pub window: DeviceWindow<u8>,
+    pub window: Window<u8>,
     pub source: Region<u8>,
     pub other: Buffer<u8>,
     /// The signal here, and the other rank's.
@@ -37,10 +37,10 @@ impl Pair {
     pub fn with_signals(rank: &Rank, size: u64, signals: usize) -> Result<Pair> {
         let landing: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
         let source: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
-        let window = rank.world.device_window(&landing, signals)?;
+        let window = rank.world.window(&landing, signals)?;
         let (me, other) = (rank.world.rank(), 1 - rank.world.rank());
         let (mine, peer) = (window.signal_of(me, 0)?, window.signal_of(other, 0)?);
-        let memory = window.memory_of(other)?.context("the other rank has no memory")?.clone();
+        let memory = window.memory_of(other)?.clone();
         Ok(Pair { window, source, other: memory, mine, peer, base: 0 })
     }
 }

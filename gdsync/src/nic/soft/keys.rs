@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::cuda::copies::Copies;
 use crate::memory::Buffer;
-use crate::nic::memory_region::Access;
 use crate::memory::copy::copy_bytes;
+use crate::nic::memory_region::Access;
 use crate::peer::PeerHandle;
 use crate::wqe::DataSegment;
 

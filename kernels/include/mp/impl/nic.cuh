@@ -75,6 +75,24 @@ MP_COLD PostStatus post_batch(Group group, std::uint64_t queue, const Batch batc
     return wait_completed(group, qp, posted.position + blocks - 1, bounds);
 }
 
+// Reads into registered memory, and waits until it is there.
+template <class Group>
+MP_COLD PostStatus read_by_nic(Group group, std::uint64_t queue, const RemoteAddress from, std::uint64_t into,
+                               std::uint32_t into_key, std::uint64_t bytes, const WaitBounds bounds) {
+    const QueuePair qp = *at<const QueuePair>(queue);
+    Posted posted = {0, PostStatus::ok, 0};
+    for (std::uint64_t done = 0; done < bytes && posted.status == PostStatus::ok; done += entry_bytes) {
+        const std::uint64_t left = bytes - done;
+        const DataSegment part = {into + done, into_key, std::uint32_t(left < entry_bytes ? left : entry_bytes)};
+        const auto encode = [&](SendRing ring, std::uint16_t index) {
+            encode_read(ring, index, notify_always, {from.address + done, from.rkey}, &part, 1);
+        };
+        posted = post(group, qp, 1, encode, bounds);
+    }
+    if (bytes == 0 || posted.status != PostStatus::ok) return posted.status;
+    return wait_completed(group, qp, posted.position, bounds);
+}
+
 // The end of a wait that a call on a queue was.
 MP_DEVICE WaitResult result_of(PostStatus status, std::uint64_t expected) {
     switch (status) {
@@ -148,19 +166,7 @@ MP_DEVICE std::uint64_t slot_offset(const NicEnd& end, std::uint64_t epoch) {
 template <class Group>
 MP_COLD WaitStatus raise_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch) {
     const NicEnd& end = *at<const NicEnd>(nic);
-    const Batch batch = {0, 0, {0, 0}, 0, 1, {end.theirs, end.theirs_key}, epoch};
-    const PostStatus status = post_batch(group, end.queue, batch, bounds_of(end.message));
-    return status_of(group, end, epoch, result_of(status, epoch));
-}
-
-// Sends the message of an epoch.
-template <class Group>
-MP_COLD WaitStatus send_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch) {
-    const NicEnd& end = *at<const NicEnd>(nic);
-    const WaitStatus room = wait_for_room(group, end, epoch);
-    if (room != ok) return room;
-    const RemoteAddress to = {end.target + slot_offset(end, epoch), end.target_key};
-    const Batch batch = {end.message.memory, end.message.len, to, end.memory_key, 1, {end.theirs, end.theirs_key}, epoch};
+    const Batch batch = {0, 0, {0, 0}, 0, end.theirs != 0, {end.theirs, end.theirs_key}, epoch};
     const PostStatus status = post_batch(group, end.queue, batch, bounds_of(end.message));
     return status_of(group, end, epoch, result_of(status, epoch));
 }
@@ -176,6 +182,29 @@ MP_DEVICE Span span_of(std::uint64_t bytes, const Part& part) {
     return {each * part.index + (part.index < longer ? part.index : longer), each + (part.index < longer ? 1 : 0)};
 }
 
+// Gets a part of what a prepared get is for.
+template <class Group>
+MP_COLD WaitStatus fetch(Group group, const NicEnd& end, std::uint64_t epoch, const Span span) {
+    const RemoteAddress from = {end.target + span.first, end.target_key};
+    const PostStatus status = read_by_nic(group, end.queue, from, end.message.memory + span.first, end.memory_key, span.bytes,
+                                          bounds_of(end.message));
+    return status_of(group, end, epoch, result_of(status, epoch));
+}
+
+// Sends the message of an epoch.
+template <class Group>
+MP_COLD WaitStatus send_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch) {
+    const NicEnd& end = *at<const NicEnd>(nic);
+    const WaitStatus room = wait_for_room(group, end, epoch);
+    if (room != ok) return room;
+    if (end.gets != 0) return fetch(group, end, epoch, {0, end.message.len});
+    const RemoteAddress to = {end.target + slot_offset(end, epoch), end.target_key};
+    const Batch batch = {end.message.memory, end.message.len, to, end.memory_key, end.theirs != 0, {end.theirs, end.theirs_key},
+                         epoch};
+    const PostStatus status = post_batch(group, end.queue, batch, bounds_of(end.message));
+    return status_of(group, end, epoch, result_of(status, epoch));
+}
+
 // Sends a part without making it known.
 template <class Group>
 MP_COLD WaitStatus send_part_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch, const Part part) {
@@ -183,6 +212,7 @@ MP_COLD WaitStatus send_part_by_nic(Group group, std::uint64_t nic, std::uint64_
     const WaitStatus room = wait_for_room(group, end, epoch);
     if (room != ok) return room;
     const Span span = span_of(end.message.len, part);
+    if (end.gets != 0) return fetch(group, end, epoch, span);
     const RemoteAddress to = {end.target + slot_offset(end, epoch) + span.first, end.target_key};
     const Batch batch = {end.message.memory + span.first, span.bytes, to, end.memory_key, 0, {0, 0}, 0};
     const PostStatus status = post_batch(group, end.queue, batch, bounds_of(end.message));

@@ -128,14 +128,12 @@ template <class Group, class T, class Operation>
 MP_DEVICE WaitResult all_reduce(Group group, const NicCollective& collective, T* values, std::uint64_t count,
                                 Operation operation) {
     static_assert(sizeof(T) == 8, "all-reduce: elements of 8 bytes");
-    group.sync();
     const Window& window = collective.window;
+    if (MP_RARELY(count > collective.len)) return impl::too_many(group, window.report, count, collective.len);
+    group.sync();
     const std::uint64_t run = impl::next_run(collective), round = impl::last_round(run);
-    WaitResult result = {timed_out, 0, 0};
-    if (count <= collective.len) {
-        const std::uint64_t place = impl::turn_offset(collective, window.rank, run);
-        result = impl::tell_all(group, collective, place, values, count * 8, round);
-    }
+    const std::uint64_t place = impl::turn_offset(collective, window.rank, run);
+    WaitResult result = impl::tell_all(group, collective, place, values, count * 8, round);
     if (impl::told(group, collective, round, result).failed()) return result;
     result = impl::hear_all(group, collective, round);
     if (result.failed()) return result;

@@ -49,24 +49,6 @@ MP_COLD bool put_by_nic(Group group, const Window& window, const WindowPart& sha
     return succeeded(group, window, status, value);
 }
 
-// Reads into registered memory, and waits until it is there.
-template <class Group>
-MP_COLD PostStatus read_by_nic(Group group, const NicPart& nic, std::uint64_t from, std::uint64_t into,
-                               std::uint32_t into_key, std::uint64_t bytes, const WaitBounds bounds) {
-    const QueuePair qp = *at<const QueuePair>(nic.queue);
-    Posted posted = {0, PostStatus::ok, 0};
-    for (std::uint64_t done = 0; done < bytes && posted.status == PostStatus::ok; done += entry_bytes) {
-        const std::uint64_t left = bytes - done;
-        const DataSegment part = {into + done, into_key, std::uint32_t(left < entry_bytes ? left : entry_bytes)};
-        const auto encode = [&](SendRing ring, std::uint16_t index) {
-            encode_read(ring, index, notify_always, {from + done, nic.memory_key}, &part, 1);
-        };
-        posted = post(group, qp, 1, encode, bounds);
-    }
-    if (posted.status != PostStatus::ok) return posted.status;
-    return wait_completed(group, qp, posted.position, bounds);
-}
-
 // Takes the bounce memory for the group.
 template <class Group>
 MP_DEVICE PostStatus take_bounce(Group group, NicPart& nic, const WaitBounds& bounds) {
@@ -87,14 +69,16 @@ MP_COLD bool get_by_nic(Group group, const Window& window, const WindowPart& sha
     if (bytes == 0) return true;
     if (is_own(nic, to, bytes)) {
         group.sync();
-        return succeeded(group, window, read_by_nic(group, nic, from, address_of(to), nic.own_key, bytes, bounds), 0);
+        const RemoteAddress there = {from, nic.memory_key};
+        return succeeded(group, window, read_by_nic(group, nic.queue, there, address_of(to), nic.own_key, bytes, bounds), 0);
     }
     PostStatus status = take_bounce(group, nic, bounds);
     if (status == PostStatus::ok) {
         for (std::uint64_t done = 0; done < bytes && status == PostStatus::ok; done += bounce_bytes) {
             const std::uint64_t left = bytes - done;
             const std::uint64_t now = left < bounce_bytes ? left : bounce_bytes;
-            status = read_by_nic(group, nic, from + done, nic.bounce, nic.bounce_key, now, bounds);
+            const RemoteAddress there = {from + done, nic.memory_key};
+            status = read_by_nic(group, nic.queue, there, nic.bounce, nic.bounce_key, now, bounds);
             if (status == PostStatus::ok) copy(group, at<unsigned char>(address_of(to) + done), at<void>(nic.bounce), now);
             group.sync();  // nobody still reads the bounce memory
         }
@@ -108,7 +92,10 @@ enum class AtomicKind { fetch_add, compare_swap };
 MP_COLD bool atomic_by_nic(const Window& window, const WindowPart& share, std::uint64_t there, AtomicKind kind,
                            std::uint64_t value, std::uint64_t compare, std::uint64_t& before) {
     auto& nic = *at<NicPart>(share.nic);
-    if (nic.atomics == 0) return false;
+    if (nic.atomics == 0) {
+        (void)refuse(thread(), window.report, not_atomic, there - share.memory, 8, share.bytes);
+        return false;
+    }
     const WaitBounds bounds = bounds_of(window);
     PostStatus status = take_bounce(thread(), nic, bounds);
     if (status == PostStatus::ok) {

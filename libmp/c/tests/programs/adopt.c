@@ -101,7 +101,7 @@ static void *rank(void *argument) {
     mp_region *from, *to;
     mp_device_op *ops[2], *put, *arrived;
     mp_op *host_ops[2];
-    mp_device_window *window;
+    mp_window *window;
     mp_stream *stream;
     mp_graph *graph;
     mp_step steps[3];
@@ -118,9 +118,9 @@ static void *rank(void *argument) {
     CHECK(mp_device_recv_prepare(comm, (int)other, to, 0, BYTES, 1, &ops[1]));
     CHECK(mp_send_prepare(comm, (int)other, from, 0, BYTES, 2, &host_ops[0]));
     CHECK(mp_recv_prepare(comm, (int)other, to, 0, BYTES, 2, &host_ops[1]));
-    CHECK(mp_device_window_create(comm, to, 1, &window));
-    CHECK(mp_device_put_prepare(window, (int)other, 0, from, 0, BYTES, 0, &put));
-    CHECK(mp_device_wait_prepare(window, 0, &arrived));
+    CHECK(mp_window_create(comm, to, 1, &window));
+    CHECK(mp_put_prepare(window, (int)other, 0, from, 0, BYTES, 0, &put));
+    CHECK(mp_signal_wait_prepare(window, 0, &arrived));
     steps[0].op = ops[1];
     steps[0].what = MP_START;
     steps[1].op = ops[0];
@@ -184,7 +184,7 @@ static void *rank(void *argument) {
     CHECK(mp_graph_free(graph));
     CHECK(mp_device_op_free(put));
     CHECK(mp_device_op_free(arrived));
-    CHECK(mp_device_window_free(window));
+    CHECK(mp_window_free(window));
     CHECK(mp_device_op_free(ops[0]));
     CHECK(mp_device_op_free(ops[1]));
     CHECK(mp_op_free(host_ops[0]));

@@ -191,7 +191,7 @@ static void windows(const mp_comm *comm, int right, int left) {
 static void graphs(const mp_comm *comm, int right, int left) {
     mp_region *edge, *ghost;
     mp_device_op *send, *recv, *put, *arrived;
-    mp_device_window *window;
+    mp_window *window;
     mp_stream *stream;
     mp_graph *graph;
     mp_step steps[3];
@@ -226,10 +226,10 @@ static void graphs(const mp_comm *comm, int right, int left) {
     steps[0].op = send;
     steps[0].what = MP_WAIT;
     REFUSED(mp_enqueue(stream, steps, 1), MP_ERR_ARGUMENT, "`what`");
-    CHECK(mp_device_window_create(comm, ghost, 1, &window));
-    CHECK(mp_device_window_handle(window, window_handle, sizeof window_handle));
-    CHECK(mp_device_put_prepare(window, right, 0, edge, 0, sizeof(int), 0, &put));
-    CHECK(mp_device_wait_prepare(window, 0, &arrived));
+    CHECK(mp_window_create(comm, ghost, 1, &window));
+    CHECK(mp_window_handle(window, window_handle, sizeof window_handle));
+    CHECK(mp_put_prepare(window, right, 0, edge, 0, sizeof(int), 0, &put));
+    CHECK(mp_signal_wait_prepare(window, 0, &arrived));
     value = 170 + mp_rank(comm);
     CHECK(mp_region_write(edge, 0, &value, sizeof value));
     steps[0].op = put;
@@ -246,11 +246,11 @@ static void graphs(const mp_comm *comm, int right, int left) {
     CHECK(mp_barrier(comm));
     CHECK(mp_device_op_free(put));
     CHECK(mp_device_op_free(arrived));
-    REFUSED(mp_device_put_prepare(window, right, 1, edge, 0, sizeof(int), 0, &put), MP_ERR_RANGE, "");
-    REFUSED(mp_device_put_prepare(window, right, 0, edge, 0, sizeof(int), -2, &put), MP_ERR_ARGUMENT, "`signal`");
-    REFUSED(mp_device_wait_prepare(window, 1, &arrived), MP_ERR_RANGE, "");
+    REFUSED(mp_put_prepare(window, right, 1, edge, 0, sizeof(int), 0, &put), MP_ERR_RANGE, "");
+    REFUSED(mp_put_prepare(window, right, 0, edge, 0, sizeof(int), -2, &put), MP_ERR_ARGUMENT, "`signal`");
+    REFUSED(mp_signal_wait_prepare(window, 1, &arrived), MP_ERR_RANGE, "");
     CHECK(mp_barrier(comm));
-    CHECK(mp_device_window_free(window));
+    CHECK(mp_window_free(window));
     CHECK(mp_graph_free(graph));
     CHECK(mp_stream_free(stream));
     CHECK(mp_device_op_free(send));

@@ -1,6 +1,6 @@
 //! Barrier and all-reduce of the ranks' devices: one launch a rank, or a function inside a kernel (`mp/collective.cuh`). Ranks
 //! that map each other's memory write packets straight into each other's inbox; where one is reached through a NIC the
-//! kernels put and signal on a device window (`mp/impl/nic_collective.cuh`). Streams of GPUs only: a host stream's rank has
+//! kernels put and signal on a window (`mp/impl/nic_collective.cuh`). Streams of GPUs only: a host stream's rank has
 //! [`Communicator::barrier`], [`Communicator::all_reduce`] and [`AllReduce`](crate::AllReduce).
 
 use std::fmt;
@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 
 use super::report::Report;
 use super::station::PACKET;
-use super::window::{DeviceWindow, nanoseconds};
 use crate::collective::ReduceOp;
 use crate::communicator::Communicator;
 use crate::data::operation::Name;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::region::Region;
+use crate::data::window::{Window, nanoseconds};
 use crate::error::{Error, Result};
 
 /// A barrier of the ranks' GPUs: [`Communicator::prepare_device_barrier`].
@@ -101,7 +101,7 @@ struct Shared {
     /// What kernels use; streams and graphs hold it.
     held: Vec<Buffer<u8>>,
     /// Where a rank is reached through a NIC.
-    _window: Option<DeviceWindow<u64>>,
+    _window: Option<Window<u64>>,
 }
 
 /// What each rank tells the others.
@@ -173,7 +173,7 @@ impl Shared {
         let (plane, device, len) = (plane.clone(), device.clone(), len as u64);
         if far {
             let region = Region::from_buffer(inbox.cast().map_err(failed)?);
-            let window = DeviceWindow::open_as(communicator, &plane, &region, size, (verb, "on"))?;
+            let window = Window::open_as(communicator, &plane, &region, size, (verb, "on"))?;
             let handle =
                 CollectiveHandle::Nic(NicCollective { window: window.handle()?, len, state });
             held.extend(window.memory());

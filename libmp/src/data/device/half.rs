@@ -13,7 +13,6 @@ use super::host::{HostEnd, Target, Theirs};
 use super::report::Report;
 use super::station::{Station, packets};
 use super::trigger::Trigger;
-use super::window::nanoseconds;
 use crate::data::half::{Side, broken};
 use crate::data::notice::{Key, Lane, Notice};
 use crate::data::operation::{Name, Progress, What, pause};
@@ -21,6 +20,7 @@ use crate::data::path::Path;
 use crate::data::peer::Peer;
 use crate::data::plane::Plane;
 use crate::data::wait::Backoff;
+use crate::data::window::nanoseconds;
 use crate::error::{Error, Result};
 
 pub(crate) struct DeviceHalf {

@@ -1,4 +1,4 @@
-//! Device operations: messages, windows and collectives whose epochs live in the memory of the device that works with
+//! Device operations: messages, puts and collectives whose epochs live in the memory of the device that works with
 //! them, so that streams, replayed graphs and kernels start and complete them with no work of the host in between.
 //!
 //! The host prepares: each end has a [`station`] – counters, the signal it waits on, and slots for packets – in the memory
@@ -27,12 +27,11 @@
 //! world with the NIC's reason. Memory of a dropped end stays registered until the peer has dropped its end as well.
 //!
 //! Refused with a sentence: an end made with `prepare` opposite one made with `prepare_device`; host to GPU where the sending
-//! process sees no GPU driver; a stream of another device. Windows and collectives of this kind join devices of one kind;
+//! process sees no GPU driver; a stream of another device. Windows and collectives join devices of one kind;
 //! through a NIC a collective is puts and signals of a window ([`collective`]), and on host streams there is none.
 
 mod collective;
 mod far;
-mod far_window;
 mod fused;
 mod half;
 mod host;
@@ -42,17 +41,16 @@ mod report;
 mod station;
 mod steps;
 mod trigger;
-mod window;
 
 pub use collective::{CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber};
+pub(crate) use far::close;
 pub use fused::{FusedStream, Steps};
 #[cfg(test)]
 pub(crate) use half::Opening;
 pub(crate) use half::{DeviceHalf, DeviceNotice};
 pub use message::{DeviceRecv, DeviceSend};
-pub use put::{DevicePut, DeviceSignalWait};
+pub use put::{Put, SignalWait};
 pub(crate) use report::{Report, Watch};
 pub use steps::Step;
 pub(crate) use steps::enqueue;
 pub use trigger::ByHost;
-pub use window::DeviceWindow;

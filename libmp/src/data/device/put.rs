@@ -1,4 +1,4 @@
-//! Puts into a [`DeviceWindow`], with a signal, and waits for signals, as steps of streams: prepared once, started any number of
+//! Puts into a [`Window`], with a signal, and waits for signals, as steps of streams: prepared once, started any number of
 //! times, in lists with messages, in graphs that are replayed. What kernels do with the window by themselves is `window`.
 //!
 //! A put is an end of a message that never waits for room, and a wait for a signal one that never posts: the same kernels
@@ -16,13 +16,13 @@ use super::fused::sealed::Operation;
 use super::half::{DeviceHalf, OneSided};
 use super::steps::Step;
 use super::trigger::ByHost;
-use super::window::DeviceWindow;
 use crate::data::half::Side;
 use crate::data::plane::Plane;
 use crate::data::region::Region;
+use crate::data::window::Window;
 use crate::error::{Error, Result};
 
-/// A put into the memory of another rank, with or without a signal: [`DeviceWindow::prepare_put`].
+/// A put into the memory of another rank, with or without a signal: [`Window::prepare_put`].
 ///
 /// # Order
 /// The bytes are what the region holds when the stream, or the group of threads, gets there; behind the start the region may
@@ -32,19 +32,19 @@ use crate::error::{Error, Result};
 ///
 /// # Dropping
 /// As [`DeviceSend`](super::DeviceSend).
-pub struct DevicePut {
+pub struct Put {
     plane: Arc<Plane>,
     half: Arc<DeviceHalf>,
 }
 
-/// A wait for a signal of this rank: [`DeviceWindow::prepare_wait`]. Wait number n is through when the signal is at least n,
-/// so each takes one start of the [`DevicePut`] that raises it; what that put brought is then visible behind it.
-pub struct DeviceSignalWait {
+/// A wait for a signal of this rank: [`Window::prepare_wait`]. Wait number n is through when the signal is at least n,
+/// so each takes one start of the [`Put`] that raises it; what that put brought is then visible behind it.
+pub struct SignalWait {
     plane: Arc<Plane>,
     half: Arc<DeviceHalf>,
 }
 
-impl<T: Pod> DeviceWindow<T> {
+impl<T: Pod> Window<T> {
     /// Prepares a put of the whole region into the memory of rank `rank`, from its element `at` on, and then a signal of it, if
     /// one is named. The region is memory of this rank's device; an empty one is a signal alone.
     ///
@@ -57,8 +57,9 @@ impl<T: Pod> DeviceWindow<T> {
         at: u64,
         source: &Region<T>,
         signal: Option<usize>,
-    ) -> Result<DevicePut> {
-        let target = self.range(rank, at, source.len())?;
+    ) -> Result<Put> {
+        let at = self.range_of("a put", rank, at, source.len())?;
+        let target = self.target(rank, at, source.buffer().size())?;
         let theirs = signal.map(|signal| self.signal_memory(rank, signal)).transpose()?;
         let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
         let memory = source.buffer().device();
@@ -82,14 +83,14 @@ impl<T: Pod> DeviceWindow<T> {
                 timeout: self.timeout,
             },
         )?;
-        Ok(DevicePut { plane: self.plane.clone(), half })
+        Ok(Put { plane: self.plane.clone(), half })
     }
 
     /// Prepares a wait for a signal of this rank.
     ///
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Memory`].
-    pub fn prepare_wait(&self, signal: usize) -> Result<DeviceSignalWait> {
+    pub fn prepare_wait(&self, signal: usize) -> Result<SignalWait> {
         let half = DeviceHalf::of_window(
             &self.plane,
             OneSided {
@@ -104,30 +105,20 @@ impl<T: Pod> DeviceWindow<T> {
                 timeout: self.timeout,
             },
         )?;
-        Ok(DeviceSignalWait { plane: self.plane.clone(), half })
+        Ok(SignalWait { plane: self.plane.clone(), half })
     }
 
-    fn range(&self, rank: usize, at: u64, len: usize) -> Result<Option<gdsync::Buffer<u8>>> {
-        let memory = self.memory_of(rank)?;
+    fn target(&self, rank: usize, at: usize, len: usize) -> Result<Option<gdsync::Buffer<u8>>> {
+        let memory = self.memory_of(rank)?.bytes();
         if len == 0 {
             return Ok(None);
         }
-        let size = memory.map_or(0, gdsync::Buffer::len);
-        let outside = || Error::OutOfRange {
-            op: format!("a put to rank {rank}"),
-            at,
-            len: len as u64,
-            size: size as u64,
-        };
-        let begin = usize::try_from(at).map_err(|_| outside())?;
-        let end = begin.checked_add(len).filter(|end| *end <= size).ok_or_else(outside)?;
         let failed = |source| Error::Memory { op: "a put".into(), source };
-        let part = memory.map(|memory| memory.slice(begin..end)).transpose().map_err(failed)?;
-        Ok(part.map(|part| part.bytes()))
+        memory.slice(at..at + len).map(Some).map_err(failed)
     }
 }
 
-impl DevicePut {
+impl Put {
     /// Putting, as a step for [`Communicator::enqueue`](crate::Communicator::enqueue).
     pub fn start(&self) -> Step<'_> {
         Step { half: &self.half, kind: StepKind::Send }
@@ -149,16 +140,17 @@ impl DevicePut {
         ByHost::new(&self.plane, &self.half)
     }
 
-    /// What `mp::send` of `mp/message.cuh` takes to start the same operation in a kernel. Valid while this object lives.
+    /// What `mp::put` of `mp/window.cuh` takes to start the same operation in a kernel. Valid while this object lives.
     ///
     /// # Errors
     /// What ended the world.
-    pub fn handle(&self) -> Result<mp_kernels::Send> {
-        Ok(mp_kernels::Send { message: self.half.meet(&self.plane)?.message })
+    pub fn handle(&self) -> Result<mp_kernels::Put> {
+        let message = self.half.meet(&self.plane)?.message;
+        Ok(mp_kernels::Put { send: mp_kernels::Send { message } })
     }
 }
 
-impl DeviceSignalWait {
+impl SignalWait {
     /// Waiting, as a step for [`Communicator::enqueue`](crate::Communicator::enqueue).
     pub fn wait(&self) -> Step<'_> {
         Step { half: &self.half, kind: StepKind::Recv }
@@ -167,27 +159,28 @@ impl DeviceSignalWait {
     /// Blocks the stream until the signal is there, or the communicator's timeout is over.
     ///
     /// # Errors
-    /// As [`DevicePut::start_on`].
+    /// As [`Put::start_on`].
     pub fn wait_on(&self, stream: impl Steps) -> Result<()> {
         stream.add(Operation { plane: &self.plane, step: self.wait() })
     }
 
-    /// What `mp::recv` of `mp/message.cuh` takes to wait for it in a kernel. Valid while this object lives.
+    /// What `mp::wait` of `mp/window.cuh` takes to wait for it in a kernel. Valid while this object lives.
     ///
     /// # Errors
     /// What ended the world.
-    pub fn handle(&self) -> Result<mp_kernels::Recv> {
-        Ok(mp_kernels::Recv { message: self.half.meet(&self.plane)?.message })
+    pub fn handle(&self) -> Result<mp_kernels::SignalWait> {
+        let message = self.half.meet(&self.plane)?.message;
+        Ok(mp_kernels::SignalWait { recv: mp_kernels::Recv { message } })
     }
 }
 
-impl fmt::Debug for DevicePut {
+impl fmt::Debug for Put {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.half.name)
     }
 }
 
-impl fmt::Debug for DeviceSignalWait {
+impl fmt::Debug for SignalWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.half.name)
     }

@@ -1,4 +1,4 @@
-//! How a wait of a kernel that failed becomes an error of the host: each device operation has a report, a slot in pinned
+//! How a call of a kernel that failed or was refused becomes an error of the host: each device operation has a report, a slot in pinned
 //! memory that the kernel writes and the rank's next synchronisation reads.
 
 use std::sync::atomic::{Ordering, fence};
@@ -86,7 +86,38 @@ impl Report {
             return Some(error.clone());
         }
         let report = self.failure()?;
-        Some(Error::Late {
+        self.refusal(&report).or_else(|| Some(self.too_late(&report)))
+    }
+
+    /// Of a call that was refused.
+    fn refusal(&self, report: &WaitReport) -> Option<Error> {
+        let &WaitReport { expected: at, waited_ns: len, seen: size, .. } = report;
+        let Name { verb, direction, rank, host, .. } = &*self.name;
+        let outside = |what: &str| {
+            let op = format!(
+                "a kernel's call for {what} of the {verb} {direction} rank {rank} on {host}"
+            );
+            Some(Error::OutOfRange { op, at, len, size })
+        };
+        match WaitStatus::from_code(report.status)? {
+            WaitStatus::NoSuchRank => Some(Error::NoSuchRank {
+                rank: usize::try_from(at).unwrap_or(usize::MAX),
+                communicator: format!("the {verb} that a kernel called"),
+                size: usize::try_from(size).unwrap_or(usize::MAX),
+            }),
+            WaitStatus::NoSuchSignal => outside("a signal"),
+            WaitStatus::OutOfRange if *verb == "window" => outside("bytes"),
+            WaitStatus::OutOfRange => outside("elements"),
+            WaitStatus::NotAtomic => Some(Error::Mismatch {
+                op: format!("an atomic operation of a kernel at byte {at} of a rank's share of the {verb}"),
+                reason: "words are at multiples of 8 bytes, and a GPU's own memory has no atomics through a NIC".into(),
+            }),
+            _ => None,
+        }
+    }
+
+    fn too_late(&self, report: &WaitReport) -> Error {
+        Error::Late {
             op: self.name.to_string(),
             rank: self.name.rank,
             host: self.name.host.clone(),
@@ -94,7 +125,7 @@ impl Report {
             expected: report.expected,
             seen: report.seen,
             age: Duration::from_nanos(report.waited_ns),
-        })
+        }
     }
 }
 

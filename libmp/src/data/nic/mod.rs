@@ -8,7 +8,7 @@
 //! * A send ([`MessageWay`]) is one batch: write the bytes, write the arrival, and bring a count into a word here, the
 //!   *mirror*: to the peer and back. Requests of a queue pair execute in order, so the mirror says to the host and to streams
 //!   that the bytes are there.
-//! * A window's memory ([`Far`]) is written and read in place; the host waits for the completion, a stream for a counter
+//! * A window's memory (`transport::nic`) is written and read in place; the host waits for the completion, a stream for a counter
 //!   that an atomic operation behind the others counts up.
 //!
 //! The host has one link to each such rank, made when the world starts. Each stream that starts something gets its own at
@@ -26,7 +26,6 @@ mod outbox;
 mod plane;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -45,7 +44,6 @@ use super::half::Half;
 pub(crate) use link::{Link, LinkAddress, Post, Use};
 pub(crate) use message::{Ends, MessageWay};
 pub(crate) use outbox::Outbox;
-pub(crate) use window::{Atomic, Call, Far, FarOpening};
 
 /// Ranks of the largest world with a NIC: every rank has a queue pair to every other.
 pub(crate) const RANKS_MAX: usize = 256;

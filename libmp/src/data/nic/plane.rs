@@ -256,6 +256,14 @@ impl Plane {
         Ok(opened.link.clone())
     }
 
+    /// Whether everything that this rank's host, streams and kernels have posted for a neighbour is complete, or never will be.
+    pub fn links_are_idle(&self, neighbour: usize) -> bool {
+        let is_idle = |link: &Link| link.is_idle().unwrap_or(true);
+        let state = lock(&self.neighbours[neighbour].state);
+        state.links.opened.iter().all(|opened| is_idle(&opened.link))
+            && self.link(neighbour).is_none_or(|link| is_idle(link))
+    }
+
     /// Whether the neighbour has connected its side of a link.
     ///
     /// # Errors

@@ -1,0 +1,158 @@
+//! The opened memory of a rank that is mapped here: loads and stores of the CPU, copies of streams. What the CPU does not reach,
+//! memory of a GPU, a stream of this rank does for it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gdsync::{Buffer, Stream};
+use mp_kernels::WindowPart;
+
+use super::{Atomic, Call, Connection, Hand, Signal, Signals};
+use crate::data::plane::Plane;
+use crate::error::Result;
+
+pub(super) struct Mapped {
+    hand: Option<Arc<Hand>>,
+    memory: Buffer<u8>,
+    signals: Signals,
+}
+
+impl Mapped {
+    pub fn new(
+        hand: Option<Arc<Hand>>,
+        memory: Buffer<u8>,
+        signals: &Buffer<u8>,
+    ) -> gdsync::Result<Mapped> {
+        Ok(Mapped { hand, memory, signals: Signals::new(signals)? })
+    }
+
+    /// Copies one way, and then raises a signal.
+    fn copy(
+        &self,
+        call: &Call<'_>,
+        to: &Buffer<u8>,
+        from: &Buffer<u8>,
+        signal: Option<Signal>,
+    ) -> Result<()> {
+        let by_cpu = to.host_address().is_some() && from.host_address().is_some();
+        if let (Some(hand), false, false) = (&self.hand, by_cpu, to.is_empty()) {
+            return hand.does(call, |stream| {
+                stream.copy(to, from)?;
+                signal.map_or(Ok(()), |it| stream.signal(&self.signals.words[it.number], it.value))
+            });
+        }
+        if !to.is_empty() {
+            to.copy_from(from).map_err(|source| call.failed(source))?;
+        }
+        signal.map_or(Ok(()), |signal| self.signal(call, signal))
+    }
+
+    fn part(&self, call: &Call<'_>, at: usize, len: usize) -> Result<Buffer<u8>> {
+        self.memory.slice(at..at + len).map_err(|source| call.failed(source))
+    }
+}
+
+impl Connection for Mapped {
+    fn put(
+        &self,
+        call: &Call<'_>,
+        at: usize,
+        source: &Buffer<u8>,
+        signal: Option<Signal>,
+    ) -> Result<()> {
+        self.copy(call, &self.part(call, at, source.len())?, source, signal)
+    }
+
+    fn get(&self, call: &Call<'_>, at: usize, target: &Buffer<u8>) -> Result<()> {
+        self.copy(call, target, &self.part(call, at, target.len())?, None)
+    }
+
+    fn signal(&self, call: &Call<'_>, Signal { number, value }: Signal) -> Result<()> {
+        let word = &self.signals.words[number];
+        match (&self.hand, word.atomic()) {
+            (Some(hand), None) => hand.does(call, |stream| stream.signal(word, value)),
+            _ => word.store(value).map_err(|source| call.failed(source)),
+        }
+    }
+
+    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<u64> {
+        let word = self.part(call, at, size_of::<u64>())?.cast::<u64>();
+        let word = word.and_then(|word| word.word(0)).map_err(|source| call.failed(source))?;
+        let Some(word) = word.atomic() else {
+            return Err(call.failed(gdsync::Error::NotReachable {
+                what: "an atomic operation of the host",
+                memory: format!("{:?}", self.memory),
+                place: "the CPU".into(),
+                hint: "put the window into host memory",
+            }));
+        };
+        Ok(match atomic {
+            Atomic::FetchAdd(add) => word.fetch_add(add, Ordering::AcqRel),
+            Atomic::Swap(value) => word.swap(value, Ordering::AcqRel),
+            Atomic::CompareSwap { compare, swap } => word
+                .compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire)
+                .unwrap_or_else(|seen| seen),
+        })
+    }
+
+    fn flush(&self, _: &Call<'_>) -> Result<()> {
+        // Stores are on no way that could be waited for; what streams have been given, they order.
+        Ok(())
+    }
+
+    fn put_on(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        at: usize,
+        source: &Buffer<u8>,
+    ) -> Result<()> {
+        let target = self.part(call, at, source.len())?;
+        stream.copy(&target, source).map_err(|source| call.failed(source))
+    }
+
+    fn get_on(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        at: usize,
+        target: &Buffer<u8>,
+    ) -> Result<()> {
+        let source = self.part(call, at, target.len())?;
+        stream.copy(target, &source).map_err(|source| call.failed(source))
+    }
+
+    fn signal_on(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        Signal { number, value }: Signal,
+    ) -> Result<()> {
+        let word = &self.signals.words[number];
+        stream.signal(word, value).map_err(|source| call.failed(source))
+    }
+
+    fn memory(&self) -> Option<&Buffer<u8>> {
+        Some(&self.memory)
+    }
+
+    fn word(&self, signal: usize) -> Option<Buffer<u64>> {
+        self.signals.word(signal)
+    }
+
+    fn view(&self) -> WindowPart {
+        let memory = self.memory.device_address().filter(|_| !self.memory.is_empty());
+        WindowPart {
+            memory: memory.unwrap_or_default(),
+            bytes: self.memory.len() as u64,
+            signals: self.signals.device_address(),
+            nic: 0,
+        }
+    }
+
+    fn held(&self) -> Vec<Buffer<u8>> {
+        vec![self.memory.clone(), self.signals.memory.bytes()]
+    }
+
+    fn retire(&self, _: &Plane) {}
+}

@@ -1,0 +1,307 @@
+//! What reaches memory that a rank has opened to others: put, get, signals, atomic operations and flush, by the host and on
+//! streams, and the view of it that kernels work with. A [`Connection`] leads to the memory of one rank. There are two kinds:
+//! [`mapped`], by loads and stores, and [`nic`], by requests of queue pairs; [`Opened::connect`] chooses, and nobody else asks
+//! which one it is.
+
+mod mapped;
+mod nic;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Space, Stream, Word64};
+use mp_kernels::WindowPart;
+use serde::{Deserialize, Serialize};
+
+use crate::data::nic::OpenedLink;
+use crate::data::plane::Plane;
+use crate::error::{Error, Result};
+use mapped::Mapped;
+
+/// Bytes between two signals, `signal_stride` of `mp/window.cuh`: each has a cache line of its own.
+const STRIDE: usize = 64;
+
+/// A call that goes through a connection.
+pub(crate) struct Call<'a> {
+    pub plane: &'a Plane,
+    pub timeout: Duration,
+    /// What it is called in errors.
+    pub op: &'a dyn Fn() -> String,
+}
+
+impl Call<'_> {
+    fn failed(&self, source: gdsync::Error) -> Error {
+        Error::Memory { op: (self.op)(), source }
+    }
+}
+
+/// What a signal is raised to. One rank raises it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signal {
+    pub number: usize,
+    pub value: u64,
+}
+
+/// An operation on a 64-bit word, as one step for everybody.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Atomic {
+    FetchAdd(u64),
+    Swap(u64),
+    CompareSwap { compare: u64, swap: u64 },
+}
+
+/// The way to the opened memory of a rank. Offsets are bytes; whoever calls has checked them, and the signals' numbers.
+///
+/// Calls of the host return when all has happened there. What a stream is given happens when it gets there; behind a put or a get
+/// the memory here may be used again, a signal is only on its way.
+pub(crate) trait Connection: Send + Sync {
+    /// Writes `source` from byte `at` on, and then the signal.
+    fn put(
+        &self,
+        call: &Call<'_>,
+        at: usize,
+        source: &Buffer<u8>,
+        signal: Option<Signal>,
+    ) -> Result<()>;
+
+    /// Reads from byte `at` on.
+    fn get(&self, call: &Call<'_>, at: usize, target: &Buffer<u8>) -> Result<()>;
+
+    /// Raises a signal: whoever sees it sees what was put before.
+    fn signal(&self, call: &Call<'_>, signal: Signal) -> Result<()>;
+
+    /// Changes the word at byte `at`, a multiple of 8; gives what it held.
+    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<u64>;
+
+    /// Waits until everything that was posted for the rank has happened there, by whatever stream or kernel.
+    fn flush(&self, call: &Call<'_>) -> Result<()>;
+
+    fn put_on(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        at: usize,
+        source: &Buffer<u8>,
+    ) -> Result<()>;
+
+    fn get_on(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        at: usize,
+        target: &Buffer<u8>,
+    ) -> Result<()>;
+
+    fn signal_on(&self, call: &Call<'_>, stream: &Stream, signal: Signal) -> Result<()>;
+
+    /// The memory, and the word of a signal, where they are mapped here.
+    fn memory(&self) -> Option<&Buffer<u8>>;
+    fn word(&self, signal: usize) -> Option<Buffer<u64>>;
+
+    /// What kernels of this rank's device take, and the memory that they use through it.
+    fn view(&self) -> WindowPart;
+    fn held(&self) -> Vec<Buffer<u8>>;
+
+    /// This rank does not use it any more.
+    fn retire(&self, plane: &Plane);
+}
+
+/// Memory and signals of this rank that it opens to others.
+pub(crate) struct Opened {
+    plane: Arc<Plane>,
+    memory: Buffer<u8>,
+    signals: Signals,
+    /// Where others reach it through the NIC.
+    share: Option<nic::OwnShare>,
+    /// The links of this rank's kernels to those.
+    links: Vec<Option<Arc<OpenedLink>>>,
+    told: Told,
+    /// On a GPU.
+    hand: Option<Arc<Hand>>,
+}
+
+/// Does for the host what the CPU does not reach: memory of a GPU.
+struct Hand {
+    stream: Stream,
+    /// A word that the CPU reaches.
+    word: Mutex<Buffer<u64>>,
+}
+
+impl Hand {
+    /// For the device of the window's memory, if it takes one. Made with the window: making memory may wait for kernels.
+    fn new(plane: &Plane, device: &Device, op: &dyn Fn() -> String) -> Result<Option<Arc<Hand>>> {
+        if device.as_cuda().is_none() {
+            return Ok(None);
+        }
+        let word = plane.pieces.cut(device, Space::Pinned, size_of::<u64>());
+        let word = word.and_then(|word| word.cast());
+        let word = word.map_err(|source| Error::Memory { op: op(), source })?;
+        Ok(Some(Arc::new(Hand { stream: plane.stream(device)?, word: Mutex::new(word) })))
+    }
+
+    /// Does something, and waits for it.
+    fn does(
+        &self,
+        call: &Call<'_>,
+        what: impl FnOnce(&Stream) -> gdsync::Result<()>,
+    ) -> Result<()> {
+        what(&self.stream).map_err(|source| call.failed(source))?;
+        call.plane.synchronize(&self.stream, Deadline::after(call.timeout))
+    }
+
+    /// Reads a word.
+    fn read(&self, call: &Call<'_>, from: &Buffer<u64>) -> Result<u64> {
+        let word = self.word.lock().unwrap_or_else(PoisonError::into_inner);
+        self.does(call, |stream| stream.copy(&word, from))?;
+        word.word(0).map(|word| word.load().unwrap_or_default()).map_err(|it| call.failed(it))
+    }
+}
+
+/// What the others are told of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Told {
+    pub bytes: u64,
+    pub signals: u64,
+    memory: Option<PeerHandle>,
+    signal_memory: Option<PeerHandle>,
+    nic: Option<nic::Share>,
+}
+
+/// Words as a device reaches them.
+struct Signals {
+    memory: Buffer<u64>,
+    words: Vec<Word64>,
+}
+
+impl Signals {
+    fn new(memory: &Buffer<u8>) -> gdsync::Result<Signals> {
+        let memory = memory.cast::<u64>()?;
+        let each = STRIDE / size_of::<u64>();
+        let words = (0..memory.len() / each).map(|number| memory.word(number * each));
+        Ok(Signals { words: words.collect::<gdsync::Result<_>>()?, memory })
+    }
+
+    fn word(&self, number: usize) -> Option<Buffer<u64>> {
+        let at = number.checked_mul(STRIDE / size_of::<u64>())?;
+        self.memory.slice(at..at.checked_add(1)?).ok()
+    }
+
+    fn device_address(&self) -> u64 {
+        self.memory.device_address().filter(|_| !self.memory.is_empty()).unwrap_or_default()
+    }
+}
+
+impl Opened {
+    /// Opens `memory`, and so many signals beside it, to `ranks` of the world, this one among them. Signals lie in the memory of
+    /// the same device; in pinned memory where a NIC raises them, which stores there with less ado.
+    pub fn new(
+        plane: &Arc<Plane>,
+        ranks: &[usize],
+        memory: Buffer<u8>,
+        signals: usize,
+        op: &dyn Fn() -> String,
+    ) -> Result<Opened> {
+        let failed = |source| Error::Memory { op: op(), source };
+        let mut far = Vec::new();
+        for &rank in ranks {
+            far.push(nic::leads_to(plane, rank)?);
+        }
+        let count = far.iter().filter(|far| far.is_some()).count();
+        let device = memory.device().clone();
+        let bytes = signals.checked_mul(STRIDE).ok_or_else(|| Error::OutOfRange {
+            op: op(),
+            at: 0,
+            len: signals as u64,
+            size: (usize::MAX / STRIDE) as u64,
+        })?;
+        let signal_memory = match count {
+            0 => plane.pieces.cut_for(&device, bytes),
+            _ => plane.pieces.cut(&device, Space::Pinned, bytes),
+        };
+        let signal_memory = signal_memory.map_err(failed)?;
+        let share = (count > 0)
+            .then(|| nic::OwnShare::new(plane, &memory, &signal_memory, 1 + count, op))
+            .transpose()?;
+        // Whoever answers one has seen that its own was asked for.
+        let links = far
+            .into_iter()
+            .map(|far| far.map(|neighbour| plane.kernel_link(neighbour, &device, op)).transpose());
+        let links = links.collect::<Result<Vec<_>>>()?;
+        // Nobody maps what all others reach through the NIC.
+        let mapped = count + 1 < ranks.len();
+        let export = |memory: &Buffer<u8>| {
+            (mapped && !memory.is_empty()).then(|| memory.export()).transpose().map_err(failed)
+        };
+        let told = Told {
+            bytes: memory.len() as u64,
+            signals: signals as u64,
+            memory: export(&memory)?,
+            signal_memory: export(&signal_memory)?,
+            nic: share.as_ref().map(|share| share.told.clone()),
+        };
+        let signals = Signals::new(&signal_memory).map_err(failed)?;
+        let hand = Hand::new(plane, &device, op)?;
+        let plane = plane.clone();
+        Ok(Opened { plane, memory, signals, share, links, told, hand })
+    }
+
+    pub fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// The way to what rank number `place` of those that were named has opened, `rank` of the world.
+    pub fn connect(
+        &self,
+        call: &Call<'_>,
+        place: usize,
+        rank: usize,
+        told: &Told,
+    ) -> Result<Box<dyn Connection>> {
+        if let (Some(Some(link)), Some(own)) = (self.links.get(place), &self.share) {
+            let far = nic::Far::new(call, rank, self.memory.device(), link.clone(), own, told)?;
+            return Ok(Box::new(far));
+        }
+        let device = self.memory.device();
+        if rank == self.plane.rank() {
+            let signals = self.signals.memory.bytes();
+            let own = Mapped::new(self.hand.clone(), self.memory.clone(), &signals);
+            return Ok(Box::new(own.map_err(|source| call.failed(source))?));
+        }
+        let map = |handle: &Option<PeerHandle>| match handle {
+            Some(handle) => PeerMemory::map(handle, device).map(|peer| peer.buffer),
+            None => self.memory.slice(0..0),
+        };
+        let mapped = map(&told.memory)
+            .and_then(|memory| Mapped::new(self.hand.clone(), memory, &map(&told.signal_memory)?));
+        Ok(Box::new(mapped.map_err(|source| call.failed(source))?))
+    }
+
+    /// Of an own signal, which exists.
+    pub fn word(&self, number: usize) -> Option<&Word64> {
+        self.signals.words.get(number)
+    }
+
+    /// What an own signal holds. Acquire.
+    pub fn read_signal(&self, call: &Call<'_>, word: &Word64, number: usize) -> Result<u64> {
+        if let Some(value) = word.load() {
+            return Ok(value);
+        }
+        match (&self.hand, self.signals.word(number)) {
+            (Some(hand), Some(from)) => hand.read(call, &from),
+            _ => Err(call.failed(gdsync::Error::NotReachable {
+                what: "reading a signal",
+                memory: format!("{word:?}"),
+                place: "the CPU".into(),
+                hint: "put the window into host memory",
+            })),
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(share) = &self.share {
+            self.plane.close_window(share.told.number());
+        }
+    }
+}

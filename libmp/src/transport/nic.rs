@@ -1,0 +1,308 @@
+//! The opened memory of a rank that is reached through the NIC: what is registered for it, requests of the host's and of streams'
+//! links, and what kernels are told, which post by themselves (`mp/impl/nic_window.cuh`).
+
+use std::mem::offset_of;
+use std::sync::{Arc, PoisonError};
+
+use gdsync::nic::{Access, MemoryRegion};
+use gdsync::wqe::RemoteAddress;
+use gdsync::{Buffer, Device, Space, Stream};
+use mp_kernels::{NicPart, WindowPart};
+use serde::{Deserialize, Serialize};
+
+use super::{Atomic, Call, Connection, STRIDE, Signal, Told};
+use crate::data::device::close;
+use crate::data::nic::{OpenedLink, Place, Post, refused};
+use crate::data::path::Path;
+use crate::data::plane::Plane;
+use crate::error::Result;
+
+/// Puts of host memory up to so many bytes travel inside the queue's entry, so that nothing has to be registered.
+const INLINE: usize = 512;
+/// `bounce_bytes` of `mp/impl/nic_window.cuh`.
+const BOUNCE: usize = 4096;
+
+/// The neighbour that a rank of the world is, if it is reached through the NIC.
+pub(super) fn leads_to(plane: &Plane, rank: usize) -> Result<Option<usize>> {
+    Ok(if plane.path(rank)? == Path::Direct { None } else { Some(plane.neighbour(rank)?) })
+}
+
+/// What a rank tells the others of its memory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Share {
+    /// Of what is kept registered.
+    number: u64,
+    memory: Option<Place>,
+    signals: Option<Place>,
+    /// Whether peers may do atomics on the memory.
+    atomics: bool,
+}
+
+impl Share {
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+/// This rank's own: the keys that its kernels use.
+pub(super) struct OwnShare {
+    pub told: Share,
+    address: u64,
+    bytes: u64,
+    key: u32,
+}
+
+impl OwnShare {
+    /// Registers the memory for `users` ranks.
+    pub fn new(
+        plane: &Plane,
+        memory: &Buffer<u8>,
+        signals: &Buffer<u8>,
+        users: usize,
+        op: &dyn Fn() -> String,
+    ) -> Result<OwnShare> {
+        let access = plane.access_of_peers(memory);
+        let memory = plane.register(memory, access, op)?;
+        let signals = plane.register(signals, Access::REMOTE_WRITE, op)?;
+        let [memory_place, signals_place] =
+            [&memory, &signals].map(|region| region.as_ref().map(Place::of));
+        let (address, bytes, key) = memory
+            .as_ref()
+            .map_or((0, 0, 0), |region| (region.address(), region.len(), region.lkey()));
+        let number = plane.keep(memory.into_iter().chain(signals).collect(), users);
+        let atomics = access == Access::ALL;
+        let told = Share { number, memory: memory_place, signals: signals_place, atomics };
+        Ok(OwnShare { told, address, bytes, key })
+    }
+}
+
+/// Another rank's.
+pub(super) struct Far {
+    neighbour: usize,
+    share: Share,
+    bytes: u64,
+    /// Of this rank's kernels.
+    link: Arc<OpenedLink>,
+    /// Their `mp::NicPart`.
+    table: Buffer<u64>,
+    /// Held, not used.
+    _bounce: MemoryRegion,
+}
+
+impl Far {
+    /// Waits until the rank has connected its side of the link.
+    pub fn new(
+        call: &Call<'_>,
+        rank: usize,
+        device: &Device,
+        link: Arc<OpenedLink>,
+        own: &OwnShare,
+        told: &Told,
+    ) -> Result<Far> {
+        let Call { plane, timeout, op } = *call;
+        let neighbour = plane.neighbour(rank)?;
+        let share = told.nic.clone().ok_or_else(|| plane.no_nic(neighbour))?;
+        plane.until(neighbour, timeout, op, || {
+            plane.listen(neighbour);
+            Ok(plane.is_connected(&link, op)?.then_some(()))
+        })?;
+        let bounce = plane.pieces.cut(device, Space::Pinned, BOUNCE);
+        let bounce = bounce.map_err(|source| call.failed(source))?;
+        let bounce = plane.register(&bounce, Access::LOCAL_WRITE, op)?;
+        let bounce = bounce.ok_or_else(|| plane.no_nic(neighbour))?;
+        let queue = link.view.as_ref().and_then(Buffer::device_address).unwrap_or_default();
+        let key = |place: Option<Place>| place.map_or(0, |place| u64::from(place.after(0).rkey));
+        let words = [
+            queue,
+            own.address,
+            own.bytes,
+            bounce.address(),
+            // Two keys a word; the first is the lock.
+            key(share.memory) << 32,
+            key(share.signals) | u64::from(own.key) << 32,
+            u64::from(bounce.lkey()) | u64::from(share.atomics) << 32,
+        ];
+        let table = plane.table(device, &words, op)?;
+        Ok(Far { neighbour, share, bytes: told.bytes, link, table, _bounce: bounce })
+    }
+
+    /// Byte `at` of the memory. (No address where there are no bytes; nothing is asked of it then.)
+    fn byte(&self, at: usize) -> RemoteAddress {
+        self.share.memory.map_or(NOWHERE, |place| place.after(at))
+    }
+
+    fn signal_at(&self, number: usize) -> RemoteAddress {
+        self.share.signals.map_or(NOWHERE, |place| place.after(number * STRIDE))
+    }
+
+    fn carry_out(&self, call: &Call<'_>, posts: &[Post<'_>]) -> Result<()> {
+        call.plane.carry_out(self.neighbour, posts, call.timeout, call.op)
+    }
+
+    /// Posts to the stream's link. If memory is used, the last post is a flush, and the stream waits for it.
+    fn enqueue(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        posts: &[Post<'_>],
+        memory: Option<Arc<MemoryRegion>>,
+    ) -> Result<()> {
+        let Call { plane, timeout, op } = *call;
+        let link = plane.stream_link(self.neighbour, stream, timeout, op)?;
+        let mut turn = plane.turn_with_room(self.neighbour, &link, posts, timeout, op)?;
+        let posted = turn.post(posts, Some(stream)).map_err(refused(op))?;
+        let Some(memory) = memory else { return Ok(()) };
+        turn.hold(memory);
+        let waiting = stream.wait_geq64(link.done(), posted.flushes);
+        waiting.map_err(|source| call.failed(source))
+    }
+}
+
+impl Connection for Far {
+    fn put(
+        &self,
+        call: &Call<'_>,
+        at: usize,
+        source: &Buffer<u8>,
+        signal: Option<Signal>,
+    ) -> Result<()> {
+        let (len, to) = (source.len() as u64, self.byte(at));
+        let small = source.len() <= INLINE && source.host_address().is_some();
+        let (mut bytes, mut registered) = (Vec::new(), None);
+        match small {
+            true => bytes = source.to_vec().map_err(|source| call.failed(source))?,
+            false => registered = call.plane.register(source, Access::LOCAL_READ, call.op)?,
+        }
+        let value = signal.map_or(0, |signal| signal.value).to_le_bytes();
+        let mut posts = Vec::with_capacity(2);
+        match &registered {
+            Some(from) => posts.push(Post::Write { from, len, to }),
+            None if bytes.is_empty() => {}
+            None => posts.push(Post::Inline { bytes: &bytes, to }),
+        }
+        if let Some(signal) = signal {
+            posts.push(Post::Inline { bytes: &value, to: self.signal_at(signal.number) });
+        }
+        if posts.is_empty() { Ok(()) } else { self.carry_out(call, &posts) }
+    }
+
+    fn get(&self, call: &Call<'_>, at: usize, target: &Buffer<u8>) -> Result<()> {
+        let into = call.plane.register(target, Access::LOCAL_WRITE, call.op)?;
+        let Some(into) = &into else { return Ok(()) };
+        let read = Post::Read { from: self.byte(at), into, at: 0, len: target.len() as u64 };
+        self.carry_out(call, &[read])
+    }
+
+    fn signal(&self, call: &Call<'_>, Signal { number, value }: Signal) -> Result<()> {
+        let raise = Post::Inline { bytes: &value.to_le_bytes(), to: self.signal_at(number) };
+        self.carry_out(call, &[raise])
+    }
+
+    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<u64> {
+        let link = call.plane.link(self.neighbour);
+        let link = link.ok_or_else(|| call.plane.no_nic(self.neighbour))?;
+        let word = self.byte(at);
+        let carry_out = |post| -> Result<u64> {
+            let _result = link.atomics.lock().unwrap_or_else(PoisonError::into_inner);
+            self.carry_out(call, &[post])?;
+            Ok(link.result())
+        };
+        match atomic {
+            Atomic::FetchAdd(add) => carry_out(Post::FetchAdd { word, add }),
+            Atomic::CompareSwap { compare, swap } => {
+                carry_out(Post::CompareSwap { word, compare, swap })
+            }
+            Atomic::Swap(swap) => {
+                // A NIC has no swap: what it holds is guessed until the guess was right.
+                let mut compare = carry_out(Post::FetchAdd { word, add: 0 })?;
+                loop {
+                    let seen = carry_out(Post::CompareSwap { word, compare, swap })?;
+                    if seen == compare {
+                        return Ok(seen);
+                    }
+                    compare = seen;
+                }
+            }
+        }
+    }
+
+    fn flush(&self, call: &Call<'_>) -> Result<()> {
+        let Call { plane, timeout, op } = *call;
+        plane.until(self.neighbour, timeout, op, || {
+            Ok(plane.links_are_idle(self.neighbour).then_some(()))
+        })
+    }
+
+    fn put_on(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        at: usize,
+        source: &Buffer<u8>,
+    ) -> Result<()> {
+        let from = call.plane.register(source, Access::LOCAL_READ, call.op)?.map(Arc::new);
+        let Some(from) = from else { return Ok(()) };
+        let write = Post::Write { from: &from, len: source.len() as u64, to: self.byte(at) };
+        self.enqueue(call, stream, &[write, Post::Flush], Some(from.clone()))
+    }
+
+    fn get_on(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        at: usize,
+        target: &Buffer<u8>,
+    ) -> Result<()> {
+        let into = call.plane.register(target, Access::LOCAL_WRITE, call.op)?.map(Arc::new);
+        let Some(into) = into else { return Ok(()) };
+        let len = target.len() as u64;
+        let read = Post::Read { from: self.byte(at), into: &into, at: 0, len };
+        self.enqueue(call, stream, &[read, Post::Flush], Some(into.clone()))
+    }
+
+    fn signal_on(
+        &self,
+        call: &Call<'_>,
+        stream: &Stream,
+        Signal { number, value }: Signal,
+    ) -> Result<()> {
+        let raise = Post::Inline { bytes: &value.to_le_bytes(), to: self.signal_at(number) };
+        self.enqueue(call, stream, &[raise], None)
+    }
+
+    fn memory(&self) -> Option<&Buffer<u8>> {
+        None
+    }
+
+    fn word(&self, _: usize) -> Option<Buffer<u64>> {
+        None
+    }
+
+    fn view(&self) -> WindowPart {
+        let address = |place: Option<Place>| place.map_or(0, |place| place.after(0).address);
+        WindowPart {
+            memory: address(self.share.memory),
+            bytes: self.bytes,
+            signals: address(self.share.signals),
+            nic: self.table.device_address().unwrap_or_default(),
+        }
+    }
+
+    fn held(&self) -> Vec<Buffer<u8>> {
+        vec![self.table.bytes()]
+    }
+
+    fn retire(&self, plane: &Plane) {
+        close(plane, self.neighbour, &self.link.link, self.share.number);
+    }
+}
+
+const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
+
+// The order of the words in `Far::new`.
+const _: () = assert!(
+    size_of::<NicPart>() == 7 * 8
+        && offset_of!(NicPart, bounce) == 3 * 8
+        && offset_of!(NicPart, signals_key) == 5 * 8
+        && offset_of!(NicPart, atomics) == 6 * 8 + 4
+);
