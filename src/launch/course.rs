@@ -25,6 +25,9 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
+    /// A rank exited with a failure, of which another may be the cause: the verdict falls after the first instant, or
+    /// while a rank is about to die at the second.
+    Judging(Instant, Instant),
     /// A rank failed; the others have until then to notice it themselves.
     Lingering(Instant),
     /// The ranks were asked to end, then. What still runs at the second instant is killed.
@@ -44,7 +47,26 @@ pub(super) struct Course {
     running: usize,
     status: i32,
     on_request: bool,
+    /// Ranks that failed and have not been judged, as rank, process and end.
+    failed: Vec<(usize, i32, Ended)>,
 }
+
+/// What a look at the processes of the job found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Look {
+    /// A process of a rank that runs is about to end, or was killed and its parent does not know yet.
+    pub dying: bool,
+    /// Ranks that are stopped, and their process.
+    pub stopped: Vec<(usize, i32)>,
+}
+
+/// How long after the first rank that exits with a failure another one that a signal killed still takes the blame. The
+/// kernel closes the connections of a killed process before its parent hears of its end, so that those who notice may end
+/// first; and where a shell stands between, it takes its time, too.
+const HEARING: Duration = Duration::from_millis(100);
+
+/// How long the verdict waits while a rank is visibly about to die: the memory of a large process takes time.
+const LONGEST_HEARING: Duration = Duration::from_secs(5);
 
 /// A second request that comes sooner is the first one again: `timeout(1)` and shells signal a process
 /// and its group.
@@ -70,6 +92,7 @@ impl Course {
             running: ranks,
             status: 0,
             on_request: false,
+            failed: Vec::new(),
         }
     }
 
@@ -93,7 +116,7 @@ impl Course {
         let timeout = self.timeout.map(|(_, at)| at);
         match self.phase {
             Phase::Running => timeout,
-            Phase::Lingering(until) => Some(timeout.map_or(until, |at| at.min(until))),
+            Phase::Judging(until, _) | Phase::Lingering(until) => Some(timeout.map_or(until, |at| at.min(until))),
             Phase::Ending(_, until) | Phase::Killed(until) => Some(until),
             Phase::GivenUp => None,
         }
@@ -106,30 +129,79 @@ impl Course {
         self.end(SIGTERM, now)
     }
 
-    /// A rank ended. Of several that ended together, those that a signal killed come first: a rank
-    /// that exits has often only noticed that another one is gone.
+    /// How soon [`Course::tick`] wants to know more about processes that do not tell: `None` if it does not.
+    pub fn looks_again(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Judging(..) => Some(Duration::from_millis(20)),
+            Phase::Lingering(_) => Some(Duration::from_millis(100)),
+            Phase::Running | Phase::Ending(..) | Phase::Killed(_) | Phase::GivenUp => None,
+        }
+    }
+
+    /// A rank ended. The first failure is not judged at once if it is an exit: see [`HEARING`].
     pub fn rank_ended(&mut self, rank: usize, pid: i32, how: Ended, now: Instant) -> Vec<Step> {
         self.running -= 1;
-        let first = self.status == 0;
-        let asked_to = !matches!(self.phase, Phase::Running | Phase::Lingering(_));
-        if how.well() || (asked_to && !first) {
-            return Vec::new();
+        match self.phase {
+            Phase::Running if !how.well() => {
+                self.phase = Phase::Judging(now + HEARING, now + LONGEST_HEARING);
+            }
+            Phase::Lingering(_) if !how.well() => {
+                return vec![Step::Say(format!("rank {rank} (process {pid}) {how}"))];
+            }
+            Phase::Running | Phase::Lingering(_) | Phase::Judging(..) => {}
+            Phase::Ending(..) | Phase::Killed(_) | Phase::GivenUp => {
+                if how.well() || self.status != 0 {
+                    return Vec::new();
+                }
+                self.status = how.status();
+                return vec![Step::Say(format!("rank {rank} (process {pid}) {how}"))];
+            }
         }
-        if first {
-            self.status = how.status();
+        if !how.well() {
+            self.failed.push((rank, pid, how));
         }
+        // Nobody else can be the cause any more, or it is found.
+        if !self.failed.is_empty() && (self.running == 0 || matches!(how, Ended::Killed(_))) {
+            return self.conclude(&Look::default(), now);
+        }
+        Vec::new()
+    }
+
+    /// Says who is to blame: a rank that a signal killed before one that exited, which has often only noticed that the
+    /// other is gone; a shell's status above 128 is a killed program. Then ends the others.
+    fn judge(&mut self, look: &Look) -> Vec<Step> {
+        let weight = |how: &Ended| match how {
+            Ended::Killed(_) => 0,
+            Ended::Exited(129..) => 1,
+            Ended::Exited(_) | Ended::Unknown => 2,
+        };
+        // Stable: of equals the first.
+        self.failed.sort_by_key(|(_, _, how)| weight(how));
+        let mut failed = std::mem::take(&mut self.failed).into_iter();
+        let Some((rank, pid, how)) = failed.next() else { return Vec::new() };
+        self.status = how.status();
         let mut message = format!("rank {rank} (process {pid}) {how}");
-        let ending = first && !asked_to && self.running > 0;
-        if ending {
-            message += match self.running {
-                1 => "; ending the other rank",
-                _ => "; ending the other ranks",
-            };
+        for (rank, pid) in look.stopped.iter().filter(|_| !matches!(how, Ended::Killed(_))) {
+            message += &format!(", and rank {rank} (process {pid}) is stopped");
         }
+        message += match self.running {
+            0 => "",
+            1 => "; ending the other rank",
+            _ => "; ending the other ranks",
+        };
         let mut steps = vec![Step::Say(message)];
-        if ending && self.linger.is_zero() {
+        steps.extend(failed.map(|(rank, pid, how)| {
+            Step::Say(format!("rank {rank} (process {pid}) {how}"))
+        }));
+        steps
+    }
+
+    /// The verdict, and what follows from it.
+    fn conclude(&mut self, look: &Look, now: Instant) -> Vec<Step> {
+        let mut steps = self.judge(look);
+        if self.running > 0 && self.linger.is_zero() {
             steps.extend(self.end(SIGTERM, now));
-        } else if ending {
+        } else if self.status != 0 {
             self.phase = Phase::Lingering(now + self.linger);
         }
         steps
@@ -138,7 +210,7 @@ impl Course {
     /// All ranks have ended, processes that they started have not.
     pub fn left_behind(&mut self, processes: usize, now: Instant) -> Vec<Step> {
         match self.phase {
-            Phase::Running | Phase::Lingering(_) => {
+            Phase::Running | Phase::Judging(..) | Phase::Lingering(_) => {
                 let what = if processes == 1 { "a process" } else { "processes" };
                 let message = format!("the ranks left {what} behind; ending {processes}");
                 let mut steps = vec![Step::Say(message)];
@@ -159,7 +231,11 @@ impl Course {
         }
         self.on_request = true;
         match self.phase {
-            Phase::Running | Phase::Lingering(_) => self.end(signal, now),
+            Phase::Running | Phase::Judging(..) | Phase::Lingering(_) => {
+                let mut steps = self.judge(&Look::default());
+                steps.extend(self.end(signal, now));
+                steps
+            }
             Phase::Ending(since, _) if now >= since + INSISTENCE && signal != SIGHUP => {
                 self.kill(now)
             }
@@ -168,24 +244,28 @@ impl Course {
     }
 
     /// Time has passed.
-    pub fn tick(&mut self, now: Instant) -> Vec<Step> {
+    pub fn tick(&mut self, look: &Look, now: Instant) -> Vec<Step> {
+        let late = self.timeout.filter(|(_, at)| now >= *at);
         match self.phase {
-            Phase::Running | Phase::Lingering(_) => {
-                if let Some((timeout, _)) = self.timeout.filter(|(_, at)| now >= *at) {
-                    self.on_request = true;
-                    if self.status == 0 {
-                        self.status = 124;
-                    }
-                    let said = format!("{} s are over (--timeout); ending", timeout.as_secs_f64());
-                    let mut steps = vec![Step::Say(said)];
-                    steps.extend(self.end(SIGTERM, now));
-                    return steps;
+            Phase::Running | Phase::Judging(..) | Phase::Lingering(_) if late.is_some() => {
+                let mut steps = self.judge(look);
+                self.on_request = true;
+                if self.status == 0 {
+                    self.status = 124;
                 }
-                match self.phase {
-                    Phase::Lingering(until) if now >= until => self.end(SIGTERM, now),
-                    _ => Vec::new(),
-                }
+                let timeout = late.map_or(0.0, |(timeout, _)| timeout.as_secs_f64());
+                steps.push(Step::Say(format!("{timeout} s are over (--timeout); ending")));
+                steps.extend(self.end(SIGTERM, now));
+                steps
             }
+            Phase::Judging(until, last) if now >= last || now >= until && !look.dying => {
+                self.conclude(look, now)
+            }
+            // Who is stopped notices nothing.
+            Phase::Lingering(until) if now >= until || look.stopped.len() >= self.running => {
+                self.end(SIGTERM, now)
+            }
+            Phase::Running | Phase::Judging(..) | Phase::Lingering(_) => Vec::new(),
             Phase::Ending(_, until) if now >= until => self.kill(now),
             Phase::Killed(until) if now >= until => {
                 self.phase = Phase::GivenUp;
@@ -212,14 +292,9 @@ impl Course {
     }
 }
 
-/// Orders the ends that one look at the ranks found: see [`Course::rank_ended`].
-pub(super) fn blame_order(ended: &mut [(usize, Ended)]) {
-    ended.sort_by_key(|(_, how)| !matches!(how, Ended::Killed(_)));
-}
-
 /// The message of [`Step::GiveUp`].
-pub(super) fn survivors(processes: &[(i32, i32)]) -> String {
-    let listed: Vec<_> = processes.iter().map(|(pid, _)| pid.to_string()).collect();
+pub(super) fn survivors(processes: &[i32]) -> String {
+    let listed: Vec<_> = processes.iter().map(i32::to_string).collect();
     format!(
         "after {} and {} s these processes still run and are left: {}",
         name(SIGKILL),
@@ -261,7 +336,10 @@ mod tests {
     #[test]
     fn the_first_failure_decides_the_status_and_ends_the_others() {
         let (mut course, now) = job(3, NO_TIME);
-        let steps = course.rank_ended(1, 11, Ended::Exited(7), now);
+        assert_eq!(course.rank_ended(1, 11, Ended::Exited(7), now), [], "not judged at once");
+        assert_eq!(course.tick(&Look::default(), now + HEARING / 2), []);
+        assert_eq!(course.deadline(), Some(now + HEARING));
+        let steps = course.tick(&Look::default(), now + HEARING);
         assert_eq!(
             steps[0],
             Step::Say("rank 1 (process 11) exited with status 7; ending the other ranks".into())
@@ -272,14 +350,75 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_a_signal_killed_is_blamed_and_not_one_that_noticed_and_was_seen_first() {
+        let (mut course, now) = job(3, GRACE);
+        course.rank_ended(0, 10, Ended::Exited(1), now);
+        let dying = Look { dying: true, stopped: Vec::new() };
+        // The killed one takes its time, as is seen.
+        assert_eq!(course.tick(&dying, now + 10 * HEARING), []);
+        let steps = course.rank_ended(2, 12, Ended::Killed(SIGKILL), now + 11 * HEARING);
+        assert_eq!(
+            steps,
+            [
+                Step::Say("rank 2 (process 12) was killed by SIGKILL; ending the other rank".into()),
+                Step::Say("rank 0 (process 10) exited with status 1".into()),
+            ]
+        );
+        assert_eq!(course.status(), 137);
+    }
+
+    #[test]
+    fn a_shell_whose_program_was_killed_is_blamed_before_one_that_noticed() {
+        let (mut course, now) = job(2, NO_TIME);
+        course.rank_ended(0, 10, Ended::Exited(1), now);
+        let steps = course.rank_ended(1, 11, Ended::Exited(137), now);
+        assert_eq!(steps[0], Step::Say("rank 1 (process 11) exited with status 137".into()));
+        assert_eq!(course.status(), 137);
+    }
+
+    #[test]
+    fn a_rank_that_is_about_to_die_is_waited_for_but_not_for_ever() {
+        let (mut course, now) = job(2, NO_TIME);
+        course.rank_ended(0, 10, Ended::Exited(1), now);
+        let dying = Look { dying: true, stopped: Vec::new() };
+        assert_eq!(course.tick(&dying, now + LONGEST_HEARING / 2), []);
+        assert_eq!(signals(&course.tick(&dying, now + LONGEST_HEARING)), [SIGTERM, SIGCONT]);
+        assert_eq!(course.status(), 1);
+    }
+
+    #[test]
+    fn a_request_to_end_cuts_the_hearing_short_and_signals_once() {
+        let (mut course, now) = job(2, NO_TIME);
+        course.rank_ended(0, 10, Ended::Exited(4), now);
+        let steps = course.signal(SIGINT, now);
+        assert!(matches!(&steps[0], Step::Say(said) if said.contains("status 4")), "{steps:?}");
+        assert_eq!(signals(&steps), [SIGINT, SIGCONT]);
+        assert_eq!(course.status(), 4);
+    }
+
+    #[test]
+    fn a_stopped_rank_is_named_and_not_waited_for() {
+        let (mut course, now) = job(3, GRACE);
+        let look = Look { dying: false, stopped: vec![(1, 11)] };
+        course.rank_ended(0, 10, Ended::Exited(1), now);
+        let said = "rank 0 (process 10) exited with status 1, and rank 1 (process 11) is stopped; \
+                    ending the other ranks";
+        assert_eq!(course.tick(&look, now + HEARING), [Step::Say(said.into())]);
+        // Rank 2 still has something to say; then only the stopped one is left.
+        assert_eq!(course.tick(&look, now + 2 * HEARING), []);
+        course.rank_ended(2, 12, Ended::Exited(1), now + 2 * HEARING);
+        assert_eq!(signals(&course.tick(&look, now + 2 * HEARING)), [SIGTERM, SIGCONT]);
+    }
+
+    #[test]
     fn what_ignores_the_request_is_killed_and_then_given_up() {
         let (mut course, now) = job(2, NO_TIME);
         course.rank_ended(1, 11, Ended::Killed(SIGSEGV), now);
         assert_eq!(course.deadline(), Some(now + GRACE));
-        assert_eq!(course.tick(now + GRACE / 2), []);
-        assert_eq!(signals(&course.tick(now + GRACE)), [SIGKILL]);
+        assert_eq!(course.tick(&Look::default(), now + GRACE / 2), []);
+        assert_eq!(signals(&course.tick(&Look::default(), now + GRACE)), [SIGKILL]);
         let until = course.deadline().unwrap();
-        assert_eq!(course.tick(until), [Step::GiveUp]);
+        assert_eq!(course.tick(&Look::default(), until), [Step::GiveUp]);
         assert_eq!(course.deadline(), None);
         assert_eq!(course.status(), 139);
     }
@@ -293,7 +432,7 @@ mod tests {
         );
         let steps = course.rank_ended(2, 12, Ended::Exited(3), now);
         assert_eq!(steps, [Step::Say("rank 2 (process 12) exited with status 3".into())]);
-        assert_eq!(signals(&course.tick(now + GRACE)), [SIGTERM, SIGCONT]);
+        assert_eq!(signals(&course.tick(&Look::default(), now + GRACE)), [SIGTERM, SIGCONT]);
         assert_eq!(course.status(), 137);
     }
 
@@ -331,7 +470,7 @@ mod tests {
         let now = Instant::now();
         let mut course = Course::new(1, Some(GRACE), NO_TIME, GRACE, now);
         assert_eq!(course.deadline(), Some(now + GRACE));
-        assert_eq!(signals(&course.tick(now + GRACE)), [SIGTERM, SIGCONT]);
+        assert_eq!(signals(&course.tick(&Look::default(), now + GRACE)), [SIGTERM, SIGCONT]);
         course.rank_ended(0, 10, Ended::Killed(SIGTERM), now + GRACE);
         assert_eq!(course.status(), 124);
     }
@@ -342,14 +481,7 @@ mod tests {
         course.rank_ended(0, 10, Ended::Exited(0), now);
         assert_eq!(signals(&course.left_behind(2, now)), [SIGTERM, SIGCONT]);
         assert_eq!(course.left_behind(2, now), [], "asked once");
-        assert_eq!(signals(&course.tick(now + GRACE)), [SIGKILL]);
+        assert_eq!(signals(&course.tick(&Look::default(), now + GRACE)), [SIGKILL]);
         assert_eq!(course.status(), 0);
-    }
-
-    #[test]
-    fn of_two_ranks_that_ended_together_the_killed_one_is_blamed() {
-        let mut ended = [(0, Ended::Exited(1)), (2, Ended::Killed(SIGSEGV)), (3, Ended::Exited(0))];
-        blame_order(&mut ended);
-        assert_eq!(ended[0], (2, Ended::Killed(SIGSEGV)));
     }
 }

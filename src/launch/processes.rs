@@ -76,26 +76,50 @@ pub(super) fn signal_group(group: Pid, signal: Signal) {
     let _ = rustix::process::kill_process_group(group, signal);
 }
 
-/// The processes of `groups` that still run, as (process, group).
-pub(super) fn running(groups: &[Pid]) -> Vec<(i32, i32)> {
+/// A process of a rank's group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub pid: i32,
+    pub group: i32,
+    /// Not a zombie.
+    pub runs: bool,
+    pub stopped: bool,
+    /// It is about to end, or a signal has killed it and its parent has not taken notice.
+    pub dying: bool,
+}
+
+/// The processes of `groups`, zombies included.
+pub(super) fn of(groups: &[Pid]) -> Vec<Process> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     pids.filter_map(|pid: i32| {
-        let group = group_if_running(&fs::read(format!("/proc/{pid}/stat")).ok()?)?;
-        groups.iter().any(|ours| ours.as_raw_nonzero().get() == group).then_some((pid, group))
+        let process = read_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)?;
+        let ours = groups.iter().any(|ours| ours.as_raw_nonzero().get() == process.group);
+        ours.then_some(process)
     })
     .collect()
 }
 
-/// The process group in a line of `/proc/PID/stat` (proc(5): `PID (NAME) STATE PPID PGRP …`), unless
-/// the process has ended. The name may hold anything, brackets and spaces too.
-fn group_if_running(stat: &[u8]) -> Option<i32> {
+/// The processes of `groups` that still run.
+pub(super) fn running(groups: &[Pid]) -> Vec<i32> {
+    of(groups).into_iter().filter(|process| process.runs).map(|process| process.pid).collect()
+}
+
+/// A line of `/proc/PID/stat` (proc(5)): `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS …`. The name may hold
+/// anything, brackets and spaces too.
+fn read_stat(pid: i32, stat: &[u8]) -> Option<Process> {
+    // include/linux/sched.h.
+    const PF_EXITING: u32 = 0x4;
+    const PF_SIGNALED: u32 = 0x400;
     let behind_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(&stat[behind_name..]).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let group = fields.nth(1)?.parse().ok()?;
-    (!matches!(state, "Z" | "X" | "x")).then_some(group)
+    let flags: u32 = fields.nth(3).and_then(|flags| flags.parse().ok()).unwrap_or(0);
+    let runs = !matches!(state, "Z" | "X" | "x");
+    let dying = flags & PF_SIGNALED != 0 || runs && flags & PF_EXITING != 0;
+    Some(Process { pid, group, runs, stopped: matches!(state, "T" | "t"), dying })
 }
 
 #[cfg(test)]
@@ -108,15 +132,26 @@ mod tests {
 
     #[test]
     fn the_group_is_found_behind_any_process_name() {
-        assert_eq!(group_if_running(b"7 (sh) S 1 5 5 0"), Some(5));
-        assert_eq!(group_if_running(b"7 (a) Z 1 9 (b)) R 1 6 5 0"), Some(6));
-        assert_eq!(group_if_running(b"7 (\xff) S 1 5 5 0"), Some(5));
+        let group = |stat: &[u8]| read_stat(7, stat).unwrap().group;
+        assert_eq!(group(b"7 (sh) S 1 5 5 0"), 5);
+        assert_eq!(group(b"7 (a) Z 1 9 (b)) R 1 6 5 0"), 6);
+        assert_eq!(group(b"7 (\xff) S 1 5 5 0"), 5);
+        assert_eq!(read_stat(7, b""), None);
     }
 
     #[test]
-    fn an_ended_process_does_not_run() {
-        assert_eq!(group_if_running(b"7 (sh) Z 1 5 5 0"), None);
-        assert_eq!(group_if_running(b""), None);
+    fn a_process_that_ends_is_told_from_one_that_runs_and_one_that_has_ended() {
+        let found = |state: &str, flags: u32| {
+            let stat = format!("7 (sh) {state} 1 5 5 0 -1 {flags} 0 0");
+            let process = read_stat(7, stat.as_bytes()).unwrap();
+            (process.runs, process.stopped, process.dying)
+        };
+        assert_eq!(found("S", 0x40_0000), (true, false, false));
+        assert_eq!(found("T", 0x40_0000), (true, true, false));
+        assert_eq!(found("R", 0x40_0004), (true, false, true), "on its way out");
+        assert_eq!(found("D", 0x40_0400), (true, false, true), "killed");
+        assert_eq!(found("Z", 0x40_0404), (false, false, true), "killed, and not reaped");
+        assert_eq!(found("Z", 0x40_0004), (false, false, false), "exited, and not reaped");
     }
 
     #[test]
@@ -125,7 +160,7 @@ mod tests {
             Command::new("sleep").arg("1000").process_group(0).spawn().expect("sleep starts");
         let group = Pid::from_child(&child);
         let id = group.as_raw_nonzero().get();
-        assert_eq!(running(&[group]), [(id, id)]);
+        assert_eq!(running(&[group]), [id]);
         assert_eq!(ended(group), None);
 
         signal_group(group, Signal::KILL);
@@ -135,7 +170,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(ended(group), Some(Ended::Killed(9)), "it stays there to be asked again");
-        assert_eq!(running(&[group]), []);
+        assert_eq!(running(&[group]), Vec::<i32>::new());
         child.wait().expect("nobody else reaped it");
     }
 

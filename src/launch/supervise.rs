@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 
 use super::contract::RankEnvironment;
-use super::course::{self, Course, Step};
+use super::course::{self, Course, Look, Step};
 use super::error::{Doing, LaunchError};
 use super::gpus::{self, Placement};
 use super::job::Job;
@@ -134,13 +134,17 @@ impl Running {
                 self.take(steps)?;
                 patience = Some(Instant::now() + LOOK_AGAIN);
             }
+            if let Some(pause) = self.course.looks_again() {
+                patience = Some(Instant::now() + pause);
+            }
             let wake = [self.course.deadline(), patience].into_iter().flatten().min();
             wait(&[signals.fd()], wake)?;
             for signal in signals.arrived() {
                 let steps = self.course.signal(signal, Instant::now());
                 self.take(steps)?;
             }
-            let steps = self.course.tick(Instant::now());
+            let look = self.course.looks_again().map(|_| self.look()).unwrap_or_default();
+            let steps = self.course.tick(&look, Instant::now());
             self.take(steps)?;
             if self.given_up {
                 break;
@@ -156,9 +160,8 @@ impl Running {
 
     fn look_for_ended_ranks(&mut self) -> Result<(), LaunchError> {
         let running = self.pids.iter().enumerate().filter_map(|(rank, pid)| Some((rank, (*pid)?)));
-        let mut ended: Vec<(usize, Ended)> =
+        let ended: Vec<(usize, Ended)> =
             running.filter_map(|(rank, pid)| Some((rank, processes::ended(pid)?))).collect();
-        course::blame_order(&mut ended);
         for (rank, how) in ended {
             self.pids[rank] = None;
             let pid = self.groups[rank].as_raw_nonzero().get();
@@ -166,6 +169,22 @@ impl Running {
             self.take(steps)?;
         }
         Ok(())
+    }
+
+    /// What becomes of the ranks that run, as far as the kernel shows it. A rank is stopped with any process of its group:
+    /// the others, a shell, wait for that.
+    fn look(&self) -> Look {
+        let ranks = self.pids.iter().enumerate().filter_map(|(rank, pid)| Some((rank, (*pid)?)));
+        let ranks: Vec<(usize, Pid)> = ranks.collect();
+        let groups: Vec<Pid> = ranks.iter().map(|(_, pid)| *pid).collect();
+        let processes = processes::of(&groups);
+        let number = |pid: Pid| pid.as_raw_nonzero().get();
+        let is_stopped = |pid: i32| processes.iter().any(|of| of.group == pid && of.stopped);
+        let stopped = ranks.into_iter().map(|(rank, pid)| (rank, number(pid)));
+        Look {
+            dying: processes.iter().any(|process| process.dying),
+            stopped: stopped.filter(|(_, pid)| is_stopped(*pid)).collect(),
+        }
     }
 
     fn take(&mut self, steps: Vec<Step>) -> Result<(), LaunchError> {
