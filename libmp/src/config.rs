@@ -229,6 +229,15 @@ impl Config {
             build: BuildInfo::current(),
             variables,
         };
+        // Also what this start does not use: a value that makes no sense is a mistake wherever it stands.
+        crate::bootstrap::check_launchers(&config.variables)?;
+        if config.trace_events > MAX_EVENTS {
+            return Err(Error::Variable {
+                name: "MP_TRACE_EVENTS".into(),
+                value: config.trace_events.to_string(),
+                expected: format!("at most {MAX_EVENTS}"),
+            });
+        }
         if let Some(node) = config.node.as_ref().filter(|node| node.len() > NODE_MAX) {
             return Err(Error::Variable {
                 name: "MP_NODE".into(),
@@ -273,6 +282,19 @@ impl Variables {
             .transpose()
     }
 
+    /// A rank or a number of ranks.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<u32>> {
+        self.parse(name, "a number from 0 to 4294967295")
+    }
+
+    /// An error if `name` is set and `other` is not, without which it says nothing.
+    pub(crate) fn without(&self, name: &str, other: &str) -> Result<()> {
+        match self.get(name) {
+            Some(_) => self.required(other, &format!("{name} is")).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     fn seconds(&self, name: &str, default: f64) -> Result<Duration> {
         let seconds: f64 = self.parse(name, EXPECTED_SECONDS)?.unwrap_or(default);
         if !(MIN_SECONDS..=MAX_SECONDS).contains(&seconds) {
@@ -286,6 +308,8 @@ impl Variables {
     }
 }
 
+/// What a rank keeps of a timeline fits into memory.
+const MAX_EVENTS: usize = 1_000_000_000;
 const MIN_SECONDS: f64 = 0.001;
 const MAX_SECONDS: f64 = 31_536_000.0;
 const EXPECTED_SECONDS: &str = "a number of seconds between 0.001 and 31536000 (a year)";

@@ -131,7 +131,9 @@ mod data;
 mod error;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
+pub mod launcher;
 mod node;
+mod patience;
 pub mod porting;
 pub mod trace;
 mod transport;

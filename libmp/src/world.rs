@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::control::cause::{Cause, Loss};
 use crate::control::frame::Preamble;
 use crate::control::handshake::Expected;
-use crate::control::message::{Hello, PeerInfo};
+use crate::control::message::{Hello, Message, PeerInfo};
 use crate::control::{Control, Heartbeat, Setup};
 use crate::data::plane::{Paths, Plane};
 use crate::error::{Error, Result};
@@ -66,6 +66,7 @@ impl World {
         let _starting = start.lock().unwrap_or_else(PoisonError::into_inner);
 
         let deadline = Instant::now() + config.init_timeout;
+        bootstrap::check(config)?;
         let Place { rank, size, local, job, token, gpu, meeting, session } =
             bootstrap::find(config)?;
         let me = identity(config);
@@ -88,11 +89,12 @@ impl World {
                 Control::root(setup, Some(listener), vec![me])
             }
             Meeting::Connect(root) => {
-                let stream = tcp::connect(&root, rank, deadline)?;
+                let build = config.build.revision.clone();
+                let hello = Message::Hello(Hello { rank, size, job, build, peer: me });
+                let greeting = Control::greeting(&setup.expected.preamble, &hello);
+                let stream = tcp::join(&root, rank, &greeting, deadline)?;
                 address = stream.local_addr().ok();
-                let hello =
-                    Hello { rank, size, job, build: config.build.revision.clone(), peer: me };
-                Control::leaf(setup, stream, hello).map(|control| vec![control])
+                Control::leaf(setup, stream, rank).map(|control| vec![control])
             }
         }?;
         let address = address.map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
@@ -138,14 +140,14 @@ impl World {
     /// # Errors
     /// As [`threads`](World::threads).
     pub fn threads_with_config(ranks: usize, config: &Config) -> Result<Vec<World>> {
+        bootstrap::check(config)?;
         let place = bootstrap::thread_place(ranks)?;
         let me = identity(config);
         let preamble = Preamble { protocol: config.build.protocol, token: place.token };
         let mut setup = setup(config, place.size, place.job, preamble, &me);
         setup.trace = TraceFile::open(config);
         let control = Control::root(setup, None, vec![me; ranks])?;
-        let here = Ipv4Addr::LOCALHOST.into();
-        World::assemble(config, control, place.local, place.gpu, Some(here))
+        World::assemble(config, control, place.local, place.gpu, tcp::loopback().ok())
     }
 
     fn assemble(
@@ -231,7 +233,7 @@ impl World {
         self.local.1
     }
 
-    /// The device that the launcher chose for this rank (`MP_GPU`): a number, or however it names devices.
+    /// The device that the launcher chose for this rank (`MP_GPU`): a number, as the CUDA driver counts.
     pub fn assigned_gpu(&self) -> Option<&str> {
         self.gpu.as_deref()
     }

@@ -7,6 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use common::{SOON, free_port, mprun, over_tcp, rendezvous};
+use libmp::launcher::Job;
 use libmp::{BLOB_MAX, Config, Error, PROTOCOL, Result, World};
 
 fn as_they_are(_: usize, _: &mut Config) {}
@@ -167,6 +168,152 @@ fn strangers_do_not_stop_the_start() {
         root.join().unwrap().unwrap();
         drop(silent);
     });
+}
+
+/// Starts a rank that knows the secret `77`, and finishes when all are there.
+fn start_and_finish(rank: usize, size: usize, address: &str, fd: i32) {
+    let variables = mprun(rank, size, address, fd, &[("MP_TOKEN", "77")]);
+    let world = World::with_config(&Config::from_variables(variables).unwrap()).unwrap();
+    world.finish().unwrap();
+}
+
+#[test]
+fn silent_connections_do_not_take_the_places_of_ranks() {
+    let (fd, address) = rendezvous();
+    std::thread::scope(|scope| {
+        // More than rank 0 has places for, before anybody else comes; some wait in the system's queue.
+        let connect = || TcpStream::connect(&address).unwrap();
+        let mut silent: Vec<_> = (0..70).map(|_| connect()).collect();
+        let root = scope.spawn(|| start_and_finish(0, 4, &address, fd));
+        silent.extend((0..70).map(|_| connect()));
+        for rank in 1..4 {
+            std::thread::sleep(Duration::from_millis(100));
+            let address = &address;
+            scope.spawn(move || start_and_finish(rank, 4, address, fd));
+        }
+        root.join().unwrap();
+        drop(silent);
+    });
+}
+
+#[test]
+fn a_flood_of_connections_that_never_ends_does_not_stop_the_start() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (fd, address) = rendezvous();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut held = std::collections::VecDeque::new();
+                let until = Instant::now() + SOON;
+                let to = address.parse().unwrap();
+                while !over.load(Ordering::Relaxed) && Instant::now() < until {
+                    held.extend(TcpStream::connect_timeout(&to, Duration::from_millis(50)));
+                    // This process has descriptors for so many.
+                    if held.len() > 200 {
+                        held.pop_front();
+                    }
+                }
+            });
+        }
+        let ranks: Vec<_> = (0..4)
+            .map(|rank| {
+                let address = &address;
+                scope.spawn(move || {
+                    std::thread::sleep(Duration::from_millis(100) * rank as u32);
+                    start_and_finish(rank, 4, address, fd);
+                })
+            })
+            .collect();
+        let ended: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
+        over.store(true, Ordering::Relaxed);
+        ended.into_iter().for_each(|ended| ended.unwrap());
+    });
+}
+
+#[test]
+fn nobody_listens_once_the_world_is_complete_whoever_else_holds_the_socket() {
+    let (fd, address) = rendezvous();
+    // As a shell does that rank 0 was started from.
+    // SAFETY: a call that takes no pointer.
+    let other = unsafe { libc::dup(fd) };
+    assert!(other >= 0);
+    let start = |rank: usize| {
+        let config = Config::from_variables(mprun(rank, 2, &address, fd, &[])).unwrap();
+        World::with_config(&config).unwrap()
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let other = scope.spawn(|| start(1));
+            let (root, other) = (start(0), other.join().unwrap());
+            let refused = TcpStream::connect(&address).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+            let other = scope.spawn(|| other.finish().unwrap());
+            root.finish().unwrap();
+            other.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_waits_for_a_late_rank_0_is_as_patient_as_the_start() {
+    let (fd, address) = rendezvous();
+    let start = |rank: usize| {
+        let more = [("MP_HEARTBEAT", "0.1"), ("MP_HEARTBEAT_TIMEOUT", "0.5")];
+        let variables = mprun(rank, 2, &address, fd, &more);
+        World::with_config(&Config::from_variables(variables).unwrap()).unwrap().finish().unwrap();
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| start(1));
+        std::thread::sleep(Duration::from_millis(1500));
+        start(0);
+    });
+}
+
+#[test]
+fn a_rank_that_the_launcher_reports_as_gone_ends_the_start_at_once() {
+    let told = |gone: usize, ranks: [usize; 2]| {
+        let (fd, address) = rendezvous();
+        if gone == 0 {
+            // SAFETY: the descriptor is ours, and nobody uses it: rank 0 would have.
+            unsafe { libc::close(fd) };
+        }
+        let job = Job::new(address.parse().unwrap(), "77").unwrap();
+        let since = Instant::now();
+        std::thread::scope(|scope| {
+            let address = &address;
+            let start = |rank: usize| {
+                scope.spawn(move || {
+                    let variables = mprun(rank, 3, address, fd, &[("MP_TOKEN", "77")]);
+                    World::with_config(&Config::from_variables(variables).unwrap()).unwrap_err()
+                })
+            };
+            let early = start(ranks[0]);
+            job.gone(gone as u32, "it was killed by SIGKILL").unwrap();
+            for rank in [early, start(ranks[1])] {
+                let error = rank.join().unwrap();
+                let Error::PeerLost { rank, .. } = &error else { panic!("{error}") };
+                assert_eq!(*rank, gone, "{error}");
+                let how = "is lost: it was killed by SIGKILL before all ranks had met";
+                assert!(error.to_string().contains(how), "{error}");
+            }
+        });
+        assert!(since.elapsed() < SOON, "found out by waiting");
+    };
+    told(2, [0, 1]);
+    told(1, [2, 0]);
+    told(0, [1, 2]);
+}
+
+#[test]
+fn only_who_knows_the_secret_is_believed_that_a_rank_is_gone() {
+    let (fd, address) = rendezvous();
+    Job::new(address.parse().unwrap(), "78").unwrap().gone(1, "it was killed").unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| start_and_finish(1, 2, &address, fd));
+        start_and_finish(0, 2, &address, fd);
+    });
+    assert!(Job::new(address.parse().unwrap(), "x").is_none(), "no secret");
 }
 
 #[test]

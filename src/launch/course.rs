@@ -116,7 +116,9 @@ impl Course {
         let timeout = self.timeout.map(|(_, at)| at);
         match self.phase {
             Phase::Running => timeout,
-            Phase::Judging(until, _) | Phase::Lingering(until) => Some(timeout.map_or(until, |at| at.min(until))),
+            Phase::Judging(until, _) | Phase::Lingering(until) => {
+                Some(timeout.map_or(until, |at| at.min(until)))
+            }
             Phase::Ending(_, until) | Phase::Killed(until) => Some(until),
             Phase::GivenUp => None,
         }
@@ -190,9 +192,9 @@ impl Course {
             _ => "; ending the other ranks",
         };
         let mut steps = vec![Step::Say(message)];
-        steps.extend(failed.map(|(rank, pid, how)| {
-            Step::Say(format!("rank {rank} (process {pid}) {how}"))
-        }));
+        steps.extend(
+            failed.map(|(rank, pid, how)| Step::Say(format!("rank {rank} (process {pid}) {how}"))),
+        );
         steps
     }
 
@@ -360,7 +362,9 @@ mod tests {
         assert_eq!(
             steps,
             [
-                Step::Say("rank 2 (process 12) was killed by SIGKILL; ending the other rank".into()),
+                Step::Say(
+                    "rank 2 (process 12) was killed by SIGKILL; ending the other rank".into()
+                ),
                 Step::Say("rank 0 (process 10) exited with status 1".into()),
             ]
         );

@@ -1,7 +1,7 @@
 //! The identity of a job and the addresses at which its ranks meet. The sockets are bound here, before
 //! any rank runs, so that nobody else can take their ports in between.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{
@@ -23,19 +23,20 @@ pub(super) struct Job {
     pub rendezvous: SocketAddr,
     /// What torchrun-style programs get as the address of rank 0.
     pub master: SocketAddr,
-    /// Keeps the port of `master` from everybody who lets the system choose one. Linux lets a second
-    /// socket bind and listen there while this one does not listen and both have `SO_REUSEADDR`,
-    /// which servers set (Rust's `TcpListener`, PyTorch's store).
-    _master_port: OwnedFd,
+    /// Keep the ports from everybody who lets the system choose one: that of `master`, and that of `rendezvous` between
+    /// the worlds of a job. Linux lets a second socket bind and listen there while these do not listen and both have
+    /// `SO_REUSEADDR`, which servers set (Rust's `TcpListener`, PyTorch's store).
+    _ports: [OwnedFd; 2],
 }
 
 impl Job {
     /// A new identity, and both ports bound on the loopback address.
     pub fn new() -> Result<Job, LaunchError> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .doing("listen on 127.0.0.1 for the rendezvous of the ranks")?;
-        let rendezvous = listener.local_addr().doing("read the address of a socket")?;
-        let (master_port, master) = reserve_port().doing("reserve a port on 127.0.0.1")?;
+        let here = libmp::launcher::loopback().doing("let the ranks meet on this host")?;
+        let (rendezvous_port, rendezvous) = reserve_port(here).doing("reserve a port")?;
+        let listener =
+            TcpListener::bind(rendezvous).doing("listen for the rendezvous of the ranks")?;
+        let (master_port, master) = reserve_port(here).doing("reserve a port")?;
         let unique = hex(&random::<4>()?);
         Ok(Job {
             id: format!("mp-{}-{unique}", std::process::id()),
@@ -43,15 +44,16 @@ impl Job {
             listener: Some(listener),
             rendezvous,
             master,
-            _master_port: master_port,
+            _ports: [rendezvous_port, master_port],
         })
     }
 }
 
-fn reserve_port() -> rustix::io::Result<(OwnedFd, SocketAddr)> {
-    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+fn reserve_port(here: IpAddr) -> rustix::io::Result<(OwnedFd, SocketAddr)> {
+    let family = if here.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let socket = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
-    bind(&socket, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    bind(&socket, &SocketAddr::from((here, 0)))?;
     let address = SocketAddr::try_from(getsockname(&socket)?)?;
     Ok((socket, address))
 }
@@ -81,13 +83,16 @@ mod tests {
     }
 
     #[test]
-    fn the_reserved_port_can_be_bound_by_a_server_and_by_nobody_by_chance() {
-        let job = Job::new().unwrap();
+    fn the_reserved_ports_can_be_bound_by_a_server_and_by_nobody_by_chance() {
+        let mut job = Job::new().unwrap();
         assert_ne!(job.master, job.rendezvous);
-        let by_chance = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let by_chance = TcpListener::bind((job.master.ip(), 0)).unwrap();
         assert_ne!(by_chance.local_addr().unwrap(), job.master);
         let server = TcpListener::bind(job.master).unwrap();
         std::net::TcpStream::connect(job.master).unwrap();
         drop(server);
+        // Rank 0 listens for one world after the other.
+        drop(job.listener.take());
+        drop(TcpListener::bind(job.rendezvous).unwrap());
     }
 }

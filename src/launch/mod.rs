@@ -8,17 +8,18 @@
 //! | `contract.rs` | the environment variables that the ranks find |
 //! | `course.rs` | when who is ended, and the exit status: a state machine without I/O |
 //! | `supervise.rs` | the loop that feeds it |
+//! | `gone.rs` | telling ranks that are starting of one that has ended |
 //! | `job.rs`, `gpus.rs` | identity and addresses of a job; its size and GPUs |
-//! | `spawn.rs`, `keeper.rs` | starting a rank; ending all of them when `mprun` is killed |
+//! | `spawn.rs`, `tie.rs` | starting a rank; what ends all of them when `mprun` is killed |
 //! | `processes.rs`, `signals.rs` | what is asked of the kernel |
 //! | `relay.rs`, `lines.rs`, `stdin.rs` | output and input |
 
 pub mod contract;
 mod course;
 mod error;
+mod gone;
 mod gpus;
 mod job;
-mod keeper;
 mod lines;
 mod options;
 mod processes;
@@ -27,6 +28,7 @@ mod signals;
 mod spawn;
 mod stdin;
 mod supervise;
+mod tie;
 
 pub use error::LaunchError;
 pub use options::{GpuList, Options};

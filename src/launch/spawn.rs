@@ -1,19 +1,18 @@
-//! Starts one rank: its environment, its process group, its standard streams, and what ties its life
-//! to that of `mprun`. It watches nothing.
+//! Starts one rank: its environment, its process group, its standard streams. It watches nothing.
 
 use std::ffi::OsString;
-use std::io::{self, PipeReader, PipeWriter};
+use std::io::{self, PipeReader};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use rustix::io::FdFlags;
-use rustix::process::{Pid, Signal};
+use rustix::process::Pid;
 
 use super::contract::RankEnvironment;
 use super::error::{Doing, LaunchError};
-use super::keeper;
+use super::tie::{self, Tie};
 
 /// A rank that runs. Its process id is its process group as well, and stays taken until
 /// [`super::processes::reap`].
@@ -21,13 +20,13 @@ pub(super) struct Rank {
     pub pid: Pid,
     pub stdout: PipeReader,
     pub stderr: PipeReader,
+    pub tie: Tie,
 }
 
 /// What all ranks of a job have in common.
 pub(super) struct Program<'a> {
     pub command: &'a [OsString],
     pub env: &'a [(String, String)],
-    pub keeper: PipeWriter,
 }
 
 impl Program<'_> {
@@ -44,6 +43,7 @@ impl Program<'_> {
     ) -> Result<Rank, LaunchError> {
         let (stdout, stdout_of_rank) = io::pipe().doing("make a pipe")?;
         let (stderr, stderr_of_rank) = io::pipe().doing("make a pipe")?;
+        let (tie, end) = Tie::new()?;
         let [program, arguments @ ..] = self.command else {
             unreachable!("the command line requires a command")
         };
@@ -58,38 +58,24 @@ impl Program<'_> {
         }
         command.stdin(stdin).stdout(stdout_of_rank).stderr(stderr_of_rank).process_group(0);
 
-        let (keeper, listener) = (self.keeper.as_raw_fd(), listener.map(|fd| fd.as_raw_fd()));
         let launcher = rustix::process::getpid();
+        let listener = listener.map(|fd| fd.as_raw_fd());
         let prepare = move || {
-            // SAFETY: `self.keeper` and the caller's `listener` are open while `spawn` below runs.
-            let (keeper, listener) = unsafe {
-                (BorrowedFd::borrow_raw(keeper), listener.map(|fd| BorrowedFd::borrow_raw(fd)))
-            };
-            tie_to(launcher, keeper, listener)
+            tie::tie(launcher, end.as_fd())?;
+            let Some(listener) = listener else { return Ok(()) };
+            // SAFETY: the caller's `listener` is open while `spawn` below runs.
+            let listener = unsafe { BorrowedFd::borrow_raw(listener) };
+            Ok(rustix::io::fcntl_setfd(listener, FdFlags::empty())?)
         };
-        // SAFETY: `tie_to` makes system calls only, and neither allocates nor locks.
+        // SAFETY: `prepare` makes system calls only, and neither allocates nor locks.
         unsafe { command.pre_exec(prepare) };
 
         // `command` holds our copies of the rank's ends of the pipes and lets go of them here.
         let child = command.spawn().map_err(|error| refused(program, environment.rank, error))?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let Some(pid) = pid else { unreachable!("the id of a process is a positive pid_t") };
-        Ok(Rank { pid, stdout, stderr })
+        Ok(Rank { pid, stdout, stderr, tie })
     }
-}
-
-/// Runs in the new process before the program does.
-fn tie_to(launcher: Pid, keeper: BorrowedFd, listener: Option<BorrowedFd>) -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
-    // Had `mprun` died before that call, no signal would come: the parent is another one by now.
-    if rustix::process::getppid() != Some(launcher) {
-        return Err(io::Error::from_raw_os_error(libc::ESRCH));
-    }
-    keeper::announce(keeper)?;
-    if let Some(listener) = listener {
-        rustix::io::fcntl_setfd(listener.as_fd(), FdFlags::empty())?;
-    }
-    Ok(())
 }
 
 fn refused(program: &OsString, rank: usize, source: io::Error) -> LaunchError {

@@ -11,40 +11,41 @@ use rustix::process::{Pid, Signal};
 use super::contract::RankEnvironment;
 use super::course::{self, Course, Look, Step};
 use super::error::{Doing, LaunchError};
+use super::gone::Gone;
 use super::gpus::{self, Placement};
 use super::job::Job;
-use super::keeper::Keeper;
 use super::options::Options;
 use super::processes::{self, Ended};
 use super::relay::{Outcome, Relay, Streams};
 use super::signals::{self, Signals};
 use super::spawn::{Program, Rank};
 use super::stdin::{self, Feed};
+use super::tie::Tie;
 
 /// How often to look for what the ranks left behind: nobody tells us when it ends.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs the job that `options` describe, from beginning to end, and returns the exit status.
 ///
-/// To be called once, from the main thread, before the process has another one.
+/// To be called once, from the main thread.
 ///
 /// # Errors
 /// What kept the job from being started or watched: [`LaunchError`]. No rank outlives this process.
 pub fn run(options: &Options) -> Result<i32, LaunchError> {
-    // First of all: it must be forked from a process that has one thread and none of our sockets.
-    let keeper = Keeper::start()?;
     let placement = Placement::choose(options, gpus::count)?;
     let mut signals = Signals::catch()?;
     let mut job = Job::new()?;
 
     let mut ranks = Vec::new();
-    let started = start(options, &placement, &mut job, &keeper, &mut ranks);
+    let started = start(options, &placement, &mut job, &mut ranks);
 
     let pids = ranks.iter().map(|rank| Some(rank.pid)).collect();
     let groups = ranks.iter().map(|rank| rank.pid).collect();
-    let streams =
-        ranks.into_iter().map(|rank| Streams { stdout: rank.stdout, stderr: rank.stderr });
-    let relay = Relay::start(streams.collect(), options.prefix)?;
+    let (streams, ties) = ranks
+        .into_iter()
+        .map(|rank| (Streams { stdout: rank.stdout, stderr: rank.stderr }, rank.tie))
+        .unzip();
+    let relay = Relay::start(streams, options.prefix)?;
     let course = Course::new(
         placement.size,
         options.timeout,
@@ -52,7 +53,8 @@ pub fn run(options: &Options) -> Result<i32, LaunchError> {
         options.kill_after,
         Instant::now(),
     );
-    let mut running = Running { pids, groups, course, relay, given_up: false };
+    let gone = Gone::new(&job, Instant::now());
+    let mut running = Running { pids, groups, _ties: ties, gone, course, relay, given_up: false };
     let failure = match started.and_then(|feed| feed.map_or(Ok(()), Feed::start)) {
         Ok(()) => None,
         Err(failure) => {
@@ -61,7 +63,6 @@ pub fn run(options: &Options) -> Result<i32, LaunchError> {
         }
     };
     running.until_the_end(&mut signals)?;
-    keeper.dismiss();
     let (status, output) = running.finish(&mut signals, options.kill_after)?;
     match (failure, output) {
         (Some(failure), _) => Err(failure),
@@ -75,11 +76,9 @@ fn start(
     options: &Options,
     placement: &Placement,
     job: &mut Job,
-    keeper: &Keeper,
     ranks: &mut Vec<Rank>,
 ) -> Result<Option<Feed>, LaunchError> {
-    let keeper = keeper.line().doing("duplicate a descriptor")?;
-    let program = Program { command: &options.command, env: &options.env, keeper };
+    let program = Program { command: &options.command, env: &options.env };
     let (stdin_of_rank_0, feed) = stdin::for_rank_0()?;
     let mut stdin_of_rank_0 = Some(stdin_of_rank_0);
     // Taken: once rank 0 has its own, a connection must not be accepted by a socket nobody serves.
@@ -108,6 +107,8 @@ struct Running {
     pids: Vec<Option<Pid>>,
     /// By rank: its process group, the number of its first process.
     groups: Vec<Pid>,
+    _ties: Vec<Tie>,
+    gone: Gone,
     course: Course,
     relay: Relay,
     given_up: bool,
@@ -137,6 +138,10 @@ impl Running {
             if let Some(pause) = self.course.looks_again() {
                 patience = Some(Instant::now() + pause);
             }
+            if !self.course.ranks_ended() {
+                self.gone.tell(Instant::now());
+                patience = [patience, self.gone.deadline()].into_iter().flatten().min();
+            }
             let wake = [self.course.deadline(), patience].into_iter().flatten().min();
             wait(&[signals.fd()], wake)?;
             for signal in signals.arrived() {
@@ -164,6 +169,7 @@ impl Running {
             running.filter_map(|(rank, pid)| Some((rank, processes::ended(pid)?))).collect();
         for (rank, how) in ended {
             self.pids[rank] = None;
+            self.gone.add(rank, self.groups[rank], how, Instant::now());
             let pid = self.groups[rank].as_raw_nonzero().get();
             let steps = self.course.rank_ended(rank, pid, how, Instant::now());
             self.take(steps)?;

@@ -105,27 +105,80 @@ fn nothing_is_left_when_mprun_is_killed() {
     let program = "trap '' HUP INT TERM; sleep 1000 & echo $$ $!; wait";
     let mut job = Job::start(&mut mprun(&["-n", "3", "sh", "-c", program]));
     let mut pids = job.wait_for_pids(3);
-    assert_eq!(pids.len(), 6);
-    let keeper = children(job.mprun.id()).into_iter().filter(|pid| !pids.contains(pid));
-    pids.extend(keeper.collect::<Vec<_>>());
-    assert_eq!(pids.len(), 7, "three ranks, their children, the keeper");
+    assert_eq!(pids.len(), 6, "three ranks and their children");
+    // Whatever else there is of mprun does not help: it is the kernel that ends the job.
+    let others: Vec<i32> =
+        children(job.mprun.id()).into_iter().filter(|pid| !pids.contains(pid)).collect();
+    for pid in &others {
+        rustix::process::kill_process(Pid::from_raw(*pid).unwrap(), Signal::STOP).unwrap();
+    }
+    pids.extend(others);
     assert!(pids.iter().all(|pid| runs(*pid)));
 
     job.signal(Signal::KILL);
-    eventually("ranks, their children and the keeper are gone", || {
-        !pids.iter().any(|pid| runs(*pid))
-    });
+    eventually("ranks and their children are gone", || !pids.iter().any(|pid| runs(*pid)));
 }
 
 #[test]
-fn ranks_die_with_mprun_even_without_the_keeper() {
-    let mut job = Job::start(&mut mprun(&["-n", "2", "sh", "-c", "echo $$; exec sleep 1000"]));
+fn nothing_is_left_when_mprun_is_stopped_and_then_killed() {
+    let program = "trap '' HUP INT TERM; (trap '' HUP INT TERM; sleep 1000) & echo $$ $!; wait";
+    let mut job = Job::start(&mut mprun(&["-n", "2", "sh", "-c", program]));
     let pids = job.wait_for_pids(2);
-    for keeper in children(job.mprun.id()).into_iter().filter(|pid| !pids.contains(pid)) {
-        rustix::process::kill_process(Pid::from_raw(keeper).unwrap(), Signal::KILL).unwrap();
-    }
+    job.signal(Signal::STOP);
     job.signal(Signal::KILL);
-    eventually("the ranks are gone", || !pids.iter().any(|pid| runs(*pid)));
+    eventually("ranks and their children are gone", || !pids.iter().any(|pid| runs(*pid)));
+}
+
+#[test]
+fn the_ranks_that_have_started_are_gone_when_mprun_is_killed_at_any_moment_of_the_start() {
+    let (_folder, started) = meeting();
+    for delay in 0..12 {
+        let command = format!("echo $$ >>{started}; sleep 1000 & echo $! >>{started}; wait");
+        let mut job = Job::start(&mut mprun(&["-n", "8", "sh", "-c", &command]));
+        thread::sleep(Duration::from_millis(3 * delay));
+        job.signal(Signal::KILL);
+        job.wait();
+    }
+    let mut pids = Vec::new();
+    eventually("nothing of the jobs runs", || {
+        let text = fs::read_to_string(&started).unwrap_or_default();
+        pids = text.lines().filter_map(|pid| pid.parse::<i32>().ok()).collect();
+        !pids.iter().any(|pid| runs(*pid))
+    });
+    assert!(!pids.is_empty(), "none of the jobs got as far as to a rank");
+}
+
+#[test]
+fn a_rank_that_is_killed_is_blamed_and_not_those_that_notice_it() {
+    // The others notice by the end of what the killed one held open, as they would by a connection, and exit with 1.
+    let program = "if [ $MP_RANK = 2 ]; then exec 3>$PIPE.0 4>$PIPE.1; kill -9 $$; fi
+                   read nothing <$PIPE.$MP_RANK; exit 1";
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe").display().to_string();
+    let pipes = [0, 1].map(|rank| format!("{pipe}.{rank}"));
+    assert!(Command::new("mkfifo").args(pipes).status().unwrap().success());
+    let variable = format!("PIPE={pipe}");
+    for round in 0..40 {
+        let linger = if round % 2 == 0 { "0" } else { "30" };
+        let job = run(&["-n", "3", "--linger", linger, "-e", &variable, "sh", "-c", program]);
+        assert_eq!(job.status.code(), Some(137), "{job:?}");
+        let first = job.stderr.lines().next().unwrap_or_default();
+        assert!(first.starts_with("mprun: rank 2 (process "), "{job:?}");
+        assert!(first.contains("was killed by SIGKILL"), "{job:?}");
+    }
+}
+
+#[test]
+fn a_job_of_which_only_a_stopped_rank_is_left_does_not_linger() {
+    let (_folder, stopped) = meeting();
+    let program = format!(
+        "if [ $MP_RANK = 1 ]; then >{stopped}; kill -STOP $$; else {}; exit 3; fi",
+        until_there(&stopped)
+    );
+    let started = Instant::now();
+    let job = run(&["-n", "3", "--linger", "1000", "sh", "-c", &program]);
+    assert_eq!(job.status.code(), Some(3), "{job:?}");
+    assert!(started.elapsed() < PATIENCE);
 }
 
 #[test]

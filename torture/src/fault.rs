@@ -49,6 +49,8 @@ pub enum Phase {
     Start,
     Middle,
     Finish,
+    /// At any moment from the first sign of life of the victim to after the end: `mp-torture kills`.
+    Random,
 }
 
 /// To what.
@@ -73,6 +75,12 @@ pub enum Workload {
     Hpgmg,
     /// The same through the software NIC over TCP.
     HpgmgTcp,
+    /// HPGMG-FV, messages started by host streams.
+    HpgmgStream,
+    /// The same through the software NIC over shared memory.
+    HpgmgStreamNic,
+    /// HPGMG-FV, messages in kernels, without a GPU.
+    HpgmgKernels,
 }
 
 /// What must come of it.
@@ -186,6 +194,9 @@ impl Fault {
             }
             Workload::Hpgmg => !matches!(self, Left | Panicked | DriverError),
             Workload::HpgmgTcp => matches!(self, Killed | Stopped | Paused),
+            Workload::HpgmgStream | Workload::HpgmgStreamNic | Workload::HpgmgKernels => {
+                (self, phase) == (Killed, Phase::Random)
+            }
         }
     }
 
@@ -201,12 +212,13 @@ impl Phase {
             Phase::Start => "start",
             Phase::Middle => "middle",
             Phase::Finish => "finish",
+            Phase::Random => "any moment",
         }
     }
 }
 
 impl Workload {
-    pub const ALL: [Workload; 9] = [
+    pub const ALL: [Workload; 12] = [
         Workload::StormHost,
         Workload::StormStream,
         Workload::StormThreads,
@@ -216,6 +228,9 @@ impl Workload {
         Workload::StormTcp,
         Workload::Hpgmg,
         Workload::HpgmgTcp,
+        Workload::HpgmgStream,
+        Workload::HpgmgStreamNic,
+        Workload::HpgmgKernels,
     ];
 
     /// As it stands in the table.
@@ -230,6 +245,9 @@ impl Workload {
             Workload::StormTcp => "storm, NIC over TCP",
             Workload::Hpgmg => "HPGMG-FV, host",
             Workload::HpgmgTcp => "HPGMG-FV, NIC over TCP",
+            Workload::HpgmgStream => "HPGMG-FV, streams",
+            Workload::HpgmgStreamNic => "HPGMG-FV, streams, NIC over shared memory",
+            Workload::HpgmgKernels => "HPGMG-FV, kernels on the CPU",
         }
     }
 
@@ -240,13 +258,23 @@ impl Workload {
 
     /// Whether it is HPGMG-FV.
     pub fn is_hpgmg(self) -> bool {
-        matches!(self, Workload::Hpgmg | Workload::HpgmgTcp)
+        self.comm().is_some()
+    }
+
+    /// What HPGMG-FV's messages are started by: its `--comm`.
+    pub fn comm(self) -> Option<&'static str> {
+        match self {
+            Workload::Hpgmg | Workload::HpgmgTcp => Some("host"),
+            Workload::HpgmgStream | Workload::HpgmgStreamNic => Some("stream"),
+            Workload::HpgmgKernels => Some("kernel"),
+            _ => None,
+        }
     }
 
     /// What `MP_PATH` is set to.
     pub fn path(self) -> Option<&'static str> {
         match self {
-            Workload::StormNic => Some("nic"),
+            Workload::StormNic | Workload::HpgmgStreamNic => Some("nic"),
             Workload::StormTcp | Workload::HpgmgTcp => Some("nic-tcp"),
             _ => None,
         }
@@ -255,7 +283,7 @@ impl Workload {
     /// Whether it can run on a machine with, or without, a GPU: processes that share one take turns of milliseconds.
     pub fn runs(self, gpu: bool) -> bool {
         match self {
-            Workload::StormKernels => !gpu,
+            Workload::StormKernels | Workload::HpgmgKernels => !gpu,
             Workload::StormGpu => gpu,
             _ => true,
         }

@@ -74,6 +74,10 @@ pub struct Job {
     pub seed: u64,
     /// How long the workload takes, or is meant to.
     pub length: Duration,
+    /// In [`Phase::Random`]: when after the start.
+    pub moment: Duration,
+    /// Whether survivors are given time to say what they saw.
+    pub lingers: bool,
 }
 
 /// A line of the job's standard error.
@@ -121,7 +125,8 @@ impl Job {
         } else {
             command = Command::new(&programs.mprun);
             command.args(["-l", "-n", &self.ranks.to_string()]);
-            command.args(["--linger", &LINGER.to_string(), "--kill-after", "1"]);
+            let linger = if self.lingers { LINGER } else { 0.0 };
+            command.args(["--linger", &linger.to_string(), "--kill-after", "1"]);
             command.arg(&programs.torture).arg("rank").arg("--folder").arg(folder);
             command.args(["--victim", &self.victim.to_string()]);
             if self.announces_at_once() {
@@ -179,10 +184,11 @@ impl Job {
         };
         let mut words: Vec<String> = Vec::new();
         let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
-        if self.workload.is_hpgmg() {
+        if let Some(comm) = self.workload.comm() {
             // Boxes for every rank: one without has nothing to wait for but the end.
             add(&[&text(&programs.hpgmg), "4", "8", "--threads", "1", "--timeout", "20"]);
             add(&["--device", "cpu", "--seconds", HPGMG_SECONDS, "--json", &result]);
+            add(&["--comm", comm]);
             return words;
         }
         let form = match self.workload {
@@ -223,7 +229,8 @@ impl Job {
             Fault::Left => Some("leave"),
             Fault::Panicked => Some("panic"),
             Fault::DriverError if self.workload.is_threads() => Some("announce"),
-            _ if self.phase == Phase::Start || self.workload.is_hpgmg() => None,
+            _ if matches!(self.phase, Phase::Start | Phase::Random) => None,
+            _ if self.workload.is_hpgmg() => None,
             Fault::Killed => Some("kill"),
             Fault::Stopped | Fault::Paused => Some("stop"),
             Fault::Cut | Fault::HalfOpen => Some("announce"),
@@ -239,6 +246,7 @@ impl Job {
             Phase::Start => STARTING.mul_f64(random.random_range(0.0..1.0)),
             Phase::Middle => within(0.3, 0.7),
             Phase::Finish => within(0.85, 1.05),
+            Phase::Random => self.moment,
         }
     }
 

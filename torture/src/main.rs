@@ -3,6 +3,7 @@
 
 mod fault;
 mod job;
+mod kills;
 mod leaks;
 mod mark;
 mod proxy;
@@ -34,6 +35,8 @@ struct Options {
 enum What {
     /// Every fault in every phase of every workload, again and again until the time is over, each at least once.
     Faults(suite::Options),
+    /// Kills of ranks at random moments, of all workloads and paths without a GPU.
+    Kills(kills::Options),
     /// A message storm against a model. Alone with --threads, or as a rank under mprun.
     Storm(storm::Options),
     /// Makes the document from files of `faults` and `storm`.
@@ -54,6 +57,7 @@ enum What {
 fn main() -> ExitCode {
     let result = match Options::parse().what {
         What::Faults(options) => suite::run(&options),
+        What::Kills(options) => kills::run(&options),
         What::Storm(options) => storm::run(&options),
         What::Table { files, output } => table::write(&files, &output).map(|()| 0),
         What::Rank(options) => rank::become_program(&options),

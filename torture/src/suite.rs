@@ -17,7 +17,7 @@ use crate::verdict::{judge, numbers};
 /// Ranks of a job.
 const RANKS: usize = 3;
 /// How long a workload is meant to last.
-const LENGTH: Duration = Duration::from_millis(1200);
+pub(crate) const LENGTH: Duration = Duration::from_millis(1200);
 /// Seconds for which the supervisor does not get a processor that say nothing about libmp any more: ranks are lost after
 /// `SILENCE` seconds of silence, and a machine that is stopped, or far too busy, makes them silent. A run that goes
 /// wrong then is kept as void and done again, so often at most.
@@ -81,27 +81,10 @@ pub fn run(options: &Options) -> Result<i32> {
                 ranks: RANKS,
                 seed,
                 length: if workload.is_hpgmg() { hpgmg_length } else { LENGTH },
+                moment: Duration::ZERO,
+                lingers: true,
             };
-            let mut run = one(&programs, &job, &reference)?;
-            for _ in 0..AGAIN {
-                if run.problems.is_empty() || run.stalled < STALL {
-                    break;
-                }
-                println!(
-                    "    VOID: the machine stood still for {:.1} s: {:?}",
-                    run.stalled, run.problems
-                );
-                record.void.push(run);
-                run = one(&programs, &job, &reference)?;
-            }
-            show(&run);
-            record.runs.push(run);
-            record.minutes = begin.elapsed().as_secs_f64() / 60.0;
-            if let Some(path) = &options.json {
-                let text = serde_json::to_string_pretty(&record)? + "\n";
-                std::fs::write(path, text)
-                    .with_context(|| format!("writing {}", path.display()))?;
-            }
+            add(&mut record, &options.json, begin, || one(&programs, &job, &reference))?;
             if cycle > 0 && record.minutes >= options.minutes {
                 return Ok(end(&record));
             }
@@ -114,7 +97,37 @@ pub fn run(options: &Options) -> Result<i32> {
     }
 }
 
-fn end(record: &Record) -> i32 {
+/// Adds a run to the record, and writes that. A run that went wrong while the machine stood still is done again.
+pub(crate) fn add(
+    record: &mut Record,
+    json: &Option<PathBuf>,
+    begin: Instant,
+    run: impl Fn() -> Result<Run>,
+) -> Result<()> {
+    let mut last = run()?;
+    for _ in 0..AGAIN {
+        if last.problems.is_empty() || last.stalled < STALL {
+            break;
+        }
+        println!(
+            "    VOID: the machine stood still for {:.1} s: {:?}",
+            last.stalled, last.problems
+        );
+        record.void.push(last);
+        last = run()?;
+    }
+    show(&last);
+    record.runs.push(last);
+    record.minutes = begin.elapsed().as_secs_f64() / 60.0;
+    if let Some(path) = json {
+        let text = serde_json::to_string_pretty(&record)? + "\n";
+        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The exit status, and a sentence.
+pub(crate) fn end(record: &Record) -> i32 {
     let bad = record.runs.iter().filter(|run| !run.problems.is_empty()).count();
     println!(
         "{} runs in {:.1} minutes, {bad} not as they should be",
@@ -158,16 +171,22 @@ fn combinations(
 
 /// One job with its fault, and one after it without.
 fn one(programs: &Programs, job: &Job, reference: &Value) -> Result<Run> {
-    let ended = job.run(programs)?;
-    let verdict = judge(job, &ended, Some(reference));
-    let mut problems = verdict.problems;
+    let mut run = alone(programs, job, reference)?;
     let next = Job { fault: None, workload: Workload::StormHost, length: NEXT, ..job.clone() };
     let next_ended = next.run(programs)?;
     let next_verdict = judge(&next, &next_ended, None);
     if !next_verdict.problems.is_empty() {
-        problems.push(format!("the next run: {}", next_verdict.problems.join("; ")));
+        run.problems.push(format!("the next run: {}", next_verdict.problems.join("; ")));
+        run.next_runs = false;
     }
-    let stalled = ended.stalled.max(next_ended.stalled).as_secs_f64();
+    run.stalled = run.stalled.max(next_ended.stalled.as_secs_f64());
+    Ok(run)
+}
+
+/// One job with its fault.
+pub(crate) fn alone(programs: &Programs, job: &Job, reference: &Value) -> Result<Run> {
+    let ended = job.run(programs)?;
+    let verdict = judge(job, &ended, Some(reference));
     let fault = job.fault.context("a job of the suite has a fault")?;
     Ok(Run {
         fault,
@@ -184,9 +203,9 @@ fn one(programs: &Programs, job: &Job, reference: &Value) -> Result<Run> {
         hung: ended.hung,
         orphans: ended.left.processes.len(),
         leaks: ended.left.others.len(),
-        stalled,
-        next_runs: next_verdict.problems.is_empty(),
-        problems,
+        stalled: ended.stalled.as_secs_f64(),
+        next_runs: true,
+        problems: verdict.problems,
     })
 }
 
@@ -203,7 +222,7 @@ fn show(run: &Run) {
 }
 
 /// How long HPGMG takes here, and the numbers that it finds.
-fn calibrate(programs: &Programs) -> Result<(Duration, Value)> {
+pub(crate) fn calibrate(programs: &Programs) -> Result<(Duration, Value)> {
     let job = Job {
         fault: None,
         phase: Phase::Middle,
@@ -212,6 +231,8 @@ fn calibrate(programs: &Programs) -> Result<(Duration, Value)> {
         ranks: RANKS,
         seed: 0,
         length: LENGTH,
+        moment: Duration::ZERO,
+        lingers: true,
     };
     let (mut shortest, mut reference) = (Duration::MAX, None);
     // The first finds nothing in the caches: what is struck later takes no longer than the shortest.

@@ -7,6 +7,11 @@ use serde_json::Value;
 use crate::fault::{Expected, Fault, Phase, Workload};
 use crate::job::{Ended, FULL, Job};
 
+/// Exit status of mprun for a job of which a rank was killed.
+const KILLED: i32 = 128 + 9;
+/// How soon after a rank was killed at any moment every survivor must have named it.
+const SOON: Duration = Duration::from_secs(2);
+
 /// The judgement of a run.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Verdict {
@@ -106,7 +111,7 @@ pub fn judge(job: &Job, ended: &Ended, reference: Option<&Value>) -> Verdict {
     if ended.status == Some(0) {
         let result = ended.json.as_deref();
         verdict.right = match job.workload {
-            Workload::Hpgmg | Workload::HpgmgTcp => {
+            workload if workload.is_hpgmg() => {
                 result.and_then(numbers).as_ref() == reference && reference.is_some()
             }
             _ => result.is_some_and(|text| crate::storm::read(text).is_ok()),
@@ -175,7 +180,8 @@ fn check(job: &Job, ended: &Ended, expected: Expected, said: &[Said], verdict: &
         Expected::NamedOrRight | Expected::Named | Expected::NamedBothWays => {
             if verdict.right {
                 // The fault came when everything was done.
-                let may = expected == Expected::NamedOrRight || job.phase == Phase::Finish;
+                let may = expected == Expected::NamedOrRight
+                    || matches!(job.phase, Phase::Finish | Phase::Random);
                 if !may && !came_too_late(ended) {
                     verdict
                         .problems
@@ -183,7 +189,12 @@ fn check(job: &Job, ended: &Ended, expected: Expected, said: &[Said], verdict: &
                 }
                 return;
             }
-            for (rank, said) in said.iter().enumerate() {
+            if job.fault == Some(Fault::Killed) && !job.workload.is_threads() {
+                launcher(job, ended, verdict);
+            }
+            // Ended by the launcher at once, they need not have found the time.
+            let heard = if job.lingers { said } else { &[] };
+            for (rank, said) in heard.iter().enumerate() {
                 let both = expected == Expected::NamedBothWays;
                 if rank == job.victim && !both {
                     continue;
@@ -194,6 +205,26 @@ fn check(job: &Job, ended: &Ended, expected: Expected, said: &[Said], verdict: &
             }
         }
     }
+}
+
+/// mprun blames the rank that was killed, with its status, and nobody before it.
+fn launcher(job: &Job, ended: &Ended, verdict: &mut Verdict) {
+    let blame = ended.lines.iter().find(|line| line.text.starts_with("mprun: rank "));
+    let right = format!("mprun: rank {} (process ", job.victim);
+    let named = blame.is_some_and(|line| {
+        line.text.starts_with(&right) && line.text.contains(") was killed by SIGKILL")
+    });
+    if !named || ended.status != Some(KILLED) {
+        let said = blame.map_or("nothing", |line| &line.text);
+        let status = ended.status;
+        verdict.problems.push(format!("mprun ended with {status:?} and said: {said}"));
+    }
+}
+
+/// mprun says that a rank failed.
+fn failed(rank: usize, ended: &Ended) -> bool {
+    let failed = format!("mprun: rank {rank} (process ");
+    ended.lines.iter().any(|line| line.text.starts_with(&failed))
 }
 
 /// The fault was not done before the end of the job.
@@ -218,12 +249,17 @@ fn survivor(
             verdict.reports += 1;
             if let Some(struck) = ended.struck {
                 let after = at.saturating_duration_since(struck);
+                if job.phase == Phase::Random && after > SOON {
+                    let late = format!("rank {rank} named rank {culprit} only after {after:.1?}");
+                    verdict.problems.push(late);
+                }
                 verdict.slowest = Some(verdict.slowest.map_or(after, |slowest| slowest.max(after)));
             }
         }
         // Its finish was complete before: it has nothing to report, and HPGMG says nothing then.
         None if said.finished
-            || job.phase == Phase::Finish && job.workload.is_hpgmg() && said.blames.is_empty() =>
+            || job.phase == Phase::Finish && job.workload.is_hpgmg() && said.blames.is_empty()
+            || job.phase == Phase::Random && !failed(rank, ended) =>
         {
             verdict.survivors -= 1;
         }
@@ -288,6 +324,8 @@ mod tests {
             ranks: 3,
             seed: 1,
             length: Duration::from_secs(1),
+            moment: Duration::ZERO,
+            lingers: true,
         }
     }
 
@@ -310,13 +348,40 @@ mod tests {
     #[test]
     fn every_survivor_must_name_the_victim_and_nobody_else() {
         let lost = "storm: rank 0: rank 1 on n is lost: x";
-        let good = ended(1, &[lost, "[2] storm: rank 2: rank 1 on n is lost: x"]);
+        let blame = "mprun: rank 1 (process 5) was killed by SIGKILL; ending the other ranks";
+        let good = ended(137, &[blame, lost, "[2] storm: rank 2: rank 1 on n is lost: x"]);
         let verdict = judge(&job(Fault::Killed), &good, None);
         assert_eq!((verdict.reports, verdict.survivors, verdict.problems.len()), (2, 2, 0));
-        let silent = judge(&job(Fault::Killed), &ended(1, &[lost]), None);
+        let silent = judge(&job(Fault::Killed), &ended(137, &[blame, lost]), None);
         assert!(silent.problems[0].contains("rank 2 did not name rank 1"), "{silent:?}");
-        let wrong = ended(1, &[lost, "storm: rank 2: rank 0 on n is lost: x"]);
+        let wrong = ended(137, &[blame, lost, "storm: rank 2: rank 0 on n is lost: x"]);
         assert_eq!(judge(&job(Fault::Killed), &wrong, None).problems.len(), 2);
+    }
+
+    #[test]
+    fn mprun_must_blame_the_killed_rank_and_end_with_its_status() {
+        let killed = Job { lingers: false, phase: Phase::Random, ..job(Fault::Killed) };
+        let problems = |status: i32, lines: &[&str]| {
+            judge(&killed, &ended(status, lines), None).problems.join("; ")
+        };
+        let right = "mprun: rank 1 (process 5) was killed by SIGKILL; ending the other ranks";
+        let survivor = "mprun: rank 2 (process 6) exited with status 1";
+        assert_eq!(problems(137, &[right, survivor]), "");
+        assert!(problems(1, &[survivor, right]).contains("mprun ended with Some(1)"));
+        assert!(problems(137, &[survivor, right]).contains("said: mprun: rank 2"));
+        assert!(problems(1, &[right]).contains("Some(1)"));
+        assert!(problems(137, &[]).contains("nothing"));
+    }
+
+    #[test]
+    fn a_killed_rank_must_be_named_soon() {
+        let right = "mprun: rank 1 (process 5) was killed by SIGKILL; ending the other ranks";
+        let lost = |rank: usize| format!("[{rank}] storm: rank {rank}: rank 1 on n is lost: x");
+        let killed = Job { phase: Phase::Random, ..job(Fault::Killed) };
+        let mut late = ended(137, &[right, &lost(0), &lost(2)]);
+        assert_eq!(judge(&killed, &late, None).problems, [""; 0]);
+        late.struck = late.struck.map(|struck| struck - 2 * SOON);
+        assert_eq!(judge(&killed, &late, None).problems.len(), 2);
     }
 
     #[test]

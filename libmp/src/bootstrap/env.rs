@@ -1,20 +1,91 @@
 //! Rank, size and rendezvous from environment variables: those of `mprun` and those of `torchrun`.
 
+use std::num::NonZeroU16;
+
 use super::{Meeting, Place, Session, check_size, tcp};
 use crate::config::{Config, Variables};
 use crate::control::frame::Token;
 use crate::control::handshake::NAME_MAX;
 use crate::error::{Error, Result};
 
-const NUMBER: &str = "a number from 0 to 4294967295";
+/// Parses every variable of the launchers, used or not.
+pub(crate) fn check(variables: &Variables) -> Result<()> {
+    for name in [
+        "MP_RANK",
+        "MP_SIZE",
+        "MP_LOCAL_RANK",
+        "MP_LOCAL_SIZE",
+        "RANK",
+        "WORLD_SIZE",
+        "LOCAL_RANK",
+        "LOCAL_WORLD_SIZE",
+        "PMIX_RANK",
+        "PMI_SIZE",
+        "OMPI_COMM_WORLD_SIZE",
+        "SLURM_STEP_NUM_TASKS",
+    ] {
+        variables.number(name)?;
+    }
+    if let Some(address) = variables.get("MP_RENDEZVOUS") {
+        split_address("MP_RENDEZVOUS", address)?;
+    }
+    descriptor(variables)?;
+    variables.parse::<u32>("MP_GPU", "the number of a GPU, as the driver counts")?;
+    variables.parse::<NonZeroU16>("MASTER_PORT", "a port from 1 to 65535")?;
+    if let Some(host) = variables.get("MASTER_ADDR").filter(|host| !is_host(host)) {
+        return Err(Error::Variable {
+            name: "MASTER_ADDR".into(),
+            value: host.into(),
+            expected: "the name or address of a host".into(),
+        });
+    }
+    agents_store(variables)?;
+    for name in ["MP_JOB", "TORCHELASTIC_RUN_ID"] {
+        job(name, variables.get(name))?;
+    }
+    token(variables).map(|_| ())
+}
+
+fn is_host(text: &str) -> bool {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let fits = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | ':' | '%');
+    !bare.is_empty() && bare.chars().all(fits)
+}
+
+/// Whether torchrun's agent listens on `MASTER_PORT` itself.
+fn agents_store(variables: &Variables) -> Result<bool> {
+    const NAME: &str = "TORCHELASTIC_USE_AGENT_STORE";
+    match variables.get(NAME) {
+        None | Some("False") => Ok(false),
+        Some("True") => Ok(true),
+        Some(other) => Err(Error::Variable {
+            name: NAME.into(),
+            value: other.into(),
+            expected: "True or False".into(),
+        }),
+    }
+}
+
+/// `MP_RENDEZVOUS_FD`.
+fn descriptor(variables: &Variables) -> Result<Option<i32>> {
+    const EXPECTED: &str = "a file descriptor number";
+    match variables.parse("MP_RENDEZVOUS_FD", EXPECTED)? {
+        Some(negative @ ..0) => Err(Error::Variable {
+            name: "MP_RENDEZVOUS_FD".into(),
+            value: negative.to_string(),
+            expected: EXPECTED.into(),
+        }),
+        number => Ok(number),
+    }
+}
 
 /// `MP_RANK`, `MP_SIZE`, `MP_RENDEZVOUS`, ….
 pub(super) fn mprun(config: &Config) -> Result<Place> {
     let variables = &config.variables;
     variables.required("MP_RANK", "the bootstrap is mprun")?;
     variables.required("MP_SIZE", "MP_RANK is")?;
-    let rank = variables.parse("MP_RANK", NUMBER)?.unwrap_or(0);
-    let size = variables.parse("MP_SIZE", NUMBER)?.unwrap_or(1);
+    let rank = variables.number("MP_RANK")?.unwrap_or(0);
+    let size = variables.number("MP_SIZE")?.unwrap_or(1);
     check_size(rank, size, "MP_SIZE")?;
     let local = local(variables, "MP_LOCAL_RANK", "MP_LOCAL_SIZE")?;
     let meeting = if size == 1 {
@@ -22,14 +93,20 @@ pub(super) fn mprun(config: &Config) -> Result<Place> {
     } else {
         let address = variables.required("MP_RENDEZVOUS", "MP_SIZE is more than 1")?;
         let (host, port) = split_address("MP_RENDEZVOUS", address)?;
-        let inherited = variables.parse("MP_RENDEZVOUS_FD", "a file descriptor number")?;
-        match (rank, inherited) {
-            (0, Some(descriptor)) => Meeting::Listen(tcp::inherited(descriptor)?),
-            (0, None) => Meeting::Listen(listen(config, host, port, local, size)?),
-            _ => Meeting::Connect(address.to_owned()),
+        if rank != 0 {
+            Meeting::Connect(address.to_owned())
+        } else {
+            let inherited = descriptor(variables)?;
+            let inherited = inherited.map(|descriptor| tcp::inherited(descriptor, address));
+            Meeting::Listen(match inherited.transpose()? {
+                Some(Some(listener)) => listener,
+                // A world has met there before: again where the others look.
+                Some(None) => tcp::listen(host, port, None, false)?,
+                None => listen(config, host, port, local, size)?,
+            })
         }
     };
-    let job = job(variables, variables.get("MP_JOB"))?;
+    let job = job("MP_JOB", variables.get("MP_JOB"))?;
     Ok(Place {
         rank,
         size,
@@ -48,8 +125,8 @@ pub(super) fn torchrun(config: &Config) -> Result<Place> {
     for name in ["RANK", "WORLD_SIZE"] {
         variables.required(name, "the bootstrap is env")?;
     }
-    let rank = variables.parse("RANK", NUMBER)?.unwrap_or(0);
-    let size = variables.parse("WORLD_SIZE", NUMBER)?.unwrap_or(1);
+    let rank = variables.number("RANK")?.unwrap_or(0);
+    let size = variables.number("WORLD_SIZE")?.unwrap_or(1);
     check_size(rank, size, "WORLD_SIZE")?;
     // Some launchers that set the rest leave these out; either alone says nothing.
     let both = variables.get("LOCAL_RANK").is_some() && variables.get("LOCAL_WORLD_SIZE").is_some();
@@ -64,7 +141,9 @@ pub(super) fn torchrun(config: &Config) -> Result<Place> {
             _ => Meeting::Connect(address),
         }
     };
-    let job = job(variables, variables.get("MP_JOB").or(variables.get("TORCHELASTIC_RUN_ID")))?;
+    let names = ["MP_JOB", "TORCHELASTIC_RUN_ID"];
+    let name = names.into_iter().find(|name| variables.get(name).is_some()).unwrap_or(names[0]);
+    let job = job(name, variables.get(name))?;
     Ok(Place {
         rank,
         size,
@@ -86,8 +165,7 @@ fn torchrun_address(variables: &Variables) -> Result<String> {
     let host = variables.required("MASTER_ADDR", "WORLD_SIZE is more than 1")?;
     variables.required("MASTER_PORT", "WORLD_SIZE is more than 1")?;
     let port: u16 = variables.parse("MASTER_PORT", "a port from 1 to 65535")?.unwrap_or(0);
-    let taken = variables.get("TORCHELASTIC_USE_AGENT_STORE") == Some("True");
-    let port = match (taken, port) {
+    let port = match (agents_store(variables)?, port) {
         (false, port) => port,
         (true, u16::MAX) => u16::MAX - 1,
         (true, port) => port + 1,
@@ -112,8 +190,8 @@ fn listen(
 }
 
 fn local(variables: &Variables, rank_name: &str, size_name: &str) -> Result<Option<(u32, u32)>> {
-    let rank: Option<u32> = variables.parse(rank_name, NUMBER)?;
-    let size: Option<u32> = variables.parse(size_name, NUMBER)?;
+    let rank = variables.number(rank_name)?;
+    let size = variables.number(size_name)?;
     match (rank, size) {
         (None, None) => Ok(None),
         (Some(rank), Some(size)) if rank < size => Ok(Some((rank, size))),
@@ -131,17 +209,17 @@ fn missing(name: &str, other: &str) -> Error {
     Error::MissingVariable { name: name.into(), because: format!("{other} is") }
 }
 
-fn job(variables: &Variables, name: Option<&str>) -> Result<String> {
-    let name = name.unwrap_or_default();
-    if name.len() > NAME_MAX {
+/// The name of the job, which the variable `name` holds.
+fn job(name: &str, job: Option<&str>) -> Result<String> {
+    let job = job.unwrap_or_default();
+    if job.len() > NAME_MAX {
         return Err(Error::Variable {
-            name: if variables.get("MP_JOB").is_some() { "MP_JOB" } else { "TORCHELASTIC_RUN_ID" }
-                .into(),
-            value: name.into(),
+            name: name.into(),
+            value: job.into(),
             expected: format!("at most {NAME_MAX} bytes"),
         });
     }
-    Ok(name.to_owned())
+    Ok(job.to_owned())
 }
 
 fn gpu(variables: &Variables) -> Option<String> {
@@ -155,7 +233,7 @@ fn split_address<'a>(name: &str, address: &'a str) -> Result<(&'a str, u16)> {
         let host = bracketed.unwrap_or(host);
         let plain = bracketed.is_some() || !host.contains(':');
         let port: u16 = port.parse().ok().filter(|&port| port != 0)?;
-        (plain && !host.is_empty()).then_some((host, port))
+        (plain && is_host(host)).then_some((host, port))
     });
     parts.ok_or_else(|| Error::Variable {
         name: name.into(),
@@ -175,7 +253,7 @@ fn token(variables: &Variables) -> Result<Token> {
 }
 
 /// Hexadecimal digits as bytes, the rest zero.
-pub(super) fn parse_token(text: &str) -> Option<Token> {
+pub(crate) fn parse_token(text: &str) -> Option<Token> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     if pairs.is_empty() || pairs.len() > 32 || !rest.is_empty() {
         return None;
@@ -240,7 +318,9 @@ mod tests {
             (("MP_TOKEN", "abc"), ["MP_TOKEN", "(3 characters)"]),
             (("MP_TOKEN", "xy"), ["MP_TOKEN", "hexadecimal"]),
         ] {
-            let text = mprun(&config(&[&MPRUN[..], &[damage]].concat())).unwrap_err().to_string();
+            let variables = [&MPRUN[..], &[damage]].concat();
+            let place = Config::from_variables(variables).and_then(|config| mprun(&config));
+            let text = place.unwrap_err().to_string();
             assert!(words.iter().all(|word| text.contains(word)), "{damage:?}: {text}");
         }
     }

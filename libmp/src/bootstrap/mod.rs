@@ -16,6 +16,7 @@ use crate::config::{Bootstrap, Config, Variables};
 use crate::control::frame::Token;
 use crate::error::{Error, Result};
 
+pub(crate) use env::{check as check_launchers, parse_token};
 pub(crate) use threads::place as thread_place;
 
 /// Largest world: a bound on what a peer can make us allocate, far above what a star of connections is good for.
@@ -76,6 +77,22 @@ struct Choice {
     why: String,
 }
 
+/// Looks whether what `config` names is there on this machine, also where nothing makes use of it in the end: who names
+/// it means it.
+pub(crate) fn check(config: &Config) -> Result<()> {
+    if config.interface.is_some() {
+        tcp::local_address(config.interface.as_deref(), false)?;
+    }
+    match &config.pmix_library {
+        Some(path) if !path.is_file() => Err(Error::Variable {
+            name: "MP_PMIX_LIBRARY".into(),
+            value: path.to_string_lossy().into_owned(),
+            expected: "the path of a library".into(),
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Finds this process's place in the world.
 pub(crate) fn find(config: &Config) -> Result<Place> {
     let mpi_runs = {
@@ -118,6 +135,7 @@ fn choose(config: &Config, mpi_runs: bool) -> Result<Choice> {
     if variables.get("MP_RANK").is_some() {
         return choice(Bootstrap::Mprun, "mprun", "MP_RANK is set");
     }
+    variables.without("MP_SIZE", "MP_RANK")?;
     if mpi_runs {
         return choice(Bootstrap::Mpi, "mpi", "MPI is initialised");
     }
@@ -143,9 +161,13 @@ fn foreign(variables: &Variables) -> Result<()> {
         ("PMI_SIZE", "use mprun, or an MPI launcher that offers PMIx"),
         ("SLURM_STEP_NUM_TASKS", "use srun --mpi=pmix"),
     ];
+    if let (Some(_), Some(2..)) = (variables.number("RANK")?, variables.number("WORLD_SIZE")?) {
+        for name in ["MASTER_ADDR", "MASTER_PORT"] {
+            variables.required(name, "RANK is set and WORLD_SIZE is more than 1")?;
+        }
+    }
     for (name, remedy) in signs {
-        // What is not a number is no sign.
-        if let Some(size) = variables.get(name).and_then(|value| value.parse::<u64>().ok())
+        if let Some(size) = variables.number(name)?
             && size > 1
         {
             return Err(Error::Launcher {
@@ -237,7 +259,8 @@ mod tests {
         let all = [&PMIX[..], &TORCHRUN[..], &[("MP_RANK", "0")]].concat();
         assert_eq!(chosen(&all, true).unwrap(), "mprun");
         // Single variables with such common names are no sign.
-        assert_eq!(chosen(&TORCHRUN[..2], false).unwrap(), "alone");
+        assert_eq!(chosen(&TORCHRUN[..1], false).unwrap(), "alone");
+        assert_eq!(chosen(&TORCHRUN[1..2], false).unwrap(), "alone");
     }
 
     #[test]
@@ -256,6 +279,18 @@ mod tests {
             assert_eq!(chosen(&[(name, "1")], false).unwrap(), "alone");
             assert_eq!(chosen(&[(name, "4"), ("MP_BOOTSTRAP", "alone")], false).unwrap(), "alone");
         }
+    }
+
+    #[test]
+    fn one_of_several_processes_that_lacks_the_rest_does_not_run_alone_by_mistake() {
+        let text = chosen(&TORCHRUN[..2], false).unwrap_err().to_string();
+        assert!(text.contains("MASTER_ADDR is not set"), "{text}");
+        let text = chosen(&TORCHRUN[..3], false).unwrap_err().to_string();
+        assert!(text.contains("MASTER_PORT is not set"), "{text}");
+        let text = chosen(&[("RANK", "0"), ("MP_SIZE", "2")], false).unwrap_err().to_string();
+        assert!(text.contains("MP_RANK is not set"), "{text}");
+        let alone = [("RANK", "0"), ("WORLD_SIZE", "1")];
+        assert_eq!(chosen(&alone, false).unwrap(), "alone");
     }
 
     #[test]

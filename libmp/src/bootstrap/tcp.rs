@@ -1,18 +1,21 @@
 //! Sockets for the rendezvous: where rank 0 listens, and how the others reach it.
 
-use std::collections::BTreeMap;
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind, Write};
+use std::net::{
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket,
+};
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use if_addrs::get_if_addrs;
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
-use rustix::net::AddressFamily;
-use rustix::net::sockopt::{socket_acceptconn, socket_domain};
+use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
 
 use crate::error::{Error, Result};
+use crate::patience::{self, Reminder};
 
 /// Longest wait for one attempt to connect.
 const ATTEMPT: Duration = Duration::from_secs(2);
@@ -67,7 +70,7 @@ pub(super) fn listen_anywhere(
 /// otherwise the one that leads out.
 pub(crate) fn local_address(interface: Option<&str>, one_host: bool) -> Result<IpAddr> {
     if interface.is_none() && one_host {
-        return Ok(Ipv4Addr::LOCALHOST.into());
+        return loopback().map_err(Error::io("the ranks of this host cannot meet"));
     }
     let mut all = get_if_addrs().map_err(Error::io("the network interfaces cannot be listed"))?;
     all.sort_by_key(|entry| entry.ip().is_ipv6());
@@ -90,13 +93,41 @@ pub(crate) fn local_address(interface: Option<&str>, one_host: bool) -> Result<I
     outward.ok_or_else(|| missing("(any that other hosts could reach)"))
 }
 
-/// The address from which packets to elsewhere would leave. Connecting a datagram socket sends none.
+/// The address at which processes of this host reach each other: `127.0.0.1`, or `::1` where there is only that.
+///
+/// # Errors
+/// A sentence, if the loopback interface is down.
+pub(crate) fn loopback() -> io::Result<IpAddr> {
+    let mut failures = Vec::new();
+    for ip in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
+        // Bound first: an address that is not there at all can still have a route to nowhere.
+        let source = UdpSocket::bind((ip, 0)).and_then(|socket| leads(&socket, ip));
+        match source {
+            Ok(_) => return Ok(ip),
+            Err(error) => failures.push(format!("{ip}: {error}")),
+        }
+    }
+    let why = format!("is the loopback interface up? ({})", failures.join("; "));
+    Err(io::Error::new(ErrorKind::NetworkUnreachable, why))
+}
+
+/// The address from which packets to elsewhere would leave.
 fn default_route() -> Option<IpAddr> {
-    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // An address reserved for documentation (RFC 5737): nobody's, so routed by default.
-    socket.connect((Ipv4Addr::new(203, 0, 113, 1), 9)).ok()?;
-    let ip = socket.local_addr().ok()?.ip();
-    (!ip.is_loopback() && !ip.is_unspecified()).then_some(ip)
+    // Addresses reserved for documentation (RFC 5737, RFC 3849): nobody's, so routed by default.
+    let elsewhere: [(IpAddr, IpAddr); 2] = [
+        (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(203, 0, 113, 1).into()),
+        (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()),
+    ];
+    elsewhere.into_iter().find_map(|(any, there)| {
+        let ip = UdpSocket::bind((any, 0)).and_then(|socket| leads(&socket, there)).ok()?;
+        (!ip.is_loopback() && !ip.is_unspecified() && !link_local(ip)).then_some(ip)
+    })
+}
+
+/// The address from which packets to `there` leave. Connecting a datagram socket sends none.
+fn leads(socket: &UdpSocket, there: IpAddr) -> io::Result<IpAddr> {
+    socket.connect((there, 9))?;
+    Ok(socket.local_addr()?.ip())
 }
 
 /// Link-local IPv6 addresses mean nothing without a scope that only this host knows.
@@ -104,64 +135,133 @@ fn link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
-/// Listening sockets that this process inherited and has taken, for its next worlds.
-static TAKEN: Mutex<BTreeMap<RawFd, TcpListener>> = Mutex::new(BTreeMap::new());
+/// Listening sockets that this process inherited and has taken: their descriptors, and where the ranks were told to meet.
+static TAKEN: Mutex<BTreeSet<(RawFd, String)>> = Mutex::new(BTreeSet::new());
 
-/// The listening socket that the launcher left open as `descriptor`. Children of this process will not inherit it.
-pub(super) fn inherited(descriptor: RawFd) -> Result<TcpListener> {
+/// The listening socket that the launcher left open as `descriptor` for the rendezvous at `address`, for the first world of
+/// this process. Children of this process will not inherit it. `None` if it has been used for a world: nobody listens at the
+/// rendezvous any more.
+pub(super) fn inherited(descriptor: RawFd, address: &str) -> Result<Option<TcpListener>> {
     let refuse = |expected: &str| Error::Variable {
         name: "MP_RENDEZVOUS_FD".into(),
         value: descriptor.to_string(),
         expected: expected.into(),
     };
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(listener) = taken.get(&descriptor) {
-        return listener.try_clone().map_err(bind_error(format!("descriptor {descriptor}")));
+    let key = (descriptor, address.to_owned());
+    if taken.contains(&key) {
+        return Ok(None);
     }
     if descriptor <= 2 {
         return Err(refuse("a descriptor other than the standard ones"));
     }
-    // SAFETY: the borrow lasts for the three queries below, which fail with EBADF if it is not open; that it stays open
+    // SAFETY: the borrow lasts for the queries below, which fail with EBADF if it is not open; that it stays open
     // meanwhile is the contract of the variable, whose descriptor belongs to this library.
     let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
     let flags = fcntl_getfd(socket).map_err(|_| refuse("an open file descriptor"))?;
-    if socket_acceptconn(socket) != Ok(true) {
-        return Err(refuse("a listening socket"));
-    }
-    if !matches!(socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6)) {
-        return Err(refuse("a TCP socket"));
+    let listens = socket_acceptconn(socket).map_err(|_| refuse("a listening socket"))?;
+    if !matches!(socket_domain(socket), Ok(AddressFamily::INET | AddressFamily::INET6))
+        || socket_type(socket) != Ok(SocketType::STREAM)
+    {
+        return Err(refuse("a TCP socket that listens"));
     }
     fcntl_setfd(socket, flags | FdFlags::CLOEXEC)
         .map_err(|error| bind_error(format!("descriptor {descriptor}"))(error.into()))?;
+    taken.insert(key);
     // SAFETY: it is open, and by the contract of the variable nobody else in this process uses it; it is taken once,
     // because it is looked up in `TAKEN` first.
     let listener = TcpListener::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    let clone = listener.try_clone().map_err(bind_error(format!("descriptor {descriptor}")))?;
-    taken.insert(descriptor, listener);
-    Ok(clone)
+    // Of another process that inherited it, too, a world may have come and gone.
+    Ok(listens.then_some(listener))
 }
 
-/// Connects to rank 0, trying again until it is there.
-pub(crate) fn connect(address: &str, rank: u32, deadline: Instant) -> Result<TcpStream> {
+/// Connects to rank 0, says `greeting` and waits for the answer, trying again until `deadline`: rank 0 may not be there yet,
+/// or have closed the connection for others that came at the same time.
+pub(crate) fn join(
+    address: &str,
+    rank: u32,
+    greeting: &[u8],
+    deadline: Instant,
+) -> Result<TcpStream> {
     let since = Instant::now();
+    let mut reminder = Reminder::new(since);
     let mut pause = Duration::from_millis(5);
+    let unreachable = |last: &str| Error::Unreachable {
+        rank: rank as usize,
+        address: address.into(),
+        waited: since.elapsed(),
+        last: last.into(),
+    };
     loop {
+        let mut remind = |last: &str| {
+            if reminder.is_due(Instant::now()) {
+                patience::say(&format!("rank {rank} waits for rank 0 at {address}: {last}"));
+            }
+        };
         let last = match attempt(address, deadline) {
-            Ok(stream) => return Ok(stream),
+            Ok(mut stream) => match answer(&mut stream, greeting, deadline, &mut remind) {
+                Ok(()) => return Ok(stream),
+                Err(error) => error,
+            },
             Err(error) => error,
         };
+        if since.elapsed() > ATTEMPT && never_up(address, &last) {
+            return Err(unreachable(&format!("{last}; is the loopback interface up?")));
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(Error::Unreachable {
-                rank: rank as usize,
-                address: address.into(),
-                waited: since.elapsed(),
-                last: last.to_string(),
-            });
+            return Err(unreachable(&last.to_string()));
         }
+        remind(&last.to_string());
         std::thread::sleep(pause.min(left));
-        pause = (pause * 2).min(Duration::from_millis(200));
+        pause = (pause * 2).min(Duration::from_millis(100));
     }
+}
+
+/// Whether this failure to connect will not go away: the network of other hosts may come up, this host's own does not.
+fn never_up(address: &str, error: &io::Error) -> bool {
+    let here = address.to_socket_addrs().is_ok_and(|mut all| all.all(|at| at.ip().is_loopback()));
+    let kinds =
+        [ErrorKind::NetworkUnreachable, ErrorKind::HostUnreachable, ErrorKind::AddrNotAvailable];
+    here && kinds.contains(&error.kind())
+}
+
+/// Says `greeting` and waits until rank 0 begins to answer.
+fn answer(
+    stream: &mut TcpStream,
+    greeting: &[u8],
+    deadline: Instant,
+    remind: &mut impl FnMut(&str),
+) -> io::Result<()> {
+    const MUTE: &str = "it accepted the connection and did not answer";
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(ATTEMPT))?;
+    stream.write_all(greeting)?;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::Error::new(ErrorKind::TimedOut, MUTE));
+        }
+        stream.set_read_timeout(Some(left.min(ATTEMPT / 8)))?;
+        match stream.peek(&mut [0]) {
+            Ok(0) => {
+                let closed = "it closed the connection before it answered";
+                return Err(io::Error::new(ErrorKind::ConnectionAborted, closed));
+            }
+            Ok(_) => break,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) =>
+            {
+                remind(MUTE);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)
 }
 
 fn attempt(address: &str, deadline: Instant) -> io::Result<TcpStream> {
@@ -185,6 +285,7 @@ fn attempt(address: &str, deadline: Instant) -> io::Result<TcpStream> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::os::fd::{AsRawFd, IntoRawFd};
     use std::os::linux::net::SocketAddrExt;
 
@@ -209,15 +310,23 @@ mod tests {
     }
 
     #[test]
-    fn an_inherited_socket_is_taken_for_good_and_not_passed_on() {
+    fn an_inherited_socket_is_taken_once_and_not_passed_on() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let descriptor = listener.into_raw_fd();
-        for _ in 0..2 {
-            let taken = inherited(descriptor).unwrap();
-            assert_eq!(taken.local_addr().unwrap(), address);
-            assert!(fcntl_getfd(&taken).unwrap().contains(FdFlags::CLOEXEC));
-        }
+        let taken = inherited(descriptor, "here:1").unwrap().expect("it listens");
+        assert_eq!(taken.local_addr().unwrap(), address);
+        assert!(fcntl_getfd(&taken).unwrap().contains(FdFlags::CLOEXEC));
+        drop(taken);
+        // Whatever has that number now.
+        assert!(inherited(descriptor, "here:1").unwrap().is_none());
+    }
+
+    #[test]
+    fn a_socket_through_which_a_world_has_met_is_known_as_such() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::shutdown(&listener, rustix::net::Shutdown::Read).unwrap();
+        assert!(inherited(listener.into_raw_fd(), "here:2").unwrap().is_none());
     }
 
     #[test]
@@ -231,10 +340,10 @@ mod tests {
             (1, "other than the standard"),
             (100_000, "an open file descriptor"),
             (file.as_raw_fd(), "a listening socket"),
-            (pair.as_raw_fd(), "a listening socket"),
+            (pair.as_raw_fd(), "a TCP socket"),
             (unix.as_raw_fd(), "a TCP socket"),
         ] {
-            let text = inherited(descriptor).unwrap_err().to_string();
+            let text = inherited(descriptor, "here:3").unwrap_err().to_string();
             assert!(text.contains(expected), "{text}");
         }
     }
@@ -243,10 +352,37 @@ mod tests {
     fn nobody_listening_is_reported_after_the_deadline_and_not_before() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let since = Instant::now();
-        let error = connect(&format!("127.0.0.1:{port}"), 3, since + Duration::from_millis(80))
-            .unwrap_err();
+        let address = format!("127.0.0.1:{port}");
+        let error = join(&address, 3, b"hello", since + Duration::from_millis(80)).unwrap_err();
         assert!(since.elapsed() >= Duration::from_millis(80));
         let text = error.to_string();
         assert!(text.contains("rank 3") && text.contains("refused"), "{text}");
+    }
+
+    #[test]
+    fn who_is_turned_away_without_an_answer_tries_again_until_there_is_one() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let rank = std::thread::spawn(move || join(&address, 1, b"hello", deadline));
+        for _ in 0..5 {
+            drop(listener.accept().unwrap());
+        }
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut heard = [0; 5];
+        stream.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"hello");
+        stream.write_all(b"welcome").unwrap();
+        let mut answer = [0; 7];
+        rank.join().unwrap().unwrap().read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"welcome", "nothing of the answer is lost");
+    }
+
+    #[test]
+    fn only_this_hosts_own_network_is_known_not_to_come_up() {
+        let down = io::Error::from(ErrorKind::NetworkUnreachable);
+        assert!(never_up("127.0.0.1:9", &down) && never_up("[::1]:9", &down));
+        assert!(!never_up("203.0.113.1:9", &down), "it may come up");
+        assert!(!never_up("127.0.0.1:9", &io::Error::from(ErrorKind::ConnectionRefused)));
     }
 }

@@ -31,6 +31,11 @@ pub enum Loss {
         /// Which, and what happened.
         detail: String,
     },
+    /// It ended before all ranks had met, as the launcher says.
+    Ended {
+        /// How: "it was killed by SIGKILL".
+        how: String,
+    },
 }
 
 impl fmt::Display for Loss {
@@ -43,6 +48,7 @@ impl fmt::Display for Loss {
             Loss::Unfinished => write!(f, "it left without finishing"),
             Loss::Panicked => write!(f, "it panicked"),
             Loss::Path { detail } => write!(f, "{detail}"),
+            Loss::Ended { how } => write!(f, "{how} before all ranks had met"),
         }
     }
 }

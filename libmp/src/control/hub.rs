@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::cause::{Cause, Loss};
 use super::message::{Message, Outcome, Payload, PeerInfo};
 use crate::collective::{self, Call};
+use crate::patience::Reminder;
 use crate::trace::TraceFile;
 
 /// The group of all ranks.
@@ -31,9 +32,9 @@ pub(crate) struct Heartbeat {
 /// A message to a rank.
 pub(crate) type Output = (u32, Message, Payload);
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Phase {
-    Assembling { since: Instant, timeout: Duration },
+    Assembling { since: Instant, timeout: Duration, reminder: Reminder },
     Running,
     Finished,
     Failed,
@@ -83,7 +84,7 @@ impl Hub {
     pub(crate) fn new(size: u32, heartbeat: Heartbeat, now: Instant, timeout: Duration) -> Hub {
         Hub {
             peers: vec![None; size as usize],
-            phase: Phase::Assembling { since: now, timeout },
+            phase: Phase::Assembling { since: now, timeout, reminder: Reminder::new(now) },
             heartbeat,
             trace: None,
             groups: HashMap::from([(WORLD, Group::new((0..size).collect()))]),
@@ -108,6 +109,10 @@ impl Hub {
         matches!(self.phase, Phase::Assembling { .. })
     }
 
+    fn running(&self) -> bool {
+        matches!(self.phase, Phase::Running)
+    }
+
     /// Why the start failed, if it did.
     pub(crate) fn stillborn(&self) -> Option<&Cause> {
         self.stillborn.as_ref()
@@ -130,7 +135,9 @@ impl Hub {
     /// When `tick` is due, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Assembling { since, timeout } => Some(since + timeout),
+            Phase::Assembling { since, timeout, ref reminder } => {
+                Some(reminder.at().min(since + timeout))
+            }
             Phase::Running => self
                 .groups
                 .values()
@@ -179,6 +186,24 @@ impl Hub {
         self.tell_all(welcome);
     }
 
+    /// What to tell the user from time to time: who is missing.
+    pub(crate) fn reminder(&mut self, now: Instant) -> Option<String> {
+        let Phase::Assembling { timeout, reminder, .. } = &mut self.phase else { return None };
+        let timeout = timeout.as_secs_f64();
+        reminder.is_due(now).then(|| {
+            let missing: Vec<usize> = self.missing().map(|rank| rank as usize).collect();
+            let (ranks, size) = (crate::error::ranks(&missing), self.peers.len());
+            format!("rank 0 waits for {ranks} of {size}, for MP_INIT_TIMEOUT={timeout} s in all")
+        })
+    }
+
+    /// A rank has ended before the world was complete, says the launcher.
+    pub(crate) fn gone(&mut self, rank: u32, host: String, how: String) {
+        if self.assembling() && (rank as usize) < self.peers.len() {
+            self.fail(Cause::Lost { rank, host, how: Loss::Ended { how } });
+        }
+    }
+
     /// A rank that has joined is lost.
     pub(crate) fn lost(&mut self, rank: u32, how: Loss) {
         self.fail(Cause::Lost { rank, host: self.host(rank), how });
@@ -201,7 +226,7 @@ impl Hub {
     /// The time has come, or gone on.
     pub(crate) fn tick(&mut self, now: Instant) {
         match self.phase {
-            Phase::Assembling { since, timeout } if now >= since + timeout => {
+            Phase::Assembling { since, timeout, .. } if now >= since + timeout => {
                 self.fail(Cause::Incomplete {
                     missing: self.missing().take(LISTED * 4).collect(),
                     size: self.peers.len() as u32,
@@ -234,10 +259,8 @@ impl Hub {
             Message::Alive => {}
             Message::Fail { cause } => self.fail(cause),
             Message::Leave { how } => self.lost(from, how),
-            Message::Release { group } if self.phase == Phase::Running => self.release(from, group),
-            Message::Enter { group, turn, call, timeout_ms, what }
-                if self.phase == Phase::Running =>
-            {
+            Message::Release { group } if self.running() => self.release(from, group),
+            Message::Enter { group, turn, call, timeout_ms, what } if self.running() => {
                 if let Err(what) =
                     self.enter(from, group, turn, (call, payload), timeout_ms, what, now)
                 {

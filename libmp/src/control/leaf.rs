@@ -1,4 +1,4 @@
-//! The control thread of every other process: one connection to rank 0. It says who it is, passes messages on in both
+//! The control thread of every other process: one connection to rank 0, which has answered. It passes messages on in both
 //! directions, gives signs of life, and notices when rank 0 goes.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::cause::{Cause, Loss};
 use super::frame::{FROM_ROOT, Item, Preamble, TO_ROOT};
 use super::hub::Heartbeat;
 use super::local::{Ending, Local};
-use super::message::{Hello, Message};
+use super::message::Message;
 use super::wire::{Broken, Wire};
 use super::{Command, LINGER, handshake, nap};
 use crate::collective::nothing;
@@ -42,14 +42,11 @@ impl Leaf {
         stream: std::net::TcpStream,
         local: Arc<Local>,
         preamble: Preamble,
-        hello: Hello,
         heartbeat: Heartbeat,
     ) -> std::io::Result<Leaf> {
         stream.set_nonblocking(true)?;
         let stream = mio::net::TcpStream::from_std(stream);
-        let mut wire = Wire::new(stream, poll.registry(), ROOT, FROM_ROOT, TO_ROOT)?;
-        wire.greet(&preamble);
-        wire.send(&Message::Hello(hello), &nothing());
+        let wire = Wire::new(stream, poll.registry(), ROOT, FROM_ROOT, TO_ROOT)?;
         let root_host = wire.address.clone();
         Ok(Leaf {
             poll,

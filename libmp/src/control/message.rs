@@ -66,6 +66,8 @@ pub(crate) enum Message {
     Time { asked: u64, root: u64 },
     /// A sign of life.
     Alive,
+    /// To rank 0, from the launcher and instead of a `Hello`: this rank has ended and will not come.
+    Gone { rank: u32, host: String, how: String },
 }
 
 /// How a collective came out for one rank.

@@ -36,12 +36,13 @@ use crate::collective::{Call, nothing};
 use crate::error::{Error, Result};
 use crate::trace::{Offset, TraceFile};
 use cause::{Cause, Loss};
+use frame::Preamble;
 use handshake::Expected;
 #[cfg(any(test, fuzzing))]
 pub(crate) use hub::Hub;
 pub(crate) use hub::{Heartbeat, WORLD};
 use local::{Local, Waited};
-use message::{Hello, Message, Outcome, Payload, PeerInfo};
+use message::{Message, Outcome, Payload, PeerInfo};
 
 const WAKE: Token = Token(0);
 /// How long a control thread stays to get the last word out.
@@ -137,23 +138,24 @@ impl Control {
         .map_err(failed())
     }
 
-    /// A rank with a connection to rank 0.
-    pub(crate) fn leaf(setup: Setup, stream: TcpStream, hello: Hello) -> Result<Control> {
-        let local = Arc::new(Local::new(hello.rank));
+    /// What a rank says first on its connection to rank 0: who it is.
+    pub(crate) fn greeting(preamble: &Preamble, message: &Message) -> Vec<u8> {
+        let mut bytes = preamble.encode().to_vec();
+        // Names are far shorter than what one frame carries.
+        bytes.extend(frame::encode(message, 0, frame::STRANGER).unwrap_or_default());
+        bytes
+    }
+
+    /// A rank with a connection to rank 0, on which it has said its greeting.
+    pub(crate) fn leaf(setup: Setup, stream: TcpStream, rank: u32) -> Result<Control> {
+        let local = Arc::new(Local::new(rank));
         let served = local.clone();
         let address =
             stream.peer_addr().map_or_else(|_| "its host".into(), |to| to.ip().to_string());
         let mut controls = Control::spawn(vec![local], |poll, commands| {
             let Setup { expected, heartbeat, .. } = setup;
-            let leaf = leaf::Leaf::new(
-                poll,
-                commands,
-                stream,
-                served,
-                expected.preamble,
-                hello,
-                heartbeat,
-            )?;
+            let preamble = expected.preamble;
+            let leaf = leaf::Leaf::new(poll, commands, stream, served, preamble, heartbeat)?;
             Ok(move || leaf.run())
         })
         .map_err(|error| match error.kind() {
@@ -398,7 +400,7 @@ fn nap(poll: &mut Poll, events: &mut Events, timeout: Option<Duration>) -> io::R
 mod tests {
     use super::*;
     use crate::build_info::BuildInfo;
-    use frame::{Preamble, Token};
+    use frame::Token;
 
     #[test]
     fn a_connection_that_rank_0_closed_at_once_is_the_loss_of_rank_0() {
@@ -423,9 +425,7 @@ mod tests {
         let timeout = Duration::from_secs(60);
         let heartbeat = Heartbeat { interval: timeout, silence: timeout };
         let setup = Setup { expected, heartbeat, timeout, trace: None };
-        let peer = PeerInfo { host: "here".into(), node: "here".into(), pid: 1 };
-        let hello = Hello { rank: 1, size: 2, job: String::new(), build: String::new(), peer };
-        let error = Control::leaf(setup, stream, hello).err().unwrap().to_string();
+        let error = Control::leaf(setup, stream, 1).err().unwrap().to_string();
         assert!(error.starts_with("rank 0 on ") && error.contains("is lost"), "{error}");
     }
 }

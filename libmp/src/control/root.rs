@@ -19,14 +19,17 @@ use super::message::{Message, Payload};
 use super::wire::{Broken, Wire};
 use super::{Command, LINGER, nap};
 use crate::collective::nothing;
-use crate::trace;
+use crate::{patience, trace};
 
 const LISTENER: Token = Token(1);
 const FIRST_LINK: usize = 2;
 /// How long a connection may take to say who it is.
 const GREETING: Duration = Duration::from_secs(5);
-/// Connections that have not said who they are, beyond one for each rank.
+/// Connections that are not those of ranks. One more, and the oldest of them is closed: a rank that has not had the time to
+/// say who it is tries again.
 const STRANGERS: usize = 64;
+/// Connections accepted in one round, between which those that are there are served. The rest waits in the system's queue.
+const ROUND: usize = 64;
 
 /// What a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,11 +49,24 @@ struct Link {
     since: Instant,
 }
 
+/// A socket that listens, and does so no more when this is dropped, whoever else holds it: the launcher's shell, say, which
+/// rank 0 has inherited it from.
+struct Listening(TcpListener);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        // It listens, so this cannot fail; if it did, it would end with its last holder.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Read);
+    }
+}
+
 /// The control thread's state.
 pub(super) struct Root {
     poll: Poll,
     commands: Receiver<Command>,
-    listener: Option<TcpListener>,
+    listener: Option<Listening>,
+    /// The last round of accepting left some.
+    more: bool,
     expected: Expected,
     heartbeat: Heartbeat,
     hub: Hub,
@@ -81,7 +97,8 @@ impl Root {
         Ok(Root {
             poll,
             commands,
-            listener,
+            listener: listener.map(Listening),
+            more: false,
             expected,
             heartbeat,
             hub,
@@ -122,11 +139,17 @@ impl Root {
             }
             self.beat(Instant::now());
             self.hub.tick(Instant::now());
+            if let Some(reminder) = self.hub.reminder(Instant::now()) {
+                patience::say(&reminder);
+            }
             self.dispatch();
         }
     }
 
     fn timeout(&self, now: Instant) -> Option<Duration> {
+        if self.more {
+            return Some(Duration::ZERO);
+        }
         let mut due = self.hub.next_deadline();
         let mut at_latest = |time: Instant| due = Some(due.map_or(time, |due| due.min(time)));
         if !self.links.is_empty() || self.listener.is_some() {
@@ -184,19 +207,18 @@ impl Root {
     /// Takes new connections while ranks are missing, or are to be told that there will be no world. Asked every time
     /// round, so that a failure (no file descriptor left) is tried again.
     fn accept(&mut self, now: Instant) {
-        while let Some(listener) = &self.listener {
+        self.more = false;
+        for _ in 0..ROUND {
+            let Some(Listening(listener)) = &self.listener else { return };
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) => {
                     self.hub.note(format!("a connection could not be accepted: {error}"));
+                    self.make_room();
                     return;
                 }
             };
-            if self.links.len() >= self.expected.size as usize + STRANGERS {
-                self.hub.note("too many connections at once".into());
-                continue;
-            }
             let token = Token(self.next_token);
             self.next_token += 1;
             match Wire::new(stream, self.poll.registry(), token, STRANGER, FROM_ROOT) {
@@ -207,6 +229,30 @@ impl Root {
                 }
                 Err(error) => self.hub.note(format!("a connection could not be set up: {error}")),
             }
+            if self.links.len() > self.tokens.len() + STRANGERS {
+                self.make_room();
+            }
+        }
+        self.more = true;
+    }
+
+    /// Closes the oldest connection that is not a rank's; one that has shown the secret last.
+    fn make_room(&mut self) {
+        let strangers = self.links.iter().filter(|(_, link)| !matches!(link.who, Who::Rank(_)));
+        let oldest = strangers.min_by_key(|(token, link)| (link.who == Who::Greeted, token.0));
+        let Some(token) = oldest.map(|(&token, _)| token) else { return };
+        // It may have spoken meanwhile.
+        self.serve(token, Instant::now());
+        if self.links.get(&token).is_some_and(|link| !matches!(link.who, Who::Rank(_))) {
+            self.hub
+                .note("connections that did not say who they are were closed for others".into());
+            self.close(token);
+        }
+    }
+
+    fn close(&mut self, token: Token) {
+        if let Some(mut link) = self.links.remove(&token) {
+            link.wire.deregister(self.poll.registry());
         }
     }
 
@@ -274,6 +320,11 @@ impl Root {
                     }
                     Err(refusal) => self.refuse(token, refusal),
                 }
+            }
+            (Who::Greeted, Item::Frame(Message::Gone { rank, host, how }, _)) => {
+                link.who = Who::Refused;
+                self.heard += 1;
+                self.hub.gone(rank, host, how);
             }
             _ => self.refuse(token, Refusal::Stranger(format!("{from}: did not say who it is"))),
         }
@@ -352,9 +403,7 @@ impl Root {
             }
         }
         for token in gone {
-            if let Some(mut link) = self.links.remove(&token) {
-                link.wire.deregister(self.poll.registry());
-            }
+            self.close(token);
         }
     }
 
@@ -366,8 +415,8 @@ impl Root {
             && let Some(mut listener) = self.listener.take()
         {
             // Before anybody is welcomed: who is may start the next world at the same address at once. An inherited
-            // socket stays open elsewhere, so closing this descriptor would not deregister it.
-            let _ = self.poll.registry().deregister(&mut listener);
+            // socket may stay open elsewhere, and closing this descriptor would not deregister it then.
+            let _ = self.poll.registry().deregister(&mut listener.0);
         }
         let mut here: Vec<(Arc<Local>, Message, Payload)> = Vec::new();
         for (rank, message, payload) in self.hub.take_outputs() {

@@ -71,7 +71,7 @@ impl File {
 /// otherwise lose its timeline without a word.
 fn complain(text: &str) {
     tracing::warn!("{text}");
-    eprintln!("libmp: {text}");
+    crate::patience::say(text);
 }
 
 /// The parts of all ranks as bytes, in rank order, at rank 0; `None` elsewhere. A collective call, in as many pieces as it

@@ -137,7 +137,7 @@ pub fn mprun(
         ("MP_TIMEOUT".to_owned(), "60".into()),
         ("MP_HEARTBEAT_TIMEOUT".to_owned(), "60".into()),
     ];
-    if rank == 0 {
+    if rank == 0 && fd >= 0 {
         variables.push(("MP_RENDEZVOUS_FD".to_owned(), fd.to_string()));
     }
     variables.extend(more.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())));

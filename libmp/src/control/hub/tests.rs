@@ -51,6 +51,42 @@ fn the_end(hub: &mut Hub) -> Cause {
 }
 
 #[test]
+fn a_start_that_takes_long_says_who_is_missing() {
+    let now = Instant::now();
+    let mut hub = Hub::new(4, heartbeat(), now, TIMEOUT);
+    hub.join(0, peer(0));
+    hub.join(2, peer(2));
+    let after = |seconds: u64| now + Duration::from_secs(seconds);
+    assert_eq!(hub.next_deadline(), Some(after(2)));
+    assert_eq!(hub.reminder(after(1)), None);
+    assert_eq!(
+        hub.reminder(after(2)).unwrap(),
+        "rank 0 waits for ranks 1 and 3 of 4, for MP_INIT_TIMEOUT=9 s in all"
+    );
+    assert_eq!(hub.reminder(after(3)), None);
+    hub.join(1, peer(1));
+    assert!(hub.reminder(after(4)).unwrap().contains("waits for rank 3 of 4"));
+    assert_eq!(hub.next_deadline(), Some(after(8)));
+    hub.join(3, peer(3));
+    assert_eq!(hub.reminder(after(8)), None, "all are there");
+}
+
+#[test]
+fn a_rank_that_is_gone_ends_the_start_and_not_a_world_that_runs() {
+    let now = Instant::now();
+    let mut hub = Hub::new(3, heartbeat(), now, TIMEOUT);
+    hub.join(0, peer(0));
+    hub.gone(7, "n7".into(), "it was killed".into());
+    assert!(hub.assembling(), "there is no rank 7");
+    hub.gone(2, "n2".into(), "it was killed".into());
+    let cause = the_end(&mut hub).to_string();
+    assert_eq!(cause, "rank 2 on n2 is lost: it was killed before all ranks had met");
+    let mut hub = running(2, now);
+    hub.gone(1, "n1".into(), "it was killed".into());
+    assert!(!hub.over(), "its connection says so");
+}
+
+#[test]
 fn a_barrier_completes_when_the_last_rank_enters_and_not_before() {
     let now = Instant::now();
     let mut hub = running(3, now);
@@ -75,7 +111,7 @@ fn a_start_that_is_not_complete_names_who_is_missing_and_who_was_turned_away() {
     assert_eq!(hub.sign_of_life(), Message::Waiting { missing: vec![1, 3] });
     hub.tick(now + TIMEOUT - Duration::from_millis(1));
     assert!(hub.take_outputs().is_empty());
-    hub.tick(hub.next_deadline().unwrap());
+    hub.tick(now + TIMEOUT);
     let Cause::Incomplete { missing, size, refused, .. } = the_end(&mut hub) else { panic!() };
     assert_eq!((missing, size, refused), (vec![1, 3], 4, vec!["a:1: wrong token".to_string()]));
 }
@@ -182,6 +218,6 @@ proptest! {
             }
         }
         prop_assert!(ended == 0 || ended == 3);
-        prop_assert_eq!(ended == 3, hub.phase == Phase::Failed);
+        prop_assert_eq!(ended == 3, matches!(hub.phase, Phase::Failed));
     }
 }

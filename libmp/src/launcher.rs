@@ -1,0 +1,90 @@
+//! For launchers: telling the ranks that are still starting that one of them has ended and will not come. Without it they
+//! would wait for it until `MP_INIT_TIMEOUT`. Once a world is complete its ranks notice by themselves, and nobody listens.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use subtle::ConstantTimeEq;
+
+use crate::bootstrap::{parse_token, tcp};
+use crate::build_info::PROTOCOL;
+use crate::collective::nothing;
+use crate::control::Control;
+use crate::control::cause::{Cause, Loss};
+use crate::control::frame::{self, FROM_ROOT, PREAMBLE, Preamble};
+use crate::control::message::Message;
+use crate::node;
+
+/// How long the other side may take over each step: it is on the same host.
+const STEP: Duration = Duration::from_millis(200);
+
+/// The address at which the processes of this host can meet: `127.0.0.1`, or `::1` where there is only that.
+///
+/// # Errors
+/// A sentence, if the loopback interface is down.
+pub fn loopback() -> io::Result<IpAddr> {
+    tcp::loopback()
+}
+
+/// A job whose ranks a launcher on the same host has started with `MP_RENDEZVOUS` and `MP_TOKEN`.
+#[derive(Debug, Clone)]
+pub struct Job {
+    rendezvous: SocketAddr,
+    preamble: Preamble,
+}
+
+impl Job {
+    /// The job whose ranks meet at `rendezvous` and know `token`. `None` if that is not 2 to 64 hexadecimal digits.
+    pub fn new(rendezvous: SocketAddr, token: &str) -> Option<Job> {
+        let preamble = Preamble { protocol: PROTOCOL, token: parse_token(token)? };
+        Some(Job { rendezvous, preamble })
+    }
+
+    /// Tells the ranks that `rank` ended as `how` says ("it was killed by SIGKILL"). Does not wait for them.
+    ///
+    /// # Errors
+    /// If nobody could be told now: rank 0 does not listen. Trying again is for the caller, as long as ranks run.
+    pub fn gone(&self, rank: u32, how: &str) -> io::Result<()> {
+        let (host, how) = (node::host_name(), how.to_owned());
+        if rank == 0 {
+            return self.in_place_of_rank_0(Cause::Lost { rank, host, how: Loss::Ended { how } });
+        }
+        let mut stream = TcpStream::connect_timeout(&self.rendezvous, STEP)?;
+        stream.set_write_timeout(Some(STEP))?;
+        stream.write_all(&Control::greeting(&self.preamble, &Message::Gone { rank, host, how }))
+    }
+
+    /// Answers, in a thread that ends with the process, those who look for rank 0.
+    fn in_place_of_rank_0(&self, cause: Cause) -> io::Result<()> {
+        let listener = TcpListener::bind(self.rendezvous)?;
+        let preamble = self.preamble;
+        let serve = move || {
+            for stream in listener.incoming().flatten() {
+                // Who is not answered tries again.
+                let _ = answer(stream, &preamble, &cause);
+            }
+        };
+        std::thread::Builder::new().name("rank-0-is-gone".into()).spawn(serve)?;
+        Ok(())
+    }
+}
+
+/// Tells a rank, and nobody else, why there is no world.
+fn answer(mut stream: TcpStream, ours: &Preamble, cause: &Cause) -> io::Result<()> {
+    stream.set_read_timeout(Some(STEP))?;
+    stream.set_write_timeout(Some(STEP))?;
+    let mut theirs = [0; PREAMBLE];
+    stream.read_exact(&mut theirs)?;
+    if !bool::from(theirs[..].ct_eq(&ours.encode()[..])) {
+        return Ok(());
+    }
+    let mut bytes = ours.without_token().encode().to_vec();
+    let message = Message::Ended { cause: cause.clone() };
+    bytes.extend(frame::encode(&message, nothing().len(), FROM_ROOT).unwrap_or_default());
+    stream.write_all(&bytes)?;
+    stream.shutdown(Shutdown::Write)?;
+    // Closed with something unread, the answer would be lost.
+    io::copy(&mut stream.take(1 << 16), &mut io::sink())?;
+    Ok(())
+}
