@@ -65,8 +65,8 @@ pub(super) struct Look {
 /// first; and where a shell stands between, it takes its time, too.
 const HEARING: Duration = Duration::from_millis(100);
 
-/// How long the verdict waits while a rank is visibly about to die: the memory of a large process takes time.
-const LONGEST_HEARING: Duration = Duration::from_secs(5);
+/// How long the verdict waits while a rank is visibly about to die, or a killed program has not been noticed by its shell.
+const LONGEST_HEARING: Duration = Duration::from_secs(2);
 
 /// A second request that comes sooner is the first one again: `timeout(1)` and shells signal a process
 /// and its group.

@@ -71,11 +71,13 @@ SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP) go to all of them. Rank 0 reads the standard
 passed on line by line.
 
 When a rank exits with a status other than 0, or a signal kills it, the others are ended: SIGTERM,
-then SIGKILL after --kill-after. SIGINT, SIGTERM, SIGHUP and SIGQUIT start the same delay; a second
+then SIGKILL after --kill-after. With --linger they first have time to say what they saw, unless all
+that are left are stopped. SIGINT, SIGTERM, SIGHUP and SIGQUIT start the same delay; a second
 one kills at once. What a rank leaves running in its process group when all ranks have ended is
 ended as well; a process that moved to another group or session is not.
 
-Exit status: that of the first rank that failed, 128 + number of the signal that killed it, 124 after
+Exit status: that of the first rank that failed, 128 + number of the signal that killed it; where one
+exits and another one was killed, as the kernel shows within moments, that of the killed one. 124 after
 --timeout, 126 or 127 if the program cannot be executed or found, 0 if every rank exited with 0.
 
 Environment of the ranks:
@@ -173,6 +175,35 @@ mod tests {
             assert!(seconds(wrong).is_err(), "{wrong:?} was taken");
         }
         assert_eq!(seconds("0.25"), Ok(Duration::from_millis(250)));
+    }
+
+    #[test]
+    fn absurd_values_of_any_option_are_refused() {
+        const SECONDS: &[&str] = &["-1", "nan", "inf", "1e300", "x", "", "1s", "0x1"];
+        // Every option, and what it may not be; nothing for those without a value, which may not be given one.
+        let table: &[(&str, &[&str])] = &[
+            ("ranks", &["0", "-1", "x", "1.5", "", "nan", "1e3", "99999999999"]),
+            ("per-gpu", &[]),
+            ("gpus", &["", "x", "-1", "1,,2", "3-1", "0-4000000000", "0;1", "1.5"]),
+            ("prefix", &[]),
+            ("env", &["", "x", "=x", "MP_RANK=1", "MP_TOKEN=", "MASTER_PORT=5"]),
+            ("timeout", SECONDS),
+            ("linger", SECONDS),
+            ("kill-after", SECONDS),
+        ];
+        let command = Options::command();
+        let there: Vec<&str> =
+            command.get_arguments().filter_map(|option| option.get_long()).collect();
+        let tried: Vec<&str> = table.iter().map(|(name, _)| *name).collect();
+        assert_eq!(there, tried);
+        for (name, values) in table {
+            for value in values.iter().chain(values.is_empty().then_some(&"1")) {
+                let option = format!("--{name}={value}");
+                let refusal = parse(&[&option, "--", "true"]).expect_err(&option);
+                assert!(refusal.contains(&format!("--{name}")), "{option}: {refusal}");
+            }
+        }
+        assert!(parse(&["-n", "2"]).is_err(), "no command");
     }
 
     #[test]

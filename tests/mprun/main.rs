@@ -3,6 +3,7 @@
 
 mod endings;
 mod environment;
+mod networks;
 mod output;
 mod signals;
 

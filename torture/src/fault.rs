@@ -146,6 +146,22 @@ impl Fault {
         }
     }
 
+    /// The class that the summary counts it in.
+    pub fn class(self) -> &'static str {
+        match self {
+            Fault::Killed | Fault::Stopped | Fault::Paused | Fault::Left | Fault::Panicked => {
+                "a rank killed, stopped, left, panicked"
+            }
+            Fault::Cut | Fault::HalfOpen | Fault::Slow => "a connection cut, half-open, slow",
+            Fault::Missing | Fault::PortTaken | Fault::Strangers => {
+                "a start with a rank missing, the port taken, strangers"
+            }
+            Fault::NoMemory | Fault::DiskFull | Fault::TraceFull => "memory or a disk full",
+            Fault::ClockJumps | Fault::DriverError => "a clock that jumps, a driver that fails",
+            Fault::LauncherKilled => "mprun killed",
+        }
+    }
+
     pub fn expected(self) -> Expected {
         match self {
             Fault::Killed | Fault::Stopped | Fault::Left | Fault::Panicked => Expected::Named,

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::fault::{Expected, Fault, Phase, Workload};
+use crate::fault::{Expected, Fault, Phase};
 use crate::job::{Ended, FULL, Job};
 
 /// Exit status of mprun for a job of which a rank was killed.
@@ -283,6 +283,7 @@ fn tail(ended: &Ended) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::Workload;
     use crate::job::Line;
 
     #[test]

@@ -45,12 +45,24 @@ pub fn read(log: &str) -> Option<Vec<Ran>> {
     (!ran.is_empty()).then_some(ran)
 }
 
+/// The last run of each program under each tool: tests, and those that passed and of whose programs nothing was reported.
+pub fn by_tool(ran: &[Ran]) -> BTreeMap<&str, [u64; 2]> {
+    let mut sums: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    for ran in last(ran).into_values() {
+        let [tests, right] = sums.entry(&ran.tool).or_default();
+        *tests += ran.passed + ran.failed;
+        *right += ran.passed.saturating_sub(ran.reports);
+    }
+    sums
+}
+
+fn last(ran: &[Ran]) -> BTreeMap<(&str, &str), &Ran> {
+    ran.iter().map(|ran| ((&ran.tool[..], &ran.program[..]), ran)).collect()
+}
+
 /// The last run of each program.
 pub fn table(text: &mut String, ran: &[Ran]) -> Result<()> {
-    let mut last: BTreeMap<(&str, &str), &Ran> = BTreeMap::new();
-    for ran in ran {
-        last.insert((&ran.tool, &ran.program), ran);
-    }
+    let last = last(ran);
     let mut sums: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
     for ran in last.values() {
         let sum = sums.entry(&ran.tool).or_default();
