@@ -41,22 +41,26 @@ impl Job {
         Some(Job { rendezvous, preamble })
     }
 
-    /// Tells the ranks that `rank` ended as `how` says ("it was killed by SIGKILL"). Does not wait for them.
+    /// Tells rank 0, and through it the others, that `rank` ended as `how` says ("it was killed by SIGKILL"). Does not wait
+    /// for them.
     ///
     /// # Errors
     /// If nobody could be told now: rank 0 does not listen. Trying again is for the caller, as long as ranks run.
     pub fn gone(&self, rank: u32, how: &str) -> io::Result<()> {
         let (host, how) = (node::host_name(), how.to_owned());
-        if rank == 0 {
-            return self.in_place_of_rank_0(Cause::Lost { rank, host, how: Loss::Ended { how } });
-        }
         let mut stream = TcpStream::connect_timeout(&self.rendezvous, STEP)?;
         stream.set_write_timeout(Some(STEP))?;
         stream.write_all(&Control::greeting(&self.preamble, &Message::Gone { rank, host, how }))
     }
 
-    /// Answers, in a thread that ends with the process, those who look for rank 0.
-    fn in_place_of_rank_0(&self, cause: Cause) -> io::Result<()> {
+    /// Once rank 0 itself has ended: tells those who look for it, in a thread that ends with the process, that `rank` ended
+    /// as `how` says, be it rank 0 or another on whose account rank 0 ended.
+    ///
+    /// # Errors
+    /// If somebody still listens there. Trying again is for the caller.
+    pub fn in_place_of_rank_0(&self, rank: u32, how: &str) -> io::Result<()> {
+        let (host, how) = (node::host_name(), how.to_owned());
+        let cause = Cause::Lost { rank, host, how: Loss::Ended { how } };
         let listener = TcpListener::bind(self.rendezvous)?;
         let preamble = self.preamble;
         let serve = move || {

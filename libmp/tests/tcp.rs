@@ -289,7 +289,12 @@ fn a_rank_that_the_launcher_reports_as_gone_ends_the_start_at_once() {
                 })
             };
             let early = start(ranks[0]);
-            job.gone(gone as u32, "it was killed by SIGKILL").unwrap();
+            let how = "it was killed by SIGKILL";
+            if ranks.contains(&0) {
+                job.gone(gone as u32, how).unwrap();
+            } else {
+                job.in_place_of_rank_0(gone as u32, how).unwrap();
+            }
             for rank in [early, start(ranks[1])] {
                 let error = rank.join().unwrap();
                 let Error::PeerLost { rank, .. } = &error else { panic!("{error}") };

@@ -46,6 +46,7 @@ pub(super) struct Course {
     phase: Phase,
     running: usize,
     status: i32,
+    blamed: Option<usize>,
     on_request: bool,
     /// Ranks that failed and have not been judged, as rank, process and end.
     failed: Vec<(usize, i32, Ended)>,
@@ -91,6 +92,7 @@ impl Course {
             phase: Phase::Running,
             running: ranks,
             status: 0,
+            blamed: None,
             on_request: false,
             failed: Vec::new(),
         }
@@ -99,6 +101,11 @@ impl Course {
     /// The exit status so far.
     pub fn status(&self) -> i32 {
         self.status
+    }
+
+    /// The rank that the verdict blames.
+    pub fn blamed(&self) -> Option<usize> {
+        self.blamed
     }
 
     /// Was the end asked for from outside (a signal, `--timeout`)?
@@ -182,6 +189,7 @@ impl Course {
         let mut failed = std::mem::take(&mut self.failed).into_iter();
         let Some((rank, pid, how)) = failed.next() else { return Vec::new() };
         self.status = how.status();
+        self.blamed = Some(rank);
         let mut message = format!("rank {rank} (process {pid}) {how}");
         for (rank, pid) in look.stopped.iter().filter(|_| !matches!(how, Ended::Killed(_))) {
             message += &format!(", and rank {rank} (process {pid}) is stopped");
@@ -358,6 +366,7 @@ mod tests {
         let dying = Look { dying: true, stopped: Vec::new() };
         // The killed one takes its time, as is seen.
         assert_eq!(course.tick(&dying, now + 10 * HEARING), []);
+        assert_eq!(course.blamed(), None);
         let steps = course.rank_ended(2, 12, Ended::Killed(SIGKILL), now + 11 * HEARING);
         assert_eq!(
             steps,
@@ -368,7 +377,7 @@ mod tests {
                 Step::Say("rank 0 (process 10) exited with status 1".into()),
             ]
         );
-        assert_eq!(course.status(), 137);
+        assert_eq!((course.status(), course.blamed()), (137, Some(2)));
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl Running {
                 patience = Some(Instant::now() + pause);
             }
             if !self.course.ranks_ended() {
-                self.gone.tell(Instant::now());
+                self.gone.tell(self.course.blamed(), Instant::now());
                 patience = [patience, self.gone.deadline()].into_iter().flatten().min();
             }
             let wake = [self.course.deadline(), patience].into_iter().flatten().min();
