@@ -36,6 +36,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bootstrap::tcp;
 use crate::build_info::BuildInfo;
 use crate::control::handshake::NODE_MAX;
 use crate::error::{Error, Result};
@@ -253,6 +254,25 @@ impl Config {
             });
         }
         Ok(config)
+    }
+
+    /// Looks whether what this names is there on this machine, also where nothing makes use of it in the end: who names it
+    /// means it. Every start of a world does; programs that may start none call it themselves.
+    ///
+    /// # Errors
+    /// [`Error::Interface`] and [`Error::Variable`].
+    pub fn check(&self) -> Result<()> {
+        if self.interface.is_some() {
+            tcp::local_address(self.interface.as_deref(), false)?;
+        }
+        match &self.pmix_library {
+            Some(path) if !path.is_file() => Err(Error::Variable {
+                name: "MP_PMIX_LIBRARY".into(),
+                value: path.to_string_lossy().into_owned(),
+                expected: "the path of a library".into(),
+            }),
+            _ => Ok(()),
+        }
     }
 }
 

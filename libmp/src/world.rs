@@ -66,7 +66,7 @@ impl World {
         let _starting = start.lock().unwrap_or_else(PoisonError::into_inner);
 
         let deadline = Instant::now() + config.init_timeout;
-        bootstrap::check(config)?;
+        config.check()?;
         let Place { rank, size, local, job, token, gpu, meeting, session } =
             bootstrap::find(config)?;
         let me = identity(config);
@@ -140,7 +140,7 @@ impl World {
     /// # Errors
     /// As [`threads`](World::threads).
     pub fn threads_with_config(ranks: usize, config: &Config) -> Result<Vec<World>> {
-        bootstrap::check(config)?;
+        config.check()?;
         let place = bootstrap::thread_place(ranks)?;
         let me = identity(config);
         let preamble = Preamble { protocol: config.build.protocol, token: place.token };

@@ -37,6 +37,8 @@ fn main() -> ExitCode {
 
 /// Runs this process's ranks; true if their results are what they should be.
 fn start(cli: &Cli) -> anyhow::Result<bool> {
+    // Also where no world is started: a size that is no number would make every process believe to be alone.
+    libmp::Config::from_env()?.check()?;
     let launcher = launch::launcher(|name| std::env::var(name).ok());
     let config = cli.config()?;
     let effort = cli.effort()?;

@@ -77,22 +77,6 @@ struct Choice {
     why: String,
 }
 
-/// Looks whether what `config` names is there on this machine, also where nothing makes use of it in the end: who names
-/// it means it.
-pub(crate) fn check(config: &Config) -> Result<()> {
-    if config.interface.is_some() {
-        tcp::local_address(config.interface.as_deref(), false)?;
-    }
-    match &config.pmix_library {
-        Some(path) if !path.is_file() => Err(Error::Variable {
-            name: "MP_PMIX_LIBRARY".into(),
-            value: path.to_string_lossy().into_owned(),
-            expected: "the path of a library".into(),
-        }),
-        _ => Ok(()),
-    }
-}
-
 /// Finds this process's place in the world.
 pub(crate) fn find(config: &Config) -> Result<Place> {
     let mpi_runs = {
