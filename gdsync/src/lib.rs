@@ -39,6 +39,7 @@ mod launch;
 pub mod memop;
 mod memory;
 pub mod nic;
+pub mod path;
 pub mod peer;
 mod stream;
 pub mod verbs;

@@ -57,10 +57,10 @@ impl Communicator {
         plane: Arc<Plane>,
         peers: Arc<[PeerInfo]>,
         rank: usize,
-        timeout: Duration,
+        (timeout, turn): (Duration, u64),
     ) -> Communicator {
         let members = (0u32..).zip(peers.iter()).map(|(rank, _)| rank).collect();
-        let (group, name, turn) = (WORLD, "the world".into(), Mutex::new(0));
+        let (group, name, turn) = (WORLD, "the world".into(), Mutex::new(turn));
         let inner = Inner { control, plane, peers, group, name, members, rank, turn };
         Communicator { inner: Arc::new(inner), timeout }
     }

@@ -10,7 +10,7 @@
 //! | `MP_HEARTBEAT_TIMEOUT` | `10` | seconds of silence after which a rank is lost (rank 0's value holds); raise it to stop a rank in a debugger |
 //! | `MP_INTERFACE` | chosen | network interface (`eth0`) or local address on which rank 0, and every rank's software NIC, listens; default: the address the rendezvous names, loopback if all ranks share a host |
 //! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
-//! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (mapped memory within a host, the software NIC over TCP between hosts), `nic` (the software NIC within a host, too) or `nic-tcp` (and there over TCP); equal on all ranks |
+//! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (memory that the ranks of a host map from each other, the software NIC where they cannot, or `MP_GPU` names two GPUs without peer access, and between hosts), `nic` (the software NIC within a host, too) or `nic-tcp` (and there over TCP); equal on all ranks |
 //! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
 //! | `MP_TRACE` | off | file for a timeline of all ranks ([`trace`](crate::trace)); rank 0's value holds |
 //! | `MP_TRACE_EVENTS` | `1000000` | events that each rank keeps for it (rank 0's value holds) |
@@ -29,12 +29,11 @@
 //! A variable that is set to the empty string counts as not set.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use gdsync::path::PathChoice;
 
 use crate::bootstrap::tcp;
 use crate::build_info::BuildInfo;
@@ -108,42 +107,6 @@ impl FromStr for Bootstrap {
             "mpi" => Bootstrap::Mpi,
             "alone" => Bootstrap::Alone,
             _ => return Err(()),
-        })
-    }
-}
-
-/// How bytes go to other ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum PathChoice {
-    /// Memory that is mapped where ranks share a host, the software NIC over TCP where they do not.
-    #[default]
-    Auto,
-    /// The software NIC also between ranks that share a host, over shared memory.
-    Nic,
-    /// The software NIC over TCP between all ranks.
-    NicTcp,
-}
-
-impl FromStr for PathChoice {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<PathChoice, ()> {
-        Ok(match text {
-            "auto" => PathChoice::Auto,
-            "nic" => PathChoice::Nic,
-            "nic-tcp" => PathChoice::NicTcp,
-            _ => return Err(()),
-        })
-    }
-}
-
-impl fmt::Display for PathChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            PathChoice::Auto => "auto",
-            PathChoice::Nic => "nic",
-            PathChoice::NicTcp => "nic-tcp",
         })
     }
 }

@@ -143,7 +143,7 @@ pub use bootstrap::MAX_RANKS;
 pub use build_info::{BuildInfo, PROTOCOL};
 pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
-pub use config::{Bootstrap, Config, PathChoice};
+pub use config::{Bootstrap, Config};
 pub use data::{
     AllReduce, ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv,
     DeviceSend, FusedStream, Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend, Put,
@@ -151,6 +151,7 @@ pub use data::{
 };
 pub use error::{Error, Loss, Result};
 pub use gdsync;
+pub use gdsync::path::PathChoice;
 pub use gdsync::{Deadline, Device, Stream};
 pub use trace::Trace;
 pub use world::World;

@@ -17,7 +17,8 @@ use crate::control::frame::Preamble;
 use crate::control::handshake::Expected;
 use crate::control::message::{Hello, Message, PeerInfo};
 use crate::control::{Control, Heartbeat, Setup};
-use crate::data::plane::{Paths, Plane};
+use crate::data::Paths;
+use crate::data::plane::{NicOptions, Plane};
 use crate::error::{Error, Result};
 use crate::node;
 use crate::trace::{self, Sampler, Summary, Trace, TraceFile};
@@ -162,7 +163,7 @@ impl World {
             (Some(address), None) => Ok(address),
             _ => tcp::local_address(interface, false),
         };
-        let paths = Paths { choice: config.path, listen, patience: 2 * config.heartbeat_timeout };
+        let nic = NicOptions { listen, patience: 2 * config.heartbeat_timeout };
         let (mut worlds, mut planes) = (Vec::new(), Vec::new());
         for control in controls {
             let control = Arc::new(control);
@@ -194,11 +195,14 @@ impl World {
             // One for the process: it is its CPU time.
             let first = worlds.is_empty() && trace.is_on();
             let sampler = if first { Sampler::start(&trace) } else { None };
-            let plane = Plane::new(control.clone(), peers.clone(), paths.clone(), trace)?;
+            let (wish, timeout) = (config.path, config.init_timeout);
+            let explored = Paths::explore(&control, peers.clone(), wish, gpu.as_deref(), timeout);
+            let (paths, turns) = explored?;
+            let plane = Plane::new(control.clone(), peers.clone(), paths, nic.clone(), trace)?;
             let plane = Arc::new(plane);
-            let (peers, timeout) = (peers.clone(), config.timeout);
             planes.push(plane.clone());
-            let all = Communicator::world(control.clone(), plane, peers, rank, timeout);
+            let timeout = (config.timeout, turns);
+            let all = Communicator::world(control.clone(), plane, peers.clone(), rank, timeout);
             worlds.push(World {
                 all,
                 control,

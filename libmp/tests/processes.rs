@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Rank, SOON, free_port, rendezvous, say, start_mprun};
-use libmp::{Error, World};
+use libmp::{Deadline, Device, Error, World, wait_all};
 
 const START: Duration = Duration::from_secs(60);
 
@@ -13,6 +13,9 @@ const START: Duration = Duration::from_secs(60);
 #[test]
 #[ignore = "is a rank of the other tests"]
 fn a_rank() {
+    if std::env::var("TEST_PROGRAM").unwrap() == "apart" {
+        keep_others_out();
+    }
     let world = match World::init() {
         Ok(world) => world,
         Err(error) => return say(format!("cannot start: {error}")),
@@ -69,6 +72,7 @@ fn a_rank() {
             let error = world.barrier().unwrap_err();
             report(&world, &error);
         }
+        "apart" => messages_and_windows(world),
         other => panic!("no program {other}"),
     }
 }
@@ -83,6 +87,47 @@ fn collectives(world: World) {
     let place = format!("rank {} of {}", world.rank(), world.size());
     world.finish().unwrap();
     say(place);
+}
+
+/// From here on no process can open memory of this one, nor this thread that of others: as between users or containers.
+fn keep_others_out() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).unwrap();
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .unwrap();
+}
+
+/// What needs a path: a message to each rank and from each, a put, and says which paths there are.
+fn messages_and_windows(world: World) {
+    let (rank, size) = (world.rank(), world.size());
+    let others = || (0..size).filter(|other| *other != rank);
+    let paths: Vec<_> = others().map(|other| world.path(other).unwrap()).collect();
+    let soon = || Deadline::after(SOON);
+    for other in others() {
+        let peer = world.peer(other).unwrap();
+        let out = world.alloc::<u64>(&Device::Host, 1000).unwrap();
+        let here = world.alloc::<u64>(&Device::Host, 1000).unwrap();
+        out.write(&[rank as u64; 1000]).unwrap();
+        let send = peer.send(&out, 7).prepare().unwrap();
+        let recv = peer.recv(&here, 7).prepare().unwrap();
+        recv.start().unwrap();
+        send.start().unwrap();
+        wait_all(&[&send, &recv], soon()).unwrap();
+        assert_eq!(here.to_vec().unwrap(), vec![other as u64; 1000]);
+    }
+    let mine = world.alloc::<u64>(&Device::Host, size).unwrap();
+    let window = world.window(&mine, 1).unwrap();
+    for other in others() {
+        window.fetch_add(other, rank as u64, 1 + rank as u64).unwrap();
+    }
+    world.barrier().unwrap();
+    let expected = (0..size as u64).map(|from| if from == rank as u64 { 0 } else { 1 + from });
+    assert_eq!(mine.to_vec().unwrap(), expected.collect::<Vec<_>>());
+    drop(window);
+    world.finish().unwrap();
+    say(format!("{paths:?}"));
 }
 
 fn report(world: &World, error: &Error) {
@@ -133,6 +178,14 @@ fn four_processes_start_as_mprun_starts_them() {
             }
             assert_eq!(rank.end(START), Some(0));
         }
+    }
+}
+
+#[test]
+fn ranks_of_one_host_that_cannot_map_each_other_take_the_nic_though_nobody_asked_for_it() {
+    for rank in &mut start_mprun("apart", 3, &[]) {
+        assert_eq!(rank.next(START).as_deref(), Some("[NicTcp, NicTcp]"));
+        assert_eq!(rank.end(START), Some(0));
     }
 }
 

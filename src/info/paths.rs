@@ -1,5 +1,7 @@
-//! Which path bytes take between two places, and what a faster one would need. Pure: facts in, choice out.
+//! The path between each pair of places of this machine, and to another: the facts that `mp-info` found, given to
+//! [`gdsync::path`].
 
+use gdsync::path::{Adapter, Facts, Memories, Path, PathChoice, choose};
 use serde::Serialize;
 
 use super::{Gpus, RdmaDevices};
@@ -21,90 +23,57 @@ pub struct Route {
 
 /// Every pair of places of this machine, then this machine and another.
 pub fn all(gpus: &Gpus, rdma: &RdmaDevices) -> Vec<Route> {
-    let mut routes = vec![Route {
-        from: "cpu".into(),
-        to: "cpu".into(),
-        path: "direct",
-        by: "shared memory".into(),
-        not_faster: None,
-    }];
     let usable: Vec<u32> = gpus.devices.iter().map(|gpu| gpu.ordinal).collect();
-    for &gpu in &usable {
-        routes.push(Route {
-            from: format!("cuda:{gpu}"),
-            to: "cpu".into(),
-            path: "direct",
-            by: "pinned host memory".into(),
-            not_faster: None,
-        });
+    let near = |from: String, to: String, memories| route(from, to, true, memories, rdma, gpus);
+    let mut routes = vec![near("cpu".into(), "cpu".into(), Memories::Host)];
+    for gpu in &usable {
+        routes.push(near(format!("cuda:{gpu}"), "cpu".into(), Memories::HostAndGpu));
     }
     for &from in &usable {
         for &to in usable.iter().filter(|to| **to >= from) {
-            routes.push(between_gpus(gpus, from, to));
+            let silent = || "the driver says nothing about the link".to_owned();
+            let memories = match from == to {
+                true => Memories::OneGpu,
+                false => Memories::TwoGpus(gpus.link(from, to).cloned().ok_or_else(silent)),
+            };
+            routes.push(near(format!("cuda:{from}"), format!("cuda:{to}"), memories));
         }
     }
     if usable.is_empty() {
         let missing = gpus.missing.clone().unwrap_or_else(|| "there is no GPU".into());
         routes[0].not_faster = Some(format!("no GPU takes part: {missing}"));
     }
-    routes.push(to_another_host(gpus, rdma));
+    let (here, there) = ("this host".into(), "another host".into());
+    routes.push(route(here, there, false, Memories::Host, rdma, gpus));
     routes
 }
 
-fn between_gpus(gpus: &Gpus, from: u32, to: u32) -> Route {
-    let route = |path, by: &str, not_faster| Route {
-        from: format!("cuda:{from}"),
-        to: format!("cuda:{to}"),
-        path,
-        by: by.into(),
-        not_faster,
-    };
-    if from == to {
-        return route("direct", "the same GPU (CUDA IPC between processes)", None);
-    }
-    match gpus.link(from, to) {
-        Some(link) if link.access && link.atomics => route("direct", "NVLink peer memory", None),
-        Some(link) if link.access => {
-            let why = "the link has no native atomics, so it is no NVLink".to_owned();
-            route("direct", "PCIe peer memory", Some(why))
-        }
-        Some(_) => {
-            let why = "the driver gives the two GPUs no peer access".to_owned();
-            route("nic", "software NIC, staged through host memory", Some(why))
-        }
-        None => {
-            let why = "the driver says nothing about the link".to_owned();
-            route("nic", "software NIC, staged through host memory", Some(why))
-        }
-    }
+fn route(
+    from: String,
+    to: String,
+    one_host: bool,
+    memories: Memories,
+    rdma: &RdmaDevices,
+    gpus: &Gpus,
+) -> Route {
+    let adapter = adapter(rdma, gpus);
+    let facts = Facts { one_process: false, one_host, not_shared: None, memories, adapter };
+    let choice = choose(PathChoice::Auto, &facts);
+    let path = if choice.path == Path::Direct { "direct" } else { "nic" };
+    Route { from, to, path, by: choice.by.into(), not_faster: choice.not_faster }
 }
 
-fn to_another_host(gpus: &Gpus, rdma: &RdmaDevices) -> Route {
-    let route = |by: String, why: String| Route {
-        from: "this host".into(),
-        to: "another host".into(),
-        path: "nic",
-        by,
-        not_faster: Some(why),
-    };
-    let soft = || "software NIC over TCP".to_owned();
+/// The first RDMA device with an active port.
+fn adapter(rdma: &RdmaDevices, gpus: &Gpus) -> Adapter {
     let active = |device: &&super::RdmaDevice| device.ports.iter().any(|port| port.active);
     match rdma.devices.iter().find(active) {
-        None => {
-            let missing = rdma.missing.clone().unwrap_or_else(|| "no RDMA port is active".into());
-            route(soft(), format!("no RDMA device: {missing}"))
-        }
-        Some(device) if !device.name.starts_with("mlx5") => {
-            let why = "only mlx5 queues can be mapped for the GPU";
-            route(soft(), format!("{}: {why}", device.name))
-        }
-        Some(device) if gpus.devices.iter().any(|gpu| gpu.capabilities.gpudirect_rdma) => {
-            let by = format!("mlx5 queues of {}", device.name);
-            let why =
-                "not yet run on hardware: mp-info --probe-nic tries it; else the software NIC";
-            route(by, why.into())
-        }
-        Some(device) => route(soft(), format!("{}: no GPU with GPUDirect RDMA", device.name)),
+        None => Adapter::Missing(
+            rdma.missing.clone().unwrap_or_else(|| "no RDMA port is active".into()),
+        ),
+        Some(device) => Adapter::Found {
+            name: device.name.clone(),
+            gpu: gpus.devices.iter().any(|gpu| gpu.capabilities.gpudirect_rdma),
+        },
     }
 }
 
@@ -113,7 +82,7 @@ mod tests {
     use gdsync::{Capabilities, PeerLink};
 
     use super::super::{Gpu, Link, RdmaDevice, RdmaPort};
-    use super::*;
+    use super::{Route, all};
 
     fn gpu(ordinal: u32) -> Gpu {
         let capabilities = Capabilities { gpudirect_rdma: true, ..Capabilities::default() };
@@ -158,35 +127,38 @@ mod tests {
     }
 
     #[test]
-    fn gpus_with_nvlink_are_mapped_and_nothing_is_faster() {
-        let routes = all(&machine(true, true), &rdma(None));
+    fn each_pair_of_gpus_takes_the_path_that_its_link_allows_and_says_why_not_a_faster_one() {
+        for (access, atomics, path, by, why) in [
+            (true, true, "direct", "NVLink", None),
+            (true, false, "direct", "PCIe", Some("atomics")),
+            (false, false, "nic", "staged", Some("peer access")),
+        ] {
+            let routes = all(&machine(access, atomics), &rdma(None));
+            let found = route(&routes, "cuda:0", "cuda:1");
+            assert!(found.path == path && found.by.contains(by), "{found:?}");
+            match why {
+                None => assert_eq!(found.not_faster, None),
+                Some(why) => assert!(found.not_faster.as_ref().unwrap().contains(why), "{found:?}"),
+            }
+            assert_eq!(route(&routes, "cuda:1", "cuda:1").path, "direct");
+            assert_eq!(route(&routes, "cuda:1", "cpu").path, "direct");
+        }
+        let silent = Gpus { links: vec![], ..machine(true, true) };
+        let routes = all(&silent, &rdma(None));
         let found = route(&routes, "cuda:0", "cuda:1");
-        assert_eq!(
-            (found.path, found.by.as_str(), &found.not_faster),
-            ("direct", "NVLink peer memory", &None)
-        );
-        assert_eq!(route(&routes, "cuda:1", "cuda:1").path, "direct");
+        assert!(found.path == "nic" && found.not_faster.as_ref().unwrap().contains("says nothing"));
     }
 
     #[test]
-    fn a_slower_link_says_why_it_is_not_a_faster_one() {
-        let pcie = all(&machine(true, false), &rdma(None));
-        assert!(route(&pcie, "cuda:0", "cuda:1").not_faster.as_ref().unwrap().contains("atomics"));
-        let none = all(&machine(false, false), &rdma(None));
-        let found = route(&none, "cuda:0", "cuda:1");
-        assert_eq!(found.path, "nic");
-        assert!(found.not_faster.as_ref().unwrap().contains("peer access"));
-    }
-
-    #[test]
-    fn another_host_is_reached_by_the_best_nic_there_is() {
-        let by = |name| {
+    fn another_host_is_reached_as_libmp_reaches_it_and_the_adapter_is_named_that_is_not_used() {
+        for (name, why) in
+            [(None, "none"), (Some("rxe0"), "rxe0"), (Some("mlx5_0"), "mp-info --probe-nic")]
+        {
             let routes = all(&machine(true, true), &rdma(name));
-            route(&routes, "this host", "another host").by.clone()
-        };
-        assert!(by(None).contains("TCP"));
-        assert!(by(Some("rxe0")).contains("TCP"));
-        assert!(by(Some("mlx5_0")).contains("mlx5 queues"));
+            let found = route(&routes, "this host", "another host");
+            assert!(found.path == "nic" && found.by.contains("TCP"), "{found:?}");
+            assert!(found.not_faster.as_ref().unwrap().contains(why), "{found:?}");
+        }
     }
 
     #[test]

@@ -66,13 +66,21 @@ pub(super) fn uuid(device: sys::CUdevice) -> Result<[u8; 16]> {
 }
 
 impl CudaDevice {
+    /// The UUID of a GPU. Opens none.
+    ///
+    /// # Errors
+    /// As [`PeerLink::between`].
+    pub fn uuid_of(ordinal: u32) -> Result<[u8; 16]> {
+        uuid(raw_device(ordinal)?)
+    }
+
     /// The ordinal of the GPU with this UUID, if this process sees it. Opens none.
     ///
     /// # Errors
     /// What the driver says.
     pub fn ordinal_of(wanted: &[u8; 16]) -> Result<Option<u32>> {
         for ordinal in 0..CudaDevice::count()? {
-            if uuid(raw_device(ordinal)?)? == *wanted {
+            if CudaDevice::uuid_of(ordinal)? == *wanted {
                 return Ok(Some(ordinal));
             }
         }

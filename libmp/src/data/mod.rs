@@ -70,6 +70,7 @@ pub use mailbox::fuzz as fuzz_mailbox;
 pub use message::{PreparedRecv, PreparedSend};
 pub use operation::{Operation, wait_all, wait_any};
 pub use path::Path;
+pub(crate) use path::Paths;
 pub use peer::{Peer, RecvBuilder, SendBuilder};
 pub use region::Region;
 pub use window::Window;

@@ -1,75 +1,222 @@
-//! How bytes go to a rank: chosen once for each pair, from what both sides know, so that both choose the same.
+//! The paths between the ranks of a world. Each rank finds out what keeps it from the others' memory and tells all, so that
+//! all choose the same; [`gdsync::path`] chooses.
 
-use std::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
-use gdsync::nic::WireKind;
+pub use gdsync::path::Path;
+use gdsync::path::{Adapter, Choice, Facts, Memories, PathChoice, choose};
+use gdsync::{Buffer, CudaDevice, Device, PeerHandle, PeerLink, PeerMemory, Space};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
-use crate::config::PathChoice;
+use crate::collective::{self, Call};
 use crate::control::message::PeerInfo;
+use crate::control::{Control, Turn, WORLD};
+use crate::error::{Error, Result};
 
-/// How bytes go to another rank: [`Communicator::path`](crate::Communicator::path).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Path {
-    /// Its memory is mapped here.
-    Direct,
-    /// Through queue pairs of the software NIC, over shared memory of the host.
-    NicSharedMemory,
-    /// Through queue pairs of the software NIC, over TCP.
-    NicTcp,
+/// The paths between the ranks of a world.
+pub(crate) struct Paths {
+    pub wish: PathChoice,
+    peers: Arc<[PeerInfo]>,
+    /// Between ranks of one host, the lower first.
+    obstacles: BTreeMap<(usize, usize), Obstacle>,
 }
 
-impl Path {
-    /// The path between two ranks of a world.
-    pub(crate) fn between(choice: PathChoice, peers: &[PeerInfo], one: usize, two: usize) -> Path {
-        let one_host = peers[one].node == peers[two].node;
-        match choice {
-            _ if one == two => Path::Direct,
-            PathChoice::Auto if one_host => Path::Direct,
-            PathChoice::Nic if one_host => Path::NicSharedMemory,
-            _ => Path::NicTcp,
+/// What keeps two ranks of one host from each other's memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+enum Obstacle {
+    /// The GPUs that the launcher chose for them have no peer access.
+    Gpus,
+    /// One cannot map host memory of the other, and why.
+    Memory(String),
+}
+
+/// What a rank tells the others of this host.
+#[derive(Serialize, Deserialize)]
+struct Place {
+    /// Memory that they try to map.
+    page: PeerHandle,
+    /// The GPU that the launcher chose for it.
+    gpu: Option<[u8; 16]>,
+}
+
+impl Paths {
+    fn new(wish: PathChoice, peers: Arc<[PeerInfo]>) -> Paths {
+        Paths { wish, peers, obstacles: BTreeMap::new() }
+    }
+
+    /// The paths of the world of `control`, and how many collectives it took to find out: the same number on all ranks. `gpu`
+    /// is what the launcher chose for this rank.
+    ///
+    /// # Errors
+    /// What ended the world meanwhile; [`Error::Memory`].
+    pub fn explore(
+        control: &Control,
+        peers: Arc<[PeerInfo]>,
+        wish: PathChoice,
+        gpu: Option<&str>,
+        timeout: Duration,
+    ) -> Result<(Paths, u64)> {
+        let ranks = peers.len();
+        let mut paths = Paths::new(wish, peers);
+        if !paths.has_processes_of_one_host() {
+            return Ok((paths, 0));
+        }
+        let what = "finding the paths between the ranks";
+        let gather = |turn, mine: postcard::Result<Vec<u8>>| {
+            let mine = mine.map_err(|error| control.breach(format!("{what}: {error}")))?;
+            let (turn, call) = (Turn { group: WORLD, turn }, Call::AllGather);
+            let (_, all) = control.call(turn, call, mine.into(), what, timeout, || false)?;
+            collective::decode_gathered(&all, ranks)
+                .ok_or_else(|| control.breach(format!("rank 0 gave no result for {what}")))
+        };
+        let failed = |source| Error::Memory { op: what.into(), source };
+        let page = Buffer::<u8>::new(&Device::Host, Space::Pinned, 1).map_err(failed)?;
+        let own_gpu: Option<u32> = gpu.and_then(|gpu| gpu.parse().ok());
+        let place = Place {
+            page: page.export().map_err(failed)?,
+            gpu: own_gpu.and_then(|ordinal| CudaDevice::uuid_of(ordinal).ok()),
+        };
+        let (rank, mut own) = (control.rank(), Vec::new());
+        for (other, blob) in gather(0, postcard::to_stdvec(&place))?.iter().enumerate() {
+            if paths.are_processes_of_one_host(rank, other)
+                && let Some(obstacle) = obstacle(own_gpu, &decode(control, other, blob)?)
+            {
+                own.push((other as u32, obstacle));
+            }
+        }
+        // Until all have said what they found, the page is there.
+        let found = gather(1, postcard::to_stdvec(&own))?;
+        for (rank, blob) in found.iter().enumerate() {
+            let found: Vec<(u32, Obstacle)> = decode(control, rank, blob)?;
+            for (other, obstacle) in found {
+                paths.note(rank, other as usize, obstacle);
+            }
+        }
+        Ok((paths, 2))
+    }
+
+    /// Notes what rank `one` has found of rank `two`. Of two obstacles the greater counts; of equal ones the first.
+    fn note(&mut self, one: usize, two: usize, obstacle: Obstacle) {
+        let known = self.obstacles.entry((one.min(two), one.max(two)));
+        let known = known.or_insert_with(|| obstacle.clone());
+        if *known == Obstacle::Gpus {
+            *known = obstacle;
         }
     }
 
-    /// The wire of its queue pairs, if it has any.
-    pub(crate) fn wire(self) -> Option<WireKind> {
-        match self {
-            Path::Direct => None,
-            Path::NicSharedMemory => Some(WireKind::SharedMemory),
-            Path::NicTcp => Some(WireKind::Tcp),
-        }
+    /// Whether every rank has every other's memory mapped. Every rank comes to the same answer.
+    pub fn all_direct(&self) -> bool {
+        let first = self.peers.first().map(|peer| &peer.node);
+        let one_host = || self.peers.iter().all(|peer| Some(&peer.node) == first);
+        self.peers.len() < 2
+            || (self.wish == PathChoice::Auto && self.obstacles.is_empty() && one_host())
+    }
+
+    /// The path between two ranks of the world.
+    pub fn between(&self, one: usize, two: usize) -> Path {
+        if one == two { Path::Direct } else { self.choice(one, two).path }
+    }
+
+    /// The path between two ranks, and why not a faster one.
+    pub fn choice(&self, one: usize, two: usize) -> Choice {
+        let one_host = self.peers[one].node == self.peers[two].node;
+        let (not_shared, memories) = match self.obstacles.get(&(one.min(two), one.max(two))) {
+            None => (None, Memories::Host),
+            Some(Obstacle::Memory(why)) => (Some(why.clone()), Memories::Host),
+            Some(Obstacle::Gpus) => {
+                let link = PeerLink { access: false, atomics: false, rank: 0 };
+                (None, Memories::TwoGpus(Ok(link)))
+            }
+        };
+        let one_process = one_host && self.peers[one].pid == self.peers[two].pid;
+        let adapter = Adapter::Unknown;
+        choose(self.wish, &Facts { one_process, one_host, not_shared, memories, adapter })
+    }
+
+    fn are_processes_of_one_host(&self, one: usize, two: usize) -> bool {
+        let (one, two) = (&self.peers[one], &self.peers[two]);
+        one.node == two.node && one.pid != two.pid
+    }
+
+    fn has_processes_of_one_host(&self) -> bool {
+        let mut process_on = BTreeMap::new();
+        self.peers.iter().any(|peer| *process_on.entry(&peer.node).or_insert(peer.pid) != peer.pid)
     }
 }
 
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Path::Direct => "direct",
-            Path::NicSharedMemory => "software NIC over shared memory",
-            Path::NicTcp => "software NIC over TCP",
-        })
+/// What keeps this rank from the memory of another one.
+fn obstacle(own_gpu: Option<u32>, other: &Place) -> Option<Obstacle> {
+    if let Err(error) = PeerMemory::map(&other.page, &Device::Host) {
+        return Some(Obstacle::Memory(error.to_string()));
     }
+    // A GPU that this process does not see is taken to be reached.
+    let their_gpu = CudaDevice::ordinal_of(&other.gpu?).ok()??;
+    let link = PeerLink::between(own_gpu?, their_gpu).ok()?;
+    (!link.access).then_some(Obstacle::Gpus)
+}
+
+fn decode<T: DeserializeOwned>(control: &Control, rank: usize, blob: &[u8]) -> Result<T> {
+    postcard::from_bytes(blob)
+        .map_err(|error| control.breach(format!("what rank {rank} says of its memory: {error}")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Ranks 0 and 1 are threads of a process, 2 another process of their host, 3 on another host.
+    fn world(wish: PathChoice) -> Paths {
+        let peer = |node: &str, pid| PeerInfo { host: "h".into(), node: node.into(), pid };
+        Paths::new(wish, [peer("a", 1), peer("a", 1), peer("a", 2), peer("b", 1)].into())
+    }
+
     #[test]
     fn the_path_follows_the_hosts_and_the_variable_and_is_the_same_from_both_sides() {
-        let peer = |node: &str| PeerInfo { host: "h".into(), node: node.into(), pid: 1 };
-        let peers = [peer("a"), peer("a"), peer("b")];
-        for (choice, near, far) in [
+        for (wish, near, far) in [
             (PathChoice::Auto, Path::Direct, Path::NicTcp),
             (PathChoice::Nic, Path::NicSharedMemory, Path::NicTcp),
             (PathChoice::NicTcp, Path::NicTcp, Path::NicTcp),
         ] {
+            let paths = world(wish);
             for (one, two, expected) in
-                [(0, 1, near), (0, 2, far), (1, 2, far), (2, 2, Path::Direct)]
+                [(0, 1, near), (1, 2, near), (0, 3, far), (2, 3, far), (3, 3, Path::Direct)]
             {
-                assert_eq!(Path::between(choice, &peers, one, two), expected);
-                assert_eq!(Path::between(choice, &peers, two, one), expected);
+                assert_eq!(paths.between(one, two), expected);
+                assert_eq!(paths.between(two, one), expected);
             }
+            assert!(!paths.all_direct());
         }
+    }
+
+    #[test]
+    fn ranks_that_cannot_map_each_other_take_the_nic_and_say_why_and_the_others_do_not() {
+        let mut paths = world(PathChoice::Auto);
+        // Either side may find it; what memory lacks weighs more than what GPUs lack.
+        paths.note(2, 0, Obstacle::Gpus);
+        assert_eq!(paths.between(0, 2), Path::NicSharedMemory);
+        assert!(paths.choice(2, 0).not_faster.unwrap().contains("no peer access"));
+        paths.note(0, 2, Obstacle::Memory("another user".into()));
+        paths.note(0, 2, Obstacle::Gpus);
+        assert_eq!((paths.between(0, 2), paths.between(2, 0)), (Path::NicTcp, Path::NicTcp));
+        assert!(paths.choice(2, 0).not_faster.unwrap().contains("another user"));
+        assert_eq!((paths.between(0, 1), paths.between(1, 2)), (Path::Direct, Path::Direct));
+    }
+
+    #[test]
+    fn one_host_without_obstacles_is_all_direct_and_asks_nobody_if_it_is_one_process() {
+        let peer = |pid| PeerInfo { host: "h".into(), node: "a".into(), pid };
+        let mut paths = Paths::new(PathChoice::Auto, [peer(1), peer(1)].into());
+        assert!(paths.all_direct() && !paths.has_processes_of_one_host());
+        paths.note(0, 1, Obstacle::Gpus);
+        assert!(!paths.all_direct());
+        let paths = Paths::new(PathChoice::Auto, [peer(1), peer(2)].into());
+        assert!(paths.all_direct() && paths.has_processes_of_one_host());
+        assert!(
+            !world(PathChoice::Auto).all_direct()
+                && world(PathChoice::Auto).has_processes_of_one_host()
+        );
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use gdsync::path::PathChoice;
 use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 use serde::{Deserialize, Serialize};
 
@@ -16,12 +17,11 @@ use super::mailbox::Mailbox;
 use super::nic::{Link, LinkAddress, Nic, NicIntroduction, RANKS_MAX, RemoteArena, refused};
 use super::notice::WordName;
 use super::operation::Name;
-use super::path::Path;
+use super::path::{Path, Paths};
 use super::post::State;
 use super::region::Pieces;
 use super::waiting::Waiting;
 use super::word::Words;
-use crate::config::PathChoice;
 use crate::control::Control;
 use crate::control::cause::{Cause, Loss};
 use crate::control::message::PeerInfo;
@@ -33,13 +33,12 @@ const HELP: Duration = Duration::from_millis(1);
 /// How long the news of a rank that left may take, on a busy machine too.
 const NEWS: Duration = Duration::from_secs(5);
 
-/// How a data plane gets to other ranks.
+/// How the NIC is made, if some ranks are reached through it.
 #[derive(Debug, Clone)]
-pub(crate) struct Paths {
-    pub choice: PathChoice,
-    /// Where the NIC listens; an error if that cannot be told.
+pub(crate) struct NicOptions {
+    /// Where it listens; an error if that cannot be told.
     pub listen: Result<IpAddr>,
-    /// How long a peer may be silent for the NIC.
+    /// How long a peer may be silent.
     pub patience: Duration,
 }
 
@@ -56,7 +55,7 @@ pub(crate) struct Plane {
     pub(super) control: Arc<Control>,
     pub(super) rank: usize,
     peers: Arc<[PeerInfo]>,
-    choice: PathChoice,
+    paths: Paths,
     /// How long it may take until a loss that this rank has seen has ended the world, if rank 0 is lost as well.
     verdict: Duration,
     arena: Arena,
@@ -108,22 +107,20 @@ impl Plane {
         control: Arc<Control>,
         peers: Arc<[PeerInfo]>,
         paths: Paths,
+        NicOptions { listen, patience }: NicOptions,
         trace: Trace,
     ) -> Result<Plane> {
         let rank = control.rank();
-        let Paths { choice, listen, patience } = paths;
-        let path = |one: usize, two: usize| Path::between(choice, &peers, one, two);
-        // Every rank comes to the same answer.
-        let all_direct = (1..peers.len()).all(|other| path(0, other) == Path::Direct);
-        let with_nic = !all_direct && peers.len() <= RANKS_MAX;
+        let with_nic = !paths.all_direct() && peers.len() <= RANKS_MAX;
         let ranks: Vec<usize> = (0..peers.len())
-            .filter(|&other| with_nic || path(rank, other) == Path::Direct)
+            .filter(|&other| with_nic || paths.between(rank, other) == Path::Direct)
             .collect();
         let arena = Arena::create(ranks.len())?;
         let nic = match with_nic {
             false => None,
             true => {
-                let over_tcp = ranks.iter().any(|&other| path(rank, other) == Path::NicTcp);
+                let over_tcp =
+                    ranks.iter().any(|&other| paths.between(rank, other) == Path::NicTcp);
                 let listen = if over_tcp { Some(listen?) } else { None };
                 let nic = Nic::open(&arena, listen, patience);
                 Some(nic.map_err(refused(|| "starting the software NIC".into()))?)
@@ -140,7 +137,7 @@ impl Plane {
             .into_iter()
             .enumerate()
             .map(|(place, other)| {
-                let path = path(rank, other);
+                let path = paths.between(rank, other);
                 Ok(Neighbour {
                     rank: other,
                     path,
@@ -156,7 +153,7 @@ impl Plane {
             control,
             rank,
             peers,
-            choice,
+            paths,
             verdict: patience,
             arena,
             words: Mutex::default(),
@@ -184,7 +181,8 @@ impl Plane {
                 .collect();
             nic.introduction(links)
         });
-        let introduction = Introduction { choice: self.choice, arena: self.arena.export()?, nic };
+        let introduction =
+            Introduction { choice: self.paths.wish, arena: self.arena.export()?, nic };
         postcard::to_stdvec(&introduction)
             .map_err(|error| self.nonsense(self.rank, &error.to_string()))
     }
@@ -195,8 +193,8 @@ impl Plane {
         for (rank, blob) in introductions.iter().enumerate() {
             let introduction: Introduction = postcard::from_bytes(blob)
                 .map_err(|error| self.nonsense(rank, &error.to_string()))?;
-            if introduction.choice != self.choice {
-                let (mine, theirs) = (self.choice, introduction.choice);
+            if introduction.choice != self.paths.wish {
+                let (mine, theirs) = (self.paths.wish, introduction.choice);
                 let me = self.rank;
                 return Err(Error::Handshake {
                     reason: format!(
@@ -207,7 +205,8 @@ impl Plane {
             let Ok(place) = self.neighbour(rank) else { continue };
             arenas.push(introduction.arena);
             let neighbour = &self.neighbours[place];
-            tracing::info!(rank = self.rank, peer = rank, path = %neighbour.path, "path");
+            let not_faster = self.paths.choice(self.rank, rank).not_faster.unwrap_or_default();
+            tracing::info!(rank = self.rank, peer = rank, path = %neighbour.path, not_faster, "path");
             let (Some(link), Some(wire)) = (&neighbour.link, neighbour.path.wire()) else {
                 continue;
             };
