@@ -82,7 +82,7 @@ mod tests {
     use gdsync::{Capabilities, PeerLink};
 
     use super::super::{Gpu, Link, RdmaDevice, RdmaPort};
-    use super::{Route, all};
+    use super::*;
 
     fn gpu(ordinal: u32) -> Gpu {
         let capabilities = Capabilities { gpudirect_rdma: true, ..Capabilities::default() };
