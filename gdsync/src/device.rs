@@ -2,13 +2,8 @@
 
 use std::fmt;
 
-use bytemuck::Pod;
-
 use crate::cuda::device::CudaDevice;
 use crate::error::{Error, Result};
-use crate::memory::{Buffer, Space};
-use crate::stream::Stream;
-use crate::watchdog::Watchdog;
 
 /// A GPU, or the host with the same operations.
 #[derive(Debug, Clone)]
@@ -46,38 +41,6 @@ impl Device {
             Device::Host => None,
             Device::Cuda(cuda) => Some(cuda),
         }
-    }
-
-    /// Allocates `len` zeroed elements in the device's own memory.
-    ///
-    /// # Errors
-    /// As [`Buffer::new`].
-    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        Buffer::new(self, Space::Device, len)
-    }
-
-    /// Allocates `len` zeroed elements of host memory that the device and other processes can reach.
-    ///
-    /// # Errors
-    /// As [`Buffer::new`].
-    pub fn alloc_pinned<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        Buffer::new(self, Space::Pinned, len)
-    }
-
-    /// A stream whose waits nobody watches; [`Stream::synchronize`] still has a deadline.
-    ///
-    /// # Errors
-    /// What the driver or the system says.
-    pub fn stream(&self) -> Result<Stream> {
-        Stream::new(self, None)
-    }
-
-    /// A stream whose waits are released when `watchdog` is aborted.
-    ///
-    /// # Errors
-    /// What the driver or the system says.
-    pub fn watched_stream(&self, watchdog: &Watchdog) -> Result<Stream> {
-        Stream::new(self, Some(watchdog))
     }
 }
 

@@ -3,7 +3,7 @@
 //! this found, on every machine.
 
 use crate::nic::Address;
-use crate::nic::soft::QueuePairAddress;
+use crate::nic::soft::address::QueuePairAddress;
 pub use crate::nic::soft::fuzz::{queues, shared_ring, tcp_stream};
 use crate::peer::PeerHandle;
 use crate::wqe::{Cqe, Entry, ReceiveEntry, ReceiveRing, SendRing};

@@ -11,18 +11,19 @@ use std::time::Duration;
 use bytemuck::Pod;
 
 use crate::cuda::graph::CudaGraph;
-use crate::cuda::module::Kernel;
+use crate::cuda::kernel::Kernel;
 use crate::cuda::stream::CudaStream;
 use crate::deadline::Deadline;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::{Event, Inner as EventInner};
-use crate::host::executor::{Executor, HostOp, Shared as HostShared};
+use crate::host::executor::{Executor, HostOp};
 use crate::launch::{Arg, Dims};
 use crate::memop::MemOp;
 use crate::memory::Buffer;
 use crate::memory::word::{Word32, Word64};
-use crate::watchdog::{StreamWatch, Target, Watchdog};
+use crate::watchdog::target::Target;
+use crate::watchdog::{StreamWatch, Watchdog};
 
 /// An ordered queue of work. Dropping it does not wait: a CUDA stream finishes what it holds; a host stream finishes
 /// what does not block and gives up its waits.
@@ -38,23 +39,6 @@ enum Inner {
     Cuda(Arc<CudaStream>),
 }
 
-/// What the watchdog needs of a stream after its owner dropped it.
-#[derive(Clone)]
-pub(crate) enum Core {
-    Host(Arc<HostShared>),
-    Cuda(Arc<CudaStream>),
-}
-
-impl Core {
-    /// The number of the last operation known to have run, and all before it.
-    pub fn completed(&self) -> u64 {
-        match self {
-            Core::Host(shared) => shared.completed(),
-            Core::Cuda(stream) => stream.completed(),
-        }
-    }
-}
-
 /// Captured operations that can be replayed any number of times, in one piece.
 pub struct Graph {
     inner: GraphInner,
@@ -66,28 +50,45 @@ enum GraphInner {
     Cuda(CudaGraph),
 }
 
+impl Device {
+    /// A stream whose waits nobody watches; [`Stream::synchronize`] still has a deadline.
+    ///
+    /// # Errors
+    /// What the driver or the system says.
+    pub fn stream(&self) -> Result<Stream> {
+        Stream::new(self, None)
+    }
+
+    /// A stream whose waits are released when `watchdog` is aborted.
+    ///
+    /// # Errors
+    /// What the driver or the system says.
+    pub fn watched_stream(&self, watchdog: &Watchdog) -> Result<Stream> {
+        Stream::new(self, Some(watchdog))
+    }
+}
+
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 impl Stream {
     pub(crate) fn new(device: &Device, watchdog: Option<&Watchdog>) -> Result<Stream> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (name, inner, core) = match device {
+        let (name, inner) = match device {
             Device::Host => {
                 let name = format!("stream {number} (host)");
                 let executor = Executor::new(
                     name.clone(),
                     watchdog.map(|watchdog| watchdog.abort_word().clone()),
                 )?;
-                let core = Core::Host(executor.shared().clone());
-                (name, Inner::Host(executor), core)
+                (name, Inner::Host(executor))
             }
             Device::Cuda(cuda) => {
                 let name = format!("stream {number} (cuda:{})", cuda.ordinal());
                 let stream = Arc::new(CudaStream::new(cuda, name.clone())?);
-                (name, Inner::Cuda(stream.clone()), Core::Cuda(stream))
+                (name, Inner::Cuda(stream))
             }
         };
-        Stream::watched(device, name, inner, core, watchdog)
+        Stream::watched(device, name, inner, watchdog)
     }
 
     /// A CUDA stream that somebody else made and destroys, with the operations of one made here. Captures of it are begun with
@@ -116,20 +117,29 @@ impl Stream {
         let name = format!("stream {number} (cuda:{}, adopted)", cuda.ordinal());
         // SAFETY: the caller's promise.
         let stream = Arc::new(unsafe { CudaStream::adopt(cuda, name.clone(), stream)? });
-        let core = Core::Cuda(stream.clone());
-        Stream::watched(device, name, Inner::Cuda(stream), core, watchdog)
+        Stream::watched(device, name, Inner::Cuda(stream), watchdog)
     }
 
     fn watched(
         device: &Device,
         name: String,
         inner: Inner,
-        core: Core,
         watchdog: Option<&Watchdog>,
     ) -> Result<Stream> {
-        let watch = match watchdog {
-            Some(watchdog) => Some((watchdog.clone(), watchdog.watch(name.clone(), core)?)),
-            None => None,
+        let watch = match (watchdog, &inner) {
+            (None, _) => None,
+            (Some(watchdog), Inner::Host(executor)) => {
+                let shared = executor.shared().clone();
+                let watch = watchdog.watch(name.clone(), move || shared.completed());
+                Some((watchdog.clone(), watch))
+            }
+            (Some(watchdog), Inner::Cuda(stream)) => {
+                // At the time of an abort it may be too late to make it.
+                stream.device().rescue()?;
+                let stream = stream.clone();
+                let watch = watchdog.watch(name.clone(), move || stream.completed());
+                Some((watchdog.clone(), watch))
+            }
         };
         Ok(Stream { device: device.clone(), name, inner, watch })
     }

@@ -5,24 +5,24 @@
 //! on it reports the abort.
 
 mod outstanding;
+pub(crate) mod target;
 mod vigil;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::cuda::device::lock;
-use crate::cuda::rescue::Rescue;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::access::Access;
-use crate::memory::word::{Word32, Word64};
+use crate::memory::word::Word64;
 use crate::memory::{Buffer, Space};
-use crate::stream::Core;
 
 pub use outstanding::MAX_PENDING_WAITS;
 use outstanding::{Outstanding, Refused};
+pub use target::PendingWait;
+use target::Target;
 use vigil::{Vigil, Watched};
 
 /// Releases the waits of its streams on abort. Clones are the same watchdog; the last one to go ends its thread.
@@ -45,46 +45,9 @@ struct Shared {
 /// What one stream waits for.
 pub(crate) struct StreamWatch {
     name: String,
-    core: Core,
+    /// The number of the last operation known to have run, and all before it; also after its owner dropped the stream.
+    completed: Box<dyn Fn() -> u64 + Send + Sync>,
     waits: Outstanding<Target>,
-}
-
-/// Words and the values that are awaited.
-#[derive(Clone)]
-pub(crate) enum Target {
-    Word32(Word32, u32),
-    Word64(Word64, u64),
-    /// A wait that polls the abort word itself: known for reports, and needs no release.
-    Bounded(Word64, u64),
-    /// The waits inside a graph that was launched.
-    Graph(Arc<[Target]>),
-}
-
-/// An outstanding wait, for reports.
-#[derive(Debug, Clone)]
-pub struct PendingWait {
-    /// The stream that waits.
-    pub stream: String,
-    /// The word.
-    pub word: String,
-    /// The value waited for.
-    pub expected: u64,
-    /// The value the CPU sees now; `None` if it cannot reach the word.
-    pub seen: Option<u64>,
-    /// Time since the wait was enqueued.
-    pub age: Duration,
-}
-
-impl fmt::Display for PendingWait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PendingWait { stream, word, expected, seen, age } = self;
-        match seen {
-            Some(seen) => {
-                write!(f, "{stream} waits for {word} >= {expected}, sees {seen}, for {age:?}")
-            }
-            None => write!(f, "{stream} waits for {word} >= {expected}, for {age:?}"),
-        }
-    }
 }
 
 impl Watchdog {
@@ -131,14 +94,16 @@ impl Watchdog {
         self.handle.shared.vigil.watched().iter().flat_map(|stream| stream.waits()).collect()
     }
 
-    pub(crate) fn watch(&self, name: String, core: Core) -> Result<Arc<StreamWatch>> {
-        if let Core::Cuda(stream) = &core {
-            // At the time of an abort it may be too late to make it.
-            stream.device().rescue()?;
-        }
-        let watch = Arc::new(StreamWatch { name, core, waits: Outstanding::new() });
+    /// Watches a stream, which says how far it is: the number of the last operation known to have run, and all before it.
+    pub(crate) fn watch(
+        &self,
+        name: String,
+        completed: impl Fn() -> u64 + Send + Sync + 'static,
+    ) -> Arc<StreamWatch> {
+        let (completed, waits) = (Box::new(completed), Outstanding::new());
+        let watch = Arc::new(StreamWatch { name, completed, waits });
         self.handle.shared.vigil.watch(watch.clone());
-        Ok(watch)
+        watch
     }
 }
 
@@ -164,8 +129,7 @@ impl StreamWatch {
     /// Notes a wait that is about to be enqueued as the stream's operation `ticket`.
     pub fn push(&self, watchdog: &Watchdog, ticket: u64, target: Target) -> Result<()> {
         let vigil = &watchdog.handle.shared.vigil;
-        let completed = || self.core.completed();
-        match self.waits.push(ticket, target, || vigil.is_aborted(), completed) {
+        match self.waits.push(ticket, target, || vigil.is_aborted(), &self.completed) {
             Ok(()) => Ok(()),
             Err(Refused::Aborted) => Err(Error::Aborted {
                 what: self.name.clone(),
@@ -181,7 +145,7 @@ impl StreamWatch {
 
     /// The stream is idle: nothing is outstanding.
     pub fn drained(&self) -> bool {
-        self.waits.is_drained(self.core.completed())
+        self.waits.is_drained((self.completed)())
     }
 
     /// The outstanding waits, oldest first.
@@ -213,51 +177,4 @@ impl Watched for Arc<StreamWatch> {
         });
         true
     }
-}
-
-impl Target {
-    fn release(&self) -> Result<()> {
-        match self {
-            Target::Word32(word, expected) => match word.atomic() {
-                Some(atomic) => {
-                    atomic.raise(*expected);
-                    Ok(())
-                }
-                None => rescue(word.device())?.write32(word.device_address()?, *expected),
-            },
-            Target::Word64(word, expected) => match word.atomic() {
-                Some(atomic) => {
-                    atomic.raise(*expected);
-                    Ok(())
-                }
-                None => rescue(word.device())?.write64(word.device_address()?, *expected),
-            },
-            Target::Bounded(..) => Ok(()),
-            Target::Graph(targets) => targets.iter().try_for_each(Target::release),
-        }
-    }
-
-    fn describe(&self, stream: &str, age: Duration, to: &mut Vec<PendingWait>) {
-        let (word, expected, seen) = match self {
-            Target::Word32(word, expected) => {
-                (format!("{word:?}"), u64::from(*expected), word.load().map(u64::from))
-            }
-            Target::Word64(word, expected) | Target::Bounded(word, expected) => {
-                (format!("{word:?}"), *expected, word.load())
-            }
-            Target::Graph(targets) => {
-                return targets.iter().for_each(|target| target.describe(stream, age, to));
-            }
-        };
-        to.push(PendingWait { stream: stream.into(), word, expected, seen, age });
-    }
-}
-
-fn rescue(device: &Device) -> Result<&Rescue> {
-    let unreachable = || Error::Unsupported {
-        what: "releasing a wait",
-        place: device.to_string(),
-        why: "the CPU does not reach the word, and it is no CUDA device".into(),
-    };
-    device.as_cuda().ok_or_else(unreachable)?.rescue()
 }

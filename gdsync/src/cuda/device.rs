@@ -14,8 +14,8 @@ use cudarc::driver::sys;
 use super::capabilities::Capabilities;
 use super::driver::{Driver, cu};
 use super::gate;
-use super::graveyard::{Grave, Graveyard};
-use super::module::{Kernel, Module, RawModule};
+use super::graveyard::{Grave, Graveyard, stream_idle};
+use super::kernel::{Kernel, RawModule};
 use super::rescue::Rescue;
 use super::topology;
 use crate::deadline::Deadline;
@@ -79,6 +79,27 @@ impl CudaDevice {
         Ok(CudaDevice { inner })
     }
 
+    /// The UUID of a GPU. Opens none.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::open`].
+    pub fn uuid_of(ordinal: u32) -> Result<[u8; 16]> {
+        topology::uuid(topology::raw_device(ordinal)?)
+    }
+
+    /// The ordinal of the GPU with this UUID, if this process sees it. Opens none.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn ordinal_of(wanted: &[u8; 16]) -> Result<Option<u32>> {
+        for ordinal in 0..CudaDevice::count()? {
+            if CudaDevice::uuid_of(ordinal)? == *wanted {
+                return Ok(Some(ordinal));
+            }
+        }
+        Ok(None)
+    }
+
     /// The device's ordinal in this process.
     pub fn ordinal(&self) -> u32 {
         self.inner.ordinal
@@ -112,17 +133,14 @@ impl CudaDevice {
         }
     }
 
-    /// Loads GPU code of the application's own and the kernels of it that are named, now rather than at their first
-    /// launch.
-    ///
-    /// # Errors
-    /// [`Error::WrongArchitecture`] if the image has no code for this GPU; what the driver says.
-    pub fn load_module(&self, image: &'static [u8], kernels: &[&'static str]) -> Result<Module> {
+    /// GPU code of the application's own, and the kernels of it that are named.
+    pub(super) fn load_image(
+        &self,
+        image: &'static [u8],
+        kernels: &[&'static str],
+    ) -> Result<RawModule> {
         self.bind()?;
-        Ok(Module::new(
-            self.clone(),
-            self.inner.load_image(image, kernels, "see the program's build")?,
-        ))
+        self.inner.load_image(image, kernels, "see the program's build")
     }
 
     /// Blocks of `kernel` with `threads` threads and `shared` bytes of dynamic shared memory that run at once on the
@@ -266,15 +284,6 @@ impl CudaDevice {
 impl fmt::Debug for CudaDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cuda:{} ({})", self.inner.ordinal, self.inner.name)
-    }
-}
-
-/// `Some(())` when everything enqueued on the stream has run.
-pub(crate) fn stream_idle(stream: sys::CUstream) -> Result<Option<()>> {
-    // SAFETY: crate-internal; callers pass a live stream that is not being captured, with its context current.
-    match unsafe { sys::cuStreamQuery(stream) } {
-        sys::CUresult::CUDA_ERROR_NOT_READY => Ok(None),
-        result => super::driver::check("cuStreamQuery", result).map(Some),
     }
 }
 

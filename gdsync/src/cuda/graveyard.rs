@@ -7,8 +7,7 @@ use std::any::Any;
 
 use cudarc::driver::sys;
 
-use super::device::stream_idle;
-use super::driver::cu;
+use super::driver::{check, cu};
 use crate::error::Result;
 
 /// One thing to release.
@@ -112,6 +111,15 @@ impl Graveyard {
             !entry.orphan
         });
         Some(graves)
+    }
+}
+
+/// `Some(())` when everything enqueued on the stream has run.
+pub(crate) fn stream_idle(stream: sys::CUstream) -> Result<Option<()>> {
+    // SAFETY: crate-internal; callers pass a live stream that is not being captured, with its context current.
+    match unsafe { sys::cuStreamQuery(stream) } {
+        sys::CUresult::CUDA_ERROR_NOT_READY => Ok(None),
+        result => check("cuStreamQuery", result).map(Some),
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod driver;
 mod gate;
 pub(crate) mod graph;
 pub(crate) mod graveyard;
+pub(crate) mod kernel;
 mod marks;
 pub(crate) mod module;
 pub(crate) mod rescue;

@@ -1,38 +1,9 @@
-//! Loaded GPU code and its entry points.
-
-use std::collections::HashMap;
-use std::ffi::CString;
-
-use cudarc::driver::sys;
+//! GPU code of an application.
 
 use super::device::CudaDevice;
-use super::driver::cu;
 use super::graveyard::Grave;
-use crate::error::{Error, Result};
-
-/// A loaded entry point. Valid while its module is: the embedded one as long as the device, an application's as long
-/// as its [`Module`].
-#[derive(Debug, Clone, Copy)]
-pub struct Kernel {
-    function: sys::CUfunction,
-    name: &'static str,
-}
-
-// SAFETY: a CUfunction is an immutable driver handle.
-unsafe impl Send for Kernel {}
-// SAFETY: as for Send.
-unsafe impl Sync for Kernel {}
-
-impl Kernel {
-    pub(crate) fn function(&self) -> sys::CUfunction {
-        self.function
-    }
-
-    /// The entry point's name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-}
+use super::kernel::{Kernel, RawModule};
+use crate::error::Result;
 
 /// GPU code that an application loaded. It is unloaded when it was dropped and the device's streams have been idle once.
 #[derive(Debug)]
@@ -42,14 +13,10 @@ pub struct Module {
 }
 
 impl Module {
-    pub(super) fn new(device: CudaDevice, raw: RawModule) -> Module {
-        Module { device, raw }
-    }
-
     /// One of the kernels that were named when it was loaded.
     ///
     /// # Errors
-    /// [`Error::NoSuchKernel`].
+    /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel).
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
         self.raw.kernel(name)
     }
@@ -57,53 +24,17 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        self.device.bury(Grave::Module(self.raw.handle));
+        self.device.bury(Grave::Module(self.raw.handle()));
     }
 }
 
-/// A loaded module that its holder must unload.
-#[derive(Debug)]
-pub(crate) struct RawModule {
-    handle: sys::CUmodule,
-    kernels: HashMap<&'static str, Kernel>,
-}
-
-// SAFETY: a CUmodule may be used from any thread with its context bound.
-unsafe impl Send for RawModule {}
-// SAFETY: as for Send.
-unsafe impl Sync for RawModule {}
-
-impl RawModule {
-    /// Loads the image and the named kernels into the current context.
-    pub fn load(image: &'static [u8], kernels: &[&'static str]) -> Result<RawModule> {
-        let mut handle = std::ptr::null_mut();
-        // SAFETY: `image` is a whole image that lives for ever; the driver refuses what it cannot read.
-        unsafe { cu!(cuModuleLoadFatBinary(&mut handle, image.as_ptr().cast()))? };
-        let mut module = RawModule { handle, kernels: HashMap::new() };
-        let loaded = kernels.iter().try_for_each(|name| module.load_kernel(name));
-        if loaded.is_err() {
-            // SAFETY: loaded just above; nothing of it runs.
-            let _ = unsafe { cu!(cuModuleUnload(handle)) };
-        }
-        loaded.map(|()| module)
-    }
-
-    fn load_kernel(&mut self, name: &'static str) -> Result<()> {
-        let symbol = CString::new(name).map_err(|_| Error::NoSuchKernel { name: name.into() })?;
-        let mut function = std::ptr::null_mut();
-        // SAFETY: the module is loaded; the name is zero-terminated.
-        unsafe { cu!(cuModuleGetFunction(&mut function, self.handle, symbol.as_ptr()))? };
-        // SAFETY: the function was just looked up.
-        unsafe { cu!(cuFuncLoad(function))? };
-        self.kernels.insert(name, Kernel { function, name });
-        Ok(())
-    }
-
-    pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        self.kernels.get(name).copied().ok_or_else(|| Error::NoSuchKernel { name: name.into() })
-    }
-
-    pub fn handle(&self) -> sys::CUmodule {
-        self.handle
+impl CudaDevice {
+    /// Loads GPU code of the application's own and the kernels of it that are named, now rather than at their first
+    /// launch.
+    ///
+    /// # Errors
+    /// [`Error::WrongArchitecture`](crate::Error::WrongArchitecture) if the image has no code for this GPU; what the driver says.
+    pub fn load_module(&self, image: &'static [u8], kernels: &[&'static str]) -> Result<Module> {
+        Ok(Module { device: self.clone(), raw: self.load_image(image, kernels)? })
     }
 }

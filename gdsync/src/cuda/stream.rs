@@ -11,11 +11,12 @@ use mp_kernels::{WaitBounds, WaitReport};
 
 use super::batch::{EMPTY, encode};
 use super::callback::{Callback, run_again, run_once};
-use super::device::{CudaDevice, lock, stream_idle};
+use super::device::{CudaDevice, lock};
 use super::driver::cu;
 use super::gate;
+use super::graveyard::stream_idle;
+use super::kernel::Kernel;
 use super::marks::Marks;
-use super::module::Kernel;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::event::CudaEvent;
@@ -24,7 +25,7 @@ use crate::memop::{MAX_BATCH, MemOp};
 use crate::memory::allocation::Allocation;
 use crate::memory::word::Word64;
 use crate::memory::{Buffer, Space};
-use crate::watchdog::Target;
+use crate::watchdog::target::Target;
 
 /// Every so many operations that can block, an event marks how far the stream has got.
 const MARK_EVERY: u64 = 16;

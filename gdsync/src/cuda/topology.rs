@@ -6,7 +6,6 @@ use cudarc::driver::sys;
 use serde::Serialize;
 use sys::CUdevice_P2PAttribute as Attribute;
 
-use super::device::CudaDevice;
 use super::driver::{Driver, cu};
 use crate::error::{Error, Result};
 
@@ -63,27 +62,4 @@ pub(super) fn uuid(device: sys::CUdevice) -> Result<[u8; 16]> {
     // SAFETY: the handle is the driver's; writes 16 bytes.
     unsafe { cu!(cuDeviceGetUuid_v2(&mut uuid, device))? };
     Ok(uuid.bytes.map(|byte| byte as u8))
-}
-
-impl CudaDevice {
-    /// The UUID of a GPU. Opens none.
-    ///
-    /// # Errors
-    /// As [`PeerLink::between`].
-    pub fn uuid_of(ordinal: u32) -> Result<[u8; 16]> {
-        uuid(raw_device(ordinal)?)
-    }
-
-    /// The ordinal of the GPU with this UUID, if this process sees it. Opens none.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn ordinal_of(wanted: &[u8; 16]) -> Result<Option<u32>> {
-        for ordinal in 0..CudaDevice::count()? {
-            if CudaDevice::uuid_of(ordinal)? == *wanted {
-                return Ok(Some(ordinal));
-            }
-        }
-        Ok(None)
-    }
 }

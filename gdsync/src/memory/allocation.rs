@@ -6,8 +6,8 @@ use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use super::Space;
 use super::shared::SharedSegment;
+use super::space::Space;
 use crate::cuda::device::CudaDevice;
 use crate::cuda::driver::cu;
 use crate::cuda::graveyard::Grave;

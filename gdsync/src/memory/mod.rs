@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod allocation;
 pub(crate) mod copy;
 pub(crate) mod shared;
+mod space;
 pub mod word;
 
 use std::fmt;
@@ -14,33 +15,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use serde::{Deserialize, Serialize};
 
 use crate::cuda::driver::cu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use allocation::{Allocation, Backing};
-
-/// Where memory lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Space {
-    /// Ordinary memory of the process. A GPU cannot reach it; other processes cannot map it.
-    Host,
-    /// Host memory that the device reaches directly and other processes of the machine can map.
-    Pinned,
-    /// The device's own memory. On the host device it is the same as [`Space::Pinned`].
-    Device,
-}
-
-impl fmt::Display for Space {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Space::Host => "host",
-            Space::Pinned => "pinned",
-            Space::Device => "device",
-        })
-    }
-}
+pub use space::Space;
 
 /// A shared view of `len` elements of memory. Cloning and slicing share the memory.
 ///
@@ -51,6 +31,24 @@ pub struct Buffer<T> {
     offset: usize,
     len: usize,
     element: PhantomData<T>,
+}
+
+impl Device {
+    /// Allocates `len` zeroed elements in the device's own memory.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`].
+    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::new(self, Space::Device, len)
+    }
+
+    /// Allocates `len` zeroed elements of host memory that the device and other processes can reach.
+    ///
+    /// # Errors
+    /// As [`Buffer::new`].
+    pub fn alloc_pinned<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::new(self, Space::Pinned, len)
+    }
 }
 
 impl<T> Clone for Buffer<T> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{mlx5, soft};
+use super::{mlx5::address as mlx5, soft::address as soft};
 
 /// Where a queue pair is found. Only a queue pair of a NIC of the same kind can be connected to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,10 @@
 //! The reader's side of a completion queue, on the CPU: by owner bit in a ring, by index in a collapsed queue.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use zerocopy::{FromBytes, transmute};
 
 use super::options::CompletionMode;
-use super::queue_memory::CompletionMemory;
 use super::words::Words;
 use crate::wqe::{
     CollapsedProgress, Completion, CompletionError, CqDoorbellRecord, Cqe, owned_by_software,
@@ -19,6 +18,32 @@ pub(crate) fn clear(slots: &Words) {
     let empty: [u64; CQE_WORDS] = transmute!(Cqe::EMPTY);
     for at in 0..slots.len() {
         slots.word(at).store(empty[at % CQE_WORDS], Ordering::Relaxed);
+    }
+}
+
+/// The memory of a completion queue: slots, and where the reader says how far it is.
+#[derive(Clone)]
+pub(crate) struct CompletionMemory {
+    pub slots: Words,
+    all: Words,
+    consumer: usize,
+    pub mode: CompletionMode,
+}
+
+impl CompletionMemory {
+    /// An empty queue with these slots; the reader's record is at byte `consumer` of `all`.
+    pub fn new(
+        slots: Words,
+        all: Words,
+        consumer: usize,
+        mode: CompletionMode,
+    ) -> CompletionMemory {
+        clear(&slots);
+        CompletionMemory { slots, all, consumer, mode }
+    }
+
+    pub fn consumer(&self) -> &AtomicU32 {
+        self.all.half(self.consumer / 4)
     }
 }
 

@@ -24,17 +24,50 @@ mod trigger;
 mod wire;
 mod words;
 
-use std::time::Duration;
+use std::fmt;
+
+use crate::device::Device;
+use crate::memory::Buffer;
 
 pub use address::Address;
 pub use error::{Error, Result};
 pub use memory_region::{Access, MemoryRegion};
 pub use options::{CompletionMode, QueuePairOptions};
-pub use provider::{Capabilities, Nic};
 pub use queue_memory::DeviceQueuePair;
 pub use queue_pair::{Prepared, QueuePair};
 pub use trigger::{Cpu, Trigger};
 pub use wire::WireKind;
 
-/// How long [`QueuePair::post`] waits for entries before its own to be rung.
-const RING_PATIENCE: Duration = Duration::from_secs(10);
+/// A NIC: registers memory and makes queue pairs, any number of them for each peer.
+///
+/// It lives as long as itself, a queue pair or a region of it.
+pub trait Nic: fmt::Debug + Send + Sync {
+    /// What it is and can.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Registers memory: what `access` allows may be done with it until the region is dropped.
+    ///
+    /// The address of the first byte in requests is [`MemoryRegion::address`], which is the one that the buffer's device
+    /// uses.
+    ///
+    /// # Errors
+    /// [`Error::Register`] for memory that the NIC cannot reach, or not in that way; what the driver says.
+    fn register(&self, memory: &Buffer<u8>, access: Access) -> Result<MemoryRegion>;
+
+    /// Makes a queue pair whose queues `device` reaches, too.
+    ///
+    /// # Errors
+    /// An option out of range; out of memory; what the driver says.
+    fn queue_pair(&self, device: &Device, options: &QueuePairOptions) -> Result<QueuePair>;
+}
+
+/// What a NIC is and can.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// What it is called, for messages.
+    pub name: String,
+    /// What carries its connections.
+    pub wires: Vec<WireKind>,
+    /// Whether a GPU's own memory can be registered for atomics of peers.
+    pub gpu_atomics: bool,
+}

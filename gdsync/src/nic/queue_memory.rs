@@ -13,6 +13,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use super::completion_queue::CompletionMemory;
 use super::error::Result;
 use super::options::{CompletionMode, QueuePairOptions};
 use super::words::Words;
@@ -46,21 +47,6 @@ pub(crate) struct QueueMemory {
     pub receive_stride: usize,
     /// What the threads of the device share about the send queue; only for collapsed completions, which kernels read.
     state: Option<Buffer<u64>>,
-}
-
-/// A completion queue: slots, and where the reader says how far it is.
-#[derive(Clone)]
-pub(crate) struct CompletionMemory {
-    pub slots: Words,
-    all: Words,
-    consumer: usize,
-    pub mode: CompletionMode,
-}
-
-impl CompletionMemory {
-    pub fn consumer(&self) -> &AtomicU32 {
-        self.all.half(self.consumer / 4)
-    }
 }
 
 /// Bytes from the beginning of the allocation.
@@ -123,9 +109,7 @@ impl QueueMemory {
             None => all.slice(Doorbell::UAR_OFFSET / 8, 1)?,
         };
         let completions = |slots: Words, consumer, mode| {
-            let memory = CompletionMemory { slots, all: all.clone(), consumer, mode };
-            super::completion_queue::clear(&memory.slots);
-            memory
+            CompletionMemory::new(slots, all.clone(), consumer, mode)
         };
         let state = match options.send_completions {
             CompletionMode::Ring => None,

@@ -8,6 +8,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::address::Address;
 use super::completion_queue::CompletionReader;
@@ -24,6 +25,9 @@ use crate::wqe::{
     Completion, CompletionKind, DataSegment, DoorbellRecord, Entry, ReceiveRing, SendRing,
     WorkRequest,
 };
+
+/// How long [`QueuePair::post`] waits for entries before its own to be rung.
+const RING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// An entry that stands in the send queue and has not been rung.
 ///
@@ -313,7 +317,7 @@ impl QueuePair {
     pub fn post(&self, request: &WorkRequest<'_>) -> Result<u64> {
         let prepared = self.prepare(request)?;
         let position = prepared.position();
-        self.ring(prepared, Deadline::after(super::RING_PATIENCE))?;
+        self.ring(prepared, Deadline::after(RING_PATIENCE))?;
         Ok(position)
     }
 

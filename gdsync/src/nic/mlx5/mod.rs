@@ -13,7 +13,7 @@
 //! On Ethernet (RoCE) the peer must be in the same segment: packets go to the address of its interface, not to a router.
 //! A GPU's own memory is registered through nvidia-peermem; atomics on it are atomic among requests of this adapter only.
 
-mod address;
+pub(super) mod address;
 mod command;
 mod objects;
 mod ordering;
@@ -21,24 +21,21 @@ mod queue_pair;
 
 use std::sync::Arc;
 
-pub(crate) use address::QueuePairAddress;
 pub use ordering::IncomingWrites;
+pub use queue_pair::Observer;
 
 use super::error::Result;
 use super::memory_region::{Access, Keys, MemoryRegion, Registration};
 use super::options::QueuePairOptions;
-use super::provider::{Capabilities, Nic};
 use super::queue_pair::QueuePair;
 use super::wire::WireKind;
+use super::{Capabilities, Nic};
 use crate::deadline::Deadline;
 use crate::device::Device;
 use crate::memory::Buffer;
 use crate::verbs::{self, Port, PortChoice};
 use objects::Opened;
 use queue_pair::queue_pair;
-
-/// What a step of making a queue pair got, for those who watch: name of the step, result in words.
-pub type Observer<'a> = &'a mut dyn FnMut(&'static str, String);
 
 /// An mlx5 adapter, opened for DEVX. Clones share it.
 #[derive(Clone)]

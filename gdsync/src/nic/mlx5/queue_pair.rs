@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::Observer;
 use super::address::{QueuePairAddress, mac_of, route};
 use super::command::{self, NewCompletionQueue, NewQueuePair, Place, Receiving, Sending};
 use super::objects::{Object, Opened, Uar, Umem};
@@ -23,6 +22,9 @@ use crate::verbs::{LinkLayer, Port};
 const LOG_READS: u8 = 4;
 /// Packets are sent so often again.
 const RETRIES: u8 = 7;
+
+/// What a step of making a queue pair got, for those who watch: name of the step, result in words.
+pub type Observer<'a> = &'a mut dyn FnMut(&'static str, String);
 
 /// The objects that make the adapter read and write the memory of a queue pair.
 struct Mlx5Provider {

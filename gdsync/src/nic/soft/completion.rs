@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use zerocopy::transmute;
 
 use crate::nic::completion_queue::CQE_WORDS;
+use crate::nic::completion_queue::CompletionMemory;
 use crate::nic::options::CompletionMode;
-use crate::nic::queue_memory::CompletionMemory;
 use crate::wqe::{Completion, CompletionKind, CqDoorbellRecord, Cqe, expected_owner};
 
 /// Writes the completions of one queue, in order.

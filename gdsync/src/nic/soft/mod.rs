@@ -41,7 +41,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod address;
+pub(crate) mod address;
 mod completion;
 mod direct;
 mod doze;
@@ -49,6 +49,7 @@ mod engine;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod inbox;
+mod instance;
 mod keys;
 mod nic;
 mod pace;
@@ -59,5 +60,4 @@ mod slot;
 mod state;
 mod wire;
 
-pub(crate) use address::QueuePairAddress;
 pub use nic::{SoftNic, SoftNicOptions};

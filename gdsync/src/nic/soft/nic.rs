@@ -2,14 +2,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::address::HostId;
-use super::direct::{MapRequest, start_mapper};
+use super::direct::start_mapper;
 use super::engine::{Engine, Shared, Sockets};
+use super::instance::Inner;
 use super::keys::RegionMemory;
 use super::queue_pair::queue_pair;
 use super::region::region;
@@ -19,9 +18,9 @@ use crate::memory::Buffer;
 use crate::nic::error::{Error, Result};
 use crate::nic::memory_region::{Access, MemoryRegion};
 use crate::nic::options::QueuePairOptions;
-use crate::nic::provider::{Capabilities, Nic};
 use crate::nic::queue_pair::QueuePair;
 use crate::nic::wire::WireKind;
+use crate::nic::{Capabilities, Nic};
 use crate::wqe::MAX_QPN;
 
 /// Options of a software NIC.
@@ -52,17 +51,6 @@ impl Default for SoftNicOptions {
 #[derive(Clone)]
 pub struct SoftNic {
     inner: Arc<Inner>,
-}
-
-pub(super) struct Inner {
-    capabilities: Capabilities,
-    pub shared: Arc<Shared>,
-    pub host: HostId,
-    pub listens: Option<SocketAddr>,
-    pub map_peers: bool,
-    mapper: Mutex<Sender<MapRequest>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-    next_qpn: AtomicU32,
 }
 
 /// Number of the first queue pair; on hardware, too, the lowest are the system's own.
@@ -226,18 +214,5 @@ fn pin(core: usize) {
     set.set(core);
     if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
         tracing::warn!("the NIC's thread is not pinned to core {core}: {error}");
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.shared.wake();
-        // It ends by itself within the time that goodbyes may take.
-        if let Some(thread) = lock(&self.thread).take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the NIC's thread panicked");
-        }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc::Sender;
 use super::address::QueuePairAddress;
 use super::direct::MapRequest;
 use super::engine::{Command, Plan};
-use super::nic::Inner;
+use super::instance::Inner;
 use super::slot::{Slot, SlotParts, Status};
 use super::state::Machine;
 use super::wire::frame::VERSION;

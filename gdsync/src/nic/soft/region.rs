@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError};
 
 use super::engine::Command;
+use super::instance::Inner;
 use super::keys::RegionMemory;
-use super::nic::Inner;
 use crate::deadline::Deadline;
 use crate::nic::error::{Error, Result};
 use crate::nic::memory_region::{Keys, MemoryRegion, Registration};

@@ -1,0 +1,37 @@
+//! A running software NIC: what its clones, queue pairs and regions share. Its threads end with the last of them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use super::address::HostId;
+use super::direct::MapRequest;
+use super::engine::Shared;
+use crate::cuda::device::lock;
+use crate::nic::Capabilities;
+
+pub(super) struct Inner {
+    pub capabilities: Capabilities,
+    pub shared: Arc<Shared>,
+    pub host: HostId,
+    pub listens: Option<SocketAddr>,
+    pub map_peers: bool,
+    pub mapper: Mutex<Sender<MapRequest>>,
+    pub thread: Mutex<Option<JoinHandle<()>>>,
+    pub next_qpn: AtomicU32,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.wake();
+        // It ends by itself within the time that goodbyes may take.
+        if let Some(thread) = lock(&self.thread).take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the NIC's thread panicked");
+        }
+    }
+}

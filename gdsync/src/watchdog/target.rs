@@ -1,0 +1,96 @@
+//! What a stream waits for: words, and the values that end the wait; and how such a wait is reported and ended.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::cuda::rescue::Rescue;
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::memory::access::Access;
+use crate::memory::word::{Word32, Word64};
+
+/// Words and the values that are awaited.
+#[derive(Clone)]
+pub(crate) enum Target {
+    Word32(Word32, u32),
+    Word64(Word64, u64),
+    /// A wait that polls the abort word itself: known for reports, and needs no release.
+    Bounded(Word64, u64),
+    /// The waits inside a graph that was launched.
+    Graph(Arc<[Target]>),
+}
+
+/// An outstanding wait, for reports.
+#[derive(Debug, Clone)]
+pub struct PendingWait {
+    /// The stream that waits.
+    pub stream: String,
+    /// The word.
+    pub word: String,
+    /// The value waited for.
+    pub expected: u64,
+    /// The value the CPU sees now; `None` if it cannot reach the word.
+    pub seen: Option<u64>,
+    /// Time since the wait was enqueued.
+    pub age: Duration,
+}
+
+impl fmt::Display for PendingWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PendingWait { stream, word, expected, seen, age } = self;
+        match seen {
+            Some(seen) => {
+                write!(f, "{stream} waits for {word} >= {expected}, sees {seen}, for {age:?}")
+            }
+            None => write!(f, "{stream} waits for {word} >= {expected}, for {age:?}"),
+        }
+    }
+}
+
+impl Target {
+    pub(super) fn release(&self) -> Result<()> {
+        match self {
+            Target::Word32(word, expected) => match word.atomic() {
+                Some(atomic) => {
+                    atomic.raise(*expected);
+                    Ok(())
+                }
+                None => rescue(word.device())?.write32(word.device_address()?, *expected),
+            },
+            Target::Word64(word, expected) => match word.atomic() {
+                Some(atomic) => {
+                    atomic.raise(*expected);
+                    Ok(())
+                }
+                None => rescue(word.device())?.write64(word.device_address()?, *expected),
+            },
+            Target::Bounded(..) => Ok(()),
+            Target::Graph(targets) => targets.iter().try_for_each(Target::release),
+        }
+    }
+
+    pub(super) fn describe(&self, stream: &str, age: Duration, to: &mut Vec<PendingWait>) {
+        let (word, expected, seen) = match self {
+            Target::Word32(word, expected) => {
+                (format!("{word:?}"), u64::from(*expected), word.load().map(u64::from))
+            }
+            Target::Word64(word, expected) | Target::Bounded(word, expected) => {
+                (format!("{word:?}"), *expected, word.load())
+            }
+            Target::Graph(targets) => {
+                return targets.iter().for_each(|target| target.describe(stream, age, to));
+            }
+        };
+        to.push(PendingWait { stream: stream.into(), word, expected, seen, age });
+    }
+}
+
+fn rescue(device: &Device) -> Result<&Rescue> {
+    let unreachable = || Error::Unsupported {
+        what: "releasing a wait",
+        place: device.to_string(),
+        why: "the CPU does not reach the word, and it is no CUDA device".into(),
+    };
+    device.as_cuda().ok_or_else(unreachable)?.rescue()
+}
