@@ -257,7 +257,170 @@ shared_structs! {
         /// Address of a word that counts the runs.
         pub state: u64,
     }
+
+    /// A neighbour of a halo exchange, as a launch works with it. All zeros: there is none of this number.
+    pub struct ExchangeLink {
+        /// Its `ExchangeState`, in this GPU's memory.
+        pub state: u64,
+        /// This rank's signal, in the neighbour's memory; 0: it is behind a NIC.
+        pub theirs: u64,
+        /// The neighbour's signal, in this rank's memory.
+        pub mine: u64,
+        /// Its `WaitReport`.
+        pub report: u64,
+        /// Where cell (0, 0, 0) of the field written lies for the neighbour, or in what is sent to it. 0: nothing is to be stored.
+        pub twin: u64,
+    }
+
+    /// What every launch of a halo exchange has, whatever the number of neighbours; behind it come the links.
+    pub struct ExchangeHead {
+        /// What ends waits.
+        pub bounds: WaitBounds,
+        /// Address of a 32-bit word that is not 0 once a wait has failed: nothing is waited for or signalled any more.
+        pub failed: u64,
+        /// Address of an `ExchangeRoute` for each neighbour, of the field written.
+        pub sends: u64,
+        /// The same of the field whose ghosts are read.
+        pub reads: u64,
+        /// Neighbours.
+        pub count: u32,
+        /// 1: blocks at borders wait for the neighbours; 0: something ahead of the launch does.
+        pub waits: u32,
+        /// 1: blocks at borders copy what has come into receive buffers to the ghosts.
+        pub unpacks: u32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: u32,
+    }
+
+    /// The phases of this rank with one neighbour; zero at first. Only the kernels and streams of the exchange touch it.
+    pub struct ExchangeState {
+        /// Phases finished.
+        pub epoch: u64,
+        /// Phases that the neighbour is known to have finished.
+        pub seen: u64,
+        /// Blocks that have finished the phase under way.
+        pub arrived: u64,
+        /// Parts of the receive buffer that somebody copies to the ghosts, …
+        pub claimed: u64,
+        /// … and that have been copied.
+        pub unpacked: u64,
+        /// Keeps the size a cache line; ignored.
+        pub reserved0: u64,
+        /// As `reserved0`.
+        pub reserved1: u64,
+        /// As `reserved0`.
+        pub reserved2: u64,
+    }
+
+    /// A copy of a box: rows of consecutive bytes in planes. Nothing if `to` is 0.
+    pub struct ExchangeCopy {
+        /// Its first byte.
+        pub from: u64,
+        /// Where that goes.
+        pub to: u64,
+        /// Bytes of a row.
+        pub row: u64,
+        /// Rows of a plane.
+        pub rows: u64,
+        /// Planes.
+        pub planes: u64,
+        /// Bytes from row to row, and from plane to plane, …
+        pub from_row: u64,
+        /// … in the source, …
+        pub from_plane: u64,
+        /// … and in the target.
+        pub to_row: u64,
+        /// As `to_row`.
+        pub to_plane: u64,
+    }
+
+    /// The border that one neighbour has of one field, and how it goes there.
+    pub struct ExchangeRoute {
+        /// The first cell of the box that is sent.
+        pub first0: i32,
+        /// Along the second axis.
+        pub first1: i32,
+        /// Along the third.
+        pub first2: i32,
+        /// The cell behind its last one.
+        pub end0: i32,
+        /// Along the second axis.
+        pub end1: i32,
+        /// Along the third.
+        pub end2: i32,
+        /// Bytes of a cell.
+        pub cell: u32,
+        /// The remote key of `put_to`.
+        pub to_key: u32,
+        /// Cell (0, 0, 0) of the field.
+        pub cells: u64,
+        /// Bytes from row to row of the field, and from plane to plane.
+        pub row: u64,
+        /// As `row`.
+        pub plane: u64,
+        /// The same where the cells are stored for the neighbour: see `ExchangeLink::twin`.
+        pub twin_row: u64,
+        /// As `twin_row`.
+        pub twin_plane: u64,
+        /// From the field to where its neighbour has it, or to what is sent.
+        pub send: ExchangeCopy,
+        /// From a receive buffer to the ghosts.
+        pub unpack: ExchangeCopy,
+        /// Behind a NIC: address of the `mp::QueuePair` to the neighbour (`mp/qp.cuh`).
+        pub queue: u64,
+        /// What is put, …
+        pub put_from: u64,
+        /// … how many bytes, …
+        pub put_bytes: u64,
+        /// … where to.
+        pub put_to: u64,
+        /// This rank's signal, in the neighbour's memory.
+        pub signal: u64,
+        /// The remote key of `signal`.
+        pub signal_key: u32,
+        /// The local key of `put_from`.
+        pub from_key: u32,
+    }
 }
+
+/// A halo exchange as a kernel takes it, `mp::Exchange` of `mp/exchange.cuh`: by value, for at most `N` neighbours.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exchange<const N: usize> {
+    /// What does not depend on the neighbour.
+    pub head: ExchangeHead,
+    /// The neighbours; behind the last one zeros.
+    pub links: [ExchangeLink; N],
+}
+
+impl<const N: usize> Default for Exchange<N> {
+    fn default() -> Self {
+        Self { head: ExchangeHead::default(), links: [ExchangeLink::default(); N] }
+    }
+}
+
+/// A regular cut of a box of cells into tiles, `mp::Tiles` of `mp/exchange.cuh`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tiles {
+    /// The first cell.
+    pub first: [i32; 3],
+    /// Behind the last.
+    pub end: [i32; 3],
+    /// Cells of a tile along each axis.
+    pub each: [i32; 3],
+}
+
+impl Tiles {
+    /// How many there are: a block of a launch for each.
+    pub fn count(&self) -> u32 {
+        let along = |axis: usize| (self.end[axis] - self.first[axis]).max(0) as u32;
+        (0..3).map(|axis| along(axis).div_ceil(self.each[axis].max(1) as u32)).product()
+    }
+}
+
+// As mp/exchange.cuh asserts.
+const _: () = assert!(size_of::<Exchange<26>>() == 56 + 26 * 40 && size_of::<Tiles>() == 36);
 
 impl Message {
     /// Words of 64 bits of it.

@@ -19,8 +19,9 @@ mod layout;
 pub mod shared;
 
 pub use layout::{
-    Collective, Get, HEADER, LAYOUTS, Message, MessageState, NicCollective, NicEnd, NicPart, Put,
-    Recv, Send, SignalWait, Step, StepKind, WaitBounds, WaitReport, WaitStatus, Window, WindowPart,
+    Collective, Exchange, ExchangeCopy, ExchangeHead, ExchangeLink, ExchangeRoute, ExchangeState,
+    Get, HEADER, LAYOUTS, Message, MessageState, NicCollective, NicEnd, NicPart, Put, Recv, Send,
+    SignalWait, Step, StepKind, Tiles, WaitBounds, WaitReport, WaitStatus, Window, WindowPart,
 };
 
 /// How the GPU code of this build was compiled.
@@ -40,6 +41,7 @@ pub const KERNELS: &[&str] = &[
     "mp_all_reduce_f64",
     "mp_all_reduce_u64",
     "mp_barrier",
+    "mp_exchange",
     "mp_nic_all_reduce_f64",
     "mp_nic_all_reduce_u64",
     "mp_nic_barrier",

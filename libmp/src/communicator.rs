@@ -21,6 +21,7 @@ use crate::data::{
     AllReduce, DeviceAllReduce, DeviceBarrier, Path, Peer, PeerCounters, Region, Step, Window,
 };
 use crate::error::{Error, Result};
+use crate::exchange::{Exchange, Field, Neighbour};
 use crate::trace::Trace;
 
 /// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
@@ -132,6 +133,21 @@ impl Communicator {
     /// would map it, or if the numbers of signals differ; [`Error::NoPath`] for a rank that no path leads to.
     pub fn window<T: Pod>(&self, region: &Region<T>, signals: usize) -> Result<Window<T>> {
         Window::open(self, &self.inner.plane, region, signals)
+    }
+
+    /// Prepares the exchange of the borders of `fields`, which are memory of `device`, with `neighbours`, at most 26. Where
+    /// there is none of a number, it is left out of what is sent and of the borders of fields. A collective call.
+    ///
+    /// # Errors
+    /// As [`window`](Self::window); [`Error::Mismatch`] on every rank if two neighbours do not agree on a border, or a rank's
+    /// cells are not in its region.
+    pub fn exchange(
+        &self,
+        device: &Device,
+        neighbours: &[Option<Neighbour>],
+        fields: &[Field],
+    ) -> Result<Exchange> {
+        Exchange::prepare(self, &self.inner.plane, device, neighbours, fields)
     }
 
     /// Makes a stream do the steps in order, in one launch: what was prepared with `prepare_device`. They mean what they

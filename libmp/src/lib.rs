@@ -129,6 +129,7 @@ pub mod config;
 mod control;
 mod data;
 mod error;
+pub mod exchange;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 pub mod launcher;
@@ -150,6 +151,7 @@ pub use data::{
     RecvBuilder, Region, SendBuilder, SignalWait, Step, Steps, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
+pub use exchange::Exchange;
 pub use gdsync;
 pub use gdsync::path::PathChoice;
 pub use gdsync::{Deadline, Device, Stream};

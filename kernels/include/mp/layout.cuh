@@ -347,4 +347,185 @@ static_assert(offsetof(NicCollective, window) == 0);
 static_assert(offsetof(NicCollective, len) == 56);
 static_assert(offsetof(NicCollective, state) == 64);
 
+// A neighbour of a halo exchange, as a launch works with it. All zeros: there is none of this number.
+struct ExchangeLink {
+    // Its `ExchangeState`, in this GPU's memory.
+    std::uint64_t state;
+    // This rank's signal, in the neighbour's memory; 0: it is behind a NIC.
+    std::uint64_t theirs;
+    // The neighbour's signal, in this rank's memory.
+    std::uint64_t mine;
+    // Its `WaitReport`.
+    std::uint64_t report;
+    // Where cell (0, 0, 0) of the field written lies for the neighbour, or in what is sent to it. 0: nothing is to be stored.
+    std::uint64_t twin;
+};
+static_assert(sizeof(ExchangeLink) == 40 && alignof(ExchangeLink) == 8);
+static_assert(offsetof(ExchangeLink, state) == 0);
+static_assert(offsetof(ExchangeLink, theirs) == 8);
+static_assert(offsetof(ExchangeLink, mine) == 16);
+static_assert(offsetof(ExchangeLink, report) == 24);
+static_assert(offsetof(ExchangeLink, twin) == 32);
+
+// What every launch of a halo exchange has, whatever the number of neighbours; behind it come the links.
+struct ExchangeHead {
+    // What ends waits.
+    WaitBounds bounds;
+    // Address of a 32-bit word that is not 0 once a wait has failed: nothing is waited for or signalled any more.
+    std::uint64_t failed;
+    // Address of an `ExchangeRoute` for each neighbour, of the field written.
+    std::uint64_t sends;
+    // The same of the field whose ghosts are read.
+    std::uint64_t reads;
+    // Neighbours.
+    std::uint32_t count;
+    // 1: blocks at borders wait for the neighbours; 0: something ahead of the launch does.
+    std::uint32_t waits;
+    // 1: blocks at borders copy what has come into receive buffers to the ghosts.
+    std::uint32_t unpacks;
+    // Keeps the size a multiple of 8; ignored.
+    std::uint32_t reserved;
+};
+static_assert(sizeof(ExchangeHead) == 56 && alignof(ExchangeHead) == 8);
+static_assert(offsetof(ExchangeHead, bounds) == 0);
+static_assert(offsetof(ExchangeHead, failed) == 16);
+static_assert(offsetof(ExchangeHead, sends) == 24);
+static_assert(offsetof(ExchangeHead, reads) == 32);
+static_assert(offsetof(ExchangeHead, count) == 40);
+static_assert(offsetof(ExchangeHead, waits) == 44);
+static_assert(offsetof(ExchangeHead, unpacks) == 48);
+static_assert(offsetof(ExchangeHead, reserved) == 52);
+
+// The phases of this rank with one neighbour; zero at first. Only the kernels and streams of the exchange touch it.
+struct ExchangeState {
+    // Phases finished.
+    std::uint64_t epoch;
+    // Phases that the neighbour is known to have finished.
+    std::uint64_t seen;
+    // Blocks that have finished the phase under way.
+    std::uint64_t arrived;
+    // Parts of the receive buffer that somebody copies to the ghosts, …
+    std::uint64_t claimed;
+    // … and that have been copied.
+    std::uint64_t unpacked;
+    // Keeps the size a cache line; ignored.
+    std::uint64_t reserved0;
+    // As `reserved0`.
+    std::uint64_t reserved1;
+    // As `reserved0`.
+    std::uint64_t reserved2;
+};
+static_assert(sizeof(ExchangeState) == 64 && alignof(ExchangeState) == 8);
+static_assert(offsetof(ExchangeState, epoch) == 0);
+static_assert(offsetof(ExchangeState, seen) == 8);
+static_assert(offsetof(ExchangeState, arrived) == 16);
+static_assert(offsetof(ExchangeState, claimed) == 24);
+static_assert(offsetof(ExchangeState, unpacked) == 32);
+static_assert(offsetof(ExchangeState, reserved0) == 40);
+static_assert(offsetof(ExchangeState, reserved1) == 48);
+static_assert(offsetof(ExchangeState, reserved2) == 56);
+
+// A copy of a box: rows of consecutive bytes in planes. Nothing if `to` is 0.
+struct ExchangeCopy {
+    // Its first byte.
+    std::uint64_t from;
+    // Where that goes.
+    std::uint64_t to;
+    // Bytes of a row.
+    std::uint64_t row;
+    // Rows of a plane.
+    std::uint64_t rows;
+    // Planes.
+    std::uint64_t planes;
+    // Bytes from row to row, and from plane to plane, …
+    std::uint64_t from_row;
+    // … in the source, …
+    std::uint64_t from_plane;
+    // … and in the target.
+    std::uint64_t to_row;
+    // As `to_row`.
+    std::uint64_t to_plane;
+};
+static_assert(sizeof(ExchangeCopy) == 72 && alignof(ExchangeCopy) == 8);
+static_assert(offsetof(ExchangeCopy, from) == 0);
+static_assert(offsetof(ExchangeCopy, to) == 8);
+static_assert(offsetof(ExchangeCopy, row) == 16);
+static_assert(offsetof(ExchangeCopy, rows) == 24);
+static_assert(offsetof(ExchangeCopy, planes) == 32);
+static_assert(offsetof(ExchangeCopy, from_row) == 40);
+static_assert(offsetof(ExchangeCopy, from_plane) == 48);
+static_assert(offsetof(ExchangeCopy, to_row) == 56);
+static_assert(offsetof(ExchangeCopy, to_plane) == 64);
+
+// The border that one neighbour has of one field, and how it goes there.
+struct ExchangeRoute {
+    // The first cell of the box that is sent.
+    std::int32_t first0;
+    // Along the second axis.
+    std::int32_t first1;
+    // Along the third.
+    std::int32_t first2;
+    // The cell behind its last one.
+    std::int32_t end0;
+    // Along the second axis.
+    std::int32_t end1;
+    // Along the third.
+    std::int32_t end2;
+    // Bytes of a cell.
+    std::uint32_t cell;
+    // The remote key of `put_to`.
+    std::uint32_t to_key;
+    // Cell (0, 0, 0) of the field.
+    std::uint64_t cells;
+    // Bytes from row to row of the field, and from plane to plane.
+    std::uint64_t row;
+    // As `row`.
+    std::uint64_t plane;
+    // The same where the cells are stored for the neighbour: see `ExchangeLink::twin`.
+    std::uint64_t twin_row;
+    // As `twin_row`.
+    std::uint64_t twin_plane;
+    // From the field to where its neighbour has it, or to what is sent.
+    ExchangeCopy send;
+    // From a receive buffer to the ghosts.
+    ExchangeCopy unpack;
+    // Behind a NIC: address of the `mp::QueuePair` to the neighbour (`mp/qp.cuh`).
+    std::uint64_t queue;
+    // What is put, …
+    std::uint64_t put_from;
+    // … how many bytes, …
+    std::uint64_t put_bytes;
+    // … where to.
+    std::uint64_t put_to;
+    // This rank's signal, in the neighbour's memory.
+    std::uint64_t signal;
+    // The remote key of `signal`.
+    std::uint32_t signal_key;
+    // The local key of `put_from`.
+    std::uint32_t from_key;
+};
+static_assert(sizeof(ExchangeRoute) == 264 && alignof(ExchangeRoute) == 8);
+static_assert(offsetof(ExchangeRoute, first0) == 0);
+static_assert(offsetof(ExchangeRoute, first1) == 4);
+static_assert(offsetof(ExchangeRoute, first2) == 8);
+static_assert(offsetof(ExchangeRoute, end0) == 12);
+static_assert(offsetof(ExchangeRoute, end1) == 16);
+static_assert(offsetof(ExchangeRoute, end2) == 20);
+static_assert(offsetof(ExchangeRoute, cell) == 24);
+static_assert(offsetof(ExchangeRoute, to_key) == 28);
+static_assert(offsetof(ExchangeRoute, cells) == 32);
+static_assert(offsetof(ExchangeRoute, row) == 40);
+static_assert(offsetof(ExchangeRoute, plane) == 48);
+static_assert(offsetof(ExchangeRoute, twin_row) == 56);
+static_assert(offsetof(ExchangeRoute, twin_plane) == 64);
+static_assert(offsetof(ExchangeRoute, send) == 72);
+static_assert(offsetof(ExchangeRoute, unpack) == 144);
+static_assert(offsetof(ExchangeRoute, queue) == 216);
+static_assert(offsetof(ExchangeRoute, put_from) == 224);
+static_assert(offsetof(ExchangeRoute, put_bytes) == 232);
+static_assert(offsetof(ExchangeRoute, put_to) == 240);
+static_assert(offsetof(ExchangeRoute, signal) == 248);
+static_assert(offsetof(ExchangeRoute, signal_key) == 256);
+static_assert(offsetof(ExchangeRoute, from_key) == 260);
+
 }  // namespace mp

@@ -3,6 +3,7 @@
 
 #include "collective.cuh"
 #include "copy.cuh"
+#include "exchange.cuh"
 #include "group.cuh"
 #include "layout.cuh"
 #include "message.cuh"

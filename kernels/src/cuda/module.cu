@@ -2,5 +2,6 @@
 // holds them and the host loads them all when it opens a device. A new file of kernels is included here and named in KERNELS
 // (src/lib.rs).
 #include "collective.cu"
+#include "exchange.cu"
 #include "signal.cu"
 #include "steps.cu"

@@ -45,7 +45,7 @@ mod mailbox;
 mod message;
 pub(crate) mod nic;
 mod notice;
-mod operation;
+pub(crate) mod operation;
 mod pairing;
 pub(crate) mod path;
 mod peer;
@@ -56,7 +56,7 @@ mod post;
 mod region;
 mod wait;
 mod waiting;
-mod window;
+pub(crate) mod window;
 mod word;
 
 pub use all_reduce::AllReduce;

@@ -20,7 +20,7 @@ use super::wait::Backoff;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::trace::{Label, Span};
-use crate::transport::{Call, Connection, Opened, Signal, Told};
+use crate::transport::{Call, Connection, Opened, Reach, Signal, Told};
 
 /// Why a rank's share cannot be accessed in place.
 const NOT_MAPPED: &str =
@@ -76,7 +76,7 @@ impl<T: Pod> Window<T> {
     }
 
     /// The same as part of something else, which failures of kernels name.
-    pub(super) fn open_as(
+    pub(crate) fn open_as(
         communicator: &Communicator,
         plane: &Arc<Plane>,
         region: &Region<T>,
@@ -341,8 +341,13 @@ impl<T: Pod> Window<T> {
         })
     }
 
+    /// How kernels and host streams get to a rank's share by themselves, for what is built on windows.
+    pub(crate) fn reach_of(&self, rank: usize) -> Result<Reach<'_>> {
+        Ok(self.part(rank)?.connection.reach())
+    }
+
     /// What kernels use of it, for streams and graphs to hold.
-    pub(super) fn memory(&self) -> Vec<Buffer<u8>> {
+    pub(crate) fn memory(&self) -> Vec<Buffer<u8>> {
         let parts = self.parts.iter().flat_map(|part| part.connection.held());
         [self.table.bytes()].into_iter().chain(parts).collect()
     }

@@ -9,6 +9,7 @@ mod nic;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Space, Stream, Word64};
 use mp_kernels::WindowPart;
 use serde::{Deserialize, Serialize};
@@ -19,7 +20,7 @@ use crate::error::{Error, Result};
 use mapped::Mapped;
 
 /// Bytes between two signals, `signal_stride` of `mp/window.cuh`: each has a cache line of its own.
-const STRIDE: usize = 64;
+pub(crate) const STRIDE: usize = 64;
 
 /// A call that goes through a connection.
 pub(crate) struct Call<'a> {
@@ -40,6 +41,14 @@ impl Call<'_> {
 pub(crate) struct Signal {
     pub number: usize,
     pub value: u64,
+}
+
+/// How kernels and host streams here get to opened memory by themselves.
+pub(crate) enum Reach<'a> {
+    /// Addresses for this rank's device.
+    Near { memory: u64, signals: u64 },
+    /// By requests to the queue of this link, from the own memory, which has this local key.
+    Far { link: &'a Arc<OpenedLink>, memory: RemoteAddress, signals: RemoteAddress, own_key: u32 },
 }
 
 /// An operation on a 64-bit word, as one step for everybody.
@@ -100,6 +109,11 @@ pub(crate) trait Connection: Send + Sync {
 
     /// What kernels of this rank's device take, and the memory that they use through it.
     fn view(&self) -> WindowPart;
+    /// The same in parts.
+    fn reach(&self) -> Reach<'_> {
+        let WindowPart { memory, signals, .. } = self.view();
+        Reach::Near { memory, signals }
+    }
     fn held(&self) -> Vec<Buffer<u8>>;
 
     /// This rank does not use it any more.

@@ -10,7 +10,7 @@ use gdsync::{Buffer, Device, Space, Stream};
 use mp_kernels::{NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
-use super::{Atomic, Call, Connection, STRIDE, Signal, Told};
+use super::{Atomic, Call, Connection, Reach, STRIDE, Signal, Told};
 use crate::data::device::close;
 use crate::data::nic::{OpenedLink, Place, Post, refused};
 use crate::data::path::Path;
@@ -83,6 +83,8 @@ pub(super) struct Far {
     bytes: u64,
     /// Of this rank's kernels.
     link: Arc<OpenedLink>,
+    /// The local key of this rank's own memory.
+    own_key: u32,
     /// Their `mp::NicPart`.
     table: Buffer<u64>,
     /// Held, not used.
@@ -123,7 +125,8 @@ impl Far {
             u64::from(bounce.lkey()) | u64::from(share.atomics) << 32,
         ];
         let table = plane.table(device, &words, op)?;
-        Ok(Far { neighbour, share, bytes: told.bytes, link, table, _bounce: bounce })
+        let (bytes, own_key) = (told.bytes, own.key);
+        Ok(Far { neighbour, share, bytes, link, own_key, table, _bounce: bounce })
     }
 
     /// Byte `at` of the memory. (No address where there are no bytes; nothing is asked of it then.)
@@ -286,6 +289,11 @@ impl Connection for Far {
             signals: address(self.share.signals),
             nic: self.table.device_address().unwrap_or_default(),
         }
+    }
+
+    fn reach(&self) -> Reach<'_> {
+        let (memory, signals) = (self.byte(0), self.signal_at(0));
+        Reach::Far { link: &self.link, memory, signals, own_key: self.own_key }
     }
 
     fn held(&self) -> Vec<Buffer<u8>> {

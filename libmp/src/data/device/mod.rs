@@ -48,6 +48,7 @@ pub use fused::{FusedStream, Steps};
 #[cfg(test)]
 pub(crate) use half::Opening;
 pub(crate) use half::{DeviceHalf, DeviceNotice};
+pub(crate) use host::{is_set, wait};
 pub use message::{DeviceRecv, DeviceSend};
 pub use put::{Put, SignalWait};
 pub(crate) use report::{Report, Watch};
