@@ -1,0 +1,103 @@
+//! How a rank finds that its world is over, or ends it: what it sees of its neighbours, and what they break.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{HELP, Plane};
+use crate::control::cause::{Cause, Loss};
+use crate::error::{Error, Result};
+
+/// How long the news of a rank that left may take, on a busy machine too.
+const NEWS: Duration = Duration::from_secs(5);
+
+impl Plane {
+    /// Whether the world is over. Cheap.
+    pub fn ended(&self) -> bool {
+        self.control.abort_word().load(Ordering::Acquire) != 0 || self.control.finished()
+    }
+
+    /// An error if the world is over, for an operation that has been going on for `age`.
+    pub fn check_after(&self, age: Duration, op: impl FnOnce() -> String) -> Result<()> {
+        if self.ended() { self.control.check_after(&op(), age) } else { Ok(()) }
+    }
+
+    /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over. Waits until it
+    /// is known what has ended it, which may be another rank.
+    pub fn suspect(&self, neighbour: usize, error: &gdsync::Error) {
+        if let gdsync::Error::PeerUnreachable { pid, .. } = error {
+            self.suspect_process(neighbour, *pid, error.to_string());
+        }
+    }
+
+    /// The same of anything else of a neighbour's process that could not be had.
+    pub(in crate::data) fn suspect_process(&self, neighbour: usize, pid: u32, detail: String) {
+        if !has_ended(pid) {
+            return;
+        }
+        let rank = self.neighbours[neighbour].rank;
+        let host = self.peer(rank).host.clone();
+        let cause = Cause::Lost { rank: rank as u32, host, how: Loss::Path { detail } };
+        self.control.report(cause.clone());
+        let until = Instant::now() + self.verdict;
+        while !self.ended() {
+            if Instant::now() > until {
+                self.control.fail(cause);
+                return;
+            }
+            std::thread::sleep(HELP);
+        }
+    }
+
+    /// A neighbour that leaves takes its arena and its queues along; the news of it, which say more, are on their way.
+    pub(super) fn news_of_leaving(&self) -> Result<()> {
+        let until = Instant::now() + NEWS;
+        while Instant::now() < until {
+            self.control.check("reaching a neighbour")?;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// A neighbour breaks the protocol: the world is over.
+    pub(in crate::data) fn breach(&self, neighbour: usize, what: &str) -> Error {
+        self.nonsense(self.neighbours[neighbour].rank, what)
+    }
+
+    pub(in crate::data) fn not_introduced(&self, rank: usize) -> Error {
+        self.nonsense(rank, "it was not introduced")
+    }
+
+    pub(super) fn nonsense(&self, rank: usize, what: &str) -> Error {
+        let host = &self.peer(rank).host;
+        self.control.breach(format!("the data plane of rank {rank} on {host}: {what}"))
+    }
+}
+
+/// Whether there is no such process any more, or only its remains.
+fn has_ended(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state is the first field after the command in parentheses: proc(5).
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    matches!(state, None | Some('Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_ended_when_it_is_gone_or_only_its_remains_are_there() {
+        assert!(!has_ended(std::process::id()));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        for _ in 0..1000 {
+            if has_ended(child.id()) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It has not been waited for.
+        assert!(has_ended(child.id()));
+        child.wait().unwrap();
+        assert!(has_ended(child.id()));
+    }
+}
