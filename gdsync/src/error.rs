@@ -80,6 +80,10 @@ pub enum Error {
         message: String,
     },
 
+    /// There is not so much memory.
+    #[error(transparent)]
+    Shortage(#[from] crate::memory::limits::Shortage),
+
     /// A range lies outside its buffer.
     #[error("{what}: bytes {offset}..{end} lie outside a buffer of {size} bytes", end = offset.saturating_add(*len))]
     OutOfRange {

@@ -58,6 +58,7 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use launch::{Arg, Dims};
 pub use memop::MemOp;
+pub use memory::limits;
 pub use memory::word::{Word32, Word64, reached32, reached64};
 pub use memory::{Buffer, Space};
 pub use peer::{PeerHandle, PeerMemory, PeerPath};

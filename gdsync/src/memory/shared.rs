@@ -9,6 +9,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use serde::{Deserialize, Serialize};
 
+use super::limits::{self, Turn};
 use crate::error::{Error, Result};
 
 /// A mapped memfd.
@@ -40,15 +41,14 @@ impl SharedSegment {
     pub fn create(len: usize) -> Result<SharedSegment> {
         let len = round_to_pages(len)?;
         let what = format!("{len} bytes of shared memory");
-        // Reserving more than there is would not fail: the kernel would look for a process to kill.
-        if let Some(available) = available_memory().filter(|available| len as u64 > *available) {
-            let message = format!("only {available} bytes of memory are available");
-            return Err(Error::Os { call: "fallocate", what, message });
-        }
+        // Until the memory is reserved nobody else of this host counts on it.
+        let turn = Turn::take();
+        limits::check(len as u64, len as u64)?;
         let file = memfd_create("mp", MemfdFlags::CLOEXEC)
             .map_err(|e| Error::os("memfd_create", &what, e))?;
         fallocate(&file, FallocateFlags::empty(), 0, len as u64)
             .map_err(|e| Error::os("fallocate", &what, e))?;
+        drop(turn);
         SharedSegment::map(file, len)
     }
 
@@ -118,14 +118,6 @@ impl Drop for SharedSegment {
             tracing::debug!("munmap: {error}");
         }
     }
-}
-
-/// Memory that can be used without swapping, in bytes (`MemAvailable` of proc(5)).
-fn available_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
 }
 
 fn round_to_pages(len: usize) -> Result<usize> {
