@@ -5,6 +5,7 @@
 
 mod figures;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::str::FromStr;
@@ -104,6 +105,12 @@ pub struct Size {
     boxes_per_rank: u32,
 }
 
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.log2_box_dim, self.boxes_per_rank)
+    }
+}
+
 impl FromStr for Size {
     type Err = String;
 
@@ -111,8 +118,10 @@ impl FromStr for Size {
         let parsed = text.split_once(':').and_then(|(a, b)| {
             Some(Size { log2_box_dim: a.parse().ok()?, boxes_per_rank: b.parse().ok()? })
         });
-        parsed.ok_or_else(|| {
-            format!("{text:?} is not of the form LOG2_BOX_DIM:BOXES_PER_RANK, for example 5:8")
+        let possible =
+            |size: &Size| (4..=9).contains(&size.log2_box_dim) && size.boxes_per_rank > 0;
+        parsed.filter(possible).ok_or_else(|| {
+            format!("{text:?} is not of the form LOG2_BOX_DIM:BOXES_PER_RANK, 4 to 9 and at least 1, for example 5:8")
         })
     }
 }
@@ -199,7 +208,7 @@ fn measure_at(
         {
             bar.set_message(mode.name.clone());
             let run = run(plan, plan.command(mode, size, ranks)?)
-                .with_context(|| format!("{} {size:?}", mode.name))?;
+                .with_context(|| format!("{} {size}", mode.name))?;
             bytes_per_cell = bytes_per_cell.or(run.bytes_per_cell);
             solves.extend(run.solves.into_iter().next());
             bar.inc(1);

@@ -219,8 +219,7 @@ impl Results {
     /// # Errors
     /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let text = serde_json::to_string_pretty(self)?;
-        std::fs::write(path, text + "\n").with_context(|| format!("writing {}", path.display()))
+        Ok(mp_program::write(path, serde_json::to_string_pretty(self)? + "\n")?)
     }
 }
 

@@ -1,8 +1,11 @@
 //! The command line of `hpgmg-fv`, and what it refuses before anything is allocated.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Parser;
+use gdsync::limits::{self, Room};
+use mp_program::within;
 
 use crate::decomposition;
 use crate::error::ConfigError;
@@ -49,16 +52,16 @@ pub enum CommMode {
 #[command(name = "hpgmg-fv", version)]
 pub struct Cli {
     /// Base-2 logarithm of the cells per side of a box, 4 to 9.
-    #[arg(value_name = "LOG2_BOX_DIM")]
+    #[arg(value_name = "LOG2_BOX_DIM", value_parser = within(4..=9_u32))]
     pub log2_box_dim: u32,
     /// Boxes per rank to aim for; the domain gets the largest cube of boxes that this allows.
-    #[arg(value_name = "BOXES_PER_RANK")]
+    #[arg(value_name = "BOXES_PER_RANK", value_parser = within(1..=usize::MAX))]
     pub boxes_per_rank: usize,
     /// Ranks to start in this process (1 by default; under a launcher it starts them).
-    #[arg(long)]
+    #[arg(long, value_parser = within(1..=65_536_usize))]
     pub ranks: Option<usize>,
     /// Threads per rank (by default the cores of this machine divided by its ranks).
-    #[arg(long)]
+    #[arg(long, value_parser = within(1..=4096_usize))]
     pub threads: Option<usize>,
     /// Where the levels live.
     #[arg(long, value_enum, default_value = "auto")]
@@ -108,13 +111,13 @@ pub struct Cli {
     #[arg(long, value_enum, default_value = "bicgstab")]
     pub bottom: Bottom,
     /// Time exactly this many solves of each size.
-    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = within(1..=1_000_000_000_usize))]
     pub solves: Option<usize>,
     /// Time solves of each size for about this long (the reference's protocol is 60).
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = within(1e-6..=1e7_f64))]
     pub seconds: f64,
     /// Give up when a rank waits for another for longer than this, in seconds.
-    #[arg(long, value_name = "S", default_value_t = 300.0)]
+    #[arg(long, value_name = "S", default_value_t = 300.0, value_parser = within(1e-3..=1e7_f64))]
     pub timeout: f64,
     /// Measure this machine's memory bandwidth and give the solver's share of it.
     #[arg(long)]
@@ -146,33 +149,13 @@ impl Cli {
     }
 
     /// How many solves to time.
-    ///
-    /// # Errors
-    /// When the number or the time is not positive.
-    pub fn effort(&self) -> Result<Effort, ConfigError> {
-        match self.solves {
-            Some(0) => Err(ConfigError::NotPositive { option: "--solves", value: 0.0 }),
-            Some(n) => Ok(Effort::Solves(n)),
-            None => Ok(Effort::Seconds(positive("--seconds", self.seconds)?)),
-        }
+    pub fn effort(&self) -> Effort {
+        self.solves.map_or(Effort::Seconds(self.seconds), Effort::Solves)
     }
 
     /// The deadline of a wait.
-    ///
-    /// # Errors
-    /// When it is not positive.
-    pub fn limit(&self) -> Result<std::time::Duration, ConfigError> {
-        Ok(std::time::Duration::from_secs_f64(positive("--timeout", self.timeout)?))
-    }
-}
-
-/// A time in seconds that can be waited for.
-fn positive(option: &'static str, value: f64) -> Result<f64, ConfigError> {
-    const YEAR: f64 = 365.0 * 86400.0;
-    if value > 0.0 && value < YEAR {
-        Ok(value)
-    } else {
-        Err(ConfigError::NotPositive { option, value })
+    pub fn limit(&self) -> Duration {
+        Duration::from_secs_f64(self.timeout)
     }
 }
 
@@ -211,20 +194,19 @@ pub fn check_memory(
     Ok(())
 }
 
-/// Memory this process may still take, in bytes: what the kernel calls available, within the limit of
-/// the control group. `None` where the machine does not say.
-pub fn available_memory() -> Option<u64> {
-    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    let read = |file: &str| -> Option<u64> {
-        std::fs::read_to_string(format!("/sys/fs/cgroup/{file}")).ok()?.trim().parse().ok()
+/// What `local` ranks of this host may take for their levels, in bytes; `here` of them are threads of this process, with
+/// `threads` threads each. Messages and lists take a tenth of the levels.
+pub fn available_memory(local: usize, here: usize, threads: usize) -> u64 {
+    // A stack, and the heap that the allocator reserves for a thread; what a program takes besides.
+    const THREAD: u64 = 2 << 20;
+    const HEAP: u64 = 72 << 20;
+    let besides = (here * threads) as u64 * THREAD + (here as u64 + 1) * HEAP;
+    let own = |room: Room| {
+        let process = u128::from(room.bytes.saturating_sub(besides));
+        (process * local as u128 / here as u128).min(u128::from(u64::MAX)) as u64
     };
-    let in_group = match (read("memory.max"), read("memory.current")) {
-        (Some(max), Some(current)) => max.saturating_sub(current),
-        _ => u64::MAX,
-    };
-    Some((kib << 10).min(in_group))
+    let host = limits::host_room().map_or(u64::MAX, |room| room.bytes);
+    limits::process_room().map_or(u64::MAX, own).min(host) / 11 * 10
 }
 
 #[cfg(test)]
@@ -245,8 +227,8 @@ mod tests {
     #[test]
     fn a_box_size_out_of_range_is_refused_with_its_range() {
         for log2 in ["3", "10", "4000000"] {
-            let error = parse(&[log2, "8"]).unwrap().config().unwrap_err().to_string();
-            assert!(error.contains(log2) && error.contains("between 4 and 9"), "{error}");
+            let error = parse(&[log2, "8"]).unwrap_err().to_string();
+            assert!(error.contains(log2) && error.contains("from 4 to 9"), "{error}");
         }
     }
 
@@ -280,11 +262,19 @@ mod tests {
     }
 
     #[test]
-    fn times_and_counts_must_be_positive() {
-        let effort = |args: &[&str]| parse(&[&["5", "8"], args].concat()).unwrap().effort();
-        assert_eq!(effort(&["--solves", "3"]), Ok(Effort::Solves(3)));
-        assert!(effort(&["--solves", "0"]).is_err());
-        assert!(effort(&["--seconds", "0"]).is_err());
-        assert!(effort(&["--seconds=nan"]).is_err());
+    fn solves_are_counted_or_timed() {
+        let effort = |args: &[&str]| parse(&[&["5", "8"], args].concat()).map(|cli| cli.effort());
+        assert_eq!(effort(&["--solves", "3"]).unwrap(), Effort::Solves(3));
+        assert_eq!(effort(&["--seconds", "0.5"]).unwrap(), Effort::Seconds(0.5));
+        for absurd in ["--solves=0", "--seconds=0", "--threads=99999999999", "--ranks=0"] {
+            assert!(effort(&[absurd]).is_err(), "{absurd}");
+        }
+    }
+
+    #[test]
+    fn no_option_takes_what_nobody_means() {
+        use clap::CommandFactory;
+        let (accepted, tried) = mp_program::absurd::accepted(&Cli::command());
+        assert!(accepted.is_empty() && tried > 100, "{tried} tried, accepted: {accepted:#?}");
     }
 }

@@ -32,14 +32,6 @@ pub enum ConfigError {
         /// Cells per side.
         dim: usize,
     },
-    /// A time or a count that must be positive is not.
-    #[error("{option} is {value}; it must be greater than 0 (and less than a year)")]
-    NotPositive {
-        /// The option.
-        option: &'static str,
-        /// What it was given.
-        value: f64,
-    },
     /// The levels would not fit into memory.
     #[error(
         "{dim}³ cells need {needed_mib} MiB on this machine and {available_mib} MiB are available; \

@@ -110,11 +110,6 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
     if cli.graph && matches!(cli.comm, CommMode::Host | CommMode::Mpi) {
         return refuse("--graph: with --comm host and mpi the CPU takes part in a solve, which no graph can hold".into());
     }
-    for (option, value) in [("--ranks", cli.ranks), ("--threads", cli.threads)] {
-        if value == Some(0) {
-            return refuse(format!("{option} is 0; it must be at least 1"));
-        }
-    }
     if let (Some(ranks), Some(launcher)) = (cli.ranks, launcher)
         && ranks != launcher.size
     {
@@ -262,7 +257,6 @@ mod tests {
             (&["--gpu-threshold", "10000"], "--device cuda"),
             (&["--timeline", "t.json"], "--device cuda"),
             (&["--device", "cuda", "--graph", "--gpu-threshold", "1"], "no graph"),
-            (&["--ranks", "0"], "at least 1"),
         ] {
             let error = decide(&cli(args), None).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

@@ -1,6 +1,6 @@
 //! `mp-info`, the doctor: what this machine has, and which path bytes would take. See [`mp::info`].
 
-use std::io::Write;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
@@ -19,8 +19,14 @@ struct Options {
     probe_nic: bool,
 }
 
-fn main() -> Result<()> {
-    let options = Options::parse();
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => mp_program::fail("mp-info", error.as_ref()),
+    }
+}
+
+fn run(options: &Options) -> Result<()> {
     let (text, verdict) = if options.probe_nic {
         let found = Probe::run();
         let text = if options.json { json(&found)? } else { probe::render(&found) };
@@ -29,7 +35,7 @@ fn main() -> Result<()> {
         let report = Report::collect();
         (if options.json { json(&report)? } else { text::render(&report) }, Ok(()))
     };
-    std::io::stdout().write_all(text.as_bytes()).context("writing the report")?;
+    mp_program::print(&text);
     verdict
 }
 

@@ -42,7 +42,7 @@ enum What {
     /// Makes the document from files of `faults` and `storm`.
     Table {
         /// Files of `mp-torture faults --json` and `mp-torture storm --json`, and logs of tools/fuzz, tools/tsan,
-        /// tools/miri and tools/models.
+        /// tools/miri, tools/models and of `cargo test -p hpgmg --lib mutation -- --nocapture`.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         /// Write it here.
@@ -65,8 +65,31 @@ fn main() -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(u8::try_from(status).unwrap_or(1)),
         Err(error) => {
-            eprintln!("mp-torture: {error:#}");
+            let _ = mp_program::fail("mp-torture", error.as_ref());
             ExitCode::from(2)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn no_option_takes_what_nobody_means() {
+        let (accepted, tried) = mp_program::absurd::accepted(&Options::command());
+        assert!(accepted.is_empty() && tried > 50, "{tried} tried, accepted: {accepted:#?}");
+    }
+
+    #[test]
+    fn a_victim_that_is_none_of_the_ranks_is_refused() {
+        let line = ["mp-torture", "storm", "--threads=2", "--victim=7", "--fault=leave"];
+        let What::Storm(options) = Options::parse_from(line).what else {
+            panic!("another command")
+        };
+        let error = storm::run(&options).unwrap_err().to_string();
+        assert!(error.contains("--victim 7") && error.contains("2 ranks"), "{error}");
     }
 }

@@ -55,14 +55,17 @@ fn minutes(text: &str) -> Result<f64, String> {
 
 /// Runs it. The exit status: 0, or 1 if anything was not as it should be.
 pub fn run(options: &Options) -> Result<i32> {
+    if let Some(path) = &options.json {
+        mp_program::can_be_written(path)?;
+    }
     let programs = Programs::find()?;
     let seed = options.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
-    println!("seed {seed}");
+    mp_program::outln!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);
     let mut record = Record::begin(RANKS);
     let begin = Instant::now();
     let gpu = gpus() > 0;
-    println!("GPU: {}", if gpu { "yes" } else { "none, and so no storm on one" });
+    mp_program::outln!("GPU: {}", if gpu { "yes" } else { "none, and so no storm on one" });
     let hpgmg = combinations(options, gpu, &mut random).iter().any(|(_, _, w)| w.is_hpgmg());
     let (hpgmg_length, reference) =
         if hpgmg || options.short { calibrate(&programs)? } else { (LENGTH, Value::Null) };
@@ -109,9 +112,10 @@ pub(crate) fn add(
         if last.problems.is_empty() || last.stalled < STALL {
             break;
         }
-        println!(
+        mp_program::outln!(
             "    VOID: the machine stood still for {:.1} s: {:?}",
-            last.stalled, last.problems
+            last.stalled,
+            last.problems
         );
         record.void.push(last);
         last = run()?;
@@ -120,8 +124,7 @@ pub(crate) fn add(
     record.runs.push(last);
     record.minutes = begin.elapsed().as_secs_f64() / 60.0;
     if let Some(path) = json {
-        let text = serde_json::to_string_pretty(&record)? + "\n";
-        std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+        mp_program::write(path, serde_json::to_string_pretty(&record)? + "\n")?;
     }
     Ok(())
 }
@@ -129,7 +132,7 @@ pub(crate) fn add(
 /// The exit status, and a sentence.
 pub(crate) fn end(record: &Record) -> i32 {
     let bad = record.runs.iter().filter(|run| !run.problems.is_empty()).count();
-    println!(
+    mp_program::outln!(
         "{} runs in {:.1} minutes, {bad} not as they should be",
         record.runs.len(),
         record.minutes
@@ -215,9 +218,9 @@ fn show(run: &Run) {
         (false, survivors) => format!("{} of {survivors} name the cause", run.reports),
     };
     let after = run.slowest.map_or_else(String::new, |slowest| format!(", after {slowest:.3} s"));
-    println!("{:<58} {result}{after}", name(run.fault, run.phase, run.workload));
+    mp_program::outln!("{:<58} {result}{after}", name(run.fault, run.phase, run.workload));
     for problem in &run.problems {
-        println!("    PROBLEM (victim {}, seed {}): {problem}", run.victim, run.seed);
+        mp_program::outln!("    PROBLEM (victim {}, seed {}): {problem}", run.victim, run.seed);
     }
 }
 

@@ -1,8 +1,9 @@
 //! `mp-perf`: measures what communication costs here, with the floor beside it.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_bench::perf::latency::Form;
@@ -12,6 +13,7 @@ use mp_bench::perf::{
 };
 use mp_bench::result::{Figure, Results};
 use mp_bench::{compare, model, multigrid, report, signal};
+use mp_program::{outln, within};
 
 #[derive(Parser)]
 #[command(name = "mp-perf", version, about = "Measures what communication costs on this machine")]
@@ -70,10 +72,10 @@ enum What {
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
         repeats: u32,
         /// Seconds of solves in a run.
-        #[arg(long, default_value_t = 1.0)]
+        #[arg(long, default_value_t = 1.0, value_parser = within(1e-3..=1e6_f64))]
         seconds: f64,
         /// GB/s that memory reaches in a plain copy, for the roofline; with --ranks: that of one rank's.
-        #[arg(long)]
+        #[arg(long, value_parser = within(1e-3..=1e6_f64))]
         bandwidth: Option<f64>,
         /// Numbers of ranks that share the boxes. A size is then LOG2_BOX_DIM:BOXES of the whole domain.
         #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=4096))]
@@ -109,10 +111,10 @@ enum What {
             value_parser = clap::value_parser!(u64).range(1..=64))]
         gpus_per_node: Vec<u64>,
         /// Microseconds from NIC to NIC through one switch, instead of what is assumed.
-        #[arg(long)]
+        #[arg(long, value_parser = within(1e-3..=1e6_f64))]
         nic_latency: Option<f64>,
         /// GB/s of a NIC, instead of what is assumed.
-        #[arg(long)]
+        #[arg(long, value_parser = within(1e-3..=1e6_f64))]
         nic_bandwidth: Option<f64>,
         /// Write the figures to this file.
         #[arg(long)]
@@ -143,7 +145,7 @@ enum What {
         #[arg(long, value_delimiter = ',', default_value = "64k,1M,64M", value_parser = bytes)]
         size: Vec<u64>,
         /// Blocks of the copying kernel; 0: one on each multiprocessor.
-        #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,0")]
+        #[arg(long, value_delimiter = ',', default_value = "1,4,16,64,0", value_parser = within(0..=65_535_u32))]
         blocks: Vec<u32>,
     },
     /// How many messages a second get across when none is waited for, in every form.
@@ -191,7 +193,7 @@ enum What {
         #[arg(long, value_delimiter = ',', default_value = "8,1k,16k", value_parser = bytes)]
         size: Vec<u64>,
         /// Repetitions of each order, each way, of each size: all channels together.
-        #[arg(long, default_value_t = 1_000_000)]
+        #[arg(long, default_value_t = 1_000_000, value_parser = within(1..=1_000_000_000_000_u64))]
         rounds: u64,
         /// Channels at once, at most: each is a block on either side.
         #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=4096))]
@@ -220,6 +222,26 @@ enum What {
         #[arg(long)]
         markdown: Option<PathBuf>,
     },
+}
+
+impl What {
+    /// The files that a run is to write.
+    fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let [first, second] = match self {
+            What::Signal { json, .. }
+            | What::Compare { json, .. }
+            | What::Multigrid { json, .. }
+            | What::Model { json, .. } => [json.as_ref(), None],
+            What::Latency { common, .. }
+            | What::Bandwidth { common, .. }
+            | What::MessageRate { common, .. }
+            | What::Overlap { common, .. }
+            | What::Barrier { common, .. } => [common.json.as_ref(), common.csv.as_ref()],
+            What::Report { output, markdown, .. } => [Some(output), markdown.as_ref()],
+            What::Litmus { .. } => [None, None],
+        };
+        first.into_iter().chain(second)
+    }
 }
 
 /// Which devices the two ranks use.
@@ -301,7 +323,9 @@ fn ratio(text: &str) -> Result<f64, String> {
 
 fn window(text: &str) -> Result<(f64, f64), String> {
     let parsed = text.split_once(':').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-    parsed.ok_or_else(|| format!("{text:?} is not of the form FROM:TO, for example 0:500"))
+    parsed
+        .filter(|(from, to): &(f64, f64)| from.is_finite() && to.is_finite() && from < to)
+        .ok_or_else(|| format!("{text:?} is not of the form FROM:TO, for example 0:500"))
 }
 
 fn pair(text: &str) -> Result<(u32, u32), String> {
@@ -309,8 +333,17 @@ fn pair(text: &str) -> Result<(u32, u32), String> {
     parsed.ok_or_else(|| format!("{text:?} is not of the form FIRST:SECOND, for example 0:1"))
 }
 
-fn main() -> Result<()> {
-    match Options::parse().what {
+fn main() -> ExitCode {
+    let what = Options::parse().what;
+    let writable = what.files().try_for_each(|path| mp_program::can_be_written(path));
+    match writable.map_err(Into::into).and_then(|()| run(what)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => mp_program::fail("mp-perf", error.as_ref()),
+    }
+}
+
+fn run(what: What) -> Result<()> {
+    match what {
         What::Signal { pair, rounds, repeats, json } => {
             let mut pairs = pair;
             if pairs.is_empty() {
@@ -325,9 +358,7 @@ fn main() -> Result<()> {
             }
             print_signals(&all);
             if let Some(path) = json {
-                let text = serde_json::to_string_pretty(&all)?;
-                std::fs::write(&path, text)
-                    .with_context(|| format!("writing {}", path.display()))?;
+                mp_program::write(&path, serde_json::to_string_pretty(&all)?)?;
             }
             Ok(())
         }
@@ -427,7 +458,7 @@ fn main() -> Result<()> {
             write(&output, &report::page(&runs, &timelines)?)?;
             if let Some(folder) = images {
                 for name in report::images(&runs, &timelines, &folder)? {
-                    println!("wrote {}.svg and .png", folder.join(name).display());
+                    outln!("wrote {}.svg and .png", folder.join(name).display());
                 }
             }
             if let Some(path) = markdown {
@@ -444,17 +475,17 @@ fn main() -> Result<()> {
 /// Prints a run's tables and method; writes it to `json`.
 fn show(results: &Results, json: Option<&Path>) -> Result<()> {
     for figure in &results.figures {
-        println!("{}", report::terminal(figure));
+        outln!("{}", report::terminal(figure));
     }
     for sentence in &results.method {
-        println!("{sentence}");
+        outln!("{sentence}");
     }
     json.map_or(Ok(()), |path| results.write(path))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
-    println!("wrote {}", path.display());
+    mp_program::write(path, text)?;
+    outln!("wrote {}", path.display());
     Ok(())
 }
 
@@ -478,12 +509,40 @@ fn print_signals(all: &[signal::Figures]) {
             ]);
         }
     }
-    println!("{table}");
+    outln!("{table}");
     if let Some(figures) = all.first() {
         let repeats = figures.players.first().map_or(0, |player| player.one_way_us.count);
-        println!(
+        outln!(
             "one thread a side; {} rounds a repeat, {repeats} repeats, players interleaved; GPU clock of the serving side",
             figures.rounds
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn no_option_takes_what_nobody_means() {
+        let (accepted, tried) = mp_program::absurd::accepted(&Options::command());
+        assert!(accepted.is_empty() && tried > 200, "{tried} tried, accepted: {accepted:#?}");
+    }
+
+    #[test]
+    fn numbers_that_lie_outside_of_what_they_mean_are_refused() {
+        for line in [
+            &["model", "a.json", "--nic-bandwidth", "0"][..],
+            &["multigrid", "--mode", "a=", "--sizes", "99:1"],
+            &["multigrid", "--mode", "a=", "--sizes", "5:0"],
+            &["report", "--trace", "t", "--window", "5:nan"],
+            &["report", "--trace", "t", "--window", "5:1"],
+            &["latency", "--size", "0"],
+        ] {
+            let error = Options::try_parse_from([&["mp-perf"], line].concat());
+            assert_eq!(error.err().map(|error| error.exit_code()), Some(2), "{line:?}");
+        }
     }
 }

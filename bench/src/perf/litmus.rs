@@ -95,8 +95,8 @@ pub fn print(outcomes: &[Outcome], pair: &str) {
             format!("{seconds:.2}"),
         ]);
     }
-    println!("{table}");
-    println!(
+    mp_program::outln!("{table}");
+    mp_program::outln!(
         "Between {pair}, both ways at once; each channel a block a side; each repetition filled anew, checked word by word, its buffers poisoned before they are used again. Before each size {CONTROLS} repetitions (at most) with the signal before its put, which were found wrong."
     );
 }

@@ -7,7 +7,7 @@ use crate::result::Results;
 /// Prints every figure as a table and the method below.
 pub fn print(results: &Results) {
     for figure in &results.figures {
-        println!("{}", figure.title);
+        mp_program::outln!("{}", figure.title);
         let mut table = Table::new();
         table.load_preset(UTF8_FULL_CONDENSED);
         let y = figure.y.title();
@@ -33,10 +33,10 @@ pub fn print(results: &Results) {
                 ]);
             }
         }
-        println!("{table}");
+        mp_program::outln!("{table}");
     }
     for sentence in &results.method {
-        println!("{sentence}");
+        mp_program::outln!("{sentence}");
     }
 }
 

@@ -19,6 +19,8 @@ use hpgmg::options::Config;
 use hpgmg::report::{Facts, Report};
 use hpgmg::run::{self, Effort, Outcome};
 use indicatif::{ProgressBar, ProgressStyle};
+#[cfg(feature = "mpi")]
+use mp_program::sentence;
 
 /// Exit code of a run whose results are not what they should be.
 const WRONG: u8 = 3;
@@ -28,10 +30,7 @@ fn main() -> ExitCode {
     match start(&cli) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(WRONG),
-        Err(error) => {
-            eprintln!("hpgmg-fv: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => mp_program::fail("hpgmg-fv", error.as_ref()),
     }
 }
 
@@ -41,21 +40,24 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
     libmp::Config::from_env()?.check()?;
     let launcher = launch::launcher(|name| std::env::var(name).ok());
     let config = cli.config()?;
-    let effort = cli.effort()?;
-    let limit = cli.limit()?;
+    let (effort, limit) = (cli.effort(), cli.limit());
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
     match launch::decide(cli, launcher.as_ref())? {
         Launch::Threads { ranks } => {
-            check_memory(cli, &config, ranks, ranks)?;
+            check_files(cli)?;
             let threads = cli.threads.unwrap_or((cores / ranks).max(1));
+            let available = cli::available_memory(ranks, ranks, threads);
+            check_memory(cli, &config, ranks, ranks, available)?;
             let report = launch::on_threads(ranks, limit, |comm| {
                 one_rank(cli, &config, effort, comm, threads)
             })?;
             finish(cli, report)
         }
         Launch::LibmpThreads { ranks } => {
-            check_memory(cli, &config, ranks, ranks)?;
+            check_files(cli)?;
             let threads = cli.threads.unwrap_or((cores / ranks).max(1));
+            let available = cli::available_memory(ranks, ranks, threads);
+            check_memory(cli, &config, ranks, ranks, available)?;
             let worlds = libmp::World::threads(ranks)?;
             let report = comm::libmp::run(worlds, limit, |comm| {
                 one_rank(cli, &config, effort, comm, threads)
@@ -65,8 +67,14 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
         Launch::Libmp => {
             let world = libmp::World::init()?;
             let (rank, local) = (world.rank(), world.local_size());
-            check_memory(cli, &config, world.size(), local)?;
+            if rank == 0 {
+                check_files(cli)?;
+            }
             let threads = cli.threads.unwrap_or((cores / local).max(1));
+            let available = cli::available_memory(local, 1, threads);
+            // Nobody takes any before all have looked.
+            world.barrier()?;
+            check_memory(cli, &config, world.size(), local, available)?;
             let report = comm::libmp::run(vec![world], limit, |comm| {
                 one_rank(cli, &config, effort, comm, threads)
             })
@@ -78,13 +86,22 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             let comm = hpgmg::comm::mpi::MpiComm::init(limit)
                 .ok_or_else(|| anyhow!("MPI has been initialised before"))?;
             let local = local_size.unwrap_or(comm.size()).clamp(1, comm.size());
-            check_memory(cli, &config, comm.size(), local)?;
+            if comm.rank() == 0 {
+                check_files(cli)?;
+            }
             let threads = cli.threads.unwrap_or((cores / local).max(1));
+            let available = cli::available_memory(local, 1, threads);
+            let all: Vec<usize> = (0..comm.size()).collect();
+            if let Some(mut all) = comm.group(&all)? {
+                // Nobody takes any before all have looked.
+                all.max(&mut [0.0])?;
+            }
+            check_memory(cli, &config, comm.size(), local, available)?;
             // An error ends the whole job: the others would wait for this rank.
             match one_rank(cli, &config, effort, &comm, threads) {
                 Ok(report) => finish(cli, report),
                 Err(error) => {
-                    eprintln!("hpgmg-fv: rank {}: {error}", comm.rank());
+                    eprintln!("hpgmg-fv: rank {}: {}", comm.rank(), sentence(&error));
                     comm.abort();
                 }
             }
@@ -94,8 +111,23 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
     }
 }
 
-fn check_memory(cli: &Cli, config: &Config, ranks: usize, local: usize) -> anyhow::Result<()> {
-    let available = cli::available_memory().unwrap_or(u64::MAX);
+/// Whether rank 0 will be able to write what is asked for.
+fn check_files(cli: &Cli) -> anyhow::Result<()> {
+    Ok(cli
+        .json
+        .iter()
+        .chain(&cli.timeline)
+        .try_for_each(|path| mp_program::can_be_written(path))?)
+}
+
+/// Refuses what `local` of the ranks cannot hold in `available` bytes of this machine.
+fn check_memory(
+    cli: &Cli,
+    config: &Config,
+    ranks: usize,
+    local: usize,
+    available: u64,
+) -> anyhow::Result<()> {
     if cli.device == Device::Cuda && ranks > 1 {
         let cut = cut(cli, config, ranks)?;
         return Ok(cuda::check_memory(config, ranks, cut, available / local as u64)?);
@@ -132,7 +164,7 @@ fn on_cpu(
     threads: usize,
     bar: &ProgressBar,
 ) -> Result<Option<Answer>, Error> {
-    let limit = cli.limit()?;
+    let limit = cli.limit();
     if !cli.compare.is_empty() {
         let mpi = Messages::open(cli, comm)?;
         let mut solvers = Vec::new();
@@ -217,7 +249,7 @@ fn on_gpu(
     let cut = cut(cli, config, ranks)?;
     let cpu = cuda::set_up(config, comm, cut, threads)?;
     let mpi = Messages::open(cli, comm)?;
-    let limit = cli.limit()?;
+    let limit = cli.limit();
     if !cli.compare.is_empty() {
         let mut gpus = Vec::new();
         for &way in &cli.compare {
@@ -318,7 +350,7 @@ impl Messages {
             return Ok(Self { mpi: None });
         }
         let failed = |code| CommError::Library { call: "MPI_Init", rank: comm.rank(), code };
-        let mpi = hpgmg::comm::mpi::MpiComm::init(cli.limit()?).ok_or(failed(0))?;
+        let mpi = hpgmg::comm::mpi::MpiComm::init(cli.limit()).ok_or(failed(0))?;
         if (mpi.rank(), mpi.size()) != (comm.rank(), comm.size()) {
             return Err(CommError::OtherRanks {
                 rank: [comm.rank(), mpi.rank()],
@@ -387,16 +419,14 @@ fn finish(cli: &Cli, answer: Option<Answer>) -> anyhow::Result<bool> {
     let report = match answer {
         None => return Ok(true),
         Some(Answer::Comparison(comparison)) => {
-            print!("{}", comparison.text());
+            mp_program::print(&comparison.text());
             return Ok(comparison.passes());
         }
         Some(Answer::Report(report)) => report,
     };
-    print!("{}", report.text());
     if let Some(path) = &cli.json {
-        let json = serde_json::to_string_pretty(&report)?;
-        std::fs::write(path, json + "\n")
-            .with_context(|| format!("cannot write {}", path.display()))?;
+        mp_program::write(path, serde_json::to_string_pretty(&report)? + "\n")?;
     }
+    mp_program::print(&report.text());
     Ok(report.passes())
 }

@@ -133,6 +133,12 @@ fn seconds(text: &str) -> Result<f64, String> {
 /// Runs a storm: all ranks of it, if they are threads, or the one that this process is. The exit status: 0 if everything
 /// was as the model says and nothing grew, 1 after a failure that libmp reported, 9 if something was wrong.
 pub fn run(options: &Options) -> Result<i32> {
+    if let Some(path) = &options.json {
+        mp_program::can_be_written(path)?;
+    }
+    if let (Some(victim), Some(ranks)) = (options.victim, options.threads) {
+        ensure!(victim < ranks.into(), "--victim {victim}: there are only {ranks} ranks, from 0");
+    }
     let stops = match options.threads {
         Some(ranks) => on_threads(options, usize::from(ranks))?,
         None => vec![rank(options, &mut || Ok(World::init()?), true)],
@@ -208,6 +214,12 @@ fn worlds(
     loop {
         let world = world().map_err(|error| Stop::Failed(format!("{error:#}")))?;
         mark.rank = Some(world.rank());
+        if let Some(victim) = options.victim.filter(|victim| *victim >= world.size()) {
+            let ranks = world.size();
+            return Err(Stop::Failed(format!(
+                "--victim {victim}: there are only {ranks} ranks, from 0"
+            )));
+        }
         let played = play.one(&world, number, until, mark);
         if let Err(stop) = &played {
             // Before the world is dropped, which takes its time to get the last word out.
@@ -258,10 +270,9 @@ fn worlds(
 fn end(options: &Options, mark: &Mark, measured: &Measured, summary: &Summary) -> Result<()> {
     if mark.rank == Some(0) {
         let json = serde_json::to_string(summary)?;
-        println!("storm: {json}");
+        mp_program::outln!("storm: {json}");
         if let Some(path) = &options.json {
-            std::fs::write(path, json + "\n")
-                .with_context(|| format!("cannot write {}", path.display()))?;
+            mp_program::write(path, json + "\n")?;
         }
     }
     ensure!(measured.is_flat(), "it grew: {measured:?}");
