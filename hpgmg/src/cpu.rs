@@ -66,6 +66,9 @@ pub struct Cpu {
     pub timers: Timers,
     /// Iterations of the bottom solver since the start.
     pub bottom_iterations: usize,
+    /// A fault for the verdict to find.
+    #[cfg(test)]
+    pub(crate) injected: crate::mutation::Injected,
 }
 
 impl Cpu {
@@ -292,6 +295,8 @@ impl Operators for Cpu {
         };
         self.timers.set_inside(None);
         self.bottom_iterations += iterations?;
+        #[cfg(test)]
+        self.has_solved(l, x);
         Ok(())
     }
 }

@@ -46,6 +46,8 @@ pub mod krylov;
 pub mod lanes;
 pub mod launch;
 pub mod level;
+#[cfg(test)]
+mod mutation;
 pub mod operators;
 pub mod options;
 pub mod patch;

@@ -107,13 +107,23 @@ impl Cpu {
         prepare_transfers(&config, comm, &mut levels)?;
         let timers = Timers::new(levels.len());
         let isa = Isa::detect();
-        let mut cpu = Self { config, levels, team, isa, timers, bottom_iterations: 0 };
+        let mut cpu = Self {
+            config,
+            levels,
+            team,
+            isa,
+            timers,
+            bottom_iterations: 0,
+            #[cfg(test)]
+            injected: Default::default(),
+        };
         if first == 0 {
             cpu.fill_finest();
         } else {
             cpu.fill_slabs(planes, agree)?;
         }
-        if cpu.singular() && cpu.active(0) {
+        // Where the domain wraps, whatever the equation: the point values of a right-hand side of mean zero have another.
+        if cpu.config.boundary == Boundary::Periodic && cpu.active(0) {
             let mean = cpu.mean(0, Vector::F)?;
             cpu.shift(0, Vector::F, -mean);
         }

@@ -8,6 +8,8 @@ use crate::backend::{Prolongation, Vector};
 use crate::boundary::Extrapolation;
 use crate::comm::CommError;
 use crate::cpu::{Cpu, Step};
+#[cfg(test)]
+use crate::mutation::Site;
 use crate::options::Boundary;
 use crate::red_black;
 use crate::timers::Phase;
@@ -102,6 +104,15 @@ impl Cpu {
     /// # Errors
     /// [`CommError`] when the ranks lose each other.
     pub fn stage(&mut self, work: Work, stage: Stage) -> Result<(), CommError> {
+        #[cfg(test)]
+        self.before(work, stage);
+        self.do_stage(work, stage)?;
+        #[cfg(test)]
+        self.after(work, stage);
+        Ok(())
+    }
+
+    fn do_stage(&mut self, work: Work, stage: Stage) -> Result<(), CommError> {
         match work {
             Work::Pass { l, x, out, step } => self.pass(l, x, out, step, stage),
             Work::RedBlack { l, x, rhs, sweep, shell } => {
@@ -121,10 +132,14 @@ impl Cpu {
     /// A stage of the halo exchange of `x` on level `l`.
     fn exchange(&mut self, l: usize, x: Vector, stage: Stage) -> Result<(), CommError> {
         let clock = Instant::now();
+        #[cfg(test)]
+        self.about_to(Site::Message, l, x, stage);
         let rule = self.boundary_rule(l);
         let Self { levels, team, .. } = self;
         let level = &mut levels[l];
         level.halo.stage(stage, team, &mut level.fields[x.index()], rule)?;
+        #[cfg(test)]
+        self.has_exchanged(l, x, stage);
         self.timers.add(l, Phase::Exchange, clock);
         Ok(())
     }
@@ -140,10 +155,14 @@ impl Cpu {
             Rule::Quartic => Extrapolation::Quartic.lowered(n),
         };
         let boundary = (self.config.boundary == Boundary::Dirichlet).then_some(boundary);
+        #[cfg(test)]
+        self.about_to(Site::Message, l, x, stage);
         let level = &mut self.levels[l];
         let field = &mut level.fields[x.index()];
         let halo = level.surround.as_mut().unwrap_or(&mut level.halo);
         halo.stage(stage, &self.team, field, boundary)?;
+        #[cfg(test)]
+        self.has_exchanged(l, x, stage);
         self.timers.add(l, Phase::Exchange, clock);
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use hpgmg::known::{Verdict, judge};
 use hpgmg::options::{Bottom, Boundary, Config, Cycle, Equation, Operator, Smoother};
 use hpgmg::run::{Effort, run};
 use serde::Deserialize;
@@ -82,6 +83,9 @@ fn check(case: &Case) -> Vec<String> {
         Ok((outcome, levels, lambda))
     });
     let mut wrong = Vec::new();
+    if same_bottom && let Verdict::Fail(text) = judge(&config, &outcome) {
+        wrong.push(format!("{}: the verdict is: {text}", case.run));
+    }
     let mut close = |what: &str, found: f64, expected: f64, tolerance: f64| {
         let off = (found - expected).abs();
         // NaN is wrong, too.

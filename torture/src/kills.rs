@@ -40,7 +40,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<i32> {
     let programs = Programs::find()?;
     let seed = options.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
-    println!("seed {seed}");
+    mp_program::outln!("seed {seed}");
     let mut random = SmallRng::seed_from_u64(seed);
     let mut record = Record::begin(MOST);
     let begin = Instant::now();

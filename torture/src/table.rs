@@ -1,5 +1,6 @@
 //! The document: the table of faults, the storms' figures, what fuzzing and sanitizers found, from files.
 
+mod mutations;
 mod sanitizers;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ pub fn write(files: &[PathBuf], output: &Path) -> Result<()> {
     let mut text = String::new();
     let (mut storms, mut fuzzed, mut ran) = (Vec::new(), Vec::new(), Vec::new());
     let mut records = Vec::new();
+    let mut mutated = Vec::new();
     for path in files {
         let content =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
@@ -41,6 +43,8 @@ pub fn write(files: &[PathBuf], output: &Path) -> Result<()> {
             storms.push(storm);
         } else if let Some(targets) = fuzzing(&content) {
             fuzzed.extend(targets);
+        } else if let Some(settings) = mutations::read(&content) {
+            mutated.extend(settings);
         } else if let Some(programs) = sanitizers::read(&content) {
             ran.extend(programs);
         } else {
@@ -57,13 +61,16 @@ pub fn write(files: &[PathBuf], output: &Path) -> Result<()> {
     if !storms.is_empty() {
         table_of_storms(&mut text, &storms)?;
     }
+    if !mutated.is_empty() {
+        mutations::table(&mut text, &mutated)?;
+    }
     if !fuzzed.is_empty() {
         table_of_fuzzing(&mut text, &fuzzed)?;
     }
     if !ran.is_empty() {
         sanitizers::table(&mut text, &ran)?;
     }
-    std::fs::write(output, text).with_context(|| format!("writing {}", output.display()))
+    Ok(mp_program::write(output, text)?)
 }
 
 /// What was tried of each class, how much of it came out as it must, and by which test.

@@ -235,11 +235,17 @@ pub enum Starter {
     Stream,
 }
 
+/// The larger of two numbers; NaN if one of them is, which `f64::max` would drop, and with it the news that a rank has
+/// diverged.
+fn larger(a: f64, b: f64) -> f64 {
+    if a.is_nan() || a > b { a } else { b }
+}
+
 /// Ranks that reduce together. All members call the same operations in the same order.
 pub trait Group {
     /// Number of members.
     fn size(&self) -> usize;
-    /// Element-wise maximum over the members.
+    /// Element-wise maximum over the members; NaN where one of them has NaN.
     ///
     /// # Errors
     /// [`CommError`] on deadline or peer failure.

@@ -182,6 +182,7 @@ impl Comm for MpiComm {
             number: world.groups.get(),
             size: members.len(),
             input: Vec::with_capacity(64),
+            maximum: Vec::with_capacity(64),
         })))
     }
 }
@@ -286,6 +287,7 @@ struct MpiGroup {
     number: usize,
     size: usize,
     input: Vec<f64>,
+    maximum: Vec<f64>,
 }
 
 impl MpiGroup {
@@ -322,8 +324,20 @@ impl Group for MpiGroup {
     }
 
     fn max(&mut self, values: &mut [f64]) -> Result<(), CommError> {
+        // What MPI_MAX makes of NaN is the library's affair: beside every number goes whether it is one.
+        let count = values.len();
+        let mut both = std::mem::take(&mut self.maximum);
+        both.clear();
+        both.extend(values.iter().map(|v| if v.is_nan() { f64::NEG_INFINITY } else { *v }));
+        both.extend(values.iter().map(|v| f64::from(u8::from(v.is_nan()))));
         // SAFETY: reading a constant of the library.
-        self.reduce(values, unsafe { ffi::RSMPI_MAX })
+        let reduced = self.reduce(&mut both, unsafe { ffi::RSMPI_MAX });
+        let (numbers, flags) = both.split_at(count);
+        for ((value, number), flag) in values.iter_mut().zip(numbers).zip(flags) {
+            *value = if *flag > 0.0 { f64::NAN } else { *number };
+        }
+        self.maximum = both;
+        reduced
     }
 
     fn sum(&mut self, values: &mut [f64]) -> Result<(), CommError> {

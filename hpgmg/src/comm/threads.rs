@@ -334,7 +334,7 @@ impl Group for ThreadGroup {
     }
 
     fn max(&mut self, values: &mut [f64]) -> Result<(), CommError> {
-        self.reduce(values, f64::max)
+        self.reduce(values, super::larger)
     }
 
     fn sum(&mut self, values: &mut [f64]) -> Result<(), CommError> {
@@ -394,6 +394,19 @@ mod tests {
             })
         });
         assert_eq!(results, [Some((1495.0, 3.0)), None, Some((1495.0, 3.0)), Some((1495.0, 3.0))]);
+    }
+
+    #[test]
+    fn the_maximum_is_not_a_number_if_a_members_value_is_none_whichever_member_that_is() {
+        for bad in 0..3 {
+            let found = on_ranks(3, LIMIT, |comm| {
+                let mut group = comm.group(&[0, 1, 2]).unwrap().unwrap();
+                let mut values = [if comm.rank() == bad { f64::NAN } else { 1.0 }, 2.0];
+                group.max(&mut values).unwrap();
+                values
+            });
+            assert!(found.iter().all(|v| v[0].is_nan() && v[1] == 2.0), "{bad}: {found:?}");
+        }
     }
 
     #[test]
