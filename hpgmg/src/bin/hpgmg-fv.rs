@@ -86,22 +86,25 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             let comm = hpgmg::comm::mpi::MpiComm::init(limit)
                 .ok_or_else(|| anyhow!("MPI has been initialised before"))?;
             let local = local_size.unwrap_or(comm.size()).clamp(1, comm.size());
-            if comm.rank() == 0 {
-                check_files(cli)?;
-            }
             let threads = cli.threads.unwrap_or((cores / local).max(1));
-            let available = cli::available_memory(local, 1, threads);
-            let all: Vec<usize> = (0..comm.size()).collect();
-            if let Some(mut all) = comm.group(&all)? {
-                // Nobody takes any before all have looked.
-                all.max(&mut [0.0])?;
-            }
-            check_memory(cli, &config, comm.size(), local, available)?;
+            let run = || -> anyhow::Result<Option<Answer>> {
+                if comm.rank() == 0 {
+                    check_files(cli)?;
+                }
+                let available = cli::available_memory(local, 1, threads);
+                let all: Vec<usize> = (0..comm.size()).collect();
+                if let Some(mut all) = comm.group(&all)? {
+                    // Nobody takes any before all have looked.
+                    all.max(&mut [0.0])?;
+                }
+                check_memory(cli, &config, comm.size(), local, available)?;
+                Ok(one_rank(cli, &config, effort, &comm, threads)?)
+            };
             // An error ends the whole job: the others would wait for this rank.
-            match one_rank(cli, &config, effort, &comm, threads) {
+            match run() {
                 Ok(report) => finish(cli, report),
                 Err(error) => {
-                    eprintln!("hpgmg-fv: rank {}: {}", comm.rank(), sentence(&error));
+                    eprintln!("hpgmg-fv: rank {}: {}", comm.rank(), sentence(error.as_ref()));
                     comm.abort();
                 }
             }
