@@ -14,7 +14,8 @@ use crate::job::{Job, Programs};
 use crate::record::Record;
 use crate::suite::{LENGTH, add, alone, calibrate, end};
 
-/// Most ranks of a job; the fewest are two.
+/// Fewest and most ranks of a job.
+const FEWEST: usize = 2;
 const MOST: usize = 5;
 /// One kill in so many comes while the ranks start, in this time.
 const STARTING: (u32, Duration) = (3, Duration::from_millis(250));
@@ -50,14 +51,16 @@ pub fn run(options: &Options) -> Result<i32> {
         .filter(|workload| workload.name().contains(&options.only))
         .collect();
     ensure!(!workloads.is_empty(), "no workload has {:?} in its name", options.only);
-    let (hpgmg, reference) = match workloads.iter().any(|workload| workload.is_hpgmg()) {
-        true => calibrate(&programs)?,
-        false => (LENGTH, serde_json::Value::Null),
-    };
+    // Of each number of ranks.
+    let with_hpgmg = workloads.iter().any(|workload| workload.is_hpgmg());
+    let hpgmg = (FEWEST..=MOST).filter(|_| with_hpgmg);
+    let hpgmg = hpgmg.map(|ranks| calibrate(&programs, ranks)).collect::<Result<Vec<_>>>()?;
     for _ in 0..options.runs {
         let Some(&workload) = workloads.choose(&mut random) else { continue };
-        let length = if workload.is_hpgmg() { hpgmg } else { LENGTH };
-        let ranks = random.random_range(2..=MOST);
+        let ranks = random.random_range(FEWEST..=MOST);
+        let undisturbed = hpgmg.get(ranks - FEWEST).filter(|_| workload.is_hpgmg());
+        let (length, reference) = undisturbed
+            .map_or((LENGTH, &serde_json::Value::Null), |(length, json)| (*length, json));
         let longest = match random.random_range(0..STARTING.0) {
             0 => STARTING.1,
             _ => length + STARTING.1,
@@ -74,7 +77,7 @@ pub fn run(options: &Options) -> Result<i32> {
             // Without, mprun's word is all there is.
             lingers: random.random_range(0..3) > 0,
         };
-        add(&mut record, &options.json, begin, || alone(&programs, &job, &reference))?;
+        add(&mut record, &options.json, begin, || alone(&programs, &job, reference))?;
     }
     Ok(end(&record))
 }

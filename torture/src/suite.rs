@@ -68,7 +68,7 @@ pub fn run(options: &Options) -> Result<i32> {
     mp_program::outln!("GPU: {}", if gpu { "yes" } else { "none, and so no storm on one" });
     let hpgmg = combinations(options, gpu, &mut random).iter().any(|(_, _, w)| w.is_hpgmg());
     let (hpgmg_length, reference) =
-        if hpgmg || options.short { calibrate(&programs)? } else { (LENGTH, Value::Null) };
+        if hpgmg || options.short { calibrate(&programs, RANKS)? } else { (LENGTH, Value::Null) };
     let mut cycle = 0;
     loop {
         for (fault, phase, workload) in combinations(options, gpu, &mut random) {
@@ -224,14 +224,14 @@ fn show(run: &Run) {
     }
 }
 
-/// How long HPGMG takes here, and the numbers that it finds.
-pub(crate) fn calibrate(programs: &Programs) -> Result<(Duration, Value)> {
+/// How long HPGMG takes here with so many ranks, and the numbers that it finds: the problem grows with them.
+pub(crate) fn calibrate(programs: &Programs, ranks: usize) -> Result<(Duration, Value)> {
     let job = Job {
         fault: None,
         phase: Phase::Middle,
         workload: Workload::Hpgmg,
         victim: 0,
-        ranks: RANKS,
+        ranks,
         seed: 0,
         length: LENGTH,
         moment: Duration::ZERO,
