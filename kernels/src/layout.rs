@@ -3,7 +3,26 @@
 //! elsewhere.
 
 use crate::shared::Header;
-use crate::{shared_enum, shared_structs};
+use crate::{shared_constants, shared_enum, shared_structs};
+
+shared_constants! {
+    /// Bytes of a packet.
+    pub const PACKET: u64 = 16 as packet_size;
+    /// Bytes of a message in one packet; of 32 bits, so that dividing by it is cheap.
+    pub const PACKET_BYTES: u32 = 12 as packet_bytes;
+    /// Slots for packets of one pair: how many small messages may be on their way or not yet taken.
+    pub const PACKET_SLOTS: u64 = 4 as packet_slots;
+    /// Bytes between two signals: a cache line.
+    pub const SIGNAL_STRIDE: u64 = 64 as signal_stride;
+    /// Data up to so many bytes travel inside the entry of a NIC's queue: the source is read once, and is free at once.
+    pub const INLINE_BYTES: u64 = 512 as inline_bytes;
+    /// Bytes of the memory that what a NIC brings passes through, see `NicPart`.
+    pub const BOUNCE_BYTES: u64 = 4096 as bounce_bytes;
+    /// Steps of the longest list in one launch.
+    pub const MAX_STEPS: u32 = 16 as max_steps;
+    /// Steps of a short list: most lists are, and a launch is the quicker the less it carries.
+    pub const FEW_STEPS: u32 = 3 as few_steps;
+}
 
 shared_enum! {
     /// How a call of a kernel ended.
@@ -172,6 +191,50 @@ shared_structs! {
         pub kind: u32,
         /// 1: all blocks meet before it.
         pub meet: u32,
+    }
+
+    /// What the threads of one GPU share about a queue, in that GPU's memory; zero at first. A word for each block of the queue
+    /// follows: its mark. Only `mp/qp.cuh` looks inside.
+    pub struct QueuePairState {
+        /// Held by who rings.
+        pub lock: u32,
+        /// Keeps what follows on a cache line of its own; ignored.
+        pub reserved0: [u32; 15],
+        /// As `published` of the `QueuePair`, as far as this GPU knows.
+        pub published: u64,
+        /// As its `completed`.
+        pub completed: u64,
+        /// 0, or 0x100 | syndrome of the request that failed.
+        pub failure: u64,
+        /// Doorbells rung by this GPU.
+        pub rings: u64,
+        /// Keeps the size two cache lines; ignored.
+        pub reserved1: [u64; 4],
+    }
+
+    /// The send queue of a queue pair as the host hands it to kernels. Addresses are those of the device that the queue pair was
+    /// made for; its send completions are collapsed.
+    pub struct QueuePair {
+        /// First byte of the send queue.
+        pub send_queue: u64,
+        /// The one completion.
+        pub completion: u64,
+        /// The send word of the doorbell record.
+        pub send_record: u64,
+        /// The doorbell register.
+        pub doorbell: u64,
+        /// Counter: blocks given to somebody who posts.
+        pub reserved: u64,
+        /// Counter: blocks that the doorbell record covers.
+        pub published: u64,
+        /// Counter: blocks known to be free again.
+        pub completed: u64,
+        /// Its `QueuePairState`, and behind it a word for each block.
+        pub state: u64,
+        /// Basic blocks of the send queue, 2^n <= 32768.
+        pub blocks: u32,
+        /// Queue pair number.
+        pub qpn: u32,
     }
 
     /// A rank's share of a window, as a kernel of another rank reaches it.
@@ -451,7 +514,7 @@ pub const HEADER: Header = Header {
     package: "mp-kernels",
     includes: &[],
     namespace: "mp",
-    constants: &[],
+    constants: CONSTANTS,
     enums: &[WaitStatus::ENUMERATION, StepKind::ENUMERATION],
     structs: LAYOUTS,
 };

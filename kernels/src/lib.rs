@@ -18,11 +18,7 @@
 mod layout;
 pub mod shared;
 
-pub use layout::{
-    Collective, Exchange, ExchangeCopy, ExchangeHead, ExchangeLink, ExchangeRoute, ExchangeState,
-    Get, HEADER, LAYOUTS, Message, MessageState, NicCollective, NicEnd, NicPart, Put, Recv, Send,
-    SignalWait, Step, StepKind, Tiles, WaitBounds, WaitReport, WaitStatus, Window, WindowPart,
-};
+pub use layout::*;
 
 /// How the GPU code of this build was compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,6 +13,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+pub use mp_kernels::QueuePair as DeviceQueuePair;
+use mp_kernels::QueuePairState;
+
 use super::completion_queue::CompletionMemory;
 use super::error::Result;
 use super::options::{CompletionMode, QueuePairOptions};
@@ -234,39 +237,8 @@ impl QueueMemory {
     }
 }
 
-/// The send queue of a queue pair as a kernel sees it: `mp::QueuePair` of `mp/qp.cuh`, by value a kernel's argument.
-///
-/// Addresses are those of the device that the queue pair was made for. Its send completions are collapsed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
-pub struct DeviceQueuePair {
-    /// First byte of the send queue.
-    pub send_queue: u64,
-    /// The one completion.
-    pub completion: u64,
-    /// The send word of the doorbell record.
-    pub send_record: u64,
-    /// The doorbell register.
-    pub doorbell: u64,
-    /// Counter of blocks reserved.
-    pub reserved: u64,
-    /// Counter of blocks rung.
-    pub published: u64,
-    /// Counter of blocks known to be free again.
-    pub completed: u64,
-    /// What the device's threads share about the queue, in the device's memory.
-    pub state: u64,
-    /// Basic blocks of the send queue.
-    pub blocks: u32,
-    /// Queue pair number.
-    pub qpn: u32,
-}
-
-// The static_asserts of mp/qp.cuh say the same.
-const _: () = assert!(size_of::<DeviceQueuePair>() == 72);
-
-/// `sizeof(QueuePairState)` of mp/qp.cuh, in words; a mark for each block follows.
-const STATE_WORDS: usize = 16;
+/// Words in front of the marks, one for each block.
+const STATE_WORDS: usize = size_of::<QueuePairState>() / 8;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,30 @@
 
 namespace mp {
 
+// Bytes of a packet.
+constexpr std::uint64_t packet_size = 16;
+
+// Bytes of a message in one packet; of 32 bits, so that dividing by it is cheap.
+constexpr std::uint32_t packet_bytes = 12;
+
+// Slots for packets of one pair: how many small messages may be on their way or not yet taken.
+constexpr std::uint64_t packet_slots = 4;
+
+// Bytes between two signals: a cache line.
+constexpr std::uint64_t signal_stride = 64;
+
+// Data up to so many bytes travel inside the entry of a NIC's queue: the source is read once, and is free at once.
+constexpr std::uint64_t inline_bytes = 512;
+
+// Bytes of the memory that what a NIC brings passes through, see `NicPart`.
+constexpr std::uint64_t bounce_bytes = 4096;
+
+// Steps of the longest list in one launch.
+constexpr std::uint32_t max_steps = 16;
+
+// Steps of a short list: most lists are, and a launch is the quicker the less it carries.
+constexpr std::uint32_t few_steps = 3;
+
 // How a call of a kernel ended.
 enum [[nodiscard]] WaitStatus : std::uint32_t {
     // The signal reached the expected value.
@@ -225,6 +249,69 @@ static_assert(sizeof(Step) == 96 && alignof(Step) == 8);
 static_assert(offsetof(Step, message) == 0);
 static_assert(offsetof(Step, kind) == 88);
 static_assert(offsetof(Step, meet) == 92);
+
+// What the threads of one GPU share about a queue, in that GPU's memory; zero at first. A word for each block of the queue
+// follows: its mark. Only `mp/qp.cuh` looks inside.
+struct QueuePairState {
+    // Held by who rings.
+    std::uint32_t lock;
+    // Keeps what follows on a cache line of its own; ignored.
+    std::uint32_t reserved0[15];
+    // As `published` of the `QueuePair`, as far as this GPU knows.
+    std::uint64_t published;
+    // As its `completed`.
+    std::uint64_t completed;
+    // 0, or 0x100 | syndrome of the request that failed.
+    std::uint64_t failure;
+    // Doorbells rung by this GPU.
+    std::uint64_t rings;
+    // Keeps the size two cache lines; ignored.
+    std::uint64_t reserved1[4];
+};
+static_assert(sizeof(QueuePairState) == 128 && alignof(QueuePairState) == 8);
+static_assert(offsetof(QueuePairState, lock) == 0);
+static_assert(offsetof(QueuePairState, reserved0) == 4);
+static_assert(offsetof(QueuePairState, published) == 64);
+static_assert(offsetof(QueuePairState, completed) == 72);
+static_assert(offsetof(QueuePairState, failure) == 80);
+static_assert(offsetof(QueuePairState, rings) == 88);
+static_assert(offsetof(QueuePairState, reserved1) == 96);
+
+// The send queue of a queue pair as the host hands it to kernels. Addresses are those of the device that the queue pair was
+// made for; its send completions are collapsed.
+struct QueuePair {
+    // First byte of the send queue.
+    std::uint64_t send_queue;
+    // The one completion.
+    std::uint64_t completion;
+    // The send word of the doorbell record.
+    std::uint64_t send_record;
+    // The doorbell register.
+    std::uint64_t doorbell;
+    // Counter: blocks given to somebody who posts.
+    std::uint64_t reserved;
+    // Counter: blocks that the doorbell record covers.
+    std::uint64_t published;
+    // Counter: blocks known to be free again.
+    std::uint64_t completed;
+    // Its `QueuePairState`, and behind it a word for each block.
+    std::uint64_t state;
+    // Basic blocks of the send queue, 2^n <= 32768.
+    std::uint32_t blocks;
+    // Queue pair number.
+    std::uint32_t qpn;
+};
+static_assert(sizeof(QueuePair) == 72 && alignof(QueuePair) == 8);
+static_assert(offsetof(QueuePair, send_queue) == 0);
+static_assert(offsetof(QueuePair, completion) == 8);
+static_assert(offsetof(QueuePair, send_record) == 16);
+static_assert(offsetof(QueuePair, doorbell) == 24);
+static_assert(offsetof(QueuePair, reserved) == 32);
+static_assert(offsetof(QueuePair, published) == 40);
+static_assert(offsetof(QueuePair, completed) == 48);
+static_assert(offsetof(QueuePair, state) == 56);
+static_assert(offsetof(QueuePair, blocks) == 64);
+static_assert(offsetof(QueuePair, qpn) == 68);
 
 // A rank's share of a window, as a kernel of another rank reaches it.
 struct WindowPart {

@@ -22,9 +22,6 @@
 
 namespace mp {
 
-// Slots of packets a receiver has for one pair: how many small messages may be on their way or not yet taken.
-constexpr std::uint64_t packet_slots = 4;
-
 // The region that a send reads or a receive fills; orders nothing.
 template <class T>
 MP_DEVICE T* buffer_of(const Send& send) {

@@ -9,8 +9,7 @@
 
 namespace mp {
 
-// Bytes of a message in one packet.
-constexpr std::uint32_t packet_bytes = 12;
+static_assert(sizeof(Packet) == packet_size);
 
 // Packets of a message of `bytes` bytes, which are less than 2^32: a division by 32 bits takes a few instructions, one by 64
 // tens of them, on the way of every message. One without bytes is one packet.

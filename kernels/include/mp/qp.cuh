@@ -1,7 +1,7 @@
 // The send queue of a queue pair, used by kernels: reserve a place, build the entry, publish in the order of the queue,
 // ring once for many, wait for completions. Whose NIC reads the queue makes no difference here: an mlx5 adapter or the
 // software NIC, the bytes are the same (wqe.cuh, cqe.cuh). It makes no queue pairs and registers no memory: the host
-// does, and passes a QueuePair by value to the kernel (gdsync: GpuQueuePair::device_view).
+// does, and passes a QueuePair by value to the kernel (gdsync: QueuePair::device_view).
 //
 // Who may post: any thread of any block of kernels of one GPU. The CPU and streams may ring what the CPU has prepared
 // (reserved) at the same time: entries are rung in the order of their places, whoever rings. Places are given out by
@@ -47,37 +47,9 @@ struct [[nodiscard]] Posted {
     std::uint32_t pad;
 };
 
-// What the threads of one GPU share about a queue, in that GPU's memory; zeros to begin with. `ready` follows: a word
-// for each block of the queue. Only qp.cuh looks inside.
-struct alignas(64) QueuePairState {
-    std::uint32_t lock;
-    std::uint32_t pad[15];
-    std::uint64_t published;  // as QueuePair::published, as far as this GPU knows
-    std::uint64_t completed;  // as QueuePair::completed, as far as this GPU knows
-    std::uint64_t failure;    // 0, or 0x100 | syndrome of the request that failed
-    std::uint64_t rings;      // doorbells rung by this GPU
-    std::uint64_t pad2[4];
-};
-static_assert(sizeof(QueuePairState) == 128);
-
-// The send queue as the host hands it to kernels: gdsync's DeviceQueuePair. Addresses are this GPU's.
-struct QueuePair {
-    std::uint64_t send_queue;   // first byte of the send queue
-    std::uint64_t completion;   // the one (collapsed) completion
-    std::uint64_t send_record;  // send word of the doorbell record
-    std::uint64_t doorbell;     // doorbell register
-    std::uint64_t reserved;     // counter: blocks given to somebody who posts
-    std::uint64_t published;    // counter: blocks that the doorbell record covers
-    std::uint64_t completed;    // counter: blocks known to be free again
-    std::uint64_t state;        // QueuePairState and `blocks` words of marks
-    std::uint32_t blocks;       // basic blocks of the send queue, 2^n <= 32768
-    std::uint32_t qpn;          // queue pair number
-
-    MP_DEVICE SendRing send_ring() const {
-        return {reinterpret_cast<Octoword*>(send_queue), blocks * block_octowords - 1, qpn};
-    }
-};
-static_assert(sizeof(QueuePair) == 72);
+MP_DEVICE SendRing send_ring(const QueuePair& qp) {
+    return {reinterpret_cast<Octoword*>(qp.send_queue), qp.blocks * block_octowords - 1, qp.qpn};
+}
 
 namespace impl {
 
@@ -227,7 +199,7 @@ MP_DEVICE Posted post(Group group, const QueuePair& qp, unsigned blocks, Encode 
         posted.position = begin;
         posted.status = impl::room_until(qp, begin + blocks, bounds);
         if (posted.status == PostStatus::ok) {
-            encode(qp.send_ring(), std::uint16_t(begin));
+            encode(send_ring(qp), std::uint16_t(begin));
             posted.status = impl::publish(qp, begin, begin + blocks, bounds);
         }
     }
@@ -251,7 +223,7 @@ MP_DEVICE Posted post_each(Group group, const QueuePair& qp, unsigned blocks, En
     const std::uint64_t begin = posted.position;
     posted.position = begin + std::uint64_t{blocks} * impl::rank_in_group(group);
     if (posted.status == PostStatus::ok) {
-        encode(qp.send_ring(), std::uint16_t(posted.position));
+        encode(send_ring(qp), std::uint16_t(posted.position));
         group.sync();
         if (group.leads()) posted.status = impl::publish(qp, begin, begin + all, bounds);
         posted.status = group.broadcast(posted).status;

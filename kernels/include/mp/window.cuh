@@ -16,9 +16,6 @@
 
 namespace mp {
 
-// Bytes between two signals: a cache line.
-constexpr std::uint64_t signal_stride = 64;
-
 // The share of a rank; null if there is no such rank.
 MP_DEVICE const WindowPart* part_of(const Window& window, std::uint64_t rank) {
     return rank < window.ranks ? impl::at<const WindowPart>(window.parts) + rank : nullptr;

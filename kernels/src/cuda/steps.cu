@@ -6,15 +6,12 @@
 
 namespace mp {
 
-// By value, so that a launch needs no memory of its own: under the 4 KiB that kernel parameters may take everywhere. Most
-// lists are short, and a launch is the quicker the less it carries.
-constexpr unsigned max_steps = 16;
-constexpr unsigned few_steps = 3;
+// By value, so that a launch needs no memory of its own: under the 4 KiB that kernel parameters may take everywhere.
 template <unsigned count>
 struct StepList {
     Step steps[count];
 };
-static_assert(sizeof(StepList<max_steps>) == max_steps * 96);
+static_assert(sizeof(StepList<max_steps>) == max_steps * sizeof(Step) && sizeof(StepList<max_steps>) < 4096);
 
 namespace steps {
 

@@ -146,7 +146,7 @@ CASE(one_doorbell_serves_many_that_are_ready) {
     std::vector<uint32_t> results(1);
     // The first entry is the CPU's and not rung: what is posted behind it waits.
     nic.reserved = 1;
-    mp::encode_nop(qp.send_ring(), 0, mp::notify_always);
+    mp::encode_nop(mp::send_ring(qp), 0, mp::notify_always);
     std::vector<std::jthread> posters;
     for (int k = 0; k < 8; ++k) {
         posters.emplace_back([&] { CHECK(post_nop(qp, minute).status == mp::PostStatus::ok); });
@@ -168,7 +168,7 @@ CASE(entries_that_the_cpu_rings_are_passed_over) {
         // The CPU's turn: reserve, write, ring as GpuQueuePair::post does.
         const uint64_t mine = mp::load(&nic.reserved, mp::relaxed, mp::system);
         mp::store(&nic.reserved, mine + 1, mp::relaxed, mp::system);
-        mp::encode_nop(qp.send_ring(), uint16_t(mine), mp::notify_always);
+        mp::encode_nop(mp::send_ring(qp), uint16_t(mine), mp::notify_always);
         std::jthread cpu([&] {
             while (mp::load(&nic.published, mp::acquire, mp::system) != mine) std::this_thread::yield();
             mp::store(&nic.record, mp::doorbell_record_word(uint16_t(mine + 1)), mp::release, mp::system);

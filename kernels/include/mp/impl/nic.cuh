@@ -17,8 +17,6 @@
 namespace mp {
 namespace impl {
 
-// Data up to so many bytes travel inside the queue's entry: the source is read once, by this GPU, and is free at once.
-constexpr std::uint64_t inline_bytes = 512;
 // Bytes of the largest entry; a message that is longer takes several.
 constexpr std::uint64_t entry_bytes = std::uint64_t{1} << 30;
 // Polls between two looks at the queue: whether a request has failed, which no signal will say.

@@ -10,9 +10,6 @@
 namespace mp {
 namespace impl {
 
-// Bytes of NicPart::bounce; libmp knows the number, too.
-constexpr std::uint64_t bounce_bytes = 4096;
-
 MP_DEVICE WaitBounds bounds_of(const Window& window) { return {window.abort, window.timeout_ns}; }
 
 // Whether the range is in the own share.
