@@ -101,8 +101,7 @@ MP_DEVICE void play_messages(const Send* sends, const Recv* recvs, const PingPon
     if (checks && wrong != 0) add(mismatches, wrong, relaxed, gpu);
 }
 
-template <class C>
-MP_DEVICE void play_barriers(const C& collective, std::uint64_t untimed, std::uint64_t timed, bool ordered, Watch& watch) {
+MP_DEVICE void play_barriers(const Collective& collective, std::uint64_t untimed, std::uint64_t timed, bool ordered, Watch& watch) {
     for (std::uint64_t round = 0; round < untimed + timed; ++round) {
         if (round == untimed) watch.begin();
         const WaitResult result = ordered ? barrier(block(), collective) : barrier(block(), collective, sync_only);
@@ -200,13 +199,6 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_bandwidth(std::uint64_t target, std::ui
 // Barriers one after another; `ordered` not 0: each orders memory.
 MP_KERNEL void mp_perf_barrier(mp::Collective collective, std::uint64_t untimed, std::uint64_t timed,
                                std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
-    mp::perf::Watch watch = {samples, time};
-    mp::perf::play_barriers(collective, untimed, timed, ordered != 0, watch);
-}
-
-// The same of ranks some of which are reached through a NIC.
-MP_KERNEL void mp_perf_nic_barrier(mp::NicCollective collective, std::uint64_t untimed, std::uint64_t timed,
-                                   std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
     mp::perf::play_barriers(collective, untimed, timed, ordered != 0, watch);
 }

@@ -65,7 +65,6 @@ const NAMES: &[&str] = &[
     "mp_perf_barrier",
     "mp_perf_fused",
     "mp_perf_messages",
-    "mp_perf_nic_barrier",
     "mp_perf_packets",
     "mp_perf_puts",
     "mp_perf_rate",

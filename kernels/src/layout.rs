@@ -58,6 +58,36 @@ shared_enum! {
     }
 }
 
+shared_enum! {
+    /// What an all-reduce combines.
+    pub enum Element {
+        /// `double`.
+        F64 = 0 as element_f64,
+        /// `float`.
+        F32 = 1 as element_f32,
+        /// 64-bit integers without sign.
+        U64 = 2 as element_u64,
+        /// 64-bit integers.
+        I64 = 3 as element_i64,
+        /// 32-bit integers without sign.
+        U32 = 4 as element_u32,
+        /// 32-bit integers.
+        I32 = 5 as element_i32,
+    }
+}
+
+shared_enum! {
+    /// How an all-reduce combines.
+    pub enum Reduction {
+        /// The sum; integers wrap around.
+        Sum = 0 as reduction_sum,
+        /// The smallest.
+        Min = 1 as reduction_min,
+        /// The largest.
+        Max = 2 as reduction_max,
+    }
+}
+
 shared_structs! {
     /// What ends a wait in a kernel besides its signal.
     pub struct WaitBounds {
@@ -291,9 +321,9 @@ shared_structs! {
         pub report: u64,
     }
 
-    /// A barrier or an all-reduce of kernels.
+    /// A barrier or an all-reduce, as kernels take it.
     pub struct Collective {
-        /// Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it.
+        /// Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it. 0: it goes by `nic`.
         pub inboxes: u64,
         /// Ranks of the communicator.
         pub ranks: u64,
@@ -309,16 +339,9 @@ shared_structs! {
         pub timeout_ns: u64,
         /// Its `WaitReport`; 0: there is none.
         pub report: u64,
-    }
-
-    /// The same where a rank is reached through a NIC; ranks that are mapped may be among them.
-    pub struct NicCollective {
-        /// A rank's share has places for two turns of `len` words of each rank, and a signal for each rank.
-        pub window: Window,
-        /// Elements of an all-reduce. 0: a barrier.
-        pub len: u64,
-        /// Address of a word that counts the runs.
-        pub state: u64,
+        /// Where some ranks are reached through a NIC: address of its `Window`, in whose shares are places for two turns of `len`
+        /// words of each rank, and a signal for each rank. 0: all ranks map each other's memory.
+        pub nic: u64,
     }
 
     /// A neighbour of a halo exchange, as a launch works with it. All zeros: there is none of this number.
@@ -515,7 +538,12 @@ pub const HEADER: Header = Header {
     includes: &[],
     namespace: "mp",
     constants: CONSTANTS,
-    enums: &[WaitStatus::ENUMERATION, StepKind::ENUMERATION],
+    enums: &[
+        WaitStatus::ENUMERATION,
+        StepKind::ENUMERATION,
+        Element::ENUMERATION,
+        Reduction::ENUMERATION,
+    ],
     structs: LAYOUTS,
 };
 

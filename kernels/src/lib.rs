@@ -34,13 +34,9 @@ pub const BUILD: Build = include!(concat!(env!("OUT_DIR"), "/build_info.rs"));
 
 /// Every entry point of the fatbin. Their arguments and what they order are documented in `src/cuda/`.
 pub const KERNELS: &[&str] = &[
-    "mp_all_reduce_f64",
-    "mp_all_reduce_u64",
+    "mp_all_reduce",
     "mp_barrier",
     "mp_exchange",
-    "mp_nic_all_reduce_f64",
-    "mp_nic_all_reduce_u64",
-    "mp_nic_barrier",
     "mp_signal_store",
     "mp_signal_wait",
     "mp_steps",

@@ -15,11 +15,9 @@ use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
 use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
 use crate::control::{Control, Turn, WORLD};
-use crate::data::device::{DeviceNumber, enqueue};
+use crate::data::device::enqueue;
 use crate::data::plane::Plane;
-use crate::data::{
-    AllReduce, DeviceAllReduce, DeviceBarrier, Path, Peer, PeerCounters, Region, Step, Window,
-};
+use crate::data::{AllReduce, Barrier, Path, Peer, PeerCounters, Region, Step, Window};
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Field, Neighbour};
 use crate::trace::Trace;
@@ -163,25 +161,26 @@ impl Communicator {
         enqueue(&self.inner.plane, stream, steps)
     }
 
-    /// A barrier of the ranks' GPUs, for streams and kernels. A collective call.
+    /// Prepares a barrier of the ranks, in the memory of `device`: the host, streams and kernels start it. A collective call.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if some name a GPU and some the host, whose
-    /// barrier is for kernels built for the host; [`Error::Memory`].
-    pub fn prepare_device_barrier(&self, device: &Device) -> Result<DeviceBarrier> {
-        DeviceBarrier::prepare(self, &self.inner.plane, device)
+    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if some name a GPU and some the host;
+    /// [`Error::Memory`].
+    pub fn prepare_barrier(&self, device: &Device) -> Result<Barrier> {
+        Barrier::prepare(self, &self.inner.plane, device)
     }
 
-    /// An all-reduce of at most `len` elements by the ranks' GPUs, for streams and kernels. A collective call.
+    /// Prepares an all-reduce of at most `len` elements, in the memory of `device`: the host, streams and kernels start it, and it
+    /// takes microseconds instead of [`all_reduce`](Self::all_reduce)'s round through rank 0. A collective call.
     ///
     /// # Errors
-    /// As [`prepare_device_barrier`](Self::prepare_device_barrier), also if the ranks give different lengths.
-    pub fn prepare_device_all_reduce<T: DeviceNumber>(
+    /// As [`prepare_barrier`](Self::prepare_barrier), also if the ranks give different lengths.
+    pub fn prepare_all_reduce<T: Number>(
         &self,
         device: &Device,
         len: usize,
-    ) -> Result<DeviceAllReduce<T>> {
-        DeviceAllReduce::prepare(self, &self.inner.plane, device, len)
+    ) -> Result<AllReduce<T>> {
+        AllReduce::prepare(self, &self.inner.plane, device, len)
     }
 
     /// A stream whose waits end when the world does: what it computes then means nothing, and
@@ -288,16 +287,6 @@ impl Communicator {
         let call = Call::AllReduce { op, element: T::ELEMENT };
         let result = self.call(call, self.blob(&collective::to_bytes(values))?)?.1;
         if collective::from_bytes(&result, values) { Ok(()) } else { Err(self.nonsense(call)) }
-    }
-
-    /// Prepares an all-reduce of up to `len` elements over the data plane: microseconds instead of the control plane's
-    /// round through rank 0. Every rank calls it, with the same length.
-    ///
-    /// # Errors
-    /// As [`SendBuilder::prepare`](crate::SendBuilder::prepare) to every rank, in particular [`Error::NoPath`]. It does not
-    /// wait for the other ranks.
-    pub fn prepare_all_reduce<T: Number + Pod>(&self, len: usize) -> Result<AllReduce<T>> {
-        AllReduce::prepare(self, len)
     }
 
     /// The sum over all ranks, in rank order; integers wrap around.

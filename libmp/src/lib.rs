@@ -52,7 +52,7 @@
 //! each other through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP
 //! between hosts and shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host,
 //! on streams and in kernels, which post to the queue pairs by themselves, the collectives of devices included;
-//! [`Window`] and [`CollectiveHandle`] say what differs. [`Communicator::path`] tells which path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
+//! [`Window`] says what differs. [`Communicator::path`] tells which path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
 //! collectives only.
 //!
 //! # C and C++
@@ -67,8 +67,8 @@
 //! with [`by_host`](DeviceSend::by_host); one end may be a GPU's memory and the other a host's.
 //! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
 //! ones go straight into the posted buffer. A [`Window`] is the freely addressed form, and its puts
-//! and signals are steps, too, when they are prepared ([`Put`], [`SignalWait`]); [`DeviceBarrier`] and
-//! [`DeviceAllReduce`] are the collectives of GPUs. Host streams follow the same protocol.
+//! and signals are steps, too, when they are prepared ([`Put`], [`SignalWait`]); [`Barrier`] and
+//! [`AllReduce`] are started in the same three ways. Host streams follow the same protocol.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -146,9 +146,9 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
-    AllReduce, ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv,
-    DeviceSend, FusedStream, Operation, Path, Peer, PeerCounters, PreparedRecv, PreparedSend, Put,
-    RecvBuilder, Region, SendBuilder, SignalWait, Step, Steps, Traffic, Window, wait_all, wait_any,
+    AllReduce, Barrier, ByHost, DeviceRecv, DeviceSend, FusedStream, Operation, Path, Peer,
+    PeerCounters, PreparedRecv, PreparedSend, Put, RecvBuilder, Region, SendBuilder, SignalWait,
+    Step, Steps, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use exchange::Exchange;

@@ -310,16 +310,6 @@ mod host {
     fn windows_reach_every_rank_and_signals_lie_with_the_waiter() {
         super::windows_reach_every_rank_and_signals_lie_with_the_waiter(&libmp::Device::Host);
     }
-
-    #[test]
-    fn collectives_of_devices_say_that_on_streams_they_are_for_gpus() {
-        super::ranks(2, |world| {
-            let barrier = world.prepare_device_barrier(&libmp::Device::Host).unwrap();
-            let stream = world.stream(&libmp::Device::Host).unwrap();
-            let error = barrier.run_on(&stream).unwrap_err();
-            assert!(error.to_string().contains("Communicator::barrier"), "{error}");
-        });
-    }
 }
 
 /// `TEST_REPLAYS`: how often a graph is replayed on a GPU.
@@ -339,7 +329,7 @@ macro_rules! on_a_gpu {
 
 mod gpu {
     use super::kernels::{Kernels, Value, address};
-    use libmp::{Device, ReduceOp, Region};
+    use libmp::{Device, Region};
 
     use super::{ranks, replays, soon};
 
@@ -351,42 +341,6 @@ mod gpu {
         an_abort_releases_what_waits_for_messages();
         a_message_longer_than_the_buffer_is_refused_on_both_sides();
         windows_reach_every_rank_and_signals_lie_with_the_waiter();
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn barriers_and_all_reduces_of_streams_combine_all_ranks_and_replay() {
-        let device = Device::cuda(0).unwrap();
-        ranks(3, |world| {
-            let stream = world.stream(&device).unwrap();
-            let barrier = world.prepare_device_barrier(&device).unwrap();
-            let reduce = world.prepare_device_all_reduce::<f64>(&device, 500).unwrap();
-            let values: Region<f64> = world.alloc(&device, 500).unwrap();
-            let mine: Vec<f64> =
-                (0..500).map(|i| 0.1 * f64::from(i) + world.rank() as f64).collect();
-            values.write(&mine).unwrap();
-            stream.begin_capture().unwrap();
-            barrier.run_on(&stream).unwrap();
-            reduce.run_on(&stream, ReduceOp::Sum, &values).unwrap();
-            reduce.run_on(&stream, ReduceOp::Max, &values).unwrap();
-            let graph = stream.end_capture().unwrap();
-            for _ in 0..5 {
-                stream.launch_graph(&graph).unwrap();
-            }
-            world.synchronize(&stream, soon()).unwrap();
-            let of = |rank: usize, i: usize| 0.1 * i as f64 + rank as f64;
-            let expected: Vec<f64> = (0..500)
-                .map(|i| {
-                    let mut sum = of(0, i) + of(1, i) + of(2, i);
-                    for _ in 1..5 {
-                        sum = sum + sum + sum;
-                    }
-                    sum
-                })
-                .collect();
-            assert_eq!(values.to_vec().unwrap(), expected);
-            world.barrier().unwrap();
-        });
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl Player for Ours<'_> {
         }
         if self.answer.is_none() {
             self.answer = Some(self.wire(0)?);
-            self.meeting = Some(self.world.prepare_all_reduce(1)?);
+            self.meeting = Some(self.world.prepare_all_reduce(&Device::Host, 1)?);
         }
         Ok(())
     }

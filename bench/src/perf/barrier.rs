@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use anyhow::Result;
 use gdsync::{Arg, Dims};
-use libmp::CollectiveHandle;
 
 use super::kernel::Watch;
 use super::{BATCH, Rank, bar, soon};
@@ -55,22 +54,18 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     let host = timed(&|| Ok(rank.world.barrier()?), plan.rounds.div_ceil(20), &|| Ok(()))?;
     add("host", host, None);
     if gpu {
-        let barrier = rank.world.prepare_device_barrier(&rank.device)?;
+        let barrier = rank.world.prepare_barrier(&rank.device)?;
         let stream = &rank.stream;
         let end = || Ok(rank.world.synchronize(stream, soon())?);
-        add("stream", timed(&|| Ok(barrier.run_on(stream)?), plan.rounds, &end)?, None);
+        add("stream", timed(&|| Ok(barrier.start_on(stream)?), plan.rounds, &end)?, None);
         let (collective, untimed) = (barrier.handle(), 100u64);
-        let kernel = match collective {
-            CollectiveHandle::Mapped(_) => "mp_perf_barrier",
-            CollectiveHandle::Nic(_) => "mp_perf_nic_barrier",
-        };
         for (name, ordered) in [("kernel, ordering memory", 1u32), ("kernel, meeting only", 0)] {
             let watch = Watch::new(rank, plan.rounds)?;
             let (samples, time) = (watch.samples(), watch.time());
             let (mut medians, mut tails) = (Vec::new(), Vec::new());
             for repeat in 0..=plan.repeats {
                 let args = [
-                    collective.arg(),
+                    Arg::new(&collective),
                     Arg::new(&untimed),
                     Arg::new(&watch.rounds),
                     Arg::new(&ordered),
@@ -78,7 +73,8 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
                     Arg::new(&time),
                 ];
                 // SAFETY: the kernel's signature; barrier and watch outlive the launch, which `run` waits for.
-                let rounds = unsafe { watch.run(rank, kernel, Dims::linear(1, 32), &args)? };
+                let rounds =
+                    unsafe { watch.run(rank, "mp_perf_barrier", Dims::linear(1, 32), &args)? };
                 if repeat > 0 {
                     medians.push(rounds.median);
                     tails.push(rounds.p99);

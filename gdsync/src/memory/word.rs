@@ -36,6 +36,16 @@ impl Buffer<u64> {
     }
 }
 
+impl Buffer<u64> {
+    /// The elements as atomics, if the CPU can reach them.
+    pub fn atomics(&self) -> Option<&[AtomicU64]> {
+        let first = self.host_address()?;
+        // SAFETY: the elements lie inside the allocation, which `self` keeps, and are aligned for their type, which is that of
+        // the atomics; all who share them access them atomically or, as copies do, by whole bytes.
+        Some(unsafe { std::slice::from_raw_parts(first.as_ptr().cast(), self.len()) })
+    }
+}
+
 impl Buffer<u32> {
     /// Element `index` as a word.
     ///

@@ -163,8 +163,8 @@ impl Comm for LibmpComm {
         let Some(group) = self.world.split(member.then_some(0), self.rank() as i64)? else {
             return Ok(None);
         };
-        let few = group.prepare_all_reduce(FEW)?;
-        let many = group.prepare_all_reduce(MANY)?;
+        let few = group.prepare_all_reduce(&Device::Host, FEW)?;
+        let many = group.prepare_all_reduce(&Device::Host, MANY)?;
         Ok(Some(Box::new(LibmpGroup { size: group.size(), few, many })))
     }
 }

@@ -2,11 +2,12 @@
 // other directly, so they are for few ranks and short vectors. Runs are counted in the GPU's memory; two runs of one
 // collective do not overlap.
 //
-// Each function comes twice: for a Collective, whose ranks map each other's memory, and for a NicCollective, of which some
-// ranks are reached through a NIC (impl/nic_collective.cuh). The host says which one it has prepared. Contract, results and
-// bits are the same; a NicCollective's wait may also end with `path_failed`, when a request to a rank has failed.
+// Ranks that map each other's memory send packets. Where some are reached through a NIC, all put and signal in a window
+// (impl/nic_collective.cuh), with the same contract, results and bits; a wait may also end with `path_failed` then, when a request
+// to a rank has failed. What a run of a kernel began, streams and the host may go on with: they count the same runs.
 #pragma once
 
+#include "impl/nic_collective.cuh"
 #include "message.cuh"
 
 namespace mp {
@@ -27,8 +28,6 @@ MP_DEVICE Packet* turn_in(std::uint64_t inbox, const Collective& collective, std
 MP_DEVICE Packet* turn_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t epoch) {
     return turn_in(at<const std::uint64_t>(collective.inboxes)[rank], collective, from, epoch);
 }
-
-MP_DEVICE WaitBounds bounds_of(const Collective& collective) { return {collective.abort, collective.timeout_ns}; }
 
 // The end of a run: the vote of the group over its threads' waits.
 template <class Group>
@@ -70,44 +69,28 @@ MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, Annou
 // visible to every group after (release and acquire at system scope, a barrier of the group before and after).
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective) {
+    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective, true);
     return impl::barrier_of(group, collective, release, acquire);
 }
 
 // The same without ordering what the groups wrote, beyond their own barrier.
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective, sync_only_t) {
+    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective, false);
     return impl::barrier_of(group, collective, relaxed, relaxed);
 }
 
-// What an all-reduce combines with. Ranks are combined in rank order on every rank, so all get the same bits.
-struct sum_t {
-    template <class T>
-    MP_DEVICE T operator()(T left, T right) const {
-        return left + right;
-    }
-};
-struct min_t {
-    template <class T>
-    MP_DEVICE T operator()(T left, T right) const {
-        return right < left ? right : left;
-    }
-};
-struct max_t {
-    template <class T>
-    MP_DEVICE T operator()(T left, T right) const {
-        return left < right ? right : left;
-    }
-};
-
 namespace impl {
 
+// The bits of a value, in the lower half of a value of 4 bytes.
 template <class T>
 MP_DEVICE std::uint64_t bits_of(T value) {
-    static_assert(sizeof(T) == 8, "all-reduce: elements of 8 bytes");
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "all-reduce: elements of 4 or 8 bytes");
     union {
-        T value;
         std::uint64_t bits;
-    } both = {value};
+        T value;
+    } both = {0};
+    both.value = value;
     return both.bits;
 }
 template <class T>
@@ -119,6 +102,46 @@ MP_DEVICE T from_bits(std::uint64_t bits) {
     return both.value;
 }
 
+// Whether `left` is the larger; of floating-point zeros +0 is.
+template <class T>
+MP_DEVICE bool is_larger(T left, T right) {
+    if constexpr (T(0.5) != T(0))
+        return left > right || (left == right && bits_of(left) < bits_of(right));
+    else
+        return left > right;
+}
+
+}  // namespace impl
+
+// What an all-reduce combines with, as ReduceOp of libmp. Ranks are combined in rank order on every rank, so all get the same
+// bits. Sums of integers wrap around.
+struct sum_t {
+    template <class T>
+    MP_DEVICE T operator()(T left, T right) const {
+        if constexpr (T(0.5) != T(0))
+            return left + right;
+        else
+            return static_cast<T>(static_cast<std::uint64_t>(left) + static_cast<std::uint64_t>(right));
+    }
+};
+// A NaN of any rank is the result; -0 is smaller than +0.
+struct min_t {
+    template <class T>
+    MP_DEVICE T operator()(T left, T right) const {
+        if (left != left) return left;
+        return right != right || impl::is_larger(left, right) ? right : left;
+    }
+};
+struct max_t {
+    template <class T>
+    MP_DEVICE T operator()(T left, T right) const {
+        if (left != left) return left;
+        return right != right || impl::is_larger(right, left) ? right : left;
+    }
+};
+
+namespace impl {
+
 // More elements than the collective has room for.
 template <class Group>
 MP_COLD WaitResult too_many(Group group, std::uint64_t to_report, std::uint64_t count, std::uint64_t len) {
@@ -127,13 +150,14 @@ MP_COLD WaitResult too_many(Group group, std::uint64_t to_report, std::uint64_t 
 
 }  // namespace impl
 
-// Combines `count` values (at most the collective's len, else `out_of_range`, reported) of all ranks element by element, in place. T has 8 bytes: double or
-// a 64-bit integer. What the group wrote into `values` before is what is combined, and after ok every thread of the
-// group sees the result. Packets: nothing else is ordered.
+// Combines `count` values of all ranks element by element, in place; at most the collective's len, else `out_of_range`, reported.
+// T: float, double, or an integer of 32 or 64 bits. What the group wrote into `values` before is what is combined, and after
+// ok every thread of the group sees the result. Nothing else is ordered.
 template <class Group, class T, class Operation>
 MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, T* values, std::uint64_t count,
                                 Operation operation) {
     if (MP_RARELY(count > collective.len)) return impl::too_many(group, collective.report, count, collective.len);
+    if (MP_RARELY(collective.nic != 0)) return impl::all_reduce_by_nic(group, collective, values, count, operation);
     group.sync();
     const std::uint64_t epoch = *impl::at<std::uint64_t>(collective.state) + 1;
     WaitResult result = {ok, epoch, 0};
@@ -158,5 +182,3 @@ MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, T* va
 }
 
 }  // namespace mp
-
-#include "impl/nic_collective.cuh"

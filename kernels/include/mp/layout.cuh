@@ -61,6 +61,32 @@ enum [[nodiscard]] StepKind : std::uint32_t {
     step_recv = 2,
 };
 
+// What an all-reduce combines.
+enum [[nodiscard]] Element : std::uint32_t {
+    // `double`.
+    element_f64 = 0,
+    // `float`.
+    element_f32 = 1,
+    // 64-bit integers without sign.
+    element_u64 = 2,
+    // 64-bit integers.
+    element_i64 = 3,
+    // 32-bit integers without sign.
+    element_u32 = 4,
+    // 32-bit integers.
+    element_i32 = 5,
+};
+
+// How an all-reduce combines.
+enum [[nodiscard]] Reduction : std::uint32_t {
+    // The sum; integers wrap around.
+    reduction_sum = 0,
+    // The smallest.
+    reduction_min = 1,
+    // The largest.
+    reduction_max = 2,
+};
+
 // What ends a wait in a kernel besides its signal.
 struct WaitBounds {
     // Address, as the GPU sees it, of the 64-bit abort word: any value but 0 aborts. 0: there is none.
@@ -391,9 +417,9 @@ static_assert(offsetof(Window, abort) == 32);
 static_assert(offsetof(Window, timeout_ns) == 40);
 static_assert(offsetof(Window, report) == 48);
 
-// A barrier or an all-reduce of kernels.
+// A barrier or an all-reduce, as kernels take it.
 struct Collective {
-    // Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it.
+    // Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it. 0: it goes by `nic`.
     std::uint64_t inboxes;
     // Ranks of the communicator.
     std::uint64_t ranks;
@@ -409,8 +435,11 @@ struct Collective {
     std::uint64_t timeout_ns;
     // Its `WaitReport`; 0: there is none.
     std::uint64_t report;
+    // Where some ranks are reached through a NIC: address of its `Window`, in whose shares are places for two turns of `len`
+    // words of each rank, and a signal for each rank. 0: all ranks map each other's memory.
+    std::uint64_t nic;
 };
-static_assert(sizeof(Collective) == 64 && alignof(Collective) == 8);
+static_assert(sizeof(Collective) == 72 && alignof(Collective) == 8);
 static_assert(offsetof(Collective, inboxes) == 0);
 static_assert(offsetof(Collective, ranks) == 8);
 static_assert(offsetof(Collective, rank) == 16);
@@ -419,20 +448,7 @@ static_assert(offsetof(Collective, state) == 32);
 static_assert(offsetof(Collective, abort) == 40);
 static_assert(offsetof(Collective, timeout_ns) == 48);
 static_assert(offsetof(Collective, report) == 56);
-
-// The same where a rank is reached through a NIC; ranks that are mapped may be among them.
-struct NicCollective {
-    // A rank's share has places for two turns of `len` words of each rank, and a signal for each rank.
-    Window window;
-    // Elements of an all-reduce. 0: a barrier.
-    std::uint64_t len;
-    // Address of a word that counts the runs.
-    std::uint64_t state;
-};
-static_assert(sizeof(NicCollective) == 72 && alignof(NicCollective) == 8);
-static_assert(offsetof(NicCollective, window) == 0);
-static_assert(offsetof(NicCollective, len) == 56);
-static_assert(offsetof(NicCollective, state) == 64);
+static_assert(offsetof(Collective, nic) == 64);
 
 // A neighbour of a halo exchange, as a launch works with it. All zeros: there is none of this number.
 struct ExchangeLink {

@@ -359,8 +359,10 @@ CASE(an_all_reduce_gives_every_rank_the_same) {
                 std::vector<std::jthread> running;
                 for (uint64_t rank = 0; rank < count; ++rank)
                     running.emplace_back([&, rank] {
-                        mp::host::launch(1, 4, mp_all_reduce_f64, ranks.of(rank), values[rank].data(), uint64_t{6}, 0u);
-                        mp::host::launch(1, 2, mp_all_reduce_u64, ranks.of(rank), words[rank].data(), uint64_t{5}, 2u);
+                        mp::host::launch(1, 4, mp_all_reduce, ranks.of(rank), values[rank].data(), uint64_t{6},
+                                         mp::element_f64, mp::reduction_sum);
+                        mp::host::launch(1, 2, mp_all_reduce, ranks.of(rank), words[rank].data(), uint64_t{5},
+                                         mp::element_u64, mp::reduction_max);
                     });
             }
             for (uint64_t rank = 0; rank < count; ++rank) {

@@ -287,25 +287,19 @@ mp_status mp_put_prepare(const mp_window *window, int rank, uint64_t at, const m
                          int signal, mp_device_op **op);
 mp_status mp_signal_wait_prepare(const mp_window *window, uint32_t signal, mp_device_op **op);
 
-/* Collectives of the ranks' GPUs, on streams or in kernels. Creating them is a collective call. Their handle is the
- * mp::Collective of mp/layout.cuh where all ranks map each other's memory, and the mp::NicCollective where one is reached
- * through a NIC: asked for the other, by its size, a call returns MP_ERR_ARGUMENT. mp::barrier and mp::all_reduce of
- * mp/collective.cuh take both. The host has mp_barrier and mp_all_reduce_f64; created for the host, the handle is for kernels
- * built by the host's compiler. */
-typedef struct mp_device_barrier mp_device_barrier;
-mp_status mp_device_barrier_create(const mp_comm *comm, int device, mp_device_barrier **barrier);
-mp_status mp_barrier_on_stream(const mp_device_barrier *barrier, const mp_stream *stream);
-mp_status mp_device_barrier_handle(const mp_device_barrier *barrier, void *handle, size_t bytes);
-mp_status mp_device_barrier_free(mp_device_barrier *barrier);
-
-/* Of at most `count` doubles. */
-typedef struct mp_device_all_reduce mp_device_all_reduce;
-mp_status mp_device_all_reduce_create(const mp_comm *comm, int device, size_t count,
-                                      mp_device_all_reduce **all_reduce);
-mp_status mp_all_reduce_on_stream(const mp_device_all_reduce *all_reduce, int op, const mp_region *region,
-                                  size_t offset, size_t count, const mp_stream *stream);
-mp_status mp_device_all_reduce_handle(const mp_device_all_reduce *all_reduce, void *handle, size_t bytes);
-mp_status mp_device_all_reduce_free(mp_device_all_reduce *all_reduce);
+/* Prepared barriers and all-reduces (of at most `count` doubles) of the ranks' devices, which the host (`stream` is NULL; then
+ * mp_collective_wait), streams and kernels start, in any mixture. Preparing is a collective call; all ranks name a GPU or all
+ * MP_HOST. The handle is the mp::Collective of mp/layout.cuh, for mp::barrier and mp::all_reduce of mp/collective.cuh. */
+typedef struct mp_collective mp_collective;
+mp_status mp_barrier_prepare(const mp_comm *comm, int device, mp_collective **collective);
+mp_status mp_all_reduce_prepare(const mp_comm *comm, int device, size_t count, mp_collective **collective);
+mp_status mp_barrier_start(const mp_collective *collective, const mp_stream *stream);
+/* In place; the values must not be touched until it is complete. */
+mp_status mp_all_reduce_start(const mp_collective *collective, int op, const mp_region *region, size_t offset, size_t count,
+                              const mp_stream *stream);
+mp_status mp_collective_wait(const mp_collective *collective, double timeout);
+mp_status mp_collective_handle(const mp_collective *collective, void *handle, size_t bytes);
+mp_status mp_collective_free(mp_collective *collective);
 
 #ifdef __cplusplus
 }

@@ -2,12 +2,9 @@
 
 use std::ffi::{c_int, c_void};
 
-use libmp::{
-    CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceRecv, DeviceSend, Put, SignalWait, Step,
-};
+use libmp::{DeviceRecv, DeviceSend, Put, SignalWait, Step};
 
-use crate::collective::operator;
-use crate::handle::{api, array, borrow, device, give, place, take};
+use crate::handle::{api, array, borrow, give, place, take};
 use crate::message::peer;
 use crate::region::MpRegion;
 use crate::status::{Failure, Result};
@@ -32,12 +29,6 @@ pub struct MpStep {
     op: *const MpDeviceOp,
     what: c_int,
 }
-
-/// `mp_device_barrier`.
-pub struct MpDeviceBarrier(DeviceBarrier);
-
-/// `mp_device_all_reduce`, of doubles.
-pub struct MpDeviceAllReduce(DeviceAllReduce<f64>);
 
 const START: c_int = 0;
 const WAIT: c_int = 1;
@@ -77,28 +68,6 @@ pub(crate) unsafe fn copy<T>(handle: T, to: *mut c_void, bytes: usize) -> Result
     // SAFETY: the caller's promise, and the size is that of the handle; it need not be aligned.
     unsafe { to.cast::<T>().write_unaligned(handle) };
     Ok(())
-}
-
-/// The same for a collective: which struct it is depends on the path.
-///
-/// # Safety
-/// As [`copy`].
-unsafe fn copy_collective(from: CollectiveHandle, to: *mut c_void, bytes: usize) -> Result<()> {
-    let (name, expected) = match &from {
-        CollectiveHandle::Mapped(handle) => ("mp::Collective", size_of_val(handle)),
-        CollectiveHandle::Nic(handle) => ("mp::NicCollective", size_of_val(handle)),
-    };
-    if bytes != expected {
-        let what = format!("{bytes}, here it is an {name} of {expected} bytes");
-        return Err(Failure::argument("bytes", what));
-    }
-    // SAFETY: the caller's promise.
-    unsafe {
-        match from {
-            CollectiveHandle::Mapped(handle) => copy(handle, to, bytes),
-            CollectiveHandle::Nic(handle) => copy(handle, to, bytes),
-        }
-    }
 }
 
 api! {
@@ -158,77 +127,5 @@ api! {
     /// Gives an operation back.
     fn mp_device_op_free(op: *mut MpDeviceOp) {
         drop(take(op, "op")?);
-    }
-
-    /// A barrier of the ranks' GPUs.
-    fn mp_device_barrier_create(
-        comm: *const MpComm,
-        on: c_int,
-        barrier: *mut *mut MpDeviceBarrier,
-    ) {
-        place(barrier, "barrier")?;
-        let made = borrow(comm, "comm")?.0.prepare_device_barrier(&device(on)?)?;
-        give(barrier, MpDeviceBarrier(made), "barrier")?;
-    }
-
-    /// Makes a stream wait for the streams of all ranks.
-    fn mp_barrier_on_stream(barrier: *const MpDeviceBarrier, stream: *const MpStream) {
-        borrow(barrier, "barrier")?.0.run_on(&borrow(stream, "stream")?.stream)?;
-    }
-
-    /// The `mp::Collective` or `mp::NicCollective` that a kernel takes.
-    fn mp_device_barrier_handle(
-        barrier: *const MpDeviceBarrier,
-        handle: *mut c_void,
-        bytes: usize,
-    ) {
-        copy_collective(borrow(barrier, "barrier")?.0.handle(), handle, bytes)?;
-    }
-
-    /// Gives a barrier back.
-    fn mp_device_barrier_free(barrier: *mut MpDeviceBarrier) {
-        drop(take(barrier, "barrier")?);
-    }
-
-    /// An all-reduce of doubles of the ranks' GPUs.
-    fn mp_device_all_reduce_create(
-        comm: *const MpComm,
-        on: c_int,
-        count: usize,
-        all_reduce: *mut *mut MpDeviceAllReduce,
-    ) {
-        place(all_reduce, "all_reduce")?;
-        let made = borrow(comm, "comm")?.0.prepare_device_all_reduce(&device(on)?, count)?;
-        give(all_reduce, MpDeviceAllReduce(made), "all_reduce")?;
-    }
-
-    /// Combines doubles of all ranks when the stream gets there.
-    fn mp_all_reduce_on_stream(
-        all_reduce: *const MpDeviceAllReduce,
-        op: c_int,
-        region: *const MpRegion,
-        offset: usize,
-        count: usize,
-        stream: *const MpStream,
-    ) {
-        let bytes = count.checked_mul(8).ok_or_else(|| Failure::argument("count", count))?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
-        let values = libmp::Region::from_buffer(part.buffer().cast()?);
-        let stream = &borrow(stream, "stream")?.stream;
-        borrow(all_reduce, "all_reduce")?.0.run_on(stream, operator(op)?, &values)?;
-    }
-
-    /// The `mp::Collective` or `mp::NicCollective` that a kernel takes.
-    fn mp_device_all_reduce_handle(
-        all_reduce: *const MpDeviceAllReduce,
-        handle: *mut c_void,
-        bytes: usize,
-    ) {
-        copy_collective(borrow(all_reduce, "all_reduce")?.0.handle(), handle, bytes)?;
-    }
-
-    /// Gives an all-reduce back.
-    fn mp_device_all_reduce_free(all_reduce: *mut MpDeviceAllReduce) {
-        drop(take(all_reduce, "all_reduce")?);
     }
 }

@@ -19,6 +19,18 @@ pub enum ReduceOp {
     Max,
 }
 
+impl ReduceOp {
+    /// As kernels know it.
+    pub(crate) fn code(self) -> u32 {
+        let reduction = match self {
+            ReduceOp::Sum => mp_kernels::Reduction::Sum,
+            ReduceOp::Min => mp_kernels::Reduction::Min,
+            ReduceOp::Max => mp_kernels::Reduction::Max,
+        };
+        reduction as u32
+    }
+}
+
 impl fmt::Display for ReduceOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -29,63 +41,114 @@ impl fmt::Display for ReduceOp {
     }
 }
 
-/// The type of the values on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Element {
-    F64,
-    U64,
-}
+macro_rules! elements {
+    ($($element:ident $type:ident),+ $(,)?) => {
+        /// The type of the values on the wire.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+        pub enum Element {
+            $($element),+
+        }
 
-impl fmt::Display for Element {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Element::F64 => "f64",
-            Element::U64 => "u64",
-        })
-    }
+        impl Element {
+            /// As kernels know it.
+            pub(crate) fn code(self) -> u32 {
+                let element = match self {
+                    $(Element::$element => mp_kernels::Element::$element,)+
+                };
+                element as u32
+            }
+        }
+
+        impl fmt::Display for Element {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Element::$element => stringify!($type),)+
+                })
+            }
+        }
+
+        $(impl Number for $type {})+
+
+        fn bits(op: ReduceOp, element: Element, a: u64, b: u64) -> u64 {
+            match element {
+                $(Element::$element => {
+                    combine(op, $type::from_bits64(a), $type::from_bits64(b)).to_bits64()
+                })+
+            }
+        }
+    };
 }
+elements!(F64 f64, F32 f32, U64 u64, I64 i64, U32 u32, I32 i32);
 
 mod sealed {
-    use super::Element;
+    use super::{Element, ReduceOp};
 
-    pub trait Sealed: Copy {
+    pub trait Sealed: bytemuck::Pod + Send + Sync {
         const ELEMENT: Element;
         fn to_bits64(self) -> u64;
         fn from_bits64(bits: u64) -> Self;
+        fn combine(op: ReduceOp, a: Self, b: Self) -> Self;
     }
 
-    impl Sealed for f64 {
-        const ELEMENT: Element = Element::F64;
+    macro_rules! integers {
+        ($($element:ident $type:ident $unsigned:ident),+ $(,)?) => { $(
+            impl Sealed for $type {
+                const ELEMENT: Element = Element::$element;
 
-        fn to_bits64(self) -> u64 {
-            self.to_bits()
-        }
+                fn to_bits64(self) -> u64 {
+                    self as $unsigned as u64
+                }
 
-        fn from_bits64(bits: u64) -> f64 {
-            f64::from_bits(bits)
-        }
+                fn from_bits64(bits: u64) -> $type {
+                    bits as $type
+                }
+
+                fn combine(op: ReduceOp, a: $type, b: $type) -> $type {
+                    match op {
+                        ReduceOp::Sum => a.wrapping_add(b),
+                        ReduceOp::Min => a.min(b),
+                        ReduceOp::Max => a.max(b),
+                    }
+                }
+            }
+        )+ };
     }
+    integers!(U64 u64 u64, I64 i64 u64, U32 u32 u32, I32 i32 u32);
 
-    impl Sealed for u64 {
-        const ELEMENT: Element = Element::U64;
+    macro_rules! floats {
+        ($($element:ident $type:ident $unsigned:ident),+ $(,)?) => { $(
+            impl Sealed for $type {
+                const ELEMENT: Element = Element::$element;
 
-        fn to_bits64(self) -> u64 {
-            self
-        }
+                fn to_bits64(self) -> u64 {
+                    self.to_bits() as u64
+                }
 
-        fn from_bits64(bits: u64) -> u64 {
-            bits
-        }
+                fn from_bits64(bits: u64) -> $type {
+                    $type::from_bits(bits as $unsigned)
+                }
+
+                fn combine(op: ReduceOp, a: $type, b: $type) -> $type {
+                    let larger = || a.total_cmp(&b).is_gt();
+                    match op {
+                        ReduceOp::Sum => a + b,
+                        // `min` of the type would drop a NaN, and with it the news that a rank has diverged.
+                        _ if a.is_nan() => a,
+                        _ if b.is_nan() => b,
+                        ReduceOp::Min => if larger() { b } else { a },
+                        ReduceOp::Max => if larger() { a } else { b },
+                    }
+                }
+            }
+        )+ };
     }
+    floats!(F64 f64 u64, F32 f32 u32);
 }
 
 pub(crate) use sealed::Sealed;
 
-/// A number that an all-reduce takes: `f64` or `u64`.
+/// A number that an all-reduce takes: `f64`, `f32`, `u64`, `i64`, `u32` or `i32`.
 pub trait Number: Sealed {}
-
-impl Number for f64 {}
-impl Number for u64 {}
 
 pub(crate) fn to_bytes<T: Number>(values: &[T]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_bits64().to_le_bytes()).collect()
@@ -139,47 +202,7 @@ pub(crate) fn reduce<'a>(
 
 /// One step of a reduction.
 pub(crate) fn combine<T: Number>(op: ReduceOp, a: T, b: T) -> T {
-    let (a, b) = (a.to_bits64(), b.to_bits64());
-    T::from_bits64(bits(op, T::ELEMENT, a, b))
-}
-
-fn bits(op: ReduceOp, element: Element, a: u64, b: u64) -> u64 {
-    match element {
-        Element::U64 => unsigned(op, a, b),
-        Element::F64 => float(op, f64::from_bits(a), f64::from_bits(b)).to_bits(),
-    }
-}
-
-fn unsigned(op: ReduceOp, a: u64, b: u64) -> u64 {
-    match op {
-        ReduceOp::Sum => a.wrapping_add(b),
-        ReduceOp::Min => a.min(b),
-        ReduceOp::Max => a.max(b),
-    }
-}
-
-fn float(op: ReduceOp, a: f64, b: f64) -> f64 {
-    let larger = || a.total_cmp(&b).is_gt();
-    match op {
-        ReduceOp::Sum => a + b,
-        // `f64::min` would drop a NaN, and with it the news that a rank has diverged.
-        _ if a.is_nan() => a,
-        _ if b.is_nan() => b,
-        ReduceOp::Min => {
-            if larger() {
-                b
-            } else {
-                a
-            }
-        }
-        ReduceOp::Max => {
-            if larger() {
-                a
-            } else {
-                b
-            }
-        }
-    }
+    T::combine(op, a, b)
 }
 
 #[cfg(test)]
@@ -198,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_sum_is_taken_in_rank_order() {
-        let [a, b, c] = [1e16, 1.0, -1e16];
+        let [a, b, c] = [1e16f64, 1.0, -1e16];
         assert_eq!(over(ReduceOp::Sum, &[&[a], &[b], &[c]]).unwrap(), [((a + b) + c).to_bits()]);
         assert_eq!(over(ReduceOp::Sum, &[&[a], &[c], &[b]]).unwrap(), [1f64.to_bits()]);
     }
@@ -208,6 +231,16 @@ mod tests {
         assert_eq!(over(ReduceOp::Sum, &[&[u64::MAX, 2], &[2, 3]]).unwrap(), [1, 5]);
         assert_eq!(over(ReduceOp::Max, &[&[u64::MAX], &[1u64]]).unwrap(), [u64::MAX]);
         assert_eq!(over(ReduceOp::Min, &[&[u64::MAX], &[1u64]]).unwrap(), [1]);
+    }
+
+    #[test]
+    fn integers_of_every_kind_wrap_and_compare_as_themselves() {
+        assert_eq!(over(ReduceOp::Sum, &[&[u32::MAX], &[2u32]]).unwrap(), [1]);
+        assert_eq!(over(ReduceOp::Sum, &[&[i32::MIN], &[-1]]).unwrap(), [i32::MAX as u64]);
+        assert_eq!(over(ReduceOp::Min, &[&[-5i64], &[3]]).unwrap(), [(-5i64) as u64]);
+        assert_eq!(over(ReduceOp::Max, &[&[-5i32], &[-7]]).unwrap(), [u64::from((-5i32) as u32)]);
+        let half = over(ReduceOp::Sum, &[&[0.25f32], &[0.25]]).unwrap();
+        assert_eq!(half, [u64::from(0.5f32.to_bits())]);
     }
 
     #[test]

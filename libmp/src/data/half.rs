@@ -1,7 +1,6 @@
 //! One side of a message, as its own rank keeps it: what it was prepared with, the way to the other side once that is
 //! known, and how far its starts have come.
 
-mod lockstep;
 mod observed;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

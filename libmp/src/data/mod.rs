@@ -35,8 +35,8 @@
 //! A word can be given to another operation once the own side is dropped and the peer has said that it will not write it
 //! any more. An operation that is dropped between `start` and its completion keeps its word for ever.
 
-mod all_reduce;
 mod arena;
+mod collective;
 mod counters;
 pub(crate) mod device;
 mod epochs;
@@ -59,12 +59,9 @@ mod waiting;
 pub(crate) mod window;
 mod word;
 
-pub use all_reduce::AllReduce;
+pub use collective::{AllReduce, Barrier};
 pub use counters::{PeerCounters, Traffic};
-pub use device::{
-    ByHost, CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber, DeviceRecv, DeviceSend,
-    FusedStream, Put, SignalWait, Step, Steps,
-};
+pub use device::{ByHost, DeviceRecv, DeviceSend, FusedStream, Put, SignalWait, Step, Steps};
 #[cfg(any(test, fuzzing))]
 pub use mailbox::fuzz as fuzz_mailbox;
 pub use message::{PreparedRecv, PreparedSend};

@@ -20,7 +20,6 @@ pub(crate) struct Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Lane {
     Message,
-    AllReduce,
     /// Messages whose ends are started by devices.
     Device,
 }

@@ -352,11 +352,6 @@ impl<T: Pod> Window<T> {
         [self.table.bytes()].into_iter().chain(parts).collect()
     }
 
-    /// Where kernels say what failed.
-    pub(super) fn report(&self) -> &Arc<Report> {
-        &self.report
-    }
-
     /// This rank in the window's communicator.
     pub(super) fn rank(&self) -> usize {
         self.rank

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 use libmp::gdsync::{Arg, Buffer, Dims};
-use libmp::{CollectiveHandle, Device, Stream};
+use libmp::{Device, Stream};
 
 /// An argument of a kernel: a handle by its address and size, or a word.
 pub enum Value {
@@ -16,7 +16,7 @@ pub enum Value {
     Recv(mp_kernels::Recv),
     Message(mp_kernels::Message),
     Window(mp_kernels::Window),
-    Collective(CollectiveHandle),
+    Collective(mp_kernels::Collective),
     Word(u64),
     Half(u32),
 }
@@ -28,7 +28,7 @@ impl Value {
             Value::Recv(handle) => Arg::new(handle),
             Value::Message(handle) => Arg::new(handle),
             Value::Window(handle) => Arg::new(handle),
-            Value::Collective(handle) => handle.arg(),
+            Value::Collective(handle) => Arg::new(handle),
             Value::Word(word) => Arg::new(word),
             Value::Half(half) => Arg::new(half),
         }
@@ -46,8 +46,8 @@ const NAMES: [&str; 8] = [
     "test_copy",
     "test_exchange",
     "test_messages",
-    "test_nic_collectives",
     "test_parts",
+    "test_reduce",
     "test_refusals",
     "test_windows",
 ];
@@ -111,9 +111,17 @@ type Exchange = unsafe extern "C" fn(
     u32,
 );
 type Parts = unsafe extern "C" fn(*const mp_kernels::Send, *const mp_kernels::Recv, u64, u32, u32);
-type Collectives<Handle> = unsafe extern "C" fn(
-    *const Handle,
-    *const Handle,
+type Reduce = unsafe extern "C" fn(
+    *const mp_kernels::Collective,
+    *const mp_kernels::Collective,
+    u64,
+    u64,
+    u64,
+    u32,
+);
+type Collectives = unsafe extern "C" fn(
+    *const mp_kernels::Collective,
+    *const mp_kernels::Collective,
     *const mp_kernels::Window,
     u64,
     u64,
@@ -127,7 +135,6 @@ type Windows = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u3
 
 /// Runs a kernel of the shim.
 fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
-    use CollectiveHandle::{Mapped, Nic};
     use Value::{Collective, Half, Recv, Send, Window, Word};
     // SAFETY: the shim's signatures; addresses are those of memory that the callers keep.
     unsafe {
@@ -173,8 +180,8 @@ fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
             (
                 "test_collectives",
                 [
-                    Collective(Mapped(barrier)),
-                    Collective(Mapped(reduce)),
+                    Collective(barrier),
+                    Collective(reduce),
                     Window(window),
                     Word(scratch),
                     Word(count),
@@ -182,24 +189,13 @@ fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
                     Half(flavour),
                     Word(to),
                 ],
-            ) => symbol::<Collectives<_>>("shim_collectives")(
+            ) => symbol::<Collectives>("shim_collectives")(
                 barrier, reduce, window, *scratch, *count, *rounds, *flavour, *to, threads,
             ),
             (
-                "test_nic_collectives",
-                [
-                    Collective(Nic(barrier)),
-                    Collective(Nic(reduce)),
-                    Window(window),
-                    Word(scratch),
-                    Word(count),
-                    Word(rounds),
-                    Half(flavour),
-                    Word(to),
-                ],
-            ) => symbol::<Collectives<_>>("shim_nic_collectives")(
-                barrier, reduce, window, *scratch, *count, *rounds, *flavour, *to, threads,
-            ),
+                "test_reduce",
+                [Collective(barrier), Collective(reduce), Word(values), Word(count), Word(to)],
+            ) => symbol::<Reduce>("shim_reduce")(barrier, reduce, *values, *count, *to, threads),
             _ => panic!("no kernel {name} with these arguments"),
         }
     }

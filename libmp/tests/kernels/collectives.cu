@@ -1,5 +1,4 @@
-// Barriers and all-reduces inside kernels, for the test device_collectives; part of kernels.cu. The same kernel for both kinds of
-// handle, so that paths can be compared.
+// Barriers and all-reduces inside kernels, for the test device_collectives; part of kernels.cu. 
 #pragma once
 
 #include <mp/mp.cuh>
@@ -12,8 +11,8 @@ MP_DEVICE double fraction(std::uint64_t rank, std::uint64_t round, std::uint64_t
 }
 
 // Fills `values`, reduces them, and counts those that are not what combining in rank order gives.
-template <class Group, class Handle, class T, class Operation, class Value>
-MP_DEVICE mp::WaitResult reduce(Group group, const Handle& collective, T* values, std::uint64_t count, std::uint64_t ranks,
+template <class Group, class T, class Operation, class Value>
+MP_DEVICE mp::WaitResult reduce(Group group, const mp::Collective& collective, T* values, std::uint64_t count, std::uint64_t ranks,
                                 std::uint64_t me, Operation operation, const Value& value, std::uint64_t& wrong) {
     for (std::uint64_t i = group.rank(); i < count; i += group.size()) values[i] = value(me, i);
     const mp::WaitResult result = mp::all_reduce(group, collective, values, count, operation);
@@ -26,8 +25,8 @@ MP_DEVICE mp::WaitResult reduce(Group group, const Handle& collective, T* values
 }
 
 // Rounds of puts to the right behind which a barrier stands, and of sums, maxima and minima. `scratch`: `count` words and one.
-template <class Group, class Handle>
-MP_DEVICE void collectives(Group group, const Handle& barrier, const Handle& reduces, const mp::Window& window,
+template <class Group>
+MP_DEVICE void collectives(Group group, const mp::Collective& barrier, const mp::Collective& reduces, const mp::Window& window,
                            std::uint64_t* scratch, std::uint64_t count, std::uint64_t rounds, std::uint64_t* results) {
     const std::uint64_t me = window.rank, ranks = window.ranks, right = (me + 1) % ranks;
     std::uint64_t wrong = 0, round = 0;
@@ -64,8 +63,7 @@ MP_DEVICE void collectives(Group group, const Handle& barrier, const Handle& red
     results[2] = result.status;
 }
 
-template <class Handle>
-MP_DEVICE void collectives_by(std::uint32_t flavour, const Handle& barrier, const Handle& reduces, const mp::Window& window,
+MP_DEVICE void collectives_by(std::uint32_t flavour, const mp::Collective& barrier, const mp::Collective& reduces, const mp::Window& window,
                               std::uint64_t* scratch, std::uint64_t count, std::uint64_t rounds, std::uint64_t* results) {
     if (mp::block_rank() != 0) return;
     if (flavour == 0 && mp::thread_rank() == 0)
@@ -82,8 +80,12 @@ MP_KERNEL void test_collectives(mp::Collective barrier, mp::Collective reduces, 
                                 std::uint64_t count, std::uint64_t rounds, std::uint32_t flavour, std::uint64_t* results) {
     test::collectives_by(flavour, barrier, reduces, window, scratch, count, rounds, results);
 }
-MP_KERNEL void test_nic_collectives(mp::NicCollective barrier, mp::NicCollective reduces, mp::Window window,
-                                    std::uint64_t* scratch, std::uint64_t count, std::uint64_t rounds, std::uint32_t flavour,
-                                    std::uint64_t* results) {
-    test::collectives_by(flavour, barrier, reduces, window, scratch, count, rounds, results);
+
+// A barrier and a sum by the first block. results[2]: the status of the call that failed.
+MP_KERNEL void test_reduce(mp::Collective barrier, mp::Collective reduces, double* values, std::uint64_t count,
+                           std::uint64_t* results) {
+    if (mp::block_rank() != 0) return;
+    mp::WaitResult result = mp::barrier(mp::block(), barrier);
+    if (!result.failed()) result = mp::all_reduce(mp::block(), reduces, values, count, mp::sum_t{});
+    if (mp::thread_rank() == 0) results[2] = result.status;
 }

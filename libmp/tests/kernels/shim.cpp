@@ -37,9 +37,8 @@ void shim_collectives(const mp::Collective* barrier, const mp::Collective* reduc
     mp::host::launch(1, threads, test_collectives, *barrier, *reduce, *window, scratch, count, rounds, flavour, results);
 }
 
-void shim_nic_collectives(const mp::NicCollective* barrier, const mp::NicCollective* reduce, const mp::Window* window,
-                          uint64_t* scratch, uint64_t count, uint64_t rounds, uint32_t flavour, uint64_t* results,
-                          uint32_t threads) {
-    mp::host::launch(1, threads, test_nic_collectives, *barrier, *reduce, *window, scratch, count, rounds, flavour, results);
+void shim_reduce(const mp::Collective* barrier, const mp::Collective* reduces, double* values, uint64_t count, uint64_t* results,
+                 uint32_t threads) {
+    mp::host::launch(1, threads, test_reduce, *barrier, *reduces, values, count, results);
 }
 }

@@ -12,16 +12,17 @@
 namespace mp {
 namespace impl {
 
-MP_DEVICE WaitBounds bounds_of(const NicCollective& collective) { return bounds_of(collective.window); }
+MP_DEVICE WaitBounds bounds_of(const Collective& collective) { return {collective.abort, collective.timeout_ns}; }
+MP_DEVICE const Window& window_of(const Collective& collective) { return *at<const Window>(collective.nic); }
 
-MP_DEVICE std::uint64_t next_run(const NicCollective& collective) {
+MP_DEVICE std::uint64_t next_run(const Collective& collective) {
     return *at<std::uint64_t>(collective.state) + 1;
 }
 
 // A run in two turns, as with packets: a rank that has heard all others of run n knows that nobody reads the turn of n - 1 any
 // more, which n + 1 overwrites. Where the words of a rank are in a share.
-MP_DEVICE std::uint64_t turn_offset(const NicCollective& collective, std::uint64_t from, std::uint64_t run) {
-    return (run % 2 * collective.window.ranks + from) * collective.len * 8;
+MP_DEVICE std::uint64_t turn_offset(const Collective& collective, std::uint64_t from, std::uint64_t run) {
+    return (run % 2 * collective.ranks + from) * collective.len * 8;
 }
 
 // The number of a run's first or last round.
@@ -31,9 +32,9 @@ MP_DEVICE std::uint64_t last_round(std::uint64_t run) { return 2 * run; }
 // Puts `bytes` to byte `offset` of every other rank's share, then raises this rank's signals to `round`. The result is every
 // thread's.
 template <class Group>
-MP_COLD WaitResult tell_all(Group group, const NicCollective& collective, std::uint64_t offset, const void* from,
+MP_COLD WaitResult tell_all(Group group, const Collective& collective, std::uint64_t offset, const void* from,
                             std::uint64_t bytes, std::uint64_t round) {
-    const Window& window = collective.window;
+    const Window& window = window_of(collective);
     for (std::uint64_t rank = 0; rank < window.ranks; ++rank) {
         if (rank == window.rank) continue;
         const WindowPart& share = *part_of(window, rank);
@@ -51,7 +52,7 @@ MP_COLD WaitResult tell_all(Group group, const NicCollective& collective, std::u
             const std::uint64_t now = left < inline_bytes ? left : inline_bytes;
             const Batch batch = {address_of(from) + done, now, {share.memory + offset + done, nic.memory_key}, 0, now == left,
                                  {word, nic.signals_key}, round};
-            const PostStatus status = post_batch(group, nic.queue, batch, bounds_of(window));
+            const PostStatus status = post_batch(group, nic.queue, batch, bounds_of(collective));
             if (status != PostStatus::ok) return result_of(status, round);
             done += now;
         } while (done < bytes);
@@ -61,21 +62,21 @@ MP_COLD WaitResult tell_all(Group group, const NicCollective& collective, std::u
 
 // Waits for the signals of all others, a thread for each; what ended a wait of one is every thread's.
 template <class Group>
-MP_COLD WaitResult hear_all(Group group, const NicCollective& collective, std::uint64_t round) {
-    const Window& window = collective.window;
+MP_COLD WaitResult hear_all(Group group, const Collective& collective, std::uint64_t round) {
+    const Window& window = window_of(collective);
     const std::uint64_t signals = part_of(window, window.rank)->signals;
     WaitResult result = {ok, round, 0};
     for (std::uint64_t rank = group.rank(); rank < window.ranks && !result.failed(); rank += group.size()) {
         if (rank == window.rank) continue;
         const auto* word = at<const std::uint64_t>(signals + rank * signal_stride);
         const WindowPart& share = *part_of(window, rank);
-        result = share.nic == 0 ? wait_alone(word, round, bounds_of(window))
-                                : wait_beside(word, round, at<const NicPart>(share.nic)->queue, bounds_of(window));
+        result = share.nic == 0 ? wait_alone(word, round, bounds_of(collective))
+                                : wait_beside(word, round, at<const NicPart>(share.nic)->queue, bounds_of(collective));
     }
     if (group.any(result.failed())) {
         const bool lost = group.any(result.status == path_failed);
         const bool ended = group.any(result.status == aborted);
-        report(at<WaitReport>(window.report), round, result);
+        report(at<WaitReport>(collective.report), round, result);
         result.status = lost ? path_failed : ended ? aborted : timed_out;
     }
     return result;
@@ -83,65 +84,53 @@ MP_COLD WaitResult hear_all(Group group, const NicCollective& collective, std::u
 
 // Ends a run that went well.
 template <class Group>
-MP_DEVICE WaitResult end_of_run(Group group, const NicCollective& collective, std::uint64_t run) {
+MP_DEVICE WaitResult end_of_nic_run(Group group, const Collective& collective, std::uint64_t run) {
     if (group.leads()) *at<std::uint64_t>(collective.state) = run;
     return {ok, run, 0};
 }
 
 // A failure of tell_all goes into the report, as hear_all's.
 template <class Group>
-MP_DEVICE WaitResult told(Group group, const NicCollective& collective, std::uint64_t round, const WaitResult& result) {
-    if (result.failed() && group.leads()) report(at<WaitReport>(collective.window.report), round, result);
+MP_DEVICE WaitResult told(Group group, const Collective& collective, std::uint64_t round, const WaitResult& result) {
+    if (result.failed() && group.leads()) report(at<WaitReport>(collective.report), round, result);
     return result;
 }
 
 // One round of signals without data.
 template <class Group>
-MP_DEVICE WaitResult meet(Group group, const NicCollective& collective, std::uint64_t round) {
+MP_DEVICE WaitResult meet(Group group, const Collective& collective, std::uint64_t round) {
     const WaitResult result = told(group, collective, round, tell_all(group, collective, 0, nullptr, 0, round));
     return result.failed() ? result : hear_all(group, collective, round);
 }
 
-}  // namespace impl
-
-// As the barrier of mapped ranks. What a group wrote or put before, to whichever rank, is there for every group after.
+// The barrier; one that orders memory has two rounds. The collective by value, so that a kernel copies its argument only on the
+// way here, and not before the stores to mapped ranks.
 template <class Group>
-MP_DEVICE WaitResult barrier(Group group, const NicCollective& collective) {
+MP_COLD WaitResult barrier_by_nic(Group group, const Collective collective, bool ordered) {
     group.sync();
-    const std::uint64_t run = impl::next_run(collective);
-    WaitResult result = impl::meet(group, collective, impl::first_round(run));
-    if (!result.failed()) result = impl::meet(group, collective, impl::last_round(run));
-    return result.failed() ? result : impl::end_of_run(group, collective, run);
+    const std::uint64_t run = next_run(collective);
+    WaitResult result = {ok, run, 0};
+    if (ordered) result = meet(group, collective, first_round(run));
+    if (!result.failed()) result = meet(group, collective, last_round(run));
+    return result.failed() ? result : end_of_nic_run(group, collective, run);
 }
 
-// One round: who leaves it knows that all have come.
-template <class Group>
-MP_DEVICE WaitResult barrier(Group group, const NicCollective& collective, sync_only_t) {
-    group.sync();
-    const std::uint64_t run = impl::next_run(collective);
-    const WaitResult result = impl::meet(group, collective, impl::last_round(run));
-    return result.failed() ? result : impl::end_of_run(group, collective, run);
-}
-
-// As the all-reduce of mapped ranks, with the same bits.
 template <class Group, class T, class Operation>
-MP_DEVICE WaitResult all_reduce(Group group, const NicCollective& collective, T* values, std::uint64_t count,
-                                Operation operation) {
-    static_assert(sizeof(T) == 8, "all-reduce: elements of 8 bytes");
-    const Window& window = collective.window;
-    if (MP_RARELY(count > collective.len)) return impl::too_many(group, window.report, count, collective.len);
+MP_COLD WaitResult all_reduce_by_nic(Group group, const Collective collective, T* values, std::uint64_t count,
+                                     Operation operation) {
     group.sync();
-    const std::uint64_t run = impl::next_run(collective), round = impl::last_round(run);
-    const std::uint64_t place = impl::turn_offset(collective, window.rank, run);
-    WaitResult result = impl::tell_all(group, collective, place, values, count * 8, round);
-    if (impl::told(group, collective, round, result).failed()) return result;
-    result = impl::hear_all(group, collective, round);
+    const Window& window = window_of(collective);
+    const std::uint64_t run = next_run(collective), round = last_round(run);
+    const std::uint64_t place = turn_offset(collective, window.rank, run);
+    WaitResult result = tell_all(group, collective, place, values, count * sizeof(T), round);
+    if (told(group, collective, round, result).failed()) return result;
+    result = hear_all(group, collective, round);
     if (result.failed()) return result;
     const std::uint64_t share = part_of(window, window.rank)->memory;
     for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
         T combined = values[i];
         for (std::uint64_t rank = 0; rank < window.ranks; ++rank) {
-            const T* row = impl::at<const T>(share + impl::turn_offset(collective, rank, run));
+            const T* row = at<const T>(share + turn_offset(collective, rank, run));
             const T theirs = rank == window.rank ? values[i] : row[i];
             combined = rank == 0 ? theirs : operation(combined, theirs);
         }
@@ -149,7 +138,8 @@ MP_DEVICE WaitResult all_reduce(Group group, const NicCollective& collective, T*
     }
     // Nobody's values are sent again before all of the group have combined theirs.
     group.sync();
-    return impl::end_of_run(group, collective, run);
+    return end_of_nic_run(group, collective, run);
 }
 
+}  // namespace impl
 }  // namespace mp

@@ -299,7 +299,12 @@ static void collectives(const mp_comm *comm) {
     int rank, mine = me * me;
     double values[2];
     uint64_t largest = (uint64_t)me;
+    mp_collective *barrier, *sum;
     mp_comm *part;
+    mp_region *region;
+    mp_stream *stream;
+    char handle[72];
+    double *both;
 
     REQUIRE(all != NULL);
     CHECK(mp_all_gather(comm, &mine, sizeof mine, all));
@@ -315,6 +320,31 @@ static void collectives(const mp_comm *comm) {
     REQUIRE(values[0] == size * (size - 1) / 2 && values[1] == 0.5 * size);
     CHECK(mp_all_reduce_u64(comm, MP_MAX, &largest, 1));
     REQUIRE(largest == (uint64_t)size - 1);
+    CHECK(mp_barrier_prepare(comm, MP_HOST, &barrier));
+    CHECK(mp_all_reduce_prepare(comm, MP_HOST, 2, &sum));
+    CHECK(mp_region_alloc(comm, MP_HOST, 2 * sizeof(double), &region));
+    CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    both = (double *)mp_region_host_address(region);
+    both[0] = me;
+    both[1] = 0.5;
+    /* On a stream behind a barrier, then by the host. */
+    CHECK(mp_barrier_start(barrier, stream));
+    CHECK(mp_all_reduce_start(sum, MP_SUM, region, 0, 2, stream));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    REQUIRE(both[0] == size * (size - 1) / 2 && both[1] == 0.5 * size);
+    CHECK(mp_all_reduce_start(sum, MP_MAX, region, sizeof(double), 1, NULL));
+    REFUSED(mp_all_reduce_start(sum, MP_MAX, region, 0, 1, NULL), MP_ERR_STARTED, "all-reduce");
+    CHECK(mp_collective_wait(sum, TIMEOUT));
+    REQUIRE(both[1] == 0.5 * size);
+    CHECK(mp_barrier_start(barrier, NULL));
+    CHECK(mp_collective_wait(barrier, TIMEOUT));
+    REFUSED(mp_barrier_start(sum, NULL), MP_ERR_ARGUMENT, "is an all-reduce");
+    CHECK(mp_collective_handle(barrier, handle, sizeof handle));
+    REFUSED(mp_collective_handle(barrier, handle, 8), MP_ERR_ARGUMENT, "72 bytes");
+    CHECK(mp_collective_free(barrier));
+    CHECK(mp_collective_free(sum));
+    CHECK(mp_stream_free(stream));
+    CHECK(mp_region_free(region));
     CHECK(mp_comm_split(comm, me == 0 ? -1 : 4, -me, &part));
     REQUIRE((part == NULL) == (me == 0));
     if (part != NULL) {

@@ -1,4 +1,4 @@
-//! Device operations: messages, puts and collectives whose epochs live in the memory of the device that works with
+//! Device operations: messages and puts whose epochs live in the memory of the device that works with
 //! them, so that streams, replayed graphs and kernels start and complete them with no work of the host in between.
 //!
 //! The host prepares: each end has a [`station`] – counters, the signal it waits on, and slots for packets – in the memory
@@ -27,10 +27,8 @@
 //! world with the NIC's reason. Memory of a dropped end stays registered until the peer has dropped its end as well.
 //!
 //! Refused with a sentence: an end made with `prepare` opposite one made with `prepare_device`; host to GPU where the sending
-//! process sees no GPU driver; a stream of another device. Windows and collectives join devices of one kind;
-//! through a NIC a collective is puts and signals of a window ([`collective`]), and on host streams there is none.
+//! process sees no GPU driver; a stream of another device. Windows and collectives join devices of one kind.
 
-mod collective;
 mod far;
 mod fused;
 mod half;
@@ -42,7 +40,6 @@ mod station;
 mod steps;
 mod trigger;
 
-pub use collective::{CollectiveHandle, DeviceAllReduce, DeviceBarrier, DeviceNumber};
 pub(crate) use far::close;
 pub use fused::{FusedStream, Steps};
 #[cfg(test)]
