@@ -13,9 +13,12 @@ use gdsync::{Buffer, Device};
 use soft_common::operations::{syndrome, write};
 use soft_common::{Outcome, Way, signaled, soon};
 
-/// Two NICs that reach each other, and the wire between them: each kind that this machine can try.
-fn nics() -> Outcome<Vec<(Box<dyn Nic>, Box<dyn Nic>, WireKind)>> {
-    let soft = |way: Way| -> Outcome<(Box<dyn Nic>, Box<dyn Nic>, WireKind)> {
+/// Two NICs that reach each other, and the wire between them.
+type Nics = (Box<dyn Nic>, Box<dyn Nic>, WireKind);
+
+/// Each kind that this machine can try.
+fn nics() -> Outcome<Vec<Nics>> {
+    let soft = |way: Way| -> Outcome<Nics> {
         Ok((Box::new(way.nic()?), Box::new(way.nic()?), way.wire()))
     };
     [Way::Mapped, Way::Ring, Way::Tcp].into_iter().map(soft).collect()
@@ -38,10 +41,7 @@ fn words(nic: &dyn Nic, access: Access) -> Outcome<(Buffer<u64>, MemoryRegion)> 
     Ok((memory, region))
 }
 
-fn pair(
-    (left, right, wire): &(Box<dyn Nic>, Box<dyn Nic>, WireKind),
-    options: &QueuePairOptions,
-) -> Outcome<Pair> {
+fn pair((left, right, wire): &Nics, options: &QueuePairOptions) -> Outcome<Pair> {
     let here = left.queue_pair(&Device::Host, options)?;
     let there = right.queue_pair(&Device::Host, options)?;
     here.connect_over(there.address(), *wire)?;
