@@ -301,6 +301,46 @@ mp_status mp_collective_wait(const mp_collective *collective, double timeout);
 mp_status mp_collective_handle(const mp_collective *collective, void *handle, size_t bytes);
 mp_status mp_collective_free(mp_collective *collective);
 
+/* ---- Halo exchanges ---- */
+
+/* A rank and at most 26 neighbours, each of which has the other's border as its ghosts; mp/exchange.cuh says how kernels do it by
+ * themselves. Every launch that reads or writes ghosts is a phase; a phase does not write the field whose ghosts it reads. */
+typedef struct mp_exchange mp_exchange;
+/* The other end of borders, and what both call the way between them; rank -1: there is none of this number. */
+typedef struct mp_neighbour {
+    int rank;
+    uint64_t here;
+    uint64_t there;
+} mp_neighbour;
+/* A box of cells. */
+typedef struct mp_cells {
+    int first[3];
+    int end[3];
+} mp_cells;
+/* Cells of `cell` bytes in a region: cell (0, 0, 0) is number `origin`, from row to row and from plane to plane there are `row` and
+ * `plane`. For each neighbour what it gets, and which ghosts are its. buffered: mapped neighbours store into a buffer. */
+typedef struct mp_field {
+    const mp_region *region;
+    size_t cell;
+    ptrdiff_t origin;
+    size_t row;
+    size_t plane;
+    const mp_cells *send;
+    const mp_cells *receive;
+    int buffered;
+} mp_field;
+
+/* A collective call. */
+mp_status mp_exchange_create(const mp_comm *comm, int device, const mp_neighbour *neighbours, size_t neighbour_count,
+                             const mp_field *fields, size_t field_count, mp_exchange **exchange);
+/* The mp::Exchange<N> of a launch that reads the ghosts of field `read` and writes `written`, either -1 for none; waits is 0 where
+ * mp_exchange_wait_on_stream is enqueued ahead. `bytes` is its size, for at least as many neighbours as there are. */
+mp_status mp_exchange_handle(const mp_exchange *exchange, int read, int written, int waits, void *handle, size_t bytes);
+/* A phase by the stream: sends the border of a field; then waits, and has the ghosts of a field, or -1. */
+mp_status mp_exchange_start_on_stream(const mp_exchange *exchange, int written, const mp_stream *stream);
+mp_status mp_exchange_wait_on_stream(const mp_exchange *exchange, int read, const mp_stream *stream);
+mp_status mp_exchange_free(mp_exchange *exchange);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 
 mod collective;
 mod device;
+mod exchange;
 mod handle;
 mod message;
 mod region;
@@ -19,6 +20,7 @@ mod world;
 
 pub use collective::*;
 pub use device::*;
+pub use exchange::*;
 pub use message::*;
 pub use region::*;
 pub use status::{Status, mp_last_error, mp_status_name};

@@ -40,15 +40,15 @@
 //! # }
 //! ```
 
+mod agreement;
 mod field;
 mod host;
+mod route;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gdsync::nic::Access;
-use gdsync::wqe::RemoteAddress;
 use gdsync::{Arg, Buffer, Device, Dims, Stream, Word64};
 use mp_kernels::{
     Exchange as Handle, ExchangeHead, ExchangeLink, ExchangeRoute, ExchangeState, WaitBounds,
@@ -63,11 +63,12 @@ use crate::data::nic::Place;
 use crate::data::operation::Name;
 use crate::data::plane::Plane;
 use crate::data::window::nanoseconds;
-use crate::data::{Path, Region, Window};
+use crate::data::{Region, Window};
 use crate::error::{Error, Result};
 use crate::transport::{Reach, STRIDE};
-use field::Placed;
-use host::{HostLink, HostRoute, HostSide, Theirs};
+use agreement::{Border, Own, Told, agree};
+use host::{HostLink, HostSide, Theirs};
+use route::{Ends, without_data, words_of};
 
 /// Neighbours of one rank at most: all around a box.
 pub const NEIGHBOURS_MAX: usize = 26;
@@ -81,8 +82,6 @@ const THREADS: u32 = 256;
 /// What `mp_exchange` does: `starts` and `waits` of `exchange.cu`.
 const STARTS: u32 = 1;
 const WAITS: u32 = 2;
-/// Buffers begin at multiples of this.
-const ALIGN: u64 = 256;
 
 /// The other end of borders. Two ranks may be neighbours in several ways, around a ring of two for instance, and a rank its own:
 /// each way has a number here and one there.
@@ -156,115 +155,6 @@ struct Prepared {
     twins: Vec<u64>,
     unpacks: bool,
     blocks: u32,
-}
-
-/// What a rank tells the others; the reason if it cannot take part.
-type Told = std::result::Result<Opening, String>;
-
-#[derive(Serialize, Deserialize)]
-struct Opening {
-    gpu: bool,
-    regions: usize,
-    neighbours: Vec<Neighbour>,
-    fields: Vec<Vec<Border>>,
-}
-
-/// One border of a field, as its owner sees it.
-#[derive(Serialize, Deserialize)]
-struct Border {
-    /// Which of the owner's regions it is in.
-    region: usize,
-    send: Placed,
-    receive: Placed,
-    /// Where in the owner's buffers it is received, if not in the ghosts.
-    inbox: Option<u64>,
-}
-
-/// Memory in the order in which it is asked for.
-#[derive(Default)]
-struct Layout(u64);
-
-impl Layout {
-    fn take(&mut self, bytes: u64) -> u64 {
-        let at = self.0;
-        self.0 = (at + bytes).next_multiple_of(ALIGN);
-        at
-    }
-}
-
-/// A rank's own side before anybody has heard of it.
-struct Own {
-    opening: Opening,
-    regions: Vec<Buffer<u8>>,
-    /// For each field and neighbour, where in the own buffers it is collected for the NIC.
-    outboxes: Vec<Vec<Option<u64>>>,
-    buffers: u64,
-}
-
-impl Own {
-    fn new(
-        communicator: &Communicator,
-        plane: &Plane,
-        device: &Device,
-        neighbours: &[Neighbour],
-        fields: &[Field],
-    ) -> std::result::Result<Own, String> {
-        if neighbours.len() > NEIGHBOURS_MAX {
-            let neighbours = neighbours.len();
-            return Err(format!("{neighbours} neighbours; at most {NEIGHBOURS_MAX} are possible"));
-        }
-        let mut far = Vec::new();
-        for (number, neighbour) in neighbours.iter().enumerate() {
-            if neighbours[..number].contains(neighbour) {
-                return Err(format!("{neighbour:?} twice: ways to it have different numbers"));
-            }
-            let rank =
-                communicator.world_rank(neighbour.rank).map_err(|error| error.to_string())?;
-            far.push(plane.path(rank).map_err(|error| error.to_string())? != Path::Direct);
-        }
-        let mut regions: Vec<Buffer<u8>> = Vec::new();
-        let (mut told, mut outboxes, mut layout) = (Vec::new(), Vec::new(), Layout::default());
-        for (number, field) in fields.iter().enumerate() {
-            let of_field = |reason: String| format!("field {number}: {reason}");
-            if field.borders.len() != neighbours.len() {
-                let (borders, neighbours) = (field.borders.len(), neighbours.len());
-                return Err(of_field(format!("{borders} borders with {neighbours} neighbours")));
-            }
-            if ordinal(field.memory.device()) != ordinal(device) {
-                return Err(of_field(format!(
-                    "it belongs to {}, and the exchange to {device}",
-                    field.memory.device()
-                )));
-            }
-            let same = |region: &Buffer<u8>| {
-                region.device_address() == field.memory.device_address()
-                    && region.len() == field.memory.len()
-            };
-            let region = regions.iter().position(same).unwrap_or_else(|| {
-                regions.push(field.memory.clone());
-                regions.len() - 1
-            });
-            let (mut borders, mut collected) = (Vec::new(), Vec::new());
-            for ((send, receive), far) in field.borders.iter().zip(&far) {
-                let send = field.place(send).map_err(of_field)?;
-                let receive = field.place(receive).map_err(of_field)?;
-                let buffered = if *far { !receive.is_compact() } else { field.buffered };
-                let inbox = buffered.then(|| layout.take(receive.bytes()));
-                let collect = *far && !send.is_compact();
-                collected.push(collect.then(|| layout.take(send.bytes())));
-                borders.push(Border { region, send, receive, inbox });
-            }
-            told.push(borders);
-            outboxes.push(collected);
-        }
-        let opening = Opening {
-            gpu: device.as_cuda().is_some(),
-            regions: regions.len(),
-            neighbours: neighbours.to_vec(),
-            fields: told,
-        };
-        Ok(Own { opening, regions, outboxes, buffers: layout.0 })
-    }
 }
 
 impl Exchange {
@@ -558,166 +448,6 @@ impl Exchange {
     fn mismatch(&self, reason: String) -> Error {
         Error::Mismatch { op: "a halo exchange".into(), reason }
     }
-}
-
-/// What routes are made of.
-struct Ends<'a> {
-    /// Registers what the CPU puts.
-    plane: &'a Plane,
-    /// One for each region, and that of the buffers.
-    windows: &'a [Window<u8>],
-    own: &'a Own,
-    buffers: &'a Buffer<u8>,
-}
-
-impl Ends<'_> {
-    /// The route of the border of field `number` with neighbour `link`, rank `peer`, which sees it as `theirs` and has it under
-    /// its signal `signal`; and where cell (0, 0, 0) is for the neighbour.
-    fn route(
-        &self,
-        field: &Field,
-        number: usize,
-        link: usize,
-        peer: usize,
-        theirs: &Border,
-        signal: usize,
-    ) -> Result<(ExchangeRoute, u64)> {
-        let address = |memory: &Buffer<u8>| memory.device_address().unwrap_or_default();
-        let (memory, buffers) = (address(&field.memory), address(self.buffers));
-        let Border { region, send, receive, inbox } = &self.own.opening.fields[number][link];
-        let shared = &self.windows[self.own.regions.len()];
-        let cells = &field.borders[link].0;
-        let [row, plane] = field.strides;
-        let first = [0, 1, 2].map(|axis| cells[axis].start);
-        let mut route = ExchangeRoute {
-            first0: first[0],
-            first1: first[1],
-            first2: first[2],
-            end0: cells[0].end,
-            end1: cells[1].end,
-            end2: cells[2].end,
-            cell: field.cell as u32,
-            cells: memory.wrapping_add(field.origin as u64),
-            row,
-            plane,
-            ..ExchangeRoute::default()
-        };
-        if let Some(at) = *inbox {
-            route.unpack = receive.compact(at).copy_to(buffers, receive, memory);
-        }
-        // The window and the box where the neighbour gets it.
-        let (window, there) = match theirs.inbox {
-            Some(at) => (shared, theirs.receive.compact(at)),
-            None => (&self.windows[theirs.region], theirs.receive),
-        };
-        // Where the cells are stored: a box in the neighbour's memory or in a buffer of this rank's.
-        let own = self.windows[*region].reach_of(peer)?;
-        let stored = match (window.reach_of(peer)?, shared.reach_of(peer)?, own) {
-            (
-                Reach::Far { link: opened, memory: to, .. },
-                Reach::Far { signals, own_key: buffers_key, .. },
-                Reach::Far { own_key, .. },
-            ) => {
-                let signal = Place::at(signals).after(signal * STRIDE);
-                let to = Place::at(to).after(there.at as usize);
-                let view = opened.view.as_ref().and_then(Buffer::device_address);
-                route.queue = view.unwrap_or_default();
-                (route.put_to, route.to_key) = (to.address, to.rkey);
-                (route.signal, route.signal_key) = (signal.address, signal.rkey);
-                route.put_bytes = send.bytes();
-                let outbox = self.own.outboxes[number][link];
-                (route.put_from, route.from_key) = match outbox {
-                    None => (memory.wrapping_add(send.at), own_key),
-                    Some(at) => (buffers.wrapping_add(at), buffers_key),
-                };
-                outbox.map(|at| (send.compact(at), buffers))
-            }
-            (Reach::Near { memory: to, .. }, ..) => Some((there, to)),
-            // All windows reach a rank in the same way.
-            _ => None,
-        };
-        let Some((target, to)) = stored else { return Ok((route, 0)) };
-        route.send = send.copy_to(memory, &target, to);
-        [route.twin_row, route.twin_plane] = target.steps;
-        Ok((route, target.origin(to, first, field.cell)))
-    }
-
-    /// The same for the CPU.
-    fn host_route(&self, route: &ExchangeRoute, peer: usize) -> Result<HostRoute> {
-        let op = || format!("preparing a halo exchange with rank {peer}");
-        let failed = |source| Error::Memory { op: op(), source };
-        let mut put = None;
-        if route.put_bytes > 0 {
-            let sources = self.own.regions.iter().chain([self.buffers]);
-            let from = sources.into_iter().find_map(|memory| {
-                let at = route.put_from.checked_sub(memory.device_address()?)?;
-                let end = at.checked_add(route.put_bytes)?;
-                (end <= memory.len() as u64).then(|| memory.slice(at as usize..end as usize))
-            });
-            let from = from.transpose().map_err(failed)?;
-            let register = |from| self.plane.register(&from, Access::LOCAL_READ, op).transpose();
-            let from = from.and_then(register).transpose()?;
-            let to = RemoteAddress { address: route.put_to, rkey: route.to_key };
-            put = from.map(|from| (from, to));
-        }
-        Ok(HostRoute { send: route.send, unpack: route.unpack, put })
-    }
-}
-
-/// For each neighbour of this rank which neighbour of that rank it is, if all agree on who they are and what goes between them.
-fn agree(all: &[Opening], rank: usize) -> std::result::Result<Vec<usize>, String> {
-    let mut found = Vec::new();
-    // All ranks find the same, so that none goes on alone.
-    for (here, told) in all.iter().enumerate() {
-        let kind = |told: &Opening| (told.gpu, told.regions, told.fields.len());
-        if kind(told) != kind(&all[0]) {
-            let of = |(gpu, regions, fields)| {
-                let device = if gpu { "a GPU" } else { "the host" };
-                format!("{fields} fields in {regions} regions of {device}")
-            };
-            let (first, here_has) = (of(kind(&all[0])), of(kind(told)));
-            return Err(format!("rank 0 has {first}, rank {here} has {here_has}"));
-        }
-        for (number, neighbour) in told.neighbours.iter().enumerate() {
-            let there = neighbour.rank;
-            let other = Neighbour { rank: here, here: neighbour.there, there: neighbour.here };
-            let peer = all.get(there).ok_or_else(|| format!("there is no rank {there}"))?;
-            let Some(back) = peer.neighbours.iter().position(|known| *known == other) else {
-                return Err(format!(
-                    "rank {here} has rank {there} as a neighbour ({neighbour:?}), which has no {other:?}"
-                ));
-            };
-            for (field, (mine, theirs)) in told.fields.iter().zip(&peer.fields).enumerate() {
-                let sent = mine[number].send.extents();
-                let expected = theirs[back].receive.extents();
-                if sent != expected {
-                    return Err(format!(
-                        "field {field}: rank {here} sends rank {there} rows of {} bytes, {} and {} of them, and that \
-                         expects rows of {}, {} and {}",
-                        sent[0], sent[1], sent[2], expected[0], expected[1], expected[2]
-                    ));
-                }
-            }
-            if here == rank {
-                found.push(back);
-            }
-        }
-    }
-    Ok(found)
-}
-
-/// A route of a launch that writes nothing.
-fn without_data(route: &ExchangeRoute) -> ExchangeRoute {
-    ExchangeRoute { send: Default::default(), put_bytes: 0, ..*route }
-}
-
-const _: () =
-    assert!(align_of::<ExchangeRoute>() == 8 && size_of::<ExchangeRoute>().is_multiple_of(8));
-
-fn words_of(route: &ExchangeRoute) -> &[u64] {
-    let words = size_of::<ExchangeRoute>() / 8;
-    // SAFETY: integers without padding between them, so many words, aligned as they are.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(route).cast(), words) }
 }
 
 fn ordinal(device: &Device) -> Option<u32> {

@@ -41,6 +41,37 @@ static void raise_flag(void *flag) {
     *(int *)flag += 1;
 }
 
+/* A ring of rods of six cells, of which the first and the last are ghosts. */
+static void halo(const mp_comm *comm, int right, int left) {
+    const mp_neighbour neighbours[3] = {{left, 0, 1}, {-1, 0, 0}, {right, 1, 0}};
+    const mp_cells send[3] = {{{1, 0, 0}, {2, 1, 1}}, {{0}, {0}}, {{4, 0, 0}, {5, 1, 1}}};
+    const mp_cells receive[3] = {{{0, 0, 0}, {1, 1, 1}}, {{0}, {0}}, {{5, 0, 0}, {6, 1, 1}}};
+    mp_field field = {NULL, sizeof(int), 0, 6, 6, send, receive, 0};
+    unsigned char handle[2000];
+    mp_region *region;
+    mp_exchange *exchange;
+    mp_stream *stream;
+    int *rod, cell;
+
+    CHECK(mp_region_alloc(comm, MP_HOST, 6 * sizeof(int), &region));
+    rod = (int *)mp_region_host_address(region);
+    for (cell = 1; cell < 5; cell++) rod[cell] = 10 * mp_rank(comm) + cell;
+    field.region = region;
+    CHECK(mp_exchange_create(comm, MP_HOST, neighbours, 3, &field, 1, &exchange));
+    CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    CHECK(mp_exchange_start_on_stream(exchange, 0, stream));
+    CHECK(mp_exchange_wait_on_stream(exchange, 0, stream));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    REQUIRE(rod[0] == 10 * left + 4 && rod[5] == 10 * right + 1 && rod[4] == 10 * mp_rank(comm) + 4);
+    REFUSED(mp_exchange_handle(exchange, 0, -1, 1, handle, 56 + 2 * 40), MP_ERR_ARGUMENT, "3 neighbours");
+    CHECK(mp_exchange_handle(exchange, 0, -1, 1, handle, 56 + 3 * 40));
+    REFUSED(mp_exchange_start_on_stream(exchange, 1, stream), MP_ERR_MISMATCH, "field 1 of 1");
+    CHECK(mp_barrier(comm));
+    CHECK(mp_stream_free(stream));
+    CHECK(mp_exchange_free(exchange));
+    CHECK(mp_region_free(region));
+}
+
 static void messages(const mp_comm *comm, int right, int left) {
     mp_region *edge, *ghost;
     mp_op *ops[2];
@@ -368,6 +399,7 @@ static void *rank(void *argument) {
     CHECK(mp_check(world));
     collectives(comm);
     messages(comm, right, left);
+    halo(comm, right, left);
     vectors(comm, right, left);
     windows(comm, right, left);
     graphs(comm, right, left);
