@@ -1,5 +1,4 @@
 // Every kernel in one translation unit; their names are listed in src/cuda/kernels.rs.
 #include "grid.cu"
 #include "slab.cu"
-#include "exchange.cu"
 #include "resident.cu"

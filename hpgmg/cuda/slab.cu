@@ -10,7 +10,7 @@ __device__ __forceinline__ void store_shared(const L& level, const Slab& slab, i
                                              int k, double even, double odd) {
     store_row(level, out, t, j, k, even, odd);
     for (int side = 0; side < 2; side++) {
-        if (March::sends(slab, side, k, first, end)) store_row(level, slab.peers[side], t, j, k, even, odd);
+        if (March::sends(slab, side, k, first, end)) store_row(level, slab.halo.twin<double>(side), t, j, k, even, odd);
     }
 }
 
@@ -111,7 +111,7 @@ __device__ __forceinline__ void prolong_slab(const Level& coarse, const Level& f
 }  // namespace hpgmg
 
 #define HPGMG_SLAB_PASS(name, OPERATOR, STEP, ZERO, LEVEL)                                                  \
-    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
+    extern "C" __global__ void __launch_bounds__(PASS_THREADS, (ZERO ? 2 : 1) * PASS_BLOCKS)                \
         hpgmg_##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass,                \
                      const __grid_constant__ Slab slab) {                                                   \
         pass_slab<OPERATOR, STEP, ZERO>(LEVEL, pass, slab);                                                 \

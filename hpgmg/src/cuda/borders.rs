@@ -1,5 +1,5 @@
-//! What ranks exchange where messages carry it (`staged.rs`, `messages.rs`, `posted.rs`): which planes of which vector go to
-//! whom, and the number of each exchange, by which it is found and its messages have their tag.
+//! What ranks exchange where messages carry it (`staged.rs`) or a launch of libmp's (`halo.rs`): which planes of which vector go to
+//! whom, and the number of each exchange, by which it is found.
 
 use super::layout::GHOSTS;
 use super::partition::Partition;

@@ -6,11 +6,11 @@ use gdsync::{Arg, Dims, Kernel};
 
 use super::columns::columns;
 use super::error::CudaError;
+use super::halo::slab;
 use super::kernels::{Columns, Passes};
 use super::layout::{Pass, Planes, RESIDENT_LEVELS, Resident};
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
-use super::staged::apart;
 use crate::backend::Vector;
 use crate::options::{Bottom, Operator, Smoother};
 
@@ -95,74 +95,46 @@ impl Gpu {
         args: [Arg<'_>; N],
         Ghosts { read, written }: Ghosts,
     ) -> Result<(), CudaError> {
-        let vector = written.map(|v| (l, v.index()));
-        let slab = match &self.ranks {
-            Ranks::Direct(peers) if self.partition.is_cut(l) => {
-                let mut slab = peers.slab(share, vector);
-                let read =
-                    read.filter(|(level, _)| peers.unpacks() && self.partition.is_cut(*level));
-                if let Some((level, v)) = read {
-                    self.traced(level, "unpack", || {
-                        peers.unpack(&self.stream, &self.kernels, level, v.index())
-                    })?;
-                    slab.wait = 0;
-                } else if peers.waits_before() {
-                    self.traced(l, "wait", || peers.before(&self.stream, &self.kernels, &slab))?;
-                }
-                slab
-            }
-            Ranks::Staged(_) | Ranks::Messages(_) | Ranks::Posted(_)
-                if self.partition.is_cut(l) =>
-            {
-                apart(&self.partition, share, self.levels[share].grid.n)
-            }
-            _ => {
-                return self.traced(l, kernel.name(), || {
-                    // SAFETY: the caller's promise.
-                    Ok(unsafe { self.stream.launch(kernel, dims, &args) }?)
-                });
-            }
+        if !self.partition.is_cut(l) {
+            return self.traced(l, kernel.name(), || {
+                // SAFETY: the caller's promise.
+                Ok(unsafe { self.stream.launch(kernel, dims, &args) }?)
+            });
+        }
+        let read = read.filter(|(level, _)| self.partition.is_cut(*level));
+        let halo = match &self.ranks {
+            Ranks::Halo(halo) => halo.enter(self, read, written.map(|vector| (l, vector)))?,
+            Ranks::Alone | Ranks::Staged(_) => mp_kernels::Exchange::default(),
         };
+        let slab = slab(&self.partition, share, self.levels[share].grid.n, halo);
         let mut all = [Arg::new(&slab); 5];
         all[..N].copy_from_slice(&args);
         self.traced(l, kernel.name(), || {
             // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in
-            // peers.
+            // other ranks' memory.
             Ok(unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?)
         })?;
         match (&self.ranks, written) {
-            (Ranks::Direct(peers), Some(v)) if !peers.in_kernels => {
-                self.traced(l, "exchange", || {
-                    peers.exchange(&self.stream, &self.kernels, l, v.index())
-                })
-            }
+            (Ranks::Halo(halo), written) => halo.leave(self, l, written),
             (Ranks::Staged(staged), Some(v)) => staged.exchange(self, l, v),
-            (Ranks::Messages(messages), Some(v)) => messages.exchange(self, l, v),
-            (Ranks::Posted(posted), Some(v)) => posted.exchange(self, l, v),
             _ => Ok(()),
         }
     }
 
     /// After a restriction from level `l`: every rank gets the right-hand side of the first whole level.
     fn gather_below(&self, l: usize) -> Result<(), CudaError> {
-        if l + 1 != self.partition.whole() {
-            return Ok(());
-        }
         match &self.ranks {
+            _ if l + 1 != self.partition.whole() => Ok(()),
             Ranks::Alone => Ok(()),
-            Ranks::Direct(peers) => self.traced(l + 1, "gather", || {
-                peers.gather(&self.stream, &self.kernels, Vector::R.index())
-            }),
+            Ranks::Halo(halo) => halo.gather(self),
             Ranks::Staged(staged) => staged.gather(self, Vector::R),
-            Ranks::Messages(messages) => messages.gather(self, Vector::R),
-            Ranks::Posted(posted) => posted.gather(self),
         }
     }
 
     pub(super) fn zero_u(&self, l: usize) -> Result<(), CudaError> {
         self.stream.fill(&self.levels[l].u()?, 0)?;
         match &self.ranks {
-            Ranks::Direct(peers) => peers.zero(&self.stream, l, Vector::U.index()),
+            Ranks::Halo(halo) if self.partition.is_cut(l) => halo.zero(&self.stream, l, Vector::U),
             _ => Ok(()),
         }
     }

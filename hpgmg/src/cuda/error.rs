@@ -1,7 +1,6 @@
 //! Why a run on a GPU was refused or failed.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use crate::comm::CommError;
 
@@ -52,39 +51,9 @@ pub enum CudaError {
         "--comm kernel and --comm stream need ranks of libmp, which reach each other's GPU memory"
     )]
     NoPeers,
-    /// Between ranks whose streams exchange messages a graph was asked for.
-    #[error(
-        "--graph with --comm stream: between ranks that reach each other through a NIC the CPU counts the messages, so no \
-         graph can hold them; with --comm kernel it can"
-    )]
-    NoGraph,
     /// The messages of the library are in memory that the GPU does not reach.
     #[error("messages of {0} are in memory that the GPU cannot copy from")]
     NoBuffers(&'static str),
-    /// More ranks than kernels know.
-    #[error("--device cuda: {ranks} ranks; at most {most} communicate through each other's memory")]
-    TooManyRanks {
-        /// Ranks of the run.
-        ranks: usize,
-        /// What the kernels take.
-        most: usize,
-    },
-    /// A wait in a kernel for another rank failed.
-    #[error(
-        "rank {peer} on {host} has finished {seen} phases of the exchange; {expected} were waited for, for {waited:?}"
-    )]
-    Peer {
-        /// The rank waited for.
-        peer: usize,
-        /// Its host.
-        host: String,
-        /// Phases expected.
-        expected: u64,
-        /// Phases seen.
-        seen: u64,
-        /// How long it was waited for.
-        waited: Duration,
-    },
     /// The ranks lost each other.
     #[error(transparent)]
     Comm(#[from] CommError),

@@ -67,14 +67,8 @@ pub struct Kernels {
     pub norm: Kernel,
     /// The coarsest levels in one launch.
     pub resident: Kernel,
-    /// Copies to peers, signals and waits.
-    pub exchange: Kernel,
-    /// Waits for the neighbours.
-    pub wait: Kernel,
-    /// The same, and copies from receive buffers.
-    pub unpack: Kernel,
-    /// The largest values of all ranks.
-    pub agree: Kernel,
+    /// The scalars, to memory of the host.
+    pub tell: Kernel,
     /// Keeps the code loaded.
     _module: Module,
 }
@@ -205,31 +199,21 @@ impl Kernels {
     /// # Errors
     /// [`CudaError::NotBuilt`], or what the driver says.
     pub fn load(device: &CudaDevice, operator: Operator) -> Result<Self, CudaError> {
-        const COMMON: [&str; 6] = [
-            "hpgmg_restrict",
-            "hpgmg_norm",
-            "hpgmg_exchange",
-            "hpgmg_await",
-            "hpgmg_unpack",
-            "hpgmg_agree",
-        ];
+        const COMMON: [&str; 3] = ["hpgmg_restrict", "hpgmg_norm", "hpgmg_tell"];
         let resident =
             if operator == Operator::Fv4 { "hpgmg_fv4_resident" } else { "hpgmg_fv2_resident" };
         let (whole, slab) = (Names::of(operator, false), Names::of(operator, true));
         let all: Vec<&'static str> =
             whole.all().chain(slab.all()).chain(COMMON).chain([resident]).collect();
         let module = device.load_module(fatbin()?, &all)?;
-        let [restrict, norm, exchange, wait, unpack, agree] = COMMON;
+        let [restrict, norm, tell] = COMMON;
         Ok(Self {
             whole: whole.load(&module)?,
             slab: slab.load(&module)?,
             restrict: module.kernel(restrict)?,
             norm: module.kernel(norm)?,
             resident: module.kernel(resident)?,
-            exchange: module.kernel(exchange)?,
-            wait: module.kernel(wait)?,
-            unpack: module.kernel(unpack)?,
-            agree: module.kernel(agree)?,
+            tell: module.kernel(tell)?,
             _module: module,
         })
     }

@@ -8,7 +8,7 @@ use crate::boundary::Extrapolation;
 use crate::decomposition::LevelShape;
 use crate::geometry::BoxGeometry;
 use crate::level::Level;
-use crate::slab::Slab;
+use crate::slab::Slab as Planned;
 
 /// Ghost rows and planes around the grid.
 pub const GHOSTS: usize = 2;
@@ -142,6 +142,22 @@ pub struct Planes {
     pub unused: i32,
 }
 
+/// A rank's planes of a level and its turns with the ranks next to it; `hpgmg::Slab` of `cuda/slab.cuh`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Slab {
+    /// With the ranks below and above.
+    pub halo: mp_kernels::Exchange<2>,
+    /// First plane.
+    pub first: i32,
+    /// Behind the last plane.
+    pub end: i32,
+    /// Planes beyond these in memory.
+    pub held: i32,
+    /// Padding.
+    pub unused: i32,
+}
+
 /// The part of a level's grid that is in this GPU's memory: some planes, and ghosts around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
@@ -254,7 +270,7 @@ pub fn gather_plane(
 
 /// As [`gather_plane`], from a vector of a slab.
 pub fn gather_from_slab(
-    slab: &Slab,
+    slab: &Planned,
     field: &[f64],
     grid: &Grid,
     k: isize,
@@ -342,5 +358,6 @@ mod tests {
     fn structures_have_the_sizes_that_the_kernels_assert() {
         assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 64));
         assert_eq!(size_of::<Resident>(), RESIDENT_LEVELS * 232 + 16 + 32);
+        assert_eq!(size_of::<Slab>(), 152);
     }
 }

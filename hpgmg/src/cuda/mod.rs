@@ -10,16 +10,12 @@ mod borders;
 mod columns;
 mod cycle;
 mod error;
+mod halo;
 mod hybrid;
-mod inboxes;
 mod kernels;
 mod launches;
 pub mod layout;
-mod links;
-mod messages;
 mod partition;
-mod peers;
-mod posted;
 mod ranks;
 #[cfg(test)]
 mod setup_tests;

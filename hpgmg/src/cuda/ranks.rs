@@ -3,24 +3,20 @@
 use std::time::Duration;
 
 use gdsync::{Buffer, CudaDevice, Device};
-use libmp::{Path, Region};
 
 use super::error::CudaError;
-use super::messages::Messages;
+use super::halo::{Form, Halo};
 use super::partition::Partition;
-use super::peers::Peers;
-use super::posted::Posted;
 use super::staged::Staged;
 use crate::comm::{Comm, CommError};
 
 /// How the ranks exchange what they share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Kernels store into the neighbours' ghosts, signal and wait by themselves; of ranks that are reached through a NIC
-    /// messages that kernels post and wait for.
+    /// Kernels store into the neighbours' ghosts, signal and wait by themselves; to ranks that are reached through a NIC they
+    /// post puts.
     Kernel,
-    /// Exchanges are launches of their own, enqueued by the CPU; of ranks that are reached through a NIC messages on the
-    /// stream.
+    /// Exchanges are launches of their own, enqueued by the CPU.
     Stream,
     /// The CPU waits for the GPU, sends messages from memory of its own, and copies what it receives to the GPU.
     Staged,
@@ -47,18 +43,14 @@ pub struct Team<'a> {
 pub(super) enum Ranks {
     /// There is one rank.
     Alone,
-    /// Through the memory of the others.
-    Direct(Box<Peers>),
-    /// By messages on the stream.
-    Messages(Messages),
-    /// By messages that kernels post.
-    Posted(Posted),
+    /// By kernels and streams.
+    Halo(Box<Halo>),
     /// By messages of the CPU.
     Staged(Staged),
 }
 
 impl Ranks {
-    /// Connects the ranks; `memory` and `dims` are the levels'.
+    /// Connects the ranks; `memory` and `dims` are the levels'. They agree on `values` values at a time.
     ///
     /// # Errors
     /// If the ranks do not reach each other; what ended the world.
@@ -68,6 +60,7 @@ impl Ranks {
         partition: &Partition,
         memory: &[Buffer<f64>],
         dims: &[usize],
+        values: usize,
         limit: Duration,
     ) -> Result<Self, CudaError> {
         let place = Device::Cuda(device.clone());
@@ -75,39 +68,15 @@ impl Ranks {
             return Ok(Self::Staged(Staged::prepare(team.messages, &place, partition, dims)?));
         }
         let communicator = team.comm.communicator().ok_or(CudaError::NoPeers)?;
-        // All ranks decide the same: a NIC anywhere means messages everywhere.
-        let mapped = (0..communicator.size())
-            .all(|rank| matches!(communicator.path(rank), Ok(Path::Direct)));
-        let far = communicator.all_gather(&[u8::from(!mapped)]).map_err(CommError::from)?;
-        if far.iter().any(|far| far[..] == [1]) {
-            if team.mode == Mode::Kernel {
-                return Ok(Self::Posted(Posted::prepare(communicator, partition, memory, dims)?));
-            }
-            if team.graph {
-                return Err(CudaError::NoGraph);
-            }
-            return Ok(Self::Messages(Messages::prepare(communicator, &place, partition, dims)?));
-        }
-        let regions: Vec<Region<f64>> =
-            memory[..=partition.whole()].iter().cloned().map(Region::from_buffer).collect();
-        let mut peers =
-            Peers::open(communicator, &place, partition.clone(), &regions, dims, limit)?;
-        peers.in_kernels = team.mode == Mode::Kernel;
-        if team.mode == Mode::Kernel && !team.direct_halo {
-            peers.use_inboxes(&place, dims)?;
-        }
-        if sharing(team.comm, device)? > 1 {
-            peers.share_gpu();
-        }
-        Ok(Self::Direct(Box::new(peers)))
-    }
-
-    /// Whether nothing waits on the CPU within a solve.
-    pub fn can_be_captured(&self) -> bool {
-        match self {
-            Self::Alone | Self::Direct(_) | Self::Posted(_) => true,
-            Self::Messages(_) | Self::Staged(_) => false,
-        }
+        let form = Form {
+            in_kernels: team.mode == Mode::Kernel,
+            apart: sharing(team.comm, device)? == 1,
+            direct: team.direct_halo || team.mode == Mode::Stream,
+            values,
+        };
+        let communicator = communicator.with_timeout(limit);
+        let halo = Halo::prepare(communicator, &place, partition, memory, dims, form)?;
+        Ok(Self::Halo(Box::new(halo)))
     }
 }
 

@@ -1,11 +1,11 @@
 //! The levels on the GPU of one rank, and solves from the outside. Their memory is `upload.rs`, what is enqueued in a
-//! cycle `cycle.rs`, how ranks communicate `peers.rs` and `staged.rs`.
+//! cycle `cycle.rs`, how ranks communicate `halo.rs` and `staged.rs`.
 
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use gdsync::{Buffer, CudaDevice, Deadline, Device, Graph, Stream};
+use gdsync::{Arg, Buffer, CudaDevice, Deadline, Device, Dims, Graph, Stream};
 
 use super::error::CudaError;
 use super::hybrid::Hybrid;
@@ -38,7 +38,7 @@ pub(super) enum Scalar {
 
 const SCALARS: usize = 4;
 
-/// In this time waits in kernels end after they were released.
+/// In this time waits in kernels end after their limit.
 const RELEASED: Duration = Duration::from_secs(10);
 
 /// What is captured once and replayed.
@@ -134,7 +134,10 @@ impl Gpu {
             .collect::<Result<Vec<_>, CudaError>>()?;
         let ranks = match team {
             None => Ranks::Alone,
-            Some(team) => Ranks::new(team, &device, &partition, &memory, &dims, limit)?,
+            Some(team) => {
+                let values = Scalar::Iterations as usize;
+                Ranks::new(team, &device, &partition, &memory, &dims, values, limit)?
+            }
         };
         let group = match team {
             None => None,
@@ -162,7 +165,7 @@ impl Gpu {
             resident,
             coarse,
             partition,
-            use_graphs: ranks.can_be_captured()
+            use_graphs: !matches!(ranks, Ranks::Staged(_))
                 && hybrid.is_none()
                 && team.is_none_or(|team| team.graph),
             hybrid,
@@ -335,23 +338,29 @@ impl Gpu {
 
     /// The scalars as the ranks that share level `l` agree on them.
     fn settle(&self, l: usize) -> Result<(), CudaError> {
-        if self.partition.is_cut(l)
-            && let Ranks::Direct(peers) = &self.ranks
-        {
-            let count = Scalar::Iterations as usize;
-            let (values, results) = (&self.scalars, &self.results);
-            return self.traced(l, "agree", || {
-                peers.agree(&self.stream, &self.kernels, values, count, results)
-            });
-        }
-        Ok(self.stream.copy(&self.results, &self.scalars)?)
+        let Ranks::Halo(halo) = &self.ranks else {
+            return Ok(self.stream.copy(&self.results, &self.scalars)?);
+        };
+        let (tell, count) = (&self.kernels.tell, SCALARS as i32);
+        let [from, to] = [&self.scalars, &self.results].map(|buffer| buffer.device_address());
+        let (from, to) = (from.unwrap_or(0), to.unwrap_or(0));
+        let args = [Arg::new(&from), Arg::new(&to), Arg::new(&count)];
+        self.traced(l, "agree", || {
+            // SAFETY: the kernel's parameters: as many words each, which live as long as `self`.
+            unsafe { self.stream.launch(tell, Dims::linear(1, 32), &args) }?;
+            match self.partition.is_cut(l) {
+                true => {
+                    halo.agree(&self.stream, &self.results.slice(0..Scalar::Iterations as usize)?)
+                }
+                false => Ok(()),
+            }
+        })
     }
 
     /// Waits until what was enqueued is done and the scalars of level `l` are here.
     fn fetch(&mut self, l: usize) -> Result<(), CudaError> {
         self.traced_on_cpu(l, "wait for the solve", || self.wait())?;
-        let by_cpu = !matches!(self.ranks, Ranks::Alone | Ranks::Direct(_));
-        if self.partition.is_cut(l) && by_cpu {
+        if self.partition.is_cut(l) && matches!(self.ranks, Ranks::Staged(_)) {
             // SAFETY: the copy into it has been waited for, and no other is enqueued before this returns.
             let results = unsafe { self.results.as_mut_slice()? };
             let mut values: [f64; Scalar::Iterations as usize] =
@@ -392,49 +401,22 @@ impl Gpu {
     /// Waits without sleeping: a solve may take less time than waking up does. But it lets go of the driver between two looks,
     /// each of which holds the lock that ranks which are threads of this process need to enqueue.
     pub(super) fn wait(&self) -> Result<(), CudaError> {
-        const LOOK: Duration = Duration::from_millis(1);
         const PAUSE: Duration = Duration::from_micros(2);
-        let mut deadline = Deadline::after(self.limit);
-        let (mut looked, mut over) = (Instant::now(), false);
+        let deadline = Deadline::after(self.limit);
         while !deadline.expired() && !self.stream.is_idle()? {
-            if !over && looked.elapsed() >= LOOK {
-                looked = Instant::now();
-                over = match &self.ranks {
-                    Ranks::Direct(peers) => peers.release_if_over(),
-                    Ranks::Messages(messages) => messages.progress().is_err(),
-                    Ranks::Posted(posted) => posted.check().is_err(),
-                    Ranks::Alone | Ranks::Staged(_) => false,
-                };
-                if over {
-                    deadline = Deadline::after(RELEASED);
-                }
-            }
             let looked = Instant::now();
             while looked.elapsed() < PAUSE {
                 std::hint::spin_loop();
             }
         }
-        if let Ranks::Posted(posted) = &self.ranks {
-            if deadline.expired() {
-                // Waits of kernels have the same limit, from when they began.
-                deadline = Deadline::after(RELEASED);
-            }
-            return posted.synchronize(self, deadline);
+        match &self.ranks {
+            // Waits of kernels have the same limit, from when they began.
+            Ranks::Halo(halo) => halo.synchronize(
+                &self.stream,
+                Deadline::after(deadline.remaining().saturating_add(RELEASED)),
+            ),
+            Ranks::Alone | Ranks::Staged(_) => Ok(self.stream.synchronize(deadline)?),
         }
-        let Ranks::Direct(peers) = &self.ranks else {
-            let result = self.stream.synchronize(deadline);
-            if let Ranks::Messages(messages) = &self.ranks {
-                messages.progress()?;
-            }
-            return Ok(result?);
-        };
-        if deadline.expired() {
-            peers.release();
-            deadline = Deadline::after(RELEASED);
-        }
-        let result = self.stream.synchronize(deadline);
-        peers.check()?;
-        Ok(result?)
     }
 }
 

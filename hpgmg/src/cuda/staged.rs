@@ -8,8 +8,7 @@ use gdsync::{Buffer, Device};
 
 use super::borders::{Border, Exchanged, border_number, exchanges, gather_number};
 use super::error::CudaError;
-use super::layout::{GHOSTS, Grid};
-use super::links::{Bounds, Slab};
+use super::layout::Grid;
 use super::partition::Partition;
 use super::solver::Gpu;
 use crate::backend::Vector;
@@ -17,19 +16,6 @@ use crate::comm::{Comm, Exchange, Message};
 
 /// Tags of the messages: this and the number of the exchange.
 const TAG: i32 = 1000;
-
-/// For a launch over this rank's share of level `l`, of `n` cells a side: it communicates with nobody.
-pub(super) fn apart(partition: &Partition, l: usize, n: usize) -> Slab {
-    let share = partition.share(l);
-    let held = if partition.is_cut(l) { GHOSTS } else { n };
-    Slab {
-        bounds: Bounds::default(),
-        first: share.start as i32,
-        end: share.end as i32,
-        held: held as i32,
-        ..Slab::default()
-    }
-}
 
 /// One exchange of one vector.
 struct Route {
