@@ -41,6 +41,7 @@ mod memory;
 pub mod nic;
 pub mod path;
 pub mod peer;
+mod room;
 mod stream;
 pub mod verbs;
 mod watchdog;

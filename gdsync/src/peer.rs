@@ -168,6 +168,11 @@ impl PeerHandle {
         self.len == 0
     }
 
+    /// Whether other processes than the owner's can map it.
+    pub fn travels(&self) -> bool {
+        !matches!(self.kind, Kind::SameProcess(_))
+    }
+
     /// The owner's process.
     pub fn pid(&self) -> u32 {
         self.process.pid

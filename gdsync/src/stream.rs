@@ -22,6 +22,7 @@ use crate::launch::{Arg, Dims};
 use crate::memop::MemOp;
 use crate::memory::Buffer;
 use crate::memory::word::{Word32, Word64};
+use crate::room::WhenFull;
 use crate::watchdog::target::Target;
 use crate::watchdog::{StreamWatch, Watchdog};
 
@@ -142,6 +143,16 @@ impl Stream {
             }
         };
         Ok(Stream { device: device.clone(), name, inner, watch })
+    }
+
+    /// Says what a call does that finds the stream full: it waits for room at most `patience`, and calls `help` again and again
+    /// meanwhile. Without it, it only waits. The first word stays.
+    pub fn when_full(&self, patience: Duration, help: impl Fn() + Send + Sync + 'static) {
+        let full = WhenFull { patience, help: Box::new(help) };
+        match &self.inner {
+            Inner::Host(executor) => executor.when_full(full),
+            Inner::Cuda(stream) => stream.when_full(full),
+        }
     }
 
     /// Where it runs.

@@ -41,8 +41,8 @@ fn rank(world: World, image: &'static [u8], cells: usize, turns: u64) -> Result<
     let edge: Region<u64> = world.alloc(&device, cells)?;
     let ghost: Region<u64> = world.alloc(&device, cells)?;
     edge.write(&vec![1000 * rank as u64; cells])?;
-    let send = world.peer((rank + 1) % size)?.send(&edge, 0).prepare_device()?;
-    let recv = world.peer((rank + size - 1) % size)?.recv(&ghost, 0).prepare_device()?;
+    let send = world.peer((rank + 1) % size)?.send(&edge, 0).prepare()?;
+    let recv = world.peer((rank + size - 1) % size)?.recv(&ghost, 0).prepare()?;
     let (to, from) = (send.handle()?, recv.handle()?);
     let done = device.alloc_pinned::<u64>(1)?;
     let (count, address) = (cells as u64, done.device_address().ok_or("no address")?);

@@ -6,9 +6,7 @@
 
 use std::time::Duration;
 
-use libmp::{
-    Deadline, Device, Operation, PreparedRecv, PreparedSend, Region, Result, World, wait_all,
-};
+use libmp::{Deadline, Device, Operation, Recv, Region, Result, Send, World, wait_all};
 
 const STEPS: usize = 50;
 
@@ -33,8 +31,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 struct Halo {
     edge: Region<f64>,
     ghost: Region<f64>,
-    send: PreparedSend,
-    recv: PreparedRecv,
+    send: Send,
+    recv: Recv,
 }
 
 impl Halo {

@@ -9,7 +9,7 @@
 use std::time::{Duration, Instant};
 
 use libmp::gdsync::{Arg, Dims};
-use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Region, World};
+use libmp::{Deadline, Device, Region, World};
 use mp_kernels::{Recv, Send};
 
 type Failure = Box<dyn std::error::Error + std::marker::Send + Sync>;
@@ -65,7 +65,7 @@ fn rank(world: World, image: &'static [u8], side: usize) -> Result<(), Failure> 
     plates.iter().try_for_each(|plate| plate.write(&cold))?;
     plates[0].slice(side..(rows + 1) * side)?.write(&start(side)[first * side..last * side])?;
     // Of each plate: the ends above and below, from plate to plate.
-    let mut ends: Vec<(DeviceSend, DeviceRecv)> = Vec::new();
+    let mut ends = Vec::new();
     let mut halos = [[Halo::default(); 2]; 2];
     let neighbours = [(rank.checked_sub(1), 1, 0), (Some(rank + 1), rows, rows + 1)];
     for (turn, plate) in plates.iter().enumerate() {
@@ -73,8 +73,8 @@ fn rank(world: World, image: &'static [u8], side: usize) -> Result<(), Failure> 
             let Some(neighbour) = neighbour.filter(|&neighbour| neighbour < size) else { continue };
             let peer = world.peer(neighbour)?;
             let row = |row: usize| plate.slice(row * side..(row + 1) * side);
-            let send = peer.send(&row(edge)?, turn as u64).prepare_device()?;
-            ends.push((send, peer.recv(&row(ghost)?, turn as u64).prepare_device()?));
+            let send = peer.send(&row(edge)?, turn as u64).prepare()?;
+            ends.push((send, peer.recv(&row(ghost)?, turn as u64).prepare()?));
         }
     }
     let mut prepared = ends.iter();

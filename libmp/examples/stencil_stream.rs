@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, Region, Result, Step, Stream, World};
+use libmp::{Deadline, Device, Error, Recv, Region, Result, Send, Step, Stream, World};
 
 const STEPS: usize = 50;
 
@@ -37,13 +37,10 @@ fn halo(
     side: usize,
     (edge, ghost): (usize, usize),
     tag: u64,
-) -> Result<(DeviceSend, DeviceRecv)> {
+) -> Result<(Send, Recv)> {
     let peer = world.peer(neighbour)?;
     let row = |row: usize| plate.slice(row * side..(row + 1) * side);
-    Ok((
-        peer.send(&row(edge)?, tag).prepare_device()?,
-        peer.recv(&row(ghost)?, tag).prepare_device()?,
-    ))
+    Ok((peer.send(&row(edge)?, tag).prepare()?, peer.recv(&row(ghost)?, tag).prepare()?))
 }
 
 /// What one rank does.
@@ -67,15 +64,16 @@ pub fn rank(world: World, side: usize) -> Result<()> {
         }
     }
     // The first rows beyond the edges may be written as soon as they are posted.
-    let post = |turn: usize| halos[turn].iter().map(|(_, recv)| recv.start()).collect::<Vec<_>>();
+    let post =
+        |turn: usize| halos[turn].iter().map(|(_, recv)| Step::start(recv)).collect::<Vec<_>>();
     world.enqueue(&stream, &post(0))?;
     let capture = |source| Error::Memory { op: "capturing two steps".into(), source };
     stream.begin_capture().map_err(capture)?;
     for turn in [0, 1] {
         // The other plate's rows are read by nobody now.
         let mut list: Vec<Step<'_>> = post(1 - turn);
-        list.extend(halos[turn].iter().map(|(send, _)| send.start()));
-        list.extend(halos[turn].iter().map(|(_, recv)| recv.wait()));
+        list.extend(halos[turn].iter().map(|(send, _)| Step::start(send)));
+        list.extend(halos[turn].iter().map(|(_, recv)| Step::wait(recv)));
         world.enqueue(&stream, &list)?;
         compute(&stream, &plates[turn], &plates[1 - turn], side).map_err(capture)?;
     }

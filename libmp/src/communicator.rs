@@ -15,9 +15,8 @@ use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
 use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
 use crate::control::{Control, Turn, WORLD};
-use crate::data::device::enqueue;
 use crate::data::plane::Plane;
-use crate::data::{AllReduce, Barrier, Path, Peer, PeerCounters, Region, Step, Window};
+use crate::data::{AllReduce, Barrier, Path, Peer, PeerCounters, Region, Step, Window, enqueue};
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Field, Neighbour};
 use crate::trace::Trace;
@@ -148,15 +147,15 @@ impl Communicator {
         Exchange::prepare(self, &self.inner.plane, device, neighbours, fields)
     }
 
-    /// Makes a stream do the steps in order, in one launch: what was prepared with `prepare_device`. They mean what they
-    /// would mean enqueued one by one.
+    /// Makes a stream do the steps in order, in one launch. They mean what they would mean enqueued one by one.
     ///
     /// A CUDA stream holds about a thousand launches; one more waits until there is room. Ranks that are threads of one process
     /// and share a GPU must not run so far ahead of each other: while one waits for room, the driver lets no other
     /// enqueue.
     ///
     /// # Errors
-    /// As [`DeviceSend::start_on`](crate::DeviceSend::start_on), of the first step that fails; nothing is enqueued then.
+    /// As [`Send::start_on`](crate::Send::start_on), of the first step that fails; nothing is enqueued then.
+    /// [`Error::Mismatch`] for an operation of another world, or of another rank of this process.
     pub fn enqueue(&self, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
         enqueue(&self.inner.plane, stream, steps)
     }
@@ -184,12 +183,13 @@ impl Communicator {
     }
 
     /// A stream whose waits end when the world does: what it computes then means nothing, and
-    /// [`synchronize`](Self::synchronize) says so.
+    /// [`synchronize`](Self::synchronize) says so. A call that finds it full waits for room at most this communicator's timeout,
+    /// and helps messages of this rank meanwhile.
     ///
     /// # Errors
     /// [`Error::Memory`]: what the driver or the system says.
     pub fn stream(&self, device: &Device) -> Result<Stream> {
-        self.inner.plane.stream(device)
+        self.inner.plane.stream(device, self.timeout)
     }
 
     /// The same for a `CUstream` that the program has made.
@@ -206,7 +206,7 @@ impl Communicator {
         stream: *mut std::ffi::c_void,
     ) -> Result<Stream> {
         // SAFETY: the caller's promise.
-        unsafe { self.inner.plane.adopt_stream(device, stream) }
+        unsafe { self.inner.plane.adopt_stream(device, stream, self.timeout) }
     }
 
     /// Waits until everything enqueued on the stream so far has run and all of it went well. Helps messages of this rank

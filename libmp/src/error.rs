@@ -170,7 +170,8 @@ pub enum Error {
         age: Duration,
     },
 
-    /// The ranks called different collectives, or the same with arguments that do not fit. The world goes on.
+    /// The ranks called different collectives, or the same with arguments that do not fit; or an operation, a stream or memory do
+    /// not fit together. The world goes on, unless it was being [finished](crate::World::finish): then it is over.
     #[error("{op}: {reason}")]
     Mismatch {
         /// The operation here.
@@ -276,7 +277,7 @@ pub enum Error {
     },
 
     /// The deadline of a wait passed. The world goes on, and the operation stays started.
-    #[error("{op} not complete after {age:.1?}: waiting for epoch {expected}, seen {seen}")]
+    #[error("{op} not complete after {age:.1?}: waiting for epoch {expected}, seen {seen}{}", reason(.why))]
     #[non_exhaustive]
     Late {
         /// The operation.
@@ -293,6 +294,8 @@ pub enum Error {
         seen: u64,
         /// Time since the start.
         age: Duration,
+        /// Why nothing came, for all that is known here; empty if nothing is.
+        why: String,
     },
 
     /// Elements or a signal outside of what the peer has opened.
@@ -306,15 +309,6 @@ pub enum Error {
         len: u64,
         /// How many there are.
         size: u64,
-    },
-
-    /// More operations are prepared at once than the rank's arena has words for.
-    #[error("{op}: {limit} operations are prepared at once already, which is the limit")]
-    TooMany {
-        /// The operation that was to be prepared.
-        op: String,
-        /// The limit.
-        limit: usize,
     },
 
     /// A wait for any of no operations.
@@ -336,6 +330,10 @@ impl Error {
         let what = what.into();
         move |source| Error::Io { what, source: Arc::new(source) }
     }
+}
+
+fn reason(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!("; {why}") }
 }
 
 fn incomplete(missing: &[usize], size: usize, waited: Duration, refused: &[String]) -> String {

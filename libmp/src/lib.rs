@@ -44,8 +44,7 @@
 //! One-sided operations – put, get, signals, atomics – go through a [`Window`]. [`AllReduce`] is the reduction for inner
 //! loops. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
 //! ([`Operation::wait`], [`Operation::test`], the collectives, [`Communicator::synchronize`]); there is no hidden thread
-//! that does it. A message may be gathered from and scattered into pieces ([`Peer::sendv`], [`Peer::recvv`]) where memory is
-//! mapped.
+//! that does it. A message may be gathered from and scattered into pieces ([`Peer::sendv`], [`Peer::recvv`]).
 //!
 //! # Paths
 //! Ranks that share a host map each other's memory. Ranks on different hosts, or all if `MP_PATH` says so ([`config`]), reach
@@ -59,12 +58,12 @@
 //! They have the same in crate `libmp-c`: a header and a library. [`porting`] compares both with LibMP.
 //!
 //! # Streams, graphs and kernels
-//! What is prepared with `prepare_device` ([`DeviceSend`], [`DeviceRecv`]) counts its starts in the memory of its device, and
+//! A prepared operation ([`Send`], [`Recv`]) counts its starts in the memory of the device that its region belongs to, and
 //! the signal that a side waits on lies in that side's device. So a stream starts and completes it with one small kernel
 //! ([`Communicator::enqueue`] takes whole lists), a captured graph replays it, and a kernel of the user does it with
-//! `mp::send` and `mp::recv` of `mp/mp.cuh` on a [`handle`](DeviceSend::handle) – in any mixture and without the host. On a
-//! [`FusedStream`] adjacent operations become one launch by themselves. The host starts and completes the same operation
-//! with [`by_host`](DeviceSend::by_host); one end may be a GPU's memory and the other a host's.
+//! `mp::send` and `mp::recv` of `mp/mp.cuh` on a [`handle`](Send::handle) – in any mixture with each other and with the host, and
+//! whatever starts the other end, which may be in a GPU's memory or in a host's. On a [`FusedStream`] adjacent operations become one
+//! launch by themselves.
 //! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
 //! ones go straight into the posted buffer. A [`Window`] is the freely addressed form, and its puts
 //! and signals are steps, too, when they are prepared ([`Put`], [`SignalWait`]); [`Barrier`] and
@@ -72,7 +71,7 @@
 //!
 //! ```
 //! # use std::time::Duration;
-//! use libmp::{Deadline, Device, World};
+//! use libmp::{Deadline, Device, Step, World};
 //!
 //! # fn main() -> libmp::Result<()> {
 //! let world = World::init()?;
@@ -81,8 +80,8 @@
 //! let right = world.peer((world.rank() + 1) % world.size())?;
 //! let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
 //! let (edge, ghost) = (world.alloc::<f64>(&device, 100)?, world.alloc::<f64>(&device, 100)?);
-//! let send = right.send(&edge, 7).prepare_device()?;
-//! let recv = left.recv(&ghost, 7).prepare_device()?;
+//! let send = right.send(&edge, 7).prepare()?;
+//! let recv = left.recv(&ghost, 7).prepare()?;
 //! for _ in 0..3 {
 //!     // A launch that fills the edge, then:
 //!     world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()])?;
@@ -146,9 +145,8 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
-    AllReduce, Barrier, ByHost, DeviceRecv, DeviceSend, FusedStream, Operation, Path, Peer,
-    PeerCounters, PreparedRecv, PreparedSend, Put, RecvBuilder, Region, SendBuilder, SignalWait,
-    Step, Steps, Traffic, Window, wait_all, wait_any,
+    AllReduce, Barrier, FusedStream, Message, Operation, Path, Peer, PeerCounters, Put, Recv,
+    Region, Send, SignalWait, Step, Steps, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use exchange::Exchange;

@@ -17,17 +17,17 @@
 //! | `mp_init` | [`World::init`](crate::World::init); to share the ranks of an MPI program, feature `mpi` | `mp_init` |
 //! | `mp_finalize` | [`World::finish`](crate::World::finish) | `mp_finish` |
 //! | `mp_register`, `mp_deregister` | [`Region::from_buffer`](crate::Region::from_buffer) on memory of the caller, or [`Communicator::alloc`](crate::Communicator::alloc); dropping it | `mp_region_register_host`, `mp_region_register_cuda`, `mp_region_alloc`, `mp_region_free` |
-//! | `mp_irecv` | [`Peer::recv`](crate::Peer::recv), [`PreparedRecv::start`](crate::PreparedRecv::start) | `mp_recv_prepare`, `mp_start` |
+//! | `mp_irecv` | [`Peer::recv`](crate::Peer::recv), [`Recv::start`](crate::Recv::start) | `mp_recv_prepare`, `mp_start` |
 //! | `mp_irecvv` | [`Peer::recvv`](crate::Peer::recvv), which takes pieces of several regions | `mp_recvv_prepare`, `mp_start` |
-//! | `mp_isend` | [`Peer::send`](crate::Peer::send), [`PreparedSend::start`](crate::PreparedSend::start) | `mp_send_prepare`, `mp_start` |
+//! | `mp_isend` | [`Peer::send`](crate::Peer::send), [`Send::start`](crate::Send::start) | `mp_send_prepare`, `mp_start` |
 //! | `mp_isendv` | [`Peer::sendv`](crate::Peer::sendv) | `mp_sendv_prepare`, `mp_start` |
 //! | `mp_wait`, `mp_wait_all` | [`Operation::wait`](crate::Operation::wait), [`wait_all`](crate::wait_all), [`wait_any`](crate::wait_any); nothing is released | `mp_wait`, `mp_wait_all`, `mp_wait_any` |
 //! | `mp_progress_all` | [`Operation::test`](crate::Operation::test); not needed on streams | `mp_test` |
-//! | `mp_send_on_stream`, `mp_isend_on_stream`, `mp_isendv_on_stream` | [`PreparedSend::start_on`](crate::PreparedSend::start_on): what comes after it on the stream may write the memory | `mp_start_on_stream` |
-//! | `mp_irecv_on_stream` (refuses) | [`PreparedRecv::start_on`](crate::PreparedRecv::start_on) | `mp_start_on_stream` |
-//! | `mp_wait_on_stream`, `mp_wait_all_on_stream` | [`PreparedRecv::wait_on`](crate::PreparedRecv::wait_on), any number of times | `mp_wait_on_stream`, `mp_wait_all_on_stream` |
-//! | `mp_send_prepare`, `mp_sendv_prepare` | [`SendBuilder::prepare`](crate::SendBuilder::prepare); [`prepare_device`](crate::SendBuilder::prepare_device) for graphs and kernels | `mp_send_prepare`, `mp_sendv_prepare`, `mp_device_send_prepare` |
-//! | `mp_send_post_on_stream`, `mp_isend_post_on_stream` | [`DeviceSend::start_on`](crate::DeviceSend::start_on) | `mp_start_on_stream`, `mp_enqueue` |
+//! | `mp_send_on_stream`, `mp_isend_on_stream`, `mp_isendv_on_stream` | [`Send::start_on`](crate::Send::start_on): what comes after it on the stream may write the memory | `mp_start_on_stream` |
+//! | `mp_irecv_on_stream` (refuses) | [`Recv::start_on`](crate::Recv::start_on) | `mp_start_on_stream` |
+//! | `mp_wait_on_stream`, `mp_wait_all_on_stream` | [`Recv::wait_on`](crate::Recv::wait_on), any number of times | `mp_wait_on_stream`, `mp_wait_all_on_stream` |
+//! | `mp_send_prepare`, `mp_sendv_prepare` | [`Message::prepare`](crate::Message::prepare), for graphs and kernels as well | `mp_send_prepare`, `mp_sendv_prepare` |
+//! | `mp_send_post_on_stream`, `mp_isend_post_on_stream` | [`Send::start_on`](crate::Send::start_on) | `mp_start_on_stream`, `mp_enqueue` |
 //! | `mp_send_post_all_on_stream`, `mp_isend_post_all_on_stream` | a list of steps for [`Communicator::enqueue`](crate::Communicator::enqueue), one launch | `mp_start_all_on_stream`, `mp_enqueue` |
 //! | `mp_window_create`, `mp_window_destroy` | [`Communicator::window`](crate::Communicator::window); dropping it | `mp_window_create`, `mp_window_free` |
 //! | `mp_iput`, `mp_iget` | [`Window::put`](crate::Window::put), [`Window::get`](crate::Window::get): done when they return | `mp_put`, `mp_get` |
@@ -46,8 +46,8 @@
 //! | LibMP | here | handle in C |
 //! |---|---|---|
 //! | `isem32_t`, `isem64_t` | a signal of a [`Window`](crate::Window) | `mp_window_handle` |
-//! | `mlx5::send_desc_t` and its `get_descriptors` | `mp::Send`, by [`DeviceSend::handle`](crate::DeviceSend::handle) | `mp_device_op_handle` |
-//! | `mlx5::wait_desc_t` and its `get_descriptors` | `mp::Recv`, by [`DeviceRecv::handle`](crate::DeviceRecv::handle) | `mp_device_op_handle` |
+//! | `mlx5::send_desc_t` and its `get_descriptors` | `mp::Send`, by [`Send::handle`](crate::Send::handle) | `mp_op_handle` |
+//! | `mlx5::wait_desc_t` and its `get_descriptors` | `mp::Recv`, by [`Recv::handle`](crate::Recv::handle) | `mp_op_handle` |
 //! | `device::mlx5::send` | `mp::send` of `mp/message.cuh`, by a thread, a warp, a block or several blocks | |
 //! | `device::mlx5::wait` | `mp::recv`, or `mp::wait` on a signal of a window; what went wrong is in the result and in the next [`Communicator::synchronize`](crate::Communicator::synchronize) | |
 //! | `device::mlx5::signal` (the host may poll again) | not needed: host and kernel wait for the same message without telling each other | |
@@ -61,7 +61,7 @@
 //! | `comm_irecv`, `comm_isend`, `comm_isend_on_stream` | as above; regions are typed | `mp_recv_prepare`, `mp_send_prepare`, `mp_start`, `mp_start_on_stream` |
 //! | `comm_send_ready`, `comm_wait_ready`, `comm_test_ready`, and on streams | starting a receive tells the sender; sends wait for that | |
 //! | `comm_wait`, `comm_wait_all`, `comm_flush` | [`wait_all`](crate::wait_all) | `mp_wait_all` |
-//! | `comm_wait_all_on_stream` | [`PreparedRecv::wait_on`](crate::PreparedRecv::wait_on) | `mp_wait_all_on_stream` |
+//! | `comm_wait_all_on_stream` | [`Recv::wait_on`](crate::Recv::wait_on) | `mp_wait_all_on_stream` |
 //! | `comm_progress` | [`Operation::test`](crate::Operation::test) | `mp_test` |
-//! | `comm_prepare_wait_ready`, `comm_prepare_isend`, `comm_prepare_wait_all`, `comm_prepared_requests` | handles of device operations, which stay as they are from start to start; there is no ring of descriptors | `mp_device_op_handle` |
+//! | `comm_prepare_wait_ready`, `comm_prepare_isend`, `comm_prepare_wait_all`, `comm_prepared_requests` | handles of operations, which stay as they are from start to start; there is no ring of descriptors | `mp_op_handle` |
 //! | `comm_select_device` | [`World::assigned_gpu`](crate::World::assigned_gpu) | `mp_assigned_gpu` |

@@ -199,7 +199,6 @@ impl World {
             let explored = Paths::explore(&control, peers.clone(), wish, gpu.as_deref(), timeout);
             let (paths, turns) = explored?;
             let plane = Plane::new(control.clone(), peers.clone(), paths, nic.clone(), trace)?;
-            let plane = Arc::new(plane);
             planes.push(plane.clone());
             let timeout = (config.timeout, turns);
             let all = Communicator::world(control.clone(), plane, peers.clone(), rank, timeout);

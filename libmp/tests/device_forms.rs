@@ -1,4 +1,4 @@
-//! One device operation, started in different ways: kept back and fused with its neighbours, by the host, by streams and kernels in
+//! One operation, started in different ways: kept back and fused with its neighbours, by the host, by streams and kernels in
 //! turn; and with one end in the memory of a GPU and the other in a host's.
 
 mod common;
@@ -8,13 +8,15 @@ mod kernels;
 use std::time::Duration;
 
 use common::{PASSES, config, each_path, on_threads, stay_to_the_end};
-use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, FusedStream, Region, Stream, World};
+use libmp::{
+    Deadline, Device, Error, FusedStream, Operation, Recv, Region, Send, Step, Stream, World,
+};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(30))
 }
 
-fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+fn ranks<T: std::marker::Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
     on_threads(World::threads_with_config(count, &config()).unwrap(), |world| {
         let value = rank(&world);
         world.finish().unwrap();
@@ -26,8 +28,8 @@ fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
 struct Ring {
     out: Region<u64>,
     here: Region<u64>,
-    send: DeviceSend,
-    recv: DeviceRecv,
+    send: Send,
+    recv: Recv,
 }
 
 /// Words of messages: as packets and in one piece, in one block and in several.
@@ -40,11 +42,9 @@ impl Ring {
         let out: Region<u64> = world.alloc(device, len).unwrap();
         let here: Region<u64> = world.alloc(device, len).unwrap();
         out.write(&vec![rank as u64; len]).unwrap();
-        let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare_device().unwrap();
+        let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare().unwrap();
         let recv = world.peer((rank + size - 1) % size).unwrap().recv(&here, 3);
-        let recv = recv.prepare_device().unwrap();
-        send.by_host().unwrap();
-        recv.by_host().unwrap();
+        let recv = recv.prepare().unwrap();
         send.handle().unwrap();
         recv.handle().unwrap();
         let stream = world.stream(device).unwrap();
@@ -64,7 +64,7 @@ impl Ring {
     }
 
     fn turn_by_the_host(&self, world: &World, stream: &Stream) {
-        let (send, recv) = (self.send.by_host().unwrap(), self.recv.by_host().unwrap());
+        let Ring { send, recv, .. } = self;
         recv.start().unwrap();
         send.start().unwrap();
         recv.wait(soon()).unwrap();
@@ -128,8 +128,8 @@ fn what_is_kept_back_is_enqueued_by_the_17th_and_by_dropping(device: &Device) {
                 let (out, here): (Region<u64>, Region<u64>) =
                     (world.alloc(device, 5).unwrap(), world.alloc(device, 5).unwrap());
                 out.write(&[10 * tag + world.rank() as u64; 5]).unwrap();
-                let send = peer.send(&out, tag).prepare_device().unwrap();
-                let recv = peer.recv(&here, tag).prepare_device().unwrap();
+                let send = peer.send(&out, tag).prepare().unwrap();
+                let recv = peer.recv(&here, tag).prepare().unwrap();
                 recv.handle().unwrap();
                 (send, recv, here)
             })
@@ -183,16 +183,14 @@ fn what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before(devic
         let region: Region<u64> = world.alloc(device, 3).unwrap();
         if world.rank() == 0 {
             region.write(&[4, 5, 6]).unwrap();
-            let send = peer.send(&region, 1).prepare_device().unwrap();
+            let send = peer.send(&region, 1).prepare().unwrap();
             send.handle().unwrap();
-            let send = send.by_host().unwrap();
             world.barrier().unwrap();
             send.start().unwrap();
             send.wait(soon()).unwrap();
         } else {
-            let end = peer.recv(&region, 1).prepare_device().unwrap();
-            end.handle().unwrap();
-            let recv = end.by_host().unwrap();
+            let recv = peer.recv(&region, 1).prepare().unwrap();
+            recv.handle().unwrap();
             assert!(recv.test().unwrap(), "it was not started");
             recv.start().unwrap();
             assert!(!recv.test().unwrap());
@@ -208,22 +206,30 @@ fn what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before(devic
     });
 }
 
-fn ends_that_are_prepared_differently_are_refused_with_a_sentence(device: &Device) {
+fn a_peer_that_has_not_prepared_is_named_with_the_tags_that_it_has(device: &Device) {
     let mut config = config();
     config.timeout = PASSES;
     stay_to_the_end(World::threads_with_config(2, &config).unwrap(), |world| {
         let peer = world.peer(1 - world.rank()).unwrap();
         let region: Region<u64> = world.alloc(device, 3).unwrap();
-        if world.rank() == 0 {
-            // It is there as long as the peer asks for it.
-            Some(peer.send(&region, 1).prepare().unwrap())
-        } else {
-            let recv = peer.recv(&region, 1).prepare_device().unwrap();
-            let error = recv.handle().unwrap_err().to_string();
-            assert!(error.contains("recv tag 1 from rank 0"), "{error}");
-            assert!(error.contains("`prepare` by the peer"), "{error}");
-            None
+        if world.rank() == 1 {
+            // They are there as long as the peer asks for another.
+            let recvs = [5, 2].map(|tag| peer.recv(&region, tag).prepare().unwrap());
+            world.barrier().unwrap();
+            return recvs.into();
         }
+        world.barrier().unwrap();
+        let stream = world.stream(device).unwrap();
+        let send = peer.send(&region, 1).prepare().unwrap();
+        send.start().unwrap();
+        let by_host = send.wait(Deadline::after(Duration::from_millis(30))).unwrap_err();
+        let on_stream = peer.send(&region, 1).prepare().unwrap().start_on(&stream).unwrap_err();
+        for error in [by_host, on_stream] {
+            let text = error.to_string();
+            let expected = "; rank 1 has not prepared a receive with tag 1; it has tags 2 and 5";
+            assert!(text.ends_with(expected), "{text}");
+        }
+        Vec::new()
     });
 }
 
@@ -252,7 +258,7 @@ on_the_host_and_on_a_gpu! {
     what_is_kept_back_is_enqueued_by_the_17th_and_by_dropping;
     starts_by_the_host_and_by_streams_mix;
     what_the_host_started_is_complete_when_the_peer_has_sent_and_not_before;
-    ends_that_are_prepared_differently_are_refused_with_a_sentence;
+    a_peer_that_has_not_prepared_is_named_with_the_tags_that_it_has;
 }
 
 mod cuda {
@@ -272,7 +278,8 @@ mod cuda {
                 let device = device_of(world);
                 let (ring, stream) = Ring::new(world, &device, len);
                 for turn in 0..30 {
-                    let list = [ring.recv.start(), ring.send.start(), ring.recv.wait()];
+                    let list =
+                        [Step::start(&ring.recv), Step::start(&ring.send), Step::wait(&ring.recv)];
                     match turn % 2 {
                         0 => world.enqueue(&stream, &list).unwrap(),
                         _ => list.iter().for_each(|step| world.enqueue(&stream, &[*step]).unwrap()),
@@ -301,16 +308,13 @@ mod cuda {
                 let kernels = Kernels::of(&device);
                 let (send, recv) = if world.rank() == 0 {
                     region.write(&vec![9; len]).unwrap();
-                    (Some(peer.send(&region, 1).prepare_device().unwrap()), None)
+                    (Some(peer.send(&region, 1).prepare().unwrap()), None)
                 } else {
-                    (None, Some(peer.recv(&region, 1).prepare_device().unwrap()))
+                    (None, Some(peer.recv(&region, 1).prepare().unwrap()))
                 };
                 let message = send.as_ref().map(|end| end.handle().unwrap().message);
                 let message =
                     message.unwrap_or_else(|| recv.as_ref().unwrap().handle().unwrap().message);
-                // The streams exist before kernels of the peer wait.
-                let sending = send.as_ref().map(|send| send.by_host().unwrap());
-                let receiving = recv.as_ref().map(|recv| recv.by_host().unwrap());
                 world.barrier().unwrap();
                 for round in 0..rounds {
                     // The sender's way of round r meets another way of the receiver in each.
@@ -328,10 +332,14 @@ mod cuda {
                             recv.start_on(&stream).unwrap();
                             recv.wait_on(&stream).unwrap();
                         }),
-                        _ => (0..each).for_each(|_| {
-                            let started = sending.as_ref().or(receiving.as_ref()).unwrap();
-                            started.start().unwrap();
-                            started.wait(soon()).unwrap();
+                        (_, Some(send), _) => (0..each).for_each(|_| {
+                            send.start().unwrap();
+                            send.wait(soon()).unwrap();
+                        }),
+                        (.., recv) => (0..each).for_each(|_| {
+                            let recv = recv.as_ref().unwrap();
+                            recv.start().unwrap();
+                            recv.wait(soon()).unwrap();
                         }),
                     }
                     world.synchronize(&stream, soon()).unwrap();

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use common::{PASSES, SOON, config, each_path, on_threads, stay_to_the_end};
 use kernels::{Kernels, Value, address};
-use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, Loss, Region, Stream, World};
+use libmp::{Deadline, Device, Error, Loss, Operation, Recv, Region, Send, Step, Stream, World};
 use mp_kernels::WaitStatus;
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(60))
 }
 
-fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+fn ranks<T: std::marker::Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
     on_threads(World::threads_with_config(count, &config()).unwrap(), |world| {
         let value = rank(&world);
         world.finish().unwrap();
@@ -29,8 +29,8 @@ struct Pair {
     stream: Stream,
     out: Region<u64>,
     here: Region<u64>,
-    send: DeviceSend,
-    recv: DeviceRecv,
+    send: Send,
+    recv: Recv,
 }
 
 impl Pair {
@@ -39,9 +39,9 @@ impl Pair {
         let (rank, size) = (world.rank(), world.size());
         let out: Region<u64> = world.alloc(device, words).unwrap();
         let here: Region<u64> = world.alloc(device, words).unwrap();
-        let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare_device().unwrap();
+        let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare().unwrap();
         let recv = world.peer((rank + size - 1) % size).unwrap().recv(&here, 3);
-        let recv = recv.prepare_device().unwrap();
+        let recv = recv.prepare().unwrap();
         let stream = world.stream(device).unwrap();
         send.handle().unwrap();
         recv.handle().unwrap();
@@ -117,7 +117,7 @@ fn a_kernel_meets_a_stream_and_the_host(device: &Device) {
         ranks(2, |world| {
             let pair = Pair::new(world, device, words);
             let results = kernels.results();
-            let (send, recv) = (pair.send.by_host().unwrap(), pair.recv.by_host().unwrap());
+            let Pair { send, recv, .. } = &pair;
             world.barrier().unwrap();
             for round in 0..9u64 {
                 let me = world.rank();
@@ -136,7 +136,8 @@ fn a_kernel_meets_a_stream_and_the_host(device: &Device) {
                 }
                 pair.out.write(&mine).unwrap();
                 if way == 1 {
-                    let list = [pair.recv.start(), pair.send.start(), pair.recv.wait()];
+                    let list =
+                        [Step::start(&pair.recv), Step::start(&pair.send), Step::wait(&pair.recv)];
                     world.enqueue(&pair.stream, &list).unwrap();
                     world.synchronize(&pair.stream, soon()).unwrap();
                 } else {

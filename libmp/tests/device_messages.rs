@@ -8,13 +8,13 @@ mod kernels;
 use std::time::{Duration, Instant};
 
 use common::{PASSES, config, each_path, on_threads, stay_to_the_end};
-use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Error, Region, Stream, World};
+use libmp::{Deadline, Device, Error, Recv, Region, Send, Step, Stream, World};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(30))
 }
 
-fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
+fn ranks<T: std::marker::Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
     on_threads(World::threads_with_config(count, &config()).unwrap(), |world| {
         let value = rank(&world);
         world.finish().unwrap();
@@ -27,8 +27,8 @@ struct Ring {
     stream: Stream,
     out: Region<u64>,
     here: Region<u64>,
-    send: DeviceSend,
-    recv: DeviceRecv,
+    send: Send,
+    recv: Recv,
 }
 
 impl Ring {
@@ -37,9 +37,9 @@ impl Ring {
         let out: Region<u64> = world.alloc(device, len).unwrap();
         let here: Region<u64> = world.alloc(device, len).unwrap();
         out.write(&vec![rank as u64; len]).unwrap();
-        let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare_device().unwrap();
+        let send = world.peer((rank + 1) % size).unwrap().send(&out, 3).prepare().unwrap();
         let recv = world.peer((rank + size - 1) % size).unwrap().recv(&here, 3);
-        let recv = recv.prepare_device().unwrap();
+        let recv = recv.prepare().unwrap();
         Ring { stream: world.stream(device).unwrap(), out, here, send, recv }
     }
 
@@ -47,7 +47,9 @@ impl Ring {
     fn turn(&self, world: &World, lists: bool) {
         let Ring { stream, out, here, send, recv } = self;
         if lists {
-            world.enqueue(stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+            world
+                .enqueue(stream, &[Step::start(recv), Step::start(send), Step::wait(recv)])
+                .unwrap();
         } else {
             recv.start_on(stream).unwrap();
             send.start_on(stream).unwrap();
@@ -117,16 +119,16 @@ fn many_pairs_in_one_list_keep_their_messages_apart(device: &Device) {
                 let len = [0, 1, 7, 1024, 3000][tag % 5];
                 let (out, here) = (region(len), region(len));
                 out.write(&vec![(100 * tag + world.rank()) as u64; len]).unwrap();
-                let send = peer.send(&out, tag as u64).prepare_device().unwrap();
-                let recv = peer.recv(&here, tag as u64).prepare_device().unwrap();
+                let send = peer.send(&out, tag as u64).prepare().unwrap();
+                let recv = peer.recv(&here, tag as u64).prepare().unwrap();
                 (send, recv, here)
             })
             .collect();
         for _ in 0..20 {
             let mut list = Vec::new();
-            list.extend(pairs.iter().map(|pair| pair.1.start()));
-            list.extend(pairs.iter().map(|pair| pair.0.start()));
-            list.extend(pairs.iter().rev().map(|pair| pair.1.wait()));
+            list.extend(pairs.iter().map(|pair| Step::start(&pair.1)));
+            list.extend(pairs.iter().map(|pair| Step::start(&pair.0)));
+            list.extend(pairs.iter().rev().map(|pair| Step::wait(&pair.1)));
             world.enqueue(&stream, &list).unwrap();
         }
         world.synchronize(&stream, soon()).unwrap();
@@ -145,12 +147,12 @@ fn a_message_that_does_not_come_in_time_is_an_error_that_names_it(device: &Devic
         let region: Region<u64> = world.alloc(device, 9).unwrap();
         let peer = world.peer(1 - world.rank()).unwrap();
         if world.rank() == 0 {
-            let send = peer.send(&region, 8).prepare_device().unwrap();
+            let send = peer.send(&region, 8).prepare().unwrap();
             // The peer waits for nothing else, and this rank for the peer.
             send.handle().unwrap();
             Some(send)
         } else {
-            let recv = peer.recv(&region, 8).prepare_device().unwrap();
+            let recv = peer.recv(&region, 8).prepare().unwrap();
             recv.start_on(&stream).unwrap();
             recv.wait_on(&stream).unwrap();
             let error = world.synchronize(&stream, soon()).unwrap_err();
@@ -171,8 +173,8 @@ fn an_abort_releases_what_waits_for_messages(device: &Device) {
             let ends: Vec<_> = (0..2)
                 .map(|rank| {
                     let peer = world.peer(rank).unwrap();
-                    let send = peer.send(&region, 1).prepare_device().unwrap();
-                    (send, peer.recv(&region, 2).prepare_device().unwrap())
+                    let send = peer.send(&region, 1).prepare().unwrap();
+                    (send, peer.recv(&region, 2).prepare().unwrap())
                 })
                 .collect();
             for (send, recv) in &ends {
@@ -187,10 +189,10 @@ fn an_abort_releases_what_waits_for_messages(device: &Device) {
             return String::new();
         }
         let peer = world.peer(2).unwrap();
-        let recv = peer.recv(&region, 1).prepare_device().unwrap();
-        let send = peer.send(&region, 2).prepare_device().unwrap();
+        let recv = peer.recv(&region, 1).prepare().unwrap();
+        let send = peer.send(&region, 2).prepare().unwrap();
         if world.rank() == 0 {
-            world.enqueue(&stream, &[recv.start(), recv.wait()]).unwrap();
+            world.enqueue(&stream, &[Step::start(&recv), Step::wait(&recv)]).unwrap();
         } else {
             send.start_on(&stream).unwrap();
         }
@@ -216,8 +218,8 @@ fn a_send_behind_a_wait_that_an_abort_ended_sends_nothing(device: &Device) {
         let (out, here): (Region<u64>, Region<u64>) =
             (world.alloc(device, 9).unwrap(), world.alloc(device, 9).unwrap());
         out.write(&[7; 9]).unwrap();
-        let send = peer.send(&out, 1).prepare_device().unwrap();
-        let recv = peer.recv(&here, 1).prepare_device().unwrap();
+        let send = peer.send(&out, 1).prepare().unwrap();
+        let recv = peer.recv(&here, 1).prepare().unwrap();
         // Both ends know each other, and both buffers are posted.
         send.handle().unwrap();
         recv.start_on(&stream).unwrap();
@@ -244,10 +246,10 @@ fn a_message_longer_than_the_buffer_is_refused_on_both_sides(device: &Device) {
         let peer = world.peer(1 - world.rank()).unwrap();
         let region: Region<u8> = world.alloc(device, 100).unwrap();
         let error = if world.rank() == 0 {
-            peer.send(&region, 0).prepare_device().unwrap().start_on(&stream).unwrap_err()
+            peer.send(&region, 0).prepare().unwrap().start_on(&stream).unwrap_err()
         } else {
             let short = region.slice(0..99).unwrap();
-            peer.recv(&short, 0).prepare_device().unwrap().wait_on(&stream).unwrap_err()
+            peer.recv(&short, 0).prepare().unwrap().wait_on(&stream).unwrap_err()
         };
         assert!(matches!(error, Error::Truncated { sent: 100, posted: 99, .. }), "{error}");
     });
@@ -329,7 +331,7 @@ macro_rules! on_a_gpu {
 
 mod gpu {
     use super::kernels::{Kernels, Value, address};
-    use libmp::{Device, Region};
+    use libmp::{Device, Region, Step};
 
     use super::{ranks, replays, soon};
 
@@ -354,9 +356,11 @@ mod gpu {
                 let make = || Region::from_buffer(device.alloc_pinned::<u64>(len).unwrap());
                 let (out, here) = (make(), make());
                 out.write(&vec![5 + world.rank() as u64; len]).unwrap();
-                let send = peer.send(&out, len as u64).prepare_device().unwrap();
-                let recv = peer.recv(&here, len as u64).prepare_device().unwrap();
-                world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+                let send = peer.send(&out, len as u64).prepare().unwrap();
+                let recv = peer.recv(&here, len as u64).prepare().unwrap();
+                world
+                    .enqueue(&stream, &[Step::start(&recv), Step::start(&send), Step::wait(&recv)])
+                    .unwrap();
                 world.synchronize(&stream, soon()).unwrap();
                 assert_eq!(here.to_vec().unwrap(), vec![6 - world.rank() as u64; len]);
             }
@@ -374,15 +378,16 @@ mod gpu {
             let peer = world.peer(1 - world.rank()).unwrap();
             let (region, here): (Region<u64>, Region<u64>) =
                 (world.alloc(&device, 64).unwrap(), world.alloc(&device, 64).unwrap());
-            let send = peer.send(&region, 1).prepare_device().unwrap();
-            let recv = peer.recv(&here, 1).prepare_device().unwrap();
+            let send = peer.send(&region, 1).prepare().unwrap();
+            let recv = peer.recv(&here, 1).prepare().unwrap();
             let rounds = 20u64;
             let (kernels, results) = (Kernels::of(&device), device.alloc_pinned::<u64>(3).unwrap());
             // Loading and making memory may wait for kernels, which must not wait for this rank yet.
             world.barrier().unwrap();
             if world.rank() == 0 {
                 for _ in 0..rounds {
-                    world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+                    let steps = [Step::start(&recv), Step::start(&send), Step::wait(&recv)];
+                    world.enqueue(&stream, &steps).unwrap();
                 }
             } else {
                 let (words, first) = (64u64, 0u64);

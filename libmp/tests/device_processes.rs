@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{say, start_mprun};
-use libmp::{Deadline, Device, DeviceRecv, DeviceSend, Region, Result, Stream, World};
+use libmp::{Deadline, Device, Recv, Region, Result, Send, Step, Stream, World};
 
 const START: Duration = Duration::from_secs(60);
 
@@ -35,8 +35,8 @@ struct Ring {
     stream: Stream,
     out: Region<u64>,
     here: Region<u64>,
-    send: DeviceSend,
-    recv: DeviceRecv,
+    send: Send,
+    recv: Recv,
 }
 
 impl Ring {
@@ -44,8 +44,8 @@ impl Ring {
         let (rank, size) = (world.rank(), world.size());
         let (out, here) = (world.alloc(device, len)?, world.alloc(device, len)?);
         out.write(&vec![rank as u64; len])?;
-        let send = world.peer((rank + 1) % size)?.send(&out, 1).prepare_device()?;
-        let recv = world.peer((rank + size - 1) % size)?.recv(&here, 1).prepare_device()?;
+        let send = world.peer((rank + 1) % size)?.send(&out, 1).prepare()?;
+        let recv = world.peer((rank + size - 1) % size)?.recv(&here, 1).prepare()?;
         send.handle()?;
         recv.handle()?;
         Ok(Ring { stream: world.stream(device)?, out, here, send, recv })
@@ -53,7 +53,7 @@ impl Ring {
 
     fn turn(&self, world: &World) -> Result<()> {
         let Ring { stream, out, here, send, recv } = self;
-        world.enqueue(stream, &[recv.start(), send.start(), recv.wait()])?;
+        world.enqueue(stream, &[Step::start(recv), Step::start(send), Step::wait(recv)])?;
         stream.copy(out.buffer(), here.buffer()).expect("both are regions of the stream's device");
         Ok(())
     }

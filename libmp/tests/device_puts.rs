@@ -6,7 +6,10 @@ mod common;
 use std::time::Duration;
 
 use common::{PASSES, on_threads, stay_to_the_end};
-use libmp::{Deadline, Device, Error, FusedStream, Put, Region, SignalWait, Stream, Window, World};
+use libmp::{
+    Deadline, Device, Error, FusedStream, Operation, Put, Region, SignalWait, Step, Stream, Window,
+    World,
+};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(30))
@@ -54,7 +57,6 @@ impl Ring {
             out,
             _window: window,
         };
-        ring.put.by_host().unwrap();
         let stream = world.stream(device).unwrap();
         world.barrier().unwrap();
         (ring, stream)
@@ -79,14 +81,16 @@ fn puts_and_waits_are_steps_of_a_list(device: &Device) {
             let (ring, stream) = Ring::new(world, device, len);
             for turn in 0..20 {
                 if turn % 2 == 0 {
-                    let steps = [ring.put.start(), ring.arrived.wait()];
+                    let steps = [Step::start(&ring.put), Step::wait(&ring.arrived)];
                     world.enqueue(&stream, &steps).unwrap();
                 } else {
                     ring.put.start_on(&stream).unwrap();
                     ring.arrived.wait_on(&stream).unwrap();
                 }
                 ring.pass_on(&stream);
-                world.enqueue(&stream, &[ring.taken.start(), ring.free.wait()]).unwrap();
+                world
+                    .enqueue(&stream, &[Step::start(&ring.taken), Step::wait(&ring.free)])
+                    .unwrap();
             }
             world.synchronize(&stream, soon()).unwrap();
             ring.check(world, 20);
@@ -135,29 +139,28 @@ fn puts_mix_with_messages_and_with_the_host(device: &Device) {
         let peer = world.peer(1 - world.rank()).unwrap();
         let [edge, ghost] = [5, 5].map(|len| world.alloc::<u64>(device, len).unwrap());
         edge.write(&[world.rank() as u64 + 40; 5]).unwrap();
-        let send = peer.send(&edge, 3).prepare_device().unwrap();
-        let recv = peer.recv(&ghost, 3).prepare_device().unwrap();
+        let send = peer.send(&edge, 3).prepare().unwrap();
+        let recv = peer.recv(&ghost, 3).prepare().unwrap();
         send.handle().unwrap();
         recv.handle().unwrap();
         world.barrier().unwrap();
         for turn in 0..6 {
             if turn % 2 == 0 {
-                let put = ring.put.by_host().unwrap();
-                put.start().unwrap();
-                put.wait(soon()).unwrap();
-                world.enqueue(&stream, &[ring.arrived.wait()]).unwrap();
+                ring.put.start().unwrap();
+                ring.put.wait(soon()).unwrap();
+                world.enqueue(&stream, &[Step::wait(&ring.arrived)]).unwrap();
             } else {
                 let steps = [
-                    recv.start(),
-                    ring.put.start(),
-                    send.start(),
-                    recv.wait(),
-                    ring.arrived.wait(),
+                    Step::start(&recv),
+                    Step::start(&ring.put),
+                    Step::start(&send),
+                    Step::wait(&recv),
+                    Step::wait(&ring.arrived),
                 ];
                 world.enqueue(&stream, &steps).unwrap();
             }
             ring.pass_on(&stream);
-            world.enqueue(&stream, &[ring.taken.start(), ring.free.wait()]).unwrap();
+            world.enqueue(&stream, &[Step::start(&ring.taken), Step::wait(&ring.free)]).unwrap();
             world.synchronize(&stream, soon()).unwrap();
         }
         ring.check(world, 6);

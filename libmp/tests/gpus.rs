@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::on_threads;
-use libmp::{Config, Deadline, Device, Operation, Region, World, trace};
+use libmp::{Config, Deadline, Device, Operation, Region, Step, World, trace};
 use serde_json::Value;
 
 fn soon() -> Deadline {
@@ -183,14 +183,14 @@ mod gpu {
         ranks(&[("MP_TRACE", &file), ("MP_TIMEOUT", "10")], |world, device| {
             let peer = world.peer(1 - world.rank()).unwrap();
             let [edge, ghost] = [5000, 5000].map(|len| world.alloc::<u64>(device, len).unwrap());
-            let send = peer.send(&edge, 3).prepare_device().unwrap();
-            let recv = peer.recv(&ghost, 3).prepare_device().unwrap();
+            let send = peer.send(&edge, 3).prepare().unwrap();
+            let recv = peer.recv(&ghost, 3).prepare().unwrap();
             send.handle().unwrap();
             recv.handle().unwrap();
             let stream = world.stream(device).unwrap();
             world.barrier().unwrap();
             for _ in 0..20 {
-                let steps = [recv.start(), send.start(), recv.wait()];
+                let steps = [Step::start(&recv), Step::start(&send), Step::wait(&recv)];
                 world.enqueue(&stream, &steps).unwrap();
                 world.synchronize(&stream, soon()).unwrap();
             }

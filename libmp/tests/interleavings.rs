@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use libmp::{Device, Error, Operation, PreparedRecv, PreparedSend, Region, World};
+use libmp::{Device, Error, Operation, Recv, Region, Send, World};
 
 const SEND: usize = 0;
 const RECV: usize = 1;
@@ -101,8 +101,8 @@ impl Model {
 struct Pair {
     worlds: [Option<World>; 2],
     regions: [Region<u64>; 2],
-    send: Option<PreparedSend>,
-    recv: Option<PreparedRecv>,
+    send: Option<Send>,
+    recv: Option<Recv>,
     model: Model,
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::{SOON, ring_without_end, say, start_mprun};
 use libmp::gdsync::{Buffer, CudaDevice, Space};
-use libmp::{Deadline, Device, Error, Region, Result, World};
+use libmp::{Deadline, Device, Error, Region, Result, Step, World};
 
 const RANKS: usize = 4;
 const START: Duration = Duration::from_secs(60);
@@ -48,14 +48,14 @@ fn by_graphs(world: &World, device: &Device) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     let stream = world.stream(device)?;
     let (out, here): (Region<u64>, _) = (world.alloc(device, 2000)?, world.alloc(device, 2000)?);
-    let send = world.peer((rank + 1) % size)?.send(&out, 1).prepare_device()?;
-    let recv = world.peer((rank + size - 1) % size)?.recv(&here, 1).prepare_device()?;
+    let send = world.peer((rank + 1) % size)?.send(&out, 1).prepare()?;
+    let recv = world.peer((rank + size - 1) % size)?.recv(&here, 1).prepare()?;
     send.handle()?;
     recv.handle()?;
     let failed = |source| Error::Memory { op: "a ring".into(), source };
     stream.begin_capture().map_err(failed)?;
     for _ in 0..4 {
-        world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()])?;
+        world.enqueue(&stream, &[Step::start(&recv), Step::start(&send), Step::wait(&recv)])?;
         stream.copy(out.buffer(), here.buffer()).map_err(failed)?;
     }
     let graph = stream.end_capture().map_err(failed)?;

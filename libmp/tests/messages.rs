@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use common::{on_every_path, on_threads, ranks};
 use libmp::{
-    Communicator, Deadline, Device, Error, Operation, Path, PathChoice, PreparedRecv, PreparedSend,
-    Region, World, wait_all, wait_any,
+    Communicator, Deadline, Device, Error, Operation, Path, PathChoice, Recv, Region, Send, World,
+    wait_all, wait_any,
 };
 
 fn soon() -> Deadline {
@@ -52,7 +52,7 @@ fn everybody_sends_to_everybody() {
         let regions: Vec<_> = (0..size)
             .map(|other| (region(world, &[rank * 10 + other as u64; 4]), region(world, &[0; 4])))
             .collect();
-        let pairs: Vec<(PreparedSend, PreparedRecv)> = (0..size)
+        let pairs: Vec<(Send, Recv)> = (0..size)
             .map(|other| {
                 let peer = world.peer(other).unwrap();
                 let (out, here) = &regions[other];
@@ -291,14 +291,12 @@ fn any_of_several_receives_is_found() {
 }
 
 #[test]
-fn operations_come_and_go_many_times_more_than_there_are_words() {
+fn operations_come_and_go_and_many_are_prepared_at_once() {
     ranks(2, |world| {
         let peer = world.peer(1 - world.rank()).unwrap();
         let (out, here) = (region(world, &[0]), region(world, &[0]));
-        // Over a NIC a message has three words instead of two.
-        let rounds =
-            if world.path(1 - world.rank()).unwrap() == Path::Direct { 10_000 } else { 3000 };
-        for round in 0..rounds {
+        let direct = world.path(1 - world.rank()).unwrap() == Path::Direct;
+        for round in 0..if direct { 10_000 } else { 3000 } {
             out.write(&[round]).unwrap();
             let send = peer.send(&out, 1).prepare().unwrap();
             let recv = peer.recv(&here, 1).prepare().unwrap();
@@ -307,6 +305,17 @@ fn operations_come_and_go_many_times_more_than_there_are_words() {
             wait_all(&[&send, &recv], soon()).unwrap();
             assert_eq!(here.to_vec().unwrap(), [round]);
         }
+        let pair = |tag| {
+            let send = peer.send(&out, tag).prepare().unwrap();
+            (send, peer.recv(&here, tag).prepare().unwrap())
+        };
+        let all: Vec<_> = (2..5000).map(pair).collect();
+        let (send, recv) = all.last().unwrap();
+        recv.start().unwrap();
+        send.start().unwrap();
+        wait_all(&[send, recv], soon()).unwrap();
+        assert_eq!(here.to_vec().unwrap(), out.to_vec().unwrap());
+        world.barrier().unwrap();
     });
 }
 

@@ -6,10 +6,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{PATHS, SOON, say, start_mprun};
-use libmp::{
-    Deadline, Device, Operation, PreparedRecv, PreparedSend, ReduceOp, Region, Result, World,
-    wait_all,
-};
+use libmp::gdsync::Buffer;
+use libmp::{Deadline, Device, Operation, Recv, ReduceOp, Region, Result, Send, World, wait_all};
 
 const START: Duration = Duration::from_secs(120);
 
@@ -26,6 +24,7 @@ fn a_rank() {
         "ring" => ring(&world).unwrap(),
         "everybody" => everybody(&world).unwrap(),
         "litmus" => litmus(&world).unwrap(),
+        "private" => private(&world).unwrap(),
         "endless" => {
             say("ready");
             let error = endless(&world, world.rank() % 2 == 1).unwrap_err();
@@ -56,6 +55,45 @@ fn ring(world: &World) -> Result<()> {
     Ok(())
 }
 
+/// Rank 1 receives into memory of its own that no other process maps, by the host and on a stream.
+fn private(world: &World) -> Result<()> {
+    let peer = world.peer(1 - world.rank())?;
+    let stream = world.stream(&Device::Host)?;
+    let buffer =
+        |len| Region::from_buffer(Buffer::from_vec(&Device::Host, vec![0u64; len]).unwrap());
+    for (tag, len) in [(0, 1), (1, 5000)] {
+        let region = buffer(len);
+        if world.rank() == 0 {
+            let send = peer.send(&region, tag).prepare()?;
+            for round in 1..=10 {
+                region.write(&vec![round; len])?;
+                if round % 2 == 0 {
+                    send.start()?
+                } else {
+                    send.start_on(&stream)?
+                }
+                send.wait(soon())?;
+            }
+        } else {
+            let recv = peer.recv(&region, tag).prepare()?;
+            for round in 1..=10 {
+                if round % 3 == 0 {
+                    recv.start_on(&stream)?
+                } else {
+                    recv.start()?
+                }
+                if round % 2 == 0 {
+                    recv.wait_on(&stream)?;
+                    world.synchronize(&stream, soon())?;
+                }
+                recv.wait(soon())?;
+                assert_eq!(region.to_vec()?, vec![round; len]);
+            }
+        }
+    }
+    Ok(())
+}
+
 fn everybody(world: &World) -> Result<()> {
     let (rank, size) = (world.rank(), world.size());
     // From nothing to more than a region shares with others.
@@ -65,8 +103,7 @@ fn everybody(world: &World) -> Result<()> {
         let out: Region<u64> = world.alloc(&Device::Host, len(rank, other))?;
         out.write(&vec![(rank * 10 + other) as u64; out.len()])?;
         let here: Region<u64> = world.alloc(&Device::Host, len(other, rank))?;
-        let pair: (PreparedSend, PreparedRecv) =
-            (peer.send(&out, 2).prepare()?, peer.recv(&here, 2).prepare()?);
+        let pair: (Send, Recv) = (peer.send(&out, 2).prepare()?, peer.recv(&here, 2).prepare()?);
         Ok((pair, here))
     };
     let all: Vec<_> = (0..size).map(prepare).collect::<Result<_>>()?;
@@ -192,6 +229,11 @@ fn processes_send_messages_of_all_lengths_to_each_other() {
     for size in [2, 5] {
         all_done("everybody", size);
     }
+}
+
+#[test]
+fn messages_arrive_in_private_memory_of_a_process() {
+    all_done("private", 2);
 }
 
 #[test]

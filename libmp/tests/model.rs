@@ -7,9 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use common::{on_every_path, on_threads};
-use libmp::{
-    Deadline, Device, Operation, PreparedRecv, PreparedSend, Region, World, wait_all, wait_any,
-};
+use libmp::{Deadline, Device, Operation, Recv, Region, Send, World, wait_all, wait_any};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -51,8 +49,8 @@ fn payload(number: usize, round: u64, words: usize) -> Vec<u64> {
 struct Half {
     number: usize,
     region: Region<u64>,
-    send: Option<PreparedSend>,
-    recv: Option<PreparedRecv>,
+    send: Option<Send>,
+    recv: Option<Recv>,
     on_stream: bool,
 }
 

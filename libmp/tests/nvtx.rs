@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::{on_threads, say};
-use libmp::{Deadline, Device, Operation, World};
+use libmp::{Deadline, Device, Operation, Step, World};
 
 /// A tool for NVTX 3, written after its public headers: it asks for the table of the module "core 2" and fills in the domain's
 /// creation and the beginning and the end of a range.
@@ -83,10 +83,10 @@ fn communicate(world: &World) {
         recv.wait(soon()).unwrap();
         send.wait(soon()).unwrap();
     }
-    let send = peer.send(&edge, 8).prepare_device().unwrap();
-    let recv = peer.recv(&ghost, 8).prepare_device().unwrap();
+    let send = peer.send(&edge, 8).prepare().unwrap();
+    let recv = peer.recv(&ghost, 8).prepare().unwrap();
     let stream = world.stream(&Device::Host).unwrap();
-    world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+    world.enqueue(&stream, &[Step::start(&recv), Step::start(&send), Step::wait(&recv)]).unwrap();
     world.synchronize(&stream, soon()).unwrap();
     let _span = world.trace().span("test", "a span of the program");
     world.barrier().unwrap();

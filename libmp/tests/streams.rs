@@ -2,10 +2,14 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{on_every_path, on_threads, ranks};
-use libmp::{Deadline, Device, Error, Operation, Region, World, wait_all};
+use libmp::{
+    Config, Deadline, Device, Error, Operation, Recv, Region, Send, Step, World, wait_all,
+};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
@@ -87,7 +91,7 @@ fn a_stream_may_look_at_a_message_after_it_was_dropped_and_others_were_prepared(
             (send, peer.recv(&region.slice(10..20).unwrap(), tag).prepare().unwrap())
         };
         let round = |(send, recv): &(_, _)| {
-            let (send, recv): (&libmp::PreparedSend, &libmp::PreparedRecv) = (send, recv);
+            let (send, recv): (&Send, &Recv) = (send, recv);
             recv.start().unwrap();
             send.start().unwrap();
             wait_all(&[send, recv], soon()).unwrap();
@@ -112,6 +116,10 @@ fn a_start_that_nothing_orders_behind_the_last_is_refused() {
     ranks(2, |world| {
         let (one, two) =
             (world.stream(&Device::Host).unwrap(), world.stream(&Device::Host).unwrap());
+        let gate = world.alloc::<u64>(&Device::Host, 1).unwrap().buffer().word(0).unwrap();
+        // So far neither stream gets anywhere.
+        one.wait_geq64(&gate, 1).unwrap();
+        two.wait_geq64(&gate, 1).unwrap();
         let peer = world.peer(1 - world.rank()).unwrap();
         let region: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
         let started = |result| matches!(result, Err(Error::Started { epoch: 1, .. }));
@@ -120,17 +128,109 @@ fn a_start_that_nothing_orders_behind_the_last_is_refused() {
             send.start_on(&one).unwrap();
             assert!(started(send.start_on(&two)) && started(send.start()));
             send.start_on(&one).unwrap();
+            gate.store(1).unwrap();
             send.wait(soon()).unwrap();
         } else {
             let recv = peer.recv(&region, 0).prepare().unwrap();
             recv.start_on(&one).unwrap();
             assert!(started(recv.start_on(&one)), "its message may not have been read");
+            gate.store(1).unwrap();
             recv.wait_on(&two).unwrap();
-            assert!(started(recv.start_on(&one)));
             recv.start_on(&two).unwrap();
             recv.wait(soon()).unwrap();
         }
     });
+}
+
+#[test]
+fn a_list_with_an_operation_of_another_rank_is_refused_and_nothing_of_it_runs() {
+    on_every_path(2).for_each(|worlds| {
+        let [one, two] = [&worlds[0], &worlds[1]];
+        let region: Region<u64> = one.alloc(&Device::Host, 1).unwrap();
+        let of = |world: &World| {
+            let me = world.peer(world.rank()).unwrap();
+            (me.send(&region, 0).prepare().unwrap(), me.recv(&region, 0).prepare().unwrap())
+        };
+        let ((send, recv), (_, others)) = (of(one), of(two));
+        let stream = one.stream(&Device::Host).unwrap();
+        let steps = [Step::start(&recv), Step::start(&send), Step::wait(&others)];
+        let error = one.enqueue(&stream, &steps).unwrap_err();
+        assert!(matches!(error, Error::Mismatch { .. }), "{error}");
+        assert!(error.to_string().contains("rank 1") && error.to_string().contains("rank 0"));
+        assert!(stream.is_idle().unwrap() && recv.test().unwrap());
+        assert!(one.counters().iter().chain(&two.counters()).all(|peer| peer.is_empty()));
+    });
+}
+
+/// A host stream holds so many operations.
+const CAPACITY: usize = 4096;
+
+/// Every rank but the first has filled its stream before the message comes that the stream waits for, and so blocks in a call
+/// that enqueues; whoever sends that message needs nothing of it but what it has prepared.
+#[test]
+fn a_rank_that_blocks_since_its_stream_is_full_holds_up_nobody() {
+    const RANKS: usize = 6;
+    // More than a mailbox holds: the rest is told while the rank blocks.
+    const PAIRS: usize = 40;
+    for path in ["auto", "nic-tcp"] {
+        let mut config = Config::from_variables([("MP_PATH", path)]).unwrap();
+        config.timeout = Duration::from_secs(20);
+        let full = AtomicUsize::new(0);
+        on_threads(World::threads_with_config(RANKS, &config).unwrap(), |world| {
+            let rank = world.rank();
+            let stream = world.stream(&Device::Host).unwrap();
+            let region: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
+            let (left, right) =
+                (world.peer((rank + RANKS - 1) % RANKS), world.peer((rank + 1) % RANKS));
+            let (left, right) = (left.unwrap(), right.unwrap());
+            let pairs: Vec<_> = (0..PAIRS)
+                .map(|tag| {
+                    let send = right.send(&region, tag as u64).prepare().unwrap();
+                    (send, left.recv(&region, tag as u64).prepare().unwrap())
+                })
+                .collect();
+            let (send, recv) = pairs.last().unwrap();
+            if rank == 0 {
+                // Tells the right what is prepared here, and does not listen to it.
+                while full.load(Ordering::Relaxed) < RANKS - 1 {
+                    assert!(recv.test().unwrap());
+                }
+                region.write(&[7]).unwrap();
+                send.start_on(&stream).unwrap();
+                recv.start_on(&stream).unwrap();
+                recv.wait_on(&stream).unwrap();
+            } else {
+                recv.start_on(&stream).unwrap();
+                recv.wait_on(&stream).unwrap();
+                let calls = Arc::new(AtomicUsize::new(0));
+                for number in 0..2 * CAPACITY {
+                    if number == CAPACITY - 10 {
+                        full.fetch_add(1, Ordering::Relaxed);
+                    }
+                    let calls = calls.clone();
+                    stream.call(move || _ = calls.fetch_add(1, Ordering::Relaxed)).unwrap();
+                }
+                send.start_on(&stream).unwrap();
+            }
+            world.synchronize(&stream, soon()).unwrap();
+            assert_eq!(region.to_vec().unwrap(), [7], "{path}");
+            world.finish().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_full_stream_is_waited_for_as_long_as_the_communicator_says() {
+    let world = World::threads(1).unwrap().pop().unwrap();
+    let world = world.with_timeout(Duration::from_millis(50));
+    let stream = world.stream(&Device::Host).unwrap();
+    let gate = world.alloc::<u64>(&Device::Host, 1).unwrap().buffer().word(0).unwrap();
+    stream.wait_geq64(&gate, 1).unwrap();
+    let since = Instant::now();
+    let error = (0..2 * CAPACITY).find_map(|_| stream.call(|| {}).err()).unwrap();
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
+    assert!(error.to_string().contains("room on stream"), "{error}");
+    gate.store(1).unwrap();
 }
 
 #[test]
@@ -143,16 +243,16 @@ fn an_abort_releases_streams(worlds: Vec<World>) {
         let region: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
         let stream = world.stream(&Device::Host).unwrap();
         if world.rank() == 2 {
-            let halves: Vec<_> = (0..2)
+            let ends: Vec<_> = (0..2)
                 .map(|rank| {
                     let peer = world.peer(rank).unwrap();
                     let send = peer.send(&region, 1).prepare().unwrap();
                     (send, peer.recv(&region, 2).prepare().unwrap())
                 })
                 .collect();
-            // Here the others have enqueued: over a NIC their streams have asked this rank for queue pairs.
+            // Here the others have enqueued.
             world.barrier().unwrap();
-            halves.iter().for_each(|(send, _)| assert!(send.test().unwrap()));
+            ends.iter().for_each(|(send, _)| assert!(send.test().unwrap()));
             world.abort("the pump is broken");
             return String::new();
         }

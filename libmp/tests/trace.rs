@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::{Rank, on_threads, over_tcp, say, start_mprun};
 use libmp::trace::{DeviceClock, Stamp, Trace};
-use libmp::{Config, Deadline, Device, Operation, Traffic, World, trace, wait_all};
+use libmp::{Config, Deadline, Device, Operation, Step, Traffic, World, trace, wait_all};
 use serde_json::Value;
 
 /// A path in a directory that goes with it.
@@ -321,10 +321,12 @@ fn the_log_has_events_of_preparing_starting_waiting_and_completing() {
         communicate(&world);
         let memory = world.alloc::<u8>(&Device::Host, 4).unwrap();
         let me = world.peer(0).unwrap();
-        let send = me.send(&memory, 3).prepare_device().unwrap();
-        let recv = me.recv(&memory, 3).prepare_device().unwrap();
+        let send = me.send(&memory, 3).prepare().unwrap();
+        let recv = me.recv(&memory, 3).prepare().unwrap();
         let stream = world.stream(&Device::Host).unwrap();
-        world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+        world
+            .enqueue(&stream, &[Step::start(&recv), Step::start(&send), Step::wait(&recv)])
+            .unwrap();
         world.synchronize(&stream, Deadline::after(Duration::from_secs(20))).unwrap();
         drop((send, recv));
         world.finish().unwrap();
@@ -387,11 +389,13 @@ fn steps_of_a_replayed_graph_are_shown_as_often_as_they_run() {
     on_threads(worlds, |world| {
         let other = world.peer(1 - world.rank()).unwrap();
         let [edge, ghost] = [10, 10].map(|len| world.alloc::<f64>(&Device::Host, len).unwrap());
-        let send = other.send(&edge, 0).prepare_device().unwrap();
-        let recv = other.recv(&ghost, 0).prepare_device().unwrap();
+        let send = other.send(&edge, 0).prepare().unwrap();
+        let recv = other.recv(&ghost, 0).prepare().unwrap();
         let stream = world.stream(&Device::Host).unwrap();
         stream.begin_capture().unwrap();
-        world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()]).unwrap();
+        world
+            .enqueue(&stream, &[Step::start(&recv), Step::start(&send), Step::wait(&recv)])
+            .unwrap();
         let graph = stream.end_capture().unwrap();
         for _ in 0..3 {
             stream.launch_graph(&graph).unwrap();

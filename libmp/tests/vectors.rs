@@ -4,10 +4,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Rank, on_threads, over_tcp, say, start_mprun};
-use libmp::{
-    Config, Deadline, Device, Error, Operation, PathChoice, Region, Result, World, wait_all,
-};
+use common::{Rank, ranks, say, start_mprun};
+use libmp::{Deadline, Device, Error, Operation, Region, Result, World, wait_all};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
@@ -85,18 +83,13 @@ const SPLITS: &[(&[usize], &[usize])] = &[
 
 #[test]
 fn pieces_of_unequal_lengths_arrive_in_order_and_touch_nothing_else() {
-    let worlds = World::threads(2).unwrap();
-    on_threads(worlds, |world| {
-        SPLITS.iter().for_each(|(sent, posted)| exchange(&world, sent, posted));
-        world.finish().unwrap();
-    });
+    ranks(2, |world| SPLITS.iter().for_each(|(sent, posted)| exchange(world, sent, posted)));
 }
 
 #[test]
 fn a_message_in_pieces_meets_one_in_a_single_piece() {
-    let worlds = World::threads(2).unwrap();
-    on_threads(worlds, |world| {
-        let (whole, parts) = (region(&world, 6), region(&world, 10));
+    ranks(2, |world| {
+        let (whole, parts) = (region(world, 6), region(world, 10));
         let peer = world.peer(1 - world.rank()).unwrap();
         let pieces = [(&parts, 8..10), (&parts, 0..4)];
         let (send, recv) = if world.rank() == 0 {
@@ -104,7 +97,7 @@ fn a_message_in_pieces_meets_one_in_a_single_piece() {
             (peer.sendv(&pieces, 0).unwrap(), peer.recv(&whole, 1))
         } else {
             whole.write(&[11, 12, 13, 14, 15, 16]).unwrap();
-            (peer.send(&whole, 1), peer.recv(&region(&world, 6), 0))
+            (peer.send(&whole, 1), peer.recv(&region(world, 6), 0))
         };
         let (send, recv) = (send.prepare().unwrap(), recv.prepare().unwrap());
         recv.start().unwrap();
@@ -114,15 +107,13 @@ fn a_message_in_pieces_meets_one_in_a_single_piece() {
         if world.rank() == 0 {
             assert_eq!(whole.to_vec().unwrap(), [11, 12, 13, 14, 15, 16]);
         }
-        world.finish().unwrap();
     });
 }
 
 #[test]
 fn more_bytes_than_were_posted_are_refused_on_both_sides_with_both_lengths() {
-    let worlds = World::threads(2).unwrap();
-    on_threads(worlds, |world| {
-        let memory = region(&world, 10);
+    ranks(2, |world| {
+        let memory = region(world, 10);
         let peer = world.peer(1 - world.rank()).unwrap();
         let outcome: Result<()> = if world.rank() == 0 {
             let send = peer.sendv(&[(&memory, 0..3), (&memory, 5..8)], 0).unwrap();
@@ -139,37 +130,24 @@ fn more_bytes_than_were_posted_are_refused_on_both_sides_with_both_lengths() {
         }
         world.barrier().unwrap();
         assert_eq!(memory.to_vec().unwrap(), [0; 10]);
-        world.finish().unwrap();
     });
 }
 
 #[test]
-fn pieces_that_are_outside_or_for_a_device_are_refused() {
+fn pieces_that_are_outside_and_pieces_in_kernels_are_refused() {
     let world = World::threads(1).unwrap().pop().unwrap();
     let memory = region(&world, 10);
     let me = world.peer(0).unwrap();
     let text = me.sendv(&[(&memory, 0..3), (&memory, 8..11)], 0).unwrap_err().to_string();
     assert!(text.contains("piece 1 of a send") && text.contains("8..11 of 10"), "{text}");
     let two = [(&memory, 0..3), (&memory, 5..6)];
-    let text = me.sendv(&two, 0).unwrap().prepare_device().unwrap_err().to_string();
-    assert!(text.contains("2 pieces"), "{text}");
+    let send = me.sendv(&two, 0).unwrap().prepare().unwrap();
     // One is as good as a region, however it came about.
-    me.recvv(&[(&memory, 0..0), (&memory, 5..6)], 0).unwrap().prepare_device().unwrap();
+    let recv = me.recvv(&[(&memory, 0..0), (&memory, 5..9)], 0).unwrap().prepare().unwrap();
+    let text = send.handle().unwrap_err().to_string();
+    assert!(text.contains("a kernel moves a message in one piece"), "{text}");
+    recv.handle().unwrap();
     world.finish().unwrap();
-}
-
-#[test]
-fn through_a_nic_a_message_has_one_piece() {
-    let adapt = |_: usize, config: &mut Config| config.path = PathChoice::Nic;
-    over_tcp(2, &[], adapt, |_, world| {
-        let world = world.unwrap();
-        let memory = region(&world, 10);
-        let peer = world.peer(1 - world.rank()).unwrap();
-        let two = peer.sendv(&[(&memory, 0..3), (&memory, 5..6)], 0).unwrap();
-        let text = two.prepare().unwrap_err().to_string();
-        assert!(text.contains("2 pieces") && text.contains("NIC"), "{text}");
-        world.finish().unwrap();
-    });
 }
 
 /// What the processes of the next test run.
@@ -184,8 +162,8 @@ fn a_rank() {
 
 #[test]
 fn pieces_travel_between_processes() {
-    let mut ranks: Vec<Rank> = start_mprun("", 2, &[]);
-    for rank in &mut ranks {
+    let mut started: Vec<Rank> = start_mprun("", 2, &[]);
+    for rank in &mut started {
         assert_eq!(rank.next(Duration::from_secs(60)).as_deref(), Some("through"));
         assert_eq!(rank.end(Duration::from_secs(20)), Some(0));
     }

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use libmp::{
-    AllReduce, Deadline, Device, Operation, PreparedRecv, PreparedSend, ReduceOp, Region, World,
-    wait_all,
+    AllReduce, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World, wait_all,
 };
 
 use super::{IN_FLIGHT, Player};
@@ -21,8 +20,8 @@ pub struct Ours<'a> {
 
 /// A prepared message each way, with their buffers.
 struct Wire {
-    send: PreparedSend,
-    recv: PreparedRecv,
+    send: Send,
+    recv: Recv,
     _buffers: [Region<u8>; 2],
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::ValueEnum;
 use gdsync::{Arg, Dims};
-use libmp::{DeviceRecv, DeviceSend, FusedStream, Operation, Region};
+use libmp::{FusedStream, Operation, Recv, Region, Send, Step};
 use mp_kernels::WaitBounds;
 
 use super::kernel::Watch;
@@ -260,8 +260,8 @@ fn alone(rank: &Rank, mut enqueue: impl FnMut() -> Result<()>) -> Result<f64> {
 
 /// Two pairs each way, used in turn.
 struct Pairs {
-    sends: [DeviceSend; 2],
-    recvs: [DeviceRecv; 2],
+    sends: [Send; 2],
+    recvs: [Recv; 2],
 }
 
 impl Pairs {
@@ -269,12 +269,10 @@ impl Pairs {
         let peer = rank.peer()?;
         let region =
             || -> Result<Region<u8>> { Ok(rank.world.alloc(&rank.device, size as usize)?) };
-        let send = |turn: u64| -> Result<_> {
-            Ok(peer.send(&region()?, 2 * size + turn).prepare_device()?)
-        };
-        let recv = |turn: u64| -> Result<_> {
-            Ok(peer.recv(&region()?, 2 * size + turn).prepare_device()?)
-        };
+        let send =
+            |turn: u64| -> Result<_> { Ok(peer.send(&region()?, 2 * size + turn).prepare()?) };
+        let recv =
+            |turn: u64| -> Result<_> { Ok(peer.recv(&region()?, 2 * size + turn).prepare()?) };
         let pairs = Pairs { sends: [send(0)?, send(1)?], recvs: [recv(0)?, recv(1)?] };
         // Both sides are known before anything is enqueued.
         pairs.recvs[1].handle()?;
@@ -297,7 +295,7 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Times> {
             send.start_on(stream)?;
             return Ok(recv.start_on(stream)?);
         }
-        Ok(world.enqueue(stream, &[next.start(), recv.wait(), send.start()])?)
+        Ok(world.enqueue(stream, &[Step::start(next), Step::wait(recv), Step::start(send)])?)
     };
     // Receiving packets, nothing is enqueued for the start of a receive.
     let packets = rank.device.as_cuda().is_some() && pairs.recvs[0].handle()?.message.inbox != 0;

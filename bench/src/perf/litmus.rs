@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 use gdsync::{Arg, Buffer, Dims};
-use libmp::{DeviceRecv, DeviceSend, Region, Window};
+use libmp::{Recv, Region, Send, Window};
 
 use super::{Rank, soon};
 
@@ -182,8 +182,8 @@ impl Game {
 /// A pair of messages for each channel.
 struct Messages {
     game: Game,
-    sends: Vec<DeviceSend>,
-    recvs: Vec<DeviceRecv>,
+    sends: Vec<Send>,
+    recvs: Vec<Recv>,
 }
 
 impl Messages {
@@ -196,8 +196,8 @@ impl Messages {
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         for channel in 0..channels {
             let part = channel * len..(channel + 1) * len;
-            sends.push(peer.send(&from.slice(part.clone())?, channel as u64).prepare_device()?);
-            recvs.push(peer.recv(&to.slice(part)?, channel as u64).prepare_device()?);
+            sends.push(peer.send(&from.slice(part.clone())?, channel as u64).prepare()?);
+            recvs.push(peer.recv(&to.slice(part)?, channel as u64).prepare()?);
         }
         Ok(Messages { game, sends, recvs })
     }

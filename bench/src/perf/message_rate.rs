@@ -5,9 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use gdsync::{Arg, Buffer, Dims, Graph};
-use libmp::{
-    DeviceRecv, DeviceSend, Operation, PreparedRecv, PreparedSend, Region, Step, wait_all,
-};
+use libmp::{Operation, Recv, Region, Send, Step, wait_all};
 
 use super::{BATCH, Rank, bar, block_threads, soon};
 use crate::result::{Axis, Figure, Plot, Point, Role, Series};
@@ -129,7 +127,7 @@ fn regions(rank: &Rank, size: u64) -> Result<Vec<Region<u8>>> {
 
 fn host(rank: &Rank, plan: &Plan, size: u64) -> Result<Vec<f64>> {
     let peer = rank.peer()?;
-    let (mut sends, mut recvs): (Vec<PreparedSend>, Vec<PreparedRecv>) = Default::default();
+    let (mut sends, mut recvs): (Vec<Send>, Vec<Recv>) = Default::default();
     for (tag, region) in (0..).zip(&regions(rank, size)?) {
         if rank.leads() {
             recvs.push(peer.recv(region, tag).prepare()?);
@@ -166,8 +164,8 @@ fn host(rank: &Rank, plan: &Plan, size: u64) -> Result<Vec<f64>> {
 
 /// Rank 1's ends or rank 0's.
 enum Ends {
-    Sends(Vec<DeviceSend>),
-    Recvs(Vec<DeviceRecv>),
+    Sends(Vec<Send>),
+    Recvs(Vec<Recv>),
 }
 
 impl Ends {
@@ -176,10 +174,10 @@ impl Ends {
         let regions = regions(rank, size)?;
         let tagged = (0..).zip(&regions);
         let ends = if rank.leads() {
-            let recvs = tagged.map(|(tag, region)| peer.recv(region, tag).prepare_device());
+            let recvs = tagged.map(|(tag, region)| peer.recv(region, tag).prepare());
             Ends::Recvs(recvs.collect::<Result<_, _>>()?)
         } else {
-            let sends = tagged.map(|(tag, region)| peer.send(region, tag).prepare_device());
+            let sends = tagged.map(|(tag, region)| peer.send(region, tag).prepare());
             Ends::Sends(sends.collect::<Result<_, _>>()?)
         };
         // The other side is known before anything is enqueued.
@@ -197,10 +195,10 @@ impl Ends {
     /// A window of messages; receives are posted beforehand and again when they are through.
     fn window(&self) -> Vec<Step<'_>> {
         match self {
-            Ends::Sends(sends) => sends.iter().map(DeviceSend::start).collect(),
+            Ends::Sends(sends) => sends.iter().map(Step::start).collect(),
             Ends::Recvs(recvs) => {
-                let taken = recvs.iter().map(DeviceRecv::wait);
-                taken.chain(recvs.iter().map(DeviceRecv::start)).collect()
+                let taken = recvs.iter().map(Step::wait);
+                taken.chain(recvs.iter().map(Step::start)).collect()
             }
         }
     }
@@ -210,7 +208,7 @@ fn streams(rank: &Rank, plan: &Plan, size: u64, form: Form) -> Result<Vec<f64>> 
     let ends = Ends::new(rank, size)?;
     let (stream, world) = (&rank.stream, &rank.world);
     if let Ends::Recvs(recvs) = &ends {
-        world.enqueue(stream, &recvs.iter().map(DeviceRecv::start).collect::<Vec<_>>())?;
+        world.enqueue(stream, &recvs.iter().map(Step::start).collect::<Vec<_>>())?;
     }
     let window = || -> Result<()> {
         match (form, &ends) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
 use gdsync::{Arg, Dims, Event, Graph, Stream};
-use libmp::{DeviceRecv, DeviceSend, Operation, PreparedRecv, PreparedSend, Region};
+use libmp::{Operation, Recv, Region, Send, Step};
 
 use super::work::{Bound, THREADS, Work};
 use super::{Rank, bar, soon};
@@ -171,14 +171,10 @@ struct Exchange<'a> {
     rank: &'a Rank,
     form: Form,
     size: u64,
-    ends: Ends,
+    send: Send,
+    recv: Recv,
     /// The computing stream of two, and the events that join them: the exchange is through, the computation is.
     second: Option<(Stream, [Event; 2])>,
-}
-
-enum Ends {
-    Host(PreparedSend, PreparedRecv),
-    Device(DeviceSend, DeviceRecv),
 }
 
 impl Exchange<'_> {
@@ -187,15 +183,12 @@ impl Exchange<'_> {
         let region =
             || -> Result<Region<u8>> { Ok(rank.world.alloc(&rank.device, size as usize)?) };
         let (send, recv) = (peer.send(&region()?, size), peer.recv(&region()?, size));
-        let ends = if form == Form::Host {
-            Ends::Host(send.prepare()?, recv.prepare()?)
-        } else {
-            let (send, recv) = (send.prepare_device()?, recv.prepare_device()?);
+        let (send, recv) = (send.prepare()?, recv.prepare()?);
+        if form != Form::Host {
             // The other side is known before anything is enqueued.
             send.handle()?;
             recv.handle()?;
-            Ends::Device(send, recv)
-        };
+        }
         let second = match form {
             Form::TwoStreams => {
                 let events = [Event::new(&rank.device)?, Event::new(&rank.device)?];
@@ -203,7 +196,7 @@ impl Exchange<'_> {
             }
             _ => None,
         };
-        Ok(Exchange { rank, form, size, ends, second })
+        Ok(Exchange { rank, form, size, send, recv, second })
     }
 
     /// Seconds of a step, of `count` steps: with the exchange or not, with a computation of some length or none.
@@ -232,8 +225,9 @@ impl Exchange<'_> {
     fn enqueue(&self, work: &Work, (exchanges, amount): (bool, Option<u64>)) -> Result<()> {
         let Rank { world, stream, .. } = self.rank;
         let compute = |on: &Stream| amount.map_or(Ok(()), |amount| work.enqueue(on, amount));
-        match (&self.ends, &self.second) {
-            (Ends::Host(send, recv), _) => {
+        let Exchange { send, recv, .. } = self;
+        match (self.form, &self.second) {
+            (Form::Host, _) => {
                 if exchanges {
                     recv.start()?;
                     send.start()?;
@@ -245,9 +239,12 @@ impl Exchange<'_> {
                 }
                 world.synchronize(stream, soon())?;
             }
-            (Ends::Device(send, recv), Some((second, [exchanged, computed]))) => {
+            (_, Some((second, [exchanged, computed]))) => {
                 if exchanges {
-                    world.enqueue(stream, &[recv.start(), send.start(), recv.wait()])?;
+                    world.enqueue(
+                        stream,
+                        &[Step::start(recv), Step::start(send), Step::wait(recv)],
+                    )?;
                 }
                 compute(second)?;
                 // A step begins when both parts of the one before are through.
@@ -256,12 +253,12 @@ impl Exchange<'_> {
                 second.record(computed)?;
                 stream.wait_event(computed)?;
             }
-            (Ends::Device(send, recv), None) if self.form == Form::Kernel => {
+            (Form::Kernel, None) => {
                 self.fused(work, exchanges.then_some((send, recv)), amount)?;
             }
-            (Ends::Device(send, recv), None) => {
+            (_, None) => {
                 if exchanges {
-                    world.enqueue(stream, &[recv.start(), send.start()])?;
+                    world.enqueue(stream, &[Step::start(recv), Step::start(send)])?;
                 }
                 compute(stream)?;
                 if exchanges {
@@ -273,12 +270,7 @@ impl Exchange<'_> {
     }
 
     /// The fused kernel; a part that is not wanted has no blocks.
-    fn fused(
-        &self,
-        work: &Work,
-        ends: Option<(&DeviceSend, &DeviceRecv)>,
-        amount: Option<u64>,
-    ) -> Result<()> {
+    fn fused(&self, work: &Work, ends: Option<(&Send, &Recv)>, amount: Option<u64>) -> Result<()> {
         let (send, recv, exchanging) = match ends {
             Some((send, recv)) => {
                 let blocks = self.size.div_ceil(BLOCK_BYTES).clamp(1, BLOCKS) as u32;

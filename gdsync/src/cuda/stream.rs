@@ -3,8 +3,8 @@
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
 use mp_kernels::{WaitBounds, WaitReport};
@@ -25,6 +25,7 @@ use crate::memop::{MAX_BATCH, MemOp};
 use crate::memory::allocation::Allocation;
 use crate::memory::word::Word64;
 use crate::memory::{Buffer, Space};
+use crate::room::WhenFull;
 use crate::watchdog::target::Target;
 
 /// Every so many operations that can block, an event marks how far the stream has got.
@@ -35,8 +36,10 @@ const MARKS: usize = 16;
 /// every other thread needs for its own streams, and the stream may be waiting for one of these. So the wait for room is
 /// here, without any lock.
 const AHEAD: u64 = 128;
-/// How long it is waited for room; what a stream waits for has ended long before.
+/// How long it is waited for room if nobody has said anything else; what a stream waits for has ended long before.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Between two calls of what helps meanwhile.
+const HELP: Duration = Duration::from_millis(1);
 
 /// A CUDA stream with its book-keeping.
 pub(crate) struct CudaStream {
@@ -56,6 +59,7 @@ pub(crate) struct CudaStream {
     /// Where a waiting kernel that gives up writes why; first failure wins.
     report: Buffer<u64>,
     failure: Arc<Mutex<Option<Error>>>,
+    when_full: OnceLock<WhenFull>,
 }
 
 /// What a capture must hold for its replays.
@@ -127,6 +131,7 @@ impl CudaStream {
             marks: Mutex::new(Marks::new(events)),
             report,
             failure: Arc::default(),
+            when_full: OnceLock::new(),
         };
         stream.use_once()?;
         Ok(stream)
@@ -183,21 +188,34 @@ impl CudaStream {
         result
     }
 
+    /// Says what a call does that finds the stream full. The first word stays.
+    pub fn when_full(&self, full: WhenFull) {
+        let _ = self.when_full.set(full);
+    }
+
     /// Back-pressure: see [`AHEAD`].
     fn wait_for_room(&self) -> Result<()> {
         let room = |done| self.begun.load(Ordering::Acquire).saturating_sub(done) < AHEAD;
         if room(self.seen.load(Ordering::Relaxed)) {
             return Ok(());
         }
-        let patience = Deadline::after(PATIENCE);
-        let found = patience.poll(|| {
+        let full = self.when_full.get();
+        let patience = full.map_or(PATIENCE, |full| full.patience);
+        let mut helped = Instant::now();
+        let found = Deadline::after(patience).poll(|| {
+            if let Some(full) = full
+                && helped.elapsed() >= HELP
+            {
+                (full.help)();
+                helped = Instant::now();
+            }
             let done = self.completed();
             self.seen.store(done, Ordering::Relaxed);
             room(done).then_some(())
         });
         found.ok_or_else(|| Error::Timeout {
             what: format!("room for another operation on {}", self.name),
-            after: PATIENCE,
+            after: patience,
             detail: format!(": {AHEAD} operations have not run yet"),
         })
     }

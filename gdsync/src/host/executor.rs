@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,14 @@ use crate::event::HostEvent;
 use crate::memory::Buffer;
 use crate::memory::copy::{copy_bytes, fill_bytes};
 use crate::memory::word::{Word32, Word64, reached32, reached64};
+use crate::room::WhenFull;
 
-/// Operations that a stream holds; enqueuing one more blocks until the stream gets on, or fails after [`FULL`].
+/// Operations that a stream holds; enqueuing one more blocks until the stream gets on, or fails after a while.
 const CAPACITY: usize = 4096;
-/// How long enqueuing waits for room.
-const FULL: Duration = Duration::from_secs(60);
+/// How long enqueuing waits for room if nobody has said anything else.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two calls of what helps while enqueuing waits for room.
+const HELP: Duration = Duration::from_millis(1);
 
 /// One operation. It holds what it uses.
 #[derive(Clone)]
@@ -48,6 +51,7 @@ pub(crate) enum HostOp {
 pub(crate) struct Executor {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    when_full: OnceLock<WhenFull>,
 }
 
 /// What the handle and the thread share.
@@ -92,7 +96,12 @@ impl Executor {
             .name(format!("mp-{name}"))
             .spawn(move || worker.run())
             .map_err(|e| Error::os("clone", &name, e))?;
-        Ok(Executor { shared, thread: Mutex::new(Some(thread)) })
+        Ok(Executor { shared, thread: Mutex::new(Some(thread)), when_full: OnceLock::new() })
+    }
+
+    /// Says what a call does that finds the stream full. The first word stays.
+    pub fn when_full(&self, full: WhenFull) {
+        let _ = self.when_full.set(full);
     }
 
     pub fn shared(&self) -> &Arc<Shared> {
@@ -106,7 +115,9 @@ impl Executor {
         ops: impl ExactSizeIterator<Item = HostOp>,
         before: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
-        let deadline = Deadline::after(FULL);
+        let full = self.when_full.get();
+        let patience = full.map_or(PATIENCE, |full| full.patience);
+        let deadline = Deadline::after(patience);
         let mut queue = lock(&self.shared.queue);
         if let Some(capture) = &mut queue.capture {
             capture.extend(ops);
@@ -117,12 +128,20 @@ impl Executor {
                 let detail = format!("; {CAPACITY} operations are in the queue");
                 return Err(Error::Timeout {
                     what: format!("room on {}", self.shared.name),
-                    after: FULL,
+                    after: patience,
                     detail,
                 });
             }
-            let wait = self.shared.changed.wait_timeout(queue, deadline.remaining());
+            let slice = full.map_or(deadline.remaining(), |_| HELP.min(deadline.remaining()));
+            let wait = self.shared.changed.wait_timeout(queue, slice);
             queue = wait.unwrap_or_else(PoisonError::into_inner).0;
+            if let Some(full) = full
+                && queue.ops.len() + ops.len() > CAPACITY
+            {
+                drop(queue);
+                (full.help)();
+                queue = lock(&self.shared.queue);
+            }
         }
         before(queue.issued + ops.len() as u64)?;
         queue.issued += ops.len() as u64;

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use gdsync::{Buffer, Stream};
 use libmp::{
-    AllReduce, Communicator, Deadline, Device, Operation, PreparedRecv, PreparedSend, ReduceOp,
-    Region, World,
+    AllReduce, Communicator, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World,
 };
 
 use super::{Comm, CommError, Exchange, Group, Message, Starter};
@@ -39,7 +38,7 @@ impl LibmpComm {
 ///
 /// # Errors
 /// The first error of a rank, a cause before its consequences.
-pub fn run<T: Send>(
+pub fn run<T: std::marker::Send>(
     mut worlds: Vec<World>,
     limit: Duration,
     body: impl Fn(&LibmpComm) -> Result<T, Error> + Sync,
@@ -171,8 +170,8 @@ impl Comm for LibmpComm {
 
 struct Link {
     peer: usize,
-    send: Option<(Region<f64>, PreparedSend)>,
-    receive: Option<(Region<f64>, PreparedRecv)>,
+    send: Option<(Region<f64>, Send)>,
+    receive: Option<(Region<f64>, Recv)>,
 }
 
 /// The prepared messages of one phase.
@@ -311,7 +310,7 @@ impl Exchange for LibmpExchange {
 
 // Solvers with messages of libmp go from thread to thread (`crate::enqueued`).
 const _: fn() = || {
-    fn may_be_sent<T: Send>() {}
+    fn may_be_sent<T: std::marker::Send>() {}
     may_be_sent::<LibmpExchange>();
     may_be_sent::<LibmpGroup>();
 };

@@ -120,7 +120,7 @@ mp_status mp_region_alloc(const mp_comm *comm, int device, size_t bytes, mp_regi
 /* Zeroed host memory that the device reaches. */
 mp_status mp_region_alloc_pinned(int device, size_t bytes, mp_region **region);
 /* Host memory of the caller, which stays valid until the region and the operations on it are freed and the device's streams
- * have been idle once. It can be sent from; a rank in another process cannot write into it directly. */
+ * have been idle once. A message from a rank in another process comes by way of memory that both share. */
 mp_status mp_region_register_host(int device, void *address, size_t bytes, mp_region **region);
 /* Device memory of the caller, from cudaMalloc or cuMemAlloc; as for mp_region_register_host. */
 mp_status mp_region_register_cuda(int device, void *address, size_t bytes, mp_region **region);
@@ -162,9 +162,10 @@ void *mp_stream_cuda(const mp_stream *stream);
 
 /* ---- Messages ---- */
 
-/* A prepared send or receive, which can be started any number of times. Messages between two ranks are matched by tag, and
- * within a tag in the order of preparing: the n-th start of the one meets the n-th start of the other. There is no receiving
- * from any source or with any tag. */
+/* A prepared operation, which can be started any number of times, by the host, on streams, by replayed graphs and in kernels, in
+ * any mixture: its starts are counted in the memory of the device that its region belongs to. They must not overlap. Messages
+ * between two ranks are matched by tag, and within a tag in the order of preparing: the n-th start of the one meets the n-th
+ * start of the other, whatever starts it. There is no receiving from any source or with any tag. */
 typedef struct mp_op mp_op;
 
 /* Neither waits for the peer. A receive may be longer than the message. */
@@ -181,7 +182,7 @@ typedef struct mp_piece {
 } mp_piece;
 
 /* Messages that are gathered from, or scattered into, several pieces, one after the other; they may be empty. The two sides
- * may be split differently, and either may be in one piece. Only between ranks that map each other's memory. */
+ * may be split differently, and either may be in one piece. Kernels do not start them. */
 mp_status mp_sendv_prepare(const mp_comm *comm, int peer, const mp_piece *pieces, size_t count, uint64_t tag,
                            mp_op **op);
 mp_status mp_recvv_prepare(const mp_comm *comm, int peer, const mp_piece *pieces, size_t count, uint64_t tag,
@@ -198,13 +199,27 @@ mp_status mp_wait_all(const mp_op *const *ops, size_t count, double timeout);
 /* *which becomes the index of one that is complete. */
 mp_status mp_wait_any(const mp_op *const *ops, size_t count, double timeout, size_t *which);
 
-/* Starts when the stream gets there; the calling thread goes on. The first time the call waits until the peer has prepared.
- * Not while the stream captures: mp_device_send_prepare is for graphs. */
+/* Starts when the stream, which is one of the region's device, gets there; the calling thread goes on. The first time the call
+ * waits until the peer has prepared. A stream that captures a graph replays it. */
 mp_status mp_start_on_stream(const mp_op *op, const mp_stream *stream);
 mp_status mp_start_all_on_stream(const mp_op *const *ops, size_t count, const mp_stream *stream);
-/* Makes the stream wait until the last start is complete, wherever it was started. */
+/* Makes the stream wait for the message of a receive, wherever that was started: one start, one wait; or for what the host has
+ * started of a send. */
 mp_status mp_wait_on_stream(const mp_op *op, const mp_stream *stream);
 mp_status mp_wait_all_on_stream(const mp_op *const *ops, size_t count, const mp_stream *stream);
+
+/* What a stream does: start an operation or wait for it. */
+typedef enum mp_step_kind { MP_START = 0, MP_WAIT = 1 } mp_step_kind;
+typedef struct mp_step {
+    const mp_op *op;
+    int what; /* an mp_step_kind */
+} mp_step;
+
+/* Enqueues the steps in order, as one launch. */
+mp_status mp_enqueue(const mp_stream *stream, const mp_step *steps, size_t count);
+/* What mp::send, mp::post and mp::recv of mp/message.cuh take: copies the mp::Send or mp::Recv of mp/layout.cuh, whose size
+ * is `bytes`, to `handle`. Valid while the operation lives. Waits until the peer has prepared. */
+mp_status mp_op_handle(const mp_op *op, void *handle, size_t bytes);
 mp_status mp_op_free(mp_op *op);
 
 /* ---- One-sided communication ---- */
@@ -254,38 +269,15 @@ mp_status mp_swap(const mp_window *window, int rank, uint64_t at, uint64_t value
 mp_status mp_compare_swap(const mp_window *window, int rank, uint64_t at, uint64_t expected, uint64_t value,
                           uint64_t *before);
 
-/* ---- Started by streams, graphs and kernels themselves ---- */
-
-/* An end of a message that counts its starts in the memory of its device, so that captured graphs and kernels start it with
- * no work of the host in between. Both ends are prepared in this way, on devices of one kind. */
-typedef struct mp_device_op mp_device_op;
-
-mp_status mp_device_send_prepare(const mp_comm *comm, int peer, const mp_region *region, size_t offset, size_t bytes,
-                                 uint64_t tag, mp_device_op **op);
-mp_status mp_device_recv_prepare(const mp_comm *comm, int peer, const mp_region *region, size_t offset, size_t bytes,
-                                 uint64_t tag, mp_device_op **op);
-
-/* What a stream does: send, post the buffer of a receive, or wait for the message of a receive. */
-typedef enum mp_step_kind { MP_START = 0, MP_WAIT = 1 } mp_step_kind;
-typedef struct mp_step {
-    const mp_device_op *op;
-    int what; /* an mp_step_kind */
-} mp_step;
-
-/* Enqueues the steps in order, as one launch. */
-mp_status mp_enqueue(const mp_stream *stream, const mp_step *steps, size_t count);
-/* What mp::send, mp::post and mp::recv of mp/message.cuh take: copies the mp::Send or mp::Recv of mp/layout.cuh, whose size
- * is `bytes`, to `handle`. Valid while the operation lives. */
-mp_status mp_device_op_handle(const mp_device_op *op, void *handle, size_t bytes);
-mp_status mp_device_op_free(mp_device_op *op);
+/* ---- Windows and collectives of streams, graphs and kernels ---- */
 
 /* A put of `bytes` bytes of the region to byte `at` of rank `rank`, and then, unless `signal` is -1, its signal, which start
  * number n raises to n and nothing else raises; and a wait for a signal of this rank, number n of which is through when it
- * is at least n. A stream starts the put (MP_START) and waits (MP_WAIT) as it does messages; kernels take them as mp::Put and
+ * is at least n. The host and streams start the put and wait as they do messages; kernels take them as mp::Put and
  * mp::SignalWait. */
 mp_status mp_put_prepare(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes,
-                         int signal, mp_device_op **op);
-mp_status mp_signal_wait_prepare(const mp_window *window, uint32_t signal, mp_device_op **op);
+                         int signal, mp_op **op);
+mp_status mp_signal_wait_prepare(const mp_window *window, uint32_t signal, mp_op **op);
 
 /* Prepared barriers and all-reduces (of at most `count` doubles) of the ranks' devices, which the host (`stream` is NULL; then
  * mp_collective_wait), streams and kernels start, in any mixture. Preparing is a collective call; all ranks name a GPU or all

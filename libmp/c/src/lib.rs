@@ -19,7 +19,6 @@ mod window;
 mod world;
 
 pub use collective::*;
-pub use device::*;
 pub use exchange::*;
 pub use message::*;
 pub use region::*;

@@ -1,30 +1,47 @@
-//! Messages that the host or a stream starts.
+//! Operations: messages, puts and waits for signals, started by the host, on streams and in kernels.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use libmp::{
-    Communicator, Operation, Peer, PreparedRecv, PreparedSend, Region, Result as LibmpResult,
+    Communicator, Operation, Peer, Put, Recv, Region, Result as LibmpResult, Send, SignalWait, Step,
 };
 
+use crate::device::copy;
 use crate::handle::{api, array, borrow, deadline, give, number, place, put, take};
 use crate::region::MpRegion;
 use crate::status::{Failure, Result};
 use crate::stream::MpStream;
 use crate::world::MpComm;
 
-/// `mp_op`: a prepared send or receive.
+/// `mp_op`: a prepared operation.
 pub enum MpOp {
     /// A send.
-    Send(PreparedSend),
+    Send(Send),
     /// A receive.
-    Recv(PreparedRecv),
+    Recv(Recv),
+    /// A put into a window.
+    Put(Put),
+    /// A wait for a signal of a window.
+    Wait(SignalWait),
 }
+
+/// `mp_step` of the header: an operation, and what the stream does with it.
+#[repr(C)]
+pub struct MpStep {
+    op: *const MpOp,
+    what: c_int,
+}
+
+const START: c_int = 0;
+const WAIT: c_int = 1;
 
 impl MpOp {
     fn operation(&self) -> &dyn Operation {
         match self {
             MpOp::Send(send) => send,
             MpOp::Recv(recv) => recv,
+            MpOp::Put(put) => put,
+            MpOp::Wait(wait) => wait,
         }
     }
 
@@ -32,21 +49,23 @@ impl MpOp {
         match self {
             MpOp::Send(send) => send.start(),
             MpOp::Recv(recv) => recv.start(),
+            MpOp::Put(put) => put.start(),
+            // There is nothing to start.
+            MpOp::Wait(_) => Ok(()),
         }
     }
 
-    fn start_on(&self, stream: &MpStream) -> LibmpResult<()> {
-        match self {
-            MpOp::Send(send) => send.start_on(&stream.stream),
-            MpOp::Recv(recv) => recv.start_on(&stream.stream),
+    fn step(&self, what: c_int) -> Result<Step<'_>> {
+        match what {
+            START => Ok(Step::start(self.operation())),
+            WAIT => Ok(Step::wait(self.operation())),
+            _ => Err(Failure::argument("what", format!("{what}, expected MP_START or MP_WAIT"))),
         }
     }
 
-    fn wait_on(&self, stream: &MpStream) -> LibmpResult<()> {
-        match self {
-            MpOp::Send(send) => send.wait_on(&stream.stream),
-            MpOp::Recv(recv) => recv.wait_on(&stream.stream),
-        }
+    /// One step for each of several.
+    fn steps<'a>(ops: &[&'a MpOp], what: c_int) -> Result<Vec<Step<'a>>> {
+        ops.iter().map(|op| op.step(what)).collect()
     }
 }
 
@@ -202,24 +221,46 @@ api! {
 
     /// Starts an operation when a stream gets there.
     fn mp_start_on_stream(op: *const MpOp, stream: *const MpStream) {
-        borrow(op, "op")?.start_on(borrow(stream, "stream")?)?;
+        let MpStream { stream, comm } = borrow(stream, "stream")?;
+        comm.enqueue(stream, &[borrow(op, "op")?.step(START)?])?;
     }
 
     /// Starts several, in order.
     fn mp_start_all_on_stream(ops: *const *const MpOp, count: usize, stream: *const MpStream) {
-        let stream = borrow(stream, "stream")?;
-        operations(ops, count)?.into_iter().try_for_each(|op| op.start_on(stream))?;
+        let MpStream { stream, comm } = borrow(stream, "stream")?;
+        comm.enqueue(stream, &MpOp::steps(&operations(ops, count)?, START)?)?;
     }
 
     /// Makes a stream wait for an operation.
     fn mp_wait_on_stream(op: *const MpOp, stream: *const MpStream) {
-        borrow(op, "op")?.wait_on(borrow(stream, "stream")?)?;
+        let MpStream { stream, comm } = borrow(stream, "stream")?;
+        comm.enqueue(stream, &[borrow(op, "op")?.step(WAIT)?])?;
     }
 
     /// Makes a stream wait for several.
     fn mp_wait_all_on_stream(ops: *const *const MpOp, count: usize, stream: *const MpStream) {
-        let stream = borrow(stream, "stream")?;
-        operations(ops, count)?.into_iter().try_for_each(|op| op.wait_on(stream))?;
+        let MpStream { stream, comm } = borrow(stream, "stream")?;
+        comm.enqueue(stream, &MpOp::steps(&operations(ops, count)?, WAIT)?)?;
+    }
+
+    /// Enqueues steps, as one launch.
+    fn mp_enqueue(stream: *const MpStream, steps: *const MpStep, count: usize) {
+        let MpStream { stream, comm } = borrow(stream, "stream")?;
+        let step = |(number, step): (usize, &MpStep)| {
+            borrow(step.op, &format!("steps[{number}].op"))?.step(step.what)
+        };
+        let steps = array(steps, count, "steps")?.iter().enumerate();
+        comm.enqueue(stream, &steps.map(step).collect::<Result<Vec<_>>>()?)?;
+    }
+
+    /// The `mp::Send` or `mp::Recv` that a kernel takes.
+    fn mp_op_handle(op: *const MpOp, handle: *mut c_void, bytes: usize) {
+        match borrow(op, "op")? {
+            MpOp::Send(send) => copy(send.handle()?, handle, bytes)?,
+            MpOp::Recv(recv) => copy(recv.handle()?, handle, bytes)?,
+            MpOp::Put(put) => copy(put.handle()?, handle, bytes)?,
+            MpOp::Wait(wait) => copy(wait.handle()?, handle, bytes)?,
+        }
     }
 
     /// Gives an operation back.

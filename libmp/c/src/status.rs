@@ -119,7 +119,7 @@ impl From<Error> for Failure {
             Error::Late { .. } => Status::Late,
             Error::Protocol { .. } => Status::Protocol,
             Error::Mismatch { .. } => Status::Mismatch,
-            Error::TooLarge { .. } | Error::TooMany { .. } => Status::Limit,
+            Error::TooLarge { .. } => Status::Limit,
             Error::NoSuchRank { .. } | Error::NoOperations => Status::Argument,
             Error::Finished { .. } => Status::Finished,
             Error::NoPath { .. } => Status::NoPath,

@@ -4,8 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use libmp::Window;
 
-use crate::device::{MpDeviceOp, copy};
+use crate::device::copy;
 use crate::handle::{api, borrow, deadline, getters, give, number, place, put, take};
+use crate::message::MpOp;
 use crate::region::MpRegion;
 use crate::status::{Failure, Result};
 use crate::stream::MpStream;
@@ -69,7 +70,7 @@ api! {
         offset: usize,
         bytes: usize,
         number: c_int,
-        op: *mut *mut MpDeviceOp,
+        op: *mut *mut MpOp,
     ) {
         place(op, "op")?;
         let (window, rank) = target(window, rank)?;
@@ -80,14 +81,14 @@ api! {
             })?),
         };
         let part = borrow(region, "region")?.part(offset, bytes)?;
-        give(op, MpDeviceOp::Put(window.prepare_put(rank, at, &part, signal)?), "op")?;
+        give(op, MpOp::Put(window.prepare_put(rank, at, &part, signal)?), "op")?;
     }
 
     /// Prepares a wait for a signal of this rank.
-    fn mp_signal_wait_prepare(window: *const MpWindow, number: u32, op: *mut *mut MpDeviceOp) {
+    fn mp_signal_wait_prepare(window: *const MpWindow, number: u32, op: *mut *mut MpOp) {
         place(op, "op")?;
         let wait = borrow(window, "window")?.0.prepare_wait(signal(number))?;
-        give(op, MpDeviceOp::Wait(wait), "op")?;
+        give(op, MpOp::Wait(wait), "op")?;
     }
 
     /// Copies to a rank.

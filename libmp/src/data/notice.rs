@@ -1,11 +1,10 @@
 //! What two ranks tell each other about their operations before the first message flies: the content of mailboxes.
 
-use gdsync::PeerHandle;
 use serde::{Deserialize, Serialize};
 
-use super::device::DeviceNotice;
+use super::endpoint::EndNotice;
 use super::mailbox::BLOB;
-use super::nic::{LinkAddress, Place};
+use super::nic::LinkAddress;
 use crate::error::Error;
 
 /// What a message is matched by: the communicator, the tag, and who uses the tag.
@@ -20,41 +19,15 @@ pub(crate) struct Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Lane {
     Message,
-    /// Messages whose ends are started by devices.
-    Device,
-}
-
-/// A word of the sender of the notice: its number and the value that stands for epoch 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct WordName {
-    pub index: u32,
-    pub base: u64,
-}
-
-/// How the peer gets to a buffer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Target {
-    /// By mapping it.
-    Mapped(PeerHandle),
-    /// By mapping its pieces, whose handles are in this memory.
-    Pieces(PeerHandle),
-    /// Through its NIC.
-    Registered(Place),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Notice {
-    /// A send was prepared. Credits go to `word`.
-    Send { key: Key, word: WordName, len: u64 },
-    /// A receive was prepared. Arrivals go to `word`. No memory if there are no bytes.
-    Recv { key: Key, word: WordName, len: u64, memory: Option<Target> },
-    /// An end of a device operation was prepared.
-    DeviceSend { key: Key, end: DeviceNotice },
-    /// As `DeviceSend`.
-    DeviceRecv { key: Key, end: DeviceNotice },
-    /// The sender of the notice will not write this word of the reader any more.
-    Close { word: u32 },
-    /// A stream of the sender of the notice needs a queue pair.
+    /// A send was prepared.
+    Send { key: Key, end: EndNotice },
+    /// A receive was prepared.
+    Recv { key: Key, end: EndNotice },
+    /// A stream, or kernels, of the sender of the notice need a queue pair.
     Link { number: u32, address: LinkAddress },
     /// It has one, or why not.
     Linked { number: u32, address: Result<LinkAddress, String> },
@@ -85,7 +58,7 @@ impl Notice {
 #[cfg(test)]
 mod tests {
     use super::super::arena::Arena;
-    use super::super::device::Opening;
+    use super::super::endpoint::Opening;
     use super::super::nic::Nic;
     use super::*;
     use gdsync::{Buffer, Device, Space};
@@ -100,25 +73,19 @@ mod tests {
         let nic = Nic::open(&arena, listen, Duration::from_secs(1)).unwrap();
         let link = nic.host_link().unwrap().address();
         let key = Key { group: u64::MAX, tag: u64::MAX, lane: Lane::Message };
-        let word = WordName { index: u32::MAX, base: u64::MAX };
+        let mapped = Opening::Mapped {
+            state: memory.export().unwrap(),
+            outer: memory.export().ok(),
+            memory: memory.export().ok(),
+            pieces: memory.export().ok(),
+        };
+        let end = EndNotice { len: u64::MAX, gpu: true, number: u32::MAX, opening: mapped };
         for notice in [
-            Notice::Send { key, word, len: u64::MAX },
-            Notice::Recv { key, word, len: 100, memory: memory.export().ok().map(Target::Mapped) },
+            Notice::Send { key, end: end.clone() },
+            Notice::Recv { key, end },
             Notice::Link { number: u32::MAX, address: link.clone() },
             Notice::Linked { number: u32::MAX, address: Ok(link) },
-            Notice::DeviceRecv {
-                key,
-                end: DeviceNotice {
-                    len: u64::MAX,
-                    gpu: true,
-                    opening: Opening::Mapped {
-                        station: memory.export().unwrap(),
-                        outer: memory.export().ok(),
-                        memory: memory.export().ok(),
-                    },
-                },
-            },
-            Notice::Close { word: 7 },
+            Notice::CloseWindow { number: u64::MAX },
         ] {
             let blob = notice.encode().unwrap();
             assert_eq!(Notice::decode(&blob), Some(notice));

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use gdsync::Deadline;
 
-use super::half::Half;
+use super::endpoint::Endpoint;
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
 use crate::trace::Span;
 
-/// A prepared operation, which can be started any number of times: [`PreparedSend`](super::PreparedSend),
-/// [`PreparedRecv`](super::PreparedRecv). One that was not started counts as complete.
+/// A prepared operation, which can be started any number of times: [`Send`](super::Send), [`Recv`](super::Recv). One that was not
+/// started counts as complete. What a kernel or a replayed graph has started on memory of a GPU is completed there: the host
+/// does not see it.
 pub trait Operation: sealed::Sealed {
     /// Whether the last start is complete. Makes progress, does not block.
     ///
@@ -21,13 +22,13 @@ pub trait Operation: sealed::Sealed {
     /// [`Error::Truncated`], [`Error::Memory`] if the two sides do not fit together; while it is not complete: what ended
     /// the world.
     fn test(&self) -> Result<bool> {
-        let Inside { half, plane } = self.inside();
+        let Inside { end, plane } = self.inside();
         plane.progress();
-        if half.poll(plane)? {
+        if end.poll(plane)? {
             return Ok(true);
         }
         if plane.ended() {
-            let Progress { what, age } = half.progress();
+            let Progress { what, age, .. } = end.progress(plane);
             plane.check_after(age, || what.to_string())?;
         }
         Ok(false)
@@ -58,33 +59,33 @@ pub(crate) mod sealed {
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub struct Inside<'a> {
-    pub(crate) half: &'a Half,
-    pub(crate) plane: &'a Plane,
+    pub(crate) end: &'a Arc<Endpoint>,
+    pub(crate) plane: &'a Arc<Plane>,
 }
 
 impl<'a> Inside<'a> {
     /// It has to be waited for.
     fn begin_wait(self) -> Option<Span<'a>> {
-        self.half.waits();
-        self.half.span(self.plane, "wait for")
+        self.end.waits();
+        self.end.span(self.plane, "wait for")
     }
 
     /// Helps what waits for help of this rank, and says whether the operation is complete.
     fn poll(self) -> Result<bool> {
         self.plane.progress();
-        self.half.poll(self.plane)
+        self.end.poll(self.plane)
     }
 
     /// Lets the rank of this operation help, if it is another than that of `helped`; an error if the operation has failed.
     fn stand_by(self, helped: Inside<'_>) -> Result<()> {
-        if !std::ptr::eq(self.plane, helped.plane) {
+        if !Arc::ptr_eq(self.plane, helped.plane) {
             self.plane.progress();
         }
-        self.half.known(self.plane).map(drop)
+        self.end.known(self.plane).map(drop)
     }
 
     fn pause(self, backoff: &mut Backoff) -> Result<()> {
-        pause(self.plane, backoff, || self.half.progress())
+        pause(self.plane, backoff, || self.end.progress(self.plane))
     }
 }
 
@@ -92,6 +93,8 @@ impl<'a> Inside<'a> {
 pub(crate) struct Progress {
     pub what: What,
     pub age: Duration,
+    /// Why it is not further, for all that is known here.
+    pub why: String,
 }
 
 /// An operation in words, with its epochs.
@@ -118,6 +121,17 @@ pub(crate) struct Name {
     pub direction: &'static str,
     pub rank: usize,
     pub host: String,
+}
+
+impl Name {
+    /// What is missing for a message whose two sides know each other.
+    pub fn why_late(&self) -> String {
+        match self.direction {
+            "to" => format!("rank {} has not posted its buffer", self.rank),
+            "from" => format!("rank {} has not sent it", self.rank),
+            _ => String::new(),
+        }
+    }
 }
 
 impl fmt::Display for Name {
@@ -173,10 +187,10 @@ pub fn wait_any(operations: &[&dyn Operation], deadline: Deadline) -> Result<usi
         first.inside().plane.progress();
         for (number, operation) in operations.iter().enumerate() {
             let inside = operation.inside();
-            if !std::ptr::eq(inside.plane, first.inside().plane) {
+            if !Arc::ptr_eq(inside.plane, first.inside().plane) {
                 inside.plane.progress();
             }
-            if inside.half.poll(inside.plane)? {
+            if inside.end.poll(inside.plane)? {
                 return Ok(number);
             }
         }
@@ -195,7 +209,7 @@ pub(crate) fn pause(
     progress: impl FnOnce() -> Progress,
 ) -> Result<()> {
     if backoff.world_ended() {
-        let Progress { what, age } = progress();
+        let Progress { what, age, .. } = progress();
         return plane.check_after(age, || what.to_string());
     }
     if plane.ended() {
@@ -205,7 +219,7 @@ pub(crate) fn pause(
     if backoff.pause() {
         return Ok(());
     }
-    let Progress { what: What { name, expected, seen }, age } = progress();
+    let Progress { what: What { name, expected, seen }, age, why } = progress();
     Err(Error::Late {
         op: name.to_string(),
         rank: name.rank,
@@ -214,5 +228,6 @@ pub(crate) fn pause(
         expected,
         seen,
         age,
+        why,
     })
 }

@@ -39,9 +39,14 @@ impl<L, R> Pairing<L, R> {
         }
     }
 
-    /// Whether the peer announced a half that waits for one here.
-    pub fn told(&self, key: Key) -> bool {
-        matches!(self.waiting.get(&key), Some(Waiting::There(halves)) if !halves.is_empty())
+    /// The tags of halves that the peer announced and that wait for one here, for users like that of `key`.
+    pub fn told(&self, key: Key) -> Vec<u64> {
+        let alike = |other: &Key| (other.group, other.lane) == (key.group, key.lane);
+        let told = self.waiting.iter().filter(|(_, halves)| matches!(halves, Waiting::There(_)));
+        let mut tags: Vec<u64> =
+            told.filter(|(other, _)| alike(other)).map(|(other, _)| other.tag).collect();
+        tags.sort_unstable();
+        tags
     }
 
     /// The peer announced a half; gives it back with the one here, if there is one.

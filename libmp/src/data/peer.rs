@@ -1,22 +1,19 @@
 //! Another rank, as the other end of messages.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytemuck::Pod;
 
-use super::device::{DeviceHalf, DeviceRecv, DeviceSend};
-use super::half::{Half, Side};
-use super::message::{PreparedRecv, PreparedSend};
+use super::endpoint::{Endpoint, Side};
+use super::message::{Recv, Send};
 use super::notice::{Key, Lane};
 use super::pieces::Pieces;
 use super::plane::Plane;
 use super::region::Region;
 use crate::error::{Error, Result};
-
-/// Of what devices start.
-const IN_ONE: &str = "a device starts a message in one";
 
 /// A rank, as the other end of messages: [`Communicator::peer`](crate::Communicator::peer). Also the rank itself may be
 /// one, if it posts its receives before it waits for its sends.
@@ -42,20 +39,20 @@ impl Peer {
 
     /// A message to it: the whole region. Messages of a communicator between two ranks are matched by tag, and within a
     /// tag in the order of preparing. There is no receiving from any source or with any tag.
-    pub fn send<T: Pod>(&self, region: &Region<T>, tag: u64) -> SendBuilder {
-        SendBuilder { peer: self.clone(), memory: region.buffer().bytes().into(), tag }
+    pub fn send<T: Pod>(&self, region: &Region<T>, tag: u64) -> Message<Send> {
+        Message::new(self, region.buffer().bytes().into(), tag)
     }
 
     /// A message from it, into the region, which may be longer than the message.
-    pub fn recv<T: Pod>(&self, region: &Region<T>, tag: u64) -> RecvBuilder {
-        RecvBuilder { peer: self.clone(), memory: region.buffer().bytes().into(), tag }
+    pub fn recv<T: Pod>(&self, region: &Region<T>, tag: u64) -> Message<Recv> {
+        Message::new(self, region.buffer().bytes().into(), tag)
     }
 
     /// A message to it that is gathered: elements `range` of each region, one after the other. Pieces may be empty, and so may
     /// the list. All regions belong to one device. The receiver's memory may be in one piece, or in other pieces.
     ///
-    /// Only where the peer's memory is mapped here; through a NIC, and for [`prepare_device`](SendBuilder::prepare_device), a
-    /// message has one piece.
+    /// Where the peer's memory is mapped here, the host moves each byte once. Otherwise the message goes by way of memory in
+    /// one piece, which whoever starts it fills. A kernel does not start it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] naming the piece; [`Error::Mismatch`] for regions of different devices; [`Error::TooLarge`] for
@@ -64,9 +61,9 @@ impl Peer {
         &self,
         pieces: &[(&Region<T>, Range<usize>)],
         tag: u64,
-    ) -> Result<SendBuilder> {
+    ) -> Result<Message<Send>> {
         let memory = self.pieces(pieces, || format!("a send tag {tag} to {self:?}"))?;
-        Ok(SendBuilder { peer: self.clone(), memory, tag })
+        Ok(Message::new(self, memory, tag))
     }
 
     /// A message from it that is scattered, as [`sendv`](Self::sendv): it fills the pieces one after the other. They may be
@@ -78,9 +75,9 @@ impl Peer {
         &self,
         pieces: &[(&Region<T>, Range<usize>)],
         tag: u64,
-    ) -> Result<RecvBuilder> {
+    ) -> Result<Message<Recv>> {
         let memory = self.pieces(pieces, || format!("a recv tag {tag} from {self:?}"))?;
-        Ok(RecvBuilder { peer: self.clone(), memory, tag })
+        Ok(Message::new(self, memory, tag))
     }
 
     fn pieces<T: Pod>(
@@ -112,72 +109,49 @@ impl std::fmt::Debug for Peer {
     }
 }
 
-/// A send that is being described.
-#[must_use = "nothing is sent before it is prepared and started"]
+/// A message that is being described: a [`Send`] or a [`Recv`].
+#[must_use = "nothing is sent or received before it is prepared and started"]
 #[derive(Debug)]
-pub struct SendBuilder {
+pub struct Message<Operation> {
     peer: Peer,
     memory: Pieces,
     tag: u64,
+    operation: PhantomData<fn() -> Operation>,
 }
 
-impl SendBuilder {
-    /// Prepares it for streams and kernels that start it by themselves: see [`DeviceSend`]. The peer calls
-    /// [`RecvBuilder::prepare_device`]: an end prepared in the other way is refused when it is first used, once the timeout
-    /// has passed without one prepared in this way.
-    ///
-    /// # Errors
-    /// As [`prepare`](Self::prepare).
-    pub fn prepare_device(self) -> Result<DeviceSend> {
-        let SendBuilder { peer, memory, tag } = self;
-        let op = || format!("a device send tag {tag} to {peer:?}");
-        let memory = memory.in_one(op, IN_ONE)?.clone();
-        let half = DeviceHalf::prepare(&peer, Side::Send, memory, peer.key(tag, Lane::Device))?;
-        Ok(DeviceSend::new(peer.plane, half))
+impl<Operation> Message<Operation> {
+    fn new(peer: &Peer, memory: Pieces, tag: u64) -> Self {
+        Message { peer: peer.clone(), memory, tag, operation: PhantomData }
     }
 
-    /// Prepares it. Does not wait for the peer.
-    ///
-    /// # Errors
-    /// [`Error::NoPath`](crate::Error::NoPath) for a rank on another host, [`Error::TooMany`](crate::Error::TooMany), what
-    /// ended the world.
-    pub fn prepare(self) -> Result<PreparedSend> {
-        let SendBuilder { peer, memory, tag } = self;
-        let half = Half::prepare(&peer, Side::Send, memory, peer.key(tag, Lane::Message), "send")?;
-        Ok(PreparedSend::new(peer.plane, half))
+    fn end(self, side: Side, verb: &'static str) -> Result<(Arc<Plane>, Arc<Endpoint>)> {
+        let Message { peer, memory, tag, .. } = self;
+        let end = Endpoint::prepare(&peer, side, memory, peer.key(tag, Lane::Message), verb)?;
+        Ok((peer.plane, end))
     }
 }
 
-/// A receive that is being described.
-#[must_use = "nothing is received before it is prepared and started"]
-#[derive(Debug)]
-pub struct RecvBuilder {
-    peer: Peer,
-    memory: Pieces,
-    tag: u64,
+impl Message<Send> {
+    /// Prepares it: from then on the host, streams and kernels can start it. Does not wait for the peer.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`](crate::Error::NoPath) for a rank that cannot be reached, [`Error::Memory`](crate::Error::Memory) if
+    /// there is no memory left or the driver says so, what ended the world.
+    pub fn prepare(self) -> Result<Send> {
+        let (plane, end) = self.end(Side::Send, "send")?;
+        Ok(Send::new(plane, end))
+    }
 }
 
-impl RecvBuilder {
-    /// Prepares it for streams and kernels that start it by themselves: see [`DeviceRecv`].
+impl Message<Recv> {
+    /// Prepares it: from then on the host, streams and kernels can start it. Does not wait for the peer. Into memory that the
+    /// peer cannot map – plain memory of the process, where the peer is another – messages come by way of memory that it can,
+    /// and kernels do not receive them.
     ///
     /// # Errors
-    /// As [`prepare`](Self::prepare).
-    pub fn prepare_device(self) -> Result<DeviceRecv> {
-        let RecvBuilder { peer, memory, tag } = self;
-        let op = || format!("a device recv tag {tag} from {peer:?}");
-        let memory = memory.in_one(op, IN_ONE)?.clone();
-        let half = DeviceHalf::prepare(&peer, Side::Recv, memory, peer.key(tag, Lane::Device))?;
-        Ok(DeviceRecv::new(peer.plane, half))
-    }
-
-    /// Prepares it. Does not wait for the peer.
-    ///
-    /// # Errors
-    /// As [`SendBuilder::prepare`]; [`Error::Memory`](crate::Error::Memory) for memory that no peer can map (plain host
-    /// memory; use [`Communicator::alloc`](crate::Communicator::alloc)).
-    pub fn prepare(self) -> Result<PreparedRecv> {
-        let RecvBuilder { peer, memory, tag } = self;
-        let half = Half::prepare(&peer, Side::Recv, memory, peer.key(tag, Lane::Message), "recv")?;
-        Ok(PreparedRecv::new(peer.plane, half))
+    /// As of a send.
+    pub fn prepare(self) -> Result<Recv> {
+        let (plane, end) = self.end(Side::Recv, "recv")?;
+        Ok(Recv::new(plane, end))
     }
 }

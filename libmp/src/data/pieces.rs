@@ -73,15 +73,9 @@ impl Pieces {
         }
     }
 
-    /// The only piece, for those who take no more.
-    ///
-    /// # Errors
-    /// [`Error::Mismatch`] if there are several.
-    pub fn in_one(&self, op: impl FnOnce() -> String, who: &str) -> Result<&Buffer<u8>> {
-        self.whole().ok_or_else(|| Error::Mismatch {
-            op: op(),
-            reason: format!("{} pieces, and {who}", self.list.len()),
-        })
+    /// All pieces.
+    pub fn iter(&self) -> impl Iterator<Item = &Buffer<u8>> {
+        self.list.iter()
     }
 
     /// The handles of all pieces, in memory that the peer maps, and that is to be kept for it.
@@ -126,13 +120,6 @@ impl Pieces {
 pub(crate) struct Move {
     pub from: Buffer<u8>,
     pub to: Buffer<u8>,
-}
-
-impl Move {
-    /// Whether the CPU can do it.
-    pub fn by_cpu(&self) -> bool {
-        self.from.host_address().is_some() && self.to.host_address().is_some()
-    }
 }
 
 /// Where pieces of a source and of a target overlap: numbers of the pieces, and offsets in them.

@@ -4,8 +4,8 @@
 mod failure;
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use gdsync::path::PathChoice;
@@ -14,16 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use super::arena::Arena;
 use super::counters::{Counters, PeerCounters};
-use super::device::{Report, Watch};
 use super::mailbox::Mailbox;
 use super::nic::{Link, LinkAddress, Nic, NicIntroduction, RANKS_MAX, RemoteArena, refused};
-use super::notice::WordName;
 use super::operation::Name;
 use super::path::{Path, Paths};
 use super::post::State;
 use super::region::Pieces;
+use super::report::{Report, Watch};
 use super::waiting::Waiting;
-use super::word::Words;
 use crate::control::Control;
 use crate::control::message::PeerInfo;
 use crate::error::{Error, Result};
@@ -51,6 +49,8 @@ struct Introduction {
 
 /// A rank's data plane.
 pub(crate) struct Plane {
+    /// Itself, for what is called back.
+    this: OnceLock<Weak<Plane>>,
     pub(super) control: Arc<Control>,
     pub(super) rank: usize,
     peers: Arc<[PeerInfo]>,
@@ -58,7 +58,6 @@ pub(crate) struct Plane {
     /// How long it may take until a loss that this rank has seen has ended the world, if rank 0 is lost as well.
     verdict: Duration,
     arena: Arena,
-    pub(super) words: Mutex<Words>,
     /// The ranks that this one reaches, in rank order, itself among them.
     pub(super) neighbours: Vec<Neighbour>,
     /// Their arenas, in the same order, once all ranks have told theirs.
@@ -75,8 +74,10 @@ pub(crate) struct Plane {
     pub probes: Probes,
     /// For each rank of the world.
     counters: Vec<Arc<Counters>>,
+    /// Ends of operations so far.
+    ends: AtomicU32,
     streams: Mutex<Streams>,
-    /// Failures of device operations.
+    /// Failures of operations on streams and in kernels.
     watch: Watch,
 }
 
@@ -85,8 +86,6 @@ pub(crate) struct Plane {
 struct Streams {
     /// For each device (`None`: the host), because its abort word must be one that the device reaches.
     watchdogs: Vec<(Option<u32>, Watchdog)>,
-    /// For each device on which messages are moved that the CPU does not reach.
-    copies: Vec<Arc<Stream>>,
 }
 
 /// A rank that this one reaches.
@@ -108,7 +107,7 @@ impl Plane {
         paths: Paths,
         NicOptions { listen, patience }: NicOptions,
         trace: Trace,
-    ) -> Result<Plane> {
+    ) -> Result<Arc<Plane>> {
         let rank = control.rank();
         let with_nic = !paths.all_direct() && peers.len() <= RANKS_MAX;
         let ranks: Vec<usize> = (0..peers.len())
@@ -148,14 +147,15 @@ impl Plane {
             })
             .collect::<Result<_>>()?;
         let counters = peers.iter().map(|_| Arc::default()).collect();
-        Ok(Plane {
+        let plane = Arc::new(Plane {
+            this: OnceLock::new(),
             control,
             rank,
             peers,
             paths,
             verdict: patience,
             arena,
-            words: Mutex::default(),
+            ends: AtomicU32::new(0),
             neighbours,
             arenas: OnceLock::new(),
             nic,
@@ -167,7 +167,15 @@ impl Plane {
             counters,
             streams: Mutex::default(),
             watch: Watch::default(),
-        })
+        });
+        // It is new.
+        let _ = plane.this.set(Arc::downgrade(&plane));
+        Ok(plane)
+    }
+
+    /// Itself, for those who outlive a call.
+    pub fn this(&self) -> Option<Arc<Plane>> {
+        self.this.get().and_then(Weak::upgrade)
     }
 
     /// What the other ranks need to know of this one.
@@ -210,7 +218,7 @@ impl Plane {
                 continue;
             };
             let nic = introduction.nic.ok_or_else(|| self.not_introduced(rank))?;
-            let _ = neighbour.remote.set(nic.arena(self.neighbours.len()));
+            let _ = neighbour.remote.set(nic.arena());
             let address = nic.links.get(self.neighbour(self.rank)?).and_then(Option::as_ref);
             let address = address.ok_or_else(|| self.not_introduced(rank))?;
             let op = || format!("connecting to rank {rank} on {}", self.peer(rank).host);
@@ -285,35 +293,22 @@ impl Plane {
         Ok(self.neighbours[self.neighbour(rank)?].path)
     }
 
-    /// A word for an operation, and its value that stands for epoch 0.
-    pub fn take_word(
-        &self,
-        device: &Device,
-        op: impl FnOnce() -> String,
-    ) -> Result<(Word64, WordName)> {
-        let index = lock(&self.words).take(op)?;
-        let word = self.own_arena(device)?.word(index)?;
-        let base = word.load().unwrap_or_default();
-        Ok((word, WordName { index, base }))
+    /// A number for a new end of an operation.
+    pub fn next_end(&self) -> u32 {
+        self.ends.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn own_arena(&self, device: &Device) -> Result<Arena> {
-        match device {
-            Device::Host => Ok(self.arena.clone()),
-            Device::Cuda(_) => Arena::map(&self.arena.export()?, self.neighbours.len(), device),
-        }
+    /// Whether a rank is a thread of this process.
+    pub fn is_this_process(&self, rank: usize) -> bool {
+        let (own, other) = (self.peer(self.rank), self.peer(rank));
+        own.node == other.node && own.pid == other.pid
     }
 
-    /// A word of a neighbour's arena.
-    pub fn peer_word(&self, neighbour: usize, index: u32, device: &Device) -> Result<Word64> {
-        self.peer_arena(neighbour, device)?.word(index)
-    }
-
-    pub(super) fn peer_arena(&self, neighbour: usize, device: &Device) -> Result<Arena> {
+    pub(super) fn peer_arena(&self, neighbour: usize) -> Result<Arena> {
         let handle = self.arenas.get().and_then(|arenas| arenas.get(neighbour));
         let rank = self.neighbours[neighbour].rank;
         let handle = handle.ok_or_else(|| self.not_introduced(rank))?;
-        let failed = match Arena::map(handle, self.neighbours.len(), device) {
+        let failed = match Arena::map(handle, self.neighbours.len()) {
             Ok(arena) => return Ok(arena),
             Err(error) => error,
         };
@@ -324,9 +319,23 @@ impl Plane {
         Err(failed)
     }
 
-    /// A stream whose waits end when the world does.
-    pub fn stream(&self, device: &Device) -> Result<Stream> {
-        self.stream_of(&mut lock(&self.streams), device)
+    /// A stream whose waits end when the world does. A call that finds it full waits for room at most `timeout`, and helps
+    /// meanwhile: other ranks may need an answer before they send what the stream waits for.
+    pub fn stream(&self, device: &Device, timeout: Duration) -> Result<Stream> {
+        let watchdog = self.watchdog(&mut lock(&self.streams), device)?;
+        let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
+        let stream = device.watched_stream(&watchdog).map_err(failed)?;
+        stream.when_full(timeout, self.helper());
+        Ok(stream)
+    }
+
+    fn helper(&self) -> impl Fn() + Send + Sync + use<> {
+        let plane = self.this.get().cloned();
+        move || {
+            if let Some(plane) = plane.as_ref().and_then(Weak::upgrade) {
+                plane.progress();
+            }
+        }
     }
 
     /// A stream of the user's, whose waits end when the world does.
@@ -337,17 +346,15 @@ impl Plane {
         &self,
         device: &Device,
         stream: *mut std::ffi::c_void,
+        timeout: Duration,
     ) -> Result<Stream> {
         let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
         let watchdog = self.watchdog(&mut lock(&self.streams), device)?;
         // SAFETY: the caller's promise.
-        unsafe { Stream::adopt(device, stream.cast(), Some(&watchdog)) }.map_err(failed)
-    }
-
-    fn stream_of(&self, streams: &mut Streams, device: &Device) -> Result<Stream> {
-        let watchdog = self.watchdog(streams, device)?;
-        let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
-        device.watched_stream(&watchdog).map_err(failed)
+        let stream = unsafe { Stream::adopt(device, stream.cast(), Some(&watchdog)) };
+        let stream = stream.map_err(failed)?;
+        stream.when_full(timeout, self.helper());
+        Ok(stream)
     }
 
     fn watchdog(&self, streams: &mut Streams, device: &Device) -> Result<Watchdog> {
@@ -370,7 +377,7 @@ impl Plane {
         Ok((word.device_address().map_err(failed)?, word))
     }
 
-    /// A report for a device operation, which [`synchronize`](Self::synchronize) looks at.
+    /// A report for an operation, which [`synchronize`](Self::synchronize) looks at.
     pub fn report(&self, device: &Device, name: Arc<Name>) -> Result<Arc<Report>> {
         let failed = |source| Error::Memory { op: name.to_string(), source };
         let slot = self.pieces.cut(device, Space::Pinned, 8 * Report::WORDS);
@@ -405,19 +412,6 @@ impl Plane {
             }
             return result.map_err(|source| Error::Memory { op: op(), source });
         }
-    }
-
-    /// The stream that moves messages of a device's memory which the host starts.
-    pub fn copy_stream(&self, device: &Device) -> Result<Arc<Stream>> {
-        let mut streams = lock(&self.streams);
-        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
-        let known = streams.copies.iter().find(|s| ordinal(s.device()) == ordinal(device));
-        if let Some(stream) = known {
-            return Ok(stream.clone());
-        }
-        let stream = Arc::new(self.stream_of(&mut streams, device)?);
-        streams.copies.push(stream.clone());
-        Ok(stream)
     }
 
     /// Helps what cannot go on by itself. Every waiting call does this while it waits. True if something still needs help.

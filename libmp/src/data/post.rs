@@ -5,13 +5,10 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gdsync::Device;
-
-use super::device::{DeviceHalf, DeviceNotice};
-use super::half::{Half, OtherNotice, Side};
+use super::endpoint::{EndNotice, Endpoint, Side};
 use super::mailbox::Mailbox;
 use super::nic::{OpenedLinks, Outbox};
-use super::notice::{Key, Lane, Notice};
+use super::notice::{Key, Notice};
 use super::pairing::Pairing;
 use super::plane::{Neighbour, Plane};
 use crate::error::Result;
@@ -27,47 +24,41 @@ pub(super) struct State {
     outbox: Option<Way>,
     pub links: OpenedLinks,
     backlog: VecDeque<Vec<u8>>,
-    sends: Pairing<Arc<Half>, OtherNotice>,
-    recvs: Pairing<Arc<Half>, OtherNotice>,
-    device_sends: Pairing<Arc<DeviceHalf>, DeviceNotice>,
-    device_recvs: Pairing<Arc<DeviceHalf>, DeviceNotice>,
+    sends: Pairing<Arc<Endpoint>, EndNotice>,
+    recvs: Pairing<Arc<Endpoint>, EndNotice>,
 }
+
+/// Tags that an error lists.
+const TAGS: usize = 8;
 
 impl Plane {
     /// An operation was prepared: tells the peer, and pairs what can be paired.
-    pub fn announce(&self, half: &Arc<Half>, notice: Notice) -> Result<()> {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        self.post(half.neighbour, &mut state, &notice)?;
-        let pairing = match half.side {
+    pub fn announce(&self, end: &Arc<Endpoint>, notice: Notice) -> Result<()> {
+        let mut state = lock(&self.neighbours[end.neighbour].state);
+        self.post(end.neighbour, &mut state, &notice)?;
+        let pairing = match end.side {
             Side::Send => &mut state.sends,
             Side::Recv => &mut state.recvs,
         };
-        let pair = pairing.here(half.key, half.clone());
-        self.pair(half.neighbour, &mut state, pair);
-        Ok(())
-    }
-
-    /// The same for an end of a device operation.
-    pub fn announce_device(&self, half: &Arc<DeviceHalf>, notice: Notice) -> Result<()> {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        self.post(half.neighbour, &mut state, &notice)?;
-        let pairing = match half.side {
-            Side::Send => &mut state.device_sends,
-            Side::Recv => &mut state.device_recvs,
-        };
-        if let Some((half, other)) = pairing.here(half.key, half.clone()) {
-            half.pair(self, other);
+        if let Some((end, other)) = pairing.here(end.key, end.clone()) {
+            end.pair(self, other);
         }
         Ok(())
     }
 
-    /// Whether the peer of an end of a device operation has told of an end for the host instead, which waits for its own peer.
-    pub fn told_of_host_end(&self, half: &DeviceHalf) -> bool {
-        let state = lock(&self.neighbours[half.neighbour].state);
-        let key = Key { lane: Lane::Message, ..half.key };
-        match half.side {
-            Side::Send => state.sends.told(key),
-            Side::Recv => state.recvs.told(key),
+    /// Which tags the peer has prepared for the other side of a message that nobody here has met, in words.
+    pub fn tags_told(&self, neighbour: usize, side: Side, key: Key) -> String {
+        let Some(neighbour) = self.neighbours.get(neighbour) else { return "none".into() };
+        let state = lock(&neighbour.state);
+        let pairing = if side == Side::Send { &state.sends } else { &state.recvs };
+        let all = pairing.told(key);
+        let more = all.len().saturating_sub(TAGS);
+        let mut tags: Vec<String> = all.iter().take(TAGS).map(u64::to_string).collect();
+        match (tags.pop(), more) {
+            (None, _) => "none that waits for one here".into(),
+            (Some(only), 0) if tags.is_empty() => format!("tag {only}"),
+            (Some(last), 0) => format!("tags {} and {last}", tags.join(", ")),
+            (Some(last), more) => format!("tags {}, {last} and {more} more", tags.join(", ")),
         }
     }
 
@@ -91,74 +82,29 @@ impl Plane {
                 Ok(None) => return self.echo(neighbour, state),
                 Err(error) => return drop(self.breach(neighbour, &error.to_string())),
             };
-            let pair = match Notice::decode(&blob) {
-                Some(Notice::Send { key, word, len }) => {
-                    state.recvs.there(key, OtherNotice { word, len, memory: None })
-                }
-                Some(Notice::Recv { key, word, len, memory }) => {
-                    state.sends.there(key, OtherNotice { word, len, memory })
-                }
-                Some(Notice::DeviceSend { key, end }) => {
-                    if let Some((half, other)) = state.device_recvs.there(key, end) {
-                        half.pair(self, other);
+            match Notice::decode(&blob) {
+                Some(Notice::Send { key, end }) => {
+                    if let Some((end, other)) = state.recvs.there(key, end) {
+                        end.pair(self, other);
                     }
-                    None
                 }
-                Some(Notice::DeviceRecv { key, end }) => {
-                    if let Some((half, other)) = state.device_sends.there(key, end) {
-                        half.pair(self, other);
+                Some(Notice::Recv { key, end }) => {
+                    if let Some((end, other)) = state.sends.there(key, end) {
+                        end.pair(self, other);
                     }
-                    None
-                }
-                Some(Notice::Close { word }) => {
-                    lock(&self.words).close(word);
-                    None
                 }
                 Some(Notice::Link { number, address }) => {
                     let address = self.answer_link(neighbour, &mut state.links, &address);
                     // At the end of the world nobody needs to know.
                     let _ = self.post(neighbour, state, &Notice::Linked { number, address });
-                    None
                 }
                 Some(Notice::Linked { number, address }) => {
                     self.link_answered(neighbour, &state.links, number, address);
-                    None
                 }
-                Some(Notice::CloseWindow { number }) => {
-                    self.close_window(number);
-                    None
-                }
+                Some(Notice::CloseWindow { number }) => self.close_window(number),
                 None => return drop(self.breach(neighbour, "a notice that is none")),
-            };
-            self.pair(neighbour, state, pair);
+            }
         }
-    }
-
-    fn pair(&self, neighbour: usize, state: &mut State, pair: Option<(Arc<Half>, OtherNotice)>) {
-        let Some((half, other)) = pair else { return };
-        half.pair(self, other);
-        self.close(neighbour, state, &half);
-    }
-
-    /// The user has dropped an operation with nothing under way.
-    pub fn retire(&self, half: &Half) {
-        let mut state = lock(&self.neighbours[half.neighbour].state);
-        half.mark_dropped();
-        self.close(half.neighbour, &mut state, half);
-    }
-
-    /// Gives the words of a dropped operation back, and tells the peer, unless its other side is not known yet.
-    fn close(&self, neighbour: usize, state: &mut State, half: &Half) {
-        let Some((own, theirs)) = half.done_words() else { return };
-        let mut words = lock(&self.words);
-        words.drop_here(own);
-        if let Some(mirror) = half.mirror() {
-            words.drop_here(mirror);
-            words.close(mirror);
-        }
-        drop(words);
-        // At the end of the world nobody needs to know.
-        let _ = self.post(neighbour, state, &Notice::Close { word: theirs });
     }
 
     /// Tells a neighbour something.
@@ -191,7 +137,7 @@ impl Plane {
         let place = self.neighbour(self.rank)?;
         let Neighbour { rank, link, remote, inbox, .. } = &self.neighbours[neighbour];
         state.outbox = Some(match link {
-            None => Way::Mapped(self.peer_arena(neighbour, &Device::Host)?.mailbox(place)?),
+            None => Way::Mapped(self.peer_arena(neighbour)?.mailbox(place)?),
             Some(link) => {
                 let remote = remote.get().ok_or_else(|| self.not_introduced(*rank))?;
                 Way::Nic(Outbox::new(link.clone(), remote.mailbox(place), inbox.echo().clone()))

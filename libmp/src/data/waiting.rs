@@ -5,9 +5,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gdsync::{Word64, reached64};
+use gdsync::Word64;
 
-use super::half::Half;
+use super::endpoint::Endpoint;
 use super::plane::Plane;
 
 /// What a start waits for.
@@ -15,7 +15,7 @@ use super::plane::Plane;
 pub(crate) enum Wake {
     /// The peer has to prepare its side.
     Peer,
-    /// The operation's word has to reach the value: the credit.
+    /// Its signal has to reach the value: the credit.
     Credit(u64),
     /// The NIC had no room.
     Room,
@@ -30,20 +30,20 @@ pub(super) struct Waiting {
 }
 
 struct Entry {
-    half: Arc<Half>,
-    /// Its word, beside the rest of what a look needs.
-    word: Word64,
+    end: Arc<Endpoint>,
+    /// Its signal once the peer is known, beside the rest of what a look needs.
+    signal: Option<Word64>,
     /// Number of the start.
-    epoch: u64,
+    number: u64,
     wake: Wake,
 }
 
 impl Waiting {
-    /// Notes start number `epoch` of an operation.
-    pub fn add(&self, half: Arc<Half>, epoch: u64, wake: Wake) {
+    /// Notes start number `number` of an operation.
+    pub fn add(&self, end: Arc<Endpoint>, number: u64, wake: Wake) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let word = half.word().clone();
-        entries.push(Entry { half, word, epoch, wake });
+        let signal = end.signal();
+        entries.push(Entry { end, signal, number, wake });
         self.count.store(entries.len(), Ordering::Relaxed);
     }
 
@@ -74,11 +74,13 @@ impl Entry {
     fn waits(&self, plane: &Plane) -> bool {
         match self.wake {
             Wake::Peer => {
-                plane.listen(self.half.neighbour);
-                !self.half.is_paired()
+                plane.listen(self.end.neighbour);
+                !self.end.is_paired()
             }
-            // All words of the arena are the CPU's to read.
-            Wake::Credit(value) => self.word.load().is_some_and(|seen| !reached64(seen, value)),
+            Wake::Credit(value) => {
+                let seen = self.signal.as_ref().and_then(Word64::load);
+                seen.is_some_and(|seen| seen < value)
+            }
             Wake::Room => false,
         }
     }
@@ -86,9 +88,12 @@ impl Entry {
     /// Tries. False if nothing is left to do: the start is handed over, here or by a call of its user, who then notes by
     /// himself what he starts next.
     fn go_on(&mut self, plane: &Plane) -> bool {
-        match self.half.help(plane, self.epoch) {
+        match self.end.help(plane, self.number) {
             Some(wake) => {
                 self.wake = wake;
+                if self.signal.is_none() {
+                    self.signal = self.end.signal();
+                }
                 true
             }
             None => false,
@@ -103,7 +108,7 @@ mod tests {
 
     use gdsync::{Deadline, Device};
 
-    use crate::{Config, Operation, PreparedRecv, PreparedSend, Region, World};
+    use crate::{Config, Operation, Recv, Region, Send, World};
 
     fn soon() -> Deadline {
         Deadline::after(Duration::from_secs(60))
@@ -128,7 +133,7 @@ mod tests {
         order
     }
 
-    fn end(world: &World, region: &Region<u64>, tag: usize) -> crate::SendBuilder {
+    fn end(world: &World, region: &Region<u64>, tag: usize) -> crate::Message<crate::Send> {
         world.peer(1 - world.rank()).unwrap().send(region, tag as u64)
     }
 
@@ -148,9 +153,9 @@ mod tests {
             let idle = [never(&one), never(&two)];
             let sources: Vec<Region<u64>> = (0..COUNT).map(|_| region(&one, 0)).collect();
             let targets: Vec<Region<u64>> = (0..COUNT).map(|_| region(&two, 0)).collect();
-            let sends: Vec<PreparedSend> =
+            let sends: Vec<Send> =
                 (0..COUNT).map(|tag| end(&one, &sources[tag], tag).prepare().unwrap()).collect();
-            let mut recvs: Vec<Option<PreparedRecv>> = (0..COUNT).map(|_| None).collect();
+            let mut recvs: Vec<Option<Recv>> = (0..COUNT).map(|_| None).collect();
             let plane = &one.peer(1).unwrap().plane;
             for round in 1..=6u64 {
                 let value = |tag: usize| round << 32 | tag as u64;
@@ -201,7 +206,7 @@ mod tests {
                 scope.spawn(move || {
                     let regions: Vec<_> = (0..EACH).map(|_| region(one, 0)).collect();
                     let tags = thread * EACH..;
-                    let sends: Vec<PreparedSend> = (tags.zip(&regions))
+                    let sends: Vec<Send> = (tags.zip(&regions))
                         .map(|(tag, region)| end(one, region, tag).prepare().unwrap())
                         .collect();
                     for round in 0..ROUNDS {
@@ -220,7 +225,7 @@ mod tests {
                 });
             }
             let regions: Vec<_> = (0..THREADS * EACH).map(|_| region(&two, 0)).collect();
-            let recvs: Vec<PreparedRecv> = (0..)
+            let recvs: Vec<Recv> = (0..)
                 .zip(&regions)
                 .map(|(tag, region)| two.peer(0).unwrap().recv(region, tag).prepare().unwrap())
                 .collect();

@@ -12,10 +12,11 @@ use gdsync::{Buffer, Deadline, Device, Stream, Word64, reached64};
 use mp_kernels::WindowPart;
 
 use super::counters::Counters;
-use super::device::Report;
+
 use super::operation::{Name, Progress, What, pause};
 use super::plane::Plane;
 use super::region::Region;
+use super::report::Report;
 use super::wait::Backoff;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
@@ -259,7 +260,8 @@ impl<T: Pod> Window<T> {
                 let host = self.plane.peer(part.rank).host.clone();
                 let (tag, rank) = (signal as u64, part.rank);
                 let name = Arc::new(Name { verb: "signal", tag, direction: "of", rank, host });
-                Progress { what: What { name, expected: value, seen }, age: since.elapsed() }
+                let what = What { name, expected: value, seen };
+                Progress { what, age: since.elapsed(), why: String::new() }
             })?;
         }
     }

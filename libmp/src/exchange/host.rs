@@ -8,8 +8,9 @@ use gdsync::nic::MemoryRegion;
 use gdsync::wqe::RemoteAddress;
 use mp_kernels::{ExchangeCopy, WaitStatus};
 
-use crate::data::device::{Report, is_set, wait};
+use crate::data::endpoint::{is_set, wait};
 use crate::data::nic::{OpenedLink, Post};
+use crate::data::report::Report;
 
 /// One neighbour.
 pub(super) struct HostLink {

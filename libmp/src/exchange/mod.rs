@@ -58,10 +58,10 @@ use serde::{Deserialize, Serialize};
 pub use field::{Cells, Field};
 
 use crate::communicator::Communicator;
-use crate::data::device::Report;
 use crate::data::nic::Place;
 use crate::data::operation::Name;
 use crate::data::plane::Plane;
+use crate::data::report::Report;
 use crate::data::window::nanoseconds;
 use crate::data::{Region, Window};
 use crate::error::{Error, Result};

@@ -21,6 +21,8 @@ use mapped::Mapped;
 
 /// Bytes between two signals, `signal_stride` of `mp/window.cuh`: each has a cache line of its own.
 pub(crate) const STRIDE: usize = 64;
+/// How long the host's own stream may be full, which it never is: it is waited for each time.
+const HAND: Duration = Duration::from_secs(60);
 
 /// A call that goes through a connection.
 pub(crate) struct Call<'a> {
@@ -150,7 +152,8 @@ impl Hand {
         let word = plane.pieces.cut(device, Space::Pinned, size_of::<u64>());
         let word = word.and_then(|word| word.cast());
         let word = word.map_err(|source| Error::Memory { op: op(), source })?;
-        Ok(Some(Arc::new(Hand { stream: plane.stream(device)?, word: Mutex::new(word) })))
+        let stream = plane.stream(device, HAND)?;
+        Ok(Some(Arc::new(Hand { stream, word: Mutex::new(word) })))
     }
 
     /// Does something, and waits for it.

@@ -11,7 +11,7 @@ use mp_kernels::{NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
 use super::{Atomic, Call, Connection, Reach, STRIDE, Signal, Told};
-use crate::data::device::close;
+use crate::data::endpoint::close;
 use crate::data::nic::{OpenedLink, Place, Post, refused};
 use crate::data::path::Path;
 use crate::data::plane::Plane;

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use libmp::{DeviceRecv, DeviceSend, Region, Stream, World};
+use libmp::{Recv, Region, Send, Stream, World};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -113,8 +113,8 @@ impl Channel {
 
 /// This rank's end of a channel.
 enum Half {
-    Send(DeviceSend),
-    Recv(DeviceRecv),
+    Send(Send),
+    Recv(Recv),
 }
 
 impl Play<'_> {
@@ -234,9 +234,9 @@ impl Prepared {
             let region = memory.slice(at..at + words)?;
             numbers.push(number);
             halves.push(if sends {
-                Half::Send(world.peer(to)?.send(&region, tag).prepare_device()?)
+                Half::Send(world.peer(to)?.send(&region, tag).prepare()?)
             } else {
-                Half::Recv(world.peer(from)?.recv(&region, tag).prepare_device()?)
+                Half::Recv(world.peer(from)?.recv(&region, tag).prepare()?)
             });
         }
         let mut words = Vec::with_capacity(halves.len() * END_WORDS);

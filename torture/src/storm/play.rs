@@ -3,10 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use libmp::{
-    Deadline, Device, Operation, PreparedRecv, PreparedSend, Region, Stream, World, wait_all,
-    wait_any,
-};
+use libmp::{Deadline, Device, Operation, Recv, Region, Send, Stream, World, wait_all, wait_any};
 use rustix::process::{Signal, getpid, kill_process};
 
 use super::launch::Machine;
@@ -72,8 +69,8 @@ pub(super) struct Half {
 }
 
 pub(super) enum End {
-    Send(PreparedSend),
-    Recv(PreparedRecv),
+    Send(Send),
+    Recv(Recv),
 }
 
 impl Half {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use gdsync::{Arg, Buffer, Deadline, Dims, Graph};
-use libmp::{DeviceRecv, DeviceSend, Region};
+use libmp::{Recv, Region, Send, Step};
 use mp_kernels::{WaitBounds, WaitReport};
 
 use super::floor::Pair;
@@ -101,8 +101,8 @@ struct Captured {
 }
 
 struct State {
-    sends: [DeviceSend; 2],
-    recvs: [DeviceRecv; 2],
+    sends: [Send; 2],
+    recvs: [Recv; 2],
     graph: Option<Graph>,
 }
 
@@ -119,10 +119,8 @@ impl Player for Captured {
         let peer = rank.peer()?;
         let region =
             || -> Result<Region<u8>> { Ok(rank.world.alloc(&rank.device, bytes as usize)?) };
-        let send =
-            |turn| -> Result<_> { Ok(peer.send(&region()?, 2 * bytes + turn).prepare_device()?) };
-        let recv =
-            |turn| -> Result<_> { Ok(peer.recv(&region()?, 2 * bytes + turn).prepare_device()?) };
+        let send = |turn| -> Result<_> { Ok(peer.send(&region()?, 2 * bytes + turn).prepare()?) };
+        let recv = |turn| -> Result<_> { Ok(peer.recv(&region()?, 2 * bytes + turn).prepare()?) };
         let (sends, recvs) = ([send(0)?, send(1)?], [recv(0)?, recv(1)?]);
         // Both sides are known before anything is enqueued.
         recvs[1].handle()?;
@@ -136,7 +134,9 @@ impl Player for Captured {
         let stream = &rank.stream;
         let enqueue = |round: usize| -> Result<()> {
             let (send, recv) = (&state.sends[round % 2], &state.recvs[round % 2]);
-            Ok(rank.world.enqueue(stream, &[recv.start(), send.start(), recv.wait()])?)
+            Ok(rank
+                .world
+                .enqueue(stream, &[Step::start(recv), Step::start(send), Step::wait(recv)])?)
         };
         if state.graph.is_none() {
             // Once as it is: what is made at the first use is not made in a capture.

@@ -99,7 +99,7 @@ static void *rank(void *argument) {
     uint64_t out = 0, in = 0;
     void *custream = NULL;
     mp_region *from, *to;
-    mp_device_op *ops[2], *put, *arrived;
+    mp_op *ops[2], *put, *arrived;
     mp_op *host_ops[2];
     mp_window *window;
     mp_stream *stream;
@@ -114,8 +114,8 @@ static void *rank(void *argument) {
     CHECK(mp_region_register_cuda(0, (void *)(uintptr_t)in, BYTES, &to));
     CHECK(mp_stream_adopt(comm, 0, custream, &stream));
     REQUIRE(mp_stream_cuda(stream) == custream);
-    CHECK(mp_device_send_prepare(comm, (int)other, from, 0, BYTES, 1, &ops[0]));
-    CHECK(mp_device_recv_prepare(comm, (int)other, to, 0, BYTES, 1, &ops[1]));
+    CHECK(mp_send_prepare(comm, (int)other, from, 0, BYTES, 1, &ops[0]));
+    CHECK(mp_recv_prepare(comm, (int)other, to, 0, BYTES, 1, &ops[1]));
     CHECK(mp_send_prepare(comm, (int)other, from, 0, BYTES, 2, &host_ops[0]));
     CHECK(mp_recv_prepare(comm, (int)other, to, 0, BYTES, 2, &host_ops[1]));
     CHECK(mp_window_create(comm, to, 1, &window));
@@ -182,11 +182,11 @@ static void *rank(void *argument) {
     CHECK(mp_barrier(comm));
 
     CHECK(mp_graph_free(graph));
-    CHECK(mp_device_op_free(put));
-    CHECK(mp_device_op_free(arrived));
+    CHECK(mp_op_free(put));
+    CHECK(mp_op_free(arrived));
     CHECK(mp_window_free(window));
-    CHECK(mp_device_op_free(ops[0]));
-    CHECK(mp_device_op_free(ops[1]));
+    CHECK(mp_op_free(ops[0]));
+    CHECK(mp_op_free(ops[1]));
     CHECK(mp_op_free(host_ops[0]));
     CHECK(mp_op_free(host_ops[1]));
     CHECK(mp_stream_free(stream));

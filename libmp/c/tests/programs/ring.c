@@ -221,7 +221,7 @@ static void windows(const mp_comm *comm, int right, int left) {
 
 static void graphs(const mp_comm *comm, int right, int left) {
     mp_region *edge, *ghost;
-    mp_device_op *send, *recv, *put, *arrived;
+    mp_op *send, *recv, *put, *arrived;
     mp_window *window;
     mp_stream *stream;
     mp_graph *graph;
@@ -232,8 +232,8 @@ static void graphs(const mp_comm *comm, int right, int left) {
     CHECK(mp_region_alloc(comm, MP_HOST, sizeof(int), &edge));
     CHECK(mp_region_alloc(comm, MP_HOST, sizeof(int), &ghost));
     CHECK(mp_region_write(edge, 0, &value, sizeof value));
-    CHECK(mp_device_send_prepare(comm, right, edge, 0, sizeof(int), 1, &send));
-    CHECK(mp_device_recv_prepare(comm, left, ghost, 0, sizeof(int), 1, &recv));
+    CHECK(mp_send_prepare(comm, right, edge, 0, sizeof(int), 1, &send));
+    CHECK(mp_recv_prepare(comm, left, ghost, 0, sizeof(int), 1, &recv));
     CHECK(mp_stream_create(comm, MP_HOST, &stream));
     steps[0].op = recv;
     steps[0].what = MP_START;
@@ -250,12 +250,12 @@ static void graphs(const mp_comm *comm, int right, int left) {
     CHECK(mp_stream_synchronize(stream, TIMEOUT));
     CHECK(mp_region_read(ghost, 0, &value, sizeof value));
     REQUIRE(value == 17 + left);
-    CHECK(mp_device_op_handle(send, handle, sizeof handle));
-    REFUSED(mp_device_op_handle(send, handle, 8), MP_ERR_ARGUMENT, "`bytes`");
+    CHECK(mp_op_handle(send, handle, sizeof handle));
+    REFUSED(mp_op_handle(send, handle, 8), MP_ERR_ARGUMENT, "`bytes`");
     steps[0].op = NULL;
     REFUSED(mp_enqueue(stream, steps, 3), MP_ERR_ARGUMENT, "`steps[0].op`");
     steps[0].op = send;
-    steps[0].what = MP_WAIT;
+    steps[0].what = 7;
     REFUSED(mp_enqueue(stream, steps, 1), MP_ERR_ARGUMENT, "`what`");
     CHECK(mp_window_create(comm, ghost, 1, &window));
     CHECK(mp_window_handle(window, window_handle, sizeof window_handle));
@@ -271,12 +271,12 @@ static void graphs(const mp_comm *comm, int right, int left) {
     CHECK(mp_stream_synchronize(stream, TIMEOUT));
     CHECK(mp_region_read(ghost, 0, &value, sizeof value));
     REQUIRE(value == 170 + left);
-    CHECK(mp_device_op_handle(put, handle, sizeof handle));
-    steps[1].what = MP_START;
+    CHECK(mp_op_handle(put, handle, sizeof handle));
+    steps[1].what = -1;
     REFUSED(mp_enqueue(stream, steps, 2), MP_ERR_ARGUMENT, "`what`");
     CHECK(mp_barrier(comm));
-    CHECK(mp_device_op_free(put));
-    CHECK(mp_device_op_free(arrived));
+    CHECK(mp_op_free(put));
+    CHECK(mp_op_free(arrived));
     REFUSED(mp_put_prepare(window, right, 1, edge, 0, sizeof(int), 0, &put), MP_ERR_RANGE, "");
     REFUSED(mp_put_prepare(window, right, 0, edge, 0, sizeof(int), -2, &put), MP_ERR_ARGUMENT, "`signal`");
     REFUSED(mp_signal_wait_prepare(window, 1, &arrived), MP_ERR_RANGE, "");
@@ -284,8 +284,8 @@ static void graphs(const mp_comm *comm, int right, int left) {
     CHECK(mp_window_free(window));
     CHECK(mp_graph_free(graph));
     CHECK(mp_stream_free(stream));
-    CHECK(mp_device_op_free(send));
-    CHECK(mp_device_op_free(recv));
+    CHECK(mp_op_free(send));
+    CHECK(mp_op_free(recv));
     CHECK(mp_region_free(edge));
     CHECK(mp_region_free(ghost));
 }

@@ -319,6 +319,7 @@ impl Shared {
             pause(&self.plane, &mut backoff, || Progress {
                 what: self.what(missing),
                 age: since.elapsed(),
+                why: format!("rank {} has not come", self.world_ranks[missing]),
             })?;
         }
         Ok(())

@@ -11,11 +11,11 @@ use super::Reduce;
 use super::host::{HostSide, Way};
 use crate::collective::{Number, ReduceOp};
 use crate::communicator::Communicator;
-use crate::data::device::Report;
 use crate::data::operation::Name;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::region::Region;
+use crate::data::report::Report;
 use crate::data::wait::Backoff;
 use crate::data::window::{Window, nanoseconds};
 use crate::error::{Error, Result};
@@ -82,7 +82,8 @@ impl Shared {
         let words = || plane.pieces.cut_for(device, 64 + table)?.cast::<u64>();
         let words = words().map_err(failed);
         let gpu = device.as_cuda().is_some();
-        let stream = if gpu { plane.stream(device).map(Some) } else { Ok(None) };
+        let stream =
+            if gpu { plane.stream(device, communicator.timeout()).map(Some) } else { Ok(None) };
         let told = || -> Result<Told> {
             stream.as_ref().map_err(Clone::clone)?;
             words.as_ref().map_err(Clone::clone)?;
@@ -227,6 +228,7 @@ impl Shared {
             expected: self.runs() + 1,
             seen: self.runs(),
             age: since.elapsed(),
+            why: format!("rank {rank} has not come"),
         }
     }
 

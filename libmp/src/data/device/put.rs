@@ -2,23 +2,21 @@
 //! times, in lists with messages, in graphs that are replayed. What kernels do with the window by themselves is `window`.
 //!
 //! A put is an end of a message that never waits for room, and a wait for a signal one that never posts: the same kernels
-//! and the same counters serve them (`DeviceHalf::of_window`).
+//! and the same counters serve them (`Endpoint::of_window`).
 
 use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 use gdsync::Device;
-use mp_kernels::StepKind;
 
-use super::fused::Steps;
-use super::fused::sealed::Operation;
-use super::half::{DeviceHalf, OneSided};
-use super::steps::Step;
-use super::trigger::ByHost;
-use crate::data::half::Side;
+use crate::data::endpoint::{Endpoint, OneSided, Side};
+use crate::data::fused::Steps;
+use crate::data::operation::sealed::Sealed;
+use crate::data::operation::{Inside, Operation};
 use crate::data::plane::Plane;
 use crate::data::region::Region;
+use crate::data::steps::Step;
 use crate::data::window::Window;
 use crate::error::{Error, Result};
 
@@ -31,17 +29,17 @@ use crate::error::{Error, Result};
 /// brought, the two agree on by signals. The signal is this operation's: nothing else raises it.
 ///
 /// # Dropping
-/// As [`DeviceSend`](super::DeviceSend).
+/// As [`Send`](crate::Send).
 pub struct Put {
     plane: Arc<Plane>,
-    half: Arc<DeviceHalf>,
+    end: Arc<Endpoint>,
 }
 
 /// A wait for a signal of this rank: [`Window::prepare_wait`]. Wait number n is through when the signal is at least n,
 /// so each takes one start of the [`Put`] that raises it; what that put brought is then visible behind it.
 pub struct SignalWait {
     plane: Arc<Plane>,
-    half: Arc<DeviceHalf>,
+    end: Arc<Endpoint>,
 }
 
 impl<T: Pod> Window<T> {
@@ -69,7 +67,7 @@ impl<T: Pod> Window<T> {
                 reason: format!("its source belongs to {memory}, its window to {}", self.device()),
             });
         }
-        let half = DeviceHalf::of_window(
+        let end = Endpoint::of_window(
             &self.plane,
             OneSided {
                 side: Side::Send,
@@ -83,7 +81,7 @@ impl<T: Pod> Window<T> {
                 timeout: self.timeout,
             },
         )?;
-        Ok(Put { plane: self.plane.clone(), half })
+        Ok(Put { plane: self.plane.clone(), end })
     }
 
     /// Prepares a wait for a signal of this rank.
@@ -91,7 +89,7 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// [`Error::OutOfRange`], [`Error::Memory`].
     pub fn prepare_wait(&self, signal: usize) -> Result<SignalWait> {
-        let half = DeviceHalf::of_window(
+        let end = Endpoint::of_window(
             &self.plane,
             OneSided {
                 side: Side::Recv,
@@ -105,7 +103,7 @@ impl<T: Pod> Window<T> {
                 timeout: self.timeout,
             },
         )?;
-        Ok(SignalWait { plane: self.plane.clone(), half })
+        Ok(SignalWait { plane: self.plane.clone(), end })
     }
 
     fn target(&self, rank: usize, at: usize, len: usize) -> Result<Option<gdsync::Buffer<u8>>> {
@@ -119,9 +117,12 @@ impl<T: Pod> Window<T> {
 }
 
 impl Put {
-    /// Putting, as a step for [`Communicator::enqueue`](crate::Communicator::enqueue).
-    pub fn start(&self) -> Step<'_> {
-        Step { half: &self.half, kind: StepKind::Send }
+    /// Puts, by the host.
+    ///
+    /// # Errors
+    /// [`Error::Started`] if the last start has not been seen complete; [`Error::Memory`]; what ended the world.
+    pub fn start(&self) -> Result<()> {
+        self.end.start(&self.plane)
     }
 
     /// Puts when the stream gets there.
@@ -129,15 +130,7 @@ impl Put {
     /// # Errors
     /// [`Error::Mismatch`] for a stream of another device; [`Error::Memory`]; what ended the world.
     pub fn start_on(&self, stream: impl Steps) -> Result<()> {
-        stream.add(Operation { plane: &self.plane, step: self.start() })
-    }
-
-    /// The same operation, started and completed by the host.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] if its stream cannot be made.
-    pub fn by_host(&self) -> Result<ByHost<'_>> {
-        ByHost::new(&self.plane, &self.half)
+        stream.add(Step::start(self))
     }
 
     /// What `mp::put` of `mp/window.cuh` takes to start the same operation in a kernel. Valid while this object lives.
@@ -145,23 +138,18 @@ impl Put {
     /// # Errors
     /// What ended the world.
     pub fn handle(&self) -> Result<mp_kernels::Put> {
-        let message = self.half.meet(&self.plane)?.message;
+        let message = self.end.handle(&self.plane)?;
         Ok(mp_kernels::Put { send: mp_kernels::Send { message } })
     }
 }
 
 impl SignalWait {
-    /// Waiting, as a step for [`Communicator::enqueue`](crate::Communicator::enqueue).
-    pub fn wait(&self) -> Step<'_> {
-        Step { half: &self.half, kind: StepKind::Recv }
-    }
-
     /// Blocks the stream until the signal is there, or the communicator's timeout is over.
     ///
     /// # Errors
     /// As [`Put::start_on`].
     pub fn wait_on(&self, stream: impl Steps) -> Result<()> {
-        stream.add(Operation { plane: &self.plane, step: self.wait() })
+        stream.add(Step::wait(self))
     }
 
     /// What `mp::wait` of `mp/window.cuh` takes to wait for it in a kernel. Valid while this object lives.
@@ -169,19 +157,34 @@ impl SignalWait {
     /// # Errors
     /// What ended the world.
     pub fn handle(&self) -> Result<mp_kernels::SignalWait> {
-        let message = self.half.meet(&self.plane)?.message;
+        let message = self.end.handle(&self.plane)?;
         Ok(mp_kernels::SignalWait { recv: mp_kernels::Recv { message } })
     }
 }
 
+macro_rules! operation {
+    ($operation:ident) => {
+        impl Operation for $operation {}
+
+        impl Sealed for $operation {
+            fn inside(&self) -> Inside<'_> {
+                Inside { end: &self.end, plane: &self.plane }
+            }
+        }
+    };
+}
+
+operation!(Put);
+operation!(SignalWait);
+
 impl fmt::Debug for Put {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.half.name)
+        write!(f, "{}", self.end.name)
     }
 }
 
 impl fmt::Debug for SignalWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.half.name)
+        write!(f, "{}", self.end.name)
     }
 }

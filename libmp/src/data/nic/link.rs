@@ -75,9 +75,6 @@ pub(crate) enum Post<'a> {
     FetchAdd { word: RemoteAddress, add: u64 },
     /// Replaces a word of the peer if it holds `compare`; what it held is [`Link::result`].
     CompareSwap { word: RemoteAddress, compare: u64, swap: u64 },
-    /// Brings `value` into a word of registered memory when all before is complete: to a word of the peer and back. Nobody
-    /// writes that word until it is back: a read may see what is written after it.
-    Echo { value: u64, through: RemoteAddress, into: &'a MemoryRegion, at: u64 },
     /// Counts [`Link::done`] up when all before is complete.
     Flush,
 }
@@ -97,7 +94,6 @@ impl Post<'_> {
             // Control, address, and the bytes behind their length.
             Post::Inline { bytes, .. } => blocks(2 + (4 + bytes.len()).div_ceil(16)) as u64,
             Post::FetchAdd { .. } | Post::CompareSwap { .. } | Post::Flush => 1,
-            Post::Echo { .. } => 2,
         }
     }
 }
@@ -257,12 +253,6 @@ impl Turn<'_> {
                 Post::CompareSwap { word, compare, swap } => {
                     let into = result()?;
                     add(Operation::CompareSwap { remote: word, compare, swap, into })?;
-                }
-                Post::Echo { value, through: remote, into, at } => {
-                    let bytes = value.to_le_bytes();
-                    let payload = Payload::Inline(&bytes);
-                    add(Operation::Write { remote, payload, imm: None })?;
-                    add(Operation::Read { remote, into: &[into.segment(at, 8)?] })?;
                 }
                 Post::Flush => {
                     let into = link.memory.segment(DONE as u64, 8)?;

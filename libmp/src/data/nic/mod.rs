@@ -5,15 +5,14 @@
 //!
 //! * A mailbox ([`Outbox`]) is written slot by slot and then its count; the reader tells how far it has read in a word of
 //!   its own mailbox at the writer.
-//! * A send ([`MessageWay`]) is one batch: write the bytes, write the arrival, and bring a count into a word here, the
-//!   *mirror*: to the peer and back. Requests of a queue pair execute in order, so the mirror says to the host and to streams
-//!   that the bytes are there.
+//! * A message is one batch: write the bytes, raise the receiver's signal. Requests of a queue pair execute in order, so
+//!   whoever sees the signal sees the bytes. The host waits for the completion of the batch.
 //! * A window's memory (`transport::nic`) is written and read in place; the host waits for the completion, a stream for a counter
 //!   that an atomic operation behind the others counts up.
 //!
-//! The host has one link to each such rank, made when the world starts. Each stream that starts something gets its own at
-//! its first start, which the peer answers in any of its calls that wait; so do the kernels of a device, when the first
-//! operation for them is prepared ([`crate::data::device`]).
+//! The host has one link to each such rank, made when the world starts, through which host streams send messages as well. The
+//! kernels of a device get their own when the first operation for them is prepared (on host memory: when its handle is first asked
+//! for), which the peer answers in any of its calls that wait; so do streams that put into windows, at their first put.
 //!
 //! A queue without room is back-pressure: a send of the host stays started and is helped later, every other call waits
 //! for room, at most its timeout. A queue that has failed is a path that is lost: unless the control plane has told the
@@ -21,7 +20,6 @@
 //! [`PeerLost`](crate::Error::PeerLost) and the NIC's reason, or with an earlier loss that has led to this one.
 
 mod link;
-mod message;
 mod outbox;
 mod plane;
 #[cfg(test)]
@@ -39,10 +37,8 @@ use gdsync::nic::{Access, Error, MemoryRegion, Result};
 use gdsync::wqe::RemoteAddress;
 use serde::{Deserialize, Serialize};
 
-use super::arena::{Arena, mailbox_at, word_at};
-use super::half::Half;
+use super::arena::{Arena, mailbox_at};
 pub(crate) use link::{Link, LinkAddress, Post, Use};
-pub(crate) use message::{Ends, MessageWay};
 pub(crate) use outbox::Outbox;
 
 /// Ranks of the largest world with a NIC: every rank has a queue pair to every other.
@@ -60,8 +56,6 @@ pub(crate) struct Nic {
     /// The world is being finished: a peer that goes away is not lost.
     pub finishing: AtomicBool,
     ticks: AtomicU32,
-    /// Halves that were dropped while something was under way: their memory stays registered.
-    abandoned: Mutex<Vec<Arc<Half>>>,
     windows: Mutex<Windows>,
 }
 
@@ -115,14 +109,9 @@ impl Place {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemoteArena {
     place: Place,
-    mailboxes: usize,
 }
 
 impl RemoteArena {
-    pub fn word(self, index: u32) -> RemoteAddress {
-        self.place.after(word_at(self.mailboxes, index))
-    }
-
     pub fn mailbox(self, writer: usize) -> RemoteAddress {
         self.place.after(mailbox_at(writer))
     }
@@ -137,8 +126,8 @@ pub(crate) struct NicIntroduction {
 }
 
 impl NicIntroduction {
-    pub fn arena(&self, mailboxes: usize) -> RemoteArena {
-        RemoteArena { place: self.arena, mailboxes }
+    pub fn arena(&self) -> RemoteArena {
+        RemoteArena { place: self.arena }
     }
 }
 
@@ -172,7 +161,6 @@ impl Nic {
             failing: Mutex::default(),
             finishing: AtomicBool::new(false),
             ticks: AtomicU32::new(0),
-            abandoned: Mutex::default(),
             windows: Mutex::default(),
         })
     }

@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use gdsync::nic::{Access, MemoryRegion};
-use gdsync::wqe::{RemoteAddress, Syndrome};
+use gdsync::wqe::Syndrome;
 use gdsync::{Buffer, Deadline, Device, Stream};
 
 use super::link::{Link, LinkAddress, Post, Posted, Turn, Use};
 use super::{Failing, Nic, OpenWindow, OpenedLink, OpenedLinks, refused};
 use crate::control::cause::{Cause, Loss};
-use crate::data::half::Half;
 use crate::data::notice::Notice;
 use crate::data::plane::Plane;
 use crate::data::wait::Backoff;
@@ -28,13 +27,6 @@ impl Plane {
     /// The host's link to a neighbour, if it is reached through the NIC.
     pub fn link(&self, neighbour: usize) -> Option<&Arc<Link>> {
         self.neighbours[neighbour].link.as_ref()
-    }
-
-    /// A word of a neighbour that is reached through the NIC.
-    pub fn remote_word(&self, neighbour: usize, index: u32) -> Result<RemoteAddress> {
-        let arena = self.neighbours[neighbour].remote.get();
-        let rank = self.neighbours[neighbour].rank;
-        arena.map(|arena| arena.word(index)).ok_or_else(|| self.not_introduced(rank))
     }
 
     /// Registers memory with this rank's NIC. None where there is none, and for no bytes.
@@ -63,20 +55,7 @@ impl Plane {
         }
     }
 
-    /// This rank's arena and the offset of a word in it, for requests.
-    pub fn arena_word(&self, index: u32) -> Option<(&MemoryRegion, u64)> {
-        let at = super::word_at(self.neighbours.len(), index) as u64;
-        self.nic.as_ref().map(|nic| (&nic.arena, at))
-    }
-
-    /// A half was dropped while something was under way: it stays as it is.
-    pub fn abandon(&self, half: &Arc<Half>) {
-        if let Some(nic) = &self.nic {
-            lock(&nic.abandoned).push(half.clone());
-        }
-    }
-
-    /// Keeps the memory of a window, or of an end of a device operation, until so many ranks have dropped their side. Gives
+    /// Keeps the memory of a window, or of an end of an operation, until so many ranks have dropped their side. Gives
     /// its number.
     pub fn keep(&self, memory: Vec<MemoryRegion>, users: usize) -> u64 {
         let Some(nic) = &self.nic else { return 0 };
@@ -186,6 +165,7 @@ impl Plane {
                     expected: 1,
                     seen: 0,
                     age,
+                    why: String::new(),
                 });
             }
         }

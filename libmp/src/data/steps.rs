@@ -1,16 +1,14 @@
-//! Steps of device operations on a stream: a list of them is one launch of the kernel `mp_steps`, or one call on a host
-//! stream.
+//! Steps of operations on a stream: a list of them is one launch of the kernel `mp_steps`, or one call on a host stream.
 
 use std::sync::Arc;
 
 use gdsync::{Arg, Device, Dims, Stream};
 use mp_kernels::{Message, StepKind};
 
-use super::half::DeviceHalf;
-use super::host::HostEnd;
-use super::station::IN_PACKET;
-use crate::data::half::broken;
-use crate::data::plane::Plane;
+use super::endpoint::{Endpoint, IN_PACKET, Side, Use, broken};
+use super::operation::Operation;
+use super::pieces::Move;
+use super::plane::Plane;
 use crate::error::{Error, Result};
 use crate::trace::Label;
 
@@ -28,13 +26,54 @@ const BLOCKS: u64 = 64;
 /// … but one for up to so many bytes: that the last of several blocks signals costs more than they save.
 const ALONE: u64 = 16 << 10;
 
-/// Something that a stream does with a device operation: [`DeviceSend::start`](super::DeviceSend::start),
-/// [`DeviceRecv::start`](super::DeviceRecv::start), [`DeviceRecv::wait`](super::DeviceRecv::wait).
+/// Something that a stream does with an operation, for [`Communicator::enqueue`](crate::Communicator::enqueue).
 #[derive(Clone, Copy)]
 #[must_use = "a step does nothing before it is enqueued"]
 pub struct Step<'a> {
-    pub(crate) half: &'a Arc<DeviceHalf>,
-    pub(crate) kind: StepKind,
+    pub(crate) plane: &'a Arc<Plane>,
+    pub(crate) end: &'a Arc<Endpoint>,
+    pub(crate) action: Action,
+}
+
+/// What it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Sends, or posts the buffer of a receive.
+    Start,
+    /// Waits for the message of a receive, or for what the host has started of a send.
+    Wait,
+}
+
+impl<'a> Step<'a> {
+    /// Starting the operation: as its `start_on`.
+    pub fn start(operation: &'a (impl Operation + ?Sized)) -> Step<'a> {
+        Step::of(operation, Action::Start)
+    }
+
+    /// Waiting for the operation: as its `wait_on`.
+    pub fn wait(operation: &'a (impl Operation + ?Sized)) -> Step<'a> {
+        Step::of(operation, Action::Wait)
+    }
+
+    pub(crate) fn of(operation: &'a (impl Operation + ?Sized), action: Action) -> Step<'a> {
+        let inside = operation.inside();
+        Step { plane: inside.plane, end: inside.end, action }
+    }
+
+    /// Of those that are no waits for the host.
+    fn kind(&self) -> StepKind {
+        match (self.action, self.end.side) {
+            (Action::Start, Side::Send) => StepKind::Send,
+            (Action::Start, Side::Recv) => StepKind::Post,
+            (Action::Wait, _) => StepKind::Recv,
+        }
+    }
+
+    /// Whether a GPU has nothing to do.
+    fn is_nothing(&self, message: &Message) -> bool {
+        // The peer never writes the buffer, or nobody is told.
+        self.kind() == StepKind::Post && (is_taken(message) || self.end.one_sided.is_some())
+    }
 }
 
 /// The argument of a launch.
@@ -42,63 +81,128 @@ pub struct Step<'a> {
 #[derive(Clone, Copy)]
 struct StepList<const COUNT: usize>([mp_kernels::Step; COUNT]);
 
-/// Enqueues the steps in order.
-pub(crate) fn enqueue(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
-    steps.iter().for_each(|step| step.count(plane));
+/// Enqueues the steps in order, and counts them.
+pub(crate) fn enqueue(plane: &Arc<Plane>, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
+    for Step { plane: own, end, .. } in steps {
+        if !Arc::ptr_eq(own, plane) {
+            return Err(Error::Mismatch {
+                op: end.name.to_string(),
+                reason: format!(
+                    "it is an operation of rank {} of another world or thread, enqueued by rank {}: a list has operations of one rank",
+                    own.rank(),
+                    plane.rank()
+                ),
+            });
+        }
+        end.check(stream)?;
+        end.meet(plane)?;
+        end.bounds(plane)?;
+    }
+    let by = if stream.is_capturing() { Use::Captured } else { Use::Once };
+    let mut numbers = Vec::with_capacity(steps.len());
+    for step in steps {
+        match step.end.enqueued(plane, step.action, (stream, by)) {
+            Ok(number) => numbers.push(number),
+            Err(error) => {
+                undo(&steps[..numbers.len()], by);
+                return Err(error);
+            }
+        }
+    }
     let _span = plane.trace.has_spans().then(|| {
-        let what = format!("enqueue {}", label(steps).name);
+        let what = format!("enqueue {}", label(steps, &numbers).name);
         plane.trace.span("host", what).arg("steps", steps.len() as u64)
     });
     let run = || match stream.device() {
-        Device::Host => on_host(plane, stream, steps),
-        Device::Cuda(_) => steps.chunks(LAUNCH).try_for_each(|steps| launch(plane, stream, steps)),
+        Device::Host => on_host(stream, steps, by),
+        Device::Cuda(_) => run(plane, stream, steps),
     };
-    plane.probes.around(&plane.trace, stream, || label(steps), run)
+    let label = || label(steps, &numbers);
+    let enqueued = plane.probes.around(&plane.trace, stream, label, run);
+    if let (Err(error), Some(first)) = (&enqueued, steps.first()) {
+        undo(steps, by);
+        // The streams of a world that ends meanwhile take no more waits.
+        return Err(first.end.cause(plane, error.clone()));
+    }
+    enqueued
 }
 
-impl Step<'_> {
-    fn count(&self, plane: &Plane) {
-        let (counters, bytes) =
-            (plane.counters_of(self.half.name.rank), self.half.memory.len() as u64);
-        tracing::trace!(operation = %self.half.name, step = ?self.kind, bytes, "enqueued");
-        match self.kind {
-            StepKind::Post => counters.recvs.add(bytes),
-            StepKind::Send => match self.half.one_sided {
-                None => counters.sends.add(bytes),
-                Some(signals) => {
-                    counters.puts.add(bytes);
-                    counters.signals.add(signals);
-                }
-            },
-            StepKind::Recv => counters.waits.add(1),
-        }
+fn undo(steps: &[Step<'_>], by: Use) {
+    if by == Use::Once {
+        steps.iter().for_each(|step| step.end.dequeued());
     }
 }
 
 /// What the timeline shows of a list.
-fn label(steps: &[Step<'_>]) -> Label {
-    let of = |step: &Step<'_>| match step.kind {
-        StepKind::Post => format!("post {}", step.half.name),
-        StepKind::Send => format!("start {}", step.half.name),
-        StepKind::Recv => format!("wait for {}", step.half.name),
+fn label(steps: &[Step<'_>], numbers: &[u64]) -> Label {
+    let of = |Step { end, action, .. }: &Step<'_>| match action {
+        Action::Start => end.name.to_string(),
+        Action::Wait => format!("wait for {}", end.name),
     };
-    let bytes = steps.iter().map(|step| step.half.memory.len() as u64).sum();
+    if let ([step @ Step { end, action, .. }], [number]) = (steps, numbers)
+        && *number > 0
+    {
+        let message = || Some(end.message(*number));
+        let leaves = (*action == Action::Start && end.side == Side::Send).then(message).flatten();
+        let arrives = (*action == Action::Wait && end.side == Side::Recv).then(message).flatten();
+        return Label { leaves, arrives, ..Label::new(of(step), &end.values(*number)) };
+    }
+    let bytes = steps.iter().map(|step| step.end.memory.len() as u64).sum();
     let name = steps.iter().map(of).collect::<Vec<_>>().join(", ");
     Label::new(name, &[("steps", steps.len() as u64), ("bytes", bytes)])
 }
 
-fn on_host(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
-    let mut ends: Vec<(StepKind, Arc<HostEnd>)> = Vec::with_capacity(steps.len());
-    for Step { half, kind } in steps {
-        half.check(stream)?;
-        ends.extend(half.meet(plane)?.host.clone().map(|end| (*kind, end)));
-    }
+fn on_host(stream: &Stream, steps: &[Step<'_>], by: Use) -> Result<()> {
+    let list: Vec<(Action, Arc<Endpoint>)> =
+        steps.iter().map(|step| (step.action, step.end.clone())).collect();
     let run = move || {
         // A step that fails ends the list; its report says why.
-        ends.iter().all(|(kind, end)| end.run(*kind));
+        let mut goes_on = true;
+        for (action, end) in &list {
+            goes_on = goes_on && end.run_step(*action);
+            if by == Use::Once {
+                end.dequeued();
+            }
+        }
     };
-    let op = || steps.first().map_or_else(String::new, |step| step.half.name.to_string());
+    let op = || steps.first().map_or_else(String::new, |step| step.end.name.to_string());
     stream.call(run).map_err(|source| Error::Memory { op: op(), source })
+}
+
+/// Makes a stream of a GPU do them, in as few launches as copies of pieces and waits for the host let it.
+pub(crate) fn run(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
+    let launched = |steps: &[Step<'_>]| {
+        steps.chunks(LAUNCH).try_for_each(|steps| launch(plane, stream, steps))
+    };
+    let mut from = 0;
+    for (at, step) in steps.iter().enumerate() {
+        let end = step.end;
+        let copies = &end.meet(plane)?.copies;
+        let copied = || {
+            let mut moves = copies.iter();
+            let copied = moves.try_for_each(|Move { from, to }| stream.copy(to, from));
+            copied.map_err(|source| broken(&end.name, source))
+        };
+        match (step.action, end.side) {
+            (Action::Wait, Side::Send) => {
+                launched(&steps[from..at])?;
+                end.settle_on(plane, stream)?;
+                from = at + 1;
+            }
+            (Action::Start, Side::Send) if !copies.is_empty() => {
+                launched(&steps[from..at])?;
+                copied()?;
+                from = at;
+            }
+            (Action::Wait, Side::Recv) if !copies.is_empty() => {
+                launched(&steps[from..=at])?;
+                copied()?;
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    launched(&steps[from..])
 }
 
 /// At most [`LAUNCH`] of them.
@@ -117,29 +221,32 @@ fn launch_as<const COUNT: usize>(
     [narrow, wide]: [&str; 2],
 ) -> Result<()> {
     let Some(first) = steps.first() else { return Ok(()) };
-    let Some(cuda) = first.half.memory.device().as_cuda() else { return Ok(()) };
-    let failed = |source| broken(&first.half.name, source);
+    let Some(cuda) = first.end.memory.device().as_cuda() else { return Ok(()) };
+    let failed = |source| broken(&first.end.name, source);
     let mut list = StepList([mp_kernels::Step::default(); COUNT]);
     let mut meetings = Meetings::default();
     let (mut count, mut largest, mut threads) = (0, 0, 0);
-    for Step { half, kind } in steps {
-        half.check(stream)?;
-        let way = half.meet(plane)?;
-        if *kind == StepKind::Post && is_taken(&way.message) {
-            // The peer never writes the buffer.
+    for step in steps {
+        let (end, kind) = (step.end, step.kind());
+        let way = end.meet(plane)?;
+        let message = way.message.map_err(|reason| Error::Mismatch {
+            op: end.name.to_string(),
+            reason: reason.to_owned(),
+        })?;
+        if step.is_nothing(&message) {
             continue;
         }
-        let meet = u32::from(meetings.before(*kind, &way.message));
-        list.0[count] = mp_kernels::Step { message: way.message, kind: *kind as u32, meet };
+        let meet = u32::from(meetings.before(kind, &message));
+        list.0[count] = mp_kernels::Step { message, kind: kind as u32, meet };
         count += 1;
-        threads = threads.max(threads_for(&way.message));
-        if shared(*kind, &way.message) {
-            largest = largest.max(way.message.len);
+        threads = threads.max(threads_for(&message));
+        if shared(kind, &message) {
+            largest = largest.max(message.len);
         }
-        for memory in way.held.iter().chain([&half.memory, half.station.memory()]) {
+        for memory in way.held.iter().chain(end.memory.iter()).chain([end.state.memory()]) {
             stream.hold(memory);
         }
-        stream.hold(half.report.memory());
+        stream.hold(end.bounds(plane)?.report.memory());
     }
     if count == 0 {
         return Ok(());
@@ -149,7 +256,7 @@ fn launch_as<const COUNT: usize>(
     let kernel = if u64::from(threads) > COPYING { wide } else { narrow };
     let kernel = cuda.kernel(kernel).map_err(failed)?;
     let args = [Arg::new(&list), Arg::new(&count)];
-    // SAFETY: the kernel's parameters; the addresses are those of memory that the halves hold, of the abort word and of
+    // SAFETY: the kernel's parameters; the addresses are those of memory that the ends hold, of the abort word and of
     // reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
     unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }.map_err(failed)
 }

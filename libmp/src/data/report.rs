@@ -1,4 +1,4 @@
-//! How a call of a kernel that failed or was refused becomes an error of the host: each device operation has a report, a slot in pinned
+//! How a call of a kernel that failed or was refused becomes an error of the host: each operation has a report, a slot in pinned
 //! memory that the kernel writes and the rank's next synchronisation reads.
 
 use std::sync::atomic::{Ordering, fence};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use gdsync::Buffer;
 use mp_kernels::{WaitReport, WaitStatus};
 
-use crate::data::operation::Name;
+use super::operation::Name;
 use crate::error::Error;
 
 const PATH_FAILED: u32 = WaitStatus::PathFailed as u32;
@@ -125,11 +125,12 @@ impl Report {
             expected: report.expected,
             seen: report.seen,
             age: Duration::from_nanos(report.waited_ns),
+            why: self.name.why_late(),
         }
     }
 }
 
-/// The reports of a rank's device operations.
+/// The reports of a rank's operations.
 #[derive(Default)]
 pub(crate) struct Watch {
     reports: Mutex<Vec<Weak<Report>>>,

@@ -1,4 +1,4 @@
-//! Streams on which adjacent device operations become one launch without being listed: operations are kept back until
+//! Streams on which adjacent operations become one launch without being listed: operations are kept back until
 //! something else is asked of the stream.
 //!
 //! # Why not every stream
@@ -12,14 +12,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use gdsync::Stream;
-use mp_kernels::StepKind;
 
-use super::half::DeviceHalf;
-use super::steps::{LAUNCH, Step, enqueue};
-use crate::data::plane::Plane;
+use super::endpoint::Endpoint;
+use super::plane::Plane;
+use super::steps::{Action, LAUNCH, Step, enqueue};
 use crate::error::Result;
 
-/// A stream that fuses adjacent operations: up to 16 device operations between two other uses of the stream are one launch (on a
+/// A stream that fuses adjacent operations: up to 16 operations between two other uses of the stream are one launch (on a
 /// host stream one call).
 ///
 /// Operations are enqueued by the 17th, by [`stream`](Self::stream) – which every other use of the stream needs –, by
@@ -35,8 +34,8 @@ use crate::error::Result;
 /// # let world = World::init()?;
 /// # let (a, b) = (world.alloc::<f64>(&Device::Host, 9)?, world.alloc::<f64>(&Device::Host, 9)?);
 /// # let peer = world.peer(0)?;
-/// # let send = peer.send(&a, 7).prepare_device()?;
-/// # let recv = peer.recv(&b, 7).prepare_device()?;
+/// # let send = peer.send(&a, 7).prepare()?;
+/// # let recv = peer.recv(&b, 7).prepare()?;
 /// let mut stream = FusedStream::from(world.stream(&Device::Host)?);
 /// for _ in 0..10 {
 ///     recv.start_on(&mut stream)?;
@@ -50,50 +49,44 @@ use crate::error::Result;
 /// ```
 pub struct FusedStream {
     stream: Stream,
-    kept: Vec<(Arc<DeviceHalf>, StepKind)>,
+    kept: Vec<(Arc<Endpoint>, Action)>,
     /// Of those that are kept.
     plane: Option<Arc<Plane>>,
 }
 
-/// Where device operations are enqueued: a [`Stream`], each at once, or a [`FusedStream`].
+/// Where operations are enqueued: a [`Stream`], each at once, or a [`FusedStream`].
 pub trait Steps: sealed::Sealed {}
 impl Steps for &Stream {}
 impl Steps for &mut FusedStream {}
 
 pub(crate) mod sealed {
-    use super::{Arc, Plane, Result, Step};
+    use super::{Result, Step};
 
     /// What the crate does with a place for operations.
     pub trait Sealed {
         #[doc(hidden)]
-        fn add(self, operation: Operation<'_>) -> Result<()>;
-    }
-
-    /// A step of a rank.
-    pub struct Operation<'a> {
-        pub(crate) plane: &'a Arc<Plane>,
-        pub(crate) step: Step<'a>,
+        fn add(self, step: Step<'_>) -> Result<()>;
     }
 }
 
 impl sealed::Sealed for &Stream {
-    fn add(self, operation: sealed::Operation<'_>) -> Result<()> {
-        enqueue(operation.plane, self, &[operation.step])
+    fn add(self, step: Step<'_>) -> Result<()> {
+        enqueue(step.plane, self, &[step])
     }
 }
 
 impl sealed::Sealed for &mut FusedStream {
-    fn add(self, operation: sealed::Operation<'_>) -> Result<()> {
-        let sealed::Operation { plane, step: Step { half, kind } } = operation;
+    fn add(self, step: Step<'_>) -> Result<()> {
+        let Step { plane, end, action } = step;
         // What can be refused is refused now.
-        half.check(&self.stream)?;
-        half.meet(plane)?;
+        end.check(&self.stream)?;
+        end.meet(plane)?;
         let other_rank = self.plane.as_ref().is_some_and(|kept| !Arc::ptr_eq(kept, plane));
         if other_rank || self.kept.len() == LAUNCH {
             self.flush()?;
         }
         self.plane.get_or_insert_with(|| plane.clone());
-        self.kept.push((half.clone(), kind));
+        self.kept.push((end.clone(), action));
         Ok(())
     }
 }
@@ -114,8 +107,9 @@ impl FusedStream {
     /// [`Error::Memory`](crate::Error::Memory): what the driver says; what ended the world. Nothing is kept back then.
     pub fn flush(&mut self) -> Result<()> {
         let Some(plane) = self.plane.take() else { return Ok(()) };
+        let kept = self.kept.iter();
         let steps: Vec<Step<'_>> =
-            self.kept.iter().map(|(half, kind)| Step { half, kind: *kind }).collect();
+            kept.map(|(end, action)| Step { plane: &plane, end, action: *action }).collect();
         let result = enqueue(&plane, &self.stream, &steps);
         self.kept.clear();
         result
@@ -130,10 +124,12 @@ impl From<Stream> for FusedStream {
 
 impl Drop for FusedStream {
     fn drop(&mut self) {
-        let first = self.kept.first().map(|(half, _)| half.clone());
-        if let (Some(first), Err(error)) = (first, self.flush()) {
+        let (first, plane) = (self.kept.first().map(|(end, _)| end.clone()), self.plane.clone());
+        if let (Some(first), Some(plane), Err(error)) = (first, plane, self.flush())
+            && let Ok(bounds) = first.bounds(&plane)
+        {
             // The next synchronisation of the rank says so.
-            first.report.refuse(error);
+            bounds.report.refuse(error);
         }
     }
 }

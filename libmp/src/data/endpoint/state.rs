@@ -12,7 +12,7 @@ pub(crate) const SLOTS: u64 = 4;
 /// Bytes of a packet.
 pub(crate) const PACKET: u64 = 16;
 /// Bytes of a message in it, `packet_bytes` of `mp/packet.cuh`.
-pub(super) const IN_PACKET: u64 = 12;
+pub(crate) const IN_PACKET: u64 = 12;
 
 /// A word that nobody waits for, for what raises no signal.
 const NOBODYS: usize = 192;
@@ -20,22 +20,22 @@ const INBOX: usize = 256;
 
 /// One end's counters, signal and slots, as its own device or the peer's sees them.
 #[derive(Clone)]
-pub(crate) struct Station {
+pub(crate) struct EndState {
     memory: Buffer<u8>,
 }
 
-impl Station {
+impl EndState {
     /// Where its signal is.
     pub const SIGNAL: usize = 128;
 
-    /// Bytes of a station: of a receiver with packets, for messages of up to `packets` bytes.
+    /// Bytes of a state: of a receiver with packets, for messages of up to `packets` bytes.
     pub fn size(packets: Option<u64>) -> usize {
         let inbox = packets.map_or(0, |bytes| SLOTS * PACKET * bytes.div_ceil(IN_PACKET).max(1));
         INBOX + inbox as usize
     }
 
-    pub fn new(memory: Buffer<u8>) -> Station {
-        Station { memory }
+    pub fn new(memory: Buffer<u8>) -> EndState {
+        EndState { memory }
     }
 
     pub fn memory(&self) -> &Buffer<u8> {
@@ -63,7 +63,7 @@ impl Station {
         self.memory.slice(NOBODYS..NOBODYS + 8)?.cast::<u64>()?.word(0)
     }
 
-    /// Of a new station: from here on there is room for every start, and no peer has to say so.
+    /// Of a new state: from here on there is room for every start, and no peer has to say so.
     pub fn make_room(&self) -> gdsync::Result<()> {
         let mut bytes = [0; INBOX];
         let room = std::mem::offset_of!(MessageState, room);

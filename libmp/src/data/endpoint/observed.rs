@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Half, Side};
+use super::{Endpoint, Side};
 use crate::data::counters::Count;
 use crate::data::plane::Plane;
 use crate::trace::{self, Span};
@@ -20,7 +20,7 @@ fn nanoseconds(clock: ClockId) -> u64 {
     Duration::try_from(clock_gettime(clock)).unwrap_or_default().as_nanos() as u64
 }
 
-impl Half {
+impl Endpoint {
     /// Time since the last start, or some milliseconds more.
     pub(super) fn age(&self) -> Duration {
         let since = self.since.load(Ordering::Relaxed);
@@ -30,11 +30,18 @@ impl Half {
     /// A start, for the counters, the log and the timeline.
     pub(super) fn count(&self, plane: &Plane) {
         let bytes = self.memory.len() as u64;
-        let count: &Count = match self.side {
-            Side::Send => &self.counters.sends,
-            Side::Recv => &self.counters.recvs,
+        let count: Option<&Count> = match (self.side, self.one_sided) {
+            (Side::Send, None) => Some(&self.counters.sends),
+            (Side::Recv, None) => Some(&self.counters.recvs),
+            (Side::Send, Some(_)) => Some(&self.counters.puts),
+            (Side::Recv, Some(_)) => None,
         };
-        count.add(bytes);
+        if let Some(count) = count {
+            count.add(bytes);
+        }
+        if let Some(signals) = self.one_sided {
+            self.counters.signals.add(signals);
+        }
         tracing::trace!(operation = %self.name, bytes, "started");
         self.since.store(coarse_now(), Ordering::Relaxed);
         self.flying.store(plane.trace.now(), Ordering::Relaxed);
@@ -75,21 +82,19 @@ impl Half {
         })
     }
 
-    pub(super) fn values(&self, epoch: u64) -> [(&'static str, u64); 4] {
+    pub fn values(&self, epoch: u64) -> [(&'static str, u64); 4] {
         let bytes = self.memory.len() as u64;
         [("peer", self.name.rank as u64), ("bytes", bytes), ("tag", self.key.tag), ("epoch", epoch)]
     }
 
-    /// A number for a message that both sides know: its receiver's word and the value that this gets with it.
-    pub(super) fn message(&self, epoch: u64) -> u64 {
-        let (rank, word) = match self.side {
-            Side::Recv => (self.rank, self.word_name),
-            Side::Send => match self.other.get() {
-                Some(Ok(other)) => (self.name.rank, other.word_name),
-                _ => return 0,
-            },
+    /// A number for a message that both sides know: its receiver's rank and end, and which start it is.
+    pub fn message(&self, start: u64) -> u64 {
+        let (rank, end) = match (self.side, self.way()) {
+            (Side::Recv, _) => (self.rank, self.number),
+            (Side::Send, Ok(Some(way))) => (self.name.rank, way.number),
+            (Side::Send, _) => return 0,
         };
-        // Words and ranks are few: an arena has 2^16 words, and 2^16 is more ranks than there will be.
-        (rank as u64) << 48 ^ u64::from(word.index) << 32 ^ word.base.wrapping_add(epoch)
+        // 2^16 is more ranks than there will be.
+        (rank as u64) << 48 ^ u64::from(end) << 24 ^ start
     }
 }

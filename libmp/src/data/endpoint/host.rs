@@ -1,0 +1,304 @@
+//! The protocol of messages on the CPU: `mp/message.cuh` without packets, in Rust. Calls of the host do what can be done at
+//! once, step by step; host streams do the same on their thread and wait.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use gdsync::Word64;
+use gdsync::nic::Error;
+use mp_kernels::{StepKind, WaitStatus};
+
+use super::nic::NicWay;
+use super::state::EndState;
+use crate::data::pieces::Move;
+use crate::data::report::Report;
+
+/// Looks without a pause, and looks with a yield after each, before naps.
+const SPINS: u32 = 64;
+const YIELDS: u32 = 2000;
+const NAP: Duration = Duration::from_micros(50);
+
+/// One end for the CPU.
+pub(crate) struct HostEnd {
+    epoch: Word64,
+    room: Word64,
+    mine: Word64,
+    theirs: Theirs,
+    /// What the CPU moves: of a send before the other end is told, of a receive when the message has come.
+    moves: Vec<Move>,
+    /// Messages that may be on their way beyond those that the other end has posted or taken.
+    ahead: u64,
+    /// What streams and the host know of each other.
+    pub shared: Arc<Shared>,
+}
+
+/// What streams and the host know of each other's use of an end.
+#[derive(Default)]
+pub(crate) struct Shared {
+    /// Steps that were enqueued on streams and have not run.
+    pub queued: AtomicU32,
+    /// The host has started it, and it is not out of the hands of this rank's calls.
+    pub starting: AtomicBool,
+}
+
+/// How the other end is told.
+pub(crate) enum Theirs {
+    /// By storing to its signal.
+    Mapped(Word64),
+    /// By requests, which bring a send's message as well.
+    Nic(NicWay),
+}
+
+/// How far telling the other end is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// The NIC has no room now.
+    NoRoom,
+    /// The entry at this position says it, and tells when it is complete; until then the NIC may read the source unless
+    /// it has copied that.
+    Posted { position: u64, copied: bool },
+    /// It knows.
+    Yes,
+}
+
+/// What ends the waits of a stream, and where it says so.
+#[derive(Clone)]
+pub(crate) struct Bounds {
+    pub abort: Word64,
+    pub timeout: Duration,
+    pub report: Arc<Report>,
+}
+
+/// How a wait ended without what it was for: why, what it saw, how long it took.
+pub(crate) type Ended = (WaitStatus, u64, Duration);
+
+impl HostEnd {
+    /// `ahead`: see the field.
+    pub fn new(
+        here: &EndState,
+        mine: Word64,
+        theirs: Theirs,
+        moves: Vec<Move>,
+        ahead: u64,
+        shared: Arc<Shared>,
+    ) -> gdsync::Result<HostEnd> {
+        let (epoch, room) = (here.epoch()?, here.room()?);
+        Ok(HostEnd { epoch, room, mine, theirs, moves, ahead, shared })
+    }
+
+    /// The signal of this end. Acquire.
+    pub fn seen(&self) -> u64 {
+        load(&self.mine)
+    }
+
+    pub fn signal(&self) -> &Word64 {
+        &self.mine
+    }
+
+    /// What this end's signal must have reached before the next message may be sent.
+    pub fn needed(&self) -> u64 {
+        (load(&self.epoch) + 1).saturating_sub(self.ahead)
+    }
+
+    /// Sends the next message, for which there is room.
+    pub fn send(&self) -> Result<Told, Error> {
+        let epoch = load(&self.epoch) + 1;
+        self.carry_moves()?;
+        let told = self.tell(StepKind::Send, epoch)?;
+        if told != Told::NoRoom {
+            self.epoch.store(epoch)?;
+        }
+        Ok(told)
+    }
+
+    /// Tells the sender that the buffer was posted so many times. Release: what was read from it has been read.
+    pub fn tell_posted(&self, posted: u64) -> Result<Told, Error> {
+        self.tell(StepKind::Post, posted)
+    }
+
+    /// Takes the next message; false if it is not there. Acquire: it is visible.
+    pub fn take(&self) -> Result<bool, Error> {
+        let epoch = load(&self.epoch) + 1;
+        if self.seen() < epoch {
+            return Ok(false);
+        }
+        self.carry_moves()?;
+        self.epoch.store(epoch)?;
+        Ok(true)
+    }
+
+    /// Whether the entry at this position is complete.
+    pub fn is_complete(&self, position: u64) -> Result<bool, Error> {
+        match &self.theirs {
+            Theirs::Mapped(_) => Ok(true),
+            Theirs::Nic(way) => way.is_complete(position),
+        }
+    }
+
+    fn carry_moves(&self) -> gdsync::Result<()> {
+        for Move { from, to } in &self.moves {
+            // SAFETY: while a send is under way its region is not written, and what a receive takes its message out of is
+            // its own until it posts again: the contract of `Region`.
+            to.write(unsafe { from.as_slice() }?)?;
+        }
+        Ok(())
+    }
+
+    /// Release: whoever sees the signal sees the message.
+    fn tell(&self, kind: StepKind, epoch: u64) -> Result<Told, Error> {
+        match &self.theirs {
+            Theirs::Mapped(word) => Ok(word.store(epoch).map(|()| Told::Yes)?),
+            Theirs::Nic(way) => way.post(kind, epoch),
+        }
+    }
+
+    /// Does one step on a stream's thread; false if it had to give up, which the report then says.
+    pub fn run(&self, kind: Step, bounds: &Bounds) -> bool {
+        let done = match kind {
+            Step::Post => {
+                let posted = load(&self.room) + 1;
+                // The words are host memory, which the CPU reaches.
+                let _ = self.room.store(posted);
+                self.finish(bounds, posted, || self.tell_posted(posted))
+            }
+            Step::Send => self.send_in_order(bounds),
+            // Nothing is posted that would have to be waited for.
+            Step::Take if load(&self.room) <= load(&self.epoch) => return true,
+            Step::Take => {
+                let epoch = load(&self.epoch) + 1;
+                let arrived = wait(&self.mine, &bounds.abort, bounds.timeout, |seen| seen >= epoch);
+                let taken = |_| self.take().map_err(|_| lost()).map(drop);
+                arrived.and_then(taken).map_err(|ended| (epoch, ended))
+            }
+            Step::Settle => {
+                let epoch = load(&self.epoch);
+                let settled = || !self.shared.starting.load(Ordering::Acquire);
+                let result = wait_until(&bounds.abort, bounds.timeout, || (self.seen(), settled()));
+                result.map_err(|ended| (epoch + 1, ended))
+            }
+        };
+        if let Err((expected, (status, seen, waited))) = done {
+            bounds.report.write(status, expected, seen, waited);
+        }
+        done.is_ok()
+    }
+
+    fn send_in_order(&self, bounds: &Bounds) -> Result<(), (u64, Ended)> {
+        let epoch = load(&self.epoch) + 1;
+        if is_set(&bounds.abort) {
+            // What the stream did before this may have been cut short, and the peer may still take it for a message.
+            return Err((epoch, (WaitStatus::Aborted, self.seen(), Duration::ZERO)));
+        }
+        let needed = self.needed();
+        wait(&self.mine, &bounds.abort, bounds.timeout, |seen| seen >= needed)
+            .map_err(|ended| (needed, ended))?;
+        self.finish(bounds, epoch, || self.send())
+    }
+
+    /// Tells the other end, and waits until what was told from may be written again.
+    fn finish(
+        &self,
+        bounds: &Bounds,
+        epoch: u64,
+        mut tell: impl FnMut() -> Result<Told, Error>,
+    ) -> Result<(), (u64, Ended)> {
+        let mut told = Told::NoRoom;
+        let done = || -> Result<bool, Error> {
+            if told == Told::NoRoom {
+                told = tell()?;
+            }
+            match told {
+                Told::NoRoom => Ok(false),
+                Told::Yes | Told::Posted { copied: true, .. } => Ok(true),
+                Told::Posted { position, .. } => self.is_complete(position),
+            }
+        };
+        let mut failed = false;
+        let mut done = done;
+        let result = wait_until(&bounds.abort, bounds.timeout, || {
+            let ready = done().unwrap_or_else(|_| {
+                failed = true;
+                true
+            });
+            (0, ready)
+        });
+        let result = if failed { Err(lost()) } else { result };
+        result.map_err(|ended| (epoch, ended))
+    }
+}
+
+/// What a host stream does with an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Posts the buffer.
+    Post,
+    /// Sends.
+    Send,
+    /// Waits for a message.
+    Take,
+    /// Waits until what the host has started is sent.
+    Settle,
+}
+
+/// Neither memory nor queue can be had any more: the world knows why, or will.
+fn lost() -> Ended {
+    (WaitStatus::PathFailed, 0, Duration::ZERO)
+}
+
+fn load(word: &Word64) -> u64 {
+    // The words are host memory, which the CPU reaches.
+    word.load().unwrap_or_default()
+}
+
+/// Whether an abort word says that the world has ended. Acquire.
+pub(crate) fn is_set(abort: &Word64) -> bool {
+    abort.load().is_some_and(|word| word != 0)
+}
+
+/// Waits for a word (acquire), at most until the abort word is set or the time is over; then why, what it saw, and how long
+/// it waited.
+pub(crate) fn wait(
+    word: &Word64,
+    abort: &Word64,
+    timeout: Duration,
+    enough: impl Fn(u64) -> bool,
+) -> Result<(), Ended> {
+    wait_until(abort, timeout, || {
+        let seen = load(word);
+        (seen, enough(seen))
+    })
+}
+
+/// Waits until a look, which says what it saw, finds what it is for; at most until the abort word is set or the time is over.
+fn wait_until(
+    abort: &Word64,
+    timeout: Duration,
+    mut look: impl FnMut() -> (u64, bool),
+) -> Result<(), Ended> {
+    let mut since = None;
+    let mut looks = 0u32;
+    loop {
+        let ended = is_set(abort);
+        // After the look at the abort word: what came before it counts.
+        let (seen, enough) = look();
+        if enough {
+            return Ok(());
+        }
+        let waited = since.get_or_insert_with(Instant::now).elapsed();
+        if ended {
+            return Err((WaitStatus::Aborted, seen, waited));
+        }
+        if waited >= timeout {
+            return Err((WaitStatus::TimedOut, seen, waited));
+        }
+        looks = looks.saturating_add(1);
+        if looks <= SPINS {
+            std::hint::spin_loop();
+        } else if looks <= YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! An endpoint whose peer is behind the NIC: what is registered for it, and the way to the other end. The protocol is the one
+//! over mapped memory; what changes the peer's memory is a request, which kernels post by themselves (`mp/impl/nic.cuh`), and
+//! the host and host streams through the host's link.
+//!
+//! Signals, and the slots of small messages to a GPU, are in host memory: there one store of the NIC's thread raises them,
+//! where GPU memory takes a copy engine.
+
+use std::mem::offset_of;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use gdsync::Buffer;
+use gdsync::nic::{Access, Error as NicError, MemoryRegion};
+use gdsync::wqe::RemoteAddress;
+use mp_kernels::{Message, NicEnd, StepKind};
+use serde::{Deserialize, Serialize};
+
+use super::Side;
+use super::host::Told;
+use super::state::{EndState, PACKETS_MAX, SLOTS};
+use crate::data::nic::{Link, OpenedLink, Place, Post};
+use crate::data::notice::Notice;
+use crate::data::plane::Plane;
+use crate::error::Result;
+
+/// A start of the host with so few bytes takes them along in the entry: `inline_bytes` of `mp/impl/nic.cuh`.
+const INLINE: usize = 512;
+/// Slots begin at multiples of this.
+const LINE: u64 = 256;
+/// How long what was posted may take when its operation is dropped.
+const LAST_POSTS: Duration = Duration::from_secs(1);
+
+/// What an end has registered.
+pub(crate) struct Registered {
+    /// Of a send: its memory, if it has bytes.
+    source: Option<Arc<MemoryRegion>>,
+    opening: NicOpening,
+    kernels: OnceLock<ForKernels>,
+}
+
+/// What kernels post with.
+pub(crate) struct ForKernels {
+    /// Their link to the peer.
+    pub link: Arc<OpenedLink>,
+    /// The `mp::NicEnd`.
+    pub table: Buffer<u64>,
+}
+
+/// What the peer is told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NicOpening {
+    /// Of what is kept registered.
+    pub number: u64,
+    signal: Place,
+    /// Of a receive: where messages go.
+    memory: Option<Place>,
+    slots: u64,
+    stride: u64,
+}
+
+/// The host's way to the other end.
+pub(crate) struct NicWay {
+    link: Arc<Link>,
+    theirs: Place,
+    /// Of a send with bytes: from where to where.
+    data: Option<(Arc<MemoryRegion>, Buffer<u8>, Place)>,
+    slots: u64,
+    stride: u64,
+}
+
+/// Slots of a receiver for messages of up to `len` bytes, and bytes from one to the next: for a GPU, if they are small.
+pub(crate) fn slots_of(gpu: bool, side: Side, len: u64) -> (u64, u64) {
+    let slotted = gpu && side == Side::Recv && (1..=PACKETS_MAX).contains(&len);
+    if slotted { (SLOTS, len.next_multiple_of(LINE)) } else { (0, 0) }
+}
+
+impl Registered {
+    /// Registers the memory, and the state with the signal in host memory, behind which the slots are.
+    pub fn new(
+        plane: &Plane,
+        neighbour: usize,
+        side: Side,
+        memory: &Buffer<u8>,
+        signals: &EndState,
+        (slots, stride): (u64, u64),
+        op: &dyn Fn() -> String,
+    ) -> Result<Registered> {
+        let signals = plane.register(signals.memory(), Access::REMOTE_WRITE, op)?;
+        let signal = signals.as_ref().map(Place::of);
+        let signal = signal.ok_or_else(|| plane.no_nic(neighbour))?;
+        let mut kept: Vec<MemoryRegion> = signals.into_iter().collect();
+        let (mut source, mut target) = (None, None);
+        match side {
+            Side::Send => source = plane.register(memory, Access::LOCAL_READ, op)?.map(Arc::new),
+            Side::Recv if slots > 0 => target = Some(Place::at(signal.after(EndState::size(None)))),
+            Side::Recv => {
+                let region = plane.register(memory, Access::REMOTE_WRITE, op)?;
+                target = region.as_ref().map(Place::of);
+                kept.extend(region);
+            }
+        }
+        // Its own rank and the peer's drop it.
+        let number = plane.keep(kept, 2);
+        let signal = Place::at(signal.after(EndState::SIGNAL));
+        let opening = NicOpening { number, signal, memory: target, slots, stride };
+        Ok(Registered { source, opening, kernels: OnceLock::new() })
+    }
+
+    pub fn opening(&self) -> &NicOpening {
+        &self.opening
+    }
+
+    /// What kernels need, made the first time. `device` is that of the memory.
+    pub fn for_kernels(
+        &self,
+        plane: &Plane,
+        neighbour: usize,
+        device: &gdsync::Device,
+        op: &dyn Fn() -> String,
+    ) -> Result<&ForKernels> {
+        if let Some(made) = self.kernels.get() {
+            return Ok(made);
+        }
+        let link = plane.kernel_link(neighbour, device, op)?;
+        let table = plane.table(device, &[0; NIC_END], op)?;
+        // Two threads may come at once: one's stays.
+        Ok(self.kernels.get_or_init(|| ForKernels { link, table }))
+    }
+
+    /// `mp::NicEnd` for kernels, as words.
+    pub fn words(
+        &self,
+        side: Side,
+        message: &Message,
+        other: &NicOpening,
+    ) -> Option<[u64; NIC_END]> {
+        let queue = self.kernels.get()?.link.view.as_ref()?.device_address()?;
+        let to_receiver = if side == Side::Send { other } else { &self.opening };
+        let theirs = other.signal.after(0);
+        let target = other.memory.map_or(NOWHERE, |place| place.after(0));
+        let memory_key = self.source.as_ref().map_or(0, |region| region.lkey());
+        let mut words = [0; NIC_END];
+        let (message, rest) = (
+            Message { theirs: 0, nic: 0, ..*message },
+            [
+                queue,
+                theirs.address,
+                target.address,
+                to_receiver.slots,
+                to_receiver.stride,
+                u64::from(theirs.rkey) | u64::from(target.rkey) << 32,
+                u64::from(memory_key),
+            ],
+        );
+        words[..Message::WORDS].copy_from_slice(&message.words());
+        words[Message::WORDS..].copy_from_slice(&rest);
+        Some(words)
+    }
+
+    /// Whether messages are taken out of slots here.
+    pub fn has_slots(&self) -> bool {
+        self.opening.slots > 0
+    }
+
+    /// The way of the host for messages of `memory`; `link` is the host's.
+    pub fn way(&self, link: Arc<Link>, memory: Buffer<u8>, other: &NicOpening) -> NicWay {
+        let NicOpening { signal: theirs, memory: target, slots, stride, .. } = *other;
+        let data = self.source.clone().zip(target);
+        let data = data.map(|(region, place)| (region, memory, place));
+        NicWay { link, theirs, data, slots, stride }
+    }
+
+    /// Nothing starts it any more, and what the host has posted is complete or in the queue: the peer need not keep its end.
+    pub fn retire(&self, plane: &Plane, neighbour: usize, other: Option<&NicOpening>) {
+        plane.close_window(self.opening.number);
+        let Some(other) = other else { return };
+        match self.kernels.get() {
+            Some(kernels) => close(plane, neighbour, &kernels.link.link, other.number),
+            // The news comes behind what was posted: notices go through the same queue.
+            None => tell_closed(plane, neighbour, other.number),
+        }
+    }
+}
+
+/// Tells a neighbour that this rank does not use something of its any more, once what kernels and the host posted is complete.
+pub(crate) fn close(plane: &Plane, neighbour: usize, link: &Link, number: u64) {
+    let since = Instant::now();
+    let host = plane.link(neighbour);
+    let is_idle = |link: &Link| link.is_idle().unwrap_or(true);
+    while !(is_idle(link) && host.is_none_or(|link| is_idle(link))) {
+        if since.elapsed() > LAST_POSTS || plane.ended() {
+            // The peer keeps it until the world ends.
+            return;
+        }
+        std::thread::yield_now();
+    }
+    tell_closed(plane, neighbour, number);
+}
+
+fn tell_closed(plane: &Plane, neighbour: usize, number: u64) {
+    if !plane.ended() {
+        // At the end of the world nobody needs to know.
+        let _ = plane.tell(neighbour, &Notice::CloseWindow { number });
+    }
+}
+
+/// 64-bit words of a `NicEnd`.
+const NIC_END: usize = size_of::<NicEnd>() / 8;
+
+// The order of the fields in `Registered::words`.
+const _: () = assert!(
+    NIC_END == 18
+        && offset_of!(NicEnd, queue) == Message::WORDS * 8
+        && offset_of!(NicEnd, theirs_key) == 16 * 8
+);
+
+const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
+
+impl NicWay {
+    /// Messages that may be on their way beyond those that the receiver has posted or taken.
+    pub fn slots(&self) -> u64 {
+        self.slots
+    }
+
+    /// Posts what raises the peer's signal, or the message and that.
+    ///
+    /// # Errors
+    /// If the queue has failed.
+    pub fn post(&self, kind: StepKind, epoch: u64) -> std::result::Result<Told, NicError> {
+        let value = epoch.to_le_bytes();
+        let signal = Post::Inline { bytes: &value, to: self.theirs.after(0) };
+        let data = self.data.as_ref().filter(|_| kind == StepKind::Send);
+        let (posted, copied) = match data {
+            Some((from, memory, place)) if !memory.is_empty() => {
+                let slot = if self.slots == 0 { 0 } else { (epoch - 1) % self.slots * self.stride };
+                let to = place.after(slot as usize);
+                let copied = memory.len() <= INLINE;
+                let write = match copied {
+                    // SAFETY: while a send is under way its region is not written: the contract of `Region`.
+                    true => Post::Inline { bytes: unsafe { memory.as_slice() }?, to },
+                    false => Post::Write { from, len: memory.len() as u64, to },
+                };
+                (self.link.post(&[write, signal])?, copied)
+            }
+            _ => (self.link.post(&[signal])?, true),
+        };
+        Ok(posted.map_or(Told::NoRoom, |posted| Told::Posted { position: posted.position, copied }))
+    }
+
+    pub fn is_complete(&self, position: u64) -> std::result::Result<bool, NicError> {
+        self.link.is_complete(position)
+    }
+}
