@@ -304,7 +304,7 @@ mod cuda {
                 let peer = world.peer(1 - world.rank()).unwrap();
                 let region: Region<u64> = world.alloc(&device, len).unwrap();
                 let rounds = 3;
-                let each = 5;
+                let each = 5u64;
                 let kernels = Kernels::of(&device);
                 let (send, recv) = if world.rank() == 0 {
                     region.write(&vec![9; len]).unwrap();

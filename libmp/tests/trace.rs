@@ -340,7 +340,7 @@ fn the_log_has_events_of_preparing_starting_waiting_and_completing() {
     assert_eq!(lines(&["TRACE", "complete", "recv tag 7", "epoch=4"]), 1);
     assert_eq!(lines(&["TRACE", "started", "put", "bytes=800"]), 1);
     assert_eq!(lines(&["TRACE", "waiting", "wait for a signal"]), 1);
-    assert_eq!(lines(&["TRACE", "enqueued", "device send tag 3"]), 1);
+    assert_eq!(lines(&["TRACE", "started", "send tag 3"]), 1);
     assert_eq!(lines(&["DEBUG", "with rank 0", "5 sends of 3204 bytes", "1 signals"]), 1, "{log}");
 }
 
@@ -410,7 +410,7 @@ fn steps_of_a_replayed_graph_are_shown_as_often_as_they_run() {
         let steps = all.iter().filter(|event| {
             event["pid"] == rank
                 && event["ph"] == "X"
-                && name(event).starts_with("post device recv")
+                && name(event).starts_with("recv tag 0")
         });
         assert_eq!(steps.count(), 3);
     }
