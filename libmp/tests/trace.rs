@@ -408,9 +408,7 @@ fn steps_of_a_replayed_graph_are_shown_as_often_as_they_run() {
     let all = document["traceEvents"].as_array().unwrap();
     for rank in 0..2 {
         let steps = all.iter().filter(|event| {
-            event["pid"] == rank
-                && event["ph"] == "X"
-                && name(event).starts_with("recv tag 0")
+            event["pid"] == rank && event["ph"] == "X" && name(event).starts_with("recv tag 0")
         });
         assert_eq!(steps.count(), 3);
     }
