@@ -365,7 +365,7 @@ fn processes_write_one_timeline_by_a_variable_of_rank_zero() {
     let document = read(&path);
     for rank in 0..3 {
         assert_eq!(document["otherData"]["ranks"][rank]["clock_within_ns"], 0, "one host");
-        assert_eq!(events(&document, rank, "put").len(), 1);
+        assert_eq!(events(&document, rank, "put and signal").len(), 1);
         assert!(!events(&document, rank, "CPU (cores in use)").is_empty());
         // What a rank sends to its right neighbour arrives there, on one clock.
         let all = document["traceEvents"].as_array().unwrap();
