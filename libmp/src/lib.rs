@@ -66,7 +66,7 @@
 //! launch by themselves.
 //! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
 //! ones go straight into the posted buffer. A [`Window`] is the freely addressed form, and its puts
-//! and signals are steps, too, when they are prepared ([`Put`], [`SignalWait`]); [`Barrier`] and
+//! and signals are steps, too, when they are prepared ([`Put`], [`Get`], [`SignalWait`]); [`Barrier`] and
 //! [`AllReduce`] are started in the same three ways. Host streams follow the same protocol.
 //!
 //! ```
@@ -145,7 +145,7 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
-    AllReduce, Barrier, FusedStream, Message, Operation, Path, Peer, PeerCounters, Put, Recv,
+    AllReduce, Barrier, FusedStream, Get, Message, Operation, Path, Peer, PeerCounters, Put, Recv,
     Region, Send, SignalWait, Step, Steps, Traffic, Window, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};

@@ -204,6 +204,50 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
     }
 }
 
+fn kernels_start_prepared_puts_gets_and_waits(device: &Device) {
+    let kernels = Kernels::of(device);
+    for words in [1usize, 63, 700] {
+        ranks(2, |world| {
+            let (me, other) = (world.rank() as u64, 1 - world.rank());
+            let region = || world.alloc::<u64>(device, words).unwrap();
+            let (share, out, back) = (region(), region(), region());
+            let window = world.window(&share, 2).unwrap();
+            let put = window.prepare_put(other, 0, &out, Some(0)).unwrap();
+            let take = out.slice(0..0).unwrap();
+            let take = window.prepare_put(other, 0, &take, Some(1)).unwrap();
+            let (arrived, taken) =
+                (window.prepare_wait(0).unwrap(), window.prepare_wait(1).unwrap());
+            let get = window.prepare_get(other, 0, &back).unwrap();
+            let (stream, results, rounds) = (world.stream(device).unwrap(), kernels.results(), 8);
+            world.barrier().unwrap();
+            for launch in 1..=2 {
+                let mut args = vec![
+                    Value::Put(put.handle().unwrap()),
+                    Value::SignalWait(arrived.handle().unwrap()),
+                    Value::Put(take.handle().unwrap()),
+                    Value::SignalWait(taken.handle().unwrap()),
+                    Value::Get(get.handle().unwrap()),
+                ];
+                args.extend([&out, &share, &back].map(|it| Value::Word(address(it.buffer()))));
+                args.extend([me, words as u64, rounds, address(&results)].map(Value::Word));
+                kernels.launch(&stream, "test_prepared", (1, 33), args);
+                world.synchronize(&stream, soon()).unwrap();
+                assert_eq!(results.to_vec().unwrap(), [0, rounds, 0], "{launch}, {words} words");
+                // The host and streams go on where the kernel was.
+                put.start().unwrap();
+                put.wait(soon()).unwrap();
+                arrived.wait_on(&stream).unwrap();
+                get.start_on(&stream).unwrap();
+                take.start_on(&stream).unwrap();
+                taken.wait_on(&stream).unwrap();
+                world.synchronize(&stream, soon()).unwrap();
+                assert_eq!(window.read_signal(1).unwrap(), launch * (rounds + 1));
+                world.barrier().unwrap();
+            }
+        });
+    }
+}
+
 fn what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it(device: &Device) {
     let kernels = Kernels::of(device);
     ranks(2, |world| {
@@ -296,6 +340,11 @@ mod host {
     #[test]
     fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it() {
         each(super::a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it);
+    }
+
+    #[test]
+    fn kernels_start_prepared_puts_gets_and_waits() {
+        each(super::kernels_start_prepared_puts_gets_and_waits);
     }
 
     #[test]
@@ -404,6 +453,12 @@ mod gpu {
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn kernels_put_get_signal_and_add_in_pinned_memory() {
         super::kernels_put_get_signal_and_add(&gpu(), true);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn kernels_start_prepared_puts_gets_and_waits() {
+        super::kernels_start_prepared_puts_gets_and_waits(&gpu());
     }
 
     #[test]

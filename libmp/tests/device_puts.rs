@@ -1,11 +1,11 @@
-//! Puts into windows and waits for their signals as steps of streams: in lists with messages, on streams that fuse them, in graphs
-//! that are replayed, and started by the host.
+//! Puts into windows, gets from them and waits for their signals, prepared once: as steps of streams, in lists with messages, on
+//! streams that fuse them, in graphs that are replayed, and started by the host, on every path.
 
 mod common;
 
 use std::time::Duration;
 
-use common::{PASSES, on_threads, stay_to_the_end};
+use common::{PASSES, config, each_path, on_threads, stay_to_the_end};
 use libmp::{
     Deadline, Device, Error, FusedStream, Operation, Put, Region, SignalWait, Step, Stream, Window,
     World,
@@ -16,7 +16,7 @@ fn soon() -> Deadline {
 }
 
 fn ranks<T: Send>(count: usize, rank: impl Fn(&World) -> T + Sync) -> Vec<T> {
-    on_threads(World::threads(count).unwrap(), |world| {
+    on_threads(World::threads_with_config(count, &config()).unwrap(), |world| {
         let value = rank(&world);
         world.finish().unwrap();
         value
@@ -201,6 +201,115 @@ fn a_signal_of_any_trigger_is_waited_for_by_any(device: &Device) {
     });
 }
 
+fn the_host_starts_and_waits(device: &Device) {
+    for len in LENGTHS {
+        ranks(2, |world| {
+            let (ring, stream) = Ring::new(world, device, len);
+            for turn in 0..8 {
+                assert!(ring.arrived.test().unwrap(), "it was not started");
+                ring.arrived.start().unwrap();
+                if turn == 0 {
+                    let error = ring.arrived.wait(Deadline::after(Duration::from_millis(20)));
+                    let error = error.unwrap_err();
+                    let late = matches!(error, Error::Late { tag: 0, expected: 1, seen: 0, .. });
+                    assert!(late, "{error:?}");
+                    assert!(matches!(ring.arrived.start(), Err(Error::Started { .. })));
+                    world.barrier().unwrap();
+                }
+                ring.put.start().unwrap();
+                ring.put.wait(soon()).unwrap();
+                ring.arrived.wait(soon()).unwrap();
+                assert!(ring.arrived.test().unwrap() && ring.put.test().unwrap());
+                ring.pass_on(&stream);
+                world.synchronize(&stream, soon()).unwrap();
+                ring.free.start().unwrap();
+                ring.taken.start().unwrap();
+                if turn % 2 == 0 {
+                    ring.free.wait(soon()).unwrap();
+                } else {
+                    // Begun by the host, waited for by a stream.
+                    ring.free.wait_on(&stream).unwrap();
+                    world.synchronize(&stream, soon()).unwrap();
+                }
+                ring.taken.wait(soon()).unwrap();
+            }
+            ring.check(world, 8);
+            world.barrier().unwrap();
+        });
+    }
+}
+
+/// By the host, by a stream, in a list, and kept back to be fused.
+fn gets_bring_what_is_there(device: &Device) {
+    for len in LENGTHS {
+        ranks(2, |world| {
+            let other = 1 - world.rank();
+            let [share, here, back] =
+                [len + 3, len, len].map(|len| world.alloc(device, len).unwrap());
+            let window = world.window(&share, 0).unwrap();
+            let get = window.prepare_get(other, 2, &here).unwrap();
+            // What was got goes to another place of its origin.
+            let own: Region<u64> = world.alloc(device, len).unwrap();
+            let echoes = world.window(&own, 1).unwrap();
+            let (put, wait) = (
+                echoes.prepare_put(other, 0, &here, Some(0)).unwrap(),
+                echoes.prepare_wait(0).unwrap(),
+            );
+            let again = echoes.prepare_get(world.rank(), 0, &back).unwrap();
+            let mut stream = FusedStream::from(world.stream(device).unwrap());
+            for round in 0..8u64 {
+                let word =
+                    |rank: usize, at: usize| 1000 * round + 100 * rank as u64 + at as u64 % 97;
+                let of = |rank| (0..len + 3).map(|at| word(rank, at)).collect::<Vec<u64>>();
+                share.write(&of(world.rank())).unwrap();
+                world.barrier().unwrap();
+                match round % 4 {
+                    0 => {
+                        get.start().unwrap();
+                        get.wait(soon()).unwrap();
+                        put.start_on(&mut stream).unwrap();
+                    }
+                    1 => {
+                        get.start_on(&mut stream).unwrap();
+                        put.start_on(&mut stream).unwrap();
+                    }
+                    2 => {
+                        let list = [Step::start(&get), Step::start(&put)];
+                        world.enqueue(stream.stream().unwrap(), &list).unwrap();
+                    }
+                    _ => {
+                        get.start_on(stream.stream().unwrap()).unwrap();
+                        put.start_on(stream.stream().unwrap()).unwrap();
+                    }
+                }
+                wait.wait_on(&mut stream).unwrap();
+                again.start_on(&mut stream).unwrap();
+                world.synchronize(stream.stream().unwrap(), soon()).unwrap();
+                assert!(here.to_vec().unwrap() == of(other)[2..len + 2], "round {round} of {len}");
+                assert!(back.to_vec().unwrap() == of(world.rank())[2..len + 2], "{round} of {len}");
+                world.barrier().unwrap();
+            }
+            let counted = world.counters()[other].gets;
+            assert_eq!((counted.operations, counted.bytes), (8, 8 * 8 * len as u64));
+            world.barrier().unwrap();
+        });
+    }
+}
+
+fn a_put_may_outlive_its_window(device: &Device) {
+    ranks(2, |world| {
+        let (ring, stream) = Ring::new(world, device, 1501);
+        let Ring { out, here, put, arrived, _window: window, .. } = ring;
+        drop(window);
+        world.barrier().unwrap();
+        out.write(&[5; 1501]).unwrap();
+        world.enqueue(&stream, &[Step::start(&put), Step::wait(&arrived)]).unwrap();
+        world.synchronize(&stream, soon()).unwrap();
+        assert_eq!(here.to_vec().unwrap()[1..], [5; 1501]);
+        world.barrier().unwrap();
+    });
+}
+
 fn what_lies_outside_is_refused_with_its_size(device: &Device) {
     ranks(2, |world| {
         let region: Region<u64> = world.alloc(device, 10).unwrap();
@@ -223,7 +332,7 @@ fn what_lies_outside_is_refused_with_its_size(device: &Device) {
 }
 
 fn a_signal_that_never_comes_is_an_error_that_names_it(device: &Device) {
-    let mut config = libmp::Config::from_env().unwrap();
+    let mut config = config();
     config.timeout = PASSES;
     stay_to_the_end(World::threads_with_config(2, &config).unwrap(), |world| {
         let region: Region<u64> = world.alloc(device, 10).unwrap();
@@ -243,7 +352,7 @@ macro_rules! on_the_host_and_on_a_gpu {
         mod host { $(
             #[test]
             fn $test() {
-                super::$test(&libmp::Device::Host);
+                super::each_path(|| super::$test(&libmp::Device::Host));
             }
         )+ }
 
@@ -261,6 +370,9 @@ on_the_host_and_on_a_gpu! {
     puts_and_waits_are_steps_of_a_list;
     a_fused_stream_keeps_puts_back_and_a_graph_replays_them;
     puts_mix_with_messages_and_with_the_host;
+    the_host_starts_and_waits;
+    gets_bring_what_is_there;
+    a_put_may_outlive_its_window;
     a_signal_of_any_trigger_is_waited_for_by_any;
     what_lies_outside_is_refused_with_its_size;
     a_signal_that_never_comes_is_an_error_that_names_it;

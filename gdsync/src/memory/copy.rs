@@ -4,8 +4,6 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Up to so many bytes a loop of words starts sooner than the processor's own copy does.
-const SHORT: usize = 512;
 const WORD: usize = size_of::<u64>();
 
 /// Copies `len` bytes; the ranges may overlap.
@@ -21,25 +19,27 @@ pub(crate) unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
         (0..len).rev().for_each(|at| unsafe { copy_byte(from.add(at), to.add(at)) });
         return;
     }
+    let in_words = ahead.is_multiple_of(WORD);
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if len > SHORT {
-        // SAFETY: the caller's promise, and the direction flag is clear in Rust. What the instruction does with each byte is what
-        // a relaxed load and a relaxed store would do.
-        unsafe {
-            std::arch::asm!(
-                "rep movsb",
-                inout("rcx") len => _,
-                inout("rsi") from => _,
-                inout("rdi") to => _,
-                options(nostack, preserves_flags)
-            );
+    {
+        // Up to so many bytes a loop of words, or of bytes, starts sooner than the processor's own copy does.
+        let few = if in_words { 512 } else { 32 };
+        if len > few {
+            // SAFETY: the caller's promise, and the direction flag is clear in Rust. What the instruction does with each byte is
+            // what a relaxed load and a relaxed store would do.
+            unsafe {
+                std::arch::asm!(
+                    "rep movsb",
+                    inout("rcx") len => _,
+                    inout("rsi") from => _,
+                    inout("rdi") to => _,
+                    options(nostack, preserves_flags)
+                );
+            }
+            return;
         }
-        return;
     }
-    let head = match ahead.is_multiple_of(WORD) {
-        true => to.align_offset(WORD).min(len),
-        false => len,
-    };
+    let head = if in_words { to.align_offset(WORD).min(len) } else { len };
     let words = (len - head) / WORD;
     // SAFETY: the caller's promise; behind the head both are aligned.
     unsafe {

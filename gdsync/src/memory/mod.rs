@@ -376,6 +376,24 @@ impl<T: Pod> Buffer<T> {
         Ok(values)
     }
 
+    /// Copies the elements into `values` now, by the CPU: for memory that it reaches. Otherwise as [`Buffer::to_vec`].
+    ///
+    /// # Errors
+    /// [`Error::LengthMismatch`], [`Error::NotReachable`].
+    pub fn read(&self, values: &mut [T]) -> Result<()> {
+        if values.len() != self.len {
+            let left = std::mem::size_of_val(values);
+            return Err(Error::LengthMismatch { what: "read", left, right: self.size() });
+        }
+        let address = self.host_or_error("reading")?;
+        // SAFETY: `len` elements on both sides; `values` is the caller's alone, and what others write here the copy allows.
+        unsafe {
+            let to = values.as_mut_ptr().cast();
+            copy::copy_bytes(address.cast().as_ptr(), to, self.size());
+        }
+        Ok(())
+    }
+
     /// Copies what `source` holds now, by the CPU: for memory that it reaches on both sides. Not ordered with any stream.
     ///
     /// # Errors

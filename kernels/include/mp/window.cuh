@@ -50,6 +50,15 @@ MP_COLD bool no_place(Group group, const Window& window, std::uint64_t rank, std
         (void)refuse(group, window.report, out_of_range, at, bytes, part->bytes);
     return inside && bytes == 0;
 }
+// The same of a call that then raises a signal.
+template <class Group>
+MP_COLD bool signal_alone(Group group, const Window& window, std::uint64_t rank, std::uint64_t first, std::uint64_t bytes,
+                          const Place word, std::uint64_t value) {
+    if (!no_place(group, window, rank, first, bytes)) return false;
+    if (word.far != nullptr) return put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
+    mp::signal(group, at<std::uint64_t>(word.address), value);
+    return true;
+}
 template <class Group>
 MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal) {
     if (part_of(window, rank) == nullptr) return refuse(group, window.report, no_such_rank, rank, 1, window.ranks).status;
@@ -135,7 +144,7 @@ template <class Group>
     const impl::Place word = impl::signal_place_in(window, rank, signal);
     if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
     if (MP_RARELY(to.address == 0))
-        return impl::no_place(group, window, rank, at, bytes) && mp::signal(group, window, rank, signal, value);
+        return impl::signal_alone(group, window, rank, at, bytes, word, value);
     if (MP_RARELY(to.far != nullptr)) return impl::put_by_nic(group, window, *to.far, to.address, from, bytes, word.address, value);
     copy(group, impl::at<void>(to.address), from, bytes);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);

@@ -271,12 +271,14 @@ mp_status mp_compare_swap(const mp_window *window, int rank, uint64_t at, uint64
 
 /* ---- Windows and collectives of streams, graphs and kernels ---- */
 
-/* A put of `bytes` bytes of the region to byte `at` of rank `rank`, and then, unless `signal` is -1, its signal, which start
- * number n raises to n and nothing else raises; and a wait for a signal of this rank, number n of which is through when it
- * is at least n. The host and streams start the put and wait as they do messages; kernels take them as mp::Put and
- * mp::SignalWait. */
+/* Prepared operations on a window, which host, streams and kernels start as they do messages. A put of `bytes` bytes of the region to
+ * byte `at` of rank `rank`, and then, unless `signal` is -1, its signal, which start number n raises to n and nothing else raises; a
+ * get, the other way; and a wait for a signal of this rank, number n of which is through when it is at least n. Kernels take them as
+ * mp::Put, mp::Get and mp::SignalWait. */
 mp_status mp_put_prepare(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes,
                          int signal, mp_op **op);
+mp_status mp_get_prepare(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes,
+                         mp_op **op);
 mp_status mp_signal_wait_prepare(const mp_window *window, uint32_t signal, mp_op **op);
 
 /* Prepared barriers and all-reduces (of at most `count` doubles) of the ranks' devices, which the host (`stream` is NULL; then

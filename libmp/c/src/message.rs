@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use libmp::{
-    Communicator, Operation, Peer, Put, Recv, Region, Result as LibmpResult, Send, SignalWait, Step,
+    Communicator, Get, Operation, Peer, Put, Recv, Region, Result as LibmpResult, Send, SignalWait,
+    Step,
 };
 
 use crate::device::copy;
@@ -21,6 +22,8 @@ pub enum MpOp {
     Recv(Recv),
     /// A put into a window.
     Put(Put),
+    /// A get from a window.
+    Get(Get),
     /// A wait for a signal of a window.
     Wait(SignalWait),
 }
@@ -41,6 +44,7 @@ impl MpOp {
             MpOp::Send(send) => send,
             MpOp::Recv(recv) => recv,
             MpOp::Put(put) => put,
+            MpOp::Get(get) => get,
             MpOp::Wait(wait) => wait,
         }
     }
@@ -50,8 +54,8 @@ impl MpOp {
             MpOp::Send(send) => send.start(),
             MpOp::Recv(recv) => recv.start(),
             MpOp::Put(put) => put.start(),
-            // There is nothing to start.
-            MpOp::Wait(_) => Ok(()),
+            MpOp::Get(get) => get.start(),
+            MpOp::Wait(wait) => wait.start(),
         }
     }
 
@@ -259,6 +263,7 @@ api! {
             MpOp::Send(send) => copy(send.handle()?, handle, bytes)?,
             MpOp::Recv(recv) => copy(recv.handle()?, handle, bytes)?,
             MpOp::Put(put) => copy(put.handle()?, handle, bytes)?,
+            MpOp::Get(get) => copy(get.handle()?, handle, bytes)?,
             MpOp::Wait(wait) => copy(wait.handle()?, handle, bytes)?,
         }
     }

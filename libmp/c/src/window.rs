@@ -84,6 +84,22 @@ api! {
         give(op, MpOp::Put(window.prepare_put(rank, at, &part, signal)?), "op")?;
     }
 
+    /// Prepares a get.
+    fn mp_get_prepare(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        op: *mut *mut MpOp,
+    ) {
+        place(op, "op")?;
+        let (window, rank) = target(window, rank)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        give(op, MpOp::Get(window.prepare_get(rank, at, &part)?), "op")?;
+    }
+
     /// Prepares a wait for a signal of this rank.
     fn mp_signal_wait_prepare(window: *const MpWindow, number: u32, op: *mut *mut MpOp) {
         place(op, "op")?;

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use host::{Bounds, HostEnd, Shared, Theirs};
 pub(crate) use host::{is_set, wait};
 pub(crate) use nic::close;
-use nic::{NicOpening, Registered, slots_of};
+use nic::{NicOpening, NicWay, Registered, slots_of};
 pub(crate) use state::IN_PACKET;
 use state::{EndState, packets};
 use trigger::HostStarts;
@@ -34,6 +34,7 @@ use super::pieces::{Move, Pieces};
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
+use crate::transport::Route;
 
 /// Which side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +75,8 @@ pub(crate) struct Endpoint {
     starts: Mutex<HostStarts>,
     shared: Arc<Shared>,
     own_stream: OnceLock<Stream>,
-    /// Of a put or a wait of a window, which nobody has prepared the other end of: the signals that a start raises.
-    pub one_sided: Option<u64>,
+    /// Of an operation on a window, which nobody has prepared the other end of.
+    pub one_sided: Option<OneSidedKind>,
     way: OnceLock<Result<Way>>,
     /// What went wrong when a message was moved.
     broken: OnceLock<Error>,
@@ -100,21 +101,28 @@ impl Words {
 
 /// An operation on a window, see [`Endpoint::of_window`].
 pub(crate) struct OneSided {
-    /// A put is a send, a wait for a signal a receive.
-    pub side: Side,
+    pub kind: OneSidedKind,
     pub verb: &'static str,
     /// The signal's number.
-    pub signal: u64,
+    pub tag: u64,
     /// Whose memory or signal it is, in the world.
     pub rank: usize,
-    /// What is put.
-    pub memory: Option<Buffer<u8>>,
+    /// What is put, or got into.
+    pub memory: Buffer<u8>,
     pub device: Device,
-    /// Where it goes; as long as `memory`.
-    pub target: Option<Buffer<u8>>,
-    /// The signal that a put raises, or that is waited for.
-    pub word: Option<Buffer<u64>>,
+    pub route: Route,
     pub timeout: Duration,
+}
+
+/// What an operation on a window does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OneSidedKind {
+    Put {
+        signals: bool,
+    },
+    Get,
+    /// For a signal of this rank.
+    Wait,
 }
 
 /// What the peer tells of its end.
@@ -156,6 +164,8 @@ pub(crate) struct Way {
     pub held: Vec<Buffer<u8>>,
     /// The peer's number of its end.
     number: u32,
+    /// Of an operation of a GPU on a window: what is registered for it.
+    _registered: Option<Arc<HostEnd>>,
 }
 
 const IN_ONE: &str = "a kernel moves a message in one piece, and one side of this has several or memory that the other cannot map";
@@ -297,35 +307,35 @@ impl Endpoint {
     /// The end of an operation on a window: its way is known. There is always room for a put, and a wait posts nothing, so
     /// what the peer of a message would have done has been done for all time.
     pub fn of_window(plane: &Plane, part: OneSided) -> Result<Arc<Endpoint>> {
-        let OneSided { side, verb, signal, rank, memory, device, target, word, timeout } = part;
-        let (host, direction) =
-            (plane.peer(rank).host.clone(), if side == Side::Send { "to" } else { "of" });
-        let name = Arc::new(Name { verb, tag: signal, direction, rank, host });
+        let OneSided { kind, verb, tag, rank, memory, device, route, timeout } = part;
+        let (side, direction) = match kind {
+            OneSidedKind::Put { .. } => (Side::Send, "to"),
+            OneSidedKind::Get => (Side::Send, "from"),
+            OneSidedKind::Wait => (Side::Recv, "of"),
+        };
+        let host = plane.peer(rank).host.clone();
+        let name = Arc::new(Name { verb, tag, direction, rank, host });
         plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
         let failed = |source| broken(&name, source);
         let cut = plane.pieces.cut_for(&device, EndState::size(None)).map_err(failed)?;
         let state = EndState::new(cut);
         state.make_room().map_err(failed)?;
-        let memory = match memory {
-            Some(memory) if !memory.is_empty() => memory,
-            _ => state.memory().slice(0..0).map_err(failed)?,
+        let memory = match memory.is_empty() {
+            // Memory of the device in any case.
+            true => state.memory().slice(0..0).map_err(failed)?,
+            false => memory,
         };
         let (full, nobody) = (state.signal().map_err(failed)?, state.nobodys().map_err(failed)?);
-        let raises = u64::from(side == Side::Send && word.is_some());
-        let mut held: Vec<Buffer<u8>> = target.iter().cloned().collect();
-        held.extend(word.as_ref().map(Buffer::bytes));
-        let word = word.map(|word| word.word(0)).transpose().map_err(failed)?;
-        let word = word.unwrap_or_else(|| nobody.clone());
-        let (mine, theirs) = match side {
-            Side::Send => (full, word),
-            Side::Recv => (word, nobody),
-        };
         let (gpu, len) = (device.as_cuda().is_some(), memory.len() as u64);
+        let neighbour = match &route {
+            Route::Nic(route) => route.neighbour,
+            Route::Mapped { .. } => usize::MAX,
+        };
         let end = Endpoint {
             side,
-            neighbour: usize::MAX,
+            neighbour,
             rank: plane.rank(),
-            key: Key { group: 0, tag: signal, lane: Lane::Message },
+            key: Key { group: 0, tag, lane: Lane::Message },
             name: name.clone(),
             memory: memory.clone().into(),
             stage: None,
@@ -342,42 +352,78 @@ impl Endpoint {
             starts: Mutex::default(),
             shared: Arc::default(),
             own_stream: OnceLock::new(),
-            one_sided: Some(raises),
+            one_sided: Some(kind),
             way: OnceLock::new(),
             broken: OnceLock::new(),
             counters: plane.counters_of(rank).clone(),
             since: AtomicU64::new(observed::coarse_now()),
             flying: AtomicU64::new(0),
         };
-        let message = || -> gdsync::Result<Message> {
+        let message = |mine: &Word64, theirs: &Word64| -> gdsync::Result<Message> {
             Ok(Message {
                 memory: memory.device_address().unwrap_or_default(),
                 len,
-                target: target.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
                 mine: mine.device_address()?,
                 theirs: theirs.device_address()?,
                 state: end.state.state()?,
                 ..Message::default()
             })
         };
-        let mut message = message().map_err(failed)?;
-        let host = match gpu {
-            true => {
-                end.stream(plane)?;
-                end.bound(plane, &mut message)?;
-                None
-            }
-            false => {
-                let moves = match target {
-                    Some(target) => end.memory.moves_to(&target.into()).map_err(failed)?,
-                    None => Vec::new(),
+        let (mut message, mut held, mine, theirs, moves) = match route {
+            Route::Mapped { there, word } => {
+                let mut held: Vec<Buffer<u8>> = there.iter().cloned().collect();
+                held.extend(word.as_ref().map(Buffer::bytes));
+                let word = word.map(|word| word.word(0)).transpose().map_err(failed)?;
+                let word = word.unwrap_or_else(|| nobody.clone());
+                let (mine, theirs) = match side {
+                    Side::Send => (full, word),
+                    Side::Recv => (word, nobody),
                 };
-                let theirs = Theirs::Mapped(theirs);
-                let host = HostEnd::new(&end.state, mine, theirs, moves, 0, end.shared.clone());
-                Some(Arc::new(host.map_err(failed)?))
+                let mut message = message(&mine, &theirs).map_err(failed)?;
+                let address = there.as_ref().and_then(Buffer::device_address).unwrap_or_default();
+                let moves = match (there, kind) {
+                    (None, _) => Ok(Vec::new()),
+                    (Some(there), OneSidedKind::Get) => {
+                        // As a put the other way.
+                        message.target = std::mem::replace(&mut message.memory, address);
+                        Pieces::from(there).moves_to(&end.memory)
+                    }
+                    (Some(there), _) => {
+                        message.target = address;
+                        end.memory.moves_to(&there.into())
+                    }
+                };
+                (message, held, mine, Theirs::Mapped(theirs), moves.map_err(failed)?)
+            }
+            Route::Nic(route) => {
+                let mut message = message(&full, &nobody).map_err(failed)?;
+                end.bound(plane, &mut message)?;
+                let link = plane.link(neighbour).cloned();
+                let link = link.ok_or_else(|| plane.no_nic(neighbour))?;
+                let gets = kind == OneSidedKind::Get;
+                let words = nic::words_of_window(&route, &message, gets);
+                let words = words.ok_or_else(|| plane.no_nic(neighbour))?;
+                let table = plane.table(&device, &words, &|| name.to_string())?;
+                message.nic = table.device_address().unwrap_or_default();
+                let way = NicWay::of_window(link, route, memory.clone(), gets);
+                (message, vec![table.bytes()], full, Theirs::Nic(way), Vec::new())
             }
         };
-        let way = Way { len, message: Ok(message), host, copies: Vec::new(), held, number: 0 };
+        held.push(memory.clone());
+        if gpu {
+            end.stream(plane)?;
+            end.bound(plane, &mut message)?;
+        }
+        // Also on a GPU: it holds what is registered.
+        let ahead = match &theirs {
+            Theirs::Nic(way) => way.slots(),
+            Theirs::Mapped(_) => 0,
+        };
+        let host = HostEnd::new(&end.state, mine, theirs, moves, ahead, end.shared.clone());
+        let host = Some(Arc::new(host.map_err(failed)?));
+        let (host, registered) = if gpu { (None, host) } else { (host, None) };
+        let (message, copies) = (Ok(message), Vec::new());
+        let way = Way { len, message, host, copies, held, number: 0, _registered: registered };
         // Nobody else knows it yet.
         let _ = end.way.set(Ok(way));
         Ok(Arc::new(end))
@@ -473,7 +519,15 @@ impl Endpoint {
                 (Some(Arc::new(host.map_err(failed)?)), Vec::new())
             }
         };
-        Ok(Way { len: sent, message: Ok(message), host, copies, held, number: notice.number })
+        Ok(Way {
+            len: sent,
+            message: Ok(message),
+            host,
+            copies,
+            held,
+            number: notice.number,
+            _registered: None,
+        })
     }
 
     /// Writes what kernels need to post by themselves; their handle then leads there.
@@ -592,7 +646,7 @@ impl Endpoint {
             }
         };
         let message = if in_one && whole.is_some() { Ok(message) } else { Err(IN_ONE) };
-        Ok(Way { len: sent, message, host, copies, held, number: notice.number })
+        Ok(Way { len: sent, message, host, copies, held, number: notice.number, _registered: None })
     }
 
     /// What ends waits on the device, and where they say so.

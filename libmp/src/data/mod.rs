@@ -3,7 +3,7 @@
 //!   memory by peer access or CUDA IPC;
 //! * *nic*: ranks on different hosts, or ranks that `MP_PATH` tells so, write each other's registered memory through queue
 //!   pairs of the software NIC ([`nic`]). Everything below holds for both; where it says that a rank writes a word or a buffer
-//!   of the other, a request of a queue pair does it, which kernels post by themselves ([`device`]).
+//!   of the other, a request of a queue pair does it, which kernels post by themselves.
 //!
 //! Each rank has an [`arena`] in shared host memory that its neighbours map, or write through the NIC: mailboxes, one for
 //! each neighbour. Each side of an operation is an [`endpoint`]: counters and a signal, a counter that only grows, has one writer,
@@ -51,7 +51,6 @@
 mod arena;
 mod collective;
 mod counters;
-pub(crate) mod device;
 pub(crate) mod endpoint;
 mod fused;
 mod mailbox;
@@ -75,7 +74,6 @@ pub(crate) mod window;
 
 pub use collective::{AllReduce, Barrier};
 pub use counters::{PeerCounters, Traffic};
-pub use device::{Put, SignalWait};
 pub use fused::{FusedStream, Steps};
 #[cfg(any(test, fuzzing))]
 pub use mailbox::fuzz as fuzz_mailbox;
@@ -87,4 +85,4 @@ pub use peer::{Message, Peer};
 pub use region::Region;
 pub use steps::Step;
 pub(crate) use steps::enqueue;
-pub use window::Window;
+pub use window::{Get, Put, SignalWait, Window};

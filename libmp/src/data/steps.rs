@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gdsync::{Arg, Device, Dims, Stream};
 use mp_kernels::{Message, StepKind};
 
-use super::endpoint::{Endpoint, IN_PACKET, Side, Use, broken};
+use super::endpoint::{Endpoint, IN_PACKET, OneSidedKind, Side, Use, broken};
 use super::operation::Operation;
 use super::pieces::Move;
 use super::plane::Plane;
@@ -236,7 +236,8 @@ fn launch_as<const COUNT: usize>(
         if step.is_nothing(&message) {
             continue;
         }
-        let meet = u32::from(meetings.before(kind, &message));
+        let gets = end.one_sided == Some(OneSidedKind::Get);
+        let meet = u32::from(meetings.before(kind, gets, &message));
         list.0[count] = mp_kernels::Step { message, kind: kind as u32, meet };
         count += 1;
         threads = threads.max(threads_for(&message));
@@ -298,27 +299,32 @@ struct Meetings {
     copied: bool,
     /// … a message was taken from packets by the first block, …
     taken: bool,
+    /// … all blocks got their part from a window, …
+    got: bool,
     /// … and these ends, by their counters, were used by all blocks.
     used: [u64; LAUNCH],
     count: usize,
 }
 
 impl Meetings {
-    fn before(&mut self, kind: StepKind, message: &Message) -> bool {
+    fn before(&mut self, kind: StepKind, gets: bool, message: &Message) -> bool {
         let shared = shared(kind, message);
         let builds = match kind {
             // The buffer may be what was copied.
-            StepKind::Post => self.copied,
-            // The source may be what was taken; the first block alone has it.
-            StepKind::Send => shared && self.taken,
-            // What is taken may go where others still copy from.
-            StepKind::Recv => !shared && self.copied,
+            StepKind::Post => self.copied || self.got,
+            // It may go where others still copy from, or come from what they have put to this rank itself.
+            StepKind::Send if gets => self.copied || self.taken || self.got,
+            // The source may be what was taken, which the first block alone has, or what all have a part of.
+            StepKind::Send => (shared && self.taken) || self.got,
+            // What is taken may go where others still copy from, or to.
+            StepKind::Recv => !shared && (self.copied || self.got),
         };
         let again = shared && self.used[..self.count].contains(&message.state);
         if builds || again {
             *self = Meetings::default();
         }
-        self.copied |= shared && kind == StepKind::Send;
+        self.copied |= shared && kind == StepKind::Send && !gets;
+        self.got |= gets;
         self.taken |= !shared && kind == StepKind::Recv;
         if shared {
             self.used[self.count] = message.state;
@@ -341,7 +347,9 @@ mod tests {
         let mut meetings = Meetings::default();
         let before = |&(kind, state): &(StepKind, u64)| {
             let inbox = u64::from(!(1..10).contains(&state));
-            meetings.before(kind, &Message { state, inbox, ..Message::default() })
+            // Ends 20 to 29 are gets.
+            let (gets, inbox) = ((20..30).contains(&state), inbox * u64::from(state < 20));
+            meetings.before(kind, gets, &Message { state, inbox, ..Message::default() })
         };
         steps.iter().map(before).collect()
     }
@@ -375,6 +383,9 @@ mod tests {
         );
         assert_eq!(meetings(&[(RECV, 11), (SEND, 1)]), [false, true]);
         assert_eq!(meetings(&[(SEND, 1), (RECV, 11)]), [false, true]);
+        assert_eq!(meetings(&[(SEND, 20), (SEND, 1)]), [false, true], "what was got is sent");
+        assert_eq!(meetings(&[(SEND, 1), (SEND, 20), (POST, 2)]), [false, true, true]);
+        assert_eq!(meetings(&[(SEND, 20), (RECV, 1), (RECV, 11)]), [false, false, true]);
         assert_eq!(meetings(&[(SEND, 1), (SEND, 1), (SEND, 2)]), [false, true, false]);
         assert_eq!(meetings(&[(RECV, 11), (SEND, 1), (SEND, 2)]), [false, true, false]);
     }

@@ -1,14 +1,18 @@
 //! One-sided communication: a region of every rank of a communicator, opened to the others, with signals. What reaches the
-//! others' memory is `transport`'s; here are ranges, signals and errors, and what kernels take.
+//! others' memory is `transport`'s; here are ranges, signals and errors, and what kernels take. What is prepared on a window is
+//! [`prepared`].
 
 mod atomic;
+mod prepared;
+
+pub use prepared::{Get, Put, SignalWait};
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdsync::{Buffer, Deadline, Device, Stream, Word64, reached64};
+use gdsync::{Buffer, Deadline, Stream, Word64, reached64};
 use mp_kernels::WindowPart;
 
 use super::counters::Counters;
@@ -43,12 +47,12 @@ const NOT_MAPPED: &str =
 /// raise and wait for the same words. Of memory of a GPU, which the CPU does not reach, a call of the host takes some microseconds
 /// more, as it is a stream of this rank that does it.
 pub struct Window<T> {
-    pub(super) plane: Arc<Plane>,
+    plane: Arc<Plane>,
     parts: Vec<Part<T>>,
     rank: usize,
     /// This rank's own memory and signals.
     own: Opened,
-    pub(super) timeout: Duration,
+    timeout: Duration,
     /// For kernels: a `mp::WindowPart` for each rank, the abort word and the timeout, where they say what failed.
     table: Buffer<u64>,
     bounds: (u64, u64),
@@ -61,7 +65,7 @@ struct Part<T> {
     rank: usize,
     /// Elements.
     len: u64,
-    connection: Box<dyn Connection>,
+    connection: Arc<dyn Connection>,
     /// Where it is mapped here.
     memory: Option<Buffer<T>>,
 }
@@ -153,14 +157,10 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`memory_of`](Self::memory_of); [`Error::OutOfRange`].
     pub fn signal_of(&self, rank: usize, signal: usize) -> Result<Word64> {
-        self.signal_memory(rank, signal)?.word(0).map_err(failed("a signal"))
-    }
-
-    /// The one word of a signal.
-    pub(super) fn signal_memory(&self, rank: usize, signal: usize) -> Result<Buffer<u64>> {
         let part = self.check_signal("access", rank, signal)?;
         let word = part.connection.word(signal);
-        word.ok_or_else(|| self.plane.no_path(part.rank, NOT_MAPPED))
+        let word = word.ok_or_else(|| self.plane.no_path(part.rank, NOT_MAPPED))?;
+        word.word(0).map_err(failed("a signal"))
     }
 
     /// Copies the region to rank `rank`, from its element `at` on.
@@ -354,21 +354,6 @@ impl<T: Pod> Window<T> {
         [self.table.bytes()].into_iter().chain(parts).collect()
     }
 
-    /// This rank in the window's communicator.
-    pub(super) fn rank(&self) -> usize {
-        self.rank
-    }
-
-    /// Of a rank of the window.
-    pub(super) fn world_rank(&self, rank: usize) -> Result<usize> {
-        self.part(rank).map(|part| part.rank)
-    }
-
-    /// The device whose memory it is, here.
-    pub(super) fn device(&self) -> &Device {
-        self.table.device()
-    }
-
     /// Enqueues something, and sees to it that the timeline shows when it ran.
     fn enqueue(
         &self,
@@ -429,11 +414,7 @@ impl<T: Pod> Window<T> {
         call(&Call { plane: &self.plane, timeout: self.timeout, op: &op })
     }
 
-    /// Where element `at` of rank `rank` is, in bytes, if `len` elements from there on are there.
-    pub(super) fn range_of(&self, op: &str, rank: usize, at: u64, len: usize) -> Result<usize> {
-        self.range(op, rank, at, len).map(|(_, at)| at)
-    }
-
+    /// `len` elements of rank `rank` from `at` on: their share, and where they begin in it, in bytes.
     fn range(&self, op: &str, rank: usize, at: u64, len: usize) -> Result<(&Part<T>, usize)> {
         let part = self.reach(op, rank)?;
         if at.checked_add(len as u64).is_none_or(|end| end > part.len) {
@@ -481,14 +462,6 @@ fn row(WindowPart { memory, bytes, signals, nic }: WindowPart) -> [u64; 4] {
 
 pub(crate) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
-}
-
-impl<T> Drop for Window<T> {
-    fn drop(&mut self) {
-        for part in &self.parts {
-            part.connection.retire(&self.plane);
-        }
-    }
 }
 
 impl<T> fmt::Debug for Window<T> {

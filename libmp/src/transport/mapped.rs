@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering;
 use gdsync::{Buffer, Stream};
 use mp_kernels::WindowPart;
 
-use super::{Atomic, Call, Connection, Hand, Signal, Signals};
-use crate::data::plane::Plane;
+use super::{Atomic, Call, Connection, Direction, Hand, Route, Signal, Signals};
 use crate::error::Result;
 
 pub(super) struct Mapped {
@@ -154,5 +153,16 @@ impl Connection for Mapped {
         vec![self.memory.clone(), self.signals.memory.bytes()]
     }
 
-    fn retire(&self, _: &Plane) {}
+    fn route(
+        &self,
+        call: &Call<'_>,
+        _: Direction,
+        at: usize,
+        memory: &Buffer<u8>,
+        signal: Option<usize>,
+    ) -> Result<Route> {
+        let len = memory.len();
+        let there = (len > 0).then(|| self.part(call, at, len)).transpose()?;
+        Ok(Route::Mapped { there, word: signal.and_then(|signal| self.signals.word(signal)) })
+    }
 }

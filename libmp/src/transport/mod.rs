@@ -9,12 +9,13 @@ mod nic;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gdsync::nic::MemoryRegion;
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Space, Stream, Word64};
 use mp_kernels::WindowPart;
 use serde::{Deserialize, Serialize};
 
-use crate::data::nic::OpenedLink;
+use crate::data::nic::{OpenedLink, Place};
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 use mapped::Mapped;
@@ -118,8 +119,42 @@ pub(crate) trait Connection: Send + Sync {
     }
     fn held(&self) -> Vec<Buffer<u8>>;
 
-    /// This rank does not use it any more.
-    fn retire(&self, plane: &Plane);
+    /// How prepared operations on the `memory` here reach byte `at`, and a signal.
+    fn route(
+        &self,
+        call: &Call<'_>,
+        way: Direction,
+        at: usize,
+        memory: &Buffer<u8>,
+        signal: Option<usize>,
+    ) -> Result<Route>;
+}
+
+/// Which way the bytes of a prepared operation go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Put,
+    Get,
+}
+
+/// How a prepared operation reaches a rank's memory.
+pub(crate) enum Route {
+    Mapped {
+        /// As long as the memory here, unless that is empty.
+        there: Option<Buffer<u8>>,
+        word: Option<Buffer<u64>>,
+    },
+    Nic(NicRoute),
+}
+
+/// What requests for it are made of.
+pub(crate) struct NicRoute {
+    pub neighbour: usize,
+    /// Of this rank's kernels.
+    pub link: Arc<OpenedLink>,
+    /// The memory here, registered, and where it goes or comes from, if it has bytes.
+    pub data: Option<(Arc<MemoryRegion>, Place)>,
+    pub word: Option<Place>,
 }
 
 /// Memory and signals of this rank that it opens to others.
@@ -266,6 +301,10 @@ impl Opened {
         &self.told
     }
 
+    pub fn memory(&self) -> &Buffer<u8> {
+        &self.memory
+    }
+
     /// The way to what rank number `place` of those that were named has opened, `rank` of the world.
     pub fn connect(
         &self,
@@ -273,16 +312,24 @@ impl Opened {
         place: usize,
         rank: usize,
         told: &Told,
-    ) -> Result<Box<dyn Connection>> {
+    ) -> Result<Arc<dyn Connection>> {
         if let (Some(Some(link)), Some(own)) = (self.links.get(place), &self.share) {
-            let far = nic::Far::new(call, rank, self.memory.device(), link.clone(), own, told)?;
-            return Ok(Box::new(far));
+            let far = nic::Far::new(
+                &self.plane,
+                call,
+                rank,
+                self.memory.device(),
+                link.clone(),
+                own,
+                told,
+            )?;
+            return Ok(Arc::new(far));
         }
         let device = self.memory.device();
         if rank == self.plane.rank() {
             let signals = self.signals.memory.bytes();
             let own = Mapped::new(self.hand.clone(), self.memory.clone(), &signals);
-            return Ok(Box::new(own.map_err(|source| call.failed(source))?));
+            return Ok(Arc::new(own.map_err(|source| call.failed(source))?));
         }
         let map = |handle: &Option<PeerHandle>| match handle {
             Some(handle) => PeerMemory::map(handle, device).map(|peer| peer.buffer),
@@ -290,7 +337,7 @@ impl Opened {
         };
         let mapped = map(&told.memory)
             .and_then(|memory| Mapped::new(self.hand.clone(), memory, &map(&told.signal_memory)?));
-        Ok(Box::new(mapped.map_err(|source| call.failed(source))?))
+        Ok(Arc::new(mapped.map_err(|source| call.failed(source))?))
     }
 
     /// Of an own signal, which exists.

@@ -10,7 +10,7 @@ use gdsync::{Buffer, Device, Space, Stream};
 use mp_kernels::{NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
-use super::{Atomic, Call, Connection, Reach, STRIDE, Signal, Told};
+use super::{Atomic, Call, Connection, Direction, NicRoute, Reach, Route, STRIDE, Signal, Told};
 use crate::data::endpoint::close;
 use crate::data::nic::{OpenedLink, Place, Post, refused};
 use crate::data::path::Path;
@@ -78,6 +78,7 @@ impl OwnShare {
 
 /// Another rank's.
 pub(super) struct Far {
+    plane: Arc<Plane>,
     neighbour: usize,
     share: Share,
     bytes: u64,
@@ -94,6 +95,7 @@ pub(super) struct Far {
 impl Far {
     /// Waits until the rank has connected its side of the link.
     pub fn new(
+        own_plane: &Arc<Plane>,
         call: &Call<'_>,
         rank: usize,
         device: &Device,
@@ -125,8 +127,8 @@ impl Far {
             u64::from(bounce.lkey()) | u64::from(share.atomics) << 32,
         ];
         let table = plane.table(device, &words, op)?;
-        let (bytes, own_key) = (told.bytes, own.key);
-        Ok(Far { neighbour, share, bytes, link, own_key, table, _bounce: bounce })
+        let (plane, bytes, own_key) = (own_plane.clone(), told.bytes, own.key);
+        Ok(Far { plane, neighbour, share, bytes, link, own_key, table, _bounce: bounce })
     }
 
     /// Byte `at` of the memory. (No address where there are no bytes; nothing is asked of it then.)
@@ -300,8 +302,31 @@ impl Connection for Far {
         vec![self.table.bytes()]
     }
 
-    fn retire(&self, plane: &Plane) {
-        close(plane, self.neighbour, &self.link.link, self.share.number);
+    fn route(
+        &self,
+        call: &Call<'_>,
+        way: Direction,
+        at: usize,
+        memory: &Buffer<u8>,
+        signal: Option<usize>,
+    ) -> Result<Route> {
+        let access = match way {
+            Direction::Put => Access::LOCAL_READ,
+            Direction::Get => Access::LOCAL_WRITE,
+        };
+        let here = call.plane.register(memory, access, call.op)?.map(Arc::new);
+        Ok(Route::Nic(NicRoute {
+            neighbour: self.neighbour,
+            link: self.link.clone(),
+            data: here.map(|here| (here, Place::at(self.byte(at)))),
+            word: signal.map(|signal| Place::at(self.signal_at(signal))),
+        }))
+    }
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        close(&self.plane, self.neighbour, &self.link.link, self.share.number);
     }
 }
 

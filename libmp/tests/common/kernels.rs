@@ -16,6 +16,9 @@ pub enum Value {
     Recv(mp_kernels::Recv),
     Message(mp_kernels::Message),
     Window(mp_kernels::Window),
+    Put(mp_kernels::Put),
+    Get(mp_kernels::Get),
+    SignalWait(mp_kernels::SignalWait),
     Collective(mp_kernels::Collective),
     Word(u64),
     Half(u32),
@@ -28,6 +31,9 @@ impl Value {
             Value::Recv(handle) => Arg::new(handle),
             Value::Message(handle) => Arg::new(handle),
             Value::Window(handle) => Arg::new(handle),
+            Value::Put(handle) => Arg::new(handle),
+            Value::Get(handle) => Arg::new(handle),
+            Value::SignalWait(handle) => Arg::new(handle),
             Value::Collective(handle) => Arg::new(handle),
             Value::Word(word) => Arg::new(word),
             Value::Half(half) => Arg::new(half),
@@ -41,12 +47,13 @@ pub struct Kernels {
     module: Option<libmp::gdsync::Module>,
 }
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "test_collectives",
     "test_copy",
     "test_exchange",
     "test_messages",
     "test_parts",
+    "test_prepared",
     "test_reduce",
     "test_refusals",
     "test_windows",
@@ -130,12 +137,27 @@ type Collectives = unsafe extern "C" fn(
     u64,
     u32,
 );
+type Prepared = unsafe extern "C" fn(
+    *const mp_kernels::Put,
+    *const mp_kernels::SignalWait,
+    *const mp_kernels::Put,
+    *const mp_kernels::SignalWait,
+    *const mp_kernels::Get,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u32,
+);
 type Refusals = unsafe extern "C" fn(*const mp_kernels::Window, u64, u32, u64, u32);
 type Windows = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u32, u64, u32);
 
 /// Runs a kernel of the shim.
 fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
-    use Value::{Collective, Half, Recv, Send, Window, Word};
+    use Value::{Collective, Get, Half, Put, Recv, Send, SignalWait, Window, Word};
     // SAFETY: the shim's signatures; addresses are those of memory that the callers keep.
     unsafe {
         match (name, args) {
@@ -161,6 +183,26 @@ fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
             ("test_parts", [Send(send), Recv(recv), Word(to)]) => {
                 symbol::<Parts>("shim_parts")(send, recv, *to, blocks, threads);
             }
+            (
+                "test_prepared",
+                [
+                    Put(put),
+                    SignalWait(arrived),
+                    Put(take),
+                    SignalWait(taken),
+                    Get(get),
+                    Word(out),
+                    Word(share),
+                    Word(back),
+                    Word(me),
+                    Word(words),
+                    Word(rounds),
+                    Word(to),
+                ],
+            ) => symbol::<Prepared>("shim_prepared")(
+                put, arrived, take, taken, get, *out, *share, *back, *me, *words, *rounds, *to,
+                threads,
+            ),
             ("test_refusals", [Window(window), Word(bytes), Half(which), Word(to)]) => {
                 symbol::<Refusals>("shim_refusals")(window, *bytes, *which, *to, threads);
             }

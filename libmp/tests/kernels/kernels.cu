@@ -149,6 +149,38 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
     if (mp::thread_rank() == 0) results[1] = round;
 }
 
+// Prepared puts, gets and waits between two ranks, by a block: what each puts to the other it gets back from there. results: words
+// that were wrong; rounds done; the status of the call that failed.
+MP_KERNEL void test_prepared(mp::Put put, mp::SignalWait arrived, mp::Put take, mp::SignalWait taken, mp::Get get,
+                             std::uint64_t* out, const std::uint64_t* share, const std::uint64_t* back, std::uint64_t me,
+                             std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
+    const mp::Block block = mp::block();
+    std::uint64_t wrong = 0, round = 0;
+    mp::WaitResult result = {mp::ok, 0, 0};
+    for (; round < rounds; ++round) {
+        for (std::uint64_t i = block.rank(); i < words; i += block.size()) out[i] = test::pattern(me, round, i);
+        result = mp::put(block, put);
+        if (result.failed()) break;
+        result = mp::wait(block, arrived);
+        if (result.failed()) break;
+        result = mp::get(block, get);
+        if (result.failed()) break;
+        block.sync();
+        for (std::uint64_t i = block.rank(); i < words; i += block.size()) {
+            wrong += share[i] != test::pattern(1 - me, round, i);
+            wrong += back[i] != test::pattern(me, round, i);
+        }
+        result = mp::put(block, take);
+        if (result.failed()) break;
+        result = mp::wait(block, taken);
+        if (result.failed()) break;
+    }
+    mp::add(results, wrong, mp::relaxed, mp::system);
+    if (!block.leads()) return;
+    results[1] = round;
+    results[2] = result.status;
+}
+
 // A call that is refused, whatever the path, by a block. results: the status of a wait; calls that were not refused.
 MP_KERNEL void test_refusals(mp::Window window, std::uint64_t bytes, std::uint32_t which, std::uint64_t* results) {
     const mp::Block block = mp::block();

@@ -28,6 +28,13 @@ void shim_windows(const mp::Window* window, uint64_t* elsewhere, uint64_t words,
     mp::host::launch(1, threads, test_windows, *window, elsewhere, words, rounds, atomics, results);
 }
 
+void shim_prepared(const mp::Put* put, const mp::SignalWait* arrived, const mp::Put* take, const mp::SignalWait* taken,
+                   const mp::Get* get, uint64_t* out, const uint64_t* share, const uint64_t* back, uint64_t me,
+                   uint64_t words, uint64_t rounds, uint64_t* results, uint32_t threads) {
+    mp::host::launch(1, threads, test_prepared, *put, *arrived, *take, *taken, *get, out, share, back, me, words, rounds,
+                     results);
+}
+
 void shim_refusals(const mp::Window* window, uint64_t bytes, uint32_t which, uint64_t* results, uint32_t threads) {
     mp::host::launch(1, threads, test_refusals, *window, bytes, which, results);
 }

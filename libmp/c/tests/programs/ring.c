@@ -221,7 +221,7 @@ static void windows(const mp_comm *comm, int right, int left) {
 
 static void graphs(const mp_comm *comm, int right, int left) {
     mp_region *edge, *ghost;
-    mp_op *send, *recv, *put, *arrived;
+    mp_op *send, *recv, *put, *get, *arrived;
     mp_window *window;
     mp_stream *stream;
     mp_graph *graph;
@@ -272,6 +272,16 @@ static void graphs(const mp_comm *comm, int right, int left) {
     CHECK(mp_region_read(ghost, 0, &value, sizeof value));
     REQUIRE(value == 170 + left);
     CHECK(mp_op_handle(put, handle, sizeof handle));
+    CHECK(mp_barrier(comm));
+    value = 1;
+    CHECK(mp_region_write(edge, 0, &value, sizeof value));
+    CHECK(mp_get_prepare(window, right, 0, edge, 0, sizeof(int), &get));
+    CHECK(mp_start(get));
+    CHECK(mp_wait(get, TIMEOUT));
+    CHECK(mp_region_read(edge, 0, &value, sizeof value));
+    REQUIRE(value == 170 + mp_rank(comm));
+    CHECK(mp_op_handle(get, handle, sizeof handle));
+    CHECK(mp_op_free(get));
     steps[1].what = -1;
     REFUSED(mp_enqueue(stream, steps, 2), MP_ERR_ARGUMENT, "`what`");
     CHECK(mp_barrier(comm));

@@ -138,9 +138,7 @@ impl HostEnd {
 
     fn carry_moves(&self) -> gdsync::Result<()> {
         for Move { from, to } in &self.moves {
-            // SAFETY: while a send is under way its region is not written, and what a receive takes its message out of is
-            // its own until it posts again: the contract of `Region`.
-            to.write(unsafe { from.as_slice() }?)?;
+            to.copy_from(from)?;
         }
         Ok(())
     }

@@ -22,6 +22,7 @@ use crate::data::nic::{Link, OpenedLink, Place, Post};
 use crate::data::notice::Notice;
 use crate::data::plane::Plane;
 use crate::error::Result;
+use crate::transport::NicRoute;
 
 /// A start of the host with so few bytes takes them along in the entry: `inline_bytes` of `mp/impl/nic.cuh`.
 const INLINE: usize = 512;
@@ -61,9 +62,12 @@ pub(crate) struct NicOpening {
 /// The host's way to the other end.
 pub(crate) struct NicWay {
     link: Arc<Link>,
-    theirs: Place,
+    /// What is raised, if anything is.
+    theirs: Option<Place>,
     /// Of a send with bytes: from where to where.
     data: Option<(Arc<MemoryRegion>, Buffer<u8>, Place)>,
+    /// Of a window: the other way.
+    gets: bool,
     slots: u64,
     stride: u64,
 }
@@ -139,22 +143,8 @@ impl Registered {
         let theirs = other.signal.after(0);
         let target = other.memory.map_or(NOWHERE, |place| place.after(0));
         let memory_key = self.source.as_ref().map_or(0, |region| region.lkey());
-        let mut words = [0; NIC_END];
-        let (message, rest) = (
-            Message { theirs: 0, nic: 0, ..*message },
-            [
-                queue,
-                theirs.address,
-                target.address,
-                to_receiver.slots,
-                to_receiver.stride,
-                u64::from(theirs.rkey) | u64::from(target.rkey) << 32,
-                u64::from(memory_key),
-            ],
-        );
-        words[..Message::WORDS].copy_from_slice(&message.words());
-        words[Message::WORDS..].copy_from_slice(&rest);
-        Some(words)
+        let slots = (to_receiver.slots, to_receiver.stride);
+        Some(end_of(message, queue, (theirs, target), slots, u64::from(memory_key)))
     }
 
     /// Whether messages are taken out of slots here.
@@ -167,7 +157,7 @@ impl Registered {
         let NicOpening { signal: theirs, memory: target, slots, stride, .. } = *other;
         let data = self.source.clone().zip(target);
         let data = data.map(|(region, place)| (region, memory, place));
-        NicWay { link, theirs, data, slots, stride }
+        NicWay { link, theirs: Some(theirs), data, gets: false, slots, stride }
     }
 
     /// Nothing starts it any more, and what the host has posted is complete or in the queue: the peer need not keep its end.
@@ -207,7 +197,7 @@ fn tell_closed(plane: &Plane, neighbour: usize, number: u64) {
 /// 64-bit words of a `NicEnd`.
 const NIC_END: usize = size_of::<NicEnd>() / 8;
 
-// The order of the fields in `Registered::words`.
+// The order of the fields in `end_of`.
 const _: () = assert!(
     NIC_END == 18
         && offset_of!(NicEnd, queue) == Message::WORDS * 8
@@ -216,7 +206,48 @@ const _: () = assert!(
 
 const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
 
+/// `mp::NicEnd` of a put into a window, or of a get from one, for kernels; there is room for every start.
+pub(crate) fn words_of_window(
+    route: &NicRoute,
+    message: &Message,
+    gets: bool,
+) -> Option<[u64; NIC_END]> {
+    let queue = route.link.view.as_ref()?.device_address()?;
+    let theirs = route.word.map_or(NOWHERE, |place| place.after(0));
+    let target = route.data.as_ref().map_or(NOWHERE, |(_, place)| place.after(0));
+    let memory_key = route.data.as_ref().map_or(0, |(region, _)| region.lkey());
+    Some(end_of(
+        message,
+        queue,
+        (theirs, target),
+        (u64::MAX, 0),
+        u64::from(memory_key) | u64::from(gets) << 32,
+    ))
+}
+
+/// An `mp::NicEnd` as the words it is.
+fn end_of(
+    message: &Message,
+    queue: u64,
+    (theirs, target): (RemoteAddress, RemoteAddress),
+    (slots, stride): (u64, u64),
+    keys: u64,
+) -> [u64; NIC_END] {
+    let mut words = [0; NIC_END];
+    words[..Message::WORDS].copy_from_slice(&Message { theirs: 0, nic: 0, ..*message }.words());
+    let remote_keys = u64::from(theirs.rkey) | u64::from(target.rkey) << 32;
+    let rest = [queue, theirs.address, target.address, slots, stride, remote_keys, keys];
+    words[Message::WORDS..].copy_from_slice(&rest);
+    words
+}
+
 impl NicWay {
+    /// The way of the host for a put of `memory` into a window, or a get of it; `link` is the host's.
+    pub fn of_window(link: Arc<Link>, route: NicRoute, memory: Buffer<u8>, gets: bool) -> NicWay {
+        let data = route.data.map(|(region, place)| (region, memory, place));
+        NicWay { link, theirs: route.word, data, gets, slots: u64::MAX, stride: 0 }
+    }
+
     /// Messages that may be on their way beyond those that the receiver has posted or taken.
     pub fn slots(&self) -> u64 {
         self.slots
@@ -228,21 +259,37 @@ impl NicWay {
     /// If the queue has failed.
     pub fn post(&self, kind: StepKind, epoch: u64) -> std::result::Result<Told, NicError> {
         let value = epoch.to_le_bytes();
-        let signal = Post::Inline { bytes: &value, to: self.theirs.after(0) };
-        let data = self.data.as_ref().filter(|_| kind == StepKind::Send);
-        let (posted, copied) = match data {
-            Some((from, memory, place)) if !memory.is_empty() => {
+        let signal = self.theirs.map(|theirs| Post::Inline { bytes: &value, to: theirs.after(0) });
+        let data = self
+            .data
+            .as_ref()
+            .filter(|(_, memory, _)| kind == StepKind::Send && !memory.is_empty());
+        let mut inline = [0; INLINE];
+        let (data, copied) = match data {
+            None => (None, true),
+            Some((into, memory, place)) if self.gets => {
+                let (from, len) = (place.after(0), memory.len() as u64);
+                (Some(Post::Read { from, into, at: 0, len }), false)
+            }
+            Some((from, memory, place)) => {
                 let slot = if self.slots == 0 { 0 } else { (epoch - 1) % self.slots * self.stride };
                 let to = place.after(slot as usize);
                 let copied = memory.len() <= INLINE;
-                let write = match copied {
-                    // SAFETY: while a send is under way its region is not written: the contract of `Region`.
-                    true => Post::Inline { bytes: unsafe { memory.as_slice() }?, to },
+                let post = match copied {
+                    true => {
+                        let bytes = &mut inline[..memory.len()];
+                        memory.read(bytes)?;
+                        Post::Inline { bytes, to }
+                    }
                     false => Post::Write { from, len: memory.len() as u64, to },
                 };
-                (self.link.post(&[write, signal])?, copied)
+                (Some(post), copied)
             }
-            _ => (self.link.post(&[signal])?, true),
+        };
+        let posted = match (data, signal) {
+            (Some(data), Some(signal)) => self.link.post(&[data, signal])?,
+            (Some(one), None) | (None, Some(one)) => self.link.post(&[one])?,
+            (None, None) => return Ok(Told::Yes),
         };
         Ok(posted.map_or(Told::NoRoom, |posted| Told::Posted { position: posted.position, copied }))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-use super::{Endpoint, Side};
+use super::{Endpoint, OneSidedKind, Side};
 use crate::data::counters::Count;
 use crate::data::plane::Plane;
 use crate::trace::{self, Span};
@@ -33,14 +33,15 @@ impl Endpoint {
         let count: Option<&Count> = match (self.side, self.one_sided) {
             (Side::Send, None) => Some(&self.counters.sends),
             (Side::Recv, None) => Some(&self.counters.recvs),
-            (Side::Send, Some(_)) => Some(&self.counters.puts),
-            (Side::Recv, Some(_)) => None,
+            (_, Some(OneSidedKind::Put { .. })) => Some(&self.counters.puts),
+            (_, Some(OneSidedKind::Get)) => Some(&self.counters.gets),
+            (_, Some(OneSidedKind::Wait)) => None,
         };
         if let Some(count) = count {
             count.add(bytes);
         }
-        if let Some(signals) = self.one_sided {
-            self.counters.signals.add(signals);
+        if let Some(OneSidedKind::Put { signals }) = self.one_sided {
+            self.counters.signals.add(u64::from(signals));
         }
         tracing::trace!(operation = %self.name, bytes, "started");
         self.since.store(coarse_now(), Ordering::Relaxed);

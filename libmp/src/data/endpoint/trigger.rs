@@ -9,7 +9,7 @@ use std::time::Duration;
 use gdsync::{Deadline, Event, Stream};
 
 use super::host::{Step as HostStep, Told};
-use super::{Endpoint, HostEnd, Side, Way, Words, broken};
+use super::{Endpoint, HostEnd, OneSidedKind, Side, Way, Words, broken};
 use crate::data::nic::refused;
 use crate::data::operation::{Progress, What};
 use crate::data::plane::Plane;
@@ -243,7 +243,7 @@ impl Endpoint {
                 let _ = self.broken.set(broken(&self.name, source));
                 self.is_over(starts)
             }
-            Err(error) if self.nic.is_some() => {
+            Err(error) if self.nic.is_some() || self.one_sided.is_some() => {
                 plane.path_failed(self.neighbour, &error);
                 Some(Wake::Room)
             }
@@ -347,7 +347,7 @@ impl Endpoint {
         };
         let complete = handed
             && match way {
-                Some(Way { host: Some(host), .. }) => self.is_taken(host)?,
+                Some(Way { host: Some(host), .. }) => self.is_taken(host, starts.by_host)?,
                 Some(Way { host: None, .. }) => self.has_run(plane, &mut starts)?,
                 None => true,
             };
@@ -359,16 +359,22 @@ impl Endpoint {
     }
 
     /// On host memory, of what is out of the hands of this rank's calls: whether it is complete. Takes a message that is there.
-    fn is_taken(&self, host: &HostEnd) -> Result<bool> {
+    fn is_taken(&self, host: &HostEnd, by_host: bool) -> Result<bool> {
         if self.is_queued() {
             return Ok(false);
         }
+        let take = || {
+            host.take().map_err(|error| match error {
+                gdsync::nic::Error::Device(source) => broken(&self.name, source),
+                error => refused(|| self.name.to_string())(error),
+            })
+        };
+        if self.one_sided == Some(OneSidedKind::Wait) {
+            return if by_host { take() } else { Ok(true) };
+        }
         while self.is_posted() {
-            match host.take() {
-                Ok(true) => {}
-                Ok(false) => return Ok(false),
-                Err(gdsync::nic::Error::Device(source)) => return Err(broken(&self.name, source)),
-                Err(error) => return Err(refused(|| self.name.to_string())(error)),
+            if !take()? {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -411,8 +417,8 @@ impl Endpoint {
 
     /// Number of the last start.
     fn latest(&self, starts: &HostStarts) -> u64 {
-        let words = self.words.as_ref().filter(|_| self.one_sided.is_none());
-        let counted = words.and_then(|Words { epoch, room }| match self.side {
+        let counted = self.words.as_ref().and_then(|Words { epoch, room }| match self.side {
+            Side::Recv if self.one_sided.is_some() => Some(epoch.load()? + 1),
             Side::Recv => room.load(),
             Side::Send => Some(epoch.load()? + u64::from(starts.todo == Some(Todo::Begin))),
         });

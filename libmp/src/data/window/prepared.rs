@@ -1,0 +1,252 @@
+//! Puts into a [`Window`], with a signal, gets from it, and waits for signals, prepared once and started any number of times: by the
+//! host, on streams, in lists with messages, in graphs that are replayed, and in kernels, over mapped memory and through a NIC.
+//!
+//! A put or a get is an end of a message that never waits for room, and a wait for a signal one that never posts: the same kernels
+//! and the same counters serve them (`Endpoint::of_window`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use gdsync::{Buffer, Device};
+
+use super::Window;
+use crate::data::endpoint::{Endpoint, OneSided, OneSidedKind};
+use crate::data::fused::Steps;
+use crate::data::operation::sealed::Sealed;
+use crate::data::operation::{Inside, Operation};
+use crate::data::plane::Plane;
+use crate::data::region::Region;
+use crate::data::steps::Step;
+use crate::error::{Error, Result};
+use crate::transport::{Connection, Direction, Route};
+
+/// A put into the memory of another rank, with or without a signal: [`Window::prepare_put`].
+///
+/// # Order
+/// The bytes are what the region holds when the host, the stream, or the group of threads, gets there; behind the start, by the
+/// host once it is complete, the region may be written again. Start number n raises the signal to n, at system scope, when the bytes
+/// are there, and so are those of every put that was started before it on the same stream. Nothing makes the put wait: that the other
+/// rank has read what the last one brought, the two agree on by signals. The signal is this operation's: nothing else raises it.
+///
+/// # Dropping
+/// As [`Send`](crate::Send). It keeps the other rank's share; the window itself may be dropped before.
+pub struct Put {
+    plane: Arc<Plane>,
+    end: Arc<Endpoint>,
+    _connection: Arc<dyn Connection>,
+}
+
+/// A get from the memory of another rank: [`Window::prepare_get`]. Behind a start on a stream, in a kernel behind a barrier of the
+/// group, and by the host once it is complete, the region holds what the rank's memory held meanwhile; that it was whole the two
+/// agree on by signals.
+///
+/// # Dropping
+/// As [`Put`].
+pub struct Get {
+    plane: Arc<Plane>,
+    end: Arc<Endpoint>,
+    _connection: Arc<dyn Connection>,
+}
+
+/// A wait for a signal of this rank: [`Window::prepare_wait`]. Wait number n is through when the signal is at least n, so each takes
+/// one start of the [`Put`] that raises it; what that put brought is then visible to whoever waited.
+pub struct SignalWait {
+    plane: Arc<Plane>,
+    end: Arc<Endpoint>,
+    _connection: Arc<dyn Connection>,
+}
+
+impl<T: Pod> Window<T> {
+    /// Prepares a put of the whole region into the memory of rank `rank`, from its element `at` on, and then a signal of it, if
+    /// one is named. The region is memory of this rank's device; an empty one is a signal alone.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`], [`Error::OutOfRange`]; [`Error::Mismatch`] for memory of another device than the window's;
+    /// [`Error::Memory`], [`Error::Nic`]; what ended the world.
+    pub fn prepare_put(
+        &self,
+        rank: usize,
+        at: u64,
+        source: &Region<T>,
+        signal: Option<usize>,
+    ) -> Result<Put> {
+        let signals = signal.is_some();
+        let kind = OneSidedKind::Put { signals };
+        let verb = if signals { "put and signal" } else { "put" };
+        let (end, connection) = self.prepare(kind, verb, rank, at, source, signal)?;
+        Ok(Put { plane: self.plane.clone(), end, _connection: connection })
+    }
+
+    /// Prepares a get of the memory of rank `rank`, from its element `at` on, that fills the whole region. The region is memory
+    /// of this rank's device.
+    ///
+    /// # Errors
+    /// As [`prepare_put`](Self::prepare_put).
+    pub fn prepare_get(&self, rank: usize, at: u64, target: &Region<T>) -> Result<Get> {
+        let (end, connection) = self.prepare(OneSidedKind::Get, "get", rank, at, target, None)?;
+        Ok(Get { plane: self.plane.clone(), end, _connection: connection })
+    }
+
+    /// Prepares a wait for a signal of this rank.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Memory`]; what ended the world.
+    pub fn prepare_wait(&self, signal: usize) -> Result<SignalWait> {
+        let part = self.check_signal("a wait", self.rank, signal)?;
+        let none = self.own.memory().slice(0..0).map_err(super::failed("a wait"))?;
+        let route = self.route(part, Direction::Get, 0, &none, Some(signal))?;
+        let (tag, kind) = (signal as u64, OneSidedKind::Wait);
+        let end = self.end_of(part.rank, "signal", kind, tag, none, route)?;
+        let connection = part.connection.clone();
+        Ok(SignalWait { plane: self.plane.clone(), end, _connection: connection })
+    }
+
+    fn prepare(
+        &self,
+        kind: OneSidedKind,
+        verb: &'static str,
+        rank: usize,
+        at: u64,
+        region: &Region<T>,
+        signal: Option<usize>,
+    ) -> Result<(Arc<Endpoint>, Arc<dyn Connection>)> {
+        let (part, at) = self.range(verb, rank, at, region.len())?;
+        if let Some(signal) = signal {
+            self.check_signal(verb, rank, signal)?;
+        }
+        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
+        let (memory, device) = (region.buffer().device(), self.table.device());
+        if ordinal(memory) != ordinal(device) {
+            return Err(Error::Mismatch {
+                op: format!("a {verb} of rank {rank}"),
+                reason: format!("its region belongs to {memory}, its window to {device}"),
+            });
+        }
+        let memory = region.buffer().bytes();
+        let direction = match kind {
+            OneSidedKind::Get => Direction::Get,
+            _ => Direction::Put,
+        };
+        let route = self.route(part, direction, at, &memory, signal)?;
+        let tag = signal.unwrap_or_default() as u64;
+        let end = self.end_of(part.rank, verb, kind, tag, memory, route)?;
+        Ok((end, part.connection.clone()))
+    }
+
+    fn route(
+        &self,
+        part: &super::Part<T>,
+        direction: Direction,
+        at: usize,
+        memory: &Buffer<u8>,
+        signal: Option<usize>,
+    ) -> Result<Route> {
+        self.call("preparing", part, |call| {
+            part.connection.route(call, direction, at, memory, signal)
+        })
+    }
+
+    fn end_of(
+        &self,
+        rank: usize,
+        verb: &'static str,
+        kind: OneSidedKind,
+        tag: u64,
+        memory: Buffer<u8>,
+        route: Route,
+    ) -> Result<Arc<Endpoint>> {
+        let (device, timeout) = (self.table.device().clone(), self.timeout);
+        Endpoint::of_window(
+            &self.plane,
+            OneSided { kind, verb, tag, rank, memory, device, route, timeout },
+        )
+    }
+}
+
+macro_rules! operation {
+    ($operation:ident, $start:literal, $start_on:literal, $wait_on:literal, $step_in_kernel:literal, $handle:ident, $($of:tt)+) => {
+        impl $operation {
+            #[doc = $start]
+            ///
+            /// # Errors
+            /// [`Error::Started`] if the last start has not been seen complete; [`Error::Memory`]; what ended the world.
+            pub fn start(&self) -> Result<()> {
+                self.end.start(&self.plane)
+            }
+
+            #[doc = $start_on]
+            ///
+            /// # Errors
+            /// [`Error::Mismatch`] for a stream of another device; [`Error::Memory`]; what ended the world.
+            pub fn start_on(&self, stream: impl Steps) -> Result<()> {
+                stream.add(Step::start(self))
+            }
+
+            #[doc = $wait_on]
+            ///
+            /// # Errors
+            /// As [`start_on`](Self::start_on).
+            pub fn wait_on(&self, stream: impl Steps) -> Result<()> {
+                stream.add(Step::wait(self))
+            }
+
+            #[doc = $step_in_kernel]
+            ///
+            /// # Errors
+            /// What ended the world.
+            pub fn handle(&self) -> Result<mp_kernels::$handle> {
+                let of = $($of)+;
+                self.end.handle(&self.plane).map(of)
+            }
+        }
+
+        impl Operation for $operation {}
+
+        impl Sealed for $operation {
+            fn inside(&self) -> Inside<'_> {
+                Inside { end: &self.end, plane: &self.plane }
+            }
+        }
+
+        impl Drop for $operation {
+            fn drop(&mut self) {
+                self.end.retire(&self.plane);
+            }
+        }
+
+        impl fmt::Debug for $operation {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}", self.end.name)
+            }
+        }
+    };
+}
+
+operation!(
+    Put,
+    "Puts, by the host.",
+    "Puts when the stream gets there.",
+    "Makes a stream wait until what the host has started is complete.",
+    "What `mp::put` of `mp/window.cuh` takes to start the same operation in a kernel. Valid while this object lives.",
+    Put,
+    |message| mp_kernels::Put { send: mp_kernels::Send { message } }
+);
+operation!(
+    Get,
+    "Gets, by the host.",
+    "Gets when the stream gets there: what comes after it on the stream finds the bytes.",
+    "Makes a stream wait until what the host has started is complete.",
+    "What `mp::get` of `mp/window.cuh` takes to start the same operation in a kernel. Valid while this object lives.",
+    Get,
+    |message| mp_kernels::Get { send: mp_kernels::Send { message } }
+);
+operation!(
+    SignalWait,
+    "Begins a wait of the host: [`wait`](Operation::wait) and [`test`](Operation::test) say when it is through.",
+    "Nothing: a stream waits where it is told to.",
+    "Blocks the stream until the signal is there, or the communicator's timeout is over.",
+    "What `mp::wait` of `mp/window.cuh` takes to wait for it in a kernel. Valid while this object lives.",
+    SignalWait,
+    |message| mp_kernels::SignalWait { recv: mp_kernels::Recv { message } }
+);
