@@ -1,7 +1,8 @@
 //! What the solver should find: values printed by the reference program, and the verdict on a run.
 //!
 //! Every run is judged, and the verdict says by what. Where the reference program has been run with the same settings at the
-//! same size (`data/known.tsv`, made by `tools/hpgmg-reference`), its numbers have to come out. Elsewhere there are bounds:
+//! same size (`data/known.tsv`: commit a93ff237 of HPGMG, compiled without contraction of floating-point operations, one
+//! thread, numbers printed with 17 digits), its numbers have to come out. Elsewhere there are bounds:
 //! the reference's numbers at the nearest size it has been run at, carried over by the order of the discretisation.
 
 use crate::cycle::{Solved, TOLERANCE};
