@@ -54,6 +54,14 @@ pub enum CudaError {
     /// The messages of the library are in memory that the GPU does not reach.
     #[error("messages of {0} are in memory that the GPU cannot copy from")]
     NoBuffers(&'static str),
+    /// More ranks than phases keep apart.
+    #[error("--device cuda: {ranks} ranks; at most {most} communicate by kernels and streams")]
+    TooManyRanks {
+        /// Ranks of the run.
+        ranks: usize,
+        /// As many as there may be.
+        most: usize,
+    },
     /// The ranks lost each other.
     #[error(transparent)]
     Comm(#[from] CommError),

@@ -10,6 +10,10 @@ use super::partition::Partition;
 use super::staged::Staged;
 use crate::comm::{Comm, CommError};
 
+/// Ranks that do not meet at a border have read what the last gather brought before the next one overwrites it because there are
+/// enough phases of borders between the two for the news to pass from the first rank to the last.
+const RANKS_MAX: usize = 8;
+
 /// How the ranks exchange what they share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -68,6 +72,10 @@ impl Ranks {
             return Ok(Self::Staged(Staged::prepare(team.messages, &place, partition, dims)?));
         }
         let communicator = team.comm.communicator().ok_or(CudaError::NoPeers)?;
+        let ranks = communicator.size();
+        if ranks > RANKS_MAX {
+            return Err(CudaError::TooManyRanks { ranks, most: RANKS_MAX });
+        }
         let form = Form {
             in_kernels: team.mode == Mode::Kernel,
             apart: sharing(team.comm, device)? == 1,
