@@ -84,7 +84,7 @@
 //! let recv = left.recv(&ghost, 7).prepare()?;
 //! for _ in 0..3 {
 //!     // A launch that fills the edge, then:
-//!     world.enqueue(&stream, &[recv.start(), send.start(), recv.wait()])?;
+//!     world.enqueue(&stream, &[Step::start(&recv), Step::start(&send), Step::wait(&recv)])?;
 //! }
 //! world.synchronize(&stream, Deadline::after(Duration::from_secs(10)))?;
 //! world.finish()

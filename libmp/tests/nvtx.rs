@@ -134,7 +134,7 @@ fn operations_and_waits_are_ranges_for_a_tool_that_is_there() {
     // Who finds the message there does not wait.
     assert!(count("push libmp wait for recv tag 7 from rank 1") >= 1, "{log}");
     assert_eq!(count("push libmp prepare send tag 7"), 2);
-    assert_eq!(count("push libmp enqueue post device recv tag 8"), 2, "{log}");
+    assert_eq!(count("push libmp enqueue recv tag 8"), 2, "{log}");
     assert_eq!(count("push libmp synchronize"), 2);
     assert_eq!(count("push libmp a span of the program"), 2);
     // On each thread they lie within each other.
