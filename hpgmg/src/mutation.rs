@@ -167,10 +167,8 @@ impl Cpu {
             return;
         };
         match site {
-            Site::Coarse | Site::CoarseSolution if stage == Stage::Pack => {
-                if self.is_due(&fault) {
-                    self.strike(l, x, &fault);
-                }
+            Site::Coarse | Site::CoarseSolution if stage == Stage::Pack && self.is_due(&fault) => {
+                self.strike(l, x, &fault);
             }
             // A message is lost between the pack of one rank and the unpack of another.
             Site::Message | Site::Restricted | Site::Prolonged if stage == Stage::Unpack => {

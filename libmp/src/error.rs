@@ -295,7 +295,7 @@ pub enum Error {
         /// Time since the start.
         age: Duration,
         /// Why nothing came, for all that is known here; empty if nothing is.
-        why: String,
+        why: Box<str>,
     },
 
     /// Elements or a signal outside of what the peer has opened.

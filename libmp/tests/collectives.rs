@@ -249,7 +249,7 @@ fn every_number_is_combined_as_by_the_control_plane(device: &Device) {
         let (one, other) = if first { (0.0, -0.0) } else { (-0.0, 1e300) };
         of(&world, device, [one, other, if first { 0.1 } else { 3.0 }]);
         let (one, other) = if first { (0.0f32, 7.5) } else { (-0.0, -7.5) };
-        of(&world, device, [one, other, if first { f32::MAX } else { f32::MAX }]);
+        of(&world, device, [one, other, f32::MAX]);
         of(&world, device, if first { [u64::MAX, 1, 1 << 40] } else { [2, 1, 3] });
         of(&world, device, if first { [i64::MIN, -5, 7] } else { [-1, 5, -7] });
         of(&world, device, if first { [u32::MAX, 1, 9] } else { [2, 1 << 31, 9] });

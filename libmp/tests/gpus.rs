@@ -139,8 +139,8 @@ mod gpu {
     fn check(path: &Path) {
         let document: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
         for rank in 0..2 {
-            let enqueued = named(&document, rank, "enqueue post device recv");
-            let ran = named(&document, rank, "post device recv");
+            let enqueued = named(&document, rank, "enqueue recv");
+            let ran = named(&document, rank, "recv");
             assert_eq!((enqueued.len(), ran.len()), (20, 20));
             let mut last = 0.0;
             for ((enqueued, _, _), (began, ended, event)) in enqueued.iter().zip(&ran) {
@@ -160,10 +160,8 @@ mod gpu {
         }
         // A message is received after it was sent, whatever stream of whichever rank did it.
         for rank in 0..2 {
-            let (here, there) = (
-                named(&document, rank, "post device recv"),
-                named(&document, 1 - rank, "post device recv"),
-            );
+            let (here, there) =
+                (named(&document, rank, "recv"), named(&document, 1 - rank, "recv"));
             for ((began, _, _), (_, ended, event)) in here.iter().zip(&there) {
                 assert!(began <= &(ended + 20.0), "{event} ended before the peer began");
             }

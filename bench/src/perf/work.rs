@@ -123,7 +123,7 @@ impl Work {
                     [Arg::new(&bound), Arg::new(&amount), Arg::new(&address), Arg::new(&count)];
                 // SAFETY: the kernel's signature; the words live as long as this, which its users keep until the stream
                 // has been waited for.
-                unsafe { stream.launch(&kernel, Dims::linear(*blocks, THREADS), &args)? };
+                unsafe { stream.launch(kernel, Dims::linear(*blocks, THREADS), &args)? };
             }
         }
         Ok(())

@@ -228,6 +228,6 @@ pub(crate) fn pause(
         expected,
         seen,
         age,
-        why,
+        why: why.into(),
     })
 }

@@ -125,7 +125,7 @@ impl Report {
             expected: report.expected,
             seen: report.seen,
             age: Duration::from_nanos(report.waited_ns),
-            why: self.name.why_late(),
+            why: self.name.why_late().into(),
         }
     }
 }

@@ -26,7 +26,7 @@ pub(super) enum Way {
     /// Their inboxes, and the own one, in rank order: two turns of `len` packets (data, run) of each rank.
     Mapped(Vec<Buffer<u64>>),
     /// By a window whose shares have two turns of `len` words of each rank, and a signal for each.
-    Nic { window: Window<u64>, share: Buffer<u64>, mine: Region<u64> },
+    Nic { window: Box<Window<u64>>, share: Buffer<u64>, mine: Region<u64> },
 }
 
 /// How far a run is.

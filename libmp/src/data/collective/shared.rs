@@ -143,7 +143,7 @@ impl Shared {
                 None
             } else {
                 let mine = communicator.alloc(device, len)?;
-                Some(Way::Nic { window: opened, share, mine })
+                Some(Way::Nic { window: Box::new(opened), share, mine })
             }
         } else {
             handle.inboxes = state + 64;
@@ -228,7 +228,7 @@ impl Shared {
             expected: self.runs() + 1,
             seen: self.runs(),
             age: since.elapsed(),
-            why: format!("rank {rank} has not come"),
+            why: format!("rank {rank} has not come").into(),
         }
     }
 

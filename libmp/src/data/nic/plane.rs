@@ -165,7 +165,7 @@ impl Plane {
                     expected: 1,
                     seen: 0,
                     age,
-                    why: String::new(),
+                    why: "".into(),
                 });
             }
         }
