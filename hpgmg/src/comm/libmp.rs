@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gdsync::{Buffer, Stream};
+use gdsync::{Buffer, PeerMemory, Stream};
 use libmp::{
     AllReduce, Communicator, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World,
 };
@@ -127,17 +127,21 @@ impl Comm for LibmpComm {
         tag: i32,
         messages: &[Message],
     ) -> Result<Box<dyn Exchange>, CommError> {
-        let alloc = |len| -> Result<Region<f64>, CommError> {
+        // The CPU sends it, so it is the host's memory, and a GPU sees it mapped.
+        let alloc =
+            |len| -> Result<Region<f64>, CommError> { Ok(self.world.alloc(&Device::Host, len)?) };
+        let seen = |region: &Region<f64>| -> Result<Buffer<f64>, CommError> {
+            let mapped = || PeerMemory::map(&region.buffer().export()?, device)?.buffer.cast();
             match device {
-                Device::Host => Ok(self.world.alloc(device, len)?),
-                Device::Cuda(_) => Ok(Region::from_buffer(device.alloc_pinned(len)?)),
+                Device::Host => Ok(region.buffer().clone()),
+                Device::Cuda(_) => Ok(mapped()?),
             }
         };
         let links = messages
             .iter()
             .map(|message| {
                 let peer = self.world.peer(message.peer)?;
-                let mut link = Link { peer: message.peer, send: None, receive: None };
+                let mut link = Link { peer: message.peer, send: None, receive: None, seen: None };
                 if message.send > 0 {
                     let region = alloc(message.send)?;
                     let send = peer.send(&region, tag as u64).prepare()?;
@@ -149,6 +153,9 @@ impl Comm for LibmpComm {
                     // From here on the buffer is with the sender whenever it is not being read, so that a send finds it.
                     receive.start()?;
                     link.receive = Some((region, receive));
+                }
+                if let (Some((send, _)), Some((receive, _))) = (&link.send, &link.receive) {
+                    link.seen = Some([seen(send)?, seen(receive)?]);
                 }
                 Ok(link)
             })
@@ -172,6 +179,8 @@ struct Link {
     peer: usize,
     send: Option<(Region<f64>, Send)>,
     receive: Option<(Region<f64>, Recv)>,
+    /// Memory of both, as the device sees it.
+    seen: Option<[Buffer<f64>; 2]>,
 }
 
 /// The prepared messages of one phase.
@@ -249,12 +258,7 @@ impl Exchange for LibmpExchange {
     }
 
     fn buffers(&self, index: usize) -> Option<[Buffer<f64>; 2]> {
-        let Link { send: Some((send, _)), receive: Some((receive, _)), .. } =
-            &self.links.links[index]
-        else {
-            return None;
-        };
-        Some([send.buffer().clone(), receive.buffer().clone()])
+        self.links.links[index].seen.clone()
     }
 
     fn start(&mut self, index: usize) -> Result<(), CommError> {
