@@ -36,6 +36,8 @@ pub(crate) struct HostStarts {
     posted: bool,
     /// On a GPU: the own stream has been told to take the message.
     taking: bool,
+    /// On a GPU, through a NIC: what the signal of the message to be taken will be, once it was looked up.
+    expected: Option<u64>,
     pub dropped: bool,
 }
 
@@ -386,8 +388,11 @@ impl Endpoint {
             return Ok(true);
         }
         if self.side == Side::Recv && !starts.taking {
+            if !self.has_come(starts)? {
+                return Ok(false);
+            }
             self.run_alone(plane, Action::Wait)?;
-            starts.taking = true;
+            (starts.taking, starts.expected) = (true, None);
             starts.posted = false;
         }
         let stream = self.stream(plane)?;
@@ -401,6 +406,24 @@ impl Endpoint {
             Some(error) => Err(error),
             None => waited.map(|()| true),
         }
+    }
+
+    /// On a GPU, through a NIC: whether the message to be taken is there. Its signal is in host memory; a kernel that waited for
+    /// it could keep the copies of the NIC, which bring the message, from the GPU. Over mapped memory the kernel may wait.
+    fn has_come(&self, starts: &mut HostStarts) -> Result<bool> {
+        let (Some(_), Some(outer)) = (&self.nic, &self.outer) else { return Ok(true) };
+        let taken = || self.state.memory().slice(0..8)?.cast::<u64>()?.to_vec();
+        let look = |expected: Option<u64>| -> gdsync::Result<(u64, bool)> {
+            let expected = match expected {
+                Some(expected) => expected,
+                None => taken()?.first().copied().unwrap_or_default() + 1,
+            };
+            Ok((expected, outer.signal()?.load().is_none_or(|seen| seen >= expected)))
+        };
+        let (expected, come) =
+            look(starts.expected).map_err(|source| broken(&self.name, source))?;
+        starts.expected = Some(expected);
+        Ok(come)
     }
 
     pub fn progress(&self, plane: &Plane) -> Progress {
