@@ -135,7 +135,7 @@ impl Game {
     fn new(rank: &Rank, plan: &Plan, size: u64, kernel: &'static str) -> Result<Game> {
         let threads = (size.div_ceil(8).clamp(32, u64::from(THREADS)) as u32).next_multiple_of(32);
         let cuda = rank.device.as_cuda().context("no GPU")?;
-        let fit = cuda.co_resident_blocks(&cuda.kernel(kernel)?, threads, 0)?;
+        let fit = cuda.co_resident_blocks(&rank.kernel(kernel)?, threads, 0)?;
         // Both ranks may be on this GPU, and all blocks of both have to run at once.
         let channels = rank.world.min(u64::from(plan.channels.min(fit / 2)))? as u32;
         ensure!(
@@ -162,7 +162,7 @@ impl Game {
     /// As [`gdsync::Stream::launch`].
     unsafe fn run(&self, rank: &Rank, rounds: u64, args: &[Arg<'_>]) -> Result<Tally> {
         self.results.write(&[0; 2])?;
-        let kernel = rank.device.as_cuda().context("no GPU")?.kernel(self.kernel)?;
+        let kernel = rank.kernel(self.kernel)?;
         rank.world.barrier()?;
         let since = Instant::now();
         let dims = Dims::linear(self.channels, self.threads);
