@@ -13,10 +13,7 @@ struct Model {
 }
 
 const MAILBOX: Model = Model { file: "mailbox", sources: &["libmp/src/data/positions.rs"] };
-const MESSAGE: Model = Model {
-    file: "message",
-    sources: &["gdsync/src/memory/access.rs", "libmp/src/data/epochs.rs"],
-};
+const MESSAGE: Model = Model { file: "message", sources: &["gdsync/src/memory/access.rs"] };
 const LOCKSTEP: Model = Model { file: "lockstep", sources: &["gdsync/src/memory/access.rs"] };
 const SLEEP: Model = Model {
     file: "sleep",

@@ -11,8 +11,6 @@
 mod access;
 #[path = "../../gdsync/src/nic/soft/doze.rs"]
 mod doze;
-#[path = "../../libmp/src/data/epochs.rs"]
-mod epochs;
 #[path = "../../gdsync/src/nic/soft/inbox.rs"]
 mod inbox;
 #[path = "../../gdsync/src/watchdog/outstanding.rs"]
