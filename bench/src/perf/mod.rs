@@ -42,14 +42,12 @@ fn bar(rank: &Rank, steps: usize) -> Result<ProgressBar> {
 
 /// Threads of a block that passes messages of `size` bytes: one for each packet, or as many as copy fastest.
 fn block_threads(size: u64) -> u32 {
-    /// Bytes of a message in a packet, `packet_bytes` of `mp/packet.cuh`.
-    const IN_PACKET: u64 = 12;
     let most = match size {
         0..=0x2000 => 768,
         0x2001..=0x4_0000 => 256,
         _ => 512,
     };
-    (size.div_ceil(IN_PACKET).clamp(32, most) as u32).next_multiple_of(32)
+    (size.div_ceil(mp_kernels::PACKET_BYTES.into()).clamp(32, most) as u32).next_multiple_of(32)
 }
 
 /// The middle of timed single operations and their 99th percentile; sorts them.

@@ -9,7 +9,7 @@ use super::driver::cu;
 use crate::error::{Error, Result};
 
 /// A loaded entry point. Valid while its module is: the embedded one as long as the device, an application's as long
-/// as its [`Module`].
+/// as its module is loaded.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
     function: sys::CUfunction,

@@ -2,7 +2,7 @@
 //! and 2, up to the root), and the process's own limits. Asked before memory is taken, because the kernel does not refuse:
 //! it gives what there is not and then kills.
 //!
-//! Ranks of a host take memory one after the other ([`Turn`]), so that two do not count on the same.
+//! Ranks of a host take memory one after the other (`Turn`), so that two do not count on the same.
 
 use std::fmt;
 use std::fs::read_to_string;

@@ -112,7 +112,7 @@ pub(crate) fn peer(comm: &Communicator, peer: c_int) -> Result<Peer> {
 /// The operations in an array of C.
 ///
 /// # Safety
-/// As [`array`], for the array and what its elements point to.
+/// As [`array()`], for the array and what its elements point to.
 unsafe fn operations<'a>(ops: *const *const MpOp, count: usize) -> Result<Vec<&'a MpOp>> {
     // SAFETY: the caller's promise.
     let list = unsafe { array(ops, count, "ops")? };

@@ -20,7 +20,6 @@ use host::{Bounds, HostEnd, Shared, Theirs};
 pub(crate) use host::{is_set, wait};
 pub(crate) use nic::close;
 use nic::{NicOpening, NicWay, Registered, slots_of};
-pub(crate) use state::IN_PACKET;
 use state::{EndState, packets};
 use trigger::HostStarts;
 pub(crate) use trigger::Use;

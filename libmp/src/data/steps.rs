@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use gdsync::{Arg, Device, Dims, Stream};
-use mp_kernels::{Message, StepKind};
+use mp_kernels::{FEW_STEPS, MAX_STEPS, Message, PACKET_BYTES, StepKind};
 
-use super::endpoint::{Endpoint, IN_PACKET, OneSidedKind, Side, Use, broken};
+use super::endpoint::{Endpoint, OneSidedKind, Side, Use, broken};
 use super::operation::Operation;
 use super::pieces::Move;
 use super::plane::Plane;
 use crate::error::{Error, Result};
 use crate::trace::Label;
 
-/// Steps in one launch, `max_steps` of `steps.cu`, and in a short one, `few_steps`.
-pub(crate) const LAUNCH: usize = 16;
-const FEW: usize = 3;
+/// Steps in one launch, and in a short one.
+pub(crate) const LAUNCH: usize = MAX_STEPS as usize;
+const FEW: usize = FEW_STEPS as usize;
 /// Threads of a block that copies at most, each so many bytes at once; and of one with a thread for each packet.
 const COPYING: u64 = 512;
 const WIDE: u64 = 16;
@@ -267,7 +267,7 @@ fn launch_as<const COUNT: usize>(
 fn threads_for(message: &Message) -> u32 {
     let threads = match message.inbox {
         0 => message.len.div_ceil(WIDE).min(COPYING),
-        _ => message.len.div_ceil(IN_PACKET).min(MOST),
+        _ => message.len.div_ceil(PACKET_BYTES.into()).min(MOST),
     };
     (threads.max(1) as u32).next_multiple_of(32)
 }

@@ -20,8 +20,8 @@ use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 use mapped::Mapped;
 
-/// Bytes between two signals, `signal_stride` of `mp/window.cuh`: each has a cache line of its own.
-pub(crate) const STRIDE: usize = 64;
+/// Bytes between two signals: each has a cache line of its own.
+pub(crate) const STRIDE: usize = mp_kernels::SIGNAL_STRIDE as usize;
 /// How long the host's own stream may be full, which it never is: it is waited for each time.
 const HAND: Duration = Duration::from_secs(60);
 

@@ -7,20 +7,18 @@ use std::sync::{Arc, PoisonError};
 use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Device, Space, Stream};
-use mp_kernels::{NicPart, WindowPart};
+use mp_kernels::{BOUNCE_BYTES, NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
 use super::{Atomic, Call, Connection, Direction, NicRoute, Reach, Route, STRIDE, Signal, Told};
 use crate::data::endpoint::close;
-use crate::data::nic::{OpenedLink, Place, Post, refused};
+use crate::data::nic::{NOWHERE, OpenedLink, Place, Post, refused};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::error::Result;
 
 /// Puts of host memory up to so many bytes travel inside the queue's entry, so that nothing has to be registered.
-const INLINE: usize = 512;
-/// `bounce_bytes` of `mp/impl/nic_window.cuh`.
-const BOUNCE: usize = 4096;
+const INLINE: usize = mp_kernels::INLINE_BYTES as usize;
 
 /// The neighbour that a rank of the world is, if it is reached through the NIC.
 pub(super) fn leads_to(plane: &Plane, rank: usize) -> Result<Option<usize>> {
@@ -110,7 +108,7 @@ impl Far {
             plane.listen(neighbour);
             Ok(plane.is_connected(&link, op)?.then_some(()))
         })?;
-        let bounce = plane.pieces.cut(device, Space::Pinned, BOUNCE);
+        let bounce = plane.pieces.cut(device, Space::Pinned, BOUNCE_BYTES as usize);
         let bounce = bounce.map_err(|source| call.failed(source))?;
         let bounce = plane.register(&bounce, Access::LOCAL_WRITE, op)?;
         let bounce = bounce.ok_or_else(|| plane.no_nic(neighbour))?;
@@ -329,8 +327,6 @@ impl Drop for Far {
         close(&self.plane, self.neighbour, &self.link.link, self.share.number);
     }
 }
-
-const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
 
 // The order of the words in `Far::new`.
 const _: () = assert!(

@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 use gdsync::Buffer;
 use gdsync::nic::{Access, Error as NicError, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
-use mp_kernels::{Message, NicEnd, StepKind};
+use mp_kernels::{Message, NicEnd, PACKET_SLOTS, StepKind};
 use serde::{Deserialize, Serialize};
 
 use super::Side;
 use super::host::Told;
-use super::state::{EndState, PACKETS_MAX, SLOTS};
-use crate::data::nic::{Link, OpenedLink, Place, Post};
+use super::state::{EndState, PACKETS_MAX};
+use crate::data::nic::{Link, NOWHERE, OpenedLink, Place, Post};
 use crate::data::notice::Notice;
 use crate::data::plane::Plane;
 use crate::error::Result;
 use crate::transport::NicRoute;
 
-/// A start of the host with so few bytes takes them along in the entry: `inline_bytes` of `mp/impl/nic.cuh`.
-const INLINE: usize = 512;
+/// A start of the host with so few bytes takes them along in the entry.
+const INLINE: usize = mp_kernels::INLINE_BYTES as usize;
 /// Slots begin at multiples of this.
 const LINE: u64 = 256;
 /// How long what was posted may take when its operation is dropped.
@@ -75,7 +75,7 @@ pub(crate) struct NicWay {
 /// Slots of a receiver for messages of up to `len` bytes, and bytes from one to the next: for a GPU, if they are small.
 pub(crate) fn slots_of(gpu: bool, side: Side, len: u64) -> (u64, u64) {
     let slotted = gpu && side == Side::Recv && (1..=PACKETS_MAX).contains(&len);
-    if slotted { (SLOTS, len.next_multiple_of(LINE)) } else { (0, 0) }
+    if slotted { (PACKET_SLOTS, len.next_multiple_of(LINE)) } else { (0, 0) }
 }
 
 impl Registered {
@@ -203,8 +203,6 @@ const _: () = assert!(
         && offset_of!(NicEnd, queue) == Message::WORDS * 8
         && offset_of!(NicEnd, theirs_key) == 16 * 8
 );
-
-const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
 
 /// `mp::NicEnd` of a put into a window, or of a get from one, for kernels; there is room for every start.
 pub(crate) fn words_of_window(

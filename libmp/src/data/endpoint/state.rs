@@ -2,17 +2,11 @@
 //! raises, and a receiver's slots for packets.
 
 use gdsync::{Buffer, Device, Word64};
-use mp_kernels::MessageState;
+use mp_kernels::{MessageState, PACKET, PACKET_BYTES, PACKET_SLOTS};
 
 /// Messages up to so many bytes travel as packets: up to there one store of data and epoch together is faster than data, a
 /// fence and a flag (1.4 µs against 2.1 for 8 KiB between two GPUs; at 64 KiB it is 4.0 against 3.4).
 pub(crate) const PACKETS_MAX: u64 = 8 << 10;
-/// Slots for packets of one pair: `packet_slots` of `mp/message.cuh`.
-pub(crate) const SLOTS: u64 = 4;
-/// Bytes of a packet.
-pub(crate) const PACKET: u64 = 16;
-/// Bytes of a message in it, `packet_bytes` of `mp/packet.cuh`.
-pub(crate) const IN_PACKET: u64 = 12;
 
 /// A word that nobody waits for, for what raises no signal.
 const NOBODYS: usize = 192;
@@ -30,7 +24,9 @@ impl EndState {
 
     /// Bytes of a state: of a receiver with packets, for messages of up to `packets` bytes.
     pub fn size(packets: Option<u64>) -> usize {
-        let inbox = packets.map_or(0, |bytes| SLOTS * PACKET * bytes.div_ceil(IN_PACKET).max(1));
+        let inbox = packets.map_or(0, |bytes| {
+            PACKET_SLOTS * PACKET * bytes.div_ceil(u64::from(PACKET_BYTES)).max(1)
+        });
         INBOX + inbox as usize
     }
 

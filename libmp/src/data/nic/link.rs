@@ -277,7 +277,8 @@ impl Turn<'_> {
     }
 }
 
-const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
+/// No address, where nothing is asked of one.
+pub(crate) const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
 
 impl Link {
     fn ring(&self, prepared: Prepared, stream: Option<&Stream>) -> Result<()> {

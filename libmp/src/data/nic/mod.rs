@@ -38,7 +38,7 @@ use gdsync::wqe::RemoteAddress;
 use serde::{Deserialize, Serialize};
 
 use super::arena::{Arena, mailbox_at};
-pub(crate) use link::{Link, LinkAddress, Post, Use};
+pub(crate) use link::{Link, LinkAddress, NOWHERE, Post, Use};
 pub(crate) use outbox::Outbox;
 
 /// Ranks of the largest world with a NIC: every rank has a queue pair to every other.
