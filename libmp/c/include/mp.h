@@ -11,13 +11,22 @@
  * that fails leaves NULL where it would have put a handle. Free operations when they are complete, streams when they are
  * idle, and finish the world last.
  *
- * Link with -lmp_c.
+ * tools/install-c installs this header, those of kernels, and the library: -lmp_c, `pkg-config libmp`, or
+ * find_package(libmp) of CMake with the targets libmp::libmp, libmp::static and libmp::cuda.
  */
 #ifndef MP_H
 #define MP_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* Of this header; mp_version_number() is that of the library. Before 1.0 they fit if major and minor number are equal. */
+#define MP_VERSION_MAJOR 0
+#define MP_VERSION_MINOR 1
+#define MP_VERSION_PATCH 0
+/* A version as a number to compare with: each part is less than 1000. */
+#define MP_MAKE_VERSION(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
+#define MP_VERSION MP_MAKE_VERSION(MP_VERSION_MAJOR, MP_VERSION_MINOR, MP_VERSION_PATCH)
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,7 +63,9 @@ const char *mp_last_error(void);
 /* "MP_ERR_LATE". */
 const char *mp_status_name(int status);
 
+/* The version of the library: "0.1.0", and as MP_MAKE_VERSION makes it. */
 const char *mp_version(void);
+int mp_version_number(void);
 
 /* ---- Worlds ---- */
 

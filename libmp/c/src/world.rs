@@ -118,8 +118,19 @@ fn count(number: usize) -> Result<c_int, Failure> {
     c_int::try_from(number).map_err(|_| Failure::unsupported(format!("{number} ranks")))
 }
 
-/// The version of the library, as in `0.1.0+…`.
+/// The version of the library, as in `0.1.0`.
 #[unsafe(no_mangle)]
 pub extern "C" fn mp_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// The version of the library as a number: `MP_MAKE_VERSION` of the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn mp_version_number() -> c_int {
+    const PARTS: [&str; 3] = [
+        env!("CARGO_PKG_VERSION_MAJOR"),
+        env!("CARGO_PKG_VERSION_MINOR"),
+        env!("CARGO_PKG_VERSION_PATCH"),
+    ];
+    PARTS.iter().flat_map(|part| part.parse::<c_int>()).fold(0, |all, part| all * 1000 + part)
 }

@@ -43,6 +43,8 @@ fn program(folder: &Path, source: &str, mut compiler: Command) -> PathBuf {
     let (program, libraries) = (folder.join("program"), libraries());
     compiler.arg(here("tests/programs").join(source)).arg("-o").arg(&program);
     compiler.arg("-L").arg(&libraries).arg(format!("-Wl,-rpath,{}", libraries.display()));
+    // Before LD_LIBRARY_PATH, where cargo has an older build.
+    compiler.arg("-Wl,--disable-new-dtags");
     run(compiler.args(["-lmp_c", "-pthread"]));
     program
 }
