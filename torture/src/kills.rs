@@ -39,6 +39,9 @@ pub struct Options {
 
 /// Runs it. The exit status: 0, or 1 if anything was not as it should be.
 pub fn run(options: &Options) -> Result<i32> {
+    if let Some(path) = &options.json {
+        mp_program::can_be_written(path)?;
+    }
     let programs = Programs::find()?;
     let seed = options.seed.unwrap_or_else(|| rand::rng().random_range(0..1_000_000));
     mp_program::outln!("seed {seed}");

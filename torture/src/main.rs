@@ -1,6 +1,7 @@
 //! `mp-torture`: breaks running jobs on purpose and looks whether what libmp promises holds: no hang, no wrong result, the
 //! cause named by every survivor, nothing left behind, and the next run works. `tools/torture` starts it.
 
+mod cable;
 mod fault;
 mod job;
 mod kills;
@@ -10,6 +11,7 @@ mod proxy;
 mod rank;
 mod record;
 mod shim;
+mod soak;
 mod storm;
 mod suite;
 mod table;
@@ -39,9 +41,12 @@ enum What {
     Kills(kills::Options),
     /// A message storm against a model. Alone with --threads, or as a rank under mprun.
     Storm(storm::Options),
-    /// Makes the document from files of `faults` and `storm`.
+    /// A storm and solves between two hosts whose cable loses, delays, reorders and duplicates packets and is cut for a
+    /// second now and then. Needs root, iproute2 and /dev/net/tun.
+    Soak(soak::Options),
+    /// Makes the document from files of `faults`, `kills`, `storm` and `soak`.
     Table {
-        /// Files of `mp-torture faults --json` and `mp-torture storm --json`, and logs of tools/fuzz, tools/tsan,
+        /// Files that `--json` of these commands wrote, and logs of tools/fuzz, tools/tsan,
         /// tools/miri, tools/models and of `cargo test -p hpgmg --lib mutation -- --nocapture`.
         #[arg(required = true)]
         files: Vec<PathBuf>,
@@ -59,6 +64,7 @@ fn main() -> ExitCode {
         What::Faults(options) => suite::run(&options),
         What::Kills(options) => kills::run(&options),
         What::Storm(options) => storm::run(&options),
+        What::Soak(options) => soak::run(&options),
         What::Table { files, output } => table::write(&files, &output).map(|()| 0),
         What::Rank(options) => rank::become_program(&options),
     };

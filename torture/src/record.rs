@@ -1,5 +1,7 @@
 //! The file of a run of the suite.
 
+use std::fmt;
+
 use anyhow::{Context, Result};
 use mp::info::Machine;
 use serde::{Deserialize, Serialize};
@@ -39,10 +41,9 @@ pub struct Run {
     pub problems: Vec<String>,
 }
 
-/// All of them.
+/// What was run, when and where.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Record {
-    pub format: u32,
+pub struct Origin {
     pub command: String,
     /// When it began, UTC.
     pub date: String,
@@ -50,6 +51,39 @@ pub struct Record {
     pub processor: String,
     pub cores: usize,
     pub kernel: String,
+}
+
+impl Origin {
+    /// This program, now, on this machine.
+    pub fn here() -> Origin {
+        let machine = Machine::collect();
+        Origin {
+            command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+            date: now(),
+            build: build(),
+            processor: machine.processor,
+            cores: machine.cores,
+            kernel: machine.kernel,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Origin { command, date, build, processor, cores, kernel } = self;
+        write!(
+            f,
+            "on {date}: `mp-torture {command}`, {build}, {processor}, {cores} cores, Linux {kernel}"
+        )
+    }
+}
+
+/// All of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub format: u32,
+    #[serde(flatten)]
+    pub origin: Origin,
     pub ranks: usize,
     /// Seconds of silence that were borne, and that a start waited.
     pub silence: f64,
@@ -63,15 +97,9 @@ pub struct Record {
 impl Record {
     /// A record of this machine, without runs.
     pub fn begin(ranks: usize) -> Record {
-        let machine = Machine::collect();
         Record {
             format: FORMAT,
-            command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
-            date: now(),
-            build: build(),
-            processor: machine.processor,
-            cores: machine.cores,
-            kernel: machine.kernel,
+            origin: Origin::here(),
             ranks,
             silence: crate::job::SILENCE,
             init: crate::job::INIT,

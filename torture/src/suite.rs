@@ -46,7 +46,8 @@ pub struct Options {
     json: Option<PathBuf>,
 }
 
-fn minutes(text: &str) -> Result<f64, String> {
+/// A parser of minutes.
+pub(crate) fn minutes(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(minutes) if (0.0..=1e6).contains(&minutes) => Ok(minutes),
         _ => Err("expected a number of minutes from 0 to 1000000".into()),

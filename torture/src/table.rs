@@ -2,6 +2,7 @@
 
 mod mutations;
 mod sanitizers;
+mod soaks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -11,6 +12,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::fault::{Expected, Fault, Phase, Workload};
 use crate::record::{Record, Run};
+use crate::soak::Soak;
 use crate::storm::Summary;
 
 const INTRODUCTION: &str = "\
@@ -35,12 +37,14 @@ pub fn write(files: &[PathBuf], output: &Path) -> Result<()> {
     let mut text = String::new();
     let (mut storms, mut fuzzed, mut ran) = (Vec::new(), Vec::new(), Vec::new());
     let mut records = Vec::new();
-    let mut mutated = Vec::new();
+    let (mut mutated, mut soaked) = (Vec::new(), Vec::new());
     for path in files {
         let content =
             std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
         if let Ok(storm) = crate::storm::read(&content) {
             storms.push(storm);
+        } else if let Some(soak) = soaks::read(&content) {
+            soaked.push(soak);
         } else if let Some(targets) = fuzzing(&content) {
             fuzzed.extend(targets);
         } else if let Some(settings) = mutations::read(&content) {
@@ -55,11 +59,14 @@ pub fn write(files: &[PathBuf], output: &Path) -> Result<()> {
         }
     }
     text += INTRODUCTION;
-    summary(&mut text, &records, &storms, &fuzzed, &ran)?;
+    summary(&mut text, &records, &storms, &soaked, &fuzzed, &ran)?;
     text += METHOD;
     records.iter().try_for_each(|record| faults(&mut text, record))?;
     if !storms.is_empty() {
         table_of_storms(&mut text, &storms)?;
+    }
+    if !soaked.is_empty() {
+        soaks::table(&mut text, &soaked)?;
     }
     if !mutated.is_empty() {
         mutations::table(&mut text, &mutated)?;
@@ -78,6 +85,7 @@ fn summary(
     text: &mut String,
     records: &[Record],
     storms: &[Summary],
+    soaked: &[Soak],
     fuzzed: &[Fuzzed],
     ran: &[sanitizers::Ran],
 ) -> Result<()> {
@@ -104,6 +112,14 @@ fn summary(
             operations = operations as f64,
         )?;
     }
+    if !soaked.is_empty() {
+        let right = soaked.iter().filter(|soak| soak.problems.is_empty()).count();
+        writeln!(
+            text,
+            "| two hosts on a bad cable | {} | {right} | `mp-torture soak` |",
+            soaked.len()
+        )?;
+    }
     if !fuzzed.is_empty() {
         let right = fuzzed.iter().filter(|target| !target.crashed).count();
         let inputs: u64 = fuzzed.iter().filter_map(|t| t.executions.parse::<u64>().ok()).sum();
@@ -127,19 +143,17 @@ fn summary(
 }
 
 fn faults(text: &mut String, record: &Record) -> Result<()> {
-    let Record { date, build, processor, cores, kernel, ranks, silence, init, minutes, .. } =
-        record;
+    let Record { origin, ranks, silence, init, minutes, .. } = record;
     let kills = record.runs.iter().any(|run| run.phase == Phase::Random);
     writeln!(text, "## {}\n", if kills { "Kills at any moment" } else { "Faults" })?;
     let ranks = if kills { format!("2 to {ranks}") } else { ranks.to_string() };
     writeln!(
         text,
-        "{} runs in {minutes:.0} minutes on {date}: `mp-torture {}`, {build}, {processor}, {cores} cores, Linux {kernel}. {ranks} \
+        "{} runs in {minutes:.0} minutes {origin}. {ranks} \
          ranks; a rank is lost after {silence} s of silence, a start waits {init} s. \"In order\": runs that ended with the right \
          result, because they had to (a pause) or because the fault came when all was done. Time: from the fault to the last \
          survivor's report, in the worst run.\n",
         record.runs.len(),
-        record.command,
     )?;
     writeln!(
         text,
@@ -346,7 +360,7 @@ mod tests {
         let mut text = String::new();
         faults(&mut text, &record).unwrap();
         let mut summed = String::new();
-        summary(&mut summed, &[record.clone()], &[], &[], &[]).unwrap();
+        summary(&mut summed, &[record.clone()], &[], &[], &[], &[]).unwrap();
         let class = "| a rank killed, stopped, left, panicked | 2 | 1 | `mp-torture faults` |";
         assert!(summed.contains(class), "{summed}");
         let row = "| kill −9 of a rank | middle | HPGMG-FV, host | 2 | 4 of 4 | 0 | 0.30 s | 0 | 0 | 0 | ran | 1 |";
