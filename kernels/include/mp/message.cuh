@@ -67,9 +67,6 @@ MP_COLD WaitResult failed_apart(Group group, std::uint64_t to_report, std::uint6
     return result;
 }
 
-// Polls for a share before its wait is one of those out of line, with clocks and bounds: some 20 µs.
-constexpr int polls_of_shares = 64;
-
 // What is not a share a thread, or takes longer, is out of line and by values: inlined, its registers would be spilled in
 // the loops of those who pass shares, and it is long enough not to feel a call.
 

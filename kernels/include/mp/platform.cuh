@@ -132,6 +132,9 @@ MP_DEVICE std::uint64_t clock_cycles();
 MP_DEVICE void pause();
 
 namespace impl {
+// Numbers of the platform. `polls_between_clocks`: polls of a wait between two reads of the cycle counter;
+// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds.
+
 // Has the compiler keep what was worked out, a pointer or 32 bits, instead of working it out again where it is needed.
 template <class T>
 MP_DEVICE void keep(T& value);

@@ -71,10 +71,6 @@ struct Look {
     }
 };
 
-// Polls between two reads of the cycle counter. A poll is a load and a comparison; reading the counter at each of them
-// costs 30 ns a wait on an H100.
-constexpr int polls_between_clocks = 16;
-
 // One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
 template <class Poll>
 MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {

@@ -98,6 +98,19 @@ CASE(a_timeout_of_zero_still_polls_for_one_interval) {
     CHECK_THAT(mp::clock_ns() - before, >=, mp::impl::look_every_cycles);
 }
 
+// On a busy machine a poll takes as long as others keep the CPU that it gives away.
+CASE(an_abort_is_seen_after_a_few_polls_however_long_each_takes) {
+    const uint64_t abort = 1;
+    int polls = 0;
+    const auto slow = [&polls](uint64_t&) {
+        ++polls;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        return false;
+    };
+    CHECK_THAT(mp::impl::wait_for(slow, within(minute_ns, &abort)).status, ==, mp::aborted);
+    CHECK_THAT(polls, <=, 3);
+}
+
 CASE(the_abort_word_ends_a_wait_that_is_under_way) {
     const uint64_t word = 6;
     uint64_t abort = 0;

@@ -236,6 +236,11 @@ MP_DEVICE std::uint64_t clock_cycles() {
 MP_DEVICE void pause() {}
 
 namespace impl {
+// A poll is a load and a comparison; reading the counter at each of them costs 30 ns a wait on an H100.
+constexpr int polls_between_clocks = 16;
+// Some 20 µs.
+constexpr int polls_of_shares = 64;
+
 template <class T>
 MP_DEVICE void keep(T& value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "keep: 32 or 64 bits");

@@ -171,6 +171,10 @@ MP_DEVICE std::uint64_t clock_cycles() { return impl::steady_ns(); }
 MP_DEVICE void pause() { sched_yield(); }
 
 namespace impl {
+// Each poll gives the CPU away, on a busy machine for milliseconds.
+constexpr int polls_between_clocks = 1;
+constexpr int polls_of_shares = 1;
+
 template <class T>
 MP_DEVICE void keep(T&) {}
 }  // namespace impl
