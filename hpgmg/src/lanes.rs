@@ -308,6 +308,7 @@ mod x86 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_arch = "x86_64")]
     use crate::isa::Isa;
 
     /// What the operations give on two vectors of numbers, in a form that does not depend on the width.

@@ -1,42 +1,75 @@
-//! `mp-info`, the doctor: what this machine has, and which path bytes would take. See [`mp::info`].
+//! `mp-info`, the doctor: what this machine has, which path bytes would take, what is wrong and what mends it. See [`mp::info`].
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Parser;
+use mp::info::doctor::{Diagnosis, Facts};
 use mp::info::probe::{self, Probe};
 use mp::info::{Report, text};
 
+/// Shows GPUs, links, NICs, launchers and the paths between them; says what is wrong, and the command or setting that mends it.
+///
+/// A finding is a defect (something that is there cannot work), a warning (it works, but slower, or less of it, than it could) or
+/// unknown (it cannot be read here).
+///
+/// Exit status: 0 without a defect, 1 with one, or if the report cannot be written, 2 for wrong usage.
 #[derive(Parser)]
-#[command(name = "mp-info", version = mp::version_string(), about = "Shows GPUs, links, NICs, launchers, and the paths between them")]
+#[command(name = "mp-info", version = mp::version_string())]
 struct Options {
-    /// Write the report as JSON.
+    /// Write the report as JSON; the findings are in `diagnosis`.
     #[arg(long)]
     json: bool,
 
     /// Run the self-test of every NIC provider instead, step by step. Fails if a step does, or without RDMA hardware.
     #[arg(long)]
     probe_nic: bool,
+
+    /// Examine the machine whose /proc, /sys, /dev and libraries stand below this folder, such as a copy of them or
+    /// /proc/PID/root of a container, and write the findings only. Reads files, opens no device and asks no driver. Default:
+    /// this machine.
+    #[arg(long, value_name = "FOLDER", conflicts_with = "probe_nic", value_parser = folder)]
+    root: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
     match run(&Options::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => mp_program::fail("mp-info", error.as_ref()),
     }
 }
 
-fn run(options: &Options) -> Result<()> {
-    let (text, verdict) = if options.probe_nic {
+fn run(options: &Options) -> Result<ExitCode> {
+    if options.probe_nic {
         let found = Probe::run();
-        let text = if options.json { json(&found)? } else { probe::render(&found) };
-        (text, found.verdict().map_err(|sentence| anyhow!(sentence)))
-    } else {
-        let report = Report::collect();
-        (if options.json { json(&report)? } else { text::render(&report) }, Ok(()))
+        mp_program::print(&if options.json { json(&found)? } else { probe::render(&found) });
+        found.verdict().map_err(|sentence| anyhow!(sentence))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (text, defective) = match &options.root {
+        Some(root) => {
+            let found = Diagnosis::of(&Facts::below(root));
+            let text = if options.json {
+                json(&serde_json::json!({ "diagnosis": &found }))?
+            } else {
+                found.render()
+            };
+            (text, found.defective())
+        }
+        None => {
+            let report = Report::collect();
+            let text = if options.json { json(&report)? } else { text::render(&report) };
+            (text, report.diagnosis.defective())
+        }
     };
     mp_program::print(&text);
-    verdict
+    Ok(ExitCode::from(u8::from(defective)))
+}
+
+fn folder(text: &str) -> Result<PathBuf, &'static str> {
+    let path = PathBuf::from(text);
+    if path.is_dir() { Ok(path) } else { Err("expected a folder that exists") }
 }
 
 fn json(report: &impl serde::Serialize) -> Result<String> {

@@ -1,9 +1,11 @@
 //! Launchers and process managers: what is installed, and which of them started this process.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+
+use super::doctor::library;
 
 /// Launchers on this machine, and the variables of one that started this process.
 #[derive(Debug, Serialize)]
@@ -66,22 +68,17 @@ impl Environment {
         variables.sort_by(|a, b| a.name.cmp(&b.name));
         let path: Vec<PathBuf> =
             env::var_os("PATH").map(|path| env::split_paths(&path).collect()).unwrap_or_default();
-        let library_folders =
-            ["/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib"];
-        let pmix = ["/usr/lib/x86_64-linux-gnu/pmix2/lib"];
-        let libraries: Vec<PathBuf> = env::var_os("LD_LIBRARY_PATH")
-            .iter()
-            .flat_map(env::split_paths)
-            .chain(library_folders.iter().chain(&pmix).map(PathBuf::from))
-            .collect();
-        let find = |name: &'static str, folders: &[PathBuf]| Program {
+        let mut folders: Vec<PathBuf> =
+            env::var_os("LD_LIBRARY_PATH").iter().flat_map(env::split_paths).collect();
+        folders.push(format!("/usr/lib/{}-linux-gnu/pmix2/lib", env::consts::ARCH).into());
+        let program = |name| Program {
             name,
-            path: folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file()),
+            path: path.iter().map(|folder| folder.join(name)).find(|path| path.is_file()),
         };
-        let programs = ["mpirun", "srun", "nvidia-smi"].map(|name| find(name, &path)).into_iter();
+        let programs = ["mpirun", "srun", "nvidia-smi"].map(program);
         let found =
             ["libcuda.so.1", "libibverbs.so.1", "libmlx5.so.1", "libmpi.so.40", "libpmix.so.2"]
-                .map(|name| find(name, &libraries));
-        Environment { started_by, variables, programs: programs.chain(found).collect() }
+                .map(|name| Program { name, path: library(Path::new("/"), name, &folders) });
+        Environment { started_by, variables, programs: programs.into_iter().chain(found).collect() }
     }
 }

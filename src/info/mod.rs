@@ -1,6 +1,8 @@
 //! What `mp-info` finds out about this machine: GPUs, the links between them, RDMA devices, launchers, and the path that
-//! bytes would take between each pair of places. Facts are gathered here; [`text`] writes them for people.
+//! bytes would take between each pair of places. Facts are gathered here; [`text`] writes them for people, and [`doctor`] says
+//! what is wrong with them.
 
+pub mod doctor;
 mod environment;
 mod gpus;
 mod machine;
@@ -17,6 +19,7 @@ pub use machine::Machine;
 pub use verbs::{RdmaDevice, RdmaDevices, RdmaPort};
 
 use crate::BUILD;
+use doctor::{Diagnosis, Facts};
 
 /// All that was found out.
 #[derive(Debug, Serialize)]
@@ -33,6 +36,8 @@ pub struct Report {
     pub environment: Environment,
     /// The path between each pair of places, first the places of this machine, then to another one.
     pub paths: Vec<paths::Route>,
+    /// What is wrong, and what mends it.
+    pub diagnosis: Diagnosis,
 }
 
 /// What this program was built from.
@@ -66,6 +71,7 @@ impl Report {
             rdma,
             environment: Environment::collect(),
             paths,
+            diagnosis: Diagnosis::of(&Facts::here()),
         }
     }
 }

@@ -69,7 +69,8 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
         let why = route.not_faster.as_deref().unwrap_or("");
         table.add_row([&route.from, &route.to, route.path, &route.by, why]);
     }
-    writeln!(out, "{table}")
+    writeln!(out, "{table}\n")?;
+    out.write_str(&report.diagnosis.render())
 }
 
 fn gpus(gpus: &Gpus, out: &mut String) -> std::fmt::Result {

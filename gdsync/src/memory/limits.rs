@@ -61,7 +61,7 @@ pub fn check(process: u64, host: u64) -> Result<(), Shortage> {
 
 /// What all processes of this host may still take together; `None` where nothing says.
 pub fn host_room() -> Option<Room> {
-    tightest(machine(Path::new("/")).into_iter().chain(groups(Path::new("/"))))
+    tightest(machine(Path::new("/")).into_iter().chain(control_groups(Path::new("/"))))
 }
 
 /// What this process may still take by its own limits (`ulimit -v`, `ulimit -d`).
@@ -105,8 +105,8 @@ const VERSIONS: [(&str, [&str; 2]); 2] = [
     ("cgroup", ["memory.limit_in_bytes", "memory.usage_in_bytes"]),
 ];
 
-/// What the control groups of this process leave, each level by itself.
-fn groups(root: &Path) -> Vec<Room> {
+/// What the control groups of this process leave, each level by itself, as the files below `root` (`/` for this machine) say.
+pub fn control_groups(root: &Path) -> Vec<Room> {
     let read = |path: &str| read_to_string(root.join(path)).unwrap_or_default();
     let (member, mounts) = (read("proc/self/cgroup"), read("proc/self/mountinfo"));
     let mut rooms = Vec::new();
@@ -223,7 +223,7 @@ mod tests {
             ("sys/fs/cgroup/jobs/memory.max", "1073741824\n"),
             ("sys/fs/cgroup/jobs/memory.current", "33554432\n"),
         ]);
-        let rooms = groups(root.path());
+        let rooms = control_groups(root.path());
         assert_eq!(rooms.len(), 2, "{rooms:?}");
         let found = tightest(rooms.into_iter()).unwrap();
         let expected = Room { bytes: 44 * MIB, by: "control group /sys/fs/cgroup/jobs/one".into() };
@@ -244,7 +244,7 @@ mod tests {
             ("sys/fs/cgroup/memory/memory.limit_in_bytes", "67108864\n"),
             ("sys/fs/cgroup/memory/memory.usage_in_bytes", "4194304\n"),
         ]);
-        let found = tightest(groups(root.path()).into_iter()).unwrap();
+        let found = tightest(control_groups(root.path()).into_iter()).unwrap();
         let expected = Room { bytes: 56 * MIB, by: "control group /sys/fs/cgroup/memory".into() };
         assert_eq!(found, expected);
     }
