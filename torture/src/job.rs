@@ -63,6 +63,14 @@ impl Programs {
     }
 }
 
+/// Takes what libmp reads out of a command's environment.
+pub fn clean(command: &mut Command) -> &mut Command {
+    for name in libmp::config::VARIABLES {
+        command.env_remove(name);
+    }
+    command
+}
+
 /// A job and what is done to it; without a fault nothing is.
 #[derive(Debug, Clone)]
 pub struct Job {
@@ -153,10 +161,7 @@ impl Job {
             }
             command.arg("--").args(workload);
         }
-        for name in libmp::config::VARIABLES {
-            command.env_remove(name);
-        }
-        command.env(FOLDER, folder);
+        clean(&mut command).env(FOLDER, folder);
         if let Some(path) = self.workload.path() {
             command.env("MP_PATH", path);
         }

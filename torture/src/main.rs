@@ -14,6 +14,7 @@ mod shim;
 mod soak;
 mod storm;
 mod suite;
+mod sweep;
 mod table;
 mod verdict;
 
@@ -44,6 +45,9 @@ enum What {
     /// A storm and solves between two hosts whose cable loses, delays, reorders and duplicates packets and is cut for a
     /// second now and then. Needs root, iproute2 and /dev/net/tun.
     Soak(soak::Options),
+    /// HPGMG-FV in every way that its ranks and messages are started, over every path, on one rank to sixteen: each job must
+    /// find the bits of one rank.
+    Sweep(sweep::Options),
     /// Makes the document from files of `faults`, `kills`, `storm` and `soak`.
     Table {
         /// Files that `--json` of these commands wrote, and logs of tools/fuzz, tools/tsan,
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         What::Kills(options) => kills::run(&options),
         What::Storm(options) => storm::run(&options),
         What::Soak(options) => soak::run(&options),
+        What::Sweep(options) => sweep::run(&options),
         What::Table { files, output } => table::write(&files, &output).map(|()| 0),
         What::Rank(options) => rank::become_program(&options),
     };

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::cable::{Counts, Hosts};
-use crate::job::Programs;
+use crate::job::{Programs, clean};
 use crate::leaks::Before;
 use crate::mark::FOLDER;
 use crate::record::Origin;
@@ -210,14 +210,6 @@ fn solve<'a>(
     };
     let wrong = wrong.map(|wrong| format!("HPGMG-FV, {comm}: {wrong}"));
     Ok((comm, begin.elapsed().as_secs_f64(), wrong))
-}
-
-/// Takes what libmp reads out of a command's environment.
-fn clean(command: &mut Command) -> &mut Command {
-    for name in libmp::config::VARIABLES {
-        command.env_remove(name);
-    }
-    command
 }
 
 /// The ranks of a job between the hosts, started as torchrun does.

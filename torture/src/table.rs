@@ -1,19 +1,20 @@
 //! The document: the table of faults, the storms' figures, what fuzzing and sanitizers found, from files.
 
 mod mutations;
+mod runs;
 mod sanitizers;
-mod soaks;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::fault::{Expected, Fault, Phase, Workload};
 use crate::record::{Record, Run};
 use crate::soak::Soak;
 use crate::storm::Summary;
+use crate::sweep::Sweep;
 
 const INTRODUCTION: &str = "\
 # Reliability
@@ -29,75 +30,103 @@ against the bits of an undisturbed run); that no process, shared memory or socke
 
 ";
 
+/// What the files hold.
+#[derive(Default)]
+struct Material {
+    records: Vec<Record>,
+    storms: Vec<Summary>,
+    soaked: Vec<Soak>,
+    swept: Vec<Sweep>,
+    mutated: Vec<mutations::Row>,
+    fuzzed: Vec<Fuzzed>,
+    ran: Vec<sanitizers::Ran>,
+}
+
+impl Material {
+    /// Takes the text of a file, of whichever kind.
+    fn add(&mut self, text: &str) -> Result<()> {
+        if let Ok(storm) = crate::storm::read(text) {
+            self.storms.push(storm);
+        } else if let Ok(soak) = serde_json::from_str(text) {
+            self.soaked.push(soak);
+        } else if let Ok(sweep) = serde_json::from_str(text) {
+            self.swept.push(sweep);
+        } else if let Some(targets) = fuzzing(text) {
+            self.fuzzed.extend(targets);
+        } else if let Some(settings) = mutations::read(text) {
+            self.mutated.extend(settings);
+        } else if let Some(programs) = sanitizers::read(text) {
+            self.ran.extend(programs);
+        } else {
+            self.records.push(Record::read(text)?);
+        }
+        Ok(())
+    }
+}
+
 /// Makes it.
 ///
 /// # Errors
 /// A file that is none of ours, or cannot be read or written.
 pub fn write(files: &[PathBuf], output: &Path) -> Result<()> {
-    let mut text = String::new();
-    let (mut storms, mut fuzzed, mut ran) = (Vec::new(), Vec::new(), Vec::new());
-    let mut records = Vec::new();
-    let (mut mutated, mut soaked) = (Vec::new(), Vec::new());
+    let mut material = Material::default();
     for path in files {
-        let content =
-            std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        if let Ok(storm) = crate::storm::read(&content) {
-            storms.push(storm);
-        } else if let Some(soak) = soaks::read(&content) {
-            soaked.push(soak);
-        } else if let Some(targets) = fuzzing(&content) {
-            fuzzed.extend(targets);
-        } else if let Some(settings) = mutations::read(&content) {
-            mutated.extend(settings);
-        } else if let Some(programs) = sanitizers::read(&content) {
-            ran.extend(programs);
-        } else {
-            match Record::read(&content) {
-                Ok(record) => records.push(record),
-                Err(error) => bail!("{}: {error:#}", path.display()),
-            }
-        }
+        let text = std::fs::read_to_string(path);
+        let text = text.with_context(|| format!("reading {}", path.display()))?;
+        material.add(&text).with_context(|| path.display().to_string())?;
     }
-    text += INTRODUCTION;
-    summary(&mut text, &records, &storms, &soaked, &fuzzed, &ran)?;
+    let mut text = INTRODUCTION.to_owned();
+    summary(&mut text, &material)?;
     text += METHOD;
+    let Material { records, storms, soaked, swept, mutated, fuzzed, ran } = &material;
     records.iter().try_for_each(|record| faults(&mut text, record))?;
+    swept.iter().try_for_each(|sweep| runs::sweep(&mut text, sweep))?;
     if !storms.is_empty() {
-        table_of_storms(&mut text, &storms)?;
+        table_of_storms(&mut text, storms)?;
     }
     if !soaked.is_empty() {
-        soaks::table(&mut text, &soaked)?;
+        runs::soaks(&mut text, soaked)?;
     }
     if !mutated.is_empty() {
-        mutations::table(&mut text, &mutated)?;
+        mutations::table(&mut text, mutated)?;
     }
     if !fuzzed.is_empty() {
-        table_of_fuzzing(&mut text, &fuzzed)?;
+        table_of_fuzzing(&mut text, fuzzed)?;
     }
     if !ran.is_empty() {
-        sanitizers::table(&mut text, &ran)?;
+        sanitizers::table(&mut text, ran)?;
     }
     Ok(mp_program::write(output, text)?)
 }
 
 /// What was tried of each class, how much of it came out as it must, and by which test.
-fn summary(
-    text: &mut String,
-    records: &[Record],
-    storms: &[Summary],
-    soaked: &[Soak],
-    fuzzed: &[Fuzzed],
-    ran: &[sanitizers::Ran],
-) -> Result<()> {
+fn summary(text: &mut String, material: &Material) -> Result<()> {
+    let Material { records, storms, soaked, swept, mutated, fuzzed, ran } = material;
     let mut classes: BTreeMap<(&str, &str), [usize; 2]> = BTreeMap::new();
+    let mut count = |class: &'static str, by: &'static str, [right, all]: [usize; 2]| {
+        let [runs, as_they_must] = classes.entry((class, by)).or_default();
+        *runs += all;
+        *as_they_must += right;
+    };
     for run in records.iter().flat_map(|record| &record.runs) {
-        let class = match run.phase {
+        let (class, by) = match run.phase {
             Phase::Random => ("a rank killed at any moment", "`mp-torture kills`"),
             _ => (run.fault.class(), "`mp-torture faults`"),
         };
-        let [runs, right] = classes.entry(class).or_default();
-        *runs += 1;
-        *right += usize::from(run.problems.is_empty());
+        count(class, by, [usize::from(run.problems.is_empty()), 1]);
+    }
+    for sweep in swept {
+        let class = "every way to start ranks and messages, every path, 1 to 16 ranks";
+        count(class, "`mp-torture sweep`", sweep.right());
+    }
+    for soak in soaked {
+        let right = usize::from(soak.problems.is_empty());
+        count("two hosts on a bad cable", "`mp-torture soak`", [right, 1]);
+    }
+    for [.., struck, caught, _] in mutated {
+        let by = "tests of `hpgmg/src/mutation`";
+        let numbers = [caught, struck].map(|number| number.parse().unwrap_or_default());
+        count("faults in the solver, caught by the verdict", by, numbers);
     }
     writeln!(text, "| class | runs | as they must be | by |\n|---|--:|--:|---|")?;
     for ((class, by), [runs, right]) in classes {
@@ -110,14 +139,6 @@ fn summary(
             text,
             "| storms, {operations:.2e} operations compared with a model | {count} | {count} | `mp-torture storm` |",
             operations = operations as f64,
-        )?;
-    }
-    if !soaked.is_empty() {
-        let right = soaked.iter().filter(|soak| soak.problems.is_empty()).count();
-        writeln!(
-            text,
-            "| two hosts on a bad cable | {} | {right} | `mp-torture soak` |",
-            soaked.len()
         )?;
     }
     if !fuzzed.is_empty() {
@@ -360,7 +381,8 @@ mod tests {
         let mut text = String::new();
         faults(&mut text, &record).unwrap();
         let mut summed = String::new();
-        summary(&mut summed, &[record.clone()], &[], &[], &[], &[]).unwrap();
+        let material = Material { records: vec![record.clone()], ..Material::default() };
+        summary(&mut summed, &material).unwrap();
         let class = "| a rank killed, stopped, left, panicked | 2 | 1 | `mp-torture faults` |";
         assert!(summed.contains(class), "{summed}");
         let row = "| kill −9 of a rank | middle | HPGMG-FV, host | 2 | 4 of 4 | 0 | 0.30 s | 0 | 0 | 0 | ran | 1 |";

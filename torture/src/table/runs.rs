@@ -1,18 +1,51 @@
-//! The table of soaks: what `mp-torture soak` wrote.
+//! What `mp-torture sweep` and `mp-torture soak` did, as sections of the document.
 
 use std::fmt::Write;
 
 use anyhow::Result;
 
-use crate::soak::{Soak, Solves};
+use std::collections::BTreeMap;
 
-/// Reads one; `None` if the text is none.
-pub fn read(text: &str) -> Option<Soak> {
-    serde_json::from_str(text).ok()
+use crate::soak::{Soak, Solves};
+use crate::sweep::Sweep;
+
+/// Which jobs there were, by how their ranks and messages were started and by path.
+pub fn sweep(text: &mut String, sweep: &Sweep) -> Result<()> {
+    let [right, all] = sweep.right();
+    writeln!(
+        text,
+        "## Every way, every path, one rank to sixteen\n\n{right} of {all} jobs of HPGMG-FV {}. Each must end in time with the bits of one rank; {} of them \
+         had to be refused, each with its sentence.\n",
+        sweep.origin, sweep.refused
+    )?;
+    writeln!(
+        text,
+        "| ranks are | messages started by | path | numbers of ranks | longest | problems |\n|---|---|---|---|--:|--:|"
+    )?;
+    let mut rows: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for job in &sweep.jobs {
+        let case = &job.case;
+        rows.entry((case.start, &case.comm, &case.path)).or_default().push(job);
+    }
+    for ((start, comm, path), jobs) in rows {
+        let ranks: Vec<String> = jobs.iter().map(|job| job.case.ranks.to_string()).collect();
+        let longest = jobs.iter().map(|job| job.seconds).fold(0.0, f64::max);
+        let problems = jobs.iter().filter(|job| job.problem.is_some()).count();
+        let (start, ranks) = (start.name(), ranks.join(", "));
+        writeln!(text, "| {start} | {comm} | {path} | {ranks} | {longest:.1} s | {problems} |")?;
+    }
+    writeln!(text)?;
+    for job in &sweep.jobs {
+        if let Some(problem) = &job.problem {
+            writeln!(text, "* {}: {problem}", job.case.name())?;
+        }
+    }
+    sweep.not_refused.iter().try_for_each(|problem| writeln!(text, "* {problem}"))?;
+    Ok(())
 }
 
 /// What was done to the cable, and what came through it.
-pub fn table(text: &mut String, soaks: &[Soak]) -> Result<()> {
+pub fn soaks(text: &mut String, soaks: &[Soak]) -> Result<()> {
     writeln!(
         text,
         "## Two hosts on a bad cable\n\nFour ranks on two hosts, as network namespaces, whose cable in turn loses 1 % of the frames, lets 5 % be overtaken, \
