@@ -9,12 +9,31 @@ namespace hpgmg {
 
 constexpr int RESIDENT_DIM = 12;     // largest level, cells per side
 constexpr int RESIDENT_LEVELS = 5;   // 12, 6, 3 or 8, 4, 2, 1
+constexpr int RESIDENT_STEPS = 53;   // of an F-cycle over all of them
 constexpr int RESIDENT_THREADS = 512;
 
 enum Smoother { SMOOTH_GSRB, SMOOTH_CHEBYSHEV, SMOOTH_JACOBI, SMOOTH_L1_JACOBI };
 enum BottomSolver { BICGSTAB, CG, RELAXATION };
 constexpr int MAX_ITERATIONS = 200;
 constexpr double REDUCTION = 1e-3;
+
+enum StepKind {
+    STEP_SMOOTH,
+    STEP_SMOOTH_ZERO,  // u counts as zero, whatever it holds
+    STEP_RESTRICT_RESIDUAL,
+    STEP_RESTRICT,
+    STEP_CORRECT,
+    STEP_REPLACE,
+    STEP_SOLVE,
+    STEP_SOLVE_ZERO,
+};
+
+// A step of a cycle.
+struct ResidentStep {
+    const double* rhs;
+    int kind;
+    int level;  // of a step between two the finer
+};
 
 // The parameter of the kernel.
 //
@@ -23,18 +42,14 @@ constexpr double REDUCTION = 1e-3;
 // makes a value again) would be 232 bytes of every thread's stack, for each call.
 struct Resident {
     Level levels[RESIDENT_LEVELS];  // the coarsest, finest of them first
-    const double* rhs;              // of the first level in use
+    ResidentStep steps[RESIDENT_STEPS];  // what is done, one after the other
     unsigned long long* iterations;  // of the bottom solver, added up
-    int count;                      // levels
-    int first;                      // first level in use
-    int full;                       // an F-cycle; else a V-cycle
-    int zero;                       // a V-cycle starts from zero, not from u
+    int count;  // of steps
+    int first;  // the finest level that they work on
     int smoother;
     int bottom;  // BottomSolver
     int quartic;  // solutions are interpolated by the quartic rule
     int unused;
-
-    __device__ __forceinline__ const Level& coarsest() const { return levels[count - 1]; }
 };
 
 __shared__ double shared_rows[RESIDENT_DIM * RESIDENT_DIM];
@@ -287,11 +302,11 @@ __device__ __noinline__ void residual_in_temp(const Resident& r, int l, const do
     residual_block<OPERATOR>(level, level.temp, level.u, rhs);
 }
 
-// The solvers of krylov/*.rs; x = u, starting from zero. Each returns its iterations.
+// The solvers of krylov/*.rs; x = u of level `l`. Each returns its iterations.
 
 template <int OPERATOR, class L>
-__device__ __noinline__ int bicgstab(const Resident& resident, const double* rhs) {
-    const L level(resident.coarsest());
+__device__ __noinline__ int bicgstab(const Resident& resident, int l, const double* rhs) {
+    const L level(resident.levels[l]);
     double* const x = level.u;
     auto work = [&](int v) { return level.krylov + v * level.volume; };
     double *const r0 = work(0), *const r = work(1), *const p = work(2), *const q = work(3);
@@ -331,8 +346,8 @@ __device__ __noinline__ int bicgstab(const Resident& resident, const double* rhs
 }
 
 template <int OPERATOR, class L>
-__device__ __noinline__ int conjugate_gradients(const Resident& resident, const double* rhs) {
-    const L level(resident.coarsest());
+__device__ __noinline__ int conjugate_gradients(const Resident& resident, int l, const double* rhs) {
+    const L level(resident.levels[l]);
     double* const x = level.u;
     auto work = [&](int v) { return level.krylov + v * level.volume; };
     double *const r = work(0), *const p = work(1), *const ap = work(2), *const z = work(3);
@@ -363,13 +378,13 @@ __device__ __noinline__ int conjugate_gradients(const Resident& resident, const 
 }
 
 template <int OPERATOR, class L>
-__device__ __noinline__ int relaxation(const Resident& resident, const double* rhs) {
-    const L level(resident.coarsest());
+__device__ __noinline__ int relaxation(const Resident& resident, int l, const double* rhs) {
+    const L level(resident.levels[l]);
     residual_block<OPERATOR>(level, level.temp, level.u, rhs);
     const double start = norm(level, level.temp);
     if (start == 0.0) return 0;
     for (int iteration = 1; iteration <= MAX_ITERATIONS; iteration++) {
-        smooth_block<OPERATOR, L>(resident, resident.count - 1, rhs, false);
+        smooth_block<OPERATOR, L>(resident, l, rhs, false);
         residual_block<OPERATOR>(level, level.temp, level.u, rhs);
         const double size = norm(level, level.temp);
         if (size == 0.0 || size < REDUCTION * start) return iteration;

@@ -1,19 +1,19 @@
-// The coarsest levels in one launch of one block: a V-cycle of them, or the part of an F-cycle that they are.
+// The coarsest levels in one launch of one block: the steps of a cycle (src/cycle.rs) that are theirs, one after the other.
 #include "bottom.cuh"
 
 namespace hpgmg {
 
 // As in layout.rs.
-static_assert(sizeof(Level) == 232 && sizeof(Pass) == 64 && sizeof(Resident) == RESIDENT_LEVELS * 232 + 48);
+static_assert(sizeof(Level) == 232 && sizeof(Pass) == 64 && sizeof(Resident) == RESIDENT_LEVELS * 232 + RESIDENT_STEPS * 16 + 32);
 
 template <int OPERATOR>
-__device__ __noinline__ void solve_bottom(const Resident& r, const double* rhs) {
-    sized(r.coarsest().n, [&](auto as) {
+__device__ __noinline__ void solve_bottom(const Resident& r, int l, const double* rhs, bool zero) {
+    sized(r.levels[l].n, [&](auto as) {
         using L = typename decltype(as)::Type;
-        set(L(r.coarsest()), r.coarsest().u, nullptr);
-        const int iterations = r.bottom == BICGSTAB ? bicgstab<OPERATOR, L>(r, rhs)
-                               : r.bottom == CG     ? conjugate_gradients<OPERATOR, L>(r, rhs)
-                                                    : relaxation<OPERATOR, L>(r, rhs);
+        if (zero) set(L(r.levels[l]), r.levels[l].u, nullptr);
+        const int iterations = r.bottom == BICGSTAB ? bicgstab<OPERATOR, L>(r, l, rhs)
+                               : r.bottom == CG     ? conjugate_gradients<OPERATOR, L>(r, l, rhs)
+                                                    : relaxation<OPERATOR, L>(r, l, rhs);
         if (threadIdx.x == 0) *r.iterations += iterations;
     });
 }
@@ -44,50 +44,38 @@ __device__ void restrict_block(const Level& fine, const double* from, const Leve
 }
 
 template <int OPERATOR>
-__device__ void v_cycle(const Resident& r, int from, bool zero) {
-    auto rhs = [&](int l) { return l == r.first ? r.rhs : r.levels[l].r; };
-    const int bottom = r.count - 1;
-    for (int l = from; l < bottom; l++) {
-        sized(r.levels[l].n, [&](auto as) {
-            using L = typename decltype(as)::Type;
-            smooth_block<OPERATOR, L>(r, l, rhs(l), zero || l > from);
-            residual_in_temp<OPERATOR, L>(r, l, rhs(l));
-        });
-        restrict_block(r.levels[l], r.levels[l].temp, r.levels[l + 1]);
-    }
-    solve_bottom<OPERATOR>(r, rhs(bottom));
-    for (int l = bottom - 1; l >= from; l--) {
-        prolong_block<1>(r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
-        sized(r.levels[l].n, [&](auto as) {
-            smooth_block<OPERATOR, typename decltype(as)::Type>(r, l, rhs(l), false);
-        });
-    }
-}
-
-template <int OPERATOR>
-__device__ void f_cycle(const Resident& r) {
-    const int bottom = r.count - 1;
-    for (int l = r.first; l < bottom; l++) {
-        restrict_block(r.levels[l], l == r.first ? r.rhs : r.levels[l].r, r.levels[l + 1]);
-    }
-    solve_bottom<OPERATOR>(r, bottom == r.first ? r.rhs : r.levels[bottom].r);
-    for (int l = bottom - 1; l >= r.first; l--) {
-        const Level& coarse = r.levels[l + 1];
-        if (r.quartic) {
-            prolong_block<2>(coarse, r.levels[l], coarse.replace, false);
-        } else {
-            prolong_block<1>(coarse, r.levels[l], coarse.replace, false);
-        }
-        v_cycle<OPERATOR>(r, l, false);
-    }
-}
-
-template <int OPERATOR>
 __device__ __forceinline__ void resident(const Resident& r) {
-    if (r.full) {
-        f_cycle<OPERATOR>(r);
-    } else {
-        v_cycle<OPERATOR>(r, r.first, r.zero);
+    for (int at = 0; at < r.count; at++) {
+        const ResidentStep& step = r.steps[at];
+        const int l = step.level;
+        const double* const rhs = step.rhs;
+        switch (step.kind) {
+            case STEP_SMOOTH:
+            case STEP_SMOOTH_ZERO:
+                sized(r.levels[l].n, [&](auto as) {
+                    smooth_block<OPERATOR, typename decltype(as)::Type>(r, l, rhs, step.kind == STEP_SMOOTH_ZERO);
+                });
+                break;
+            case STEP_RESTRICT_RESIDUAL:
+                sized(r.levels[l].n, [&](auto as) { residual_in_temp<OPERATOR, typename decltype(as)::Type>(r, l, rhs); });
+                restrict_block(r.levels[l], r.levels[l].temp, r.levels[l + 1]);
+                break;
+            case STEP_RESTRICT:
+                restrict_block(r.levels[l], rhs, r.levels[l + 1]);
+                break;
+            case STEP_CORRECT:
+                prolong_block<1>(r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
+                break;
+            case STEP_REPLACE:
+                if (r.quartic) {
+                    prolong_block<2>(r.levels[l + 1], r.levels[l], r.levels[l + 1].replace, false);
+                } else {
+                    prolong_block<1>(r.levels[l + 1], r.levels[l], r.levels[l + 1].replace, false);
+                }
+                break;
+            default:
+                solve_bottom<OPERATOR>(r, l, rhs, step.kind == STEP_SOLVE_ZERO);
+        }
     }
     // For passes of other kernels over the first level.
     fill<OPERATOR>(r.levels[r.first], r.levels[r.first].u);

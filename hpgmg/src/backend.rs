@@ -1,11 +1,12 @@
 //! What a cycle needs of the machine it runs on: the operations on the vectors of a level.
 //!
-//! The cycles are written against [`Operators`], none of which has an answer, so that a backend may only enqueue them;
-//! the Krylov solvers against [`Backend`], whose norms and products have. Every operation is collective over the ranks that
-//! are active on its level.
+//! The steps of the cycles are made of [`Operators`], none of which has an answer, so that a backend may only enqueue them;
+//! the Krylov solvers of [`Backend`], whose norms and products have. Every operation is collective over the ranks that are
+//! active on its level.
 
 use crate::comm::CommError;
 use crate::cpu::Step;
+use crate::cycle::{CycleStep, Levels};
 use crate::options::Smoother;
 use crate::smoothers;
 use crate::transfer::Rule;
@@ -80,7 +81,7 @@ pub struct Outline {
     pub prolongation: Option<Rule>,
 }
 
-/// What a cycle consists of; level 0 is the finest. A backend may do it later, in the order of the calls.
+/// What the steps of a cycle consist of; level 0 is the finest. A backend may do it later, in the order of the calls.
 ///
 /// # Errors
 /// All fail with [`CommError`] when the ranks lose each other.
@@ -121,6 +122,29 @@ pub trait Operators {
             self.run(Work::Surround { l: l + 1, x, rule })?;
         }
         self.run(Work::Prolong { l, x, how })
+    }
+    /// The levels as a cycle goes over them.
+    fn cycle_levels(&self) -> Levels {
+        let active = (0..self.levels()).take_while(|&l| self.active(l)).count();
+        Levels { count: self.levels(), active }
+    }
+    /// Does a step of a cycle.
+    fn step(&mut self, step: CycleStep) -> Result<(), CommError> {
+        if let CycleStep::Smooth { l, zero: true, .. } | CycleStep::Solve { l, zero: true, .. } =
+            step
+        {
+            self.clear(l, Vector::U)?;
+        }
+        match step {
+            CycleStep::Smooth { l, rhs, .. } => self.smooth(l, Vector::U, rhs),
+            CycleStep::RestrictResidual { l, rhs } => {
+                self.residual(l, Vector::Temp, Vector::U, rhs)?;
+                self.restrict(l, Vector::Temp, Vector::R)
+            }
+            CycleStep::Restrict { l, rhs } => self.restrict(l, rhs, Vector::R),
+            CycleStep::Prolong { l, how } => self.prolong(l, Vector::U, how),
+            CycleStep::Solve { rhs, .. } => self.solve_bottom(Vector::U, rhs),
+        }
     }
 }
 

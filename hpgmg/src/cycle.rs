@@ -1,8 +1,9 @@
-//! The multigrid cycles: V, F, and iteration to a tolerance. Section 10 of the HPGMG-FV description.
+//! The multigrid cycles, V and F, as the steps that they consist of – their one description, whoever computes –, and iteration to
+//! a tolerance. Section 10 of the HPGMG-FV description.
 
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Operators, Prolongation, Vector, remove_mean};
+use crate::backend::{Backend, Prolongation, Vector, remove_mean};
 use crate::comm::CommError;
 use crate::options::Cycle;
 
@@ -11,59 +12,155 @@ pub const TOLERANCE: f64 = 1e-10;
 /// Most V-cycles of one solve.
 pub const MAX_V_CYCLES: usize = 20;
 
-/// One V-cycle on `A x = rhs` from level `l` down.
-///
-/// # Errors
-/// [`CommError`] when the ranks lose each other.
-pub fn v_cycle<B: Operators>(b: &mut B, l: usize, x: Vector, rhs: Vector) -> Result<(), CommError> {
-    if !b.active(l) {
-        return Ok(());
-    }
-    if l + 1 == b.levels() {
-        return b.solve_bottom(x, rhs);
-    }
-    b.smooth(l, x, rhs)?;
-    b.residual(l, Vector::Temp, x, rhs)?;
-    b.restrict(l, Vector::Temp, Vector::R)?;
-    if b.active(l + 1) {
-        b.clear(l + 1, x)?;
-        v_cycle(b, l + 1, x, Vector::R)?;
-    }
-    b.prolong(l, x, Prolongation::Correct)?;
-    b.smooth(l, x, rhs)
+/// A step of a cycle, as data. It works on `U` of its level; `rhs` is `F` or `R` of that level. With `zero` what `U` held before
+/// counts as zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CycleStep {
+    /// One call of the smoother on `A U = rhs`.
+    Smooth {
+        /// The level.
+        l: usize,
+        /// The right-hand side.
+        rhs: Vector,
+        /// From zero.
+        zero: bool,
+    },
+    /// `R` of level `l + 1` = means of `rhs - A U`.
+    RestrictResidual {
+        /// The finer level.
+        l: usize,
+        /// The right-hand side.
+        rhs: Vector,
+    },
+    /// `R` of level `l + 1` = means of `rhs`.
+    Restrict {
+        /// The finer level.
+        l: usize,
+        /// The right-hand side.
+        rhs: Vector,
+    },
+    /// `U` from `U` of level `l + 1`.
+    Prolong {
+        /// The finer level.
+        l: usize,
+        /// Corrected or replaced.
+        how: Prolongation,
+    },
+    /// Solves `A U = rhs` on the coarsest level.
+    Solve {
+        /// The level.
+        l: usize,
+        /// The right-hand side.
+        rhs: Vector,
+        /// From zero.
+        zero: bool,
+    },
 }
 
-/// One F-cycle (full multigrid) from level `l`: solves `A U = F` from nothing.
-///
-/// # Errors
-/// [`CommError`] when the ranks lose each other.
-pub fn f_cycle<B: Operators>(b: &mut B, l: usize) -> Result<(), CommError> {
-    f_cycle_on(b, l, Vector::F)
+impl CycleStep {
+    /// Its level; of a step between two levels the finer.
+    pub fn level(self) -> usize {
+        use CycleStep::*;
+        match self {
+            Smooth { l, .. }
+            | RestrictResidual { l, .. }
+            | Restrict { l, .. }
+            | Prolong { l, .. }
+            | Solve { l, .. } => l,
+        }
+    }
 }
 
-/// One F-cycle from level `l` for the right-hand side `top` of that level.
-///
-/// # Errors
-/// [`CommError`] when the ranks lose each other.
-pub fn f_cycle_on<B: Operators>(b: &mut B, l: usize, top: Vector) -> Result<(), CommError> {
-    let bottom = b.levels() - 1;
-    let rhs = |level| if level == l { top } else { Vector::R };
-    for level in l..bottom {
-        if b.active(level) {
-            b.restrict(level, rhs(level), Vector::R)?;
+/// The levels that cycles go over, as a rank sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    /// All; the last is the coarsest.
+    pub count: usize,
+    /// Those that this rank takes part in, from the finest on.
+    pub active: usize,
+}
+
+impl Levels {
+    /// Gives `run` the steps of one V-cycle on `A U = rhs` from level `l` down.
+    ///
+    /// # Errors
+    /// The first of `run`.
+    pub fn v_cycle<E>(
+        self,
+        l: usize,
+        rhs: Vector,
+        zero: bool,
+        run: &mut impl FnMut(CycleStep) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if l >= self.active {
+            return Ok(());
+        }
+        if l + 1 == self.count {
+            return run(CycleStep::Solve { l, rhs, zero });
+        }
+        run(CycleStep::Smooth { l, rhs, zero })?;
+        run(CycleStep::RestrictResidual { l, rhs })?;
+        self.v_cycle(l + 1, Vector::R, true, run)?;
+        run(CycleStep::Prolong { l, how: Prolongation::Correct })?;
+        run(CycleStep::Smooth { l, rhs, zero: false })
+    }
+
+    /// Gives `run` the steps of one F-cycle (full multigrid) from level `l`, which solves `A U = F` from nothing.
+    ///
+    /// # Errors
+    /// The first of `run`.
+    pub fn f_cycle<E>(
+        self,
+        l: usize,
+        run: &mut impl FnMut(CycleStep) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bottom = self.count - 1;
+        let rhs = |level| if level == l { Vector::F } else { Vector::R };
+        let above = l..bottom.min(self.active);
+        above.clone().try_for_each(|l| run(CycleStep::Restrict { l, rhs: rhs(l) }))?;
+        if bottom < self.active {
+            run(CycleStep::Solve { l: bottom, rhs: rhs(bottom), zero: true })?;
+        }
+        above.rev().try_for_each(|l| {
+            run(CycleStep::Prolong { l, how: Prolongation::Replace })?;
+            self.v_cycle(l, rhs(l), false, run)
+        })
+    }
+
+    /// Gives `run` the steps of a cycle on `A U = F` from level `l`; a V-cycle goes on from `U`.
+    ///
+    /// # Errors
+    /// The first of `run`.
+    pub fn cycle<E>(
+        self,
+        kind: Kind,
+        l: usize,
+        run: &mut impl FnMut(CycleStep) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match kind {
+            Kind::F => self.f_cycle(l, run),
+            Kind::V => self.v_cycle(l, Vector::F, false, run),
         }
     }
-    if b.active(bottom) {
-        b.clear(bottom, Vector::U)?;
-        b.solve_bottom(Vector::U, rhs(bottom))?;
-    }
-    for level in (l..bottom).rev() {
-        if b.active(level) {
-            b.prolong(level, Vector::U, Prolongation::Replace)?;
-            v_cycle(b, level, Vector::U, rhs(level))?;
+}
+
+/// Which cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Full multigrid, from nothing.
+    F,
+    /// Of the residual equation, which on the finest level is the equation itself.
+    V,
+}
+
+impl Kind {
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::F => "f-cycle",
+            Kind::V => "v-cycle",
         }
     }
-    Ok(())
 }
 
 /// What one solve did.
@@ -105,17 +202,22 @@ pub struct Norms {
 }
 
 /// A backend on which one can solve: it answers after each cycle, and nothing waits before.
-pub trait Measured: Operators {
-    /// Removes the mean of `U` where the operator does not see it, and gives the norms of the residual of `A U = F` on level
-    /// `l` and, with `first`, of `F`. `Temp` holds the residual then.
+pub trait Cycles {
+    /// What may go wrong.
+    type Error;
+    /// Does a cycle on `A U = F` from level `l`, removes the mean of `U` where the operator does not see it, and gives the norms
+    /// of the residual and, with `first`, of `F`.
     ///
     /// # Errors
-    /// [`CommError`] when the ranks lose each other.
-    fn measure(&mut self, l: usize, first: bool) -> Result<Norms, CommError>;
+    /// When the ranks lose each other or the device fails.
+    fn run_cycle(&mut self, kind: Kind, l: usize, first: bool) -> Result<Norms, Self::Error>;
 }
 
-impl<B: Backend> Measured for B {
-    fn measure(&mut self, l: usize, first: bool) -> Result<Norms, CommError> {
+impl<B: Backend> Cycles for B {
+    type Error = CommError;
+
+    fn run_cycle(&mut self, kind: Kind, l: usize, first: bool) -> Result<Norms, CommError> {
+        self.cycle_levels().cycle(kind, l, &mut |step| self.step(step))?;
         remove_mean(self, l, Vector::U)?;
         self.residual(l, Vector::Temp, Vector::U, Vector::F)?;
         let residual = self.norm(l, Vector::Temp)?;
@@ -127,41 +229,87 @@ impl<B: Backend> Measured for B {
 /// Solves `A U = F` with level `l` as the finest; `U` starts as zero. Only active ranks call it.
 ///
 /// # Errors
-/// [`CommError`] when the ranks lose each other.
-pub fn solve<B: Measured>(
+/// When the ranks lose each other or the device fails.
+pub fn solve<B: Cycles>(
     b: &mut B,
     l: usize,
     cycle: Cycle,
     out: &mut Solved,
-) -> Result<(), CommError> {
+) -> Result<(), B::Error> {
     let start = Instant::now();
     out.cycles.clear();
-    let mut finish = |b: &mut B, kind| -> Result<bool, CommError> {
-        let first = out.cycles.is_empty();
-        let Norms { residual, rhs } = b.measure(l, first)?;
-        if first {
+    let (full, most) = match cycle {
+        Cycle::F => (1, 1),
+        Cycle::Fv => (1, 1 + MAX_V_CYCLES),
+        Cycle::V => (0, MAX_V_CYCLES),
+    };
+    for turn in 0..most {
+        let kind = if turn < full { Kind::F } else { Kind::V };
+        let Norms { residual, rhs } = b.run_cycle(kind, l, turn == 0)?;
+        if turn == 0 {
             out.fmax = rhs;
         }
         let relative = residual / out.fmax;
-        out.cycles.push(CycleResult { kind, residual, relative });
-        Ok(relative < TOLERANCE)
-    };
-    let mut done = false;
-    match cycle {
-        Cycle::F | Cycle::Fv => {
-            f_cycle(b, l)?;
-            done = finish(b, "f-cycle")? || cycle == Cycle::F;
-        }
-        Cycle::V => {}
-    }
-    // The residual equation of a V-cycle on the finest level is the equation itself.
-    for _ in 0..MAX_V_CYCLES {
-        if done {
+        out.cycles.push(CycleResult { kind: kind.name(), residual, relative });
+        if relative < TOLERANCE {
             break;
         }
-        v_cycle(b, l, Vector::U, Vector::F)?;
-        done = finish(b, "v-cycle")?;
     }
     out.time = start.elapsed();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The steps, a word each: what is done, on which level, on which right-hand side, `0` from zero.
+    fn words(levels: Levels, kind: Kind, l: usize) -> String {
+        let mut words = Vec::new();
+        let mut write = |step| -> Result<(), std::convert::Infallible> {
+            let start = |zero| if zero { "0" } else { "" };
+            words.push(match step {
+                CycleStep::Smooth { l, rhs, zero } => format!("smooth{l}{rhs:?}{}", start(zero)),
+                CycleStep::RestrictResidual { l, rhs } => format!("residual{l}{rhs:?}"),
+                CycleStep::Restrict { l, rhs } => format!("restrict{l}{rhs:?}"),
+                CycleStep::Prolong { l, how } => format!("{how:?}{l}").to_lowercase(),
+                CycleStep::Solve { l, rhs, zero } => format!("solve{l}{rhs:?}{}", start(zero)),
+            });
+            Ok(())
+        };
+        let Ok(()) = levels.cycle(kind, l, &mut write);
+        words.join(" ")
+    }
+
+    #[test]
+    fn an_f_cycle_restricts_to_the_bottom_and_comes_back_by_a_v_cycle_on_each_level() {
+        let all = Levels { count: 3, active: 3 };
+        assert_eq!(
+            words(all, Kind::F, 0),
+            "restrict0F restrict1R solve2R0 \
+             replace1 smooth1R residual1R solve2R0 correct1 smooth1R \
+             replace0 smooth0F residual0F smooth1R0 residual1R solve2R0 correct1 smooth1R correct0 smooth0F"
+        );
+        assert_eq!(words(all, Kind::F, 2), "solve2F0");
+    }
+
+    #[test]
+    fn a_v_cycle_goes_on_from_what_is_there_and_below_from_zero() {
+        let all = Levels { count: 3, active: 3 };
+        assert_eq!(
+            words(all, Kind::V, 0),
+            "smooth0F residual0F smooth1R0 residual1R solve2R0 correct1 smooth1R correct0 smooth0F"
+        );
+        assert_eq!(words(all, Kind::V, 2), "solve2F");
+    }
+
+    #[test]
+    fn a_rank_without_boxes_on_coarse_levels_still_gives_and_takes_between_levels() {
+        let two = Levels { count: 4, active: 1 };
+        assert_eq!(
+            words(two, Kind::F, 0),
+            "restrict0F replace0 smooth0F residual0F correct0 smooth0F"
+        );
+        assert_eq!(words(two, Kind::V, 1), "");
+    }
 }

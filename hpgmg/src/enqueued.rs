@@ -19,7 +19,7 @@ use crate::backend::{Backend, Operators, Outline, Vector, remove_mean};
 use crate::comm::libmp::Links;
 use crate::comm::{Comm, CommError, Starter};
 use crate::cpu::Cpu;
-use crate::cycle::{self, Measured, Norms, Solved};
+use crate::cycle::{self, Cycles, Kind, Norms, Solved};
 use crate::error::Error;
 use crate::options::{Config, Cycle};
 use crate::route::Route;
@@ -233,8 +233,11 @@ impl Operators for Enqueued {
     }
 }
 
-impl Measured for Enqueued {
-    fn measure(&mut self, l: usize, first: bool) -> Result<Norms, CommError> {
+impl Cycles for Enqueued {
+    type Error = CommError;
+
+    fn run_cycle(&mut self, kind: Kind, l: usize, first: bool) -> Result<Norms, CommError> {
+        self.cycle_levels().cycle(kind, l, &mut |step| self.step(step))?;
         self.task(move |cpu| remove_mean(cpu, l, Vector::U))?;
         self.residual(l, Vector::Temp, Vector::U, Vector::F)?;
         let shared = self.shared.clone();

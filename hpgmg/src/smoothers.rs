@@ -21,7 +21,14 @@ pub fn pass(level: &Outline, l: usize, x: Vector, rhs: Vector, pass: usize) -> W
     if level.fused {
         return Work::RedBlack { l, x, rhs, sweep: pass / 2 * 2, shell: pass % 2 == 1 };
     }
-    let step = match level.smoother {
+    let step = step(level, rhs, pass);
+    let (x, out) = vectors(x, pass);
+    Work::Pass { l, x, out, step }
+}
+
+/// What pass number `pass` computes.
+pub fn step(level: &Outline, rhs: Vector, pass: usize) -> Step {
+    match level.smoother {
         Smoother::Gsrb => Step::Gsrb { rhs, sweep: pass },
         Smoother::Chebyshev => {
             let (c1, c2) = chebyshev_weights(level.lambda_max)[pass];
@@ -29,9 +36,12 @@ pub fn pass(level: &Outline, l: usize, x: Vector, rhs: Vector, pass: usize) -> W
         }
         Smoother::Jacobi => Step::Weighted { rhs, weight: Vector::Dinv, scale: 2.0 / 3.0 },
         Smoother::L1Jacobi => Step::Weighted { rhs, weight: Vector::L1Inv, scale: 1.0 },
-    };
-    let (x, out) = if pass.is_multiple_of(2) { (x, Vector::Temp) } else { (Vector::Temp, x) };
-    Work::Pass { l, x, out, step }
+    }
+}
+
+/// The vectors that pass number `pass` on `x` reads and writes.
+pub fn vectors(x: Vector, pass: usize) -> (Vector, Vector) {
+    if pass.is_multiple_of(2) { (x, Vector::Temp) } else { (Vector::Temp, x) }
 }
 
 /// Weights of the last step and of the residual in the steps of the Chebyshev recurrence on the upper 7/8 of a

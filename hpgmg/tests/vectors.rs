@@ -5,7 +5,7 @@ mod common;
 
 use hpgmg::backend::{Backend, Operators, Prolongation, Vector};
 use hpgmg::cpu::Cpu;
-use hpgmg::cycle;
+use hpgmg::cycle::Kind;
 use hpgmg::options::{Config, Operator, Smoother};
 use hpgmg::transfer::Rule;
 use serde::Deserialize;
@@ -219,11 +219,11 @@ fn compare(operator: Operator, name: &str, config: &str, box_dim: usize, boxes: 
         same("interp_f", cpu, 0, u);
 
         cpu.zero(0, u);
-        cycle::v_cycle(cpu, 0, u, f)?;
+        cpu.cycle_levels().cycle(Kind::V, 0, &mut |step| cpu.step(step))?;
         same("vcycle1_u", cpu, 0, u);
         cpu.residual(0, t, u, f)?;
         reference.residual("vcycle1_res", cpu, t);
-        cycle::f_cycle(cpu, 0)?;
+        cpu.cycle_levels().cycle(Kind::F, 0, &mut |step| cpu.step(step))?;
         same("fcycle_u", cpu, 0, u);
         same("L1_fcycle_u", cpu, 1, u);
         cpu.residual(0, t, u, f)?;

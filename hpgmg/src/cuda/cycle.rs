@@ -1,6 +1,5 @@
-//! What a cycle enqueues: nothing here waits, so that all of it can be captured in a graph. The counterpart of
-//! `crate::cycle`, with residual and restriction fused, first sweeps from zero that do not read it, and the coarsest
-//! levels in one kernel.
+//! What the steps of a cycle enqueue: nothing here waits, so that all of it can be captured in a graph. Residual and restriction
+//! are one launch, first sweeps from zero do not read it, and the coarsest levels are in one kernel.
 
 use gdsync::{Arg, Dims, Kernel};
 
@@ -8,11 +7,16 @@ use super::columns::columns;
 use super::error::CudaError;
 use super::halo::slab;
 use super::kernels::{Columns, Passes};
-use super::layout::{Pass, Planes, RESIDENT_LEVELS, Resident};
+use super::launches::{grouped, steps};
+use super::layout::{Pass, Planes, Resident, ResidentStep};
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
-use crate::backend::Vector;
+use super::upload::OnGpu;
+use crate::backend::{Prolongation, Vector};
+use crate::cpu::Step;
+use crate::cycle::{CycleStep, Kind};
 use crate::options::{Bottom, Operator, Smoother};
+use crate::smoothers;
 
 /// Threads of a block, along the row and across rows.
 const BLOCK: (u32, u32) = (32, 8);
@@ -139,74 +143,62 @@ impl Gpu {
         }
     }
 
-    /// One F-cycle from level `l` on F, and the norm of F.
-    pub(super) fn f_cycle(&self, l: usize) -> Result<(), CudaError> {
-        let f = self.levels[l].view.f;
-        let first = self.coarse.max(l);
-        let mut rhs = f;
-        for fine in l..first {
-            self.restrict(fine, rhs, fine == l)?;
-            rhs = self.levels[fine + 1].view.r;
+    /// The steps of a cycle from level `l`, and with an F-cycle the norm of F.
+    pub(super) fn cycle(&self, kind: Kind, l: usize) -> Result<(), CudaError> {
+        if kind == Kind::F && l >= self.coarse {
+            self.enqueue_norm(l, Vector::F, None, Scalar::RightHandSide)?;
         }
-        if first == l {
-            self.enqueue_norm_into(l, f, None, Scalar::RightHandSide)?;
-        }
-        self.coarse_cycle(first, rhs, true, true)?;
-        for fine in (l..first).rev() {
-            self.prolong(fine, false)?;
-            let rhs = if fine == l { f } else { self.levels[fine].view.r };
-            self.v_cycle(fine, rhs, false)?;
-        }
-        Ok(())
+        let steps = steps(kind, self.levels.len(), l);
+        grouped(&steps, self.coarse).try_for_each(|together| match together {
+            [step] if step.level() < self.coarse => self.step(*step),
+            coarse => self.at_once(coarse),
+        })
     }
 
-    /// One V-cycle from level `l` on the right-hand side `rhs`; with `zero` u is taken as zero.
-    pub(super) fn v_cycle(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
-        if l >= self.coarse {
-            return self.coarse_cycle(l, rhs, false, zero);
+    /// A step of a level that has launches of its own.
+    fn step(&self, step: CycleStep) -> Result<(), CudaError> {
+        match step {
+            CycleStep::Smooth { l, rhs, zero } => self.smooth(l, rhs, zero),
+            CycleStep::RestrictResidual { l, rhs } => self.residual_restrict(l, rhs),
+            // The right-hand side of the problem itself is restricted once in an F-cycle, first.
+            CycleStep::Restrict { l, rhs } => self.restrict(l, rhs, rhs == Vector::F),
+            CycleStep::Prolong { l, how } => self.prolong(l, how),
+            CycleStep::Solve { .. } => self.at_once(&[step]),
         }
-        self.smooth(l, rhs, zero)?;
-        self.residual_restrict(l, rhs)?;
-        self.v_cycle(l + 1, self.levels[l + 1].view.r, true)?;
-        self.prolong(l, true)?;
-        self.smooth(l, rhs, false)
     }
 
-    fn smooth(&self, l: usize, rhs: u64, zero: bool) -> Result<(), CudaError> {
-        let (k, level) = (self.passes(l), &self.levels[l].view);
-        let smoother = self.config.smoother;
-        if zero && smoother == Smoother::Chebyshev {
+    fn smooth(&self, l: usize, rhs: Vector, zero: bool) -> Result<(), CudaError> {
+        let OnGpu { view: level, outline, .. } = &self.levels[l];
+        let k = self.passes(l);
+        if zero && outline.smoother == Smoother::Chebyshev {
             // The second step reads the start again.
             self.zero_u(l)?;
         }
         let pairs = self.pairs(l);
         let columns = self.columns(l);
-        for sweep in 0..6 {
-            let (weight, scale, last) = match smoother {
-                Smoother::L1Jacobi => (level.l1inv, 1.0, 0.0),
-                Smoother::Chebyshev => (0, level.c2[sweep], level.c1[sweep]),
-                _ => (level.dinv, 2.0 / 3.0, 0.0),
-            };
-            let sweep = sweep as i32;
-            let (x, out, read, written) = match sweep % 2 {
-                0 => (level.u, level.temp, Vector::U, Vector::Temp),
-                _ => (level.temp, level.u, Vector::Temp, Vector::U),
-            };
-            let from_zero = zero && sweep == 0;
-            // Nothing has been sent of a start that is zero.
-            let read = (!from_zero).then_some((l, read));
-            let (kernel, (dims, planes, tiles)) = match (smoother, &columns) {
-                (Smoother::Gsrb, Some((columns, dims, planes))) if !from_zero => {
+        for number in 0..smoothers::passes(outline) {
+            let from_zero = zero && number == 0;
+            let step = smoothers::step(outline, rhs, number);
+            let (kernel, (dims, planes, tiles)) = match (step, &columns) {
+                (Step::Gsrb { .. }, Some((columns, dims, planes))) if !from_zero => {
                     (columns.gsrb(level.n), (*dims, *planes, 0))
                 }
-                (Smoother::Gsrb, _) => (k.gsrb(level.n, from_zero), pairs),
-                (Smoother::Chebyshev, _) => (&k.chebyshev, pairs),
-                (Smoother::Jacobi | Smoother::L1Jacobi, _) => {
-                    (&k.weighted[usize::from(from_zero)], pairs)
-                }
+                (Step::Gsrb { .. }, _) => (k.gsrb(level.n, from_zero), pairs),
+                (Step::Chebyshev { .. }, _) => (&k.chebyshev, pairs),
+                _ => (&k.weighted[usize::from(from_zero)], pairs),
             };
+            let (weight, scale, last) = match step {
+                Step::Weighted { weight, scale, .. } => (level.vector(weight), scale, 0.0),
+                Step::Chebyshev { c1, c2, .. } => (0, c2, c1),
+                _ => (0, 0.0, 0.0),
+            };
+            let (read, written) = smoothers::vectors(Vector::U, number);
+            let [x, out, rhs] = [read, written, rhs].map(|v| level.vector(v));
+            let sweep = number as i32;
             let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, unused: 0 };
             let args = [Arg::new(level), Arg::new(&pass)];
+            // Nothing has been sent of a start that is zero.
+            let read = (!from_zero).then_some((l, read));
             // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
             unsafe {
                 self.phase(l, l, kernel, dims, args, Ghosts { read, written: Some(written) })?
@@ -216,9 +208,10 @@ impl Gpu {
     }
 
     /// R of level l+1 = means of the residual of level `l`.
-    fn residual_restrict(&self, l: usize, rhs: u64) -> Result<(), CudaError> {
+    fn residual_restrict(&self, l: usize, rhs: Vector) -> Result<(), CudaError> {
         let ghosts = Ghosts { read: Some((l, Vector::U)), written: None };
         let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        let rhs = level.vector(rhs);
         if let Some((columns, dims, planes)) = self.columns(l) {
             let pass = Pass { x: level.u, out: coarse.r, rhs, planes, ..Pass::default() };
             let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
@@ -259,8 +252,9 @@ impl Gpu {
     }
 
     /// R of level l+1 = means of `from` of level `l`; with `norm` also the norm of `from`.
-    fn restrict(&self, l: usize, from: u64, norm: bool) -> Result<(), CudaError> {
+    fn restrict(&self, l: usize, from: Vector, norm: bool) -> Result<(), CudaError> {
         let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        let from = level.vector(from);
         let share = self.partition.share(l + 1);
         let n = coarse.n as usize;
         let (dims, each) = self.shape(n, n, share.len());
@@ -282,14 +276,14 @@ impl Gpu {
     }
 
     /// u of level `l` from u of level l+1: replaced, or corrected.
-    fn prolong(&self, l: usize, correct: bool) -> Result<(), CudaError> {
+    fn prolong(&self, l: usize, how: Prolongation) -> Result<(), CudaError> {
         let (coarse, fine) = (&self.levels[l + 1].view, &self.levels[l].view);
         let planes = self.partition.share(l + 1).len() as u32;
         let (across, up) = ((coarse.n as u32).div_ceil(BLOCK.0), (coarse.n as u32).div_ceil(TILE));
         let grid = (across, up, planes.div_ceil(TILE));
         let dims = Dims { grid, block: (BLOCK.0, TILE, TILE), shared: 0 };
         let k = self.passes(l);
-        let kernel = if correct { &k.correct } else { &k.replace };
+        let kernel = if how == Prolongation::Correct { &k.correct } else { &k.replace };
         let args = [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
         let ghosts = Ghosts { read: Some((l + 1, Vector::U)), written: Some(Vector::U) };
         // SAFETY: the kernel's parameters; its vectors live as long as `self`.
@@ -300,16 +294,7 @@ impl Gpu {
     pub(super) fn enqueue_norm(
         &self,
         l: usize,
-        x: u64,
-        finer: Option<usize>,
-    ) -> Result<(), CudaError> {
-        self.enqueue_norm_into(l, x, finer, Scalar::Norm)
-    }
-
-    fn enqueue_norm_into(
-        &self,
-        l: usize,
-        x: u64,
+        x: Vector,
         finer: Option<usize>,
         into: Scalar,
     ) -> Result<(), CudaError> {
@@ -323,7 +308,7 @@ impl Gpu {
         let n = level.n as usize;
         let (dims, each) = self.shape(n.div_ceil(2), n, share.len());
         let planes = Planes { first: share.start as i32, end: share.end as i32, each, unused: 0 };
-        let from = if finer.is_some() { fine.u } else { 0 };
+        let (x, from) = (level.vector(x), if finer.is_some() { fine.u } else { 0 });
         let largest = self.address(into);
         let args = [
             Arg::new(level),
@@ -339,37 +324,23 @@ impl Gpu {
         })
     }
 
-    /// An F-cycle (`full`) or a V-cycle of the levels from `first` on, in one kernel or on the CPU.
-    fn coarse_cycle(
-        &self,
-        first: usize,
-        rhs: u64,
-        full: bool,
-        zero: bool,
-    ) -> Result<(), CudaError> {
+    /// Steps of the levels that are done at once, in one kernel or on the CPU.
+    fn at_once(&self, steps: &[CycleStep]) -> Result<(), CudaError> {
         match &self.hybrid {
-            // Solves that start there are the CPU's as a whole, so this is the first of its levels, from zero, on R.
-            Some(hybrid) => self.coarse_on_cpu(hybrid, full),
-            None => self.resident(first, rhs, full, zero),
+            // Solves that start there are the CPU's as a whole, so this begins with the first of its levels, on R.
+            Some(hybrid) => self.coarse_on_cpu(hybrid, steps),
+            None => self.resident(steps),
         }
     }
 
-    /// The levels from `first` on in one kernel: an F-cycle (`full`) or a V-cycle.
-    pub(super) fn resident(
-        &self,
-        first: usize,
-        rhs: u64,
-        full: bool,
-        zero: bool,
-    ) -> Result<(), CudaError> {
+    /// Steps of the levels of the resident kernel, at most [`RESIDENT_STEPS`], in one launch.
+    pub(super) fn resident(&self, steps: &[CycleStep]) -> Result<(), CudaError> {
         let config = &self.config;
+        let first = steps.iter().map(|step| step.level()).min().unwrap_or(self.resident);
         let mut resident = Resident {
-            rhs,
             iterations: self.address(Scalar::Iterations),
-            count: (self.levels.len() - self.resident) as i32,
+            count: steps.len() as i32,
             first: (first - self.resident) as i32,
-            full: full.into(),
-            zero: zero.into(),
             smoother: match config.smoother {
                 Smoother::Gsrb => 0,
                 Smoother::Chebyshev => 1,
@@ -384,9 +355,13 @@ impl Gpu {
             quartic: (config.operator == Operator::Fv4).into(),
             ..Resident::default()
         };
-        let coarsest = self.levels[self.resident..].iter().take(RESIDENT_LEVELS);
+        let coarsest = &self.levels[self.resident..];
         for (to, from) in resident.levels.iter_mut().zip(coarsest) {
             *to = from.view;
+        }
+        for (to, step) in resident.steps.iter_mut().zip(steps) {
+            let level = step.level() - self.resident;
+            *to = ResidentStep::of(*step, level, &resident.levels[level]);
         }
         let dims = Dims::linear(1, RESIDENT_THREADS);
         self.traced(first, self.kernels.resident.name(), || {

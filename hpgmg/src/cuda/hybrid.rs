@@ -11,9 +11,9 @@ use gdsync::{Buffer, Device};
 use super::error::CudaError;
 use super::layout::{self, Boxes, Grid};
 use super::solver::Gpu;
-use crate::backend::Vector;
+use crate::backend::{Operators, Vector};
 use crate::cpu::Cpu;
-use crate::cycle::{self, Solved};
+use crate::cycle::{self, CycleStep, Solved};
 use crate::options::Cycle;
 
 /// What the CPU has of the coarse levels.
@@ -69,39 +69,30 @@ impl Hybrid {
 }
 
 impl Gpu {
-    /// An F-cycle (`full`) or a V-cycle from zero of the levels from the CPU's first on, on R of that level.
-    pub(super) fn coarse_on_cpu(&self, hybrid: &Hybrid, full: bool) -> Result<(), CudaError> {
+    /// Steps of the levels from the CPU's first on, on R of that level.
+    pub(super) fn coarse_on_cpu(
+        &self,
+        hybrid: &Hybrid,
+        steps: &[CycleStep],
+    ) -> Result<(), CudaError> {
         let first = hybrid.first;
         let level = &self.levels[first];
         let rhs = level.vector(Vector::R.index())?;
         self.traced(first, "pack", || Ok(self.stream.copy(&hybrid.staging, &rhs)?))?;
         self.traced_on_cpu(first, "wait for the GPU", || self.wait())?;
         let began = Instant::now();
-        self.traced_on_cpu(first, "coarse levels", || self.cycle_on_cpu(hybrid, full))?;
-        self.give(hybrid, &hybrid.cpu(), first)?;
-        hybrid.spent.set(hybrid.spent.get() + began.elapsed());
-        Ok(())
-    }
-
-    /// The same between the copies.
-    fn cycle_on_cpu(&self, hybrid: &Hybrid, full: bool) -> Result<(), CudaError> {
-        let first = hybrid.first;
-        let level = &self.levels[first];
         let mut cpu = hybrid.cpu();
-        {
+        self.traced_on_cpu(first, "coarse levels", || {
             let to = cpu.level_mut(first);
             let mut rhs = to.take(Vector::R);
             // SAFETY: the copy into it has been waited for.
             let values = unsafe { hybrid.staging.as_slice()? };
             layout::scatter_into(Boxes::of(to), &level.grid, values, &mut rhs);
             to.put(Vector::R, rhs);
-        }
-        if full {
-            cycle::f_cycle_on(&mut *cpu, first, Vector::R)?;
-        } else {
-            cpu.zero(first, Vector::U);
-            cycle::v_cycle(&mut *cpu, first, Vector::U, Vector::R)?;
-        }
+            Ok(steps.iter().try_for_each(|step| cpu.step(*step))?)
+        })?;
+        self.give(hybrid, &cpu, first)?;
+        hybrid.spent.set(hybrid.spent.get() + began.elapsed());
         Ok(())
     }
 

@@ -1,14 +1,19 @@
-//! How often a solve launches what on which level, and what its ranks send each other, counted from the cycle alone: what
-//! `traffic.rs` turns into bytes of memory and the report into bytes between GPUs. A GPU test counts the launches of a solve.
+//! Which steps of a cycle are launched together, how often a solve launches what on which level, and what its ranks send each
+//! other, counted from the cycle alone: what `traffic.rs` turns into bytes of memory and the report into bytes between GPUs. A
+//! GPU test counts the launches of a solve.
+
+use std::convert::Infallible;
 
 use super::layout::GHOSTS;
+use crate::backend::Prolongation;
+use crate::cycle::{CycleStep, Kind, Levels};
 use crate::options::Cycle;
 
 /// The sweeps before and after the coarser levels, each.
 const SWEEPS: usize = 6;
 
 /// The launches of one solve over a level, of those that are not done with all coarser ones at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OnLevel {
     /// Cells a side.
     pub n: usize,
@@ -28,25 +33,44 @@ pub(super) struct OnLevel {
     pub norms: usize,
 }
 
-/// Those of an F-cycle from the finest level, or of one V-cycle (`Cycle::V`), on levels of `dims` cells a side.
+/// The steps of a cycle from level `l` of `count`.
+pub(super) fn steps(kind: Kind, count: usize, l: usize) -> Vec<CycleStep> {
+    let mut steps = Vec::new();
+    let Ok(()) = Levels { count, active: count }.cycle(kind, l, &mut |step| {
+        steps.push(step);
+        Ok::<_, Infallible>(())
+    });
+    steps
+}
+
+/// The steps as they are launched: those of the levels from `coarse` on as many at once as follow each other, the others one by one.
+pub(super) fn grouped(steps: &[CycleStep], coarse: usize) -> impl Iterator<Item = &[CycleStep]> {
+    steps.chunk_by(move |step, next| step.level().min(next.level()) >= coarse)
+}
+
+/// The launches of an F-cycle from the finest level, or of one V-cycle (`Cycle::V`), on levels of `dims` cells a side above
+/// those that are done at once.
 pub(super) fn launches(cycle: Cycle, dims: &[usize]) -> Vec<OnLevel> {
-    let full = cycle != Cycle::V;
-    let on_level = |(l, &n): (usize, &usize)| {
-        let visits = if full { l + 1 } else { 1 };
-        // The visit after a solution has come from below starts from that, and that of the finest level from what is there.
-        let from_zero = if full || l == 0 { visits - 1 } else { visits };
-        OnLevel {
-            n,
-            sweeps: 2 * SWEEPS * visits,
-            from_zero,
-            residuals: visits,
-            corrections: visits,
-            solutions: full.into(),
-            restrictions: full.into(),
-            norms: (l == 0).into(),
+    let kind = if cycle == Cycle::V { Kind::V } else { Kind::F };
+    let mut levels: Vec<_> = dims.iter().map(|&n| OnLevel { n, ..OnLevel::default() }).collect();
+    for step in steps(kind, dims.len() + 1, 0) {
+        let Some(level) = levels.get_mut(step.level()) else { continue };
+        match step {
+            CycleStep::Smooth { zero, .. } => {
+                level.sweeps += SWEEPS;
+                level.from_zero += usize::from(zero);
+            }
+            CycleStep::RestrictResidual { .. } => level.residuals += 1,
+            CycleStep::Restrict { .. } => level.restrictions += 1,
+            CycleStep::Prolong { how: Prolongation::Correct, .. } => level.corrections += 1,
+            CycleStep::Prolong { how: Prolongation::Replace, .. } => level.solutions += 1,
+            CycleStep::Solve { .. } => {}
         }
-    };
-    dims.iter().enumerate().map(on_level).collect()
+    }
+    if let Some(finest) = levels.first_mut() {
+        finest.norms = 1;
+    }
+    levels
 }
 
 impl OnLevel {
@@ -94,6 +118,7 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
+    use super::super::layout::{RESIDENT_LEVELS, RESIDENT_STEPS};
     use super::*;
 
     #[test]
@@ -106,6 +131,46 @@ mod tests {
         assert_eq!(v.iter().map(|l| l.sweeps).collect::<Vec<_>>(), [12; 3]);
         assert_eq!(v.iter().map(|l| l.from_zero).collect::<Vec<_>>(), [0, 1, 1]);
         assert_eq!(v.iter().map(|l| l.solutions + l.restrictions).sum::<usize>(), 0);
+    }
+
+    /// The steps that are launched together, by their first letters and levels, `|` between launches, `*` behind levels that
+    /// are done at once.
+    fn sequence(kind: Kind, count: usize, l: usize, coarse: usize) -> String {
+        let word = |step: &CycleStep| {
+            let zero = |zero| if zero { "0" } else { "" };
+            let what = match *step {
+                CycleStep::Smooth { zero: z, .. } => format!("s{}", zero(z)),
+                CycleStep::RestrictResidual { .. } => "rr".into(),
+                CycleStep::Restrict { .. } => "r".into(),
+                CycleStep::Prolong { how: Prolongation::Correct, .. } => "c".into(),
+                CycleStep::Prolong { how: Prolongation::Replace, .. } => "p".into(),
+                CycleStep::Solve { zero: z, .. } => format!("b{}", zero(z)),
+            };
+            format!("{}{what}", step.level())
+        };
+        let together = |group: &[CycleStep]| {
+            let mark = if group[0].level() >= coarse { "*" } else { "" };
+            group.iter().map(word).collect::<Vec<_>>().join(" ") + mark
+        };
+        grouped(&steps(kind, count, l), coarse).map(together).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn each_way_down_and_up_again_through_the_coarse_levels_is_one_launch() {
+        assert_eq!(
+            sequence(Kind::F, 4, 0, 2),
+            "0r|1r|2r 3b0 2p 2s 2rr 3b0 2c 2s*|1p|1s|1rr|2s0 2rr 3b0 2c 2s*|1c|1s|\
+             0p|0s|0rr|1s0|1rr|2s0 2rr 3b0 2c 2s*|1c|1s|0c|0s"
+        );
+        assert_eq!(sequence(Kind::V, 4, 0, 2), "0s|0rr|1s0|1rr|2s0 2rr 3b0 2c 2s*|1c|1s|0c|0s");
+        assert_eq!(sequence(Kind::F, 4, 2, 2), "2r 3b0 2p 2s 2rr 3b0 2c 2s*");
+        assert_eq!(sequence(Kind::V, 4, 3, 2), "3b*");
+        assert_eq!(sequence(Kind::V, 3, 1, 2), "1s|1rr|2b0*|1c|1s");
+    }
+
+    #[test]
+    fn the_longest_list_of_the_resident_kernel_is_what_it_has_room_for() {
+        assert_eq!(steps(Kind::F, RESIDENT_LEVELS, 0).len(), RESIDENT_STEPS);
     }
 
     /// The numbers of `docs/hpgmg-gpu.md`, for four ranks: 384³ to 48³ in slabs, 24³ whole on each.

@@ -4,7 +4,9 @@
 
 use std::ops::Range;
 
+use crate::backend::{Prolongation, Vector};
 use crate::boundary::Extrapolation;
+use crate::cycle::CycleStep;
 use crate::decomposition::LevelShape;
 use crate::geometry::BoxGeometry;
 use crate::level::Level;
@@ -16,6 +18,8 @@ pub const GHOSTS: usize = 2;
 pub const BASE: usize = 16;
 /// Levels and cells per side that the resident kernel takes (`cuda/bottom.cuh`).
 pub const RESIDENT_LEVELS: usize = 5;
+/// Most steps of one launch of it: those of an F-cycle over all its levels.
+pub const RESIDENT_STEPS: usize = 53;
 /// Cells per side of the largest level of the resident kernel.
 pub const RESIDENT_DIM: usize = 12;
 
@@ -65,6 +69,23 @@ pub struct DeviceLevel {
     pub unused: i32,
 }
 
+impl DeviceLevel {
+    /// The address of a vector; 0 if the level has none.
+    pub fn vector(&self, v: Vector) -> u64 {
+        match v {
+            Vector::Temp => self.temp,
+            Vector::U => self.u,
+            Vector::F => self.f,
+            Vector::R => self.r,
+            Vector::Dinv => self.dinv,
+            Vector::Beta(axis) => self.beta[usize::from(axis)],
+            Vector::Alpha => self.alpha,
+            Vector::L1Inv => self.l1inv,
+            Vector::Krylov(number) => self.krylov + 8 * u64::from(number) * self.volume as u64,
+        }
+    }
+}
+
 /// A pass of the operator; `hpgmg::Pass` of `cuda/pass.cuh`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -91,24 +112,20 @@ pub struct Pass {
     pub unused: i32,
 }
 
-/// What the resident kernel does; `hpgmg::Resident` of `cuda/resident.cu`.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the resident kernel does; `hpgmg::Resident` of `cuda/bottom.cuh`.
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Resident {
     /// The coarsest levels, the finest of them first.
     pub levels: [DeviceLevel; RESIDENT_LEVELS],
-    /// Right-hand side of the first level in use.
-    pub rhs: u64,
+    /// What is done, one after the other.
+    pub steps: [ResidentStep; RESIDENT_STEPS],
     /// Counter of the bottom solver's iterations.
     pub iterations: u64,
-    /// Levels.
+    /// Steps.
     pub count: i32,
-    /// First level in use.
+    /// The finest level that they work on.
     pub first: i32,
-    /// 1: an F-cycle; 0: a V-cycle.
-    pub full: i32,
-    /// 1: the V-cycle starts from zero.
-    pub zero: i32,
     /// `hpgmg::Smoother`.
     pub smoother: i32,
     /// `hpgmg::BottomSolver`.
@@ -117,6 +134,50 @@ pub struct Resident {
     pub quartic: i32,
     /// Padding.
     pub unused: i32,
+}
+
+impl Default for Resident {
+    fn default() -> Self {
+        Self {
+            levels: Default::default(),
+            steps: [ResidentStep::default(); RESIDENT_STEPS],
+            iterations: 0,
+            count: 0,
+            first: 0,
+            smoother: 0,
+            bottom: 0,
+            quartic: 0,
+            unused: 0,
+        }
+    }
+}
+
+/// A step of a cycle as the resident kernel sees it; `hpgmg::ResidentStep` of `cuda/bottom.cuh`.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ResidentStep {
+    /// The right-hand side, where it has one.
+    pub rhs: u64,
+    /// `hpgmg::StepKind`.
+    pub kind: i32,
+    /// Number of its level among those of the kernel.
+    pub level: i32,
+}
+
+impl ResidentStep {
+    /// `step` on `view`, which is number `level` of the kernel's.
+    pub fn of(step: CycleStep, level: usize, view: &DeviceLevel) -> Self {
+        let (kind, rhs) = match step {
+            CycleStep::Smooth { rhs, zero, .. } => (i32::from(zero), Some(rhs)),
+            CycleStep::RestrictResidual { rhs, .. } => (2, Some(rhs)),
+            CycleStep::Restrict { rhs, .. } => (3, Some(rhs)),
+            CycleStep::Prolong { how: Prolongation::Correct, .. } => (4, None),
+            CycleStep::Prolong { how: Prolongation::Replace, .. } => (5, None),
+            CycleStep::Solve { rhs, zero, .. } => (6 + i32::from(zero), Some(rhs)),
+        };
+        let rhs = rhs.map_or(0, |rhs| view.vector(rhs));
+        Self { rhs, kind, level: level as i32 }
+    }
 }
 
 /// Number of a boundary rule in `cuda/level.cuh`; no kernels know the point-centred one.
@@ -357,7 +418,7 @@ mod tests {
     #[test]
     fn structures_have_the_sizes_that_the_kernels_assert() {
         assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 64));
-        assert_eq!(size_of::<Resident>(), RESIDENT_LEVELS * 232 + 16 + 32);
+        assert_eq!(size_of::<Resident>(), RESIDENT_LEVELS * 232 + RESIDENT_STEPS * 16 + 32);
         assert_eq!(size_of::<Slab>(), 152);
     }
 }

@@ -10,6 +10,7 @@ use gdsync::{Arg, Buffer, CudaDevice, Deadline, Device, Dims, Graph, Stream};
 use super::error::CudaError;
 use super::hybrid::Hybrid;
 use super::kernels::Kernels;
+use super::launches::steps;
 use super::layout::{self, Boxes, Grid};
 use super::partition::{Coarse, Partition};
 use super::ranks::{Ranks, Team};
@@ -18,7 +19,7 @@ use super::upload::{OnGpu, upload, vectors};
 use crate::backend::Vector;
 use crate::comm::{CommError, Group};
 use crate::cpu::Cpu;
-use crate::cycle::{CycleResult, MAX_V_CYCLES, Solved, TOLERANCE};
+use crate::cycle::{self, Cycles, Kind, Norms, Solved};
 use crate::error::Error;
 use crate::options::{Config, Cycle};
 use crate::timers::Timers;
@@ -41,15 +42,6 @@ const SCALARS: usize = 4;
 /// In this time waits in kernels end after their limit.
 const RELEASED: Duration = Duration::from_secs(10);
 
-/// What is captured once and replayed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Piece {
-    /// Everything from the norm of F to that of the residual.
-    FCycle,
-    /// A V-cycle on F and the norm of the residual.
-    VCycle,
-}
-
 /// The solver with every level on a GPU: all of it, or this rank's slabs and the coarse levels.
 pub struct Gpu {
     cpu: Rc<RefCell<Cpu>>,
@@ -71,7 +63,8 @@ pub struct Gpu {
     group: Option<Box<dyn Group>>,
     pub(super) scalars: Buffer<u64>,
     results: Buffer<u64>,
-    graphs: Vec<(usize, Piece, Graph)>,
+    /// What is captured once and replayed: the cycles from each level.
+    graphs: Vec<(usize, Kind, Graph)>,
     /// Replay graphs; else every kernel is launched by itself.
     pub use_graphs: bool,
     /// How long the host waits for a solve.
@@ -183,7 +176,7 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// The first launch of the kernel of the coarsest levels, while no kernel waits for anybody: a V-cycle whose result nobody
+    /// The first launch of the kernel of the coarsest levels, while no kernel waits for anybody: a cycle whose result nobody
     /// reads. What a driver does once, at a kernel's first launch, it may do while it waits for the GPU and holds the lock
     /// that other threads need to launch; where ranks are threads, the GPU may be waiting for just that. Seen with memory
     /// for a stack of more than the 1 KB a thread that a context begins with (H100, driver 580: one thread in the launch
@@ -192,7 +185,7 @@ impl Gpu {
         if self.hybrid.is_some() {
             return Ok(());
         }
-        self.resident(self.resident, self.levels[self.resident].view.r, false, true)?;
+        self.resident(&steps(Kind::F, self.levels.len(), self.resident))?;
         self.clear(Scalar::Iterations)?;
         self.wait()
     }
@@ -256,82 +249,45 @@ impl Gpu {
         Ok(layout::scatter(Boxes::of(cpu.level(l)), &level.grid, &values))
     }
 
-    /// As [`crate::cycle::solve`].
-    fn solve_cycle(&mut self, l: usize, cycle: Cycle, out: &mut Solved) -> Result<(), CudaError> {
-        if let Some(hybrid) = self.hybrid.as_ref().filter(|hybrid| l >= hybrid.first) {
-            return self.solve_on_cpu(hybrid, l, cycle, out);
-        }
-        let start = Instant::now();
-        out.cycles.clear();
-        out.fmax = 0.0;
-        let mut done = false;
-        match cycle {
-            Cycle::F | Cycle::Fv => {
-                self.replay(l, Piece::FCycle)?;
-                out.fmax = self.scalar(Scalar::RightHandSide)?;
-                done = self.record("f-cycle", out)? || cycle == Cycle::F;
-            }
-            Cycle::V => out.fmax = self.norm(l, self.levels[l].view.f)?,
-        }
-        for _ in 0..MAX_V_CYCLES {
-            if done {
-                break;
-            }
-            self.replay(l, Piece::VCycle)?;
-            done = self.record("v-cycle", out)?;
-        }
-        out.time = start.elapsed();
-        Ok(())
-    }
-
-    fn record(&self, kind: &'static str, out: &mut Solved) -> Result<bool, CudaError> {
-        let residual = self.scalar(Scalar::Residual)?;
-        let relative = residual / out.fmax;
-        out.cycles.push(CycleResult { kind, residual, relative });
-        Ok(relative < TOLERANCE)
-    }
-
-    /// max |x| on level `l`; `x` is the vector's address.
-    fn norm(&mut self, l: usize, x: u64) -> Result<f64, CudaError> {
+    /// max |x| on level `l`, or of its difference from the means of u of level `finer`.
+    fn norm(&mut self, l: usize, x: Vector, finer: Option<usize>) -> Result<f64, CudaError> {
         self.clear(Scalar::Norm)?;
-        self.enqueue_norm(l, x, None)?;
+        self.enqueue_norm(l, x, finer, Scalar::Norm)?;
+        let l = finer.unwrap_or(l);
         self.settle(l)?;
         self.fetch(l)?;
         self.scalar(Scalar::Norm)
     }
 
-    /// Runs a piece, captured at its first use, and waits for it.
-    fn replay(&mut self, l: usize, piece: Piece) -> Result<(), CudaError> {
+    /// Runs a cycle, captured at its first use, and waits for it.
+    fn replay(&mut self, l: usize, kind: Kind) -> Result<(), CudaError> {
         if !self.use_graphs {
-            self.enqueue(l, piece)?;
+            self.enqueue(l, kind)?;
             return self.fetch(l);
         }
-        if !self.graphs.iter().any(|(level, p, _)| (*level, *p) == (l, piece)) {
+        let captured = |(level, k, _): &(usize, Kind, Graph)| (*level, *k) == (l, kind);
+        if !self.graphs.iter().any(captured) {
             self.stream.begin_capture()?;
-            let enqueued = self.enqueue(l, piece);
+            let enqueued = self.enqueue(l, kind);
             let graph = self.stream.end_capture();
             enqueued?;
-            self.graphs.push((l, piece, graph?));
+            self.graphs.push((l, kind, graph?));
             // A rank that still captures must not be kept from it by another's waiting kernels on the same GPU.
             self.agree_on(0.0)?;
         }
-        if let Some((_, _, graph)) =
-            self.graphs.iter().find(|(level, p, _)| (*level, *p) == (l, piece))
-        {
+        if let Some((_, _, graph)) = self.graphs.iter().find(|graph| captured(graph)) {
             self.stream.launch_graph(graph)?;
         }
         self.fetch(l)
     }
 
-    fn enqueue(&self, l: usize, piece: Piece) -> Result<(), CudaError> {
+    /// A cycle from level `l` and the norm of its residual; with an F-cycle also that of F.
+    fn enqueue(&self, l: usize, kind: Kind) -> Result<(), CudaError> {
         self.clear(Scalar::Residual)?;
-        match piece {
-            Piece::FCycle => {
-                self.clear(Scalar::RightHandSide)?;
-                self.f_cycle(l)?;
-            }
-            Piece::VCycle => self.v_cycle(l, self.levels[l].view.f, false)?,
+        if kind == Kind::F {
+            self.clear(Scalar::RightHandSide)?;
         }
+        self.cycle(kind, l)?;
         self.residual_norm(l)?;
         self.settle(l)
     }
@@ -420,6 +376,18 @@ impl Gpu {
     }
 }
 
+impl Cycles for Gpu {
+    type Error = CudaError;
+
+    fn run_cycle(&mut self, kind: Kind, l: usize, first: bool) -> Result<Norms, CudaError> {
+        let with_norm = kind == Kind::F;
+        let before = if first && !with_norm { self.norm(l, Vector::F, None)? } else { 0.0 };
+        self.replay(l, kind)?;
+        let rhs = if with_norm { self.scalar(Scalar::RightHandSide)? } else { before };
+        Ok(Norms { residual: self.scalar(Scalar::Residual)?, rhs })
+    }
+}
+
 impl crate::run::Solver for Gpu {
     fn levels(&self) -> usize {
         self.levels.len()
@@ -443,7 +411,12 @@ impl crate::run::Solver for Gpu {
     }
 
     fn solve(&mut self, l: usize, out: &mut Solved) -> Result<(), Error> {
-        self.solve_cycle(l, self.config.cycle, out).map_err(plain)
+        let cycle = self.config.cycle;
+        let solved = match self.hybrid.as_ref().filter(|hybrid| l >= hybrid.first) {
+            Some(hybrid) => self.solve_on_cpu(hybrid, l, cycle, out),
+            None => cycle::solve(self, l, cycle, out),
+        };
+        solved.map_err(plain)
     }
 
     fn agree(&mut self, _: usize, value: f64) -> Result<f64, Error> {
@@ -458,21 +431,14 @@ impl crate::run::Solver for Gpu {
     }
 
     fn largest(&mut self, l: usize) -> Result<f64, Error> {
-        self.norm(l, self.levels[l].view.u).map_err(plain)
+        self.norm(l, Vector::U, None).map_err(plain)
     }
 
     fn difference(&mut self, l: usize) -> Result<f64, Error> {
         if l + 1 >= self.levels.len() {
             return Ok(0.0);
         }
-        let difference = |gpu: &mut Self| {
-            gpu.clear(Scalar::Norm)?;
-            gpu.enqueue_norm(l + 1, gpu.levels[l + 1].view.u, Some(l))?;
-            gpu.settle(l)?;
-            gpu.fetch(l)?;
-            gpu.scalar(Scalar::Norm)
-        };
-        difference(self).map_err(plain)
+        self.norm(l + 1, Vector::U, Some(l)).map_err(plain)
     }
 
     fn timers(&self) -> Result<Timers, Error> {

@@ -353,12 +353,13 @@ mod gpu {
     #[test]
     #[ignore = "needs a CUDA GPU"]
     fn coarse_levels_on_the_cpu_change_no_bit_in_any_mode() {
-        for (operator, smoother, cycle) in [
-            (Operator::Fv4, Smoother::Gsrb, Cycle::F),
-            (Operator::Fv4, Smoother::Chebyshev, Cycle::Fv),
-            (Operator::Fv2, Smoother::Jacobi, Cycle::V),
+        for (operator, smoother, cycle, bottom) in [
+            (Operator::Fv4, Smoother::Gsrb, Cycle::F, Bottom::Bicgstab),
+            (Operator::Fv4, Smoother::Chebyshev, Cycle::Fv, Bottom::Cg),
+            (Operator::Fv2, Smoother::Jacobi, Cycle::V, Bottom::Smoother),
         ] {
-            let config = Config { operator, smoother, cycle, box_dim: 64, ..Config::default() };
+            let config =
+                Config { operator, smoother, cycle, bottom, box_dim: 64, ..Config::default() };
             let one = found(&mut gpu(&config));
             // Levels below 4 and 8 cells a side, the paper's, all but the finest, all.
             for threshold in [2, 100, 10_000, 40_000, u64::MAX] {

@@ -6,7 +6,7 @@ use gdsync::{Buffer, Deadline, Stream};
 
 use super::error::CudaError;
 use super::layout::{self, Boxes, DeviceLevel, Grid};
-use crate::backend::Vector;
+use crate::backend::{Operators, Outline, Vector};
 use crate::boundary::Extrapolation;
 use crate::cpu::Cpu;
 use crate::options::{Bottom, Config, Operator, Smoother};
@@ -17,6 +17,7 @@ use crate::smoothers::chebyshev_weights;
 pub(super) struct OnGpu {
     pub view: DeviceLevel,
     pub grid: Grid,
+    pub outline: Outline,
     /// All vectors, one after the other; the view's addresses point into it.
     memory: Buffer<f64>,
 }
@@ -98,7 +99,8 @@ pub(super) fn upload(
         replace: lowered(if fv4 { Extrapolation::Quartic } else { Extrapolation::Quadratic }),
         unused: 0,
     };
-    Ok(OnGpu { view, grid, memory })
+    let outline = Outline { fused: false, ..cpu.outline(l) };
+    Ok(OnGpu { view, grid, outline, memory })
 }
 
 /// Where the CPU has a vector.
