@@ -4,7 +4,7 @@
 //! that streams, kernels and CPUs signal each other with. It knows no ranks and no messages.
 //!
 //! ```
-//! use gdsync::{Deadline, Device, MemOp};
+//! use gdsync::{Deadline, Device, MemOp, Until};
 //! use std::time::Duration;
 //!
 //! let device = Device::best(); // a GPU, or the host
@@ -13,7 +13,7 @@
 //! let (request, reply) = (words.word(0)?, words.word(1)?);
 //!
 //! // The stream waits for the request and then answers; nothing of it blocks the CPU.
-//! stream.batch(&[MemOp::WaitGeq64(&request, 1), MemOp::Write64(&reply, 7)])?;
+//! stream.batch(&[MemOp::Wait64(&request, Until::Geq(1)), MemOp::Write64(&reply, 7)])?;
 //! request.store(1)?;
 //! stream.synchronize(Deadline::after(Duration::from_secs(10)))?;
 //! assert_eq!(reply.load(), Some(7));
@@ -58,7 +58,7 @@ pub use device::Device;
 pub use error::{Error, Result};
 pub use event::Event;
 pub use launch::{Arg, Dims};
-pub use memop::MemOp;
+pub use memop::{MemOp, Until};
 pub use memory::limits;
 pub use memory::word::{Word32, Word64, reached32, reached64};
 pub use memory::{Buffer, Space};

@@ -1,7 +1,11 @@
 //! Memory operations of a stream: writes, waits and barriers on single words, enqueued in one driver call.
 
-use crate::error::Result;
-use crate::memory::word::{Word32, Word64};
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::error::{Error, Result};
+use crate::memory::access::Access;
+use crate::memory::word::{Word32, Word64, reached32, reached64};
 
 /// At most this many operations go to the driver at once; `cuStreamBatchMemOp` documents "less than 256".
 pub const MAX_BATCH: usize = 255;
@@ -10,33 +14,133 @@ pub const MAX_BATCH: usize = 255;
 ///
 /// Operations of a batch run in order. A write becomes visible at system scope after everything the stream did
 /// before it; everything the stream does after a wait sees what was written before the awaited value.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::{Deadline, Device, MemOp, Until};
+///
+/// let (stream, words) = (Device::Host.stream()?, Device::Host.alloc_pinned::<u64>(2)?);
+/// let (request, reply) = (words.word(0)?, words.word(1)?);
+/// stream.batch(&[MemOp::Wait64(&request, Until::And(0b100)), MemOp::Write64(&reply, 1)])?;
+/// request.store(0b110)?;
+/// stream.synchronize(Deadline::after(Duration::from_secs(10)))?;
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub enum MemOp<'a> {
     /// Stores a 32-bit value.
     Write32(&'a Word32, u32),
     /// Stores a 64-bit value.
     Write64(&'a Word64, u64),
-    /// Blocks the stream until the word has reached the value in cyclic order:
-    /// `(word - value) as i32 >= 0`.
-    WaitGeq32(&'a Word32, u32),
-    /// Blocks the stream until the word has reached the value in cyclic order:
-    /// `(word - value) as i64 >= 0`.
-    WaitGeq64(&'a Word64, u64),
+    /// Blocks the stream until the 32-bit word is what is awaited.
+    Wait32(&'a Word32, Until<u32>),
+    /// Blocks the stream until the 64-bit word is what is awaited.
+    Wait64(&'a Word64, Until<u64>),
     /// Orders all memory operations of the stream before it before all after it, at system scope.
     Barrier,
 }
 
+/// What a word must be for a wait to be over. Whoever waits looks again and again: a value that has passed before a look is not
+/// seen, so what is waited for should stay until somebody who has waited changes it.
+///
+/// ```
+/// use gdsync::Until;
+///
+/// assert!(Until::Geq(5_u32).is_met_by(6) && !Until::Geq(5_u32).is_met_by(u32::MAX));
+/// assert!(Until::Eq(5_u64).is_met_by(5) && !Until::Eq(5_u64).is_met_by(6));
+/// assert!(Until::And(0b110_u64).is_met_by(0b100) && !Until::And(0b110_u64).is_met_by(0b1));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until<T> {
+    /// It has reached the value in cyclic order: `word - value`, as a signed number, is not negative.
+    Geq(T),
+    /// It is the value.
+    Eq(T),
+    /// It has one of these bits at least. A wait for one of no bits is refused.
+    And(T),
+}
+
+impl<T: Copy> Until<T> {
+    /// The number that it is compared with.
+    pub fn value(self) -> T {
+        let (Until::Geq(value) | Until::Eq(value) | Until::And(value)) = self;
+        value
+    }
+}
+
+macro_rules! until {
+    ($int:ident, $atomic:ident, $reached:ident) => {
+        impl Until<$int> {
+            /// Whether the wait is over for whoever sees this value.
+            pub fn is_met_by(self, seen: $int) -> bool {
+                match self {
+                    Until::Geq(value) => $reached(seen, value),
+                    Until::Eq(value) => seen == value,
+                    Until::And(bits) => seen & bits != 0,
+                }
+            }
+
+            /// Makes the word what is awaited.
+            pub(crate) fn meet(self, word: &$atomic) {
+                match self {
+                    Until::Geq(value) => word.raise(value),
+                    Until::Eq(value) => word.signal(value),
+                    Until::And(bits) => drop(word.fetch_or(bits, Ordering::AcqRel)),
+                }
+            }
+        }
+    };
+}
+
+until!(u32, AtomicU32, reached32);
+until!(u64, AtomicU64, reached64);
+
+impl From<Until<u32>> for Until<u64> {
+    fn from(until: Until<u32>) -> Until<u64> {
+        match until {
+            Until::Geq(value) => Until::Geq(value.into()),
+            Until::Eq(value) => Until::Eq(value.into()),
+            Until::And(bits) => Until::And(bits.into()),
+        }
+    }
+}
+
+impl<T: fmt::Display + fmt::LowerHex> fmt::Display for Until<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Until::Geq(value) => write!(f, ">= {value}"),
+            Until::Eq(value) => write!(f, "== {value}"),
+            Until::And(bits) => write!(f, "& {bits:#x}"),
+        }
+    }
+}
+
 impl MemOp<'_> {
+    /// Refuses a wait that nothing ends.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self {
+            MemOp::Wait32(_, Until::And(0)) | MemOp::Wait64(_, Until::And(0)) => {
+                Err(Error::Unsupported {
+                    what: "a wait for one of several bits",
+                    place: "any stream".into(),
+                    why: "there are no bits: nothing would end it".into(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it can block the stream.
     pub fn is_wait(&self) -> bool {
-        matches!(self, MemOp::WaitGeq32(..) | MemOp::WaitGeq64(..))
+        matches!(self, MemOp::Wait32(..) | MemOp::Wait64(..))
     }
 
     /// The word's address for the device; 0 for a barrier.
     pub(crate) fn device_address(&self) -> Result<u64> {
         match self {
-            MemOp::Write32(word, _) | MemOp::WaitGeq32(word, _) => word.device_address(),
-            MemOp::Write64(word, _) | MemOp::WaitGeq64(word, _) => word.device_address(),
+            MemOp::Write32(word, _) | MemOp::Wait32(word, _) => word.device_address(),
+            MemOp::Write64(word, _) | MemOp::Wait64(word, _) => word.device_address(),
             MemOp::Barrier => Ok(0),
         }
     }

@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, Inner as EventInner};
 use crate::host::executor::{Executor, HostOp};
 use crate::launch::{Arg, Dims};
-use crate::memop::MemOp;
+use crate::memop::{MemOp, Until};
 use crate::memory::Buffer;
 use crate::memory::word::{Word32, Word64};
 use crate::room::WhenFull;
@@ -28,6 +28,21 @@ use crate::watchdog::{StreamWatch, Watchdog};
 
 /// An ordered queue of work. Dropping it does not wait: a CUDA stream finishes what it holds; a host stream finishes
 /// what does not block and gives up its waits.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::{Deadline, Device};
+///
+/// let device = Device::Host; // or Device::best()
+/// let stream = device.stream()?;
+/// let (from, to) = (device.alloc::<u32>(100)?, device.alloc::<u32>(100)?);
+/// from.write(&[7; 100])?;
+/// stream.copy(&to, &from)?;
+/// stream.synchronize(Deadline::after(Duration::from_secs(10)))?;
+/// assert_eq!(to.to_vec()?, [7; 100]);
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 pub struct Stream {
     device: Device,
     name: String,
@@ -41,6 +56,23 @@ enum Inner {
 }
 
 /// Captured operations that can be replayed any number of times, in one piece.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::{Deadline, Device};
+///
+/// let device = Device::Host; // or Device::best()
+/// let (stream, word) = (device.stream()?, device.alloc_pinned::<u64>(1)?.word(0)?);
+/// stream.begin_capture()?;
+/// stream.write64(&word, 5)?;
+/// let graph = stream.end_capture()?;
+/// assert_eq!(word.load(), Some(0)); // captured, not run
+/// stream.launch_graph(&graph)?;
+/// stream.synchronize(Deadline::after(Duration::from_secs(10)))?;
+/// assert_eq!(word.load(), Some(5));
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 pub struct Graph {
     inner: GraphInner,
     targets: Arc<[Target]>,
@@ -180,8 +212,10 @@ impl Stream {
     /// a host stream does so at 4096.
     ///
     /// # Errors
-    /// If a word cannot be reached from the stream, the watchdog was aborted, or the driver refuses.
+    /// If a word cannot be reached from the stream, the watchdog was aborted, or the driver refuses;
+    /// [`Error::Unsupported`] for a wait for one of no bits.
     pub fn batch(&self, ops: &[MemOp<'_>]) -> Result<()> {
+        ops.iter().try_for_each(MemOp::check)?;
         match &self.inner {
             Inner::Host(executor) => {
                 for op in ops {
@@ -239,7 +273,7 @@ impl Stream {
     /// # Errors
     /// As [`Stream::batch`].
     pub fn wait_geq32(&self, word: &Word32, value: u32) -> Result<()> {
-        self.batch(&[MemOp::WaitGeq32(word, value)])
+        self.batch(&[MemOp::Wait32(word, Until::Geq(value))])
     }
 
     /// Blocks the stream until the 64-bit word has reached `value` (cyclic order).
@@ -247,7 +281,23 @@ impl Stream {
     /// # Errors
     /// As [`Stream::batch`].
     pub fn wait_geq64(&self, word: &Word64, value: u64) -> Result<()> {
-        self.batch(&[MemOp::WaitGeq64(word, value)])
+        self.batch(&[MemOp::Wait64(word, Until::Geq(value))])
+    }
+
+    /// Blocks the stream until the 32-bit word is what is awaited. A watchdog that ends the wait makes it so.
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn wait32(&self, word: &Word32, until: Until<u32>) -> Result<()> {
+        self.batch(&[MemOp::Wait32(word, until)])
+    }
+
+    /// Blocks the stream until the 64-bit word is what is awaited. A watchdog that ends the wait makes it so.
+    ///
+    /// # Errors
+    /// As [`Stream::batch`].
+    pub fn wait64(&self, word: &Word64, until: Until<u64>) -> Result<()> {
+        self.batch(&[MemOp::Wait64(word, until)])
     }
 
     /// Orders all memory operations before it before all after it, at system scope.
@@ -577,8 +627,8 @@ impl fmt::Debug for Graph {
 
 fn target(op: &MemOp<'_>) -> Option<Target> {
     match *op {
-        MemOp::WaitGeq32(word, value) => Some(Target::Word32(word.clone(), value)),
-        MemOp::WaitGeq64(word, value) => Some(Target::Word64(word.clone(), value)),
+        MemOp::Wait32(word, until) => Some(Target::Word32(word.clone(), until)),
+        MemOp::Wait64(word, until) => Some(Target::Word64(word.clone(), until)),
         MemOp::Write32(..) | MemOp::Write64(..) | MemOp::Barrier => None,
     }
 }
@@ -587,16 +637,16 @@ fn host_op(op: &MemOp<'_>) -> HostOp {
     match *op {
         MemOp::Write32(word, value) => HostOp::Write32(word.clone(), value),
         MemOp::Write64(word, value) => HostOp::Write64(word.clone(), value),
-        MemOp::WaitGeq32(word, value) => HostOp::WaitGeq32(word.clone(), value),
-        MemOp::WaitGeq64(word, value) => HostOp::WaitGeq64(word.clone(), value),
+        MemOp::Wait32(word, until) => HostOp::Wait32(word.clone(), until),
+        MemOp::Wait64(word, until) => HostOp::Wait64(word.clone(), until),
         MemOp::Barrier => HostOp::Barrier,
     }
 }
 
 fn host_targets(op: &HostOp, targets: &mut Vec<Target>) {
     match op {
-        HostOp::WaitGeq32(word, value) => targets.push(Target::Word32(word.clone(), *value)),
-        HostOp::WaitGeq64(word, value) => targets.push(Target::Word64(word.clone(), *value)),
+        HostOp::Wait32(word, until) => targets.push(Target::Word32(word.clone(), *until)),
+        HostOp::Wait64(word, until) => targets.push(Target::Word64(word.clone(), *until)),
         HostOp::Bounded(word, value, _) => targets.push(Target::Bounded(word.clone(), *value)),
         HostOp::Graph(ops) => ops.iter().for_each(|op| host_targets(op, targets)),
         _ => {}

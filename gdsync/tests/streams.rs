@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Outcome, on_host_and_cuda, soon};
-use gdsync::{Deadline, Device, Error, Event, MemOp, Watchdog};
+use gdsync::{Deadline, Device, Error, Event, MemOp, Until, Watchdog};
 
 on_host_and_cuda!(
     operations_run_in_the_order_in_which_they_were_enqueued,
     a_wait_holds_the_stream_until_the_word_has_reached_the_value,
     a_32_bit_wait_counts_through_zero,
+    a_wait_for_a_value_or_for_bits_holds_the_stream_until_they_are_there,
     a_batch_longer_than_one_driver_call_keeps_its_order,
     copies_and_fills_move_the_bytes_asked_for,
     copies_of_different_lengths_are_refused,
@@ -47,7 +48,11 @@ fn a_wait_holds_the_stream_until_the_word_has_reached_the_value(device: &Device)
     let stream = device.stream()?;
     let words = device.alloc_pinned::<u64>(2)?;
     let (gate, passed) = (words.word(0)?, words.word(1)?);
-    stream.batch(&[MemOp::WaitGeq64(&gate, 5), MemOp::Barrier, MemOp::Write64(&passed, 1)])?;
+    stream.batch(&[
+        MemOp::Wait64(&gate, Until::Geq(5)),
+        MemOp::Barrier,
+        MemOp::Write64(&passed, 1),
+    ])?;
     for below in 0..5 {
         gate.store(below)?;
         std::thread::sleep(Duration::from_millis(3));
@@ -78,11 +83,57 @@ fn a_32_bit_wait_counts_through_zero(device: &Device) -> Outcome {
     Ok(())
 }
 
+fn a_wait_for_a_value_or_for_bits_holds_the_stream_until_they_are_there(
+    device: &Device,
+) -> Outcome {
+    let stream = device.stream()?;
+    let (words, halves) = (device.alloc_pinned::<u64>(2)?, device.alloc_pinned::<u32>(2)?);
+    let (wide, passed) = (words.word(0)?, words.word(1)?);
+    let narrow = halves.word(0)?;
+    stream.wait64(&wide, Until::Eq(1 << 40))?;
+    stream.write64(&passed, 1)?;
+    stream.wait64(&wide, Until::And(6))?;
+    stream.write64(&passed, 2)?;
+    stream.wait32(&narrow, Until::Eq(7))?;
+    stream.write64(&passed, 3)?;
+    stream.wait32(&narrow, Until::And(1 << 31))?;
+    stream.write64(&passed, 4)?;
+    let holds = |at: u64| -> Outcome {
+        assert!(soon().poll(|| (passed.load() == Some(at)).then_some(())).is_some(), "{at}");
+        std::thread::sleep(Duration::from_millis(3));
+        assert_eq!(passed.load(), Some(at));
+        Ok(())
+    };
+    // More is not equal, and other bits are not these.
+    wide.store((1 << 40) + 1)?;
+    holds(0)?;
+    wide.store(1 << 40)?;
+    holds(1)?;
+    wide.store(9)?;
+    holds(1)?;
+    wide.store(4)?;
+    holds(2)?;
+    narrow.store(8)?;
+    holds(2)?;
+    narrow.store(7)?;
+    holds(3)?;
+    narrow.store(u32::MAX >> 1)?;
+    holds(3)?;
+    narrow.store(u32::MAX)?;
+    stream.synchronize(soon())?;
+    assert_eq!(passed.load(), Some(4));
+    for refused in [stream.wait64(&wide, Until::And(0)), stream.wait32(&narrow, Until::And(0))] {
+        assert!(matches!(refused, Err(Error::Unsupported { .. })), "{refused:?}");
+    }
+    stream.synchronize(soon())?;
+    Ok(())
+}
+
 fn a_batch_longer_than_one_driver_call_keeps_its_order(device: &Device) -> Outcome {
     let stream = device.stream()?;
     let words = device.alloc_pinned::<u64>(2)?;
     let (gate, last) = (words.word(0)?, words.word(1)?);
-    let mut ops = vec![MemOp::WaitGeq64(&gate, 1)];
+    let mut ops = vec![MemOp::Wait64(&gate, Until::Geq(1))];
     ops.extend((1..=600).map(|value| MemOp::Write64(&last, value)));
     stream.batch(&ops)?;
     std::thread::sleep(Duration::from_millis(5));
@@ -185,7 +236,7 @@ fn a_graph_replays_what_was_captured(device: &Device) -> Outcome {
     let (from, to) = (device.alloc::<u64>(8)?, device.alloc::<u64>(8)?);
     from.write(&[9; 8])?;
     stream.begin_capture()?;
-    stream.batch(&[MemOp::WaitGeq64(&gate, 1)])?;
+    stream.batch(&[MemOp::Wait64(&gate, Until::Geq(1))])?;
     stream.copy(&to, &from)?;
     let counter = calls.clone();
     stream.call(move || {
@@ -232,8 +283,8 @@ fn two_streams_play_ping_pong(device: &Device) -> Outcome {
     let (ping, pong) = (words.word(0)?, words.word(1)?);
     for chunk in 0..10 {
         for round in chunk * 20 + 1..=chunk * 20 + 20 {
-            one.batch(&[MemOp::Write64(&ping, round), MemOp::WaitGeq64(&pong, round)])?;
-            two.batch(&[MemOp::WaitGeq64(&ping, round), MemOp::Write64(&pong, round)])?;
+            one.batch(&[MemOp::Write64(&ping, round), MemOp::Wait64(&pong, Until::Geq(round))])?;
+            two.batch(&[MemOp::Wait64(&ping, Until::Geq(round)), MemOp::Write64(&pong, round)])?;
         }
         one.synchronize(soon())?;
         two.synchronize(soon())?;

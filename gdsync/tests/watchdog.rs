@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Outcome, on_host_and_cuda, soon};
-use gdsync::{Device, Error, MemOp, Watchdog};
+use gdsync::{Device, Error, MemOp, Until, Watchdog};
 
 on_host_and_cuda!(
     an_abort_releases_every_blocked_stream,
@@ -14,6 +14,7 @@ on_host_and_cuda!(
     an_abort_wins_over_a_peer_that_goes_on_writing,
     an_abort_ends_waits_in_kernels,
     an_abort_releases_the_waits_of_a_graph,
+    an_abort_releases_waits_for_a_value_and_for_bits,
     after_an_abort_nothing_more_can_wait,
     the_pending_waits_are_listed_oldest_first_and_forgotten_when_over,
     a_dropped_stream_is_released_too,
@@ -38,8 +39,8 @@ fn an_abort_releases_every_blocked_stream(device: &Device) -> Outcome {
         stream.wait_geq64(&pinned.word(i)?, 5)?;
         stream.wait_geq64(&own.word(i)?, 1 << 40)?;
         stream.batch(&[
-            MemOp::WaitGeq32(&pinned32.word(i)?, 3),
-            MemOp::WaitGeq32(&own32.word(i)?, 4),
+            MemOp::Wait32(&pinned32.word(i)?, Until::Geq(3)),
+            MemOp::Wait32(&own32.word(i)?, Until::Geq(4)),
         ])?;
         stream.wait_geq64(&own.word(i)?, 1 << 41)?;
     }
@@ -103,7 +104,7 @@ fn an_abort_ends_waits_in_kernels(device: &Device) -> Outcome {
     stream.wait_signal(&word, 1, Duration::from_secs(3600))?;
     std::thread::sleep(Duration::from_millis(10));
     assert!(!stream.is_idle()?);
-    assert_eq!(watchdog.pending().first().map(|wait| wait.expected), Some(1));
+    assert_eq!(watchdog.pending().first().map(|wait| wait.until.value()), Some(1));
     let began = Instant::now();
     watchdog.abort("test");
     aborted(stream.synchronize(soon()), "test");
@@ -120,7 +121,10 @@ fn an_abort_releases_the_waits_of_a_graph(device: &Device) -> Outcome {
     let stream = device.watched_stream(&watchdog)?;
     let words = device.alloc::<u64>(2)?;
     stream.begin_capture()?;
-    stream.batch(&[MemOp::WaitGeq64(&words.word(0)?, 1), MemOp::WaitGeq64(&words.word(1)?, 2)])?;
+    stream.batch(&[
+        MemOp::Wait64(&words.word(0)?, Until::Geq(1)),
+        MemOp::Wait64(&words.word(1)?, Until::Geq(2)),
+    ])?;
     let graph = stream.end_capture()?;
     stream.launch_graph(&graph)?;
     std::thread::sleep(Duration::from_millis(10));
@@ -129,6 +133,26 @@ fn an_abort_releases_the_waits_of_a_graph(device: &Device) -> Outcome {
     watchdog.abort("test");
     aborted(stream.synchronize(soon()), "test");
     assert!(stream.is_idle()?);
+    Ok(())
+}
+
+fn an_abort_releases_waits_for_a_value_and_for_bits(device: &Device) -> Outcome {
+    let watchdog = Watchdog::new(device)?;
+    let stream = device.watched_stream(&watchdog)?;
+    let (pinned, own) = (device.alloc_pinned::<u64>(2)?, device.alloc::<u32>(2)?);
+    pinned.write(&[9, 3])?;
+    own.write(&[9, 3])?;
+    stream.wait64(&pinned.word(0)?, Until::Eq(5))?;
+    stream.wait64(&pinned.word(1)?, Until::And(12))?;
+    stream.wait32(&own.word(0)?, Until::Eq(5))?;
+    stream.wait32(&own.word(1)?, Until::And(12))?;
+    let pending: Vec<String> = watchdog.pending().iter().map(ToString::to_string).collect();
+    assert!(pending[0].contains(" == 5, sees 9") && pending[1].contains(" & 0xc, sees 3"));
+    watchdog.abort("test");
+    aborted(stream.synchronize(soon()), "test");
+    assert!(stream.is_idle()?);
+    // Bits that others have set are left.
+    assert_eq!(pinned.to_vec()?, [5, 15]);
     Ok(())
 }
 
@@ -152,7 +176,7 @@ fn the_pending_waits_are_listed_oldest_first_and_forgotten_when_over(device: &De
     stream.wait_geq64(&one, 1)?;
     stream.wait_geq64(&two, 9)?;
     let pending = watchdog.pending();
-    let listed: Vec<_> = pending.iter().map(|wait| (wait.expected, wait.seen)).collect();
+    let listed: Vec<_> = pending.iter().map(|wait| (wait.until.value(), wait.seen)).collect();
     assert_eq!(listed, [(1, Some(0)), (9, Some(0))]);
     assert!(pending[0].age >= pending[1].age && pending[0].stream == stream.name());
     one.store(1)?;

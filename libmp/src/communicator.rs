@@ -9,19 +9,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytemuck::Pod;
-use gdsync::{Deadline, Device, Stream};
+use gdsync::{Deadline, Device, Stream, Until, Word32, Word64};
 
 use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
 use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
 use crate::control::{Control, Turn, WORLD};
 use crate::data::plane::Plane;
-use crate::data::{AllReduce, Barrier, Path, Peer, PeerCounters, Region, Step, Window, enqueue};
+use crate::data::{
+    AllReduce, Barrier, Path, Peer, PeerCounters, Region, Step, Window, enqueue, wait_for_word,
+};
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Field, Neighbour};
 use crate::trace::Trace;
 
 /// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::World;
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let parity = world.rank() as u64 % 2;
+/// if let Some(half) = world.split(Some(parity), 0)? {
+///     // Every call of it may take ten minutes.
+///     half.with_timeout(Duration::from_secs(600)).barrier()?;
+/// }
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Communicator {
     inner: Arc<Inner>,
@@ -216,6 +234,40 @@ impl Communicator {
     /// What ended the world; [`Error::Memory`] as [`Stream::synchronize`].
     pub fn synchronize(&self, stream: &Stream, deadline: Deadline) -> Result<()> {
         self.inner.plane.synchronize(stream, deadline)
+    }
+
+    /// Waits, by the host, until a 32-bit word is what is awaited (acquire). Helps messages of this rank meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Late`] at the deadline; [`Error::Memory`] for a word that the CPU does not reach, and for one of no bits; what
+    /// ended the world.
+    pub fn wait32(&self, word: &Word32, until: Until<u32>, deadline: Deadline) -> Result<()> {
+        let look = || word.read().map(|seen| (seen.into(), until.is_met_by(seen)));
+        wait_for_word(&self.inner.plane, word, until.into(), deadline, look)
+    }
+
+    /// Waits, by the host, until a 64-bit word is what is awaited (acquire). Helps messages of this rank meanwhile.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use libmp::gdsync::Until;
+    /// use libmp::{Deadline, Device, World};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let world = World::init()?;
+    /// let words = world.alloc::<u64>(&Device::Host, 8)?;
+    /// let (ready, stream) = (words.buffer().word(3)?, world.stream(&Device::Host)?);
+    /// stream.write64(&ready, 7)?; // or another rank, through a window of the region
+    /// world.wait64(&ready, Until::Eq(7), Deadline::after(Duration::from_secs(10)))?;
+    /// # Ok(world.finish()?)
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`wait32`](Self::wait32).
+    pub fn wait64(&self, word: &Word64, until: Until<u64>, deadline: Deadline) -> Result<()> {
+        let look = || word.read().map(|seen| (seen, until.is_met_by(seen)));
+        wait_for_word(&self.inner.plane, word, until, deadline, look)
     }
 
     /// The same communicator whose calls give up after `timeout`.

@@ -6,7 +6,7 @@
 //!   order between preparing and starting.
 //! * A receive tells the sender where to put the message. So there are no ready tables to keep and no receiver-not-ready
 //!   retries: a send waits for the buffer by itself, on the host, on the stream or in the kernel.
-//! * Sizes and offsets have 64 bits, ranges are checked as a whole, and every wait has an end. All waits are `>=`.
+//! * Sizes and offsets have 64 bits, ranges are checked as a whole, and every wait has an end. Waits for words are `>=`, `==` or `&`, as said; those of messages and signals `>=`.
 //! * Where bytes go is found out when the world starts; there are no lists of peers, flags for queues, or a GPU of the world.
 //!   Memory says which device it belongs to.
 //!
@@ -30,14 +30,14 @@
 //! | `mp_send_post_on_stream`, `mp_isend_post_on_stream` | [`Send::start_on`](crate::Send::start_on) | `mp_start_on_stream`, `mp_enqueue` |
 //! | `mp_send_post_all_on_stream`, `mp_isend_post_all_on_stream` | a list of steps for [`Communicator::enqueue`](crate::Communicator::enqueue), one launch | `mp_start_all_on_stream`, `mp_enqueue` |
 //! | `mp_window_create`, `mp_window_destroy` | [`Communicator::window`](crate::Communicator::window); dropping it | `mp_window_create`, `mp_window_free` |
-//! | `mp_iput`, `mp_iget` | [`Window::put`](crate::Window::put), [`Window::get`](crate::Window::get): done when they return | `mp_put`, `mp_get` |
+//! | `mp_iput`, `mp_iget` | [`Window::put`](crate::Window::put), [`Window::get`](crate::Window::get): done when they return; or [`Window::prepare_put`](crate::Window::prepare_put), [`Window::prepare_get`](crate::Window::prepare_get) and `start` | `mp_iput`, `mp_iget` with a request; `mp_put`, `mp_get` are done when they return |
 //! | `mp_iput_on_stream`, `mp_iget_on_stream` | [`Window::put_on`](crate::Window::put_on), [`Window::get_on`](crate::Window::get_on) | `mp_put_on_stream`, `mp_get_on_stream` |
 //! | `mp_put_prepare`, `mp_iput_post_on_stream`, `mp_iput_post_all_on_stream` | [`Window::prepare_put`](crate::Window::prepare_put), in lists, graphs and kernels | `mp_put_prepare`, `mp_enqueue`, `mp_stream_begin_capture`, `mp_stream_launch_graph` |
 //! | flags `MP_PUT_INLINE`, `MP_PUT_NOWAIT` | a signal with or without data: [`Window::signal`](crate::Window::signal), [`Window::put_signal`](crate::Window::put_signal) | `mp_signal`, `mp_put_signal` |
-//! | `mp_wait32` | [`Window::wait_signal`](crate::Window::wait_signal), 64 bits | `mp_wait_signal` |
-//! | `mp_wait32_on_stream`, `mp_wait_dword_geq_on_stream`, `mp_wait_dword_eq_on_stream` | [`Window::wait_signal_on`](crate::Window::wait_signal_on) | `mp_wait_signal_on_stream` |
+//! | `mp_wait32` | [`Communicator::wait32`](crate::Communicator::wait32) on any word; [`Window::wait_signal`](crate::Window::wait_signal) on a signal | `mp_wait32`, `mp_wait64`, `mp_wait_signal` |
+//! | `mp_wait32_on_stream`, `mp_wait_dword_geq_on_stream`, `mp_wait_dword_eq_on_stream` | [`Stream::wait32`](crate::Stream::wait32) on any word; [`Window::wait_signal_on`](crate::Window::wait_signal_on) on a signal | `mp_wait32_on_stream`, `mp_wait64_on_stream`, `mp_wait_signal_on_stream` |
 //! | `mp_desc_queue_alloc`, `mp_desc_queue_free`, `mp_desc_queue_add_send`, `mp_desc_queue_add_wait_send`, `mp_desc_queue_add_wait_recv` | a slice of [`Step`](crate::Step)s | `mp_step` |
-//! | `mp_desc_queue_add_wait_value32`, `mp_desc_queue_add_write_value32` | [`Stream::batch`](crate::Stream::batch) of memory operations | `mp_wait_signal_on_stream`, `mp_signal_on_stream` |
+//! | `mp_desc_queue_add_wait_value32`, `mp_desc_queue_add_write_value32` | [`Stream::batch`](crate::Stream::batch) of memory operations | `mp_wait32_on_stream`, `mp_write32_on_stream`, and for 64 bits |
 //! | `mp_desc_queue_post_on_stream` | [`Communicator::enqueue`](crate::Communicator::enqueue) | `mp_enqueue` |
 //! | branch `expose_send_params`: a kernel decides size and address | `mp::put`, `mp::put_signal` of `mp/window.cuh` on the [`handle`](crate::Window::handle) of a window | `mp_window_handle` |
 //! | environment variables | [`config`](crate::config) | the same |

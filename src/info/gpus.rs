@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gdsync::{Capabilities, CudaDevice, Deadline, Device, Driver, MemOp, PeerLink, Stream};
+use gdsync::{Capabilities, CudaDevice, Deadline, Device, Driver, MemOp, PeerLink, Stream, Until};
 use serde::Serialize;
 
 /// The driver and its GPUs.
@@ -111,7 +111,11 @@ fn checks(device: &Device) -> Vec<Check> {
         }),
         ("write, barrier and wait on a stream in one batch", |device, stream| {
             let word = device.alloc::<u64>(1)?.word(0)?;
-            stream.batch(&[MemOp::Write64(&word, 1), MemOp::Barrier, MemOp::WaitGeq64(&word, 1)])
+            stream.batch(&[
+                MemOp::Write64(&word, 1),
+                MemOp::Barrier,
+                MemOp::Wait64(&word, Until::Geq(1)),
+            ])
         }),
         ("replay a captured graph with stream memory operations", |device, stream| {
             let word = device.alloc_pinned::<u64>(1)?.word(0)?;

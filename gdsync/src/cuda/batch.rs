@@ -4,7 +4,7 @@ use cudarc::driver::sys;
 use sys::CUstreamBatchMemOpParams_union as Param;
 
 use crate::error::Result;
-use crate::memop::MemOp;
+use crate::memop::{MemOp, Until};
 
 /// Parameters of no operation.
 pub(super) const EMPTY: Param = Param { pad: [0; 6] };
@@ -24,18 +24,30 @@ pub(super) fn encode(op: &MemOp<'_>) -> Result<Param> {
             parameter.writeValue.address = address;
             parameter.writeValue.__bindgen_anon_1.value64 = *value;
         }
-        MemOp::WaitGeq32(_, value) => {
+        MemOp::Wait32(_, until) => {
             parameter.operation = Type::CU_STREAM_MEM_OP_WAIT_VALUE_32;
             parameter.waitValue.address = address;
-            parameter.waitValue.__bindgen_anon_1.value = *value;
+            parameter.waitValue.__bindgen_anon_1.value = until.value();
+            parameter.waitValue.flags = flags(until);
         }
-        MemOp::WaitGeq64(_, value) => {
+        MemOp::Wait64(_, until) => {
             parameter.operation = Type::CU_STREAM_MEM_OP_WAIT_VALUE_64;
             parameter.waitValue.address = address;
-            parameter.waitValue.__bindgen_anon_1.value64 = *value;
+            parameter.waitValue.__bindgen_anon_1.value64 = until.value();
+            parameter.waitValue.flags = flags(until);
         }
         MemOp::Barrier => parameter.operation = Type::CU_STREAM_MEM_OP_BARRIER,
     }
-    // Flags stay 0: GEQ for waits, writes ordered after everything before them, barriers at system scope.
+    // Other flags stay 0: writes ordered after everything before them, barriers at system scope.
     Ok(parameter)
+}
+
+fn flags<T>(until: &Until<T>) -> u32 {
+    use sys::CUstreamWaitValue_flags as Flags;
+    let flag = match until {
+        Until::Geq(_) => Flags::CU_STREAM_WAIT_VALUE_GEQ,
+        Until::Eq(_) => Flags::CU_STREAM_WAIT_VALUE_EQ,
+        Until::And(_) => Flags::CU_STREAM_WAIT_VALUE_AND,
+    };
+    flag as u32
 }

@@ -21,7 +21,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::event::CudaEvent;
 use crate::launch::{Arg, Dims};
-use crate::memop::{MAX_BATCH, MemOp};
+use crate::memop::{MAX_BATCH, MemOp, Until};
 use crate::memory::allocation::Allocation;
 use crate::memory::word::Word64;
 use crate::memory::{Buffer, Space};
@@ -325,10 +325,10 @@ impl CudaStream {
             let mut capture = lock(&self.capture);
             for op in ops {
                 match op {
-                    MemOp::Write32(word, _) | MemOp::WaitGeq32(word, _) => {
+                    MemOp::Write32(word, _) | MemOp::Wait32(word, _) => {
                         capture.owners.push(word.owner())
                     }
-                    MemOp::Write64(word, _) | MemOp::WaitGeq64(word, _) => {
+                    MemOp::Write64(word, _) | MemOp::Wait64(word, _) => {
                         capture.owners.push(word.owner())
                     }
                     MemOp::Barrier => {}
@@ -403,7 +403,7 @@ impl CudaStream {
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let bounds = WaitBounds { abort, timeout_ns };
         let report = self.report.device_address().unwrap_or(0);
-        self.hold(&[MemOp::WaitGeq64(word, expected)]);
+        self.hold(&[MemOp::Wait64(word, Until::Geq(expected))]);
         if self.is_capturing() {
             lock(&self.capture).owners.push(self.report.allocation().clone());
         }

@@ -14,9 +14,10 @@ use crate::cuda::device::lock;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::event::HostEvent;
+use crate::memop::Until;
 use crate::memory::Buffer;
 use crate::memory::copy::{copy_bytes, fill_bytes};
-use crate::memory::word::{Word32, Word64, reached32, reached64};
+use crate::memory::word::{Word32, Word64, reached64};
 use crate::room::WhenFull;
 
 /// Operations that a stream holds; enqueuing one more blocks until the stream gets on, or fails after a while.
@@ -31,8 +32,8 @@ const HELP: Duration = Duration::from_millis(1);
 pub(crate) enum HostOp {
     Write32(Word32, u32),
     Write64(Word64, u64),
-    WaitGeq32(Word32, u32),
-    WaitGeq64(Word64, u64),
+    Wait32(Word32, Until<u32>),
+    Wait64(Word64, Until<u64>),
     Barrier,
     /// A wait that gives up by itself: the host's form of the waiting kernel.
     Bounded(Word64, u64, Duration),
@@ -258,11 +259,11 @@ impl Shared {
                 if self.released.load(Ordering::Relaxed) => {}
             HostOp::Write32(word, value) => self.note(word.store(*value)),
             HostOp::Write64(word, value) => self.note(word.store(*value)),
-            HostOp::WaitGeq32(word, value) => {
-                self.wait(|| word.load().is_none_or(|seen| reached32(seen, *value)));
+            HostOp::Wait32(word, until) => {
+                self.wait(|| word.load().is_none_or(|seen| until.is_met_by(seen)));
             }
-            HostOp::WaitGeq64(word, value) => {
-                self.wait(|| word.load().is_none_or(|seen| reached64(seen, *value)));
+            HostOp::Wait64(word, until) => {
+                self.wait(|| word.load().is_none_or(|seen| until.is_met_by(seen)));
             }
             HostOp::Barrier => fence(Ordering::SeqCst),
             HostOp::Bounded(word, expected, timeout) => self.bounded(word, *expected, *timeout),

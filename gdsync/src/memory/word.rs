@@ -12,6 +12,15 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 
 /// A naturally aligned 64-bit word.
+///
+/// ```
+/// use gdsync::Device;
+///
+/// let word = Device::Host.alloc_pinned::<u64>(4)?.word(2)?; // keeps the memory
+/// word.store(9)?;
+/// assert_eq!(word.load(), Some(9));
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Word64 {
     allocation: Arc<Allocation>,
@@ -19,6 +28,15 @@ pub struct Word64 {
 }
 
 /// A naturally aligned 32-bit word.
+///
+/// ```
+/// use gdsync::Device;
+///
+/// let word = Device::Host.alloc_pinned::<u32>(4)?.word(2)?; // keeps the memory
+/// word.store(9)?;
+/// assert_eq!(word.load(), Some(9));
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Word32 {
     allocation: Arc<Allocation>,
@@ -71,6 +89,14 @@ macro_rules! word {
             /// The value seen by the CPU (acquire at system scope), or `None` if the CPU cannot reach it.
             pub fn load(&self) -> Option<$int> {
                 self.atomic().map(Access::see)
+            }
+
+            /// The value seen by the CPU (acquire at system scope).
+            ///
+            /// # Errors
+            /// [`Error::NotReachable`] if the CPU cannot reach the word.
+            pub fn read(&self) -> Result<$int> {
+                self.load().ok_or_else(|| self.not_reachable("a load", "the CPU"))
             }
 
             /// Stores from the CPU (release at system scope).

@@ -9,7 +9,7 @@ use super::error::Result;
 use super::queue_pair::{Prepared, QueuePair};
 use crate::cuda::device::lock;
 use crate::deadline::Deadline;
-use crate::memop::MemOp;
+use crate::memop::{MemOp, Until};
 use crate::stream::Stream;
 use crate::wqe::DoorbellRecord;
 
@@ -48,7 +48,7 @@ impl Trigger for Stream {
             .is_some_and(|(name, end)| name == self.name() && *end == blocks.start);
         let next = u32::from_ne_bytes(DoorbellRecord::word(blocks.end as u16));
         let ring = [
-            MemOp::WaitGeq64(&published, blocks.start),
+            MemOp::Wait64(&published, Until::Geq(blocks.start)),
             MemOp::Write32(&record, next),
             MemOp::Barrier,
             MemOp::Write64(&doorbell, queue.doorbell_value(blocks.end)),

@@ -7,14 +7,14 @@ use std::time::Duration;
 use crate::cuda::rescue::Rescue;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::memory::access::Access;
+use crate::memop::Until;
 use crate::memory::word::{Word32, Word64};
 
 /// Words and the values that are awaited.
 #[derive(Clone)]
 pub(crate) enum Target {
-    Word32(Word32, u32),
-    Word64(Word64, u64),
+    Word32(Word32, Until<u32>),
+    Word64(Word64, Until<u64>),
     /// A wait that polls the abort word itself: known for reports, and needs no release.
     Bounded(Word64, u64),
     /// The waits inside a graph that was launched.
@@ -28,8 +28,8 @@ pub struct PendingWait {
     pub stream: String,
     /// The word.
     pub word: String,
-    /// The value waited for.
-    pub expected: u64,
+    /// What it waits for.
+    pub until: Until<u64>,
     /// The value the CPU sees now; `None` if it cannot reach the word.
     pub seen: Option<u64>,
     /// Time since the wait was enqueued.
@@ -38,12 +38,12 @@ pub struct PendingWait {
 
 impl fmt::Display for PendingWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let PendingWait { stream, word, expected, seen, age } = self;
+        let PendingWait { stream, word, until, seen, age } = self;
         match seen {
             Some(seen) => {
-                write!(f, "{stream} waits for {word} >= {expected}, sees {seen}, for {age:?}")
+                write!(f, "{stream} waits for {word} {until}, sees {seen}, for {age:?}")
             }
-            None => write!(f, "{stream} waits for {word} >= {expected}, for {age:?}"),
+            None => write!(f, "{stream} waits for {word} {until}, for {age:?}"),
         }
     }
 }
@@ -51,19 +51,19 @@ impl fmt::Display for PendingWait {
 impl Target {
     pub(super) fn release(&self) -> Result<()> {
         match self {
-            Target::Word32(word, expected) => match word.atomic() {
+            Target::Word32(word, until) => match word.atomic() {
                 Some(atomic) => {
-                    atomic.raise(*expected);
+                    until.meet(atomic);
                     Ok(())
                 }
-                None => rescue(word.device())?.write32(word.device_address()?, *expected),
+                None => rescue(word.device())?.write32(word.device_address()?, until.value()),
             },
-            Target::Word64(word, expected) => match word.atomic() {
+            Target::Word64(word, until) => match word.atomic() {
                 Some(atomic) => {
-                    atomic.raise(*expected);
+                    until.meet(atomic);
                     Ok(())
                 }
-                None => rescue(word.device())?.write64(word.device_address()?, *expected),
+                None => rescue(word.device())?.write64(word.device_address()?, until.value()),
             },
             Target::Bounded(..) => Ok(()),
             Target::Graph(targets) => targets.iter().try_for_each(Target::release),
@@ -71,18 +71,19 @@ impl Target {
     }
 
     pub(super) fn describe(&self, stream: &str, age: Duration, to: &mut Vec<PendingWait>) {
-        let (word, expected, seen) = match self {
-            Target::Word32(word, expected) => {
-                (format!("{word:?}"), u64::from(*expected), word.load().map(u64::from))
+        let (word, until, seen) = match self {
+            Target::Word32(word, until) => {
+                (format!("{word:?}"), Until::from(*until), word.load().map(u64::from))
             }
-            Target::Word64(word, expected) | Target::Bounded(word, expected) => {
-                (format!("{word:?}"), *expected, word.load())
+            Target::Word64(word, until) => (format!("{word:?}"), *until, word.load()),
+            Target::Bounded(word, expected) => {
+                (format!("{word:?}"), Until::Geq(*expected), word.load())
             }
             Target::Graph(targets) => {
                 return targets.iter().for_each(|target| target.describe(stream, age, to));
             }
         };
-        to.push(PendingWait { stream: stream.into(), word, expected, seen, age });
+        to.push(PendingWait { stream: stream.into(), word, until, seen, age });
     }
 }
 

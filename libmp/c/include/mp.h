@@ -44,7 +44,7 @@ typedef enum mp_status {
     MP_ERR_TIMEOUT = 6,     /* a collective did not complete in time: the world is over */
     MP_ERR_LATE = 7,        /* a wait did not complete in time; the world goes on, and the operation stays started */
     MP_ERR_MISMATCH = 8,    /* the ranks' calls do not fit together */
-    MP_ERR_NO_PATH = 9,     /* no path leads to that rank */
+    MP_ERR_NO_PATH = 9,     /* no path leads to that rank, or the NIC on it refused or failed */
     MP_ERR_MEMORY = 10,     /* memory, a stream or a device refused */
     MP_ERR_TRUNCATED = 11,  /* the message is longer than the buffer posted for it; nothing was sent */
     MP_ERR_STARTED = 12,    /* the operation is started and has not been waited for */
@@ -102,7 +102,33 @@ int mp_size(const mp_comm *comm);
 mp_status mp_comm_split(const mp_comm *comm, int64_t color, int64_t key, mp_comm **split);
 /* The communicator of the ranks on this rank's host. A collective call. */
 mp_status mp_comm_node_local(const mp_comm *comm, mp_comm **local);
+/* The same communicator whose calls of the control plane, waits for room and prepared operations give up after `timeout` seconds. */
+mp_status mp_comm_with_timeout(const mp_comm *comm, double timeout, mp_comm **same);
 mp_status mp_comm_free(mp_comm *comm);
+
+/* How bytes go between two ranks. */
+typedef enum mp_path_kind {
+    MP_PATH_DIRECT = 0,            /* the other's memory is mapped */
+    MP_PATH_NIC_SHARED_MEMORY = 1, /* queue pairs of the software NIC, over shared memory of the host */
+    MP_PATH_NIC_TCP = 2            /* queue pairs of the software NIC, over TCP */
+} mp_path_kind;
+/* *path becomes an mp_path_kind. MP_ERR_NO_PATH if there is none. */
+mp_status mp_path(const mp_comm *comm, int rank, int *path);
+
+/* What this rank has done with another so far, wherever it was enqueued; what kernels and replayed graphs start is not counted. Bytes
+ * of receives are those of their buffers. */
+typedef struct mp_counters {
+    uint64_t sends, send_bytes;
+    uint64_t recvs, recv_bytes;
+    uint64_t puts, put_bytes;
+    uint64_t gets, get_bytes;
+    uint64_t signals;
+    uint64_t atomics;
+    uint64_t waits;   /* times that the host had to wait for an operation, or made a stream wait */
+    uint64_t retries; /* times that a started operation was tried in vain */
+} mp_counters;
+/* `bytes` is sizeof(mp_counters): later versions may add fields at the end. */
+mp_status mp_read_counters(const mp_comm *comm, int rank, mp_counters *counters, size_t bytes);
 
 /* ---- Collectives of the host: for set-up and convergence tests ---- */
 
@@ -170,6 +196,30 @@ mp_status mp_graph_free(mp_graph *graph);
 mp_status mp_stream_free(mp_stream *stream);
 /* Its CUstream; NULL for a host stream. */
 void *mp_stream_cuda(const mp_stream *stream);
+
+/* ---- Words ---- */
+
+/* What a word must be for a wait to be over: (word - value) >= 0 as a signed number, so that counters may run through zero; equal;
+ * or (word & value) != 0. Whoever waits looks again and again: what is waited for should stay until somebody who has waited changes
+ * it. When the world ends, a stream's wait is ended by making the word what was waited for. */
+typedef enum mp_compare { MP_GEQ = 0, MP_EQ = 1, MP_AND = 2 } mp_compare;
+
+/* On the word of 32 or 64 bits at byte `offset` of any region, a multiple of its size, whoever writes it: a stream, a kernel, a rank
+ * by mp_put or mp_swap, the CPU. Seeing a value is an acquire, writing it a release, at system scope. The CPU does not reach memory
+ * of a GPU (MP_ERR_MEMORY): use a stream, or a region of mp_region_alloc_pinned. `compare` is an mp_compare. */
+mp_status mp_wait32(const mp_comm *comm, const mp_region *region, size_t offset, int compare, uint32_t value,
+                    double timeout);
+mp_status mp_wait64(const mp_comm *comm, const mp_region *region, size_t offset, int compare, uint64_t value,
+                    double timeout);
+mp_status mp_write32(const mp_region *region, size_t offset, uint32_t value);
+mp_status mp_write64(const mp_region *region, size_t offset, uint64_t value);
+/* The same when the stream gets there: memory operations of the driver, which captures take. */
+mp_status mp_wait32_on_stream(const mp_region *region, size_t offset, int compare, uint32_t value,
+                              const mp_stream *stream);
+mp_status mp_wait64_on_stream(const mp_region *region, size_t offset, int compare, uint64_t value,
+                              const mp_stream *stream);
+mp_status mp_write32_on_stream(const mp_region *region, size_t offset, uint32_t value, const mp_stream *stream);
+mp_status mp_write64_on_stream(const mp_region *region, size_t offset, uint64_t value, const mp_stream *stream);
 
 /* ---- Messages ---- */
 
@@ -256,6 +306,13 @@ mp_status mp_get(const mp_window *window, int rank, uint64_t at, const mp_region
 /* mp_put and then mp_signal: who sees the signal sees the bytes. */
 mp_status mp_put_signal(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
                         size_t bytes, uint32_t signal, uint64_t value);
+/* The same without waiting: *request is a put or a get that is started. mp_wait or mp_test says when it is complete, and so the
+ * region may be used again; mp_op_free gives it back. What is done again and again is cheaper prepared once (mp_put_prepare). The
+ * region is memory of the window's device. */
+mp_status mp_iput(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes,
+                  mp_op **request);
+mp_status mp_iget(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes,
+                  mp_op **request);
 /* Raises the rank's signal to `value`. */
 mp_status mp_signal(const mp_window *window, int rank, uint32_t signal, uint64_t value);
 /* Waits until this rank's signal has reached `value`. */
@@ -302,6 +359,8 @@ mp_status mp_barrier_start(const mp_collective *collective, const mp_stream *str
 /* In place; the values must not be touched until it is complete. */
 mp_status mp_all_reduce_start(const mp_collective *collective, int op, const mp_region *region, size_t offset, size_t count,
                               const mp_stream *stream);
+/* *complete becomes 1 or 0; of what the host has started. */
+mp_status mp_collective_test(const mp_collective *collective, int *complete);
 mp_status mp_collective_wait(const mp_collective *collective, double timeout);
 mp_status mp_collective_handle(const mp_collective *collective, void *handle, size_t bytes);
 mp_status mp_collective_free(mp_collective *collective);

@@ -5,7 +5,9 @@ use std::ffi::{c_int, c_void};
 use libmp::{AllReduce, Barrier, Communicator, Number, ReduceOp, Region};
 
 use crate::device::copy;
-use crate::handle::{api, array, array_mut, borrow, deadline, device, give, number, place, take};
+use crate::handle::{
+    api, array, array_mut, borrow, deadline, device, give, number, place, put, take,
+};
 use crate::region::MpRegion;
 use crate::status::{Failure, Result};
 use crate::stream::MpStream;
@@ -124,6 +126,16 @@ api! {
             true => all_reduce.start(op, &values)?,
             false => all_reduce.start_on(&borrow(stream, "stream")?.stream, op, &values)?,
         }
+    }
+
+    /// Whether what the host started is complete.
+    fn mp_collective_test(collective: *const MpCollective, complete: *mut c_int) {
+        put(complete, 0, "complete")?;
+        let tested = match borrow(collective, "collective")? {
+            MpCollective::Barrier(barrier) => barrier.test()?,
+            MpCollective::AllReduce(all_reduce) => all_reduce.test()?,
+        };
+        put(complete, c_int::from(tested), "complete")?;
     }
 
     /// Waits for what the host started.

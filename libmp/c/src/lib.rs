@@ -16,6 +16,7 @@ mod region;
 mod status;
 mod stream;
 mod window;
+mod word;
 mod world;
 
 pub use collective::*;
@@ -25,4 +26,5 @@ pub use region::*;
 pub use status::{Status, mp_last_error, mp_status_name};
 pub use stream::*;
 pub use window::*;
+pub use word::*;
 pub use world::*;

@@ -122,7 +122,7 @@ impl From<Error> for Failure {
             Error::TooLarge { .. } => Status::Limit,
             Error::NoSuchRank { .. } | Error::NoOperations => Status::Argument,
             Error::Finished { .. } => Status::Finished,
-            Error::NoPath { .. } => Status::NoPath,
+            Error::NoPath { .. } | Error::Nic { .. } => Status::NoPath,
             Error::Memory { .. } => Status::Memory,
             Error::Truncated { .. } => Status::Truncated,
             Error::Started { .. } => Status::Started,

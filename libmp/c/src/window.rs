@@ -133,6 +133,42 @@ api! {
         window.get(rank, at, &borrow(region, "region")?.part(offset, bytes)?)?;
     }
 
+    /// Begins to copy to a rank.
+    fn mp_iput(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        request: *mut *mut MpOp,
+    ) {
+        place(request, "request")?;
+        let (window, rank) = target(window, rank)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let put = window.prepare_put(rank, at, &part, None)?;
+        put.start()?;
+        give(request, MpOp::Put(put), "request")?;
+    }
+
+    /// Begins to copy from a rank.
+    fn mp_iget(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        request: *mut *mut MpOp,
+    ) {
+        place(request, "request")?;
+        let (window, rank) = target(window, rank)?;
+        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let get = window.prepare_get(rank, at, &part)?;
+        get.start()?;
+        give(request, MpOp::Get(get), "request")?;
+    }
+
     /// Copies to a rank and raises its signal.
     fn mp_put_signal(
         window: *const MpWindow,

@@ -2,9 +2,11 @@
 
 use std::ffi::{c_char, c_int};
 
-use libmp::{Communicator, World};
+use libmp::{Communicator, Path, PeerCounters, World};
 
-use crate::handle::{api, array_mut, borrow, getters, give, number, place, take, text};
+use crate::handle::{
+    api, array_mut, borrow, deadline, getters, give, number, place, put, take, text,
+};
 use crate::status::Failure;
 
 /// `mp_world`.
@@ -15,6 +17,29 @@ pub struct MpWorld {
 
 /// `mp_comm`.
 pub struct MpComm(pub(crate) Communicator);
+
+/// `mp_counters` of the header: its fields in order.
+#[repr(C)]
+pub struct MpCounters([u64; 12]);
+
+impl From<&PeerCounters> for MpCounters {
+    fn from(of: &PeerCounters) -> MpCounters {
+        let [sends, recvs, puts, gets] =
+            [of.sends, of.recvs, of.puts, of.gets].map(|kind| [kind.operations, kind.bytes]);
+        let mut fields = [sends, recvs, puts, gets].concat();
+        fields.extend([of.signals, of.atomics, of.waits, of.retries]);
+        let mut counters = MpCounters([0; 12]);
+        counters.0.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
+        counters
+    }
+}
+
+/// A rank of a communicator.
+fn rank_of(comm: &Communicator, rank: c_int) -> Result<usize, Failure> {
+    let number = number(rank, "rank")?;
+    comm.world_rank(number).map_err(|error| Failure::argument("rank", error))?;
+    Ok(number)
+}
 
 impl From<World> for MpWorld {
     fn from(world: World) -> MpWorld {
@@ -68,6 +93,47 @@ api! {
     fn mp_comm_node_local(comm: *const MpComm, local: *mut *mut MpComm) {
         place(local, "local")?;
         give(local, MpComm(borrow(comm, "comm")?.0.node_local()?), "local")?;
+    }
+
+    /// The same communicator with another timeout.
+    fn mp_comm_with_timeout(comm: *const MpComm, timeout: f64, same: *mut *mut MpComm) {
+        place(same, "same")?;
+        let comm = &borrow(comm, "comm")?.0;
+        give(same, MpComm(comm.with_timeout(deadline(timeout)?.timeout())), "same")?;
+    }
+
+    /// How bytes go to a rank.
+    fn mp_path(comm: *const MpComm, rank: c_int, path: *mut c_int) {
+        put(path, -1, "path")?;
+        let comm = &borrow(comm, "comm")?.0;
+        let kind = match comm.path(rank_of(comm, rank)?)? {
+            Path::Direct => 0,
+            Path::NicSharedMemory => 1,
+            Path::NicTcp => 2,
+            other => return Err(Failure::unsupported(format!("path {other} has no number in C"))),
+        };
+        put(path, kind, "path")?;
+    }
+
+    /// What this rank has done with another.
+    fn mp_read_counters(
+        comm: *const MpComm,
+        rank: c_int,
+        counters: *mut MpCounters,
+        bytes: usize,
+    ) {
+        let comm = &borrow(comm, "comm")?.0;
+        let rank = rank_of(comm, rank)?;
+        let of = comm.counters().into_iter().nth(rank);
+        let of = of.ok_or_else(|| Failure::unsupported(format!("rank {rank} has no counters")))?;
+        // A program made for an earlier version knows fewer fields.
+        if !bytes.is_multiple_of(8) || bytes > size_of::<MpCounters>() {
+            let most = size_of::<MpCounters>();
+            let what = format!("{bytes}, expected sizeof(mp_counters), which is {most}");
+            return Err(Failure::argument("bytes", what));
+        }
+        array_mut(counters.cast::<u64>(), bytes / 8, "counters")?
+            .copy_from_slice(&MpCounters::from(&of).0[..bytes / 8]);
     }
 
     /// Gives a communicator back.

@@ -71,6 +71,7 @@ mod steps;
 mod wait;
 mod waiting;
 pub(crate) mod window;
+mod word;
 
 pub use collective::{AllReduce, Barrier};
 pub use counters::{PeerCounters, Traffic};
@@ -86,3 +87,4 @@ pub use region::Region;
 pub use steps::Step;
 pub(crate) use steps::enqueue;
 pub use window::{Get, Put, SignalWait, Window};
+pub(crate) use word::wait_for_word;

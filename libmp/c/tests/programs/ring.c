@@ -219,6 +219,117 @@ static void windows(const mp_comm *comm, int right, int left) {
     CHECK(mp_region_free(source));
 }
 
+/* Waits of the host and of a stream for words that a stream, the host and the left rank write. */
+static void words(const mp_comm *comm, int right) {
+    mp_region *region, *source, *part;
+    mp_window *window;
+    mp_stream *stream;
+    uint64_t wide = (uint64_t)1 << 40;
+
+    CHECK(mp_region_alloc(comm, MP_HOST, 64, &region));
+    CHECK(mp_region_alloc(comm, MP_HOST, 8, &source));
+    CHECK(mp_window_create(comm, region, 0, &window));
+    CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    /* The stream passes each word only when it is there, and answers. */
+    CHECK(mp_wait32_on_stream(region, 4, MP_EQ, 7, stream));
+    CHECK(mp_write32_on_stream(region, 8, 1, stream));
+    CHECK(mp_wait32_on_stream(region, 4, MP_AND, 8, stream));
+    CHECK(mp_write64_on_stream(region, 16, wide, stream));
+    CHECK(mp_wait64_on_stream(region, 24, MP_GEQ, wide, stream));
+    CHECK(mp_write32_on_stream(region, 8, 2, stream));
+    REFUSED(mp_wait32(comm, region, 8, MP_GEQ, 1, 0.02), MP_ERR_LATE, ">= 1");
+    CHECK(mp_write32(region, 4, 9));
+    REFUSED(mp_wait32(comm, region, 8, MP_EQ, 1, 0.02), MP_ERR_LATE, "== 1");
+    CHECK(mp_write32(region, 4, 7));
+    CHECK(mp_wait32(comm, region, 8, MP_EQ, 1, TIMEOUT));
+    REFUSED(mp_wait64(comm, region, 16, MP_AND, wide, 0.02), MP_ERR_LATE, "& 0x10000000000");
+    CHECK(mp_write32(region, 4, 12));
+    CHECK(mp_wait64(comm, region, 16, MP_AND, wide | 1, TIMEOUT));
+    CHECK(mp_write64(region, 24, wide + 5));
+    CHECK(mp_wait32(comm, region, 8, MP_GEQ, 2, TIMEOUT));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    /* Another rank writes one. */
+    CHECK(mp_region_write(source, 0, &wide, sizeof wide));
+    CHECK(mp_put(window, right, 32, source, 0, 8));
+    CHECK(mp_wait64(comm, region, 32, MP_EQ, wide, TIMEOUT));
+
+    REFUSED(mp_wait64(comm, region, 60, MP_EQ, 0, TIMEOUT), MP_ERR_RANGE, "64");
+    REFUSED(mp_wait64(comm, region, 4, MP_EQ, 0, TIMEOUT), MP_ERR_MEMORY, "");
+    REFUSED(mp_wait32(comm, region, 0, 3, 0, TIMEOUT), MP_ERR_ARGUMENT, "`compare`");
+    REFUSED(mp_wait32(comm, region, 0, MP_AND, 0, TIMEOUT), MP_ERR_MEMORY, "no bits");
+    REFUSED(mp_wait32_on_stream(region, 0, MP_AND, 0, stream), MP_ERR_MEMORY, "no bits");
+    REFUSED(mp_wait32_on_stream(region, 0, MP_EQ, 0, NULL), MP_ERR_ARGUMENT, "`stream`");
+    REFUSED(mp_write64(NULL, 0, 0), MP_ERR_ARGUMENT, "`region`");
+    CHECK(mp_region_part(region, 2, 8, &part));
+    REFUSED(mp_write32(part, 0, 0), MP_ERR_MEMORY, "");
+    CHECK(mp_region_free(part));
+    CHECK(mp_barrier(comm));
+    CHECK(mp_stream_free(stream));
+    CHECK(mp_window_free(window));
+    CHECK(mp_region_free(region));
+    CHECK(mp_region_free(source));
+}
+
+/* Puts and gets that are begun and waited for later, and what is counted of them. */
+static void requests(const mp_comm *comm, int right, int left) {
+    mp_region *region, *source;
+    mp_window *window;
+    mp_op *ops[3];
+    mp_counters before, after;
+    mp_comm *hasty;
+    mp_collective *barrier;
+    int i, complete = 0, path = -1;
+    const int me = mp_rank(comm);
+    int values[3];
+
+    CHECK(mp_region_alloc(comm, MP_HOST, 8 * sizeof(int), &region));
+    CHECK(mp_region_alloc(comm, MP_HOST, 4 * sizeof(int), &source));
+    CHECK(mp_window_create(comm, region, 0, &window));
+    CHECK(mp_read_counters(comm, right, &before, sizeof before));
+    for (i = 0; i < 3; i++) values[i] = 100 * me + i;
+    CHECK(mp_region_write(source, 0, values, sizeof values));
+    for (i = 0; i < 3; i++) {
+        CHECK(mp_iput(window, right, (uint64_t)i * sizeof(int), source, (size_t)i * sizeof(int), sizeof(int), &ops[i]));
+    }
+    CHECK(mp_wait_all((const mp_op *const *)ops, 3, TIMEOUT));
+    for (i = 0; i < 3; i++) CHECK(mp_op_free(ops[i]));
+    CHECK(mp_barrier(comm));
+    CHECK(mp_region_read(region, 0, values, sizeof values));
+    for (i = 0; i < 3; i++) REQUIRE(values[i] == 100 * left + i);
+    CHECK(mp_iget(window, right, sizeof(int), source, 3 * sizeof(int), sizeof(int), &ops[0]));
+    while (!complete) CHECK(mp_test(ops[0], &complete));
+    CHECK(mp_op_free(ops[0]));
+    CHECK(mp_region_read(source, 3 * sizeof(int), values, sizeof(int)));
+    REQUIRE(values[0] == 100 * me + 1);
+    CHECK(mp_read_counters(comm, right, &after, sizeof after));
+    REQUIRE(after.puts == before.puts + 3 && after.put_bytes == before.put_bytes + 3 * sizeof(int));
+    REQUIRE(after.gets == before.gets + 1 && after.get_bytes == before.get_bytes + sizeof(int));
+    REFUSED(mp_iput(window, right, 30, source, 0, sizeof(int), &ops[0]), MP_ERR_RANGE, "30..34 of 32");
+    REQUIRE(ops[0] == NULL);
+    REFUSED(mp_iget(window, 99, 0, source, 0, sizeof(int), &ops[0]), MP_ERR_ARGUMENT, "`rank`");
+    REFUSED(mp_read_counters(comm, right, &after, 7), MP_ERR_ARGUMENT, "`bytes`");
+    REFUSED(mp_read_counters(comm, -1, &after, sizeof after), MP_ERR_ARGUMENT, "`rank`");
+
+    CHECK(mp_path(comm, right, &path));
+    REQUIRE(path == MP_PATH_DIRECT);
+    REFUSED(mp_path(comm, 99, &path), MP_ERR_ARGUMENT, "`rank`");
+    CHECK(mp_comm_with_timeout(comm, 60.0, &hasty));
+    REQUIRE(mp_rank(hasty) == me && mp_size(hasty) == mp_size(comm));
+    CHECK(mp_barrier(hasty));
+    CHECK(mp_comm_free(hasty));
+    REFUSED(mp_comm_with_timeout(comm, -1.0, &hasty), MP_ERR_ARGUMENT, "`timeout`");
+
+    CHECK(mp_barrier_prepare(comm, MP_HOST, &barrier));
+    CHECK(mp_barrier_start(barrier, NULL));
+    for (complete = 0; !complete;) CHECK(mp_collective_test(barrier, &complete));
+    CHECK(mp_collective_wait(barrier, 0.0));
+    CHECK(mp_barrier(comm));
+    CHECK(mp_collective_free(barrier));
+    CHECK(mp_window_free(window));
+    CHECK(mp_region_free(region));
+    CHECK(mp_region_free(source));
+}
+
 static void graphs(const mp_comm *comm, int right, int left) {
     mp_region *edge, *ghost;
     mp_op *send, *recv, *put, *get, *arrived;
@@ -404,6 +515,7 @@ static void *rank(void *argument) {
     const int me = mp_rank(comm), size = mp_size(comm);
     const int right = (me + 1) % size, left = (me + size - 1) % size;
 
+    REQUIRE(mp_version_number() == MP_VERSION && MP_VERSION < MP_MAKE_VERSION(MP_VERSION_MAJOR, MP_VERSION_MINOR + 1, 0));
     REQUIRE(me >= 0 && size >= 2 && mp_local_rank(world) == me && mp_local_size(world) == size);
     REQUIRE(mp_assigned_gpu(world) == MP_HOST);
     CHECK(mp_check(world));
@@ -412,6 +524,8 @@ static void *rank(void *argument) {
     halo(comm, right, left);
     vectors(comm, right, left);
     windows(comm, right, left);
+    words(comm, right);
+    requests(comm, right, left);
     graphs(comm, right, left);
     refusals(comm);
     CHECK(mp_finish(world));

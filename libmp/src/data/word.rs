@@ -1,0 +1,52 @@
+//! Waits of the host for a word of any memory that it reaches. Words are the program's own affair: nothing here says who writes them.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gdsync::{Deadline, Until};
+
+use super::operation::{Name, Progress, What, pause};
+use super::plane::Plane;
+use super::wait::Backoff;
+use crate::error::{Error, Result};
+
+/// Waits until what `look` sees is what is awaited. `look` says what it sees and whether that is it.
+pub(crate) fn wait_for_word(
+    plane: &Plane,
+    word: &dyn fmt::Debug,
+    until: Until<u64>,
+    deadline: Deadline,
+    look: impl Fn() -> gdsync::Result<(u64, bool)>,
+) -> Result<()> {
+    let op = || format!("a wait for {word:?} {until}");
+    if until == Until::And(0) {
+        let (what, place) = ("a wait for one of several bits", "the host".into());
+        let why = "there are no bits: nothing would end it".into();
+        return Err(Error::Memory {
+            op: op(),
+            source: gdsync::Error::Unsupported { what, place, why },
+        });
+    }
+    let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
+    let _span = plane.trace.span("host", "wait for a word").arg("value", until.value());
+    loop {
+        let (seen, met) = look().map_err(|source| Error::Memory { op: op(), source })?;
+        if met {
+            return Ok(());
+        }
+        plane.progress();
+        let paused = pause(plane, &mut backoff, || {
+            let (rank, host) = (plane.rank(), plane.peer(plane.rank()).host.clone());
+            let name = Name { verb: "wait for a word", tag: 0, direction: "of", rank, host };
+            let what = What { name: Arc::new(name), expected: until.value(), seen };
+            Progress { what, age: since.elapsed(), why: String::new() }
+        });
+        paused.map_err(|error| match error {
+            Error::Late { rank, host, tag, expected, seen, age, why, .. } => {
+                Error::Late { op: op(), rank, host, tag, expected, seen, age, why }
+            }
+            other => other,
+        })?;
+    }
+}
