@@ -1,5 +1,5 @@
 //! The environment contract between `mprun` and the programs it starts: the names, what each means,
-//! and the values one rank gets. Programs read it through `libmp`; README shows the same table. It
+//! and the values one rank gets. Programs read it through `libmp`; `docs/mprun.md` shows the same table. It
 //! starts nothing and chooses nothing.
 
 use std::net::SocketAddr;
@@ -131,10 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_lists_every_variable() {
-        let readme = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md"));
+    fn its_page_lists_every_variable() {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mprun.md"));
         for (name, _) in VARIABLES {
-            assert!(readme.contains(&format!("| `{name}` |")), "README.md lacks {name}");
+            assert!(page.contains(&format!("| `{name}` |")), "docs/mprun.md lacks {name}");
         }
     }
 }

@@ -162,3 +162,16 @@ fn a_cmake_project_of_c_cpp_and_kernels_finds_the_package() {
     assert!(run(&mut Command::new(build.join("uses_cpp"))).starts_with("MP_ERR_ABORTED"));
     assert_eq!(run(&mut Command::new(build.join("uses_kernels"))), "both ranks are right\n");
 }
+
+/// The kernel that README shows, as users compile it without a GPU. The host compiler gives none of nvcc's names.
+#[test]
+fn the_kernel_of_the_readme_compiles() {
+    let readme = std::fs::read_to_string(here("../../README.md")).unwrap();
+    let kernel = readme.split("```cpp\n").nth(1).and_then(|rest| rest.split("```").next());
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("ring.cpp");
+    std::fs::write(&source, kernel.expect("README.md shows a kernel")).unwrap();
+    let mut compiler = Command::new(std::env::var("CXX").unwrap_or_else(|_| "c++".into()));
+    compiler.args(["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-I"]);
+    run(compiler.arg(here("../../kernels/include")).arg(source));
+}
