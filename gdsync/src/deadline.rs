@@ -5,6 +5,20 @@ use std::time::{Duration, Instant};
 /// A point in time at which a wait gives up.
 ///
 /// Measured on the monotonic clock: setting the machine's clock neither shortens nor lengthens it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::Deadline;
+///
+/// let deadline = Deadline::after(Duration::from_millis(5));
+/// let mut looks = 0;
+/// let found = deadline.poll(|| {
+///     looks += 1;
+///     (looks == 3).then_some("there")
+/// });
+/// assert_eq!(found, Some("there"));
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     start: Instant,

@@ -6,6 +6,15 @@ use crate::cuda::device::CudaDevice;
 use crate::error::{Error, Result};
 
 /// A GPU, or the host with the same operations.
+///
+/// ```
+/// use gdsync::Device;
+///
+/// let device = Device::best();
+/// let place = device.as_cuda().map_or("the host".to_owned(), |gpu| gpu.name().to_owned());
+/// println!("running on {place}");
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub enum Device {
     /// The CPU: host streams, host memory.

@@ -13,6 +13,19 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 
 /// A point in a stream, set by [`Stream::record`](crate::Stream::record). Clones are the same event.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::{Deadline, Device, Event};
+///
+/// let device = Device::Host; // or Device::best()
+/// let (one, two, event) = (device.stream()?, device.stream()?, Event::new(&device)?);
+/// one.record(&event)?;
+/// two.wait_event(&event)?; // what comes after it on `two` is behind what came before on `one`
+/// event.synchronize(Deadline::after(Duration::from_secs(10)))?;
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Event {
     pub(crate) inner: Inner,

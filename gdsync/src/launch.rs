@@ -4,6 +4,12 @@ use std::ffi::c_void;
 use std::marker::PhantomData;
 
 /// Grid, block and dynamic shared memory of a launch.
+///
+/// ```
+/// use gdsync::Dims;
+///
+/// let dims = Dims::linear(132, 512); // 132 blocks of 512 threads
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dims {
     /// Blocks in x, y, z.

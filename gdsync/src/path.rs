@@ -47,6 +47,13 @@ impl fmt::Display for PathChoice {
 }
 
 /// How bytes go from one place to another.
+///
+/// ```
+/// use gdsync::path::Path;
+///
+/// assert!(Path::Direct.wire().is_none());
+/// println!("bytes go by {}", Path::NicTcp);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Path {

@@ -80,6 +80,17 @@ impl fmt::Display for PeerPath {
 }
 
 /// A peer's buffer, mapped here.
+///
+/// ```
+/// use gdsync::{Device, PeerMemory};
+///
+/// let buffer = Device::Host.alloc_pinned::<u64>(4)?;
+/// let handle = buffer.export()?; // serialised to another process of this machine
+/// let there = PeerMemory::map(&handle, &Device::Host)?;
+/// there.buffer.cast::<u64>()?.write(&[1, 2, 3, 4])?;
+/// assert_eq!(buffer.to_vec()?, [1, 2, 3, 4]);
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct PeerMemory {
     /// The peer's bytes.

@@ -26,6 +26,21 @@ use target::Target;
 use vigil::{Vigil, Watched};
 
 /// Releases the waits of its streams on abort. Clones are the same watchdog; the last one to go ends its thread.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::{Deadline, Device, Watchdog};
+///
+/// let device = Device::Host; // or Device::best()
+/// let watchdog = Watchdog::new(&device)?;
+/// let stream = device.watched_stream(&watchdog)?;
+/// stream.wait_geq64(&device.alloc_pinned::<u64>(1)?.word(0)?, 1)?; // which nobody will write
+/// watchdog.abort("rank 3 is lost");
+/// let ended = stream.synchronize(Deadline::after(Duration::from_secs(10)));
+/// assert!(ended.unwrap_err().to_string().contains("rank 3 is lost"));
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Watchdog {
     handle: Arc<Handle>,

@@ -5,6 +5,10 @@
 pub const PROTOCOL: u32 = 2;
 
 /// What a rank was built from; equal on all ranks of a world.
+///
+/// ```
+/// println!("libmp {}", libmp::BuildInfo::current().revision);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BuildInfo {
     /// The wire format of the control plane: [`PROTOCOL`].

@@ -78,6 +78,10 @@ pub const VARIABLES: &[&str] = &[
 ];
 
 /// How ranks find each other.
+///
+/// ```
+/// assert_eq!("mprun".parse(), Ok(libmp::Bootstrap::Mprun));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Bootstrap {
@@ -112,6 +116,20 @@ impl FromStr for Bootstrap {
 }
 
 /// What a world is made from: the environment, read once, and what a program may change of it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Bootstrap, Config, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// let mut config = Config::from_env()?;
+/// config.timeout = Duration::from_secs(30);
+/// config.bootstrap = Bootstrap::Alone;
+/// let world = World::with_config(&config)?;
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Config {

@@ -13,6 +13,19 @@ pub use crate::control::cause::Loss;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of this crate. Each names the operation, the value that was refused and what was expected.
+///
+/// ```
+/// use libmp::{Error, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// match world.barrier() {
+///     Err(Error::PeerLost { rank, host, .. }) => println!("rank {rank} on {host} is lost: saving what there is"),
+///     other => other?,
+/// }
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

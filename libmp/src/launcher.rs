@@ -28,6 +28,14 @@ pub fn loopback() -> io::Result<IpAddr> {
 }
 
 /// A job whose ranks a launcher on the same host has started with `MP_RENDEZVOUS` and `MP_TOKEN`.
+///
+/// ```
+/// use libmp::launcher::Job;
+///
+/// let job = Job::new("127.0.0.1:29500".parse().unwrap(), "0123456789abcdef").expect("hexadecimal digits");
+/// assert!(Job::new("127.0.0.1:29500".parse().unwrap(), "no digits").is_none());
+/// // When rank 3 has ended before the world was complete: job.gone(3, "it was killed by SIGKILL")
+/// ```
 #[derive(Debug, Clone)]
 pub struct Job {
     rendezvous: SocketAddr,

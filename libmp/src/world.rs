@@ -28,6 +28,16 @@ use crate::trace::{self, Sampler, Summary, Trace, TraceFile};
 ///
 /// Dropping a world without [`finish`](World::finish) is a failure that every other rank is told of, and so is a panic of
 /// the thread that owns it.
+///
+/// ```
+/// use libmp::World;
+///
+/// # fn main() -> libmp::Result<()> {
+/// let world = World::init()?;
+/// println!("rank {} of {}, on {}", world.rank(), world.size(), world.host(world.rank())?);
+/// world.finish()
+/// # }
+/// ```
 pub struct World {
     all: Communicator,
     control: Arc<Control>,

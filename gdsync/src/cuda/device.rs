@@ -25,6 +25,12 @@ use crate::error::{Error, Result};
 pub(crate) const OWN_WORK: Duration = Duration::from_secs(60);
 
 /// A GPU opened by this process. Clones share it.
+///
+/// ```
+/// if let Ok(gpu) = gdsync::CudaDevice::open(0) {
+///     println!("{} ({})", gpu.name(), gpu.ordinal());
+/// }
+/// ```
 #[derive(Clone)]
 pub struct CudaDevice {
     inner: Arc<Inner>,

@@ -25,6 +25,13 @@ const NEEDED: &[(&str, &str)] = &[
 ];
 
 /// The loaded and initialised driver.
+///
+/// ```
+/// match gdsync::Driver::load() {
+///     Ok(driver) => println!("driver for CUDA {}, {} GPUs", driver.version(), driver.device_count()),
+///     Err(error) => println!("no GPU: {error}"),
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Driver {
     version: i32,

@@ -27,6 +27,16 @@ pub use space::Space;
 ///
 /// The memory is given back when the last view is dropped and, for memory that a GPU can reach, every stream of the
 /// device has been idle once; dropping therefore never blocks.
+///
+/// ```
+/// use gdsync::Device;
+///
+/// let buffer = Device::Host.alloc::<u16>(6)?;
+/// buffer.slice(2..4)?.write(&[1, 2])?;
+/// assert_eq!(buffer.to_vec()?, [0, 0, 1, 2, 0, 0]);
+/// assert_eq!(buffer.bytes().len(), 12);
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 pub struct Buffer<T> {
     allocation: Arc<Allocation>,
     offset: usize,

@@ -5,6 +5,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// Where memory lives.
+///
+/// ```
+/// use gdsync::{Buffer, Device, Space};
+///
+/// let buffer = Buffer::<f32>::new(&Device::Host, Space::Pinned, 8)?;
+/// assert_eq!(buffer.space(), Space::Pinned);
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Space {
     /// Ordinary memory of the process. A GPU cannot reach it; other processes cannot map it.

@@ -9,6 +9,18 @@ use serde::{Deserialize, Serialize};
 use crate::control::message::Payload;
 
 /// How an all-reduce combines the ranks' values.
+///
+/// ```
+/// use libmp::{ReduceOp, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let mut values = [world.rank() as u64, 7];
+/// world.all_reduce(ReduceOp::Max, &mut values)?;
+/// assert_eq!(values, [world.size() as u64 - 1, 7]);
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReduceOp {
     /// The sum in rank order. Integers wrap around.
@@ -148,6 +160,14 @@ mod sealed {
 pub(crate) use sealed::Sealed;
 
 /// A number that an all-reduce takes: `f64`, `f32`, `u64`, `i64`, `u32` or `i32`.
+///
+/// ```
+/// use libmp::{Number, Result, World};
+///
+/// fn total<T: Number>(world: &World, mine: T) -> Result<T> {
+///     world.sum(mine)
+/// }
+/// ```
 pub trait Number: Sealed {}
 
 pub(crate) fn to_bytes<T: Number>(values: &[T]) -> Vec<u8> {

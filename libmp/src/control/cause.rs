@@ -9,6 +9,15 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 
 /// How the loss of a rank was noticed.
+///
+/// ```
+/// use libmp::{Error, Loss};
+///
+/// /// Whether starting the job again may help.
+/// fn may_be_the_network(error: &Error) -> bool {
+///     matches!(error, Error::PeerLost { how: Loss::Silent { .. } | Loss::Path { .. }, .. })
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Loss {

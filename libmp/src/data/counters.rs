@@ -7,6 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::path::Path;
 
 /// Operations of one kind, and their bytes.
+///
+/// ```
+/// use libmp::{Traffic, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let sent: u64 = world.counters().iter().map(|peer| peer.sends.bytes).sum();
+/// assert_eq!((sent, Traffic::default().bytes), (0, 0));
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// How many were started.
@@ -16,6 +27,18 @@ pub struct Traffic {
 }
 
 /// What a rank has done with one other so far: [`Communicator::counters`](crate::Communicator::counters).
+///
+/// ```
+/// use libmp::World;
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// for peer in world.counters() {
+///     println!("{peer}"); // and each number is a field
+/// }
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeerCounters {

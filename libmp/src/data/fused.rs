@@ -55,6 +55,15 @@ pub struct FusedStream {
 }
 
 /// Where operations are enqueued: a [`Stream`], each at once, or a [`FusedStream`].
+///
+/// ```
+/// use libmp::{Recv, Result, Steps};
+///
+/// /// Enqueued at once on a `&Stream`, with its neighbours on a `&mut FusedStream`.
+/// fn post(ghosts: &Recv, stream: impl Steps) -> Result<()> {
+///     ghosts.start_on(stream)
+/// }
+/// ```
 pub trait Steps: sealed::Sealed {}
 impl Steps for &Stream {}
 impl Steps for &mut FusedStream {}

@@ -31,6 +31,28 @@ use crate::error::Result;
 /// Drop it when nothing that starts it runs or will run: streams, kernels that have its handle, graphs. What the host has started
 /// before is still sent if this rank makes other calls. The peer's receive gets no more messages: a new pair is prepared on both
 /// sides.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, Operation, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let (edge, ghost) = (world.alloc::<f64>(&Device::Host, 9)?, world.alloc::<f64>(&Device::Host, 9)?);
+/// # let right = world.peer((world.rank() + 1) % world.size())?;
+/// # let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+/// # let recv = left.recv(&ghost, 7).prepare()?;
+/// let send = right.send(&edge, 7).prepare()?;
+/// for step in 0..3 {
+///     # recv.start()?;
+///     edge.write(&[f64::from(step); 9])?;
+///     send.start()?;
+///     send.wait(Deadline::after(Duration::from_secs(10)))?; // the bytes are at the peer
+/// }
+/// # world.finish()
+/// # }
+/// ```
 pub struct Send {
     plane: Arc<Plane>,
     end: Arc<Endpoint>,
@@ -47,6 +69,30 @@ pub struct Send {
 /// # Dropping
 /// As [`Send`]. If it is dropped before it is complete, the peer may still write the memory, which is kept for that as long as
 /// the peer keeps its end.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, Operation, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let (edge, ghost) = (world.alloc::<f64>(&Device::Host, 9)?, world.alloc::<f64>(&Device::Host, 9)?);
+/// # let right = world.peer((world.rank() + 1) % world.size())?;
+/// # let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+/// # let send = right.send(&edge, 7).prepare()?;
+/// let recv = left.recv(&ghost, 7).prepare()?;
+/// for step in 0..3 {
+///     recv.start()?; // the peer may write the region
+///     # edge.write(&[f64::from(step); 9])?;
+///     # send.start()?;
+///     recv.wait(Deadline::after(Duration::from_secs(10)))?;
+///     assert_eq!(ghost.to_vec()?, [f64::from(step); 9]);
+///     # send.wait(Deadline::after(Duration::from_secs(10)))?;
+/// }
+/// # world.finish()
+/// # }
+/// ```
 pub struct Recv {
     plane: Arc<Plane>,
     end: Arc<Endpoint>,

@@ -15,6 +15,28 @@ use crate::trace::Span;
 /// A prepared operation, which can be started any number of times: [`Send`](super::Send), [`Recv`](super::Recv). One that was not
 /// started counts as complete. What a kernel or a replayed graph has started on memory of a GPU is completed there: the host
 /// does not see it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, Operation, World, wait_all};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let (edge, ghost) = (world.alloc::<f64>(&Device::Host, 9)?, world.alloc::<f64>(&Device::Host, 9)?);
+/// # let right = world.peer((world.rank() + 1) % world.size())?;
+/// # let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+/// # let recv = left.recv(&ghost, 7).prepare()?;
+/// # let send = right.send(&edge, 7).prepare()?;
+/// recv.start()?;
+/// send.start()?;
+/// while !recv.test()? {
+///     // Something else meanwhile.
+/// }
+/// wait_all(&[&send, &recv], Deadline::after(Duration::from_secs(10)))?;
+/// # world.finish()
+/// # }
+/// ```
 pub trait Operation: sealed::Sealed {
     /// Whether the last start is complete. Makes progress, does not block.
     ///

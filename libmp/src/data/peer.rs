@@ -17,6 +17,21 @@ use crate::error::{Error, Result};
 
 /// A rank, as the other end of messages: [`Communicator::peer`](crate::Communicator::peer). Also the rank itself may be
 /// one, if it posts its receives before it waits for its sends.
+///
+/// ```
+/// use libmp::{Device, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let (edge, ghost) = (world.alloc::<f64>(&Device::Host, 9)?, world.alloc::<f64>(&Device::Host, 9)?);
+/// let right = world.peer((world.rank() + 1) % world.size())?;
+/// let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+/// println!("rank {} on {} is to the right", right.world_rank(), right.host());
+/// let send = right.send(&edge, 7).prepare()?;
+/// let recv = left.recv(&ghost, 7).prepare()?;
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Peer {
     pub(crate) plane: Arc<Plane>,
@@ -110,6 +125,21 @@ impl std::fmt::Debug for Peer {
 }
 
 /// A message that is being described: a [`Send`] or a [`Recv`].
+///
+/// ```
+/// use libmp::{Device, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let (edge, ghost) = (world.alloc::<f64>(&Device::Host, 9)?, world.alloc::<f64>(&Device::Host, 9)?);
+/// # let right = world.peer((world.rank() + 1) % world.size())?;
+/// # let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+/// let recv = left.recv(&ghost, 7).prepare()?;
+/// let message = right.send(&edge, 7); // nothing is sent, nobody told
+/// let send = message.prepare()?; // the peer is told, and it can be started
+/// # world.finish()
+/// # }
+/// ```
 #[must_use = "nothing is sent or received before it is prepared and started"]
 #[derive(Debug)]
 pub struct Message<Operation> {

@@ -15,6 +15,18 @@ use crate::error::{Error, Result};
 /// While an operation on it is started, the memory is the operation's: what a send reads should not be written, and what a
 /// receive writes neither read nor written, until it is complete. Who does it nevertheless, by [`write`](Region::write) or
 /// [`to_vec`](Region::to_vec), moves some of the old bytes and some of the new ones.
+///
+/// ```
+/// use libmp::{Device, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let region = world.alloc::<f64>(&Device::Host, 4)?;
+/// region.slice(1..3)?.write(&[1.0, 2.0])?;
+/// assert_eq!(region.to_vec()?, [0.0, 1.0, 2.0, 0.0]);
+/// # world.finish()
+/// # }
+/// ```
 pub struct Region<T> {
     buffer: Buffer<T>,
 }

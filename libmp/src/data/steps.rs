@@ -27,6 +27,28 @@ const BLOCKS: u64 = 64;
 const ALONE: u64 = 16 << 10;
 
 /// Something that a stream does with an operation, for [`Communicator::enqueue`](crate::Communicator::enqueue).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, Step, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let (edge, ghost) = (world.alloc::<f64>(&Device::Host, 9)?, world.alloc::<f64>(&Device::Host, 9)?);
+/// # let right = world.peer((world.rank() + 1) % world.size())?;
+/// # let left = world.peer((world.rank() + world.size() - 1) % world.size())?;
+/// # let recv = left.recv(&ghost, 7).prepare()?;
+/// # let send = right.send(&edge, 7).prepare()?;
+/// let stream = world.stream(&Device::Host)?;
+/// let turn = [Step::start(&recv), Step::start(&send), Step::wait(&recv)];
+/// for _ in 0..3 {
+///     world.enqueue(&stream, &turn)?; // one launch
+/// }
+/// world.synchronize(&stream, Deadline::after(Duration::from_secs(10)))?;
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Clone, Copy)]
 #[must_use = "a step does nothing before it is enqueued"]
 pub struct Step<'a> {

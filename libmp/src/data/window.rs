@@ -46,6 +46,26 @@ const NOT_MAPPED: &str =
 /// it. It only grows, and one rank raises it: two that raise the same one may undo each other's values. Host, streams and kernels
 /// raise and wait for the same words. Of memory of a GPU, which the CPU does not reach, a call of the host takes some microseconds
 /// more, as it is a stream of this rank that does it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let share = world.alloc::<u64>(&Device::Host, 4)?;
+/// let window = world.window(&share, 1)?; // a collective call; one signal for each rank
+/// let right = (world.rank() + 1) % world.size();
+/// let mine = world.alloc::<u64>(&Device::Host, 2)?;
+/// mine.write(&[1, 2])?;
+/// window.put_signal(right, 2, &mine, 0, 1)?; // who sees the signal sees the elements
+/// window.wait_signal(0, 1, Deadline::after(Duration::from_secs(10)))?;
+/// assert_eq!(share.to_vec()?, [0, 0, 1, 2]);
+/// # world.barrier()?;
+/// # world.finish()
+/// # }
+/// ```
 pub struct Window<T> {
     plane: Arc<Plane>,
     parts: Vec<Part<T>>,

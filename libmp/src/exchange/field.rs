@@ -13,6 +13,21 @@ use crate::data::Region;
 pub type Cells = [Range<i32>; 3];
 
 /// A field of cells in a region, one of those whose borders an [`Exchange`](super::Exchange) brings to the neighbours.
+///
+/// ```
+/// use libmp::exchange::Field;
+/// use libmp::{Device, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// // Rows of ten cells, four of them, with a ghost at both ends of each row: cell (0, 0, 0) is element 1.
+/// let plate = world.alloc::<f64>(&Device::Host, 40)?;
+/// let field = Field::new(&plate, 1, [10, 40])
+///     .border([0..1, 0..4, 0..1], [-1..0, 0..4, 0..1]) // for the first neighbour
+///     .border([7..8, 0..4, 0..1], [8..9, 0..4, 0..1]); // for the second
+/// # world.finish()
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Field {
     pub(super) memory: Buffer<u8>,

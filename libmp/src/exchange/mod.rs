@@ -85,6 +85,14 @@ const WAITS: u32 = 2;
 
 /// The other end of borders. Two ranks may be neighbours in several ways, around a ring of two for instance, and a rank its own:
 /// each way has a number here and one there.
+///
+/// ```
+/// use libmp::exchange::Neighbour;
+///
+/// // Rank 3 lies in the direction of +x of rank 2, and so rank 2 in that of -x of rank 3.
+/// let (from_2, from_3) = (Neighbour::toward(3, [1, 0, 0]), Neighbour::toward(2, [-1, 0, 0]));
+/// assert_eq!((from_2.here, from_2.there), (from_3.there, from_3.here));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
     /// Its rank in the communicator.
@@ -110,6 +118,13 @@ impl Neighbour {
 }
 
 /// What a launch does with fields, by their numbers.
+///
+/// ```
+/// use libmp::exchange::Phase;
+///
+/// // A sweep from field 0 to field 1, whose blocks wait for the ghosts by themselves.
+/// let sweep = Phase { read: Some(0), written: Some(1), waits: true };
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
     /// The field whose ghosts it reads.
@@ -128,6 +143,8 @@ pub struct Phase {
 ///
 /// # Dropping
 /// When nothing that uses it runs any more, and on all ranks.
+///
+/// [The module](self) has an example; [`Exchange::handle`] gives kernels what `mp::Exchange` of `mp/exchange.cuh` is made of.
 pub struct Exchange {
     plane: Arc<Plane>,
     device: Device,

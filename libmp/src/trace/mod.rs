@@ -83,6 +83,17 @@ use crate::error::{Error, Result};
 pub const EVENTS: usize = 1_000_000;
 
 /// A rank's timeline, on or off ([`World::trace`](crate::World::trace)). Clones are the same.
+///
+/// ```
+/// use libmp::Trace;
+///
+/// let trace = Trace::detached(0, "node1", 1000);
+/// {
+///     let _span = trace.span("host", "smooth").arg("level", 3);
+///     // What takes its time.
+/// }
+/// assert!(trace.part().is_some());
+/// ```
 #[derive(Clone, Default)]
 pub struct Trace {
     recorder: Option<Arc<Recorder>>,

@@ -36,6 +36,21 @@ use shared::Shared;
 /// A wait ends with the communicator's timeout, with the world, and, through a NIC, when a request fails. Of a stream
 /// [`Communicator::synchronize`] returns the error; in a kernel the call returns the status. After an error it cannot be used any
 /// more, but for a host's wait whose deadline has passed.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let barrier = world.prepare_barrier(&Device::Host)?;
+/// barrier.start()?; // or start_on a stream, or in a kernel
+/// // Something else meanwhile.
+/// barrier.wait(Deadline::after(Duration::from_secs(10)))?;
+/// # world.finish()
+/// # }
+/// ```
 pub struct Barrier {
     inner: Inner<u64>,
 }
@@ -43,6 +58,19 @@ pub struct Barrier {
 /// An all-reduce of the ranks: [`Communicator::prepare_all_reduce`]. Every rank gets the same bits: ranks are combined in rank
 /// order, as by [`Communicator::all_reduce`]. Started, counted and ended by failures as a [`Barrier`]; it orders nothing but its
 /// values.
+///
+/// ```
+/// use libmp::{Device, ReduceOp, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let mut sum = world.prepare_all_reduce::<f64>(&Device::Host, 2)?;
+/// let mut values = [1.0, world.rank() as f64];
+/// sum.run(ReduceOp::Sum, &mut values)?;
+/// assert_eq!(values[0], world.size() as f64);
+/// # world.finish()
+/// # }
+/// ```
 pub struct AllReduce<T> {
     inner: Inner<T>,
 }

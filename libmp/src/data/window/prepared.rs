@@ -31,6 +31,30 @@ use crate::transport::{Connection, Direction, Route};
 ///
 /// # Dropping
 /// As [`Send`](crate::Send). It keeps the other rank's share; the window itself may be dropped before.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, Step, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let share = world.alloc::<u64>(&Device::Host, 4)?;
+/// # let window = world.window(&share, 1)?; // a collective call; one signal for each rank
+/// # let right = (world.rank() + 1) % world.size();
+/// # let mine = world.alloc::<u64>(&Device::Host, 2)?;
+/// let put = window.prepare_put(right, 0, &mine, Some(0))?;
+/// let arrived = window.prepare_wait(0)?;
+/// let stream = world.stream(&Device::Host)?;
+/// for _ in 0..3 {
+///     world.enqueue(&stream, &[Step::start(&put), Step::wait(&arrived)])?;
+/// }
+/// world.synchronize(&stream, Deadline::after(Duration::from_secs(10)))?;
+/// assert_eq!(window.read_signal(0)?, 3);
+/// # world.barrier()?;
+/// # world.finish()
+/// # }
+/// ```
 pub struct Put {
     plane: Arc<Plane>,
     end: Arc<Endpoint>,
@@ -43,6 +67,26 @@ pub struct Put {
 ///
 /// # Dropping
 /// As [`Put`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, Operation, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let share = world.alloc::<u64>(&Device::Host, 4)?;
+/// # let window = world.window(&share, 1)?; // a collective call; one signal for each rank
+/// # let right = (world.rank() + 1) % world.size();
+/// # let mine = world.alloc::<u64>(&Device::Host, 2)?;
+/// let get = window.prepare_get(right, 1, &mine)?;
+/// get.start()?;
+/// get.wait(Deadline::after(Duration::from_secs(10)))?;
+/// assert_eq!(mine.to_vec()?, [0, 0]);
+/// # world.barrier()?;
+/// # world.finish()
+/// # }
+/// ```
 pub struct Get {
     plane: Arc<Plane>,
     end: Arc<Endpoint>,
@@ -51,6 +95,28 @@ pub struct Get {
 
 /// A wait for a signal of this rank: [`Window::prepare_wait`]. Wait number n is through when the signal is at least n, so each takes
 /// one start of the [`Put`] that raises it; what that put brought is then visible to whoever waited.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::{Deadline, Device, Operation, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let share = world.alloc::<u64>(&Device::Host, 4)?;
+/// # let window = world.window(&share, 1)?; // a collective call; one signal for each rank
+/// # let right = (world.rank() + 1) % world.size();
+/// # let mine = world.alloc::<u64>(&Device::Host, 2)?;
+/// let put = window.prepare_put(right, 0, &mine, Some(0))?;
+/// let arrived = window.prepare_wait(0)?;
+/// put.start()?;
+/// arrived.start()?;
+/// arrived.wait(Deadline::after(Duration::from_secs(10)))?; // for the first start of the put
+/// # put.wait(Deadline::after(Duration::from_secs(10)))?;
+/// # world.barrier()?;
+/// # world.finish()
+/// # }
+/// ```
 pub struct SignalWait {
     plane: Arc<Plane>,
     end: Arc<Endpoint>,
