@@ -27,6 +27,11 @@
 //! # Threads
 //! Everything is `Send` and `Sync`. A [`Device`] is shared by all who open it in the process.
 
+// What processes, kernels and devices write to each other is ordered by atomics, and its layout is that of these two; others
+// have not been tried.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("gdsync runs on x86-64 and aarch64; this architecture has not been tried");
+
 mod cuda;
 mod deadline;
 mod device;

@@ -110,10 +110,10 @@ pub struct Cli {
     /// Solver of the coarsest level.
     #[arg(long, value_enum, default_value = "bicgstab")]
     pub bottom: Bottom,
-    /// Time exactly this many solves of each size.
+    /// Time exactly this many solves of each size (by default as many as --seconds allows).
     #[arg(long, value_name = "N", conflicts_with = "seconds", value_parser = within(1..=1_000_000_000_usize))]
     pub solves: Option<usize>,
-    /// Time solves of each size for about this long (the reference's protocol is 60).
+    /// Time solves of each size for about this many seconds (the reference's protocol is 60).
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = within(1e-6..=1e7_f64))]
     pub seconds: f64,
     /// Give up when a rank waits for another for longer than this, in seconds.
@@ -122,7 +122,7 @@ pub struct Cli {
     /// Measure this machine's memory bandwidth and give the solver's share of it.
     #[arg(long)]
     pub bandwidth: bool,
-    /// Write everything to a file as JSON.
+    /// Write everything to a file as JSON (by default no file is written).
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 }

@@ -37,7 +37,7 @@ pub struct Options {
     #[arg(short = 'e', long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
 
-    /// End the job after SECONDS and exit with 124
+    /// End the job after SECONDS and exit with 124 [default: never]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub timeout: Option<Duration>,
 

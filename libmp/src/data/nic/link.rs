@@ -236,7 +236,8 @@ impl Turn<'_> {
             let result = || link.memory.segment(RESULT as u64, 8);
             match *post {
                 Post::Write { from, len, to } => parts(len, |at, part| {
-                    let payload = Payload::Gather(&[from.segment(at, part)?]);
+                    let segment = [from.segment(at, part)?];
+                    let payload = Payload::Gather(&segment);
                     add(Operation::Write { remote: further(to, at), payload, imm: None })
                 })?,
                 Post::Inline { bytes, to } => {
