@@ -26,10 +26,11 @@ fn run() -> Result<(), String> {
     println!("cargo::rerun-if-env-changed=HPGMG_ARCHITECTURES");
     println!("cargo::rustc-check-cfg=cfg(hpgmg_fatbin)");
     let Some(nvcc) = std::env::var_os("DEP_MP_KERNELS_NVCC") else { return Ok(()) };
-    let include =
-        std::env::var_os("DEP_MP_KERNELS_INCLUDE").ok_or("mp-kernels names no include folder")?;
+    let include = std::env::var_os("DEP_MP_KERNELS_INCLUDE").map(std::path::PathBuf::from);
+    let include = include.ok_or("mp-kernels names no include folder")?;
+    println!("cargo::rerun-if-changed={}", include.display());
     let out = std::env::var_os("OUT_DIR").ok_or("cargo sets OUT_DIR for build scripts")?;
-    compile(Path::new(&nvcc), Path::new(&include), Path::new(&out))?;
+    compile(Path::new(&nvcc), &include, Path::new(&out))?;
     println!("cargo::rustc-cfg=hpgmg_fatbin");
     Ok(())
 }
@@ -57,7 +58,12 @@ fn compile(nvcc: &Path, include: &Path, out: &Path) -> Result<(), String> {
         let ptx = if number == last { format!(",compute_{number}") } else { String::new() };
         command.args(["-gencode", &format!("arch=compute_{number},code=[sm_{number}{ptx}]")]);
     }
-    command.arg("-I").arg(include).arg("cuda/module.cu").arg("-o").arg(out.join("hpgmg.fatbin"));
+    command
+        .arg("-I")
+        .arg(include)
+        .args(["-I", "cuda", "cuda/module.cu"])
+        .arg("-o")
+        .arg(out.join("hpgmg.fatbin"));
     let said = answer(&mut command)?.stderr;
     let report = out.join("ptxas.txt");
     std::fs::write(&report, said).map_err(|error| format!("cannot write {report:?}: {error}"))

@@ -3,54 +3,14 @@
 // the rows, as on the CPU (vectors.rs).
 #pragma once
 #include "pass.cuh"
+#include "resident.cuh"
 #include "transfer.cuh"
 
 namespace hpgmg {
 
-constexpr int RESIDENT_DIM = 12;     // largest level, cells per side
-constexpr int RESIDENT_LEVELS = 5;   // 12, 6, 3 or 8, 4, 2, 1
-constexpr int RESIDENT_STEPS = 53;   // of an F-cycle over all of them
-constexpr int RESIDENT_THREADS = 512;
-
-enum Smoother { SMOOTH_GSRB, SMOOTH_CHEBYSHEV, SMOOTH_JACOBI, SMOOTH_L1_JACOBI };
-enum BottomSolver { BICGSTAB, CG, RELAXATION };
-constexpr int MAX_ITERATIONS = 200;
-constexpr double REDUCTION = 1e-3;
-
-enum StepKind {
-    STEP_SMOOTH,
-    STEP_SMOOTH_ZERO,  // u counts as zero, whatever it holds
-    STEP_RESTRICT_RESIDUAL,
-    STEP_RESTRICT,
-    STEP_CORRECT,
-    STEP_REPLACE,
-    STEP_SOLVE,
-    STEP_SOLVE_ZERO,
-};
-
-// A step of a cycle.
-struct ResidentStep {
-    const double* rhs;
-    int kind;
-    int level;  // of a step between two the finer
-};
-
-// The parameter of the kernel.
-//
-// Functions that are calls are given it and the number of a level, and make their own `L` of that level: of that only the
-// fields that they use are loaded, into registers. A level as a parameter (and a reference to one, of which the compiler
-// makes a value again) would be 232 bytes of every thread's stack, for each call.
-struct Resident {
-    Level levels[RESIDENT_LEVELS];  // the coarsest, finest of them first
-    ResidentStep steps[RESIDENT_STEPS];  // what is done, one after the other
-    unsigned long long* iterations;  // of the bottom solver, added up
-    int count;  // of steps
-    int first;  // the finest level that they work on
-    int smoother;
-    int bottom;  // BottomSolver
-    int quartic;  // solutions are interpolated by the quartic rule
-    int unused;
-};
+// Functions that are calls are given the parameter of the kernel and the number of a level, and make their own `L` of that
+// level: of that only the fields that they use are loaded, into registers. A level as a parameter (and a reference to one, of
+// which the compiler makes a value again) would be 232 bytes of every thread's stack, for each call.
 
 __shared__ double shared_rows[RESIDENT_DIM * RESIDENT_DIM];
 __shared__ double shared_sum;
@@ -317,8 +277,8 @@ __device__ __noinline__ int bicgstab(const Resident& resident, int l, const doub
     double r_r0 = dot(level, r, r0);
     const double start = norm(level, r);
     if (r_r0 == 0.0 || start == 0.0) return 0;
-    auto converged = [&](double norm) { return norm == 0.0 || norm < REDUCTION * start; };
-    for (int iteration = 1; iteration <= MAX_ITERATIONS; iteration++) {
+    auto converged = [&](double norm) { return norm == 0.0 || norm < resident.reduction * start; };
+    for (int iteration = 1; iteration <= resident.max_iterations; iteration++) {
         multiply(level, q, level.dinv, p);
         apply_block<OPERATOR>(level, ap, q);
         const double ap_r0 = dot(level, ap, r0);
@@ -342,7 +302,7 @@ __device__ __noinline__ int bicgstab(const Resident& resident, int l, const doub
         axpby(level, p, beta, r, 1.0);
         r_r0 = next;
     }
-    return MAX_ITERATIONS;
+    return resident.max_iterations;
 }
 
 template <int OPERATOR, class L>
@@ -358,7 +318,7 @@ __device__ __noinline__ int conjugate_gradients(const Resident& resident, int l,
     set(level, p, z);
     double r_z = dot(level, r, z);
     if (r_z == 0.0) return 0;
-    for (int iteration = 1; iteration <= MAX_ITERATIONS; iteration++) {
+    for (int iteration = 1; iteration <= resident.max_iterations; iteration++) {
         apply_block<OPERATOR>(level, ap, p);
         const double ap_p = dot(level, ap, p);
         const double alpha = r_z / ap_p;
@@ -366,7 +326,7 @@ __device__ __noinline__ int conjugate_gradients(const Resident& resident, int l,
         axpby(level, x, 1.0, p, alpha);
         axpby(level, r, 1.0, ap, -alpha);
         const double size = norm(level, r);
-        if (size == 0.0 || size < REDUCTION * start) return iteration;
+        if (size == 0.0 || size < resident.reduction * start) return iteration;
         multiply(level, z, level.dinv, r);
         const double next = dot(level, r, z);
         const double beta = next / r_z;
@@ -374,7 +334,7 @@ __device__ __noinline__ int conjugate_gradients(const Resident& resident, int l,
         axpby(level, p, beta, z, 1.0);
         r_z = next;
     }
-    return MAX_ITERATIONS;
+    return resident.max_iterations;
 }
 
 template <int OPERATOR, class L>
@@ -383,13 +343,13 @@ __device__ __noinline__ int relaxation(const Resident& resident, int l, const do
     residual_block<OPERATOR>(level, level.temp, level.u, rhs);
     const double start = norm(level, level.temp);
     if (start == 0.0) return 0;
-    for (int iteration = 1; iteration <= MAX_ITERATIONS; iteration++) {
+    for (int iteration = 1; iteration <= resident.max_iterations; iteration++) {
         smooth_block<OPERATOR, L>(resident, l, rhs, false);
         residual_block<OPERATOR>(level, level.temp, level.u, rhs);
         const double size = norm(level, level.temp);
-        if (size == 0.0 || size < REDUCTION * start) return iteration;
+        if (size == 0.0 || size < resident.reduction * start) return iteration;
     }
-    return MAX_ITERATIONS;
+    return resident.max_iterations;
 }
 
 }  // namespace hpgmg

@@ -10,13 +10,6 @@ __device__ __forceinline__ void raise(unsigned long long* largest, unsigned long
     if (threadIdx.x == 0 && mine > *static_cast<volatile unsigned long long*>(largest)) atomicMax(largest, mine);
 }
 
-// Planes that a launch works on. Rust: layout::Planes.
-struct Planes {
-    int first, end;
-    int each;  // that a block marches through
-    int unused;
-};
-
 struct Place {
     int t, j, k, end;
     __device__ __forceinline__ explicit Place(const Planes& planes)
@@ -79,8 +72,7 @@ __device__ __forceinline__ void residual_norm(const Level& level, const Pass& pa
     raise(largest, mine);
 }
 
-// Coarse cells that a block interpolates from: 32 x 4 x 4 and the neighbours that the rule reads.
-constexpr int TILE = 4;
+// Coarse cells that a block interpolates from: 32 x TILE x TILE and the neighbours that the rule reads.
 template <int REACH>
 struct Tile {
     static constexpr int ROW = 32 + 2 * REACH, SIDE = TILE + 2 * REACH, CELLS = ROW * SIDE * SIDE;

@@ -1,42 +1,14 @@
-// A level on the GPU: one grid of n^3 cells, all boxes of the rank merged, and where its values lie. Declared in Rust as
-// `cuda::layout::DeviceLevel`, field by field.
+// A level on the GPU, and where its values lie.
 //
 // Every row is stored as two halves, one per colour (i + j + k) % 2: cell i lies in the half of its colour at i / 2. A
 // thread that updates one colour therefore reads and writes whole 32-byte sectors, its neighbours the next elements, and
 // right-hand side and diagonal of the other colour are not read at all.
 #pragma once
+#include "layout.cuh"
 
 namespace hpgmg {
 
-// Ghost rows and planes around the grid, and elements before the first row; as in layout.rs.
-constexpr int GHOSTS = 2;
-constexpr int BASE = 16;
-
-// One-dimensional rules for ghosts of homogeneous Dirichlet boundaries.
-enum Rule { LINEAR = 0, QUADRATIC = 1, QUARTIC = 2 };
-
-struct Level {
-    double* u;
-    double* temp;
-    double* f;
-    double* r;
-    double* krylov;  // eight vectors, `volume` apart; bottom level only
-    const double* dinv;
-    const double* l1inv;
-    const double* beta[3];
-    const double* alpha;  // null for Poisson
-    double scale;         // -b / h^2, in fv4 over 12
-    double a;
-    double c1[6];  // Chebyshev: weight of the last step
-    double c2[6];  // and of the residual
-    long long volume;
-    int n;
-    int half;      // elements of half a row, padding and ghosts along i included
-    int boundary;  // Rule of the operator
-    int correct;   // Rule for reading this level by a correction
-    int replace;   // Rule for reading this level by a solution
-    int unused;
-
+struct Level : DeviceLevel {
     __device__ __forceinline__ int pitch() const { return 2 * half; }
     __device__ __forceinline__ int plane() const { return 2 * half * (n + 2 * GHOSTS); }
     __device__ __forceinline__ int row(int j, int k) const {
@@ -48,12 +20,14 @@ struct Level {
     __device__ __forceinline__ bool has(int i) const { return static_cast<unsigned>(i) < static_cast<unsigned>(n); }
 };
 
+static_assert(sizeof(Level) == sizeof(DeviceLevel), "a kernel's parameter");
+
 // A level whose size the compiler knows: offsets become constants, and a copy that no store can change.
 template <int N>
 struct Sized : Level {
     static constexpr int n = N;
     // As in layout.rs.
-    static constexpr int ALIGN = N < 64 ? 2 : 16;
+    static constexpr int ALIGN = N < LARGE ? HALF_ROW : LARGE_HALF_ROW;
     static constexpr int half = (N / 2 + 3 + ALIGN - 1) / ALIGN * ALIGN;
 
     __device__ __forceinline__ explicit Sized(const Level& level) : Level(level) {}

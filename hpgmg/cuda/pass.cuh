@@ -9,20 +9,6 @@ enum Step { APPLY, RESIDUAL, GSRB, WEIGHTED, CHEBYSHEV };
 // Largest magnitude, as bits: those of non-negative numbers are ordered as the numbers are, and those of NaN above all.
 __device__ __forceinline__ unsigned long long bits(double value) { return __double_as_longlong(fabs(value)); }
 
-// What a pass reads and writes. ZERO passes take x as zero without reading it.
-struct Pass {
-    const double* x;
-    double* out;
-    const double* rhs;
-    const double* weight;
-    double scale;  // WEIGHTED: damping; CHEBYSHEV: weight of the residual
-    double last;   // CHEBYSHEV: weight of the last step
-    int sweep;     // GSRB: half-sweep; CHEBYSHEV: step of the recurrence
-    int planes;    // planes that a block marches through
-    int tiles;     // blocks along k; the grid has as many for each band of rows
-    int unused;
-};
-
 template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>
 __device__ __forceinline__ double update(const L& level, const Pass& pass, const Point& p) {
     double x = 0.0, ax = 0.0;

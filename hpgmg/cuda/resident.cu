@@ -3,9 +3,6 @@
 
 namespace hpgmg {
 
-// As in layout.rs.
-static_assert(sizeof(Level) == 232 && sizeof(Pass) == 64 && sizeof(Resident) == RESIDENT_LEVELS * 232 + RESIDENT_STEPS * 16 + 32);
-
 template <int OPERATOR>
 __device__ __noinline__ void solve_bottom(const Resident& r, int l, const double* rhs, bool zero) {
     sized(r.levels[l].n, [&](auto as) {
@@ -49,24 +46,23 @@ __device__ __forceinline__ void resident(const Resident& r) {
         const ResidentStep& step = r.steps[at];
         const int l = step.level;
         const double* const rhs = step.rhs;
-        switch (step.kind) {
-            case STEP_SMOOTH:
-            case STEP_SMOOTH_ZERO:
+        switch (step.op) {
+            case OP_SMOOTH:
                 sized(r.levels[l].n, [&](auto as) {
-                    smooth_block<OPERATOR, typename decltype(as)::Type>(r, l, rhs, step.kind == STEP_SMOOTH_ZERO);
+                    smooth_block<OPERATOR, typename decltype(as)::Type>(r, l, rhs, step.zero);
                 });
                 break;
-            case STEP_RESTRICT_RESIDUAL:
+            case OP_RESTRICT_RESIDUAL:
                 sized(r.levels[l].n, [&](auto as) { residual_in_temp<OPERATOR, typename decltype(as)::Type>(r, l, rhs); });
                 restrict_block(r.levels[l], r.levels[l].temp, r.levels[l + 1]);
                 break;
-            case STEP_RESTRICT:
+            case OP_RESTRICT:
                 restrict_block(r.levels[l], rhs, r.levels[l + 1]);
                 break;
-            case STEP_CORRECT:
+            case OP_CORRECT:
                 prolong_block<1>(r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
                 break;
-            case STEP_REPLACE:
+            case OP_REPLACE:
                 if (r.quartic) {
                     prolong_block<2>(r.levels[l + 1], r.levels[l], r.levels[l + 1].replace, false);
                 } else {
@@ -74,7 +70,7 @@ __device__ __forceinline__ void resident(const Resident& r) {
                 }
                 break;
             default:
-                solve_bottom<OPERATOR>(r, l, rhs, step.kind == STEP_SOLVE_ZERO);
+                solve_bottom<OPERATOR>(r, l, rhs, step.zero);
         }
     }
     // For passes of other kernels over the first level.

@@ -2,20 +2,9 @@
 // reads or writes ghost planes is one phase. Indices are those of the whole level: a rank's pointers, and the twins of the
 // exchange, are shifted so that its planes lie where the index says. Neighbour 0 is the rank below along k, 1 that above.
 #pragma once
-#include <mp/mp.cuh>
-
 #include "level.cuh"
 
 namespace hpgmg {
-
-struct Slab {
-    mp::Exchange<2> halo;  // its field is the vector written; no neighbours where the launch communicates with nobody
-    int first, end;        // this rank's planes; of interpolation those of the coarse level
-    int held;              // planes beyond the slab in memory: 2, or all of a level that every rank has
-    int unused;
-};
-// As in layout.rs.
-static_assert(sizeof(Slab) == 152);
 
 // The planes [k, end) of a block, of which each marches through `each`; in a band blocks at the two borders come first.
 struct March {

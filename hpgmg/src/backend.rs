@@ -6,7 +6,7 @@
 
 use crate::comm::CommError;
 use crate::cpu::Step;
-use crate::cycle::{CycleStep, Levels};
+use crate::cycle::{CycleStep, Levels, Op};
 use crate::options::Smoother;
 use crate::smoothers;
 use crate::transfer::Rule;
@@ -129,21 +129,20 @@ pub trait Operators {
         Levels { count: self.levels(), active }
     }
     /// Does a step of a cycle.
-    fn step(&mut self, step: CycleStep) -> Result<(), CommError> {
-        if let CycleStep::Smooth { l, zero: true, .. } | CycleStep::Solve { l, zero: true, .. } =
-            step
-        {
+    fn step(&mut self, CycleStep { op, l, rhs, zero }: CycleStep) -> Result<(), CommError> {
+        if zero {
             self.clear(l, Vector::U)?;
         }
-        match step {
-            CycleStep::Smooth { l, rhs, .. } => self.smooth(l, Vector::U, rhs),
-            CycleStep::RestrictResidual { l, rhs } => {
+        match op {
+            Op::Smooth => self.smooth(l, Vector::U, rhs),
+            Op::RestrictResidual => {
                 self.residual(l, Vector::Temp, Vector::U, rhs)?;
                 self.restrict(l, Vector::Temp, Vector::R)
             }
-            CycleStep::Restrict { l, rhs } => self.restrict(l, rhs, Vector::R),
-            CycleStep::Prolong { l, how } => self.prolong(l, Vector::U, how),
-            CycleStep::Solve { rhs, .. } => self.solve_bottom(Vector::U, rhs),
+            Op::Restrict => self.restrict(l, rhs, Vector::R),
+            Op::Correct => self.prolong(l, Vector::U, Prolongation::Correct),
+            Op::Replace => self.prolong(l, Vector::U, Prolongation::Replace),
+            Op::Solve => self.solve_bottom(Vector::U, rhs),
         }
     }
 }

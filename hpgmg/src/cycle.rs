@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::backend::{Backend, Prolongation, Vector, remove_mean};
+use mp_kernels::shared_enum;
+
+use crate::backend::{Backend, Vector, remove_mean};
 use crate::comm::CommError;
 use crate::options::Cycle;
 
@@ -12,63 +14,35 @@ pub const TOLERANCE: f64 = 1e-10;
 /// Most V-cycles of one solve.
 pub const MAX_V_CYCLES: usize = 20;
 
-/// A step of a cycle, as data. It works on `U` of its level; `rhs` is `F` or `R` of that level. With `zero` what `U` held before
-/// counts as zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CycleStep {
-    /// One call of the smoother on `A U = rhs`.
-    Smooth {
-        /// The level.
-        l: usize,
-        /// The right-hand side.
-        rhs: Vector,
-        /// From zero.
-        zero: bool,
-    },
-    /// `R` of level `l + 1` = means of `rhs - A U`.
-    RestrictResidual {
-        /// The finer level.
-        l: usize,
-        /// The right-hand side.
-        rhs: Vector,
-    },
-    /// `R` of level `l + 1` = means of `rhs`.
-    Restrict {
-        /// The finer level.
-        l: usize,
-        /// The right-hand side.
-        rhs: Vector,
-    },
-    /// `U` from `U` of level `l + 1`.
-    Prolong {
-        /// The finer level.
-        l: usize,
-        /// Corrected or replaced.
-        how: Prolongation,
-    },
-    /// Solves `A U = rhs` on the coarsest level.
-    Solve {
-        /// The level.
-        l: usize,
-        /// The right-hand side.
-        rhs: Vector,
-        /// From zero.
-        zero: bool,
-    },
+shared_enum! {
+    /// What a step of a cycle does with u of its level; r is the right-hand side of the cycle there.
+    pub enum Op {
+        /// One call of the smoother.
+        Smooth = 0 as OP_SMOOTH,
+        /// r of the next level becomes means of the residual.
+        RestrictResidual = 1 as OP_RESTRICT_RESIDUAL,
+        /// r of the next level becomes means of the right-hand side.
+        Restrict = 2 as OP_RESTRICT,
+        /// u of the next level is interpolated and added.
+        Correct = 3 as OP_CORRECT,
+        /// u of the next level is interpolated and replaces it.
+        Replace = 4 as OP_REPLACE,
+        /// The coarsest level is solved.
+        Solve = 5 as OP_SOLVE,
+    }
 }
 
-impl CycleStep {
+/// A step of a cycle on `A U = rhs`, as data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CycleStep {
+    /// What it does.
+    pub op: Op,
     /// Its level; of a step between two levels the finer.
-    pub fn level(self) -> usize {
-        use CycleStep::*;
-        match self {
-            Smooth { l, .. }
-            | RestrictResidual { l, .. }
-            | Restrict { l, .. }
-            | Prolong { l, .. }
-            | Solve { l, .. } => l,
-        }
-    }
+    pub l: usize,
+    /// The right-hand side, `F` or `R`.
+    pub rhs: Vector,
+    /// What `U` held before counts as zero.
+    pub zero: bool,
 }
 
 /// The levels that cycles go over, as a rank sees them.
@@ -95,14 +69,15 @@ impl Levels {
         if l >= self.active {
             return Ok(());
         }
+        let step = |op, zero| CycleStep { op, l, rhs, zero };
         if l + 1 == self.count {
-            return run(CycleStep::Solve { l, rhs, zero });
+            return run(step(Op::Solve, zero));
         }
-        run(CycleStep::Smooth { l, rhs, zero })?;
-        run(CycleStep::RestrictResidual { l, rhs })?;
+        run(step(Op::Smooth, zero))?;
+        run(step(Op::RestrictResidual, false))?;
         self.v_cycle(l + 1, Vector::R, true, run)?;
-        run(CycleStep::Prolong { l, how: Prolongation::Correct })?;
-        run(CycleStep::Smooth { l, rhs, zero: false })
+        run(step(Op::Correct, false))?;
+        run(step(Op::Smooth, false))
     }
 
     /// Gives `run` the steps of one F-cycle (full multigrid) from level `l`, which solves `A U = F` from nothing.
@@ -116,13 +91,14 @@ impl Levels {
     ) -> Result<(), E> {
         let bottom = self.count - 1;
         let rhs = |level| if level == l { Vector::F } else { Vector::R };
+        let step = |op, l| CycleStep { op, l, rhs: rhs(l), zero: op == Op::Solve };
         let above = l..bottom.min(self.active);
-        above.clone().try_for_each(|l| run(CycleStep::Restrict { l, rhs: rhs(l) }))?;
+        above.clone().try_for_each(|l| run(step(Op::Restrict, l)))?;
         if bottom < self.active {
-            run(CycleStep::Solve { l: bottom, rhs: rhs(bottom), zero: true })?;
+            run(step(Op::Solve, bottom))?;
         }
         above.rev().try_for_each(|l| {
-            run(CycleStep::Prolong { l, how: Prolongation::Replace })?;
+            run(step(Op::Replace, l))?;
             self.v_cycle(l, rhs(l), false, run)
         })
     }
@@ -266,15 +242,8 @@ mod tests {
     /// The steps, a word each: what is done, on which level, on which right-hand side, `0` from zero.
     fn words(levels: Levels, kind: Kind, l: usize) -> String {
         let mut words = Vec::new();
-        let mut write = |step| -> Result<(), std::convert::Infallible> {
-            let start = |zero| if zero { "0" } else { "" };
-            words.push(match step {
-                CycleStep::Smooth { l, rhs, zero } => format!("smooth{l}{rhs:?}{}", start(zero)),
-                CycleStep::RestrictResidual { l, rhs } => format!("residual{l}{rhs:?}"),
-                CycleStep::Restrict { l, rhs } => format!("restrict{l}{rhs:?}"),
-                CycleStep::Prolong { l, how } => format!("{how:?}{l}").to_lowercase(),
-                CycleStep::Solve { l, rhs, zero } => format!("solve{l}{rhs:?}{}", start(zero)),
-            });
+        let mut write = |CycleStep { op, l, rhs, zero }| -> Result<(), std::convert::Infallible> {
+            words.push(format!("{op:?}{l}{rhs:?}{}", if zero { "0" } else { "" }));
             Ok(())
         };
         let Ok(()) = levels.cycle(kind, l, &mut write);
@@ -286,11 +255,11 @@ mod tests {
         let all = Levels { count: 3, active: 3 };
         assert_eq!(
             words(all, Kind::F, 0),
-            "restrict0F restrict1R solve2R0 \
-             replace1 smooth1R residual1R solve2R0 correct1 smooth1R \
-             replace0 smooth0F residual0F smooth1R0 residual1R solve2R0 correct1 smooth1R correct0 smooth0F"
+            "Restrict0F Restrict1R Solve2R0 \
+             Replace1R Smooth1R RestrictResidual1R Solve2R0 Correct1R Smooth1R \
+             Replace0F Smooth0F RestrictResidual0F Smooth1R0 RestrictResidual1R Solve2R0 Correct1R Smooth1R Correct0F Smooth0F"
         );
-        assert_eq!(words(all, Kind::F, 2), "solve2F0");
+        assert_eq!(words(all, Kind::F, 2), "Solve2F0");
     }
 
     #[test]
@@ -298,9 +267,9 @@ mod tests {
         let all = Levels { count: 3, active: 3 };
         assert_eq!(
             words(all, Kind::V, 0),
-            "smooth0F residual0F smooth1R0 residual1R solve2R0 correct1 smooth1R correct0 smooth0F"
+            "Smooth0F RestrictResidual0F Smooth1R0 RestrictResidual1R Solve2R0 Correct1R Smooth1R Correct0F Smooth0F"
         );
-        assert_eq!(words(all, Kind::V, 2), "solve2F");
+        assert_eq!(words(all, Kind::V, 2), "Solve2F");
     }
 
     #[test]
@@ -308,7 +277,7 @@ mod tests {
         let two = Levels { count: 4, active: 1 };
         assert_eq!(
             words(two, Kind::F, 0),
-            "restrict0F replace0 smooth0F residual0F correct0 smooth0F"
+            "Restrict0F Replace0F Smooth0F RestrictResidual0F Correct0F Smooth0F"
         );
         assert_eq!(words(two, Kind::V, 1), "");
     }

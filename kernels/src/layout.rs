@@ -485,6 +485,11 @@ impl<const N: usize> Default for Exchange<N> {
     }
 }
 
+// SAFETY: with all zeros it has no neighbours; it is made of such structs, without padding: 56 and `N` times 40 bytes, by 8.
+unsafe impl<const N: usize> bytemuck::Zeroable for Exchange<N> {}
+// SAFETY: as above.
+unsafe impl<const N: usize> bytemuck::Pod for Exchange<N> {}
+
 /// A regular cut of a box of cells into tiles, `mp::Tiles` of `mp/exchange.cuh`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,25 +4,22 @@
 use gdsync::{Arg, Dims, Kernel};
 
 use super::columns::columns;
+use super::device::{Pass, Planes, TILE};
 use super::error::CudaError;
 use super::halo::slab;
 use super::kernels::{Columns, Passes};
 use super::launches::{grouped, steps};
-use super::layout::{Pass, Planes, Resident, ResidentStep};
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
 use super::upload::OnGpu;
-use crate::backend::{Prolongation, Vector};
+use crate::backend::Vector;
 use crate::cpu::Step;
-use crate::cycle::{CycleStep, Kind};
-use crate::options::{Bottom, Operator, Smoother};
+use crate::cycle::{CycleStep, Kind, Op};
+use crate::options::Smoother;
 use crate::smoothers;
 
 /// Threads of a block, along the row and across rows.
 const BLOCK: (u32, u32) = (32, 8);
-const RESIDENT_THREADS: u32 = 512;
-/// Rows and planes of coarse cells of a block that interpolates.
-const TILE: u32 = 4;
 
 /// Levels of so many cells a side and more are worked on in bands of so many rows: the three planes of all vectors that the
 /// next blocks along k read again are more than the second-level cache holds, those of a band are not. At 512³ on an
@@ -150,20 +147,23 @@ impl Gpu {
         }
         let steps = steps(kind, self.levels.len(), l);
         grouped(&steps, self.coarse).try_for_each(|together| match together {
-            [step] if step.level() < self.coarse => self.step(*step),
+            [step] if step.l < self.coarse => self.step(*step),
             coarse => self.at_once(coarse),
         })
     }
 
     /// A step of a level that has launches of its own.
     fn step(&self, step: CycleStep) -> Result<(), CudaError> {
-        match step {
-            CycleStep::Smooth { l, rhs, zero } => self.smooth(l, rhs, zero),
-            CycleStep::RestrictResidual { l, rhs } => self.residual_restrict(l, rhs),
+        let CycleStep { op, l, rhs, zero } = step;
+        let k = self.passes(l);
+        match op {
+            Op::Smooth => self.smooth(l, rhs, zero),
+            Op::RestrictResidual => self.residual_restrict(l, rhs),
             // The right-hand side of the problem itself is restricted once in an F-cycle, first.
-            CycleStep::Restrict { l, rhs } => self.restrict(l, rhs, rhs == Vector::F),
-            CycleStep::Prolong { l, how } => self.prolong(l, how),
-            CycleStep::Solve { .. } => self.at_once(&[step]),
+            Op::Restrict => self.restrict(l, rhs, rhs == Vector::F),
+            Op::Correct => self.prolong(l, &k.correct),
+            Op::Replace => self.prolong(l, &k.replace),
+            Op::Solve => self.at_once(&[step]),
         }
     }
 
@@ -195,7 +195,7 @@ impl Gpu {
             let (read, written) = smoothers::vectors(Vector::U, number);
             let [x, out, rhs] = [read, written, rhs].map(|v| level.vector(v));
             let sweep = number as i32;
-            let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, unused: 0 };
+            let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, reserved: 0 };
             let args = [Arg::new(level), Arg::new(&pass)];
             // Nothing has been sent of a start that is zero.
             let read = (!from_zero).then_some((l, read));
@@ -258,7 +258,7 @@ impl Gpu {
         let share = self.partition.share(l + 1);
         let n = coarse.n as usize;
         let (dims, each) = self.shape(n, n, share.len());
-        let planes = Planes { first: share.start as i32, end: share.end as i32, each, unused: 0 };
+        let planes = Planes { first: share.start as i32, end: share.end as i32, each, reserved: 0 };
         let largest = if norm { self.address(Scalar::RightHandSide) } else { 0 };
         let args = [
             Arg::new(level),
@@ -275,15 +275,14 @@ impl Gpu {
         self.gather_below(l)
     }
 
-    /// u of level `l` from u of level l+1: replaced, or corrected.
-    fn prolong(&self, l: usize, how: Prolongation) -> Result<(), CudaError> {
+    /// u of level `l` from u of level l+1, replaced or corrected by `kernel`.
+    fn prolong(&self, l: usize, kernel: &Kernel) -> Result<(), CudaError> {
         let (coarse, fine) = (&self.levels[l + 1].view, &self.levels[l].view);
         let planes = self.partition.share(l + 1).len() as u32;
-        let (across, up) = ((coarse.n as u32).div_ceil(BLOCK.0), (coarse.n as u32).div_ceil(TILE));
-        let grid = (across, up, planes.div_ceil(TILE));
-        let dims = Dims { grid, block: (BLOCK.0, TILE, TILE), shared: 0 };
-        let k = self.passes(l);
-        let kernel = if how == Prolongation::Correct { &k.correct } else { &k.replace };
+        let tile = TILE as u32;
+        let (across, up) = ((coarse.n as u32).div_ceil(BLOCK.0), (coarse.n as u32).div_ceil(tile));
+        let grid = (across, up, planes.div_ceil(tile));
+        let dims = Dims { grid, block: (BLOCK.0, tile, tile), shared: 0 };
         let args = [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
         let ghosts = Ghosts { read: Some((l + 1, Vector::U)), written: Some(Vector::U) };
         // SAFETY: the kernel's parameters; its vectors live as long as `self`.
@@ -307,7 +306,7 @@ impl Gpu {
         };
         let n = level.n as usize;
         let (dims, each) = self.shape(n.div_ceil(2), n, share.len());
-        let planes = Planes { first: share.start as i32, end: share.end as i32, each, unused: 0 };
+        let planes = Planes { first: share.start as i32, end: share.end as i32, each, reserved: 0 };
         let (x, from) = (level.vector(x), if finer.is_some() { fine.u } else { 0 });
         let largest = self.address(into);
         let args = [
@@ -331,42 +330,5 @@ impl Gpu {
             Some(hybrid) => self.coarse_on_cpu(hybrid, steps),
             None => self.resident(steps),
         }
-    }
-
-    /// Steps of the levels of the resident kernel, at most [`RESIDENT_STEPS`], in one launch.
-    pub(super) fn resident(&self, steps: &[CycleStep]) -> Result<(), CudaError> {
-        let config = &self.config;
-        let first = steps.iter().map(|step| step.level()).min().unwrap_or(self.resident);
-        let mut resident = Resident {
-            iterations: self.address(Scalar::Iterations),
-            count: steps.len() as i32,
-            first: (first - self.resident) as i32,
-            smoother: match config.smoother {
-                Smoother::Gsrb => 0,
-                Smoother::Chebyshev => 1,
-                Smoother::Jacobi => 2,
-                Smoother::L1Jacobi => 3,
-            },
-            bottom: match config.bottom {
-                Bottom::Bicgstab => 0,
-                Bottom::Cg => 1,
-                Bottom::Smoother => 2,
-            },
-            quartic: (config.operator == Operator::Fv4).into(),
-            ..Resident::default()
-        };
-        let coarsest = &self.levels[self.resident..];
-        for (to, from) in resident.levels.iter_mut().zip(coarsest) {
-            *to = from.view;
-        }
-        for (to, step) in resident.steps.iter_mut().zip(steps) {
-            let level = step.level() - self.resident;
-            *to = ResidentStep::of(*step, level, &resident.levels[level]);
-        }
-        let dims = Dims::linear(1, RESIDENT_THREADS);
-        self.traced(first, self.kernels.resident.name(), || {
-            // SAFETY: the kernel's parameter; its vectors live as long as `self`.
-            Ok(unsafe { self.stream.launch(&self.kernels.resident, dims, &[Arg::new(&resident)]) }?)
-        })
     }
 }

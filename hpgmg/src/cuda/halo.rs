@@ -7,8 +7,9 @@ use libmp::exchange::{Cells, Exchange, Field, Neighbour, Phase};
 use libmp::{AllReduce, Communicator, Deadline, ReduceOp, Region};
 
 use super::borders::{Border, Exchanged, border_number, exchanges, gather_number};
+use super::device::{Slab, Turns};
 use super::error::CudaError;
-use super::layout::{BASE, GHOSTS, Grid, Slab};
+use super::layout::{BASE, GHOSTS, Grid};
 use super::partition::Partition;
 use super::solver::Gpu;
 use crate::backend::Vector;
@@ -96,9 +97,9 @@ impl Halo {
         gpu: &Gpu,
         read: Option<(usize, Vector)>,
         written: Option<(usize, Vector)>,
-    ) -> Result<mp_kernels::Exchange<2>, CudaError> {
+    ) -> Result<Turns, CudaError> {
         if !self.in_kernels {
-            return Ok(mp_kernels::Exchange::default());
+            return Ok(Turns::default());
         }
         let number = |(l, vector)| border_number(l, vector);
         let (read_field, field, waits) = (read.map(number), written.map(number), self.apart);
@@ -108,8 +109,7 @@ impl Halo {
             })?;
         }
         let phase = Phase { read: read_field, written: field, waits };
-        let mut halo: mp_kernels::Exchange<2> =
-            self.borders.handle(phase).map_err(CommError::from)?;
+        let mut halo: Turns = self.borders.handle(phase).map_err(CommError::from)?;
         if let Some((l, _)) = written {
             // Kernels count elements from before the ghosts in front of plane 0.
             let before = 8 * (BASE + GHOSTS * gpu.levels[l].grid.plane()) as u64;
@@ -159,14 +159,9 @@ impl Halo {
 
 /// What a launch over planes `first` to `end` of a level of `n` cells a side, of which `held` more on both sides are in memory,
 /// has to do with others.
-pub(super) fn slab(
-    partition: &Partition,
-    l: usize,
-    n: usize,
-    halo: mp_kernels::Exchange<2>,
-) -> Slab {
+pub(super) fn slab(partition: &Partition, l: usize, n: usize, halo: Turns) -> Slab {
     let share = partition.share(l);
     let held = if partition.is_cut(l) { GHOSTS } else { n };
     let (first, end) = (share.start as i32, share.end as i32);
-    Slab { halo, first, end, held: held as i32, unused: 0 }
+    Slab { halo, first, end, held: held as i32, reserved: 0 }
 }

@@ -5,8 +5,7 @@
 use std::convert::Infallible;
 
 use super::layout::GHOSTS;
-use crate::backend::Prolongation;
-use crate::cycle::{CycleStep, Kind, Levels};
+use crate::cycle::{CycleStep, Kind, Levels, Op};
 use crate::options::Cycle;
 
 /// The sweeps before and after the coarser levels, each.
@@ -45,7 +44,7 @@ pub(super) fn steps(kind: Kind, count: usize, l: usize) -> Vec<CycleStep> {
 
 /// The steps as they are launched: those of the levels from `coarse` on as many at once as follow each other, the others one by one.
 pub(super) fn grouped(steps: &[CycleStep], coarse: usize) -> impl Iterator<Item = &[CycleStep]> {
-    steps.chunk_by(move |step, next| step.level().min(next.level()) >= coarse)
+    steps.chunk_by(move |step, next| step.l.min(next.l) >= coarse)
 }
 
 /// The launches of an F-cycle from the finest level, or of one V-cycle (`Cycle::V`), on levels of `dims` cells a side above
@@ -53,18 +52,18 @@ pub(super) fn grouped(steps: &[CycleStep], coarse: usize) -> impl Iterator<Item 
 pub(super) fn launches(cycle: Cycle, dims: &[usize]) -> Vec<OnLevel> {
     let kind = if cycle == Cycle::V { Kind::V } else { Kind::F };
     let mut levels: Vec<_> = dims.iter().map(|&n| OnLevel { n, ..OnLevel::default() }).collect();
-    for step in steps(kind, dims.len() + 1, 0) {
-        let Some(level) = levels.get_mut(step.level()) else { continue };
-        match step {
-            CycleStep::Smooth { zero, .. } => {
+    for CycleStep { op, l, zero, .. } in steps(kind, dims.len() + 1, 0) {
+        let Some(level) = levels.get_mut(l) else { continue };
+        match op {
+            Op::Smooth => {
                 level.sweeps += SWEEPS;
                 level.from_zero += usize::from(zero);
             }
-            CycleStep::RestrictResidual { .. } => level.residuals += 1,
-            CycleStep::Restrict { .. } => level.restrictions += 1,
-            CycleStep::Prolong { how: Prolongation::Correct, .. } => level.corrections += 1,
-            CycleStep::Prolong { how: Prolongation::Replace, .. } => level.solutions += 1,
-            CycleStep::Solve { .. } => {}
+            Op::RestrictResidual => level.residuals += 1,
+            Op::Restrict => level.restrictions += 1,
+            Op::Correct => level.corrections += 1,
+            Op::Replace => level.solutions += 1,
+            Op::Solve => {}
         }
     }
     if let Some(finest) = levels.first_mut() {
@@ -118,7 +117,6 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{RESIDENT_LEVELS, RESIDENT_STEPS};
     use super::*;
 
     #[test]
@@ -137,19 +135,18 @@ mod tests {
     /// are done at once.
     fn sequence(kind: Kind, count: usize, l: usize, coarse: usize) -> String {
         let word = |step: &CycleStep| {
-            let zero = |zero| if zero { "0" } else { "" };
-            let what = match *step {
-                CycleStep::Smooth { zero: z, .. } => format!("s{}", zero(z)),
-                CycleStep::RestrictResidual { .. } => "rr".into(),
-                CycleStep::Restrict { .. } => "r".into(),
-                CycleStep::Prolong { how: Prolongation::Correct, .. } => "c".into(),
-                CycleStep::Prolong { how: Prolongation::Replace, .. } => "p".into(),
-                CycleStep::Solve { zero: z, .. } => format!("b{}", zero(z)),
+            let what = match step.op {
+                Op::Smooth => "s",
+                Op::RestrictResidual => "rr",
+                Op::Restrict => "r",
+                Op::Correct => "c",
+                Op::Replace => "p",
+                Op::Solve => "b",
             };
-            format!("{}{what}", step.level())
+            format!("{}{what}{}", step.l, if step.zero { "0" } else { "" })
         };
         let together = |group: &[CycleStep]| {
-            let mark = if group[0].level() >= coarse { "*" } else { "" };
+            let mark = if group[0].l >= coarse { "*" } else { "" };
             group.iter().map(word).collect::<Vec<_>>().join(" ") + mark
         };
         grouped(&steps(kind, count, l), coarse).map(together).collect::<Vec<_>>().join("|")
@@ -166,11 +163,6 @@ mod tests {
         assert_eq!(sequence(Kind::F, 4, 2, 2), "2r 3b0 2p 2s 2rr 3b0 2c 2s*");
         assert_eq!(sequence(Kind::V, 4, 3, 2), "3b*");
         assert_eq!(sequence(Kind::V, 3, 1, 2), "1s|1rr|2b0*|1c|1s");
-    }
-
-    #[test]
-    fn the_longest_list_of_the_resident_kernel_is_what_it_has_room_for() {
-        assert_eq!(steps(Kind::F, RESIDENT_LEVELS, 0).len(), RESIDENT_STEPS);
     }
 
     /// The numbers of `docs/hpgmg-gpu.md`, for four ranks: 384³ to 48³ in slabs, 24³ whole on each.

@@ -1,223 +1,19 @@
-//! Where the values of a level lie on the GPU, and getting them there and back. The counterpart of `cuda/level.cuh`.
+//! Where the values of a level lie on the GPU, and getting them there and back. `cuda/level.cuh` computes the same places.
 //!
 //! All boxes of the rank form one grid. Every row is two halves, one for each colour `(i + j + k) % 2`.
 
 use std::ops::Range;
 
-use crate::backend::{Prolongation, Vector};
-use crate::boundary::Extrapolation;
-use crate::cycle::CycleStep;
+use super::device;
 use crate::decomposition::LevelShape;
 use crate::geometry::BoxGeometry;
 use crate::level::Level;
 use crate::slab::Slab as Planned;
 
 /// Ghost rows and planes around the grid.
-pub const GHOSTS: usize = 2;
+pub const GHOSTS: usize = device::GHOSTS as usize;
 /// Elements before the first row: room for the ghosts in front of it, and alignment.
-pub const BASE: usize = 16;
-/// Levels and cells per side that the resident kernel takes (`cuda/bottom.cuh`).
-pub const RESIDENT_LEVELS: usize = 5;
-/// Most steps of one launch of it: those of an F-cycle over all its levels.
-pub const RESIDENT_STEPS: usize = 53;
-/// Cells per side of the largest level of the resident kernel.
-pub const RESIDENT_DIM: usize = 12;
-
-/// A level as kernels see it; addresses are the GPU's. Field by field `hpgmg::Level` of `cuda/level.cuh`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct DeviceLevel {
-    /// Solution.
-    pub u: u64,
-    /// Scratch.
-    pub temp: u64,
-    /// Right-hand side.
-    pub f: u64,
-    /// Right-hand side of the current cycle.
-    pub r: u64,
-    /// Eight work vectors, `volume` apart, on the bottom level.
-    pub krylov: u64,
-    /// Inverse diagonal.
-    pub dinv: u64,
-    /// L1 weights, or 0.
-    pub l1inv: u64,
-    /// Face coefficients.
-    pub beta: [u64; 3],
-    /// Coefficient of the identity term, or 0.
-    pub alpha: u64,
-    /// Factor of the sum of fluxes.
-    pub scale: f64,
-    /// Factor of the identity term.
-    pub a: f64,
-    /// Weights of the last step, Chebyshev.
-    pub c1: [f64; 6],
-    /// Weights of the residual, Chebyshev.
-    pub c2: [f64; 6],
-    /// Elements of a vector.
-    pub volume: i64,
-    /// Cells per side.
-    pub n: i32,
-    /// Elements of half a row.
-    pub half: i32,
-    /// Boundary rule of the operator: see [`rule`].
-    pub boundary: i32,
-    /// Boundary rule for interpolating corrections from this level.
-    pub correct: i32,
-    /// Boundary rule for interpolating solutions from this level.
-    pub replace: i32,
-    /// Padding.
-    pub unused: i32,
-}
-
-impl DeviceLevel {
-    /// The address of a vector; 0 if the level has none.
-    pub fn vector(&self, v: Vector) -> u64 {
-        match v {
-            Vector::Temp => self.temp,
-            Vector::U => self.u,
-            Vector::F => self.f,
-            Vector::R => self.r,
-            Vector::Dinv => self.dinv,
-            Vector::Beta(axis) => self.beta[usize::from(axis)],
-            Vector::Alpha => self.alpha,
-            Vector::L1Inv => self.l1inv,
-            Vector::Krylov(number) => self.krylov + 8 * u64::from(number) * self.volume as u64,
-        }
-    }
-}
-
-/// A pass of the operator; `hpgmg::Pass` of `cuda/pass.cuh`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Pass {
-    /// Vector read.
-    pub x: u64,
-    /// Vector written.
-    pub out: u64,
-    /// Right-hand side.
-    pub rhs: u64,
-    /// Weights of a Jacobi step.
-    pub weight: u64,
-    /// Damping of a Jacobi step; Chebyshev: weight of the residual.
-    pub scale: f64,
-    /// Chebyshev: weight of the last step.
-    pub last: f64,
-    /// Half-sweep or step of the recurrence.
-    pub sweep: i32,
-    /// Planes that a block marches through.
-    pub planes: i32,
-    /// Blocks along k in each band of rows.
-    pub tiles: i32,
-    /// Padding.
-    pub unused: i32,
-}
-
-/// What the resident kernel does; `hpgmg::Resident` of `cuda/bottom.cuh`.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Resident {
-    /// The coarsest levels, the finest of them first.
-    pub levels: [DeviceLevel; RESIDENT_LEVELS],
-    /// What is done, one after the other.
-    pub steps: [ResidentStep; RESIDENT_STEPS],
-    /// Counter of the bottom solver's iterations.
-    pub iterations: u64,
-    /// Steps.
-    pub count: i32,
-    /// The finest level that they work on.
-    pub first: i32,
-    /// `hpgmg::Smoother`.
-    pub smoother: i32,
-    /// `hpgmg::BottomSolver`.
-    pub bottom: i32,
-    /// 1: solutions are interpolated by the quartic rule.
-    pub quartic: i32,
-    /// Padding.
-    pub unused: i32,
-}
-
-impl Default for Resident {
-    fn default() -> Self {
-        Self {
-            levels: Default::default(),
-            steps: [ResidentStep::default(); RESIDENT_STEPS],
-            iterations: 0,
-            count: 0,
-            first: 0,
-            smoother: 0,
-            bottom: 0,
-            quartic: 0,
-            unused: 0,
-        }
-    }
-}
-
-/// A step of a cycle as the resident kernel sees it; `hpgmg::ResidentStep` of `cuda/bottom.cuh`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct ResidentStep {
-    /// The right-hand side, where it has one.
-    pub rhs: u64,
-    /// `hpgmg::StepKind`.
-    pub kind: i32,
-    /// Number of its level among those of the kernel.
-    pub level: i32,
-}
-
-impl ResidentStep {
-    /// `step` on `view`, which is number `level` of the kernel's.
-    pub fn of(step: CycleStep, level: usize, view: &DeviceLevel) -> Self {
-        let (kind, rhs) = match step {
-            CycleStep::Smooth { rhs, zero, .. } => (i32::from(zero), Some(rhs)),
-            CycleStep::RestrictResidual { rhs, .. } => (2, Some(rhs)),
-            CycleStep::Restrict { rhs, .. } => (3, Some(rhs)),
-            CycleStep::Prolong { how: Prolongation::Correct, .. } => (4, None),
-            CycleStep::Prolong { how: Prolongation::Replace, .. } => (5, None),
-            CycleStep::Solve { rhs, zero, .. } => (6 + i32::from(zero), Some(rhs)),
-        };
-        let rhs = rhs.map_or(0, |rhs| view.vector(rhs));
-        Self { rhs, kind, level: level as i32 }
-    }
-}
-
-/// Number of a boundary rule in `cuda/level.cuh`; no kernels know the point-centred one.
-pub fn rule(rule: Extrapolation) -> i32 {
-    match rule {
-        Extrapolation::Linear | Extrapolation::PointQuadratic => 0,
-        Extrapolation::Quadratic => 1,
-        Extrapolation::Quartic => 2,
-    }
-}
-
-/// Planes that a launch works on; `hpgmg::Planes` of `cuda/grid.cu`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Planes {
-    /// The first.
-    pub first: i32,
-    /// Behind the last.
-    pub end: i32,
-    /// That a block marches through.
-    pub each: i32,
-    /// Padding.
-    pub unused: i32,
-}
-
-/// A rank's planes of a level and its turns with the ranks next to it; `hpgmg::Slab` of `cuda/slab.cuh`.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Slab {
-    /// With the ranks below and above.
-    pub halo: mp_kernels::Exchange<2>,
-    /// First plane.
-    pub first: i32,
-    /// Behind the last plane.
-    pub end: i32,
-    /// Planes beyond these in memory.
-    pub held: i32,
-    /// Padding.
-    pub unused: i32,
-}
+pub const BASE: usize = device::BASE as usize;
 
 /// The part of a level's grid that is in this GPU's memory: some planes, and ghosts around them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,8 +37,9 @@ impl Grid {
     /// The planes `planes` of `n`³ cells.
     pub fn slab(n: usize, planes: Range<usize>) -> Self {
         // Large rows start on multiples of 128 bytes; small levels stay small enough for the caches.
-        let align = if n < 64 { 2 } else { 16 };
-        let half = (n / 2 + 3).next_multiple_of(align);
+        let align =
+            if n < device::LARGE as usize { device::HALF_ROW } else { device::LARGE_HALF_ROW };
+        let half = (n / 2 + 3).next_multiple_of(align as usize);
         Self { n, half, first: planes.start, planes: planes.len() }
     }
 
@@ -413,12 +210,5 @@ mod tests {
         assert_eq!(grid.at(2, 0, 0), grid.at(0, 0, 0) + 1);
         assert_eq!(grid.at(1, 0, 0), grid.at(0, 0, 0) + grid.half);
         assert_eq!((grid.at(0, 5, 7) % 16, grid.at(0, 4, 7) % 16), (0, 0));
-    }
-
-    #[test]
-    fn structures_have_the_sizes_that_the_kernels_assert() {
-        assert_eq!((size_of::<DeviceLevel>(), size_of::<Pass>()), (232, 64));
-        assert_eq!(size_of::<Resident>(), RESIDENT_LEVELS * 232 + RESIDENT_STEPS * 16 + 32);
-        assert_eq!(size_of::<Slab>(), 152);
     }
 }

@@ -9,6 +9,7 @@
 mod borders;
 mod columns;
 mod cycle;
+pub mod device;
 mod error;
 mod halo;
 mod hybrid;
@@ -17,6 +18,7 @@ mod launches;
 pub mod layout;
 mod partition;
 mod ranks;
+pub mod resident;
 #[cfg(test)]
 mod setup_tests;
 mod solver;

@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::hybrid::first_below;
-use super::layout::{RESIDENT_DIM, RESIDENT_LEVELS};
+use super::resident::{RESIDENT_DIM, RESIDENT_LEVELS};
 
 /// Cells per side of the largest level that every rank computes, unless the user says otherwise.
 pub const WHOLE: usize = 32;
@@ -27,7 +27,7 @@ impl Coarse {
     pub fn new(dims: &[usize], threshold: u64) -> Self {
         let count = dims.len();
         let resident = (0..count)
-            .find(|&l| dims[l] <= RESIDENT_DIM && count - l <= RESIDENT_LEVELS)
+            .find(|&l| dims[l] <= RESIDENT_DIM as usize && count - l <= RESIDENT_LEVELS as usize)
             .unwrap_or(count - 1);
         Self { resident, on_cpu: first_below(dims, threshold) }
     }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use gdsync::{Buffer, Deadline, Stream};
 
+use super::device::{DeviceLevel, GhostRule};
 use super::error::CudaError;
-use super::layout::{self, Boxes, DeviceLevel, Grid};
+use super::layout::{self, Boxes, Grid};
 use crate::backend::{Operators, Outline, Vector};
 use crate::boundary::Extrapolation;
 use crate::cpu::Cpu;
@@ -74,7 +75,7 @@ pub(super) fn upload(
         }
     }
     let h2inv = 1.0 / (level.shape.h * level.shape.h);
-    let lowered = |rule: Extrapolation| layout::rule(rule.lowered(level.geometry.n));
+    let lowered = |rule: Extrapolation| GhostRule::number(rule.lowered(level.geometry.n));
     let weights = chebyshev_weights(level.lambda_max);
     let fv4 = config.operator == Operator::Fv4;
     let view = DeviceLevel {
@@ -94,10 +95,10 @@ pub(super) fn upload(
         volume: volume as i64,
         n: grid.n as i32,
         half: grid.half as i32,
-        boundary: layout::rule(Extrapolation::of_operator(config.operator, level.geometry.n)),
+        boundary: GhostRule::number(Extrapolation::of_operator(config.operator, level.geometry.n)),
         correct: lowered(Extrapolation::Quadratic),
         replace: lowered(if fv4 { Extrapolation::Quartic } else { Extrapolation::Quadratic }),
-        unused: 0,
+        reserved: 0,
     };
     let outline = Outline { fused: false, ..cpu.outline(l) };
     Ok(OnGpu { view, grid, outline, memory })

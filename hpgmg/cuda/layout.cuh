@@ -1,0 +1,176 @@
+// What Rust and device code share. GENERATED from hpgmg/src/cuda/device.rs, which declares it; to change it, change it there and
+// run MP_REGENERATE=1 cargo test -p hpgmg.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <types.cuh>
+
+namespace hpgmg {
+
+// Ghost rows and planes around the grid.
+constexpr std::int32_t GHOSTS = 2;
+
+// Elements before the first row: room for the ghosts in front of it, and alignment.
+constexpr std::int32_t BASE = 16;
+
+// Half a row of a small level is a multiple of so many elements, …
+constexpr std::int32_t HALF_ROW = 2;
+
+// … that of a large one, whose rows start on multiples of 128 bytes, of so many; …
+constexpr std::int32_t LARGE_HALF_ROW = 16;
+
+// … and large are levels of so many cells a side.
+constexpr std::int32_t LARGE = 64;
+
+// Rows and planes of coarse cells of a block that interpolates.
+constexpr std::int32_t TILE = 4;
+
+// One-dimensional rules for ghosts of homogeneous Dirichlet boundaries.
+enum [[nodiscard]] GhostRule : std::uint32_t {
+    // Of one cell.
+    LINEAR = 0,
+    // Of two.
+    QUADRATIC = 1,
+    // Of four.
+    QUARTIC = 2,
+};
+
+// A level: one grid of n^3 cells, all boxes of the rank merged, and where its values lie.
+struct DeviceLevel {
+    // Solution.
+    Values u;
+    // Scratch.
+    Values temp;
+    // Right-hand side.
+    Values f;
+    // Right-hand side of the current cycle.
+    Values r;
+    // Eight work vectors, `volume` apart, on the bottom level.
+    Values krylov;
+    // Inverse diagonal.
+    ReadOnly dinv;
+    // L1 weights, or 0.
+    ReadOnly l1inv;
+    // Face coefficients.
+    ReadOnly beta[3];
+    // Coefficient of the identity term, or 0 for Poisson.
+    ReadOnly alpha;
+    // Factor of the sum of fluxes: -b / h^2, in fv4 over 12.
+    double scale;
+    // Factor of the identity term.
+    double a;
+    // Weights of the last step, Chebyshev.
+    double c1[6];
+    // Weights of the residual, Chebyshev.
+    double c2[6];
+    // Elements of a vector.
+    std::int64_t volume;
+    // Cells per side.
+    std::int32_t n;
+    // Elements of half a row, padding and ghosts along i included.
+    std::int32_t half;
+    // `GhostRule` of the operator.
+    std::int32_t boundary;
+    // `GhostRule` for interpolating corrections from this level.
+    std::int32_t correct;
+    // `GhostRule` for interpolating solutions from this level.
+    std::int32_t replace;
+    // Keeps the size a multiple of 8; ignored.
+    std::int32_t reserved;
+};
+static_assert(sizeof(DeviceLevel) == 232 && alignof(DeviceLevel) == 8);
+static_assert(offsetof(DeviceLevel, u) == 0);
+static_assert(offsetof(DeviceLevel, temp) == 8);
+static_assert(offsetof(DeviceLevel, f) == 16);
+static_assert(offsetof(DeviceLevel, r) == 24);
+static_assert(offsetof(DeviceLevel, krylov) == 32);
+static_assert(offsetof(DeviceLevel, dinv) == 40);
+static_assert(offsetof(DeviceLevel, l1inv) == 48);
+static_assert(offsetof(DeviceLevel, beta) == 56);
+static_assert(offsetof(DeviceLevel, alpha) == 80);
+static_assert(offsetof(DeviceLevel, scale) == 88);
+static_assert(offsetof(DeviceLevel, a) == 96);
+static_assert(offsetof(DeviceLevel, c1) == 104);
+static_assert(offsetof(DeviceLevel, c2) == 152);
+static_assert(offsetof(DeviceLevel, volume) == 200);
+static_assert(offsetof(DeviceLevel, n) == 208);
+static_assert(offsetof(DeviceLevel, half) == 212);
+static_assert(offsetof(DeviceLevel, boundary) == 216);
+static_assert(offsetof(DeviceLevel, correct) == 220);
+static_assert(offsetof(DeviceLevel, replace) == 224);
+static_assert(offsetof(DeviceLevel, reserved) == 228);
+
+// A pass of the operator. One from zero takes x as zero without reading it.
+struct Pass {
+    // Vector read.
+    ReadOnly x;
+    // Vector written.
+    Values out;
+    // Right-hand side.
+    ReadOnly rhs;
+    // Weights of a Jacobi step.
+    ReadOnly weight;
+    // Damping of a Jacobi step; Chebyshev: weight of the residual.
+    double scale;
+    // Chebyshev: weight of the last step.
+    double last;
+    // GSRB: half-sweep; Chebyshev: step of the recurrence.
+    std::int32_t sweep;
+    // Planes that a block marches through.
+    std::int32_t planes;
+    // Blocks along k; the grid has as many for each band of rows.
+    std::int32_t tiles;
+    // Keeps the size a multiple of 8; ignored.
+    std::int32_t reserved;
+};
+static_assert(sizeof(Pass) == 64 && alignof(Pass) == 8);
+static_assert(offsetof(Pass, x) == 0);
+static_assert(offsetof(Pass, out) == 8);
+static_assert(offsetof(Pass, rhs) == 16);
+static_assert(offsetof(Pass, weight) == 24);
+static_assert(offsetof(Pass, scale) == 32);
+static_assert(offsetof(Pass, last) == 40);
+static_assert(offsetof(Pass, sweep) == 48);
+static_assert(offsetof(Pass, planes) == 52);
+static_assert(offsetof(Pass, tiles) == 56);
+static_assert(offsetof(Pass, reserved) == 60);
+
+// Planes that a launch works on.
+struct Planes {
+    // The first.
+    std::int32_t first;
+    // Behind the last.
+    std::int32_t end;
+    // That a block marches through.
+    std::int32_t each;
+    // Keeps the size a multiple of 8; ignored.
+    std::int32_t reserved;
+};
+static_assert(sizeof(Planes) == 16 && alignof(Planes) == 4);
+static_assert(offsetof(Planes, first) == 0);
+static_assert(offsetof(Planes, end) == 4);
+static_assert(offsetof(Planes, each) == 8);
+static_assert(offsetof(Planes, reserved) == 12);
+
+// A rank's planes of a level and its turns with the ranks next to it.
+struct Slab {
+    // Its field is the vector written; no neighbours where the launch communicates with nobody.
+    Turns halo;
+    // First plane; of interpolation those of the coarse level.
+    std::int32_t first;
+    // Behind the last plane.
+    std::int32_t end;
+    // Planes beyond these in memory: 2, or all of a level that every rank has.
+    std::int32_t held;
+    // Keeps the size a multiple of 8; ignored.
+    std::int32_t reserved;
+};
+static_assert(sizeof(Slab) == 152 && alignof(Slab) == 8);
+static_assert(offsetof(Slab, halo) == 0);
+static_assert(offsetof(Slab, first) == 136);
+static_assert(offsetof(Slab, end) == 140);
+static_assert(offsetof(Slab, held) == 144);
+static_assert(offsetof(Slab, reserved) == 148);
+
+}  // namespace hpgmg

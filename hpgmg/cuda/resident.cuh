@@ -1,0 +1,116 @@
+// What Rust and device code share. GENERATED from hpgmg/src/cuda/resident.rs, which declares it; to change it, change it there and
+// run MP_REGENERATE=1 cargo test -p hpgmg.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <level.cuh>
+
+namespace hpgmg {
+
+// Cells per side of the largest level of the kernel.
+constexpr std::int32_t RESIDENT_DIM = 12;
+
+// Its levels at most: 12, 6, 3 or 8, 4, 2, 1.
+constexpr std::int32_t RESIDENT_LEVELS = 5;
+
+// Steps of one launch at most: those of an F-cycle over all its levels.
+constexpr std::int32_t RESIDENT_STEPS = 53;
+
+// Threads of its block.
+constexpr std::int32_t RESIDENT_THREADS = 512;
+
+// A smoother.
+enum [[nodiscard]] SmootherKind : std::uint32_t {
+    // Gauss-Seidel, red and black.
+    SMOOTH_GSRB = 0,
+    // Chebyshev's recurrence.
+    SMOOTH_CHEBYSHEV = 1,
+    // Weighted Jacobi.
+    SMOOTH_JACOBI = 2,
+    // Jacobi with L1 weights.
+    SMOOTH_L1_JACOBI = 3,
+};
+
+// A solver of the coarsest level.
+enum [[nodiscard]] BottomKind : std::uint32_t {
+    // BiCGStab.
+    BICGSTAB = 0,
+    // Conjugate gradients.
+    CG = 1,
+    // The smoother.
+    RELAXATION = 2,
+};
+
+// What a step of a cycle does with u of its level; r is the right-hand side of the cycle there.
+enum [[nodiscard]] Op : std::uint32_t {
+    // One call of the smoother.
+    OP_SMOOTH = 0,
+    // r of the next level becomes means of the residual.
+    OP_RESTRICT_RESIDUAL = 1,
+    // r of the next level becomes means of the right-hand side.
+    OP_RESTRICT = 2,
+    // u of the next level is interpolated and added.
+    OP_CORRECT = 3,
+    // u of the next level is interpolated and replaces it.
+    OP_REPLACE = 4,
+    // The coarsest level is solved.
+    OP_SOLVE = 5,
+};
+
+// A step of a cycle.
+struct ResidentStep {
+    // The right-hand side.
+    ReadOnly rhs;
+    // `Op`.
+    std::uint32_t op;
+    // Number of its level among those of the kernel; of a step between two levels the finer.
+    std::int32_t level;
+    // 1: what u holds counts as zero.
+    std::uint32_t zero;
+    // Keeps the size a multiple of 8; ignored.
+    std::uint32_t reserved;
+};
+static_assert(sizeof(ResidentStep) == 24 && alignof(ResidentStep) == 8);
+static_assert(offsetof(ResidentStep, rhs) == 0);
+static_assert(offsetof(ResidentStep, op) == 8);
+static_assert(offsetof(ResidentStep, level) == 12);
+static_assert(offsetof(ResidentStep, zero) == 16);
+static_assert(offsetof(ResidentStep, reserved) == 20);
+
+// What the kernel does.
+struct Resident {
+    // The coarsest levels, the finest of them first.
+    Level levels[5];
+    // What is done, one after the other.
+    ResidentStep steps[53];
+    // Iterations of the bottom solver, added up.
+    Counter iterations;
+    // Factor by which the bottom solver reduces the residual, …
+    double reduction;
+    // … in so many iterations at most.
+    std::int32_t max_iterations;
+    // Steps.
+    std::int32_t count;
+    // The finest level that they work on.
+    std::int32_t first;
+    // `SmootherKind`.
+    std::uint32_t smoother;
+    // `BottomKind`.
+    std::uint32_t bottom;
+    // 1: solutions are interpolated by the quartic rule.
+    std::uint32_t quartic;
+};
+static_assert(sizeof(Resident) == 2472 && alignof(Resident) == 8);
+static_assert(offsetof(Resident, levels) == 0);
+static_assert(offsetof(Resident, steps) == 1160);
+static_assert(offsetof(Resident, iterations) == 2432);
+static_assert(offsetof(Resident, reduction) == 2440);
+static_assert(offsetof(Resident, max_iterations) == 2448);
+static_assert(offsetof(Resident, count) == 2452);
+static_assert(offsetof(Resident, first) == 2456);
+static_assert(offsetof(Resident, smoother) == 2460);
+static_assert(offsetof(Resident, bottom) == 2464);
+static_assert(offsetof(Resident, quartic) == 2468);
+
+}  // namespace hpgmg

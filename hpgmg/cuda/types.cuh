@@ -1,0 +1,12 @@
+// What the types of the fields in layout.cuh and resident.cuh are in kernels; in Rust all addresses are numbers (device.rs).
+#pragma once
+#include <mp/mp.cuh>
+
+namespace hpgmg {
+
+using Values = double*;
+using ReadOnly = const double*;
+using Counter = unsigned long long*;
+using Turns = mp::Exchange<2>;
+
+}  // namespace hpgmg

@@ -1,0 +1,190 @@
+//! What Rust and the kernels over levels share, each declared once, here: `cuda/layout.cuh` is generated from it. What the kernel of
+//! the coarsest levels has besides is in `resident.rs`.
+
+use mp_kernels::shared::Header;
+use mp_kernels::{Exchange, shared_constants, shared_enum, shared_structs};
+
+use crate::backend::Vector;
+use crate::boundary::Extrapolation;
+
+/// Address of values that kernels may write, in `cuda/types.cuh` a `double*`.
+pub type Values = u64;
+/// Address of values that kernels only read, in `cuda/types.cuh` a `const double*`.
+pub type ReadOnly = u64;
+/// Address of a number that kernels raise, in `cuda/types.cuh` an `unsigned long long*`.
+pub type Counter = u64;
+/// Turns with the ranks below and above, in `cuda/types.cuh` an `mp::Exchange<2>`.
+pub type Turns = Exchange<2>;
+
+shared_constants! {
+    /// Ghost rows and planes around the grid.
+    pub const GHOSTS: i32 = 2 as GHOSTS;
+    /// Elements before the first row: room for the ghosts in front of it, and alignment.
+    pub const BASE: i32 = 16 as BASE;
+    /// Half a row of a small level is a multiple of so many elements, …
+    pub const HALF_ROW: i32 = 2 as HALF_ROW;
+    /// … that of a large one, whose rows start on multiples of 128 bytes, of so many; …
+    pub const LARGE_HALF_ROW: i32 = 16 as LARGE_HALF_ROW;
+    /// … and large are levels of so many cells a side.
+    pub const LARGE: i32 = 64 as LARGE;
+    /// Rows and planes of coarse cells of a block that interpolates.
+    pub const TILE: i32 = 4 as TILE;
+}
+
+shared_enum! {
+    /// One-dimensional rules for ghosts of homogeneous Dirichlet boundaries.
+    pub enum GhostRule {
+        /// Of one cell.
+        Linear = 0 as LINEAR,
+        /// Of two.
+        Quadratic = 1 as QUADRATIC,
+        /// Of four.
+        Quartic = 2 as QUARTIC,
+    }
+}
+
+impl GhostRule {
+    /// The number of a rule; no kernels know the point-centred one.
+    pub fn number(rule: Extrapolation) -> i32 {
+        let rule = match rule {
+            Extrapolation::Linear | Extrapolation::PointQuadratic => Self::Linear,
+            Extrapolation::Quadratic => Self::Quadratic,
+            Extrapolation::Quartic => Self::Quartic,
+        };
+        rule as i32
+    }
+}
+
+shared_structs! {
+    /// A level: one grid of n^3 cells, all boxes of the rank merged, and where its values lie.
+    pub struct DeviceLevel {
+        /// Solution.
+        pub u: Values,
+        /// Scratch.
+        pub temp: Values,
+        /// Right-hand side.
+        pub f: Values,
+        /// Right-hand side of the current cycle.
+        pub r: Values,
+        /// Eight work vectors, `volume` apart, on the bottom level.
+        pub krylov: Values,
+        /// Inverse diagonal.
+        pub dinv: ReadOnly,
+        /// L1 weights, or 0.
+        pub l1inv: ReadOnly,
+        /// Face coefficients.
+        pub beta: [ReadOnly; 3],
+        /// Coefficient of the identity term, or 0 for Poisson.
+        pub alpha: ReadOnly,
+        /// Factor of the sum of fluxes: -b / h^2, in fv4 over 12.
+        pub scale: f64,
+        /// Factor of the identity term.
+        pub a: f64,
+        /// Weights of the last step, Chebyshev.
+        pub c1: [f64; 6],
+        /// Weights of the residual, Chebyshev.
+        pub c2: [f64; 6],
+        /// Elements of a vector.
+        pub volume: i64,
+        /// Cells per side.
+        pub n: i32,
+        /// Elements of half a row, padding and ghosts along i included.
+        pub half: i32,
+        /// `GhostRule` of the operator.
+        pub boundary: i32,
+        /// `GhostRule` for interpolating corrections from this level.
+        pub correct: i32,
+        /// `GhostRule` for interpolating solutions from this level.
+        pub replace: i32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: i32,
+    }
+
+    /// A pass of the operator. One from zero takes x as zero without reading it.
+    pub struct Pass {
+        /// Vector read.
+        pub x: ReadOnly,
+        /// Vector written.
+        pub out: Values,
+        /// Right-hand side.
+        pub rhs: ReadOnly,
+        /// Weights of a Jacobi step.
+        pub weight: ReadOnly,
+        /// Damping of a Jacobi step; Chebyshev: weight of the residual.
+        pub scale: f64,
+        /// Chebyshev: weight of the last step.
+        pub last: f64,
+        /// GSRB: half-sweep; Chebyshev: step of the recurrence.
+        pub sweep: i32,
+        /// Planes that a block marches through.
+        pub planes: i32,
+        /// Blocks along k; the grid has as many for each band of rows.
+        pub tiles: i32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: i32,
+    }
+
+    /// Planes that a launch works on.
+    pub struct Planes {
+        /// The first.
+        pub first: i32,
+        /// Behind the last.
+        pub end: i32,
+        /// That a block marches through.
+        pub each: i32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: i32,
+    }
+
+    /// A rank's planes of a level and its turns with the ranks next to it.
+    pub struct Slab {
+        /// Its field is the vector written; no neighbours where the launch communicates with nobody.
+        pub halo: Turns,
+        /// First plane; of interpolation those of the coarse level.
+        pub first: i32,
+        /// Behind the last plane.
+        pub end: i32,
+        /// Planes beyond these in memory: 2, or all of a level that every rank has.
+        pub held: i32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: i32,
+    }
+}
+
+/// `cuda/layout.cuh`.
+pub const HEADER: Header = Header {
+    source: "hpgmg/src/cuda/device.rs",
+    package: "hpgmg",
+    includes: &["types.cuh"],
+    namespace: "hpgmg",
+    constants: CONSTANTS,
+    enums: &[GhostRule::ENUMERATION],
+    structs: LAYOUTS,
+};
+
+impl DeviceLevel {
+    /// The address of a vector; 0 if the level has none.
+    pub fn vector(&self, v: Vector) -> u64 {
+        match v {
+            Vector::Temp => self.temp,
+            Vector::U => self.u,
+            Vector::F => self.f,
+            Vector::R => self.r,
+            Vector::Dinv => self.dinv,
+            Vector::Beta(axis) => self.beta[usize::from(axis)],
+            Vector::Alpha => self.alpha,
+            Vector::L1Inv => self.l1inv,
+            Vector::Krylov(number) => self.krylov + 8 * u64::from(number) * self.volume as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_the_kernels_is_what_is_declared_here() {
+        HEADER.check(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/layout.cuh")).unwrap();
+    }
+}

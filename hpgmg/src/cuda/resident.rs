@@ -1,0 +1,165 @@
+//! The kernel of the coarsest levels (`cuda/resident.cu`): steps of a cycle in one launch of one block. What Rust and it share is
+//! declared here; `cuda/resident.cuh` is generated from it.
+
+use gdsync::{Arg, Dims};
+use mp_kernels::shared::Header;
+use mp_kernels::{shared_constants, shared_enum, shared_structs};
+
+use super::device::{Counter, DeviceLevel, ReadOnly};
+use super::error::CudaError;
+use super::solver::{Gpu, Scalar};
+use crate::cycle::{CycleStep, Op};
+use crate::krylov;
+use crate::options::{Bottom, Operator, Smoother};
+
+/// A level with what kernels compute of it: in `cuda/level.cuh` derived from [`DeviceLevel`].
+pub type Level = DeviceLevel;
+
+shared_constants! {
+    /// Cells per side of the largest level of the kernel.
+    pub const RESIDENT_DIM: i32 = 12 as RESIDENT_DIM;
+    /// Its levels at most: 12, 6, 3 or 8, 4, 2, 1.
+    pub const RESIDENT_LEVELS: i32 = 5 as RESIDENT_LEVELS;
+    /// Steps of one launch at most: those of an F-cycle over all its levels.
+    pub const RESIDENT_STEPS: i32 = 53 as RESIDENT_STEPS;
+    /// Threads of its block.
+    pub const RESIDENT_THREADS: i32 = 512 as RESIDENT_THREADS;
+}
+
+shared_enum! {
+    /// A smoother.
+    pub enum SmootherKind {
+        /// Gauss-Seidel, red and black.
+        Gsrb = 0 as SMOOTH_GSRB,
+        /// Chebyshev's recurrence.
+        Chebyshev = 1 as SMOOTH_CHEBYSHEV,
+        /// Weighted Jacobi.
+        Jacobi = 2 as SMOOTH_JACOBI,
+        /// Jacobi with L1 weights.
+        L1Jacobi = 3 as SMOOTH_L1_JACOBI,
+    }
+}
+
+shared_enum! {
+    /// A solver of the coarsest level.
+    pub enum BottomKind {
+        /// BiCGStab.
+        Bicgstab = 0 as BICGSTAB,
+        /// Conjugate gradients.
+        Cg = 1 as CG,
+        /// The smoother.
+        Smoother = 2 as RELAXATION,
+    }
+}
+
+shared_structs! {
+    /// A step of a cycle.
+    pub struct ResidentStep {
+        /// The right-hand side.
+        pub rhs: ReadOnly,
+        /// `Op`.
+        pub op: u32,
+        /// Number of its level among those of the kernel; of a step between two levels the finer.
+        pub level: i32,
+        /// 1: what u holds counts as zero.
+        pub zero: u32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: u32,
+    }
+
+    /// What the kernel does.
+    pub struct Resident {
+        /// The coarsest levels, the finest of them first.
+        pub levels: [Level; RESIDENT_LEVELS as usize],
+        /// What is done, one after the other.
+        pub steps: [ResidentStep; RESIDENT_STEPS as usize],
+        /// Iterations of the bottom solver, added up.
+        pub iterations: Counter,
+        /// Factor by which the bottom solver reduces the residual, …
+        pub reduction: f64,
+        /// … in so many iterations at most.
+        pub max_iterations: i32,
+        /// Steps.
+        pub count: i32,
+        /// The finest level that they work on.
+        pub first: i32,
+        /// `SmootherKind`.
+        pub smoother: u32,
+        /// `BottomKind`.
+        pub bottom: u32,
+        /// 1: solutions are interpolated by the quartic rule.
+        pub quartic: u32,
+    }
+}
+
+/// `cuda/resident.cuh`.
+pub const HEADER: Header = Header {
+    source: "hpgmg/src/cuda/resident.rs",
+    package: "hpgmg",
+    includes: &["level.cuh"],
+    namespace: "hpgmg",
+    constants: CONSTANTS,
+    enums: &[SmootherKind::ENUMERATION, BottomKind::ENUMERATION, Op::ENUMERATION],
+    structs: LAYOUTS,
+};
+
+impl Gpu {
+    /// Enqueues steps of the kernel's levels, at most [`RESIDENT_STEPS`], as one launch.
+    pub(super) fn resident(&self, steps: &[CycleStep]) -> Result<(), CudaError> {
+        let config = &self.config;
+        let first = steps.iter().map(|step| step.l).min().unwrap_or(self.resident);
+        let smoother = match config.smoother {
+            Smoother::Gsrb => SmootherKind::Gsrb,
+            Smoother::Chebyshev => SmootherKind::Chebyshev,
+            Smoother::Jacobi => SmootherKind::Jacobi,
+            Smoother::L1Jacobi => SmootherKind::L1Jacobi,
+        };
+        let bottom = match config.bottom {
+            Bottom::Bicgstab => BottomKind::Bicgstab,
+            Bottom::Cg => BottomKind::Cg,
+            Bottom::Smoother => BottomKind::Smoother,
+        };
+        let mut resident = Resident {
+            iterations: self.address(Scalar::Iterations),
+            reduction: krylov::REDUCTION,
+            max_iterations: krylov::MAX_ITERATIONS as i32,
+            count: steps.len() as i32,
+            first: (first - self.resident) as i32,
+            smoother: smoother as u32,
+            bottom: bottom as u32,
+            quartic: (config.operator == Operator::Fv4).into(),
+            ..Resident::default()
+        };
+        let coarsest = &self.levels[self.resident..];
+        for (to, from) in resident.levels.iter_mut().zip(coarsest) {
+            *to = from.view;
+        }
+        for (to, step) in resident.steps.iter_mut().zip(steps) {
+            let (rhs, zero) = (self.levels[step.l].view.vector(step.rhs), step.zero.into());
+            let (op, level) = (step.op as u32, (step.l - self.resident) as i32);
+            *to = ResidentStep { rhs, op, level, zero, reserved: 0 };
+        }
+        let (dims, kernel) = (Dims::linear(1, RESIDENT_THREADS as u32), &self.kernels.resident);
+        self.traced(first, kernel.name(), || {
+            // SAFETY: the kernel's parameter; its vectors live as long as `self`.
+            Ok(unsafe { self.stream.launch(kernel, dims, &[Arg::new(&resident)]) }?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::launches::steps;
+    use super::*;
+    use crate::cycle::Kind;
+
+    #[test]
+    fn the_header_of_the_kernel_is_what_is_declared_here() {
+        HEADER.check(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/resident.cuh")).unwrap();
+    }
+
+    #[test]
+    fn the_longest_list_of_steps_is_what_the_kernel_has_room_for() {
+        assert_eq!(steps(Kind::F, RESIDENT_LEVELS as usize, 0).len(), RESIDENT_STEPS as usize);
+    }
+}
