@@ -37,6 +37,15 @@ fn a_file_that_is_no_result_is_named_in_one_sentence() {
 }
 
 #[test]
+fn its_status_says_what_happened_where_its_words_are_lost() {
+    let perf = env!("CARGO_BIN_EXE_mp-perf");
+    let unheard = |arguments: &[&str]| mp_program::absurd::unheard(perf, arguments).unwrap();
+    assert_eq!(unheard(&MODEL), [Some(0); 2]);
+    assert_eq!(unheard(&["model", "/nowhere.json"]), [Some(1); 2]);
+    assert_eq!(unheard(&["model", "--boxes=x"]), [Some(2); 2]);
+}
+
+#[test]
 fn a_run_that_fails_is_named_as_it_was_asked_for() {
     let arguments = ["multigrid", "--mode=a=", "--sizes=4:1", "--program=/none", "--repeats=1"];
     let text = sentence(&perf(":", &arguments).output().unwrap(), 1);

@@ -43,6 +43,14 @@ fn a_reader_that_goes_away_ends_it_without_a_word() {
 }
 
 #[test]
+fn its_status_says_what_happened_where_its_words_are_lost() {
+    let unheard = |arguments: &[&str]| mp_program::absurd::unheard(PROGRAM, arguments).unwrap();
+    assert_eq!(unheard(&SMALL), [Some(0); 2]);
+    assert_eq!(unheard(&[&SMALL[..], &["--json=/dev/full"]].concat()), [Some(1); 2]);
+    assert_eq!(unheard(&["4", "0"]), [Some(2); 2]);
+}
+
+#[test]
 fn a_full_device_is_said_once() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let text = sentence(&small().stdout(full()).output().unwrap(), 1);

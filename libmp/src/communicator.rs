@@ -113,6 +113,11 @@ impl Communicator {
         self.info(rank).map(|peer| &peer.host[..])
     }
 
+    #[cfg(test)]
+    pub(crate) fn plane(&self) -> &Arc<Plane> {
+        &self.inner.plane
+    }
+
     /// Rank `rank` of this communicator as the other end of messages.
     ///
     /// # Errors

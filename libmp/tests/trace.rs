@@ -431,6 +431,22 @@ fn stamps_of_a_device_are_put_on_the_clock_of_the_host() {
 }
 
 #[test]
+fn a_timeline_that_cannot_be_written_leaves_the_old_file_whole() {
+    let (directory, path) = file("a.json");
+    let part = Trace::detached(0, "n", 100).part().unwrap();
+    trace::write(&path, std::slice::from_ref(&part)).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    // The file beside it cannot be made, as on a full disk.
+    let beside = directory.path().join(format!(".a.json.{}", std::process::id()));
+    std::fs::create_dir(&beside).unwrap();
+    assert!(trace::write(&path, std::slice::from_ref(&part)).is_err());
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    std::fs::remove_dir(&beside).unwrap();
+    trace::write(&path, &[part]).unwrap();
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 1);
+}
+
+#[test]
 fn a_timeline_that_is_off_takes_everything_and_keeps_nothing() {
     let trace = Trace::off();
     assert!(!trace.is_on());

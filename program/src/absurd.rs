@@ -1,8 +1,12 @@
-//! For the tests of programs: every option of a command line, given values that nobody means.
+//! For the tests of programs: every option of a command line, given values that nobody means, and a standard error that
+//! nothing can be written to.
 
 use std::any::TypeId;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io;
 use std::path::PathBuf;
+use std::process::{Command as Process, Stdio};
 
 use clap::{Arg, ArgAction, Command};
 
@@ -10,20 +14,37 @@ use clap::{Arg, ArgAction, Command};
 pub const VALUES: [&str; 9] =
     ["nan", "inf", "-1", "-0.5", "1e999", "99999999999999999999", "x", "", "0x10"];
 
-/// An option that takes a value which is none.
-fn takes_anything(arg: &Arg) -> bool {
+/// Whether the type of an option's values lets it take anything; its parser may still refuse some.
+fn holds_text(arg: &Arg) -> bool {
     let kind = arg.get_value_parser().type_id();
     [TypeId::of::<String>(), TypeId::of::<OsString>(), TypeId::of::<PathBuf>()]
         .iter()
         .any(|any| kind == *any)
 }
 
-/// The options of `command` and its subcommands that take one of [`VALUES`], each with the line that shows it, and how many
-/// lines were tried. Those that name files or hold free text are left out.
+/// The options of `command` and its subcommands that take one of [`VALUES`], or a value though they have none, each with the
+/// line that shows it, and how many lines were tried. Those that take every text, such as names of files, are left out.
 pub fn accepted(command: &Command) -> (Vec<String>, usize) {
     let (mut accepted, mut tried) = (Vec::new(), 0);
     walk(command, command, &mut Vec::new(), &mut accepted, &mut tried);
     (accepted, tried)
+}
+
+/// The exit statuses of a program whose standard error is full, and is closed: what it has to say there is lost, and not
+/// more. Without one if a signal ended it; 101 if it panicked.
+///
+/// # Errors
+/// If it cannot be started.
+pub fn unheard(program: &str, arguments: &[&str]) -> io::Result<[Option<i32>; 2]> {
+    let mut full = Process::new(program);
+    full.args(arguments).stderr(File::options().write(true).open("/dev/full")?);
+    let mut closed = Process::new("sh");
+    closed.args(["-c", "exec \"$0\" \"$@\" 2>&-", program]).args(arguments);
+    let run = |mut process: Process| -> io::Result<Option<i32>> {
+        process.env("RUST_BACKTRACE", "1").stdin(Stdio::null()).stdout(Stdio::null());
+        Ok(process.status()?.code())
+    };
+    Ok([run(full)?, run(closed)?])
 }
 
 fn walk(
@@ -35,27 +56,34 @@ fn walk(
 ) {
     for arg in part.get_arguments() {
         let takes_value = matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
-        if !takes_value || takes_anything(arg) {
-            continue;
-        }
-        for value in VALUES {
+        let values = if takes_value { &VALUES[..] } else { &VALUES[..1] };
+        let mut taken = Vec::new();
+        for value in values {
             let mut line = vec![whole.get_name().to_owned()];
             line.extend(path.iter().cloned());
             match arg.get_long() {
                 Some(long) => line.push(format!("--{long}={value}")),
                 // Behind `--` nothing is taken for an option.
-                None => line.extend(["--".to_owned(), value.to_owned()]),
+                None => line.extend(["--".to_owned(), (*value).to_owned()]),
             }
-            *tried += 1;
             // What is missing besides is complained of only after every value has been read.
             let result = whole.clone().try_get_matches_from(&line);
             let refused = result.is_err_and(|error| {
                 use clap::error::ErrorKind::*;
-                matches!(error.kind(), ValueValidation | InvalidValue | TooFewValues | NoEquals)
+                matches!(
+                    error.kind(),
+                    ValueValidation | InvalidValue | TooFewValues | TooManyValues | NoEquals
+                )
             });
             if !refused {
-                accepted.push(line.join(" "));
+                taken.push(line.join(" "));
             }
+        }
+        // A path may be anything but empty.
+        let any_text = holds_text(arg) && taken.len() + 1 >= values.len();
+        if !any_text {
+            *tried += values.len();
+            accepted.extend(taken);
         }
     }
     for sub in part.get_subcommands() {

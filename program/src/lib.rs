@@ -23,14 +23,24 @@ macro_rules! outln {
     ($($text:tt)*) => { $crate::print(&format_args!("{}\n", format_args!($($text)*))) };
 }
 
+/// Prints a line on standard error, as `eprintln!` does; where nobody can hear it, that is not this program's affair.
+#[macro_export]
+macro_rules! errln {
+    ($($text:tt)*) => {{
+        let _ = ::std::io::Write::write_fmt(
+            &mut ::std::io::stderr(),
+            format_args!("{}\n", format_args!($($text)*)),
+        );
+    }};
+}
+
 /// Prints `text` on standard output, all of it, or ends the program as [`outln!`] does.
 pub fn print(text: &dyn Display) {
     if let Err(error) = print_to(&mut io::stdout().lock(), text) {
         if error.kind() == ErrorKind::BrokenPipe {
             std::process::exit(READER_GONE);
         }
-        // There is nowhere left to report that this fails.
-        let _ = writeln!(io::stderr(), "cannot write to standard output: {error}");
+        errln!("cannot write to standard output: {error}");
         std::process::exit(1);
     }
 }
@@ -56,8 +66,7 @@ pub fn sentence(error: &(dyn Error + 'static)) -> String {
 
 /// Says on standard error, in one sentence, why `program` ends, and gives the status of a failure.
 pub fn fail(program: &str, error: &(dyn Error + 'static)) -> ExitCode {
-    // Whether anybody can read that is not this program's affair.
-    let _ = writeln!(io::stderr(), "{program}: {}", sentence(error));
+    errln!("{program}: {}", sentence(error));
     ExitCode::FAILURE
 }
 

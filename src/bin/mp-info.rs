@@ -75,3 +75,16 @@ fn folder(text: &str) -> Result<PathBuf, &'static str> {
 fn json(report: &impl serde::Serialize) -> Result<String> {
     Ok(serde_json::to_string_pretty(report).context("writing the report as JSON")? + "\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn no_option_takes_what_nobody_means() {
+        let (accepted, tried) = mp_program::absurd::accepted(&Options::command());
+        assert!(accepted.is_empty() && tried > 10, "{tried} tried, accepted: {accepted:#?}");
+    }
+}

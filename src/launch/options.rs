@@ -207,6 +207,12 @@ mod tests {
     }
 
     #[test]
+    fn no_option_takes_what_nobody_means() {
+        let (accepted, tried) = mp_program::absurd::accepted(&Options::command());
+        assert!(accepted.is_empty() && tried > 50, "{tried} tried, accepted: {accepted:#?}");
+    }
+
+    #[test]
     fn a_variable_of_the_contract_cannot_be_set_by_hand() {
         let refusal = parse(&["-n", "1", "--env", "MP_RANK=3", "true"]).unwrap_err();
         assert!(refusal.contains("MP_RANK is set by mprun itself"), "{refusal}");

@@ -32,6 +32,27 @@ fn lines_of_many_ranks_never_mix() {
 }
 
 #[test]
+fn the_status_of_a_job_says_what_happened_where_words_are_lost() {
+    let mprun = env!("CARGO_BIN_EXE_mprun");
+    let unheard = |arguments: &[&str]| mp_program::absurd::unheard(mprun, arguments).unwrap();
+    assert_eq!(unheard(&["-n", "2", "true"]), [Some(0); 2]);
+    // A rank that cannot say so itself, and one whose words mprun passes on.
+    assert_eq!(unheard(&["-n", "2", "sh", "-c", "exit $((7 * MP_RANK))"]), [Some(7); 2]);
+    assert_eq!(unheard(&["-l", "-n", "2", "sh", "-c", "seq 9 >&2; exit 3"]), [Some(3); 2]);
+    assert_eq!(unheard(&["-n", "1", "/nowhere"]), [Some(127); 2]);
+    assert_eq!(unheard(&["-n", "x", "true"]), [Some(2); 2]);
+}
+
+#[test]
+fn mp_info_ends_with_its_status_where_words_are_lost() {
+    let info = env!("CARGO_BIN_EXE_mp-info");
+    let unheard = |arguments: &[&str]| mp_program::absurd::unheard(info, arguments).unwrap();
+    assert_eq!(unheard(&["--root", "/nowhere"]), [Some(2); 2]);
+    let [full, closed] = unheard(&["--root", "/"]);
+    assert!(full == closed && matches!(full, Some(0 | 1)), "{full:?} {closed:?}");
+}
+
+#[test]
 fn nothing_is_lost_when_a_rank_ends_right_after_writing() {
     for _ in 0..10 {
         let job = run(&["-n", "4", "sh", "-c", "seq 20000; seq 20000 >&2"]);

@@ -22,8 +22,8 @@ impl Mark {
     /// Says something.
     pub fn say(&self, text: &str) {
         match self.rank.map(|rank| rank.to_string()).or_else(|| std::env::var("MP_RANK").ok()) {
-            Some(rank) => eprintln!("storm: rank {rank}: {text}"),
-            None => eprintln!("storm: {text}"),
+            Some(rank) => mp_program::errln!("storm: rank {rank}: {text}"),
+            None => mp_program::errln!("storm: {text}"),
         }
     }
 

@@ -34,3 +34,11 @@ fn a_storm_through_the_software_nic_finds_nothing_wrong() {
     storm("mixed", "nic");
     storm("mixed", "nic-tcp");
 }
+
+#[test]
+fn its_status_says_what_happened_where_its_words_are_lost() {
+    let torture = env!("CARGO_BIN_EXE_mp-torture");
+    let unheard = |arguments: &[&str]| mp_program::absurd::unheard(torture, arguments).unwrap();
+    assert_eq!(unheard(&["storm", "--threads=2", "--seconds=0.1"]), [Some(0); 2]);
+    assert_eq!(unheard(&["table", "/nowhere.json", "-o", "/nowhere/x"]), [Some(2); 2]);
+}

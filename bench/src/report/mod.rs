@@ -35,8 +35,7 @@ pub fn images(runs: &[Results], timelines: &[Timeline], folder: &Path) -> Result
         let png = plot::png(&svg)?;
         for (kind, content) in [("svg", svg.as_bytes()), ("png", &png)] {
             let path = folder.join(format!("{name}.{kind}"));
-            std::fs::write(&path, content)
-                .with_context(|| format!("writing {}", path.display()))?;
+            mp_program::write(&path, content)?;
         }
         names.push(name);
     }

@@ -104,7 +104,11 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             match run() {
                 Ok(report) => finish(cli, report),
                 Err(error) => {
-                    eprintln!("hpgmg-fv: rank {}: {}", comm.rank(), sentence(error.as_ref()));
+                    mp_program::errln!(
+                        "hpgmg-fv: rank {}: {}",
+                        comm.rank(),
+                        sentence(error.as_ref())
+                    );
                     comm.abort();
                 }
             }
@@ -243,7 +247,9 @@ fn on_gpu(
         let most = cuda::sharing(comm, &device)?;
         if most > 1 {
             bar.suspend(|| {
-                eprintln!("hpgmg-fv: {ranks} ranks, up to {most} on one GPU: times say little")
+                mp_program::errln!(
+                    "hpgmg-fv: {ranks} ranks, up to {most} on one GPU: times say little"
+                )
             });
         }
     } else if ranks > 1 {

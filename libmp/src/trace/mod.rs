@@ -63,7 +63,7 @@ mod stream;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::BufWriter;
 use std::path::Path;
 use std::sync::Arc;
@@ -348,12 +348,25 @@ impl Drop for Span<'_> {
     }
 }
 
-/// Writes the timeline of all `parts`.
+/// Writes the timeline of all `parts`: into a file beside `path`, which is then renamed; devices and pipes as they are.
 ///
 /// # Errors
-/// [`Error::Io`] with the path: it cannot be opened, the disk is full. The file is incomplete then.
+/// [`Error::Io`] with the path: it cannot be opened, the disk is full. What was there before stays.
 pub fn write(path: &Path, parts: &[Part]) -> Result<Summary> {
     let failed = || Error::io(format!("writing the timeline {}", path.display()));
-    let mut out = BufWriter::new(File::create(path).map_err(failed())?);
-    json::write(&mut out, parts).map_err(failed())
+    // A link stays a link.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let is_file = fs::metadata(&target).map_or(true, |there| there.is_file());
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let beside = target.with_file_name(format!(".{name}.{}", std::process::id()));
+    let part = if is_file { &beside } else { &target };
+    let written = File::create(part).and_then(|file| {
+        let summary = json::write(&mut BufWriter::new(file), parts)?;
+        if is_file { fs::rename(part, &target).map(|()| summary) } else { Ok(summary) }
+    });
+    if written.is_err() && is_file {
+        // It may not be there at all; the cause is what counts.
+        let _ = fs::remove_file(part);
+    }
+    written.map_err(failed())
 }

@@ -337,7 +337,9 @@ impl Opened {
         };
         let mapped = map(&told.memory)
             .and_then(|memory| Mapped::new(self.hand.clone(), memory, &map(&told.signal_memory)?));
-        Ok(Arc::new(mapped.map_err(|source| call.failed(source))?))
+        let failed = |source| call.failed(source);
+        let unmapped = |source| self.plane.unmapped(rank, call.op, source, failed);
+        Ok(Arc::new(mapped.map_err(unmapped)?))
     }
 
     /// Of an own signal, which exists.

@@ -153,7 +153,12 @@ impl Shared {
                 let handle = handle.ok_or_else(|| mismatch("a rank tells no memory".into()))?;
                 inboxes.push(match other == rank {
                     true => inbox.clone(),
-                    false => PeerMemory::map(handle, device).map_err(failed)?.buffer,
+                    false => {
+                        let op = || format!("preparing {verb}");
+                        let unmapped =
+                            |source| plane.unmapped(world_ranks[other], op, source, failed);
+                        PeerMemory::map(handle, device).map_err(unmapped)?.buffer
+                    }
                 });
             }
             let address = |inbox: &Buffer<u8>| inbox.device_address().unwrap_or_default();

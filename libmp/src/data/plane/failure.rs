@@ -48,6 +48,24 @@ impl Plane {
         }
     }
 
+    /// The memory of rank `rank` could not be mapped: the error that `op` is to end with is what ended the world, if its process
+    /// has ended, which is waited for as by [`suspect`](Self::suspect), else `failed`.
+    pub fn unmapped(
+        &self,
+        rank: usize,
+        op: impl FnOnce() -> String,
+        source: gdsync::Error,
+        failed: impl FnOnce(gdsync::Error) -> Error,
+    ) -> Error {
+        if let Ok(neighbour) = self.neighbour(rank) {
+            self.suspect(neighbour, &source);
+        }
+        match self.check_after(Duration::ZERO, op) {
+            Ok(()) => failed(source),
+            Err(ended) => ended,
+        }
+    }
+
     /// A neighbour that leaves takes its arena and its queues along; the news of it, which say more, are on their way.
     pub(super) fn news_of_leaving(&self) -> Result<()> {
         let until = Instant::now() + NEWS;
@@ -84,6 +102,23 @@ fn has_ended(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_a_process_that_has_ended_is_a_rank_lost_and_of_one_that_lives_memory() {
+        let worlds = crate::World::threads(2).unwrap();
+        let plane = worlds[0].plane();
+        let unmapped = |pid| {
+            let source = gdsync::Error::PeerUnreachable { pid, why: "a test".into() };
+            let failed = |source| Error::Memory { op: "opening a window".into(), source };
+            plane.unmapped(1, || "opening a window".into(), source, failed).to_string()
+        };
+        let living = unmapped(std::process::id());
+        assert!(living.contains("cannot be mapped"), "{living}");
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let ended = unmapped(child.id());
+        assert!(ended.contains("rank 1") && ended.contains("is lost"), "{ended}");
+    }
 
     #[test]
     fn a_process_has_ended_when_it_is_gone_or_only_its_remains_are_there() {
