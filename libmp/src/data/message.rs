@@ -49,6 +49,7 @@ use crate::error::Result;
 ///     edge.write(&[f64::from(step); 9])?;
 ///     send.start()?;
 ///     send.wait(Deadline::after(Duration::from_secs(10)))?; // the bytes are at the peer
+///     # recv.wait(Deadline::after(Duration::from_secs(10)))?;
 /// }
 /// # world.finish()
 /// # }
