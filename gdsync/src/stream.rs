@@ -45,6 +45,7 @@ use crate::watchdog::{StreamWatch, Watchdog};
 /// ```
 pub struct Stream {
     device: Device,
+    number: u64,
     name: String,
     inner: Inner,
     watch: Option<(Watchdog, Arc<StreamWatch>)>,
@@ -121,7 +122,7 @@ impl Stream {
                 (name, Inner::Cuda(stream))
             }
         };
-        Stream::watched(device, name, inner, watchdog)
+        Stream::watched(device, (number, name), inner, watchdog)
     }
 
     /// A CUDA stream that somebody else made and destroys, with the operations of one made here. Captures of it are begun with
@@ -150,12 +151,12 @@ impl Stream {
         let name = format!("stream {number} (cuda:{}, adopted)", cuda.ordinal());
         // SAFETY: the caller's promise.
         let stream = Arc::new(unsafe { CudaStream::adopt(cuda, name.clone(), stream)? });
-        Stream::watched(device, name, Inner::Cuda(stream), watchdog)
+        Stream::watched(device, (number, name), Inner::Cuda(stream), watchdog)
     }
 
     fn watched(
         device: &Device,
-        name: String,
+        (number, name): (u64, String),
         inner: Inner,
         watchdog: Option<&Watchdog>,
     ) -> Result<Stream> {
@@ -174,7 +175,7 @@ impl Stream {
                 Some((watchdog.clone(), watch))
             }
         };
-        Ok(Stream { device: device.clone(), name, inner, watch })
+        Ok(Stream { device: device.clone(), number, name, inner, watch })
     }
 
     /// Says what a call does that finds the stream full: it waits for room at most `patience`, and calls `help` again and again
@@ -190,6 +191,11 @@ impl Stream {
     /// Where it runs.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// The number in its name: no other stream of the process has it, or had it.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
     /// A name for reports, unique in the process.

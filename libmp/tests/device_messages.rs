@@ -210,14 +210,14 @@ fn an_abort_releases_what_waits_for_messages(device: &Device) {
     }
 }
 
-/// What would be sent was made of a message that never came.
+/// What would be sent was made of a message that never came. Long enough to go straight into the posted buffer.
 fn a_send_behind_a_wait_that_an_abort_ended_sends_nothing(device: &Device) {
     let regions = stay_to_the_end(World::threads_with_config(2, &config()).unwrap(), |world| {
         let stream = world.stream(device).unwrap();
         let peer = world.peer(1 - world.rank()).unwrap();
         let (out, here): (Region<u64>, Region<u64>) =
-            (world.alloc(device, 9).unwrap(), world.alloc(device, 9).unwrap());
-        out.write(&[7; 9]).unwrap();
+            (world.alloc(device, 2000).unwrap(), world.alloc(device, 2000).unwrap());
+        out.write(&[7; 2000]).unwrap();
         let send = peer.send(&out, 1).prepare().unwrap();
         let recv = peer.recv(&here, 1).prepare().unwrap();
         // Both ends know each other, and both buffers are posted.
@@ -237,7 +237,7 @@ fn a_send_behind_a_wait_that_an_abort_ended_sends_nothing(device: &Device) {
         assert!(idle.is_some(), "the stream still waits");
         here
     });
-    assert_eq!(regions[1].to_vec().unwrap(), [0; 9]);
+    assert_eq!(regions[1].to_vec().unwrap(), [0; 2000]);
 }
 
 fn a_message_longer_than_the_buffer_is_refused_on_both_sides(device: &Device) {
@@ -341,6 +341,7 @@ mod gpu {
         many_pairs_in_one_list_keep_their_messages_apart();
         a_message_that_does_not_come_in_time_is_an_error_that_names_it();
         an_abort_releases_what_waits_for_messages();
+        a_send_behind_a_wait_that_an_abort_ended_sends_nothing();
         a_message_longer_than_the_buffer_is_refused_on_both_sides();
         windows_reach_every_rank_and_signals_lie_with_the_waiter();
     }

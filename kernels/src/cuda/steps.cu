@@ -47,15 +47,31 @@ MP_DEVICE WaitResult run(const Step& step, Part part) {
 }
 
 // Runs `count` steps in order, each block its part of each; blocks that share the list must all fit on the GPU at once. Ends
-// at the first wait that fails, which is then in that message's report.
-MP_DEVICE void run_all(const Step* steps, std::uint32_t count) {
+// at the first wait that fails, which is then in that message's report. `seen` (0: none) is the address of a word in this GPU's
+// memory that says that the abort word has ended a wait: lists behind it do nothing, because what they would send may be made
+// of what never came.
+MP_DEVICE void run_all(const Step* steps, std::uint32_t count, std::uint64_t seen) {
     const Part part = {block_rank(), grid_blocks()};
     const Message& first = steps[0].message;
+    if (seen != 0) {
+        const std::uint64_t ended = load(impl::at<const std::uint64_t>(seen), relaxed, gpu);
+        if (part.index == 0) {
+            // The first step reads it, too: both are on their way at once.
+            std::uint64_t epoch = impl::at<const MessageState>(first.state)->epoch;
+            impl::keep(epoch);
+        }
+        if (ended != 0) return;
+    }
     for (std::uint32_t i = 0; i < count; ++i) {
         if (steps[i].meet != 0 && part.count > 1) {
             if (meet(impl::at<MessageState>(first.state), impl::bounds_of(first)).failed()) return;
         }
-        if (run(steps[i], part).failed()) return;
+        const WaitResult result = run(steps[i], part);
+        if (result.failed()) {
+            if (result.status == aborted && seen != 0 && thread_rank() == 0)
+                store(impl::at<std::uint64_t>(seen), std::uint64_t{1}, relaxed, gpu);
+            return;
+        }
     }
 }
 
@@ -63,17 +79,17 @@ MP_DEVICE void run_all(const Step* steps, std::uint32_t count) {
 }  // namespace mp
 
 // A list of up to few_steps or max_steps; see run_all.
-MP_KERNEL void MP_BLOCK_OF(512) mp_steps_few(mp::StepList<mp::few_steps> list, std::uint32_t count) {
-    mp::steps::run_all(list.steps, count);
+MP_KERNEL void MP_BLOCK_OF(512) mp_steps_few(mp::StepList<mp::few_steps> list, std::uint32_t count, std::uint64_t seen) {
+    mp::steps::run_all(list.steps, count, seen);
 }
-MP_KERNEL void MP_BLOCK_OF(512) mp_steps(mp::StepList<mp::max_steps> list, std::uint32_t count) {
-    mp::steps::run_all(list.steps, count);
+MP_KERNEL void MP_BLOCK_OF(512) mp_steps(mp::StepList<mp::max_steps> list, std::uint32_t count, std::uint64_t seen) {
+    mp::steps::run_all(list.steps, count, seen);
 }
 
 // The same for blocks that need more threads, for a packet each. They have fewer registers, which what is copied would feel.
-MP_KERNEL void MP_BLOCK_OF(768) mp_steps_few_wide(mp::StepList<mp::few_steps> list, std::uint32_t count) {
-    mp::steps::run_all(list.steps, count);
+MP_KERNEL void MP_BLOCK_OF(768) mp_steps_few_wide(mp::StepList<mp::few_steps> list, std::uint32_t count, std::uint64_t seen) {
+    mp::steps::run_all(list.steps, count, seen);
 }
-MP_KERNEL void MP_BLOCK_OF(768) mp_steps_wide(mp::StepList<mp::max_steps> list, std::uint32_t count) {
-    mp::steps::run_all(list.steps, count);
+MP_KERNEL void MP_BLOCK_OF(768) mp_steps_wide(mp::StepList<mp::max_steps> list, std::uint32_t count, std::uint64_t seen) {
+    mp::steps::run_all(list.steps, count, seen);
 }

@@ -110,9 +110,9 @@ void run_steps(std::vector<mp::Step> steps, unsigned blocks, unsigned threads, u
     for (std::size_t i = 0; i < steps.size(); ++i) list.steps[i] = few.steps[i] = steps[i];
     for (unsigned i = 0; i < times; ++i)
         if (i % 2 == 0)
-            mp::host::launch(blocks, threads, mp_steps, list, count);
+            mp::host::launch(blocks, threads, mp_steps, list, count, uint64_t{0});
         else
-            mp::host::launch(blocks, threads, mp_steps_few, few, count);
+            mp::host::launch(blocks, threads, mp_steps_few, few, count, uint64_t{0});
 }
 
 // What one block took for all, and a buffer that all have read, needs a meeting before the next step.

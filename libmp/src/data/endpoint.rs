@@ -20,9 +20,10 @@ use host::{Bounds, HostEnd, Shared, Theirs};
 pub(crate) use host::{is_set, wait};
 pub(crate) use nic::close;
 use nic::{NicOpening, NicWay, Registered, slots_of};
-use state::{EndState, packets};
-use trigger::HostStarts;
+pub(crate) use state::EndState;
+use state::packets;
 pub(crate) use trigger::Use;
+use trigger::{HostStarts, Own};
 
 use super::counters::Counters;
 use super::notice::{Key, Lane, Notice};
@@ -69,11 +70,11 @@ pub(crate) struct Endpoint {
     nic: Option<Registered>,
     /// The peer's side of that.
     nic_peer: OnceLock<NicOpening>,
-    bounds: OnceLock<(u64, Bounds)>,
+    bounds: OnceLock<Bounds>,
     /// Starts by the host.
     starts: Mutex<HostStarts>,
     shared: Arc<Shared>,
-    own_stream: OnceLock<Stream>,
+    own: OnceLock<Own>,
     /// Of an operation on a window, which nobody has prepared the other end of.
     pub one_sided: Option<OneSidedKind>,
     way: OnceLock<Result<Way>>,
@@ -281,7 +282,7 @@ impl Endpoint {
             bounds: OnceLock::new(),
             starts: Mutex::default(),
             shared: Arc::default(),
-            own_stream: OnceLock::new(),
+            own: OnceLock::new(),
             one_sided: None,
             way: OnceLock::new(),
             broken: OnceLock::new(),
@@ -291,7 +292,7 @@ impl Endpoint {
         });
         if gpu {
             end.bounds(plane)?;
-            end.stream(plane)?;
+            end.own(plane)?;
         }
         let notice = EndNotice { len, gpu, number, opening };
         let notice = match side {
@@ -350,7 +351,7 @@ impl Endpoint {
             bounds: OnceLock::new(),
             starts: Mutex::default(),
             shared: Arc::default(),
-            own_stream: OnceLock::new(),
+            own: OnceLock::new(),
             one_sided: Some(kind),
             way: OnceLock::new(),
             broken: OnceLock::new(),
@@ -410,7 +411,7 @@ impl Endpoint {
         };
         held.push(memory.clone());
         if gpu {
-            end.stream(plane)?;
+            end.own(plane)?;
             end.bound(plane, &mut message)?;
         }
         // Also on a GPU: it holds what is registered.
@@ -650,24 +651,20 @@ impl Endpoint {
 
     /// What ends waits on the device, and where they say so.
     pub fn bounds(&self, plane: &Plane) -> Result<&Bounds> {
-        self.bounds_and_address(plane).map(|(_, bounds)| bounds)
-    }
-
-    fn bounds_and_address(&self, plane: &Plane) -> Result<&(u64, Bounds)> {
         if let Some(made) = self.bounds.get() {
             return Ok(made);
         }
         let device = self.memory.device();
-        let (address, abort) = plane.abort_of(device)?;
+        let abort = plane.abort_of(device)?;
         let report = plane.report(device, self.name.clone())?;
         // Two threads may come at once: one's stays.
-        Ok(self.bounds.get_or_init(|| (address, Bounds { abort, timeout: self.timeout, report })))
+        Ok(self.bounds.get_or_init(|| Bounds { abort, timeout: self.timeout, report }))
     }
 
     /// The same, for kernels.
     fn bound(&self, plane: &Plane, message: &mut Message) -> Result<()> {
-        let (abort, Bounds { timeout, report, .. }) = self.bounds_and_address(plane)?;
-        message.abort = *abort;
+        let Bounds { abort, timeout, report } = self.bounds(plane)?;
+        message.abort = abort.address;
         message.timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         message.report = report.address().map_err(|source| broken(&self.name, source))?;
         Ok(())
@@ -805,7 +802,11 @@ impl Endpoint {
                 })?;
             }
         }
-        // It is known: that was waited for.
+        self.met(plane)
+    }
+
+    /// The way to the peer, which was waited for.
+    pub fn met(&self, plane: &Plane) -> Result<&Way> {
         self.known(plane)?.ok_or(Error::NoOperations)
     }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use gdsync::path::PathChoice;
-use gdsync::{Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
+use gdsync::{Buffer, Deadline, Device, PeerHandle, Space, Stream, Watchdog, Word64};
 use serde::{Deserialize, Serialize};
 
 use super::arena::Arena;
@@ -85,7 +85,20 @@ pub(crate) struct Plane {
 #[derive(Default)]
 struct Streams {
     /// For each device (`None`: the host), because its abort word must be one that the device reaches.
-    watchdogs: Vec<(Option<u32>, Watchdog)>,
+    watchdogs: Vec<(Option<u32>, Watchdog, Abort)>,
+}
+
+/// The word that ends waits of a device when the world does.
+#[derive(Clone)]
+pub(crate) struct Abort {
+    /// For the host.
+    pub word: Word64,
+    /// For the device.
+    pub address: u64,
+    /// Address of a word in the memory of a GPU by which its kernels tell those behind them that a wait was ended: what they
+    /// would send was made of what never came. 0 for the host.
+    pub seen: u64,
+    _seen: Option<Buffer<u64>>,
 }
 
 /// A rank that this one reaches.
@@ -322,7 +335,7 @@ impl Plane {
     /// A stream whose waits end when the world does. A call that finds it full waits for room at most `timeout`, and helps
     /// meanwhile: other ranks may need an answer before they send what the stream waits for.
     pub fn stream(&self, device: &Device, timeout: Duration) -> Result<Stream> {
-        let watchdog = self.watchdog(&mut lock(&self.streams), device)?;
+        let (watchdog, _) = self.watchdog(device)?;
         let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
         let stream = device.watched_stream(&watchdog).map_err(failed)?;
         stream.when_full(timeout, self.helper());
@@ -349,7 +362,7 @@ impl Plane {
         timeout: Duration,
     ) -> Result<Stream> {
         let failed = |source| Error::Memory { op: format!("a stream on {device}"), source };
-        let watchdog = self.watchdog(&mut lock(&self.streams), device)?;
+        let (watchdog, _) = self.watchdog(device)?;
         // SAFETY: the caller's promise.
         let stream = unsafe { Stream::adopt(device, stream.cast(), Some(&watchdog)) };
         let stream = stream.map_err(failed)?;
@@ -357,24 +370,32 @@ impl Plane {
         Ok(stream)
     }
 
-    fn watchdog(&self, streams: &mut Streams, device: &Device) -> Result<Watchdog> {
+    fn watchdog(&self, device: &Device) -> Result<(Watchdog, Abort)> {
+        let mut streams = lock(&self.streams);
         let ordinal = device.as_cuda().map(gdsync::CudaDevice::ordinal);
-        if let Some((_, watchdog)) = streams.watchdogs.iter().find(|(of, _)| *of == ordinal) {
-            return Ok(watchdog.clone());
+        if let Some((_, watchdog, abort)) = streams.watchdogs.iter().find(|it| it.0 == ordinal) {
+            return Ok((watchdog.clone(), abort.clone()));
         }
         let failed = |source| Error::Memory { op: format!("a watchdog on {device}"), source };
         let watchdog = Watchdog::new(device).map_err(failed)?;
+        let word = watchdog.abort_word().clone();
+        let seen = ordinal.is_some().then(|| self.pieces.cut_for(device, size_of::<u64>())?.cast());
+        let seen: Option<Buffer<u64>> = seen.transpose().map_err(failed)?;
+        let abort = Abort {
+            address: word.device_address().map_err(failed)?,
+            word,
+            seen: seen.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
+            _seen: seen,
+        };
         let released = watchdog.clone();
         self.control.on_failure(move |cause| released.abort(cause));
-        streams.watchdogs.push((ordinal, watchdog.clone()));
-        Ok(watchdog)
+        streams.watchdogs.push((ordinal, watchdog.clone(), abort.clone()));
+        Ok((watchdog, abort))
     }
 
-    /// The word that is not 0 any more when the world has failed, and its address for the device.
-    pub fn abort_of(&self, device: &Device) -> Result<(u64, Word64)> {
-        let word = self.watchdog(&mut lock(&self.streams), device)?.abort_word().clone();
-        let failed = |source| Error::Memory { op: format!("the abort word on {device}"), source };
-        Ok((word.device_address().map_err(failed)?, word))
+    /// The word that is not 0 any more when the world has failed, for a device.
+    pub fn abort_of(&self, device: &Device) -> Result<Abort> {
+        self.watchdog(device).map(|(_, abort)| abort)
     }
 
     /// A report for an operation, which [`synchronize`](Self::synchronize) looks at.

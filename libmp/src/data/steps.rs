@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gdsync::{Arg, Device, Dims, Stream};
+use gdsync::{Arg, Device, Dims, Stream, Word64};
 use mp_kernels::{FEW_STEPS, MAX_STEPS, Message, PACKET_BYTES, StepKind};
 
-use super::endpoint::{Endpoint, OneSidedKind, Side, Use, broken};
+use super::endpoint::{EndState, Endpoint, OneSidedKind, Side, Use, broken};
 use super::operation::Operation;
 use super::pieces::Move;
 use super::plane::Plane;
@@ -137,7 +137,7 @@ pub(crate) fn enqueue(plane: &Arc<Plane>, stream: &Stream, steps: &[Step<'_>]) -
     });
     let run = || match stream.device() {
         Device::Host => on_host(stream, steps, by),
-        Device::Cuda(_) => run(plane, stream, steps),
+        Device::Cuda(_) => run(plane, stream, steps, None).map(drop),
     };
     let label = || label(steps, &numbers);
     let enqueued = plane.probes.around(&plane.trace, stream, label, run);
@@ -191,15 +191,34 @@ fn on_host(stream: &Stream, steps: &[Step<'_>], by: Use) -> Result<()> {
     stream.call(run).map_err(|source| Error::Memory { op: op(), source })
 }
 
-/// Makes a stream of a GPU do them, in as few launches as copies of pieces and waits for the host let it.
-pub(crate) fn run(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
+/// What a stream's last launch tells the host: that all before it is done. Not for graphs.
+pub(crate) struct Tell(mp_kernels::Step);
+
+impl Tell {
+    /// Raises `word` by one each time; `state` counts. Both live as long as the stream.
+    pub fn new(state: &EndState, word: &Word64) -> gdsync::Result<Tell> {
+        let (theirs, state) = (word.device_address()?, state.state()?);
+        let message = Message { theirs, state, ..Message::default() };
+        // All blocks have done their parts.
+        Ok(Tell(mp_kernels::Step { message, kind: StepKind::Post as u32, meet: 1 }))
+    }
+}
+
+/// Makes a stream of a GPU do them, in as few launches as copies of pieces and waits for the host let it. Then the stream tells
+/// the host, if it is to and if there was anything to do: then the result is true.
+pub(crate) fn run(
+    plane: &Plane,
+    stream: &Stream,
+    steps: &[Step<'_>],
+    tell: Option<&Tell>,
+) -> Result<bool> {
     let launched = |steps: &[Step<'_>]| {
-        steps.chunks(LAUNCH).try_for_each(|steps| launch(plane, stream, steps))
+        steps.chunks(LAUNCH).try_for_each(|steps| launch(plane, stream, steps, None).map(drop))
     };
     let mut from = 0;
     for (at, step) in steps.iter().enumerate() {
         let end = step.end;
-        let copies = &end.meet(plane)?.copies;
+        let copies = &end.met(plane)?.copies;
         let copied = || {
             let mut moves = copies.iter();
             let copied = moves.try_for_each(|Move { from, to }| stream.copy(to, from));
@@ -224,15 +243,23 @@ pub(crate) fn run(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<
             _ => {}
         }
     }
-    launched(&steps[from..])
+    let rest = &steps[from..];
+    match tell {
+        None => launched(rest).map(|()| false),
+        Some(_) => {
+            let last = rest.len().saturating_sub(LAUNCH - 1);
+            launched(&rest[..last])?;
+            launch(plane, stream, &rest[last..], tell)
+        }
+    }
 }
 
-/// At most [`LAUNCH`] of them.
-fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>]) -> Result<()> {
-    if steps.len() <= FEW {
-        launch_as::<FEW>(plane, stream, steps, ["mp_steps_few", "mp_steps_few_wide"])
+/// At most [`LAUNCH`] of them. Whether the stream will tell.
+fn launch(plane: &Plane, stream: &Stream, steps: &[Step<'_>], tell: Option<&Tell>) -> Result<bool> {
+    if steps.len() + usize::from(tell.is_some()) <= FEW {
+        launch_as::<FEW>(plane, stream, steps, tell, ["mp_steps_few", "mp_steps_few_wide"])
     } else {
-        launch_as::<LAUNCH>(plane, stream, steps, ["mp_steps", "mp_steps_wide"])
+        launch_as::<LAUNCH>(plane, stream, steps, tell, ["mp_steps", "mp_steps_wide"])
     }
 }
 
@@ -240,17 +267,21 @@ fn launch_as<const COUNT: usize>(
     plane: &Plane,
     stream: &Stream,
     steps: &[Step<'_>],
+    tell: Option<&Tell>,
     [narrow, wide]: [&str; 2],
-) -> Result<()> {
-    let Some(first) = steps.first() else { return Ok(()) };
-    let Some(cuda) = first.end.memory.device().as_cuda() else { return Ok(()) };
-    let failed = |source| broken(&first.end.name, source);
+) -> Result<bool> {
+    let Some(cuda) = stream.device().as_cuda() else { return Ok(false) };
+    let failed = |source| match steps.first() {
+        Some(first) => broken(&first.end.name, source),
+        None => Error::Memory { op: format!("telling what {} has done", stream.name()), source },
+    };
     let mut list = StepList([mp_kernels::Step::default(); COUNT]);
     let mut meetings = Meetings::default();
-    let (mut count, mut largest, mut threads) = (0, 0, 0);
+    let (mut count, mut largest, mut threads) = (0, 0, 32);
+    let mut seen = 0;
     for step in steps {
         let (end, kind) = (step.end, step.kind());
-        let way = end.meet(plane)?;
+        let way = end.met(plane)?;
         let message = way.message.map_err(|reason| Error::Mismatch {
             op: end.name.to_string(),
             reason: reason.to_owned(),
@@ -269,19 +300,26 @@ fn launch_as<const COUNT: usize>(
         for memory in way.held.iter().chain(end.memory.iter()).chain([end.state.memory()]) {
             stream.hold(memory);
         }
-        stream.hold(end.bounds(plane)?.report.memory());
+        let bounds = end.bounds(plane)?;
+        stream.hold(bounds.report.memory());
+        seen = bounds.abort.seen;
     }
-    if count == 0 {
-        return Ok(());
+    if count == 0 && (!steps.is_empty() || tell.is_none()) {
+        return Ok(false);
+    }
+    if let Some(Tell(step)) = tell {
+        list.0[count] = *step;
+        count += 1;
     }
     let blocks = blocks_for(largest);
     let count = count as u32;
     let kernel = if u64::from(threads) > COPYING { wide } else { narrow };
     let kernel = cuda.kernel(kernel).map_err(failed)?;
-    let args = [Arg::new(&list), Arg::new(&count)];
+    let args = [Arg::new(&list), Arg::new(&count), Arg::new(&seen)];
     // SAFETY: the kernel's parameters; the addresses are those of memory that the ends hold, of the abort word and of
     // reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
-    unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }.map_err(failed)
+    unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }.map_err(failed)?;
+    Ok(tell.is_some())
 }
 
 /// Threads of a block that suit a message: one for each packet, or what its copy keeps busy. More take longer to start and to

@@ -147,7 +147,7 @@ impl<T: Pod> Window<T> {
         let host = communicator.host(rank)?.into();
         let name = Name { verb, tag: 0, direction, rank: ranks[rank], host };
         let report = plane.report(device, Arc::new(name))?;
-        let bounds = (plane.abort_of(device)?.0, nanoseconds(timeout));
+        let bounds = (plane.abort_of(device)?.address, nanoseconds(timeout));
         let plane = plane.clone();
         Ok(Window { plane, parts, rank, own, timeout, table, bounds, report })
     }

@@ -220,9 +220,9 @@ impl Exchange {
             let word = state.slice(at..at + 8).and_then(|bytes| bytes.cast::<u64>()?.word(0));
             word.map_err(failed)
         };
-        let (abort_address, abort) = plane.abort_of(device)?;
+        let abort = plane.abort_of(device)?;
         let timeout = communicator.timeout();
-        let bounds = WaitBounds { abort: abort_address, timeout_ns: nanoseconds(timeout) };
+        let bounds = WaitBounds { abort: abort.address, timeout_ns: nanoseconds(timeout) };
         let ends = Ends { plane, windows: &windows, own: &own, buffers: &buffers };
         let (mut links, mut reports, mut host_links) = (Vec::new(), Vec::new(), Vec::new());
         for (number, neighbour) in neighbours.iter().enumerate() {
@@ -297,7 +297,7 @@ impl Exchange {
             links: host_links,
             fields: host_fields,
             failed: failed_word.clone(),
-            abort,
+            abort: abort.word,
             timeout,
         };
         let inbox = |border: &Border| {

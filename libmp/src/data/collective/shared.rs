@@ -114,7 +114,7 @@ impl Shared {
         }
         let word = words.word(0).map_err(failed)?;
         let state = word.device_address().map_err(failed)?;
-        let (abort, abort_word) = plane.abort_of(device)?;
+        let abort = plane.abort_of(device)?;
         let host = communicator.host(rank)?.into();
         let name = Name { verb, tag: 0, direction: "on", rank: world_ranks[rank], host };
         let report = plane.report(device, Arc::new(name))?;
@@ -123,7 +123,7 @@ impl Shared {
             rank: rank as u64,
             len: len as u64,
             state,
-            abort,
+            abort: abort.address,
             timeout_ns: nanoseconds(communicator.timeout()),
             report: report.address().map_err(failed)?,
             ..Collective::default()
@@ -182,7 +182,7 @@ impl Shared {
             handle,
             host,
             stream,
-            abort: abort_word,
+            abort: abort.word,
             report,
             held,
             _window: window,

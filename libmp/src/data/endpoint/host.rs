@@ -12,6 +12,7 @@ use mp_kernels::{StepKind, WaitStatus};
 use super::nic::NicWay;
 use super::state::EndState;
 use crate::data::pieces::Move;
+use crate::data::plane::Abort;
 use crate::data::report::Report;
 
 /// Looks without a pause, and looks with a yield after each, before naps.
@@ -65,7 +66,7 @@ pub(crate) enum Told {
 /// What ends the waits of a stream, and where it says so.
 #[derive(Clone)]
 pub(crate) struct Bounds {
-    pub abort: Word64,
+    pub abort: Abort,
     pub timeout: Duration,
     pub report: Arc<Report>,
 }
@@ -165,14 +166,16 @@ impl HostEnd {
             Step::Take if load(&self.room) <= load(&self.epoch) => return true,
             Step::Take => {
                 let epoch = load(&self.epoch) + 1;
-                let arrived = wait(&self.mine, &bounds.abort, bounds.timeout, |seen| seen >= epoch);
+                let arrived =
+                    wait(&self.mine, &bounds.abort.word, bounds.timeout, |seen| seen >= epoch);
                 let taken = |_| self.take().map_err(|_| lost()).map(drop);
                 arrived.and_then(taken).map_err(|ended| (epoch, ended))
             }
             Step::Settle => {
                 let epoch = load(&self.epoch);
                 let settled = || !self.shared.starting.load(Ordering::Acquire);
-                let result = wait_until(&bounds.abort, bounds.timeout, || (self.seen(), settled()));
+                let result =
+                    wait_until(&bounds.abort.word, bounds.timeout, || (self.seen(), settled()));
                 result.map_err(|ended| (epoch + 1, ended))
             }
         };
@@ -184,12 +187,12 @@ impl HostEnd {
 
     fn send_in_order(&self, bounds: &Bounds) -> Result<(), (u64, Ended)> {
         let epoch = load(&self.epoch) + 1;
-        if is_set(&bounds.abort) {
+        if is_set(&bounds.abort.word) {
             // What the stream did before this may have been cut short, and the peer may still take it for a message.
             return Err((epoch, (WaitStatus::Aborted, self.seen(), Duration::ZERO)));
         }
         let needed = self.needed();
-        wait(&self.mine, &bounds.abort, bounds.timeout, |seen| seen >= needed)
+        wait(&self.mine, &bounds.abort.word, bounds.timeout, |seen| seen >= needed)
             .map_err(|ended| (needed, ended))?;
         self.finish(bounds, epoch, || self.send())
     }
@@ -214,7 +217,7 @@ impl HostEnd {
         };
         let mut failed = false;
         let mut done = done;
-        let result = wait_until(&bounds.abort, bounds.timeout, || {
+        let result = wait_until(&bounds.abort.word, bounds.timeout, || {
             let ready = done().unwrap_or_else(|_| {
                 failed = true;
                 true

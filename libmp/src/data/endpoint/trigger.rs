@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gdsync::{Deadline, Event, Stream};
+use gdsync::{Deadline, Device, Event, Space, Stream, Word64};
 
 use super::host::{Step as HostStep, Told};
+use super::state::EndState;
 use super::{Endpoint, HostEnd, OneSidedKind, Side, Way, Words, broken};
 use crate::data::nic::refused;
 use crate::data::operation::{Progress, What};
 use crate::data::plane::Plane;
-use crate::data::steps::{self, Action};
+use crate::data::steps::{self, Action, Tell};
 use crate::data::waiting::Wake;
 use crate::error::{Error, Result};
 
@@ -30,12 +31,16 @@ pub(crate) struct HostStarts {
     todo: Option<Todo>,
     /// The last one has not been seen complete.
     unseen: bool,
-    /// The stream that was given a step last, and whether that was a wait.
-    last: Option<(Arc<str>, bool)>,
+    /// Number of the stream that was given a step last, and whether that was a wait.
+    last: Option<(u64, bool)>,
     /// Of a receive: nobody has been told to wait for the last one.
     posted: bool,
     /// On a GPU: the own stream has been told to take the message.
     taking: bool,
+    /// On a GPU: how often the own stream was given something that it tells the end of.
+    told: u64,
+    /// On a GPU: looks for that since the driver was asked last.
+    looks: u32,
     /// On a GPU, through a NIC: what the signal of the message to be taken will be, once it was looked up.
     expected: Option<u64>,
     pub dropped: bool,
@@ -47,6 +52,34 @@ enum Todo {
     Begin,
     /// The entry at this position has to be complete.
     Complete(u64),
+}
+
+/// Looks at what a stream tells, in host memory, to one question to the driver: whether the stream has ended without telling.
+const LOOKS: u32 = 256;
+/// How long a kernel takes to end that has said why it does.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// The stream of what the host starts on a GPU, and the counter by which it tells the host what it has done.
+pub(crate) struct Own {
+    pub stream: Stream,
+    tell: Tell,
+    /// In host memory.
+    word: Word64,
+}
+
+impl Own {
+    fn new(plane: &Plane, device: &Device, stream: Stream) -> gdsync::Result<Own> {
+        let state = EndState::new(plane.pieces.cut_for(device, EndState::size(None))?);
+        let word = plane.pieces.cut(device, Space::Pinned, size_of::<u64>())?;
+        let word = word.cast::<u64>()?.word(0)?;
+        let tell = Tell::new(&state, &word)?;
+        Ok(Own { stream, tell, word })
+    }
+
+    /// Whether it has told so often. Acquire: what it did is visible to whatever is started now.
+    fn has_told(&self, times: u64) -> bool {
+        self.word.load().is_none_or(|told| told >= times)
+    }
 }
 
 impl HostStarts {
@@ -117,10 +150,10 @@ impl Endpoint {
         let mut starts = self.lock();
         match action {
             Action::Start => {
-                let behind = |(last, waited): &(Arc<str>, bool)| {
-                    **last == *stream.name() && (*waited || self.side == Side::Send)
+                let behind = |(last, waited): (u64, bool)| {
+                    last == stream.number() && (waited || self.side == Side::Send)
                 };
-                let queued = self.is_queued() && !starts.last.as_ref().is_some_and(behind);
+                let queued = self.is_queued() && !starts.last.is_some_and(behind);
                 let posted = !self.is_queued() && starts.posted && self.is_posted();
                 let by_host = starts.by_host && starts.last.is_none();
                 if self.one_sided.is_none() && (by_host || queued || posted) {
@@ -128,13 +161,13 @@ impl Endpoint {
                 }
                 self.begin(plane, &mut starts);
                 starts.by_host = false;
-                starts.last = Some((stream.name().into(), false));
+                starts.last = Some((stream.number(), false));
             }
             Action::Wait => {
                 self.waits();
                 starts.posted = false;
                 starts.by_host &= self.side == Side::Send;
-                starts.last = Some((stream.name().into(), true));
+                starts.last = Some((stream.number(), true));
             }
         }
         // Only streams of the host say when they have run it.
@@ -159,9 +192,9 @@ impl Endpoint {
             return Ok(());
         }
         let wait = || -> gdsync::Result<()> {
-            let Some(own) = self.own_stream.get() else { return Ok(()) };
+            let Some(own) = self.own.get() else { return Ok(()) };
             let event = Event::new(stream.device())?;
-            own.record(&event)?;
+            own.stream.record(&event)?;
             stream.wait_event(&event)
         };
         wait().map_err(|source| broken(&self.name, source))
@@ -169,7 +202,7 @@ impl Endpoint {
 
     /// A step on the thread of a host stream; false if it had to give up.
     pub fn run_step(&self, action: Action) -> bool {
-        let (Some(Ok(Way { host: Some(host), .. })), Some((_, bounds))) =
+        let (Some(Ok(Way { host: Some(host), .. })), Some(bounds)) =
             (self.way.get(), self.bounds.get())
         else {
             return false;
@@ -305,7 +338,7 @@ impl Endpoint {
     fn launch(self: &Arc<Self>, plane: &Plane, starts: &mut HostStarts) -> Option<Wake> {
         match self.is_met(plane, true) {
             Ok(true) => {
-                if let Err(error) = self.run_alone(plane, Action::Start) {
+                if let Err(error) = self.run_alone(plane, starts, Action::Start) {
                     let _ = self.broken.set(error);
                 }
                 self.is_over(starts)
@@ -318,21 +351,32 @@ impl Endpoint {
         }
     }
 
-    fn run_alone(self: &Arc<Self>, plane: &Plane, action: Action) -> Result<()> {
+    fn run_alone(
+        self: &Arc<Self>,
+        plane: &Plane,
+        starts: &mut HostStarts,
+        action: Action,
+    ) -> Result<()> {
         // Whoever calls holds it.
         let Some(plane) = plane.this() else { return Ok(()) };
+        let own = self.own(&plane)?;
         let step = steps::Step { plane: &plane, end: self, action };
-        steps::run(&plane, self.stream(&plane)?, &[step])
+        if steps::run(&plane, &own.stream, &[step], Some(&own.tell))? {
+            starts.told += 1;
+        }
+        Ok(())
     }
 
     /// The stream of what the host starts on a GPU.
-    pub fn stream(&self, plane: &Plane) -> Result<&Stream> {
-        if let Some(made) = self.own_stream.get() {
+    pub fn own(&self, plane: &Plane) -> Result<&Own> {
+        if let Some(made) = self.own.get() {
             return Ok(made);
         }
-        let made = plane.stream(self.memory.device(), self.timeout)?;
-        // Two threads may come at once: one stream stays.
-        Ok(self.own_stream.get_or_init(|| made))
+        let device = self.memory.device();
+        let stream = plane.stream(device, self.timeout)?;
+        let made = Own::new(plane, device, stream).map_err(|source| broken(&self.name, source))?;
+        // Two threads may come at once: one's stays.
+        Ok(self.own.get_or_init(|| made))
     }
 
     /// Whether the last start is complete. The other operations of this rank get no help by it.
@@ -391,21 +435,30 @@ impl Endpoint {
             if !self.has_come(starts)? {
                 return Ok(false);
             }
-            self.run_alone(plane, Action::Wait)?;
+            self.run_alone(plane, starts, Action::Wait)?;
             (starts.taking, starts.expected) = (true, None);
             starts.posted = false;
         }
-        let stream = self.stream(plane)?;
+        let own = self.own(plane)?;
+        let report = &self.bounds(plane)?.report;
         let failed = |source| broken(&self.name, source);
-        if !stream.is_idle().map_err(failed)? {
-            return Ok(false);
+        if !own.has_told(starts.told) {
+            starts.looks += 1;
+            let over = || own.stream.is_idle().map_err(failed);
+            if report.late().is_none() && (starts.looks < LOOKS || !over()?) {
+                starts.looks %= LOOKS;
+                return Ok(false);
+            }
+            // It ends without telling if it failed. The world may know better why.
+            let ended = own.stream.synchronize(Deadline::after(ENDING)).map_err(failed);
+            if !own.has_told(starts.told) {
+                ended?;
+                plane.check_after(self.age(), || self.name.to_string())?;
+                return report.late().map_or(Ok(false), Err);
+            }
         }
         starts.taking = false;
-        let waited = stream.synchronize(Deadline::after(Duration::from_secs(1))).map_err(failed);
-        match self.bounds(plane)?.report.late() {
-            Some(error) => Err(error),
-            None => waited.map(|()| true),
-        }
+        report.late().map_or(Ok(true), Err)
     }
 
     /// On a GPU, through a NIC: whether the message to be taken is there. Its signal is in host memory; a kernel that waited for
