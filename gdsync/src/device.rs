@@ -44,6 +44,11 @@ impl Device {
         })
     }
 
+    /// Number of the GPU; `None`: the host. Two devices with the same are one.
+    pub fn ordinal(&self) -> Option<u32> {
+        self.as_cuda().map(CudaDevice::ordinal)
+    }
+
     /// The GPU, if it is one.
     pub fn as_cuda(&self) -> Option<&CudaDevice> {
         match self {

@@ -200,7 +200,7 @@ impl PeerMemory {
         let pid = handle.process.pid;
         let unreachable = |why: String| Error::PeerUnreachable { pid, why };
         let own = handle.process == ProcessId::own()?;
-        let key = (handle.process, handle.export, device.as_cuda().map(CudaDevice::ordinal));
+        let key = (handle.process, handle.export, device.ordinal());
         // Held while mapping: set-up is no hot path, and two threads that map the same memory must share it.
         let mut mappings = lock(&MAPPINGS);
         let mappings = mappings.get_or_insert_default();

@@ -55,6 +55,8 @@ shared_enum! {
         Send = 1 as step_send,
         /// Takes a message.
         Recv = 2 as step_recv,
+        /// Gets from a window.
+        Get = 3 as step_get,
     }
 }
 
@@ -159,8 +161,8 @@ shared_structs! {
         pub target_key: u32,
         /// The local key of the buffer that is sent, or got into.
         pub memory_key: u32,
-        /// 1: a get, into the buffer from `target`.
-        pub gets: u32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: u32,
     }
 
     /// The counters of one end. Only the kernels and streams that start it touch them; zero at first.
@@ -339,9 +341,16 @@ shared_structs! {
         pub timeout_ns: u64,
         /// Its `WaitReport`; 0: there is none.
         pub report: u64,
-        /// Where some ranks are reached through a NIC: address of its `Window`, in whose shares are places for two turns of `len`
-        /// words of each rank, and a signal for each rank. 0: all ranks map each other's memory.
+        /// Its `NicCollective`, where some ranks are reached through a NIC. 0: all ranks map each other's memory.
         pub nic: u64,
+    }
+
+    /// A barrier or an all-reduce of ranks some of which are reached through a NIC.
+    pub struct NicCollective {
+        /// In whose shares are places for two turns of `len` words of each rank, and a signal for each rank.
+        pub window: Window,
+        /// Itself, as its handle has it.
+        pub collective: Collective,
     }
 
     /// A neighbour of a halo exchange, as a launch works with it. All zeros: there is none of this number.
@@ -513,29 +522,6 @@ impl Tiles {
 // As mp/exchange.cuh asserts.
 const _: () = assert!(size_of::<Exchange<26>>() == 56 + 26 * 40 && size_of::<Tiles>() == 36);
 
-impl Message {
-    /// Words of 64 bits of it.
-    pub const WORDS: usize = size_of::<Message>() / 8;
-
-    /// As it lies in memory, for tables of handles in a GPU's memory.
-    pub fn words(&self) -> [u64; Self::WORDS] {
-        let Message {
-            memory,
-            len,
-            target,
-            inbox,
-            mine,
-            theirs,
-            state,
-            abort,
-            timeout_ns,
-            report,
-            nic,
-        } = *self;
-        [memory, len, target, inbox, mine, theirs, state, abort, timeout_ns, report, nic]
-    }
-}
-
 /// `include/mp/layout.cuh`.
 pub const HEADER: Header = Header {
     source: "kernels/src/layout.rs",
@@ -598,13 +584,5 @@ mod tests {
             Some(WaitStatus::Ok),
             "a zeroed report says that nothing failed"
         );
-    }
-
-    #[test]
-    fn words_of_a_message_are_in_the_order_of_its_fields() {
-        let message = Message { memory: 1, theirs: 6, report: 10, nic: 11, ..Message::default() };
-        let words = message.words();
-        assert_eq!((words[0], words[9], words[10]), (1, 10, 11));
-        assert_eq!(words[std::mem::offset_of!(Message, theirs) / 8], 6);
     }
 }

@@ -5,32 +5,9 @@
 
 #include <mp/mp.cuh>
 
+#include "layout.cuh"
+
 namespace storm {
-
-// One end of a channel. Its twin in Rust is `End` of src/storm/launch.rs.
-struct End {
-    mp::Message message;  // len: a multiple of 4
-    std::uint64_t name;  // what the words of its messages follow from
-    std::uint64_t count;  // messages of a launch
-    std::uint32_t sends;  // 1: this is the sender's end
-    std::uint32_t number;  // the channel
-};
-
-// What a launch came to. In memory of this device, zero before. Twin: `Tally`.
-struct Tally {
-    std::uint64_t sent;
-    std::uint64_t received;  // and compared
-    std::uint64_t words;  // compared, of 32 bits
-    std::uint64_t mismatches;  // words that were not as the model says
-    std::uint64_t failures;  // waits that gave up
-    // The first mismatch.
-    std::uint64_t claimed;
-    std::uint64_t channel;
-    std::uint64_t round;
-    std::uint64_t index;
-    std::uint64_t found;
-    std::uint64_t expected;
-};
 
 // Word `index` of what is sent under a name (splitmix64's finaliser, as mp_kernels::pattern); the twin of `word`.
 MP_HOST_DEVICE std::uint32_t word(std::uint64_t name, std::uint64_t index) {

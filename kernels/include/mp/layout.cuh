@@ -59,6 +59,8 @@ enum [[nodiscard]] StepKind : std::uint32_t {
     step_send = 1,
     // Takes a message.
     step_recv = 2,
+    // Gets from a window.
+    step_get = 3,
 };
 
 // What an all-reduce combines.
@@ -178,8 +180,8 @@ struct NicEnd {
     std::uint32_t target_key;
     // The local key of the buffer that is sent, or got into.
     std::uint32_t memory_key;
-    // 1: a get, into the buffer from `target`.
-    std::uint32_t gets;
+    // Keeps the size a multiple of 8; ignored.
+    std::uint32_t reserved;
 };
 static_assert(sizeof(NicEnd) == 144 && alignof(NicEnd) == 8);
 static_assert(offsetof(NicEnd, message) == 0);
@@ -191,7 +193,7 @@ static_assert(offsetof(NicEnd, stride) == 120);
 static_assert(offsetof(NicEnd, theirs_key) == 128);
 static_assert(offsetof(NicEnd, target_key) == 132);
 static_assert(offsetof(NicEnd, memory_key) == 136);
-static_assert(offsetof(NicEnd, gets) == 140);
+static_assert(offsetof(NicEnd, reserved) == 140);
 
 // The counters of one end. Only the kernels and streams that start it touch them; zero at first.
 struct MessageState {
@@ -435,8 +437,7 @@ struct Collective {
     std::uint64_t timeout_ns;
     // Its `WaitReport`; 0: there is none.
     std::uint64_t report;
-    // Where some ranks are reached through a NIC: address of its `Window`, in whose shares are places for two turns of `len`
-    // words of each rank, and a signal for each rank. 0: all ranks map each other's memory.
+    // Its `NicCollective`, where some ranks are reached through a NIC. 0: all ranks map each other's memory.
     std::uint64_t nic;
 };
 static_assert(sizeof(Collective) == 72 && alignof(Collective) == 8);
@@ -449,6 +450,17 @@ static_assert(offsetof(Collective, abort) == 40);
 static_assert(offsetof(Collective, timeout_ns) == 48);
 static_assert(offsetof(Collective, report) == 56);
 static_assert(offsetof(Collective, nic) == 64);
+
+// A barrier or an all-reduce of ranks some of which are reached through a NIC.
+struct NicCollective {
+    // In whose shares are places for two turns of `len` words of each rank, and a signal for each rank.
+    Window window;
+    // Itself, as its handle has it.
+    Collective collective;
+};
+static_assert(sizeof(NicCollective) == 128 && alignof(NicCollective) == 8);
+static_assert(offsetof(NicCollective, window) == 0);
+static_assert(offsetof(NicCollective, collective) == 56);
 
 // A neighbour of a halo exchange, as a launch works with it. All zeros: there is none of this number.
 struct ExchangeLink {

@@ -216,6 +216,21 @@ MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signa
     return true;
 }
 
+namespace impl {
+
+// A part of a prepared get through a NIC; the last one counts the start.
+template <class Group>
+MP_DEVICE WaitResult get_by_nic(Group group, const Message& message, Part part) {
+    auto* state = at<MessageState>(message.state);
+    group.sync();
+    const std::uint64_t epoch = state->epoch + 1;
+    const WaitStatus status = get_part_by_nic(group, message.nic, epoch, part);
+    if (status == ok && (part.count == 1 || last_block(&state->arrived, part.count)) && group.leads()) state->epoch = epoch;
+    return {status, epoch, 0};
+}
+
+}  // namespace impl
+
 // ---- prepared by the host --------------------------------------------------------------------------------------
 // The same objects the host and streams start, counted in this GPU's memory: start number n of a put raises its signal to n.
 // Two starts of one object do not overlap.
@@ -238,9 +253,15 @@ MP_DEVICE WaitResult wait(Group group, const SignalWait& wait) {
 // Gets into the region what the rank's share holds. It is there for the group when the call has returned, after a barrier.
 template <class Group>
 MP_DEVICE WaitResult get(Group group, const Get& get) {
+    const Message& message = get.send.message;
+    if (MP_RARELY(message.nic != 0)) return impl::get_by_nic(group, message, Part{});
     return send(group, get.send);
 }
 // The same by several blocks, each of which calls it with its part; all of it is there after they have met.
-MP_DEVICE WaitResult get(Block group, const Get& get, Part part) { return send(group, get.send, part); }
+MP_DEVICE WaitResult get(Block group, const Get& get, Part part) {
+    const Message& message = get.send.message;
+    if (MP_RARELY(message.nic != 0)) return impl::get_by_nic(group, message, part);
+    return send(group, get.send, part);
+}
 
 }  // namespace mp

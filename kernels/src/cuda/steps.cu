@@ -42,6 +42,7 @@ MP_DEVICE WaitResult run(const Step& step, Part part) {
         if (part.index == 0) post(block(), Recv{step.message});
         return {ok, 0, 0};
     case step_send: return send(block(), Send{step.message}, part);
+    case step_get: return get(block(), Get{Send{step.message}}, part);
     default: return recv(block(), Recv{step.message}, part);
     }
 }

@@ -401,9 +401,9 @@ impl Endpoint {
                 let link = plane.link(neighbour).cloned();
                 let link = link.ok_or_else(|| plane.no_nic(neighbour))?;
                 let gets = kind == OneSidedKind::Get;
-                let words = nic::words_of_window(&route, &message, gets);
-                let words = words.ok_or_else(|| plane.no_nic(neighbour))?;
-                let table = plane.table(&device, &words, &|| name.to_string())?;
+                let nic_end = nic::end_of_window(&route, &message);
+                let nic_end = nic_end.ok_or_else(|| plane.no_nic(neighbour))?;
+                let table = plane.table(&device, &[nic_end], &|| name.to_string())?;
                 message.nic = table.device_address().unwrap_or_default();
                 let way = NicWay::of_window(link, route, memory.clone(), gets);
                 (message, vec![table.bytes()], full, Theirs::Nic(way), Vec::new())
@@ -540,9 +540,9 @@ impl Endpoint {
     ) -> Result<Buffer<u8>> {
         let (op, device) = (|| self.name.to_string(), self.memory.device());
         let made = nic.for_kernels(plane, self.neighbour, device, &op)?;
-        let words = nic.words(self.side, message, other);
-        let words = words.ok_or_else(|| plane.no_nic(self.neighbour))?;
-        made.table.write(&words).map_err(|source| broken(&self.name, source))?;
+        let end = nic.end(self.side, message, other);
+        let end = end.ok_or_else(|| plane.no_nic(self.neighbour))?;
+        made.table.write(&[end]).map_err(|source| broken(&self.name, source))?;
         message.nic = made.table.device_address().unwrap_or_default();
         Ok(made.table.bytes())
     }
@@ -720,9 +720,8 @@ impl Endpoint {
 
     /// Makes sure that a stream is one of the memory's device.
     pub fn check(&self, stream: &Stream) -> Result<()> {
-        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
         let device = self.memory.device();
-        if ordinal(device) == ordinal(stream.device()) {
+        if device.ordinal() == stream.device().ordinal() {
             return Ok(());
         }
         Err(Error::Mismatch {

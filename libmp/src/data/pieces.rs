@@ -33,9 +33,8 @@ impl Pieces {
                 limit: MOST,
             });
         }
-        let ordinal =
-            |piece: &Buffer<u8>| piece.device().as_cuda().map(gdsync::CudaDevice::ordinal);
-        let stranger = list.iter().find(|piece| ordinal(piece) != ordinal(&list[0]));
+        let first = list.first().and_then(|piece| piece.device().ordinal());
+        let stranger = list.iter().find(|piece| piece.device().ordinal() != first);
         if let (Some(stranger), Some(first)) = (stranger, list.first()) {
             let (one, other) = (first.device(), stranger.device());
             return Err(Error::Mismatch {

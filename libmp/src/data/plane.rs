@@ -372,7 +372,7 @@ impl Plane {
 
     fn watchdog(&self, device: &Device) -> Result<(Watchdog, Abort)> {
         let mut streams = lock(&self.streams);
-        let ordinal = device.as_cuda().map(gdsync::CudaDevice::ordinal);
+        let ordinal = device.ordinal();
         if let Some((_, watchdog, abort)) = streams.watchdogs.iter().find(|it| it.0 == ordinal) {
             return Ok((watchdog.clone(), abort.clone()));
         }

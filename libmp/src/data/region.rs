@@ -54,8 +54,7 @@ struct Piece {
 
 impl Piece {
     fn is_of(&self, device: &Device, space: Space) -> bool {
-        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
-        ordinal(self.memory.device()) == ordinal(device) && self.memory.space() == space
+        self.memory.device().ordinal() == device.ordinal() && self.memory.space() == space
     }
 }
 

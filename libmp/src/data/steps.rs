@@ -85,6 +85,9 @@ impl<'a> Step<'a> {
     /// Of those that are no waits for the host.
     fn kind(&self) -> StepKind {
         match (self.action, self.end.side) {
+            (Action::Start, Side::Send) if self.end.one_sided == Some(OneSidedKind::Get) => {
+                StepKind::Get
+            }
             (Action::Start, Side::Send) => StepKind::Send,
             (Action::Start, Side::Recv) => StepKind::Post,
             (Action::Wait, _) => StepKind::Recv,
@@ -289,8 +292,7 @@ fn launch_as<const COUNT: usize>(
         if step.is_nothing(&message) {
             continue;
         }
-        let gets = end.one_sided == Some(OneSidedKind::Get);
-        let meet = u32::from(meetings.before(kind, gets, &message));
+        let meet = u32::from(meetings.before(kind, &message));
         list.0[count] = mp_kernels::Step { message, kind: kind as u32, meet };
         count += 1;
         threads = threads.max(threads_for(&message));
@@ -344,6 +346,7 @@ fn shared(kind: StepKind, message: &Message) -> bool {
         StepKind::Post => false,
         StepKind::Send => message.inbox == 0,
         StepKind::Recv => !is_taken(message),
+        StepKind::Get => true,
     }
 }
 
@@ -367,13 +370,13 @@ struct Meetings {
 }
 
 impl Meetings {
-    fn before(&mut self, kind: StepKind, gets: bool, message: &Message) -> bool {
+    fn before(&mut self, kind: StepKind, message: &Message) -> bool {
         let shared = shared(kind, message);
         let builds = match kind {
             // The buffer may be what was copied.
             StepKind::Post => self.copied || self.got,
             // It may go where others still copy from, or come from what they have put to this rank itself.
-            StepKind::Send if gets => self.copied || self.taken || self.got,
+            StepKind::Get => self.copied || self.taken || self.got,
             // The source may be what was taken, which the first block alone has, or what all have a part of.
             StepKind::Send => (shared && self.taken) || self.got,
             // What is taken may go where others still copy from, or to.
@@ -383,8 +386,8 @@ impl Meetings {
         if builds || again {
             *self = Meetings::default();
         }
-        self.copied |= shared && kind == StepKind::Send && !gets;
-        self.got |= gets;
+        self.copied |= shared && kind == StepKind::Send;
+        self.got |= kind == StepKind::Get;
         self.taken |= !shared && kind == StepKind::Recv;
         if shared {
             self.used[self.count] = message.state;
@@ -401,15 +404,14 @@ mod tests {
     const POST: StepKind = StepKind::Post;
     const SEND: StepKind = StepKind::Send;
     const RECV: StepKind = StepKind::Recv;
+    const GET: StepKind = StepKind::Get;
 
     /// Ends 1 to 9 go in one piece, others as packets.
     fn meetings(steps: &[(StepKind, u64)]) -> Vec<bool> {
         let mut meetings = Meetings::default();
         let before = |&(kind, state): &(StepKind, u64)| {
             let inbox = u64::from(!(1..10).contains(&state));
-            // Ends 20 to 29 are gets.
-            let (gets, inbox) = ((20..30).contains(&state), inbox * u64::from(state < 20));
-            meetings.before(kind, gets, &Message { state, inbox, ..Message::default() })
+            meetings.before(kind, &Message { state, inbox, ..Message::default() })
         };
         steps.iter().map(before).collect()
     }
@@ -443,9 +445,9 @@ mod tests {
         );
         assert_eq!(meetings(&[(RECV, 11), (SEND, 1)]), [false, true]);
         assert_eq!(meetings(&[(SEND, 1), (RECV, 11)]), [false, true]);
-        assert_eq!(meetings(&[(SEND, 20), (SEND, 1)]), [false, true], "what was got is sent");
-        assert_eq!(meetings(&[(SEND, 1), (SEND, 20), (POST, 2)]), [false, true, true]);
-        assert_eq!(meetings(&[(SEND, 20), (RECV, 1), (RECV, 11)]), [false, false, true]);
+        assert_eq!(meetings(&[(GET, 5), (SEND, 1)]), [false, true], "what was got is sent");
+        assert_eq!(meetings(&[(SEND, 1), (GET, 5), (POST, 2)]), [false, true, true]);
+        assert_eq!(meetings(&[(GET, 5), (RECV, 1), (RECV, 11)]), [false, false, true]);
         assert_eq!(meetings(&[(SEND, 1), (SEND, 1), (SEND, 2)]), [false, true, false]);
         assert_eq!(meetings(&[(RECV, 11), (SEND, 1), (SEND, 2)]), [false, true, false]);
     }

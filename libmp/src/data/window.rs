@@ -74,7 +74,7 @@ pub struct Window<T> {
     own: Opened,
     timeout: Duration,
     /// For kernels: a `mp::WindowPart` for each rank, the abort word and the timeout, where they say what failed.
-    table: Buffer<u64>,
+    table: Buffer<WindowPart>,
     bounds: (u64, u64),
     report: Arc<Report>,
 }
@@ -142,7 +142,7 @@ impl<T: Pod> Window<T> {
         };
         let parts = told.iter().zip(&ranks).enumerate().map(part).collect::<Result<Vec<_>>>()?;
         let device = region.buffer().device();
-        let rows: Vec<u64> = parts.iter().flat_map(|part| row(part.connection.view())).collect();
+        let rows: Vec<WindowPart> = parts.iter().map(|part| part.connection.view()).collect();
         let table = plane.table(device, &rows, &op)?;
         let host = communicator.host(rank)?.into();
         let name = Name { verb, tag: 0, direction, rank: ranks[rank], host };
@@ -353,7 +353,7 @@ impl<T: Pod> Window<T> {
     pub fn handle(&self) -> Result<mp_kernels::Window> {
         let failed = failed("the handle of a window");
         Ok(mp_kernels::Window {
-            parts: self.table.word(0).and_then(|word| word.device_address()).map_err(failed)?,
+            parts: self.table.device_address().unwrap_or_default(),
             ranks: self.parts.len() as u64,
             rank: self.rank as u64,
             signals: self.own.told().signals,
@@ -473,11 +473,6 @@ fn no_signal(rank: usize, signal: usize, size: u64) -> Error {
 
 fn failed(op: &'static str) -> impl FnOnce(gdsync::Error) -> Error + Copy {
     move |source| Error::Memory { op: op.into(), source }
-}
-
-/// A [`WindowPart`] as the four words it is.
-fn row(WindowPart { memory, bytes, signals, nic }: WindowPart) -> [u64; 4] {
-    [memory, bytes, signals, nic]
 }
 
 pub(crate) fn nanoseconds(time: Duration) -> u64 {

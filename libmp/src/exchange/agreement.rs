@@ -4,7 +4,7 @@ use gdsync::{Buffer, Device};
 use serde::{Deserialize, Serialize};
 
 use super::field::{Field, Placed};
-use super::{NEIGHBOURS_MAX, Neighbour, ordinal};
+use super::{NEIGHBOURS_MAX, Neighbour};
 use crate::communicator::Communicator;
 use crate::data::Path;
 use crate::data::plane::Plane;
@@ -84,7 +84,7 @@ impl Own {
                 let (borders, neighbours) = (field.borders.len(), neighbours.len());
                 return Err(of_field(format!("{borders} borders with {neighbours} neighbours")));
             }
-            if ordinal(field.memory.device()) != ordinal(device) {
+            if field.memory.device().ordinal() != device.ordinal() {
                 return Err(of_field(format!(
                     "it belongs to {}, and the exchange to {device}",
                     field.memory.device()

@@ -68,7 +68,7 @@ use crate::error::{Error, Result};
 use crate::transport::{Reach, STRIDE};
 use agreement::{Border, Own, Told, agree};
 use host::{HostLink, HostSide, Theirs};
-use route::{Ends, without_data, words_of};
+use route::{Ends, without_data};
 
 /// Neighbours of one rank at most: all around a box.
 pub const NEIGHBOURS_MAX: usize = 26;
@@ -151,7 +151,7 @@ pub struct Exchange {
     bounds: WaitBounds,
     failed: u64,
     /// For each field and neighbour its route; behind each field's the same without anything to be sent.
-    routes: Buffer<u64>,
+    routes: Buffer<ExchangeRoute>,
     /// Of the neighbours that there are, and the numbers of these among all.
     links: Vec<ExchangeLink>,
     numbers: Vec<usize>,
@@ -290,8 +290,7 @@ impl Exchange {
                 host_fields.push(routes.collect::<Result<Vec<_>>>()?);
             }
         }
-        let words: Vec<u64> = rows.iter().flat_map(words_of).copied().collect();
-        let routes = plane.table(device, &words, &op)?;
+        let routes = plane.table(device, &rows, &op)?;
         let failed_word = word(neighbours.len())?;
         let host = HostSide {
             links: host_links,
@@ -419,7 +418,7 @@ impl Exchange {
         for field in [sent, read].into_iter().flatten() {
             self.field(field)?;
         }
-        if ordinal(stream.device()) != ordinal(&self.device) {
+        if stream.device().ordinal() != self.device.ordinal() {
             let (here, there) = (&self.device, stream.device());
             return Err(self.mismatch(format!("prepared for {here}, and the stream is {there}'s")));
         }
@@ -465,10 +464,6 @@ impl Exchange {
     fn mismatch(&self, reason: String) -> Error {
         Error::Mismatch { op: "a halo exchange".into(), reason }
     }
-}
-
-fn ordinal(device: &Device) -> Option<u32> {
-    device.as_cuda().map(gdsync::CudaDevice::ordinal)
 }
 
 impl fmt::Debug for Exchange {

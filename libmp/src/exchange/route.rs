@@ -122,12 +122,3 @@ impl Ends<'_> {
 pub(super) fn without_data(route: &ExchangeRoute) -> ExchangeRoute {
     ExchangeRoute { send: Default::default(), put_bytes: 0, ..*route }
 }
-
-const _: () =
-    assert!(align_of::<ExchangeRoute>() == 8 && size_of::<ExchangeRoute>().is_multiple_of(8));
-
-pub(super) fn words_of(route: &ExchangeRoute) -> &[u64] {
-    let words = size_of::<ExchangeRoute>() / 8;
-    // SAFETY: integers without padding between them, so many words, aligned as they are.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(route).cast(), words) }
-}

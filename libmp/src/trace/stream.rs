@@ -109,7 +109,7 @@ impl Probes {
         state.pending = rest;
         let mut references: Vec<(Option<u32>, Option<Reference>)> = Vec::new();
         for Pending { device, lane, label, begin, end } in reached {
-            let ordinal = ordinal(&device);
+            let ordinal = device.ordinal();
             let known = references.iter().position(|(of, _)| *of == ordinal).unwrap_or_else(|| {
                 references.push((ordinal, state.reference(&device).ok()));
                 references.len() - 1
@@ -132,7 +132,7 @@ impl Probes {
 impl State {
     /// An event that was reached just now, and the host's time of it.
     fn reference(&mut self, device: &Device) -> gdsync::Result<Reference> {
-        let ordinal = ordinal(device);
+        let ordinal = device.ordinal();
         let stream = match self.clocks.iter().find(|(of, _)| *of == ordinal) {
             Some((_, stream)) => stream.clone(),
             None => {
@@ -175,10 +175,6 @@ fn show(trace: &Trace, lane: Lane, label: &Label, begin: u64, end: u64) {
     if let Some(id) = label.arrives {
         trace.arrives(lane, id, end);
     }
-}
-
-fn ordinal(device: &Device) -> Option<u32> {
-    device.as_cuda().map(gdsync::CudaDevice::ordinal)
 }
 
 #[cfg(test)]

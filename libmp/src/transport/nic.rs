@@ -1,7 +1,6 @@
 //! The opened memory of a rank that is reached through the NIC: what is registered for it, requests of the host's and of streams'
 //! links, and what kernels are told, which post by themselves (`mp/impl/nic_window.cuh`).
 
-use std::mem::offset_of;
 use std::sync::{Arc, PoisonError};
 
 use gdsync::nic::{Access, MemoryRegion};
@@ -85,7 +84,7 @@ pub(super) struct Far {
     /// The local key of this rank's own memory.
     own_key: u32,
     /// Their `mp::NicPart`.
-    table: Buffer<u64>,
+    table: Buffer<NicPart>,
     /// Held, not used.
     _bounce: MemoryRegion,
 }
@@ -113,18 +112,20 @@ impl Far {
         let bounce = plane.register(&bounce, Access::LOCAL_WRITE, op)?;
         let bounce = bounce.ok_or_else(|| plane.no_nic(neighbour))?;
         let queue = link.view.as_ref().and_then(Buffer::device_address).unwrap_or_default();
-        let key = |place: Option<Place>| place.map_or(0, |place| u64::from(place.after(0).rkey));
-        let words = [
+        let key = |place: Option<Place>| place.map_or(0, |place| place.after(0).rkey);
+        let part = NicPart {
             queue,
-            own.address,
-            own.bytes,
-            bounce.address(),
-            // Two keys a word; the first is the lock.
-            key(share.memory) << 32,
-            key(share.signals) | u64::from(own.key) << 32,
-            u64::from(bounce.lkey()) | u64::from(share.atomics) << 32,
-        ];
-        let table = plane.table(device, &words, op)?;
+            own: own.address,
+            own_bytes: own.bytes,
+            bounce: bounce.address(),
+            lock: 0,
+            memory_key: key(share.memory),
+            signals_key: key(share.signals),
+            own_key: own.key,
+            bounce_key: bounce.lkey(),
+            atomics: share.atomics.into(),
+        };
+        let table = plane.table(device, &[part], op)?;
         let (plane, bytes, own_key) = (own_plane.clone(), told.bytes, own.key);
         Ok(Far { plane, neighbour, share, bytes, link, own_key, table, _bounce: bounce })
     }
@@ -327,11 +328,3 @@ impl Drop for Far {
         close(&self.plane, self.neighbour, &self.link.link, self.share.number);
     }
 }
-
-// The order of the words in `Far::new`.
-const _: () = assert!(
-    size_of::<NicPart>() == 7 * 8
-        && offset_of!(NicPart, bounce) == 3 * 8
-        && offset_of!(NicPart, signals_key) == 5 * 8
-        && offset_of!(NicPart, atomics) == 6 * 8 + 4
-);

@@ -8,9 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::Moment;
-use super::launch::{
-    END_WORDS, End, Machine, PLAYERS_ON_CPU, TALLY_WORDS, THREADS_ON_CPU, Tally, WARPS,
-};
+use super::launch::{End, Machine, PLAYERS_ON_CPU, THREADS_ON_CPU, Tally, WARPS};
 use super::plan::mix;
 use super::play::{Play, Stop, deadline};
 use crate::mark::Mark;
@@ -170,9 +168,9 @@ impl Play<'_> {
         [world, generation]: [u64; 2],
     ) -> Result<(), Stop> {
         let place = format!("seed {}, world {world}, generation {generation}", self.options.seed);
-        let Tally { sent, received, mismatches, failures, first, .. } = *tally;
+        let Tally { sent, received, mismatches, failures, .. } = *tally;
         if mismatches > 0 {
-            let [channel, round, index, found, expected] = first;
+            let Tally { channel, round, index, found, expected, .. } = *tally;
             let which = plan.channels.get(channel as usize);
             return Err(Stop::Wrong(format!(
                 "{place}: {mismatches} words of messages in kernels, first in message {round} of channel {channel} {which:?}: \
@@ -208,8 +206,8 @@ fn heard<T>(world: &World, result: Result<T, Stop>) -> Result<T, Stop> {
 /// This rank's part of a generation, ready to be launched.
 struct Prepared {
     stream: Stream,
-    ends: Region<u64>,
-    tally: Region<u64>,
+    ends: Region<End>,
+    tally: Region<Tally>,
     /// Ends, and those that blocks play.
     count: [u64; 2],
     /// Until the launches of all ranks are over.
@@ -239,19 +237,19 @@ impl Prepared {
                 Half::Recv(world.peer(from)?.recv(&region, tag).prepare()?)
             });
         }
-        let mut words = Vec::with_capacity(halves.len() * END_WORDS);
+        let mut all = Vec::with_capacity(halves.len());
         for (number, half) in numbers.into_iter().zip(&halves) {
             let (message, sends) = match half {
                 Half::Send(send) => (send.handle()?.message, 1),
                 Half::Recv(recv) => (recv.handle()?.message, 0),
             };
             let (name, count) = (mix(&[seed, number as u64]), plan.channels[number].count);
-            words.extend(End { message, name, count, sends, number: number as u32 }.words());
+            all.push(End { message, name, count, sends, number: number as u32 });
         }
-        let ends: Region<u64> = world.alloc(device, words.len())?;
-        ends.write(&words)?;
-        let tally: Region<u64> = world.alloc(device, TALLY_WORDS)?;
-        tally.write(&[0; TALLY_WORDS])?;
+        let ends: Region<End> = world.alloc(device, all.len())?;
+        ends.write(&all)?;
+        let tally: Region<Tally> = world.alloc(device, 1)?;
+        tally.write(&[Tally::default()])?;
         // What allocates or copies does so before any kernel waits: it could have to wait for the kernel.
         world.barrier()?;
         let count = halves.len() as u64;
@@ -261,8 +259,9 @@ impl Prepared {
 
     /// Launches, and waits for what comes of it.
     fn run(self, machine: &Machine, world: &World) -> Result<Tally, Stop> {
-        let address = |region: &Region<u64>| region.buffer().device_address().unwrap_or_default();
-        let addresses = (address(&self.ends), address(&self.tally));
+        let [ends, tally] = [self.ends.buffer().bytes(), self.tally.buffer().bytes()];
+        let [ends, tally] = [ends, tally].map(|memory| memory.device_address().unwrap_or_default());
+        let addresses = (ends, tally);
         let [count, of_blocks] = self.count;
         let failed = |error: anyhow::Error| Stop::Failed(format!("{error:#}"));
         for launch in (0..LAUNCHES).filter(|_| count > 0) {
@@ -274,10 +273,10 @@ impl Prepared {
         world.synchronize(&self.stream, deadline())?;
         // What the peers' kernels still wait for must not go.
         world.barrier()?;
-        let tally = Tally::of(&self.tally.to_vec()?).map_err(failed)?;
+        let tally = self.tally.to_vec()?;
         // Nor what they copy from.
         world.barrier()?;
-        Ok(tally)
+        Ok(tally.first().copied().unwrap_or_default())
     }
 }
 

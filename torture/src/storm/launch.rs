@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use libmp::gdsync::{Arg, CudaDevice, Device, Dims, Kernel, Module, Stream};
-use mp_kernels::Message;
+use mp_kernels::{Message, shared_structs};
 
 const NAME: &str = "torture_storm";
 /// Threads of a block, as `storm.cu` has them.
@@ -15,55 +15,59 @@ pub const THREADS_ON_CPU: usize = 6;
 /// Threads of a rank on a CPU that play more ends than that, in turn.
 pub const PLAYERS_ON_CPU: usize = 2;
 
-/// One end of a channel: `storm::End`.
-#[repr(C)]
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct End {
-    pub message: Message,
-    pub name: u64,
-    pub count: u64,
-    pub sends: u32,
-    pub number: u32,
-}
+shared_structs! {
+    /// One end of a channel.
+    pub struct End {
+        /// Its handle; the length of a message is a multiple of 4.
+        pub message: Message,
+        /// What the words of its messages follow from.
+        pub name: u64,
+        /// Messages of a launch.
+        pub count: u64,
+        /// 1: this is the sender's end.
+        pub sends: u32,
+        /// The channel.
+        pub number: u32,
+    }
 
-/// Words of 64 bits of an [`End`].
-pub const END_WORDS: usize = Message::WORDS + 3;
-const _: () = assert!(size_of::<End>() == 8 * END_WORDS);
-
-impl End {
-    /// As it lies in memory.
-    pub fn words(&self) -> [u64; END_WORDS] {
-        let last = u64::from(self.sends) | u64::from(self.number) << 32;
-        let mut words = [0; END_WORDS];
-        words[..Message::WORDS].copy_from_slice(&self.message.words());
-        words[Message::WORDS..].copy_from_slice(&[self.name, self.count, last]);
-        words
+    /// What launches came to. In memory of the device, zero before.
+    pub struct Tally {
+        /// Messages sent.
+        pub sent: u64,
+        /// Messages received and compared.
+        pub received: u64,
+        /// Words of 32 bits compared.
+        pub words: u64,
+        /// Words that were not as the model says.
+        pub mismatches: u64,
+        /// Waits that gave up.
+        pub failures: u64,
+        /// Not 0 once somebody writes the first mismatch.
+        pub claimed: u64,
+        /// The first mismatch: its channel, …
+        pub channel: u64,
+        /// … its round, …
+        pub round: u64,
+        /// … which word, …
+        pub index: u64,
+        /// … what was found, …
+        pub found: u64,
+        /// … and what was expected.
+        pub expected: u64,
     }
 }
 
-/// What launches came to: `storm::Tally`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tally {
-    pub sent: u64,
-    pub received: u64,
-    pub words: u64,
-    pub mismatches: u64,
-    pub failures: u64,
-    /// Channel, round, index, found and expected of the first mismatch.
-    pub first: [u64; 5],
-}
-
-/// Words of it, with the one that says whether there was a mismatch.
-pub const TALLY_WORDS: usize = 11;
-
-impl Tally {
-    /// From memory.
-    pub fn of(words: &[u64]) -> Result<Tally> {
-        let words: [u64; TALLY_WORDS] = words.try_into().context("a tally has eleven words")?;
-        let [sent, received, compared, mismatches, failures, _, first @ ..] = words;
-        Ok(Tally { sent, received, words: compared, mismatches, failures, first })
-    }
-}
+/// `cuda/layout.cuh`.
+#[allow(dead_code, reason = "a test writes and compares it")]
+const HEADER: mp_kernels::shared::Header = mp_kernels::shared::Header {
+    source: "torture/src/storm/launch.rs",
+    package: "mp-torture",
+    includes: &["mp/layout.cuh"],
+    namespace: "storm",
+    constants: &[],
+    enums: &[],
+    structs: LAYOUTS,
+};
 
 /// Where kernels run.
 pub enum Machine {
@@ -81,11 +85,11 @@ pub enum Machine {
 unsafe extern "C" {
     /// `cuda/host.cpp`.
     fn torture_storm_on_host(
-        ends: *const u64,
+        ends: *const End,
         count: u64,
         threads: u64,
         launch: u64,
-        tally: *mut u64,
+        tally: *mut Tally,
     ) -> i32;
 }
 
@@ -144,7 +148,7 @@ impl Machine {
         }
     }
 
-    /// Plays `count` ends that lie as [`End::words`] at `ends`, the first `of_blocks` with a block each, for the `launch`-th
+    /// Plays the `count` ends at `ends`, the first `of_blocks` with a block each, for the `launch`-th
     /// time, and adds what came of it to the tally. On a GPU it is enqueued on the stream, on the CPU done on return.
     ///
     /// # Safety
@@ -168,7 +172,7 @@ impl Machine {
                 Ok(())
             }
             Machine::Cpu => {
-                let (ends, tally) = (ends as *const u64, tally as *mut u64);
+                let (ends, tally) = (ends as *const End, tally as *mut Tally);
                 let alone = count <= THREADS_ON_CPU as u64;
                 let threads = if alone { count } else { PLAYERS_ON_CPU as u64 };
                 // SAFETY: as for the kernel; these are addresses of this process.
@@ -185,11 +189,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_lies_in_memory_as_it_is_declared() {
-        let message = Message { memory: 1, len: 2, ..Message::default() };
-        let words = End { message, name: 11, count: 12, sends: 1, number: 7 }.words();
-        assert_eq!(words[..2], [1, 2]);
-        assert_eq!(words[END_WORDS - 3..], [11, 12, 7 << 32 | 1]);
+    fn the_committed_header_is_the_one_generated_from_the_declarations() {
+        HEADER.check(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/layout.cuh")).unwrap();
     }
 
     /// Ten messages of 100 words from one end to the other on the CPU, the ends with these names and so
@@ -198,7 +199,7 @@ mod tests {
         let (mut source, mut target) = (vec![0u32; 100], vec![0u32; 100]);
         // Credit, arrival, and the states of both ends.
         let mut words = [0u64; 32];
-        let mut tally = [0u64; TALLY_WORDS];
+        let mut tally = Tally::default();
         let base = words.as_mut_ptr() as u64;
         let common = Message { len: 400, timeout_ns: 10_000_000_000, ..Message::default() };
         let to = target.as_mut_ptr() as u64;
@@ -221,12 +222,11 @@ mod tests {
             sends: u32::from(at == 0),
             number: 3,
         };
-        let memory: Vec<u64> = [end(0).words(), end(1).words()].concat();
-        let tally_at = tally.as_mut_ptr();
+        let memory = [end(0), end(1)];
         // SAFETY: two ends whose addresses are those of the buffers above, which outlive the call.
-        let status = unsafe { torture_storm_on_host(memory.as_ptr(), 2, threads, 0, tally_at) };
+        let status = unsafe { torture_storm_on_host(memory.as_ptr(), 2, threads, 0, &mut tally) };
         assert_eq!(status, 0);
-        Tally::of(&tally).unwrap()
+        tally
     }
 
     #[test]
@@ -238,17 +238,8 @@ mod tests {
             assert_eq!((right.mismatches, right.failures), (0, 0));
             let wrong = ten_messages([5, 1 << 40], threads);
             assert_eq!((wrong.received, wrong.mismatches), (10, 1000));
-            let [channel, round, index, found, expected] = wrong.first;
-            assert_eq!((channel, round, index), (3, 0, 0));
-            assert_ne!(found, expected);
+            assert_eq!((wrong.channel, wrong.round, wrong.index), (3, 0, 0));
+            assert_ne!(wrong.found, wrong.expected);
         }
-    }
-
-    #[test]
-    fn a_tally_is_read_in_the_order_of_its_fields() {
-        let words: Vec<u64> = (0..TALLY_WORDS as u64).collect();
-        let tally = Tally::of(&words).unwrap();
-        assert_eq!((tally.sent, tally.failures, tally.first), (0, 4, [6, 7, 8, 9, 10]));
-        assert!(Tally::of(&words[1..]).is_err());
     }
 }

@@ -182,7 +182,9 @@ MP_DEVICE Span span_of(std::uint64_t bytes, const Part& part) {
 
 // Gets a part of what a prepared get is for.
 template <class Group>
-MP_COLD WaitStatus fetch(Group group, const NicEnd& end, std::uint64_t epoch, const Span span) {
+MP_COLD WaitStatus get_part_by_nic(Group group, std::uint64_t nic, std::uint64_t epoch, const Part part) {
+    const NicEnd& end = *at<const NicEnd>(nic);
+    const Span span = span_of(end.message.len, part);
     const RemoteAddress from = {end.target + span.first, end.target_key};
     const PostStatus status = read_by_nic(group, end.queue, from, end.message.memory + span.first, end.memory_key, span.bytes,
                                           bounds_of(end.message));
@@ -195,7 +197,6 @@ MP_COLD WaitStatus send_by_nic(Group group, std::uint64_t nic, std::uint64_t epo
     const NicEnd& end = *at<const NicEnd>(nic);
     const WaitStatus room = wait_for_room(group, end, epoch);
     if (room != ok) return room;
-    if (end.gets != 0) return fetch(group, end, epoch, {0, end.message.len});
     const RemoteAddress to = {end.target + slot_offset(end, epoch), end.target_key};
     const Batch batch = {end.message.memory, end.message.len, to, end.memory_key, end.theirs != 0, {end.theirs, end.theirs_key},
                          epoch};
@@ -210,7 +211,6 @@ MP_COLD WaitStatus send_part_by_nic(Group group, std::uint64_t nic, std::uint64_
     const WaitStatus room = wait_for_room(group, end, epoch);
     if (room != ok) return room;
     const Span span = span_of(end.message.len, part);
-    if (end.gets != 0) return fetch(group, end, epoch, span);
     const RemoteAddress to = {end.target + slot_offset(end, epoch) + span.first, end.target_key};
     const Batch batch = {end.message.memory + span.first, span.bytes, to, end.memory_key, 0, {0, 0}, 0};
     const PostStatus status = post_batch(group, end.queue, batch, bounds_of(end.message));

@@ -13,7 +13,7 @@ namespace mp {
 namespace impl {
 
 MP_DEVICE WaitBounds bounds_of(const Collective& collective) { return {collective.abort, collective.timeout_ns}; }
-MP_DEVICE const Window& window_of(const Collective& collective) { return *at<const Window>(collective.nic); }
+MP_DEVICE const Window& window_of(const Collective& collective) { return at<const NicCollective>(collective.nic)->window; }
 
 MP_DEVICE std::uint64_t next_run(const Collective& collective) {
     return *at<std::uint64_t>(collective.state) + 1;
@@ -103,10 +103,13 @@ MP_DEVICE WaitResult meet(Group group, const Collective& collective, std::uint64
     return result.failed() ? result : hear_all(group, collective, round);
 }
 
-// The barrier; one that orders memory has two rounds. The collective by value, so that a kernel copies its argument only on the
-// way here, and not before the stores to mapped ranks.
+// What follows takes the address of a NicCollective and nothing of the handle, which then stays where it is: among the kernel's
+// parameters.
+
+// The barrier; one that orders memory has two rounds.
 template <class Group>
-MP_COLD WaitResult barrier_by_nic(Group group, const Collective collective, bool ordered) {
+MP_COLD WaitResult barrier_by_nic(Group group, std::uint64_t nic, bool ordered) {
+    const Collective& collective = at<const NicCollective>(nic)->collective;
     group.sync();
     const std::uint64_t run = next_run(collective);
     WaitResult result = {ok, run, 0};
@@ -116,8 +119,8 @@ MP_COLD WaitResult barrier_by_nic(Group group, const Collective collective, bool
 }
 
 template <class Group, class T, class Operation>
-MP_COLD WaitResult all_reduce_by_nic(Group group, const Collective collective, T* values, std::uint64_t count,
-                                     Operation operation) {
+MP_COLD WaitResult all_reduce_by_nic(Group group, std::uint64_t nic, T* values, std::uint64_t count, Operation operation) {
+    const Collective& collective = at<const NicCollective>(nic)->collective;
     group.sync();
     const Window& window = window_of(collective);
     const std::uint64_t run = next_run(collective), round = last_round(run);

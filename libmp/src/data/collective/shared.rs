@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, PeerHandle, PeerMemory, Space, Stream, Word64};
-use mp_kernels::{Collective, PACKET, WaitStatus};
+use mp_kernels::{Collective, NicCollective, PACKET, WaitStatus};
 use serde::{Deserialize, Serialize};
 
 use super::Reduce;
 use super::host::{HostSide, Way};
 use crate::collective::{Number, ReduceOp};
 use crate::communicator::Communicator;
+use crate::data::endpoint::is_set;
 use crate::data::operation::Name;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
@@ -78,7 +79,7 @@ impl Shared {
             Some(bytes) => plane.pieces.cut_for(device, bytes).map_err(failed),
         };
         // The counter, and behind it the addresses of the inboxes or the window.
-        let table = (8 * size).max(size_of::<mp_kernels::Window>());
+        let table = (8 * size).max(size_of::<NicCollective>());
         let words = || plane.pieces.cut_for(device, 64 + table)?.cast::<u64>();
         let words = words().map_err(failed);
         let gpu = device.as_cuda().is_some();
@@ -135,8 +136,9 @@ impl Shared {
             let region = Region::from_buffer(share.clone());
             let opened = Window::open_as(communicator, plane, &region, size, (verb, "on"))?;
             handle.nic = state + 64;
-            let view = bytemuck::bytes_of(&opened.handle()?).to_vec();
-            table.bytes().slice(0..view.len()).and_then(|to| to.write(&view)).map_err(failed)?;
+            let nic = NicCollective { window: opened.handle()?, collective: handle };
+            let row = || table.bytes().slice(0..size_of_val(&nic))?.cast()?.write(&[nic]);
+            row().map_err(failed)?;
             held.extend(opened.memory());
             if gpu {
                 window = Some(opened);
@@ -214,8 +216,7 @@ impl Shared {
 
     /// An error for a stream of another device.
     pub fn is_for(&self, stream: &Stream) -> Result<()> {
-        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
-        if ordinal(stream.device()) == ordinal(&self.device) {
+        if stream.device().ordinal() == self.device.ordinal() {
             return Ok(());
         }
         let (device, name, other) = (&self.device, stream.name(), stream.device());
@@ -269,7 +270,7 @@ impl Shared {
     pub fn run_on_a_host_stream<T: Number>(&self, reduce: Option<&(ReduceOp, Region<T>)>) {
         let (since, expected) = (Instant::now(), self.runs() + 1);
         let ended = |status| self.report.write(status, expected, expected - 1, since.elapsed());
-        let is_aborted = || self.abort.load().is_some_and(|word| word != 0);
+        let is_aborted = || is_set(&self.abort);
         let run = || -> Result<()> {
             let Some(host) = &self.host else { return Err(Error::NoOperations) };
             if is_aborted() {

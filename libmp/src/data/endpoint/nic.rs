@@ -5,13 +5,11 @@
 //! Signals, and the slots of small messages to a GPU, are in host memory: there one store of the NIC's thread raises them,
 //! where GPU memory takes a copy engine.
 
-use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gdsync::Buffer;
 use gdsync::nic::{Access, Error as NicError, MemoryRegion};
-use gdsync::wqe::RemoteAddress;
 use mp_kernels::{Message, NicEnd, PACKET_SLOTS, StepKind};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +42,7 @@ pub(crate) struct ForKernels {
     /// Their link to the peer.
     pub link: Arc<OpenedLink>,
     /// The `mp::NicEnd`.
-    pub table: Buffer<u64>,
+    pub table: Buffer<NicEnd>,
 }
 
 /// What the peer is told of it.
@@ -126,25 +124,18 @@ impl Registered {
             return Ok(made);
         }
         let link = plane.kernel_link(neighbour, device, op)?;
-        let table = plane.table(device, &[0; NIC_END], op)?;
+        let table = plane.table(device, &[NicEnd::default()], op)?;
         // Two threads may come at once: one's stays.
         Ok(self.kernels.get_or_init(|| ForKernels { link, table }))
     }
 
-    /// `mp::NicEnd` for kernels, as words.
-    pub fn words(
-        &self,
-        side: Side,
-        message: &Message,
-        other: &NicOpening,
-    ) -> Option<[u64; NIC_END]> {
+    /// What kernels need of a peer.
+    pub fn end(&self, side: Side, message: &Message, other: &NicOpening) -> Option<NicEnd> {
         let queue = self.kernels.get()?.link.view.as_ref()?.device_address()?;
         let to_receiver = if side == Side::Send { other } else { &self.opening };
-        let theirs = other.signal.after(0);
-        let target = other.memory.map_or(NOWHERE, |place| place.after(0));
         let memory_key = self.source.as_ref().map_or(0, |region| region.lkey());
         let slots = (to_receiver.slots, to_receiver.stride);
-        Some(end_of(message, queue, (theirs, target), slots, u64::from(memory_key)))
+        Some(end_of(message, queue, (Some(other.signal), other.memory), slots, memory_key))
     }
 
     /// Whether messages are taken out of slots here.
@@ -194,49 +185,35 @@ fn tell_closed(plane: &Plane, neighbour: usize, number: u64) {
     }
 }
 
-/// 64-bit words of a `NicEnd`.
-const NIC_END: usize = size_of::<NicEnd>() / 8;
-
-// The order of the fields in `end_of`.
-const _: () = assert!(
-    NIC_END == 18
-        && offset_of!(NicEnd, queue) == Message::WORDS * 8
-        && offset_of!(NicEnd, theirs_key) == 16 * 8
-);
-
-/// `mp::NicEnd` of a put into a window, or of a get from one, for kernels; there is room for every start.
-pub(crate) fn words_of_window(
-    route: &NicRoute,
-    message: &Message,
-    gets: bool,
-) -> Option<[u64; NIC_END]> {
+/// What kernels need for a put into a window, or a get from one; there is room for every start.
+pub(crate) fn end_of_window(route: &NicRoute, message: &Message) -> Option<NicEnd> {
     let queue = route.link.view.as_ref()?.device_address()?;
-    let theirs = route.word.map_or(NOWHERE, |place| place.after(0));
-    let target = route.data.as_ref().map_or(NOWHERE, |(_, place)| place.after(0));
+    let target = route.data.as_ref().map(|(_, place)| *place);
     let memory_key = route.data.as_ref().map_or(0, |(region, _)| region.lkey());
-    Some(end_of(
-        message,
-        queue,
-        (theirs, target),
-        (u64::MAX, 0),
-        u64::from(memory_key) | u64::from(gets) << 32,
-    ))
+    Some(end_of(message, queue, (route.word, target), (u64::MAX, 0), memory_key))
 }
 
-/// An `mp::NicEnd` as the words it is.
 fn end_of(
     message: &Message,
     queue: u64,
-    (theirs, target): (RemoteAddress, RemoteAddress),
+    (theirs, target): (Option<Place>, Option<Place>),
     (slots, stride): (u64, u64),
-    keys: u64,
-) -> [u64; NIC_END] {
-    let mut words = [0; NIC_END];
-    words[..Message::WORDS].copy_from_slice(&Message { theirs: 0, nic: 0, ..*message }.words());
-    let remote_keys = u64::from(theirs.rkey) | u64::from(target.rkey) << 32;
-    let rest = [queue, theirs.address, target.address, slots, stride, remote_keys, keys];
-    words[Message::WORDS..].copy_from_slice(&rest);
-    words
+    memory_key: u32,
+) -> NicEnd {
+    let [theirs, target] =
+        [theirs, target].map(|place| place.map_or(NOWHERE, |place| place.after(0)));
+    NicEnd {
+        message: Message { theirs: 0, nic: 0, ..*message },
+        queue,
+        theirs: theirs.address,
+        target: target.address,
+        slots,
+        stride,
+        theirs_key: theirs.rkey,
+        target_key: target.rkey,
+        memory_key,
+        reserved: 0,
+    }
 }
 
 impl NicWay {

@@ -149,20 +149,9 @@ impl Link {
         self.result.load().unwrap_or_default()
     }
 
-    /// The queue as kernels take it: the words of `mp::QueuePair`.
-    pub fn for_kernels(&self) -> Result<[u64; 9]> {
-        let view = self.queue.device_view()?;
-        Ok([
-            view.send_queue,
-            view.completion,
-            view.send_record,
-            view.doorbell,
-            view.reserved,
-            view.published,
-            view.completed,
-            view.state,
-            u64::from(view.blocks) | u64::from(view.qpn) << 32,
-        ])
+    /// The queue as kernels take it.
+    pub fn for_kernels(&self) -> Result<mp_kernels::QueuePair> {
+        self.queue.device_view()
     }
 
     /// Whether everything that was posted is complete.

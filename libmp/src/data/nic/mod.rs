@@ -136,7 +136,7 @@ pub(crate) struct OpenedLink {
     owner: String,
     pub link: Arc<Link>,
     /// For kernels: its `mp::QueuePair`, in their device's memory.
-    pub view: Option<Buffer<u64>>,
+    pub view: Option<Buffer<mp_kernels::QueuePair>>,
     /// Whether the peer has connected its side, or why not.
     answer: OnceLock<std::result::Result<(), String>>,
 }

@@ -287,7 +287,7 @@ impl Plane {
         let link = Link::new(&*nic.nic, device, what, nic.patience).map_err(refused(op))?;
         let view = match what {
             Use::Kernels => {
-                Some(self.table(device, &link.for_kernels().map_err(refused(op))?, op)?)
+                Some(self.table(device, &[link.for_kernels().map_err(refused(op))?], op)?)
             }
             _ => None,
         };
@@ -300,16 +300,16 @@ impl Plane {
         Ok(opened)
     }
 
-    /// Words that kernels of a device read, in its memory.
-    pub fn table(
+    /// What kernels of a device read, in its memory.
+    pub fn table<T: Pod>(
         &self,
         device: &Device,
-        words: &[u64],
+        rows: &[T],
         op: &dyn Fn() -> String,
-    ) -> Result<Buffer<u64>> {
-        let table = || -> gdsync::Result<Buffer<u64>> {
-            let table = self.pieces.cut_for(device, size_of_val(words))?.cast()?;
-            table.write(words)?;
+    ) -> Result<Buffer<T>> {
+        let table = || -> gdsync::Result<Buffer<T>> {
+            let table = self.pieces.cut_for(device, size_of_val(rows))?.cast()?;
+            table.write(rows)?;
             Ok(table)
         };
         table().map_err(|source| Error::Memory { op: op(), source })

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use gdsync::{Buffer, Device};
+use gdsync::Buffer;
 
 use super::Window;
 use crate::data::endpoint::{Endpoint, OneSided, OneSidedKind};
@@ -181,9 +181,8 @@ impl<T: Pod> Window<T> {
         if let Some(signal) = signal {
             self.check_signal(verb, rank, signal)?;
         }
-        let ordinal = |device: &Device| device.as_cuda().map(gdsync::CudaDevice::ordinal);
         let (memory, device) = (region.buffer().device(), self.table.device());
-        if ordinal(memory) != ordinal(device) {
+        if memory.ordinal() != device.ordinal() {
             return Err(Error::Mismatch {
                 op: format!("a {verb} of rank {rank}"),
                 reason: format!("its region belongs to {memory}, its window to {device}"),
