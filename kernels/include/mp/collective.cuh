@@ -69,14 +69,14 @@ MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, Annou
 // visible to every group after (release and acquire at system scope, a barrier of the group before and after).
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective) {
-    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.nic, true);
+    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.nic, impl::bounds_of(collective), true);
     return impl::barrier_of(group, collective, release, acquire);
 }
 
 // The same without ordering what the groups wrote, beyond their own barrier.
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective, sync_only_t) {
-    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.nic, false);
+    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.nic, impl::bounds_of(collective), false);
     return impl::barrier_of(group, collective, relaxed, relaxed);
 }
 
@@ -157,7 +157,7 @@ template <class Group, class T, class Operation>
 MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, T* values, std::uint64_t count,
                                 Operation operation) {
     if (MP_RARELY(count > collective.len)) return impl::too_many(group, collective.report, count, collective.len);
-    if (MP_RARELY(collective.nic != 0)) return impl::all_reduce_by_nic(group, collective.nic, values, count, operation);
+    if (MP_RARELY(collective.nic != 0)) return impl::all_reduce_by_nic(group, collective.nic, impl::bounds_of(collective), values, count, operation);
     group.sync();
     const std::uint64_t epoch = *impl::at<std::uint64_t>(collective.state) + 1;
     WaitResult result = {ok, epoch, 0};

@@ -32,8 +32,8 @@ MP_DEVICE std::uint64_t last_round(std::uint64_t run) { return 2 * run; }
 // Puts `bytes` to byte `offset` of every other rank's share, then raises this rank's signals to `round`. The result is every
 // thread's.
 template <class Group>
-MP_COLD WaitResult tell_all(Group group, const Collective& collective, std::uint64_t offset, const void* from,
-                            std::uint64_t bytes, std::uint64_t round) {
+MP_COLD WaitResult tell_all(Group group, const Collective& collective, const WaitBounds bounds, std::uint64_t offset,
+                            const void* from, std::uint64_t bytes, std::uint64_t round) {
     const Window& window = window_of(collective);
     for (std::uint64_t rank = 0; rank < window.ranks; ++rank) {
         if (rank == window.rank) continue;
@@ -52,7 +52,7 @@ MP_COLD WaitResult tell_all(Group group, const Collective& collective, std::uint
             const std::uint64_t now = left < inline_bytes ? left : inline_bytes;
             const Batch batch = {address_of(from) + done, now, {share.memory + offset + done, nic.memory_key}, 0, now == left,
                                  {word, nic.signals_key}, round};
-            const PostStatus status = post_batch(group, nic.queue, batch, bounds_of(collective));
+            const PostStatus status = post_batch(group, nic.queue, batch, bounds);
             if (status != PostStatus::ok) return result_of(status, round);
             done += now;
         } while (done < bytes);
@@ -62,7 +62,7 @@ MP_COLD WaitResult tell_all(Group group, const Collective& collective, std::uint
 
 // Waits for the signals of all others, a thread for each; what ended a wait of one is every thread's.
 template <class Group>
-MP_COLD WaitResult hear_all(Group group, const Collective& collective, std::uint64_t round) {
+MP_COLD WaitResult hear_all(Group group, const Collective& collective, const WaitBounds bounds, std::uint64_t round) {
     const Window& window = window_of(collective);
     const std::uint64_t signals = part_of(window, window.rank)->signals;
     WaitResult result = {ok, round, 0};
@@ -70,8 +70,8 @@ MP_COLD WaitResult hear_all(Group group, const Collective& collective, std::uint
         if (rank == window.rank) continue;
         const auto* word = at<const std::uint64_t>(signals + rank * signal_stride);
         const WindowPart& share = *part_of(window, rank);
-        result = share.nic == 0 ? wait_alone(word, round, bounds_of(collective))
-                                : wait_beside(word, round, at<const NicPart>(share.nic)->queue, bounds_of(collective));
+        result = share.nic == 0 ? wait_alone(word, round, bounds)
+                                : wait_beside(word, round, at<const NicPart>(share.nic)->queue, bounds);
     }
     if (group.any(result.failed())) {
         const bool lost = group.any(result.status == path_failed);
@@ -98,36 +98,37 @@ MP_DEVICE WaitResult told(Group group, const Collective& collective, std::uint64
 
 // One round of signals without data.
 template <class Group>
-MP_DEVICE WaitResult meet(Group group, const Collective& collective, std::uint64_t round) {
-    const WaitResult result = told(group, collective, round, tell_all(group, collective, 0, nullptr, 0, round));
-    return result.failed() ? result : hear_all(group, collective, round);
+MP_DEVICE WaitResult meet(Group group, const Collective& collective, const WaitBounds& bounds, std::uint64_t round) {
+    const WaitResult result = told(group, collective, round, tell_all(group, collective, bounds, 0, nullptr, 0, round));
+    return result.failed() ? result : hear_all(group, collective, bounds, round);
 }
 
-// What follows takes the address of a NicCollective and nothing of the handle, which then stays where it is: among the kernel's
-// parameters.
+// What follows takes the address of a NicCollective, and of the handle only what ends waits: it then stays where it is, among
+// the kernel's parameters.
 
 // The barrier; one that orders memory has two rounds.
 template <class Group>
-MP_COLD WaitResult barrier_by_nic(Group group, std::uint64_t nic, bool ordered) {
+MP_COLD WaitResult barrier_by_nic(Group group, std::uint64_t nic, const WaitBounds bounds, bool ordered) {
     const Collective& collective = at<const NicCollective>(nic)->collective;
     group.sync();
     const std::uint64_t run = next_run(collective);
     WaitResult result = {ok, run, 0};
-    if (ordered) result = meet(group, collective, first_round(run));
-    if (!result.failed()) result = meet(group, collective, last_round(run));
+    if (ordered) result = meet(group, collective, bounds, first_round(run));
+    if (!result.failed()) result = meet(group, collective, bounds, last_round(run));
     return result.failed() ? result : end_of_nic_run(group, collective, run);
 }
 
 template <class Group, class T, class Operation>
-MP_COLD WaitResult all_reduce_by_nic(Group group, std::uint64_t nic, T* values, std::uint64_t count, Operation operation) {
+MP_COLD WaitResult all_reduce_by_nic(Group group, std::uint64_t nic, const WaitBounds bounds, T* values, std::uint64_t count,
+                                     Operation operation) {
     const Collective& collective = at<const NicCollective>(nic)->collective;
     group.sync();
     const Window& window = window_of(collective);
     const std::uint64_t run = next_run(collective), round = last_round(run);
     const std::uint64_t place = turn_offset(collective, window.rank, run);
-    WaitResult result = tell_all(group, collective, place, values, count * sizeof(T), round);
+    WaitResult result = tell_all(group, collective, bounds, place, values, count * sizeof(T), round);
     if (told(group, collective, round, result).failed()) return result;
-    result = hear_all(group, collective, round);
+    result = hear_all(group, collective, bounds, round);
     if (result.failed()) return result;
     const std::uint64_t share = part_of(window, window.rank)->memory;
     for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
