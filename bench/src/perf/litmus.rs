@@ -203,15 +203,14 @@ impl Messages {
     }
 
     fn play(&self, rank: &Rank, rounds: u64) -> Result<Tally> {
-        let words = |message: mp_kernels::Message| -> Vec<u64> { message.words().to_vec() };
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         for (send, recv) in self.sends.iter().zip(&self.recvs) {
-            sends.extend(words(send.handle()?.message));
-            recvs.extend(words(recv.handle()?.message));
+            sends.push(send.handle()?.message);
+            recvs.push(recv.handle()?.message);
         }
-        let table = |words: &[u64]| -> Result<(Buffer<u64>, u64)> {
-            let table = rank.device.alloc(words.len())?;
-            table.write(words)?;
+        let table = |ends: &[mp_kernels::Message]| -> Result<(Buffer<mp_kernels::Message>, u64)> {
+            let table = rank.device.alloc(ends.len())?;
+            table.write(ends)?;
             let address = table.device_address().context("no address")?;
             Ok((table, address))
         };
