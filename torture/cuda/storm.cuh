@@ -5,6 +5,10 @@
 
 #include <mp/mp.cuh>
 
+namespace storm {
+using mp::Message;
+}
+
 #include "layout.cuh"
 
 namespace storm {
