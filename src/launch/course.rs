@@ -66,8 +66,9 @@ pub(super) struct Look {
 /// first; and where a shell stands between, it takes its time, too.
 const HEARING: Duration = Duration::from_millis(100);
 
-/// How long the verdict waits while a rank is visibly about to die, or a killed program has not been noticed by its shell.
-const LONGEST_HEARING: Duration = Duration::from_secs(2);
+/// How long the verdict waits while a rank is visibly about to die, or a killed program has not been noticed by its shell: on a
+/// machine with too much to do the kernel takes seconds to end a process.
+const LONGEST_HEARING: Duration = DEATH;
 
 /// A second request that comes sooner is the first one again: `timeout(1)` and shells signal a process
 /// and its group.
@@ -365,9 +366,9 @@ mod tests {
         course.rank_ended(0, 10, Ended::Exited(1), now);
         let dying = Look { dying: true, stopped: Vec::new() };
         // The killed one takes its time, as is seen.
-        assert_eq!(course.tick(&dying, now + 10 * HEARING), []);
+        assert_eq!(course.tick(&dying, now + 30 * HEARING), []);
         assert_eq!(course.blamed(), None);
-        let steps = course.rank_ended(2, 12, Ended::Killed(SIGKILL), now + 11 * HEARING);
+        let steps = course.rank_ended(2, 12, Ended::Killed(SIGKILL), now + 31 * HEARING);
         assert_eq!(
             steps,
             [
