@@ -8,11 +8,12 @@ use libmp::World;
 use super::faults::FAULTS;
 use super::*;
 use crate::comm::{self, Comm};
+use crate::cycle::TOLERANCE;
 use crate::enqueued::{Enqueued, Form};
 use crate::error::Error;
 use crate::known::{Verdict, judge, judge_by, name};
 use crate::launch::on_threads;
-use crate::options::{Config, Cycle, Equation, Operator, Smoother};
+use crate::options::{Boundary, Config, Cycle, Equation, Operator, Smoother};
 use crate::run::{Effort, Outcome, Solver, run};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -105,7 +106,24 @@ fn solve(config: &Config, way: Way) -> Vec<(Outcome, bool)> {
     found.unwrap()
 }
 
-/// Every fault that changes a bit of what is found fails the verdict; `least` do, and that without reference values
+/// Whether iterated cycles have come to the same solution in spite of a fault, as far as their tolerance goes, and as soon. In a
+/// domain without boundary that is so of what only transfers or the coarsest level have to do with: what is left there is smooth and
+/// its mean is 0.
+fn is_made_good(config: &Config, clean: &Outcome, outcome: &Outcome) -> bool {
+    let result = |outcome: &Outcome| {
+        let umax = outcome.runs.first().map_or(f64::NAN, |run| run.umax);
+        [outcome.error_2h_h, outcome.error_4h_2h, umax]
+    };
+    let cycles = |outcome: &Outcome| -> Vec<usize> {
+        outcome.runs.iter().map(|run| run.first.cycles.len()).collect()
+    };
+    let same = |(found, right): (f64, f64)| (found - right).abs() <= TOLERANCE * right;
+    config.cycle != Cycle::F
+        && cycles(clean) == cycles(outcome)
+        && result(outcome).into_iter().zip(result(clean)).all(same)
+}
+
+/// Every fault that changes a bit of what is found, and is not made good, fails the verdict; `least` do, and that without reference values
 /// `by_bounds` would.
 fn all_are_caught(config: Config, way: Way, least: usize, by_bounds: usize) {
     let config = Config { box_dim: 16, boxes_per_rank: 4, ..config };
@@ -123,8 +141,12 @@ fn all_are_caught(config: Config, way: Way, least: usize, by_bounds: usize) {
         if !differs || one_cell && a_number {
             continue;
         }
+        let verdict = judge(&config, outcome);
+        if matches!(verdict, Verdict::Pass(_)) && is_made_good(&config, &clean.0, outcome) {
+            continue;
+        }
         struck += 1;
-        if let Verdict::Pass(text) = judge(&config, outcome) {
+        if let Verdict::Pass(text) = verdict {
             missed.push(format!("{}: {text}", fault.name));
         }
         bounds += usize::from(matches!(judge_by(&config, outcome, None), Verdict::Fail(_)));
@@ -176,4 +198,13 @@ fn faults_are_caught_with_an_identity_term() {
     let poisson = config(Operator::Fv4, Smoother::Gsrb, Cycle::Fv);
     let helmholtz = Config { equation: Equation::Helmholtz, ..poisson };
     all_are_caught(helmholtz, Way::Threads, 40, 25);
+}
+
+#[test]
+fn faults_are_caught_in_a_domain_without_boundary() {
+    for cycle in [Cycle::F, Cycle::Fv] {
+        let poisson = config(Operator::Fv4, Smoother::Gsrb, cycle);
+        let periodic = Config { boundary: Boundary::Periodic, ..poisson };
+        all_are_caught(periodic, Way::Threads, 40, 25);
+    }
 }
