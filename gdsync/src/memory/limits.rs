@@ -158,7 +158,7 @@ pub fn control_groups(root: &Path) -> Vec<Room> {
 }
 
 /// The turn of this process, or thread, to look at what there is and to take of it. Others of the host wait meanwhile, at
-/// most half a minute: who stops in its turn does not stop them.
+/// most half a minute, and not for a process that is stopped in its turn.
 pub(crate) struct Turn(#[expect(dead_code, reason = "its lock is held")] Option<OwnedFd>);
 
 impl Turn {
@@ -168,18 +168,41 @@ impl Turn {
         let folder =
             open("/dev/shm", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty());
         let Ok(folder) = folder else { return Turn(None) };
+        let mut looks = 0u32;
         loop {
             match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => return Turn(Some(folder)),
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR)
                     if Instant::now() < until =>
                 {
+                    looks += 1;
+                    if looks.is_multiple_of(100) && is_held_by_a_stopped_process(&folder) {
+                        return Turn(None);
+                    }
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 Err(_) => return Turn(None),
             }
         }
     }
+}
+
+/// Whether who has locked this file is stopped, as far as the kernel says: `/proc/locks`, proc(5).
+fn is_held_by_a_stopped_process(file: &OwnedFd) -> bool {
+    let Ok(stat) = rustix::fs::fstat(file) else { return false };
+    let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
+    let place = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
+    let locks = read_to_string("/proc/locks").unwrap_or_default();
+    // Number, kind, how, what, process, place, range; who waits has an arrow before the kind.
+    let holder = locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let held = fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str());
+        held.then(|| fields[4].to_owned())
+    });
+    let status = holder.and_then(|pid| read_to_string(format!("/proc/{pid}/stat")).ok());
+    // The state follows the name, which is in brackets and may have any in it.
+    let state = status.and_then(|text| text.rsplit_once(')')?.1.trim().chars().next());
+    matches!(state, Some('T' | 't'))
 }
 
 #[cfg(test)]
@@ -189,6 +212,34 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn a_process_that_is_stopped_in_its_turn_is_not_waited_for() {
+        use std::process::Command;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("turn");
+        fs::write(&path, "").unwrap();
+        let file: OwnedFd = fs::File::open(&path).unwrap().into();
+        let held = || flock(&file, FlockOperation::NonBlockingLockExclusive).is_err();
+        let mut holder =
+            Command::new("flock").arg("-F").arg(&path).args(["sleep", "60"]).spawn().unwrap();
+        let since = Instant::now();
+        while !held() && since.elapsed() < Duration::from_secs(20) {
+            let _ = flock(&file, FlockOperation::Unlock);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let runs = is_held_by_a_stopped_process(&file);
+        let pid = rustix::process::Pid::from_child(&holder);
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+        let since = Instant::now();
+        let mut stopped = false;
+        while !stopped && since.elapsed() < Duration::from_secs(20) {
+            stopped = is_held_by_a_stopped_process(&file);
+        }
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert!(!runs && stopped, "while it runs: {runs}, once it is stopped: {stopped}");
+    }
 
     /// A root with these files.
     fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
