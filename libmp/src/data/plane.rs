@@ -95,10 +95,9 @@ pub(crate) struct Abort {
     pub word: Word64,
     /// For the device.
     pub address: u64,
-    /// Address of a word in the memory of a GPU by which its kernels tell those behind them that a wait was ended: what they
-    /// would send was made of what never came. 0 for the host.
-    pub seen: u64,
-    _seen: Option<Buffer<u64>>,
+    /// A word in the memory of a GPU by which its kernels tell those behind them that a wait was ended: what they would send was
+    /// made of what never came. None for the host.
+    pub seen: Option<Buffer<u64>>,
 }
 
 /// A rank that this one reaches.
@@ -380,13 +379,8 @@ impl Plane {
         let watchdog = Watchdog::new(device).map_err(failed)?;
         let word = watchdog.abort_word().clone();
         let seen = ordinal.is_some().then(|| self.pieces.cut_for(device, size_of::<u64>())?.cast());
-        let seen: Option<Buffer<u64>> = seen.transpose().map_err(failed)?;
-        let abort = Abort {
-            address: word.device_address().map_err(failed)?,
-            word,
-            seen: seen.as_ref().and_then(Buffer::device_address).unwrap_or_default(),
-            _seen: seen,
-        };
+        let seen = seen.transpose().map_err(failed)?;
+        let abort = Abort { address: word.device_address().map_err(failed)?, word, seen };
         let released = watchdog.clone();
         self.control.on_failure(move |cause| released.abort(cause));
         streams.watchdogs.push((ordinal, watchdog.clone(), abort.clone()));

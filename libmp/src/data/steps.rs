@@ -304,7 +304,10 @@ fn launch_as<const COUNT: usize>(
         }
         let bounds = end.bounds(plane)?;
         stream.hold(bounds.report.memory());
-        seen = bounds.abort.seen;
+        if let Some(word) = &bounds.abort.seen {
+            stream.hold(word);
+            seen = word.device_address().unwrap_or_default();
+        }
     }
     if count == 0 && (!steps.is_empty() || tell.is_none()) {
         return Ok(false);
@@ -318,8 +321,8 @@ fn launch_as<const COUNT: usize>(
     let kernel = if u64::from(threads) > COPYING { wide } else { narrow };
     let kernel = cuda.kernel(kernel).map_err(failed)?;
     let args = [Arg::new(&list), Arg::new(&count), Arg::new(&seen)];
-    // SAFETY: the kernel's parameters; the addresses are those of memory that the ends hold, of the abort word and of
-    // reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
+    // SAFETY: the kernel's parameters; the addresses are those of memory that the ends hold, of the abort word, of what
+    // kernels note of it and of reports, which live as long as the world or, in a graph, are held by it; peers write it as the protocol orders.
     unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }.map_err(failed)?;
     Ok(tell.is_some())
 }
