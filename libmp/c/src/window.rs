@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use libmp::Window;
+use libmp::{Region, Window};
 
 use crate::device::copy;
 use crate::handle::{api, borrow, deadline, getters, give, number, place, put, take};
@@ -30,6 +30,22 @@ unsafe fn target<'a>(window: *const MpWindow, rank: c_int) -> Result<(&'a Window
     let number = number(rank, "rank")?;
     window.0.len(number).map_err(|error| Failure::argument("rank", error))?;
     Ok((&window.0, number))
+}
+
+/// A window, a rank of it, and the part of a region that is copied there or from there.
+///
+/// # Safety
+/// As [`borrow`].
+unsafe fn target_of<'a>(
+    window: *const MpWindow,
+    rank: c_int,
+    region: *const MpRegion,
+    offset: usize,
+    bytes: usize,
+) -> Result<(&'a Window<u8>, usize, Region<u8>)> {
+    // SAFETY: the caller's promise.
+    let ((window, rank), region) = unsafe { (target(window, rank)?, borrow(region, "region")?) };
+    Ok((window, rank, region.part(offset, bytes)?))
 }
 
 api! {
@@ -95,8 +111,7 @@ api! {
         op: *mut *mut MpOp,
     ) {
         place(op, "op")?;
-        let (window, rank) = target(window, rank)?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
         give(op, MpOp::Get(window.prepare_get(rank, at, &part)?), "op")?;
     }
 
@@ -116,8 +131,8 @@ api! {
         offset: usize,
         bytes: usize,
     ) {
-        let (window, rank) = target(window, rank)?;
-        window.put(rank, at, &borrow(region, "region")?.part(offset, bytes)?)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
+        window.put(rank, at, &part)?;
     }
 
     /// Copies from a rank.
@@ -129,8 +144,8 @@ api! {
         offset: usize,
         bytes: usize,
     ) {
-        let (window, rank) = target(window, rank)?;
-        window.get(rank, at, &borrow(region, "region")?.part(offset, bytes)?)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
+        window.get(rank, at, &part)?;
     }
 
     /// Begins to copy to a rank.
@@ -144,8 +159,7 @@ api! {
         request: *mut *mut MpOp,
     ) {
         place(request, "request")?;
-        let (window, rank) = target(window, rank)?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
         let put = window.prepare_put(rank, at, &part, None)?;
         put.start()?;
         give(request, MpOp::Put(put), "request")?;
@@ -162,8 +176,7 @@ api! {
         request: *mut *mut MpOp,
     ) {
         place(request, "request")?;
-        let (window, rank) = target(window, rank)?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
         let get = window.prepare_get(rank, at, &part)?;
         get.start()?;
         give(request, MpOp::Get(get), "request")?;
@@ -180,8 +193,7 @@ api! {
         number: u32,
         value: u64,
     ) {
-        let (window, rank) = target(window, rank)?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
         window.put_signal(rank, at, &part, signal(number), value)?;
     }
 
@@ -212,8 +224,7 @@ api! {
         bytes: usize,
         stream: *const MpStream,
     ) {
-        let (window, rank) = target(window, rank)?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
         window.put_on(&borrow(stream, "stream")?.stream, rank, at, &part)?;
     }
 
@@ -227,8 +238,7 @@ api! {
         bytes: usize,
         stream: *const MpStream,
     ) {
-        let (window, rank) = target(window, rank)?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
         window.get_on(&borrow(stream, "stream")?.stream, rank, at, &part)?;
     }
 
@@ -244,8 +254,7 @@ api! {
         value: u64,
         stream: *const MpStream,
     ) {
-        let (window, rank) = target(window, rank)?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
         let stream = &borrow(stream, "stream")?.stream;
         window.put_on(stream, rank, at, &part)?;
         window.signal_on(stream, rank, signal(number), value)?;
