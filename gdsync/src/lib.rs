@@ -46,6 +46,7 @@ mod memory;
 pub mod nic;
 pub mod path;
 pub mod peer;
+mod process;
 mod room;
 mod stream;
 pub mod verbs;

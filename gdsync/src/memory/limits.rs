@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::{Resource, getrlimit};
 
+use crate::process::is_stopped;
+
 /// What can still be taken, and by whose account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
@@ -197,12 +199,9 @@ fn is_held_by_a_stopped_process(file: &OwnedFd) -> bool {
     let holder = locks.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let held = fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str());
-        held.then(|| fields[4].to_owned())
+        held.then(|| fields[4].parse().ok()).flatten()
     });
-    let status = holder.and_then(|pid| read_to_string(format!("/proc/{pid}/stat")).ok());
-    // The state follows the name, which is in brackets and may have any in it.
-    let state = status.and_then(|text| text.rsplit_once(')')?.1.trim().chars().next());
-    matches!(state, Some('T' | 't'))
+    holder.is_some_and(is_stopped)
 }
 
 #[cfg(test)]

@@ -34,7 +34,9 @@ pub struct QueuePairOptions {
     pub receiver_not_ready_retries: u8,
     /// How long before such a repetition.
     pub receiver_not_ready_delay: Duration,
-    /// How long the peer may be silent, or the connection take, before requests fail as "transport retry exceeded".
+    /// How long the peer may be silent, or the connection take, before requests fail as "transport retry exceeded". Within
+    /// a host only a process that is stopped counts as silent: one that runs may wait long for a processor, and one that
+    /// has ended is noticed at once.
     pub transport_timeout: Duration,
 }
 

@@ -56,6 +56,11 @@ pub(crate) trait Wire: Send {
         Ok(())
     }
 
+    /// Whether a peer that has been silent for too long counts as lost: not if it is known to run.
+    fn is_lost_by_silence(&self) -> bool {
+        true
+    }
+
     /// The other side that waits for `readable` and `writable` of a socket was told so.
     fn ready(&mut self, readable: bool, writable: bool) {
         let _ = (readable, writable);

@@ -19,6 +19,7 @@ use crate::memory::{Buffer, Space};
 use crate::nic::soft::state::{Outgoing, Payload};
 use crate::nic::words::Words;
 use crate::peer::{PeerHandle, PeerMemory};
+use crate::process::is_stopped;
 
 /// Bytes of records in a ring.
 const RING: usize = 256 * 1024;
@@ -244,6 +245,12 @@ impl Wire for ShmWire {
             _ => Ok(()),
         }
     }
+
+    /// On a machine with far too much to do a process may get no processor for as long; its end is noticed without this.
+    fn is_lost_by_silence(&self) -> bool {
+        let runs = self.peer.is_some() || self.pid == std::process::id();
+        !runs || is_stopped(self.pid)
+    }
 }
 
 impl Drop for ShmWire {
@@ -304,6 +311,26 @@ mod tests {
         });
         assert_eq!(frames, 1);
         assert_eq!(result, Err(Cut("the peer closed the connection".into())));
+    }
+
+    #[test]
+    fn silence_of_a_process_that_runs_proves_nothing_and_of_one_that_is_stopped_it_does() {
+        use rustix::process::{Signal, kill_process};
+        let wire_to = |pid| ShmWire::new(Ring::create().unwrap(), Ring::create().unwrap(), pid);
+        assert!(!wire_to(std::process::id()).is_lost_by_silence(), "an engine of this process");
+        let mut process = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let mut wire = wire_to(process.id());
+        let runs = !wire.is_lost_by_silence();
+        let pid = Pid::from_child(&process);
+        kill_process(pid, Signal::STOP).unwrap();
+        // The kernel tells once it has done so.
+        let options = rustix::process::WaitIdOptions::STOPPED;
+        rustix::process::waitid(rustix::process::WaitId::Pid(pid), options).unwrap();
+        let lost = wire.is_lost_by_silence();
+        process.kill().unwrap();
+        process.wait().unwrap();
+        assert!(runs && lost, "while it runs: {runs}, once it is stopped: {lost}");
+        assert!(wire.check_peer().is_err(), "it has ended");
     }
 
     #[test]
