@@ -1,10 +1,12 @@
-//! For launchers: telling the ranks that are still starting that one of them has ended and will not come. Without it they
-//! would wait for it until `MP_INIT_TIMEOUT`. Once a world is complete its ranks notice by themselves, and nobody listens.
+//! For launchers: telling the ranks that are still starting that one of them has ended, or is stopped, and will not come.
+//! Without it they would wait for it until `MP_INIT_TIMEOUT`. Once a world is complete its ranks notice by themselves, and
+//! nobody listens.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use subtle::ConstantTimeEq;
 
 use crate::bootstrap::{parse_token, tcp};
@@ -49,8 +51,8 @@ impl Job {
         Some(Job { rendezvous, preamble })
     }
 
-    /// Tells rank 0, and through it the others, that `rank` ended as `how` says ("it was killed by SIGKILL"). Does not wait
-    /// for them.
+    /// Tells rank 0, and through it the others, that `rank` ended as `how` says ("it was killed by SIGKILL"), or will not come
+    /// otherwise ("it is stopped"). Does not wait for them.
     ///
     /// # Errors
     /// If nobody could be told now: rank 0 does not listen. Trying again is for the caller, as long as ranks run.
@@ -61,20 +63,34 @@ impl Job {
         stream.write_all(&Control::greeting(&self.preamble, &Message::Gone { rank, host, how }))
     }
 
-    /// Once rank 0 itself has ended: tells those who look for it, in a thread that ends with the process, that `rank` ended
-    /// as `how` says, be it rank 0 or another on whose account rank 0 ended.
+    /// Once rank 0 itself has ended, or is stopped: tells those who look for it, in a thread that ends with the process, that
+    /// `rank` ended as `how` says, be it rank 0 or another on whose account rank 0 ended. `listener` is the socket of a rank 0
+    /// that is stopped; without it one is made in its place.
     ///
     /// # Errors
-    /// If somebody still listens there. Trying again is for the caller.
-    pub fn in_place_of_rank_0(&self, rank: u32, how: &str) -> io::Result<()> {
+    /// If somebody still listens there, and no `listener` is given. Trying again is for the caller.
+    pub fn in_place_of_rank_0(
+        &self,
+        listener: Option<TcpListener>,
+        rank: u32,
+        how: &str,
+    ) -> io::Result<()> {
         let (host, how) = (node::host_name(), how.to_owned());
         let cause = Cause::Lost { rank, host, how: Loss::Ended { how } };
-        let listener = TcpListener::bind(self.rendezvous)?;
+        let listener = listener.map_or_else(|| TcpListener::bind(self.rendezvous), Ok)?;
         let preamble = self.preamble;
         let serve = move || {
-            for stream in listener.incoming().flatten() {
-                // Who is not answered tries again.
-                let _ = answer(stream, &preamble, &cause);
+            loop {
+                // Rank 0 may have made its socket one that does not wait.
+                let readable = poll(&mut [PollFd::new(&listener, PollFlags::IN)], None);
+                match listener.accept() {
+                    // Who is not answered tries again.
+                    Ok((stream, _)) => drop(answer(stream, &preamble, &cause)),
+                    // It listens no more.
+                    Err(error) if error.kind() == io::ErrorKind::InvalidInput => return,
+                    Err(_) if readable.is_err() => return,
+                    Err(_) => {}
+                }
             }
         };
         std::thread::Builder::new().name("rank-0-is-gone".into()).spawn(serve)?;

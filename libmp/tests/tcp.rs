@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::FromRawFd;
 use std::time::{Duration, Instant};
 
 use common::{SOON, free_port, mprun, over_tcp, rendezvous};
@@ -272,12 +273,12 @@ fn a_rank_that_waits_for_a_late_rank_0_is_as_patient_as_the_start() {
 
 #[test]
 fn a_rank_that_the_launcher_reports_as_gone_ends_the_start_at_once() {
-    let told = |gone: usize, ranks: [usize; 2]| {
+    let told = |gone: usize, ranks: [usize; 2], is_stopped: bool| {
         let (fd, address) = rendezvous();
-        if gone == 0 {
-            // SAFETY: the descriptor is ours, and nobody uses it: rank 0 would have.
-            unsafe { libc::close(fd) };
-        }
+        // SAFETY: the descriptor is ours, and nobody else uses it: rank 0 would have.
+        let of_rank_0 = (gone == 0).then(|| unsafe { TcpListener::from_raw_fd(fd) });
+        // Of a rank 0 that has ended it is closed.
+        let of_rank_0 = of_rank_0.filter(|_| is_stopped);
         let job = Job::new(address.parse().unwrap(), "77").unwrap();
         let since = Instant::now();
         std::thread::scope(|scope| {
@@ -293,7 +294,7 @@ fn a_rank_that_the_launcher_reports_as_gone_ends_the_start_at_once() {
             if ranks.contains(&0) {
                 job.gone(gone as u32, how).unwrap();
             } else {
-                job.in_place_of_rank_0(gone as u32, how).unwrap();
+                job.in_place_of_rank_0(of_rank_0, gone as u32, how).unwrap();
             }
             for rank in [early, start(ranks[1])] {
                 let error = rank.join().unwrap();
@@ -305,9 +306,10 @@ fn a_rank_that_the_launcher_reports_as_gone_ends_the_start_at_once() {
         });
         assert!(since.elapsed() < SOON, "found out by waiting");
     };
-    told(2, [0, 1]);
-    told(1, [2, 0]);
-    told(0, [1, 2]);
+    told(2, [0, 1], false);
+    told(1, [2, 0], false);
+    told(0, [1, 2], false);
+    told(0, [1, 2], true);
 }
 
 #[test]

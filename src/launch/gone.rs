@@ -1,6 +1,8 @@
-//! Tells the ranks that are still starting of one that has ended and will not come: they would wait for it until
-//! `MP_INIT_TIMEOUT`. Those whose world is complete notice by themselves, and then nobody listens.
+//! Tells the ranks that are still starting of one that will not come, because it has ended or is stopped: they would wait for
+//! it until `MP_INIT_TIMEOUT`. Those whose world is complete notice by themselves, and then nobody listens.
 
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
@@ -15,17 +17,28 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Gone {
     job: Option<libmp::launcher::Job>,
     ended: Vec<(u32, Pid, Ended)>,
+    /// A rank that is given up because it is stopped, and how long it has been.
+    stopped: Option<(u32, Duration)>,
+    /// Where rank 0 listens, and with which descriptor.
+    rendezvous: (SocketAddr, RawFd),
     /// The rank that rank 0 has been told of.
     told: Option<u32>,
-    /// Rank 0 has ended, and those who look for it are told.
+    /// Rank 0 has ended or is stopped, and those who look for it are told.
     in_its_place: bool,
     next: Instant,
 }
 
 impl Gone {
     pub fn new(job: &Job, now: Instant) -> Gone {
-        let job = libmp::launcher::Job::new(job.rendezvous, &job.token);
-        Gone { job, ended: Vec::new(), told: None, in_its_place: false, next: now }
+        Gone {
+            rendezvous: (job.rendezvous, job.descriptor),
+            job: libmp::launcher::Job::new(job.rendezvous, &job.token),
+            ended: Vec::new(),
+            stopped: None,
+            told: None,
+            in_its_place: false,
+            next: now,
+        }
     }
 
     /// A rank has ended; `group` is its process group.
@@ -34,16 +47,22 @@ impl Gone {
         self.next = now;
     }
 
+    /// Which rank is given up because it has been stopped for so long, if any.
+    pub fn stopped(&mut self, rank: Option<(usize, Duration)>) {
+        self.stopped = rank.and_then(|(rank, long)| Some((u32::try_from(rank).ok()?, long)));
+    }
+
     /// When [`Gone::tell`] wants to be called.
     pub fn deadline(&self) -> Option<Instant> {
-        let done = self.ended.is_empty() || self.in_its_place;
+        let nobody = self.ended.is_empty() && self.stopped.is_none();
+        let done = nobody || self.in_its_place;
         (!done).then_some(self.next)
     }
 
     /// Tells what has not been told, if it is time: the one rank that is the cause of what else has ended. `blamed` is who
     /// takes the blame for a failure, once that is judged; a rank that ended well will not come either, unless it left its
-    /// work to a process that it started.
-    pub fn tell(&mut self, blamed: Option<usize>, now: Instant) {
+    /// work to a process that it started. `rank_0` is the process of rank 0, if it runs.
+    pub fn tell(&mut self, blamed: Option<usize>, rank_0: Option<Pid>, now: Instant) {
         let Some(job) = self.job.as_ref().filter(|_| now >= self.next) else { return };
         self.next = now + AGAIN;
         let failed = self.ended.iter().any(|(_, _, how)| !how.well());
@@ -51,12 +70,27 @@ impl Gone {
             true => blamed == usize::try_from(*rank).ok(),
             false => how.well() && processes::running(&[*group]).is_empty(),
         };
-        let Some((rank, _, how)) = self.ended.iter().find(is_cause) else { return };
-        let how = format!("it {how}");
+        let ended = self.ended.iter().find(is_cause);
+        let ended = ended.map(|(rank, _, how)| (*rank, format!("it {how}")));
+        let stopped = self
+            .stopped
+            .map(|(rank, long)| (rank, format!("it is stopped, for {:.0} s,", long.as_secs_f64())));
+        // Who has been told of a stopped rank ends on its account.
+        let known = stopped.clone().filter(|(rank, _)| self.told == Some(*rank));
+        let Some((rank, how)) = known.or(ended).or(stopped) else { return };
         if self.ended.iter().any(|(rank, ..)| *rank == 0) {
-            self.in_its_place = self.in_its_place || job.in_place_of_rank_0(*rank, &how).is_ok();
-        } else if self.told != Some(*rank) && job.gone(*rank, &how).is_ok() {
-            self.told = Some(*rank);
+            self.in_its_place =
+                self.in_its_place || job.in_place_of_rank_0(None, rank, &how).is_ok();
+        } else if let (Some((0, _)), Some(process)) = (self.stopped, rank_0) {
+            let (address, number) = self.rendezvous;
+            let listener = (!self.in_its_place)
+                .then(|| processes::listener_of(process, number, address).ok())
+                .flatten();
+            let told = listener
+                .is_some_and(|listener| job.in_place_of_rank_0(Some(listener), rank, &how).is_ok());
+            self.in_its_place = self.in_its_place || told;
+        } else if self.told != Some(rank) && job.gone(rank, &how).is_ok() {
+            self.told = Some(rank);
         }
     }
 }

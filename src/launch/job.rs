@@ -2,7 +2,7 @@
 //! any rank runs, so that nobody else can take their ports in between.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
@@ -19,6 +19,8 @@ pub(super) struct Job {
     pub token: String,
     /// Rank 0 inherits it and accepts there. To be taken when rank 0 starts.
     pub listener: Option<TcpListener>,
+    /// Its number, here and in rank 0.
+    pub descriptor: RawFd,
     /// Where `listener` listens.
     pub rendezvous: SocketAddr,
     /// What torchrun-style programs get as the address of rank 0.
@@ -41,6 +43,7 @@ impl Job {
         Ok(Job {
             id: format!("mp-{}-{unique}", std::process::id()),
             token: hex(&random::<16>()?),
+            descriptor: listener.as_raw_fd(),
             listener: Some(listener),
             rendezvous,
             master,

@@ -8,7 +8,7 @@
 //! | `contract.rs` | the environment variables that the ranks find |
 //! | `course.rs` | when who is ended, and the exit status: a state machine without I/O |
 //! | `supervise.rs` | the loop that feeds it |
-//! | `gone.rs` | telling ranks that are starting of one that has ended |
+//! | `gone.rs`, `stopped.rs` | telling ranks that are starting of one that has ended, or is stopped |
 //! | `job.rs`, `gpus.rs` | identity and addresses of a job; its size and GPUs |
 //! | `spawn.rs`, `tie.rs` | starting a rank; what ends all of them when `mprun` is killed |
 //! | `processes.rs`, `signals.rs` | what is asked of the kernel |
@@ -27,6 +27,7 @@ mod relay;
 mod signals;
 mod spawn;
 mod stdin;
+mod stopped;
 mod supervise;
 mod tie;
 

@@ -73,7 +73,8 @@ passed on line by line.
 When a rank exits with a status other than 0, or a signal kills it, the others are ended: SIGTERM,
 then SIGKILL after --kill-after. With --linger they first have time to say what they saw, unless all
 that are left are stopped. SIGINT, SIGTERM, SIGHUP and SIGQUIT start the same delay; a second
-one kills at once. What a rank leaves running in its process group when all ranks have ended is
+one kills at once. A rank that is stopped is named after 2 s; ranks that are still starting give it up
+after MP_HEARTBEAT_TIMEOUT (10 s). What a rank leaves running in its process group when all ranks have ended is
 ended as well; a process that moved to another group or session is not.
 
 Exit status: that of the first rank that failed, 128 + number of the signal that killed it; where one

@@ -3,8 +3,13 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::RawFd;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitId, WaitIdOptions, pidfd_getfd, pidfd_open,
+};
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +67,20 @@ pub(super) fn ended(pid: Pid) -> Option<Ended> {
         }),
         Err(_) => Some(Ended::Unknown),
     }
+}
+
+/// What a process that is stopped listens with at `address`, as descriptor `number`: shared with it, for as long as it
+/// cannot serve there itself.
+pub(super) fn listener_of(pid: Pid, number: RawFd, address: SocketAddr) -> io::Result<TcpListener> {
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let socket = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
+    // The number may be another file's by now, or the world may be complete.
+    let listens = rustix::net::sockopt::socket_acceptconn(&socket)?;
+    let listener = TcpListener::from(socket);
+    if listens && listener.local_addr()? == address {
+        return Ok(listener);
+    }
+    Err(io::Error::other(format!("process {} does not listen there", pid.as_raw_nonzero())))
 }
 
 /// Gives the number of an ended rank back. Its group must not be signalled after this.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use libmp::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal};
 
@@ -20,6 +21,7 @@ use super::relay::{Outcome, Relay, Streams};
 use super::signals::{self, Signals};
 use super::spawn::{Program, Rank};
 use super::stdin::{self, Feed};
+use super::stopped::Stopped;
 use super::tie::Tie;
 
 /// How often to look for what the ranks left behind: nobody tells us when it ends.
@@ -54,7 +56,9 @@ pub fn run(options: &Options) -> Result<i32, LaunchError> {
         Instant::now(),
     );
     let gone = Gone::new(&job, Instant::now());
-    let mut running = Running { pids, groups, _ties: ties, gone, course, relay, given_up: false };
+    let stopped = Stopped::new(longest_silence(&options.env), Instant::now());
+    let mut running =
+        Running { pids, groups, _ties: ties, gone, stopped, course, relay, given_up: false };
     let failure = match started.and_then(|feed| feed.map_or(Ok(()), Feed::start)) {
         Ok(()) => None,
         Err(failure) => {
@@ -69,6 +73,19 @@ pub fn run(options: &Options) -> Result<i32, LaunchError> {
         (None, Err(failure)) if status == 0 => Err(failure),
         (None, _) => Ok(status),
     }
+}
+
+/// How long the ranks of a complete world may be silent, by what they find in their environment. What they will refuse there
+/// is as if it were not set.
+fn longest_silence(env: &[(String, String)]) -> Duration {
+    let inherited = |name: &str| std::env::var(name).ok();
+    let given = |name: &str| env.iter().rfind(|(given, _)| given == name).map(|(_, v)| v.clone());
+    let variables = ["MP_HEARTBEAT", "MP_HEARTBEAT_TIMEOUT"]
+        .into_iter()
+        .filter_map(|name| Some((name, given(name).or_else(|| inherited(name))?)));
+    let config =
+        Config::from_variables(variables).or_else(|_| Config::from_variables([("", ""); 0]));
+    config.map_or(Duration::from_secs(10), |config| config.heartbeat_timeout)
 }
 
 /// Starts every rank; `ranks` holds those that run, also after an error.
@@ -109,6 +126,7 @@ struct Running {
     groups: Vec<Pid>,
     _ties: Vec<Tie>,
     gone: Gone,
+    stopped: Stopped,
     course: Course,
     relay: Relay,
     given_up: bool,
@@ -139,8 +157,11 @@ impl Running {
                 patience = Some(Instant::now() + pause);
             }
             if !self.course.ranks_ended() {
-                self.gone.tell(self.course.blamed(), Instant::now());
-                patience = [patience, self.gone.deadline()].into_iter().flatten().min();
+                self.look_for_stopped_ranks();
+                let rank_0 = self.pids.first().copied().flatten();
+                self.gone.tell(self.course.blamed(), rank_0, Instant::now());
+                let stopped = Some(self.stopped.deadline());
+                patience = [patience, self.gone.deadline(), stopped].into_iter().flatten().min();
             }
             let wake = [self.course.deadline(), patience].into_iter().flatten().min();
             wait(&[signals.fd()], wake)?;
@@ -175,6 +196,18 @@ impl Running {
             self.take(steps)?;
         }
         Ok(())
+    }
+
+    /// Says which ranks are stopped, and gives up those that have been for too long.
+    fn look_for_stopped_ranks(&mut self) {
+        if Instant::now() < self.stopped.deadline() {
+            return;
+        }
+        let look = self.look();
+        for message in self.stopped.look(&look.stopped, Instant::now()) {
+            self.relay.say(&message);
+        }
+        self.gone.stopped(self.stopped.given_up());
     }
 
     /// What becomes of the ranks that run, as far as the kernel shows it. A rank is stopped with any process of its group:

@@ -181,6 +181,45 @@ fn a_job_of_which_only_a_stopped_rank_is_left_does_not_linger() {
     assert!(started.elapsed() < PATIENCE);
 }
 
+/// A rank that meets the others, and says why not; does nothing else unless the test below started it.
+#[test]
+#[ignore = "started by another test"]
+fn a_rank_that_meets_the_others() {
+    match libmp::World::init() {
+        Ok(world) => world.finish().unwrap(),
+        Err(error) => {
+            println!("{error}");
+            std::process::exit(1);
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_stopped_before_it_joins_is_named_and_given_up() {
+    let rank = std::env::current_exe().unwrap().display().to_string();
+    let program = "if [ $MP_RANK = $STOPPED ]; then kill -STOP $$; fi
+                   exec $0 --ignored --exact --nocapture endings::a_rank_that_meets_the_others";
+    for stopped in [1, 0] {
+        let started = Instant::now();
+        let variable = format!("STOPPED={stopped}");
+        let mut job = vec!["-n", "3", "--linger", "1000", "-e", &variable];
+        job.extend(["-e", "MP_HEARTBEAT_TIMEOUT=2", "-e", "MP_INIT_TIMEOUT=1000"]);
+        job.extend(["sh", "-c", program, &rank]);
+        let job = run(&job);
+        assert_eq!(job.status.code(), Some(1), "{job:?}");
+        let said = format!("mprun: rank {stopped} (process ");
+        let said = job.stderr.lines().find(|line| line.starts_with(&said)).unwrap_or_default();
+        assert!(said.contains(") is stopped (state T of ps)"), "{job:?}");
+        let lost = |line: &&str| {
+            line.contains(&format!("rank {stopped} on "))
+                && line.contains("is lost: it is stopped, for ")
+                && line.contains(" s, before all ranks had met")
+        };
+        assert_eq!(job.stdout.lines().filter(lost).count(), 2, "both survivors name it: {job:?}");
+        assert!(started.elapsed() < PATIENCE);
+    }
+}
+
 #[test]
 fn no_process_of_mprun_stays_when_the_job_is_over() {
     let mut job = Job::start(&mut mprun(&["-n", "1", "sh", "-c", "echo $$; read line"]));
