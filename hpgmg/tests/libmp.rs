@@ -4,7 +4,8 @@
 mod common;
 
 use std::io::Read;
-use std::net::TcpListener;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,9 @@ use hpgmg::cpu::Cpu;
 use hpgmg::options::{Boundary, Config, Operator};
 use hpgmg::run::{Effort, Outcome, run};
 use libmp::World;
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
+};
 
 /// Residuals and errors of a run, to the bit.
 fn bits(outcome: &Outcome) -> Vec<u64> {
@@ -45,8 +49,18 @@ fn ranks_of_a_libmp_world_give_the_bits_of_ranks_that_are_threads() {
     }
 }
 
-/// The processes of a run, started as a launcher does that sets torchrun's variables.
-struct Job(Vec<Child>);
+/// The processes of a run, started as a launcher does that sets torchrun's variables, and what keeps their port from others.
+struct Job(Vec<Child>, #[expect(dead_code, reason = "it is held")] OwnedFd);
+
+/// A socket that keeps a port from everybody who lets the system choose one, and the port: rank 0 can listen there.
+fn reserved_port() -> (OwnedFd, u16) {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let socket = socket.unwrap();
+    sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+    (socket, address.port())
+}
 
 impl Drop for Job {
     fn drop(&mut self) {
@@ -59,8 +73,7 @@ impl Drop for Job {
 
 impl Job {
     fn start(size: usize, arguments: &[&str]) -> Job {
-        // Free a moment ago; rank 0 binds it again.
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let (reserved, port) = reserved_port();
         let start = |rank: usize| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_hpgmg-fv"));
             for name in libmp::config::VARIABLES {
@@ -79,7 +92,7 @@ impl Job {
             command.args(arguments).stdin(Stdio::null());
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
-        Job((0..size).map(start).collect())
+        Job((0..size).map(start).collect(), reserved)
     }
 
     /// Waits until every rank has memory for messages: the ranks have found each other by then.

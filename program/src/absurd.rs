@@ -1,12 +1,13 @@
-//! For the tests of programs: every option of a command line, given values that nobody means, and a standard error that
-//! nothing can be written to.
+//! For the tests of programs: every option of a command line, given values that nobody means, a standard error that
+//! nothing can be written to, and a pipe that nobody reads.
 
 use std::any::TypeId;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, PipeWriter, Write};
 use std::path::PathBuf;
 use std::process::{Command as Process, Stdio};
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, Command};
 
@@ -45,6 +46,30 @@ pub fn unheard(program: &str, arguments: &[&str]) -> io::Result<[Option<i32>; 2]
         Ok(process.status()?.code())
     };
     Ok([run(full)?, run(closed)?])
+}
+
+/// A pipe that nobody reads.
+///
+/// # Errors
+/// If there is none.
+pub fn unread() -> io::Result<PipeWriter> {
+    let (reader, writer) = io::pipe()?;
+    drop(reader);
+    abandoned(writer)
+}
+
+/// Waits until nobody holds the reading end of a pipe any more: a process that another thread is just starting has all
+/// descriptors of this one until it runs its program.
+fn abandoned(mut writer: PipeWriter) -> io::Result<PipeWriter> {
+    // Fewer bytes than a pipe holds.
+    for _ in 0..10_000 {
+        match writer.write(b"\n") {
+            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(writer),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::Error::other("somebody holds the reading end of the pipe"))
 }
 
 fn walk(
@@ -90,5 +115,21 @@ fn walk(
         path.push(sub.get_name().to_owned());
         walk(whole, sub, path, accepted, tried);
         path.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_unread_when_the_last_process_that_holds_its_reading_end_has_ended() {
+        let (reader, writer) = io::pipe().unwrap();
+        let since = std::time::Instant::now();
+        let mut holder = Process::new("sleep").arg("0.3").stdin(reader).spawn().unwrap();
+        let mut writer = abandoned(writer).unwrap();
+        assert!(since.elapsed() >= Duration::from_millis(300), "it still holds it");
+        assert_eq!(writer.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        holder.wait().unwrap();
     }
 }

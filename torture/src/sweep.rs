@@ -41,6 +41,9 @@ pub struct Options {
     /// Only jobs in whose name, such as "two hosts, stream, nic-tcp, 5 ranks", this occurs.
     #[arg(long, default_value = "")]
     only: String,
+    /// HPGMG-FV built with the feature mpi: also its ranks as MPI processes of mpirun, every number of them.
+    #[arg(long, value_name = "PROGRAM")]
+    mpi: Option<PathBuf>,
     /// Write the jobs to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -56,9 +59,12 @@ pub enum Start {
     Processes,
     /// The same, every second one as if on another host.
     TwoHosts,
+    /// Processes of mpirun, whose messages are MPI's.
+    Mpi,
 }
 
 impl Start {
+    /// Those whose messages are started in each of [`COMMS`] and go over each of [`PATHS`].
     const ALL: [Start; 3] = [Start::Threads, Start::Processes, Start::TwoHosts];
 
     pub fn name(self) -> &'static str {
@@ -66,6 +72,7 @@ impl Start {
             Start::Threads => "threads",
             Start::Processes => "processes",
             Start::TwoHosts => "two hosts",
+            Start::Mpi => "MPI processes",
         }
     }
 }
@@ -90,7 +97,7 @@ impl Case {
         if self.ranks <= 4 { FEW } else { MANY }
     }
 
-    fn command(&self, programs: &Programs, json: &Path) -> Command {
+    fn command(&self, programs: &Programs, mpi: &Path, json: &Path) -> Command {
         let ranks = self.ranks.to_string();
         let mut command = match self.start {
             Start::Threads => Command::new(&programs.hpgmg),
@@ -98,6 +105,14 @@ impl Case {
             Start::TwoHosts => {
                 let other = "MP_NODE=host-$((MP_RANK % 2)) exec \"$0\" \"$@\"";
                 under_mprun(programs, self.ranks, other)
+            }
+            Start::Mpi => {
+                let mut command = Command::new("mpirun");
+                command.args(["--oversubscribe", "-n", &ranks]).arg(mpi);
+                // Open MPI asks whether root means it.
+                command.env("OMPI_ALLOW_RUN_AS_ROOT", "1");
+                command.env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+                command
             }
         };
         let boxes = self.boxes().div_ceil(self.ranks).to_string();
@@ -214,6 +229,13 @@ pub fn run(options: &Options) -> Result<i32> {
         .into_iter()
         .collect::<Result<BTreeMap<usize, Value>>>()?;
     let mut todo = cases(options.all);
+    let mpi = options.mpi.as_deref();
+    if mpi.is_some() {
+        let (start, comm, path) = (Start::Mpi, "mpi".to_owned(), "auto".to_owned());
+        let case = |ranks| Case { start, comm: comm.clone(), path: path.clone(), ranks };
+        todo.extend((1..=MOST).map(case));
+    }
+    let mpi = mpi.unwrap_or(Path::new("hpgmg-fv"));
     todo.retain(|case| case.name().contains(&options.only));
     anyhow::ensure!(!todo.is_empty(), "no job has {:?} in its name", options.only);
     let (next, jobs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
@@ -223,7 +245,8 @@ pub fn run(options: &Options) -> Result<i32> {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some(case) = todo.get(number) else { return Ok(()) };
                 let json = folder.join(format!("{number}.json"));
-                let job = one(&programs, case, &json, &references[&case.boxes()])?;
+                let command = case.command(&programs, mpi, &json);
+                let job = one(command, case, &json, &references[&case.boxes()])?;
                 let problem = job
                     .problem
                     .as_ref()
@@ -290,8 +313,8 @@ fn alone(programs: &Programs, folder: &Path, boxes: usize) -> Result<Value> {
 }
 
 /// Runs a job and compares.
-fn one(programs: &Programs, case: &Case, json: &Path, reference: &Value) -> Result<Job> {
-    let (output, seconds) = in_time(case.command(programs, json))?;
+fn one(command: Command, case: &Case, json: &Path, reference: &Value) -> Result<Job> {
+    let (output, seconds) = in_time(command)?;
     let problem = match output.status.code() {
         Some(0) => {
             let found = std::fs::read_to_string(json).ok().and_then(|text| numbers(&text));
@@ -318,7 +341,7 @@ fn in_time(mut command: Command) -> Result<(Output, f64)> {
         let hung =
             is_over.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
         if let (true, Some(id)) = (hung, id) {
-            // With mprun its ranks end as well.
+            // With mprun its ranks end as well, and with mpirun.
             let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
         }
     });

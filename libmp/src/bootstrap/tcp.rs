@@ -350,9 +350,11 @@ mod tests {
 
     #[test]
     fn nobody_listening_is_reported_after_the_deadline_and_not_before() {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let since = Instant::now();
-        let address = format!("127.0.0.1:{port}");
+        // Bound, so that nobody else gets the port, and not listening.
+        let bound = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        rustix::net::bind(&bound, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let address = SocketAddr::try_from(rustix::net::getsockname(&bound).unwrap()).unwrap();
+        let (since, address) = (Instant::now(), address.to_string());
         let error = join(&address, 3, b"hello", since + Duration::from_millis(80)).unwrap_err();
         assert!(since.elapsed() >= Duration::from_millis(80));
         let text = error.to_string();

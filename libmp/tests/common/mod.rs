@@ -4,7 +4,7 @@
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -13,6 +13,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use libmp::{Config, Deadline, Device, Operation, Result, World, wait_all};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 /// What should simply happen does so within this, on a slow and busy machine too. It is shorter than the silence that
 /// [`mprun`] lets ranks bear: what is only found by silence comes too late.
@@ -108,14 +109,19 @@ pub fn rendezvous() -> (i32, String) {
 }
 
 /// A port at which nobody listens, outside the range from which the system chooses by itself, so that nobody gets it
-/// meanwhile but who asks for it.
+/// meanwhile but who asks for it. Nobody has listened there for this either: a process that another test is starting would
+/// hold the socket until it runs its program, and where one listens nobody else can.
 pub fn free_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Test binaries that run at the same time begin at different places.
     let first = std::process::id() as u16;
     loop {
         let port = 10_000 + first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000;
-        if TcpListener::bind(("0.0.0.0", port)).is_ok() {
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let socket = socket.unwrap();
+        sockopt::set_socket_reuseaddr(&socket, true).unwrap();
+        if bind(&socket, &SocketAddr::from(([0; 4], port))).is_ok() {
             return port;
         }
     }

@@ -52,7 +52,8 @@ pub fn soaks(text: &mut String, soaks: &[Soak]) -> Result<()> {
          duplicates 2 %, delays all by 2 to 3 ms, does all of that at once, or nothing, and is cut for a second now and then \
          (`torture/src/cable.rs`). A storm goes on all the time, each of its words compared with a model; beside it HPGMG-FV solves, \
          one job after another, each result compared bit by bit with a run without a cable. Memory and descriptors are those of the storm's \
-         largest rank after the first quarter and at the end.\n"
+         largest rank after the first quarter and at the end, without what the allocator keeps for later; a line through the samples \
+         that rises by more than 1 MiB and four of its standard errors, or 2 descriptors, is a failure.\n"
     )?;
     for soak in soaks {
         writeln!(text, "{:.1} minutes {}.\n", soak.minutes, soak.origin)?;
