@@ -46,7 +46,7 @@ mod memory;
 pub mod nic;
 pub mod path;
 pub mod peer;
-mod process;
+pub mod process;
 mod room;
 mod stream;
 pub mod verbs;

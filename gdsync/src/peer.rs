@@ -22,8 +22,11 @@ use crate::error::{Error, Result};
 use crate::memory::allocation::{Allocation, Backing};
 use crate::memory::shared::{SegmentName, SharedSegment};
 use crate::memory::{Buffer, Space};
+use crate::process::Process;
 
 /// Names a buffer to the other processes of this machine while its owner holds it.
+///
+/// See [`PeerMemory`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PeerHandle {
     process: ProcessId,
@@ -41,7 +44,7 @@ pub struct PeerHandle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct ProcessId {
     pid: u32,
-    /// Clock ticks since boot, field 22 of `/proc/PID/stat`.
+    /// [`Process::began`].
     start: u64,
 }
 
@@ -349,13 +352,8 @@ impl ProcessId {
         // The pid is asked for anew, since a fork changes it; the start time then is the parent's, which only tells
         // processes apart more strictly.
         let start = OWN.get_or_init(|| {
-            let stat = std::fs::read_to_string("/proc/self/stat")
-                .map_err(|e| Error::os("read", "/proc/self/stat", e))?;
-            // The command in parentheses may hold spaces; field 22 is the 20th after it.
-            let start = stat
-                .rsplit_once(')')
-                .and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
-            start.ok_or_else(|| Error::os("parse", "/proc/self/stat", "field 22 is no number"))
+            let own = Process::own().map_err(|e| Error::os("read", "/proc/self/stat", e))?;
+            Ok(own.began)
         });
         Ok(ProcessId { pid: std::process::id(), start: start.clone()? })
     }

@@ -304,8 +304,8 @@ impl Course {
 }
 
 /// The message of [`Step::GiveUp`].
-pub(super) fn survivors(processes: &[i32]) -> String {
-    let listed: Vec<_> = processes.iter().map(i32::to_string).collect();
+pub(super) fn survivors(processes: &[u32]) -> String {
+    let listed: Vec<_> = processes.iter().map(u32::to_string).collect();
     format!(
         "after {} and {} s these processes still run and are left: {}",
         name(SIGKILL),

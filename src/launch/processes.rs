@@ -7,6 +7,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::RawFd;
 
+use gdsync::process::Process;
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitId, WaitIdOptions, pidfd_getfd, pidfd_open,
 };
@@ -95,50 +96,20 @@ pub(super) fn signal_group(group: Pid, signal: Signal) {
     let _ = rustix::process::kill_process_group(group, signal);
 }
 
-/// A process of a rank's group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Process {
-    pub pid: i32,
-    pub group: i32,
-    /// Not a zombie.
-    pub runs: bool,
-    pub stopped: bool,
-    /// It is about to end, or a signal has killed it and its parent has not taken notice.
-    pub dying: bool,
-}
-
 /// The processes of `groups`, zombies included.
 pub(super) fn of(groups: &[Pid]) -> Vec<Process> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    pids.filter_map(|pid: i32| {
-        let process = read_stat(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)?;
-        let ours = groups.iter().any(|ours| ours.as_raw_nonzero().get() == process.group);
-        ours.then_some(process)
-    })
-    .collect()
+    let processes = pids.filter_map(|pid: u32| Process::of(pid).ok());
+    let ours = |process: &Process| {
+        groups.iter().any(|group| group.as_raw_nonzero().get() == process.group)
+    };
+    processes.filter(ours).collect()
 }
 
 /// The processes of `groups` that still run.
-pub(super) fn running(groups: &[Pid]) -> Vec<i32> {
+pub(super) fn running(groups: &[Pid]) -> Vec<u32> {
     of(groups).into_iter().filter(|process| process.runs).map(|process| process.pid).collect()
-}
-
-/// A line of `/proc/PID/stat` (proc(5)): `PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS …`. The name may hold
-/// anything, brackets and spaces too.
-fn read_stat(pid: i32, stat: &[u8]) -> Option<Process> {
-    // include/linux/sched.h.
-    const PF_EXITING: u32 = 0x4;
-    const PF_SIGNALED: u32 = 0x400;
-    let behind_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    let rest = std::str::from_utf8(&stat[behind_name..]).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    let group = fields.nth(1)?.parse().ok()?;
-    let flags: u32 = fields.nth(3).and_then(|flags| flags.parse().ok()).unwrap_or(0);
-    let runs = !matches!(state, "Z" | "X" | "x");
-    let dying = flags & PF_SIGNALED != 0 || runs && flags & PF_EXITING != 0;
-    Some(Process { pid, group, runs, stopped: matches!(state, "T" | "t"), dying })
 }
 
 #[cfg(test)]
@@ -150,36 +121,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_group_is_found_behind_any_process_name() {
-        let group = |stat: &[u8]| read_stat(7, stat).unwrap().group;
-        assert_eq!(group(b"7 (sh) S 1 5 5 0"), 5);
-        assert_eq!(group(b"7 (a) Z 1 9 (b)) R 1 6 5 0"), 6);
-        assert_eq!(group(b"7 (\xff) S 1 5 5 0"), 5);
-        assert_eq!(read_stat(7, b""), None);
-    }
-
-    #[test]
-    fn a_process_that_ends_is_told_from_one_that_runs_and_one_that_has_ended() {
-        let found = |state: &str, flags: u32| {
-            let stat = format!("7 (sh) {state} 1 5 5 0 -1 {flags} 0 0");
-            let process = read_stat(7, stat.as_bytes()).unwrap();
-            (process.runs, process.stopped, process.dying)
-        };
-        assert_eq!(found("S", 0x40_0000), (true, false, false));
-        assert_eq!(found("T", 0x40_0000), (true, true, false));
-        assert_eq!(found("R", 0x40_0004), (true, false, true), "on its way out");
-        assert_eq!(found("D", 0x40_0400), (true, false, true), "killed");
-        assert_eq!(found("Z", 0x40_0404), (false, false, true), "killed, and not reaped");
-        assert_eq!(found("Z", 0x40_0004), (false, false, false), "exited, and not reaped");
-    }
-
-    #[test]
     fn a_running_process_is_found_in_its_group_until_it_ends() {
         let mut child =
             Command::new("sleep").arg("1000").process_group(0).spawn().expect("sleep starts");
         let group = Pid::from_child(&child);
-        let id = group.as_raw_nonzero().get();
-        assert_eq!(running(&[group]), [id]);
+        assert_eq!(running(&[group]), [child.id()]);
         assert_eq!(ended(group), None);
 
         signal_group(group, Signal::KILL);
@@ -189,7 +135,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(ended(group), Some(Ended::Killed(9)), "it stays there to be asked again");
-        assert_eq!(running(&[group]), Vec::<i32>::new());
+        assert_eq!(running(&[group]), Vec::<u32>::new());
         child.wait().expect("nobody else reaped it");
     }
 

@@ -13,9 +13,21 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::process::{Resource, getrlimit};
 
-use crate::process::is_stopped;
+use crate::process::Process;
 
 /// What can still be taken, and by whose account.
+///
+/// ```
+/// use gdsync::limits;
+///
+/// if let Some(room) = limits::host_room() {
+///     println!("{} MiB to take: {}", room.bytes >> 20, room.by);
+/// }
+/// // Before memory is taken: the kernel does not refuse, it ends processes later.
+/// if let Err(shortage) = limits::check(1 << 20, 4 << 20) {
+///     println!("{shortage}"); // both numbers, and whose limit it is
+/// }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
     /// Bytes, without what has to stay free.
@@ -199,9 +211,9 @@ fn is_held_by_a_stopped_process(file: &OwnedFd) -> bool {
     let holder = locks.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let held = fields.get(1) == Some(&"FLOCK") && fields.get(5) == Some(&place.as_str());
-        held.then(|| fields[4].parse().ok()).flatten()
+        held.then(|| fields[4].parse().ok())?
     });
-    holder.is_some_and(is_stopped)
+    holder.is_some_and(|pid| Process::of(pid).is_ok_and(|holder| holder.stopped))
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use gdsync::process::Process;
+
 use super::{HELP, Plane};
 use crate::control::cause::{Cause, Loss};
 use crate::error::{Error, Result};
@@ -31,7 +33,8 @@ impl Plane {
 
     /// The same of anything else of a neighbour's process that could not be had.
     pub(in crate::data) fn suspect_process(&self, neighbour: usize, pid: u32, detail: String) {
-        if !has_ended(pid) {
+        // Nobody, or the remains of somebody, has ended.
+        if Process::of(pid).is_ok_and(|process| process.runs) {
             return;
         }
         let rank = self.neighbours[neighbour].rank;
@@ -91,14 +94,6 @@ impl Plane {
     }
 }
 
-/// Whether there is no such process any more, or only its remains.
-fn has_ended(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The state is the first field after the command in parentheses: proc(5).
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
-    matches!(state, None | Some('Z' | 'X'))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,21 +113,5 @@ mod tests {
         child.wait().unwrap();
         let ended = unmapped(child.id());
         assert!(ended.contains("rank 1") && ended.contains("is lost"), "{ended}");
-    }
-
-    #[test]
-    fn a_process_has_ended_when_it_is_gone_or_only_its_remains_are_there() {
-        assert!(!has_ended(std::process::id()));
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        for _ in 0..1000 {
-            if has_ended(child.id()) {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // It has not been waited for.
-        assert!(has_ended(child.id()));
-        child.wait().unwrap();
-        assert!(has_ended(child.id()));
     }
 }

@@ -19,7 +19,7 @@ use crate::memory::{Buffer, Space};
 use crate::nic::soft::state::{Outgoing, Payload};
 use crate::nic::words::Words;
 use crate::peer::{PeerHandle, PeerMemory};
-use crate::process::is_stopped;
+use crate::process::Process;
 
 /// Bytes of records in a ring.
 const RING: usize = 256 * 1024;
@@ -249,7 +249,7 @@ impl Wire for ShmWire {
     /// On a machine with far too much to do a process may get no processor for as long; its end is noticed without this.
     fn is_lost_by_silence(&self) -> bool {
         let runs = self.peer.is_some() || self.pid == std::process::id();
-        !runs || is_stopped(self.pid)
+        !runs || Process::of(self.pid).is_ok_and(|process| process.stopped)
     }
 }
 
