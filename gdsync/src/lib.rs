@@ -71,3 +71,8 @@ pub use memory::{Buffer, Space};
 pub use peer::{PeerHandle, PeerMemory, PeerPath};
 pub use stream::{Graph, Stream};
 pub use watchdog::{MAX_PENDING_WAITS, PendingWait, Watchdog};
+
+/// The program of this crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -106,7 +106,7 @@ pub use gdsync::{Deadline, Device, Stream};
 pub use trace::Trace;
 pub use world::World;
 
-/// README's program.
+/// The program of this crate's README.
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-struct ReadmeOfTheRepository;
+#[doc = include_str!("../README.md")]
+struct Readme;
