@@ -4,6 +4,8 @@ use crate::{Mlx5, Mlx5Dmabuf, Verbs, VerbsDmabuf};
 use libloading::Library;
 
 /// A library that is not there, or is too old.
+///
+/// See [the crate](crate) for an example.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {

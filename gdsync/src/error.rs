@@ -7,6 +7,18 @@ use std::time::Duration;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of this crate. Each names the operation, the value that was refused and what was expected.
+///
+/// ```
+/// use gdsync::{Device, Error};
+///
+/// let buffer = Device::Host.alloc::<u64>(4)?;
+/// match buffer.slice(2..9) {
+///     Err(Error::OutOfRange { size, .. }) => println!("there are only {size}"),
+///     Err(other) => println!("{other}"),
+///     Ok(_) => unreachable!("4 elements"),
+/// }
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -33,6 +33,23 @@ impl Dims {
 }
 
 /// One argument of a kernel: a reference to its value, which the launch copies.
+///
+/// ```no_run
+/// use gdsync::{Arg, Device, Dims};
+///
+/// # fn image() -> &'static [u8] { &[] }
+/// // extern "C" __global__ void scale(double* values, unsigned count, double by)
+/// let device = Device::cuda(0)?;
+/// let module = device.as_cuda().map(|gpu| gpu.load_module(image(), &["scale"])).transpose()?;
+/// let (stream, values) = (device.stream()?, device.alloc::<f64>(1000)?);
+/// if let (Some(module), Some(address)) = (module, values.device_address()) {
+///     let (count, by) = (values.len() as u32, 0.5_f64);
+///     let arguments = [Arg::new(&address), Arg::new(&count), Arg::new(&by)];
+///     // SAFETY: the types are those of the kernel, and it writes `count` elements of a buffer that long.
+///     unsafe { stream.launch(&module.kernel("scale")?, Dims::linear(4, 256), &arguments)? };
+/// }
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 #[repr(transparent)]
 pub struct Arg<'a> {

@@ -11,6 +11,8 @@ use crate::cuda::topology::PeerLink;
 use crate::nic::WireKind;
 
 /// Which paths the user allows: `MP_PATH`.
+///
+/// See [`Facts`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum PathChoice {
@@ -87,6 +89,26 @@ impl fmt::Display for Path {
 }
 
 /// What is known of two places.
+///
+/// ```
+/// use gdsync::PeerLink;
+/// use gdsync::path::{Adapter, Facts, Memories, Path, PathChoice, choose};
+///
+/// let mut facts = Facts {
+///     one_process: false,
+///     one_host: true,
+///     not_shared: None,
+///     memories: Memories::TwoGpus(Ok(PeerLink { access: true, atomics: false, rank: 0 })),
+///     adapter: Adapter::Unknown,
+/// };
+/// let choice = choose(PathChoice::Auto, &facts);
+/// assert_eq!((choice.path, choice.by), (Path::Direct, "PCIe peer memory"));
+/// assert!(choice.not_faster.is_some()); // atomics over the link would be NVLink's
+///
+/// facts.one_host = false;
+/// facts.adapter = Adapter::Missing("libibverbs.so.1 is not installed".into());
+/// assert_eq!(choose(PathChoice::Auto, &facts).path, Path::NicTcp);
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// They are the same process.
@@ -102,6 +124,8 @@ pub struct Facts {
 }
 
 /// The memories at the two ends of a path.
+///
+/// See [`Facts`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Memories {
     /// Host memory at both, or nothing is known of GPUs.
@@ -115,6 +139,8 @@ pub enum Memories {
 }
 
 /// The RDMA adapter that could carry bytes between two hosts.
+///
+/// See [`Facts`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adapter {
     /// Nobody has looked.
@@ -131,6 +157,8 @@ pub enum Adapter {
 }
 
 /// The path, by what means, and why not a faster one.
+///
+/// See [`Facts`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
     /// The path.

@@ -62,6 +62,8 @@ enum Kind {
 }
 
 /// How a peer's memory is reached.
+///
+/// See [`PeerMemory`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerPath {
     /// It belongs to this process.

@@ -479,6 +479,8 @@ shared_structs! {
 }
 
 /// A halo exchange as a kernel takes it, `mp::Exchange` of `mp/exchange.cuh`: by value, for at most `N` neighbours.
+///
+/// See [`shared`](crate::shared) for an example.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Exchange<const N: usize> {
@@ -500,6 +502,14 @@ unsafe impl<const N: usize> bytemuck::Zeroable for Exchange<N> {}
 unsafe impl<const N: usize> bytemuck::Pod for Exchange<N> {}
 
 /// A regular cut of a box of cells into tiles, `mp::Tiles` of `mp/exchange.cuh`.
+///
+/// ```
+/// use mp_kernels::Tiles;
+///
+/// // The launch of a stencil over 100 × 100 × 50 cells without ghosts: a block for each of 7 × 13 × 13 tiles.
+/// let tiles = Tiles { first: [0, 0, 0], end: [100, 100, 50], each: [16, 8, 4] };
+/// assert_eq!(tiles.count(), 7 * 13 * 13);
+/// ```
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tiles {

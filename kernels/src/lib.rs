@@ -15,12 +15,17 @@
 //! `DEP_MP_KERNELS_INCLUDE` (the include folder), `DEP_MP_KERNELS_NVCC` (the compiler; unset without one) and
 //! `DEP_MP_KERNELS_GENCODE` (values of its option `-gencode` for the architectures here, with spaces between).
 
+// By its name, as crates that use its macros know it.
+extern crate self as mp_kernels;
+
 mod layout;
 pub mod shared;
 
 pub use layout::*;
 
 /// How the GPU code of this build was compiled.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
     /// Release of the nvcc that compiled it, as in `13.0.88`. `None`: built without GPU code.
@@ -46,6 +51,8 @@ pub const KERNELS: &[&str] = &[
 ];
 
 /// The program holds no GPU code, because no nvcc was found when it was built.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "built without GPU code: no nvcc was found when mp-kernels was compiled; run tools/get-nvcc (or set NVCC or \

@@ -10,6 +10,17 @@ use super::driver::cu;
 use crate::error::Result;
 
 /// What a GPU and its driver can do.
+///
+/// ```
+/// use gdsync::Device;
+///
+/// let device = Device::best();
+/// match device.as_cuda().map(|gpu| gpu.capabilities()) {
+///     Some(gpu) if gpu.gpudirect_rdma => println!("{}: adapters reach its memory", gpu.pci),
+///     Some(gpu) => println!("{}: bytes for adapters are staged in host memory", gpu.pci),
+///     None => println!("no GPU here"),
+/// }
+/// ```
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Capabilities {
     /// Compute capability, major and minor.

@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 
 /// A loaded entry point. Valid while its module is: the embedded one as long as the device, an application's as long
 /// as its module is loaded.
+///
+/// See [`Arg`](crate::Arg) for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
     function: sys::CUfunction,

@@ -6,6 +6,8 @@ use super::kernel::{Kernel, RawModule};
 use crate::error::Result;
 
 /// GPU code that an application loaded. It is unloaded when it was dropped and the device's streams have been idle once.
+///
+/// See [`Arg`](crate::Arg) for an example.
 #[derive(Debug)]
 pub struct Module {
     device: CudaDevice,

@@ -10,6 +10,14 @@ use super::driver::{Driver, cu};
 use crate::error::{Error, Result};
 
 /// What one GPU can do with the memory of another.
+///
+/// ```no_run
+/// use gdsync::PeerLink;
+///
+/// let link = PeerLink::between(0, 1)?; // opens neither GPU
+/// println!("peer access: {}, native atomics, as over NVLink: {}", link.access, link.atomics);
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug, Clone, Serialize, PartialEq, Eq)]
 pub struct PeerLink {
     /// Kernels, streams and copies of the one reach memory of the other.

@@ -37,6 +37,8 @@ pub struct Room {
 }
 
 /// Memory that is not there.
+///
+/// See [`Room`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
     /// Bytes that were wanted.

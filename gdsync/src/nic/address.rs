@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{mlx5::address as mlx5, soft::address as soft};
 
 /// Where a queue pair is found. Only a queue pair of a NIC of the same kind can be connected to it.
+///
+/// See [`soft`](super::soft) for an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address(Of);
 

@@ -12,6 +12,8 @@ use crate::wqe::{Completion, CompletionError, EncodeError, ReceiveError, RingErr
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of a NIC, a queue pair or a request.
+///
+/// See [`QueuePairOptions`](super::QueuePairOptions) for an example.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

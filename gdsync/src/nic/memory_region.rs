@@ -7,6 +7,8 @@ use crate::deadline::Deadline;
 use crate::wqe::{DataSegment, RemoteAddress};
 
 /// What may be done with a region, besides reading it for this process. Combine with `|`.
+///
+/// See [`soft`](super::soft) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Access(u8);
 
@@ -61,6 +63,8 @@ pub(crate) struct Keys {
 /// Memory that a NIC may use under a key. It holds the memory. Dropping it takes the key back: requests that come later
 /// are refused. Peers of this host that have the memory mapped give it up soon after; [`MemoryRegion::deregister`] waits
 /// for that.
+///
+/// See [`soft`](super::soft) for an example.
 pub struct MemoryRegion {
     keys: Keys,
     address: u64,

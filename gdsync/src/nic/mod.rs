@@ -41,6 +41,8 @@ pub use wire::WireKind;
 /// A NIC: registers memory and makes queue pairs, any number of them for each peer.
 ///
 /// It lives as long as itself, a queue pair or a region of it.
+///
+/// See [`soft`] for an example.
 pub trait Nic: fmt::Debug + Send + Sync {
     /// What it is and can.
     fn capabilities(&self) -> &Capabilities;
@@ -62,6 +64,8 @@ pub trait Nic: fmt::Debug + Send + Sync {
 }
 
 /// What a NIC is and can.
+///
+/// See [`soft`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     /// What it is called, for messages.

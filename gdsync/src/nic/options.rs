@@ -6,6 +6,8 @@ use super::error::{Error, Result};
 use crate::wqe::MAX_QUEUE_BLOCKS;
 
 /// How completions are written.
+///
+/// See [`QueuePairOptions`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CompletionMode {
     /// A ring with a slot for each: the reader polls by owner bit, in order, and says how far it is.
@@ -18,6 +20,28 @@ pub enum CompletionMode {
 }
 
 /// Options of a queue pair. Change what differs from [`QueuePairOptions::default`].
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::Device;
+/// use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+/// use gdsync::nic::{CompletionMode, Nic, QueuePairOptions};
+///
+/// let nic = SoftNic::open(&SoftNicOptions::default())?;
+/// let options = QueuePairOptions {
+///     send_completions: CompletionMode::Collapsed, // kernels read no ring
+///     transport_timeout: Duration::from_secs(1),
+///     ..QueuePairOptions::default()
+/// };
+/// let for_kernels = nic.queue_pair(&Device::Host, &options)?.device_view()?;
+/// assert_eq!(for_kernels.blocks, 1024);
+///
+/// let wrong = QueuePairOptions { send_blocks: 48, ..QueuePairOptions::default() };
+/// let refused = nic.queue_pair(&Device::Host, &wrong).unwrap_err();
+/// assert_eq!(refused.to_string(), "send_blocks is 48: a power of two from 32 to 32768");
+/// # Ok::<(), gdsync::nic::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuePairOptions {
     /// 64-byte basic blocks of the send queue: a power of two from 32 to 32768. An entry takes one to sixteen.

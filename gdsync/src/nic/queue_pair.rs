@@ -33,6 +33,8 @@ const RING_PATIENCE: Duration = Duration::from_secs(10);
 ///
 /// Entries are rung in the order in which they were prepared, each exactly once; a range of several that were prepared
 /// one after the other is rung at once ([`Prepared::and`]).
+///
+/// See [`Trigger`](super::Trigger) for an example.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "an entry that is never rung holds up all after it"]
 pub struct Prepared {
@@ -68,6 +70,8 @@ impl Prepared {
 ///
 /// Dropping it answers what its peer is waiting for, as far as that is quickly done, and closes the connection; requests
 /// of its own that are not complete are given up.
+///
+/// See [`soft`](super::soft) for an example.
 pub struct QueuePair {
     // Dropped first: the NIC leaves the memory alone then.
     provider: Box<dyn Provider>,

@@ -14,6 +14,31 @@ use crate::stream::Stream;
 use crate::wqe::DoorbellRecord;
 
 /// Something that rings prepared entries.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+/// use gdsync::nic::{Cpu, Nic, QueuePairOptions, Trigger};
+/// use gdsync::wqe::{Notify, Operation, WorkRequest};
+/// use gdsync::{Deadline, Device};
+///
+/// let nic = SoftNic::open(&SoftNicOptions::default())?;
+/// let queue = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
+/// let peer = nic.queue_pair(&Device::Host, &QueuePairOptions::default())?;
+/// queue.connect(peer.address())?;
+/// peer.connect(queue.address())?;
+///
+/// let (stream, soon) = (Device::Host.stream()?, Deadline::after(Duration::from_secs(10)));
+/// let nothing = WorkRequest { notify: Notify::Always, ..WorkRequest::new(Operation::Nop) };
+/// // Prepared one after the other; rung by two of the three that can.
+/// let (first, second) = (queue.prepare(&nothing)?, queue.prepare(&nothing)?);
+/// let last = second.position();
+/// Cpu(soon).ring(&queue, first)?;
+/// stream.ring(&queue, second)?;
+/// queue.wait(last, soon)?;
+/// # Ok::<(), gdsync::nic::Error>(())
+/// ```
 pub trait Trigger {
     /// Gives the prepared entries of `queue` to the NIC, or arranges that it will happen.
     ///
@@ -23,6 +48,8 @@ pub trait Trigger {
 }
 
 /// Rings now, from the calling thread; gives up at the deadline if entries before are not rung by then.
+///
+/// See [`Trigger`] for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct Cpu(pub Deadline);
 

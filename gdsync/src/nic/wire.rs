@@ -3,6 +3,15 @@
 use serde::{Deserialize, Serialize};
 
 /// What carries a connection.
+///
+/// ```
+/// use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+/// use gdsync::nic::{Nic, WireKind};
+///
+/// let nic = SoftNic::open(&SoftNicOptions::default())?;
+/// assert!(nic.capabilities().wires.contains(&WireKind::SharedMemory)); // TCP, too, if the options listen
+/// # Ok::<(), gdsync::nic::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum WireKind {

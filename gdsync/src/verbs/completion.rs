@@ -7,6 +7,8 @@ use gdsync_sys::verbs::{
 use std::fmt;
 
 /// The end of one request.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Completion {
     /// The queue pair it was posted to.
@@ -18,6 +20,19 @@ pub struct Completion {
 }
 
 /// A request that succeeded.
+///
+/// ```
+/// use gdsync::verbs::{Completion, Done, Failure, QueueSide, Status};
+///
+/// fn report(completion: &Completion) {
+///     match completion.outcome {
+///         Ok(Done::Received { length, .. }) => println!("{length} bytes came"),
+///         Ok(_) => println!("request {} is done", completion.id),
+///         Err(Failure { side: QueueSide::Send, status: Status::RetryExceeded, .. }) => println!("the peer is silent"),
+///         Err(failure) => println!("{failure}"),
+///     }
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Done {
@@ -48,6 +63,8 @@ pub enum Done {
 }
 
 /// A request that failed. The queue pair is in the error state and executes nothing any more.
+///
+/// See [`Done`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
     /// Which queue it was in.
@@ -71,6 +88,8 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// One of the two queues of a queue pair.
+///
+/// See [`Done`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QueueSide {
     /// Requests.
@@ -82,6 +101,8 @@ pub enum QueueSide {
 macro_rules! statuses {
     ($($(#[$doc:meta])* $variant:ident = $constant:ident as $words:literal,)*) => {
         /// Why a request failed (`enum ibv_wc_status`). `Display` says it in words.
+        ///
+        /// See [`Done`] for an example.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Status {

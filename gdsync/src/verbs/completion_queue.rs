@@ -16,6 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 const BATCH: usize = 16;
 
 /// A completion queue.
+///
+/// See [`verbs`](super) for an example.
 pub struct CompletionQueue {
     queue: NonNull<ibv_cq>,
     context: Arc<Context>,

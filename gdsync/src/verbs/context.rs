@@ -13,6 +13,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// An opened RDMA device. Closed when it and everything made from it are dropped.
+///
+/// See [`verbs`](super) for an example.
 pub struct Context {
     context: NonNull<ibv_context>,
     verbs: &'static Verbs,
@@ -26,6 +28,8 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 /// What the device can do at most.
+///
+/// See [`Device`](super::Device) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -30,6 +30,22 @@ impl Drop for List {
 }
 
 /// An RDMA device, not yet opened.
+///
+/// ```no_run
+/// use gdsync::verbs;
+///
+/// for device in verbs::devices()? {
+///     let context = device.open()?;
+///     println!("{}: {:?}", context.name(), context.limits());
+///     for port in context.ports()? {
+///         println!("  port {}: {}, packets of {} bytes", port.number, port.link_layer, port.mtu.bytes());
+///         for entry in context.gids(&port)? {
+///             println!("    GID {} of {}", entry.gid, entry.kind);
+///         }
+///     }
+/// }
+/// # Ok::<(), verbs::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Device {
     device: NonNull<ibv_device>,

@@ -5,6 +5,8 @@ use super::port::{Gid, LinkLayer, Mtu};
 use serde::{Deserialize, Serialize};
 
 /// One end of a connection. Send it to the peer as [`Endpoint::to_bytes`] or through serde.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoint {
     /// Queue pair (24 bits).

@@ -10,6 +10,15 @@ use std::time::Duration;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of this module. Each names the operation, the device and what was expected.
+///
+/// ```
+/// use gdsync::verbs;
+///
+/// match verbs::device(Some("mlx5_9")) {
+///     Ok(device) => println!("{}", device.name()),
+///     Err(error) => println!("{error}"), // no libibverbs, or no such device and which there are
+/// }
+/// ```
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

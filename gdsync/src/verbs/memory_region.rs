@@ -19,6 +19,8 @@ use std::sync::Arc;
 /// What may be done with a region, or through a queue pair. Combine with `|`.
 ///
 /// Relaxed ordering is not on offer: whoever polls a flag relies on writes arriving in order.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Access(u32);
 
@@ -47,6 +49,16 @@ impl std::ops::BitOr for Access {
 }
 
 /// A dma-buf that exports GPU memory.
+///
+/// ```no_run
+/// use std::os::fd::AsFd;
+///
+/// use gdsync::verbs::DmaBuf;
+///
+/// # fn exported() -> std::os::fd::OwnedFd { unimplemented!() }
+/// let fd = exported(); // of `cuMemGetHandleForAddressRange`
+/// let whole = DmaBuf { fd: fd.as_fd(), offset: 0 };
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct DmaBuf<'a> {
     /// Its file descriptor; used during the registration only.
@@ -56,6 +68,8 @@ pub struct DmaBuf<'a> {
 }
 
 /// Registered memory. Holds the memory; deregistered when it and every slice and request that names it are dropped.
+///
+/// See [`verbs`](super) for an example.
 pub struct MemoryRegion {
     region: NonNull<ibv_mr>,
     address: u64,
@@ -220,6 +234,8 @@ impl fmt::Debug for MemoryRegion {
 }
 
 /// A range of registered memory. Owns its region.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug, Clone)]
 pub struct RegionSlice {
     region: Arc<MemoryRegion>,
@@ -252,6 +268,17 @@ impl RegionSlice {
 }
 
 /// A region of a peer, as it said itself.
+///
+/// ```
+/// use gdsync::verbs::{RemoteRegion, SendOperation, SendRequest};
+///
+/// // What a peer has sent of itself, from its `MemoryRegion::remote`.
+/// let theirs = RemoteRegion { address: 0x7000_0000, size: 4096, rkey: 0x1234 };
+/// let to = theirs.at(4088, 8)?; // the last eight bytes
+/// let write = SendRequest::new(7, SendOperation::WriteInline { data: &[1; 8], to, imm: None });
+/// assert!(theirs.at(4089, 8).is_err());
+/// # Ok::<(), gdsync::verbs::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemoteRegion {
     /// First byte in the peer's address space.

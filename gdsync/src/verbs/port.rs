@@ -14,6 +14,8 @@ use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 /// What a port is connected to.
+///
+/// See [`Device`](super::Device) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LinkLayer {
     /// InfiniBand: peers are reached by LID, across subnets by GID.
@@ -32,6 +34,8 @@ impl fmt::Display for LinkLayer {
 }
 
 /// A 128-bit address of a port.
+///
+/// See [`Device`](super::Device) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Gid(pub [u8; 16]);
 
@@ -50,6 +54,8 @@ impl fmt::Display for Gid {
 }
 
 /// Which protocol a GID stands for.
+///
+/// See [`Device`](super::Device) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GidType {
@@ -75,6 +81,8 @@ impl fmt::Display for GidType {
 }
 
 /// One line of a port's GID table.
+///
+/// See [`Device`](super::Device) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GidEntry {
     /// Index in the table.
@@ -107,6 +115,8 @@ impl GidEntry {
 }
 
 /// Bytes that a packet carries at most: the path MTU of InfiniBand and RoCE, 256 to 4096.
+///
+/// See [`Device`](super::Device) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Mtu(u8);
 
@@ -131,6 +141,8 @@ impl Mtu {
 }
 
 /// A port of a device, with the GID that queue pairs will use.
+///
+/// See [`Device`](super::Device) for an example.
 #[derive(Debug, Clone)]
 pub struct Port {
     pub(super) context: Arc<Context>,
@@ -159,6 +171,14 @@ pub struct Port {
 ///
 /// Both ends of a connection must come to the same kind of RoCE, which they do on a network set up in one way; where
 /// it is not, name the index. Empty (all-zero) entries are never taken.
+///
+/// ```no_run
+/// use gdsync::verbs::{self, PortChoice};
+///
+/// let context = verbs::device(Some("mlx5_0"))?.open()?;
+/// let port = context.port(&PortChoice { gid_index: Some(3), ..PortChoice::default() })?;
+/// # Ok::<(), verbs::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortChoice {
     /// Number of the port, from 1.

@@ -11,6 +11,8 @@ use gdsync_sys::verbs::{
 };
 
 /// One request.
+///
+/// See [`RemoteRegion`](super::RemoteRegion) for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct SendRequest<'a> {
     /// What its completion will be called.
@@ -35,6 +37,8 @@ impl<'a> SendRequest<'a> {
 }
 
 /// What a request does. Slices are lists of at most 4 pieces.
+///
+/// See [`RemoteRegion`](super::RemoteRegion) for an example.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum SendOperation<'a> {

@@ -13,6 +13,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// A protection domain of a device.
+///
+/// See [`verbs`](super) for an example.
 pub struct ProtectionDomain {
     domain: NonNull<ibv_pd>,
     context: Arc<Context>,

@@ -32,6 +32,8 @@ const HOP_LIMIT: u8 = 64;
 const MAX_READS: u8 = 16;
 
 /// What a queue pair is made for.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueuePairOptions {
     /// Requests that the send queue holds.
@@ -51,6 +53,15 @@ impl Default for QueuePairOptions {
 }
 
 /// When a sender gives up on its peer.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use gdsync::verbs::RetryPolicy;
+///
+/// // Gives a silent peer up after some 60 ms.
+/// let impatient = RetryPolicy { timeout: Duration::from_millis(20), retries: 2, ..RetryPolicy::default() };
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// How long an acknowledgement may take. Rounded up to 4.096 µs × 2ⁿ, n from 1 to 31. A device may wait four
@@ -78,10 +89,14 @@ impl RetryPolicy {
 }
 
 /// Just made. Nothing can be posted.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug)]
 pub struct Reset(());
 
 /// Has a port. Receives may be posted; they are filled once it is connected.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug)]
 pub struct Init {
     local: Endpoint,
@@ -90,6 +105,8 @@ pub struct Init {
 }
 
 /// Knows its peer and receives from it.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug)]
 pub struct ReadyToReceive {
     local: Endpoint,
@@ -97,6 +114,8 @@ pub struct ReadyToReceive {
 }
 
 /// Connected: sends and receives.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug)]
 pub struct ReadyToSend {
     local: Endpoint,
@@ -110,6 +129,8 @@ mod sealed {
 }
 
 /// The states in which receives may be posted: all but [`Reset`].
+///
+/// See [`verbs`](super) for an example.
 pub trait CanReceive: sealed::Sealed {}
 
 macro_rules! can_receive {
@@ -127,6 +148,8 @@ can_receive!(Init, ReadyToReceive, ReadyToSend);
 /// A reliable connected queue pair in the state `S`. Destroyed when dropped, whatever is in flight.
 ///
 /// A step that fails takes the queue pair with it.
+///
+/// See [`verbs`](super) for an example.
 #[derive(Debug)]
 pub struct QueuePair<S> {
     inner: Inner,

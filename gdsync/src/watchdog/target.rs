@@ -22,6 +22,20 @@ pub(crate) enum Target {
 }
 
 /// An outstanding wait, for reports.
+///
+/// ```
+/// use gdsync::{Device, Watchdog};
+///
+/// let watchdog = Watchdog::new(&Device::Host)?;
+/// let stream = Device::Host.watched_stream(&watchdog)?;
+/// let word = Device::Host.alloc_pinned::<u64>(1)?.word(0)?;
+/// stream.wait_geq64(&word, 7)?;
+/// for wait in watchdog.pending() {
+///     println!("{wait}"); // which stream waits, for what, since when
+/// }
+/// word.store(7)?;
+/// # Ok::<(), gdsync::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct PendingWait {
     /// The stream that waits.

@@ -9,6 +9,25 @@ use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned, transmute, transmute_ref};
 
 /// The 64 bytes of a completion (`mlx5_cqe64`). The first 32 hold packet headers, which RC queues have not.
+///
+/// ```
+/// use gdsync::wqe::{Completion, CompletionKind, Cqe, ErrorSide, Syndrome, owned_by_software};
+/// use zerocopy::IntoBytes;
+///
+/// // What a NIC writes when a request fails whose peer does not answer, on the first pass over a ring of 16.
+/// let kind = CompletionKind::Error {
+///     side: ErrorSide::Requester,
+///     syndrome: Syndrome::TransportRetryExceeded,
+///     vendor: 0,
+///     opcode: 0x08,
+/// };
+/// let written = Cqe::encode(&Completion { qpn: 0x77, index: 5, user_index: 0, kind }, false)?;
+/// // What a reader makes of it: the last byte says that it is there.
+/// assert!(owned_by_software(written.as_bytes()[63], 0, 16));
+/// let read = written.decode()?;
+/// assert_eq!((read.qpn, read.index, read.kind), (0x77, 5, kind));
+/// # Ok::<(), gdsync::wqe::CompletionError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct Cqe {
@@ -40,6 +59,8 @@ struct ErrorCqe {
 }
 
 /// A completion, read.
+///
+/// See [`Cqe`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Completion {
     /// Queue pair (24 bits).
@@ -54,6 +75,8 @@ pub struct Completion {
 }
 
 /// What a completion reports.
+///
+/// See [`Cqe`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CompletionKind {
@@ -87,6 +110,8 @@ pub enum CompletionKind {
 }
 
 /// What filled a receive.
+///
+/// See [`Cqe`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
     /// A send.
@@ -100,6 +125,8 @@ pub enum Received {
 }
 
 /// Which queue an error belongs to.
+///
+/// See [`Cqe`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorSide {
     /// The send queue (REQ_ERR).
@@ -109,6 +136,8 @@ pub enum ErrorSide {
 }
 
 /// Bytes that are no completion of ours.
+///
+/// See [`Cqe`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompletionError {

@@ -29,6 +29,16 @@ pub const MAX_IN_FLIGHT: u64 = MAX_QUEUE_BLOCKS as u64;
 /// Counts basic blocks from 0 and never wraps. The value is one more than the index of the last completed
 /// entry's *first* block; it says nothing about that entry's other blocks, so a queue's free space counted
 /// from it may come out up to 15 blocks short, never too large.
+///
+/// ```
+/// use gdsync::wqe::CollapsedProgress;
+///
+/// let progress = CollapsedProgress::at(65_530);
+/// let progress = progress.after(3); // 16 bits, which have wrapped
+/// assert_eq!(progress.blocks(), 65_536 + 4);
+/// assert!(progress.has_completed(65_539) && !progress.has_completed(65_540));
+/// assert_eq!(progress.after(1), progress); // a reading of before
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct CollapsedProgress(u64);
 

@@ -11,6 +11,16 @@ use super::{
 use zerocopy::{FromBytes, transmute};
 
 /// Bytes that are not an entry, and why.
+///
+/// ```
+/// use gdsync::wqe::{DecodeError, Entry, SendRing};
+///
+/// // Nothing stands in the queue yet.
+/// let ring = SendRing::new(vec![[0; 16]; 64])?;
+/// let found = ring.fetch(0x77, 5, &mut Entry::new());
+/// assert!(matches!(found, Err(DecodeError::Index { index: 5, found: 0 } | DecodeError::Size { .. })), "{found:?}");
+/// # Ok::<(), gdsync::wqe::RingError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {

@@ -7,6 +7,16 @@
 use super::MAX_QPN;
 
 /// The doorbell record of a queue pair: 8 bytes, two big-endian words.
+///
+/// ```
+/// use gdsync::wqe::{Doorbell, DoorbellRecord};
+///
+/// // The send queue of queue pair 0x77 is filled up to block 9: first the record, then the doorbell.
+/// let mut record = [0; 8];
+/// record[DoorbellRecord::SEND_OFFSET..][..4].copy_from_slice(&DoorbellRecord::word(9));
+/// let register = Doorbell { qpn: 0x77, index: 9 }.to_bytes();
+/// assert_eq!(Doorbell::from_bytes(register), Doorbell { qpn: 0x77, index: 9 });
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DoorbellRecord;
 
@@ -35,6 +45,8 @@ impl DoorbellRecord {
 /// A library may write those of the last entry it posted, with its opcode, size and *first* block (rdma-core
 /// does), or only these two with the *next* index (NVIDIA's device code does). The doorbell says which queue
 /// to look at; how far it is filled, the doorbell record says.
+///
+/// See [`DoorbellRecord`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Doorbell {
     /// Queue pair (24 bits).
@@ -62,6 +74,17 @@ impl Doorbell {
 }
 
 /// The doorbell record of a completion queue: 8 bytes, two big-endian words.
+///
+/// ```
+/// use gdsync::wqe::{ArmRequest, CqDoorbellRecord};
+///
+/// // Five completions have been read; the next one shall raise an event.
+/// let consumed = CqDoorbellRecord::word(5);
+/// let arm = ArmRequest { cqn: 0x12, consumer: 5, sequence: 0, solicited_only: false };
+/// let (record, register) = (arm.record_word(), arm.register()); // written in this order
+/// assert_eq!(CqDoorbellRecord::index(consumed), 5);
+/// assert_eq!(register[..4], record);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CqDoorbellRecord;
 
@@ -85,6 +108,8 @@ impl CqDoorbellRecord {
 }
 
 /// Asks for an event with the next completion.
+///
+/// See [`CqDoorbellRecord`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArmRequest {
     /// Completion queue (24 bits).

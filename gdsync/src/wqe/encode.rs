@@ -8,6 +8,14 @@ use super::{
 use zerocopy::IntoBytes;
 
 /// A request that does not fit the format.
+///
+/// ```
+/// use gdsync::wqe::{Entry, Operation, WorkRequest};
+///
+/// let request = WorkRequest { qpn: 1 << 24, ..WorkRequest::new(Operation::Nop) };
+/// let refused = Entry::new().encode(&request).unwrap_err();
+/// assert_eq!(refused.to_string(), "queue pair number 0x1000000 has more than 24 bits");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {

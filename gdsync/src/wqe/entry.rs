@@ -7,6 +7,8 @@ use super::{MAX_ENTRY_OCTOWORDS, OCTOWORD_BYTES, Octoword, blocks};
 use zerocopy::IntoBytes;
 
 /// The octowords of one entry. Reusable: `encode` and `SendRing::fetch` overwrite it.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Clone)]
 pub struct Entry {
     octowords: [Octoword; MAX_ENTRY_OCTOWORDS],

@@ -4,6 +4,8 @@
 
 /// What must have finished before the entry starts. The modes are told apart by value: rdma-core calls 4
 /// `MLX5_WQE_CTRL_FENCE`, NVIDIA's device headers call 2 a fence and 3 strong ordering.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Fence {
@@ -22,6 +24,8 @@ pub enum Fence {
 }
 
 /// When the entry writes a completion. Errors always do, unless the queue says otherwise.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Notify {

@@ -3,6 +3,14 @@
 use std::fmt;
 
 /// A number that is no opcode.
+///
+/// ```
+/// use gdsync::wqe::{CqeOpcode, WqeOpcode};
+///
+/// assert_eq!(WqeOpcode::try_from(0x08), Ok(WqeOpcode::Write));
+/// assert_eq!(CqeOpcode::try_from(0x0d), Ok(CqeOpcode::RequestError));
+/// println!("{}", WqeOpcode::try_from(0xee).unwrap_err()); // no opcode of a work-queue entry
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{value:#04x} is not an opcode of a {of}")]
 pub struct UnknownOpcode {
@@ -45,7 +53,7 @@ macro_rules! opcodes {
 }
 
 opcodes! {
-    /// What a work-queue entry asks for (`MLX5_OPCODE_*`).
+    /// What a work-queue entry asks for (`MLX5_OPCODE_*`). See [`UnknownOpcode`] for an example.
     WqeOpcode of "work-queue entry" {
         /// Does nothing and completes.
         Nop = 0x00 as "NOP",
@@ -96,7 +104,7 @@ opcodes! {
 }
 
 opcodes! {
-    /// What a completion reports (`MLX5_CQE_*`).
+    /// What a completion reports (`MLX5_CQE_*`). See [`UnknownOpcode`] for an example.
     CqeOpcode of "completion" {
         /// A request of the send queue is done.
         Request = 0 as "REQ",

@@ -14,6 +14,8 @@ const MAX_SEGMENTS: usize = 32;
 const MAX_ENTRIES: usize = 32768;
 
 /// A receive that does not fit the format, or bytes that are none.
+///
+/// See [`ReceiveRing`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReceiveError {
@@ -38,6 +40,8 @@ pub enum ReceiveError {
 }
 
 /// The segments of one receive, copied out of the queue.
+///
+/// See [`ReceiveRing`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiveEntry {
     segments: [DataSegment; MAX_SEGMENTS],
@@ -71,6 +75,20 @@ impl Default for ReceiveEntry {
 }
 
 /// A receive queue over `memory`.
+///
+/// ```
+/// use gdsync::wqe::{DataSegment, ReceiveEntry, ReceiveRing};
+///
+/// // Sixteen receives of at most two pieces each.
+/// let mut ring = ReceiveRing::new(vec![[0; 16]; 2 * 16], 2)?;
+/// let pieces = [DataSegment::new(0x11, 0x1000, 64)?, DataSegment::new(0x11, 0x2000, 4096)?];
+/// ring.store(3, &pieces)?;
+/// let mut posted = ReceiveEntry::new();
+/// ring.fetch(3, &mut posted)?;
+/// assert_eq!((posted.segments(), posted.capacity()), (&pieces[..], 4160));
+/// assert!(ring.store(4, &[pieces[0]; 3]).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ReceiveRing<M> {
     memory: M,

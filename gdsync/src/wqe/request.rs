@@ -3,6 +3,8 @@
 use super::{DataSegment, Fence, Notify, WqeOpcode};
 
 /// One entry of a send queue.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkRequest<'a> {
     /// Queue pair the entry belongs to (24 bits).
@@ -35,6 +37,8 @@ impl<'a> WorkRequest<'a> {
 }
 
 /// What an entry does, with the segments that its opcode takes.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation<'a> {
@@ -109,6 +113,8 @@ impl Operation<'_> {
 }
 
 /// The bytes of a send or a write.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Payload<'a> {
     /// In registered memory, piece by piece; an empty list is an empty message.
@@ -118,6 +124,8 @@ pub enum Payload<'a> {
 }
 
 /// A place in the peer's memory.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteAddress {
     /// Virtual address, or an offset where the key is zero-based.

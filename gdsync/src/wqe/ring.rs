@@ -15,6 +15,8 @@ use zerocopy::transmute;
 pub type Octoword = [u8; OCTOWORD_BYTES];
 
 /// Memory that a queue can be read from.
+///
+/// See [`wqe`](super) for an example.
 pub trait RingMemory {
     /// How many octowords there are.
     fn octowords(&self) -> usize;
@@ -23,6 +25,8 @@ pub trait RingMemory {
 }
 
 /// Memory that a queue can be written to.
+///
+/// See [`wqe`](super) for an example.
 pub trait RingMemoryMut: RingMemory {
     /// Sets octoword `at`, which is below `octowords()`.
     fn store(&mut self, at: usize, octoword: Octoword);
@@ -44,6 +48,13 @@ impl<T: AsRef<[Octoword]> + AsMut<[Octoword]>> RingMemoryMut for T {
 }
 
 /// A ring that cannot be, or an entry that does not fit it.
+///
+/// ```
+/// use gdsync::wqe::SendRing;
+///
+/// let refused = SendRing::new(vec![[0; 16]; 3 * 4]).unwrap_err(); // three basic blocks
+/// println!("{refused}");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
@@ -84,6 +95,8 @@ pub(super) fn power_of_two(what: &'static str, found: usize, max: usize) -> Resu
 }
 
 /// A send queue over `memory`.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Debug, Clone)]
 pub struct SendRing<M> {
     memory: M,

@@ -17,6 +17,21 @@ pub(super) const INLINE_LENGTH_MASK: u32 = 0x3ff;
 const LENGTH_OF_ZERO: u32 = 1 << 31;
 
 /// Control segment (`mlx5_wqe_ctrl_seg`), first of every send-queue entry.
+///
+/// ```
+/// use gdsync::wqe::{CtrlSegment, Entry, Operation, Payload, RemoteAddress, RemoteSegment, WorkRequest};
+/// use zerocopy::FromBytes;
+///
+/// // The first two octowords of a write, as a decoder of another tool sees them.
+/// let remote = RemoteAddress { address: 0x1000, rkey: 5 };
+/// let operation = Operation::Write { remote, payload: Payload::Inline(b"hello"), imm: None };
+/// let mut entry = Entry::new();
+/// entry.encode(&WorkRequest { qpn: 0x77, ..WorkRequest::new(operation) })?;
+/// let control = CtrlSegment::ref_from_bytes(&entry.bytes()[..16]).unwrap();
+/// let to = RemoteSegment::ref_from_bytes(&entry.bytes()[16..32]).unwrap();
+/// assert_eq!((control.qpn_ds.get() >> 8, to.rkey.get()), (0x77, 5));
+/// # Ok::<(), gdsync::wqe::EncodeError>(())
+/// ```
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -37,6 +52,8 @@ pub struct CtrlSegment {
 }
 
 /// Remote address segment (`mlx5_wqe_raddr_seg`).
+///
+/// See [`CtrlSegment`] for an example.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -51,6 +68,8 @@ pub struct RemoteSegment {
 }
 
 /// Atomic segment (`mlx5_wqe_atomic_seg`).
+///
+/// See [`CtrlSegment`] for an example.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -63,6 +82,8 @@ pub struct AtomicSegment {
 }
 
 /// Head of an inline segment (`mlx5_wqe_inl_data_seg`); the data follow it at once.
+///
+/// See [`CtrlSegment`] for an example.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -73,6 +94,8 @@ pub struct InlineHeader {
 }
 
 /// Data segment (`mlx5_wqe_data_seg`): one piece of local memory.
+///
+/// See [`wqe`](super) for an example.
 #[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct DataSegment {
@@ -82,6 +105,12 @@ pub struct DataSegment {
 }
 
 /// A data segment that the hardware cannot express.
+///
+/// ```
+/// use gdsync::wqe::{DataSegment, SegmentError};
+///
+/// assert_eq!(DataSegment::new(1, 0x1000, 0), Err(SegmentError::Empty));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SegmentError {

@@ -3,6 +3,8 @@
 use std::fmt;
 
 /// The syndrome of an error completion (`MLX5_CQE_SYNDROME_*`). `Display` says it in words.
+///
+/// See [`Cqe`](super::Cqe) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Syndrome {

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use super::{Constant, Enumeration, Field, Layout};
 
 /// What a header is made of.
+///
+/// See [`shared`](super) for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
     /// The file that declares what is in it, from the root of the repository.

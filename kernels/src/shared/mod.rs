@@ -5,12 +5,59 @@
 //! C++ header that is committed beside the device code, where `static_assert`s repeat every size and offset. A test of the crate
 //! keeps the two equal ([`Header::check`]); with `MP_REGENERATE=1` it rewrites the header. This crate's own declarations are in
 //! `layout.rs`, its header is `include/mp/layout.cuh`.
+//!
+//! ```
+//! use mp_kernels::shared::Header;
+//! use mp_kernels::{shared_constants, shared_enum, shared_structs};
+//!
+//! shared_constants! {
+//!     /// Rows that a block copies.
+//!     pub const ROWS: u32 = 8 as rows_of_a_block;
+//! }
+//! shared_enum! {
+//!     /// What a block does.
+//!     pub enum Task {
+//!         /// Nothing.
+//!         Rest = 0 as rest,
+//!         /// Copies.
+//!         Copy = 1 as copy,
+//!     }
+//! }
+//! shared_structs! {
+//!     /// What a kernel is launched with.
+//!     pub struct Job {
+//!         /// Address of the first row.
+//!         pub from: u64,
+//!         /// A `Task`.
+//!         pub task: u32,
+//!         /// Rows.
+//!         pub rows: u32,
+//!     }
+//! }
+//!
+//! let job = Job { from: 0x1000, task: Task::Copy as u32, rows: ROWS };
+//! assert_eq!(bytemuck::bytes_of(&job).len(), LAYOUTS[0].size); // what the launch copies
+//! assert_eq!(Task::from_code(job.task), Some(Task::Copy));
+//!
+//! const HEADER: Header = Header {
+//!     source: "src/layout.rs",
+//!     package: "my-kernels",
+//!     includes: &[],
+//!     namespace: "mine",
+//!     constants: CONSTANTS,
+//!     enums: &[Task::ENUMERATION],
+//!     structs: LAYOUTS,
+//! };
+//! assert!(HEADER.text().contains("sizeof(Job) == 16")); // and a test: HEADER.check("include/layout.cuh")
+//! ```
 
 mod header;
 
 pub use header::Header;
 
 /// A struct that host and device see alike.
+///
+/// See [`shared`](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Name, the same in Rust and in C++.
@@ -26,6 +73,8 @@ pub struct Layout {
 }
 
 /// One field of a [`Layout`].
+///
+/// See [`shared`](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Name, the same in Rust and in C++.
@@ -43,6 +92,8 @@ pub struct Field {
 }
 
 /// An enum that host and device see alike; in C++ of type `std::uint32_t`.
+///
+/// See [`shared`](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enumeration {
     /// Name, the same in Rust and in C++.
@@ -54,6 +105,8 @@ pub struct Enumeration {
 }
 
 /// A value of an [`Enumeration`].
+///
+/// See [`shared`](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enumerator {
     /// Name in C++.
@@ -65,6 +118,8 @@ pub struct Enumerator {
 }
 
 /// A number that host and device know alike.
+///
+/// See [`shared`](self) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
     /// Name in C++.
@@ -130,6 +185,8 @@ macro_rules! shared_structs {
     )+) => {
         $(
             $(#[doc = $doc])*
+            ///
+            /// The same in Rust and in C++; a launch copies its bytes. See [`shared`](mp_kernels::shared) for an example.
             #[repr(C)]
             #[derive(Clone, Copy, Debug, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
             pub struct $name {
@@ -181,6 +238,8 @@ macro_rules! shared_enum {
         }
     ) => {
         $(#[doc = $doc])*
+        ///
+        /// The same in Rust and in C++. See [`shared`](mp_kernels::shared) for an example.
         #[repr(u32)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum $name {

@@ -144,7 +144,9 @@ pub struct Phase {
 /// # Dropping
 /// When nothing that uses it runs any more, and on all ranks.
 ///
-/// [The module](self) has an example; [`Exchange::handle`] gives kernels what `mp::Exchange` of `mp/exchange.cuh` is made of.
+/// [`Exchange::handle`] gives kernels what `mp::Exchange` of `mp/exchange.cuh` is made of.
+///
+/// See [`exchange`](self) for an example.
 pub struct Exchange {
     plane: Arc<Plane>,
     device: Device,

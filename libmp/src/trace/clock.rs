@@ -20,6 +20,8 @@ fn nanoseconds(clock: ClockId) -> u64 {
 }
 
 /// What is to be added to a rank's clock to get rank 0's.
+///
+/// See [`Summary`](super::Summary) for an example.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offset {
     /// Nanoseconds to add.
@@ -54,6 +56,8 @@ impl Offset {
 }
 
 /// A device's clock against this host's. A GPU's `%globaltimer` counts nanoseconds; other counters have a rate.
+///
+/// See [`trace`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DeviceClock {
     /// A reading of the device's clock …

@@ -12,6 +12,24 @@ use serde::Serialize;
 use super::record::{Event, Kind, Part};
 
 /// What was written.
+///
+/// ```
+/// use libmp::Trace;
+/// use libmp::trace::{self, Offset};
+///
+/// // Ranks that found each other without a world: each records, and one writes what the others send it.
+/// let traces = [Trace::detached(0, "node1", 1000), Trace::detached(1, "node2", 1000)];
+/// traces[1].set_offset(Offset { ns: -250, within_ns: 40 }); // its clock is ahead
+/// for trace in &traces {
+///     drop(trace.span("host", "smooth"));
+/// }
+/// let parts: Vec<trace::Part> = traces.iter().filter_map(|trace| trace.part()).collect();
+/// let file = std::env::temp_dir().join(format!("run-{}.json", std::process::id()));
+/// let written = trace::write(&file, &parts)?;
+/// assert_eq!((written.ranks, written.events, written.lost), (2, 2, 0));
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), libmp::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Summary {
     /// Ranks in it.

@@ -102,6 +102,8 @@ pub struct Trace {
 }
 
 /// Something a device did, by its own clock.
+///
+/// See [`trace`](self) for an example.
 #[derive(Debug, Clone)]
 pub struct Stamp<'a> {
     /// What it was.
@@ -313,6 +315,8 @@ fn thread_lane(recorder: &Recorder) -> Lane {
 }
 
 /// Something that is going on: [`Trace::span`]. Recorded when it is dropped.
+///
+/// See [`trace`](self) for an example.
 #[must_use = "a span ends when it is dropped"]
 pub struct Span<'a> {
     open: Option<Open<'a>>,

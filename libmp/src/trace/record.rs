@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::clock::Offset;
 
 /// A row of a rank in the timeline: a thread, a stream, a device ([`Trace::lane`](super::Trace::lane)).
+///
+/// See [`trace`](super) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lane(pub(super) u32);
 
@@ -43,6 +45,8 @@ pub(super) enum Kind {
 }
 
 /// Everything that one rank contributes to a timeline.
+///
+/// See [`Summary`](super::Summary) for an example.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     pub(super) rank: u32,

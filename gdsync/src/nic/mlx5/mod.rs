@@ -38,6 +38,21 @@ use objects::Opened;
 use queue_pair::queue_pair;
 
 /// An mlx5 adapter, opened for DEVX. Clones share it.
+///
+/// ```no_run
+/// use gdsync::Device;
+/// use gdsync::nic::mlx5::{IncomingWrites, Mlx5Nic};
+/// use gdsync::nic::{Nic, QueuePairOptions};
+/// use gdsync::verbs::PortChoice;
+///
+/// let nic = Mlx5Nic::open(None, &PortChoice::default())?; // the first adapter with an active port
+/// let device = Device::cuda(0)?;
+/// let queue = nic.queue_pair(&device, &QueuePairOptions::default())?;
+/// if let Some(gpu) = device.as_cuda() {
+///     println!("queue pair {:#x}; what it receives comes {}", queue.qpn(), IncomingWrites::of(gpu)?);
+/// }
+/// # Ok::<(), gdsync::nic::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Mlx5Nic {
     device: Arc<Opened>,

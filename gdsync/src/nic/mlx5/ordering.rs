@@ -12,6 +12,8 @@ use crate::error::Result;
 
 /// What a kernel or a stream that has seen a completion must do before it reads data that an adapter wrote into its GPU's
 /// memory. (What lies in host memory, queues and completions among it, needs nothing.)
+///
+/// See [`Mlx5Nic`](super::Mlx5Nic) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncomingWrites {
     /// Nothing: writes arrive in the order in which they were made.

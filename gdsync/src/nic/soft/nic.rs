@@ -24,6 +24,8 @@ use crate::nic::{Capabilities, Nic};
 use crate::wqe::MAX_QPN;
 
 /// Options of a software NIC.
+///
+/// See [`soft`](super) for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SoftNicOptions {
     /// The core that its thread runs on; any, if there is none.
@@ -48,6 +50,8 @@ impl Default for SoftNicOptions {
 }
 
 /// A NIC in software. Clones share it; it ends with the last clone, queue pair and region.
+///
+/// See [`soft`](super) for an example.
 #[derive(Clone)]
 pub struct SoftNic {
     inner: Arc<Inner>,
