@@ -196,7 +196,7 @@ impl Communicator {
     /// takes microseconds instead of [`all_reduce`](Self::all_reduce)'s round through rank 0. A collective call.
     ///
     /// # Errors
-    /// As [`prepare_barrier`](Self::prepare_barrier), also if the ranks give different lengths.
+    /// As [`prepare_barrier`](Self::prepare_barrier), also if the ranks give different lengths or types.
     pub fn prepare_all_reduce<T: Number>(
         &self,
         device: &Device,

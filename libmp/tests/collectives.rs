@@ -504,10 +504,38 @@ mod host {
                 let len = 5 + world.rank() / 2;
                 let made = world.prepare_all_reduce::<f64>(&Device::Host, len);
                 let error = made.unwrap_err().to_string();
-                assert!(error.contains("elements here") && error.contains("on rank"), "{error}");
+                let mine = format!("an all-reduce of {len} f64 here");
+                assert!(error.contains(&mine) && error.contains("on rank"), "{error}");
                 // A rank that left would end the world of who has not heard yet.
                 world.finish().unwrap();
             });
+        });
+    }
+
+    #[test]
+    fn types_that_differ_are_refused_on_every_rank() {
+        on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
+            let error = match world.rank() {
+                0 => world.prepare_all_reduce::<f64>(&Device::Host, 5).unwrap_err(),
+                _ => world.prepare_all_reduce::<u64>(&Device::Host, 5).unwrap_err(),
+            };
+            let (here, there) = [("f64", "u64"), ("u64", "f64")][world.rank()];
+            let (other, error) = (1 - world.rank(), error.to_string());
+            let expected = format!("5 {here} here, an all-reduce of 5 {there} on rank {other}");
+            assert!(error.contains(&expected), "{error}");
+            world.finish().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_barrier_of_one_rank_is_no_all_reduce_of_nothing_of_another() {
+        on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
+            let error = match world.rank() {
+                0 => world.prepare_barrier(&Device::Host).unwrap_err(),
+                _ => world.prepare_all_reduce::<f64>(&Device::Host, 0).unwrap_err(),
+            };
+            assert!(error.to_string().contains("a barrier"), "{error}");
+            world.finish().unwrap();
         });
     }
 }

@@ -1,6 +1,7 @@
 /*
  * libmp for C and C++: messages, puts and signals between ranks, which the host, a CUDA stream or a kernel starts and
- * completes. Kernels include mp/mp.cuh and take the handles that the mp_device_* functions give.
+ * completes. Kernels include mp/mp.cuh and take the handles that mp_op_handle, mp_window_handle, mp_collective_handle and
+ * mp_exchange_handle give.
  *
  * Every function that returns mp_status returns MP_OK or why it failed; mp_last_error() is the text of the calling thread's
  * last failure. A NULL pointer where none is allowed and a value that makes no sense are MP_ERR_ARGUMENT, and the text names
@@ -132,6 +133,17 @@ mp_status mp_read_counters(const mp_comm *comm, int rank, mp_counters *counters,
 
 /* ---- Collectives of the host: for set-up and convergence tests ---- */
 
+/* The type of the values that an all-reduce combines; the numbers are those of mp::Element of mp/layout.cuh. */
+typedef enum mp_type {
+    MP_F64 = 0, /* double */
+    MP_F32 = 1, /* float */
+    MP_U64 = 2, /* uint64_t */
+    MP_I64 = 3, /* int64_t */
+    MP_U32 = 4, /* uint32_t */
+    MP_I32 = 5  /* int32_t */
+} mp_type;
+/* How they are combined. A sum is taken in rank order, of integers modulo 2 to the power of their bits. Of floating-point values a
+ * NaN is both smallest and largest, and -0 is smaller than +0. */
 typedef enum mp_reduce { MP_SUM = 0, MP_MIN = 1, MP_MAX = 2 } mp_reduce;
 
 mp_status mp_barrier(const mp_comm *comm);
@@ -139,9 +151,9 @@ mp_status mp_barrier(const mp_comm *comm);
 mp_status mp_broadcast(const mp_comm *comm, int root, void *bytes, size_t count);
 /* `count` bytes of every rank, into count * size bytes at `all`, in rank order. */
 mp_status mp_all_gather(const mp_comm *comm, const void *mine, size_t count, void *all);
-/* Element by element, in place; every rank gets the same bits. `op` is an mp_reduce. */
-mp_status mp_all_reduce_f64(const mp_comm *comm, int op, double *values, size_t count);
-mp_status mp_all_reduce_u64(const mp_comm *comm, int op, uint64_t *values, size_t count);
+/* Combines `count` values of an mp_type by an mp_reduce, element by element, in place; every rank gets the same bits. All ranks
+ * name the same type, operation and count. */
+mp_status mp_all_reduce(const mp_comm *comm, int type, int op, void *values, size_t count);
 
 /* ---- Memory ---- */
 
@@ -349,14 +361,16 @@ mp_status mp_get_prepare(const mp_window *window, int rank, uint64_t at, const m
                          mp_op **op);
 mp_status mp_signal_wait_prepare(const mp_window *window, uint32_t signal, mp_op **op);
 
-/* Prepared barriers and all-reduces (of at most `count` doubles) of the ranks' devices, which the host (`stream` is NULL; then
- * mp_collective_wait), streams and kernels start, in any mixture. Preparing is a collective call; all ranks name a GPU or all
- * MP_HOST. The handle is the mp::Collective of mp/layout.cuh, for mp::barrier and mp::all_reduce of mp/collective.cuh. */
+/* Prepared barriers and all-reduces (of at most `count` values of an mp_type) of the ranks' devices, which the host (`stream` is
+ * NULL; then mp_collective_wait), streams and kernels start, in any mixture. Preparing is a collective call; all ranks name a GPU or
+ * all MP_HOST, the same type and the same count. The handle is the mp::Collective of mp/layout.cuh, for mp::barrier and
+ * mp::all_reduce of mp/collective.cuh. */
 typedef struct mp_collective mp_collective;
 mp_status mp_barrier_prepare(const mp_comm *comm, int device, mp_collective **collective);
-mp_status mp_all_reduce_prepare(const mp_comm *comm, int device, size_t count, mp_collective **collective);
+mp_status mp_all_reduce_prepare(const mp_comm *comm, int device, int type, size_t count, mp_collective **collective);
 mp_status mp_barrier_start(const mp_collective *collective, const mp_stream *stream);
-/* In place; the values must not be touched until it is complete. */
+/* Combines `count` values from byte `offset` of the region by an mp_reduce, in place; they must not be touched until it is
+ * complete. */
 mp_status mp_all_reduce_start(const mp_collective *collective, int op, const mp_region *region, size_t offset, size_t count,
                               const mp_stream *stream);
 /* *complete becomes 1 or 0; of what the host has started. */

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
+use libmp::gdsync::Stream;
 use libmp::{AllReduce, Barrier, Communicator, Number, ReduceOp, Region};
 
 use crate::device::copy;
@@ -13,28 +14,106 @@ use crate::status::{Failure, Result};
 use crate::stream::MpStream;
 use crate::world::MpComm;
 
-/// `mp_collective`.
-pub enum MpCollective {
-    /// A barrier.
-    Barrier(Barrier),
-    /// An all-reduce of doubles.
-    AllReduce(AllReduce<f64>),
+/// Declares what depends on the type of the values: the numbers are those of `mp_type`.
+macro_rules! types {
+    ($($code:literal $name:ident $type:ident),+ $(,)?) => {
+        /// `mp_collective`.
+        pub enum MpCollective {
+            /// A barrier.
+            Barrier(Barrier),
+            $(
+                #[doc = concat!("An all-reduce of `", stringify!($type), "`.")]
+                $name(AllReduce<$type>)
+            ),+
+        }
+
+        /// The same expression for a collective of any kind.
+        macro_rules! of_any {
+            ($collective:expr, $made:ident => $result:expr) => {
+                match $collective {
+                    MpCollective::Barrier($made) => $result,
+                    $(MpCollective::$name($made) => $result),+
+                }
+            };
+        }
+
+        impl MpCollective {
+            fn prepare_all_reduce(
+                comm: &Communicator,
+                on: c_int,
+                of: c_int,
+                count: usize,
+            ) -> Result<MpCollective> {
+                Ok(match of {
+                    $($code => MpCollective::$name(comm.prepare_all_reduce(&device(on)?, count)?),)+
+                    _ => return Err(no_type(of)),
+                })
+            }
+
+            fn start_all_reduce(
+                &self,
+                op: ReduceOp,
+                values: Values<'_>,
+                stream: Option<&Stream>,
+            ) -> Result<()> {
+                match self {
+                    MpCollective::Barrier(_) => Err(Failure::argument("collective", "is a barrier")),
+                    $(MpCollective::$name(made) => start(made, op, values, stream)),+
+                }
+            }
+        }
+
+        /// All-reduce by rank 0.
+        ///
+        /// # Safety
+        /// As [`array_mut`] of values of that type.
+        unsafe fn all_reduce(
+            comm: &Communicator,
+            of: c_int,
+            op: ReduceOp,
+            values: *mut c_void,
+            count: usize,
+        ) -> Result<()> {
+            match of {
+                $($code => {
+                    // SAFETY: the caller's promise.
+                    let values = unsafe { array_mut(values.cast::<$type>(), count, "values")? };
+                    comm.all_reduce(op, values)?;
+                })+
+                _ => return Err(no_type(of)),
+            }
+            Ok(())
+        }
+    };
+}
+types! { 0 F64 f64, 1 F32 f32, 2 U64 u64, 3 I64 i64, 4 U32 u32, 5 I32 i32 }
+
+fn no_type(of: c_int) -> Failure {
+    let what = format!("{of}, expected MP_F64, MP_F32, MP_U64, MP_I64, MP_U32 or MP_I32");
+    Failure::argument("type", what)
 }
 
-impl MpCollective {
-    fn barrier(&self) -> Result<&Barrier> {
-        match self {
-            MpCollective::Barrier(barrier) => Ok(barrier),
-            MpCollective::AllReduce(_) => Err(Failure::argument("collective", "is an all-reduce")),
-        }
-    }
+/// `count` values from byte `offset` of a region.
+struct Values<'a> {
+    region: &'a MpRegion,
+    offset: usize,
+    count: usize,
+}
 
-    fn all_reduce(&self) -> Result<&AllReduce<f64>> {
-        match self {
-            MpCollective::AllReduce(all_reduce) => Ok(all_reduce),
-            MpCollective::Barrier(_) => Err(Failure::argument("collective", "is a barrier")),
-        }
+fn start<T: Number>(
+    all_reduce: &AllReduce<T>,
+    op: ReduceOp,
+    Values { region, offset, count }: Values<'_>,
+    stream: Option<&Stream>,
+) -> Result<()> {
+    let bytes = count.checked_mul(size_of::<T>());
+    let part = region.part(offset, bytes.ok_or_else(|| Failure::argument("count", count))?)?;
+    let values = Region::from_buffer(part.buffer().cast()?);
+    match stream {
+        None => all_reduce.start(op, &values)?,
+        Some(stream) => all_reduce.start_on(stream, op, &values)?,
     }
+    Ok(())
 }
 
 api! {
@@ -71,14 +150,15 @@ api! {
         }
     }
 
-    /// Combines the ranks' doubles.
-    fn mp_all_reduce_f64(comm: *const MpComm, op: c_int, values: *mut f64, count: usize) {
-        reduce(&borrow(comm, "comm")?.0, op, array_mut(values, count, "values")?)?;
-    }
-
-    /// Combines the ranks' integers.
-    fn mp_all_reduce_u64(comm: *const MpComm, op: c_int, values: *mut u64, count: usize) {
-        reduce(&borrow(comm, "comm")?.0, op, array_mut(values, count, "values")?)?;
+    /// Combines the ranks' values.
+    fn mp_all_reduce(
+        comm: *const MpComm,
+        of: c_int,
+        op: c_int,
+        values: *mut c_void,
+        count: usize,
+    ) {
+        all_reduce(&borrow(comm, "comm")?.0, of, operator(op)?, values, count)?;
     }
 
     /// Prepares a barrier.
@@ -88,21 +168,24 @@ api! {
         give(collective, MpCollective::Barrier(made), "collective")?;
     }
 
-    /// Prepares an all-reduce of doubles.
+    /// Prepares an all-reduce of values of a type.
     fn mp_all_reduce_prepare(
         comm: *const MpComm,
         on: c_int,
+        of: c_int,
         count: usize,
         collective: *mut *mut MpCollective,
     ) {
         place(collective, "collective")?;
-        let made = borrow(comm, "comm")?.0.prepare_all_reduce(&device(on)?, count)?;
-        give(collective, MpCollective::AllReduce(made), "collective")?;
+        let comm = &borrow(comm, "comm")?.0;
+        give(collective, MpCollective::prepare_all_reduce(comm, on, of, count)?, "collective")?;
     }
 
     /// Starts a barrier, by the host or on a stream.
     fn mp_barrier_start(collective: *const MpCollective, stream: *const MpStream) {
-        let barrier = borrow(collective, "collective")?.barrier()?;
+        let MpCollective::Barrier(barrier) = borrow(collective, "collective")? else {
+            return Err(Failure::argument("collective", "is an all-reduce"));
+        };
         match stream.is_null() {
             true => barrier.start()?,
             false => barrier.start_on(&borrow(stream, "stream")?.stream)?,
@@ -118,41 +201,31 @@ api! {
         count: usize,
         stream: *const MpStream,
     ) {
-        let all_reduce = borrow(collective, "collective")?.all_reduce()?;
-        let bytes = count.checked_mul(8).ok_or_else(|| Failure::argument("count", count))?;
-        let part = borrow(region, "region")?.part(offset, bytes)?;
-        let (op, values) = (operator(op)?, Region::from_buffer(part.buffer().cast()?));
-        match stream.is_null() {
-            true => all_reduce.start(op, &values)?,
-            false => all_reduce.start_on(&borrow(stream, "stream")?.stream, op, &values)?,
-        }
+        let (collective, op) = (borrow(collective, "collective")?, operator(op)?);
+        let values = Values { region: borrow(region, "region")?, offset, count };
+        let stream = match stream.is_null() {
+            true => None,
+            false => Some(&borrow(stream, "stream")?.stream),
+        };
+        collective.start_all_reduce(op, values, stream)?;
     }
 
     /// Whether what the host started is complete.
     fn mp_collective_test(collective: *const MpCollective, complete: *mut c_int) {
         put(complete, 0, "complete")?;
-        let tested = match borrow(collective, "collective")? {
-            MpCollective::Barrier(barrier) => barrier.test()?,
-            MpCollective::AllReduce(all_reduce) => all_reduce.test()?,
-        };
+        let tested = of_any!(borrow(collective, "collective")?, made => made.test()?);
         put(complete, c_int::from(tested), "complete")?;
     }
 
     /// Waits for what the host started.
     fn mp_collective_wait(collective: *const MpCollective, timeout: f64) {
-        match borrow(collective, "collective")? {
-            MpCollective::Barrier(barrier) => barrier.wait(deadline(timeout)?)?,
-            MpCollective::AllReduce(all_reduce) => all_reduce.wait(deadline(timeout)?)?,
-        }
+        let deadline = deadline(timeout)?;
+        of_any!(borrow(collective, "collective")?, made => made.wait(deadline)?);
     }
 
     /// The `mp::Collective` that a kernel takes.
     fn mp_collective_handle(collective: *const MpCollective, handle: *mut c_void, bytes: usize) {
-        let made = match borrow(collective, "collective")? {
-            MpCollective::Barrier(barrier) => barrier.handle(),
-            MpCollective::AllReduce(all_reduce) => all_reduce.handle(),
-        };
-        copy(made, handle, bytes)?;
+        copy(of_any!(borrow(collective, "collective")?, made => made.handle()), handle, bytes)?;
     }
 
     /// Gives a collective back.
@@ -161,12 +234,8 @@ api! {
     }
 }
 
-fn reduce<T: Number>(comm: &Communicator, op: c_int, values: &mut [T]) -> Result<()> {
-    Ok(comm.all_reduce(operator(op)?, values)?)
-}
-
-/// `mp_op` of the header.
-pub(crate) fn operator(op: c_int) -> Result<ReduceOp> {
+/// `mp_reduce` of the header.
+fn operator(op: c_int) -> Result<ReduceOp> {
     Ok(match op {
         0 => ReduceOp::Sum,
         1 => ReduceOp::Min,

@@ -115,7 +115,7 @@ pub(crate) unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -
     if pointer.is_null() {
         return Err(null(name));
     }
-    check_size::<T>(count, name)?;
+    check_array(pointer, count, name)?;
     // SAFETY: the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
@@ -135,12 +135,16 @@ pub(crate) unsafe fn array_mut<'a, T>(
     if pointer.is_null() {
         return Err(null(name));
     }
-    check_size::<T>(count, name)?;
+    check_array(pointer, count, name)?;
     // SAFETY: the caller's promise.
     Ok(unsafe { std::slice::from_raw_parts_mut(pointer, count) })
 }
 
-fn check_size<T>(count: usize, name: &str) -> Result<()> {
+fn check_array<T>(pointer: *const T, count: usize, name: &str) -> Result<()> {
+    if !pointer.is_aligned() {
+        let what = format!("{pointer:p}, expected a multiple of {}", align_of::<T>());
+        return Err(Failure::argument(name, what));
+    }
     let bytes = count.checked_mul(size_of::<T>()).filter(|&bytes| bytes <= isize::MAX as usize);
     bytes.map(drop).ok_or_else(|| Failure::argument(name, format!("{count} elements")))
 }

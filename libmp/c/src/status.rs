@@ -138,6 +138,7 @@ impl From<libmp::gdsync::Error> for Failure {
     fn from(error: libmp::gdsync::Error) -> Failure {
         let status = match &error {
             libmp::gdsync::Error::OutOfRange { .. } => Status::Range,
+            libmp::gdsync::Error::Misaligned { .. } => Status::Argument,
             libmp::gdsync::Error::Timeout { .. } => Status::Late,
             _ => Status::Memory,
         };

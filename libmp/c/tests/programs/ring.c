@@ -254,14 +254,14 @@ static void words(const mp_comm *comm, int right) {
     CHECK(mp_wait64(comm, region, 32, MP_EQ, wide, TIMEOUT));
 
     REFUSED(mp_wait64(comm, region, 60, MP_EQ, 0, TIMEOUT), MP_ERR_RANGE, "64");
-    REFUSED(mp_wait64(comm, region, 4, MP_EQ, 0, TIMEOUT), MP_ERR_MEMORY, "");
+    REFUSED(mp_wait64(comm, region, 4, MP_EQ, 0, TIMEOUT), MP_ERR_ARGUMENT, "");
     REFUSED(mp_wait32(comm, region, 0, 3, 0, TIMEOUT), MP_ERR_ARGUMENT, "`compare`");
     REFUSED(mp_wait32(comm, region, 0, MP_AND, 0, TIMEOUT), MP_ERR_MEMORY, "no bits");
     REFUSED(mp_wait32_on_stream(region, 0, MP_AND, 0, stream), MP_ERR_MEMORY, "no bits");
     REFUSED(mp_wait32_on_stream(region, 0, MP_EQ, 0, NULL), MP_ERR_ARGUMENT, "`stream`");
     REFUSED(mp_write64(NULL, 0, 0), MP_ERR_ARGUMENT, "`region`");
     CHECK(mp_region_part(region, 2, 8, &part));
-    REFUSED(mp_write32(part, 0, 0), MP_ERR_MEMORY, "");
+    REFUSED(mp_write32(part, 0, 0), MP_ERR_ARGUMENT, "");
     CHECK(mp_region_free(part));
     CHECK(mp_barrier(comm));
     CHECK(mp_stream_free(stream));
@@ -415,6 +415,7 @@ static void refusals(const mp_comm *comm) {
     mp_region *region = (mp_region *)&region, *other;
     mp_op *op;
     mp_stream *stream;
+    mp_collective *collective;
     double value = 1.0;
     static char mine[100];
 
@@ -426,7 +427,12 @@ static void refusals(const mp_comm *comm) {
     REFUSED(mp_region_register_host(MP_HOST, NULL, 8, &region), MP_ERR_ARGUMENT, "`address`");
     REFUSED(mp_region_register_cuda(MP_HOST, mine, 8, &region), MP_ERR_MEMORY, "CUDA");
     REFUSED(mp_stream_adopt(comm, MP_HOST, mine, &stream), MP_ERR_MEMORY, "adopt");
-    REFUSED(mp_all_reduce_f64(comm, 9, &value, 1), MP_ERR_ARGUMENT, "`op`");
+    REFUSED(mp_all_reduce(comm, MP_F64, 9, &value, 1), MP_ERR_ARGUMENT, "`op`");
+    REFUSED(mp_all_reduce(comm, 6, MP_SUM, &value, 1), MP_ERR_ARGUMENT, "`type`: 6, expected MP_F64");
+    REFUSED(mp_all_reduce(comm, MP_F64, MP_SUM, (char *)&value + 1, 1), MP_ERR_ARGUMENT, "`values`");
+    REFUSED(mp_all_reduce(comm, MP_F64, MP_SUM, NULL, 1), MP_ERR_ARGUMENT, "`values`: is NULL");
+    REFUSED(mp_all_reduce_prepare(comm, MP_HOST, -1, 1, &collective), MP_ERR_ARGUMENT, "`type`: -1");
+    REQUIRE(collective == NULL);
     REFUSED(mp_abort(NULL, "x"), MP_ERR_ARGUMENT, "`world`");
     REFUSED(mp_finish(NULL), MP_ERR_ARGUMENT, "`world`");
     REFUSED(mp_comm_free(NULL), MP_ERR_ARGUMENT, "`comm`");
@@ -443,6 +449,57 @@ static void refusals(const mp_comm *comm) {
     REFUSED(mp_send_prepare(comm, -3, region, 0, 1, 0, &op), MP_ERR_ARGUMENT, "`peer`");
     REFUSED(mp_send_prepare(comm, 0, region, 99, 2, 0, &op), MP_ERR_RANGE, "100");
     CHECK(mp_region_free(region));
+}
+
+/* Every operation on values of a type, by rank 0, by the host and on a stream. Rank r gives r - 1 and 3 * r: of a type without sign
+ * rank 0 gives the largest that there is, and sums wrap around. */
+#define ALL_REDUCES(type, of)                                                                                          \
+    do {                                                                                                               \
+        const int reduces[3] = {MP_SUM, MP_MIN, MP_MAX};                                                               \
+        mp_collective *prepared;                                                                                       \
+        mp_region *region;                                                                                             \
+        mp_stream *stream;                                                                                             \
+        type *shared, given[2], combined[2] = {0, 0}, value;                                                             \
+        int which, rank, i, way;                                                                                       \
+        CHECK(mp_all_reduce_prepare(comm, MP_HOST, of, 2, &prepared));                                                 \
+        CHECK(mp_region_alloc(comm, MP_HOST, 2 * sizeof(type), &region));                                              \
+        CHECK(mp_stream_create(comm, MP_HOST, &stream));                                                               \
+        shared = (type *)mp_region_host_address(region);                                                               \
+        given[0] = (type)(mp_rank(comm) - 1);                                                                          \
+        given[1] = (type)(3 * mp_rank(comm));                                                                          \
+        for (which = 0; which < 3; which++) {                                                                          \
+            for (rank = 0; rank < mp_size(comm); rank++) {                                                             \
+                for (i = 0; i < 2; i++) {                                                                              \
+                    value = i == 0 ? (type)(rank - 1) : (type)(3 * rank);                                              \
+                    if (rank == 0) combined[i] = value;                                                                \
+                    else if (reduces[which] == MP_SUM) combined[i] = (type)(combined[i] + value);                      \
+                    else if ((reduces[which] == MP_MIN) == (value < combined[i])) combined[i] = value;                 \
+                }                                                                                                      \
+            }                                                                                                          \
+            for (way = 0; way < 3; way++) {                                                                            \
+                memcpy(shared, given, sizeof given);                                                                   \
+                if (way == 0) CHECK(mp_all_reduce(comm, of, reduces[which], shared, 2));                               \
+                if (way == 1) CHECK(mp_all_reduce_start(prepared, reduces[which], region, 0, 2, NULL));                \
+                if (way == 1) CHECK(mp_collective_wait(prepared, TIMEOUT));                                            \
+                if (way == 2) CHECK(mp_all_reduce_start(prepared, reduces[which], region, 0, 2, stream));              \
+                if (way == 2) CHECK(mp_stream_synchronize(stream, TIMEOUT));                                           \
+                REQUIRE(shared[0] == combined[0] && shared[1] == combined[1]);                                         \
+            }                                                                                                          \
+        }                                                                                                              \
+        REFUSED(mp_all_reduce_start(prepared, MP_SUM, region, sizeof(type), 2, NULL), MP_ERR_RANGE, "");               \
+        REFUSED(mp_all_reduce_start(prepared, MP_SUM, region, 1, 1, NULL), MP_ERR_ARGUMENT, "a multiple of");          \
+        CHECK(mp_collective_free(prepared));                                                                           \
+        CHECK(mp_stream_free(stream));                                                                                 \
+        CHECK(mp_region_free(region));                                                                                 \
+    } while (0)
+
+static void all_reduces(const mp_comm *comm) {
+    ALL_REDUCES(double, MP_F64);
+    ALL_REDUCES(float, MP_F32);
+    ALL_REDUCES(uint64_t, MP_U64);
+    ALL_REDUCES(int64_t, MP_I64);
+    ALL_REDUCES(uint32_t, MP_U32);
+    ALL_REDUCES(int32_t, MP_I32);
 }
 
 static void collectives(const mp_comm *comm) {
@@ -468,12 +525,13 @@ static void collectives(const mp_comm *comm) {
     REQUIRE(mine == size - 1);
     values[0] = me;
     values[1] = 0.5;
-    CHECK(mp_all_reduce_f64(comm, MP_SUM, values, 2));
+    CHECK(mp_all_reduce(comm, MP_F64, MP_SUM, values, 2));
     REQUIRE(values[0] == size * (size - 1) / 2 && values[1] == 0.5 * size);
-    CHECK(mp_all_reduce_u64(comm, MP_MAX, &largest, 1));
+    CHECK(mp_all_reduce(comm, MP_U64, MP_MAX, &largest, 1));
     REQUIRE(largest == (uint64_t)size - 1);
     CHECK(mp_barrier_prepare(comm, MP_HOST, &barrier));
-    CHECK(mp_all_reduce_prepare(comm, MP_HOST, 2, &sum));
+    all_reduces(comm);
+    CHECK(mp_all_reduce_prepare(comm, MP_HOST, MP_F64, 2, &sum));
     CHECK(mp_region_alloc(comm, MP_HOST, 2 * sizeof(double), &region));
     CHECK(mp_stream_create(comm, MP_HOST, &stream));
     both = (double *)mp_region_host_address(region);

@@ -23,7 +23,7 @@ use crate::collective::{Number, ReduceOp};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use host::Run;
-use shared::Shared;
+use shared::{Of, Shared};
 
 /// A barrier of the ranks: [`Communicator::prepare_barrier`].
 ///
@@ -199,7 +199,7 @@ impl Barrier {
         plane: &Arc<Plane>,
         device: &Device,
     ) -> Result<Barrier> {
-        let shared = Shared::prepare(communicator, plane, device, "barrier", 0)?;
+        let shared = Shared::prepare(communicator, plane, device, Of::Barrier)?;
         Ok(Barrier { inner: Inner::new(shared)? })
     }
 
@@ -257,7 +257,8 @@ impl<T: Number + Pod> AllReduce<T> {
         device: &Device,
         len: usize,
     ) -> Result<AllReduce<T>> {
-        let shared = Shared::prepare(communicator, plane, device, "all-reduce", len)?;
+        let of = Of::AllReduce { len, element: T::ELEMENT };
+        let shared = Shared::prepare(communicator, plane, device, of)?;
         Ok(AllReduce { inner: Inner::new(shared)? })
     }
 

@@ -1,5 +1,6 @@
 //! What both collectives have: memory, the handle of kernels, launches, and runs on host streams.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Reduce;
 use super::host::{HostSide, Way};
-use crate::collective::{Number, ReduceOp};
+use crate::collective::{Element, Number, ReduceOp};
 use crate::communicator::Communicator;
 use crate::data::endpoint::is_set;
 use crate::data::operation::Name;
@@ -45,10 +46,26 @@ pub(super) struct Shared {
     _window: Option<Window<u64>>,
 }
 
+/// What is prepared; every rank has to prepare the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Of {
+    Barrier,
+    AllReduce { len: usize, element: Element },
+}
+
+impl fmt::Display for Of {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Of::Barrier => f.write_str("a barrier"),
+            Of::AllReduce { len, element } => write!(f, "an all-reduce of {len} {element}"),
+        }
+    }
+}
+
 /// What each rank tells the others.
 #[derive(Serialize, Deserialize)]
 struct Told {
-    len: u64,
+    of: Of,
     gpu: bool,
     /// Where ranks map each other's memory: where the others write.
     inbox: Option<PeerHandle>,
@@ -59,9 +76,12 @@ impl Shared {
         communicator: &Communicator,
         plane: &Arc<Plane>,
         device: &Device,
-        verb: &'static str,
-        len: usize,
+        of: Of,
     ) -> Result<Shared> {
+        let (verb, len) = match of {
+            Of::Barrier => ("barrier", 0),
+            Of::AllReduce { len, .. } => ("all-reduce", len),
+        };
         let failed = |source| Error::Memory { op: format!("preparing {verb}"), source };
         let mismatch = |reason: String| Error::Mismatch { op: format!("preparing {verb}"), reason };
         let (rank, size) = (communicator.rank(), communicator.size());
@@ -90,7 +110,7 @@ impl Shared {
             words.as_ref().map_err(Clone::clone)?;
             let inbox = inbox.as_ref().map_err(Clone::clone)?;
             let inbox = (!far).then(|| inbox.export()).transpose().map_err(failed)?;
-            Ok(Told { len: len as u64, gpu, inbox })
+            Ok(Told { of, gpu, inbox })
         };
         // Everybody hears of a failure of anybody.
         let told: Result<Told, String> = told().map_err(|error| error.to_string());
@@ -102,9 +122,9 @@ impl Shared {
             let told: Result<Told, String> = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
             let theirs = told.map_err(|why| mismatch(format!("rank {rank}: {why}")))?;
-            if theirs.len != len as u64 {
-                let theirs = theirs.len;
-                return Err(mismatch(format!("{len} elements here, {theirs} on rank {rank}")));
+            if theirs.of != of {
+                let theirs = theirs.of;
+                return Err(mismatch(format!("{of} here, {theirs} on rank {rank}")));
             }
             if theirs.gpu != gpu {
                 let of = |gpu| if gpu { "a GPU" } else { "the host" };
