@@ -13,6 +13,8 @@ use crate::transfer::Rule;
 use crate::work::Work;
 
 /// The vectors of a level.
+///
+/// See [`Operators`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vector {
     /// Scratch: the other half of the smoothers' ping-pong, residuals on their way down.
@@ -56,6 +58,8 @@ impl Vector {
 }
 
 /// Which interpolation.
+///
+/// See [`Operators`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prolongation {
     /// Of a correction, added to the finer level (V-cycle).
@@ -65,6 +69,8 @@ pub enum Prolongation {
 }
 
 /// What a level is smoothed and interpolated by.
+///
+/// See [`Operators`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline {
     /// The smoother.
@@ -85,6 +91,27 @@ pub struct Outline {
 ///
 /// # Errors
 /// All fail with [`CommError`] when the ranks lose each other.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hpgmg::backend::{Backend, Operators, Vector};
+/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::cpu::{Cpu, Step};
+/// use hpgmg::options::Config;
+/// use hpgmg::work::Work;
+///
+/// let ranks = ThreadComm::world(1, Duration::from_secs(60));
+/// let mut cpu = Cpu::new(Config { box_dim: 16, ..Config::default() }, &ranks[0], 1)?;
+/// let smoother = cpu.outline(0).smoother; // of the finest level
+/// cpu.clear(0, Vector::U)?;
+/// cpu.smooth(0, Vector::U, Vector::F)?;
+/// // Temp = F - A U; the same pass as residual().
+/// cpu.run(Work::Pass { l: 0, x: Vector::U, out: Vector::Temp, step: Step::Residual(Vector::F) })?;
+/// let (left, all) = (cpu.norm(0, Vector::Temp)?, cpu.norm(0, Vector::F)?);
+/// println!("{smoother:?} leaves {:.3} of the residual", left / all);
+/// # Ok::<(), hpgmg::error::Error>(())
+/// ```
 #[allow(clippy::missing_errors_doc)]
 pub trait Operators {
     /// Number of levels.
@@ -151,6 +178,8 @@ pub trait Operators {
 ///
 /// # Errors
 /// All fail with [`CommError`] when the ranks lose each other.
+///
+/// See [`Operators`] for an example.
 #[allow(clippy::missing_errors_doc)]
 pub trait Backend: Operators {
     /// True when the operator has the constants in its null space (periodic Poisson).

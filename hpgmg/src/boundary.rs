@@ -92,11 +92,6 @@ pub struct Fills {
 }
 
 impl Fills {
-    /// True when there is nothing to fill.
-    pub fn is_empty(&self) -> bool {
-        self.stage.iter().all(Vec::is_empty)
-    }
-
     /// Fills the ghosts of `vector` by `rule`.
     pub fn apply(&self, team: &Team, vector: &mut [f64], rule: Extrapolation) {
         let shared = SharedVector::new(vector);

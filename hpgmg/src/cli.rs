@@ -15,6 +15,8 @@ use crate::run::Effort;
 use crate::setup;
 
 /// Where the levels live.
+///
+/// See [`Launch`](crate::launch::Launch) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Device {
     /// A GPU if this build and this machine can use one and there is one rank, else the CPU.
@@ -26,6 +28,8 @@ pub enum Device {
 }
 
 /// How ranks communicate.
+///
+/// See [`Launch`](crate::launch::Launch) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CommMode {
     /// On GPUs `kernel`. On CPUs under a launcher libmp, called by the CPU (MPI under mpirun and srun if this program was
@@ -129,6 +133,15 @@ pub struct Cli {
 
 impl Cli {
     /// The configuration of the solver.
+    ///
+    /// ```
+    /// use clap::Parser;
+    /// use hpgmg::cli::Cli;
+    ///
+    /// let cli = Cli::parse_from(["hpgmg-fv", "5", "8", "--ranks", "4"]);
+    /// assert_eq!(cli.config()?.box_dim, 32);
+    /// # Ok::<(), hpgmg::error::ConfigError>(())
+    /// ```
     ///
     /// # Errors
     /// [`ConfigError::BoxDim`] when the box size is out of range.

@@ -16,6 +16,8 @@ use crate::run::Solver;
 use crate::vectors::fingerprint;
 
 /// One way and its solver.
+///
+/// See [`Comparison`] for an example.
 pub struct Contestant<'a> {
     /// As on the command line.
     pub name: String,
@@ -24,6 +26,8 @@ pub struct Contestant<'a> {
 }
 
 /// A solver that others are compared with.
+///
+/// See [`Comparison`] for an example.
 pub trait Contender: Solver {
     /// A number that tells this rank's part of the finest solution apart, every bit of every cell.
     ///
@@ -85,6 +89,8 @@ impl Contender for Enqueued {
 }
 
 /// What one way took.
+///
+/// See [`Comparison`] for an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// The way.
@@ -100,6 +106,30 @@ pub struct Row {
 }
 
 /// The outcome on every rank.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::compare::{Contestant, compare};
+/// use hpgmg::cpu::Cpu;
+/// use hpgmg::options::Config;
+///
+/// let config = Config { box_dim: 16, ..Config::default() };
+/// let ranks = ThreadComm::world(1, Duration::from_secs(60));
+/// let mut one = Cpu::new(config.clone(), &ranks[0], 1)?;
+/// let mut two = Cpu::new(config, &ranks[0], 2)?;
+/// let comparison = compare(
+///     &mut [
+///         Contestant { name: "one thread".into(), solver: &mut one },
+///         Contestant { name: "two threads".into(), solver: &mut two },
+///     ],
+///     1,
+/// )?;
+/// assert!(comparison.passes()); // the same bits
+/// println!("{}", comparison.text());
+/// # Ok::<(), hpgmg::error::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
     /// Cells per side.

@@ -23,6 +23,8 @@ use crate::vectors;
 use crate::work::Work;
 
 /// One pass of the operator over a level; vectors by name.
+///
+/// See [`Operators`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// `out = A x`.
@@ -57,6 +59,8 @@ pub enum Step {
 }
 
 /// The levels of one rank and the threads that work on them.
+///
+/// See [`Operators`] for an example.
 pub struct Cpu {
     pub(crate) config: Config,
     pub(crate) levels: Vec<Level>,

@@ -33,6 +33,8 @@ shared_enum! {
 }
 
 /// A step of a cycle on `A U = rhs`, as data.
+///
+/// See [`Levels`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CycleStep {
     /// What it does.
@@ -46,6 +48,26 @@ pub struct CycleStep {
 }
 
 /// The levels that cycles go over, as a rank sees them.
+///
+/// ```
+/// use hpgmg::backend::Vector;
+/// use hpgmg::cycle::{Kind, Levels, Op};
+///
+/// let (levels, mut ops) = (Levels { count: 2, active: 2 }, Vec::new());
+/// levels.cycle(Kind::V, 0, &mut |step| {
+///     ops.push((step.op, step.l));
+///     Ok::<(), std::convert::Infallible>(())
+/// })?;
+/// let expected = [
+///     (Op::Smooth, 0),
+///     (Op::RestrictResidual, 0),
+///     (Op::Solve, 1),
+///     (Op::Correct, 0),
+///     (Op::Smooth, 0),
+/// ];
+/// assert_eq!(ops, expected);
+/// # Ok::<(), std::convert::Infallible>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
     /// All; the last is the coarsest.
@@ -121,6 +143,8 @@ impl Levels {
 }
 
 /// Which cycle.
+///
+/// See [`Levels`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Full multigrid, from nothing.
@@ -140,6 +164,8 @@ impl Kind {
 }
 
 /// What one solve did.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solved {
     /// Maximum of the right-hand side.
@@ -151,6 +177,8 @@ pub struct Solved {
 }
 
 /// One cycle of a solve.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CycleResult {
     /// `"f-cycle"` or `"v-cycle"`.
@@ -169,6 +197,8 @@ impl Solved {
 }
 
 /// What is asked for after a cycle.
+///
+/// See [`Cycles`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norms {
     /// Maximum of the residual.
@@ -178,6 +208,22 @@ pub struct Norms {
 }
 
 /// A backend on which one can solve: it answers after each cycle, and nothing waits before.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::cpu::Cpu;
+/// use hpgmg::cycle::{Cycles, Kind};
+/// use hpgmg::options::Config;
+///
+/// let ranks = ThreadComm::world(1, Duration::from_secs(60));
+/// let mut cpu = Cpu::new(Config { box_dim: 16, ..Config::default() }, &ranks[0], 1)?;
+/// let first = cpu.run_cycle(Kind::F, 0, true)?;
+/// let second = cpu.run_cycle(Kind::V, 0, false)?;
+/// assert!(second.residual < first.residual && first.residual < first.rhs);
+/// # Ok::<(), hpgmg::error::Error>(())
+/// ```
 pub trait Cycles {
     /// What may go wrong.
     type Error;

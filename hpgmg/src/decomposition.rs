@@ -12,6 +12,18 @@ pub const MAX_COARSE_DIM: usize = 11;
 pub const AGGLOMERATION_START: usize = 8;
 
 /// One level of the hierarchy as every rank sees it.
+///
+/// ```
+/// use hpgmg::decomposition::hierarchy;
+/// use hpgmg::options::Config;
+///
+/// // Four ranks that want eight boxes of 32³ each: 3³ boxes, 96³ cells.
+/// let levels = hierarchy(&Config { boxes_per_rank: 8, ..Config::default() }, 4)?;
+/// let finest = &levels[0];
+/// assert_eq!((finest.dim, finest.boxes(), finest.owners()), (96, 27, 4));
+/// assert_eq!(levels.iter().map(|level| level.dim).collect::<Vec<_>>(), [96, 48, 24, 12, 6, 3]);
+/// # Ok::<(), hpgmg::error::ConfigError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelShape {
     /// Cells per side of the domain.

@@ -29,6 +29,8 @@ use crate::transfer::Interpolation;
 use crate::work::{Stage, Work};
 
 /// Who starts the messages.
+///
+/// See [`Enqueued`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The stream, between tasks.
@@ -38,6 +40,24 @@ pub enum Form {
 }
 
 /// One rank's solver, its tasks on a stream.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hpgmg::comm::libmp::run as on_ranks;
+/// use hpgmg::enqueued::{Enqueued, Form};
+/// use hpgmg::options::Config;
+/// use hpgmg::run::{Effort, run};
+/// use libmp::World;
+///
+/// let (limit, config) = (Duration::from_secs(60), Config { box_dim: 16, ..Config::default() });
+/// let outcome = on_ranks(World::threads(2)?, limit, |comm| {
+///     let mut solver = Enqueued::new(config.clone(), comm, 1, Form::Stream, limit)?;
+///     run(&mut solver, Effort::Solves(1), |_, _, _| {})
+/// })?;
+/// println!("order {:.2}", outcome.order());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Enqueued {
     /// Dropped first: its thread ends before what tasks use goes.
     stream: Stream,

@@ -4,6 +4,8 @@ use crate::comm::CommError;
 use crate::cuda::CudaError;
 
 /// A configuration that is refused before anything is allocated.
+///
+/// See [`LevelShape`](crate::decomposition::LevelShape) for an example.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -48,6 +50,8 @@ pub enum ConfigError {
 }
 
 /// A run that failed.
+///
+/// See [the crate](crate) for an example.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

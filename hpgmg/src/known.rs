@@ -12,6 +12,16 @@ use crate::run::Outcome;
 const TABLE: &str = include_str!("data/known.tsv");
 
 /// The reference program's numbers for one configuration and grid.
+///
+/// ```
+/// use hpgmg::known::known;
+/// use hpgmg::options::Config;
+///
+/// // What the reference program finds with the settings of the benchmark on 64³.
+/// if let Some(reference) = known(&Config::default(), 64) {
+///     println!("residual {:e}, order {:.3}", reference.residual, reference.order);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Known {
     /// Cells per side.
@@ -84,6 +94,8 @@ fn within(a: f64, b: f64, tolerance: f64) -> bool {
 }
 
 /// The judgement on a run.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     /// As expected; the text says what was compared.

@@ -8,6 +8,8 @@ use crate::comm::threads::ThreadComm;
 use crate::error::Error;
 
 /// What a launcher says about this process.
+///
+/// See [`Launch`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launcher {
     /// Its name, as users know it.
@@ -49,6 +51,19 @@ pub fn launcher(get: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
 }
 
 /// The ranks of a run.
+///
+/// ```
+/// use clap::Parser;
+/// use hpgmg::cli::Cli;
+/// use hpgmg::launch::{Launch, decide, launcher};
+///
+/// let cli = Cli::parse_from(["hpgmg-fv", "5", "8", "--ranks", "4"]);
+/// let started_by = launcher(|_variable| None); // nobody
+/// assert_eq!(decide(&cli, started_by.as_ref()), Ok(Launch::Threads { ranks: 4 }));
+///
+/// let refused = Cli::parse_from(["hpgmg-fv", "5", "8", "--graph", "--device", "cpu"]);
+/// println!("{}", decide(&refused, None).unwrap_err()); // which options go together
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
     /// This process starts them all, as threads.
@@ -71,6 +86,8 @@ pub enum Launch {
 }
 
 /// A combination of options that this program cannot serve; the text says what and why.
+///
+/// See [`Launch`] for an example.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refused(String);

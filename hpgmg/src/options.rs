@@ -5,6 +5,8 @@
 use serde::{Deserialize, Serialize};
 
 /// Discretisation of the operator.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operator {
@@ -35,6 +37,8 @@ impl Operator {
 }
 
 /// Smoother.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Smoother {
@@ -51,6 +55,8 @@ pub enum Smoother {
 }
 
 /// What one solve consists of.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cycle {
@@ -66,6 +72,8 @@ pub enum Cycle {
 }
 
 /// Boundary condition.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boundary {
@@ -76,6 +84,8 @@ pub enum Boundary {
 }
 
 /// Equation `a alpha u - b div(beta grad u) = f`.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Equation {
@@ -95,6 +105,8 @@ impl Equation {
 }
 
 /// Solver of the coarsest level.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bottom {
@@ -108,6 +120,8 @@ pub enum Bottom {
 }
 
 /// Everything the numerics depend on.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Discretisation.

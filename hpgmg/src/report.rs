@@ -12,6 +12,33 @@ use crate::run::{LevelRun, Outcome};
 use crate::timers::{Phase, Timers};
 
 /// Everything a run found, as the JSON file has it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::cpu::Cpu;
+/// use hpgmg::known::judge;
+/// use hpgmg::options::Config;
+/// use hpgmg::report::{Facts, Report};
+/// use hpgmg::run::{Effort, run};
+///
+/// let config = Config { box_dim: 16, ..Config::default() };
+/// let ranks = ThreadComm::world(1, Duration::from_secs(60));
+/// let mut cpu = Cpu::new(config.clone(), &ranks[0], 1)?;
+/// let outcome = run(&mut cpu, Effort::Solves(1), |_, _, _| {})?;
+/// let facts = Facts {
+///     ranks: 1,
+///     comm: "threads",
+///     triad: Some(20e9), // measured, bytes per second
+///     gpu: None,
+///     first_on_cpu: 0,
+///     distribution: None,
+/// };
+/// let report = Report::new(&cpu, &outcome, &judge(&config, &outcome), &facts);
+/// println!("{}", report.text()); // or as JSON, by serde
+/// # Ok::<(), hpgmg::error::Error>(())
+/// ```
 #[derive(Debug, Serialize)]
 pub struct Report {
     operator: Operator,
@@ -87,6 +114,8 @@ struct PhaseEntry {
 }
 
 /// The machine's memory bandwidth and the solver's share of it.
+///
+/// See [`Report`] for an example.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Bandwidth {
     /// Measured, bytes per second.
@@ -110,6 +139,8 @@ struct Versions {
 }
 
 /// Facts about a run that are not results.
+///
+/// See [`Report`] for an example.
 pub struct Facts {
     /// Ranks.
     pub ranks: usize,

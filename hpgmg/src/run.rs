@@ -11,6 +11,8 @@ use crate::timers::Timers;
 use crate::vectors;
 
 /// The solves that start from one level.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Debug)]
 pub struct LevelRun {
     /// Cells per side.
@@ -28,6 +30,8 @@ pub struct LevelRun {
 }
 
 /// How many solves to time on each of the three sizes.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Effort {
     /// So many, after one to warm up.
@@ -38,6 +42,8 @@ pub enum Effort {
 }
 
 /// What a run found.
+///
+/// See [the crate](crate) for an example.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Solves on levels 0, 1, 2.
@@ -64,6 +70,8 @@ impl Outcome {
 ///
 /// # Errors
 /// All fail when the ranks lose each other or the device fails.
+///
+/// See [the crate](crate) for an example.
 #[allow(clippy::missing_errors_doc)]
 pub trait Solver {
     /// Number of levels.

@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 /// What a rank is doing.
+///
+/// See [`Timers`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Smoothing steps.
@@ -48,6 +50,19 @@ impl Phase {
 }
 
 /// Accumulated times of one rank.
+///
+/// ```
+/// use std::time::Instant;
+///
+/// use hpgmg::timers::{Phase, Timers};
+///
+/// let mut timers = Timers::new(1);
+/// let start = Instant::now();
+/// // Smooths level 0, and then takes the residual:
+/// let next = timers.add(0, Phase::Smooth, start);
+/// timers.add(0, Phase::Residual, next);
+/// assert_eq!(timers.spent(0, Phase::Bottom).as_nanos(), 0);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Timers {
     spent: Vec<[Duration; Phase::ALL.len()]>,

@@ -16,6 +16,8 @@ use crate::timers::Phase;
 use crate::transfer::Rule;
 
 /// A part of a cycle.
+///
+/// See [`Operators`](crate::backend::Operators) for an example.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// One pass of the operator over level `l`; `x` and `out` are different vectors.
@@ -73,6 +75,8 @@ pub enum Work {
 }
 
 /// A stage of a [`Work`].
+///
+/// See [`Operators`](crate::backend::Operators) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Packs and sends.

@@ -13,6 +13,8 @@ use super::{Comm, CommError, Exchange, Group, Message, Starter};
 use crate::error::Error;
 
 /// One rank of a libmp world.
+///
+/// See [`Enqueued`](crate::enqueued::Enqueued) for an example.
 pub struct LibmpComm {
     world: Communicator,
     local_rank: usize,
@@ -184,6 +186,8 @@ struct Link {
 }
 
 /// The prepared messages of one phase.
+///
+/// See [`Enqueued`](crate::enqueued::Enqueued) for an example.
 pub struct Links {
     rank: usize,
     tag: i32,

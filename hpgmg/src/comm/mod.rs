@@ -16,6 +16,8 @@ use std::time::Duration;
 use gdsync::{Buffer, Device};
 
 /// A failure of communication.
+///
+/// See [`Comm`] for an example.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommError {
@@ -106,6 +108,8 @@ impl CommError {
 }
 
 /// One message of a phase in each direction between this rank and a peer.
+///
+/// See [`Comm`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message {
     /// The peer.
@@ -117,6 +121,29 @@ pub struct Message {
 }
 
 /// A set of ranks that exchange messages.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hpgmg::comm::{Comm, Message};
+/// use hpgmg::launch::on_threads;
+///
+/// on_threads(2, Duration::from_secs(60), |comm| {
+///     let other = 1 - comm.rank();
+///     let mut phase = comm.prepare(7, &[Message { peer: other, send: 1, receive: 1 }])?; // once
+///     for turn in 0..3 {
+///         phase.begin()?;
+///         phase.send_buffer(0)[0] = f64::from(turn) + 0.5 * comm.rank() as f64;
+///         phase.start(0)?;
+///         assert_eq!(phase.receive(0)?, [f64::from(turn) + 0.5 * other as f64]);
+///         phase.end()?;
+///     }
+///     let everybody = comm.group(&[0, 1])?;
+///     assert!(everybody.is_some());
+///     Ok(())
+/// })?;
+/// # Ok::<(), hpgmg::error::Error>(())
+/// ```
 pub trait Comm {
     /// This rank.
     fn rank(&self) -> usize;
@@ -170,6 +197,8 @@ pub trait Comm {
 ///
 /// One use is: `begin`; fill `send_buffer` and `start` of every message with something to send;
 /// `receive` of every message with something to receive; `end`.
+///
+/// See [`Comm`] for an example.
 pub trait Exchange {
     /// Posts the receives and makes the send buffers writable (waits until the last use has left them).
     ///
@@ -224,6 +253,8 @@ pub trait Exchange {
 }
 
 /// Who starts the messages of an [`Exchange`] and waits for them.
+///
+/// See [`Enqueued`](crate::enqueued::Enqueued) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Starter {
     /// Whoever calls; messages are received in the order of the ranks.
@@ -242,6 +273,8 @@ fn larger(a: f64, b: f64) -> f64 {
 }
 
 /// Ranks that reduce together. All members call the same operations in the same order.
+///
+/// See [`Comm`] for an example.
 pub trait Group {
     /// Number of members.
     fn size(&self) -> usize;

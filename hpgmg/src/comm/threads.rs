@@ -24,6 +24,8 @@ struct World {
 }
 
 /// One rank of a process whose ranks are threads.
+///
+/// See [`Comm`] for an example.
 pub struct ThreadComm {
     world: Arc<World>,
     rank: usize,
@@ -53,6 +55,23 @@ impl ThreadComm {
 
 /// Tells the other ranks of a process that one has failed when it is dropped armed, as on a panic or an
 /// early return, so that they stop waiting.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use hpgmg::comm::threads::ThreadComm;
+///
+/// let ranks = ThreadComm::world(2, Duration::from_secs(60));
+/// std::thread::scope(|scope| {
+///     for comm in &ranks {
+///         scope.spawn(move || {
+///             let alarm = comm.alarm();
+///             // What the rank does; a panic or `?` here lets the other go.
+///             alarm.disarm();
+///         });
+///     }
+/// });
+/// ```
 pub struct Alarm {
     world: Arc<World>,
     armed: bool,

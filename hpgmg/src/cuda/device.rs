@@ -1,7 +1,6 @@
 //! What Rust and the kernels over levels share, each declared once, here: `cuda/layout.cuh` is generated from it. What the kernel of
 //! the coarsest levels has besides is in `resident.rs`.
 
-use mp_kernels::shared::Header;
 use mp_kernels::{Exchange, shared_constants, shared_enum, shared_structs};
 
 use crate::backend::Vector;
@@ -152,7 +151,8 @@ shared_structs! {
 }
 
 /// `cuda/layout.cuh`.
-pub const HEADER: Header = Header {
+#[cfg(test)]
+const HEADER: mp_kernels::shared::Header = mp_kernels::shared::Header {
     source: "hpgmg/src/cuda/device.rs",
     package: "hpgmg",
     includes: &["types.cuh"],

@@ -5,6 +5,8 @@ use std::ops::Range;
 use crate::comm::CommError;
 
 /// A GPU run that was refused or failed.
+///
+/// See [`Gpu`](super::Gpu) for an example.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CudaError {

@@ -9,16 +9,16 @@
 mod borders;
 mod columns;
 mod cycle;
-pub mod device;
+mod device;
 mod error;
 mod halo;
 mod hybrid;
 mod kernels;
 mod launches;
-pub mod layout;
+mod layout;
 mod partition;
 mod ranks;
-pub mod resident;
+mod resident;
 #[cfg(test)]
 mod setup_tests;
 mod solver;
@@ -96,6 +96,8 @@ pub fn finest(config: &Config, ranks: usize) -> Result<usize, ConfigError> {
 }
 
 /// Which part of the problem a rank sets up; as of [`Team`] and [`Gpu::new`].
+///
+/// See [`Gpu`] for an example.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     /// Levels of at most so many cells a side are computed by every rank.

@@ -15,6 +15,8 @@ use crate::comm::{Comm, CommError};
 const RANKS_MAX: usize = 8;
 
 /// How the ranks exchange what they share.
+///
+/// See [`Team`] for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Kernels store into the neighbours' ghosts, signal and wait by themselves; to ranks that are reached through a NIC they
@@ -27,6 +29,16 @@ pub enum Mode {
 }
 
 /// The ranks of a run.
+///
+/// ```
+/// use hpgmg::comm::Comm;
+/// use hpgmg::cuda::{Mode, Team, WHOLE};
+///
+/// // The ranks of a world of libmp, whose kernels communicate.
+/// fn in_kernels(comm: &dyn Comm) -> Team<'_> {
+///     Team { comm, messages: comm, mode: Mode::Kernel, whole: WHOLE, direct_halo: true, graph: false }
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct Team<'a> {
     /// Who they are.

@@ -2,13 +2,12 @@
 //! declared here; `cuda/resident.cuh` is generated from it.
 
 use gdsync::{Arg, Dims};
-use mp_kernels::shared::Header;
 use mp_kernels::{shared_constants, shared_enum, shared_structs};
 
 use super::device::{Counter, DeviceLevel, ReadOnly};
 use super::error::CudaError;
 use super::solver::{Gpu, Scalar};
-use crate::cycle::{CycleStep, Op};
+use crate::cycle::CycleStep;
 use crate::krylov;
 use crate::options::{Bottom, Operator, Smoother};
 
@@ -93,13 +92,14 @@ shared_structs! {
 }
 
 /// `cuda/resident.cuh`.
-pub const HEADER: Header = Header {
+#[cfg(test)]
+const HEADER: mp_kernels::shared::Header = mp_kernels::shared::Header {
     source: "hpgmg/src/cuda/resident.rs",
     package: "hpgmg",
     includes: &["level.cuh"],
     namespace: "hpgmg",
     constants: CONSTANTS,
-    enums: &[SmootherKind::ENUMERATION, BottomKind::ENUMERATION, Op::ENUMERATION],
+    enums: &[SmootherKind::ENUMERATION, BottomKind::ENUMERATION, crate::cycle::Op::ENUMERATION],
     structs: LAYOUTS,
 };
 

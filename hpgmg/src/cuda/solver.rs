@@ -43,6 +43,25 @@ const SCALARS: usize = 4;
 const RELEASED: Duration = Duration::from_secs(10);
 
 /// The solver with every level on a GPU: all of it, or this rank's slabs and the coarse levels.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::cuda::{self, Cut, Gpu};
+/// use hpgmg::options::Config;
+/// use hpgmg::run::{Effort, run};
+///
+/// let (config, limit) = (Config { box_dim: 128, ..Config::default() }, Duration::from_secs(60));
+/// let ranks = ThreadComm::world(1, limit);
+/// let gpu = cuda::open()?; // says why there is none
+/// // The CPU sets up, all of it where there is one rank.
+/// let cpu = cuda::set_up(&config, &ranks[0], Cut { whole: cuda::WHOLE, threshold: 0 }, 4)?;
+/// let mut solver = Gpu::new(cpu, gpu, None, 0, limit)?;
+/// let outcome = run(&mut solver, Effort::Seconds(1.0), |_, _, _| {})?;
+/// println!("{}: {:?} a solve", solver.name(), outcome.runs[0].mean);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Gpu {
     cpu: Rc<RefCell<Cpu>>,
     pub(super) config: Config,

@@ -11,6 +11,8 @@ use crate::team::Team;
 use crate::work::Stage;
 
 /// One-dimensional interpolation rules; the three-dimensional ones are their tensor products.
+///
+/// See [`Operators`](crate::backend::Operators) for an example.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Piecewise constant.
@@ -64,7 +66,7 @@ pub fn scratch_len(n: usize) -> usize {
 
 /// The lists of an interpolation with `reach`. Pack blocks copy coarse cells and ghosts; local and
 /// unpack blocks interpolate, their `dims` are coarse cells and `from` points at the first of them.
-pub fn interpolation_phase(rank: usize, fine: Side<'_>, coarse: Side<'_>, reach: usize) -> Phase {
+fn interpolation_phase(rank: usize, fine: Side<'_>, coarse: Side<'_>, reach: usize) -> Phase {
     let dims = [fine.geometry.n / 2; 3];
     let padded = [dims[0] + 2 * reach; 3];
     let cells: usize = padded.iter().product();
@@ -97,7 +99,7 @@ impl Interpolation {
     ///
     /// # Errors
     /// [`CommError`] when the messages cannot be prepared.
-    pub fn new(
+    pub(crate) fn new(
         comm: &dyn Comm,
         fine: Side<'_>,
         coarse: Side<'_>,

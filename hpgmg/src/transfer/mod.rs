@@ -8,8 +8,9 @@
 mod interpolation;
 mod restriction;
 
-pub use interpolation::{Interpolation, Rule, interpolation_phase, scratch_len};
-pub use restriction::{Restriction, restrict_row, restriction_phase};
+pub use interpolation::Rule;
+pub(crate) use interpolation::{Interpolation, scratch_len};
+pub(crate) use restriction::{Restriction, restrict_row};
 
 use crate::block::View;
 use crate::decomposition::LevelShape;
@@ -17,7 +18,7 @@ use crate::geometry::BoxGeometry;
 
 /// One side of a transfer: a level and where this rank's boxes of it lie.
 #[derive(Clone, Copy)]
-pub struct Side<'a> {
+pub(crate) struct Side<'a> {
     /// The level.
     pub shape: &'a LevelShape,
     /// Layout of its boxes.

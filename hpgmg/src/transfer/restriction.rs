@@ -18,7 +18,7 @@ pub struct Restriction {
 }
 
 /// The lists of a restriction. Pack and local blocks compute means; unpack blocks copy.
-pub fn restriction_phase(rank: usize, fine: Side<'_>, coarse: Side<'_>, entity: Entity) -> Phase {
+fn restriction_phase(rank: usize, fine: Side<'_>, coarse: Side<'_>, entity: Entity) -> Phase {
     let mut dims = [fine.geometry.n / 2; 3];
     if let Entity::Faces(axis) = entity {
         dims[axis] += 1;
@@ -51,7 +51,7 @@ impl Restriction {
     ///
     /// # Errors
     /// [`CommError`] when the messages cannot be prepared.
-    pub fn new(
+    pub(crate) fn new(
         comm: &dyn Comm,
         fine: Side<'_>,
         coarse: Side<'_>,
