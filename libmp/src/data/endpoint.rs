@@ -3,45 +3,33 @@
 //! the host, streams and kernels find it.
 
 mod host;
-mod nic;
 mod observed;
-mod state;
 mod trigger;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Space, Stream, Word64};
+use gdsync::{Buffer, Deadline, Device, Stream, Word64};
 use mp_kernels::Message;
-use serde::{Deserialize, Serialize};
 
-use host::{Bounds, HostEnd, Shared, Theirs};
+use host::{Bounds, HostEnd, Shared};
 pub(crate) use host::{is_set, wait};
-pub(crate) use nic::close;
-use nic::{NicOpening, NicWay, Registered, slots_of};
-pub(crate) use state::EndState;
-use state::packets;
 pub(crate) use trigger::Use;
 use trigger::{HostStarts, Own};
 
 use super::counters::Counters;
 use super::notice::{Key, Lane, Notice};
 use super::operation::{Name, Progress, What, pause};
-use super::path::Path;
 use super::peer::Peer;
 use super::pieces::{Move, Pieces};
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
-use crate::transport::Route;
-
-/// Which side.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Send,
-    Recv,
-}
+use crate::transport::{
+    Call, Connection, End, EndNotice, EndState, Here, IN_ONE, Line, Met, NewEnd, OneSided,
+    OneSidedKind, Side, open,
+};
 
 pub(crate) struct Endpoint {
     pub side: Side,
@@ -52,24 +40,14 @@ pub(crate) struct Endpoint {
     pub name: Arc<Name>,
     /// What is sent, or received into.
     pub memory: Pieces,
-    /// The same in one piece, if the transport takes or brings it there: several pieces, or memory that the peer cannot map.
-    stage: Option<Buffer<u8>>,
-    /// Of a receive in pieces: their handles, for the sender.
-    _directory: Option<Buffer<u8>>,
     timeout: Duration,
     /// Told to the peer, so that both name a message alike.
     number: u32,
     pub state: EndState,
     /// On host memory.
     words: Option<Words>,
-    /// Of a GPU's end: a state in host memory, whose signal a CPU or a NIC raises.
-    outer: Option<EndState>,
-    /// Of a send from host memory: where the message waits if a GPU is to fetch it.
-    fetched: Option<Buffer<u8>>,
-    /// If the peer is behind the NIC.
-    nic: Option<Registered>,
-    /// The peer's side of that.
-    nic_peer: OnceLock<NicOpening>,
+    /// What the transport has of it. None for an operation on a window, whose way is known.
+    end: Option<Box<dyn End>>,
     bounds: OnceLock<Bounds>,
     /// Starts by the host.
     starts: Mutex<HostStarts>,
@@ -99,57 +77,6 @@ impl Words {
     }
 }
 
-/// An operation on a window, see [`Endpoint::of_window`].
-pub(crate) struct OneSided {
-    pub kind: OneSidedKind,
-    pub verb: &'static str,
-    /// The signal's number.
-    pub tag: u64,
-    /// Whose memory or signal it is, in the world.
-    pub rank: usize,
-    /// What is put, or got into.
-    pub memory: Buffer<u8>,
-    pub device: Device,
-    pub route: Route,
-    pub timeout: Duration,
-}
-
-/// What an operation on a window does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OneSidedKind {
-    Put {
-        signals: bool,
-    },
-    Get,
-    /// For a signal of this rank.
-    Wait,
-}
-
-/// What the peer tells of its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct EndNotice {
-    pub len: u64,
-    pub gpu: bool,
-    pub number: u32,
-    pub opening: Opening,
-}
-
-/// How the peer gets to it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(clippy::large_enum_variant, reason = "one for each end, and only on its way")]
-pub(crate) enum Opening {
-    Mapped {
-        state: PeerHandle,
-        /// A GPU's state in host memory.
-        outer: Option<PeerHandle>,
-        /// Of a receive the buffer, of a send what a GPU fetches the message from.
-        memory: Option<PeerHandle>,
-        /// Of a receive in pieces: memory with their handles, for a CPU.
-        pieces: Option<PeerHandle>,
-    },
-    Nic(NicOpening),
-}
-
 /// The way to the other end.
 pub(crate) struct Way {
     /// Length of the message; the receiver's buffer may be longer.
@@ -164,11 +91,11 @@ pub(crate) struct Way {
     pub held: Vec<Buffer<u8>>,
     /// The peer's number of its end.
     number: u32,
-    /// Of an operation of a GPU on a window: what is registered for it.
-    _registered: Option<Arc<HostEnd>>,
+    /// Holds what is registered for it, and completes what kernels take.
+    line: Arc<dyn Line>,
+    /// Whether something has to be moved that a user's kernel cannot move.
+    staged: bool,
 }
-
-const IN_ONE: &str = "a kernel moves a message in one piece, and one side of this has several or memory that the other cannot map";
 
 impl Endpoint {
     /// Makes an end, tells the peer, and pairs what can be paired.
@@ -179,122 +106,25 @@ impl Endpoint {
         key: Key,
         verb: &'static str,
     ) -> Result<Arc<Endpoint>> {
-        let plane = &peer.plane;
+        let (plane, rank, memory) = (&peer.plane, peer.rank, memory.into());
         let direction = if side == Side::Send { "to" } else { "from" };
-        let name =
-            Name { verb, tag: key.tag, direction, rank: peer.rank, host: peer.host().into() };
+        let name = Name { verb, tag: key.tag, direction, rank, host: peer.host().into() };
+        let name = Arc::new(name);
         plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
-        let neighbour = plane.neighbour(peer.rank)?;
+        let neighbour = plane.neighbour(rank)?;
         let _span = plane.trace.span("host", format!("prepare {name}"));
         plane.listen(neighbour);
-        let failed = |source| broken(&name, source);
-        let memory: Pieces = memory.into();
-        let direct = plane.path(peer.rank)? == Path::Direct;
-        let (device, len) = (memory.device().clone(), memory.len() as u64);
-        let gpu = device.as_cuda().is_some();
-        // The peer's kind of device is not known yet; if it is no GPU the slots stay unused.
-        let inbox = (direct && side == Side::Recv && packets(&device, true, len)).then_some(len);
-        let slots = slots_of(gpu && !direct, side, len);
-        let state = plane.pieces.cut_for(&device, EndState::size(inbox)).map_err(failed)?;
-        let state = EndState::new(state);
-        let size = EndState::size(None) + (slots.0 * slots.1) as usize;
-        let outer = gpu.then(|| plane.pieces.cut(&device, Space::Pinned, size));
-        let outer = outer.transpose().map_err(failed)?.map(EndState::new);
-        let here = plane.is_this_process(peer.rank);
-        let handle = |memory: &Buffer<u8>| memory.export().ok().filter(|it| here || it.travels());
-        let mut stage = None;
-        let mut directory = None;
-        let mut opened = None;
-        match (memory.whole(), side) {
-            // Nothing has to be mapped: there are no bytes, or they come as packets.
-            (Some(_), Side::Recv) if len == 0 || inbox.is_some() => {}
-            (Some(whole), Side::Recv) if direct => {
-                opened = handle(whole);
-                if opened.is_none() {
-                    stage = Some(plane.pieces.cut_for(&device, len as usize).map_err(failed)?);
-                }
-            }
-            (Some(_), _) => {}
-            (None, Side::Recv)
-                if direct && !gpu && memory.iter().all(|it| handle(it).is_some()) =>
-            {
-                directory = Some(memory.directory(&plane.pieces).map_err(failed)?);
-                if a_gpu_may_be_here() {
-                    stage = Some(plane.pieces.cut_for(&device, len as usize).map_err(failed)?);
-                }
-            }
-            (None, Side::Send) if direct && !gpu => {}
-            (None, _) => stage = Some(plane.pieces.cut_for(&device, len as usize).map_err(failed)?),
-        }
-        let fetched = (direct && side == Side::Send && !gpu && len > 0 && a_gpu_may_be_here())
-            .then(|| plane.pieces.cut_for(&device, len as usize));
-        let fetched = fetched.transpose().map_err(failed)?;
-        let op = || name.to_string();
-        let signals = outer.as_ref().unwrap_or(&state);
-        let nic = match (direct, stage.as_ref().or(memory.whole())) {
-            (false, Some(whole)) => {
-                Some(Registered::new(plane, neighbour, side, whole, signals, slots, &op)?)
-            }
-            _ => None,
-        };
-        if let (Some(nic), true) = (&nic, gpu) {
-            // Making memory may wait for kernels, and those of any rank run only later.
-            nic.for_kernels(plane, neighbour, &device, &op)?;
-        }
-        let opening = match &nic {
-            Some(nic) => Opening::Nic(nic.opening().clone()),
-            None => {
-                let export = |buffer: Option<&Buffer<u8>>| {
-                    buffer.map(Buffer::export).transpose().map_err(failed)
-                };
-                let memory = match (side, opened) {
-                    (_, Some(opened)) => Some(opened),
-                    (Side::Recv, None) => export(stage.as_ref().filter(|_| inbox.is_none()))?,
-                    (Side::Send, None) => export(fetched.as_ref())?,
-                };
-                Opening::Mapped {
-                    state: state.memory().export().map_err(failed)?,
-                    outer: export(outer.as_ref().map(EndState::memory))?,
-                    memory,
-                    pieces: export(directory.as_ref())?,
-                }
-            }
-        };
-        let number = plane.next_end();
-        let words = Words::of(&state, gpu).map_err(failed)?;
-        let end = Arc::new(Endpoint {
-            side,
-            neighbour,
-            rank: plane.rank(),
-            key,
-            name: Arc::new(name),
-            memory,
-            stage,
-            _directory: directory,
-            timeout: peer.timeout,
-            number,
-            words,
-            state,
-            outer,
-            fetched,
-            nic,
-            nic_peer: OnceLock::new(),
-            bounds: OnceLock::new(),
-            starts: Mutex::default(),
-            shared: Arc::default(),
-            own: OnceLock::new(),
-            one_sided: None,
-            way: OnceLock::new(),
-            broken: OnceLock::new(),
-            counters: plane.counters_of(peer.rank).clone(),
-            since: AtomicU64::new(observed::coarse_now()),
-            flying: AtomicU64::new(0),
-        });
+        let call = Call { plane, timeout: peer.timeout, op: &|| name.to_string() };
+        let NewEnd { state, end: open_end } = open(&call, side, neighbour, rank, &memory)?;
+        let opening = open_end.opening();
+        let (len, gpu) = (memory.len() as u64, memory.device().as_cuda().is_some());
+        let end = Endpoint::new(&call, side, neighbour, key, name.clone(), memory, state)?;
+        let end = Arc::new(Endpoint { end: Some(open_end), ..end });
         if gpu {
             end.bounds(plane)?;
             end.own(plane)?;
         }
-        let notice = EndNotice { len, gpu, number, opening };
+        let notice = EndNotice { len, gpu, number: end.number, opening };
         let notice = match side {
             Side::Send => Notice::Send { key, end: notice },
             Side::Recv => Notice::Recv { key, end: notice },
@@ -304,142 +134,101 @@ impl Endpoint {
         Ok(end)
     }
 
-    /// The end of an operation on a window: its way is known. There is always room for a put, and a wait posts nothing, so
-    /// what the peer of a message would have done has been done for all time.
-    pub fn of_window(plane: &Plane, part: OneSided) -> Result<Arc<Endpoint>> {
-        let OneSided { kind, verb, tag, rank, memory, device, route, timeout } = part;
-        let (side, direction) = match kind {
-            OneSidedKind::Put { .. } => (Side::Send, "to"),
-            OneSidedKind::Get => (Side::Send, "from"),
-            OneSidedKind::Wait => (Side::Recv, "of"),
+    /// The end of an operation on a window of rank `rank` of the world: its way is known. There is always room for a put, and a
+    /// wait posts nothing, so what the peer of a message would have done has been done for all time.
+    pub fn of_window(
+        plane: &Plane,
+        timeout: Duration,
+        (verb, rank): (&'static str, usize),
+        connection: &dyn Connection,
+        device: &Device,
+        mut what: OneSided,
+    ) -> Result<Arc<Endpoint>> {
+        let direction = match what.kind {
+            OneSidedKind::Put { .. } => "to",
+            OneSidedKind::Get => "from",
+            OneSidedKind::Wait => "of",
         };
-        let host = plane.peer(rank).host.clone();
+        let (host, tag) = (plane.peer(rank).host.clone(), what.signal.unwrap_or_default() as u64);
         let name = Arc::new(Name { verb, tag, direction, rank, host });
         plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
         let failed = |source| broken(&name, source);
-        let cut = plane.pieces.cut_for(&device, EndState::size(None)).map_err(failed)?;
-        let state = EndState::new(cut);
+        let state = plane.pieces.cut_for(device, EndState::size(None)).map_err(failed)?;
+        let state = EndState::new(state);
         state.make_room().map_err(failed)?;
-        let memory = match memory.is_empty() {
+        if what.memory.is_empty() {
             // Memory of the device in any case.
-            true => state.memory().slice(0..0).map_err(failed)?,
-            false => memory,
-        };
-        let (full, nobody) = (state.signal().map_err(failed)?, state.nobodys().map_err(failed)?);
-        let (gpu, len) = (device.as_cuda().is_some(), memory.len() as u64);
-        let neighbour = match &route {
-            Route::Nic(route) => route.neighbour,
-            Route::Mapped { .. } => usize::MAX,
-        };
-        let end = Endpoint {
+            what.memory = state.memory().slice(0..0).map_err(failed)?;
+        }
+        let call = Call { plane, timeout, op: &|| name.to_string() };
+        let met = connection.one_sided(&call, &what, &state)?;
+        let key = Key { group: 0, tag, lane: Lane::Message };
+        let (side, kind, len) = (what.kind.side(), what.kind, what.memory.len() as u64);
+        let neighbour = plane.neighbour(rank)?;
+        let memory = what.memory.into();
+        let end = Endpoint::new(&call, side, neighbour, key, name.clone(), memory, state)?;
+        let end = Endpoint { one_sided: Some(kind), ..end };
+        if end.memory.device().as_cuda().is_some() {
+            end.own(plane)?;
+        }
+        // Nobody else knows it yet.
+        let _ = end.way.set(end.way_of(plane, met, len, 0));
+        end.met(plane)?;
+        Ok(Arc::new(end))
+    }
+
+    fn new(
+        call: &Call<'_>,
+        side: Side,
+        neighbour: usize,
+        key: Key,
+        name: Arc<Name>,
+        memory: Pieces,
+        state: EndState,
+    ) -> Result<Endpoint> {
+        let plane = call.plane;
+        let words = Words::of(&state, memory.device().as_cuda().is_some());
+        Ok(Endpoint {
             side,
             neighbour,
             rank: plane.rank(),
-            key: Key { group: 0, tag, lane: Lane::Message },
-            name: name.clone(),
-            memory: memory.clone().into(),
-            stage: None,
-            _directory: None,
-            timeout,
-            number: 0,
-            words: Words::of(&state, gpu).map_err(failed)?,
+            key,
+            counters: plane.counters_of(name.rank).clone(),
+            words: words.map_err(|source| call.failed(source))?,
+            name,
+            memory,
+            timeout: call.timeout,
+            number: plane.next_end(),
             state,
-            outer: None,
-            fetched: None,
-            nic: None,
-            nic_peer: OnceLock::new(),
+            end: None,
             bounds: OnceLock::new(),
             starts: Mutex::default(),
             shared: Arc::default(),
             own: OnceLock::new(),
-            one_sided: Some(kind),
+            one_sided: None,
             way: OnceLock::new(),
             broken: OnceLock::new(),
-            counters: plane.counters_of(rank).clone(),
             since: AtomicU64::new(observed::coarse_now()),
             flying: AtomicU64::new(0),
-        };
-        let message = |mine: &Word64, theirs: &Word64| -> gdsync::Result<Message> {
-            Ok(Message {
-                memory: memory.device_address().unwrap_or_default(),
-                len,
-                mine: mine.device_address()?,
-                theirs: theirs.device_address()?,
-                state: end.state.state()?,
-                ..Message::default()
-            })
-        };
-        let (mut message, mut held, mine, theirs, moves) = match route {
-            Route::Mapped { there, word } => {
-                let mut held: Vec<Buffer<u8>> = there.iter().cloned().collect();
-                held.extend(word.as_ref().map(Buffer::bytes));
-                let word = word.map(|word| word.word(0)).transpose().map_err(failed)?;
-                let word = word.unwrap_or_else(|| nobody.clone());
-                let (mine, theirs) = match side {
-                    Side::Send => (full, word),
-                    Side::Recv => (word, nobody),
-                };
-                let mut message = message(&mine, &theirs).map_err(failed)?;
-                let address = there.as_ref().and_then(Buffer::device_address).unwrap_or_default();
-                let moves = match (there, kind) {
-                    (None, _) => Ok(Vec::new()),
-                    (Some(there), OneSidedKind::Get) => {
-                        // As a put the other way.
-                        message.target = std::mem::replace(&mut message.memory, address);
-                        Pieces::from(there).moves_to(&end.memory)
-                    }
-                    (Some(there), _) => {
-                        message.target = address;
-                        end.memory.moves_to(&there.into())
-                    }
-                };
-                (message, held, mine, Theirs::Mapped(theirs), moves.map_err(failed)?)
-            }
-            Route::Nic(route) => {
-                let mut message = message(&full, &nobody).map_err(failed)?;
-                end.bound(plane, &mut message)?;
-                let link = plane.link(neighbour).cloned();
-                let link = link.ok_or_else(|| plane.no_nic(neighbour))?;
-                let gets = kind == OneSidedKind::Get;
-                let nic_end = nic::end_of_window(&route, &message);
-                let nic_end = nic_end.ok_or_else(|| plane.no_nic(neighbour))?;
-                let table = plane.table(&device, &[nic_end], &|| name.to_string())?;
-                message.nic = table.device_address().unwrap_or_default();
-                let way = NicWay::of_window(link, route, memory.clone(), gets);
-                (message, vec![table.bytes()], full, Theirs::Nic(way), Vec::new())
-            }
-        };
-        held.push(memory.clone());
-        if gpu {
-            end.own(plane)?;
-            end.bound(plane, &mut message)?;
-        }
-        // Also on a GPU: it holds what is registered.
-        let ahead = match &theirs {
-            Theirs::Nic(way) => way.slots(),
-            Theirs::Mapped(_) => 0,
-        };
-        let host = HostEnd::new(&end.state, mine, theirs, moves, ahead, end.shared.clone());
-        let host = Some(Arc::new(host.map_err(failed)?));
-        let (host, registered) = if gpu { (None, host) } else { (host, None) };
-        let (message, copies) = (Ok(message), Vec::new());
-        let way = Way { len, message, host, copies, held, number: 0, _registered: registered };
-        // Nobody else knows it yet.
-        let _ = end.way.set(Ok(way));
-        Ok(Arc::new(end))
+        })
+    }
+
+    /// A call of the transport for this end.
+    fn call<R>(&self, plane: &Plane, call: impl FnOnce(&Call<'_>, &Here<'_>) -> R) -> R {
+        let Endpoint { side, neighbour, memory, state, .. } = self;
+        let (side, neighbour, rank) = (*side, *neighbour, self.name.rank);
+        let here = Here { side, neighbour, rank, memory, state };
+        call(&Call { plane, timeout: self.timeout, op: &|| self.name.to_string() }, &here)
     }
 
     /// The other end is known now.
     pub fn pair(&self, plane: &Plane, other: EndNotice) {
-        let way = match (&other.opening, &self.nic) {
-            (Opening::Nic(opening), Some(nic)) => {
-                let _ = self.nic_peer.set(opening.clone());
-                self.way_by_nic(plane, nic, &other, opening)
-            }
-            (Opening::Mapped { .. }, None) => self.way_to(plane, &other),
-            // Both sides know the path between them.
-            _ => Err(plane.breach(self.neighbour, "an end of a message for another path")),
-        };
+        let Some(end) = &self.end else { return };
+        let way = self.lengths(other.len).and_then(|(sent, posted)| {
+            let met =
+                |call: &Call<'_>, here: &Here<'_>| end.connect(call, here, &other, sent, posted);
+            self.way_of(plane, self.call(plane, met)?, sent, other.number)
+        });
         if let Err(Error::Memory { source, .. }) = &way {
             plane.suspect(self.neighbour, source);
         }
@@ -460,193 +249,30 @@ impl Endpoint {
         Ok((sent, posted))
     }
 
-    /// What is moved between the memory and its stage for a message of so many bytes.
-    fn stage_moves(&self, stage: &Buffer<u8>, sent: u64) -> Result<Vec<Move>> {
-        let moves = match self.side {
-            Side::Send => self.memory.moves_to(&stage.clone().into()),
-            Side::Recv => stage
-                .slice(0..sent as usize)
-                .and_then(|stage| Pieces::from(stage).moves_to(&self.memory)),
-        };
-        moves.map_err(|source| broken(&self.name, source))
-    }
-
-    /// The way through the NIC.
-    fn way_by_nic(
-        &self,
-        plane: &Plane,
-        nic: &Registered,
-        notice: &EndNotice,
-        other: &NicOpening,
-    ) -> Result<Way> {
-        let failed = |source| broken(&self.name, source);
-        let (sent, _) = self.lengths(notice.len)?;
-        let device = self.memory.device();
-        let gpu = device.as_cuda().is_some();
-        let signals = self.outer.as_ref().unwrap_or(&self.state);
-        let mine = signals.signal().map_err(failed)?;
-        let whole = self.stage.as_ref().or(self.memory.whole());
-        let whole = whole.ok_or_else(|| plane.no_nic(self.neighbour))?;
-        let message = || -> gdsync::Result<Message> {
-            Ok(Message {
-                memory: whole.device_address().unwrap_or_default(),
-                len: sent,
-                target: if nic.has_slots() { signals.inbox()? } else { 0 },
-                mine: mine.device_address()?,
-                state: self.state.state()?,
-                ..Message::default()
-            })
-        };
-        let mut message = message().map_err(failed)?;
-        let moves = match &self.stage {
-            Some(stage) => self.stage_moves(stage, sent)?,
-            None => Vec::new(),
-        };
-        let mut held = vec![signals.memory().clone(), whole.clone()];
+    /// The way, for messages of `len` bytes, to an end that the peer calls `number`.
+    fn way_of(&self, plane: &Plane, met: Met, len: u64, number: u32) -> Result<Way> {
+        let Met { mut message, staged, mine, line, moves, ahead, mut held } = met;
+        let gpu = self.memory.device().as_cuda().is_some();
         let (host, copies) = match gpu {
             true => {
-                self.bound(plane, &mut message)?;
-                held.push(self.fill_table(plane, nic, &mut message, other)?);
+                if let Ok(message) = &mut message {
+                    held.extend(self.bound(plane, &*line, message)?);
+                }
                 (None, moves)
             }
             false => {
-                let link = plane.link(self.neighbour).cloned();
-                let link = link.ok_or_else(|| plane.no_nic(self.neighbour))?;
-                let way = nic.way(link, whole.slice(0..sent as usize).map_err(failed)?, other);
-                let (ahead, shared) = (way.slots(), self.shared.clone());
-                let theirs = Theirs::Nic(way);
-                let host = HostEnd::new(&self.state, mine, theirs, moves, ahead, shared);
-                (Some(Arc::new(host.map_err(failed)?)), Vec::new())
+                let host = HostEnd::new(
+                    &self.state,
+                    mine,
+                    line.clone(),
+                    moves,
+                    ahead,
+                    self.shared.clone(),
+                );
+                (Some(Arc::new(host.map_err(|source| broken(&self.name, source))?)), Vec::new())
             }
         };
-        Ok(Way {
-            len: sent,
-            message: Ok(message),
-            host,
-            copies,
-            held,
-            number: notice.number,
-            _registered: None,
-        })
-    }
-
-    /// Writes what kernels need to post by themselves; their handle then leads there.
-    fn fill_table(
-        &self,
-        plane: &Plane,
-        nic: &Registered,
-        message: &mut Message,
-        other: &NicOpening,
-    ) -> Result<Buffer<u8>> {
-        let (op, device) = (|| self.name.to_string(), self.memory.device());
-        let made = nic.for_kernels(plane, self.neighbour, device, &op)?;
-        let end = nic.end(self.side, message, other);
-        let end = end.ok_or_else(|| plane.no_nic(self.neighbour))?;
-        made.table.write(&[end]).map_err(|source| broken(&self.name, source))?;
-        message.nic = made.table.device_address().unwrap_or_default();
-        Ok(made.table.bytes())
-    }
-
-    fn way_to(&self, plane: &Plane, notice: &EndNotice) -> Result<Way> {
-        let Opening::Mapped { state, outer, memory: other_memory, pieces } = &notice.opening else {
-            return Err(plane.breach(self.neighbour, "an end of a message for another path"));
-        };
-        let failed = |source| broken(&self.name, source);
-        let (sent, posted) = self.lengths(notice.len)?;
-        let device = self.memory.device();
-        let gpu = device.as_cuda().is_some();
-        let map = |handle: &PeerHandle| Ok(PeerMemory::map(handle, device).map_err(failed)?.buffer);
-        // What a CPU is to write must be host memory: a GPU's end then waits on its outer state.
-        let theirs = match (outer, gpu) {
-            (Some(outer), false) => map(outer)?,
-            _ => map(state)?,
-        };
-        let waits = match &self.outer {
-            Some(outer) if !notice.gpu => outer,
-            _ => &self.state,
-        };
-        let mut held = vec![theirs.clone()];
-        let theirs = EndState::new(theirs);
-        let as_packets = packets(device, notice.gpu, posted);
-        // From a CPU to a GPU; the receiver fetches from the sender. Otherwise the sender writes the receiver's buffer.
-        let fetched = gpu != notice.gpu && gpu == (self.side == Side::Recv);
-        let offered = match self.side {
-            Side::Send => self.fetched.is_some(),
-            Side::Recv => other_memory.is_some(),
-        };
-        if fetched && !offered && sent > 0 {
-            return Err(Error::Mismatch {
-                op: self.name.to_string(),
-                reason: "it goes from the memory of a host to that of a GPU, and the sending process sees no GPU driver, so it made no place from which a GPU could fetch".into(),
-            });
-        }
-        let opens = (self.side == Side::Send) != fetched && !as_packets && sent > 0;
-        // A CPU moves straight into the pieces of a receiver.
-        let target: Option<Pieces> = match (pieces, other_memory) {
-            (Some(directory), _) if opens && !gpu => {
-                Pieces::map(directory, device).map_err(failed)?
-            }
-            (_, Some(memory)) if opens => Some(map(memory)?.into()),
-            _ => None,
-        };
-        if opens && target.as_ref().is_none_or(|target| (target.len() as u64) < sent) {
-            return Err(Error::Mismatch {
-                op: self.name.to_string(),
-                reason: format!("the receiver has not opened the {sent} bytes that it has posted"),
-            });
-        }
-        // A receiver with a stage and a directory is sent to the one by GPUs, to the other by CPUs.
-        let stage = self.stage.as_ref().filter(|_| notice.gpu || self._directory.is_none());
-        let whole = stage.or(self.memory.whole());
-        let in_one = target.as_ref().is_none_or(|target| target.whole().is_some());
-        let target_in_one = target.as_ref().and_then(Pieces::whole);
-        held.extend(target_in_one.cloned().into_iter().chain(stage.cloned()));
-        let message = || -> gdsync::Result<Message> {
-            let inbox = match self.side {
-                _ if !as_packets => 0,
-                Side::Send => theirs.inbox()?,
-                Side::Recv => self.state.inbox()?,
-            };
-            Ok(Message {
-                memory: whole.and_then(Buffer::device_address).unwrap_or_default(),
-                len: sent,
-                target: target_in_one.and_then(Buffer::device_address).unwrap_or_default(),
-                inbox,
-                mine: waits.signal()?.device_address()?,
-                theirs: theirs.signal()?.device_address()?,
-                state: self.state.state()?,
-                ..Message::default()
-            })
-        };
-        let mut message = message().map_err(failed)?;
-        let stage_moves = match stage {
-            Some(stage) => self.stage_moves(stage, sent)?,
-            None => Vec::new(),
-        };
-        let (host, copies) = match gpu {
-            true => {
-                self.bound(plane, &mut message)?;
-                (None, stage_moves)
-            }
-            false => {
-                let (moves, ahead) = match (&self.fetched, &target, self.side) {
-                    (Some(place), _, _) if fetched => {
-                        (self.memory.moves_to(&place.clone().into()).map_err(failed)?, 1)
-                    }
-                    (_, Some(target), Side::Send) => {
-                        (self.memory.moves_to(target).map_err(failed)?, 0)
-                    }
-                    _ => (stage_moves, 0),
-                };
-                let mine = waits.signal().map_err(failed)?;
-                let theirs = Theirs::Mapped(theirs.signal().map_err(failed)?);
-                let shared = self.shared.clone();
-                let host = HostEnd::new(&self.state, mine, theirs, moves, ahead, shared);
-                (Some(Arc::new(host.map_err(failed)?)), Vec::new())
-            }
-        };
-        let message = if in_one && whole.is_some() { Ok(message) } else { Err(IN_ONE) };
-        Ok(Way { len: sent, message, host, copies, held, number: notice.number, _registered: None })
+        Ok(Way { len, message, host, copies, held, number, line, staged })
     }
 
     /// What ends waits on the device, and where they say so.
@@ -661,13 +287,18 @@ impl Endpoint {
         Ok(self.bounds.get_or_init(|| Bounds { abort, timeout: self.timeout, report }))
     }
 
-    /// The same, for kernels.
-    fn bound(&self, plane: &Plane, message: &mut Message) -> Result<()> {
+    /// The same, for kernels, and what the way adds; what they use for it.
+    fn bound(
+        &self,
+        plane: &Plane,
+        line: &dyn Line,
+        message: &mut Message,
+    ) -> Result<Option<Buffer<u8>>> {
         let Bounds { abort, timeout, report } = self.bounds(plane)?;
         message.abort = abort.address;
         message.timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         message.report = report.address().map_err(|source| broken(&self.name, source))?;
-        Ok(())
+        self.call(plane, |call, here| line.for_kernels(call, here.device(), message))
     }
 
     /// What kernels take. Waits until the peer has prepared and, through a NIC, connected its side of the kernels' link.
@@ -675,24 +306,17 @@ impl Endpoint {
     /// # Errors
     /// What is wrong with the other side; [`Error::Mismatch`] for what kernels cannot move.
     pub fn handle(&self, plane: &Plane) -> Result<Message> {
-        if let Some(nic) = &self.nic {
-            let (op, device) = (|| self.name.to_string(), self.memory.device());
-            nic.for_kernels(plane, self.neighbour, device, &op)?;
-        }
         let way = self.meet_by(plane, true)?;
         let refused = |reason: &str| Error::Mismatch {
             op: format!("{} in a kernel", self.name),
             reason: reason.to_owned(),
         };
         let mut message = way.message.map_err(refused)?;
-        if self.stage.is_some() {
+        if way.staged {
             return Err(refused(IN_ONE));
         }
         if message.report == 0 {
-            self.bound(plane, &mut message)?;
-            if let (Some(nic), Some(other)) = (&self.nic, self.nic_peer.get()) {
-                self.fill_table(plane, nic, &mut message, other)?;
-            }
+            self.bound(plane, &*way.line, &mut message)?;
         }
         Ok(message)
     }
@@ -710,11 +334,11 @@ impl Endpoint {
     fn release(&self, plane: &Plane) {
         use std::sync::atomic::Ordering;
         // What streams still have of it is used until the world ends.
-        if let Some(nic) = &self.nic
+        if let Some(end) = &self.end
             && !plane.ended()
             && self.shared.queued.load(Ordering::Acquire) == 0
         {
-            nic.retire(plane, self.neighbour, self.nic_peer.get());
+            self.call(plane, |call, here| end.retire(call, here));
         }
     }
 
@@ -767,11 +391,9 @@ impl Endpoint {
 
     /// Whether the peer has prepared its end and, for kernels that reach it through the NIC, connected its side of their link.
     fn is_met(&self, plane: &Plane, by_kernels: bool) -> Result<bool> {
-        let connected = match &self.nic {
-            Some(nic) if by_kernels => {
-                let (op, device) = (|| self.name.to_string(), self.memory.device());
-                let link = &nic.for_kernels(plane, self.neighbour, device, &op)?.link;
-                plane.is_connected(link, &op)?
+        let connected = match &self.end {
+            Some(end) if by_kernels => {
+                self.call(plane, |call, here| end.is_connected(call, here))?
             }
             _ => true,
         };
@@ -819,14 +441,6 @@ impl Endpoint {
         let other = if self.side == Side::Send { "receive" } else { "send" };
         format!("rank {rank} has not prepared a {other} with tag {tag}; it has {tags}")
     }
-}
-
-/// Whether a peer's memory may be a GPU's: whether the machine has a GPU driver, without starting it.
-fn a_gpu_may_be_here() -> bool {
-    static DRIVER: OnceLock<bool> = OnceLock::new();
-    *DRIVER.get_or_init(|| {
-        ["/dev/nvidiactl", "/dev/dxg"].iter().any(|file| std::path::Path::new(file).exists())
-    })
 }
 
 pub(crate) fn broken(name: &Name, source: gdsync::Error) -> Error {

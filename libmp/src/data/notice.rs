@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::endpoint::EndNotice;
 use super::mailbox::BLOB;
 use super::nic::LinkAddress;
 use crate::error::Error;
+use crate::transport::EndNotice;
 
 /// What a message is matched by: the communicator, the tag, and who uses the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,9 +58,9 @@ impl Notice {
 #[cfg(test)]
 mod tests {
     use super::super::arena::Arena;
-    use super::super::endpoint::Opening;
     use super::super::nic::Nic;
     use super::*;
+    use crate::transport::{MappedOpening, Opening};
     use gdsync::{Buffer, Device, Space};
     use proptest::prelude::*;
     use std::time::Duration;
@@ -73,12 +73,12 @@ mod tests {
         let nic = Nic::open(&arena, listen, Duration::from_secs(1)).unwrap();
         let link = nic.host_link().unwrap().address();
         let key = Key { group: u64::MAX, tag: u64::MAX, lane: Lane::Message };
-        let mapped = Opening::Mapped {
+        let mapped = Opening::Mapped(MappedOpening {
             state: memory.export().unwrap(),
             outer: memory.export().ok(),
             memory: memory.export().ok(),
             pieces: memory.export().ok(),
-        };
+        });
         let end = EndNotice { len: u64::MAX, gpu: true, number: u32::MAX, opening: mapped };
         for notice in [
             Notice::Send { key, end: end.clone() },

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use super::endpoint::{Endpoint, Side};
+use super::endpoint::Endpoint;
 use super::message::{Recv, Send};
 use super::notice::{Key, Lane};
 use super::pieces::Pieces;
 use super::plane::Plane;
 use super::region::Region;
 use crate::error::{Error, Result};
+use crate::transport::Side;
 
 /// A rank, as the other end of messages: [`Communicator::peer`](crate::Communicator::peer). Also the rank itself may be
 /// one, if it posts its receives before it waits for its sends.

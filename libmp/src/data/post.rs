@@ -5,13 +5,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::endpoint::{EndNotice, Endpoint, Side};
+use super::endpoint::Endpoint;
 use super::mailbox::Mailbox;
 use super::nic::{OpenedLinks, Outbox};
 use super::notice::{Key, Notice};
 use super::pairing::Pairing;
 use super::plane::{Neighbour, Plane};
 use crate::error::Result;
+use crate::transport::{EndNotice, Side};
 
 /// How its mailbox is written.
 enum Way {

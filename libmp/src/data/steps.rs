@@ -5,12 +5,13 @@ use std::sync::Arc;
 use gdsync::{Arg, Device, Dims, Stream, Word64};
 use mp_kernels::{FEW_STEPS, MAX_STEPS, Message, PACKET_BYTES, StepKind};
 
-use super::endpoint::{EndState, Endpoint, OneSidedKind, Side, Use, broken};
+use super::endpoint::{Endpoint, Use, broken};
 use super::operation::Operation;
 use super::pieces::Move;
 use super::plane::Plane;
 use crate::error::{Error, Result};
 use crate::trace::Label;
+use crate::transport::{EndState, OneSidedKind, Side};
 
 /// Steps in one launch, and in a short one.
 pub(crate) const LAUNCH: usize = MAX_STEPS as usize;

@@ -1,13 +1,21 @@
 //! The opened memory of a rank that is mapped here: loads and stores of the CPU, copies of streams. What the CPU does not reach,
 //! memory of a GPU, a stream of this rank does for it.
 
+mod end;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gdsync::{Buffer, Stream};
 use mp_kernels::WindowPart;
 
-use super::{Atomic, Call, Connection, Direction, Hand, Route, Signal, Signals};
+pub(crate) use end::EndOpening;
+pub(super) use end::{End, inbox};
+
+use super::end::{Met, OneSided, OneSidedKind, Side};
+use super::state::EndState;
+use super::{Atomic, Call, Connection, Hand, Signal, Signals};
+use crate::data::pieces::Move;
 use crate::error::Result;
 
 pub(super) struct Mapped {
@@ -153,16 +161,36 @@ impl Connection for Mapped {
         vec![self.memory.clone(), self.signals.memory.bytes()]
     }
 
-    fn route(
-        &self,
-        call: &Call<'_>,
-        _: Direction,
-        at: usize,
-        memory: &Buffer<u8>,
-        signal: Option<usize>,
-    ) -> Result<Route> {
-        let len = memory.len();
-        let there = (len > 0).then(|| self.part(call, at, len)).transpose()?;
-        Ok(Route::Mapped { there, word: signal.and_then(|signal| self.signals.word(signal)) })
+    fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met> {
+        let failed = |source| call.failed(source);
+        let word = |number: usize| self.signals.words.get(number).cloned();
+        let nobodys = state.nobodys().map_err(failed)?;
+        let word = what.signal.and_then(word).unwrap_or_else(|| nobodys.clone());
+        let full = state.signal().map_err(failed)?;
+        let (mine, theirs) = match what.kind.side() {
+            Side::Send => (full, word),
+            Side::Recv => (word, nobodys),
+        };
+        let mut message = what.message(state, &mine).map_err(failed)?;
+        message.theirs = theirs.device_address().map_err(failed)?;
+        let mut held = self.held();
+        let mut moves = Vec::new();
+        if !what.memory.is_empty() {
+            let there = self.part(call, what.at, what.memory.len())?;
+            message.target = there.device_address().unwrap_or_default();
+            let (mut from, mut to) = (what.memory.clone(), there);
+            if what.kind == OneSidedKind::Get {
+                // As a put the other way.
+                std::mem::swap(&mut message.memory, &mut message.target);
+                std::mem::swap(&mut from, &mut to);
+            }
+            held.push(what.memory.clone());
+            // On a GPU a kernel moves it.
+            if from.device().as_cuda().is_none() {
+                moves.push(Move { from, to });
+            }
+        }
+        let (message, line) = (Ok(message), Arc::new(theirs));
+        Ok(Met { message, staged: false, mine, line, moves, ahead: 0, held })
     }
 }

@@ -3,22 +3,31 @@
 //! [`mapped`], by loads and stores, and [`nic`], by requests of queue pairs; [`Opened::connect`] chooses, and nobody else asks
 //! which one it is.
 
+mod end;
 mod mapped;
 mod nic;
+mod state;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gdsync::nic::MemoryRegion;
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Space, Stream, Word64};
 use mp_kernels::WindowPart;
 use serde::{Deserialize, Serialize};
 
-use crate::data::nic::{OpenedLink, Place};
+use crate::data::nic::OpenedLink;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
+#[cfg(test)]
+pub(crate) use end::Opening;
+pub(crate) use end::{
+    End, EndNotice, Handed, Here, IN_ONE, Line, Met, NewEnd, OneSided, OneSidedKind, Side, open,
+};
+#[cfg(test)]
+pub(crate) use mapped::EndOpening as MappedOpening;
 use mapped::Mapped;
+pub(crate) use state::EndState;
 
 /// Bytes between two signals: each has a cache line of its own.
 pub(crate) const STRIDE: usize = mp_kernels::SIGNAL_STRIDE as usize;
@@ -34,7 +43,7 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
-    fn failed(&self, source: gdsync::Error) -> Error {
+    pub fn failed(&self, source: gdsync::Error) -> Error {
         Error::Memory { op: (self.op)(), source }
     }
 }
@@ -119,42 +128,8 @@ pub(crate) trait Connection: Send + Sync {
     }
     fn held(&self) -> Vec<Buffer<u8>>;
 
-    /// How prepared operations on the `memory` here reach byte `at`, and a signal.
-    fn route(
-        &self,
-        call: &Call<'_>,
-        way: Direction,
-        at: usize,
-        memory: &Buffer<u8>,
-        signal: Option<usize>,
-    ) -> Result<Route>;
-}
-
-/// Which way the bytes of a prepared operation go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
-    Put,
-    Get,
-}
-
-/// How a prepared operation reaches a rank's memory.
-pub(crate) enum Route {
-    Mapped {
-        /// As long as the memory here, unless that is empty.
-        there: Option<Buffer<u8>>,
-        word: Option<Buffer<u64>>,
-    },
-    Nic(NicRoute),
-}
-
-/// What requests for it are made of.
-pub(crate) struct NicRoute {
-    pub neighbour: usize,
-    /// Of this rank's kernels.
-    pub link: Arc<OpenedLink>,
-    /// The memory here, registered, and where it goes or comes from, if it has bytes.
-    pub data: Option<(Arc<MemoryRegion>, Place)>,
-    pub word: Option<Place>,
+    /// The way of a prepared operation, whose counters are `state`.
+    fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met>;
 }
 
 /// Memory and signals of this rank that it opens to others.

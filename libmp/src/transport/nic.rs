@@ -1,16 +1,23 @@
 //! The opened memory of a rank that is reached through the NIC: what is registered for it, requests of the host's and of streams'
 //! links, and what kernels are told, which post by themselves (`mp/impl/nic_window.cuh`).
 
-use std::sync::{Arc, PoisonError};
+mod end;
+
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Device, Space, Stream};
-use mp_kernels::{BOUNCE_BYTES, NicPart, WindowPart};
+use mp_kernels::{BOUNCE_BYTES, NicEnd, NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
-use super::{Atomic, Call, Connection, Direction, NicRoute, Reach, Route, STRIDE, Signal, Told};
-use crate::data::endpoint::close;
+use super::end::{Met, OneSided, OneSidedKind};
+use super::state::EndState;
+use super::{Atomic, Call, Connection, Reach, STRIDE, Signal, Told};
+pub(crate) use end::EndOpening;
+pub(super) use end::{End, slots_of};
+use end::{ForKernels, Requests, close};
+
 use crate::data::nic::{NOWHERE, OpenedLink, Place, Post, refused};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
@@ -301,25 +308,38 @@ impl Connection for Far {
         vec![self.table.bytes()]
     }
 
-    fn route(
-        &self,
-        call: &Call<'_>,
-        way: Direction,
-        at: usize,
-        memory: &Buffer<u8>,
-        signal: Option<usize>,
-    ) -> Result<Route> {
-        let access = match way {
-            Direction::Put => Access::LOCAL_READ,
-            Direction::Get => Access::LOCAL_WRITE,
-        };
-        let here = call.plane.register(memory, access, call.op)?.map(Arc::new);
-        Ok(Route::Nic(NicRoute {
+    fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met> {
+        let gets = what.kind == OneSidedKind::Get;
+        let access = if gets { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
+        let here = call.plane.register(&what.memory, access, call.op)?.map(Arc::new);
+        let target = here.as_ref().map(|_| Place::at(self.byte(what.at)));
+        let host = call.plane.link(self.neighbour).cloned();
+        let device = self.table.device();
+        let table = call.plane.table(device, &[NicEnd::default()], call.op)?;
+        let line = Requests {
+            link: host.ok_or_else(|| call.plane.no_nic(self.neighbour))?,
             neighbour: self.neighbour,
-            link: self.link.clone(),
-            data: here.map(|here| (here, Place::at(self.byte(at)))),
-            word: signal.map(|signal| Place::at(self.signal_at(signal))),
-        }))
+            theirs: what.signal.map(|signal| Place::at(self.signal_at(signal))),
+            target,
+            memory_key: here.as_ref().map_or(0, |region| region.lkey()),
+            data: here.zip(target).map(|(region, place)| (region, what.memory.clone(), place)),
+            gets,
+            // There is always room.
+            slots: u64::MAX,
+            stride: 0,
+            kernels: Arc::new(OnceLock::from(ForKernels { link: self.link.clone(), table })),
+        };
+        let failed = |source| call.failed(source);
+        let mine = state.signal().map_err(failed)?;
+        Ok(Met {
+            message: Ok(what.message(state, &mine).map_err(failed)?),
+            staged: false,
+            mine,
+            line: Arc::new(line),
+            moves: Vec::new(),
+            ahead: u64::MAX,
+            held: vec![what.memory.clone()],
+        })
     }
 }
 

@@ -9,11 +9,10 @@ use gdsync::Word64;
 use gdsync::nic::Error;
 use mp_kernels::{StepKind, WaitStatus};
 
-use super::nic::NicWay;
-use super::state::EndState;
 use crate::data::pieces::Move;
 use crate::data::plane::Abort;
 use crate::data::report::Report;
+use crate::transport::{EndState, Handed, Line};
 
 /// Looks without a pause, and looks with a yield after each, before naps.
 const SPINS: u32 = 64;
@@ -25,7 +24,7 @@ pub(crate) struct HostEnd {
     epoch: Word64,
     room: Word64,
     mine: Word64,
-    theirs: Theirs,
+    line: Arc<dyn Line>,
     /// What the CPU moves: of a send before the other end is told, of a receive when the message has come.
     moves: Vec<Move>,
     /// Messages that may be on their way beyond those that the other end has posted or taken.
@@ -41,26 +40,6 @@ pub(crate) struct Shared {
     pub queued: AtomicU32,
     /// The host has started it, and it is not out of the hands of this rank's calls.
     pub starting: AtomicBool,
-}
-
-/// How the other end is told.
-pub(crate) enum Theirs {
-    /// By storing to its signal.
-    Mapped(Word64),
-    /// By requests, which bring a send's message as well.
-    Nic(NicWay),
-}
-
-/// How far telling the other end is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    /// The NIC has no room now.
-    NoRoom,
-    /// The entry at this position says it, and tells when it is complete; until then the NIC may read the source unless
-    /// it has copied that.
-    Posted { position: u64, copied: bool },
-    /// It knows.
-    Yes,
 }
 
 /// What ends the waits of a stream, and where it says so.
@@ -79,13 +58,13 @@ impl HostEnd {
     pub fn new(
         here: &EndState,
         mine: Word64,
-        theirs: Theirs,
+        line: Arc<dyn Line>,
         moves: Vec<Move>,
         ahead: u64,
         shared: Arc<Shared>,
     ) -> gdsync::Result<HostEnd> {
         let (epoch, room) = (here.epoch()?, here.room()?);
-        Ok(HostEnd { epoch, room, mine, theirs, moves, ahead, shared })
+        Ok(HostEnd { epoch, room, mine, line, moves, ahead, shared })
     }
 
     /// The signal of this end. Acquire.
@@ -103,19 +82,19 @@ impl HostEnd {
     }
 
     /// Sends the next message, for which there is room.
-    pub fn send(&self) -> Result<Told, Error> {
+    pub fn send(&self) -> Result<Handed, Error> {
         let epoch = load(&self.epoch) + 1;
         self.carry_moves()?;
-        let told = self.tell(StepKind::Send, epoch)?;
-        if told != Told::NoRoom {
+        let told = self.line.tell(StepKind::Send, epoch)?;
+        if told != Handed::NoRoom {
             self.epoch.store(epoch)?;
         }
         Ok(told)
     }
 
     /// Tells the sender that the buffer was posted so many times. Release: what was read from it has been read.
-    pub fn tell_posted(&self, posted: u64) -> Result<Told, Error> {
-        self.tell(StepKind::Post, posted)
+    pub fn tell_posted(&self, posted: u64) -> Result<Handed, Error> {
+        self.line.tell(StepKind::Post, posted)
     }
 
     /// Takes the next message; false if it is not there. Acquire: it is visible.
@@ -131,10 +110,7 @@ impl HostEnd {
 
     /// Whether the entry at this position is complete.
     pub fn is_complete(&self, position: u64) -> Result<bool, Error> {
-        match &self.theirs {
-            Theirs::Mapped(_) => Ok(true),
-            Theirs::Nic(way) => way.is_complete(position),
-        }
+        self.line.is_complete(position)
     }
 
     fn carry_moves(&self) -> gdsync::Result<()> {
@@ -142,14 +118,6 @@ impl HostEnd {
             to.copy_from(from)?;
         }
         Ok(())
-    }
-
-    /// Release: whoever sees the signal sees the message.
-    fn tell(&self, kind: StepKind, epoch: u64) -> Result<Told, Error> {
-        match &self.theirs {
-            Theirs::Mapped(word) => Ok(word.store(epoch).map(|()| Told::Yes)?),
-            Theirs::Nic(way) => way.post(kind, epoch),
-        }
     }
 
     /// Does one step on a stream's thread; false if it had to give up, which the report then says.
@@ -202,17 +170,17 @@ impl HostEnd {
         &self,
         bounds: &Bounds,
         epoch: u64,
-        mut tell: impl FnMut() -> Result<Told, Error>,
+        mut tell: impl FnMut() -> Result<Handed, Error>,
     ) -> Result<(), (u64, Ended)> {
-        let mut told = Told::NoRoom;
+        let mut told = Handed::NoRoom;
         let done = || -> Result<bool, Error> {
-            if told == Told::NoRoom {
+            if told == Handed::NoRoom {
                 told = tell()?;
             }
             match told {
-                Told::NoRoom => Ok(false),
-                Told::Yes | Told::Posted { copied: true, .. } => Ok(true),
-                Told::Posted { position, .. } => self.is_complete(position),
+                Handed::NoRoom => Ok(false),
+                Handed::Done | Handed::Posted { copied: true, .. } => Ok(true),
+                Handed::Posted { position, .. } => self.is_complete(position),
             }
         };
         let mut failed = false;

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use gdsync::{Deadline, Device, Event, Space, Stream, Word64};
 
-use super::host::{Step as HostStep, Told};
-use super::state::EndState;
-use super::{Endpoint, HostEnd, OneSidedKind, Side, Way, Words, broken};
+use super::host::Step as HostStep;
+use super::{EndState, Endpoint, HostEnd, OneSidedKind, Side, Way, Words, broken};
 use crate::data::nic::refused;
 use crate::data::operation::{Progress, What};
 use crate::data::plane::Plane;
 use crate::data::steps::{self, Action, Tell};
 use crate::data::waiting::Wake;
 use crate::error::{Error, Result};
+use crate::transport::Handed;
 
 /// Starts of one end, as far as the host knows: by itself and on streams, not by kernels and replayed graphs.
 #[derive(Default)]
@@ -117,7 +117,7 @@ impl Endpoint {
         } else if let Some(Words { room, .. }) = &self.words
             && self.one_sided.is_none()
         {
-            // Told when the peer is known. Host memory.
+            // Handed when the peer is known. Host memory.
             let _ = room.store(room.load().unwrap_or_default() + 1);
         }
         starts.host = starts.count;
@@ -278,13 +278,9 @@ impl Endpoint {
                 let _ = self.broken.set(broken(&self.name, source));
                 self.is_over(starts)
             }
-            Err(error) if self.nic.is_some() || self.one_sided.is_some() => {
+            Err(error) => {
                 plane.path_failed(self.neighbour, &error);
                 Some(Wake::Room)
-            }
-            Err(error) => {
-                let _ = self.broken.set(refused(|| self.name.to_string())(error));
-                self.is_over(starts)
             }
         }
     }
@@ -312,8 +308,8 @@ impl Endpoint {
             let posted =
                 self.words.as_ref().and_then(|words| words.room.load()).unwrap_or_default();
             return Ok(match host.tell_posted(posted)? {
-                Told::NoRoom => Err(Wake::Room),
-                Told::Yes | Told::Posted { .. } => Ok(None),
+                Handed::NoRoom => Err(Wake::Room),
+                Handed::Done | Handed::Posted { .. } => Ok(None),
             });
         }
         let needed = host.needed();
@@ -324,13 +320,13 @@ impl Endpoint {
         // The peer may see it before this thread looks at the clock again.
         let leaves = plane.trace.now();
         let told = host.send()?;
-        if told != Told::NoRoom && plane.trace.is_on() {
+        if told != Handed::NoRoom && plane.trace.is_on() {
             plane.trace.leaves(plane.trace.thread_lane(), self.message(number), leaves);
         }
         Ok(match told {
-            Told::NoRoom => Err(Wake::Room),
-            Told::Yes => Ok(None),
-            Told::Posted { position, .. } => Ok(Some(position)),
+            Handed::NoRoom => Err(Wake::Room),
+            Handed::Done => Ok(None),
+            Handed::Posted { position, .. } => Ok(Some(position)),
         })
     }
 
@@ -464,14 +460,17 @@ impl Endpoint {
     /// On a GPU, through a NIC: whether the message to be taken is there. Its signal is in host memory; a kernel that waited for
     /// it could keep the copies of the NIC, which bring the message, from the GPU. Over mapped memory the kernel may wait.
     fn has_come(&self, starts: &mut HostStarts) -> Result<bool> {
-        let (Some(_), Some(outer)) = (&self.nic, &self.outer) else { return Ok(true) };
+        let signal = self.end.as_ref().and_then(|end| end.looked_at());
+        let Some(signal) = signal.transpose().map_err(|source| broken(&self.name, source))? else {
+            return Ok(true);
+        };
         let taken = || self.state.memory().slice(0..8)?.cast::<u64>()?.to_vec();
         let look = |expected: Option<u64>| -> gdsync::Result<(u64, bool)> {
             let expected = match expected {
                 Some(expected) => expected,
                 None => taken()?.first().copied().unwrap_or_default() + 1,
             };
-            Ok((expected, outer.signal()?.load().is_none_or(|seen| seen >= expected)))
+            Ok((expected, signal.load().is_none_or(|seen| seen >= expected)))
         };
         let (expected, come) =
             look(starts.expected).map_err(|source| broken(&self.name, source))?;

@@ -80,7 +80,7 @@ impl Plane {
     }
 
     /// A neighbour breaks the protocol: the world is over.
-    pub(in crate::data) fn breach(&self, neighbour: usize, what: &str) -> Error {
+    pub fn breach(&self, neighbour: usize, what: &str) -> Error {
         self.nonsense(self.neighbours[neighbour].rank, what)
     }
 

@@ -8,10 +8,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytemuck::Pod;
-use gdsync::Buffer;
 
 use super::Window;
-use crate::data::endpoint::{Endpoint, OneSided, OneSidedKind};
+use crate::data::endpoint::Endpoint;
 use crate::data::fused::Steps;
 use crate::data::operation::sealed::Sealed;
 use crate::data::operation::{Inside, Operation};
@@ -19,7 +18,7 @@ use crate::data::plane::Plane;
 use crate::data::region::Region;
 use crate::data::steps::Step;
 use crate::error::{Error, Result};
-use crate::transport::{Connection, Direction, Route};
+use crate::transport::{Connection, OneSided, OneSidedKind};
 
 /// A put into the memory of another rank, with or without a signal: [`Window::prepare_put`].
 ///
@@ -161,9 +160,8 @@ impl<T: Pod> Window<T> {
     pub fn prepare_wait(&self, signal: usize) -> Result<SignalWait> {
         let part = self.check_signal("a wait", self.rank, signal)?;
         let none = self.own.memory().slice(0..0).map_err(super::failed("a wait"))?;
-        let route = self.route(part, Direction::Get, 0, &none, Some(signal))?;
-        let (tag, kind) = (signal as u64, OneSidedKind::Wait);
-        let end = self.end_of(part.rank, "signal", kind, tag, none, route)?;
+        let what = OneSided { kind: OneSidedKind::Wait, at: 0, memory: none, signal: Some(signal) };
+        let end = self.end_of(part, "signal", what)?;
         let connection = part.connection.clone();
         Ok(SignalWait { plane: self.plane.clone(), end, _connection: connection })
     }
@@ -189,43 +187,19 @@ impl<T: Pod> Window<T> {
             });
         }
         let memory = region.buffer().bytes();
-        let direction = match kind {
-            OneSidedKind::Get => Direction::Get,
-            _ => Direction::Put,
-        };
-        let route = self.route(part, direction, at, &memory, signal)?;
-        let tag = signal.unwrap_or_default() as u64;
-        let end = self.end_of(part.rank, verb, kind, tag, memory, route)?;
+        let end = self.end_of(part, verb, OneSided { kind, at, memory, signal })?;
         Ok((end, part.connection.clone()))
-    }
-
-    fn route(
-        &self,
-        part: &super::Part<T>,
-        direction: Direction,
-        at: usize,
-        memory: &Buffer<u8>,
-        signal: Option<usize>,
-    ) -> Result<Route> {
-        self.call("preparing", part, |call| {
-            part.connection.route(call, direction, at, memory, signal)
-        })
     }
 
     fn end_of(
         &self,
-        rank: usize,
+        part: &super::Part<T>,
         verb: &'static str,
-        kind: OneSidedKind,
-        tag: u64,
-        memory: Buffer<u8>,
-        route: Route,
+        what: OneSided,
     ) -> Result<Arc<Endpoint>> {
-        let (device, timeout) = (self.table.device().clone(), self.timeout);
-        Endpoint::of_window(
-            &self.plane,
-            OneSided { kind, verb, tag, rank, memory, device, route, timeout },
-        )
+        let named = (verb, part.rank);
+        let device = self.table.device();
+        Endpoint::of_window(&self.plane, self.timeout, named, &*part.connection, device, what)
     }
 }
 
