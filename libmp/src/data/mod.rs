@@ -48,14 +48,13 @@
 //! A side that is dropped with nothing under way tells a peer behind the NIC, which keeps what it has registered until then. One
 //! that is dropped between `start` and its completion does so when the host's part is done.
 
-mod arena;
+pub(crate) mod arena;
 mod collective;
 mod counters;
 pub(crate) mod endpoint;
 mod fused;
-mod mailbox;
+pub(crate) mod mailbox;
 mod message;
-pub(crate) mod nic;
 pub(crate) mod notice;
 pub(crate) mod operation;
 mod pairing;
@@ -68,7 +67,7 @@ mod post;
 mod region;
 pub(crate) mod report;
 mod steps;
-mod wait;
+pub(crate) mod wait;
 mod waiting;
 pub(crate) mod window;
 mod word;

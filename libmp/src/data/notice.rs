@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::mailbox::BLOB;
-use super::nic::LinkAddress;
 use crate::error::Error;
 use crate::transport::EndNotice;
+use crate::transport::nic::LinkAddress;
 
 /// What a message is matched by: the communicator, the tag, and who uses the tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -58,8 +58,8 @@ impl Notice {
 #[cfg(test)]
 mod tests {
     use super::super::arena::Arena;
-    use super::super::nic::Nic;
     use super::*;
+    use crate::transport::nic::Nic;
     use crate::transport::{MappedOpening, Opening};
     use gdsync::{Buffer, Device, Space};
     use proptest::prelude::*;

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use super::arena::Arena;
 use super::counters::{Counters, PeerCounters};
 use super::mailbox::Mailbox;
-use super::nic::{Link, LinkAddress, Nic, NicIntroduction, RANKS_MAX, RemoteArena, refused};
 use super::operation::Name;
 use super::path::{Path, Paths};
 use super::post::State;
@@ -26,6 +25,9 @@ use crate::control::Control;
 use crate::control::message::PeerInfo;
 use crate::error::{Error, Result};
 use crate::trace::{Probes, Trace};
+use crate::transport::nic::{
+    Link, LinkAddress, Nic, NicIntroduction, RANKS_MAX, RemoteArena, refused,
+};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
@@ -51,7 +53,7 @@ struct Introduction {
 pub(crate) struct Plane {
     /// Itself, for what is called back.
     this: OnceLock<Weak<Plane>>,
-    pub(super) control: Arc<Control>,
+    pub(crate) control: Arc<Control>,
     pub(super) rank: usize,
     peers: Arc<[PeerInfo]>,
     paths: Paths,
@@ -59,11 +61,11 @@ pub(crate) struct Plane {
     verdict: Duration,
     arena: Arena,
     /// The ranks that this one reaches, in rank order, itself among them.
-    pub(super) neighbours: Vec<Neighbour>,
+    pub(crate) neighbours: Vec<Neighbour>,
     /// Their arenas, in the same order, once all ranks have told theirs.
     arenas: OnceLock<Vec<PeerHandle>>,
     /// If some are reached through it.
-    pub(super) nic: Option<Nic>,
+    pub(crate) nic: Option<Nic>,
     /// Started operations that need a call of this rank to go on.
     pub(super) waiting: Waiting,
     /// Notices that wait for room in a mailbox.
@@ -101,7 +103,7 @@ pub(crate) struct Abort {
 }
 
 /// A rank that this one reaches.
-pub(super) struct Neighbour {
+pub(crate) struct Neighbour {
     pub rank: usize,
     pub path: Path,
     pub inbox: Mailbox,

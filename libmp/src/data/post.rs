@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::endpoint::Endpoint;
 use super::mailbox::Mailbox;
-use super::nic::{OpenedLinks, Outbox};
 use super::notice::{Key, Notice};
 use super::pairing::Pairing;
 use super::plane::{Neighbour, Plane};
 use crate::error::Result;
+use crate::transport::nic::{OpenedLinks, Outbox};
 use crate::transport::{EndNotice, Side};
 
 /// How its mailbox is written.
@@ -21,7 +21,7 @@ enum Way {
 }
 
 #[derive(Default)]
-pub(super) struct State {
+pub(crate) struct State {
     outbox: Option<Way>,
     pub links: OpenedLinks,
     backlog: VecDeque<Vec<u8>>,
@@ -114,7 +114,7 @@ impl Plane {
     }
 
     /// Puts a notice into a neighbour's mailbox, or in line for it.
-    pub(super) fn post(&self, neighbour: usize, state: &mut State, notice: &Notice) -> Result<()> {
+    pub(crate) fn post(&self, neighbour: usize, state: &mut State, notice: &Notice) -> Result<()> {
         let blob = notice.encode()?;
         self.open_outbox(neighbour, state)?;
         state.backlog.push_back(blob);
@@ -164,7 +164,7 @@ impl Plane {
     }
 
     /// Tells a neighbour on the NIC path how many of its notices were taken, if it does not know.
-    pub(super) fn echo(&self, neighbour: usize, state: &mut State) {
+    pub(crate) fn echo(&self, neighbour: usize, state: &mut State) {
         let Neighbour { inbox, link: Some(_), .. } = &self.neighbours[neighbour] else { return };
         let taken = inbox.taken();
         if taken > 0

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
+use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Stream, Word64, reached64};
 use mp_kernels::WindowPart;
 
@@ -25,7 +26,7 @@ use super::wait::Backoff;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::trace::{Label, Span};
-use crate::transport::{Call, Connection, Opened, Reach, Signal, Told};
+use crate::transport::{Call, Connection, Line, Opened, Reach, Signal, Told};
 
 /// Why a rank's share cannot be accessed in place.
 const NOT_MAPPED: &str =
@@ -366,6 +367,17 @@ impl<T: Pod> Window<T> {
     /// How kernels and host streams get to a rank's share by themselves, for what is built on windows.
     pub(crate) fn reach_of(&self, rank: usize) -> Result<Reach<'_>> {
         Ok(self.part(rank)?.connection.reach())
+    }
+
+    /// How the CPU tells a rank by one of its signals, see [`Connection::line`].
+    pub(crate) fn line_to(
+        &self,
+        rank: usize,
+        put: Option<(Buffer<u8>, RemoteAddress)>,
+        signal: usize,
+    ) -> Result<Arc<dyn Line>> {
+        let part = self.check_signal("access", rank, signal)?;
+        self.call("preparing puts", part, |call| part.connection.line(call, put, signal))
     }
 
     /// What kernels use of it, for streams and graphs to hold.

@@ -4,35 +4,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gdsync::Word64;
-use gdsync::nic::MemoryRegion;
-use gdsync::wqe::RemoteAddress;
-use mp_kernels::{ExchangeCopy, WaitStatus};
+use mp_kernels::{ExchangeCopy, StepKind, WaitStatus};
 
 use crate::data::endpoint::{is_set, wait};
-use crate::data::nic::{OpenedLink, Post};
 use crate::data::report::Report;
+use crate::transport::{Handed, Line};
 
 /// One neighbour.
 pub(super) struct HostLink {
     /// Phases finished.
     pub epoch: Word64,
     pub mine: Word64,
-    pub theirs: Theirs,
     pub report: Arc<Report>,
-}
-
-/// How a neighbour is told.
-pub(super) enum Theirs {
-    Mapped(Word64),
-    Far(Arc<OpenedLink>, RemoteAddress),
 }
 
 /// The border of a field with one neighbour.
 pub(super) struct HostRoute {
     pub send: ExchangeCopy,
     pub unpack: ExchangeCopy,
-    /// Through the NIC: what is put, and where to.
-    pub put: Option<(MemoryRegion, RemoteAddress)>,
+    /// Tells the neighbour, and brings what the copies have not.
+    pub line: Arc<dyn Line>,
 }
 
 /// What a host stream works with.
@@ -63,7 +54,7 @@ impl HostSide {
             // SAFETY: boxes inside memory that the exchange keeps; the neighbour does not look at its ghosts in this phase.
             unsafe { copy_box(&route.send) };
             let _ = link.epoch.store(epoch + 1);
-            if let Err((status, seen, waited)) = self.tell(link, route, epoch + 1) {
+            if let Err((status, seen, waited)) = self.tell(route, epoch + 1) {
                 self.fail(link, epoch + 1, (status, seen, waited));
                 return;
             }
@@ -97,36 +88,20 @@ impl HostSide {
     }
 
     /// Data before the signal, released.
-    fn tell(&self, link: &HostLink, route: &HostRoute, epoch: u64) -> Result<(), Ended> {
+    fn tell(&self, route: &HostRoute, epoch: u64) -> Result<(), Ended> {
         let since = Instant::now();
         if is_set(&self.abort) {
             // What the stream did before may have been cut short.
             return Err((WaitStatus::Aborted, 0, since.elapsed()));
         }
-        let (opened, signal) = match &link.theirs {
-            Theirs::Mapped(word) => {
-                let _ = word.store(epoch);
-                return Ok(());
-            }
-            Theirs::Far(opened, signal) => (opened, *signal),
-        };
-        let value = epoch.to_le_bytes();
-        let signal = Post::Inline { bytes: &value, to: signal };
-        let put = route.put.as_ref();
-        let posts: Vec<Post<'_>> = put
-            .map(|(from, to)| Post::Write { from, len: from.len(), to: *to })
-            .into_iter()
-            .chain([signal])
-            .collect();
-        // To the queue of kernels: what they post and what this thread posts stays in order.
         loop {
-            match opened.link.post(&posts) {
-                Ok(Some(_)) => return Ok(()),
-                Ok(None) if is_set(&self.abort) => {
+            match route.line.tell(StepKind::Send, epoch) {
+                Ok(Handed::Posted { .. } | Handed::Done) => return Ok(()),
+                Ok(Handed::NoRoom) if is_set(&self.abort) => {
                     return Err((WaitStatus::Aborted, 0, since.elapsed()));
                 }
-                Ok(None) if since.elapsed() < self.timeout => std::thread::yield_now(),
-                Ok(None) => return Err((WaitStatus::TimedOut, 0, since.elapsed())),
+                Ok(Handed::NoRoom) if since.elapsed() < self.timeout => std::thread::yield_now(),
+                Ok(Handed::NoRoom) => return Err((WaitStatus::TimedOut, 0, since.elapsed())),
                 Err(_) => return Err((WaitStatus::PathFailed, 0, since.elapsed())),
             }
         }

@@ -58,7 +58,6 @@ use serde::{Deserialize, Serialize};
 pub use field::{Cells, Field};
 
 use crate::communicator::Communicator;
-use crate::data::nic::Place;
 use crate::data::operation::Name;
 use crate::data::plane::Plane;
 use crate::data::report::Report;
@@ -67,7 +66,7 @@ use crate::data::{Region, Window};
 use crate::error::{Error, Result};
 use crate::transport::{Reach, STRIDE};
 use agreement::{Border, Own, Told, agree};
-use host::{HostLink, HostSide, Theirs};
+use host::{HostLink, HostSide};
 use route::{Ends, without_data};
 
 /// Neighbours of one rank at most: all around a box.
@@ -225,7 +224,7 @@ impl Exchange {
         let abort = plane.abort_of(device)?;
         let timeout = communicator.timeout();
         let bounds = WaitBounds { abort: abort.address, timeout_ns: nanoseconds(timeout) };
-        let ends = Ends { plane, windows: &windows, own: &own, buffers: &buffers };
+        let ends = Ends { windows: &windows, own: &own, buffers: &buffers };
         let (mut links, mut reports, mut host_links) = (Vec::new(), Vec::new(), Vec::new());
         for (number, neighbour) in neighbours.iter().enumerate() {
             let name = Name {
@@ -250,16 +249,7 @@ impl Exchange {
                 twin: 0,
             });
             if device.as_cuda().is_none() {
-                let theirs = match shared.reach_of(neighbour.rank)? {
-                    Reach::Near { .. } => {
-                        Theirs::Mapped(shared.signal_of(neighbour.rank, others[number])?)
-                    }
-                    Reach::Far { link, signals, .. } => {
-                        let signal = Place::at(signals).after(others[number] * STRIDE);
-                        Theirs::Far(link.clone(), signal)
-                    }
-                };
-                host_links.push(HostLink { epoch, mine, theirs, report: report.clone() });
+                host_links.push(HostLink { epoch, mine, report: report.clone() });
             }
             reports.push(report);
         }
@@ -287,8 +277,8 @@ impl Exchange {
                 numbers.iter().zip(routes).for_each(|(number, route)| rows[first + number] = route);
             }
             if device.as_cuda().is_none() {
-                let routes = routes().zip(neighbours);
-                let routes = routes.map(|(route, to)| ends.host_route(route, to.rank));
+                let routes = routes().zip(neighbours.iter().zip(&others));
+                let routes = routes.map(|(route, (to, &at))| ends.host_route(route, to.rank, at));
                 host_fields.push(routes.collect::<Result<Vec<_>>>()?);
             }
         }

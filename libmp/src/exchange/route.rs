@@ -1,7 +1,6 @@
 //! How each border of each field goes to its neighbour: what kernels read of it (`ExchangeRoute`), and what the CPU does.
 
 use gdsync::Buffer;
-use gdsync::nic::Access;
 use gdsync::wqe::RemoteAddress;
 use mp_kernels::ExchangeRoute;
 
@@ -9,15 +8,12 @@ use super::agreement::{Border, Own};
 use super::field::Field;
 use super::host::HostRoute;
 use crate::data::Window;
-use crate::data::nic::Place;
-use crate::data::plane::Plane;
 use crate::error::{Error, Result};
+use crate::transport::nic::Place;
 use crate::transport::{Reach, STRIDE};
 
 /// What routes are made of.
 pub(super) struct Ends<'a> {
-    /// Registers what the CPU puts.
-    pub plane: &'a Plane,
     /// One for each region, and that of the buffers.
     pub windows: &'a [Window<u8>],
     pub own: &'a Own,
@@ -97,9 +93,12 @@ impl Ends<'_> {
     }
 
     /// The same for the CPU.
-    pub fn host_route(&self, route: &ExchangeRoute, peer: usize) -> Result<HostRoute> {
-        let op = || format!("preparing a halo exchange with rank {peer}");
-        let failed = |source| Error::Memory { op: op(), source };
+    pub fn host_route(
+        &self,
+        route: &ExchangeRoute,
+        peer: usize,
+        signal: usize,
+    ) -> Result<HostRoute> {
         let mut put = None;
         if route.put_bytes > 0 {
             let sources = self.own.regions.iter().chain([self.buffers]);
@@ -108,13 +107,13 @@ impl Ends<'_> {
                 let end = at.checked_add(route.put_bytes)?;
                 (end <= memory.len() as u64).then(|| memory.slice(at as usize..end as usize))
             });
-            let from = from.transpose().map_err(failed)?;
-            let register = |from| self.plane.register(&from, Access::LOCAL_READ, op).transpose();
-            let from = from.and_then(register).transpose()?;
-            let to = RemoteAddress { address: route.put_to, rkey: route.to_key };
-            put = from.map(|from| (from, to));
+            let op = || format!("preparing a halo exchange with rank {peer}");
+            let from = from.transpose().map_err(|source| Error::Memory { op: op(), source })?;
+            put = from
+                .map(|from| (from, RemoteAddress { address: route.put_to, rkey: route.to_key }));
         }
-        Ok(HostRoute { send: route.send, unpack: route.unpack, put })
+        let line = self.windows[self.own.regions.len()].line_to(peer, put, signal)?;
+        Ok(HostRoute { send: route.send, unpack: route.unpack, line })
     }
 }
 

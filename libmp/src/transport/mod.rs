@@ -5,7 +5,7 @@
 
 mod end;
 mod mapped;
-mod nic;
+pub(crate) mod nic;
 mod state;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,6 @@ use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Space, Stream, Wo
 use mp_kernels::WindowPart;
 use serde::{Deserialize, Serialize};
 
-use crate::data::nic::OpenedLink;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 #[cfg(test)]
@@ -27,6 +26,7 @@ pub(crate) use end::{
 #[cfg(test)]
 pub(crate) use mapped::EndOpening as MappedOpening;
 use mapped::Mapped;
+use nic::OpenedLink;
 pub(crate) use state::EndState;
 
 /// Bytes between two signals: each has a cache line of its own.
@@ -127,6 +127,15 @@ pub(crate) trait Connection: Send + Sync {
         Reach::Near { memory, signals }
     }
     fn held(&self) -> Vec<Buffer<u8>>;
+
+    /// How the CPU tells the rank, by a signal, that kernels of this rank have reached a phase: behind what it has stored there, and
+    /// behind a put of what it has not. In order with what those kernels post.
+    fn line(
+        &self,
+        call: &Call<'_>,
+        put: Option<(Buffer<u8>, RemoteAddress)>,
+        signal: usize,
+    ) -> Result<Arc<dyn Line>>;
 
     /// The way of a prepared operation, whose counters are `state`.
     fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met>;

@@ -10,13 +10,13 @@ use gdsync::{Deadline, Device, Event, Space, Stream, Word64};
 
 use super::host::Step as HostStep;
 use super::{EndState, Endpoint, HostEnd, OneSidedKind, Side, Way, Words, broken};
-use crate::data::nic::refused;
 use crate::data::operation::{Progress, What};
 use crate::data::plane::Plane;
 use crate::data::steps::{self, Action, Tell};
 use crate::data::waiting::Wake;
 use crate::error::{Error, Result};
 use crate::transport::Handed;
+use crate::transport::nic::refused;
 
 /// Starts of one end, as far as the host knows: by itself and on streams, not by kernels and replayed graphs.
 #[derive(Default)]

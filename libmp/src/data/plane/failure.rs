@@ -32,7 +32,7 @@ impl Plane {
     }
 
     /// The same of anything else of a neighbour's process that could not be had.
-    pub(in crate::data) fn suspect_process(&self, neighbour: usize, pid: u32, detail: String) {
+    pub fn suspect_process(&self, neighbour: usize, pid: u32, detail: String) {
         // Nobody, or the remains of somebody, has ended.
         if Process::of(pid).is_ok_and(|process| process.runs) {
             return;
@@ -84,7 +84,7 @@ impl Plane {
         self.nonsense(self.neighbours[neighbour].rank, what)
     }
 
-    pub(in crate::data) fn not_introduced(&self, rank: usize) -> Error {
+    pub fn not_introduced(&self, rank: usize) -> Error {
         self.nonsense(rank, "it was not introduced")
     }
 

@@ -13,7 +13,7 @@ use gdsync::{Buffer, Device, Word64};
 use mp_kernels::{Message, NicEnd, PACKET_SLOTS, StepKind};
 use serde::{Deserialize, Serialize};
 
-use crate::data::nic::{Link, NOWHERE, OpenedLink, Place, Post};
+use super::{Link, NOWHERE, OpenedLink, Place, Post};
 use crate::data::notice::Notice;
 use crate::data::plane::Plane;
 use crate::error::Result;
@@ -234,7 +234,7 @@ fn tell_closed(plane: &Plane, neighbour: usize, number: u64) {
 
 /// Requests that bring a message, put or get, and raise a signal.
 pub(super) struct Requests {
-    /// The host's.
+    /// That the CPU posts to.
     pub link: Arc<Link>,
     pub neighbour: usize,
     /// What is raised, if anything is.

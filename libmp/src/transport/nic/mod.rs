@@ -7,7 +7,7 @@
 //!   its own mailbox at the writer.
 //! * A message is one batch: write the bytes, raise the receiver's signal. Requests of a queue pair execute in order, so
 //!   whoever sees the signal sees the bytes. The host waits for the completion of the batch.
-//! * A window's memory (`transport::nic`) is written and read in place; the host waits for the completion, a stream for a counter
+//! * A window's memory (`window`) is written and read in place; the host waits for the completion, a stream for a counter
 //!   that an atomic operation behind the others counts up.
 //!
 //! The host has one link to each such rank, made when the world starts, through which host streams send messages as well. The
@@ -16,14 +16,16 @@
 //!
 //! A queue without room is back-pressure: a send of the host stays started and is helped later, every other call waits
 //! for room, at most its timeout. A queue that has failed is a path that is lost: unless the control plane has told the
-//! cause within [`GRACE`](plane::GRACE), rank 0 is told of it and decides. The world ends with
+//! cause within [`GRACE`](links::GRACE), rank 0 is told of it and decides. The world ends with
 //! [`PeerLost`](crate::Error::PeerLost) and the NIC's reason, or with an earlier loss that has led to this one.
 
+mod end;
 mod link;
+mod links;
 mod outbox;
-mod plane;
 #[cfg(test)]
 mod tests;
+mod window;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -37,9 +39,13 @@ use gdsync::nic::{Access, Error, MemoryRegion, Result};
 use gdsync::wqe::RemoteAddress;
 use serde::{Deserialize, Serialize};
 
-use super::arena::{Arena, mailbox_at};
+pub(crate) use end::EndOpening;
+pub(super) use end::{End, slots_of};
 pub(crate) use link::{Link, LinkAddress, NOWHERE, Post, Use};
 pub(crate) use outbox::Outbox;
+pub(super) use window::{Far, OwnShare, Share, leads_to};
+
+use crate::data::arena::{Arena, mailbox_at};
 
 /// Ranks of the largest world with a NIC: every rank has a queue pair to every other.
 pub(crate) const RANKS_MAX: usize = 256;

@@ -1,8 +1,6 @@
 //! The opened memory of a rank that is reached through the NIC: what is registered for it, requests of the host's and of streams'
 //! links, and what kernels are told, which post by themselves (`mp/impl/nic_window.cuh`).
 
-mod end;
-
 use std::sync::{Arc, OnceLock, PoisonError};
 
 use gdsync::nic::{Access, MemoryRegion};
@@ -11,29 +9,26 @@ use gdsync::{Buffer, Device, Space, Stream};
 use mp_kernels::{BOUNCE_BYTES, NicEnd, NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
-use super::end::{Met, OneSided, OneSidedKind};
-use super::state::EndState;
-use super::{Atomic, Call, Connection, Reach, STRIDE, Signal, Told};
-pub(crate) use end::EndOpening;
-pub(super) use end::{End, slots_of};
-use end::{ForKernels, Requests, close};
-
-use crate::data::nic::{NOWHERE, OpenedLink, Place, Post, refused};
+use super::end::{ForKernels, Requests, close};
+use super::{NOWHERE, OpenedLink, Place, Post, refused};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::error::Result;
+use crate::transport::end::{Line, Met, OneSided, OneSidedKind};
+use crate::transport::state::EndState;
+use crate::transport::{Atomic, Call, Connection, Reach, STRIDE, Signal, Told};
 
 /// Puts of host memory up to so many bytes travel inside the queue's entry, so that nothing has to be registered.
 const INLINE: usize = mp_kernels::INLINE_BYTES as usize;
 
 /// The neighbour that a rank of the world is, if it is reached through the NIC.
-pub(super) fn leads_to(plane: &Plane, rank: usize) -> Result<Option<usize>> {
+pub(in crate::transport) fn leads_to(plane: &Plane, rank: usize) -> Result<Option<usize>> {
     Ok(if plane.path(rank)? == Path::Direct { None } else { Some(plane.neighbour(rank)?) })
 }
 
 /// What a rank tells the others of its memory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Share {
+pub(in crate::transport) struct Share {
     /// Of what is kept registered.
     number: u64,
     memory: Option<Place>,
@@ -49,7 +44,7 @@ impl Share {
 }
 
 /// This rank's own: the keys that its kernels use.
-pub(super) struct OwnShare {
+pub(in crate::transport) struct OwnShare {
     pub told: Share,
     address: u64,
     bytes: u64,
@@ -81,7 +76,7 @@ impl OwnShare {
 }
 
 /// Another rank's.
-pub(super) struct Far {
+pub(in crate::transport) struct Far {
     plane: Arc<Plane>,
     neighbour: usize,
     share: Share,
@@ -306,6 +301,31 @@ impl Connection for Far {
 
     fn held(&self) -> Vec<Buffer<u8>> {
         vec![self.table.bytes()]
+    }
+
+    fn line(
+        &self,
+        call: &Call<'_>,
+        put: Option<(Buffer<u8>, RemoteAddress)>,
+        signal: usize,
+    ) -> Result<Arc<dyn Line>> {
+        let mut data = None;
+        if let Some((memory, to)) = put {
+            let region = call.plane.register(&memory, Access::LOCAL_READ, call.op)?;
+            data = region.map(|region| (Arc::new(region), memory, Place::at(to)));
+        }
+        Ok(Arc::new(Requests {
+            link: self.link.link.clone(),
+            neighbour: self.neighbour,
+            theirs: Some(Place::at(self.signal_at(signal))),
+            target: None,
+            memory_key: 0,
+            data,
+            gets: false,
+            slots: u64::MAX,
+            stride: 0,
+            kernels: Arc::default(),
+        }))
     }
 
     fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met> {

@@ -6,13 +6,14 @@ mod end;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Stream};
 use mp_kernels::WindowPart;
 
 pub(crate) use end::EndOpening;
 pub(super) use end::{End, inbox};
 
-use super::end::{Met, OneSided, OneSidedKind, Side};
+use super::end::{Line, Met, OneSided, OneSidedKind, Side};
 use super::state::EndState;
 use super::{Atomic, Call, Connection, Hand, Signal, Signals};
 use crate::data::pieces::Move;
@@ -159,6 +160,15 @@ impl Connection for Mapped {
 
     fn held(&self) -> Vec<Buffer<u8>> {
         vec![self.memory.clone(), self.signals.memory.bytes()]
+    }
+
+    fn line(
+        &self,
+        _: &Call<'_>,
+        _: Option<(Buffer<u8>, RemoteAddress)>,
+        signal: usize,
+    ) -> Result<Arc<dyn Line>> {
+        Ok(Arc::new(self.signals.words[signal].clone()))
     }
 
     fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met> {
