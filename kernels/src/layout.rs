@@ -61,6 +61,18 @@ shared_enum! {
 }
 
 shared_enum! {
+    /// What the blocks of a launch do before a step.
+    pub enum Meeting {
+        /// They go on.
+        None = 0 as meet_none,
+        /// They wait for one another.
+        All = 1 as meet_all,
+        /// They end, and the last one takes the step, which is the last of the list.
+        Last = 2 as meet_last,
+    }
+}
+
+shared_enum! {
     /// What an all-reduce combines.
     pub enum Element {
         /// `double`.
@@ -221,7 +233,7 @@ shared_structs! {
         pub message: Message,
         /// A `StepKind`.
         pub kind: u32,
-        /// 1: all blocks meet before it.
+        /// A `Meeting`, before it.
         pub meet: u32,
     }
 
@@ -542,6 +554,7 @@ pub const HEADER: Header = Header {
     enums: &[
         WaitStatus::ENUMERATION,
         StepKind::ENUMERATION,
+        Meeting::ENUMERATION,
         Element::ENUMERATION,
         Reduction::ENUMERATION,
     ],

@@ -63,6 +63,16 @@ enum [[nodiscard]] StepKind : std::uint32_t {
     step_get = 3,
 };
 
+// What the blocks of a launch do before a step.
+enum [[nodiscard]] Meeting : std::uint32_t {
+    // They go on.
+    meet_none = 0,
+    // They wait for one another.
+    meet_all = 1,
+    // They end, and the last one takes the step, which is the last of the list.
+    meet_last = 2,
+};
+
 // What an all-reduce combines.
 enum [[nodiscard]] Element : std::uint32_t {
     // `double`.
@@ -270,7 +280,7 @@ struct Step {
     Message message;
     // A `StepKind`.
     std::uint32_t kind;
-    // 1: all blocks meet before it.
+    // A `Meeting`, before it.
     std::uint32_t meet;
 };
 static_assert(sizeof(Step) == 96 && alignof(Step) == 8);

@@ -64,10 +64,17 @@ MP_DEVICE void run_all(const Step* steps, std::uint32_t count, std::uint64_t see
         if (ended != 0) return;
     }
     for (std::uint32_t i = 0; i < count; ++i) {
-        if (steps[i].meet != 0 && part.count > 1) {
-            if (meet(impl::at<MessageState>(first.state), impl::bounds_of(first)).failed()) return;
+        Part takes = part;
+        if (steps[i].meet != meet_none && part.count > 1) {
+            auto* state = impl::at<MessageState>(first.state);
+            if (steps[i].meet == meet_all) {
+                if (meet(state, impl::bounds_of(first)).failed()) return;
+            } else {
+                if (!last_block(&state->meeting, part.count)) return;
+                takes = {0, 1};
+            }
         }
-        const WaitResult result = run(steps[i], part);
+        const WaitResult result = run(steps[i], takes);
         if (result.failed()) {
             if (result.status == aborted && seen != 0 && thread_rank() == 0)
                 store(impl::at<std::uint64_t>(seen), std::uint64_t{1}, relaxed, gpu);

@@ -116,7 +116,9 @@ void run_steps(std::vector<mp::Step> steps, unsigned blocks, unsigned threads, u
 }
 
 // What one block took for all, and a buffer that all have read, needs a meeting before the next step.
-mp::Step step(const mp::Message& message, mp::StepKind kind, bool meet = false) { return {message, kind, meet}; }
+mp::Step step(const mp::Message& message, mp::StepKind kind, mp::Meeting meet = mp::meet_none) {
+    return {message, kind, meet};
+}
 
 void ring_of_steps(uint64_t bytes, bool packets, unsigned blocks) {
     // Rank 0 sends what it got, one more in each byte; rank 1 sends back what it got.
@@ -131,7 +133,7 @@ void ring_of_steps(uint64_t bytes, bool packets, unsigned blocks) {
     const unsigned times = 6;
     std::jthread other([&] {
         run_steps({step(there.recv().message, mp::step_post), step(there.recv().message, mp::step_recv),
-                   step(forward.message, mp::step_send, packets)},
+                   step(forward.message, mp::step_send, packets ? mp::meet_all : mp::meet_none)},
                   blocks, 3, times);
     });
     run_steps({step(back.recv().message, mp::step_post), step(again.message, mp::step_send),
@@ -492,7 +494,7 @@ CASE(prepared_puts_gets_and_waits_count_their_starts) {
                 CHECK(!mp::get(mp::block(), get, {mp::block_rank(), mp::grid_blocks()}).failed());
             }, prepared_get);
         } else {
-            run_steps({step(put, mp::step_send), step(wait, mp::step_recv), step(get, mp::step_send, true)}, 2, 4, 1);
+            run_steps({step(put, mp::step_send), step(wait, mp::step_recv), step(get, mp::step_send, mp::meet_all)}, 2, 4, 1);
         }
         CHECK(there == here && back == here);
         CHECK_THAT(signal, ==, round);
@@ -513,6 +515,30 @@ CASE(the_last_block_of_several_sees_what_the_others_wrote) {
             if (mp::thread_rank() == 0) mp::store(&signal, round, mp::release, mp::system);
         }, round);
         CHECK_THAT(signal, ==, round);
+    }
+}
+
+// A word says what a launch has done, when all blocks have: then all of the message is there.
+CASE(the_last_block_of_a_launch_tells_that_all_have_done_their_parts) {
+    const uint64_t bytes = 4096;
+    Pair pair(bytes, false);
+    mp::MessageState telling = {};
+    uint64_t told = 0;
+    mp::Message tell = {};
+    tell.theirs = address(&told);
+    tell.state = address(&telling);
+    for (uint64_t round = 1; round <= 20; ++round) {
+        pair.source.assign(pair.source.size(), static_cast<unsigned char>(round));
+        mp::post(mp::thread(), pair.recv());
+        std::jthread launch([&] {
+            run_steps({step(pair.send().message, mp::step_send), step(tell, mp::step_post, mp::meet_last)}, 4, 2, 1);
+        });
+        while (mp::load(&told, mp::acquire, mp::system) < round) std::this_thread::yield();
+        for (uint64_t i = 0; i < bytes; ++i) CHECK_THAT(pair.buffer[i], ==, round);
+        launch.join();
+        CHECK_THAT(told, ==, round);
+        CHECK_THAT(pair.sender.meeting + pair.sender.arrived, ==, 0u);
+        CHECK(!mp::recv(mp::thread(), pair.recv()).failed());
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use gdsync::{Arg, Device, Dims, Stream, Word64};
-use mp_kernels::{FEW_STEPS, MAX_STEPS, Message, PACKET_BYTES, StepKind};
+use gdsync::{Arg, Buffer, Device, Dims, Stream, Word64};
+use mp_kernels::{FEW_STEPS, MAX_STEPS, Meeting, Message, PACKET_BYTES, StepKind};
 
 use super::endpoint::{Endpoint, Use, broken};
 use super::operation::Operation;
@@ -125,25 +125,25 @@ pub(crate) fn enqueue(plane: &Arc<Plane>, stream: &Stream, steps: &[Step<'_>]) -
         end.bounds(plane)?;
     }
     let by = if stream.is_capturing() { Use::Captured } else { Use::Once };
-    let mut numbers = Vec::with_capacity(steps.len());
-    for step in steps {
+    let mut number = 0;
+    for (at, step) in steps.iter().enumerate() {
         match step.end.enqueued(plane, step.action, (stream, by)) {
-            Ok(number) => numbers.push(number),
+            Ok(enqueued) => number = enqueued,
             Err(error) => {
-                undo(&steps[..numbers.len()], by);
+                undo(&steps[..at], by);
                 return Err(error);
             }
         }
     }
     let _span = plane.trace.has_spans().then(|| {
-        let what = format!("enqueue {}", label(steps, &numbers).name);
+        let what = format!("enqueue {}", label(steps, number).name);
         plane.trace.span("host", what).arg("steps", steps.len() as u64)
     });
     let run = || match stream.device() {
         Device::Host => on_host(stream, steps, by),
         Device::Cuda(_) => run(plane, stream, steps, None).map(drop),
     };
-    let label = || label(steps, &numbers);
+    let label = || label(steps, number);
     let enqueued = plane.probes.around(&plane.trace, stream, label, run);
     if let (Err(error), Some(first)) = (&enqueued, steps.first()) {
         undo(steps, by);
@@ -159,19 +159,19 @@ fn undo(steps: &[Step<'_>], by: Use) {
     }
 }
 
-/// What the timeline shows of a list.
-fn label(steps: &[Step<'_>], numbers: &[u64]) -> Label {
+/// What the timeline shows of a list, whose last start or wait has this number.
+fn label(steps: &[Step<'_>], number: u64) -> Label {
     let of = |Step { end, action, .. }: &Step<'_>| match action {
         Action::Start => end.name.to_string(),
         Action::Wait => format!("wait for {}", end.name),
     };
-    if let ([step @ Step { end, action, .. }], [number]) = (steps, numbers)
-        && *number > 0
+    if let [step @ Step { end, action, .. }] = steps
+        && number > 0
     {
-        let message = || Some(end.message(*number));
+        let message = || Some(end.message(number));
         let leaves = (*action == Action::Start && end.side == Side::Send).then(message).flatten();
         let arrives = (*action == Action::Wait && end.side == Side::Recv).then(message).flatten();
-        return Label { leaves, arrives, ..Label::new(of(step), &end.values(*number)) };
+        return Label { leaves, arrives, ..Label::new(of(step), &end.values(number)) };
     }
     let bytes = steps.iter().map(|step| step.end.memory.len() as u64).sum();
     let name = steps.iter().map(of).collect::<Vec<_>>().join(", ");
@@ -203,8 +203,9 @@ impl Tell {
     pub fn new(state: &EndState, word: &Word64) -> gdsync::Result<Tell> {
         let (theirs, state) = (word.device_address()?, state.state()?);
         let message = Message { theirs, state, ..Message::default() };
-        // All blocks have done their parts.
-        Ok(Tell(mp_kernels::Step { message, kind: StepKind::Post as u32, meet: 1 }))
+        // All blocks have done their parts; none waits for the others.
+        let (kind, meet) = (StepKind::Post as u32, Meeting::Last as u32);
+        Ok(Tell(mp_kernels::Step { message, kind, meet }))
     }
 }
 
@@ -282,7 +283,7 @@ fn launch_as<const COUNT: usize>(
     let mut list = StepList([mp_kernels::Step::default(); COUNT]);
     let mut meetings = Meetings::default();
     let (mut count, mut largest, mut threads) = (0, 0, 32);
-    let mut seen = 0;
+    let (mut seen, captured) = (0, stream.is_capturing());
     for step in steps {
         let (end, kind) = (step.end, step.kind());
         let way = end.met(plane)?;
@@ -293,21 +294,21 @@ fn launch_as<const COUNT: usize>(
         if step.is_nothing(&message) {
             continue;
         }
-        let meet = u32::from(meetings.before(kind, &message));
-        list.0[count] = mp_kernels::Step { message, kind: kind as u32, meet };
+        let meet = if meetings.before(kind, &message) { Meeting::All } else { Meeting::None };
+        list.0[count] = mp_kernels::Step { message, kind: kind as u32, meet: meet as u32 };
         count += 1;
         threads = threads.max(threads_for(&message));
         if shared(kind, &message) {
             largest = largest.max(message.len);
         }
-        for memory in way.held.iter().chain(end.memory.iter()).chain([end.state.memory()]) {
-            stream.hold(memory);
-        }
         let bounds = end.bounds(plane)?;
-        stream.hold(bounds.report.memory());
-        if let Some(word) = &bounds.abort.seen {
-            stream.hold(word);
-            seen = word.device_address().unwrap_or_default();
+        let word = bounds.abort.seen.as_ref();
+        seen = word.and_then(Buffer::device_address).unwrap_or_default();
+        if captured {
+            let memory = way.held.iter().chain(end.memory.iter()).chain([end.state.memory()]);
+            memory.for_each(|memory| stream.hold(memory));
+            stream.hold(bounds.report.memory());
+            word.into_iter().for_each(|word| stream.hold(word));
         }
     }
     if count == 0 && (!steps.is_empty() || tell.is_none()) {
