@@ -322,7 +322,26 @@ impl Stream {
     pub fn signal(&self, word: &Word64, value: u64) -> Result<()> {
         match &self.inner {
             Inner::Host(_) => self.write64(word, value),
-            Inner::Cuda(stream) => stream.signal(word, value),
+            Inner::Cuda(stream) => stream.raise("mp_signal_store", word, value),
+        }
+    }
+
+    /// Adds to a signal, as others may at the same time (release at system scope): on a GPU by a kernel of one thread, over a link
+    /// with native atomics.
+    ///
+    /// # Errors
+    /// [`Error::NotReachable`] for a word that the device does not reach; as [`Stream::batch`].
+    pub fn signal_add(&self, word: &Word64, value: u64) -> Result<()> {
+        match &self.inner {
+            Inner::Host(_) => {
+                word.read()?;
+                let word = word.clone();
+                self.call(move || {
+                    // It can be reached.
+                    let _ = word.add(value);
+                })
+            }
+            Inner::Cuda(stream) => stream.raise("mp_signal_add", word, value),
         }
     }
 

@@ -302,6 +302,7 @@ shared_structs! {
         /// Its length in bytes.
         pub own_bytes: u64,
         /// `bounce_bytes` of memory that the NIC writes for this GPU: what comes from the peer and does not go into the own share.
+        /// A word that nobody reads follows.
         pub bounce: u64,
         /// Taken while `bounce` is somebody's.
         pub lock: u32,

@@ -42,6 +42,7 @@ pub const KERNELS: &[&str] = &[
     "mp_all_reduce",
     "mp_barrier",
     "mp_exchange",
+    "mp_signal_add",
     "mp_signal_store",
     "mp_signal_wait",
     "mp_steps",

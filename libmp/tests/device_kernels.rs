@@ -163,17 +163,17 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
                 let stream = world.stream(device).unwrap();
                 let cells = 3 * words;
                 let share: Region<u64> = match pinned {
-                    true => Region::from_buffer(device.alloc_pinned(cells + 3).unwrap()),
-                    false => world.alloc(device, cells + 3).unwrap(),
+                    true => Region::from_buffer(device.alloc_pinned(cells + 3 + size).unwrap()),
+                    false => world.alloc(device, cells + 3 + size).unwrap(),
                 };
                 let stay = (0..words as u64).map(|i| pattern(world.rank(), 77, i));
-                let rest = [0, 7, 7];
+                let rest = [0, 7, 7].into_iter().chain(vec![0; size]);
                 let first = vec![0; 2 * words];
                 share
                     .write(&first.into_iter().chain(stay).chain(rest).collect::<Vec<_>>())
                     .unwrap();
                 let elsewhere: Region<u64> = world.alloc(device, words).unwrap();
-                let window = world.window(&share, 2).unwrap();
+                let window = world.window(&share, 3).unwrap();
                 let (results, threads) = (kernels.results(), 33);
                 // Rounds differ by two and by three. Where threads share two cores each costs as much as all of a GPU's.
                 let rounds = if device.as_cuda().is_some() { 12 } else { 6 };

@@ -381,8 +381,9 @@ impl CudaStream {
         Ok(())
     }
 
-    pub fn signal(&self, word: &Word64, value: u64) -> Result<()> {
-        let kernel = self.device.kernel("mp_signal_store")?;
+    /// By a kernel that takes a signal and a value.
+    pub fn raise(&self, kernel: &str, word: &Word64, value: u64) -> Result<()> {
+        let kernel = self.device.kernel(kernel)?;
         let address = word.device_address()?;
         self.hold(&[MemOp::Write64(word, value)]);
         // SAFETY: the kernel takes an address and a value; the word is alive as for `batch`.

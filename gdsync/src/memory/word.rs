@@ -113,6 +113,20 @@ macro_rules! word {
                 }
             }
 
+            /// Adds from the CPU, as others may at the same time (acquire and release at system scope).
+            ///
+            /// # Errors
+            /// [`Error::NotReachable`] if the CPU cannot reach the word.
+            pub fn add(&self, value: $int) -> Result<()> {
+                match self.atomic() {
+                    Some(word) => {
+                        word.fetch_add(value, std::sync::atomic::Ordering::AcqRel);
+                        Ok(())
+                    }
+                    None => Err(self.not_reachable("an addition", "the CPU")),
+                }
+            }
+
             /// The address for kernels and streams of the word's device.
             ///
             /// # Errors

@@ -377,6 +377,7 @@ struct NicPart {
     // Its length in bytes.
     std::uint64_t own_bytes;
     // `bounce_bytes` of memory that the NIC writes for this GPU: what comes from the peer and does not go into the own share.
+    // A word that nobody reads follows.
     std::uint64_t bounce;
     // Taken while `bounce` is somebody's.
     std::uint32_t lock;

@@ -1,6 +1,6 @@
-// Signals: a 64-bit counter with one writer that only grows and lives in the memory of whoever waits on it. Every wait
-// is `signal >= expected` (unsigned), so nothing is ever reset. Here: raising a signal, reading it, and waiting for it
-// with an end. It moves no data and knows no peers; what a wait was for, its caller knows.
+// Signals: a 64-bit counter that only grows and lives in the memory of whoever waits on it. Either one writer sets it, or any
+// number of them add to it. Every wait is `signal >= expected` (unsigned), so nothing is ever reset. Here: raising a signal,
+// reading it, and waiting for it with an end. It moves no data and knows no peers; what a wait was for, its caller knows.
 #pragma once
 
 #include "group.cuh"
@@ -29,6 +29,14 @@ template <class Group>
 MP_DEVICE void signal(Group group, std::uint64_t* word, std::uint64_t value) {
     group.sync();
     if (group.leads()) store(word, value, release, system);
+}
+
+// Adds to the signal, as any number of others may at the same time. For the rest as `signal`: whoever acquires a value that this
+// has become part of sees what the group wrote before. On host memory only where the link has native atomics.
+template <class Group>
+MP_DEVICE void signal_add(Group group, std::uint64_t* word, std::uint64_t value) {
+    group.sync();
+    if (group.leads()) add(word, value, release, system);
 }
 
 // Reads the signal. Acquire at system scope: this thread (only it) then sees what came before that value was released.

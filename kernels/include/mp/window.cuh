@@ -136,6 +136,28 @@ template <class Group>
     return true;
 }
 
+// Adds `value` to a rank's signal, to which any number of ranks may add; nobody sets it. The order is that of `signal`: who has
+// waited for the sum of all sees what each has written or put to that rank before.
+template <class Group>
+[[nodiscard]] MP_DEVICE bool signal_add(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal,
+                                        std::uint64_t value) {
+    const impl::Place word = impl::signal_place_in(window, rank, signal);
+    if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
+    if (MP_RARELY(word.far != nullptr)) return impl::add_by_nic(group, window, *word.far, word.address, value);
+    mp::signal_add(group, impl::at<std::uint64_t>(word.address), value);
+    return true;
+}
+
+// put, then signal_add: who sees the sum sees the bytes. Nothing is done if either is out of range.
+template <class Group>
+[[nodiscard]] MP_DEVICE bool put_signal_add(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,
+                                            const void* from, std::uint64_t bytes, std::uint64_t signal,
+                                            std::uint64_t value) {
+    if (MP_RARELY(impl::signal_place_in(window, rank, signal).address == 0))
+        return impl::no_signal(group, window, rank, signal) == ok;
+    return put(group, window, rank, at, from, bytes) && signal_add(group, window, rank, signal, value);
+}
+
 // put, then signal: who sees the signal sees the bytes. Nothing is done if either is out of range.
 template <class Group>
 [[nodiscard]] MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,

@@ -10,6 +10,11 @@ MP_KERNEL void mp_signal_store(std::uint64_t* word, std::uint64_t value) {
     if (mp::block_rank() == 0 && mp::thread_rank() == 0) mp::signal(mp::thread(), word, value);
 }
 
+// Adds to the signal, to which others may add at the same time. For the rest as mp_signal_store.
+MP_KERNEL void mp_signal_add(std::uint64_t* word, std::uint64_t value) {
+    if (mp::block_rank() == 0 && mp::thread_rank() == 0) mp::signal_add(mp::thread(), word, value);
+}
+
 // Ends when the signal has reached `expected`, with acquire at system scope, so later kernels of the stream see what came
 // before it; or when the bounds end it, and then the report (may be null) says so. Thread 0 of every block waits by
 // itself: one block of one thread is enough, more blocks occupy the GPU for as long as the wait lasts.

@@ -298,7 +298,7 @@ mp_status mp_op_free(mp_op *op);
 /* ---- One-sided communication ---- */
 
 /* A region of every rank, opened to the others, with signals: 64-bit counters that only grow, of the rank that waits for
- * them; one rank raises each. Host, streams and kernels write the same memory, and raise and wait for the same signals. */
+ * them; one rank sets each, or any number of ranks add to it. Host, streams and kernels write the same memory, and raise and wait for the same signals. */
 typedef struct mp_window mp_window;
 
 /* A collective call; the regions may have different lengths, the numbers of signals are equal. */
@@ -327,6 +327,11 @@ mp_status mp_iget(const mp_window *window, int rank, uint64_t at, const mp_regio
                   mp_op **request);
 /* Raises the rank's signal to `value`. */
 mp_status mp_signal(const mp_window *window, int rank, uint32_t signal, uint64_t value);
+/* Adds `value` to the rank's signal, as any number of ranks may; nobody sets such a signal. */
+mp_status mp_signal_add(const mp_window *window, int rank, uint32_t signal, uint64_t value);
+/* mp_put and then mp_signal_add: who sees the sum sees the bytes. */
+mp_status mp_put_signal_add(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
+                            size_t bytes, uint32_t signal, uint64_t value);
 /* Waits until this rank's signal has reached `value`. */
 mp_status mp_wait_signal(const mp_window *window, uint32_t signal, uint64_t value, double timeout);
 mp_status mp_read_signal(const mp_window *window, uint32_t signal, uint64_t *value);
@@ -341,6 +346,8 @@ mp_status mp_put_signal_on_stream(const mp_window *window, int rank, uint64_t at
                                   const mp_stream *stream);
 mp_status mp_signal_on_stream(const mp_window *window, int rank, uint32_t signal, uint64_t value,
                               const mp_stream *stream);
+mp_status mp_signal_add_on_stream(const mp_window *window, int rank, uint32_t signal, uint64_t value,
+                                  const mp_stream *stream);
 mp_status mp_wait_signal_on_stream(const mp_window *window, uint32_t signal, uint64_t value, const mp_stream *stream);
 
 /* On the 64-bit word at byte `at` of the rank's memory, a multiple of 8, in host memory; *before becomes its old value. */

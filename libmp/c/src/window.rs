@@ -203,6 +203,27 @@ api! {
         window.signal(rank, signal(number), value)?;
     }
 
+    /// Adds to a signal of a rank.
+    fn mp_signal_add(window: *const MpWindow, rank: c_int, number: u32, value: u64) {
+        let (window, rank) = target(window, rank)?;
+        window.signal_add(rank, signal(number), value)?;
+    }
+
+    /// Copies to a rank and then adds to a signal of it.
+    fn mp_put_signal_add(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+        number: u32,
+        value: u64,
+    ) {
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
+        window.put_signal_add(rank, at, &part, signal(number), value)?;
+    }
+
     /// Waits for a signal of this rank.
     fn mp_wait_signal(window: *const MpWindow, number: u32, value: u64, timeout: f64) {
         let window = &borrow(window, "window")?.0;
@@ -270,6 +291,18 @@ api! {
     ) {
         let (window, rank) = target(window, rank)?;
         window.signal_on(&borrow(stream, "stream")?.stream, rank, signal(number), value)?;
+    }
+
+    /// Adds to a signal of a rank when a stream gets there.
+    fn mp_signal_add_on_stream(
+        window: *const MpWindow,
+        rank: c_int,
+        number: u32,
+        value: u64,
+        stream: *const MpStream,
+    ) {
+        let (window, rank) = target(window, rank)?;
+        window.signal_add_on(&borrow(stream, "stream")?.stream, rank, signal(number), value)?;
     }
 
     /// Makes a stream wait for a signal of this rank.

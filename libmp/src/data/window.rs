@@ -26,7 +26,7 @@ use super::wait::Backoff;
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
 use crate::trace::{Label, Span};
-use crate::transport::{Call, Connection, Line, Opened, Reach, Signal, Told};
+use crate::transport::{Call, Connection, Line, Opened, Reach, Signal, SignalAction, Told};
 
 /// Why a rank's share cannot be accessed in place.
 const NOT_MAPPED: &str =
@@ -44,8 +44,9 @@ const NOT_MAPPED: &str =
 ///
 /// # Signals
 /// A signal is a counter of the rank that waits for it, in the memory of its region's device, or in pinned memory if a NIC raises
-/// it. It only grows, and one rank raises it: two that raise the same one may undo each other's values. Host, streams and kernels
-/// raise and wait for the same words. Of memory of a GPU, which the CPU does not reach, a call of the host takes some microseconds
+/// it. It only grows. Either one rank sets it – two that set the same one may undo each other's values –, or any number of ranks
+/// add to it. Host, streams and kernels raise and wait for the same words; a GPU adds to one in host memory only over a link with
+/// native atomics. Of memory of a GPU, which the CPU does not reach, a call of the host takes some microseconds
 /// more, as it is a stream of this rank that does it.
 ///
 /// ```
@@ -206,7 +207,24 @@ impl<T: Pod> Window<T> {
         value: u64,
     ) -> Result<()> {
         self.check_signal("put", rank, signal)?;
-        let signal = Some(Signal { number: signal, value });
+        let signal = Some(Signal { number: signal, action: SignalAction::Set(value) });
+        self.put_and("put and signal", rank, at, source, signal)
+    }
+
+    /// [`put`](Self::put), and then [`signal_add`](Self::signal_add): who sees the sum sees the bytes.
+    ///
+    /// # Errors
+    /// As [`put_signal`](Self::put_signal).
+    pub fn put_signal_add(
+        &self,
+        rank: usize,
+        at: u64,
+        source: &Region<T>,
+        signal: usize,
+        value: u64,
+    ) -> Result<()> {
+        self.check_signal("put", rank, signal)?;
+        let signal = Some(Signal { number: signal, action: SignalAction::Add(value) });
         self.put_and("put and signal", rank, at, source, signal)
     }
 
@@ -243,10 +261,23 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// [`Error::OutOfRange`] for a signal that does not exist; as [`put`](Self::put).
     pub fn signal(&self, rank: usize, signal: usize, value: u64) -> Result<()> {
+        self.raise(rank, signal, SignalAction::Set(value))
+    }
+
+    /// Adds `value` to signal number `signal` of rank `rank` (release), as any number of ranks may, by whatever trigger; nobody
+    /// [sets](Self::signal) such a signal. Who has waited for the sum sees what each did before it added.
+    ///
+    /// # Errors
+    /// As [`signal`](Self::signal).
+    pub fn signal_add(&self, rank: usize, signal: usize, value: u64) -> Result<()> {
+        self.raise(rank, signal, SignalAction::Add(value))
+    }
+
+    fn raise(&self, rank: usize, signal: usize, action: SignalAction) -> Result<()> {
         let part = self.check_signal("signal", rank, signal)?;
         let _span = self.span("signal", rank, 8);
         self.counters(part).signals.add(1);
-        let signal = Signal { number: signal, value };
+        let signal = Signal { number: signal, action };
         self.call("signal", part, |call| part.connection.signal(call, signal))
     }
 
@@ -327,9 +358,33 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// As [`signal`](Self::signal); [`Error::Memory`] if the stream cannot reach the signal.
     pub fn signal_on(&self, stream: &Stream, rank: usize, signal: usize, value: u64) -> Result<()> {
+        self.raise_on(stream, rank, signal, SignalAction::Set(value))
+    }
+
+    /// [`signal_add`](Self::signal_add), enqueued on a stream: who has waited for the sum sees everything the stream did before.
+    ///
+    /// # Errors
+    /// As [`signal_on`](Self::signal_on).
+    pub fn signal_add_on(
+        &self,
+        stream: &Stream,
+        rank: usize,
+        signal: usize,
+        value: u64,
+    ) -> Result<()> {
+        self.raise_on(stream, rank, signal, SignalAction::Add(value))
+    }
+
+    fn raise_on(
+        &self,
+        stream: &Stream,
+        rank: usize,
+        signal: usize,
+        action: SignalAction,
+    ) -> Result<()> {
         let part = self.check_signal("signal", rank, signal)?;
         self.counters(part).signals.add(1);
-        let signal = Signal { number: signal, value };
+        let signal = Signal { number: signal, action };
         self.enqueue(stream, "signal", part, 8, |call| {
             part.connection.signal_on(call, stream, signal)
         })

@@ -48,11 +48,18 @@ impl Call<'_> {
     }
 }
 
-/// What a signal is raised to. One rank raises it.
+/// What is done to a signal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Signal {
     pub number: usize,
-    pub value: u64,
+    pub action: SignalAction,
+}
+
+/// How a signal is raised: one rank sets it, or any number of them add to it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SignalAction {
+    Set(u64),
+    Add(u64),
 }
 
 /// How kernels and host streams here get to opened memory by themselves.

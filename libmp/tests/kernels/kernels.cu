@@ -90,8 +90,8 @@ MP_KERNEL void test_copy(void* target, const void* source, std::uint64_t bytes, 
 }
 
 // A ring of windows, one block a rank: signalled puts to the right, acknowledged to the left; then gets and atomics. The share
-// of a rank: `words` that the left puts to, `words` to put from, `words` that stay, three words for atomics. results: what was
-// wrong; rounds done; calls that refused.
+// of a rank: `words` that the left puts to, `words` to put from, `words` that stay, three words for atomics, one that each rank
+// puts to before it adds to signal 2. results: what was wrong; rounds done; calls that refused.
 MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::uint64_t words, std::uint64_t rounds,
                             std::uint32_t atomics, std::uint64_t* results) {
     const mp::Block block = mp::block();
@@ -143,6 +143,18 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
             refused += !mp::compare_swap(window, right, cells + 16, 7, 44, before);
             wrong += before != 43;
         }
+    }
+    // The sum of what all have added says that all have put.
+    for (std::uint64_t time = 1; time <= rounds; ++time) {
+        block.sync();
+        if (mp::thread_rank() == 0) elsewhere[0] = time;
+        block.sync();
+        for (std::uint64_t rank = 0; rank < window.ranks; ++rank)
+            refused += !mp::put_signal_add(block, window, rank, cells + 24 + 8 * me, elsewhere, 8, 2, 2);
+        refused += !mp::signal_add(block, window, right, 2, 1);
+        if (mp::wait(block, window, 2, time * (2 * window.ranks + 1)).failed()) break;
+        // Who is through may have put the next one already.
+        for (std::uint64_t rank = 0; rank < window.ranks; ++rank) wrong += share[3 * words + 3 + rank] - time > 1;
     }
     mp::add(results, wrong, mp::relaxed, mp::system);
     mp::add(results + 2, refused, mp::relaxed, mp::system);

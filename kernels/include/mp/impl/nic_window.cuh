@@ -46,6 +46,18 @@ MP_COLD bool put_by_nic(Group group, const Window& window, const WindowPart& sha
     return succeeded(group, window, status, value);
 }
 
+// Adds to a signal of the rank. What it held goes behind the bounce memory, where nobody looks.
+template <class Group>
+MP_COLD bool add_by_nic(Group group, const Window& window, const WindowPart& share, std::uint64_t word, std::uint64_t value) {
+    const auto& nic = *at<const NicPart>(share.nic);
+    const QueuePair qp = *at<const QueuePair>(nic.queue);
+    const auto encode = [&](SendRing ring, std::uint16_t index) {
+        const RemoteAddress signal = {word, nic.signals_key};
+        encode_fetch_add(ring, index, notify_always, signal, value, nic.bounce + bounce_bytes, nic.bounce_key);
+    };
+    return succeeded(group, window, post(group, qp, 1, encode, bounds_of(window)).status, value);
+}
+
 // Takes the bounce memory for the group.
 template <class Group>
 MP_DEVICE PostStatus take_bounce(Group group, NicPart& nic, const WaitBounds& bounds) {

@@ -206,10 +206,16 @@ static void windows(const mp_comm *comm, int right, int left) {
         CHECK(mp_compare_swap(window, 0, 0, 9, 12, &before));
         REQUIRE(before == 11 && words[0] == 11);
     }
+    CHECK(mp_signal_add(window, 0, 1, 1));
+    CHECK(mp_put_signal_add(window, 0, 40, source, 0, 8, 1, 2));
+    CHECK(mp_signal_add_on_stream(window, 0, 1, 3, stream));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    if (me == 0) CHECK(mp_wait_signal(window, 1, 5 + 6 * (uint64_t)mp_size(comm), TIMEOUT));
     REFUSED(mp_put(window, right, 60, source, 0, 8), MP_ERR_RANGE, "60..68 of 64");
     REFUSED(mp_put(window, 99, 0, source, 0, 8), MP_ERR_ARGUMENT, "`rank`");
     REFUSED(mp_put(window, right, 0, source, 12, 8), MP_ERR_RANGE, "16");
     REFUSED(mp_signal(window, right, 2, 1), MP_ERR_RANGE, "2..3 of 2");
+    REFUSED(mp_signal_add(window, right, 2, 1), MP_ERR_RANGE, "2..3 of 2");
     REFUSED(mp_fetch_add(window, 0, 4, 1, &before), MP_ERR_MEMORY, "atomic");
     REFUSED(mp_fetch_add(window, 0, 0, 1, NULL), MP_ERR_ARGUMENT, "`before`");
     CHECK(mp_barrier(comm));

@@ -15,7 +15,7 @@ pub(super) use end::{End, inbox};
 
 use super::end::{Line, Met, OneSided, OneSidedKind, Side};
 use super::state::EndState;
-use super::{Atomic, Call, Connection, Hand, Signal, Signals};
+use super::{Atomic, Call, Connection, Hand, Signal, SignalAction, Signals};
 use crate::data::pieces::Move;
 use crate::error::Result;
 
@@ -46,13 +46,22 @@ impl Mapped {
         if let (Some(hand), false, false) = (&self.hand, by_cpu, to.is_empty()) {
             return hand.does(call, |stream| {
                 stream.copy(to, from)?;
-                signal.map_or(Ok(()), |it| stream.signal(&self.signals.words[it.number], it.value))
+                signal.map_or(Ok(()), |signal| self.raise_on(stream, signal))
             });
         }
         if !to.is_empty() {
             to.copy_from(from).map_err(|source| call.failed(source))?;
         }
         signal.map_or(Ok(()), |signal| self.signal(call, signal))
+    }
+
+    /// By a stream.
+    fn raise_on(&self, stream: &Stream, Signal { number, action }: Signal) -> gdsync::Result<()> {
+        let word = &self.signals.words[number];
+        match action {
+            SignalAction::Set(value) => stream.signal(word, value),
+            SignalAction::Add(value) => stream.signal_add(word, value),
+        }
     }
 
     fn part(&self, call: &Call<'_>, at: usize, len: usize) -> Result<Buffer<u8>> {
@@ -75,12 +84,16 @@ impl Connection for Mapped {
         self.copy(call, target, &self.part(call, at, target.len())?, None)
     }
 
-    fn signal(&self, call: &Call<'_>, Signal { number, value }: Signal) -> Result<()> {
-        let word = &self.signals.words[number];
-        match (&self.hand, word.atomic()) {
-            (Some(hand), None) => hand.does(call, |stream| stream.signal(word, value)),
-            _ => word.store(value).map_err(|source| call.failed(source)),
-        }
+    fn signal(&self, call: &Call<'_>, signal: Signal) -> Result<()> {
+        let word = &self.signals.words[signal.number];
+        let raised = match (&self.hand, word.atomic(), signal.action) {
+            (Some(hand), None, _) => {
+                return hand.does(call, |stream| self.raise_on(stream, signal));
+            }
+            (_, _, SignalAction::Set(value)) => word.store(value),
+            (_, _, SignalAction::Add(value)) => word.add(value),
+        };
+        raised.map_err(|source| call.failed(source))
     }
 
     fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<u64> {
@@ -130,14 +143,8 @@ impl Connection for Mapped {
         stream.copy(target, &source).map_err(|source| call.failed(source))
     }
 
-    fn signal_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        Signal { number, value }: Signal,
-    ) -> Result<()> {
-        let word = &self.signals.words[number];
-        stream.signal(word, value).map_err(|source| call.failed(source))
+    fn signal_on(&self, call: &Call<'_>, stream: &Stream, signal: Signal) -> Result<()> {
+        self.raise_on(stream, signal).map_err(|source| call.failed(source))
     }
 
     fn memory(&self) -> Option<&Buffer<u8>> {

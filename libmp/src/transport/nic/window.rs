@@ -16,7 +16,7 @@ use crate::data::plane::Plane;
 use crate::error::Result;
 use crate::transport::end::{Line, Met, OneSided, OneSidedKind};
 use crate::transport::state::EndState;
-use crate::transport::{Atomic, Call, Connection, Reach, STRIDE, Signal, Told};
+use crate::transport::{Atomic, Call, Connection, Reach, STRIDE, Signal, SignalAction, Told};
 
 /// Puts of host memory up to so many bytes travel inside the queue's entry, so that nothing has to be registered.
 const INLINE: usize = mp_kernels::INLINE_BYTES as usize;
@@ -62,7 +62,7 @@ impl OwnShare {
     ) -> Result<OwnShare> {
         let access = plane.access_of_peers(memory);
         let memory = plane.register(memory, access, op)?;
-        let signals = plane.register(signals, Access::REMOTE_WRITE, op)?;
+        let signals = plane.register(signals, Access::REMOTE_WRITE | Access::REMOTE_ATOMIC, op)?;
         let [memory_place, signals_place] =
             [&memory, &signals].map(|region| region.as_ref().map(Place::of));
         let (address, bytes, key) = memory
@@ -109,7 +109,9 @@ impl Far {
             plane.listen(neighbour);
             Ok(plane.is_connected(&link, op)?.then_some(()))
         })?;
-        let bounce = plane.pieces.cut(device, Space::Pinned, BOUNCE_BYTES as usize);
+        // Behind it the word that nobody reads.
+        let bytes = BOUNCE_BYTES as usize + size_of::<u64>();
+        let bounce = plane.pieces.cut(device, Space::Pinned, bytes);
         let bounce = bounce.map_err(|source| call.failed(source))?;
         let bounce = plane.register(&bounce, Access::LOCAL_WRITE, op)?;
         let bounce = bounce.ok_or_else(|| plane.no_nic(neighbour))?;
@@ -139,6 +141,41 @@ impl Far {
 
     fn signal_at(&self, number: usize) -> RemoteAddress {
         self.share.signals.map_or(NOWHERE, |place| place.after(number * STRIDE))
+    }
+
+    /// What raises a signal; `value` is the bytes of what it is set to.
+    fn raise<'a>(&self, Signal { number, action }: Signal, value: &'a mut [u8; 8]) -> Post<'a> {
+        let to = self.signal_at(number);
+        match action {
+            SignalAction::Set(set) => {
+                *value = set.to_le_bytes();
+                Post::Inline { bytes: value, to }
+            }
+            SignalAction::Add(add) => Post::FetchAdd { word: to, add },
+        }
+    }
+
+    /// By the host, and behind it a signal.
+    fn carry_out_with(
+        &self,
+        call: &Call<'_>,
+        put: Option<Post<'_>>,
+        signal: Option<Signal>,
+    ) -> Result<()> {
+        let (mut value, mut result) = ([0; 8], None);
+        let mut posts: Vec<Post<'_>> = put.into_iter().collect();
+        if let Some(signal) = signal {
+            if let (SignalAction::Add(_), Some(link)) =
+                (signal.action, call.plane.link(self.neighbour))
+            {
+                // Nobody else's result is overwritten.
+                result = Some(link.atomics.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+            posts.push(self.raise(signal, &mut value));
+        }
+        let done = if posts.is_empty() { Ok(()) } else { self.carry_out(call, &posts) };
+        drop(result);
+        done
     }
 
     fn carry_out(&self, call: &Call<'_>, posts: &[Post<'_>]) -> Result<()> {
@@ -179,17 +216,12 @@ impl Connection for Far {
             true => bytes = source.to_vec().map_err(|source| call.failed(source))?,
             false => registered = call.plane.register(source, Access::LOCAL_READ, call.op)?,
         }
-        let value = signal.map_or(0, |signal| signal.value).to_le_bytes();
-        let mut posts = Vec::with_capacity(2);
-        match &registered {
-            Some(from) => posts.push(Post::Write { from, len, to }),
-            None if bytes.is_empty() => {}
-            None => posts.push(Post::Inline { bytes: &bytes, to }),
-        }
-        if let Some(signal) = signal {
-            posts.push(Post::Inline { bytes: &value, to: self.signal_at(signal.number) });
-        }
-        if posts.is_empty() { Ok(()) } else { self.carry_out(call, &posts) }
+        let put = match &registered {
+            Some(from) => Some(Post::Write { from, len, to }),
+            None if bytes.is_empty() => None,
+            None => Some(Post::Inline { bytes: &bytes, to }),
+        };
+        self.carry_out_with(call, put, signal)
     }
 
     fn get(&self, call: &Call<'_>, at: usize, target: &Buffer<u8>) -> Result<()> {
@@ -199,9 +231,8 @@ impl Connection for Far {
         self.carry_out(call, &[read])
     }
 
-    fn signal(&self, call: &Call<'_>, Signal { number, value }: Signal) -> Result<()> {
-        let raise = Post::Inline { bytes: &value.to_le_bytes(), to: self.signal_at(number) };
-        self.carry_out(call, &[raise])
+    fn signal(&self, call: &Call<'_>, signal: Signal) -> Result<()> {
+        self.carry_out_with(call, None, Some(signal))
     }
 
     fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<u64> {
@@ -266,14 +297,8 @@ impl Connection for Far {
         self.enqueue(call, stream, &[read, Post::Flush], Some(into.clone()))
     }
 
-    fn signal_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        Signal { number, value }: Signal,
-    ) -> Result<()> {
-        let raise = Post::Inline { bytes: &value.to_le_bytes(), to: self.signal_at(number) };
-        self.enqueue(call, stream, &[raise], None)
+    fn signal_on(&self, call: &Call<'_>, stream: &Stream, signal: Signal) -> Result<()> {
+        self.enqueue(call, stream, &[self.raise(signal, &mut [0; 8])], None)
     }
 
     fn memory(&self) -> Option<&Buffer<u8>> {
