@@ -57,10 +57,18 @@ impl Job {
     /// # Errors
     /// If nobody could be told now: rank 0 does not listen. Trying again is for the caller, as long as ranks run.
     pub fn gone(&self, rank: u32, how: &str) -> io::Result<()> {
-        let (host, how) = (node::host_name(), how.to_owned());
+        self.call()?.gone(rank, how)
+    }
+
+    /// Calls rank 0 and tells it nothing yet: it answers once it is starting.
+    ///
+    /// # Errors
+    /// As [`Job::gone`].
+    pub fn call(&self) -> io::Result<Call> {
         let mut stream = TcpStream::connect_timeout(&self.rendezvous, STEP)?;
         stream.set_write_timeout(Some(STEP))?;
-        stream.write_all(&Control::greeting(&self.preamble, &Message::Gone { rank, host, how }))
+        stream.write_all(&self.preamble.encode())?;
+        Ok(Call { stream })
     }
 
     /// Once rank 0 itself has ended, or is stopped: tells those who look for it, in a thread that ends with the process, that
@@ -95,6 +103,53 @@ impl Job {
         };
         std::thread::Builder::new().name("rank-0-is-gone".into()).spawn(serve)?;
         Ok(())
+    }
+}
+
+/// A connection to rank 0, for news that may be out of date when rank 0 starts: that a rank is stopped.
+///
+/// ```no_run
+/// use libmp::launcher::Job;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let job = Job::new("127.0.0.1:29500".parse().unwrap(), "0123456789abcdef").expect("hexadecimal digits");
+/// let call = job.call()?;
+/// // From time to time, while rank 3 is stopped:
+/// if call.is_answered()? {
+///     call.gone(3, "it is stopped")?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Call {
+    stream: TcpStream,
+}
+
+impl Call {
+    /// Whether rank 0 has answered. Does not wait. From then on it gives the caller 5 s.
+    ///
+    /// # Errors
+    /// If it has hung up.
+    pub fn is_answered(&self) -> io::Result<bool> {
+        self.stream.set_nonblocking(true)?;
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false)?;
+        match peeked {
+            Ok(0) => Err(io::ErrorKind::ConnectionReset.into()),
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Tells rank 0 as [`Job::gone`] does.
+    ///
+    /// # Errors
+    /// If it has hung up.
+    pub fn gone(mut self, rank: u32, how: &str) -> io::Result<()> {
+        let (host, how) = (node::host_name(), how.to_owned());
+        self.stream.write_all(&Control::from_stranger(&Message::Gone { rank, host, how }))
     }
 }
 

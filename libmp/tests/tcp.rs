@@ -313,6 +313,29 @@ fn a_rank_that_the_launcher_reports_as_gone_ends_the_start_at_once() {
 }
 
 #[test]
+fn rank_0_answers_the_launcher_once_it_is_starting() {
+    let (fd, address) = rendezvous();
+    let job = Job::new(address.parse().unwrap(), "77").unwrap();
+    let call = job.call().unwrap();
+    // Who hangs up has told nothing.
+    drop(job.call().unwrap());
+    assert!(!call.is_answered().unwrap());
+    let variables = mprun(0, 2, &address, fd, &[("MP_TOKEN", "77")]);
+    let start = || World::with_config(&Config::from_variables(variables).unwrap()).unwrap_err();
+    std::thread::scope(|scope| {
+        let rank_0 = scope.spawn(start);
+        let since = Instant::now();
+        while !call.is_answered().unwrap() {
+            assert!(since.elapsed() < SOON, "no answer");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        call.gone(1, "it is stopped").unwrap();
+        let error = rank_0.join().unwrap().to_string();
+        assert!(error.contains("is lost: it is stopped before all ranks had met"), "{error}");
+    });
+}
+
+#[test]
 fn only_who_knows_the_secret_is_believed_that_a_rank_is_gone() {
     let (fd, address) = rendezvous();
     Job::new(address.parse().unwrap(), "78").unwrap().gone(1, "it was killed").unwrap();

@@ -19,6 +19,8 @@ pub(super) struct Gone {
     ended: Vec<(u32, Pid, Ended)>,
     /// A rank that is given up because it is stopped, and how long it has been.
     stopped: Option<(u32, Duration)>,
+    /// To be told of that, if it is still so when rank 0 answers.
+    call: Option<libmp::launcher::Call>,
     /// Where rank 0 listens, and with which descriptor.
     rendezvous: (SocketAddr, RawFd),
     /// The rank that rank 0 has been told of.
@@ -35,6 +37,7 @@ impl Gone {
             job: libmp::launcher::Job::new(job.rendezvous, &job.token),
             ended: Vec::new(),
             stopped: None,
+            call: None,
             told: None,
             in_its_place: false,
             next: now,
@@ -50,6 +53,9 @@ impl Gone {
     /// Which rank is given up because it has been stopped for so long, if any.
     pub fn stopped(&mut self, rank: Option<(usize, Duration)>) {
         self.stopped = rank.and_then(|(rank, long)| Some((u32::try_from(rank).ok()?, long)));
+        if self.stopped.is_none() {
+            self.call = None;
+        }
     }
 
     /// When [`Gone::tell`] wants to be called.
@@ -77,20 +83,32 @@ impl Gone {
             .map(|(rank, long)| (rank, format!("it is stopped, for {:.0} s,", long.as_secs_f64())));
         // Who has been told of a stopped rank ends on its account.
         let known = stopped.clone().filter(|(rank, _)| self.told == Some(*rank));
+        let has_ended = known.is_none() && ended.is_some();
         let Some((rank, how)) = known.or(ended).or(stopped) else { return };
         if self.ended.iter().any(|(rank, ..)| *rank == 0) {
             self.in_its_place =
                 self.in_its_place || job.in_place_of_rank_0(None, rank, &how).is_ok();
         } else if let (Some((0, _)), Some(process)) = (self.stopped, rank_0) {
             let (address, number) = self.rendezvous;
-            let listener = (!self.in_its_place)
-                .then(|| processes::listener_of(process, number, address).ok())
-                .flatten();
-            let told = listener
-                .is_some_and(|listener| job.in_place_of_rank_0(Some(listener), rank, &how).is_ok());
-            self.in_its_place = self.in_its_place || told;
-        } else if self.told != Some(rank) && job.gone(rank, &how).is_ok() {
-            self.told = Some(rank);
+            if !self.in_its_place
+                && let Ok(listener) = processes::listener_of(process, number, address)
+                // Until then rank 0 may go on.
+                && processes::is_called(&listener)
+            {
+                self.in_its_place = job.in_place_of_rank_0(Some(listener), rank, &how).is_ok();
+            }
+        } else if self.told != Some(rank) && has_ended {
+            self.told = job.gone(rank, &how).is_ok().then_some(rank);
+        } else if self.told != Some(rank) {
+            self.call = self.call.take().or_else(|| job.call().ok());
+            match self.call.as_ref().map(libmp::launcher::Call::is_answered) {
+                Some(Ok(true)) => {
+                    let told = self.call.take().is_some_and(|call| call.gone(rank, &how).is_ok());
+                    self.told = told.then_some(rank);
+                }
+                Some(Err(_)) => self.call = None,
+                Some(Ok(false)) | None => {}
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::RawFd;
 
 use gdsync::process::Process;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, Signal, WaitId, WaitIdOptions, pidfd_getfd, pidfd_open,
 };
@@ -82,6 +83,12 @@ pub(super) fn listener_of(pid: Pid, number: RawFd, address: SocketAddr) -> io::R
         return Ok(listener);
     }
     Err(io::Error::other(format!("process {} does not listen there", pid.as_raw_nonzero())))
+}
+
+/// Whether somebody waits to be answered.
+pub(super) fn is_called(listener: &TcpListener) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&now)) == Ok(1)
 }
 
 /// Gives the number of an ended rank back. Its group must not be signalled after this.

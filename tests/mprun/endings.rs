@@ -221,6 +221,24 @@ fn a_rank_that_is_stopped_before_it_joins_is_named_and_given_up() {
 }
 
 #[test]
+fn a_rank_that_goes_on_before_the_others_start_is_not_given_up() {
+    let rank = std::env::current_exe().unwrap().display().to_string();
+    for stopped in [1, 0] {
+        let (_folder, goes_on) = meeting();
+        let program = format!(
+            "if [ $MP_RANK = {stopped} ]; then (sleep 3; kill -CONT $$) & kill -STOP $$; >{goes_on}; fi
+             {}
+             exec $0 --ignored --exact --nocapture endings::a_rank_that_meets_the_others",
+            until_there(&goes_on)
+        );
+        let limit = ["-e", "MP_HEARTBEAT_TIMEOUT=2"];
+        let job = run(&[&["-n", "3"], &limit[..], &["sh", "-c", &program, &rank]].concat());
+        assert_eq!(job.status.code(), Some(0), "{job:?}");
+        assert!(job.stderr.contains(&format!("mprun: rank {stopped} (process ")), "{job:?}");
+    }
+}
+
+#[test]
 fn no_process_of_mprun_stays_when_the_job_is_over() {
     let mut job = Job::start(&mut mprun(&["-n", "1", "sh", "-c", "echo $$; read line"]));
     let rank = job.wait_for_pids(1)[0];

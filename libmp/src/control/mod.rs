@@ -141,9 +141,14 @@ impl Control {
     /// What a rank says first on its connection to rank 0: who it is.
     pub(crate) fn greeting(preamble: &Preamble, message: &Message) -> Vec<u8> {
         let mut bytes = preamble.encode().to_vec();
-        // Names are far shorter than what one frame carries.
-        bytes.extend(frame::encode(message, 0, frame::STRANGER).unwrap_or_default());
+        bytes.extend(Control::from_stranger(message));
         bytes
+    }
+
+    /// What somebody says after the preamble who has not been let in.
+    pub(crate) fn from_stranger(message: &Message) -> Vec<u8> {
+        // Names are far shorter than what one frame carries.
+        frame::encode(message, 0, frame::STRANGER).unwrap_or_default()
     }
 
     /// A rank with a connection to rank 0, on which it has said its greeting.
