@@ -63,7 +63,6 @@ mod peer;
 pub(crate) mod pieces;
 pub(crate) mod plane;
 mod positions;
-mod post;
 mod region;
 pub(crate) mod report;
 mod steps;

@@ -2,14 +2,14 @@
 //! pair the two sides, and of what is no longer used.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::endpoint::Endpoint;
-use super::mailbox::Mailbox;
-use super::notice::{Key, Notice};
-use super::pairing::Pairing;
-use super::plane::{Neighbour, Plane};
+use super::{Neighbour, Plane, lock};
+use crate::data::endpoint::Endpoint;
+use crate::data::mailbox::Mailbox;
+use crate::data::notice::{Key, Notice};
+use crate::data::pairing::Pairing;
 use crate::error::Result;
 use crate::transport::nic::{OpenedLinks, Outbox};
 use crate::transport::{EndNotice, Side};
@@ -182,8 +182,4 @@ impl Plane {
             false
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
