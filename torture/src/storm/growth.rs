@@ -6,6 +6,10 @@ use libmp::gdsync::CudaDevice;
 /// KiB that a line through samples of resident memory may rise by: what code and tables take that are used for the first time
 /// late in a run.
 const ALLOWED_KIB: f64 = 1024.0;
+/// Of a run whose samples cover less than these seconds, KiB that it may rise by: how much of the last worlds is still there, and
+/// how it lies in the heap, differs by megabytes from look to look.
+const SHORT: f64 = 600.0;
+const ALLOWED_SHORT_KIB: f64 = 4096.0;
 /// Descriptors, likewise. One lost a world is found after some twenty worlds, slower losses in longer runs.
 const ALLOWED_DESCRIPTORS: f64 = 2.0;
 /// Standard errors of the rise that are borne beyond that: where ranks are threads, a sample sees memory and descriptors of
@@ -42,6 +46,8 @@ pub struct Measured {
     pub gpu_mib: Option<[u64; 2]>,
     pub gpu_growth_mib: Option<f64>,
     samples: usize,
+    /// Between the first and the last of them.
+    seconds: f64,
 }
 
 impl Growth {
@@ -79,6 +85,7 @@ impl Growth {
                 gpu_mib: None,
                 gpu_growth_mib: None,
                 samples: 0,
+                seconds: 0.0,
             };
         };
         let growth = |of: &dyn Fn(&Sample) -> f64| slope(settled, of) * (last.at - first.at);
@@ -93,6 +100,7 @@ impl Growth {
             gpu_mib,
             gpu_growth_mib: gpu_mib.map(|_| growth(&|s| s.gpu_mib.unwrap_or_default() as f64)),
             samples: settled.len(),
+            seconds: last.at - first.at,
         }
     }
 }
@@ -100,7 +108,8 @@ impl Growth {
 impl Measured {
     /// Neither memory nor descriptors have grown, as far as there were enough samples to tell.
     pub fn is_flat(&self) -> bool {
-        let allowed = ALLOWED_KIB + ALLOWED_ERRORS * self.error_kib;
+        let allowed = if self.seconds < SHORT { ALLOWED_SHORT_KIB } else { ALLOWED_KIB };
+        let allowed = allowed + ALLOWED_ERRORS * self.error_kib;
         let allowed_descriptors = ALLOWED_DESCRIPTORS + ALLOWED_ERRORS * self.descriptor_error;
         self.samples < FEWEST
             || self.growth_kib <= allowed
