@@ -251,7 +251,7 @@ fn table_of_storms(text: &mut String, storms: &[Summary]) -> Result<()> {
     )?;
     writeln!(
         text,
-        "| ranks | started by | path | kernels on | seed | seconds, in kernels | worlds | operations | a minute | messages compared | words compared | resident KiB | growth KiB | descriptors | GPU MiB, growth |"
+        "| ranks | started by | path | kernels on | seed | seconds, in kernels | worlds | operations | a minute | messages compared | words compared | KiB of memory | growth KiB | descriptors | GPU MiB, growth |"
     )?;
     writeln!(text, "|---|---|---|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")?;
     for storm in storms {
@@ -275,8 +275,8 @@ fn table_of_storms(text: &mut String, storms: &[Summary]) -> Result<()> {
             storm.operations as f64 / storm.seconds * 60.0,
             storm.messages,
             storm.words,
-            storm.resident_kib[0],
-            storm.resident_kib[1],
+            storm.memory_kib[0],
+            storm.memory_kib[1],
             storm.growth_kib,
             storm.descriptors[0],
             storm.descriptors[1],

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result, ensure};
 use libmp::gdsync::CudaDevice;
 
-/// KiB that a line through samples of resident memory may rise by: what code and tables take that are used for the first time
+/// KiB that a line through samples of memory in use may rise by: what code and tables take that are used for the first time
 /// late in a run.
 const ALLOWED_KIB: f64 = 1024.0;
-/// Of a run whose samples cover less than these seconds, KiB that it may rise by: how much of the last worlds is still there, and
-/// how it lies in the heap, differs by megabytes from look to look.
+/// Of a run whose samples cover less than these seconds, KiB that it may rise by: how much of the last worlds is still there
+/// differs by megabytes from look to look.
 const SHORT: f64 = 600.0;
 const ALLOWED_SHORT_KIB: f64 = 4096.0;
 /// Descriptors, likewise. One lost a world is found after some twenty worlds, slower losses in longer runs.
@@ -23,7 +23,7 @@ const FEWEST: usize = 8;
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     at: f64,
-    resident_kib: u64,
+    memory_kib: u64,
     descriptors: u64,
     gpu_mib: Option<u64>,
 }
@@ -35,7 +35,7 @@ pub struct Growth(Vec<Sample>);
 /// What they say.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Measured {
-    pub resident_kib: [u64; 2],
+    pub memory_kib: [u64; 2],
     pub growth_kib: f64,
     /// Standard error of that.
     error_kib: f64,
@@ -51,23 +51,12 @@ pub struct Measured {
 }
 
 impl Growth {
-    /// Looks at this process, and at the GPU that it uses, `at` seconds after the beginning. Memory that is free and that
-    /// the allocator keeps for later, megabytes now and none then, is given back before: what is left was not freed.
+    /// Looks at this process, and at the GPU that it uses, `at` seconds after the beginning.
     pub fn sample(&mut self, at: f64, gpu: Option<&CudaDevice>) -> Result<()> {
-        #[cfg(target_env = "gnu")]
-        // SAFETY: gives free pages of the heap back to the system, under the allocator's own locks; malloc_trim(3).
-        unsafe {
-            libc::malloc_trim(0);
-        }
-        let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let resident_kib = resident
-            .and_then(|text| text.split_whitespace().next())
-            .and_then(|number| number.parse().ok())
-            .context("/proc/self/status has no VmRSS")?;
+        let memory_kib = memory_kib()?;
         let descriptors = std::fs::read_dir("/proc/self/fd").context("/proc/self/fd")?.count();
         let gpu_mib = gpu.map(|gpu| used_mib(gpu.ordinal())).transpose()?;
-        self.0.push(Sample { at, resident_kib, descriptors: descriptors as u64, gpu_mib });
+        self.0.push(Sample { at, memory_kib, descriptors: descriptors as u64, gpu_mib });
         Ok(())
     }
 
@@ -76,7 +65,7 @@ impl Growth {
         let settled = &self.0[self.0.len() / 4..];
         let (Some(first), Some(last)) = (settled.first(), settled.last()) else {
             return Measured {
-                resident_kib: [0; 2],
+                memory_kib: [0; 2],
                 growth_kib: 0.0,
                 error_kib: 0.0,
                 descriptors: [0; 2],
@@ -91,9 +80,9 @@ impl Growth {
         let growth = |of: &dyn Fn(&Sample) -> f64| slope(settled, of) * (last.at - first.at);
         let gpu_mib = first.gpu_mib.zip(last.gpu_mib).map(|(first, last)| [first, last]);
         Measured {
-            resident_kib: [first.resident_kib, last.resident_kib],
-            growth_kib: growth(&|sample| sample.resident_kib as f64),
-            error_kib: standard_error(settled, &|sample| sample.resident_kib as f64),
+            memory_kib: [first.memory_kib, last.memory_kib],
+            growth_kib: growth(&|sample| sample.memory_kib as f64),
+            error_kib: standard_error(settled, &|sample| sample.memory_kib as f64),
             descriptors: [first.descriptors, last.descriptors],
             descriptor_growth: growth(&|sample| sample.descriptors as f64),
             descriptor_error: standard_error(settled, &|sample| sample.descriptors as f64),
@@ -116,6 +105,29 @@ impl Measured {
                 && self.descriptor_growth <= allowed_descriptors
                 && self.gpu_growth_mib.is_none_or(|growth| growth <= ALLOWED_GPU_MIB)
     }
+}
+
+/// KiB of memory that this process uses: what it has allocated and not freed, and what it has mapped and touched. Not what the
+/// allocator keeps for later or between two pieces, which comes and goes by megabytes.
+#[cfg(target_env = "gnu")]
+fn memory_kib() -> Result<u64> {
+    // SAFETY: counts, under the allocator's own locks; mallinfo2(3).
+    let heap = unsafe { libc::mallinfo2() };
+    let bytes = heap.uordblks.saturating_add(heap.hblkhd) as u64;
+    Ok(bytes / 1024 + status_kib("RssFile:")? + status_kib("RssShmem:")?)
+}
+
+/// KiB of memory that this process has, what the allocator keeps included.
+#[cfg(not(target_env = "gnu"))]
+fn memory_kib() -> Result<u64> {
+    status_kib("VmRSS:")
+}
+
+fn status_kib(name: &str) -> Result<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    let value = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = value.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    number.with_context(|| format!("/proc/self/status has no {name}"))
 }
 
 /// MiB of a GPU's memory that are in use, by all processes: what its driver says.
@@ -155,10 +167,10 @@ fn standard_error(samples: &[Sample], of: &dyn Fn(&Sample) -> f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn growth(resident: impl Fn(u64) -> u64, descriptors: impl Fn(u64) -> u64) -> Measured {
+    fn growth(memory: impl Fn(u64) -> u64, descriptors: impl Fn(u64) -> u64) -> Measured {
         let sample = |at: u64| Sample {
             at: at as f64,
-            resident_kib: resident(at),
+            memory_kib: memory(at),
             descriptors: descriptors(at),
             gpu_mib: Some(1000 + at / 50),
         };
@@ -177,7 +189,7 @@ mod tests {
         let of_run = |descriptors: &dyn Fn(u64) -> u64, worlds| {
             let sample = |at: u64| Sample {
                 at: at as f64,
-                resident_kib: 1000,
+                memory_kib: 1000,
                 descriptors: descriptors(at),
                 gpu_mib: None,
             };
@@ -203,7 +215,7 @@ mod tests {
         let hour = |leak: f64| {
             let sample = |world: u64| Sample {
                 at: 30.0 * world as f64,
-                resident_kib: 10_000
+                memory_kib: 10_000
                     + 1500 * (world * 7 % 3 / 2)
                     + (leak * 30.0 * world as f64) as u64,
                 descriptors: 6,
@@ -217,17 +229,17 @@ mod tests {
 
     #[test]
     fn memory_that_was_freed_is_not_counted() {
-        let resident = || {
+        let in_use = || {
             let mut growth = Growth::default();
             growth.sample(0.0, None).unwrap();
-            growth.result().resident_kib[0]
+            growth.result().memory_kib[0]
         };
         // In pieces that come from the heap and stay there when they are freed: the last one holds on to it.
         let mut pieces = vec![vec![1u8; 64 << 10]; 1024];
-        let full = resident();
+        let full = in_use();
         let last = pieces.pop();
         drop(pieces);
-        let freed = resident();
+        let freed = in_use();
         assert!(freed + (48 << 10) < full, "{full} KiB, and {freed} KiB when 64 MiB were freed");
         drop(last);
     }
@@ -236,7 +248,7 @@ mod tests {
     fn a_leak_of_a_gpus_memory_is_not_flat() {
         let sample = |at: u64| Sample {
             at: at as f64,
-            resident_kib: 1000,
+            memory_kib: 1000,
             descriptors: 3,
             gpu_mib: Some(500 + at),
         };
@@ -249,6 +261,6 @@ mod tests {
         let mut growth = Growth::default();
         growth.sample(0.0, None).unwrap();
         let measured = growth.result();
-        assert!(measured.resident_kib[0] > 100 && measured.descriptors[0] > 2, "{measured:?}");
+        assert!(measured.memory_kib[0] > 100 && measured.descriptors[0] > 2, "{measured:?}");
     }
 }

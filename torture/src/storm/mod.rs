@@ -108,8 +108,9 @@ pub struct Summary {
     pub kernels_on: Option<String>,
     /// How bytes went between ranks: `MP_PATH`.
     pub path: String,
-    /// Resident memory after the first quarter of the worlds and at the end, largest rank, in KiB.
-    pub resident_kib: [u64; 2],
+    /// Memory in use after the first quarter of the worlds and at the end, largest rank, in KiB; in old records resident memory.
+    #[serde(alias = "resident_kib")]
+    pub memory_kib: [u64; 2],
     /// Growth of it by a line fitted through the samples after the first quarter, in KiB over that time.
     pub growth_kib: f64,
     /// Descriptors, likewise.
@@ -252,7 +253,7 @@ fn worlds(
                 kernel_seconds: play.kernel_seconds,
                 kernels_on,
                 path: path(),
-                resident_kib: measured.resident_kib,
+                memory_kib: measured.memory_kib,
                 growth_kib: measured.growth_kib,
                 descriptors: measured.descriptors,
                 gpu_mib: measured.gpu_mib,

@@ -79,10 +79,10 @@ pub fn soaks(text: &mut String, soaks: &[Soak]) -> Result<()> {
                 storm.messages, storm.words
             )?;
             writeln!(text, "| storm: worlds | {} |", storm.worlds)?;
-            let ([first, last], growth) = (storm.resident_kib, storm.growth_kib);
+            let ([first, last], growth) = (storm.memory_kib, storm.growth_kib);
             writeln!(
                 text,
-                "| storm: resident KiB; growth by a line | {first} → {last}; {growth:+.0} |"
+                "| storm: KiB of memory; growth by a line | {first} → {last}; {growth:+.0} |"
             )?;
             let [first, last] = storm.descriptors;
             writeln!(text, "| storm: descriptors | {first} → {last} |")?;
