@@ -298,7 +298,8 @@ mp_status mp_op_free(mp_op *op);
 /* ---- One-sided communication ---- */
 
 /* A region of every rank, opened to the others, with signals: 64-bit counters that only grow, of the rank that waits for
- * them; one rank sets each, or any number of ranks add to it. Host, streams and kernels write the same memory, and raise and wait for the same signals. */
+ * them; one rank sets each, or any number of ranks add to it. Host, streams and kernels write the same memory, and raise and
+ * wait for the same signals. */
 typedef struct mp_window mp_window;
 
 /* A collective call; the regions may have different lengths, the numbers of signals are equal. */

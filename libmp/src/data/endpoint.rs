@@ -4,6 +4,7 @@
 
 mod host;
 mod observed;
+pub(crate) mod stream;
 mod trigger;
 
 use std::sync::atomic::AtomicU64;
@@ -19,11 +20,10 @@ pub(crate) use trigger::Use;
 use trigger::{HostStarts, Own};
 
 use super::counters::Counters;
+use super::name::{Name, Progress, What};
 use super::notice::{Key, Lane, Notice};
-use super::operation::{Name, Progress, What, pause};
-use super::peer::Peer;
 use super::pieces::{Move, Pieces};
-use super::plane::Plane;
+use super::plane::{Plane, Prepared, Wake};
 use super::wait::Backoff;
 use crate::error::{Error, Result};
 use crate::transport::{
@@ -100,21 +100,22 @@ pub(crate) struct Way {
 impl Endpoint {
     /// Makes an end, tells the peer, and pairs what can be paired.
     pub fn prepare(
-        peer: &Peer,
+        plane: &Plane,
+        (rank, timeout): (usize, Duration),
         side: Side,
-        memory: impl Into<Pieces>,
+        memory: Pieces,
         key: Key,
         verb: &'static str,
     ) -> Result<Arc<Endpoint>> {
-        let (plane, rank, memory) = (&peer.plane, peer.rank, memory.into());
         let direction = if side == Side::Send { "to" } else { "from" };
-        let name = Name { verb, tag: key.tag, direction, rank, host: peer.host().into() };
+        let host = plane.peer(rank).host.clone();
+        let name = Name { verb, tag: key.tag, direction, rank, host };
         let name = Arc::new(name);
         plane.check_after(Duration::ZERO, || format!("preparing {name}"))?;
         let neighbour = plane.neighbour(rank)?;
         let _span = plane.trace.span("host", format!("prepare {name}"));
         plane.listen(neighbour);
-        let call = Call { plane, timeout: peer.timeout, op: &|| name.to_string() };
+        let call = Call { plane, timeout, op: &|| name.to_string() };
         let NewEnd { state, end: open_end } = open(&call, side, neighbour, rank, &memory)?;
         let opening = open_end.opening();
         let (len, gpu) = (memory.len() as u64, memory.device().as_cuda().is_some());
@@ -129,7 +130,9 @@ impl Endpoint {
             Side::Send => Notice::Send { key, end: notice },
             Side::Recv => Notice::Recv { key, end: notice },
         };
-        plane.announce(&end, notice).map_err(|error| end.cause(plane, error))?;
+        plane
+            .announce(end.clone(), (side, key), notice)
+            .map_err(|error| end.cause(plane, error))?;
         tracing::debug!(operation = %end.name, bytes = len, "prepared");
         Ok(end)
     }
@@ -219,21 +222,6 @@ impl Endpoint {
         let (side, neighbour, rank) = (*side, *neighbour, self.name.rank);
         let here = Here { side, neighbour, rank, memory, state };
         call(&Call { plane, timeout: self.timeout, op: &|| self.name.to_string() }, &here)
-    }
-
-    /// The other end is known now.
-    pub fn pair(&self, plane: &Plane, other: EndNotice) {
-        let Some(end) = &self.end else { return };
-        let way = self.lengths(other.len).and_then(|(sent, posted)| {
-            let met =
-                |call: &Call<'_>, here: &Here<'_>| end.connect(call, here, &other, sent, posted);
-            self.way_of(plane, self.call(plane, met)?, sent, other.number)
-        });
-        if let Err(Error::Memory { source, .. }) = &way {
-            plane.suspect(self.neighbour, source);
-        }
-        // An end is paired once.
-        let _ = self.way.set(way);
     }
 
     /// Length of the message and of the posted buffer.
@@ -371,12 +359,6 @@ impl Endpoint {
         self.way().map_err(|error| self.cause(plane, error))
     }
 
-    /// What a start of the host looks at, on host memory and once the peer is known.
-    pub fn signal(&self) -> Option<Word64> {
-        let Some(Ok(Way { host: Some(host), .. })) = self.way.get() else { return None };
-        Some(host.signal().clone())
-    }
-
     /// Whether the other side is known.
     pub fn is_paired(&self) -> bool {
         self.way.get().is_some()
@@ -417,7 +399,7 @@ impl Endpoint {
                     break;
                 }
                 plane.progress();
-                pause(plane, &mut backoff, || {
+                plane.pause(&mut backoff, || {
                     let what = What { name: self.name.clone(), expected: 0, seen: 0 };
                     Progress { what, age: since.elapsed(), why: self.why_late(plane) }
                 })?;
@@ -440,6 +422,39 @@ impl Endpoint {
         let (rank, tag) = (self.name.rank, self.key.tag);
         let other = if self.side == Side::Send { "receive" } else { "send" };
         format!("rank {rank} has not prepared a {other} with tag {tag}; it has {tags}")
+    }
+}
+
+impl Prepared for Endpoint {
+    fn neighbour(&self) -> usize {
+        self.neighbour
+    }
+
+    fn pair(&self, plane: &Plane, other: EndNotice) {
+        let Some(end) = &self.end else { return };
+        let way = self.lengths(other.len).and_then(|(sent, posted)| {
+            let met =
+                |call: &Call<'_>, here: &Here<'_>| end.connect(call, here, &other, sent, posted);
+            self.way_of(plane, self.call(plane, met)?, sent, other.number)
+        });
+        if let Err(Error::Memory { source, .. }) = &way {
+            plane.suspect(self.neighbour, source);
+        }
+        // An end is paired once.
+        let _ = self.way.set(way);
+    }
+
+    fn is_paired(&self) -> bool {
+        Endpoint::is_paired(self)
+    }
+
+    fn signal(&self) -> Option<Word64> {
+        let Some(Ok(Way { host: Some(host), .. })) = self.way.get() else { return None };
+        Some(host.signal().clone())
+    }
+
+    fn help(self: Arc<Self>, plane: &Plane, number: u64) -> Option<Wake> {
+        self.help_start(plane, number)
     }
 }
 

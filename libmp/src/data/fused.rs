@@ -14,8 +14,8 @@ use std::sync::Arc;
 use gdsync::Stream;
 
 use super::endpoint::Endpoint;
+use super::endpoint::stream::{Action, LAUNCH, Step, enqueue};
 use super::plane::Plane;
-use super::steps::{Action, LAUNCH, Step, enqueue};
 use crate::error::Result;
 
 /// A stream that fuses adjacent operations: up to 16 operations between two other uses of the stream are one launch (on a

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::endpoint::Endpoint;
+use super::endpoint::stream::Step;
 use super::fused::Steps;
 use super::operation::sealed::Sealed;
 use super::operation::{Inside, Operation};
 use super::plane::Plane;
-use super::steps::Step;
 use crate::error::Result;
 
 /// A prepared send: copies the region into the buffer that the peer has posted, each time it is started – by the host, on a

@@ -1,12 +1,12 @@
 //! What prepared operations have in common, and waiting for one, all or any of them.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use gdsync::Deadline;
 
 use super::endpoint::Endpoint;
+use super::endpoint::stream::{Action, Step};
+use super::name::Progress;
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
@@ -107,59 +107,24 @@ impl<'a> Inside<'a> {
     }
 
     fn pause(self, backoff: &mut Backoff) -> Result<()> {
-        pause(self.plane, backoff, || self.end.progress(self.plane))
+        self.plane.pause(backoff, || self.end.progress(self.plane))
     }
 }
 
-/// How far an operation is, for errors.
-pub(crate) struct Progress {
-    pub what: What,
-    pub age: Duration,
-    /// Why it is not further, for all that is known here.
-    pub why: String,
-}
-
-/// An operation in words, with its epochs.
-#[derive(Clone)]
-pub(crate) struct What {
-    pub name: Arc<Name>,
-    /// The start that is waited for, and the last one that is known to be reached.
-    pub expected: u64,
-    pub seen: u64,
-}
-
-impl fmt::Display for What {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, epoch {}, seen {}", self.name, self.expected, self.seen)
+impl<'a> Step<'a> {
+    /// Starting the operation: as its `start_on`.
+    pub fn start(operation: &'a (impl Operation + ?Sized)) -> Step<'a> {
+        Step::of(operation, Action::Start)
     }
-}
 
-/// What an operation is called.
-pub(crate) struct Name {
-    /// "send" or "recv", or what uses it.
-    pub verb: &'static str,
-    pub tag: u64,
-    /// "to" or "from".
-    pub direction: &'static str,
-    pub rank: usize,
-    pub host: String,
-}
-
-impl Name {
-    /// What is missing for a message whose two sides know each other.
-    pub fn why_late(&self) -> String {
-        match self.direction {
-            "to" => format!("rank {} has not posted its buffer", self.rank),
-            "from" => format!("rank {} has not sent it", self.rank),
-            _ => String::new(),
-        }
+    /// Waiting for the operation: as its `wait_on`.
+    pub fn wait(operation: &'a (impl Operation + ?Sized)) -> Step<'a> {
+        Step::of(operation, Action::Wait)
     }
-}
 
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Name { verb, tag, direction, rank, host } = self;
-        write!(f, "{verb} tag {tag} {direction} rank {rank} on {host}")
+    pub(crate) fn of(operation: &'a (impl Operation + ?Sized), action: Action) -> Step<'a> {
+        let inside = operation.inside();
+        Step { plane: inside.plane, end: inside.end, action }
     }
 }
 
@@ -221,35 +186,4 @@ pub fn wait_any(operations: &[&dyn Operation], deadline: Deadline) -> Result<usi
         }
         first.inside().pause(&mut backoff)?;
     }
-}
-
-/// Pauses, unless there is nothing to wait for any more: the world is over, or the deadline has passed. Whoever calls it
-/// looks for what he waits for *after* he has seen the world over, since what arrived before its end counts.
-pub(crate) fn pause(
-    plane: &Plane,
-    backoff: &mut Backoff,
-    progress: impl FnOnce() -> Progress,
-) -> Result<()> {
-    if backoff.world_ended() {
-        let Progress { what, age, .. } = progress();
-        return plane.check_after(age, || what.to_string());
-    }
-    if plane.ended() {
-        backoff.end_world();
-        return Ok(());
-    }
-    if backoff.pause() {
-        return Ok(());
-    }
-    let Progress { what: What { name, expected, seen }, age, why } = progress();
-    Err(Error::Late {
-        op: name.to_string(),
-        rank: name.rank,
-        host: name.host.clone(),
-        tag: name.tag,
-        expected,
-        seen,
-        age,
-        why: why.into(),
-    })
 }

@@ -157,7 +157,8 @@ impl<Operation> Message<Operation> {
 
     fn end(self, side: Side, verb: &'static str) -> Result<(Arc<Plane>, Arc<Endpoint>)> {
         let Message { peer, memory, tag, .. } = self;
-        let end = Endpoint::prepare(&peer, side, memory, peer.key(tag, Lane::Message), verb)?;
+        let (to, key) = ((peer.rank, peer.timeout), peer.key(tag, Lane::Message));
+        let end = Endpoint::prepare(&peer.plane, to, side, memory, key, verb)?;
         Ok((peer.plane, end))
     }
 }

@@ -5,6 +5,7 @@ mod failure;
 mod neighbours;
 mod post;
 mod streams;
+mod waiting;
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -17,7 +18,6 @@ use super::arena::Arena;
 use super::counters::{Counters, PeerCounters};
 use super::path::{Path, Paths};
 use super::region::Pieces;
-use super::waiting::Waiting;
 use crate::control::Control;
 use crate::control::message::PeerInfo;
 use crate::error::Result;
@@ -26,6 +26,8 @@ use crate::transport::nic::{Nic, RANKS_MAX, refused};
 use neighbours::Neighbour;
 pub(crate) use streams::Abort;
 use streams::Streams;
+use waiting::Waiting;
+pub(crate) use waiting::{Prepared, Wake};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
@@ -57,7 +59,7 @@ pub(crate) struct Plane {
     /// If some are reached through it.
     pub(crate) nic: Option<Nic>,
     /// Started operations that need a call of this rank to go on.
-    pub(super) waiting: Waiting,
+    pub waiting: Waiting,
     /// Notices that wait for room in a mailbox.
     pub(super) backlog: AtomicUsize,
     pub pieces: Pieces,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use gdsync::Buffer;
 use mp_kernels::{WaitReport, WaitStatus};
 
-use super::operation::Name;
+use super::name::Name;
 use crate::error::Error;
 
 const PATH_FAILED: u32 = WaitStatus::PathFailed as u32;

@@ -18,7 +18,7 @@ use mp_kernels::WindowPart;
 
 use super::counters::Counters;
 
-use super::operation::{Name, Progress, What, pause};
+use super::name::{Name, Progress, What};
 use super::plane::Plane;
 use super::region::Region;
 use super::report::Report;
@@ -308,7 +308,7 @@ impl<T: Pod> Window<T> {
                 return Ok(());
             }
             self.plane.progress();
-            pause(&self.plane, &mut backoff, || {
+            self.plane.pause(&mut backoff, || {
                 let host = self.plane.peer(part.rank).host.clone();
                 let (tag, rank) = (signal as u64, part.rank);
                 let name = Arc::new(Name { verb: "signal", tag, direction: "of", rank, host });

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use gdsync::{Deadline, Until};
 
-use super::operation::{Name, Progress, What, pause};
+use super::name::{Name, Progress, What};
 use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
@@ -36,7 +36,7 @@ pub(crate) fn wait_for_word(
             return Ok(());
         }
         plane.progress();
-        let paused = pause(plane, &mut backoff, || {
+        let paused = plane.pause(&mut backoff, || {
             let (rank, host) = (plane.rank(), plane.peer(plane.rank()).host.clone());
             let name = Name { verb: "wait for a word", tag: 0, direction: "of", rank, host };
             let what = What { name: Arc::new(name), expected: until.value(), seen };

@@ -58,7 +58,7 @@ use serde::{Deserialize, Serialize};
 pub use field::{Cells, Field};
 
 use crate::communicator::Communicator;
-use crate::data::operation::Name;
+use crate::data::name::Name;
 use crate::data::plane::Plane;
 use crate::data::report::Report;
 use crate::data::window::nanoseconds;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use gdsync::{Deadline, Device, Space, Stream};
 
-use super::operation::{Name, Progress, What, pause};
+use super::name::{Name, Progress, What};
 use super::plane::Plane;
 use super::region::Region;
 use super::wait::Backoff;
@@ -345,7 +345,7 @@ impl Shared {
         let mut backoff = Backoff::new(deadline);
         while let Some(missing) = host.advance(run, op, mine, combined)? {
             self.plane.progress();
-            pause(&self.plane, &mut backoff, || Progress {
+            self.plane.pause(&mut backoff, || Progress {
                 what: self.what(missing),
                 age: since.elapsed(),
                 why: format!("rank {} has not come", self.world_ranks[missing]),

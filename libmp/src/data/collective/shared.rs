@@ -13,7 +13,7 @@ use super::host::{HostSide, Way};
 use crate::collective::{Element, Number, ReduceOp};
 use crate::communicator::Communicator;
 use crate::data::endpoint::is_set;
-use crate::data::operation::Name;
+use crate::data::name::Name;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::region::Region;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use gdsync::{Deadline, Device, Event, Space, Stream, Word64};
 
 use super::host::Step as HostStep;
+use super::stream::{self, Action, Tell};
 use super::{EndState, Endpoint, HostEnd, OneSidedKind, Side, Way, Words, broken};
-use crate::data::operation::{Progress, What};
+use crate::data::name::{Progress, What};
 use crate::data::plane::Plane;
-use crate::data::steps::{self, Action, Tell};
-use crate::data::waiting::Wake;
+use crate::data::plane::Wake;
 use crate::error::{Error, Result};
 use crate::transport::Handed;
 use crate::transport::nic::refused;
@@ -232,7 +232,7 @@ impl Endpoint {
 
     /// Does the part of this rank in start number `number`, if it can be done now. What it waits for, or nothing if nothing
     /// is left to do.
-    pub fn help(self: &Arc<Self>, plane: &Plane, number: u64) -> Option<Wake> {
+    pub fn help_start(self: &Arc<Self>, plane: &Plane, number: u64) -> Option<Wake> {
         let mut starts = self.lock();
         if starts.host != number {
             return None;
@@ -356,8 +356,8 @@ impl Endpoint {
         // Whoever calls holds it.
         let Some(plane) = plane.this() else { return Ok(()) };
         let own = self.own(&plane)?;
-        let step = steps::Step { plane: &plane, end: self, action };
-        if steps::run(&plane, &own.stream, &[step], Some(&own.tell))? {
+        let step = stream::Step { plane: &plane, end: self, action };
+        if stream::run(&plane, &own.stream, &[step], Some(&own.tell))? {
             starts.told += 1;
         }
         Ok(())

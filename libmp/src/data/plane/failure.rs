@@ -7,6 +7,8 @@ use gdsync::process::Process;
 
 use super::{HELP, Plane};
 use crate::control::cause::{Cause, Loss};
+use crate::data::name::{Progress, What};
+use crate::data::wait::Backoff;
 use crate::error::{Error, Result};
 
 /// How long the news of a rank that left may take, on a busy machine too.
@@ -21,6 +23,33 @@ impl Plane {
     /// An error if the world is over, for an operation that has been going on for `age`.
     pub fn check_after(&self, age: Duration, op: impl FnOnce() -> String) -> Result<()> {
         if self.ended() { self.control.check_after(&op(), age) } else { Ok(()) }
+    }
+
+    /// Pauses, unless there is nothing to wait for any more: the world is over, or the deadline has passed. Whoever calls it
+    /// looks for what he waits for *after* he has seen the world over, since what arrived before its end counts.
+    pub fn pause(&self, backoff: &mut Backoff, progress: impl FnOnce() -> Progress) -> Result<()> {
+        if backoff.world_ended() {
+            let Progress { what, age, .. } = progress();
+            return self.check_after(age, || what.to_string());
+        }
+        if self.ended() {
+            backoff.end_world();
+            return Ok(());
+        }
+        if backoff.pause() {
+            return Ok(());
+        }
+        let Progress { what: What { name, expected, seen }, age, why } = progress();
+        Err(Error::Late {
+            op: name.to_string(),
+            rank: name.rank,
+            host: name.host.clone(),
+            tag: name.tag,
+            expected,
+            seen,
+            age,
+            why: why.into(),
+        })
     }
 
     /// A neighbour's memory could not be mapped: if that is because its process has ended, the world is over. Waits until it

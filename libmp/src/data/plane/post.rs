@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Neighbour, Plane, lock};
-use crate::data::endpoint::Endpoint;
+use super::{Neighbour, Plane, Prepared, lock};
 use crate::data::mailbox::Mailbox;
 use crate::data::notice::{Key, Notice};
 use crate::data::pairing::Pairing;
@@ -25,8 +24,8 @@ pub(crate) struct State {
     outbox: Option<Way>,
     pub links: OpenedLinks,
     backlog: VecDeque<Vec<u8>>,
-    sends: Pairing<Arc<Endpoint>, EndNotice>,
-    recvs: Pairing<Arc<Endpoint>, EndNotice>,
+    sends: Pairing<Arc<dyn Prepared>, EndNotice>,
+    recvs: Pairing<Arc<dyn Prepared>, EndNotice>,
 }
 
 /// Tags that an error lists.
@@ -34,14 +33,19 @@ const TAGS: usize = 8;
 
 impl Plane {
     /// An operation was prepared: tells the peer, and pairs what can be paired.
-    pub fn announce(&self, end: &Arc<Endpoint>, notice: Notice) -> Result<()> {
-        let mut state = lock(&self.neighbours[end.neighbour].state);
-        self.post(end.neighbour, &mut state, &notice)?;
-        let pairing = match end.side {
+    pub fn announce(
+        &self,
+        end: Arc<dyn Prepared>,
+        (side, key): (Side, Key),
+        notice: Notice,
+    ) -> Result<()> {
+        let mut state = lock(&self.neighbours[end.neighbour()].state);
+        self.post(end.neighbour(), &mut state, &notice)?;
+        let pairing = match side {
             Side::Send => &mut state.sends,
             Side::Recv => &mut state.recvs,
         };
-        if let Some((end, other)) = pairing.here(end.key, end.clone()) {
+        if let Some((end, other)) = pairing.here(key, end) {
             end.pair(self, other);
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gdsync::{Buffer, Deadline, Device, Space, Stream, Watchdog, Word64};
 
 use super::{HELP, Plane, lock};
-use crate::data::operation::Name;
+use crate::data::name::Name;
 use crate::data::report::{Report, Watch};
 use crate::error::{Error, Result};
 

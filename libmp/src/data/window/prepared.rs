@@ -11,12 +11,12 @@ use bytemuck::Pod;
 
 use super::Window;
 use crate::data::endpoint::Endpoint;
+use crate::data::endpoint::stream::Step;
 use crate::data::fused::Steps;
 use crate::data::operation::sealed::Sealed;
 use crate::data::operation::{Inside, Operation};
 use crate::data::plane::Plane;
 use crate::data::region::Region;
-use crate::data::steps::Step;
 use crate::error::{Error, Result};
 use crate::transport::{Connection, OneSided, OneSidedKind};
 

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use gdsync::{Arg, Buffer, Device, Dims, Stream, Word64};
 use mp_kernels::{FEW_STEPS, MAX_STEPS, Meeting, Message, PACKET_BYTES, StepKind};
 
-use super::endpoint::{Endpoint, Use, broken};
-use super::operation::Operation;
-use super::pieces::Move;
-use super::plane::Plane;
+use super::{Endpoint, Use, broken};
+use crate::data::pieces::Move;
+use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 use crate::trace::Label;
 use crate::transport::{EndState, OneSidedKind, Side};
@@ -67,22 +66,7 @@ pub(crate) enum Action {
     Wait,
 }
 
-impl<'a> Step<'a> {
-    /// Starting the operation: as its `start_on`.
-    pub fn start(operation: &'a (impl Operation + ?Sized)) -> Step<'a> {
-        Step::of(operation, Action::Start)
-    }
-
-    /// Waiting for the operation: as its `wait_on`.
-    pub fn wait(operation: &'a (impl Operation + ?Sized)) -> Step<'a> {
-        Step::of(operation, Action::Wait)
-    }
-
-    pub(crate) fn of(operation: &'a (impl Operation + ?Sized), action: Action) -> Step<'a> {
-        let inside = operation.inside();
-        Step { plane: inside.plane, end: inside.end, action }
-    }
-
+impl Step<'_> {
     /// Of those that are no waits for the host.
     fn kind(&self) -> StepKind {
         match (self.action, self.end.side) {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gdsync::Word64;
 
-use super::endpoint::Endpoint;
-use super::plane::Plane;
+use super::Plane;
+use crate::transport::EndNotice;
 
 /// What a start waits for.
 #[derive(Debug, Clone, Copy)]
@@ -21,16 +21,34 @@ pub(crate) enum Wake {
     Room,
 }
 
+/// A prepared operation, as the plane sees it.
+pub(crate) trait Prepared: Send + Sync {
+    fn neighbour(&self) -> usize;
+
+    /// The peer's end is known now.
+    fn pair(&self, plane: &Plane, other: EndNotice);
+
+    /// Whether the peer's end is known.
+    fn is_paired(&self) -> bool;
+
+    /// What a start of the host looks at, on host memory and once the peer is known.
+    fn signal(&self) -> Option<Word64>;
+
+    /// Does the part of this rank in start number `number`, if it can be done now. What it waits for, or nothing if nothing
+    /// is left to do.
+    fn help(self: Arc<Self>, plane: &Plane, number: u64) -> Option<Wake>;
+}
+
 /// The list.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(crate) struct Waiting {
     entries: Mutex<Vec<Entry>>,
     /// How many these are, for those who only pass by.
     count: AtomicUsize,
 }
 
 struct Entry {
-    end: Arc<Endpoint>,
+    end: Arc<dyn Prepared>,
     /// Its signal once the peer is known, beside the rest of what a look needs.
     signal: Option<Word64>,
     /// Number of the start.
@@ -40,7 +58,7 @@ struct Entry {
 
 impl Waiting {
     /// Notes start number `number` of an operation.
-    pub fn add(&self, end: Arc<Endpoint>, number: u64, wake: Wake) {
+    pub fn add(&self, end: Arc<dyn Prepared>, number: u64, wake: Wake) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let signal = end.signal();
         entries.push(Entry { end, signal, number, wake });
@@ -74,7 +92,7 @@ impl Entry {
     fn waits(&self, plane: &Plane) -> bool {
         match self.wake {
             Wake::Peer => {
-                plane.listen(self.end.neighbour);
+                plane.listen(self.end.neighbour());
                 !self.end.is_paired()
             }
             Wake::Credit(value) => {
@@ -88,7 +106,7 @@ impl Entry {
     /// Tries. False if nothing is left to do: the start is handed over, here or by a call of its user, who then notes by
     /// himself what he starts next.
     fn go_on(&mut self, plane: &Plane) -> bool {
-        match self.end.help(plane, self.number) {
+        match self.end.clone().help(plane, self.number) {
             Some(wake) => {
                 self.wake = wake;
                 if self.signal.is_none() {
