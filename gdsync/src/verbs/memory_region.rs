@@ -50,14 +50,15 @@ impl std::ops::BitOr for Access {
 
 /// A dma-buf that exports GPU memory.
 ///
-/// ```no_run
-/// use std::os::fd::AsFd;
+/// ```
+/// use std::os::fd::{AsFd, OwnedFd};
 ///
 /// use gdsync::verbs::DmaBuf;
 ///
-/// # fn exported() -> std::os::fd::OwnedFd { unimplemented!() }
-/// let fd = exported(); // of `cuMemGetHandleForAddressRange`
-/// let whole = DmaBuf { fd: fd.as_fd(), offset: 0 };
+/// /// From what `cuMemGetHandleForAddressRange` gives.
+/// fn whole(exported: &OwnedFd) -> DmaBuf<'_> {
+///     DmaBuf { fd: exported.as_fd(), offset: 0 }
+/// }
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct DmaBuf<'a> {
