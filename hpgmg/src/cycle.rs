@@ -15,7 +15,9 @@ pub const TOLERANCE: f64 = 1e-10;
 pub const MAX_V_CYCLES: usize = 20;
 
 shared_enum! {
-    /// What a step of a cycle does with u of its level; r is the right-hand side of the cycle there. See [`Levels`] for an example.
+    /// What a step of a cycle does with u of its level; r is the right-hand side of the cycle there.
+    ///
+    /// See [`Levels`] for an example.
     pub enum Op {
         /// One call of the smoother.
         Smooth = 0 as OP_SMOOTH,
