@@ -43,9 +43,9 @@ __device__ void restrict_block(const Level& fine, const double* from, const Leve
 template <int OPERATOR>
 __device__ __forceinline__ void resident(const Resident& r) {
     for (int at = 0; at < r.count; at++) {
-        const ResidentStep& step = r.steps[at];
+        const ResidentStep step = r.steps[at];
         const int l = step.level;
-        const double* const rhs = step.rhs;
+        const double* const rhs = r.levels[l].r;
         switch (step.op) {
             case OP_SMOOTH:
                 sized(r.levels[l].n, [&](auto as) {

@@ -58,32 +58,25 @@ enum [[nodiscard]] Op : std::uint32_t {
     OP_SOLVE = 5,
 };
 
-// A step of a cycle.
+// A step of a cycle. The right-hand side is its level's r. Few bytes, since a parameter that is not in the constant cache is
+// waited for.
 struct ResidentStep {
-    // The right-hand side.
-    ReadOnly rhs;
     // `Op`.
-    std::uint32_t op;
+    std::uint8_t op;
     // Number of its level among those of the kernel; of a step between two levels the finer.
-    std::int32_t level;
+    std::uint8_t level;
     // 1: what u holds counts as zero.
-    std::uint32_t zero;
-    // Keeps the size a multiple of 8; ignored.
-    std::uint32_t reserved;
+    std::uint8_t zero;
 };
-static_assert(sizeof(ResidentStep) == 24 && alignof(ResidentStep) == 8);
-static_assert(offsetof(ResidentStep, rhs) == 0);
-static_assert(offsetof(ResidentStep, op) == 8);
-static_assert(offsetof(ResidentStep, level) == 12);
-static_assert(offsetof(ResidentStep, zero) == 16);
-static_assert(offsetof(ResidentStep, reserved) == 20);
+static_assert(sizeof(ResidentStep) == 3 && alignof(ResidentStep) == 1);
+static_assert(offsetof(ResidentStep, op) == 0);
+static_assert(offsetof(ResidentStep, level) == 1);
+static_assert(offsetof(ResidentStep, zero) == 2);
 
 // What the kernel does.
 struct Resident {
-    // The coarsest levels, the finest of them first.
+    // The coarsest levels, the finest of them first. r of the first that is worked on is the right-hand side of all.
     Level levels[5];
-    // What is done, one after the other.
-    ResidentStep steps[53];
     // Iterations of the bottom solver, added up.
     Counter iterations;
     // Factor by which the bottom solver reduces the residual, …
@@ -100,17 +93,22 @@ struct Resident {
     std::uint32_t bottom;
     // 1: solutions are interpolated by the quartic rule.
     std::uint32_t quartic;
+    // What is done, one after the other.
+    ResidentStep steps[53];
+    // Makes the size a multiple of 8.
+    std::uint8_t reserved;
 };
-static_assert(sizeof(Resident) == 2472 && alignof(Resident) == 8);
+static_assert(sizeof(Resident) == 1360 && alignof(Resident) == 8);
 static_assert(offsetof(Resident, levels) == 0);
-static_assert(offsetof(Resident, steps) == 1160);
-static_assert(offsetof(Resident, iterations) == 2432);
-static_assert(offsetof(Resident, reduction) == 2440);
-static_assert(offsetof(Resident, max_iterations) == 2448);
-static_assert(offsetof(Resident, count) == 2452);
-static_assert(offsetof(Resident, first) == 2456);
-static_assert(offsetof(Resident, smoother) == 2460);
-static_assert(offsetof(Resident, bottom) == 2464);
-static_assert(offsetof(Resident, quartic) == 2468);
+static_assert(offsetof(Resident, iterations) == 1160);
+static_assert(offsetof(Resident, reduction) == 1168);
+static_assert(offsetof(Resident, max_iterations) == 1176);
+static_assert(offsetof(Resident, count) == 1180);
+static_assert(offsetof(Resident, first) == 1184);
+static_assert(offsetof(Resident, smoother) == 1188);
+static_assert(offsetof(Resident, bottom) == 1192);
+static_assert(offsetof(Resident, quartic) == 1196);
+static_assert(offsetof(Resident, steps) == 1200);
+static_assert(offsetof(Resident, reserved) == 1359);
 
 }  // namespace hpgmg

@@ -4,7 +4,7 @@
 use gdsync::{Arg, Dims};
 use mp_kernels::{shared_constants, shared_enum, shared_structs};
 
-use super::device::{Counter, DeviceLevel, ReadOnly};
+use super::device::{Counter, DeviceLevel};
 use super::error::CudaError;
 use super::solver::{Gpu, Scalar};
 use crate::cycle::CycleStep;
@@ -52,26 +52,21 @@ shared_enum! {
 }
 
 shared_structs! {
-    /// A step of a cycle.
+    /// A step of a cycle. The right-hand side is its level's r. Few bytes, since a parameter that is not in the constant cache is
+    /// waited for.
     pub struct ResidentStep {
-        /// The right-hand side.
-        pub rhs: ReadOnly,
         /// `Op`.
-        pub op: u32,
+        pub op: u8,
         /// Number of its level among those of the kernel; of a step between two levels the finer.
-        pub level: i32,
+        pub level: u8,
         /// 1: what u holds counts as zero.
-        pub zero: u32,
-        /// Keeps the size a multiple of 8; ignored.
-        pub reserved: u32,
+        pub zero: u8,
     }
 
     /// What the kernel does.
     pub struct Resident {
-        /// The coarsest levels, the finest of them first.
+        /// The coarsest levels, the finest of them first. r of the first that is worked on is the right-hand side of all.
         pub levels: [Level; RESIDENT_LEVELS as usize],
-        /// What is done, one after the other.
-        pub steps: [ResidentStep; RESIDENT_STEPS as usize],
         /// Iterations of the bottom solver, added up.
         pub iterations: Counter,
         /// Factor by which the bottom solver reduces the residual, …
@@ -88,6 +83,10 @@ shared_structs! {
         pub bottom: u32,
         /// 1: solutions are interpolated by the quartic rule.
         pub quartic: u32,
+        /// What is done, one after the other.
+        pub steps: [ResidentStep; RESIDENT_STEPS as usize],
+        /// Makes the size a multiple of 8.
+        pub reserved: u8,
     }
 }
 
@@ -135,9 +134,10 @@ impl Gpu {
             *to = from.view;
         }
         for (to, step) in resident.steps.iter_mut().zip(steps) {
-            let (rhs, zero) = (self.levels[step.l].view.vector(step.rhs), step.zero.into());
-            let (op, level) = (step.op as u32, (step.l - self.resident) as i32);
-            *to = ResidentStep { rhs, op, level, zero, reserved: 0 };
+            let level = step.l - self.resident;
+            // Its r, or f of the finest; one and the same in all steps.
+            resident.levels[level].r = self.levels[step.l].view.vector(step.rhs);
+            *to = ResidentStep { op: step.op as u8, level: level as u8, zero: step.zero.into() };
         }
         let (dims, kernel) = (Dims::linear(1, RESIDENT_THREADS as u32), &self.kernels.resident);
         self.traced(first, kernel.name(), || {
@@ -156,6 +156,17 @@ mod tests {
     #[test]
     fn the_header_of_the_kernel_is_what_is_declared_here() {
         HEADER.check(concat!(env!("CARGO_MANIFEST_DIR"), "/cuda/resident.cuh")).unwrap();
+    }
+
+    #[test]
+    fn a_level_has_one_right_hand_side_in_all_steps_of_a_cycle() {
+        for (kind, from) in [(Kind::F, 0), (Kind::F, 2), (Kind::V, 0), (Kind::V, 1)] {
+            let mut of_levels = [None; RESIDENT_LEVELS as usize];
+            for step in steps(kind, RESIDENT_LEVELS as usize, from) {
+                let first = *of_levels[step.l].get_or_insert(step.rhs);
+                assert_eq!(step.rhs, first, "{kind:?} from {from}: {step:?}");
+            }
+        }
     }
 
     #[test]

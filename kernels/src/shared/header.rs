@@ -79,7 +79,9 @@ impl Header {
 
 fn write_doc(out: &mut String, indent: &str, doc: &[&str]) -> std::fmt::Result {
     // What follows the first paragraph is rustdoc's: links and examples.
-    doc.iter().take_while(|line| !line.is_empty()).try_for_each(|line| writeln!(out, "{indent}//{line}"))
+    doc.iter()
+        .take_while(|line| !line.is_empty())
+        .try_for_each(|line| writeln!(out, "{indent}//{line}"))
 }
 
 fn write_constant(out: &mut String, constant: &Constant) -> std::fmt::Result {

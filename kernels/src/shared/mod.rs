@@ -136,6 +136,9 @@ pub struct Constant {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! c_type {
+    (u8) => {
+        "std::uint8_t"
+    };
     (u32) => {
         "std::uint32_t"
     };

@@ -281,9 +281,9 @@ fn launch_as<const COUNT: usize>(
         let meet = if meetings.before(kind, &message) { Meeting::All } else { Meeting::None };
         list.0[count] = mp_kernels::Step { message, kind: kind as u32, meet: meet as u32 };
         count += 1;
-        threads = threads.max(threads_for(&message));
-        if shared(kind, &message) {
-            largest = largest.max(message.len);
+        if moves(kind, &message) {
+            threads = threads.max(threads_for(&message));
+            largest = largest.max(if shared(kind, &message) { message.len } else { 0 });
         }
         let bounds = end.bounds(plane)?;
         let word = bounds.abort.seen.as_ref();
@@ -336,6 +336,15 @@ fn shared(kind: StepKind, message: &Message) -> bool {
         StepKind::Send => message.inbox == 0,
         StepKind::Recv => !is_taken(message),
         StepKind::Get => true,
+    }
+}
+
+/// Whether a step moves bytes. A receive of what the peer writes into its buffer waits for one word.
+fn moves(kind: StepKind, message: &Message) -> bool {
+    match kind {
+        StepKind::Post => false,
+        StepKind::Send | StepKind::Get => true,
+        StepKind::Recv => is_taken(message),
     }
 }
 
@@ -416,6 +425,15 @@ mod tests {
     fn blocks_share_what_is_worth_a_meeting() {
         let sizes = [0, 16 << 10, (16 << 10) + 1, 64 << 10, 1 << 30];
         assert_eq!(sizes.map(blocks_for), [1, 1, 3, 8, 64]);
+    }
+
+    #[test]
+    fn waiting_for_what_the_peer_writes_moves_nothing() {
+        let whole = Message { len: 1 << 20, ..Message::default() };
+        let packets = Message { inbox: 1, ..whole };
+        let by_kind = |message| [POST, SEND, RECV, GET].map(|kind| moves(kind, message));
+        assert_eq!(by_kind(&whole), [false, true, false, true]);
+        assert_eq!(by_kind(&packets), [false, true, true, true]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gdsync::{Deadline, Device, Event, Space, Stream, Word64};
 
@@ -39,8 +39,8 @@ pub(crate) struct HostStarts {
     taking: bool,
     /// On a GPU: how often the own stream was given something that it tells the end of.
     told: u64,
-    /// On a GPU: looks for that since the driver was asked last.
-    looks: u32,
+    /// On a GPU: when the driver was asked last, or the first look for that.
+    asked: Option<Instant>,
     /// On a GPU, through a NIC: what the signal of the message to be taken will be, once it was looked up.
     expected: Option<u64>,
     pub dropped: bool,
@@ -54,8 +54,8 @@ enum Todo {
     Complete(u64),
 }
 
-/// Looks at what a stream tells, in host memory, to one question to the driver: whether the stream has ended without telling.
-const LOOKS: u32 = 256;
+/// Between questions to the driver, whether a stream has ended without telling. They are in the way of the process's other calls.
+const ASKING: Duration = Duration::from_millis(1);
 /// How long a kernel takes to end that has said why it does.
 const ENDING: Duration = Duration::from_secs(1);
 
@@ -85,6 +85,16 @@ impl Own {
 impl HostStarts {
     pub fn is_under_way(&self) -> bool {
         self.todo.is_some()
+    }
+
+    /// After a look that found nothing told: whether it is time to ask the driver.
+    fn is_to_ask(&mut self) -> bool {
+        let now = Instant::now();
+        let is_time = now.duration_since(*self.asked.get_or_insert(now)) >= ASKING;
+        if is_time {
+            self.asked = Some(now);
+        }
+        is_time
     }
 }
 
@@ -359,6 +369,7 @@ impl Endpoint {
         let step = stream::Step { plane: &plane, end: self, action };
         if stream::run(&plane, &own.stream, &[step], Some(&own.tell))? {
             starts.told += 1;
+            starts.asked = None;
         }
         Ok(())
     }
@@ -439,10 +450,9 @@ impl Endpoint {
         let report = &self.bounds(plane)?.report;
         let failed = |source| broken(&self.name, source);
         if !own.has_told(starts.told) {
-            starts.looks += 1;
-            let over = || own.stream.is_idle().map_err(failed);
-            if report.late().is_none() && (starts.looks < LOOKS || !over()?) {
-                starts.looks %= LOOKS;
+            if report.late().is_none()
+                && !(starts.is_to_ask() && own.stream.is_idle().map_err(failed)?)
+            {
                 return Ok(false);
             }
             // It ends without telling if it failed. The world may know better why.
