@@ -5,6 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::FromRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{SOON, free_port, mprun, over_tcp, rendezvous};
@@ -95,6 +96,62 @@ fn a_rank_with_another_size_of_the_world_ends_the_start() {
         for text in [root.join().unwrap(), other.join().unwrap()] {
             assert!(text.contains("one of 3") && text.contains("one of 2"), "{text}");
         }
+    });
+}
+
+/// Takes one connection and passes its bytes on, those from the server only after `held`, if it is set when they come.
+fn pass_on(listener: &TcpListener, server: &str, hold: &AtomicBool, held: Duration) {
+    let (client, _) = listener.accept().unwrap();
+    let server = TcpStream::connect(server).unwrap();
+    let pass = |mut from: &TcpStream, mut to: &TcpStream, holds: bool| {
+        let mut bytes = [0; 4096];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            if holds && hold.load(Ordering::Acquire) {
+                std::thread::sleep(held);
+                hold.store(false, Ordering::Release);
+            }
+            if to.write_all(&bytes[..count]).is_err() {
+                break;
+            }
+        }
+        let _ = to.shutdown(std::net::Shutdown::Write);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| pass(&client, &server, false));
+        pass(&server, &client, true);
+    });
+}
+
+#[test]
+fn rank_0_stays_until_the_others_have_heard_that_the_world_is_finished() {
+    let (fd, address) = rendezvous();
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let through = proxy.local_addr().unwrap().to_string();
+    let hold = AtomicBool::new(false);
+    let (begin, holds) = std::sync::mpsc::channel();
+    let start = |rank: usize, address: &str| {
+        let config = Config::from_variables(mprun(rank, 2, address, fd, &[])).unwrap();
+        World::with_config(&config).unwrap()
+    };
+    std::thread::scope(|scope| {
+        let server = address.as_str();
+        // Longer than a world that fails waits for those who have not heard.
+        let (proxy, passing) = (&proxy, &hold);
+        scope.spawn(move || pass_on(proxy, server, passing, Duration::from_millis(1500)));
+        let (hold, root_address) = (&hold, &address);
+        let root = scope.spawn(move || {
+            let world = start(0, root_address);
+            world.barrier().unwrap();
+            holds.recv().unwrap();
+            world.finish().unwrap();
+            assert!(!hold.load(Ordering::Acquire), "rank 0 was gone before rank 1 had its answer");
+        });
+        let world = start(1, &through);
+        world.barrier().unwrap();
+        hold.store(true, Ordering::Release);
+        begin.send(()).unwrap();
+        world.finish().unwrap();
+        root.join().unwrap();
     });
 }
 

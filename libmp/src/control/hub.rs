@@ -123,6 +123,11 @@ impl Hub {
         matches!(self.phase, Phase::Finished | Phase::Failed)
     }
 
+    /// It is over in good order.
+    pub(crate) fn finished(&self) -> bool {
+        matches!(self.phase, Phase::Finished)
+    }
+
     /// What a rank that waits for the others is told as a sign of life.
     pub(crate) fn sign_of_life(&self) -> Message {
         if self.assembling() {

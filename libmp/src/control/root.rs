@@ -162,12 +162,16 @@ impl Root {
         due.map(|due| due.saturating_duration_since(now) + Duration::from_millis(1))
     }
 
-    /// Whether the thread may go: the world is over, and everybody has heard of it or had the time to.
+    /// Whether the thread may go: the world is over, and everybody has heard of it or had the time to. A rank closes its connection
+    /// when it has heard. Were it closed here before, what the rank says meanwhile would be answered by a reset, which may overtake
+    /// the good news on a bad cable. After a failure there is less patience: whoever hears of nothing notices the end as well.
     fn done(&mut self) -> bool {
         if self.present > 0 {
             return false;
         }
-        let linger = *self.linger.get_or_insert_with(|| Instant::now() + LINGER);
+        let patience =
+            if self.hub.finished() { self.heartbeat.silence.max(LINGER) } else { LINGER };
+        let linger = *self.linger.get_or_insert_with(|| Instant::now() + patience);
         if self.tells_latecomers() && Instant::now() < linger {
             return false;
         }
