@@ -134,13 +134,13 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_litmus_puts(mp::Window window, std::uint64_t 
             put(bytes);
         }
         if (order != signal_then_wait) {
-            mp::block_barrier();
+            (void)mp::flush(mp::block(), window, peer);
             spoil(from, words);
         }
         if (mp::wait(mp::block(), window, data, value).failed()) break;
         if (order == signal_then_wait) {
             (void)mp::get(mp::block(), window, peer, at, arrived, 2 * bytes);
-            mp::block_barrier();
+            (void)mp::flush(mp::block(), window, peer);
         }
         wrong += check_and_spoil(arrived, words, seed_of(value, peer));
         (void)mp::signal(mp::block(), window, peer, answer, value);

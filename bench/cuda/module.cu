@@ -5,3 +5,4 @@
 #include "perf.cu"
 #include "perf_load.cu"
 #include "pingpong.cu"
+#include "waiting.cu"

@@ -111,6 +111,17 @@ MP_DEVICE void play_barriers(const Collective& collective, std::uint64_t untimed
     watch.end(false);
 }
 
+// Sums of what the last one gave; of zeros, as memory begins, zeros.
+MP_DEVICE void play_all_reduces(const Collective& collective, double* values, std::uint64_t count, std::uint64_t untimed,
+                                std::uint64_t timed, Watch& watch) {
+    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
+        if (round == untimed) watch.begin();
+        if (all_reduce(block(), collective, values, count, sum_t{}).failed()) return watch.end(true);
+        if (round >= untimed) watch.round(round - untimed);
+    }
+    watch.end(false);
+}
+
 }  // namespace perf
 }  // namespace mp
 
@@ -201,4 +212,11 @@ MP_KERNEL void mp_perf_barrier(mp::Collective collective, std::uint64_t untimed,
                                std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
     mp::perf::play_barriers(collective, untimed, timed, ordered != 0, watch);
+}
+
+// All-reduces of `count` values, one after another, by one block.
+MP_KERNEL void MP_BLOCK_OF(512) mp_perf_all_reduce(mp::Collective collective, double* values, std::uint64_t count, std::uint64_t untimed,
+                                                   std::uint64_t timed, std::uint32_t* samples, mp::PingPongTime* time) {
+    mp::perf::Watch watch = {samples, time};
+    mp::perf::play_all_reduces(collective, values, count, untimed, timed, watch);
 }

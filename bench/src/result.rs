@@ -30,6 +30,20 @@ pub struct Results {
     pub method: Vec<String>,
     /// The figures.
     pub figures: Vec<Figure>,
+    /// Who is not in a figure, or not in all of it, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<Absent>,
+}
+
+/// Another library's player that did not start, or failed on the way: what it had measured before stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Absent {
+    /// The title of the figure.
+    pub figure: String,
+    /// The series that lacks points, or the library where it has none.
+    pub player: String,
+    /// Why, in its own last words where it had any.
+    pub reason: String,
 }
 
 /// The machine of a run; no host name, so that results can be published.
@@ -170,7 +184,14 @@ impl Results {
             },
             method,
             figures: Vec::new(),
+            absent: Vec::new(),
         }
+    }
+
+    /// What is said below a figure's table of those who are absent from it, a sentence each.
+    pub fn absent_from(&self, figure: &Figure) -> Vec<String> {
+        let absent = self.absent.iter().filter(|absent| absent.figure == figure.title);
+        absent.map(|absent| format!("{}: absent: {}", absent.player, absent.reason)).collect()
     }
 
     /// Reads a run from a file.

@@ -66,6 +66,7 @@ pub use event::Event;
 pub use launch::{Arg, Dims};
 pub use memop::{MemOp, Until};
 pub use memory::limits;
+pub use memory::rows::Rows;
 pub use memory::word::{Word32, Word64, reached32, reached64};
 pub use memory::{Buffer, Space};
 pub use peer::{PeerHandle, PeerMemory, PeerPath};

@@ -42,7 +42,7 @@ pub enum MemOp<'a> {
 }
 
 /// What a word must be for a wait to be over. Whoever waits looks again and again: a value that has passed before a look is not
-/// seen, so what is waited for should stay until somebody who has waited changes it.
+/// seen, so what is waited for should stay until somebody who has waited changes it. A number by itself is [`Until::Geq`].
 ///
 /// ```
 /// use gdsync::Until;
@@ -50,6 +50,7 @@ pub enum MemOp<'a> {
 /// assert!(Until::Geq(5_u32).is_met_by(6) && !Until::Geq(5_u32).is_met_by(u32::MAX));
 /// assert!(Until::Eq(5_u64).is_met_by(5) && !Until::Eq(5_u64).is_met_by(6));
 /// assert!(Until::And(0b110_u64).is_met_by(0b100) && !Until::And(0b110_u64).is_met_by(0b1));
+/// assert!(Until::Lt(5_u64).is_met_by(0) && Until::Ne(5_u64).is_met_by(0));
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until<T> {
@@ -59,13 +60,24 @@ pub enum Until<T> {
     Eq(T),
     /// It has one of these bits at least. A wait for one of no bits is refused.
     And(T),
+    /// It is not the value. This and what follows compare without cyclic order, and are not among the memory operations of a CUDA
+    /// stream: a kernel waits for them there, and only for words of 64 bits ([`Stream::wait64`](crate::Stream::wait64)).
+    Ne(T),
+    /// It is larger than the value. A wait for more than the largest is refused.
+    Gt(T),
+    /// It is less than the value. A wait for less than 0 is refused.
+    Lt(T),
+    /// It is the value or less.
+    Le(T),
 }
 
 impl<T: Copy> Until<T> {
     /// The number that it is compared with.
     pub fn value(self) -> T {
-        let (Until::Geq(value) | Until::Eq(value) | Until::And(value)) = self;
-        value
+        match self {
+            Until::Geq(value) | Until::Eq(value) | Until::And(value) => value,
+            Until::Ne(value) | Until::Gt(value) | Until::Lt(value) | Until::Le(value) => value,
+        }
     }
 }
 
@@ -78,6 +90,10 @@ macro_rules! until {
                     Until::Geq(value) => $reached(seen, value),
                     Until::Eq(value) => seen == value,
                     Until::And(bits) => seen & bits != 0,
+                    Until::Ne(value) => seen != value,
+                    Until::Gt(value) => seen > value,
+                    Until::Lt(value) => seen < value,
+                    Until::Le(value) => seen <= value,
                 }
             }
 
@@ -87,7 +103,28 @@ macro_rules! until {
                     Until::Geq(value) => word.raise(value),
                     Until::Eq(value) => word.signal(value),
                     Until::And(bits) => drop(word.fetch_or(bits, Ordering::AcqRel)),
+                    other => word.signal(other.met()),
                 }
+            }
+
+            /// A value that ends the wait, if there is one.
+            pub(crate) fn met(self) -> $int {
+                match self {
+                    Until::Ne(value) | Until::Gt(value) => value.wrapping_add(1),
+                    Until::Lt(value) => value.wrapping_sub(1),
+                    other => other.value(),
+                }
+            }
+
+            /// Whether there is a value that ends the wait: none is less than 0, for example.
+            pub fn can_be_met(self) -> bool {
+                self.is_met_by(self.met())
+            }
+        }
+
+        impl From<$int> for Until<$int> {
+            fn from(value: $int) -> Until<$int> {
+                Until::Geq(value)
             }
         }
     };
@@ -96,12 +133,35 @@ macro_rules! until {
 until!(u32, AtomicU32, reached32);
 until!(u64, AtomicU64, reached64);
 
-impl From<Until<u32>> for Until<u64> {
-    fn from(until: Until<u32>) -> Until<u64> {
-        match until {
+impl Until<u64> {
+    /// Refuses a wait at `place` that nothing would end.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if there is no value that ends it.
+    pub fn check(self, place: &str) -> Result<()> {
+        if self.can_be_met() {
+            return Ok(());
+        }
+        let (what, place) = ("a wait for a word", place.into());
+        Err(Error::Unsupported {
+            what,
+            place,
+            why: format!("no value is {self}: nothing would end it"),
+        })
+    }
+}
+
+impl Until<u32> {
+    /// The same in 64 bits.
+    pub fn widened(self) -> Until<u64> {
+        match self {
             Until::Geq(value) => Until::Geq(value.into()),
             Until::Eq(value) => Until::Eq(value.into()),
             Until::And(bits) => Until::And(bits.into()),
+            Until::Ne(value) => Until::Ne(value.into()),
+            Until::Gt(value) => Until::Gt(value.into()),
+            Until::Lt(value) => Until::Lt(value.into()),
+            Until::Le(value) => Until::Le(value.into()),
         }
     }
 }
@@ -112,6 +172,10 @@ impl<T: fmt::Display + fmt::LowerHex> fmt::Display for Until<T> {
             Until::Geq(value) => write!(f, ">= {value}"),
             Until::Eq(value) => write!(f, "== {value}"),
             Until::And(bits) => write!(f, "& {bits:#x}"),
+            Until::Ne(value) => write!(f, "!= {value}"),
+            Until::Gt(value) => write!(f, "> {value}"),
+            Until::Lt(value) => write!(f, "< {value}"),
+            Until::Le(value) => write!(f, "<= {value}"),
         }
     }
 }
@@ -119,16 +183,12 @@ impl<T: fmt::Display + fmt::LowerHex> fmt::Display for Until<T> {
 impl MemOp<'_> {
     /// Refuses a wait that nothing ends.
     pub(crate) fn check(&self) -> Result<()> {
-        match self {
-            MemOp::Wait32(_, Until::And(0)) | MemOp::Wait64(_, Until::And(0)) => {
-                Err(Error::Unsupported {
-                    what: "a wait for one of several bits",
-                    place: "any stream".into(),
-                    why: "there are no bits: nothing would end it".into(),
-                })
-            }
-            _ => Ok(()),
-        }
+        let until = match self {
+            MemOp::Wait32(_, until) if !until.can_be_met() => until.widened(),
+            MemOp::Wait64(_, until) if !until.can_be_met() => *until,
+            _ => return Ok(()),
+        };
+        until.check("any stream")
     }
 
     /// Whether it can block the stream.

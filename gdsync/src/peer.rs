@@ -111,6 +111,13 @@ static NEXT_EXPORT: AtomicU64 = AtomicU64::new(1);
 type MappingKey = (ProcessId, u64, Option<u32>);
 static MAPPINGS: Mutex<Option<HashMap<MappingKey, Weak<Allocation>>>> = Mutex::new(None);
 
+/// Makes room for one more: forgets what is gone, where the table would grow otherwise.
+fn prune<K>(known: &mut HashMap<K, Weak<Allocation>>) {
+    if known.len() == known.capacity() {
+        known.retain(|_, allocation| allocation.strong_count() > 0);
+    }
+}
+
 impl<T: bytemuck::Pod> Buffer<T> {
     /// A handle by which peers on this machine map this buffer, for as long as one view of it lives here.
     ///
@@ -137,7 +144,7 @@ impl<T: bytemuck::Pod> Buffer<T> {
             let export = NEXT_EXPORT.fetch_add(1, Ordering::Relaxed);
             let mut exports = lock(&EXPORTS);
             let exports = exports.get_or_insert_default();
-            exports.retain(|_, allocation| allocation.strong_count() > 0);
+            prune(exports);
             exports.insert(export, Arc::downgrade(allocation));
             export
         });
@@ -209,7 +216,6 @@ impl PeerMemory {
         // Held while mapping: set-up is no hot path, and two threads that map the same memory must share it.
         let mut mappings = lock(&MAPPINGS);
         let mappings = mappings.get_or_insert_default();
-        mappings.retain(|_, mapping| mapping.strong_count() > 0);
         let (allocation, path) = match (mappings.get(&key).and_then(Weak::upgrade), &handle.kind) {
             (Some(mapping), Kind::Segment(_)) if !own => (mapping, PeerPath::SharedMemory),
             (Some(mapping), _) if !own => (mapping, PeerPath::CudaIpc),
@@ -226,6 +232,7 @@ impl PeerMemory {
                     ),
                     Kind::SameProcess(why) => return Err(unreachable(why.clone())),
                 };
+                prune(mappings);
                 mappings.insert(key, Arc::downgrade(&allocation));
                 (allocation, path)
             }

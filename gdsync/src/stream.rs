@@ -21,6 +21,7 @@ use crate::host::executor::{Executor, HostOp};
 use crate::launch::{Arg, Dims};
 use crate::memop::{MemOp, Until};
 use crate::memory::Buffer;
+use crate::memory::rows::Rows;
 use crate::memory::word::{Word32, Word64};
 use crate::room::WhenFull;
 use crate::watchdog::target::Target;
@@ -298,12 +299,18 @@ impl Stream {
         self.batch(&[MemOp::Wait32(word, until)])
     }
 
-    /// Blocks the stream until the 64-bit word is what is awaited. A watchdog that ends the wait makes it so.
+    /// Blocks the stream until the 64-bit word is what is awaited. A watchdog that ends the wait makes it so, or, where no memory
+    /// operation compares like that, ends the kernel that waits.
     ///
     /// # Errors
     /// As [`Stream::batch`].
     pub fn wait64(&self, word: &Word64, until: Until<u64>) -> Result<()> {
-        self.batch(&[MemOp::Wait64(word, until)])
+        match (&self.inner, until) {
+            (Inner::Host(_), _) | (_, Until::Geq(_) | Until::Eq(_) | Until::And(_)) => {
+                self.batch(&[MemOp::Wait64(word, until)])
+            }
+            (Inner::Cuda(_), _) => self.wait_signal(word, until, Duration::MAX),
+        }
     }
 
     /// Orders all memory operations before it before all after it, at system scope.
@@ -345,27 +352,34 @@ impl Stream {
         }
     }
 
-    /// Blocks the stream until the signal has reached `expected` (acquire at system scope), the watchdog is aborted, or
-    /// `timeout` has passed; on a GPU by a kernel of one thread. A wait that gave up lets the stream run on, and
-    /// [`Stream::synchronize`] reports it from then on.
+    /// Blocks the stream until the signal is what is awaited (acquire at system scope) – a number by itself: until it has reached
+    /// that –, the watchdog is aborted, or `timeout` has passed; on a GPU by a kernel of one thread. A wait that gave up lets the
+    /// stream run on, and [`Stream::synchronize`] reports it from then on.
     ///
     /// # Errors
     /// As [`Stream::batch`].
-    pub fn wait_signal(&self, word: &Word64, expected: u64, timeout: Duration) -> Result<()> {
-        let target = Target::Bounded(word.clone(), expected);
+    pub fn wait_signal(
+        &self,
+        word: &Word64,
+        until: impl Into<Until<u64>>,
+        timeout: Duration,
+    ) -> Result<()> {
+        let until = until.into();
+        MemOp::Wait64(word, until).check()?;
+        let target = Target::Bounded(word.clone(), until);
         match &self.inner {
             Inner::Host(executor) => {
                 word.device_address()?;
-                let op = HostOp::Bounded(word.clone(), expected, timeout);
+                let op = HostOp::Bounded(word.clone(), until, timeout);
                 executor.enqueue(std::iter::once(op), |number| self.watch_wait(number, target))
             }
             Inner::Cuda(stream) => {
                 let abort = self.watch.as_ref().map(|(watchdog, _)| watchdog.abort_word());
                 if stream.is_capturing() {
                     stream.capture_target(target);
-                    return stream.wait_signal(word, expected, timeout, abort, |_| Ok(()));
+                    return stream.wait_signal(word, until, timeout, abort, |_| Ok(()));
                 }
-                stream.wait_signal(word, expected, timeout, abort, |number| {
+                stream.wait_signal(word, until, timeout, abort, |number| {
                     self.watch_wait(number, target)
                 })
             }
@@ -428,7 +442,18 @@ impl Stream {
                 right: from.size(),
             });
         }
-        if to.size() == 0 {
+        self.copy_rows(to, from, Rows::one(to.len()))
+    }
+
+    /// Copies rows of `from` to rows of `to`; otherwise as [`Stream::copy`], in one operation of the stream if rows do not overlap.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] with the bytes from the beginning to the end of the last row, if one side has fewer; as
+    /// [`Stream::copy`].
+    pub fn copy_rows<T: Pod>(&self, to: &Buffer<T>, from: &Buffer<T>, rows: Rows) -> Result<()> {
+        let rows = rows.in_bytes(size_of::<T>());
+        rows.check(to.size(), from.size())?;
+        if rows.elements() == 0 {
             return Ok(());
         }
         let (to, from) = (to.bytes(), from.bytes());
@@ -436,9 +461,9 @@ impl Stream {
             Inner::Host(executor) => {
                 self.host_reaches("copy", &to)?;
                 self.host_reaches("copy", &from)?;
-                executor.enqueue(std::iter::once(HostOp::Copy { to, from }), |_| Ok(()))
+                executor.enqueue(std::iter::once(HostOp::Copy { to, from, rows }), |_| Ok(()))
             }
-            Inner::Cuda(stream) => stream.copy(&to, &from),
+            Inner::Cuda(stream) => stream.copy(&to, &from, rows),
         }
     }
 
@@ -672,7 +697,7 @@ fn host_targets(op: &HostOp, targets: &mut Vec<Target>) {
     match op {
         HostOp::Wait32(word, until) => targets.push(Target::Word32(word.clone(), *until)),
         HostOp::Wait64(word, until) => targets.push(Target::Word64(word.clone(), *until)),
-        HostOp::Bounded(word, value, _) => targets.push(Target::Bounded(word.clone(), *value)),
+        HostOp::Bounded(word, until, _) => targets.push(Target::Bounded(word.clone(), *until)),
         HostOp::Graph(ops) => ops.iter().for_each(|op| host_targets(op, targets)),
         _ => {}
     }

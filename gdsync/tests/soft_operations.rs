@@ -28,6 +28,7 @@ on_every_way!(
     a_full_queue_pushes_back_and_goes_on,
     a_collapsed_queue_completes_and_keeps_its_first_error,
     eighty_thousand_blocks_pass_the_wrap_of_the_index,
+    a_queue_is_idle_when_its_last_entry_is_complete_however_long_it_is,
 );
 
 fn a_write_puts_the_bytes_of_several_pieces_where_they_belong(way: Way) -> Outcome {
@@ -334,6 +335,29 @@ fn eighty_thousand_blocks_pass_the_wrap_of_the_index(way: Way) -> Outcome {
         }
     }
     assert_eq!(word.buffer.cast::<u64>()?.to_vec()?[0], rounds);
+    Ok(())
+}
+
+fn a_queue_is_idle_when_its_last_entry_is_complete_however_long_it_is(way: Way) -> Outcome {
+    let options = QueuePairOptions {
+        send_blocks: 64,
+        send_completions: CompletionMode::Collapsed,
+        ..QueuePairOptions::default()
+    };
+    let pair = Pair::new(way, &options)?;
+    let to = Memory::new(&pair.right_nic, &[0; 512], Access::REMOTE_WRITE)?;
+    assert!(pair.left.is_idle()?, "nothing was posted");
+    for bytes in [8, 28, 29, 100, 512, 300, 1].into_iter().cycle().take(50) {
+        let payload = Payload::Inline(&[7; 512][..bytes]);
+        let write = Operation::Write { remote: to.region.remote(0), payload, imm: None };
+        // One that is not rung yet is not complete.
+        let prepared = pair.left.prepare(&signaled(write))?;
+        assert!(!pair.left.is_idle()?, "{bytes} bytes");
+        let position = prepared.position();
+        pair.left.ring(prepared, soon())?;
+        pair.left.wait(position, soon())?;
+        assert!(pair.left.is_idle()?, "{bytes} bytes");
+    }
     Ok(())
 }
 

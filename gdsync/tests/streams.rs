@@ -7,16 +7,18 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Outcome, on_host_and_cuda, soon};
-use gdsync::{Deadline, Device, Error, Event, MemOp, Until, Watchdog};
+use gdsync::{Deadline, Device, Error, Event, MemOp, Rows, Until, Watchdog};
 
 on_host_and_cuda!(
     operations_run_in_the_order_in_which_they_were_enqueued,
     a_wait_holds_the_stream_until_the_word_has_reached_the_value,
     a_32_bit_wait_counts_through_zero,
     a_wait_for_a_value_or_for_bits_holds_the_stream_until_they_are_there,
+    a_wait_for_more_less_or_something_else_holds_the_stream_until_it_is_there,
     a_batch_longer_than_one_driver_call_keeps_its_order,
     copies_and_fills_move_the_bytes_asked_for,
     copies_of_different_lengths_are_refused,
+    rows_are_copied_to_their_places_and_no_further,
     an_event_orders_two_streams_and_measures_time,
     a_panicking_callback_is_reported_and_does_not_stop_the_stream,
     a_synchronise_that_gives_up_names_the_wait,
@@ -80,6 +82,36 @@ fn a_32_bit_wait_counts_through_zero(device: &Device) -> Outcome {
     // In cyclic order 2^32 - 1 lies before 1, and what was reached stays reached.
     stream.wait_geq32(&gate, u32::MAX)?;
     stream.synchronize(soon())?;
+    Ok(())
+}
+
+fn a_wait_for_more_less_or_something_else_holds_the_stream_until_it_is_there(
+    device: &Device,
+) -> Outcome {
+    let stream = device.stream()?;
+    let words = device.alloc_pinned::<u64>(2)?;
+    let (word, passed) = (words.word(0)?, words.word(1)?);
+    // The largest values tell a comparison without sign from one in cyclic order.
+    let waits = [
+        (Until::Ne(5), 5, 6),
+        (Until::Gt(5), 5, u64::MAX),
+        (Until::Lt(5), u64::MAX, 4),
+        (Until::Le(3), 4, 3),
+    ];
+    for (i, (until, not, met)) in (0u64..).zip(waits) {
+        word.store(not)?;
+        stream.wait64(&word, until)?;
+        stream.write64(&passed, i + 1)?;
+        std::thread::sleep(Duration::from_millis(3));
+        assert_eq!(passed.load(), Some(i), "{until} with {not}");
+        word.store(met)?;
+        stream.synchronize(soon())?;
+        assert_eq!(passed.load(), Some(i + 1), "{until} with {met}");
+    }
+    for never in [Until::Lt(0), Until::Gt(u64::MAX), Until::And(0)] {
+        let refused = stream.wait64(&word, never);
+        assert!(matches!(refused, Err(Error::Unsupported { .. })), "{never}: {refused:?}");
+    }
     Ok(())
 }
 
@@ -168,6 +200,45 @@ fn copies_of_different_lengths_are_refused(device: &Device) -> Outcome {
     let stream = device.stream()?;
     let (a, b) = (device.alloc::<u8>(10)?, device.alloc::<u8>(11)?);
     assert!(matches!(stream.copy(&a, &b), Err(Error::LengthMismatch { left: 10, right: 11, .. })));
+    Ok(())
+}
+
+fn rows_are_copied_to_their_places_and_no_further(device: &Device) -> Outcome {
+    let stream = device.stream()?;
+    let values: Vec<u16> = (1..=4000).collect();
+    let [here, back] = [device.alloc_pinned::<u16>(4000)?, device.alloc_pinned::<u16>(4000)?];
+    let there = device.alloc::<u16>(4000)?;
+    here.write(&values)?;
+    // One row, rows side by side, at distances, and the same row again and again.
+    for rows in [
+        Rows::one(4000),
+        Rows { len: 10, count: 30, to: 10, from: 10 },
+        Rows { len: 3, count: 100, to: 40, from: 7 },
+        Rows { len: 7, count: 20, to: 8, from: 0 },
+        Rows { len: 5, count: 1, to: 0, from: 0 },
+        Rows { len: 1, count: 4000, to: 1, from: 1 },
+    ] {
+        stream.fill(&there, 0)?;
+        stream.copy_rows(&there, &here, rows)?;
+        stream.copy(&back, &there)?;
+        stream.synchronize(soon())?;
+        let mut expected = vec![0; 4000];
+        for (to, from) in rows.starts() {
+            expected[to..to + rows.len].copy_from_slice(&values[from..from + rows.len]);
+        }
+        assert_eq!(back.to_vec()?, expected, "{rows:?}");
+    }
+    for rows in [
+        Rows { len: 10, count: 2, to: 3991, from: 1 },
+        Rows { len: 10, count: 2, to: 1, from: 3991 },
+        Rows { len: 1, count: usize::MAX, to: 8, from: 1 },
+        Rows::one(4001),
+    ] {
+        let refused = stream.copy_rows(&there, &here, rows);
+        assert!(matches!(refused, Err(Error::OutOfRange { size: 8000, .. })), "{rows:?}");
+    }
+    stream.copy_rows(&there, &here, Rows { len: 0, count: 9, to: 9999, from: 9999 })?;
+    stream.synchronize(soon())?;
     Ok(())
 }
 

@@ -16,8 +16,14 @@ shared_constants! {
     pub const SIGNAL_STRIDE: u64 = 64 as signal_stride;
     /// Data up to so many bytes travel inside the entry of a NIC's queue: the source is read once, and is free at once.
     pub const INLINE_BYTES: u64 = 512 as inline_bytes;
-    /// Bytes of the memory that what a NIC brings passes through, see `NicPart`.
-    pub const BOUNCE_BYTES: u64 = 4096 as bounce_bytes;
+    /// Bytes of a reply slot, of which a `Context` has one for each block of its queue.
+    pub const REPLY_BYTES: u64 = 64 as reply_bytes;
+    /// Pieces of a large collective on their way to one rank in one lane.
+    pub const LANE_SLOTS: u32 = 4 as lane_slots;
+    /// Bytes between two words of lanes: a cache line.
+    pub const LANE_STRIDE: u64 = 64 as lane_stride;
+    /// What `CollectiveRun::reduction` is if blocks are placed, not combined.
+    pub const NO_REDUCTION: u32 = 0xffff_ffff as no_reduction;
     /// Steps of the longest list in one launch.
     pub const MAX_STEPS: u32 = 16 as max_steps;
     /// Steps of a short list: most lists are, and a launch is the quicker the less it carries.
@@ -43,6 +49,50 @@ shared_enum! {
         OutOfRange = 6 as out_of_range,
         /// Refused: an atomic operation at no multiple of 8 bytes, or on a GPU's own memory through a NIC.
         NotAtomic = 7 as not_atomic,
+    }
+}
+
+shared_enum! {
+    /// How what a word holds is compared with a value.
+    pub enum Comparison {
+        /// It is the value.
+        Eq = 0 as compare_eq,
+        /// It is not.
+        Ne = 1 as compare_ne,
+        /// It is larger.
+        Gt = 2 as compare_gt,
+        /// It is the value or larger.
+        Ge = 3 as compare_ge,
+        /// It is less.
+        Lt = 4 as compare_lt,
+        /// It is the value or less.
+        Le = 5 as compare_le,
+        /// It has one of the value's bits at least.
+        AnyBit = 6 as compare_any_bit,
+    }
+}
+
+shared_enum! {
+    /// How an atomic operation changes a word.
+    pub enum AtomicKind {
+        /// Not: it is read.
+        Fetch = 0 as atomic_kind_fetch,
+        /// It becomes the value.
+        Swap = 1 as atomic_kind_swap,
+        /// It becomes the value if it is what is expected.
+        CompareSwap = 2 as atomic_kind_compare_swap,
+        /// The value is added.
+        Add = 3 as atomic_kind_add,
+        /// Of its bits those stay that the value has.
+        And = 4 as atomic_kind_and,
+        /// It gets the value's bits.
+        Or = 5 as atomic_kind_or,
+        /// The value's bits change.
+        Xor = 6 as atomic_kind_xor,
+        /// It becomes the value if that is less.
+        Min = 7 as atomic_kind_min,
+        /// It becomes the value if that is larger.
+        Max = 8 as atomic_kind_max,
     }
 }
 
@@ -73,7 +123,7 @@ shared_enum! {
 }
 
 shared_enum! {
-    /// What an all-reduce combines.
+    /// What is combined, or changed by an atomic operation.
     pub enum Element {
         /// `double`.
         F64 = 0 as element_f64,
@@ -87,11 +137,15 @@ shared_enum! {
         U32 = 4 as element_u32,
         /// 32-bit integers.
         I32 = 5 as element_i32,
+        /// Floating point of 16 bits, IEEE 754: `mp::f16`.
+        F16 = 6 as element_f16,
+        /// The upper 16 bits of a `float`: `mp::bf16`.
+        Bf16 = 7 as element_bf16,
     }
 }
 
 shared_enum! {
-    /// How an all-reduce combines.
+    /// How a collective combines.
     pub enum Reduction {
         /// The sum; integers wrap around.
         Sum = 0 as reduction_sum,
@@ -99,6 +153,14 @@ shared_enum! {
         Min = 1 as reduction_min,
         /// The largest.
         Max = 2 as reduction_max,
+        /// The product; integers wrap around.
+        Prod = 3 as reduction_prod,
+        /// Bit by bit, of integers.
+        And = 4 as reduction_and,
+        /// Bit by bit, of integers.
+        Or = 5 as reduction_or,
+        /// Bit by bit, of integers.
+        Xor = 6 as reduction_xor,
     }
 }
 
@@ -252,8 +314,12 @@ shared_structs! {
         pub failure: u64,
         /// Doorbells rung by this GPU.
         pub rings: u64,
+        /// Behind the last entry that `mp::quiet` waits for, …
+        pub posted: u64,
+        /// … and behind the last that uses memory of this rank beyond its post, for which `mp::flush` waits.
+        pub in_use: u64,
         /// Keeps the size two cache lines; ignored.
-        pub reserved1: [u64; 4],
+        pub reserved1: [u64; 2],
     }
 
     /// The send queue of a queue pair as the host hands it to kernels. Addresses are those of the device that the queue pair was
@@ -281,6 +347,22 @@ shared_structs! {
         pub qpn: u32,
     }
 
+    /// One of the queues by which kernels of a GPU reach a rank: blocks that use different ones do not meet. Requests of one are
+    /// executed in order, those of two are in no order. Its first field is a `QueuePair`.
+    pub struct Context {
+        /// The queue.
+        pub queue: QueuePair,
+        /// Memory that the NIC writes for this GPU: `reply_bytes` for each block of the queue, which whoever posts the entry at that
+        /// block reads, then a word that nobody reads.
+        pub replies: u64,
+        /// A 32-bit word for each block, in this GPU's memory: not 0 while the slot is somebody's.
+        pub taken: u64,
+        /// The local key of `replies`.
+        pub replies_key: u32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: u32,
+    }
+
     /// A rank's share of a window, as a kernel of another rank reaches it.
     pub struct WindowPart {
         /// The memory.
@@ -295,27 +377,24 @@ shared_structs! {
 
     /// How a rank's share of a window is reached through a NIC.
     pub struct NicPart {
-        /// Address of the `mp::QueuePair` to the rank (`mp/qp.cuh`).
+        /// Address of the `Context`s to the rank. What all blocks must keep in one order goes by the first.
         pub queue: u64,
         /// This rank's own share: what is put from it, or got into it, goes without a copy.
         pub own: u64,
         /// Its length in bytes.
         pub own_bytes: u64,
-        /// `bounce_bytes` of memory that the NIC writes for this GPU: what comes from the peer and does not go into the own share.
-        /// A word that nobody reads follows.
-        pub bounce: u64,
-        /// Taken while `bounce` is somebody's.
-        pub lock: u32,
+        /// How many contexts there are, at least one.
+        pub contexts: u32,
         /// The remote key of the share's memory.
         pub memory_key: u32,
         /// The remote key of its signals.
         pub signals_key: u32,
         /// The local key of the own share.
         pub own_key: u32,
-        /// The local key of `bounce`.
-        pub bounce_key: u32,
         /// 1: atomic operations on the share's memory are possible.
         pub atomics: u32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: u32,
     }
 
     /// A window as kernels take it.
@@ -336,17 +415,26 @@ shared_structs! {
         pub report: u64,
     }
 
-    /// A barrier or an all-reduce, as kernels take it.
+    /// The collectives of a communicator, as kernels take them.
     pub struct Collective {
-        /// Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it. 0: it goes by `nic`.
+        /// Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it.
         pub inboxes: u64,
         /// Ranks of the communicator.
         pub ranks: u64,
         /// This rank.
         pub rank: u64,
-        /// Packets a rank can send at once: elements of an all-reduce. 0: a barrier.
+        /// Packets, of 8 bytes of data, that a rank can send to another at once. A block of more goes in pieces. Through a NIC words
+        /// of a row, an even number.
         pub len: u64,
-        /// Address of a word that counts the runs.
+        /// Bytes that there is room for: of the largest block that a rank gives another.
+        pub bytes: u64,
+        /// Lanes of large blocks, behind the packets in the inbox; 0: there are none.
+        pub lanes: u64,
+        /// Bytes of a piece of a large block, a multiple of 16.
+        pub piece: u64,
+        /// Address of a `LaneCounters` for each lane and rank, in this GPU's memory.
+        pub counters: u64,
+        /// Its `CollectiveState`, in this GPU's memory.
         pub state: u64,
         /// Address of the abort word; see `WaitBounds`.
         pub abort: u64,
@@ -354,16 +442,72 @@ shared_structs! {
         pub timeout_ns: u64,
         /// Its `WaitReport`; 0: there is none.
         pub report: u64,
-        /// Its `NicCollective`, where some ranks are reached through a NIC. 0: all ranks map each other's memory.
+        /// Address of the `Window` that it goes by, where some ranks are reached through a NIC. 0: all ranks map each other's
+        /// memory.
         pub nic: u64,
     }
 
-    /// A barrier or an all-reduce of ranks some of which are reached through a NIC.
-    pub struct NicCollective {
-        /// In whose shares are places for two turns of `len` words of each rank, and a signal for each rank.
-        pub window: Window,
-        /// Itself, as its handle has it.
+    /// What a collective remembers, in the memory of its device.
+    pub struct CollectiveState {
+        /// Runs by packets or through a NIC so far.
+        pub runs: u64,
+        /// 1: in the last run this rank has not waited for all others. It does so ahead of the next.
+        pub unheard: u64,
+        /// Keeps what changes on a cache line of its own; ignored.
+        pub reserved: [u64; 6],
+        /// Itself, as its handle has it: what is out of the way takes it from here, so that the handle stays among the kernel's
+        /// parameters.
         pub collective: Collective,
+        /// Through a NIC: in whose shares are rows of `len` words, two turns of one for each rank and one more, and a signal for
+        /// each rank.
+        pub window: Window,
+    }
+
+    /// Pieces of large blocks in one lane between this rank and another, modulo 2^32.
+    pub struct LaneCounters {
+        /// Sent to it.
+        pub sent: u32,
+        /// Taken from it.
+        pub taken: u32,
+    }
+
+    /// Where one of the `Blocks` with a table is.
+    pub struct Extent {
+        /// Its first byte, from the beginning of the memory.
+        pub at: u64,
+        /// Its length in bytes.
+        pub bytes: u64,
+    }
+
+    /// What a rank gives the others in a run of a collective, or takes from them: a block for each rank from `first` to before `end`,
+    /// for the others none.
+    pub struct Blocks {
+        /// Where the memory begins.
+        pub memory: u64,
+        /// Bytes from block to block; 0: all are the same one.
+        pub stride: u64,
+        /// Bytes of a block, …
+        pub bytes: u64,
+        /// … as far as they are before this byte.
+        pub total: u64,
+        /// Address of an `Extent` for each rank, instead of the last three; 0: there is none.
+        pub table: u64,
+        /// The first rank.
+        pub first: u32,
+        /// The rank behind the last.
+        pub end: u32,
+    }
+
+    /// A run of a collective: what comes is placed, or combined in rank order.
+    pub struct CollectiveRun {
+        /// What the others get.
+        pub gives: Blocks,
+        /// Where what they give goes. Of a reduction all in one place.
+        pub takes: Blocks,
+        /// An `Element`.
+        pub element: u32,
+        /// A `Reduction`; `NO_REDUCTION`: nothing is combined.
+        pub reduction: u32,
     }
 
     /// A neighbour of a halo exchange, as a launch works with it. All zeros: there is none of this number.
@@ -554,6 +698,8 @@ pub const HEADER: Header = Header {
     constants: CONSTANTS,
     enums: &[
         WaitStatus::ENUMERATION,
+        Comparison::ENUMERATION,
+        AtomicKind::ENUMERATION,
         StepKind::ENUMERATION,
         Meeting::ENUMERATION,
         Element::ENUMERATION,

@@ -39,8 +39,10 @@ pub const BUILD: Build = include!(concat!(env!("OUT_DIR"), "/build_info.rs"));
 
 /// Every entry point of the fatbin. Their arguments and what they order are documented in `src/cuda/`.
 pub const KERNELS: &[&str] = &[
-    "mp_all_reduce",
+    "mp_atomic",
     "mp_barrier",
+    "mp_collective",
+    "mp_collective_large",
     "mp_exchange",
     "mp_signal_add",
     "mp_signal_store",

@@ -4,6 +4,7 @@
 //! collectives of a communicator in the same order. Each call has a deadline ([`Communicator::with_timeout`], by default
 //! `MP_TIMEOUT`); one that passes it ends the world, because the ranks no longer agree on where they are.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,10 +15,10 @@ use gdsync::{Deadline, Device, Stream, Until, Word32, Word64};
 use crate::collective::{self, BLOB_MAX, Call, Number, ReduceOp, nothing};
 use crate::control::cause::Cause;
 use crate::control::message::{Outcome, Payload, PeerInfo};
-use crate::control::{Control, Turn, WORLD};
+use crate::control::{Control, Turn, WORLD, team_number};
 use crate::data::plane::Plane;
 use crate::data::{
-    AllReduce, Barrier, Path, Peer, PeerCounters, Region, Step, Window, enqueue, wait_for_word,
+    Collective, Path, Peer, PeerCounters, Region, Step, Window, enqueue, wait_for_word,
 };
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Field, Neighbour};
@@ -53,15 +54,21 @@ struct Inner {
     group: u64,
     name: String,
     /// Ranks of the world in the order of this communicator.
-    members: Vec<u32>,
+    members: Arc<[u32]>,
     rank: usize,
     /// How many collectives have been called; held during a call.
     turn: Mutex<u64>,
+    /// Its members have made it by themselves.
+    is_team: bool,
+    /// How many teams have been made of it, by their ranks.
+    teams: Mutex<HashMap<u64, u64>>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.group != WORLD {
+        // Rank 0 hears of a team with its first collective.
+        let called = *self.turn.get_mut().unwrap_or_else(PoisonError::into_inner) > 0;
+        if self.group != WORLD && (called || !self.is_team) {
             self.control.release(self.group);
         }
     }
@@ -71,13 +78,14 @@ impl Communicator {
     pub(crate) fn world(
         control: Arc<Control>,
         plane: Arc<Plane>,
-        peers: Arc<[PeerInfo]>,
+        (peers, members): (Arc<[PeerInfo]>, Arc<[u32]>),
         rank: usize,
         (timeout, turn): (Duration, u64),
     ) -> Communicator {
-        let members = (0u32..).zip(peers.iter()).map(|(rank, _)| rank).collect();
         let (group, name, turn) = (WORLD, "the world".into(), Mutex::new(turn));
-        let inner = Inner { control, plane, peers, group, name, members, rank, turn };
+        let (is_team, teams) = (false, Mutex::default());
+        let inner =
+            Inner { control, plane, peers, group, name, members, rank, turn, is_team, teams };
         Communicator { inner: Arc::new(inner), timeout }
     }
 
@@ -183,26 +191,16 @@ impl Communicator {
         enqueue(&self.inner.plane, stream, steps)
     }
 
-    /// Prepares a barrier of the ranks, in the memory of `device`: the host, streams and kernels start it. A collective call.
+    /// Prepares collectives of the ranks, in the memory of `device`: the host, streams and kernels start them, and they take
+    /// microseconds instead of a round through rank 0. There is room for blocks of `bytes` bytes: of what one rank gives another,
+    /// which is all of an all-reduce and one part of an all-to-all. Up to 8 KiB take 32 times as much memory for each rank,
+    /// more some MiB whatever the number. A collective call.
     ///
     /// # Errors
-    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if some name a GPU and some the host;
-    /// [`Error::Memory`].
-    pub fn prepare_barrier(&self, device: &Device) -> Result<Barrier> {
-        Barrier::prepare(self, &self.inner.plane, device)
-    }
-
-    /// Prepares an all-reduce of at most `len` elements, in the memory of `device`: the host, streams and kernels start it, and it
-    /// takes microseconds instead of [`all_reduce`](Self::all_reduce)'s round through rank 0. A collective call.
-    ///
-    /// # Errors
-    /// As [`prepare_barrier`](Self::prepare_barrier), also if the ranks give different lengths or types.
-    pub fn prepare_all_reduce<T: Number>(
-        &self,
-        device: &Device,
-        len: usize,
-    ) -> Result<AllReduce<T>> {
-        AllReduce::prepare(self, &self.inner.plane, device, len)
+    /// As [`all_gather`](Self::all_gather); [`Error::Mismatch`] on every rank if some name a GPU and some the host, or another
+    /// number; [`Error::Memory`].
+    pub fn prepare_collective(&self, device: &Device, bytes: usize) -> Result<Collective> {
+        Collective::prepare(self, &self.inner.plane, device, bytes)
     }
 
     /// A stream whose waits end when the world does: what it computes then means nothing, and
@@ -248,7 +246,7 @@ impl Communicator {
     /// ended the world.
     pub fn wait32(&self, word: &Word32, until: Until<u32>, deadline: Deadline) -> Result<()> {
         let look = || word.read().map(|seen| (seen.into(), until.is_met_by(seen)));
-        wait_for_word(&self.inner.plane, word, until.into(), deadline, look)
+        wait_for_word(&self.inner.plane, word, until.widened(), deadline, look)
     }
 
     /// Waits, by the host, until a 64-bit word is what is awaited (acquire). Helps messages of this rank meanwhile.
@@ -315,9 +313,18 @@ impl Communicator {
     /// As [`barrier`](Self::barrier); [`Error::TooLarge`] as [`broadcast`](Self::broadcast); [`Error::Mismatch`] if the
     /// blobs are more than [`RESULT_MAX`](crate::RESULT_MAX) together.
     pub fn all_gather(&self, blob: &[u8]) -> Result<Vec<Vec<u8>>> {
-        let result = self.call(Call::AllGather, self.blob(blob)?)?.1;
-        let blobs = collective::decode_gathered(&result, self.size());
-        blobs.ok_or_else(|| self.nonsense(Call::AllGather))
+        let gathered = self.gather_blobs(blob)?;
+        Ok(gathered.blobs().into_iter().map(<[u8]>::to_vec).collect())
+    }
+
+    /// The same without a copy of each: ranks of one process have one between them.
+    pub(crate) fn gather_blobs(&self, blob: &[u8]) -> Result<Gathered> {
+        let (turn, (_, bytes)) = self.call_numbered(Call::AllGather, self.blob(blob)?)?;
+        let (group, size) = (self.inner.group, self.size());
+        match collective::are_gathered(&bytes, size) {
+            true => Ok(Gathered { bytes, size, key: (group, turn) }),
+            false => Err(self.nonsense(Call::AllGather)),
+        }
     }
 
     /// Gives rank `root` the blobs of all, in rank order; `None` elsewhere.
@@ -386,6 +393,50 @@ impl Communicator {
         self.split_as(color, key, name.unwrap_or_default())
     }
 
+    /// A communicator of `ranks` of this one, in this order. Each of them makes it, by itself and without a message: a split that
+    /// everybody knows the outcome of, for teams that come and go. The others do not call it. Members that make several teams
+    /// of the same ranks make these in the same order. Members that name different ranks find out with their first
+    /// collective, which waits for those that have another team in mind until its deadline, and names them.
+    ///
+    /// ```
+    /// # fn main() -> libmp::Result<()> {
+    /// # let world = libmp::World::init()?;
+    /// let pair: Vec<usize> = (0..world.size()).filter(|rank| rank / 2 == world.rank() / 2).collect();
+    /// let pair = world.team(&pair)?;
+    /// let sum = pair.sum(world.rank() as u64)?; // of two ranks, and of no others
+    /// # assert!(sum <= 2 * world.size() as u64);
+    /// # world.finish()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::Mismatch`] if this rank is not among them, or one of them is twice; what ended the world.
+    pub fn team(&self, ranks: &[usize]) -> Result<Communicator> {
+        let op = || format!("team of {}", self.inner.name);
+        self.inner.control.check("team")?;
+        let members = ranks.iter().map(|&rank| self.world_rank(rank).map(|world| world as u32));
+        let members = members.collect::<Result<Arc<[u32]>>>()?;
+        let mut sorted = ranks.to_vec();
+        sorted.sort_unstable();
+        if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+            let reason = format!("rank {} is named twice", twice[0]);
+            return Err(Error::Mismatch { op: op(), reason });
+        }
+        let Some(rank) = ranks.iter().position(|&rank| rank == self.rank()) else {
+            let reason = format!("rank {}, which makes it, is not among its ranks", self.rank());
+            return Err(Error::Mismatch { op: op(), reason });
+        };
+        let first = team_number(self.inner.group, 0, &members);
+        let number = {
+            let mut teams = self.inner.teams.lock().unwrap_or_else(PoisonError::into_inner);
+            let founded = teams.entry(first).or_default();
+            *founded += 1;
+            team_number(self.inner.group, *founded, &members)
+        };
+        let name = format!("{} / {}", self.inner.name, crate::error::ranks(ranks));
+        Ok(self.part((number, true), name, members, rank))
+    }
+
     /// The communicator of the ranks on this rank's host, in rank order: those that share memory with it. A collective
     /// call like [`split`](Self::split). What is a host: the running kernel and its PID namespace, or `MP_NODE`.
     ///
@@ -414,10 +465,22 @@ impl Communicator {
         let known = members.iter().all(|&rank| (rank as usize) < self.inner.peers.len());
         let rank = members.iter().position(|&rank| rank as usize == me);
         let (true, Some(rank)) = (known, rank) else { return Err(self.nonsense(call)) };
-        let (control, peers) = (self.inner.control.clone(), self.inner.peers.clone());
-        let (plane, turn) = (self.inner.plane.clone(), Mutex::new(0));
-        let inner = Inner { control, plane, peers, group, name, members, rank, turn };
-        Ok(Some(Communicator { inner: Arc::new(inner), timeout: self.timeout }))
+        Ok(Some(self.part((group, false), name, members, rank)))
+    }
+
+    fn part(
+        &self,
+        (group, is_team): (u64, bool),
+        name: String,
+        members: Arc<[u32]>,
+        rank: usize,
+    ) -> Communicator {
+        let Inner { control, plane, peers, .. } = &*self.inner;
+        let (control, plane, peers) = (control.clone(), plane.clone(), peers.clone());
+        let (turn, teams) = (Mutex::new(0), Mutex::default());
+        let inner =
+            Inner { control, plane, peers, group, name, members, rank, turn, is_team, teams };
+        Communicator { inner: Arc::new(inner), timeout: self.timeout }
     }
 
     /// The barrier that ends the world in good order.
@@ -433,8 +496,15 @@ impl Communicator {
 
     /// What this rank has done with each rank of the communicator so far, in rank order.
     pub fn counters(&self) -> Vec<PeerCounters> {
-        let all = self.inner.plane.counted();
-        self.inner.members.iter().filter_map(|&rank| all.get(rank as usize).cloned()).collect()
+        let plane = &self.inner.plane;
+        self.inner.members.iter().map(|&rank| plane.counted(rank as usize)).collect()
+    }
+
+    /// The same of those ranks with which there was anything to count.
+    pub(crate) fn counters_in_use(&self) -> impl Iterator<Item = PeerCounters> {
+        let plane = &self.inner.plane;
+        let used = self.inner.members.iter().filter(|rank| plane.has_counted(**rank as usize));
+        used.map(|&rank| plane.counted(rank as usize)).filter(|counters| !counters.is_empty())
     }
 
     pub(crate) fn trace(&self) -> &Trace {
@@ -452,18 +522,25 @@ impl Communicator {
     }
 
     fn call(&self, call: Call, payload: Payload) -> Result<(Outcome, Payload)> {
+        self.call_numbered(call, payload).map(|(_, result)| result)
+    }
+
+    /// A collective, and which one of this communicator it was.
+    fn call_numbered(&self, call: Call, payload: Payload) -> Result<(u64, (Outcome, Payload))> {
         let what = format!("{call} on {}", self.inner.name);
         let _span = self.inner.plane.trace.span("collective", call.name());
         let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let group = self.inner.group;
         let progress = || self.inner.plane.progress();
         let control = &self.inner.control;
-        let result =
-            control.call(Turn { group, turn: *turn }, call, payload, &what, self.timeout, progress);
+        let number = *turn;
+        let team = (self.inner.is_team && number == 0).then(|| self.inner.members.clone());
+        let which = Turn { group, turn: number, team };
+        let result = control.call(which, call, payload, &what, self.timeout, progress);
         if matches!(result, Ok(_) | Err(Error::Mismatch { .. })) {
             *turn += 1;
         }
-        result
+        result.map(|result| (number, result))
     }
 
     fn blob(&self, blob: &[u8]) -> Result<Payload> {
@@ -486,6 +563,26 @@ impl Communicator {
 
     fn no_such_rank(&self, rank: usize) -> Error {
         Error::NoSuchRank { rank, communicator: self.inner.name.clone(), size: self.size() }
+    }
+}
+
+/// The blobs of all ranks, as they came.
+pub(crate) struct Gathered {
+    bytes: Payload,
+    size: usize,
+    key: (u64, u64),
+}
+
+impl Gathered {
+    /// The blobs, in rank order.
+    pub(crate) fn blobs(&self) -> Vec<&[u8]> {
+        // Looked at when they came.
+        collective::gathered_parts(&self.bytes, self.size).unwrap_or_default()
+    }
+
+    /// Of which collective this is the result: the same for all ranks, and for no other one.
+    pub(crate) fn key(&self) -> (u64, u64) {
+        self.key
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `MP_INTERFACE` | chosen | network interface (`eth0`) or local address on which rank 0, and every rank's software NIC, listens; default: the address the rendezvous names, loopback if all ranks share a host |
 //! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
 //! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (memory that the ranks of a host map from each other, the software NIC where they cannot, or `MP_GPU` names two GPUs without peer access, and between hosts), `nic` (the software NIC within a host, too) or `nic-tcp` (and there over TCP); equal on all ranks |
+//! | `MP_CONTEXTS` | chosen | queue pairs by which the kernels of a device reach each rank behind the NIC, 1 to 64: blocks take them in turns and do not meet on one; each takes about 150 KiB of pinned memory on both sides. Default: 4 for a GPU that reaches at most 32 ranks so, otherwise 1 |
 //! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
 //! | `MP_TRACE` | off | file for a timeline of all ranks ([`trace`](crate::trace)); rank 0's value holds |
 //! | `MP_TRACE_EVENTS` | `1000000` | events that each rank keeps for it (rank 0's value holds) |
@@ -50,6 +51,7 @@ pub const VARIABLES: &[&str] = &[
     "MP_INTERFACE",
     "MP_NODE",
     "MP_PATH",
+    "MP_CONTEXTS",
     "MP_PMIX_LIBRARY",
     "MP_TRACE",
     "MP_TRACE_EVENTS",
@@ -149,6 +151,8 @@ pub struct Config {
     pub node: Option<String>,
     /// `MP_PATH`.
     pub path: PathChoice,
+    /// `MP_CONTEXTS`.
+    pub contexts: Option<u32>,
     /// `MP_PMIX_LIBRARY`.
     pub pmix_library: Option<PathBuf>,
     /// `MP_TRACE`.
@@ -203,6 +207,7 @@ impl Config {
             interface: variables.get("MP_INTERFACE").map(str::to_owned),
             node: variables.get("MP_NODE").map(str::to_owned),
             path: variables.parse("MP_PATH", "auto, nic or nic-tcp")?.unwrap_or_default(),
+            contexts: variables.parse("MP_CONTEXTS", EXPECTED_CONTEXTS)?,
             pmix_library: variables.get("MP_PMIX_LIBRARY").map(PathBuf::from),
             trace: variables.get("MP_TRACE").map(PathBuf::from),
             trace_events: variables
@@ -220,6 +225,7 @@ impl Config {
                 expected: format!("at most {MAX_EVENTS}"),
             });
         }
+        check_contexts(config.contexts)?;
         if let Some(node) = config.node.as_ref().filter(|node| node.len() > NODE_MAX) {
             return Err(Error::Variable {
                 name: "MP_NODE".into(),
@@ -243,6 +249,7 @@ impl Config {
     /// # Errors
     /// [`Error::Interface`] and [`Error::Variable`].
     pub fn check(&self) -> Result<()> {
+        check_contexts(self.contexts)?;
         if self.interface.is_some() {
             tcp::local_address(self.interface.as_deref(), false)?;
         }
@@ -254,6 +261,17 @@ impl Config {
             }),
             _ => Ok(()),
         }
+    }
+}
+
+fn check_contexts(contexts: Option<u32>) -> Result<()> {
+    match contexts {
+        Some(count) if !(1..=MAX_CONTEXTS).contains(&count) => Err(Error::Variable {
+            name: "MP_CONTEXTS".into(),
+            value: count.to_string(),
+            expected: EXPECTED_CONTEXTS.into(),
+        }),
+        _ => Ok(()),
     }
 }
 
@@ -311,6 +329,8 @@ impl Variables {
 
 /// What a rank keeps of a timeline fits into memory.
 const MAX_EVENTS: usize = 1_000_000_000;
+const MAX_CONTEXTS: u32 = 64;
+const EXPECTED_CONTEXTS: &str = "a number of queue pairs from 1 to 64";
 const MIN_SECONDS: f64 = 0.001;
 const MAX_SECONDS: f64 = 31_536_000.0;
 const EXPECTED_SECONDS: &str = "a number of seconds between 0.001 and 31536000 (a year)";
@@ -357,6 +377,8 @@ mod tests {
             ("MP_TIMEOUT", "nan", "a number of seconds"),
             ("MP_BOOTSTRAP", "magic", "auto, mprun"),
             ("MP_PATH", "direct", "auto, nic or nic-tcp"),
+            ("MP_CONTEXTS", "0", "from 1 to 64"),
+            ("MP_CONTEXTS", "65", "from 1 to 64"),
             ("MP_HEARTBEAT_TIMEOUT", "0.6", "at least twice MP_HEARTBEAT=0.5"),
         ] {
             let text = from(&[(name, value)]).unwrap_err().to_string();

@@ -17,8 +17,8 @@
 //! launch by themselves.
 //! Messages of up to 8 KiB between GPUs travel as packets, which carry their epoch with their data and need no fence; larger
 //! ones go straight into the posted buffer. A [`Window`] is the freely addressed form, and its puts
-//! and signals are steps, too, when they are prepared ([`Put`], [`Get`], [`SignalWait`]); [`Barrier`] and
-//! [`AllReduce`] are started in the same three ways. Host streams follow the same protocol.
+//! and signals are steps, too, when they are prepared ([`Put`], [`Get`], [`SignalWait`]); the kinds of a
+//! [`Collective`] are started in the same three ways. Host streams follow the same protocol.
 //!
 //! Ranks that are threads and share a GPU share its allocator, too: what allocates or frees may wait for the kernels that
 //! run. Prepare everything first, then let the ranks meet, then start.

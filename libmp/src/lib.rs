@@ -29,8 +29,8 @@
 //! # }
 //! ```
 //!
-//! One-sided operations – put, get, signals, atomics – go through a [`Window`]. [`AllReduce`] is the reduction for inner
-//! loops. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
+//! One-sided operations – put, get, signals, atomics – go through a [`Window`]. A [`Collective`] is for inner loops:
+//! barrier, broadcast, gathers, all-to-all, reductions. A send copies when the receiver's buffer is there: in `start`, or else in any later call of its rank that waits
 //! ([`Operation::wait`], [`Operation::test`], the collectives, [`Communicator::synchronize`]); there is no hidden thread
 //! that does it. A message may be gathered from and scattered into pieces ([`Peer::sendv`], [`Peer::recvv`]).
 //!
@@ -95,14 +95,16 @@ pub use collective::{BLOB_MAX, Number, RESULT_MAX, ReduceOp};
 pub use communicator::Communicator;
 pub use config::{Bootstrap, Config};
 pub use data::{
-    AllReduce, Barrier, FusedStream, Get, Message, Operation, Path, Peer, PeerCounters, Put, Recv,
-    Region, Send, SignalWait, Step, Steps, Traffic, Window, wait_all, wait_any,
+    AtomicNumber, AtomicOp, Collective, CollectiveRun, FusedStream, Get, Local, Message, Operation,
+    Path, Peer, PeerCounters, Put, Recv, Region, Send, SignalWait, Step, Steps, Traffic, Window,
+    wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use exchange::Exchange;
 pub use gdsync;
 pub use gdsync::path::PathChoice;
 pub use gdsync::{Deadline, Device, Stream};
+pub use half::{bf16, f16};
 pub use trace::Trace;
 pub use world::World;
 

@@ -1,6 +1,6 @@
 //! A world: the ranks that were started together, from `init` to `finish`, and what ends it early.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::ops::Deref;
@@ -18,6 +18,7 @@ use crate::control::handshake::Expected;
 use crate::control::message::{Hello, Message, PeerInfo};
 use crate::control::{Control, Heartbeat, Setup};
 use crate::data::Paths;
+use crate::data::common::Common;
 use crate::data::plane::{NicOptions, Plane};
 use crate::error::{Error, Result};
 use crate::node;
@@ -116,7 +117,9 @@ impl World {
     }
 
     /// Starts a world of `ranks` threads of this process: one handle for each, in rank order, each to be moved to its
-    /// thread. No launcher, no sockets.
+    /// thread. No launcher, no sockets. At most [`MAX_RANKS`](crate::MAX_RANKS): what is the same for all ranks exists once, and
+    /// what a rank needs of another is made when it first has to do with it, so that a rank costs tens of KiB and its thread's
+    /// stack.
     ///
     /// ```
     /// # fn main() -> libmp::Result<()> {
@@ -168,13 +171,17 @@ impl World {
         gpu: Option<String>,
         address: Option<IpAddr>,
     ) -> Result<Vec<World>> {
+        let count = controls.len();
         let interface = config.interface.as_deref();
         let listen = match (address, interface) {
             (Some(address), None) => Ok(address),
             _ => tcp::local_address(interface, false),
         };
-        let nic = NicOptions { listen, patience: 2 * config.heartbeat_timeout };
-        let (mut worlds, mut planes) = (Vec::new(), Vec::new());
+        let (patience, contexts) = (2 * config.heartbeat_timeout, config.contexts);
+        let nic = NicOptions { listen, patience, contexts };
+        let (mut worlds, mut planes) = (Vec::with_capacity(controls.len()), Vec::new());
+        // What is the same for all ranks that are here is found out once.
+        let mut known: Option<Known> = None;
         for control in controls {
             let control = Arc::new(control);
             let peers = match control.wait_peers(config.init_timeout) {
@@ -185,13 +192,12 @@ impl World {
                 }
             };
             let rank = control.rank();
+            let all_here = known.as_ref().is_some_and(|known| known.all_here);
             let local = match local {
                 Some((rank, size)) => (rank as usize, size as usize),
+                None if all_here => (rank, peers.len()),
                 None => place_on_node(&peers, rank),
             };
-            let nodes: std::collections::BTreeSet<&str> =
-                peers.iter().map(|peer| &peer.node[..]).collect();
-            tracing::info!(rank, size = peers.len(), nodes = nodes.len(), "the world is complete");
             let timeline = control.trace();
             let trace = timeline.as_ref().map_or_else(Trace::off, |file| {
                 let host = peers.get(rank).map_or("", |peer| &peer.host);
@@ -206,12 +212,27 @@ impl World {
             let first = worlds.is_empty() && trace.is_on();
             let sampler = if first { Sampler::start(&trace) } else { None };
             let (wish, timeout) = (config.path, config.init_timeout);
-            let explored = Paths::explore(&control, peers.clone(), wish, gpu.as_deref(), timeout);
-            let (paths, turns) = explored?;
+            let known = match &mut known {
+                Some(known) => known,
+                none => {
+                    let gpu = gpu.as_deref();
+                    let (paths, turns) =
+                        Paths::explore(&control, peers.clone(), wish, gpu, timeout)?;
+                    none.insert(Known::new(&peers, count, paths, turns))
+                }
+            };
+            tracing::info!(rank, size = peers.len(), nodes = known.nodes, "the world is complete");
+            let Known { paths, members, turns, .. } = known;
+            let common = match known.together {
+                true => known.common.clone(),
+                false => Arc::default(),
+            };
+            let paths = (paths.clone(), common, known.together);
             let plane = Plane::new(control.clone(), peers.clone(), paths, nic.clone(), trace)?;
             planes.push(plane.clone());
-            let timeout = (config.timeout, turns);
-            let all = Communicator::world(control.clone(), plane, peers.clone(), rank, timeout);
+            let timeout = (config.timeout, *turns);
+            let all = (peers.clone(), members.clone());
+            let all = Communicator::world(control.clone(), plane, all, rank, timeout);
             worlds.push(World {
                 all,
                 control,
@@ -222,6 +243,9 @@ impl World {
                 sampler,
                 ended: false,
             });
+        }
+        if known.is_some_and(|known| known.together) {
+            return Ok(worlds);
         }
         let mut introductions =
             planes.iter().map(|plane| plane.introduction()).collect::<Result<Vec<_>>>()?;
@@ -309,7 +333,7 @@ impl World {
             self.all.resolve_trace();
             file.finish(&self.all, self.all.trace())?;
         }
-        for counters in self.all.counters().iter().filter(|counters| !counters.is_empty()) {
+        for counters in self.all.counters_in_use() {
             tracing::debug!(rank = self.all.rank(), "with {counters}");
         }
         self.all.finish_all()?;
@@ -382,6 +406,36 @@ fn setup(config: &Config, size: u32, job: String, preamble: Preamble, me: &PeerI
         heartbeat: Heartbeat { interval: config.heartbeat, silence: config.heartbeat_timeout },
         timeout: config.init_timeout,
         trace: None,
+    }
+}
+
+/// What ranks of one process know alike of their world.
+struct Known {
+    paths: Arc<Paths>,
+    /// How many collectives it took to find these.
+    turns: u64,
+    members: Arc<[u32]>,
+    nodes: usize,
+    /// All ranks are of this process, and several.
+    all_here: bool,
+    /// They also reach each other directly.
+    together: bool,
+    common: Arc<Common>,
+}
+
+impl Known {
+    fn new(peers: &Arc<[PeerInfo]>, here: usize, paths: Paths, turns: u64) -> Known {
+        let nodes: BTreeSet<&str> = peers.iter().map(|peer| &peer.node[..]).collect();
+        let all_here = here == peers.len() && here > 1;
+        Known {
+            turns,
+            members: (0u32..).zip(peers.iter()).map(|(rank, _)| rank).collect(),
+            nodes: nodes.len(),
+            all_here,
+            together: all_here && paths.all_direct(),
+            paths: Arc::new(paths),
+            common: Arc::default(),
+        }
     }
 }
 

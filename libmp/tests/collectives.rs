@@ -12,8 +12,8 @@ use common::{PASSES, config, each_path, on_threads, say, start_mprun};
 use kernels::{Kernels, Value, address};
 use libmp::gdsync::Buffer;
 use libmp::{
-    AllReduce, Barrier, Deadline, Device, Error, Loss, Number, Path, ReduceOp, Region, Stream,
-    Window, World,
+    Collective, Deadline, Device, Error, Loss, Number, Path, ReduceOp, Region, Stream, Window,
+    World,
 };
 use mp_kernels::{NicPart, WaitStatus, WindowPart};
 
@@ -27,8 +27,8 @@ const ENDS: [u64; 2] = [WaitStatus::Aborted as u64, WaitStatus::PathFailed as u6
 /// What `test_collectives` takes.
 struct Collectives {
     stream: Stream,
-    barrier: Barrier,
-    reduce: AllReduce<f64>,
+    barrier: Collective,
+    reduce: Collective,
     window: Window<u64>,
     scratch: Region<u64>,
     results: Buffer<u64>,
@@ -41,8 +41,8 @@ impl Collectives {
         let share: Region<u64> = world.alloc(device, 1).unwrap();
         let collectives = Collectives {
             stream: world.stream(device).unwrap(),
-            barrier: world.prepare_barrier(device).unwrap(),
-            reduce: world.prepare_all_reduce(device, count).unwrap(),
+            barrier: world.prepare_collective(device, 0).unwrap(),
+            reduce: world.prepare_collective(device, 8 * count).unwrap(),
             window: world.window(&share, 0).unwrap(),
             scratch: world.alloc(device, count + 1).unwrap(),
             results: kernels.results(),
@@ -126,7 +126,7 @@ fn a_rank_that_does_not_come_ends_the_wait_of_the_others_in_time(device: &Device
             let idle = || collectives.stream.is_idle().unwrap().then_some(());
             assert!(soon().poll(idle).is_some(), "the kernel still runs");
             assert!(matches!(error, Error::Late { .. }), "{error}");
-            assert!(error.to_string().contains("barrier"), "{error}");
+            assert!(error.to_string().contains("collective"), "{error}");
             assert_eq!(collectives.results()[1..], [0, WaitStatus::TimedOut as u64]);
         }
         // The other has waited until now; it may hear of the failure.
@@ -170,8 +170,8 @@ fn triggers_mix(device: &Device, rounds: u64) {
         on_threads(World::threads_with_config(ranks, &config()).unwrap(), |world| {
             let me = world.rank();
             let stream = world.stream(device).unwrap();
-            let barrier = world.prepare_barrier(device).unwrap();
-            let mut reduce = world.prepare_all_reduce::<f64>(device, len).unwrap();
+            let barrier = world.prepare_collective(device, 0).unwrap();
+            let mut reduce = world.prepare_collective(device, 8 * len).unwrap();
             let values: Region<f64> = world.alloc(device, len).unwrap();
             let results = kernels.results();
             // Making memory may wait for kernels, which must not wait for this rank yet.
@@ -181,22 +181,25 @@ fn triggers_mix(device: &Device, rounds: u64) {
                 values.write(&of(me).collect::<Vec<_>>()).unwrap();
                 match (round as usize + me) % 4 {
                     0 => {
-                        barrier.start().unwrap();
+                        barrier.barrier().start().unwrap();
                         barrier.wait(soon()).unwrap();
-                        reduce.start(ReduceOp::Sum, &values).unwrap();
+                        reduce.all_reduce(ReduceOp::Sum, &values, &values).start().unwrap();
                         reduce.wait(soon()).unwrap();
                         assert!(reduce.test().unwrap());
                     }
                     1 => {
-                        barrier.start_on(&stream).unwrap();
-                        reduce.start_on(&stream, ReduceOp::Sum, &values).unwrap();
+                        barrier.barrier().start_on(&stream).unwrap();
+                        reduce
+                            .all_reduce(ReduceOp::Sum, &values, &values)
+                            .start_on(&stream)
+                            .unwrap();
                         world.synchronize(&stream, soon()).unwrap();
                     }
                     2 => {
-                        barrier.start_on(&stream).unwrap();
+                        barrier.barrier().start_on(&stream).unwrap();
                         world.synchronize(&stream, soon()).unwrap();
                         let mut here: Vec<f64> = of(me).collect();
-                        reduce.run(ReduceOp::Sum, &mut here).unwrap();
+                        reduce.all_reduce_slice(ReduceOp::Sum, &mut here).unwrap();
                         values.write(&here).unwrap();
                     }
                     _ => {
@@ -229,17 +232,17 @@ fn triggers_mix(device: &Device, rounds: u64) {
 fn every_number_is_combined_as_by_the_control_plane(device: &Device) {
     fn of<T: Number + std::fmt::Debug>(world: &World, device: &Device, mine: [T; 3]) {
         let stream = world.stream(device).unwrap();
-        let mut reduce = world.prepare_all_reduce::<T>(device, 3).unwrap();
+        let mut reduce = world.prepare_collective(device, 24).unwrap();
         let values: Region<T> = world.alloc(device, 3).unwrap();
         for op in [ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max] {
             let mut expected = mine;
             world.all_reduce(op, &mut expected).unwrap();
             let expected = bytemuck::cast_slice::<T, u8>(&expected).to_vec();
             let mut here = mine;
-            reduce.run(op, &mut here).unwrap();
+            reduce.all_reduce_slice(op, &mut here).unwrap();
             assert_eq!(bytemuck::cast_slice::<T, u8>(&here), expected, "{op} by the host");
             values.write(&mine).unwrap();
-            reduce.start_on(&stream, op, &values).unwrap();
+            reduce.all_reduce(op, &values, &values).start_on(&stream).unwrap();
             world.synchronize(&stream, soon()).unwrap();
             let there = values.to_vec().unwrap();
             assert_eq!(bytemuck::cast_slice::<T, u8>(&there), expected, "{op} on a stream");
@@ -263,16 +266,16 @@ fn every_number_is_combined_as_by_the_control_plane(device: &Device) {
 fn a_captured_collective_is_replayed(device: &Device) {
     on_threads(World::threads_with_config(3, &config()).unwrap(), |world| {
         let stream = world.stream(device).unwrap();
-        let barrier = world.prepare_barrier(device).unwrap();
-        let reduce = world.prepare_all_reduce::<f64>(device, 500).unwrap();
+        let barrier = world.prepare_collective(device, 0).unwrap();
+        let reduce = world.prepare_collective(device, 8 * 500).unwrap();
         let values: Region<f64> = world.alloc(device, 500).unwrap();
         let of = |rank: usize, i: usize| 0.1 * i as f64 + rank as f64;
         let mine: Vec<f64> = (0..500).map(|i| of(world.rank(), i)).collect();
         values.write(&mine).unwrap();
         stream.begin_capture().unwrap();
-        barrier.start_on(&stream).unwrap();
-        reduce.start_on(&stream, ReduceOp::Sum, &values).unwrap();
-        reduce.start_on(&stream, ReduceOp::Max, &values).unwrap();
+        barrier.barrier().start_on(&stream).unwrap();
+        reduce.all_reduce(ReduceOp::Sum, &values, &values).start_on(&stream).unwrap();
+        reduce.all_reduce(ReduceOp::Max, &values, &values).start_on(&stream).unwrap();
         let graph = stream.end_capture().unwrap();
         for _ in 0..5 {
             stream.launch_graph(&graph).unwrap();
@@ -289,19 +292,19 @@ fn a_captured_collective_is_replayed(device: &Device) {
 
 fn a_start_is_complete_when_all_ranks_have_come_and_not_before(device: &Device) {
     on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
-        let barrier = world.prepare_barrier(device).unwrap();
+        let barrier = world.prepare_collective(device, 0).unwrap();
         assert!(barrier.test().unwrap(), "nothing was started");
         world.barrier().unwrap();
         if world.rank() == 0 {
-            barrier.start().unwrap();
+            barrier.barrier().start().unwrap();
             assert!(!barrier.test().unwrap());
             let late = barrier.wait(Deadline::after(Duration::from_millis(20))).unwrap_err();
             assert!(matches!(late, Error::Late { .. }), "{late}");
-            assert!(matches!(barrier.start(), Err(Error::Started { .. })));
+            assert!(matches!(barrier.barrier().start(), Err(Error::Started { .. })));
             world.barrier().unwrap();
         } else {
             world.barrier().unwrap();
-            barrier.start().unwrap();
+            barrier.barrier().start().unwrap();
         }
         barrier.wait(soon()).unwrap();
         assert!(barrier.test().unwrap());
@@ -379,7 +382,7 @@ mod host {
             config.path = path.parse().unwrap();
             on_threads(World::threads_with_config(3, &config).unwrap(), |world| {
                 let me = world.rank() as u64;
-                let mut reduce = world.prepare_all_reduce::<u64>(&Device::Host, 9).unwrap();
+                let mut reduce = world.prepare_collective(&Device::Host, 8 * 9).unwrap();
                 for run in 0..runs {
                     // One in turn sleeps, so that the others come to the next run as early as they can.
                     if run % 512 == 11 * me {
@@ -387,7 +390,7 @@ mod host {
                     }
                     let len = 1 + (run % 9) as usize;
                     let mut values: Vec<u64> = (0..9).map(|at| run << 8 | at << 4 | me).collect();
-                    reduce.run(ReduceOp::Sum, &mut values[..len]).unwrap();
+                    reduce.all_reduce_slice(ReduceOp::Sum, &mut values[..len]).unwrap();
                     for (at, &value) in (0..).zip(&values[..len]) {
                         assert_eq!(value, 3 * (run << 8 | at << 4) + 3, "{path}, run {run}");
                     }
@@ -404,18 +407,18 @@ mod host {
         each_path(|| {
             on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
                 let hasty = world.with_timeout(PASSES);
-                let mut reduce = hasty.prepare_all_reduce::<u64>(&Device::Host, 1).unwrap();
-                let barrier = hasty.prepare_barrier(&Device::Host).unwrap();
+                let mut reduce = hasty.prepare_collective(&Device::Host, 8).unwrap();
+                let barrier = hasty.prepare_collective(&Device::Host, 0).unwrap();
                 world.barrier().unwrap();
                 if world.rank() == 0 {
-                    let error = reduce.run(ReduceOp::Sum, &mut [1]).unwrap_err();
+                    let error = reduce.all_reduce_slice(ReduceOp::Sum, &mut [1]).unwrap_err();
                     assert!(matches!(error, Error::Late { rank: 1, .. }), "{error}");
                     // On a stream: when it is synchronised.
                     let stream = world.stream(&Device::Host).unwrap();
-                    barrier.start_on(&stream).unwrap();
+                    barrier.barrier().start_on(&stream).unwrap();
                     let error = world.synchronize(&stream, soon()).unwrap_err();
                     assert!(matches!(error, Error::Late { .. }), "{error}");
-                    assert!(error.to_string().contains("barrier"), "{error}");
+                    assert!(error.to_string().contains("collective"), "{error}");
                 }
                 let _ = world.barrier();
             });
@@ -425,16 +428,19 @@ mod host {
     #[test]
     fn more_values_than_there_is_room_for_are_refused_by_every_trigger() {
         on_threads(World::threads_with_config(1, &config()).unwrap(), |world| {
-            let mut reduce = world.prepare_all_reduce::<f64>(&Device::Host, 5).unwrap();
+            let mut reduce = world.prepare_collective(&Device::Host, 8 * 5).unwrap();
             let stream = world.stream(&Device::Host).unwrap();
             let six: Region<f64> = world.alloc(&Device::Host, 6).unwrap();
             for refused in [
-                reduce.run(ReduceOp::Sum, &mut [0.0; 6]),
-                reduce.start(ReduceOp::Sum, &six),
-                reduce.start_on(&stream, ReduceOp::Sum, &six),
+                reduce.all_reduce_slice(ReduceOp::Sum, &mut [0.0; 6]),
+                reduce.all_reduce(ReduceOp::Sum, &six, &six).start(),
+                reduce.all_reduce(ReduceOp::Sum, &six, &six).start_on(&stream),
             ] {
                 let error = refused.unwrap_err().to_string();
-                assert!(error.contains("6 values for one prepared for 5"), "{error}");
+                assert!(
+                    error.contains("all-reduce: blocks of 48 bytes for one prepared for 40"),
+                    "{error}"
+                );
             }
         });
     }
@@ -498,13 +504,13 @@ mod host {
     }
 
     #[test]
-    fn lengths_that_differ_are_refused_on_every_rank() {
+    fn rooms_that_differ_are_refused_on_every_rank() {
         each_path(|| {
             on_threads(World::threads_with_config(3, &config()).unwrap(), |world| {
-                let len = 5 + world.rank() / 2;
-                let made = world.prepare_all_reduce::<f64>(&Device::Host, len);
+                let bytes = 40 + 8 * (world.rank() / 2);
+                let made = world.prepare_collective(&Device::Host, bytes);
                 let error = made.unwrap_err().to_string();
-                let mine = format!("an all-reduce of {len} f64 here");
+                let mine = format!("room for {bytes} bytes here, for ");
                 assert!(error.contains(&mine) && error.contains("on rank"), "{error}");
                 // A rank that left would end the world of who has not heard yet.
                 world.finish().unwrap();
@@ -513,28 +519,35 @@ mod host {
     }
 
     #[test]
-    fn types_that_differ_are_refused_on_every_rank() {
+    fn what_cannot_be_done_is_refused_by_the_rank_that_asks() {
         on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
-            let error = match world.rank() {
-                0 => world.prepare_all_reduce::<f64>(&Device::Host, 5).unwrap_err(),
-                _ => world.prepare_all_reduce::<u64>(&Device::Host, 5).unwrap_err(),
+            let mut all = world.prepare_collective(&Device::Host, 40).unwrap();
+            let of = |len| world.alloc::<f64>(&Device::Host, len).unwrap();
+            let (two, three, one) = (of(2), of(3), 1 - world.rank());
+            let refused = |error: Error, words: &str| {
+                let error = error.to_string();
+                assert!(error.contains(words), "{error}");
             };
-            let (here, there) = [("f64", "u64"), ("u64", "f64")][world.rank()];
-            let (other, error) = (1 - world.rank(), error.to_string());
-            let expected = format!("5 {here} here, an all-reduce of 5 {there} on rank {other}");
-            assert!(error.contains(&expected), "{error}");
-            world.finish().unwrap();
-        });
-    }
-
-    #[test]
-    fn a_barrier_of_one_rank_is_no_all_reduce_of_nothing_of_another() {
-        on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
-            let error = match world.rank() {
-                0 => world.prepare_barrier(&Device::Host).unwrap_err(),
-                _ => world.prepare_all_reduce::<f64>(&Device::Host, 0).unwrap_err(),
-            };
-            assert!(error.to_string().contains("a barrier"), "{error}");
+            let short = all.all_gather(&two, &three).start().unwrap_err();
+            refused(short, "all-gather: takes 32 bytes of a region of 24");
+            let root = all.reduce(ReduceOp::Sum, 2, &two, &two).start().unwrap_err();
+            assert!(matches!(root, Error::NoSuchRank { rank: 2, size: 2, .. }), "{root}");
+            let bits = all.all_reduce(ReduceOp::And, &two, &two).start().unwrap_err();
+            refused(bits, "`and` is of integers, not of f64");
+            let bits = all.all_reduce_slice(ReduceOp::Xor, &mut [1.0]).unwrap_err();
+            refused(bits, "`xor` is of integers, not of f64");
+            let ranges = all.all_to_all_v(&two, &[], &three, &[0..1, 1..2]).start().unwrap_err();
+            refused(ranges, "0 ranges given for 2 ranks");
+            let (mut given, mut taken) = ([0..1, 0..1], [0..1, 0..1]);
+            given[world.rank()] = 0..2;
+            let own = all.all_to_all_v(&two, &given, &three, &taken).start().unwrap_err();
+            refused(own, "gives itself 2 elements and takes 1 from itself");
+            given[world.rank()] = 0..1;
+            taken[one] = 2..4;
+            let outside = all.all_to_all_v(&two, &given, &three, &taken).start().unwrap_err();
+            refused(outside, "all-to-all-v: takes 32 bytes of a region of 24");
+            // None of it has happened.
+            all.barrier().run().unwrap();
             world.finish().unwrap();
         });
     }

@@ -162,12 +162,13 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
             ranks(size, |world| {
                 let stream = world.stream(device).unwrap();
                 let cells = 3 * words;
+                let all = cells + 3 + size + 8;
                 let share: Region<u64> = match pinned {
-                    true => Region::from_buffer(device.alloc_pinned(cells + 3 + size).unwrap()),
-                    false => world.alloc(device, cells + 3 + size).unwrap(),
+                    true => Region::from_buffer(device.alloc_pinned(all).unwrap()),
+                    false => world.alloc(device, all).unwrap(),
                 };
                 let stay = (0..words as u64).map(|i| pattern(world.rank(), 77, i));
-                let rest = [0, 7, 7].into_iter().chain(vec![0; size]);
+                let rest = [0, 7, 7].into_iter().chain(vec![0; size + 8]);
                 let first = vec![0; 2 * words];
                 share
                     .write(&first.into_iter().chain(stay).chain(rest).collect::<Vec<_>>())
@@ -183,7 +184,7 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
                     Value::Word(address(elsewhere.buffer())),
                     Value::Word(words as u64),
                     Value::Word(rounds),
-                    Value::Half(u32::from(atomics)),
+                    Value::Half(if atomics { 1 + u32::from(words == 1) } else { 0 }),
                     Value::Word(address(&results)),
                 ];
                 kernels.launch(&stream, "test_windows", (1, threads), args);
@@ -195,13 +196,155 @@ fn kernels_put_get_signal_and_add(device: &Device, pinned: bool) {
                 );
                 world.barrier().unwrap();
                 if atomics {
-                    let cells = share.slice(cells..cells + 3).unwrap().to_vec().unwrap();
-                    assert_eq!(cells, [u64::from(threads), 42, 43]);
+                    let last = share.slice(cells..all).unwrap().to_vec().unwrap();
+                    assert_eq!(last[..3], [u64::from(threads), 42, 43]);
+                    if words == 1 {
+                        let [sum, low, real, half, set, ..] = last[3 + size..] else { panic!() };
+                        assert_eq!(sum, u64::from(threads) | u64::from(u32::MAX) << 32);
+                        assert_eq!(low as i64, 1 - i64::from(threads));
+                        assert_eq!(f64::from_bits(real), 0.5 * f64::from(threads));
+                        let quarter = (0.25 * threads as f32).to_bits();
+                        assert_eq!(half, u64::from(quarter) | u64::from(threads - 1) << 32);
+                        assert_eq!(set as i32, -5);
+                    }
                 }
                 world.barrier().unwrap();
             });
         }
     }
+}
+
+/// Blocks use queues of their own, and what their puts and barriers promise does not depend on how many there are.
+fn blocks_put_by_queues_of_their_own(device: &Device) {
+    let kernels = Kernels::of(device);
+    let (blocks, threads) = (4usize, 3usize);
+    for (contexts, size, words) in [(3, 3, 10usize), (3, 2, 300), (1, 2, 100)] {
+        let mut config = config();
+        config.contexts = Some(contexts);
+        on_threads(World::threads_with_config(size, &config).unwrap(), |world| {
+            let cell = size * blocks * words;
+            let all = cell + 1 + blocks * words;
+            let share: Region<u64> = Region::from_buffer(device.alloc_pinned(all).unwrap());
+            let window = world.window(&share, 0).unwrap();
+            let barrier = world.prepare_collective(device, 0).unwrap();
+            let mine: Region<u64> = world.alloc(device, (blocks * words).max(64)).unwrap();
+            let counter: Region<u64> = world.alloc(device, 1).unwrap();
+            let (stream, results, rounds) = (world.stream(device).unwrap(), kernels.results(), 10);
+            world.barrier().unwrap();
+            let args = vec![
+                Value::Collective(barrier.handle()),
+                Value::Window(window.handle().unwrap()),
+                Value::Word(address(mine.buffer())),
+                Value::Word(address(counter.buffer())),
+                Value::Word(words as u64),
+                Value::Word(rounds),
+                Value::Word(address(&results)),
+            ];
+            kernels.launch(&stream, "test_contexts", (blocks as u32, threads as u32), args);
+            world.synchronize(&stream, soon()).unwrap();
+            assert_eq!(results.to_vec().unwrap(), [0, rounds, 0], "{contexts} contexts");
+            // Each number was drawn once.
+            let drawn = mine.to_vec().unwrap()[..blocks * threads].to_vec();
+            let blob: Vec<u8> = drawn.iter().flat_map(|number| number.to_le_bytes()).collect();
+            let every = world.all_gather(&blob).unwrap().concat();
+            let every = every.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+            let mut every: Vec<u64> = every.collect();
+            every.sort_unstable();
+            let numbers = (0..(size * blocks * threads) as u64).collect::<Vec<_>>();
+            assert_eq!(every, numbers, "{contexts} contexts");
+            world.finish().unwrap();
+        });
+    }
+}
+
+/// Prints how many puts a second that is, with `--nocapture`.
+fn puts_of_many_blocks_arrive(device: &Device, count: u64) {
+    let kernels = Kernels::of(device);
+    for contexts in [1, 4] {
+        let mut config = config();
+        config.contexts = Some(contexts);
+        on_threads(World::threads_with_config(2, &config).unwrap(), |world| {
+            let stream = world.stream(device).unwrap();
+            for bytes in [8usize, 4096] {
+                for blocks in [1usize, 4, 16] {
+                    let half = blocks * bytes / 8;
+                    let share: Region<u64> = world.alloc(device, 2 * half).unwrap();
+                    let window = world.window(&share, 0).unwrap();
+                    let words = (0..half as u64).map(|i| pattern(7, count, i)).collect::<Vec<_>>();
+                    share.slice(0..half).unwrap().write(&words).unwrap();
+                    let stamps = device.alloc_pinned::<u64>(2 * blocks).unwrap();
+                    let results = kernels.results();
+                    // The first opens what is opened at the first use.
+                    for each in [1, count / blocks as u64] {
+                        world.barrier().unwrap();
+                        if world.rank() == 1 {
+                            continue;
+                        }
+                        let args = vec![
+                            Value::Window(window.handle().unwrap()),
+                            Value::Word(1),
+                            Value::Word(bytes as u64),
+                            Value::Word(each),
+                            Value::Word(address(&stamps)),
+                            Value::Word(address(&results)),
+                        ];
+                        let threads = if device.as_cuda().is_some() { 32 } else { 1 };
+                        let grid = (blocks as u32, threads);
+                        kernels.launch(&stream, "test_put_rate", grid, args);
+                        world.synchronize(&stream, soon()).unwrap();
+                        assert_eq!(results.to_vec().unwrap(), [0; 3]);
+                    }
+                    world.barrier().unwrap();
+                    if world.rank() == 1 {
+                        assert!(share.slice(half..2 * half).unwrap().to_vec().unwrap() == words);
+                    } else {
+                        let stamps = stamps.to_vec().unwrap();
+                        let began = stamps.iter().step_by(2).min().unwrap();
+                        let ended = stamps.iter().skip(1).step_by(2).max().unwrap();
+                        let rate = count as f64 * 1e6 / (ended - began).max(1) as f64;
+                        println!(
+                            "{:?}, {contexts} contexts, {bytes} B, {blocks} blocks: {rate:.1} thousand puts a second",
+                            world.path(1).unwrap()
+                        );
+                    }
+                    world.barrier().unwrap();
+                }
+            }
+            world.finish().unwrap();
+        });
+    }
+}
+
+/// The last thing that a kernel posts may be an entry of several blocks of the queue.
+fn the_host_waits_for_what_a_kernel_has_put(device: &Device) {
+    let kernels = Kernels::of(device);
+    ranks(2, |world| {
+        let words = 60usize;
+        let share: Region<u64> = world.alloc(device, 200).unwrap();
+        let window = world.window(&share, 3).unwrap();
+        let mine: Region<u64> = world.alloc(device, words).unwrap();
+        let (stream, results) = (world.stream(device).unwrap(), kernels.results());
+        let other = 1 - world.rank();
+        for round in 1..=3 {
+            mine.write(&vec![round; words]).unwrap();
+            world.barrier().unwrap();
+            let args = vec![
+                Value::Window(window.handle().unwrap()),
+                Value::Word(other as u64),
+                Value::Word(address(mine.buffer())),
+                Value::Word(8 * words as u64),
+                Value::Word(address(&results)),
+            ];
+            kernels.launch(&stream, "test_put", (1, 32), args);
+            world.synchronize(&stream, soon()).unwrap();
+            let since = Instant::now();
+            window.quiet(other).unwrap();
+            assert!(since.elapsed() < SOON, "{:?}", since.elapsed());
+            world.barrier().unwrap();
+            assert_eq!(share.to_vec().unwrap()[..words], vec![round; words]);
+            assert_eq!(results.to_vec().unwrap(), [0; 3]);
+        }
+    });
 }
 
 fn kernels_start_prepared_puts_gets_and_waits(device: &Device) {
@@ -338,6 +481,28 @@ mod host {
     }
 
     #[test]
+    fn blocks_put_by_queues_of_their_own() {
+        each(super::blocks_put_by_queues_of_their_own);
+    }
+
+    #[test]
+    fn puts_of_many_blocks_arrive() {
+        each(|device| super::puts_of_many_blocks_arrive(device, 160));
+    }
+
+    /// As many as are worth a number.
+    #[test]
+    #[ignore = "takes half a minute"]
+    fn puts_of_many_blocks_are_counted() {
+        each(|device| super::puts_of_many_blocks_arrive(device, 20_000));
+    }
+
+    #[test]
+    fn the_host_waits_for_what_a_kernel_has_put() {
+        each(super::the_host_waits_for_what_a_kernel_has_put);
+    }
+
+    #[test]
     fn a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it() {
         each(super::a_message_that_never_comes_ends_a_kernel_with_an_error_that_names_it);
     }
@@ -453,6 +618,24 @@ mod gpu {
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn kernels_put_get_signal_and_add_in_pinned_memory() {
         super::kernels_put_get_signal_and_add(&gpu(), true);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn blocks_put_by_queues_of_their_own() {
+        super::blocks_put_by_queues_of_their_own(&gpu());
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn puts_of_many_blocks_arrive() {
+        super::puts_of_many_blocks_arrive(&gpu(), 100_000);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU and TEST_KERNELS"]
+    fn the_host_waits_for_what_a_kernel_has_put() {
+        super::the_host_waits_for_what_a_kernel_has_put(&gpu());
     }
 
     #[test]

@@ -108,6 +108,7 @@ const TABLE: &[(&str, Absurd)] = &[
     ("MP_INTERFACE", Refused(&["nope", "-1", "203.0.113.7", "2001:db8::7", "lo lo"])),
     ("MP_NODE", Anything("hosts may be called anything, in so many bytes: a unit test")),
     ("MP_PATH", WORDS),
+    ("MP_CONTEXTS", Refused(&["x", "-1", "0", "65", "1.5", "1e1"])),
     ("MP_PMIX_LIBRARY", Refused(&["/nonexistent/libpmix.so.2", "x", "/", "-1"])),
     ("MP_TRACE", Anything("what cannot be written is said at the start, and the job runs")),
     ("MP_TRACE_EVENTS", Refused(&["x", "-1", "1.5", "1e3", "99999999999999999999", "1000000001"])),

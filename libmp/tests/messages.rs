@@ -526,7 +526,7 @@ fn an_all_reduce_gives_all_ranks_the_bits_of_the_sum_in_rank_order() {
     use libmp::ReduceOp;
     for size in [1, 2, 3, 8] {
         ranks(size, |world| {
-            let mut reduce = world.prepare_all_reduce::<f64>(&Device::Host, 5).unwrap();
+            let mut reduce = world.prepare_collective(&Device::Host, 40).unwrap();
             for round in 0..100 {
                 let mine = |rank: usize| {
                     [1e16, 1.0, -1e16, 0.1, 3.0, f64::from(round), 2.0, 7.5]
@@ -535,14 +535,14 @@ fn an_all_reduce_gives_all_ranks_the_bits_of_the_sum_in_rank_order() {
                 let mut values = mine(world.rank())[..5].to_vec();
                 let mut expected = values.clone();
                 world.all_reduce(ReduceOp::Sum, &mut expected).unwrap();
-                reduce.run(ReduceOp::Sum, &mut values).unwrap();
+                reduce.all_reduce_slice(ReduceOp::Sum, &mut values).unwrap();
                 let bits = |values: &[f64]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
                 assert_eq!(bits(&values), bits(&expected));
                 let mut one = [world.rank() as f64];
-                reduce.run(ReduceOp::Max, &mut one).unwrap();
+                reduce.all_reduce_slice(ReduceOp::Max, &mut one).unwrap();
                 assert_eq!(one, [(size - 1) as f64]);
             }
-            assert!(reduce.run(ReduceOp::Sum, &mut [0.0; 6]).is_err());
+            assert!(reduce.all_reduce_slice(ReduceOp::Sum, &mut [0.0; 6]).is_err());
         });
     }
 }

@@ -81,6 +81,11 @@ fn collectives(world: World) {
     let ranks = world.all_gather(&[world.rank() as u8]).unwrap();
     assert!(ranks.iter().enumerate().all(|(rank, blob)| *blob == [rank as u8]));
     assert_eq!(world.sum(1.0).unwrap(), world.size() as f64);
+    let pair: Vec<usize> = (0..world.size()).filter(|rank| rank / 2 == world.rank() / 2).collect();
+    for _ in 0..20 {
+        let team = world.team(&pair).unwrap();
+        assert_eq!(team.sum(world.rank() as u64).unwrap(), pair.iter().sum::<usize>() as u64);
+    }
     let node = world.node_local().unwrap();
     assert_eq!((node.rank(), node.size()), (world.rank(), world.size()));
     assert_eq!((world.local_rank(), world.local_size()), (world.rank(), world.size()));

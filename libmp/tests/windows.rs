@@ -4,9 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{on_every_path, on_threads, ranks};
-use libmp::gdsync::{Buffer, Space};
-use libmp::{Deadline, Device, Error, Path, Region, World};
+use common::{each_path, on_every_path, on_threads, ranks};
+use libmp::gdsync::{Buffer, Rows, Space, Until};
+use libmp::{AtomicNumber, AtomicOp, Deadline, Device, Error, Path, Region, World};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(20))
@@ -78,6 +78,157 @@ fn what_lies_past_the_peers_end_is_refused_with_its_size_and_nothing_is_written(
             assert_eq!(mine.to_vec().unwrap(), [0, 0, 0, 0, 0, 0, 0, 0, 1, 1]);
         }
     });
+}
+
+/// Every operation of the host and of a stream on one word, against the plain one.
+fn change_each<V: AtomicNumber + PartialEq + std::fmt::Debug>(
+    world: &World,
+    device: &Device,
+    steps: &[(AtomicOp<V>, V)],
+) {
+    let share: Region<u8> = world.alloc(device, 24).unwrap();
+    let window = world.window(&share, 0).unwrap();
+    let stream = world.stream(device).unwrap();
+    let other = (world.rank() + 1) % world.size();
+    let held: Region<V> = world.alloc(device, 1).unwrap();
+    world.barrier().unwrap();
+    // A word of 32 bits is the second half of eight bytes, whose first half stays.
+    let at = 16 - size_of::<V>() as u64;
+    for by_stream in [false, true] {
+        let mut before = window.atomic(other, at, AtomicOp::Swap(V::zeroed())).unwrap();
+        before = if by_stream { V::zeroed() } else { before };
+        assert_eq!(before, V::zeroed());
+        for (op, after) in steps {
+            let seen = if by_stream {
+                window.atomic_on(&stream, other, at, *op, Some(&held)).unwrap();
+                world.synchronize(&stream, soon()).unwrap();
+                held.to_vec().unwrap()[0]
+            } else {
+                window.atomic(other, at, *op).unwrap()
+            };
+            assert_eq!(seen, before, "{op:?}, by a stream: {by_stream}");
+            before = window.atomic(other, at, AtomicOp::Fetch).unwrap();
+            assert_eq!(before, *after, "{op:?}, by a stream: {by_stream}");
+        }
+    }
+    let bits = |world: &World| world.barrier().map(|()| share.to_vec().unwrap()).unwrap();
+    let (all, word) = (bits(world), at as usize..16);
+    assert!(all[..word.start].iter().chain(&all[16..]).all(|&byte| byte == 0), "{all:?}");
+    window.atomic_on(&stream, other, 0, AtomicOp::<V>::Fetch, None).unwrap();
+    world.synchronize(&stream, soon()).unwrap();
+    let error = window.atomic(other, at + 1, AtomicOp::<V>::Fetch).unwrap_err();
+    assert!(error.to_string().contains("multiple"), "{error}");
+    let error = window.atomic(other, 24, AtomicOp::<V>::Fetch).unwrap_err();
+    assert!(matches!(error, Error::OutOfRange { size: 24, .. }), "{error}");
+    world.barrier().unwrap();
+}
+
+fn words_are_changed_in_every_way(world: &World, device: &Device) {
+    macro_rules! integers {
+        ($($type:ident),+) => { $(
+            let most = $type::MAX;
+            change_each::<$type>(world, device, &[
+                (AtomicOp::Add(12), 12),
+                (AtomicOp::And(13), 12),
+                (AtomicOp::Or(3), 15),
+                (AtomicOp::Xor(9), 6),
+                (AtomicOp::Max(7), 7),
+                (AtomicOp::Max(6), 7),
+                (AtomicOp::Min(5), 5),
+                (AtomicOp::Swap(most), most),
+                (AtomicOp::Add(2), most.wrapping_add(2)),
+                (AtomicOp::Max(0), most.wrapping_add(2).max(0)),
+                (AtomicOp::CompareSwap { expected: 99, value: 4 }, most.wrapping_add(2).max(0)),
+                (AtomicOp::Swap(99), 99),
+                (AtomicOp::CompareSwap { expected: 99, value: 4 }, 4),
+            ]);
+        )+ };
+    }
+    integers!(u32, u64, i32, i64);
+    macro_rules! floats {
+        ($($type:ident),+) => { $(
+            change_each::<$type>(world, device, &[
+                (AtomicOp::Add(1.5), 1.5),
+                (AtomicOp::Add(-2.0), -0.5),
+                (AtomicOp::Swap(8.25), 8.25),
+                (AtomicOp::Fetch, 8.25),
+            ]);
+        )+ };
+    }
+    floats!(f32, f64);
+    let share: Region<f32> = world.alloc(device, 1).unwrap();
+    let window = world.window(&share, 0).unwrap();
+    let error = window.atomic(0, 0, AtomicOp::Min(1.0f32)).unwrap_err();
+    assert!(error.to_string().contains("Min of an f32"), "{error}");
+}
+
+#[test]
+fn words_of_every_width_are_changed_in_every_way_by_the_host_and_by_streams() {
+    each_path(|| {
+        ranks(2, |world| words_are_changed_in_every_way(world, &Device::Host));
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn words_of_every_width_are_changed_in_every_way_in_memory_of_a_gpu() {
+    let gpu = Device::cuda(0).unwrap();
+    ranks(2, |world| words_are_changed_in_every_way(world, &gpu));
+}
+
+fn signals_are_compared(world: &World, device: &Device) {
+    let share: Region<u8> = world.alloc(device, 8).unwrap();
+    let window = world.window(&share, 3).unwrap();
+    let stream = world.stream(device).unwrap();
+    let (me, other) = (world.rank(), (world.rank() + 1) % world.size());
+    window.signal(other, 1, 6).unwrap();
+    window.wait_signal(1, 6, soon()).unwrap();
+    for until in
+        [Until::Eq(6), Until::Ne(5), Until::Gt(5), Until::Lt(7), Until::Le(6), Until::And(2)]
+    {
+        window.wait_signal(1, until, soon()).unwrap();
+        window.wait_signal_on(&stream, 1, until).unwrap();
+    }
+    world.synchronize(&stream, soon()).unwrap();
+    let short = || Deadline::after(Duration::from_millis(5));
+    for until in
+        [Until::Eq(5), Until::Ne(6), Until::Gt(6), Until::Lt(6), Until::Le(5), Until::And(9)]
+    {
+        let error = window.wait_signal(1, until, short()).unwrap_err();
+        assert!(matches!(error, Error::Late { seen: 6, .. }), "{until}: {error}");
+    }
+    assert!(window.wait_signal(1, Until::Lt(0), soon()).unwrap_err().to_string().contains("< 0"));
+    // Whichever comes.
+    world.barrier().unwrap();
+    let any = [(0, Until::Geq(1)), (2, Until::Eq(me as u64 + 1)), (1, Until::Gt(6))];
+    assert!(matches!(window.wait_any_signal(&any, short()), Err(Error::Late { .. })));
+    world.barrier().unwrap();
+    window.signal(other, 2, other as u64 + 1).unwrap();
+    assert_eq!(window.wait_any_signal(&any, soon()).unwrap(), 1);
+    assert_eq!(window.wait_any_signal(&any[..0], soon()).unwrap(), 0);
+    let all = [(1, Until::Eq(6)), (2, Until::Gt(me as u64)), (0, Until::Eq(0))];
+    window.wait_all_signals(&all, soon()).unwrap();
+    let missing = window.wait_all_signals(&[all[0], (0, Until::Ne(0)), all[1]], short());
+    assert!(matches!(missing, Err(Error::Late { tag: 0, seen: 0, .. })), "{missing:?}");
+    assert!(matches!(
+        window.wait_any_signal(&[(3, 1.into())], soon()),
+        Err(Error::OutOfRange { .. })
+    ));
+    world.barrier().unwrap();
+}
+
+#[test]
+fn signals_are_compared_in_every_way_and_one_of_several_is_enough() {
+    each_path(|| {
+        ranks(2, |world| signals_are_compared(world, &Device::Host));
+    });
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn signals_of_a_gpu_are_compared_in_every_way_and_one_of_several_is_enough() {
+    let gpu = Device::cuda(0).unwrap();
+    ranks(2, |world| signals_are_compared(world, &gpu));
 }
 
 #[test]
@@ -243,7 +394,121 @@ fn ranks_that_name_different_numbers_of_signals_hear_both() {
 }
 
 #[test]
-fn a_flush_waits_for_what_a_stream_has_signalled() {
+fn started_puts_and_gets_are_through_when_flush_and_quiet_say_so() {
+    ranks(2, |world| {
+        // More than a queue has room for; small ones travel inside it.
+        const PUTS: u64 = 1500;
+        let (me, other) = (world.rank() as u64, 1 - world.rank());
+        let words = |len: usize| world.alloc::<u64>(&Device::Host, len).unwrap();
+        let here = words(PUTS as usize + 8000);
+        let window = world.window(&here, 1).unwrap();
+        let (out, big, back) = (words(PUTS as usize), words(4000), words(PUTS as usize + 4000));
+        out.write(&(0..PUTS).map(|i| 10 * i + me).collect::<Vec<_>>()).unwrap();
+        for round in 1..=3u64 {
+            for i in 0..PUTS {
+                let one = out.slice(i as usize..i as usize + 1).unwrap();
+                window.start_put(other, i, &one).unwrap();
+            }
+            for half in 0..2 {
+                big.write(&vec![100 * round + half; 4000]).unwrap();
+                window.start_put(other, PUTS + 4000 * half, &big).unwrap();
+                // It is written again.
+                window.flush(other).unwrap();
+            }
+            if round % 2 == 0 {
+                window.quiet(other).unwrap();
+                window.signal(other, 0, round).unwrap();
+            } else {
+                // Behind all that was started.
+                window.put_signal(other, 0, &out.slice(0..1).unwrap(), 0, round).unwrap();
+            }
+            window.wait_signal(0, round, soon()).unwrap();
+            let theirs = (0..PUTS).map(|i| 10 * i + other as u64);
+            let halves = [0, 1].map(|half| vec![100 * round + half; 4000]);
+            assert_eq!(here.to_vec().unwrap(), theirs.chain(halves.concat()).collect::<Vec<_>>());
+            world.barrier().unwrap();
+            for i in (0..PUTS).rev() {
+                let one = back.slice(i as usize..i as usize + 1).unwrap();
+                window.start_get(other, i, &one).unwrap();
+            }
+            let rest = back.slice(PUTS as usize..back.len()).unwrap();
+            window.start_get(other, PUTS + 4000, &rest).unwrap();
+            if round % 2 == 0 { window.flush_all() } else { window.quiet_all() }.unwrap();
+            let mine = (0..PUTS).map(|i| 10 * i + me).chain(vec![100 * round + 1; 4000]);
+            assert_eq!(back.to_vec().unwrap(), mine.collect::<Vec<_>>());
+            back.write(&vec![0; back.len()]).unwrap();
+            world.barrier().unwrap();
+        }
+        assert!(matches!(window.flush(2), Err(Error::NoSuchRank { rank: 2, .. })));
+        assert!(matches!(window.quiet(2), Err(Error::NoSuchRank { rank: 2, .. })));
+        assert!(matches!(window.start_put(other, 9500, &big), Err(Error::OutOfRange { .. })));
+    });
+}
+
+#[test]
+fn rows_are_put_and_got_by_host_and_stream_and_nothing_between_them() {
+    ranks(2, |world| {
+        let other = 1 - world.rank();
+        let stream = world.stream(&Device::Host).unwrap();
+        // In entries, and from and to memory that is registered; more rows than a queue has room for.
+        for (len, count, there, near) in
+            [(1, 9, 3, 2), (3, 5, 7, 3), (2, 700, 5, 3), (300, 4, 301, 500)]
+        {
+            let (there_len, near_len) = ((count - 1) * there + len, (count - 1) * near + len);
+            let share = world.alloc::<u64>(&Device::Host, there_len + 2).unwrap();
+            let window = world.window(&share, 0).unwrap();
+            let [out, back] =
+                [(); 2].map(|()| world.alloc::<u64>(&Device::Host, near_len).unwrap());
+            out.write(&(0..near_len as u64).map(|i| 1000 + i).collect::<Vec<_>>()).unwrap();
+            let put = Rows { len, count, to: there, from: near };
+            let get = Rows { to: near, from: there, ..put };
+            for by_stream in [false, true] {
+                share.write(&vec![0; there_len + 2]).unwrap();
+                back.write(&vec![7; near_len]).unwrap();
+                world.barrier().unwrap();
+                if by_stream {
+                    window.put_on(&stream, other, 1, (&out, put)).unwrap();
+                    window.get_on(&stream, other, 1, (&back, get)).unwrap();
+                    world.synchronize(&stream, soon()).unwrap();
+                } else {
+                    window.start_put(other, 1, (&out, put)).unwrap();
+                    window.quiet(other).unwrap();
+                    window.get(other, 1, (&back, get)).unwrap();
+                }
+                world.barrier().unwrap();
+                let (mut mine, mut again) = (vec![0; there_len + 2], vec![7; near_len]);
+                for (row, i) in (0..count).flat_map(|row| (0..len).map(move |i| (row, i))) {
+                    let value = 1000 + (row * near + i) as u64;
+                    (mine[1 + row * there + i], again[row * near + i]) = (value, value);
+                }
+                assert!(share.to_vec().unwrap() == mine, "{put:?}, by a stream: {by_stream}");
+                assert!(back.to_vec().unwrap() == again, "{get:?}, by a stream: {by_stream}");
+            }
+            let refused = |rows: Rows, at: u64| {
+                let errors = [
+                    window.put(other, at, (&out, rows)),
+                    window.get(other, at, (&out, Rows { to: rows.from, from: rows.to, ..rows })),
+                    window.put_on(&stream, other, at, (&out, rows)),
+                ];
+                for error in errors {
+                    assert!(matches!(error, Err(Error::OutOfRange { .. })), "{rows:?}: {error:?}");
+                }
+            };
+            refused(put, 3);
+            refused(Rows { count: count + 1, ..put }, 0);
+            refused(Rows { to: usize::MAX / 2, count: 4, ..put }, 0);
+            refused(Rows { from: near + near_len, ..put }, 0);
+            window.put(other, 0, (&out, Rows { count: 0, ..put })).unwrap();
+            window.get(other, 0, (&out, Rows { len: 0, ..put })).unwrap();
+            let counted = &world.counters()[other];
+            assert!(counted.puts.bytes >= 8 * 2 * (len * count) as u64, "{counted:?}");
+            world.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn quiet_waits_for_what_a_stream_has_signalled() {
     ranks(2, |world| {
         let here: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
         let window = world.window(&here, 1).unwrap();
@@ -252,12 +517,12 @@ fn a_flush_waits_for_what_a_stream_has_signalled() {
         for round in 1..=20 {
             window.signal_on(&stream, other, 0, round).unwrap();
             world.synchronize(&stream, soon()).unwrap();
-            window.flush(other).unwrap();
+            window.quiet(other).unwrap();
             world.barrier().unwrap();
             assert_eq!(window.read_signal(0).unwrap(), round, "the other's is here");
             world.barrier().unwrap();
         }
-        assert!(window.flush(2).is_err());
+        assert!(window.quiet(2).is_err());
     });
 }
 

@@ -27,10 +27,9 @@ macro_rules! outln {
 #[macro_export]
 macro_rules! errln {
     ($($text:tt)*) => {{
-        let _ = ::std::io::Write::write_fmt(
-            &mut ::std::io::stderr(),
-            format_args!("{}\n", format_args!($($text)*)),
-        );
+        // In one write: the lines of several ranks come out whole.
+        let line = format!("{}\n", format_args!($($text)*));
+        let _ = ::std::io::Write::write_all(&mut ::std::io::stderr(), line.as_bytes());
     }};
 }
 

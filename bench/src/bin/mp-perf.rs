@@ -9,7 +9,7 @@ use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_bench::perf::latency::Form;
 use mp_bench::perf::work::Bound;
 use mp_bench::perf::{
-    self, Devices, Rank, bandwidth, barrier, latency, litmus, message_rate, overlap,
+    self, Devices, Rank, bandwidth, barrier, latency, litmus, message_rate, overlap, waiting,
 };
 use mp_bench::result::{Figure, Results};
 use mp_bench::{compare, model, multigrid, report, signal};
@@ -40,7 +40,8 @@ enum What {
         json: Option<PathBuf>,
     },
     /// This library beside NCCL, NVSHMEM, MPI, UCX and the bare machine, on the host and between two GPUs. Starts two
-    /// ranks under mpirun by itself; says who is absent and why.
+    /// ranks under mpirun by itself. Who of the others is not here, or fails on the way, is absent, with its own last
+    /// words; the rest goes on.
     Compare {
         #[command(flatten)]
         ranks: Ranks,
@@ -187,6 +188,18 @@ enum What {
         #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
         rounds: u64,
     },
+    /// What seven blocks of each multiprocessor that wait for a signal cost an eighth that computes.
+    Waiting {
+        /// The GPU.
+        #[arg(long, default_value_t = 0)]
+        device: u32,
+        /// How often the computation goes through its 16 KiB.
+        #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        rounds: u64,
+        /// Repeats.
+        #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        repeats: u32,
+    },
     /// Whether messages, puts and signals between GPUs keep the orders that are documented, checked word by word.
     Litmus {
         /// Sizes in bytes.
@@ -238,7 +251,7 @@ impl What {
             | What::Overlap { common, .. }
             | What::Barrier { common, .. } => [common.json.as_ref(), common.csv.as_ref()],
             What::Report { output, markdown, .. } => [Some(output), markdown.as_ref()],
-            What::Litmus { .. } => [None, None],
+            What::Litmus { .. } | What::Waiting { .. } => [None, None],
         };
         first.into_iter().chain(second)
     }
@@ -438,6 +451,10 @@ fn run(what: What) -> Result<()> {
             let plan = barrier::Plan { rounds, repeats: common.repeats };
             common.run(|rank| Ok((barrier::method(rank, &plan), barrier::measure(rank, &plan)?)))
         }
+        What::Waiting { device, rounds, repeats } => {
+            waiting::print(&waiting::measure(device, rounds, repeats)?);
+            Ok(())
+        }
         What::Litmus { size: sizes, rounds, channels, ranks } => {
             let plan = litmus::Plan { sizes, rounds, channels };
             let found = perf::on_ranks(&ranks.devices(), |rank| {
@@ -475,7 +492,7 @@ fn run(what: What) -> Result<()> {
 /// Prints a run's tables and method; writes it to `json`.
 fn show(results: &Results, json: Option<&Path>) -> Result<()> {
     for figure in &results.figures {
-        outln!("{}", report::terminal(figure));
+        outln!("{}", report::terminal(results, figure));
     }
     for sentence in &results.method {
         outln!("{sentence}");

@@ -1,11 +1,14 @@
 //! This library beside others and beside the bare machine, in one process set: two ranks, the players in turn within each
 //! repeat, so that what disturbs the machine disturbs all. What is in this file runs on the host; `gpu` is between two GPUs.
+//! Other libraries' players may fail: they are absent then, and the rest goes on (`absent`).
 
+mod absent;
 mod floor;
 mod gpu;
 mod launch;
 mod mpi;
 mod ours;
+mod program;
 mod ucx;
 
 use std::time::Instant;
@@ -14,7 +17,8 @@ use anyhow::{Context, Result};
 use libmp::World;
 
 use crate::perf::Devices;
-use crate::result::{Axis, Figure, Plot, Point, Results, Role, Series};
+use crate::result::{Absent, Axis, Figure, Plot, Point, Results, Role, Series};
+use absent::{Journal, agree};
 
 pub use launch::run;
 use mpi::Mpi;
@@ -50,6 +54,14 @@ trait Player {
     fn name(&self) -> String;
     /// What it is.
     fn role(&self) -> Role;
+    /// The library in this process that it calls, unless it is ours.
+    fn library(&self) -> Option<&'static str> {
+        None
+    }
+    /// Why it never plays, if it does not.
+    fn absent(&self) -> Option<String> {
+        None
+    }
     /// Allocates and connects what messages of `size` need.
     fn prepare(&mut self, size: usize) -> Result<()>;
     /// A message there and a message back, `rounds` times.
@@ -64,103 +76,131 @@ trait Player {
     fn meet(&mut self, rounds: usize) -> Result<Option<()>>;
 }
 
-/// Measures, as one of two ranks. Rank 0 gets the figures; `tick` is called there after each point.
+/// A player of a library that is not here.
+struct Missing {
+    library: &'static str,
+    reason: String,
+}
+
+impl Player for Missing {
+    fn name(&self) -> String {
+        self.library.into()
+    }
+
+    fn role(&self) -> Role {
+        Role::Peer
+    }
+
+    fn absent(&self) -> Option<String> {
+        Some(self.reason.clone())
+    }
+
+    fn prepare(&mut self, _: usize) -> Result<()> {
+        anyhow::bail!("{}", self.reason)
+    }
+
+    fn ping_pong(&mut self, _: usize) -> Result<()> {
+        anyhow::bail!("{}", self.reason)
+    }
+
+    fn stream(&mut self, _: usize) -> Result<Option<()>> {
+        anyhow::bail!("{}", self.reason)
+    }
+
+    fn exchange(&mut self, _: usize) -> Result<Option<()>> {
+        anyhow::bail!("{}", self.reason)
+    }
+
+    fn meet(&mut self, _: usize) -> Result<Option<()>> {
+        anyhow::bail!("{}", self.reason)
+    }
+}
+
+/// MPI in this process, or why it is absent.
+type MpiHere<'a> = Result<&'a Mpi, &'a str>;
+
+/// The players of the host.
+fn players<'a>(world: &'a World, mpi: MpiHere<'a>) -> Vec<Box<dyn Player + 'a>> {
+    let mpi: Box<dyn Player + 'a> = match mpi {
+        Ok(mpi) => Box::new(mpi.player(world.rank())),
+        Err(reason) => Box::new(Missing { library: "MPI", reason: reason.into() }),
+    };
+    vec![Box::new(ours::Ours::new(world)), mpi, Box::new(floor::Floor::new(world))]
+}
+
+/// Measures, as one of two ranks. Rank 0 gets the figures, and who is absent from which; `tick` is called there after each
+/// point.
 ///
 /// # Errors
-/// A player that fails.
-fn rank(world: &World, plan: &Plan, mpi: Option<&Mpi>, tick: &dyn Fn()) -> Result<Vec<Figure>> {
+/// A player that fails and is not another library's.
+fn rank(
+    world: &World,
+    plan: &Plan,
+    players: Vec<Box<dyn Player + '_>>,
+    journal: &Journal,
+    tick: &dyn Fn(),
+) -> Result<(Vec<Figure>, Vec<Absent>)> {
     anyhow::ensure!(world.size() == 2, "compare needs 2 ranks, this world has {}", world.size());
-    let mut players: Vec<Box<dyn Player + '_>> = vec![Box::new(ours::Ours::new(world))];
-    if let Some(mpi) = mpi {
-        players.push(Box::new(mpi.player(world.rank())));
-    }
-    players.push(Box::new(floor::Floor::new(world)));
-    let (mut latency, mut bandwidth) = (Table::new(&players), Table::new(&players));
-    let mut exchange = Table::new(&players);
+    let failed = players.iter().map(|player| player.absent()).collect();
+    let mut seats = Seats { world, journal, failed, players };
+    let figure = |title: &str, x: Axis, y: Axis, less_is_better| Figure {
+        title: title.into(),
+        plot: Plot::Lines,
+        x,
+        y,
+        less_is_better,
+        series: seats.series(),
+    };
+    let message = || Axis::log("message", "B");
+    let mut latency = figure("Latency, host memory", message(), Axis::log("one way", "µs"), true);
+    let mut bandwidth =
+        figure("Bandwidth, host memory", message(), Axis::log("bandwidth", "GB/s"), false);
+    let mut exchange =
+        figure("Exchange, host memory", message(), Axis::log("exchange", "µs"), true);
+    let mut meeting = Figure {
+        plot: Plot::Bars,
+        ..figure("Barrier, host", Axis::linear("ranks", ""), Axis::linear("barrier", "µs"), true)
+    };
     for &size in &plan.sizes {
-        for player in &mut players {
-            player.prepare(size).with_context(|| format!("{}, {size} B", player.name()))?;
-        }
+        seats.each(|player| player.prepare(size).with_context(|| format!("preparing {size} B")))?;
         let rounds = plan.rounds(size);
         let one_way = 1e6 / (2 * rounds) as f64;
-        latency.measure(
-            world,
-            plan,
-            size as f64,
-            &mut players,
-            |player| {
-                player.ping_pong(rounds)?;
-                Ok(Some(rounds))
-            },
+        let x = size as f64;
+        seats.measure(
+            (&mut latency, x, plan.repeats),
+            |player| player.ping_pong(rounds).map(Some),
             |seconds| seconds * one_way,
         )?;
         tick();
-        exchange.measure(
-            world,
-            plan,
-            size as f64,
-            &mut players,
-            |player| Ok(player.exchange(rounds)?.map(|()| rounds)),
+        seats.measure(
+            (&mut exchange, x, plan.repeats),
+            |player| player.exchange(rounds),
             |seconds| seconds * 1e6 / rounds as f64,
         )?;
         tick();
         let rounds = (rounds / IN_FLIGHT).max(2);
         let moved = (rounds * IN_FLIGHT * size) as f64 * 1e-9;
-        bandwidth.measure(
-            world,
-            plan,
-            size as f64,
-            &mut players,
-            |player| Ok(player.stream(rounds)?.map(|()| rounds)),
+        seats.measure(
+            (&mut bandwidth, x, plan.repeats),
+            |player| player.stream(rounds),
             |seconds| moved / seconds,
         )?;
         tick();
     }
-    let mut meeting = Table::new(&players);
     let rounds = 200;
-    meeting.measure(
-        world,
-        plan,
-        2.0,
-        &mut players,
-        |player| Ok(player.meet(rounds)?.map(|()| rounds)),
+    seats.measure(
+        (&mut meeting, 2.0, plan.repeats),
+        |player| player.meet(rounds),
         |seconds| seconds * 1e6 / rounds as f64,
     )?;
     tick();
-    Ok(vec![
-        Figure {
-            title: "Latency, host memory".into(),
-            plot: Plot::Lines,
-            x: Axis::log("message", "B"),
-            y: Axis::log("one way", "µs"),
-            less_is_better: true,
-            series: latency.series,
-        },
-        Figure {
-            title: "Bandwidth, host memory".into(),
-            plot: Plot::Lines,
-            x: Axis::log("message", "B"),
-            y: Axis::log("bandwidth", "GB/s"),
-            less_is_better: false,
-            series: bandwidth.without_empty(),
-        },
-        Figure {
-            title: "Exchange, host memory".into(),
-            plot: Plot::Lines,
-            x: Axis::log("message", "B"),
-            y: Axis::log("exchange", "µs"),
-            less_is_better: true,
-            series: exchange.without_empty(),
-        },
-        Figure {
-            title: "Barrier, host".into(),
-            plot: Plot::Bars,
-            x: Axis::linear("ranks", ""),
-            y: Axis::linear("barrier", "µs"),
-            less_is_better: true,
-            series: meeting.without_empty(),
-        },
-    ])
+    let mut figures = vec![latency, bandwidth, exchange, meeting];
+    let mut absent = Vec::new();
+    for figure in &mut figures {
+        absent.extend(absent::missing((&figure.title, &figure.series), &seats.failed));
+        figure.series.retain(|series| !series.points.is_empty());
+    }
+    Ok((figures, absent))
 }
 
 /// Points that [`rank`] measures with a plan, for a progress bar.
@@ -169,7 +209,7 @@ fn points(plan: &Plan) -> u64 {
 }
 
 /// The method, in sentences.
-fn method(plan: &Plan, mpi: Option<&Mpi>) -> Vec<String> {
+fn method(plan: &Plan, mpi: MpiHere<'_>) -> Vec<String> {
     let mut method = vec![
         format!(
             "Two ranks; {} repeats of each point, the players in turn within each; clock of rank 0; median of the repeats.",
@@ -181,127 +221,250 @@ fn method(plan: &Plan, mpi: Option<&Mpi>) -> Vec<String> {
         "Barrier: libmp's goes through an all-reduce of one prepared word on the data plane, MPI's is MPI_Barrier.".into(),
     ];
     method.push(match mpi {
-        Some(mpi) => format!("MPI: {}.", mpi.version()),
-        None => {
-            "MPI: absent (no libmpi.so.40 or no mpirun here, or both ranks are on one GPU).".into()
-        }
+        Ok(mpi) => format!("MPI: {}.", mpi.version()),
+        Err(reason) => format!("MPI: absent: {reason}."),
     });
     method
 }
 
-/// A figure as it grows.
-struct Table {
-    series: Vec<Series>,
+/// The players of a run on the host. One that fails plays no more.
+struct Seats<'a> {
+    world: &'a World,
+    journal: &'a Journal,
+    players: Vec<Box<dyn Player + 'a>>,
+    /// Why those who failed did.
+    failed: Vec<Option<String>>,
 }
 
-impl Table {
-    fn new(players: &[Box<dyn Player + '_>]) -> Table {
-        let mut table = Table { series: Vec::new() };
-        for player in players {
-            let (name, role) = (player.name(), player.role());
-            table.series.push(Series { name, role, points: Vec::new() });
-        }
-        table
+impl Seats<'_> {
+    fn series(&self) -> Vec<Series> {
+        let all = self.players.iter();
+        all.map(|player| Series { name: player.name(), role: player.role(), points: Vec::new() })
+            .collect()
     }
 
-    /// One x: every player warms up once, then all in turn, `plan.repeats` times.
+    /// What a player does, on both ranks; `None` if it is absent, from now on or since long. With the seconds it took.
+    fn turn<T>(
+        &mut self,
+        number: usize,
+        play: impl FnOnce(&mut dyn Player) -> Result<T>,
+    ) -> Result<Option<(T, f64)>> {
+        if self.failed[number].is_some() {
+            return Ok(None);
+        }
+        let player = &mut self.players[number];
+        let library = player.library();
+        let inside = library.map(|name| self.journal.enter(self.world.rank(), name)).transpose()?;
+        self.world.barrier()?;
+        let begin = Instant::now();
+        let played = play(player.as_mut());
+        let seconds = begin.elapsed().as_secs_f64();
+        drop(inside);
+        if player.role() != Role::Peer {
+            return Ok(Some((played.with_context(|| player.name())?, seconds)));
+        }
+        match agree(self.world, played)? {
+            Ok(value) => Ok(Some((value, seconds))),
+            Err(reason) => {
+                self.failed[number] = Some(reason);
+                Ok(None)
+            }
+        }
+    }
+
+    /// All players in turn.
+    fn each(&mut self, play: impl Fn(&mut dyn Player) -> Result<()>) -> Result<()> {
+        (0..self.players.len()).try_for_each(|number| self.turn(number, &play).map(drop))
+    }
+
+    /// One x of a figure: every player warms up once, then all in turn, so often.
     fn measure(
         &mut self,
-        world: &World,
-        plan: &Plan,
-        x: f64,
-        players: &mut [Box<dyn Player + '_>],
-        play: impl Fn(&mut dyn Player) -> Result<Option<usize>>,
+        (figure, x, repeats): (&mut Figure, f64, usize),
+        play: impl Fn(&mut dyn Player) -> Result<Option<()>>,
         value: impl Fn(f64) -> f64,
     ) -> Result<()> {
-        let mut samples = vec![Vec::new(); players.len()];
-        for repeat in 0..=plan.repeats {
-            for (player, samples) in players.iter_mut().zip(&mut samples) {
-                world.barrier()?;
-                let begin = Instant::now();
-                let played =
-                    play(player.as_mut()).with_context(|| format!("{}, at {x}", player.name()))?;
-                if played.is_some() && repeat > 0 {
-                    samples.push(value(begin.elapsed().as_secs_f64()));
+        let mut samples = vec![Vec::new(); self.players.len()];
+        for repeat in 0..=repeats {
+            for (number, samples) in samples.iter_mut().enumerate() {
+                let turn = self.turn(number, |player| {
+                    play(player).with_context(|| format!("{}, at {x}", figure.title))
+                });
+                if let Some((Some(()), seconds)) = turn?
+                    && repeat > 0
+                {
+                    samples.push(value(seconds));
                 }
             }
         }
-        for (series, samples) in self.series.iter_mut().zip(samples) {
-            if !samples.is_empty() {
-                series.points.push(Point { x, samples, p99: None });
+        for ((series, samples), player) in figure.series.iter_mut().zip(samples).zip(&self.players)
+        {
+            if samples.is_empty() {
+                continue;
             }
+            let point = Point { x, samples, p99: None };
+            if let (Some(library), 0) = (player.library(), self.world.rank()) {
+                self.journal.keep(library, &figure.title, &series.name, &point)?;
+            }
+            series.points.push(point);
         }
         Ok(())
     }
-
-    fn without_empty(self) -> Vec<Series> {
-        self.series.into_iter().filter(|series| !series.points.is_empty()).collect()
-    }
 }
 
-/// Adds UCX's own measurements to the figures of `results`, where its program is installed.
-///
-/// # Errors
-/// `ucx_perftest` is there and fails.
-fn add_ucx(results: &mut Results, plan: &Plan, ucx: Option<&Ucx>) -> Result<()> {
+/// Adds UCX's own measurements to the figures of `results`, or why it is absent from them.
+fn add_ucx(results: &mut Results, plan: &Plan, ucx: Option<&Ucx>) {
     let Some(ucx) = ucx else {
-        results.method.push("UCX: absent (no ucx_perftest here).".into());
-        return Ok(());
+        results.method.push("UCX: absent: no ucx_perftest here.".into());
+        return;
     };
     results.method.push(format!(
         "UCX: {}, two processes of ucx_perftest over shared memory, after the others; latency tag_lat, bandwidth tag_bw.",
         ucx.version()
     ));
+    let mut failed = None;
     for (title, test) in [("Latency, host memory", "tag_lat"), ("Bandwidth, host memory", "tag_bw")]
     {
         let mut points = Vec::new();
         for &size in &plan.sizes {
-            let rounds = plan.rounds(size);
-            let samples = (0..plan.repeats.min(5))
-                .map(|_| ucx.measure(test, size, rounds))
-                .collect::<Result<_>>()?;
-            points.push(Point { x: size as f64, samples, p99: None });
+            let mut samples = Vec::new();
+            while failed.is_none() && samples.len() < plan.repeats.min(5) {
+                match ucx.measure(test, size, plan.rounds(size)) {
+                    Ok(sample) => samples.push(sample),
+                    Err(error) => failed = Some(format!("{error:#}")),
+                }
+            }
+            if !samples.is_empty() {
+                points.push(Point { x: size as f64, samples, p99: None });
+            }
         }
-        if let Some(figure) = results.figures.iter_mut().find(|figure| figure.title == title) {
+        if let Some(reason) = &failed {
+            let (figure, player) = (title.into(), "UCX".into());
+            results.absent.push(Absent { figure, player, reason: reason.clone() });
+        }
+        if let Some(figure) = results.figures.iter_mut().find(|figure| figure.title == title)
+            && !points.is_empty()
+        {
             figure.series.push(Series { name: "UCX".into(), role: Role::Peer, points });
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn two_threads_measure_every_figure_with_every_player_there_is() {
-        let plan =
-            Plan { sizes: vec![8, 4096], repeats: 2, budget: 1 << 16, devices: Devices::Host };
-        let figures = std::thread::scope(|scope| {
+    /// The figures of rank 0 and who is absent, by two threads with the players that `more` adds to a rank.
+    fn measured<'a>(
+        plan: &Plan,
+        more: impl Fn(usize) -> Vec<Box<dyn Player + 'a>> + Sync,
+    ) -> (Vec<Figure>, Vec<Absent>) {
+        std::thread::scope(|scope| {
             let ranks: Vec<_> = World::threads(2)
                 .unwrap()
                 .into_iter()
                 .map(|world| {
-                    let plan = &plan;
+                    let more = &more;
                     scope.spawn(move || {
-                        let figures = rank(&world, plan, None, &|| ()).unwrap();
+                        let mut all = players(&world, Err("not here"));
+                        all.extend(more(world.rank()));
+                        let journal = Journal::none();
+                        let found = rank(&world, plan, all, &journal, &|| ()).unwrap();
                         world.finish().unwrap();
-                        figures
+                        found
                     })
                 })
                 .collect();
-            ranks.into_iter().map(|rank| rank.join().unwrap()).collect::<Vec<_>>()
-        });
-        assert_eq!(figures[0].len(), 4);
-        for figure in &figures[0] {
-            let names: Vec<_> = figure.series.iter().map(|series| series.name.as_str()).collect();
-            assert!(names.contains(&"libmp"), "{}: {names:?}", figure.title);
+            ranks.into_iter().map(|rank| rank.join().unwrap()).next().unwrap()
+        })
+    }
+
+    fn plan(sizes: &[usize]) -> Plan {
+        Plan { sizes: sizes.into(), repeats: 2, budget: 1 << 16, devices: Devices::Host }
+    }
+
+    fn names(figure: &Figure) -> Vec<&str> {
+        figure.series.iter().map(|series| series.name.as_str()).collect()
+    }
+
+    #[test]
+    fn two_threads_measure_every_figure_with_every_player_there_is() {
+        let (figures, absent) = measured(&plan(&[8, 4096]), |_| Vec::new());
+        assert_eq!(figures.len(), 4);
+        for figure in &figures {
+            assert!(names(figure).contains(&"libmp"), "{}: {:?}", figure.title, names(figure));
             for series in &figure.series {
                 assert!(series.points.iter().all(|point| point.samples.len() == 2));
                 assert!(series.points.iter().flat_map(|p| &p.samples).all(|value| *value > 0.0));
             }
+            let of_mpi = |one: &&Absent| one.figure == figure.title && one.player == "MPI";
+            assert_eq!(absent.iter().find(of_mpi).unwrap().reason, "not here");
         }
-        let sizes: Vec<_> = figures[0][0].series[0].points.iter().map(|point| point.x).collect();
+        let sizes: Vec<_> = figures[0].series[0].points.iter().map(|point| point.x).collect();
         assert_eq!(sizes, [8.0, 4096.0]);
+    }
+
+    /// Another library's player that fails on one rank, the second time it exchanges at 4096 bytes.
+    struct Frail {
+        fails: bool,
+        size: usize,
+        left: usize,
+    }
+
+    impl Player for Frail {
+        fn name(&self) -> String {
+            "frail".into()
+        }
+
+        fn role(&self) -> Role {
+            Role::Peer
+        }
+
+        fn prepare(&mut self, size: usize) -> Result<()> {
+            self.size = size;
+            Ok(())
+        }
+
+        fn ping_pong(&mut self, _: usize) -> Result<()> {
+            Ok(())
+        }
+
+        fn stream(&mut self, _: usize) -> Result<Option<()>> {
+            Ok(None)
+        }
+
+        fn exchange(&mut self, _: usize) -> Result<Option<()>> {
+            if self.fails && self.size == 4096 {
+                self.left = self.left.checked_sub(1).context("its route is gone")?;
+            }
+            Ok(Some(()))
+        }
+
+        fn meet(&mut self, _: usize) -> Result<Option<()>> {
+            Ok(Some(()))
+        }
+    }
+
+    #[test]
+    fn a_player_that_fails_on_one_rank_is_absent_on_both_and_what_it_gave_stays() {
+        for failing in 0..2 {
+            let frail = |rank| -> Vec<Box<dyn Player>> {
+                vec![Box::new(Frail { fails: rank == failing, size: 0, left: 2 })]
+            };
+            let (figures, absent) = measured(&plan(&[8, 4096]), frail);
+            let absent: Vec<_> = absent.iter().filter(|one| one.player == "frail").collect();
+            let titles: Vec<_> = absent.iter().map(|one| one.figure.as_str()).collect();
+            // All of its latencies were there, and it never streams; of the exchanges one more sample was.
+            let lacking = ["Bandwidth, host memory", "Exchange, host memory", "Barrier, host"];
+            assert_eq!(titles, lacking);
+            let reason = "Exchange, host memory, at 4096: its route is gone";
+            assert!(absent.iter().all(|one| one.reason == reason), "{absent:?}");
+            let samples = |figure: usize| -> Vec<usize> {
+                let series = figures[figure].series.iter().find(|series| series.name == "frail");
+                series.map_or(Vec::new(), |s| s.points.iter().map(|p| p.samples.len()).collect())
+            };
+            assert_eq!((samples(0), samples(2)), (vec![2, 2], vec![2, 1]));
+            assert!(figures.iter().all(|figure| names(figure).contains(&"libmp")));
+        }
     }
 }

@@ -231,6 +231,10 @@ impl Player for MpiPlayer<'_> {
         Role::Peer
     }
 
+    fn library(&self) -> Option<&'static str> {
+        Some("MPI")
+    }
+
     fn prepare(&mut self, size: usize) -> Result<()> {
         self.size = c_int::try_from(size).context("MPI counts in int")?;
         self.buffers = vec![vec![7; size]; IN_FLIGHT];

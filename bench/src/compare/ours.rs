@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use libmp::{
-    AllReduce, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World, wait_all,
+    Collective, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World, wait_all,
 };
 
 use super::{IN_FLIGHT, Player};
@@ -14,7 +14,7 @@ pub struct Ours<'a> {
     world: &'a World,
     wires: Vec<Wire>,
     answer: Option<Wire>,
-    meeting: Option<AllReduce<u64>>,
+    meeting: Option<Collective>,
     tags: u64,
 }
 
@@ -62,7 +62,7 @@ impl Player for Ours<'_> {
         }
         if self.answer.is_none() {
             self.answer = Some(self.wire(0)?);
-            self.meeting = Some(self.world.prepare_all_reduce(&Device::Host, 1)?);
+            self.meeting = Some(self.world.prepare_collective(&Device::Host, 8)?);
         }
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Player for Ours<'_> {
     fn meet(&mut self, rounds: usize) -> Result<Option<()>> {
         let meeting = self.meeting.as_mut().context("not prepared")?;
         for _ in 0..rounds {
-            meeting.run(ReduceOp::Max, &mut [1])?;
+            meeting.all_reduce_slice(ReduceOp::Max, &mut [1u64])?;
         }
         Ok(Some(()))
     }

@@ -1,9 +1,15 @@
 //! UCX as a peer, through its own program `ucx_perftest`: two processes of it over shared memory.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+
+use super::absent::patience;
+use super::program::Program;
+
+/// How long the two may take to find each other.
+const MEETING: Duration = Duration::from_secs(10);
 
 /// The program.
 pub struct Ucx {
@@ -13,11 +19,12 @@ pub struct Ucx {
 impl Ucx {
     /// Finds `ucx_perftest` and `ucx_info` in `PATH`.
     pub fn find() -> Option<Ucx> {
-        Command::new("ucx_perftest").arg("-h").output().ok()?;
-        let version = Command::new("ucx_info").arg("-v").output().ok()?;
-        let text = String::from_utf8_lossy(&version.stdout);
+        super::launch::find("ucx_perftest")?;
+        let info = Program::start("ucx_info", Command::new("ucx_info").arg("-v"));
+        let text = info.and_then(|info| info.end(Instant::now() + patience())).unwrap_or_default();
         // "# Version 1.13.1", of UCX 1.14 and later "# Library version: 1.14.0".
-        let number = text.split(['=', ' ', '\n']).find(|word| {
+        let mut words = text.iter().flat_map(|line| line.split(['=', ' ']));
+        let number = words.find(|word| {
             word.starts_with(|c: char| c.is_ascii_digit()) && word.matches('.').count() == 2
         });
         Some(Ucx { version: format!("UCX {}", number.unwrap_or("of unknown version")) })
@@ -31,7 +38,7 @@ impl Ucx {
     /// One run: microseconds one way of `tag_lat`, GB/s of `tag_bw`.
     ///
     /// # Errors
-    /// The program fails, or prints what this does not understand.
+    /// The program fails, does not end, or prints what this does not understand.
     pub(super) fn measure(&self, test: &str, size: usize, rounds: usize) -> Result<f64> {
         let port = free_port()?.to_string();
         let program = || {
@@ -39,25 +46,23 @@ impl Ucx {
             command.args(["-p", &port, "-t", test, "-s", &size.to_string()]);
             command.args(["-n", &rounds.to_string(), "-f"]);
             command.env("UCX_TLS", "posix,sysv,self").env("UCX_WARN_UNUSED_ENV_VARS", "n");
-            command.stdin(Stdio::null()).stderr(Stdio::piped());
             command
         };
-        let mut server =
-            program().stdout(Stdio::null()).spawn().context("starting ucx_perftest")?;
         let begin = Instant::now();
-        let text = loop {
+        let deadline = begin + patience();
+        let server = Program::start("ucx_perftest", &mut program())?;
+        let lines = loop {
             std::thread::sleep(Duration::from_millis(50));
-            let client = program().arg("127.0.0.1").output().context("starting ucx_perftest")?;
-            if client.status.success() {
-                break String::from_utf8_lossy(&client.stdout).into_owned();
-            }
-            if begin.elapsed() > Duration::from_secs(10) {
-                let _ = server.kill();
-                let _ = server.wait();
-                bail!("ucx_perftest: {}", String::from_utf8_lossy(&client.stderr).trim());
+            let client = Program::start("ucx_perftest", program().arg("127.0.0.1"))?;
+            match client.end(deadline) {
+                Ok(lines) => break lines,
+                // The server may not be listening yet.
+                Err(_) if begin.elapsed() < MEETING.min(patience()) => {}
+                Err(error) => return Err(error),
             }
         };
-        server.wait().context("waiting for ucx_perftest")?;
+        server.end(deadline)?;
+        let text = lines.join("\n");
         parse(test, &text).with_context(|| format!("ucx_perftest printed {text:?}"))
     }
 }
@@ -75,7 +80,8 @@ fn parse(test: &str, text: &str) -> Option<f64> {
     if words.len() < 8 {
         return None;
     }
-    if test == "tag_lat" { Some(words[3]) } else { Some(words[5] * (1 << 20) as f64 * 1e-9) }
+    let value = if test == "tag_lat" { words[3] } else { words[5] * (1 << 20) as f64 * 1e-9 };
+    (value.is_finite() && value > 0.0).then_some(value)
 }
 
 #[cfg(test)]
@@ -89,5 +95,6 @@ mod tests {
         assert_eq!(parse("tag_lat", line), Some(0.310));
         assert!((parse("tag_bw", line).unwrap() - 24.61 * 1.048576e-3).abs() < 1e-9);
         assert_eq!(parse("tag_lat", "Final: none"), None);
+        assert_eq!(parse("tag_lat", "Final: 1 2 3 nan 5 6 7 8"), None);
     }
 }

@@ -54,10 +54,10 @@ pub fn measure(rank: &Rank, plan: &Plan) -> Result<Vec<Figure>> {
     let host = timed(&|| Ok(rank.world.barrier()?), plan.rounds.div_ceil(20), &|| Ok(()))?;
     add("host", host, None);
     if gpu {
-        let barrier = rank.world.prepare_barrier(&rank.device)?;
+        let barrier = rank.world.prepare_collective(&rank.device, 0)?;
         let stream = &rank.stream;
         let end = || Ok(rank.world.synchronize(stream, soon())?);
-        add("stream", timed(&|| Ok(barrier.start_on(stream)?), plan.rounds, &end)?, None);
+        add("stream", timed(&|| Ok(barrier.barrier().start_on(stream)?), plan.rounds, &end)?, None);
         let (collective, untimed) = (barrier.handle(), 100u64);
         for (name, ordered) in [("kernel, ordering memory", 1u32), ("kernel, meeting only", 0)] {
             let watch = Watch::new(rank, plan.rounds)?;

@@ -11,6 +11,7 @@ pub mod message_rate;
 pub mod overlap;
 mod ranks;
 mod table;
+pub mod waiting;
 pub mod work;
 
 use std::time::Duration;
@@ -19,6 +20,7 @@ use anyhow::Result;
 use indicatif::{ProgressBar, ProgressStyle};
 use libmp::Deadline;
 
+pub(crate) use kernel::Watch;
 pub use ranks::{Devices, Rank, on_ranks};
 pub use table::{csv, print};
 

@@ -35,6 +35,9 @@ pub fn markdown(runs: &[Results], command: &str) -> String {
                 table.rows.iter().for_each(|cells| row(cells));
                 text.push('\n');
             }
+            for sentence in run.absent_from(figure) {
+                _ = writeln!(text, "{sentence}\n");
+            }
             _ = writeln!(text, "{LEGEND}");
         }
     }

@@ -42,8 +42,8 @@ pub fn images(runs: &[Results], timelines: &[Timeline], folder: &Path) -> Result
     Ok(names)
 }
 
-/// A figure as a table for a terminal, with its title.
-pub fn terminal(figure: &Figure) -> String {
+/// A figure of a run as a table for a terminal, with its title and who is absent from it.
+pub fn terminal(run: &Results, figure: &Figure) -> String {
     let mut text = format!("{}\n", figure.title);
     for table in Table::all(figure) {
         let mut drawn = comfy_table::Table::new();
@@ -53,6 +53,9 @@ pub fn terminal(figure: &Figure) -> String {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);
         }
         text += &format!("{drawn}\n");
+    }
+    for sentence in run.absent_from(figure) {
+        text += &format!("{sentence}\n");
     }
     text + LEGEND + "\n"
 }
@@ -194,6 +197,19 @@ mod tests {
         let pairs: Vec<&str> = ratios.rows.iter().map(|row| row[0].as_str()).collect();
         assert_eq!(pairs, ["this library / a peer", "this library / memcpy"]);
         assert!(ratios.rows[0][1].starts_with("0.50 ("), "{:?}", ratios.rows[0]);
+    }
+
+    #[test]
+    fn who_is_absent_from_a_figure_is_named_below_its_table_and_nowhere_else() {
+        let mut run = run();
+        let (figure, player) = ("Latency <host>".into(), "a peer".into());
+        run.absent.push(crate::result::Absent { figure, player, reason: "no | route".into() });
+        let sentence = "a peer: absent: no | route";
+        assert!(terminal(&run, &run.figures[0]).contains(sentence));
+        assert!(!terminal(&run, &run.figures[1]).contains("absent"));
+        let runs = [run];
+        assert_eq!(markdown(&runs, "").matches("a peer: absent: no | route").count(), 1);
+        assert_eq!(page(&runs, &[]).unwrap().matches(sentence).count(), 1);
     }
 
     #[test]

@@ -65,7 +65,8 @@ fn anchor(run: usize, title: &str) -> String {
 }
 
 fn section(number: usize, run: &Results) -> Result<Markup> {
-    let figures = run.figures.iter().map(|one| figure(number, one)).collect::<Result<Vec<_>>>()?;
+    let figures =
+        run.figures.iter().map(|one| figure(number, run, one)).collect::<Result<Vec<_>>>()?;
     let machine = &run.machine;
     Ok(html! {
         h2 { code { (run.command) } }
@@ -102,7 +103,7 @@ fn drawn(table: &Table) -> Markup {
     }
 }
 
-fn figure(number: usize, figure: &Figure) -> Result<Markup> {
+fn figure(number: usize, run: &Results, figure: &Figure) -> Result<Markup> {
     let drawing = plot::svg(figure)?;
     let tables = Table::all(figure);
     let better = if figure.less_is_better { "less is better" } else { "more is better" };
@@ -112,6 +113,7 @@ fn figure(number: usize, figure: &Figure) -> Result<Markup> {
         details {
             summary { "Table" }
             @for table in &tables { (drawn(table)) }
+            @for sentence in run.absent_from(figure) { p { (sentence) } }
             small { (LEGEND) }
         }
     })

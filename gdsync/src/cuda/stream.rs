@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
-use mp_kernels::{WaitBounds, WaitReport};
+use mp_kernels::{Comparison, WaitBounds, WaitReport};
 
 use super::batch::{EMPTY, encode};
 use super::callback::{Callback, run_again, run_once};
@@ -23,6 +23,7 @@ use crate::event::CudaEvent;
 use crate::launch::{Arg, Dims};
 use crate::memop::{MAX_BATCH, MemOp, Until};
 use crate::memory::allocation::Allocation;
+use crate::memory::rows::Rows;
 use crate::memory::word::Word64;
 use crate::memory::{Buffer, Space};
 use crate::room::WhenFull;
@@ -393,7 +394,7 @@ impl CudaStream {
     pub fn wait_signal(
         &self,
         word: &Word64,
-        expected: u64,
+        until: Until<u64>,
         timeout: Duration,
         abort: Option<&Word64>,
         before: impl FnOnce(u64) -> Result<()>,
@@ -404,11 +405,18 @@ impl CudaStream {
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let bounds = WaitBounds { abort, timeout_ns };
         let report = self.report.device_address().unwrap_or(0);
-        self.hold(&[MemOp::Wait64(word, Until::Geq(expected))]);
+        let (value, comparison) = (until.value(), comparison(until) as u32);
+        self.hold(&[MemOp::Wait64(word, until)]);
         if self.is_capturing() {
             lock(&self.capture).owners.push(self.report.allocation().clone());
         }
-        let args = [Arg::new(&address), Arg::new(&expected), Arg::new(&bounds), Arg::new(&report)];
+        let args = [
+            Arg::new(&address),
+            Arg::new(&value),
+            Arg::new(&comparison),
+            Arg::new(&bounds),
+            Arg::new(&report),
+        ];
         self.enqueue(|number| {
             before(number)?;
             // SAFETY: the kernel's signature; word, abort word and report are alive as for `batch`.
@@ -416,16 +424,46 @@ impl CudaStream {
         })
     }
 
-    pub fn copy(&self, to: &Buffer<u8>, from: &Buffer<u8>) -> Result<()> {
+    /// Copies rows of bytes, which both have.
+    pub fn copy(&self, to: &Buffer<u8>, from: &Buffer<u8>, rows: Rows) -> Result<()> {
         let (to_address, from_address) = (self.address("copy", to)?, self.address("copy", from)?);
         if self.is_capturing() {
             lock(&self.capture).owners.extend([to.allocation().clone(), from.allocation().clone()]);
         }
-        self.enqueue(|number| {
-            // SAFETY: both ranges are inside live allocations and equally long (checked by the caller).
-            unsafe { cu!(cuMemcpyAsync(to_address, from_address, to.len(), self.stream))? };
-            self.mark(number);
-            Ok(())
+        if rows.count > 1 && rows.is_pitched() {
+            let copy = sys::CUDA_MEMCPY2D {
+                srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+                srcDevice: from_address,
+                srcPitch: rows.from,
+                dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED,
+                dstDevice: to_address,
+                dstPitch: rows.to,
+                WidthInBytes: rows.len,
+                Height: rows.count,
+                srcXInBytes: 0,
+                srcY: 0,
+                srcHost: std::ptr::null(),
+                srcArray: std::ptr::null_mut(),
+                dstXInBytes: 0,
+                dstY: 0,
+                dstHost: std::ptr::null_mut(),
+                dstArray: std::ptr::null_mut(),
+            };
+            return self.enqueue(|number| {
+                // SAFETY: all rows are inside live allocations (checked by the caller); the struct is read before the call returns.
+                unsafe { cu!(cuMemcpy2DAsync_v2(&copy, self.stream))? };
+                self.mark(number);
+                Ok(())
+            });
+        }
+        rows.starts().try_for_each(|(to_at, from_at)| {
+            let (to, from) = (to_address + to_at as u64, from_address + from_at as u64);
+            self.enqueue(|number| {
+                // SAFETY: the row is inside live allocations (checked by the caller).
+                unsafe { cu!(cuMemcpyAsync(to, from, rows.len, self.stream))? };
+                self.mark(number);
+                Ok(())
+            })
         })
     }
 
@@ -571,5 +609,18 @@ impl Drop for CudaStream {
             }
         }
         self.device.reap();
+    }
+}
+
+/// As kernels know it.
+fn comparison(until: Until<u64>) -> Comparison {
+    match until {
+        Until::Geq(_) => Comparison::Ge,
+        Until::Eq(_) => Comparison::Eq,
+        Until::And(_) => Comparison::AnyBit,
+        Until::Ne(_) => Comparison::Ne,
+        Until::Gt(_) => Comparison::Gt,
+        Until::Lt(_) => Comparison::Lt,
+        Until::Le(_) => Comparison::Le,
     }
 }

@@ -17,7 +17,8 @@ use crate::event::HostEvent;
 use crate::memop::Until;
 use crate::memory::Buffer;
 use crate::memory::copy::{copy_bytes, fill_bytes};
-use crate::memory::word::{Word32, Word64, reached64};
+use crate::memory::rows::Rows;
+use crate::memory::word::{Word32, Word64};
 use crate::room::WhenFull;
 
 /// Operations that a stream holds; enqueuing one more blocks until the stream gets on, or fails after a while.
@@ -36,10 +37,12 @@ pub(crate) enum HostOp {
     Wait64(Word64, Until<u64>),
     Barrier,
     /// A wait that gives up by itself: the host's form of the waiting kernel.
-    Bounded(Word64, u64, Duration),
+    Bounded(Word64, Until<u64>, Duration),
+    /// Rows of bytes, which both have.
     Copy {
         to: Buffer<u8>,
         from: Buffer<u8>,
+        rows: Rows,
     },
     Fill(Buffer<u8>, u8),
     Call(Arc<dyn Fn() + Send + Sync>),
@@ -266,14 +269,19 @@ impl Shared {
                 self.wait(|| word.load().is_none_or(|seen| until.is_met_by(seen)));
             }
             HostOp::Barrier => fence(Ordering::SeqCst),
-            HostOp::Bounded(word, expected, timeout) => self.bounded(word, *expected, *timeout),
-            HostOp::Copy { to, from } => {
+            HostOp::Bounded(word, until, timeout) => self.bounded(word, *until, *timeout),
+            HostOp::Copy { to, from, rows } => {
                 if let (Some(to_address), Some(from_address)) =
                     (to.host_address(), from.host_address())
                 {
-                    // SAFETY: both ranges are inside their allocations, which the operation holds, and equally long
-                    // (checked when it was enqueued); who else touches them is the enqueuer's contract, as on a GPU.
-                    unsafe { copy_bytes(from_address.as_ptr(), to_address.as_ptr(), to.len()) };
+                    for (to_at, from_at) in rows.starts() {
+                        // SAFETY: all rows are inside the allocations, which the operation holds (checked when it was
+                        // enqueued); who else touches them is the enqueuer's contract, as on a GPU.
+                        unsafe {
+                            let from = from_address.as_ptr().add(from_at);
+                            copy_bytes(from, to_address.as_ptr().add(to_at), rows.len);
+                        }
+                    }
                 }
             }
             HostOp::Fill(buffer, byte) => {
@@ -336,12 +344,13 @@ impl Shared {
         }
     }
 
-    fn bounded(&self, word: &Word64, expected: u64, timeout: Duration) {
+    fn bounded(&self, word: &Word64, until: Until<u64>, timeout: Duration) {
         let begin = Instant::now();
-        let seen = || word.load().unwrap_or(expected);
-        self.wait(|| reached64(seen(), expected) || begin.elapsed() >= timeout);
+        let seen = || word.load().unwrap_or(until.met());
+        self.wait(|| until.is_met_by(seen()) || begin.elapsed() >= timeout);
         let (seen, waited) = (seen(), begin.elapsed());
-        if !reached64(seen, expected) {
+        if !until.is_met_by(seen) {
+            let expected = until.value();
             let status = if waited >= timeout { "timed out" } else { "aborted" };
             let what = self.name.clone();
             self.note(Err(Error::WaitFailed { what, status, expected, seen, waited }));

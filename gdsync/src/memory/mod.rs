@@ -5,6 +5,7 @@ pub(crate) mod access;
 pub(crate) mod allocation;
 pub(crate) mod copy;
 pub mod limits;
+pub(crate) mod rows;
 pub(crate) mod shared;
 mod space;
 pub mod word;

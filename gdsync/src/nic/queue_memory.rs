@@ -11,7 +11,7 @@
 //! The counters belong to those who post, not to the NIC: how many blocks of the send queue are reserved, rung, and
 //! known to be free again. They count from 0 and never wrap.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub use mp_kernels::QueuePair as DeviceQueuePair;
 use mp_kernels::QueuePairState;
@@ -183,6 +183,14 @@ impl QueueMemory {
     /// Blocks of the send queue known to be free again.
     pub fn completed(&self) -> &AtomicU64 {
         self.all.word(COMPLETED / 8)
+    }
+
+    /// Basic blocks of the entry that begins at this block of the send queue, as its control segment says.
+    pub fn entry_blocks(&self, block: u64) -> u64 {
+        let word = (block % self.send_blocks()) as usize * (BLOCK_BYTES / 8);
+        // Number of the queue pair in 24 bits, then octowords in 6.
+        let octowords = self.send.word(word).load(Ordering::Acquire).to_ne_bytes()[7] & 0x3f;
+        u64::from(octowords).div_ceil((BLOCK_BYTES / OCTOWORD_BYTES) as u64)
     }
 
     /// Basic blocks of the send queue.

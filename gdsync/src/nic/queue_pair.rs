@@ -247,7 +247,14 @@ impl QueuePair {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn is_idle(&self) -> Result<bool> {
-        Ok(self.room()? == self.memory.send_blocks())
+        self.check()?;
+        let reserved = self.memory.reserved().load(Ordering::Acquire);
+        let completed = self.memory.completed().load(Ordering::Acquire);
+        let Some(last) = completed.checked_sub(1).filter(|_| completed < reserved) else {
+            return Ok(completed >= reserved);
+        };
+        // A completion tells an entry's first block: the last entry may have more.
+        Ok(last + self.memory.entry_blocks(last) == reserved)
     }
 
     /// Whether requests can still complete. Takes no completion of a collapsed queue from anybody; of a ring it sees

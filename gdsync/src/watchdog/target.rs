@@ -16,7 +16,7 @@ pub(crate) enum Target {
     Word32(Word32, Until<u32>),
     Word64(Word64, Until<u64>),
     /// A wait that polls the abort word itself: known for reports, and needs no release.
-    Bounded(Word64, u64),
+    Bounded(Word64, Until<u64>),
     /// The waits inside a graph that was launched.
     Graph(Arc<[Target]>),
 }
@@ -70,14 +70,14 @@ impl Target {
                     until.meet(atomic);
                     Ok(())
                 }
-                None => rescue(word.device())?.write32(word.device_address()?, until.value()),
+                None => rescue(word.device())?.write32(word.device_address()?, until.met()),
             },
             Target::Word64(word, until) => match word.atomic() {
                 Some(atomic) => {
                     until.meet(atomic);
                     Ok(())
                 }
-                None => rescue(word.device())?.write64(word.device_address()?, until.value()),
+                None => rescue(word.device())?.write64(word.device_address()?, until.met()),
             },
             Target::Bounded(..) => Ok(()),
             Target::Graph(targets) => targets.iter().try_for_each(Target::release),
@@ -87,11 +87,10 @@ impl Target {
     pub(super) fn describe(&self, stream: &str, age: Duration, to: &mut Vec<PendingWait>) {
         let (word, until, seen) = match self {
             Target::Word32(word, until) => {
-                (format!("{word:?}"), Until::from(*until), word.load().map(u64::from))
+                (format!("{word:?}"), until.widened(), word.load().map(u64::from))
             }
-            Target::Word64(word, until) => (format!("{word:?}"), *until, word.load()),
-            Target::Bounded(word, expected) => {
-                (format!("{word:?}"), Until::Geq(*expected), word.load())
+            Target::Word64(word, until) | Target::Bounded(word, until) => {
+                (format!("{word:?}"), *until, word.load())
             }
             Target::Graph(targets) => {
                 return targets.iter().for_each(|target| target.describe(stream, age, to));

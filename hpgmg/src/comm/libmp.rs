@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use gdsync::{Buffer, PeerMemory, Stream};
 use libmp::{
-    AllReduce, Communicator, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World,
+    Collective, Communicator, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World,
 };
 
 use super::{Comm, CommError, Exchange, Group, Message, Starter};
@@ -171,9 +171,8 @@ impl Comm for LibmpComm {
         let Some(group) = self.world.split(member.then_some(0), self.rank() as i64)? else {
             return Ok(None);
         };
-        let few = group.prepare_all_reduce(&Device::Host, FEW)?;
-        let many = group.prepare_all_reduce(&Device::Host, MANY)?;
-        Ok(Some(Box::new(LibmpGroup { size: group.size(), few, many })))
+        let all = group.prepare_collective(&Device::Host, MANY * size_of::<f64>())?;
+        Ok(Some(Box::new(LibmpGroup { size: group.size(), all })))
     }
 }
 
@@ -323,15 +322,12 @@ const _: fn() = || {
     may_be_sent::<LibmpGroup>();
 };
 
-/// Most reductions are of a norm or a dot product or two.
-const FEW: usize = 8;
 /// Elements that the others handle at a time.
 const MANY: usize = 256;
 
 struct LibmpGroup {
     size: usize,
-    few: AllReduce<f64>,
-    many: AllReduce<f64>,
+    all: Collective,
 }
 
 impl LibmpGroup {
@@ -339,11 +335,8 @@ impl LibmpGroup {
         if self.size == 1 {
             return Ok(());
         }
-        if values.len() <= FEW {
-            return Ok(self.few.run(op, values)?);
-        }
         for chunk in values.chunks_mut(MANY) {
-            self.many.run(op, chunk)?;
+            self.all.all_reduce_slice(op, chunk)?;
         }
         Ok(())
     }

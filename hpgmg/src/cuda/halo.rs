@@ -4,7 +4,7 @@
 
 use gdsync::{Buffer, Device, Stream};
 use libmp::exchange::{Cells, Exchange, Field, Neighbour, Phase};
-use libmp::{AllReduce, Communicator, Deadline, ReduceOp, Region};
+use libmp::{Collective, Communicator, Deadline, ReduceOp, Region};
 
 use super::borders::{Border, Exchanged, border_number, exchanges, gather_number};
 use super::device::{Slab, Turns};
@@ -26,7 +26,7 @@ pub(super) struct Halo {
     borders: Exchange,
     /// Of the right-hand side of the first whole level, with all ranks.
     shares: Exchange,
-    largest: AllReduce<u64>,
+    largest: Collective,
 }
 
 /// How ranks communicate through it.
@@ -84,7 +84,7 @@ impl Halo {
             .collect();
         let borders = communicator.exchange(device, &sides, &slabs).map_err(CommError::from)?;
         let shares = communicator.exchange(device, &others, &shares).map_err(CommError::from)?;
-        let largest = communicator.prepare_all_reduce(device, form.values);
+        let largest = communicator.prepare_collective(device, 8 * form.values);
         let largest = largest.map_err(CommError::from)?;
         let Form { in_kernels, apart, .. } = form;
         Ok(Self { communicator, in_kernels, apart, borders, shares, largest })
@@ -145,7 +145,8 @@ impl Halo {
     /// Replaces values by the largest of all ranks: bit patterns of numbers that are not negative.
     pub fn agree(&self, stream: &Stream, values: &Buffer<u64>) -> Result<(), CudaError> {
         let values = Region::from_buffer(values.clone());
-        Ok(self.largest.start_on(stream, ReduceOp::Max, &values).map_err(CommError::from)?)
+        let largest = self.largest.all_reduce(ReduceOp::Max, &values, &values);
+        Ok(largest.start_on(stream).map_err(CommError::from)?)
     }
 
     /// Waits for the stream and for what its kernels have reported.

@@ -1,14 +1,22 @@
-// Collectives of kernels: barrier and all-reduce of the ranks, one group of threads a rank. Every rank sends to every
-// other directly, so they are for few ranks and short vectors. Runs are counted in the GPU's memory; two runs of one
-// collective do not overlap.
+// Collectives of kernels: one group of threads a rank, or for large blocks several blocks a rank. They are those that the host and
+// streams start, in any mixture: one object for all kinds, whose runs are counted in the GPU's memory. Every rank calls the same
+// kinds with the same sizes, roots and operations in the same order; two runs do not overlap.
 //
-// Ranks that map each other's memory send packets. Where some are reached through a NIC, all put and signal in a window
-// (impl/nic_collective.cuh), with the same contract, results and bits; a wait may also end with `path_failed` then, when a request
-// to a rank has failed. What a run of a kernel began, streams and the host may go on with: they count the same runs.
+// Every rank gives every other a block, maybe empty, directly, so they are for few ranks. Blocks of up to some KiB are packets
+// (impl/collective.cuh), larger ones go through lanes: all within one group, or shared by blocks that each call it with a Part.
+// Where some ranks are reached through a NIC, all put and signal in a window (impl/nic_collective.cuh), with the same contract,
+// results and bits; a wait may also end with `path_failed` then, when a request to a rank has failed.
+//
+// A call takes what the group wrote before, and after ok its results are there for every thread of the group; what another part
+// took is there when its block has returned. Nothing else is ordered, but by a barrier. A block that is larger than the collective
+// has room for is refused: `out_of_range`, reported. What each rank says must be what all say: packets carry no length, so a
+// rank that says another waits until its bounds end it, or takes what is there.
+//
+// `from` and `to` do not overlap, or a rank's own block of `from` is where its own block of `to` is, and the same of all other
+// blocks that it gives: a result in place.
 #pragma once
 
 #include "impl/nic_collective.cuh"
-#include "message.cuh"
 
 namespace mp {
 
@@ -19,48 +27,35 @@ constexpr sync_only_t sync_only = {};
 
 namespace impl {
 
-// A run writes packets into one of two turns. A rank that has finished run n has what all others sent for it, so they have
-// finished run n - 1 and nobody reads the turn of n - 1 any more, which n + 1 overwrites.
-MP_DEVICE Packet* turn_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from, std::uint64_t epoch) {
-    const std::uint64_t len = collective.len == 0 ? 1 : collective.len;
-    return at<Packet>(inbox) + (epoch % 2 * collective.ranks + from) * len;
-}
-MP_DEVICE Packet* turn_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t epoch) {
-    return turn_in(at<const std::uint64_t>(collective.inboxes)[rank], collective, from, epoch);
-}
-
-// The end of a run: the vote of the group over its threads' waits.
-template <class Group>
-MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, std::uint64_t epoch,
-                                const WaitResult& result) {
-    if (group.any(result.failed())) return failed_apart(group, collective.report, epoch, result);
-    if (group.leads()) *at<std::uint64_t>(collective.state) = epoch;
-    return {ok, epoch, 0};
-}
-
 // With release and acquire the barrier orders memory, with relaxed and relaxed it does not.
 template <class Group, class Announced, class Heard>
 MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, Announced announced, Heard heard) {
     const auto* inboxes = at<const std::uint64_t>(collective.inboxes);
+    const auto* state = at<const CollectiveState>(collective.state);
     const std::uint64_t first = group.rank() < collective.ranks ? group.rank() : collective.rank;
     group.sync();
     // Asked for at once: the last acquire has emptied the cache, and one after the other they would take twice as long.
-    std::uint64_t epoch = *at<std::uint64_t>(collective.state) + 1;
+    std::uint64_t run = state->runs + 1;
+    std::uint64_t unheard = state->unheard;
     std::uint64_t theirs = inboxes[first];
     std::uint64_t mine = inboxes[collective.rank];
-    keep(epoch);
+    keep(run);
+    keep(unheard);
     keep(theirs);
     keep(mine);
-    WaitResult result = {ok, epoch, 0};
+    WaitResult result = {ok, run, 0};
+    if (MP_RARELY(unheard != 0)) {
+        result = hear_last(group, collective.state, bounds_of(collective));
+        if (result.failed()) return result;
+    }
     for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size()) {
         if (rank != first) theirs = inboxes[rank];
-        if (rank != collective.rank)
-            store(&turn_in(theirs, collective, collective.rank, epoch)->epoch, epoch, announced, system);
+        if (rank != collective.rank) store(&turn_in(theirs, collective, collective.rank, run)->epoch, run, announced, system);
     }
     for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
         if (rank != collective.rank)
-            result = wait_alone(&turn_in(mine, collective, rank, epoch)->epoch, epoch, bounds_of(collective), heard);
-    return end_of_run(group, collective, epoch, result);
+            result = wait_alone(&turn_in(mine, collective, rank, run)->epoch, run, bounds_of(collective), heard);
+    return end_of_run(group, collective, run, true, result);
 }
 
 }  // namespace impl
@@ -69,116 +64,179 @@ MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, Annou
 // visible to every group after (release and acquire at system scope, a barrier of the group before and after).
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective) {
-    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.nic, impl::bounds_of(collective), true);
+    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.state, impl::bounds_of(collective), true);
     return impl::barrier_of(group, collective, release, acquire);
 }
 
 // The same without ordering what the groups wrote, beyond their own barrier.
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective, sync_only_t) {
-    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.nic, impl::bounds_of(collective), false);
+    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.state, impl::bounds_of(collective), false);
     return impl::barrier_of(group, collective, relaxed, relaxed);
 }
 
 namespace impl {
 
-// The bits of a value, in the lower half of a value of 4 bytes.
-template <class T>
-MP_DEVICE std::uint64_t bits_of(T value) {
-    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "all-reduce: elements of 4 or 8 bytes");
-    union {
-        std::uint64_t bits;
-        T value;
-    } both = {0};
-    both.value = value;
-    return both.bits;
-}
-template <class T>
-MP_DEVICE T from_bits(std::uint64_t bits) {
-    union {
-        std::uint64_t bits;
-        T value;
-    } both = {bits};
-    return both.value;
+// What does not go as packets: more than there is room for, large, through a NIC.
+template <class Group, class Take>
+MP_COLD WaitResult run_otherwise(Group group, std::uint64_t state, const WaitBounds bounds, const Blocks gives, const Blocks takes,
+                                 std::uint64_t most, const Take take, const Part part) {
+    const Collective& collective = at<const CollectiveState>(state)->collective;
+    if (most > collective.bytes) return refuse(group, collective.report, out_of_range, 0, most, collective.bytes);
+    if (collective.nic == 0) return run_by_lanes(group, state, bounds, gives, takes, take, part);
+    if (part.index != 0) return {ok, 0, 0};
+    return run_by_nic(group, state, bounds, gives, takes, most, take);
 }
 
-// Whether `left` is the larger; of floating-point zeros +0 is.
-template <class T>
-MP_DEVICE bool is_larger(T left, T right) {
-    if constexpr (T(0.5) != T(0))
-        return left > right || (left == right && bits_of(left) < bits_of(right));
-    else
-        return left > right;
+// A run whose largest block on any rank has `most` bytes, which are the same on all ranks.
+template <class Group, class Take>
+MP_DEVICE WaitResult run(Group group, const Collective& collective, const Blocks& gives, const Blocks& takes, std::uint64_t most,
+                         const Take& take, const Part& part) {
+    if (MP_RARELY(most > 8 * collective.len || collective.nic != 0))
+        return run_otherwise(group, collective.state, bounds_of(collective), gives, takes, most, take, part);
+    if (part.index != 0) return {ok, 0, 0};
+    const std::uint64_t words = most == 0 ? 1 : (most + 7) / 8;
+    return run_by_packets(group, collective, gives, takes, words, take);
+}
+
+MP_DEVICE Blocks one_block(const void* memory, std::uint64_t bytes, std::uint64_t first, std::uint64_t end) {
+    return {address_of(memory), 0, bytes, bytes, 0, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end)};
+}
+MP_DEVICE Blocks row_of_blocks(const void* memory, std::uint64_t bytes, std::uint64_t first, std::uint64_t end) {
+    return {address_of(memory), bytes, bytes, end * bytes, 0, static_cast<std::uint32_t>(first), static_cast<std::uint32_t>(end)};
+}
+
+// The two halves of a large all-reduce of three and more ranks, each of which combines a part of the values: it gives the others
+// theirs, and then what it has combined. A piece is gathered in the lane in which it was combined, so that a block of threads
+// waits for no other.
+struct AllReduceHalves {
+    Blocks apart, mine, combined, whole;
+
+    MP_DEVICE AllReduceHalves(const Collective& collective, const void* from, void* to, std::uint64_t bytes) {
+        const std::uint64_t ranks = collective.ranks;
+        const std::uint64_t each = ((bytes + ranks - 1) / ranks + 15) / 16 * 16, first = collective.rank * each;
+        const std::uint64_t left = first < bytes ? bytes - first : 0;
+        const auto end = static_cast<std::uint32_t>(ranks);
+        apart = {address_of(from), each, each, bytes, 0, 0, end};
+        mine = combined = one_block(static_cast<const unsigned char*>(to) + first, left < each ? left : each, 0, ranks);
+        whole = {address_of(to), each, each, bytes, 0, 0, end};
+    }
+};
+MP_DEVICE bool goes_in_halves(const Collective& collective, std::uint64_t bytes) {
+    return collective.ranks > 2 && collective.nic == 0 && bytes > 8 * collective.len && bytes <= collective.bytes;
+}
+template <class Group, class Take>
+MP_COLD WaitResult all_reduce_in_halves(Group group, std::uint64_t state, const WaitBounds bounds, const void* from, void* to,
+                                        std::uint64_t bytes, const Take take, const Part part) {
+    const AllReduceHalves halves(at<const CollectiveState>(state)->collective, from, to, bytes);
+    const WaitResult result = run_by_lanes(group, state, bounds, halves.apart, halves.mine, take, part);
+    return result.failed() ? result : run_by_lanes(group, state, bounds, halves.combined, halves.whole, PlaceBytes{}, part);
 }
 
 }  // namespace impl
 
-// What an all-reduce combines with, as ReduceOp of libmp. Ranks are combined in rank order on every rank, so all get the same
-// bits. Sums of integers wrap around.
-struct sum_t {
-    template <class T>
-    MP_DEVICE T operator()(T left, T right) const {
-        if constexpr (T(0.5) != T(0))
-            return left + right;
-        else
-            return static_cast<T>(static_cast<std::uint64_t>(left) + static_cast<std::uint64_t>(right));
-    }
-};
-// A NaN of any rank is the result; -0 is smaller than +0.
-struct min_t {
-    template <class T>
-    MP_DEVICE T operator()(T left, T right) const {
-        if (left != left) return left;
-        return right != right || impl::is_larger(left, right) ? right : left;
-    }
-};
-struct max_t {
-    template <class T>
-    MP_DEVICE T operator()(T left, T right) const {
-        if (left != left) return left;
-        return right != right || impl::is_larger(right, left) ? right : left;
-    }
-};
-
-namespace impl {
-
-// More elements than the collective has room for.
+// Gives every rank the `bytes` bytes of `root`.
 template <class Group>
-MP_COLD WaitResult too_many(Group group, std::uint64_t to_report, std::uint64_t count, std::uint64_t len) {
-    return refuse(group, to_report, out_of_range, 0, count, len);
+MP_DEVICE WaitResult broadcast(Group group, const Collective& collective, std::uint64_t root, void* memory, std::uint64_t bytes,
+                               Part part = Part{}) {
+    const std::uint64_t end = collective.rank == root ? collective.ranks : 0;
+    const auto takes = impl::one_block(memory, bytes, root, root + 1);
+    return impl::run(group, collective, impl::one_block(memory, bytes, 0, end), takes, bytes, impl::PlaceBytes{}, part);
 }
 
-}  // namespace impl
+// Gives every rank the `bytes` bytes of all, in rank order at `to`.
+template <class Group>
+MP_DEVICE WaitResult all_gather(Group group, const Collective& collective, const void* from, void* to, std::uint64_t bytes,
+                                Part part = Part{}) {
+    const auto gives = impl::one_block(from, bytes, 0, collective.ranks);
+    return impl::run(group, collective, gives, impl::row_of_blocks(to, bytes, 0, collective.ranks), bytes, impl::PlaceBytes{}, part);
+}
 
-// Combines `count` values of all ranks element by element, in place; at most the collective's len, else `out_of_range`, reported.
-// T: float, double, or an integer of 32 or 64 bits. What the group wrote into `values` before is what is combined, and after
-// ok every thread of the group sees the result. Nothing else is ordered.
+// The same at rank `root`; the others' `to` is not used.
+template <class Group>
+MP_DEVICE WaitResult gather(Group group, const Collective& collective, std::uint64_t root, const void* from, void* to,
+                            std::uint64_t bytes, Part part = Part{}) {
+    const std::uint64_t end = collective.rank == root ? collective.ranks : 0;
+    const auto gives = impl::one_block(from, bytes, root, root + 1);
+    return impl::run(group, collective, gives, impl::row_of_blocks(to, bytes, 0, end), bytes, impl::PlaceBytes{}, part);
+}
+
+// Gives each rank `bytes` bytes of those at `from` of rank `root`, in rank order; the others' `from` is not used.
+template <class Group>
+MP_DEVICE WaitResult scatter(Group group, const Collective& collective, std::uint64_t root, const void* from, void* to,
+                             std::uint64_t bytes, Part part = Part{}) {
+    const std::uint64_t end = collective.rank == root ? collective.ranks : 0;
+    const auto gives = impl::row_of_blocks(from, bytes, 0, end);
+    return impl::run(group, collective, gives, impl::one_block(to, bytes, root, root + 1), bytes, impl::PlaceBytes{}, part);
+}
+
+// Gives each rank `bytes` bytes at `from`, and takes as many of each to `to`, both in rank order.
+template <class Group>
+MP_DEVICE WaitResult all_to_all(Group group, const Collective& collective, const void* from, void* to, std::uint64_t bytes,
+                                Part part = Part{}) {
+    const auto gives = impl::row_of_blocks(from, bytes, 0, collective.ranks);
+    return impl::run(group, collective, gives, impl::row_of_blocks(to, bytes, 0, collective.ranks), bytes, impl::PlaceBytes{}, part);
+}
+
+// The same with blocks of any size and place: `given` and `taken` have an Extent for each rank, in this GPU's memory. What a rank gives
+// another is as long as what the other takes from it.
+template <class Group>
+MP_DEVICE WaitResult all_to_all_v(Group group, const Collective& collective, const void* from, const Extent* given, void* to,
+                                  const Extent* taken, Part part = Part{}) {
+    const auto end = static_cast<std::uint32_t>(collective.ranks);
+    const Blocks gives = {impl::address_of(from), 0, 0, 0, impl::address_of(given), 0, end};
+    const Blocks takes = {impl::address_of(to), 0, 0, 0, impl::address_of(taken), 0, end};
+    const std::uint64_t most_given = impl::most_of(gives, end), most_taken = impl::most_of(takes, end);
+    const std::uint64_t most = most_given < most_taken ? most_taken : most_given;
+    // How they go is what all ranks know: by the room there is.
+    return impl::run(group, collective, gives, takes, most > collective.bytes ? most : collective.bytes, impl::PlaceBytes{}, part);
+}
+
+// Combines `count` values of all ranks element by element in rank order; every rank gets the same bits. T: float, double, f16, bf16,
+// or an integer of 32 or 64 bits.
 template <class Group, class T, class Operation>
-MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, T* values, std::uint64_t count,
-                                Operation operation) {
-    if (MP_RARELY(count > collective.len)) return impl::too_many(group, collective.report, count, collective.len);
-    if (MP_RARELY(collective.nic != 0)) return impl::all_reduce_by_nic(group, collective.nic, impl::bounds_of(collective), values, count, operation);
-    group.sync();
-    const std::uint64_t epoch = *impl::at<std::uint64_t>(collective.state) + 1;
-    WaitResult result = {ok, epoch, 0};
-    for (std::uint64_t i = group.rank(); i < count && !result.failed(); i += group.size()) {
-        const Packet packet = {impl::bits_of(values[i]), epoch};
-        for (std::uint64_t rank = 0; rank < collective.ranks; ++rank)
-            if (rank != collective.rank) store_packet(impl::turn_of(collective, rank, collective.rank, epoch) + i, packet);
-    }
-    for (std::uint64_t i = group.rank(); i < count && !result.failed(); i += group.size()) {
-        T combined = values[i];
-        for (std::uint64_t rank = 0; rank < collective.ranks && !result.failed(); ++rank) {
-            std::uint64_t bits = impl::bits_of(values[i]);
-            if (rank != collective.rank)
-                result = impl::wait_packet(impl::turn_of(collective, collective.rank, rank, epoch) + i, epoch, bits,
-                                           impl::bounds_of(collective));
-            const T theirs = impl::from_bits<T>(bits);
-            combined = rank == 0 ? theirs : operation(combined, theirs);
-        }
-        if (!result.failed()) values[i] = combined;
-    }
-    return impl::end_of_run(group, collective, epoch, result);
+MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, const T* from, T* to, std::uint64_t count,
+                                Operation operation, Part part = Part{}) {
+    const impl::Combine<T, Operation> take = {operation};
+    const std::uint64_t bytes = count * sizeof(T);
+    if (MP_RARELY(impl::goes_in_halves(collective, bytes)))
+        return impl::all_reduce_in_halves(group, collective.state, impl::bounds_of(collective), from, to, bytes, take, part);
+    const auto gives = impl::one_block(from, bytes, 0, collective.ranks);
+    return impl::run(group, collective, gives, impl::one_block(to, bytes, 0, collective.ranks), bytes, take, part);
+}
+// In place.
+template <class Group, class T, class Operation>
+MP_DEVICE WaitResult all_reduce(Group group, const Collective& collective, T* values, std::uint64_t count, Operation operation) {
+    return all_reduce(group, collective, values, values, count, operation);
+}
+
+// The same for rank `root` alone; the others' `to` is not used.
+template <class Group, class T, class Operation>
+MP_DEVICE WaitResult reduce(Group group, const Collective& collective, std::uint64_t root, const T* from, T* to,
+                            std::uint64_t count, Operation operation, Part part = Part{}) {
+    const std::uint64_t bytes = count * sizeof(T), end = collective.rank == root ? collective.ranks : 0;
+    const auto gives = impl::one_block(from, bytes, root, root + 1);
+    return impl::run(group, collective, gives, impl::one_block(to, bytes, 0, end), bytes, impl::Combine<T, Operation>{operation}, part);
+}
+
+// Combines what each rank has for this one: `count` values of each at `from`, for the ranks in order.
+template <class Group, class T, class Operation>
+MP_DEVICE WaitResult reduce_scatter(Group group, const Collective& collective, const T* from, T* to, std::uint64_t count,
+                                    Operation operation, Part part = Part{}) {
+    const std::uint64_t bytes = count * sizeof(T);
+    const auto gives = impl::row_of_blocks(from, bytes, 0, collective.ranks);
+    return impl::run(group, collective, gives, impl::one_block(to, bytes, 0, collective.ranks), bytes,
+                     impl::Combine<T, Operation>{operation}, part);
+}
+
+// Combines the values of the ranks up to this one, itself included.
+template <class Group, class T, class Operation>
+MP_DEVICE WaitResult scan(Group group, const Collective& collective, const T* from, T* to, std::uint64_t count,
+                          Operation operation, Part part = Part{}) {
+    const std::uint64_t bytes = count * sizeof(T);
+    const auto gives = impl::one_block(from, bytes, collective.rank, collective.ranks);
+    const auto takes = impl::one_block(to, bytes, 0, collective.rank + 1);
+    return impl::run(group, collective, gives, takes, bytes, impl::Combine<T, Operation>{operation}, part);
 }
 
 }  // namespace mp

@@ -17,6 +17,10 @@ struct alignas(16) Wide {
 constexpr int copies_in_flight = 4;
 
 MP_DEVICE std::uint64_t address_of(const void* pointer) { return reinterpret_cast<std::uint64_t>(pointer); }
+template <class T>
+MP_DEVICE T* at(std::uint64_t address) {
+    return reinterpret_cast<T*>(address);
+}
 
 // Elements from `i` on in rounds of `flight`, all loads of a round before its first store; where it stopped.
 template <int flight, class Element>
@@ -66,12 +70,27 @@ MP_DEVICE std::uint64_t copy_whole(void* to, const void* from, std::uint64_t byt
     return done + count * sizeof(Element);
 }
 
+// Bytes from the beginning of the first row to the end of the last; the largest number if they are more than that.
+MP_DEVICE std::uint64_t extent_of(std::uint64_t bytes, std::uint64_t count, std::uint64_t step) {
+    if (bytes == 0 || count == 0) return 0;
+    if (count > 1 && step > (~std::uint64_t{0} - bytes) / (count - 1)) return ~std::uint64_t{0};
+    return (count - 1) * step + bytes;
+}
+
 }  // namespace impl
 
 // One of several equal parts of a copy: part `index` of `count`, for blocks that share one.
 struct Part {
     unsigned index = 0;
     unsigned count = 1;
+};
+
+// Rows of consecutive bytes, for strided puts and gets.
+struct Rows {
+    std::uint64_t bytes;  // of a row
+    std::uint64_t count;  // rows
+    std::uint64_t there;  // bytes from row to row in the other rank's memory …
+    std::uint64_t here;   // … and in this rank's
 };
 
 // Copies `bytes` bytes; the two ranges do not overlap. All threads of the group (of every part) share the work, in 16-byte

@@ -22,8 +22,17 @@ constexpr std::uint64_t signal_stride = 64;
 // Data up to so many bytes travel inside the entry of a NIC's queue: the source is read once, and is free at once.
 constexpr std::uint64_t inline_bytes = 512;
 
-// Bytes of the memory that what a NIC brings passes through, see `NicPart`.
-constexpr std::uint64_t bounce_bytes = 4096;
+// Bytes of a reply slot, of which a `Context` has one for each block of its queue.
+constexpr std::uint64_t reply_bytes = 64;
+
+// Pieces of a large collective on their way to one rank in one lane.
+constexpr std::uint32_t lane_slots = 4;
+
+// Bytes between two words of lanes: a cache line.
+constexpr std::uint64_t lane_stride = 64;
+
+// What `CollectiveRun::reduction` is if blocks are placed, not combined.
+constexpr std::uint32_t no_reduction = 4294967295;
 
 // Steps of the longest list in one launch.
 constexpr std::uint32_t max_steps = 16;
@@ -51,6 +60,46 @@ enum [[nodiscard]] WaitStatus : std::uint32_t {
     not_atomic = 7,
 };
 
+// How what a word holds is compared with a value.
+enum [[nodiscard]] Comparison : std::uint32_t {
+    // It is the value.
+    compare_eq = 0,
+    // It is not.
+    compare_ne = 1,
+    // It is larger.
+    compare_gt = 2,
+    // It is the value or larger.
+    compare_ge = 3,
+    // It is less.
+    compare_lt = 4,
+    // It is the value or less.
+    compare_le = 5,
+    // It has one of the value's bits at least.
+    compare_any_bit = 6,
+};
+
+// How an atomic operation changes a word.
+enum [[nodiscard]] AtomicKind : std::uint32_t {
+    // Not: it is read.
+    atomic_kind_fetch = 0,
+    // It becomes the value.
+    atomic_kind_swap = 1,
+    // It becomes the value if it is what is expected.
+    atomic_kind_compare_swap = 2,
+    // The value is added.
+    atomic_kind_add = 3,
+    // Of its bits those stay that the value has.
+    atomic_kind_and = 4,
+    // It gets the value's bits.
+    atomic_kind_or = 5,
+    // The value's bits change.
+    atomic_kind_xor = 6,
+    // It becomes the value if that is less.
+    atomic_kind_min = 7,
+    // It becomes the value if that is larger.
+    atomic_kind_max = 8,
+};
+
 // What a step of a stream operation does.
 enum [[nodiscard]] StepKind : std::uint32_t {
     // Posts the buffer of a receive.
@@ -73,7 +122,7 @@ enum [[nodiscard]] Meeting : std::uint32_t {
     meet_last = 2,
 };
 
-// What an all-reduce combines.
+// What is combined, or changed by an atomic operation.
 enum [[nodiscard]] Element : std::uint32_t {
     // `double`.
     element_f64 = 0,
@@ -87,9 +136,13 @@ enum [[nodiscard]] Element : std::uint32_t {
     element_u32 = 4,
     // 32-bit integers.
     element_i32 = 5,
+    // Floating point of 16 bits, IEEE 754: `mp::f16`.
+    element_f16 = 6,
+    // The upper 16 bits of a `float`: `mp::bf16`.
+    element_bf16 = 7,
 };
 
-// How an all-reduce combines.
+// How a collective combines.
 enum [[nodiscard]] Reduction : std::uint32_t {
     // The sum; integers wrap around.
     reduction_sum = 0,
@@ -97,6 +150,14 @@ enum [[nodiscard]] Reduction : std::uint32_t {
     reduction_min = 1,
     // The largest.
     reduction_max = 2,
+    // The product; integers wrap around.
+    reduction_prod = 3,
+    // Bit by bit, of integers.
+    reduction_and = 4,
+    // Bit by bit, of integers.
+    reduction_or = 5,
+    // Bit by bit, of integers.
+    reduction_xor = 6,
 };
 
 // What ends a wait in a kernel besides its signal.
@@ -303,8 +364,12 @@ struct QueuePairState {
     std::uint64_t failure;
     // Doorbells rung by this GPU.
     std::uint64_t rings;
+    // Behind the last entry that `mp::quiet` waits for, …
+    std::uint64_t posted;
+    // … and behind the last that uses memory of this rank beyond its post, for which `mp::flush` waits.
+    std::uint64_t in_use;
     // Keeps the size two cache lines; ignored.
-    std::uint64_t reserved1[4];
+    std::uint64_t reserved1[2];
 };
 static_assert(sizeof(QueuePairState) == 128 && alignof(QueuePairState) == 8);
 static_assert(offsetof(QueuePairState, lock) == 0);
@@ -313,7 +378,9 @@ static_assert(offsetof(QueuePairState, published) == 64);
 static_assert(offsetof(QueuePairState, completed) == 72);
 static_assert(offsetof(QueuePairState, failure) == 80);
 static_assert(offsetof(QueuePairState, rings) == 88);
-static_assert(offsetof(QueuePairState, reserved1) == 96);
+static_assert(offsetof(QueuePairState, posted) == 96);
+static_assert(offsetof(QueuePairState, in_use) == 104);
+static_assert(offsetof(QueuePairState, reserved1) == 112);
 
 // The send queue of a queue pair as the host hands it to kernels. Addresses are those of the device that the queue pair was
 // made for; its send completions are collapsed.
@@ -351,6 +418,28 @@ static_assert(offsetof(QueuePair, state) == 56);
 static_assert(offsetof(QueuePair, blocks) == 64);
 static_assert(offsetof(QueuePair, qpn) == 68);
 
+// One of the queues by which kernels of a GPU reach a rank: blocks that use different ones do not meet. Requests of one are
+// executed in order, those of two are in no order. Its first field is a `QueuePair`.
+struct Context {
+    // The queue.
+    QueuePair queue;
+    // Memory that the NIC writes for this GPU: `reply_bytes` for each block of the queue, which whoever posts the entry at that
+    // block reads, then a word that nobody reads.
+    std::uint64_t replies;
+    // A 32-bit word for each block, in this GPU's memory: not 0 while the slot is somebody's.
+    std::uint64_t taken;
+    // The local key of `replies`.
+    std::uint32_t replies_key;
+    // Keeps the size a multiple of 8; ignored.
+    std::uint32_t reserved;
+};
+static_assert(sizeof(Context) == 96 && alignof(Context) == 8);
+static_assert(offsetof(Context, queue) == 0);
+static_assert(offsetof(Context, replies) == 72);
+static_assert(offsetof(Context, taken) == 80);
+static_assert(offsetof(Context, replies_key) == 88);
+static_assert(offsetof(Context, reserved) == 92);
+
 // A rank's share of a window, as a kernel of another rank reaches it.
 struct WindowPart {
     // The memory.
@@ -370,39 +459,35 @@ static_assert(offsetof(WindowPart, nic) == 24);
 
 // How a rank's share of a window is reached through a NIC.
 struct NicPart {
-    // Address of the `mp::QueuePair` to the rank (`mp/qp.cuh`).
+    // Address of the `Context`s to the rank. What all blocks must keep in one order goes by the first.
     std::uint64_t queue;
     // This rank's own share: what is put from it, or got into it, goes without a copy.
     std::uint64_t own;
     // Its length in bytes.
     std::uint64_t own_bytes;
-    // `bounce_bytes` of memory that the NIC writes for this GPU: what comes from the peer and does not go into the own share.
-    // A word that nobody reads follows.
-    std::uint64_t bounce;
-    // Taken while `bounce` is somebody's.
-    std::uint32_t lock;
+    // How many contexts there are, at least one.
+    std::uint32_t contexts;
     // The remote key of the share's memory.
     std::uint32_t memory_key;
     // The remote key of its signals.
     std::uint32_t signals_key;
     // The local key of the own share.
     std::uint32_t own_key;
-    // The local key of `bounce`.
-    std::uint32_t bounce_key;
     // 1: atomic operations on the share's memory are possible.
     std::uint32_t atomics;
+    // Keeps the size a multiple of 8; ignored.
+    std::uint32_t reserved;
 };
-static_assert(sizeof(NicPart) == 56 && alignof(NicPart) == 8);
+static_assert(sizeof(NicPart) == 48 && alignof(NicPart) == 8);
 static_assert(offsetof(NicPart, queue) == 0);
 static_assert(offsetof(NicPart, own) == 8);
 static_assert(offsetof(NicPart, own_bytes) == 16);
-static_assert(offsetof(NicPart, bounce) == 24);
-static_assert(offsetof(NicPart, lock) == 32);
-static_assert(offsetof(NicPart, memory_key) == 36);
-static_assert(offsetof(NicPart, signals_key) == 40);
-static_assert(offsetof(NicPart, own_key) == 44);
-static_assert(offsetof(NicPart, bounce_key) == 48);
-static_assert(offsetof(NicPart, atomics) == 52);
+static_assert(offsetof(NicPart, contexts) == 24);
+static_assert(offsetof(NicPart, memory_key) == 28);
+static_assert(offsetof(NicPart, signals_key) == 32);
+static_assert(offsetof(NicPart, own_key) == 36);
+static_assert(offsetof(NicPart, atomics) == 40);
+static_assert(offsetof(NicPart, reserved) == 44);
 
 // A window as kernels take it.
 struct Window {
@@ -430,17 +515,26 @@ static_assert(offsetof(Window, abort) == 32);
 static_assert(offsetof(Window, timeout_ns) == 40);
 static_assert(offsetof(Window, report) == 48);
 
-// A barrier or an all-reduce, as kernels take it.
+// The collectives of a communicator, as kernels take them.
 struct Collective {
-    // Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it. 0: it goes by `nic`.
+    // Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it.
     std::uint64_t inboxes;
     // Ranks of the communicator.
     std::uint64_t ranks;
     // This rank.
     std::uint64_t rank;
-    // Packets a rank can send at once: elements of an all-reduce. 0: a barrier.
+    // Packets, of 8 bytes of data, that a rank can send to another at once. A block of more goes in pieces. Through a NIC words
+    // of a row, an even number.
     std::uint64_t len;
-    // Address of a word that counts the runs.
+    // Bytes that there is room for: of the largest block that a rank gives another.
+    std::uint64_t bytes;
+    // Lanes of large blocks, behind the packets in the inbox; 0: there are none.
+    std::uint64_t lanes;
+    // Bytes of a piece of a large block, a multiple of 16.
+    std::uint64_t piece;
+    // Address of a `LaneCounters` for each lane and rank, in this GPU's memory.
+    std::uint64_t counters;
+    // Its `CollectiveState`, in this GPU's memory.
     std::uint64_t state;
     // Address of the abort word; see `WaitBounds`.
     std::uint64_t abort;
@@ -448,30 +542,112 @@ struct Collective {
     std::uint64_t timeout_ns;
     // Its `WaitReport`; 0: there is none.
     std::uint64_t report;
-    // Its `NicCollective`, where some ranks are reached through a NIC. 0: all ranks map each other's memory.
+    // Address of the `Window` that it goes by, where some ranks are reached through a NIC. 0: all ranks map each other's
+    // memory.
     std::uint64_t nic;
 };
-static_assert(sizeof(Collective) == 72 && alignof(Collective) == 8);
+static_assert(sizeof(Collective) == 104 && alignof(Collective) == 8);
 static_assert(offsetof(Collective, inboxes) == 0);
 static_assert(offsetof(Collective, ranks) == 8);
 static_assert(offsetof(Collective, rank) == 16);
 static_assert(offsetof(Collective, len) == 24);
-static_assert(offsetof(Collective, state) == 32);
-static_assert(offsetof(Collective, abort) == 40);
-static_assert(offsetof(Collective, timeout_ns) == 48);
-static_assert(offsetof(Collective, report) == 56);
-static_assert(offsetof(Collective, nic) == 64);
+static_assert(offsetof(Collective, bytes) == 32);
+static_assert(offsetof(Collective, lanes) == 40);
+static_assert(offsetof(Collective, piece) == 48);
+static_assert(offsetof(Collective, counters) == 56);
+static_assert(offsetof(Collective, state) == 64);
+static_assert(offsetof(Collective, abort) == 72);
+static_assert(offsetof(Collective, timeout_ns) == 80);
+static_assert(offsetof(Collective, report) == 88);
+static_assert(offsetof(Collective, nic) == 96);
 
-// A barrier or an all-reduce of ranks some of which are reached through a NIC.
-struct NicCollective {
-    // In whose shares are places for two turns of `len` words of each rank, and a signal for each rank.
-    Window window;
-    // Itself, as its handle has it.
+// What a collective remembers, in the memory of its device.
+struct CollectiveState {
+    // Runs by packets or through a NIC so far.
+    std::uint64_t runs;
+    // 1: in the last run this rank has not waited for all others. It does so ahead of the next.
+    std::uint64_t unheard;
+    // Keeps what changes on a cache line of its own; ignored.
+    std::uint64_t reserved[6];
+    // Itself, as its handle has it: what is out of the way takes it from here, so that the handle stays among the kernel's
+    // parameters.
     Collective collective;
+    // Through a NIC: in whose shares are rows of `len` words, two turns of one for each rank and one more, and a signal for
+    // each rank.
+    Window window;
 };
-static_assert(sizeof(NicCollective) == 128 && alignof(NicCollective) == 8);
-static_assert(offsetof(NicCollective, window) == 0);
-static_assert(offsetof(NicCollective, collective) == 56);
+static_assert(sizeof(CollectiveState) == 224 && alignof(CollectiveState) == 8);
+static_assert(offsetof(CollectiveState, runs) == 0);
+static_assert(offsetof(CollectiveState, unheard) == 8);
+static_assert(offsetof(CollectiveState, reserved) == 16);
+static_assert(offsetof(CollectiveState, collective) == 64);
+static_assert(offsetof(CollectiveState, window) == 168);
+
+// Pieces of large blocks in one lane between this rank and another, modulo 2^32.
+struct LaneCounters {
+    // Sent to it.
+    std::uint32_t sent;
+    // Taken from it.
+    std::uint32_t taken;
+};
+static_assert(sizeof(LaneCounters) == 8 && alignof(LaneCounters) == 4);
+static_assert(offsetof(LaneCounters, sent) == 0);
+static_assert(offsetof(LaneCounters, taken) == 4);
+
+// Where one of the `Blocks` with a table is.
+struct Extent {
+    // Its first byte, from the beginning of the memory.
+    std::uint64_t at;
+    // Its length in bytes.
+    std::uint64_t bytes;
+};
+static_assert(sizeof(Extent) == 16 && alignof(Extent) == 8);
+static_assert(offsetof(Extent, at) == 0);
+static_assert(offsetof(Extent, bytes) == 8);
+
+// What a rank gives the others in a run of a collective, or takes from them: a block for each rank from `first` to before `end`,
+// for the others none.
+struct Blocks {
+    // Where the memory begins.
+    std::uint64_t memory;
+    // Bytes from block to block; 0: all are the same one.
+    std::uint64_t stride;
+    // Bytes of a block, …
+    std::uint64_t bytes;
+    // … as far as they are before this byte.
+    std::uint64_t total;
+    // Address of an `Extent` for each rank, instead of the last three; 0: there is none.
+    std::uint64_t table;
+    // The first rank.
+    std::uint32_t first;
+    // The rank behind the last.
+    std::uint32_t end;
+};
+static_assert(sizeof(Blocks) == 48 && alignof(Blocks) == 8);
+static_assert(offsetof(Blocks, memory) == 0);
+static_assert(offsetof(Blocks, stride) == 8);
+static_assert(offsetof(Blocks, bytes) == 16);
+static_assert(offsetof(Blocks, total) == 24);
+static_assert(offsetof(Blocks, table) == 32);
+static_assert(offsetof(Blocks, first) == 40);
+static_assert(offsetof(Blocks, end) == 44);
+
+// A run of a collective: what comes is placed, or combined in rank order.
+struct CollectiveRun {
+    // What the others get.
+    Blocks gives;
+    // Where what they give goes. Of a reduction all in one place.
+    Blocks takes;
+    // An `Element`.
+    std::uint32_t element;
+    // A `Reduction`; `NO_REDUCTION`: nothing is combined.
+    std::uint32_t reduction;
+};
+static_assert(sizeof(CollectiveRun) == 104 && alignof(CollectiveRun) == 8);
+static_assert(offsetof(CollectiveRun, gives) == 0);
+static_assert(offsetof(CollectiveRun, takes) == 48);
+static_assert(offsetof(CollectiveRun, element) == 96);
+static_assert(offsetof(CollectiveRun, reduction) == 100);
 
 // A neighbour of a halo exchange, as a launch works with it. All zeros: there is none of this number.
 struct ExchangeLink {

@@ -82,11 +82,10 @@ MP_DEVICE void set_piece(void* to, std::uint32_t bytes, std::uint32_t index, con
 template <class Is, class SeenIn>
 MP_DEVICE WaitResult wait_slot(const Packet* slot, const Is& is, const SeenIn& seen_in, Packet& packet,
                                const WaitBounds& bounds) {
-    const auto poll = [&](std::uint64_t&) {
-        packet = load_packet(slot);
-        return is(packet);
-    };
-    WaitResult result = wait_for(poll, bounds);
+    const auto look = [slot] { return load_packet(slot); };
+    const auto found = wait_until(look, look, is, bounds);
+    packet = found.seen;
+    WaitResult result = {found.status, 0, found.waited_ns};
     if (result.failed()) result.seen = seen_in(packet);
     return result;
 }

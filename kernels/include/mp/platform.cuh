@@ -32,6 +32,19 @@
 
 namespace mp {
 
+namespace impl {
+
+// The sum; of integers it wraps around.
+template <class T>
+MP_HOST_DEVICE T sum_of(T one, T other) {
+    if constexpr (T(0.5) != T(0))
+        return one + other;
+    else
+        return static_cast<T>(static_cast<std::uint64_t>(one) + static_cast<std::uint64_t>(other));
+}
+
+}  // namespace impl
+
 // Memory orders, as in C++ and PTX. Each is a type of its own with one value, so that a wrong combination (a load
 // that releases) does not compile, and no variable has to exist in device memory.
 enum relaxed_t { relaxed };
@@ -69,16 +82,41 @@ MP_DEVICE void add(T* word, T value, Order, Scope);
 template <class T, class Scope>
 MP_DEVICE T exchange(T* word, T value, relaxed_t, Scope);
 
-// Adds to the word, or replaces it, or replaces it if it holds `expected`; returns what it held, as one step for everybody
-// in the scope. Acquire and release: what came before in this thread is seen by whoever acquires the new value, and
-// what came before the old value was released is seen after. T: std::uint64_t, fetch_add also std::uint32_t. Scope:
-// gpu_t, system_t, as for add.
+// How an atomic operation changes a word. Called with what the word holds and a value, each says what it holds then.
+#define MP_CHANGE(name, expression)                               \
+    struct name##_t {                                             \
+        template <class T>                                        \
+        MP_HOST_DEVICE T operator()(T held, T value) const {      \
+            return expression;                                    \
+        }                                                         \
+    };                                                            \
+    constexpr name##_t name = {};
+MP_CHANGE(plus, impl::sum_of(held, value))
+MP_CHANGE(bit_and, held & value)
+MP_CHANGE(bit_or, held | value)
+MP_CHANGE(bit_xor, held ^ value)
+MP_CHANGE(lesser, value < held ? value : held)
+MP_CHANGE(greater, value > held ? value : held)
+MP_CHANGE(replace, (void(held), value))
+#undef MP_CHANGE
+
+// Changes the word and returns what it held, as one step for everybody in the scope. Acquire and release: what came before
+// in this thread is seen by whoever acquires the new value, and what came before the old value was released is seen after.
+// T: std::uint32_t, std::uint64_t, std::int32_t, std::int64_t; float and double with plus. Integers wrap around. Scope: gpu_t,
+// system_t, as for add.
+template <class T, class Kind, class Scope>
+MP_DEVICE T fetch(T* word, Kind, T value, Scope);
+// The same without what it held: the thread does not wait for the memory. Release. Not replace, which is store.
+template <class T, class Kind, class Scope>
+MP_DEVICE void change(T* word, Kind, T value, Scope);
+// Replaces the word if it holds `expected`; for the rest as fetch, of integers.
 template <class T, class Scope>
-MP_DEVICE T fetch_add(T* word, T value, Scope);
-template <class Scope>
-MP_DEVICE std::uint64_t swap(std::uint64_t* word, std::uint64_t value, Scope);
-template <class Scope>
-MP_DEVICE std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value, Scope);
+MP_DEVICE T compare_swap(T* word, T expected, T value, Scope);
+
+template <class T, class Scope>
+MP_DEVICE T fetch_add(T* word, T value, Scope scope) {
+    return fetch(word, plus, value, scope);
+}
 
 // Eight bytes of data and the epoch they belong to, written and read in one piece: a reader that sees the epoch has the
 // data, with no fence between them. It orders nothing else.
@@ -130,6 +168,8 @@ MP_DEVICE std::uint64_t clock_cycles();
 // Between two polls. On the GPU nothing: the load is the wait, and sleeping would add to the latency. On the host the
 // CPU goes to another thread, which may be the one being waited for. Orders nothing.
 MP_DEVICE void pause();
+// Between two polls of whoever has waited long: a tenth of a microsecond of sleep on the GPU, as pause on the host.
+MP_DEVICE void doze();
 
 namespace impl {
 // Numbers of the platform. `polls_between_clocks`: polls of a wait between two reads of the cycle counter;

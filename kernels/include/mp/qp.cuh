@@ -137,9 +137,8 @@ MP_DEVICE PostStatus until(const QueuePair& qp, Until what, std::uint64_t target
             if (what != Until::rung || load(&state->published, relaxed, gpu) < target) look_at_completion(qp);
             unlock(&state->lock);
             if (reached(qp, what, target)) return PostStatus::ok;
-        } else {
-            pause();
         }
+        pause();
         if (load(&state->failure, relaxed, gpu) != 0) {
             return reached(qp, what, target) ? PostStatus::ok : PostStatus::failed;
         }
@@ -173,12 +172,53 @@ MP_DEVICE PostStatus room_until(const QueuePair& qp, std::uint64_t end, const Wa
     return until(qp, Until::room, end - qp.blocks, bounds);
 }
 
-MP_DEVICE unsigned size_of_group(Thread) { return 1; }
-MP_DEVICE unsigned size_of_group(Warp) { return 32; }
-MP_DEVICE unsigned size_of_group(Block) { return block_threads(); }
-MP_DEVICE unsigned rank_in_group(Thread) { return 0; }
-MP_DEVICE unsigned rank_in_group(Warp) { return lane(); }
-MP_DEVICE unsigned rank_in_group(Block) { return thread_rank(); }
+// post, whose entries the leader writes by write(SendRing, position): before they are published. What it returns but ok ends the
+// call, and the place is never rung.
+template <class Group, class Write>
+MP_DEVICE Posted post_by(Group group, const QueuePair& qp, unsigned blocks, Write write, const WaitBounds& bounds) {
+    if (blocks > most_at_once(qp)) return {0, PostStatus::too_large, 0};
+    group.sync();
+    Posted posted = {0, PostStatus::ok, 0};
+    if (group.leads()) {
+        const std::uint64_t begin = reserve(word_at(qp.reserved), blocks);
+        posted.position = begin;
+        posted.status = room_until(qp, begin + blocks, bounds);
+        if (posted.status == PostStatus::ok) posted.status = write(send_ring(qp), begin);
+        if (posted.status == PostStatus::ok) posted.status = publish(qp, begin, begin + blocks, bounds);
+    }
+    return group.broadcast(posted);
+}
+
+// Posts `count` entries, or chains of entries, of `blocks` blocks each with one reservation and one publication: the threads of the
+// group write them in turn by write(SendRing, position, number), whose failure ends the call as that of post_by. The leader calls
+// tell(position) before they are published, with the first one's position, which is that of the result.
+template <class Group, class Write, class Tell>
+MP_DEVICE Posted post_many(Group group, const QueuePair& qp, unsigned count, unsigned blocks, Write write, Tell tell,
+                           const WaitBounds& bounds) {
+    const std::uint64_t all = std::uint64_t{blocks} * count;
+    if (all > most_at_once(qp)) return {0, PostStatus::too_large, 0};
+    Posted posted = {0, PostStatus::ok, 0};
+    if (group.leads()) {
+        posted.position = reserve(word_at(qp.reserved), all);
+        posted.status = room_until(qp, posted.position + all, bounds);
+    }
+    posted = group.broadcast(posted);
+    if (posted.status != PostStatus::ok) return posted;
+    PostStatus worst = PostStatus::ok;
+    for (unsigned number = group.rank(); number < count && worst == PostStatus::ok; number += group.size())
+        worst = write(send_ring(qp), posted.position + std::uint64_t{blocks} * number, number);
+    // Its barrier: all have written theirs.
+    if (group.any(worst != PostStatus::ok)) {
+        const bool ended = group.any(worst == PostStatus::aborted), failed = group.any(worst == PostStatus::failed);
+        posted.status = failed ? PostStatus::failed : ended ? PostStatus::aborted : PostStatus::timed_out;
+        return posted;
+    }
+    if (group.leads()) {
+        tell(posted.position);
+        posted.status = publish(qp, posted.position, posted.position + all, bounds);
+    }
+    return group.broadcast(posted);
+}
 
 }  // namespace impl
 
@@ -191,19 +231,11 @@ MP_DEVICE unsigned rank_in_group(Block) { return thread_rank(); }
 // The position is that of the entry, for wait_completed.
 template <class Group, class Encode>
 MP_DEVICE Posted post(Group group, const QueuePair& qp, unsigned blocks, Encode encode, const WaitBounds& bounds) {
-    if (blocks > impl::most_at_once(qp)) return {0, PostStatus::too_large, 0};
-    group.sync();
-    Posted posted = {0, PostStatus::ok, 0};
-    if (group.leads()) {
-        const std::uint64_t begin = impl::reserve(impl::word_at(qp.reserved), blocks);
-        posted.position = begin;
-        posted.status = impl::room_until(qp, begin + blocks, bounds);
-        if (posted.status == PostStatus::ok) {
-            encode(send_ring(qp), std::uint16_t(begin));
-            posted.status = impl::publish(qp, begin, begin + blocks, bounds);
-        }
-    }
-    return group.broadcast(posted);
+    const auto write = [&encode](SendRing ring, std::uint64_t position) {
+        encode(ring, std::uint16_t(position));
+        return PostStatus::ok;
+    };
+    return impl::post_by(group, qp, blocks, write, bounds);
 }
 
 // Posts one entry of `blocks` blocks for each thread of the group, with one reservation and one publication: every
@@ -212,22 +244,12 @@ MP_DEVICE Posted post(Group group, const QueuePair& qp, unsigned blocks, Encode 
 template <class Group, class Encode>
 MP_DEVICE Posted post_each(Group group, const QueuePair& qp, unsigned blocks, Encode encode,
                            const WaitBounds& bounds) {
-    const std::uint64_t all = std::uint64_t{blocks} * impl::size_of_group(group);
-    if (all > impl::most_at_once(qp)) return {0, PostStatus::too_large, 0};
-    Posted posted = {0, PostStatus::ok, 0};
-    if (group.leads()) {
-        posted.position = impl::reserve(impl::word_at(qp.reserved), all);
-        posted.status = impl::room_until(qp, posted.position + all, bounds);
-    }
-    posted = group.broadcast(posted);
-    const std::uint64_t begin = posted.position;
-    posted.position = begin + std::uint64_t{blocks} * impl::rank_in_group(group);
-    if (posted.status == PostStatus::ok) {
-        encode(send_ring(qp), std::uint16_t(posted.position));
-        group.sync();
-        if (group.leads()) posted.status = impl::publish(qp, begin, begin + all, bounds);
-        posted.status = group.broadcast(posted).status;
-    }
+    const auto write = [&encode](SendRing ring, std::uint64_t position, unsigned) {
+        encode(ring, std::uint16_t(position));
+        return PostStatus::ok;
+    };
+    Posted posted = impl::post_many(group, qp, group.size(), blocks, write, [](std::uint64_t) {}, bounds);
+    posted.position += std::uint64_t{blocks} * group.rank();
     return posted;
 }
 

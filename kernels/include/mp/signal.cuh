@@ -3,6 +3,8 @@
 // reading it, and waiting for it with an end. It moves no data and knows no peers; what a wait was for, its caller knows.
 #pragma once
 
+#include <type_traits>
+
 #include "group.cuh"
 #include "layout.cuh"
 #include "platform.cuh"
@@ -39,6 +41,25 @@ MP_DEVICE void signal_add(Group group, std::uint64_t* word, std::uint64_t value)
     if (group.leads()) add(word, value, release, system);
 }
 
+// How what a word holds is compared with a value: by its type, with or without sign.
+#define MP_COMPARISON(name, expression)                                   \
+    struct name##_t {                                                     \
+        template <class T>                                                \
+        MP_HOST_DEVICE bool operator()(T word, T value) const {           \
+            return expression;                                            \
+        }                                                                 \
+    };                                                                    \
+    constexpr name##_t name = {};
+MP_COMPARISON(eq, word == value)
+MP_COMPARISON(ne, word != value)
+MP_COMPARISON(gt, word > value)
+MP_COMPARISON(ge, word >= value)
+MP_COMPARISON(lt, word < value)
+MP_COMPARISON(le, word <= value)
+// The word has one of these bits at least.
+MP_COMPARISON(any_bit, (word & value) != 0)
+#undef MP_COMPARISON
+
 // Reads the signal. Acquire at system scope: this thread (only it) then sees what came before that value was released.
 MP_DEVICE std::uint64_t read_signal(const std::uint64_t* word) { return load(word, acquire, system); }
 
@@ -54,7 +75,7 @@ struct Found {
     std::uint64_t waited_ns;
     WaitStatus status;
 };
-MP_COLD Found look_at(const WaitBounds bounds, std::uint64_t began_ns) {
+MP_DEVICE Found look_now(const WaitBounds& bounds, std::uint64_t began_ns) {
     const std::uint64_t now_ns = clock_ns();
     Found found = {began_ns == 0 ? now_ns : began_ns, 0, ok};
     found.waited_ns = now_ns - found.began_ns;
@@ -65,6 +86,8 @@ MP_COLD Found look_at(const WaitBounds bounds, std::uint64_t began_ns) {
         found.status = timed_out;
     return found;
 }
+
+MP_COLD Found look_at(const WaitBounds bounds, std::uint64_t began_ns) { return look_now(bounds, began_ns); }
 
 // The rare part of a wait, kept out of its loop: when it began and whether it has to end.
 struct Look {
@@ -79,62 +102,195 @@ struct Look {
     }
 };
 
-// One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
-template <class Poll>
-MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
-    std::uint64_t seen = 0;
-    Look look;
-    std::uint64_t looked = 0;  // 0: the clock was not read yet
-    for (;;) {
-        MP_UNROLL
+// How a wait ended, and what its last look saw.
+template <class Seen>
+struct Waited {
+    Seen seen;
+    WaitStatus status;
+    std::uint64_t waited_ns;  // 0 after ok
+};
+
+// Rounds of polls_between_clocks polls after which a thread that waits sleeps between two of them.
+constexpr unsigned rounds_awake = 4;
+
+// The rest of wait_until, after its first polls. What comes late is looked for by `glance`, which disturbs nobody: an acquire
+// empties the cache that other blocks of the multiprocessor compute from.
+template <class See, class Glance, class Is>
+MP_COLD auto wait_long(const See see, const Glance glance, const Is is, const WaitBounds bounds) -> Waited<decltype(see())> {
+    Found found = {0, 0, ok};
+    std::uint64_t looked = clock_cycles();
+    for (unsigned round = 0;; round += round < rounds_awake) {
         for (int polled = 0; polled < polls_between_clocks; ++polled) {
-            if (poll(seen)) return {ok, seen, 0};
-            pause();
+            const auto glanced = glance();
+            if (is(glanced)) {
+                if constexpr (std::is_same_v<See, Glance>) return {glanced, ok, 0};
+                const auto seen = see();
+                if (is(seen)) return {seen, ok, 0};
+            }
+            if (round < rounds_awake)
+                pause();
+            else
+                doze();
         }
         const std::uint64_t now = clock_cycles();
-        if (looked == 0) {
-            looked = now;
-        } else if (now - looked >= look_every_cycles) {
-            looked = now;
-            const WaitStatus status = look.at(bounds);
-            if (status == aborted) return {aborted, seen, look.waited_ns};
-            if (status == timed_out) {
-                // This thread may have been off the processor past its deadline: the poll decides, not the schedule.
-                const bool there = poll(seen);
-                return {there ? ok : timed_out, seen, there ? 0 : look.waited_ns};
-            }
-        }
+        if (now - looked < look_every_cycles) continue;
+        looked = now;
+        // Not called: whoever calls this should not have to keep registers for two.
+        found = look_now(bounds, found.began_ns);
+        if (found.status == ok) continue;
+        // This thread may have been off the processor past its deadline: the last look decides, not the schedule.
+        const auto seen = see();
+        if (found.status == timed_out && is(seen)) return {seen, ok, 0};
+        return {seen, found.status, found.waited_ns};
     }
 }
 
-// One thread's wait for a signal. `order` is relaxed only where nothing is read because of it: each acquire empties the
-// multiprocessor's cache, and what the group reads next comes from further away.
+// One thread's wait until `is` is true of what `see` returns. `glance` returns the same, relaxed, for whoever waits long; or is
+// `see`. All three should hold values only: what they refer to does not stay in registers.
+template <class See, class Glance, class Is>
+MP_DEVICE auto wait_until(const See see, const Glance glance, const Is is, const WaitBounds& bounds) -> Waited<decltype(see())> {
+    MP_UNROLL
+    for (int polled = 0; polled < polls_between_clocks; ++polled) {
+        const auto seen = see();
+        if (is(seen)) return {seen, ok, 0};
+        pause();
+    }
+    return wait_long(see, glance, is, bounds);
+}
+
+// One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
+template <class Poll>
+MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
+    struct Polled {
+        std::uint64_t seen;
+        bool there;
+    };
+    const auto look = [&poll] {
+        Polled polled = {0, false};
+        polled.there = poll(polled.seen);
+        return polled;
+    };
+    const auto result = wait_until(look, look, [](const Polled& polled) { return polled.there; }, bounds);
+    return {result.status, result.seen.seen, result.waited_ns};
+}
+
+// Words are read without their sign.
+template <class T, class Order>
+MP_DEVICE T read_word(const T* word, Order order) {
+    static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8), "a word that is waited for has 32 or 64 bits");
+    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    return static_cast<T>(load(reinterpret_cast<const Bits*>(word), order, system));
+}
+
+// One thread's wait until a word compares so. `order` is relaxed only where nothing is read because of it: each acquire empties
+// the multiprocessor's cache, and what the group reads next comes from further away.
+template <class T, class Compare, class Order = acquire_t>
+MP_DEVICE WaitResult wait_word(const T* word, Compare compare, T value, const WaitBounds& bounds, Order order = {}) {
+    const auto see = [word, order] { return read_word(word, order); };
+    const auto glance = [word] { return read_word(word, relaxed); };
+    const auto result = wait_until(see, glance, [compare, value](T seen) { return compare(seen, value); }, bounds);
+    return {result.status, static_cast<std::uint64_t>(result.seen), result.waited_ns};
+}
 template <class Order = acquire_t>
 MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds,
                                 Order order = {}) {
-    const auto poll = [word, expected, order](std::uint64_t& seen) {
-        seen = load(word, order, system);
-        return seen >= expected;
-    };
-    return wait_for(poll, bounds);
+    return wait_word(word, ge, expected, bounds, order);
 }
 
 }  // namespace impl
 
-// Waits until the signal is at least `expected`, and at most until the bounds end it. Acquire at system scope, then
-// a barrier of the group: after ok, every thread of the group sees what came before the value was released. After a
-// failure nothing is ordered and the data must not be read.
+// Waits until the word, of 32 or 64 bits with or without sign, compares so with `value`, and at most until the bounds end it.
+// Acquire at system scope, then a barrier of the group: after ok, every thread of the group sees what came before the value was
+// released. After a failure nothing is ordered and the data must not be read. A value that passes between two looks is
+// not seen: what is waited for should stay until somebody who has waited changes it.
 //
-// The leader polls the signal and nothing else; once every 2^16 cycles it looks at the abort word (any value but 0
+// The leader polls the word and nothing else; once every 2^16 cycles it looks at the abort word (any value but 0
 // aborts; it may lie in pinned host memory) and at the deadline. So a wait outlasts its bounds by up to two such looks,
-// and a signal that is there in time is taken without regard to the abort word. All threads return the same status.
-template <class Group>
-MP_DEVICE WaitResult wait(Group group, const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds) {
-    WaitResult result = {ok, expected, 0};
-    if (group.leads()) result = impl::wait_alone(word, expected, bounds);
+// and a word that is right in time is taken without regard to the abort word. All threads return the same status. The first
+// polls acquire; whoever waits longer polls relaxed, after some more with short sleeps between, and acquires at the end.
+template <class Group, class T, class Compare>
+MP_DEVICE WaitResult wait(Group group, const T* word, Compare compare, T value, const WaitBounds& bounds) {
+    WaitResult result = {ok, static_cast<std::uint64_t>(value), 0};
+    if (group.leads()) result = impl::wait_word(word, compare, value, bounds);
     // The vote is the barrier; the words of a failure cross only when there is one.
     if (group.any(result.failed())) result = group.broadcast(result);
     return result;
+}
+
+// Waits until the signal is at least `expected`: the same with `ge`.
+template <class Group>
+MP_DEVICE WaitResult wait(Group group, const std::uint64_t* word, std::uint64_t expected, const WaitBounds& bounds) {
+    return wait(group, word, ge, expected, bounds);
+}
+
+// Whether the word compares so now. Acquire at system scope, for this thread only.
+template <class T, class Compare>
+MP_DEVICE bool test(const T* word, Compare compare, T value) {
+    return compare(impl::read_word(word, acquire), value);
+}
+
+// Words that are waited for together: `count` of them, `stride` bytes apart, each compared with `value`, or with its own in
+// `values` if there are any. Those whose `skipped` is not 0, if there is such a list, are passed over.
+template <class T>
+struct Words {
+    const T* first;
+    std::uint64_t count;
+    T value;
+    const T* values = nullptr;
+    std::uint64_t stride = sizeof(T);
+    const int* skipped = nullptr;
+
+    MP_DEVICE const T* word(std::uint64_t i) const {
+        return reinterpret_cast<const T*>(reinterpret_cast<std::uint64_t>(first) + i * stride);
+    }
+    MP_DEVICE T wanted(std::uint64_t i) const { return values == nullptr ? value : values[i]; }
+    MP_DEVICE bool counts(std::uint64_t i) const { return skipped == nullptr || skipped[i] == 0; }
+};
+
+// Waits until each of the words has compared so, as wait; the threads of the group share the list. With none it is over at once.
+template <class Group, class T, class Compare>
+MP_DEVICE WaitResult wait_all(Group group, const Words<T>& words, Compare compare, const WaitBounds& bounds) {
+    WaitResult result = {ok, 0, 0};
+    for (std::uint64_t i = group.rank(); i < words.count && !result.failed(); i += group.size())
+        if (words.counts(i)) result = impl::wait_word(words.word(i), compare, words.wanted(i), bounds);
+    if (!group.any(result.failed())) return {ok, words.count, 0};
+    // A thread that is through does not know how those that are not ended.
+    const bool ended = group.any(result.status == aborted);
+    result.status = ended ? aborted : timed_out;
+    return result;
+}
+
+// How a wait for one of several words ended: which one it was, or the number of words after a failure.
+struct [[nodiscard]] AnyResult {
+    WaitResult result;
+    std::uint64_t index;
+
+    MP_DEVICE bool failed() const { return result.failed(); }
+};
+
+// Waits until one of the words compares so, as wait; the first of those that do from word `from` on, around the list. With none
+// it is over at once, ok, and the index is the number of words.
+template <class Group, class T, class Compare>
+MP_DEVICE AnyResult wait_any(Group group, const Words<T>& words, Compare compare, const WaitBounds& bounds,
+                             std::uint64_t from = 0) {
+    AnyResult any = {{ok, 0, 0}, words.count};
+    if (group.leads()) {
+        const auto look = [&words, compare, from](auto order) {
+            bool none = true;
+            for (std::uint64_t step = 0; step < words.count; ++step) {
+                const std::uint64_t i = (from + step) % words.count;
+                if (!words.counts(i)) continue;
+                none = false;
+                if (compare(impl::read_word(words.word(i), order), words.wanted(i))) return i;
+            }
+            return none ? words.count : ~std::uint64_t{0};
+        };
+        const auto see = [look] { return look(acquire); };
+        const auto glance = [look] { return look(relaxed); };
+        const auto found = impl::wait_until(see, glance, [](std::uint64_t index) { return index != ~std::uint64_t{0}; }, bounds);
+        any = {{found.status, 0, found.waited_ns}, found.status == ok ? found.seen : words.count};
+    }
+    return group.broadcast(any);
 }
 
 }  // namespace mp

@@ -5,13 +5,20 @@
 // Offsets are bytes and checked against the peer's size: an access outside does nothing and returns false. Ranks and signals
 // are checked likewise. The window's report says what was refused, and the host's next synchronisation fails with it.
 //
-// A rank behind a NIC is reached by requests (impl/nic_window.cuh), which are executed in order: what was put to a rank comes
-// before a signal to it. A put from this rank's own share, and of up to 512 bytes from anywhere, is one request; of more, one for
-// each 512 bytes. A call whose request cannot be posted, or fails, returns false, and the window's report says why.
+// Puts, gets and signals do not wait for what they have started. `flush` does for this side: what was put may be written again,
+// what was got is there. `quiet` does for both: what was put, signalled and added has happened at the rank. Over mapped memory
+// most of that is so when the call returns; what is written for flush and quiet runs on every path.
+//
+// A rank behind a NIC is reached by requests (impl/nic_window.cuh) of several queues, which blocks take in turns. Those of one
+// block are executed in order: what it put to a rank comes before its signal to that rank. What different blocks, or launches,
+// put is in no order but by quiet. A put from this rank's own share, and of up to 512 bytes from anywhere, is one request; of more,
+// one for each 512 bytes. A call whose request cannot be posted returns false; of a request that fails the next flush or quiet of
+// the rank says so. The window's report says why.
 #pragma once
 
 #include "copy.cuh"
-#include "impl/nic_window.cuh"
+#include "impl/box.cuh"
+#include "impl/nic_atomic.cuh"
 #include "message.cuh"
 
 namespace mp {
@@ -20,6 +27,13 @@ namespace mp {
 MP_DEVICE const WindowPart* part_of(const Window& window, std::uint64_t rank) {
     return rank < window.ranks ? impl::at<const WindowPart>(window.parts) + rank : nullptr;
 }
+
+// The word of 64 bits at byte `at` of a share, a multiple of 8, where a signal is named by its number: it is raised, added to and
+// waited for like one.
+struct WordAt {
+    std::uint64_t at;
+};
+MP_DEVICE WordAt word(std::uint64_t at) { return {at}; }
 
 namespace impl {
 
@@ -39,6 +53,18 @@ MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, std::u
     return {part->signals + signal * signal_stride, part->nic != 0 ? part : nullptr};
 }
 
+// Where the word of `bytes` bytes at byte `at` of a rank is.
+MP_DEVICE Place word_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+    const Place place = place_in(window, rank, at, bytes);
+    return place.address % bytes == 0 ? place : Place{0, nullptr};
+}
+MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, WordAt word) {
+    return word_in(window, rank, word.at, 8);
+}
+// What chooses the context of a put that blocks share.
+MP_DEVICE std::uint64_t number_of(std::uint64_t signal) { return signal; }
+MP_DEVICE std::uint64_t number_of(WordAt word) { return word.at / 8; }
+
 // A call for which there is no place. True if it has nothing to do; what was refused goes into the window's report.
 template <class Group>
 MP_COLD bool no_place(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
@@ -55,7 +81,8 @@ template <class Group>
 MP_COLD bool signal_alone(Group group, const Window& window, std::uint64_t rank, std::uint64_t first, std::uint64_t bytes,
                           const Place word, std::uint64_t value) {
     if (!no_place(group, window, rank, first, bytes)) return false;
-    if (word.far != nullptr) return put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
+    if (word.far != nullptr)
+        return put_by_nic(group, window, *word.far, block_rank(), 0, nullptr, 0, word.address, value);
     mp::signal(group, at<std::uint64_t>(word.address), value);
     return true;
 }
@@ -64,15 +91,16 @@ MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t ra
     if (part_of(window, rank) == nullptr) return refuse(group, window.report, no_such_rank, rank, 1, window.ranks).status;
     return refuse(group, window.report, no_such_signal, signal, 1, window.signals).status;
 }
-
-// Where the 64-bit word at byte `at` of a rank is.
-MP_DEVICE Place word_in(const Window& window, std::uint64_t rank, std::uint64_t at) {
-    return at % 8 == 0 ? place_in(window, rank, at, 8) : Place{0, nullptr};
-}
-MP_COLD bool no_word(const Window& window, std::uint64_t rank, std::uint64_t at) {
-    if (at % 8 == 0) return no_place(thread(), window, rank, at, 8);
-    (void)refuse(thread(), window.report, not_atomic, at, 8, 0);
+MP_COLD bool no_word(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+    if (place_in(window, rank, at, bytes).address == 0) return no_place(thread(), window, rank, at, bytes);
+    (void)refuse(thread(), window.report, not_atomic, at, bytes, 0);
     return false;
+}
+template <class Group>
+MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t rank, WordAt word) {
+    if (group.leads()) (void)no_word(window, rank, word.at, 8);
+    if (part_of(window, rank) == nullptr) return no_such_rank;
+    return place_in(window, rank, word.at, 8).address == 0 ? out_of_range : not_atomic;
 }
 
 }  // namespace impl
@@ -90,9 +118,23 @@ MP_DEVICE std::uint64_t* signal_in(const Window& window, std::uint64_t rank, std
     return place.far == nullptr ? impl::at<std::uint64_t>(place.address) : nullptr;
 }
 
-// Copies to a rank. Two puts are in no order; a signal after them (put_signal, signal) orders all of the group's. `from` may
-// be written again when the call has returned in the threads that read it: after a barrier of the group. Blocks may share
-// one put by parts.
+namespace impl {
+
+// Copies rows by loads and stores.
+template <class Group>
+MP_COLD void copy_rows(Group group, std::uint64_t to, std::uint64_t to_row, std::uint64_t from, std::uint64_t from_row,
+                       const Rows rows, const Part part) {
+    copy_box(group, ExchangeCopy{from, to, rows.bytes, rows.count, 1, from_row, 0, to_row, 0}, part);
+}
+
+// The rows of a part.
+MP_DEVICE Rows rows_of(const Rows& rows, const Span& span) { return {rows.bytes, span.bytes, rows.there, rows.here}; }
+
+}  // namespace impl
+
+// Copies to a rank. Two puts are in no order; a signal after them (put_signal, signal) orders all of the group's. What `from`
+// points to may be written again after `flush`, or, if it is up to 512 bytes or outside of this rank's share, when the call has
+// returned in the threads that read it: after a barrier of the group. Blocks may share one put by parts.
 template <class Group>
 [[nodiscard]] MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                    std::uint64_t bytes, Part part = Part{}) {
@@ -101,14 +143,34 @@ template <class Group>
     if (MP_RARELY(to.far != nullptr)) {
         const impl::Span span = impl::span_of(bytes, part);
         const auto* first = static_cast<const unsigned char*>(from) + span.first;
-        return impl::put_by_nic(group, window, *to.far, to.address + span.first, first, span.bytes, 0, 0);
+        return impl::put_by_nic(group, window, *to.far, block_rank(), to.address + span.first, first, span.bytes, 0, 0);
     }
     copy(group, impl::at<void>(to.address), from, bytes, part);
     return true;
 }
 
-// Copies from a rank: loads over the link, so slower than a put. The bytes are there for the group after a barrier. Through
-// a NIC into this rank's own share it is one request; elsewhere the bytes come by a small buffer, one group at a time.
+// The strided put: rows from `from` on, the first to byte `at` of the rank. Rows that overlap there are in no order. For the rest
+// as put; through a NIC a row is one request, and many are posted at once.
+template <class Group>
+[[nodiscard]] MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
+                   const Rows& rows, Part part = Part{}) {
+    const std::uint64_t extent = impl::extent_of(rows.bytes, rows.count, rows.there);
+    const impl::Place to = impl::place_in(window, rank, at, extent);
+    if (MP_RARELY(to.address == 0)) return impl::no_place(group, window, rank, at, extent);
+    if (extent == 0) return true;
+    if (MP_RARELY(to.far != nullptr)) {
+        const impl::Span span = impl::span_of(rows.count, part);
+        const auto* first = static_cast<const unsigned char*>(from) + span.first * rows.here;
+        return impl::put_rows_by_nic(group, window, *to.far, to.address + span.first * rows.there, first,
+                                     impl::rows_of(rows, span));
+    }
+    impl::copy_rows(group, to.address, rows.there, impl::address_of(from), rows.here, rows, part);
+    return true;
+}
+
+// Copies from a rank: loads over the link, so slower than a put. The bytes are there after `flush`, or quiet, for the whole group;
+// until then nothing may be done with `to`. Through a NIC into this rank's own share it is one request; elsewhere the bytes come by
+// small buffers, and the call waits for them. What is signalled or put behind a get may happen before it: flush between them.
 template <class Group>
 [[nodiscard]] MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
                    std::uint64_t bytes, Part part = Part{}) {
@@ -117,29 +179,80 @@ template <class Group>
     if (MP_RARELY(from.far != nullptr)) {
         const impl::Span span = impl::span_of(bytes, part);
         auto* first = static_cast<unsigned char*>(to) + span.first;
-        return impl::get_by_nic(group, window, *from.far, from.address + span.first, first, span.bytes);
+        return impl::get_by_nic(group, window, *from.far, from.address + span.first, first, Rows{span.bytes, 1, 0, 0});
     }
     copy(group, to, impl::at<const void>(from.address), bytes, part);
     return true;
 }
 
-// Raises a rank's signal to `value`, larger than what it holds. Release at system scope after a barrier of the group: who
-// waits for it sees everything the group wrote before, wherever; through a NIC, everything the group put to that rank. One rank
-// raises a signal.
+// The strided get: rows to `to` and on, the first from byte `at` of the rank; they do not overlap in `to`. For the rest as get.
 template <class Group>
-[[nodiscard]] MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal,
+[[nodiscard]] MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
+                   const Rows& rows, Part part = Part{}) {
+    const std::uint64_t extent = impl::extent_of(rows.bytes, rows.count, rows.there);
+    const impl::Place from = impl::place_in(window, rank, at, extent);
+    if (MP_RARELY(from.address == 0)) return impl::no_place(group, window, rank, at, extent);
+    if (extent == 0) return true;
+    if (MP_RARELY(from.far != nullptr)) {
+        const impl::Span span = impl::span_of(rows.count, part);
+        auto* first = static_cast<unsigned char*>(to) + span.first * rows.here;
+        return impl::get_by_nic(group, window, *from.far, from.address + span.first * rows.there, first,
+                                impl::rows_of(rows, span));
+    }
+    impl::copy_rows(group, impl::address_of(to), rows.here, from.address, rows.there, rows, part);
+    return true;
+}
+
+// Waits until what was put to a rank may be written again where it came from, and what was got from there is here, for every thread
+// of the group: of this group, and of all groups of this GPU's kernels whose puts and gets it knows of by a barrier or a signal.
+// Bounded as `wait`; a request that failed ends it with `path_failed`. After a failure nothing is ordered. The failure goes into
+// the window's report.
+template <class Group>
+MP_DEVICE WaitResult flush(Group group, const Window& window, std::uint64_t rank) {
+    const WindowPart* part = part_of(window, rank);
+    if (MP_RARELY(part == nullptr)) return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
+    if (MP_RARELY(part->nic != 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::in_use);
+    group.sync();
+    return {ok, 0, 0};
+}
+// The same of all ranks.
+template <class Group>
+MP_DEVICE WaitResult flush(Group group, const Window& window) {
+    return impl::drain(group, window, 0, window.ranks, 0, impl::Drain::in_use);
+}
+
+// Waits until what was put to a rank, signalled or added there has happened, and as flush for gets: whoever hears by any way that
+// the group is through sees it (release at system scope). Of whose puts, how bounded and how it fails: as flush.
+template <class Group>
+MP_DEVICE WaitResult quiet(Group group, const Window& window, std::uint64_t rank) {
+    if (MP_RARELY(part_of(window, rank) == nullptr))
+        return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
+    return impl::drain(group, window, rank, 1, 0, impl::Drain::posted);
+}
+// The same of all ranks.
+template <class Group>
+MP_DEVICE WaitResult quiet(Group group, const Window& window) {
+    return impl::drain(group, window, 0, window.ranks, 0, impl::Drain::posted);
+}
+
+// Raises a rank's signal, by number or `word`, to `value`, larger than what it holds. Release at system scope after a barrier of the group: who
+// waits for it sees everything the group wrote before, wherever; through a NIC, everything the group put to that rank. One rank
+// raises a signal, and through a NIC one block: another one's may be overtaken by it, unless quiet is between.
+template <class Group, class Signal>
+[[nodiscard]] MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, Signal signal,
                                     std::uint64_t value) {
     const impl::Place word = impl::signal_place_in(window, rank, signal);
     if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
-    if (MP_RARELY(word.far != nullptr)) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
+    if (MP_RARELY(word.far != nullptr))
+        return impl::put_by_nic(group, window, *word.far, block_rank(), 0, nullptr, 0, word.address, value);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
 
 // Adds `value` to a rank's signal, to which any number of ranks may add; nobody sets it. The order is that of `signal`: who has
 // waited for the sum of all sees what each has written or put to that rank before.
-template <class Group>
-[[nodiscard]] MP_DEVICE bool signal_add(Group group, const Window& window, std::uint64_t rank, std::uint64_t signal,
+template <class Group, class Signal>
+[[nodiscard]] MP_DEVICE bool signal_add(Group group, const Window& window, std::uint64_t rank, Signal signal,
                                         std::uint64_t value) {
     const impl::Place word = impl::signal_place_in(window, rank, signal);
     if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
@@ -149,9 +262,9 @@ template <class Group>
 }
 
 // put, then signal_add: who sees the sum sees the bytes. Nothing is done if either is out of range.
-template <class Group>
+template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal_add(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,
-                                            const void* from, std::uint64_t bytes, std::uint64_t signal,
+                                            const void* from, std::uint64_t bytes, Signal signal,
                                             std::uint64_t value) {
     if (MP_RARELY(impl::signal_place_in(window, rank, signal).address == 0))
         return impl::no_signal(group, window, rank, signal) == ok;
@@ -159,82 +272,213 @@ template <class Group>
 }
 
 // put, then signal: who sees the signal sees the bytes. Nothing is done if either is out of range.
-template <class Group>
+template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,
-                                        const void* from, std::uint64_t bytes, std::uint64_t signal, std::uint64_t value) {
+                                        const void* from, std::uint64_t bytes, Signal signal, std::uint64_t value) {
     const impl::Place to = impl::place_in(window, rank, at, bytes);
     const impl::Place word = impl::signal_place_in(window, rank, signal);
     if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
     if (MP_RARELY(to.address == 0))
         return impl::signal_alone(group, window, rank, at, bytes, word, value);
-    if (MP_RARELY(to.far != nullptr)) return impl::put_by_nic(group, window, *to.far, to.address, from, bytes, word.address, value);
+    if (MP_RARELY(to.far != nullptr))
+        return impl::put_by_nic(group, window, *to.far, block_rank(), to.address, from, bytes, word.address, value);
     copy(group, impl::at<void>(to.address), from, bytes);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
 
-// The same by several blocks with a part each; the last one signals. `arrived` as for last_block.
+// The same by several blocks with a part each; the last one signals. `arrived` as for last_block. Through a NIC all parts go by one
+// queue, which the signal's number chooses: the signal is behind them, and not behind what the blocks put before.
+template <class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal(Block group, const Window& window, std::uint64_t rank, std::uint64_t at,
-                                        const void* from, std::uint64_t bytes, std::uint64_t signal, std::uint64_t value,
+                                        const void* from, std::uint64_t bytes, Signal signal, std::uint64_t value,
                                         Part part, std::uint64_t* arrived) {
+    const impl::Place to = impl::place_in(window, rank, at, bytes);
     const impl::Place word = impl::signal_place_in(window, rank, signal);
     if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
-    const bool put = mp::put(group, window, rank, at, from, bytes, part);
+    bool put = true;
+    if (MP_RARELY(to.address == 0)) {
+        put = impl::no_place(group, window, rank, at, bytes);
+    } else if (MP_RARELY(to.far != nullptr)) {
+        const impl::Span span = impl::span_of(bytes, part);
+        const auto* first = static_cast<const unsigned char*>(from) + span.first;
+        put = impl::put_by_nic(group, window, *to.far, impl::number_of(signal), to.address + span.first, first, span.bytes, 0, 0);
+    } else {
+        copy(group, impl::at<void>(to.address), from, bytes, part);
+    }
     // A part that could not be put is never signalled.
     if (!put || !last_block(arrived, part.count)) return put;
-    if (MP_RARELY(word.far != nullptr)) return impl::put_by_nic(group, window, *word.far, 0, nullptr, 0, word.address, value);
+    if (MP_RARELY(word.far != nullptr))
+        return impl::put_by_nic(group, window, *word.far, impl::number_of(signal), 0, nullptr, 0, word.address, value);
     if (group.leads()) store(impl::at<std::uint64_t>(word.address), value, release, system);
     return true;
 }
 
-// Waits until this rank's signal has reached `value`, as mp::wait; a failure goes into the window's report. For a signal that
-// does not exist nobody waits: `no_such_signal`.
-template <class Group>
-MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signal, std::uint64_t value) {
-    const std::uint64_t* word = signal_in(window, window.rank, signal);
-    if (MP_RARELY(word == nullptr)) return {impl::no_signal(group, window, window.rank, signal), window.signals, 0};
-    const WaitResult result = wait(group, word, value, WaitBounds{window.abort, window.timeout_ns});
-    if (result.failed() && group.leads()) report(impl::at<WaitReport>(window.report), value, result);
+namespace impl {
+
+// The end of a wait for this rank's own memory; a failure goes into the window's report.
+template <class Group, class T>
+MP_DEVICE WaitResult reported(Group group, const Window& window, T value, const WaitResult& result) {
+    const auto expected = static_cast<std::uint64_t>(value);
+    if (result.failed() && group.leads()) report(at<WaitReport>(window.report), expected, result);
     return result;
 }
 
-// One thread changes the 64-bit word at byte `at` (a multiple of 8) of a rank, as one step for everybody; acquire and
-// release at system scope. What it held goes to `before`. Between GPUs the link must have native atomics. Through a NIC a GPU's
-// own memory has no atomics (put the window into pinned memory), which is refused as what lies outside; and one thread at a
-// time does them.
-[[nodiscard]] MP_DEVICE bool fetch_add(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t value,
-                         std::uint64_t& before) {
-    const impl::Place there = impl::word_in(window, rank, at);
-    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at);
+}  // namespace impl
+
+// Waits until this rank's signal compares so with `value`, as mp::wait; a failure goes into the window's report. For a signal
+// that does not exist nobody waits: `no_such_signal`.
+template <class Group, class Compare>
+MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signal, Compare compare, std::uint64_t value) {
+    const std::uint64_t* word = signal_in(window, window.rank, signal);
+    if (MP_RARELY(word == nullptr)) return {impl::no_signal(group, window, window.rank, signal), window.signals, 0};
+    return impl::reported(group, window, value, wait(group, word, compare, value, impl::bounds_of(window)));
+}
+
+// Waits until this rank's signal has reached `value`: the same with `ge`.
+template <class Group>
+MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signal, std::uint64_t value) {
+    return wait(group, window, signal, ge, value);
+}
+
+// The same for the word of 32 or 64 bits, whichever the value has, at a place of this rank's share, a multiple of its size: any
+// rank writes it by put, signal or an atomic operation. At another place nobody waits: `not_atomic`.
+template <class Group, class Compare, class T>
+MP_DEVICE WaitResult wait(Group group, const Window& window, WordAt at, Compare compare, T value) {
+    const impl::Place word = impl::word_in(window, window.rank, at.at, sizeof(T));
+    if (MP_RARELY(word.address == 0)) {
+        if (group.leads()) (void)impl::no_word(window, window.rank, at.at, sizeof(T));
+        const bool inside = impl::place_in(window, window.rank, at.at, sizeof(T)).address != 0;
+        return {inside ? not_atomic : out_of_range, window.ranks, 0};
+    }
+    const auto* there = impl::at<const T>(word.address);
+    return impl::reported(group, window, value, wait(group, there, compare, value, impl::bounds_of(window)));
+}
+
+// This rank's signals `first` … `first + count` as words to wait for together; none if some of them do not exist.
+MP_DEVICE Words<std::uint64_t> signals_in(const Window& window, std::uint64_t first, std::uint64_t count, std::uint64_t value) {
+    const bool exist = first <= window.signals && count <= window.signals - first && count > 0;
+    const std::uint64_t* word = exist ? signal_in(window, window.rank, first) : nullptr;
+    return {word, exist ? count : 0, value, nullptr, signal_stride, nullptr};
+}
+
+// Waits for all, or one, of the words, as mp::wait_all and mp::wait_any; a failure goes into the window's report.
+template <class Group, class T, class Compare>
+MP_DEVICE WaitResult wait_all(Group group, const Window& window, const Words<T>& words, Compare compare) {
+    return impl::reported(group, window, words.value, wait_all(group, words, compare, impl::bounds_of(window)));
+}
+template <class Group, class T, class Compare>
+MP_DEVICE AnyResult wait_any(Group group, const Window& window, const Words<T>& words, Compare compare,
+                             std::uint64_t from = 0) {
+    const AnyResult any = wait_any(group, words, compare, impl::bounds_of(window), from);
+    (void)impl::reported(group, window, words.value, any.result);
+    return any;
+}
+
+namespace impl {
+
+// A type that is not worked out from this argument.
+template <class T>
+struct Exactly {
+    using type = T;
+};
+template <class T>
+using As = typename Exactly<T>::type;
+
+// One thread changes the word of `T` at byte `at` of a rank.
+template <class T, class Kind>
+MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, T& before) {
+    const Place there = word_in(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.address == 0)) return no_word(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.far != nullptr)) return fetch_by_nic(window, *there.far, there.address, kind, value, before);
+    if constexpr (std::is_same_v<Kind, replace_t> && !std::is_integral_v<T>) {
+        using Bits = BitsOf<T>;
+        before = of_bits<T>(fetch(impl::at<Bits>(there.address), kind, to_bits(value), system));
+    } else {
+        before = fetch(impl::at<T>(there.address), kind, value, system);
+    }
+    return true;
+}
+template <class T, class Kind>
+MP_DEVICE bool change_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value) {
+    const Place there = word_in(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.address == 0)) return no_word(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.far != nullptr)) {
+        T before;
+        return fetch_by_nic(window, *there.far, there.address, kind, value, before);
+    }
+    if constexpr (std::is_same_v<Kind, replace_t>)
+        store(impl::at<BitsOf<T>>(there.address), to_bits(value), release, system);
+    else
+        change(impl::at<T>(there.address), kind, value, system);
+    return true;
+}
+
+}  // namespace impl
+
+// ---- atomic operations -----------------------------------------------------------------------------------------
+// One thread changes the word at byte `at` of a rank, a multiple of its size, as one step for everybody who uses these, the
+// host's (libmp, Window) or a NIC's. T: std::uint32_t, std::uint64_t, std::int32_t, std::int64_t; to add, replace and read also
+// float and double. Integers wrap around.
+//
+// Order: acquire and release at system scope; of those without `before`, after which the thread goes on at once, release: who
+// waits for the word sees what this thread wrote before, through a NIC what it put to that rank.
+//
+// Where: between GPUs, and between a GPU and memory of the host, the link must have native atomics (gdsync, Topology). Through a
+// NIC a GPU's own memory has none (put the window into pinned memory), which is refused as not_atomic, and the NIC has two, of 64
+// bits: fetch_add and compare_swap of such words are one request, all others are made of them, by trying, on the eight
+// aligned bytes around the word, which must be in the share.
+
+// What the word held goes to `before`.
+#define MP_FETCH(name, kind)                                                                                             \
+    template <class T>                                                                                                   \
+    [[nodiscard]] MP_DEVICE bool name(const Window& window, std::uint64_t rank, std::uint64_t at, impl::As<T> value,     \
+                                      T& before) {                                                                       \
+        return impl::fetch_in<T>(window, rank, at, kind, value, before);                                                 \
+    }
+MP_FETCH(fetch_add, plus)
+MP_FETCH(fetch_and, bit_and)
+MP_FETCH(fetch_or, bit_or)
+MP_FETCH(fetch_xor, bit_xor)
+MP_FETCH(fetch_min, lesser)
+MP_FETCH(fetch_max, greater)
+MP_FETCH(swap, replace)
+#undef MP_FETCH
+
+// The same without what it held.
+#define MP_CHANGE(name, kind)                                                                                            \
+    template <class T>                                                                                                   \
+    [[nodiscard]] MP_DEVICE bool name(const Window& window, std::uint64_t rank, std::uint64_t at, T value) {             \
+        return impl::change_in(window, rank, at, kind, value);                                                           \
+    }
+MP_CHANGE(atomic_add, plus)
+MP_CHANGE(atomic_and, bit_and)
+MP_CHANGE(atomic_or, bit_or)
+MP_CHANGE(atomic_xor, bit_xor)
+MP_CHANGE(atomic_min, lesser)
+MP_CHANGE(atomic_max, greater)
+MP_CHANGE(atomic_set, replace)
+#undef MP_CHANGE
+
+// Reads the word: what it holds goes to `held`. Acquire.
+template <class T>
+[[nodiscard]] MP_DEVICE bool atomic_fetch(const Window& window, std::uint64_t rank, std::uint64_t at, T& held) {
+    const impl::Place there = impl::word_in(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.far != nullptr)) return impl::fetch_by_nic(window, *there.far, there.address, impl::keeps, T{}, held);
+    held = impl::of_bits<T>(load(impl::at<const impl::BitsOf<T>>(there.address), acquire, system));
+    return true;
+}
+
+// Replaces the word, of an integer, by `value` if it is `expected`. What it held goes to `before`.
+template <class T>
+[[nodiscard]] MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, impl::As<T> expected,
+                                          impl::As<T> value, T& before) {
+    const impl::Place there = impl::word_in(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at, sizeof(T));
     if (MP_RARELY(there.far != nullptr))
-        return impl::atomic_by_nic(window, *there.far, there.address, impl::AtomicKind::fetch_add, value, 0, before);
-    before = mp::fetch_add(impl::at<std::uint64_t>(there.address), value, system);
-    return true;
-}
-[[nodiscard]] MP_DEVICE bool swap(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t value,
-                    std::uint64_t& before) {
-    const impl::Place there = impl::word_in(window, rank, at);
-    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at);
-    if (MP_RARELY(there.far != nullptr)) {
-        // A NIC has no swap: what the word holds is guessed until the guess was right.
-        const auto swap_if = impl::AtomicKind::compare_swap;
-        for (std::uint64_t guess = 0;; guess = before) {
-            if (!impl::atomic_by_nic(window, *there.far, there.address, swap_if, value, guess, before)) return false;
-            if (before == guess) return true;
-        }
-    }
-    before = mp::swap(impl::at<std::uint64_t>(there.address), value, system);
-    return true;
-}
-[[nodiscard]] MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t expected,
-                            std::uint64_t value, std::uint64_t& before) {
-    const impl::Place there = impl::word_in(window, rank, at);
-    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at);
-    if (MP_RARELY(there.far != nullptr)) {
-        const auto swap_if = impl::AtomicKind::compare_swap;
-        return impl::atomic_by_nic(window, *there.far, there.address, swap_if, value, expected, before);
-    }
-    before = mp::compare_swap(impl::at<std::uint64_t>(there.address), expected, value, system);
+        return impl::compare_swap_by_nic(window, *there.far, there.address, expected, value, before);
+    before = mp::compare_swap(impl::at<T>(there.address), expected, value, system);
     return true;
 }
 

@@ -1,4 +1,4 @@
-// Collectives as stream operations: one block runs the device function.
+// Collectives as stream operations: the blocks of a launch run the engine of the device functions.
 #pragma once
 
 #include <mp/mp.cuh>
@@ -8,31 +8,30 @@ MP_KERNEL void mp_barrier(mp::Collective collective) {
     if (mp::block_rank() == 0) (void)mp::barrier(mp::block(), collective);
 }
 
-namespace mp {
-
-template <class T>
-MP_DEVICE void all_reduce_by(const Collective& collective, void* memory, std::uint64_t count, std::uint32_t reduction) {
-    auto* values = static_cast<T*>(memory);
-    switch (reduction) {
-    case reduction_sum: (void)all_reduce(block(), collective, values, count, sum_t{}); break;
-    case reduction_min: (void)all_reduce(block(), collective, values, count, min_t{}); break;
-    default: (void)all_reduce(block(), collective, values, count, max_t{}); break;
+// A run whose blocks have at most `most` bytes, the same on all ranks, which go as packets. A failed wait goes into the collective's
+// report.
+MP_KERNEL void mp_collective(mp::Collective collective, mp::CollectiveRun run, std::uint64_t most) {
+    if (mp::block_rank() != 0) return;
+    const std::uint64_t words = most == 0 ? 1 : (most + 7) / 8;
+    if (run.reduction == mp::no_reduction) {
+        (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, words, mp::impl::PlaceBytes{});
+        return;
     }
+    const mp::impl::AnyCombine combine = {run.element, run.reduction};
+    (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, words, combine);
 }
 
-}  // namespace mp
-
-// All-reduce in place of `count` values, an mp::Element each, by an mp::Reduction. A failed wait goes into the collective's
-// report.
-MP_KERNEL void mp_all_reduce(mp::Collective collective, void* values, std::uint64_t count, std::uint32_t element,
-                             std::uint32_t reduction) {
-    if (mp::block_rank() != 0) return;
-    switch (element) {
-    case mp::element_f64: mp::all_reduce_by<double>(collective, values, count, reduction); break;
-    case mp::element_f32: mp::all_reduce_by<float>(collective, values, count, reduction); break;
-    case mp::element_u64: mp::all_reduce_by<std::uint64_t>(collective, values, count, reduction); break;
-    case mp::element_i64: mp::all_reduce_by<std::int64_t>(collective, values, count, reduction); break;
-    case mp::element_u32: mp::all_reduce_by<std::uint32_t>(collective, values, count, reduction); break;
-    default: mp::all_reduce_by<std::int32_t>(collective, values, count, reduction); break;
-    }
+// Two runs, one after the other, of large blocks or through a NIC; the second without blocks: there is none. By as many blocks as
+// fit, or by one.
+MP_KERNEL void MP_BLOCK_OF(512) mp_collective_large(mp::Collective collective, mp::CollectiveRun first, mp::CollectiveRun second,
+                                                    std::uint64_t most) {
+    const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
+    const auto run = [&](const mp::CollectiveRun& run) {
+        const mp::WaitBounds bounds = mp::impl::bounds_of(collective);
+        if (run.reduction == mp::no_reduction)
+            return mp::impl::run_otherwise(mp::block(), collective.state, bounds, run.gives, run.takes, most, mp::impl::PlaceBytes{}, part);
+        const mp::impl::AnyCombine combine = {run.element, run.reduction};
+        return mp::impl::run_otherwise(mp::block(), collective.state, bounds, run.gives, run.takes, most, combine, part);
+    };
+    if (!run(first).failed() && second.gives.end != 0) (void)run(second);
 }

@@ -5,3 +5,4 @@
 #include "exchange.cu"
 #include "signal.cu"
 #include "steps.cu"
+#include "window.cu"

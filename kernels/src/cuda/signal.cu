@@ -15,11 +15,27 @@ MP_KERNEL void mp_signal_add(std::uint64_t* word, std::uint64_t value) {
     if (mp::block_rank() == 0 && mp::thread_rank() == 0) mp::signal_add(mp::thread(), word, value);
 }
 
-// Ends when the signal has reached `expected`, with acquire at system scope, so later kernels of the stream see what came
-// before it; or when the bounds end it, and then the report (may be null) says so. Thread 0 of every block waits by
-// itself: one block of one thread is enough, more blocks occupy the GPU for as long as the wait lasts.
-MP_KERNEL void mp_signal_wait(const std::uint64_t* word, std::uint64_t expected, mp::WaitBounds bounds,
+namespace mp {
+
+MP_DEVICE WaitResult wait_by(const std::uint64_t* word, std::uint32_t comparison, std::uint64_t value, const WaitBounds& bounds) {
+    switch (comparison) {
+    case compare_eq: return wait(thread(), word, eq, value, bounds);
+    case compare_ne: return wait(thread(), word, ne, value, bounds);
+    case compare_gt: return wait(thread(), word, gt, value, bounds);
+    case compare_lt: return wait(thread(), word, lt, value, bounds);
+    case compare_le: return wait(thread(), word, le, value, bounds);
+    case compare_any_bit: return wait(thread(), word, any_bit, value, bounds);
+    default: return wait(thread(), word, ge, value, bounds);
+    }
+}
+
+}  // namespace mp
+
+// Ends when the signal compares so with `value`, an mp::Comparison, with acquire at system scope, so later kernels of the stream
+// see what came before it; or when the bounds end it, and then the report (may be null) says so. Thread 0 of every block waits
+// by itself: one block of one thread is enough, more blocks occupy the GPU for as long as the wait lasts.
+MP_KERNEL void mp_signal_wait(const std::uint64_t* word, std::uint64_t value, std::uint32_t comparison, mp::WaitBounds bounds,
                               mp::WaitReport* report) {
     if (mp::thread_rank() != 0) return;
-    mp::report(report, expected, mp::wait(mp::thread(), word, expected, bounds));
+    mp::report(report, value, mp::wait_by(word, comparison, value, bounds));
 }

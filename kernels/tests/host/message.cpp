@@ -1,5 +1,5 @@
-// Messages, windows and collectives of mp/*.cuh on host threads: the kernels of src/cuda/steps.cu and collective.cu and those
-// of mp-perf, ranks as launches that run at once. Meant for ThreadSanitizer as well.
+// Messages and windows of mp/*.cuh on host threads: the kernels of src/cuda/steps.cu and those of mp-perf,
+// ranks as launches that run at once. Meant for ThreadSanitizer as well.
 #include <array>
 #include <mp/host/launch.hpp>
 #include <thread>
@@ -7,7 +7,6 @@
 
 #include "../../../bench/cuda/perf.cu"
 #include "../../../bench/cuda/perf_load.cu"
-#include "../../src/cuda/collective.cu"
 #include "../../src/cuda/steps.cu"
 #include "check.hpp"
 
@@ -147,33 +146,6 @@ void ring_of_steps(uint64_t bytes, bool packets, unsigned blocks) {
     CHECK_THAT(there.sender.arrived + back.receiver.arrived, ==, 0u);
 }
 
-struct Ranks {
-    uint64_t ranks, len;
-    std::vector<std::vector<mp::Packet>> inboxes;
-    std::vector<std::vector<uint64_t>> tables;
-    std::vector<uint64_t> states;
-    std::vector<mp::WaitReport> reports;
-
-    Ranks(uint64_t count, uint64_t elements) : ranks(count), len(elements), states(count), reports(count) {
-        for (uint64_t rank = 0; rank < ranks; ++rank) inboxes.emplace_back(2 * ranks * (len == 0 ? 1 : len));
-        for (uint64_t rank = 0; rank < ranks; ++rank) {
-            tables.emplace_back();
-            for (auto& inbox : inboxes) tables.back().push_back(address(inbox.data()));
-        }
-    }
-    mp::Collective of(uint64_t rank, uint64_t timeout_ns = minute_ns) {
-        mp::Collective collective = {};
-        collective.inboxes = address(tables[rank].data());
-        collective.ranks = ranks;
-        collective.rank = rank;
-        collective.len = len;
-        collective.state = address(&states[rank]);
-        collective.timeout_ns = timeout_ns;
-        collective.report = address(&reports[rank]);
-        return collective;
-    }
-};
-
 }  // namespace
 
 CASE(messages_as_packets_arrive_whole_and_in_order) {
@@ -305,76 +277,6 @@ CASE(puts_are_there_when_the_signal_is) {
     }
 }
 
-CASE(a_barrier_orders_what_the_ranks_wrote_before) {
-    for (const uint64_t count : {1, 2, 3}) {
-        Ranks ranks(count, 0);
-        static std::vector<uint64_t> written;
-        written.assign(count, 0);
-        std::vector<std::jthread> running;
-        for (uint64_t rank = 0; rank < count; ++rank)
-            running.emplace_back([&ranks, rank] {
-                mp::host::launch(1, 2, +[](mp::Collective collective) {
-                    for (uint64_t round = 1; round <= 40; ++round) {
-                        if (mp::thread_rank() == 1) written[collective.rank] = round;
-                        CHECK(!mp::barrier(mp::block(), collective).failed());
-                        for (const uint64_t seen : written) CHECK_THAT(seen, ==, round);
-                        CHECK(!mp::barrier(mp::block(), collective).failed());
-                    }
-                }, ranks.of(rank));
-            });
-    }
-}
-
-CASE(a_barrier_without_order_still_waits_for_all) {
-    Ranks ranks(2, 0);
-    mp::PingPongTime times[2] = {};
-    std::uint32_t* none = nullptr;
-    std::jthread other([&] {
-        mp::host::launch(1, 1, mp_perf_barrier, ranks.of(0), uint64_t{5}, uint64_t{50}, 0u, none, &times[0]);
-    });
-    mp::host::launch(1, 1, mp_perf_barrier, ranks.of(1), uint64_t{5}, uint64_t{50}, 0u, none, &times[1]);
-    other.join();
-    CHECK_THAT(ranks.states[0], ==, 55u);
-    CHECK_THAT(mp::barrier(mp::thread(), ranks.of(0, 1'000'000), mp::sync_only).status, ==, mp::timed_out);
-    CHECK_THAT(ranks.reports[0].expected, ==, 56u);
-}
-
-CASE(an_all_reduce_gives_every_rank_the_same) {
-    for (const uint64_t count : {1, 2, 4}) {
-        Ranks ranks(count, 6);
-        std::vector<std::vector<double>> values(count, std::vector<double>(6));
-        std::vector<std::vector<uint64_t>> words(count, std::vector<uint64_t>(6));
-        for (std::uint32_t round = 0; round < 30; ++round) {
-            for (uint64_t rank = 0; rank < count; ++rank)
-                for (uint64_t i = 0; i < 6; ++i) {
-                    values[rank][i] = 0.1 * static_cast<double>((rank + 1) * (i + 1) + round);
-                    words[rank][i] = (rank * 7 + i * 3 + round) % 5;
-                }
-            std::vector<double> expected = values[0];
-            std::vector<uint64_t> largest = words[0];
-            for (uint64_t rank = 1; rank < count; ++rank)
-                for (uint64_t i = 0; i < 6; ++i) {
-                    expected[i] += values[rank][i];
-                    largest[i] = std::max(largest[i], words[rank][i]);
-                }
-            {
-                std::vector<std::jthread> running;
-                for (uint64_t rank = 0; rank < count; ++rank)
-                    running.emplace_back([&, rank] {
-                        mp::host::launch(1, 4, mp_all_reduce, ranks.of(rank), values[rank].data(), uint64_t{6},
-                                         mp::element_f64, mp::reduction_sum);
-                        mp::host::launch(1, 2, mp_all_reduce, ranks.of(rank), words[rank].data(), uint64_t{5},
-                                         mp::element_u64, mp::reduction_max);
-                    });
-            }
-            for (uint64_t rank = 0; rank < count; ++rank) {
-                CHECK(values[rank] == expected);
-                for (uint64_t i = 0; i < 5; ++i) CHECK_THAT(words[rank][i], ==, largest[i]);
-            }
-        }
-    }
-}
-
 CASE(a_window_refuses_what_lies_outside) {
     std::vector<uint64_t> mine(4), theirs(6), signals_mine(16), signals_theirs(16);
     const mp::WindowPart parts[2] = {{address(mine.data()), 32, address(signals_mine.data()), 0},
@@ -422,6 +324,128 @@ CASE(a_window_refuses_what_lies_outside) {
     CHECK_THAT(std::exchange(report, {}).expected, ==, 6u);
     CHECK_THAT(mp::wait(one, window, 2, 0).status, ==, mp::no_such_signal);
     CHECK(reported(mp::no_such_signal, 2, 1, 2));
+    CHECK(!mp::wait(one, window, 1, mp::lt, 6).failed() && !mp::wait(one, window, 1, mp::any_bit, 4).failed());
+    CHECK_THAT(mp::wait(one, window, 1, mp::ne, 5).status, ==, mp::timed_out);
+    CHECK_THAT(std::exchange(report, {}).expected, ==, 5u);
+    // Any word of the own share.
+    reinterpret_cast<std::int32_t*>(mine.data())[3] = -7;
+    CHECK(!mp::wait(one, window, mp::word(12), mp::le, std::int32_t{-7}).failed());
+    CHECK_THAT(mp::wait(one, window, mp::word(12), mp::eq, std::int32_t{7}).status, ==, mp::timed_out);
+    CHECK_THAT(std::exchange(report, {}).status, ==, static_cast<unsigned>(mp::timed_out));
+    CHECK_THAT(mp::wait(one, window, mp::word(12), mp::eq, uint64_t{7}).status, ==, mp::not_atomic);
+    CHECK(reported(mp::not_atomic, 12, 8, 0));
+    CHECK_THAT(mp::wait(one, window, mp::word(32), mp::eq, uint64_t{7}).status, ==, mp::out_of_range);
+    CHECK(reported(mp::out_of_range, 32, 8, 32));
+    CHECK(mp::signal(one, window, 1, mp::word(8), 6) && theirs[1] == 6);
+    CHECK(mp::signal_add(one, window, 1, mp::word(8), 5) && theirs[1] == 11);
+    CHECK(mp::put_signal(one, window, 1, 16, source, 8, mp::word(24), 8) && theirs[2] == 1 && theirs[3] == 8);
+    CHECK(mp::put_signal_add(one, window, 1, 16, source + 1, 8, mp::word(24), 8) && theirs[2] == 2 && theirs[3] == 16);
+    CHECK(!mp::signal(one, window, 1, mp::word(12), 6) && reported(mp::not_atomic, 12, 8, 0));
+    CHECK(!mp::put_signal(one, window, 1, 0, source, 8, mp::word(48), 6) && reported(mp::out_of_range, 48, 8, 48));
+    CHECK(!mp::signal_add(one, window, 2, mp::word(0), 6) && reported(mp::no_such_rank, 2, 1, 2));
+    CHECK_THAT(theirs[0], ==, 1u);
+    // Several signals together.
+    signals_mine[0] = 2;
+    CHECK(!mp::wait_all(one, window, mp::signals_in(window, 0, 2, 2), mp::ge).failed());
+    CHECK_THAT(mp::wait_any(one, window, mp::signals_in(window, 0, 2, 3), mp::ge).index, ==, 1u);
+    CHECK(mp::wait_any(one, window, mp::signals_in(window, 0, 2, 9), mp::ge).failed() && report.expected == 9);
+    report = {};
+    CHECK_THAT(mp::signals_in(window, 1, 2, 1).count, ==, 0u);
+}
+
+namespace {
+
+// Every operation on a word of `T` at byte 8 of rank 1, against the plain one.
+template <class T>
+void change_each(const mp::Window& window, T* word) {
+    T before = 0;
+    *word = 12;
+    CHECK(mp::fetch_add(window, 1, 8, T(-5), before) && before == 12 && *word == 7);
+    CHECK(mp::fetch_and(window, 1, 8, T(13), before) && before == 7 && *word == 5);
+    CHECK(mp::fetch_or(window, 1, 8, T(8), before) && before == 5 && *word == 13);
+    CHECK(mp::fetch_xor(window, 1, 8, T(9), before) && before == 13 && *word == 4);
+    CHECK(mp::fetch_min(window, 1, 8, T(-1), before) && before == 4 && *word == (T(-1) < T(4) ? T(-1) : T(4)));
+    CHECK(mp::fetch_max(window, 1, 8, T(-1), before) && *word == T(-1));
+    CHECK(mp::swap(window, 1, 8, T(6), before) && before == T(-1) && *word == 6);
+    CHECK(mp::compare_swap(window, 1, 8, T(5), T(1), before) && before == 6 && *word == 6);
+    CHECK(mp::compare_swap(window, 1, 8, T(6), T(1), before) && before == 6 && *word == 1);
+    CHECK(mp::atomic_add(window, 1, 8, T(6)) && *word == 7);
+    CHECK(mp::atomic_and(window, 1, 8, T(3)) && *word == 3);
+    CHECK(mp::atomic_or(window, 1, 8, T(4)) && *word == 7);
+    CHECK(mp::atomic_xor(window, 1, 8, T(1)) && *word == 6);
+    CHECK(mp::atomic_max(window, 1, 8, T(9)) && *word == 9);
+    CHECK(mp::atomic_min(window, 1, 8, T(2)) && *word == 2);
+    CHECK(mp::atomic_set(window, 1, 8, T(-3)) && *word == T(-3));
+    CHECK(mp::atomic_fetch(window, 1, 8, before) && before == T(-3));
+}
+
+template <class T>
+void change_each_float(const mp::Window& window, T* word) {
+    T before = 0;
+    *word = T(1.5);
+    CHECK(mp::fetch_add(window, 1, 8, T(0.25), before) && before == T(1.5) && *word == T(1.75));
+    CHECK(mp::atomic_add(window, 1, 8, T(-2)) && *word == T(-0.25));
+    CHECK(mp::swap(window, 1, 8, T(3.5), before) && before == T(-0.25) && *word == T(3.5));
+    CHECK(mp::atomic_set(window, 1, 8, T(0.125)) && *word == T(0.125));
+    CHECK(mp::atomic_fetch(window, 1, 8, before) && before == T(0.125));
+}
+
+}  // namespace
+
+CASE(words_of_a_window_are_changed_in_every_way_and_width) {
+    alignas(8) unsigned char memory[24] = {};
+    const mp::WindowPart parts[2] = {{address(memory), 24, 0, 0}, {address(memory), 24, 0, 0}};
+    mp::WaitReport report = {};
+    mp::Window window = {};
+    window.parts = address(parts);
+    window.ranks = 2;
+    window.timeout_ns = 1'000'000;
+    window.report = address(&report);
+    change_each(window, reinterpret_cast<std::uint32_t*>(memory + 8));
+    change_each(window, reinterpret_cast<std::int32_t*>(memory + 8));
+    change_each(window, reinterpret_cast<uint64_t*>(memory + 8));
+    change_each(window, reinterpret_cast<std::int64_t*>(memory + 8));
+    change_each_float(window, reinterpret_cast<float*>(memory + 8));
+    change_each_float(window, reinterpret_cast<double*>(memory + 8));
+    std::uint32_t before = 0;
+    CHECK(mp::fetch_add(window, 1, 20, 3u, before));
+    CHECK(!mp::fetch_add(window, 1, 22, 3u, before) && report.status == mp::out_of_range);
+    report = {};
+    CHECK(!mp::atomic_or(window, 1, 18, 3u) && report.status == mp::not_atomic && report.waited_ns == 4);
+}
+
+CASE(what_many_threads_add_at_once_is_all_there_and_all_they_got_is_different) {
+    constexpr unsigned blocks = 4, threads = 8, times = 40, all = blocks * threads * times;
+    struct {
+        uint64_t sum;
+        std::uint32_t half, flags;
+        double real;
+        std::int32_t low;
+    } words = {0, 0, 0, 0, 0};
+    const mp::WindowPart part = {address(&words), sizeof words, 0, 0};
+    mp::Window window = {};
+    window.parts = address(&part);
+    window.ranks = 1;
+    std::vector<std::atomic<int>> got(all);
+    const auto offset = [&](auto& word) { return address(&word) - address(&words); };
+    mp::host::launch(blocks, threads, [&] {
+        const unsigned mine = mp::block_rank() * threads + mp::thread_rank();
+        uint64_t before = 0;
+        for (unsigned time = 0; time < times; ++time) {
+            (void)mp::fetch_add(window, 0, offset(words.sum), 1, before);
+            got[before] += 1;
+            (void)mp::atomic_add(window, 0, offset(words.half), 3u);
+            (void)mp::atomic_add(window, 0, offset(words.real), 0.5);
+            (void)mp::atomic_min(window, 0, offset(words.low), -std::int32_t(mine * times + time));
+        }
+        (void)mp::atomic_or(window, 0, offset(words.flags), 1u << mine);
+    });
+    for (const auto& times_got : got) CHECK_THAT(times_got.load(), ==, 1);
+    CHECK_THAT(words.sum, ==, all);
+    CHECK_THAT(words.half, ==, 3 * all);
+    CHECK_THAT(words.real, ==, 0.5 * all);
+    CHECK_THAT(words.low, ==, -std::int32_t(all - 1));
+    CHECK_THAT(words.flags, ==, ~0u);
 }
 
 CASE(no_bytes_and_a_signal_go_to_a_rank_without_memory) {
@@ -436,18 +460,6 @@ CASE(no_bytes_and_a_signal_go_to_a_rank_without_memory) {
     CHECK(mp::put_signal(mp::thread(), window, 0, 0, nullptr, 0, 0, 3));
     CHECK_THAT(signals[0], ==, 3u);
     CHECK_THAT(report.status, ==, 0u);
-}
-
-CASE(an_all_reduce_of_more_than_there_is_room_for_is_refused_by_every_thread) {
-    Ranks ranks(1, 4);
-    std::array<mp::WaitStatus, 3> status;
-    double values[5] = {};
-    mp::host::launch(1, 3, +[](mp::Collective collective, double* values, mp::WaitStatus* status) {
-        status[mp::thread_rank()] = mp::all_reduce(mp::block(), collective, values, 5, mp::sum_t{}).status;
-    }, ranks.of(0), values, status.data());
-    for (const mp::WaitStatus one : status) CHECK_THAT(one, ==, mp::out_of_range);
-    CHECK_THAT(ranks.reports[0].status, ==, static_cast<std::uint32_t>(mp::out_of_range));
-    CHECK(ranks.reports[0].waited_ns == 5 && ranks.reports[0].seen == 4 && ranks.states[0] == 0);
 }
 
 // Puts, gets and waits that the host has prepared, as one thread, as a block and as parts of several blocks.

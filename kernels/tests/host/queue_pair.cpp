@@ -1,6 +1,5 @@
-// The send queue of a kernel against the smallest NIC there can be: a thread that looks at the doorbell, takes the entries
-// that the doorbell record covers, executes inline writes and NOPs, and overwrites one completion. gdsync tests the
-// same kernels against the software NIC; here ThreadSanitizer sees both sides.
+// The send queue of a kernel against the NIC of nic.hpp. gdsync tests the same kernels against the software NIC; here
+// ThreadSanitizer sees both sides.
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -10,6 +9,7 @@
 
 #include "../cuda/queue_pair.cu"
 #include "check.hpp"
+#include "nic.hpp"
 
 using std::uint16_t;
 using std::uint32_t;
@@ -20,95 +20,6 @@ namespace {
 constexpr uint64_t millisecond_ns = 1'000'000;
 constexpr mp::WaitBounds minute = {.abort = 0, .timeout_ns = 60'000 * millisecond_ns};
 constexpr mp::WaitBounds short_while = {.abort = 0, .timeout_ns = 20 * millisecond_ns};
-constexpr uint32_t qpn = 0x77;
-
-uint64_t address(const void* what) { return reinterpret_cast<uint64_t>(what); }
-
-struct Nic {
-    // What kernels, CPU and NIC share.
-    std::vector<mp::Octoword> queue;
-    alignas(64) uint64_t completion[8];
-    alignas(64) uint32_t record = 0;
-    alignas(64) uint64_t doorbell = 0;
-    uint64_t reserved = 0, published = 0, completed = 0;
-    std::vector<mp::QueuePairState> state;
-    std::vector<uint64_t> target;
-
-    // The NIC's own.
-    std::atomic<bool> paused = false, stop = false;
-    std::atomic<uint64_t> executed = 0, doorbells = 0;
-    std::atomic<uint64_t> fails_at = ~uint64_t{0};
-    std::jthread engine;
-
-    explicit Nic(uint32_t blocks, size_t words = 0)
-        : queue(blocks * mp::block_octowords), state(1 + (blocks * 8 + 127) / 128), target(words) {
-        std::memset(completion, 0xff, sizeof completion);
-        completion[7] = mp::big_endian(uint64_t{0xfffff0});  // index 0xffff, opcode invalid
-        engine = std::jthread([this] { run(); });
-    }
-    ~Nic() { stop = true; }
-
-    mp::QueuePair view() {
-        return {
-            .send_queue = address(queue.data()),
-            .completion = address(completion),
-            .send_record = address(&record),
-            .doorbell = address(&doorbell),
-            .reserved = address(&reserved),
-            .published = address(&published),
-            .completed = address(&completed),
-            .state = address(state.data()),
-            .blocks = uint32_t(queue.size() / mp::block_octowords),
-            .qpn = qpn,
-        };
-    }
-
-    const mp::Octoword& octoword(uint64_t at) const { return queue[at & (queue.size() - 1)]; }
-
-    void complete(mp::CqeOpcode opcode, uint16_t index) {
-        if (opcode == mp::CqeOpcode::request_error) {
-            reinterpret_cast<uint8_t*>(completion)[55] = uint8_t(mp::Syndrome::remote_access);
-        }
-        const uint64_t tail = uint64_t{qpn} << 32 | uint64_t{index} << 16 | uint64_t(opcode) << 4;
-        mp::store(&completion[7], mp::big_endian(tail), mp::release, mp::system);
-    }
-
-    void run() {
-        uint64_t next = 0, filled = 0;
-        while (!stop) {
-            if (paused || mp::load(&doorbell, mp::relaxed, mp::system) == 0) {
-                std::this_thread::yield();
-                continue;
-            }
-            __atomic_exchange_n(&doorbell, uint64_t{0}, __ATOMIC_ACQ_REL);
-            doorbells.fetch_add(1);
-            const uint32_t word = mp::load(&record, mp::acquire, mp::system);
-            filled += uint16_t(uint16_t(mp::big_endian(word)) - uint16_t(filled));
-            CHECK_THAT(filled - next, <=, queue.size() / mp::block_octowords);
-            while (next < filled) {
-                const mp::Octoword ctrl = octoword(4 * next);
-                const uint32_t head = mp::big_endian(ctrl.word[0]), size = mp::big_endian(ctrl.word[1]);
-                CHECK_THAT(uint16_t(head >> 8), ==, uint16_t(next));
-                CHECK_THAT(size >> 8, ==, qpn);
-                if (next >= fails_at) {
-                    complete(mp::CqeOpcode::request_error, uint16_t(next));
-                    return;
-                }
-                if (mp::WqeOpcode(head & 0xff) == mp::WqeOpcode::write) {
-                    const mp::Octoword remote = octoword(4 * next + 1), data = octoword(4 * next + 2);
-                    const uint64_t to = uint64_t{mp::big_endian(remote.word[0])} << 32 | mp::big_endian(remote.word[1]);
-                    CHECK_THAT(mp::big_endian(data.word[0]), ==, 0x80000008u);
-                    CHECK_THAT(target.at(to / 8), ==, 0u);
-                    std::memcpy(&target.at(to / 8), &data.word[1], 8);
-                }
-                if (mp::big_endian(ctrl.word[2]) & mp::notify_always) complete(mp::CqeOpcode::request, uint16_t(next));
-                next += mp::wqe_blocks(size & 0x3f);
-                executed.fetch_add(1);
-            }
-        }
-    }
-};
-
 mp::Posted post_nop(const mp::QueuePair& qp, const mp::WaitBounds& bounds) {
     const auto nop = [](mp::SendRing ring, uint16_t index) { mp::encode_nop(ring, index, mp::notify_always); };
     return mp::post(mp::thread(), qp, 1, nop, bounds);
@@ -116,17 +27,18 @@ mp::Posted post_nop(const mp::QueuePair& qp, const mp::WaitBounds& bounds) {
 
 void every_word_arrives(uint32_t flavour, unsigned blocks, unsigned threads, uint32_t count) {
     const uint32_t all = blocks * threads * count;
-    Nic nic(512, all);
+    Nic nic(512);
+    std::vector<uint64_t> target(all);
     const mp::QueuePair qp = nic.view();
     std::vector<uint32_t> results(blocks * threads, 99);
-    mp::host::launch(blocks, threads, mp_qp_write_words, qp, mp::RemoteAddress{0, 1}, uint64_t{5}, count, flavour,
+    mp::host::launch(blocks, threads, mp_qp_write_words, qp, mp::RemoteAddress{address(target.data()), 1}, uint64_t{5}, count, flavour,
                      minute, results.data());
     for (const uint32_t result : results) CHECK_THAT(result, ==, 0u);
     const mp::Posted last = post_nop(qp, minute);
     CHECK_THAT(last.position, ==, all);
     CHECK(mp::wait_completed(mp::thread(), qp, last.position, minute) == mp::PostStatus::ok);
     CHECK_THAT(nic.executed.load(), ==, all + 1);
-    for (uint32_t word = 0; word < all; ++word) CHECK_THAT(nic.target[word], ==, mp::pattern(5, word));
+    for (uint32_t word = 0; word < all; ++word) CHECK_THAT(target[word], ==, mp::pattern(5, word));
     CHECK_THAT(nic.state[0].rings, <=, uint64_t{all} + 1);
 }
 
@@ -172,7 +84,7 @@ CASE(entries_that_the_cpu_rings_are_passed_over) {
         std::jthread cpu([&] {
             while (mp::load(&nic.published, mp::acquire, mp::system) != mine) std::this_thread::yield();
             mp::store(&nic.record, mp::doorbell_record_word(uint16_t(mine + 1)), mp::release, mp::system);
-            mp::store(&nic.doorbell, mp::doorbell_value(qpn, uint16_t(mine + 1)), mp::release, mp::system);
+            mp::store(&nic.doorbell, mp::doorbell_value(nic.qpn, uint16_t(mine + 1)), mp::release, mp::system);
             mp::store(&nic.published, mine + 1, mp::release, mp::system);
         });
         const mp::Posted posted = post_nop(qp, minute);

@@ -210,7 +210,7 @@ CASE(the_store_and_wait_kernels_meet) {
     mp::WaitReport report = {};
     {
         std::jthread waiter(
-            [&] { mp::host::launch(2, 3, mp_signal_wait, &word, 8, within(minute_ns), &report); });
+            [&] { mp::host::launch(2, 3, mp_signal_wait, &word, 8, mp::compare_ge, within(minute_ns), &report); });
         mp::host::launch(2, 3, mp_signal_store, &word, 8);
     }
     CHECK_THAT(word, ==, 8u);
@@ -227,12 +227,33 @@ CASE(a_failed_wait_kernel_reports_what_it_expected_and_saw) {
             std::this_thread::sleep_for(std::chrono::milliseconds(2));
             raise(&abort, 1);
         });
-        mp::host::launch(1, 1, mp_signal_wait, &word, 4, within(minute_ns, &abort), &report);
+        mp::host::launch(1, 1, mp_signal_wait, &word, 4, mp::compare_ge, within(minute_ns, &abort), &report);
     }
     CHECK_THAT(report.status, ==, static_cast<unsigned>(mp::aborted));
     CHECK_THAT(report.expected, ==, 4u);
     CHECK_THAT(report.seen, ==, 3u);
     CHECK_THAT(report.waited_ns, <, minute_ns);
+}
+
+CASE(the_wait_kernel_compares_in_every_way) {
+    const auto holds = [](uint64_t word, mp::Comparison comparison, uint64_t value) {
+        mp::WaitReport report = {};
+        mp::host::launch(1, 1, mp_signal_wait, &word, value, comparison, within(0), &report);
+        CHECK_THAT(report.expected, ==, report.status == mp::ok ? 0 : value);
+        return report.status == mp::ok;
+    };
+    // What 1, 2 and 4 are to 2.
+    const struct {
+        mp::Comparison comparison;
+        bool less, same, more;
+    } ways[] = {{mp::compare_eq, false, true, false}, {mp::compare_ne, true, false, true}, {mp::compare_gt, false, false, true},
+                {mp::compare_ge, false, true, true},  {mp::compare_lt, true, false, false}, {mp::compare_le, true, true, false},
+                {mp::compare_any_bit, false, true, false}};
+    for (const auto& way : ways) {
+        CHECK_THAT(holds(1, way.comparison, 2), ==, way.less);
+        CHECK_THAT(holds(2, way.comparison, 2), ==, way.same);
+        CHECK_THAT(holds(4, way.comparison, 2), ==, way.more);
+    }
 }
 
 CASE(the_first_failure_stays_in_the_report) {
@@ -268,4 +289,131 @@ CASE(of_many_failures_at_once_one_is_reported_whole) {
         CHECK_THAT(report.expected, ==, report.seen * 10);
         CHECK_THAT(report.seen, ==, report.waited_ns * 10);
     }
+}
+
+namespace {
+
+// What a wait says at once: ok, or timed_out.
+template <class T, class Compare>
+bool holds(T word, Compare compare, T value) {
+    const mp::WaitResult result = mp::wait(mp::thread(), &word, compare, value, within(0));
+    CHECK_THAT(mp::test(&word, compare, value), ==, result.status == mp::ok);
+    CHECK_THAT(result.seen, ==, static_cast<uint64_t>(word));
+    return result.status == mp::ok;
+}
+
+template <class T>
+void compare_each(T low, T high) {
+    CHECK(holds(low, mp::eq, low) && !holds(low, mp::eq, high));
+    CHECK(holds(low, mp::ne, high) && !holds(low, mp::ne, low));
+    CHECK(holds(high, mp::gt, low) && !holds(low, mp::gt, low) && !holds(low, mp::gt, high));
+    CHECK(holds(high, mp::ge, low) && holds(low, mp::ge, low) && !holds(low, mp::ge, high));
+    CHECK(holds(low, mp::lt, high) && !holds(low, mp::lt, low) && !holds(high, mp::lt, low));
+    CHECK(holds(low, mp::le, high) && holds(low, mp::le, low) && !holds(high, mp::le, low));
+    CHECK(holds(T(6), mp::any_bit, T(3)) && !holds(T(4), mp::any_bit, T(3)) && !holds(T(4), mp::any_bit, T(0)));
+}
+
+}  // namespace
+
+CASE(words_of_either_width_are_compared_by_their_type) {
+    compare_each<uint64_t>(1, largest);
+    compare_each<std::uint32_t>(1, ~0u);
+    compare_each<std::int64_t>(-1, 1);
+    compare_each<std::int32_t>(-1, 1);
+    CHECK(holds<uint64_t>(uint64_t{1} << 40, mp::any_bit, uint64_t{1} << 40));
+}
+
+CASE(a_wait_that_lasts_acquires_at_its_end) {
+    // Long enough for the first polls to be over; what came before the release is there.
+    uint64_t word = 0, data = 0;
+    for (uint64_t round = 1; round <= 10; ++round) {
+        std::jthread writer([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            data = round;
+            raise(&word, round);
+        });
+        const mp::WaitResult result = mp::wait(mp::thread(), &word, mp::gt, round - 1, within(minute_ns));
+        CHECK_THAT(result.status, ==, mp::ok);
+        CHECK_THAT(data, ==, round);
+    }
+}
+
+CASE(a_word_that_shrinks_ends_the_wait_for_less) {
+    std::uint32_t word = 100;
+    std::jthread writer([&] {
+        for (int value = 99; value >= 10; --value) mp::store(&word, std::uint32_t(value), mp::release, mp::system);
+    });
+    CHECK_THAT(mp::wait(mp::thread(), &word, mp::lt, 20u, within(minute_ns)).status, ==, mp::ok);
+}
+
+CASE(all_of_a_list_are_waited_for_by_the_threads_of_a_group) {
+    constexpr uint64_t count = 7;
+    // Eight words apart, as the signals of a window.
+    std::vector<uint64_t> words(count * 8), data(count);
+    const mp::Words<uint64_t> list = {words.data(), count, 3, nullptr, 64, nullptr};
+    std::atomic<int> wrong = 0;
+    std::vector<std::jthread> writers;
+    for (uint64_t i = 0; i < count; ++i)
+        writers.emplace_back([&, i] {
+            std::this_thread::sleep_for(std::chrono::microseconds(300 * (count - i)));
+            data[i] = i + 1;
+            raise(&words[8 * i], 3);
+        });
+    mp::host::launch(1, 3, [&] {
+        wrong += mp::wait_all(mp::block(), list, mp::ge, within(minute_ns)).failed();
+        for (uint64_t i = 0; i < count; ++i) wrong += data[i] != i + 1;
+    });
+    writers.clear();
+    CHECK_THAT(wrong.load(), ==, 0);
+    // One that is missing, unless it is passed over.
+    words[8 * 4] = 2;
+    std::vector<mp::WaitStatus> ended(4);
+    mp::host::launch(1, 4, [&] {
+        ended[mp::thread_rank()] = mp::wait_all(mp::block(), list, mp::ge, within(millisecond_ns)).status;
+    });
+    for (const auto status : ended) CHECK_THAT(status, ==, mp::timed_out);
+    const int skipped[count] = {0, 0, 0, 0, 1, 0, 0};
+    mp::Words<uint64_t> but_one = list;
+    but_one.skipped = skipped;
+    CHECK_THAT(mp::wait_all(mp::thread(), but_one, mp::ge, within(0)).status, ==, mp::ok);
+    // Each with its own value.
+    const uint64_t values[count] = {3, 3, 3, 3, 2, 3, 3};
+    mp::Words<uint64_t> own = list;
+    own.values = values;
+    CHECK_THAT(mp::wait_all(mp::thread(), own, mp::eq, within(0)).status, ==, mp::ok);
+    const uint64_t abort = 1;
+    CHECK_THAT(mp::wait_all(mp::thread(), list, mp::gt, within(minute_ns, &abort)).status, ==, mp::aborted);
+    CHECK_THAT(mp::wait_all(mp::thread(), mp::Words<uint64_t>{nullptr, 0, 9}, mp::ge, within(0)).status, ==, mp::ok);
+}
+
+CASE(one_of_a_list_ends_the_wait_and_is_named) {
+    std::int32_t words[5] = {0, 0, 0, -4, 0};
+    const mp::Words<std::int32_t> list = {words, 5, 0};
+    const mp::AnyResult below = mp::wait_any(mp::thread(), list, mp::lt, within(minute_ns));
+    CHECK(!below.failed() && below.index == 3);
+    // From another word on the first one found is another one.
+    words[1] = -1;
+    CHECK_THAT(mp::wait_any(mp::thread(), list, mp::lt, within(0)).index, ==, 1u);
+    CHECK_THAT(mp::wait_any(mp::thread(), list, mp::lt, within(0), 2).index, ==, 3u);
+    CHECK_THAT(mp::wait_any(mp::thread(), list, mp::lt, within(0), 4).index, ==, 1u);
+    // Every thread hears which; what came before it is there.
+    std::uint32_t late[3] = {0, 0, 0};
+    uint64_t data = 0;
+    std::atomic<int> wrong = 0;
+    std::jthread writer([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        data = 17;
+        mp::store(&late[2], 5u, mp::release, mp::system);
+    });
+    mp::host::launch(1, 5, [&] {
+        const auto any = mp::wait_any(mp::block(), mp::Words<std::uint32_t>{late, 3, 5}, mp::eq, within(minute_ns));
+        wrong += any.failed() || any.index != 2 || data != 17;
+    });
+    CHECK_THAT(wrong.load(), ==, 0);
+    const auto none = mp::wait_any(mp::thread(), mp::Words<std::uint32_t>{late, 3, 6}, mp::eq, within(millisecond_ns));
+    CHECK(none.result.status == mp::timed_out && none.index == 3);
+    const int all[3] = {1, 1, 1};
+    const mp::Words<std::uint32_t> skipped = {late, 3, 6, nullptr, 4, all};
+    CHECK(!mp::wait_any(mp::thread(), skipped, mp::eq, within(0)).failed());
+    CHECK_THAT(mp::wait_any(mp::thread(), skipped, mp::eq, within(0)).index, ==, 3u);
 }

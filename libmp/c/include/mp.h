@@ -101,6 +101,10 @@ int mp_size(const mp_comm *comm);
 
 /* A communicator of the ranks with the same colour, ordered by key. A collective call; a negative colour gets NULL. */
 mp_status mp_comm_split(const mp_comm *comm, int64_t color, int64_t key, mp_comm **split);
+/* A communicator of `count` ranks of `comm`, in this order. Each of them calls it, by itself and without a message, the others do not;
+ * members that make several teams of the same ranks make them in the same order. Members that name different ranks find out
+ * with their first collective, at its deadline. */
+mp_status mp_comm_team(const mp_comm *comm, const int *ranks, int count, mp_comm **team);
 /* The communicator of the ranks on this rank's host. A collective call. */
 mp_status mp_comm_node_local(const mp_comm *comm, mp_comm **local);
 /* The same communicator whose calls of the control plane, waits for room and prepared operations give up after `timeout` seconds. */
@@ -133,18 +137,30 @@ mp_status mp_read_counters(const mp_comm *comm, int rank, mp_counters *counters,
 
 /* ---- Collectives of the host: for set-up and convergence tests ---- */
 
-/* The type of the values that an all-reduce combines; the numbers are those of mp::Element of mp/layout.cuh. */
+/* The type of the values of collectives; the numbers are those of mp::Element of mp/layout.cuh. Numbers of 16 bits are combined as
+ * float, and rounded at each step. */
 typedef enum mp_type {
     MP_F64 = 0, /* double */
     MP_F32 = 1, /* float */
     MP_U64 = 2, /* uint64_t */
     MP_I64 = 3, /* int64_t */
     MP_U32 = 4, /* uint32_t */
-    MP_I32 = 5  /* int32_t */
+    MP_I32 = 5, /* int32_t */
+    MP_F16 = 6, /* _Float16, __half */
+    MP_BF16 = 7, /* __nv_bfloat16 */
+    MP_BYTE = 8 /* what is moved and not combined, by prepared collectives */
 } mp_type;
-/* How they are combined. A sum is taken in rank order, of integers modulo 2 to the power of their bits. Of floating-point values a
- * NaN is both smallest and largest, and -0 is smaller than +0. */
-typedef enum mp_reduce { MP_SUM = 0, MP_MIN = 1, MP_MAX = 2 } mp_reduce;
+/* How they are combined, in rank order. Sums and products of integers are modulo 2 to the power of their bits. Of floating-point values
+ * a NaN is both smallest and largest, and -0 is smaller than +0. The last three are of integers, bit by bit. */
+typedef enum mp_reduce {
+    MP_SUM = 0,
+    MP_MIN = 1,
+    MP_MAX = 2,
+    MP_PROD = 3,
+    MP_BIT_AND = 4,
+    MP_BIT_OR = 5,
+    MP_BIT_XOR = 6
+} mp_reduce;
 
 mp_status mp_barrier(const mp_comm *comm);
 /* `count` bytes of `root` for everyone. */
@@ -212,9 +228,18 @@ void *mp_stream_cuda(const mp_stream *stream);
 /* ---- Words ---- */
 
 /* What a word must be for a wait to be over: (word - value) >= 0 as a signed number, so that counters may run through zero; equal;
- * or (word & value) != 0. Whoever waits looks again and again: what is waited for should stay until somebody who has waited changes
+ * (word & value) != 0; not equal; larger, less, and less or equal, without sign. A stream of a GPU waits in the last four ways for
+ * words of 64 bits only. Whoever waits looks again and again: what is waited for should stay until somebody who has waited changes
  * it. When the world ends, a stream's wait is ended by making the word what was waited for. */
-typedef enum mp_compare { MP_GEQ = 0, MP_EQ = 1, MP_AND = 2 } mp_compare;
+typedef enum mp_compare {
+    MP_GEQ = 0,
+    MP_EQ = 1,
+    MP_AND = 2,
+    MP_NE = 3,
+    MP_GT = 4,
+    MP_LT = 5,
+    MP_LE = 6
+} mp_compare;
 
 /* On the word of 32 or 64 bits at byte `offset` of any region, a multiple of its size, whoever writes it: a stream, a kernel, a rank
  * by mp_put or mp_swap, the CPU. Seeing a value is an acquire, writing it a release, at system scope. The CPU does not reach memory
@@ -310,8 +335,6 @@ uint64_t mp_window_bytes(const mp_window *window, int rank);
 /* What the functions of mp/window.cuh take: copies the mp::Window of mp/layout.cuh, whose size is `bytes`, to `handle`. Valid
  * while the window lives. */
 mp_status mp_window_handle(const mp_window *window, void *handle, size_t bytes);
-/* Waits until what streams and kernels of this rank have posted to the rank through a NIC has happened there. */
-mp_status mp_flush(const mp_window *window, int rank);
 
 /* Between bytes [offset, offset + bytes) of the region and the rank's memory from byte `at` on. Done when they return. */
 mp_status mp_put(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes);
@@ -319,7 +342,30 @@ mp_status mp_get(const mp_window *window, int rank, uint64_t at, const mp_region
 /* mp_put and then mp_signal: who sees the signal sees the bytes. */
 mp_status mp_put_signal(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
                         size_t bytes, uint32_t signal, uint64_t value);
-/* The same without waiting: *request is a put or a get that is started. mp_wait or mp_test says when it is complete, and so the
+/* mp_put and mp_get that are only started: what is put must not be written, and nothing may be done with what is got into, until
+ * mp_flush has returned. What is signalled behind a put comes behind it, what is signalled behind a get may come before it. */
+mp_status mp_put_start(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes);
+mp_status mp_get_start(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes);
+/* For a rank, or for MP_ALL of them: waits until the memory here of what the host has started is used no more. */
+#define MP_ALL (-1)
+mp_status mp_flush(const mp_window *window, int rank);
+/* Likewise: waits until what the host has started, and streams and kernels of this rank have posted through a NIC, has happened
+ * there. */
+mp_status mp_quiet(const mp_window *window, int rank);
+/* Rows of consecutive bytes: from the beginning of one to that of the next so many bytes in the target and in the source. */
+typedef struct {
+    size_t bytes; /* of a row */
+    size_t count; /* rows */
+    size_t to;
+    size_t from;
+} mp_rows;
+/* Strided puts and gets: the first row begins at byte `offset` of the region and at byte `at` of the rank's memory. Done when they
+ * return, or, unless `stream` is NULL, when the stream gets there. */
+mp_status mp_put_rows(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
+                      const mp_rows *rows, const mp_stream *stream);
+mp_status mp_get_rows(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
+                      const mp_rows *rows, const mp_stream *stream);
+/* mp_put and mp_get without waiting: *request is a put or a get that is started. mp_wait or mp_test says when it is complete, and so the
  * region may be used again; mp_op_free gives it back. What is done again and again is cheaper prepared once (mp_put_prepare). The
  * region is memory of the window's device. */
 mp_status mp_iput(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset, size_t bytes,
@@ -333,8 +379,11 @@ mp_status mp_signal_add(const mp_window *window, int rank, uint32_t signal, uint
 /* mp_put and then mp_signal_add: who sees the sum sees the bytes. */
 mp_status mp_put_signal_add(const mp_window *window, int rank, uint64_t at, const mp_region *region, size_t offset,
                             size_t bytes, uint32_t signal, uint64_t value);
-/* Waits until this rank's signal has reached `value`. */
-mp_status mp_wait_signal(const mp_window *window, uint32_t signal, uint64_t value, double timeout);
+/* Waits until this rank's signal compares so with `value`; `compare` is an mp_compare. */
+mp_status mp_wait_signal(const mp_window *window, uint32_t signal, int compare, uint64_t value, double timeout);
+/* Waits until one of `count` signals compares so with its value; *which becomes the index of one that does. */
+mp_status mp_wait_any_signal(const mp_window *window, const uint32_t *signals, const uint64_t *values, size_t count, int compare,
+                             double timeout, size_t *which);
 mp_status mp_read_signal(const mp_window *window, uint32_t signal, uint64_t *value);
 
 /* The same when the stream gets there. */
@@ -349,13 +398,32 @@ mp_status mp_signal_on_stream(const mp_window *window, int rank, uint32_t signal
                               const mp_stream *stream);
 mp_status mp_signal_add_on_stream(const mp_window *window, int rank, uint32_t signal, uint64_t value,
                                   const mp_stream *stream);
-mp_status mp_wait_signal_on_stream(const mp_window *window, uint32_t signal, uint64_t value, const mp_stream *stream);
+mp_status mp_wait_signal_on_stream(const mp_window *window, uint32_t signal, int compare, uint64_t value,
+                                   const mp_stream *stream);
 
-/* On the 64-bit word at byte `at` of the rank's memory, a multiple of 8, in host memory; *before becomes its old value. */
-mp_status mp_fetch_add(const mp_window *window, int rank, uint64_t at, uint64_t value, uint64_t *before);
-mp_status mp_swap(const mp_window *window, int rank, uint64_t at, uint64_t value, uint64_t *before);
-mp_status mp_compare_swap(const mp_window *window, int rank, uint64_t at, uint64_t expected, uint64_t value,
-                          uint64_t *before);
+/* How an atomic operation changes a word: not, it is read; it becomes the value; it becomes the value if it is what is expected; the
+ * value is added, modulo 2 to the power of its bits; and, or, exclusive or; it becomes the value if that is less, or larger. Of
+ * floating-point numbers there are the first two and the sum. The numbers are those of mp::AtomicKind of mp/layout.cuh. */
+typedef enum mp_atomic_kind {
+    MP_ATOMIC_FETCH = 0,
+    MP_ATOMIC_SWAP = 1,
+    MP_ATOMIC_COMPARE_SWAP = 2,
+    MP_ATOMIC_ADD = 3,
+    MP_ATOMIC_AND = 4,
+    MP_ATOMIC_OR = 5,
+    MP_ATOMIC_XOR = 6,
+    MP_ATOMIC_MIN = 7,
+    MP_ATOMIC_MAX = 8
+} mp_atomic_kind;
+/* Changes the word of an mp_type at byte `at` of the rank's memory, a multiple of its size, as one step for everybody who uses
+ * these operations or those of kernels. `value`, `expected` (NULL but for a compare and swap) and `before` point to numbers of
+ * that type; *before, unless it is NULL, becomes what the word held. Through a NIC not in memory of a GPU. */
+mp_status mp_atomic(const mp_window *window, int rank, uint64_t at, int type, int kind, const void *value,
+                    const void *expected, void *before);
+/* The same when the stream gets there. What the word held goes to byte `offset` of `before`, unless that is NULL, memory of the
+ * stream's device. */
+mp_status mp_atomic_on_stream(const mp_window *window, int rank, uint64_t at, int type, int kind, const void *value,
+                              const void *expected, const mp_region *before, size_t offset, const mp_stream *stream);
 
 /* ---- Windows and collectives of streams, graphs and kernels ---- */
 
@@ -369,18 +437,35 @@ mp_status mp_get_prepare(const mp_window *window, int rank, uint64_t at, const m
                          mp_op **op);
 mp_status mp_signal_wait_prepare(const mp_window *window, uint32_t signal, mp_op **op);
 
-/* Prepared barriers and all-reduces (of at most `count` values of an mp_type) of the ranks' devices, which the host (`stream` is
- * NULL; then mp_collective_wait), streams and kernels start, in any mixture. Preparing is a collective call; all ranks name a GPU or
- * all MP_HOST, the same type and the same count. The handle is the mp::Collective of mp/layout.cuh, for mp::barrier and
- * mp::all_reduce of mp/collective.cuh. */
+/* Prepared collectives of the ranks' devices, which the host (`stream` is NULL; then mp_collective_wait), streams and kernels start, in
+ * any mixture. Preparing is a collective call; all ranks name a GPU or all MP_HOST, and the same room: the bytes of the largest block
+ * that one rank gives another. The handle is the mp::Collective of mp/layout.cuh, for the functions of mp/collective.cuh. */
 typedef struct mp_collective mp_collective;
-mp_status mp_barrier_prepare(const mp_comm *comm, int device, mp_collective **collective);
-mp_status mp_all_reduce_prepare(const mp_comm *comm, int device, int type, size_t count, mp_collective **collective);
-mp_status mp_barrier_start(const mp_collective *collective, const mp_stream *stream);
-/* Combines `count` values from byte `offset` of the region by an mp_reduce, in place; they must not be touched until it is
- * complete. */
-mp_status mp_all_reduce_start(const mp_collective *collective, int op, const mp_region *region, size_t offset, size_t count,
-                              const mp_stream *stream);
+mp_status mp_collective_prepare(const mp_comm *comm, int device, size_t bytes, mp_collective **collective);
+/* What a run does with `count` values a block: every rank gives every other a block, and what comes is placed or combined in rank
+ * order. `size` blocks lie in rank order. */
+typedef enum mp_kind {
+    MP_BARRIER = 0,        /* orders what all did before and after; no regions */
+    MP_BROADCAST = 1,      /* a block of `root`, to -> to */
+    MP_ALL_GATHER = 2,     /* a block -> size blocks */
+    MP_GATHER = 3,         /* the same at `root` */
+    MP_SCATTER = 4,        /* size blocks of `root` -> a block */
+    MP_ALL_TO_ALL = 5,     /* size blocks -> size blocks */
+    MP_REDUCE = 6,         /* a block -> the combined one at `root` */
+    MP_REDUCE_SCATTER = 7, /* size blocks -> a combined one */
+    MP_ALL_REDUCE = 8,     /* a block -> the combined one */
+    MP_SCAN = 9            /* a block -> the combined one of the ranks up to this one */
+} mp_kind;
+/* Starts an mp_kind, on values of an mp_type, combined by an mp_reduce where values are combined; all ranks say the same. Regions that
+ * the kind or the rank has no use for may be NULL; `from` and `to` may be the same memory if the own block is at the same place. They
+ * must not be touched until the run is complete. */
+mp_status mp_collective_start(const mp_collective *collective, int kind, int root, int type, int op, const mp_region *from,
+                              const mp_region *to, size_t count, const mp_stream *stream);
+/* An all-to-all of blocks of any size and place: arrays of first elements and of numbers of elements, of each rank. What a rank
+ * gives another is as much as the other takes from it. The arrays are read before it returns. */
+mp_status mp_all_to_all_v_start(const mp_collective *collective, int type, const mp_region *from, const size_t *given_at,
+                                const size_t *given, const mp_region *to, const size_t *taken_at, const size_t *taken,
+                                const mp_stream *stream);
 /* *complete becomes 1 or 0; of what the host has started. */
 mp_status mp_collective_test(const mp_collective *collective, int *complete);
 mp_status mp_collective_wait(const mp_collective *collective, double timeout);

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use libmp::gdsync::Stream;
-use libmp::{AllReduce, Barrier, Communicator, Number, ReduceOp, Region};
+use bytemuck::Pod;
+use libmp::{Collective, CollectiveRun, Communicator, Number, ReduceOp, Region, bf16, f16};
 
 use crate::device::copy;
 use crate::handle::{
@@ -14,51 +14,40 @@ use crate::status::{Failure, Result};
 use crate::stream::MpStream;
 use crate::world::MpComm;
 
+/// `mp_collective`.
+pub struct MpCollective(Collective);
+
+/// What a run is for: memory, and where it is started.
+struct Call<'a> {
+    kind: c_int,
+    root: c_int,
+    op: c_int,
+    from: Option<&'a MpRegion>,
+    to: Option<&'a MpRegion>,
+    count: usize,
+}
+
 /// Declares what depends on the type of the values: the numbers are those of `mp_type`.
 macro_rules! types {
-    ($($code:literal $name:ident $type:ident),+ $(,)?) => {
-        /// `mp_collective`.
-        pub enum MpCollective {
-            /// A barrier.
-            Barrier(Barrier),
-            $(
-                #[doc = concat!("An all-reduce of `", stringify!($type), "`.")]
-                $name(AllReduce<$type>)
-            ),+
-        }
-
-        /// The same expression for a collective of any kind.
-        macro_rules! of_any {
-            ($collective:expr, $made:ident => $result:expr) => {
-                match $collective {
-                    MpCollective::Barrier($made) => $result,
-                    $(MpCollective::$name($made) => $result),+
-                }
-            };
-        }
-
+    ($($code:literal $type:ident),+ $(,)?) => {
         impl MpCollective {
-            fn prepare_all_reduce(
-                comm: &Communicator,
-                on: c_int,
-                of: c_int,
-                count: usize,
-            ) -> Result<MpCollective> {
-                Ok(match of {
-                    $($code => MpCollective::$name(comm.prepare_all_reduce(&device(on)?, count)?),)+
-                    _ => return Err(no_type(of)),
-                })
+            /// A run of values of a type.
+            fn run(&self, of: c_int, call: &Call<'_>) -> Result<CollectiveRun<'_>> {
+                match of {
+                    $($code => self.run_of::<$type>(call),)+
+                    BYTE => self.moves::<u8>(call)?.ok_or_else(|| {
+                        Failure::argument("type", "is MP_BYTE, which is moved and not combined")
+                    }),
+                    _ => Err(no_type(of, ", MP_I32, MP_F16, MP_BF16 or MP_BYTE")),
+                }
             }
 
-            fn start_all_reduce(
-                &self,
-                op: ReduceOp,
-                values: Values<'_>,
-                stream: Option<&Stream>,
-            ) -> Result<()> {
-                match self {
-                    MpCollective::Barrier(_) => Err(Failure::argument("collective", "is a barrier")),
-                    $(MpCollective::$name(made) => start(made, op, values, stream)),+
+            /// An all-to-all of blocks of any size.
+            fn run_v(&self, of: c_int, call: &Call<'_>, table: Table<'_>) -> Result<CollectiveRun<'_>> {
+                match of {
+                    $($code => self.all_to_all_v::<$type>(call, table),)+
+                    BYTE => self.all_to_all_v::<u8>(call, table),
+                    _ => Err(no_type(of, ", MP_I32, MP_F16, MP_BF16 or MP_BYTE")),
                 }
             }
         }
@@ -80,40 +69,150 @@ macro_rules! types {
                     let values = unsafe { array_mut(values.cast::<$type>(), count, "values")? };
                     comm.all_reduce(op, values)?;
                 })+
-                _ => return Err(no_type(of)),
+                _ => return Err(no_type(of, ", MP_I32, MP_F16 or MP_BF16")),
             }
             Ok(())
         }
     };
 }
-types! { 0 F64 f64, 1 F32 f32, 2 U64 u64, 3 I64 i64, 4 U32 u32, 5 I32 i32 }
+types! { 0 f64, 1 f32, 2 u64, 3 i64, 4 u32, 5 i32, 6 f16, 7 bf16 }
 
-fn no_type(of: c_int) -> Failure {
-    let what = format!("{of}, expected MP_F64, MP_F32, MP_U64, MP_I64, MP_U32 or MP_I32");
-    Failure::argument("type", what)
+/// `MP_BYTE`.
+const BYTE: c_int = 8;
+
+/// A type that is none of those that are taken beside the first ones.
+pub(crate) fn no_type(of: c_int, last: &str) -> Failure {
+    let what = "MP_F64, MP_F32, MP_U64, MP_I64, MP_U32";
+    Failure::argument("type", format!("{of}, expected {what}{last}"))
 }
 
-/// `count` values from byte `offset` of a region.
-struct Values<'a> {
-    region: &'a MpRegion,
-    offset: usize,
-    count: usize,
+/// Offsets and numbers of elements, for each rank: of what it gets, and of what it gives.
+struct Table<'a> {
+    given: [&'a [usize]; 2],
+    taken: [&'a [usize]; 2],
 }
 
-fn start<T: Number>(
-    all_reduce: &AllReduce<T>,
-    op: ReduceOp,
-    Values { region, offset, count }: Values<'_>,
-    stream: Option<&Stream>,
-) -> Result<()> {
-    let bytes = count.checked_mul(size_of::<T>());
-    let part = region.part(offset, bytes.ok_or_else(|| Failure::argument("count", count))?)?;
-    let values = Region::from_buffer(part.buffer().cast()?);
-    match stream {
-        None => all_reduce.start(op, &values)?,
-        Some(stream) => all_reduce.start_on(stream, op, &values)?,
+/// The whole elements of a region.
+fn elements<T: Pod>(region: Option<&MpRegion>) -> Result<Option<Region<T>>> {
+    let Some(region) = region else { return Ok(None) };
+    let whole = region.0.len() / size_of::<T>() * size_of::<T>();
+    Ok(Some(Region::from_buffer(region.part(0, whole)?.buffer().cast()?)))
+}
+
+/// A region that the kind needs.
+fn needed<T>(region: Option<&Region<T>>, name: &str) -> Result<Region<T>> {
+    region.cloned().ok_or_else(|| Failure::argument(name, "is NULL"))
+}
+
+/// Its first elements.
+fn first<T: Pod>(
+    region: Option<&Region<T>>,
+    name: &str,
+    count: Option<usize>,
+) -> Result<Region<T>> {
+    let count = count.ok_or_else(|| Failure::argument("count", "is more than any memory has"))?;
+    Ok(Region::from_buffer(needed(region, name)?.buffer().slice(0..count)?))
+}
+
+impl MpCollective {
+    /// A run that moves values; `None` if the kind combines them.
+    fn moves<T: Pod>(&self, call: &Call<'_>) -> Result<Option<CollectiveRun<'_>>> {
+        let (from, to) = (elements::<T>(call.from)?, elements::<T>(call.to)?);
+        // Where one is not looked at the other stands for it.
+        let either = from.as_ref().or(to.as_ref());
+        let (count, all) = (call.count, &self.0);
+        let every = count.checked_mul(all.handle().ranks as usize);
+        let (root, one) = (|| number(call.root, "root"), Some(count));
+        let is_root = || Ok::<_, Failure>(root()? as u64 == all.handle().rank);
+        Ok(Some(match call.kind {
+            0 => all.barrier(),
+            1 => all.broadcast(root()?, &first(to.as_ref(), "to", one)?),
+            2 => all.all_gather(&first(from.as_ref(), "from", one)?, &needed(to.as_ref(), "to")?),
+            3 => {
+                let from = first(from.as_ref(), "from", one)?;
+                let to = if is_root()? { needed(to.as_ref(), "to")? } else { from.clone() };
+                all.gather(root()?, &from, &to)
+            }
+            4 => {
+                let to = first(to.as_ref(), "to", one)?;
+                let from = if is_root()? { needed(either, "from")? } else { to.clone() };
+                all.scatter(root()?, &from, &to)
+            }
+            5 => {
+                let from = first(from.as_ref(), "from", every)?;
+                all.all_to_all(&from, &first(to.as_ref(), "to", every)?)
+            }
+            6..=9 => return Ok(None),
+            kind => {
+                let what = format!("{kind}, expected MP_BARRIER to MP_SCAN");
+                return Err(Failure::argument("kind", what));
+            }
+        }))
+    }
+
+    /// A run of values that can be combined.
+    fn run_of<T: Number>(&self, call: &Call<'_>) -> Result<CollectiveRun<'_>> {
+        if let Some(run) = self.moves::<T>(call)? {
+            return Ok(run);
+        }
+        let (op, all, one) = (operator(call.op)?, &self.0, Some(call.count));
+        let (from, to) = (elements::<T>(call.from)?, elements::<T>(call.to)?);
+        let from = match call.kind {
+            7 => needed(from.as_ref(), "from")?,
+            _ => first(from.as_ref(), "from", one)?,
+        };
+        if call.kind == 6 {
+            let root = number(call.root, "root")?;
+            let is_root = root as u64 == all.handle().rank;
+            let to = if is_root { first(to.as_ref(), "to", one)? } else { from.clone() };
+            return Ok(all.reduce(op, root, &from, &to));
+        }
+        let to = first(to.as_ref(), "to", one)?;
+        Ok(match call.kind {
+            7 => all.reduce_scatter(op, &from, &to),
+            8 => all.all_reduce(op, &from, &to),
+            _ => all.scan(op, &from, &to),
+        })
+    }
+
+    fn all_to_all_v<T: Pod>(&self, call: &Call<'_>, table: Table<'_>) -> Result<CollectiveRun<'_>> {
+        let (from, to) = (elements::<T>(call.from)?, elements::<T>(call.to)?);
+        let ranges = |[offsets, counts]: [&[usize]; 2]| {
+            let range = |(&at, &count): (&usize, &usize)| {
+                let end = at.checked_add(count);
+                end.map(|end| at..end).ok_or_else(|| Failure::argument("offsets", at))
+            };
+            offsets.iter().zip(counts).map(range).collect::<Result<Vec<_>>>()
+        };
+        let (given, taken) = (ranges(table.given)?, ranges(table.taken)?);
+        let (from, to) = (needed(from.as_ref(), "from")?, needed(to.as_ref(), "to")?);
+        Ok(self.0.all_to_all_v(&from, &given, &to, &taken))
+    }
+}
+
+/// Starts a run, by the host or on a stream.
+///
+/// # Safety
+/// As [`borrow`] of the stream.
+unsafe fn start(run: CollectiveRun<'_>, stream: *const MpStream) -> Result<()> {
+    match stream.is_null() {
+        true => run.start()?,
+        // SAFETY: the caller's promise.
+        false => run.start_on(&unsafe { borrow(stream, "stream") }?.stream)?,
     }
     Ok(())
+}
+
+/// A region, or none.
+///
+/// # Safety
+/// As [`borrow`].
+unsafe fn optional<'a>(region: *const MpRegion, name: &str) -> Result<Option<&'a MpRegion>> {
+    match region.is_null() {
+        true => Ok(None),
+        // SAFETY: the caller's promise.
+        false => Ok(Some(unsafe { borrow(region, name) }?)),
+    }
 }
 
 api! {
@@ -161,71 +260,74 @@ api! {
         all_reduce(&borrow(comm, "comm")?.0, of, operator(op)?, values, count)?;
     }
 
-    /// Prepares a barrier.
-    fn mp_barrier_prepare(comm: *const MpComm, on: c_int, collective: *mut *mut MpCollective) {
-        place(collective, "collective")?;
-        let made = borrow(comm, "comm")?.0.prepare_barrier(&device(on)?)?;
-        give(collective, MpCollective::Barrier(made), "collective")?;
-    }
-
-    /// Prepares an all-reduce of values of a type.
-    fn mp_all_reduce_prepare(
+    /// Prepares collectives.
+    fn mp_collective_prepare(
         comm: *const MpComm,
         on: c_int,
-        of: c_int,
-        count: usize,
+        bytes: usize,
         collective: *mut *mut MpCollective,
     ) {
         place(collective, "collective")?;
-        let comm = &borrow(comm, "comm")?.0;
-        give(collective, MpCollective::prepare_all_reduce(comm, on, of, count)?, "collective")?;
+        let made = borrow(comm, "comm")?.0.prepare_collective(&device(on)?, bytes)?;
+        give(collective, MpCollective(made), "collective")?;
     }
 
-    /// Starts a barrier, by the host or on a stream.
-    fn mp_barrier_start(collective: *const MpCollective, stream: *const MpStream) {
-        let MpCollective::Barrier(barrier) = borrow(collective, "collective")? else {
-            return Err(Failure::argument("collective", "is an all-reduce"));
-        };
-        match stream.is_null() {
-            true => barrier.start()?,
-            false => barrier.start_on(&borrow(stream, "stream")?.stream)?,
-        }
-    }
-
-    /// Starts an all-reduce, by the host or on a stream.
-    fn mp_all_reduce_start(
+    /// Starts a run of any kind but `mp_all_to_all_v_start`'s, by the host or on a stream.
+    fn mp_collective_start(
         collective: *const MpCollective,
+        kind: c_int,
+        root: c_int,
+        of: c_int,
         op: c_int,
-        region: *const MpRegion,
-        offset: usize,
+        from: *const MpRegion,
+        to: *const MpRegion,
         count: usize,
         stream: *const MpStream,
     ) {
-        let (collective, op) = (borrow(collective, "collective")?, operator(op)?);
-        let values = Values { region: borrow(region, "region")?, offset, count };
-        let stream = match stream.is_null() {
-            true => None,
-            false => Some(&borrow(stream, "stream")?.stream),
+        let (from, to) = (optional(from, "from")?, optional(to, "to")?);
+        let call = Call { kind, root, op, from, to, count };
+        start(borrow(collective, "collective")?.run(of, &call)?, stream)?;
+    }
+
+    /// Starts an all-to-all of blocks of any size, by the host or on a stream.
+    fn mp_all_to_all_v_start(
+        collective: *const MpCollective,
+        of: c_int,
+        from: *const MpRegion,
+        given_at: *const usize,
+        given: *const usize,
+        to: *const MpRegion,
+        taken_at: *const usize,
+        taken: *const usize,
+        stream: *const MpStream,
+    ) {
+        let collective = borrow(collective, "collective")?;
+        let ranks = collective.0.handle().ranks as usize;
+        let table = Table {
+            given: [array(given_at, ranks, "given_at")?, array(given, ranks, "given")?],
+            taken: [array(taken_at, ranks, "taken_at")?, array(taken, ranks, "taken")?],
         };
-        collective.start_all_reduce(op, values, stream)?;
+        let (from, to) = (Some(borrow(from, "from")?), Some(borrow(to, "to")?));
+        let call = Call { kind: 5, root: 0, op: 0, from, to, count: 0 };
+        start(collective.run_v(of, &call, table)?, stream)?;
     }
 
     /// Whether what the host started is complete.
     fn mp_collective_test(collective: *const MpCollective, complete: *mut c_int) {
         put(complete, 0, "complete")?;
-        let tested = of_any!(borrow(collective, "collective")?, made => made.test()?);
+        let tested = borrow(collective, "collective")?.0.test()?;
         put(complete, c_int::from(tested), "complete")?;
     }
 
     /// Waits for what the host started.
     fn mp_collective_wait(collective: *const MpCollective, timeout: f64) {
         let deadline = deadline(timeout)?;
-        of_any!(borrow(collective, "collective")?, made => made.wait(deadline)?);
+        borrow(collective, "collective")?.0.wait(deadline)?;
     }
 
     /// The `mp::Collective` that a kernel takes.
     fn mp_collective_handle(collective: *const MpCollective, handle: *mut c_void, bytes: usize) {
-        copy(of_any!(borrow(collective, "collective")?, made => made.handle()), handle, bytes)?;
+        copy(borrow(collective, "collective")?.0.handle(), handle, bytes)?;
     }
 
     /// Gives a collective back.
@@ -240,8 +342,12 @@ fn operator(op: c_int) -> Result<ReduceOp> {
         0 => ReduceOp::Sum,
         1 => ReduceOp::Min,
         2 => ReduceOp::Max,
+        3 => ReduceOp::Prod,
+        4 => ReduceOp::And,
+        5 => ReduceOp::Or,
+        6 => ReduceOp::Xor,
         _ => {
-            let what = format!("{op}, expected MP_SUM, MP_MIN or MP_MAX");
+            let what = format!("{op}, expected MP_SUM to MP_BIT_XOR");
             return Err(Failure::argument("op", what));
         }
     })

@@ -2,18 +2,57 @@
 
 use std::ffi::{c_int, c_void};
 
-use libmp::{Region, Window};
+use libmp::gdsync::Rows;
+use libmp::{AtomicNumber, AtomicOp, Region, Stream, Window};
 
+use crate::collective::no_type;
 use crate::device::copy;
-use crate::handle::{api, borrow, deadline, getters, give, number, place, put, take};
+use crate::handle::{api, array, borrow, deadline, getters, give, number, place, put, take};
 use crate::message::MpOp;
 use crate::region::MpRegion;
 use crate::status::{Failure, Result};
 use crate::stream::MpStream;
+use crate::word::until;
 use crate::world::MpComm;
 
 /// `mp_window`.
 pub struct MpWindow(Window<u8>);
+
+/// The same for a number of any `mp_type`, which is `$type` in it.
+macro_rules! by_type {
+    ($of:expr, $type:ident => $result:expr) => {
+        by_type!($of, $type, $result, 0 f64, 1 f32, 2 u64, 3 i64, 4 u32, 5 i32)
+    };
+    ($of:expr, $type:ident, $result:expr, $($code:literal $number:ident),+) => {
+        match $of {
+            $($code => {
+                type $type = $number;
+                $result
+            })+
+            of => return Err(no_type(of, " or MP_I32")),
+        }
+    };
+}
+
+/// `MP_ALL`.
+const ALL: c_int = -1;
+
+/// `mp_rows`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct MpRows {
+    bytes: usize,
+    count: usize,
+    to: usize,
+    from: usize,
+}
+
+impl MpRows {
+    fn rows(self) -> Rows {
+        let MpRows { bytes, count, to, from } = self;
+        Rows { len: bytes, count, to, from }
+    }
+}
 
 /// The number of a signal.
 fn signal(signal: u32) -> usize {
@@ -71,10 +110,88 @@ api! {
         copy(borrow(window, "window")?.0.handle()?, handle, bytes)?;
     }
 
-    /// Waits until what streams and kernels have posted for a rank has happened there.
+    /// Waits until the memory of what the host has started with a rank, or with all, is used no more.
     fn mp_flush(window: *const MpWindow, rank: c_int) {
-        let (window, rank) = target(window, rank)?;
-        window.flush(rank)?;
+        match rank {
+            ALL => borrow(window, "window")?.0.flush_all()?,
+            _ => {
+                let (window, rank) = target(window, rank)?;
+                window.flush(rank)?;
+            }
+        }
+    }
+
+    /// Waits until what was started, and posted by streams and kernels, for a rank, or for all, has happened there.
+    fn mp_quiet(window: *const MpWindow, rank: c_int) {
+        match rank {
+            ALL => borrow(window, "window")?.0.quiet_all()?,
+            _ => {
+                let (window, rank) = target(window, rank)?;
+                window.quiet(rank)?;
+            }
+        }
+    }
+
+    /// Starts to copy to a rank.
+    fn mp_put_start(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+    ) {
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
+        window.start_put(rank, at, &part)?;
+    }
+
+    /// Starts to copy from a rank.
+    fn mp_get_start(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        bytes: usize,
+    ) {
+        let (window, rank, part) = target_of(window, rank, region, offset, bytes)?;
+        window.start_get(rank, at, &part)?;
+    }
+
+    /// Copies rows to a rank, at once or when a stream gets there.
+    fn mp_put_rows(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        rows: *const MpRows,
+        stream: *const MpStream,
+    ) {
+        let rows = borrow(rows, "rows")?.rows();
+        let (window, rank, part) = target_of(window, rank, region, offset, rows.extents().1)?;
+        match stream.as_ref() {
+            None => window.put(rank, at, (&part, rows))?,
+            Some(stream) => window.put_on(&stream.stream, rank, at, (&part, rows))?,
+        }
+    }
+
+    /// Copies rows from a rank, at once or when a stream gets there.
+    fn mp_get_rows(
+        window: *const MpWindow,
+        rank: c_int,
+        at: u64,
+        region: *const MpRegion,
+        offset: usize,
+        rows: *const MpRows,
+        stream: *const MpStream,
+    ) {
+        let rows = borrow(rows, "rows")?.rows();
+        let (window, rank, part) = target_of(window, rank, region, offset, rows.extents().0)?;
+        match stream.as_ref() {
+            None => window.get(rank, at, (&part, rows))?,
+            Some(stream) => window.get_on(&stream.stream, rank, at, (&part, rows))?,
+        }
     }
 
     /// Prepares a put, with a signal unless that is -1.
@@ -225,9 +342,34 @@ api! {
     }
 
     /// Waits for a signal of this rank.
-    fn mp_wait_signal(window: *const MpWindow, number: u32, value: u64, timeout: f64) {
+    fn mp_wait_signal(
+        window: *const MpWindow,
+        number: u32,
+        compare: c_int,
+        value: u64,
+        timeout: f64,
+    ) {
         let window = &borrow(window, "window")?.0;
-        window.wait_signal(signal(number), value, deadline(timeout)?)?;
+        window.wait_signal(signal(number), until(compare, value)?, deadline(timeout)?)?;
+    }
+
+    /// Waits for one of several signals of this rank.
+    fn mp_wait_any_signal(
+        window: *const MpWindow,
+        numbers: *const u32,
+        values: *const u64,
+        count: usize,
+        compare: c_int,
+        timeout: f64,
+        which: *mut usize,
+    ) {
+        put(which, 0, "which")?;
+        let window = &borrow(window, "window")?.0;
+        let (numbers, values) = (array(numbers, count, "signals")?, array(values, count, "values")?);
+        let signals = numbers.iter().zip(values);
+        let signals = signals.map(|(&number, &value)| Ok((signal(number), until(compare, value)?)));
+        let signals = signals.collect::<Result<Vec<_>>>()?;
+        put(which, window.wait_any_signal(&signals, deadline(timeout)?)?, "which")?;
     }
 
     /// Reads a signal of this rank.
@@ -309,45 +451,118 @@ api! {
     fn mp_wait_signal_on_stream(
         window: *const MpWindow,
         number: u32,
+        compare: c_int,
         value: u64,
         stream: *const MpStream,
     ) {
         let stream = &borrow(stream, "stream")?.stream;
-        borrow(window, "window")?.0.wait_signal_on(stream, signal(number), value)?;
+        let until = until(compare, value)?;
+        borrow(window, "window")?.0.wait_signal_on(stream, signal(number), until)?;
     }
 
-    /// Adds to a word of a rank.
-    fn mp_fetch_add(
+    /// Changes a word of a rank.
+    fn mp_atomic(
         window: *const MpWindow,
         rank: c_int,
         at: u64,
-        value: u64,
-        before: *mut u64,
+        of: c_int,
+        kind: c_int,
+        value: *const c_void,
+        expected: *const c_void,
+        before: *mut c_void,
     ) {
         let (window, rank) = target(window, rank)?;
-        put(before, 0, "before")?;
-        put(before, window.fetch_add(rank, at, value)?, "before")?;
+        let run = Atomic { window, rank, at, kind, value, expected };
+        by_type!(of, V => {
+            let held = run.now::<V>()?;
+            if !before.is_null() {
+                put(before.cast::<V>(), held, "before")?;
+            }
+        });
     }
 
-    /// Replaces a word of a rank.
-    fn mp_swap(window: *const MpWindow, rank: c_int, at: u64, value: u64, before: *mut u64) {
-        let (window, rank) = target(window, rank)?;
-        put(before, 0, "before")?;
-        put(before, window.swap(rank, at, value)?, "before")?;
-    }
-
-    /// Replaces a word of a rank if it is what is expected.
-    fn mp_compare_swap(
+    /// Changes a word of a rank when a stream gets there.
+    fn mp_atomic_on_stream(
         window: *const MpWindow,
         rank: c_int,
         at: u64,
-        expected: u64,
-        value: u64,
-        before: *mut u64,
+        of: c_int,
+        kind: c_int,
+        value: *const c_void,
+        expected: *const c_void,
+        before: *const MpRegion,
+        offset: usize,
+        stream: *const MpStream,
     ) {
         let (window, rank) = target(window, rank)?;
-        put(before, 0, "before")?;
-        put(before, window.compare_swap(rank, at, expected, value)?, "before")?;
+        let before = if before.is_null() { None } else { Some(borrow(before, "before")?) };
+        let run = Atomic { window, rank, at, kind, value, expected };
+        let stream = &borrow(stream, "stream")?.stream;
+        by_type!(of, V => run.on::<V>(stream, before, offset)?);
+    }
+}
+
+/// What is done to which word.
+struct Atomic<'a> {
+    window: &'a Window<u8>,
+    rank: usize,
+    at: u64,
+    kind: c_int,
+    value: *const c_void,
+    expected: *const c_void,
+}
+
+impl Atomic<'_> {
+    /// # Safety
+    /// The pointers are null or to a `V`.
+    unsafe fn op<V: AtomicNumber>(&self) -> Result<AtomicOp<V>> {
+        // SAFETY: the caller's promise.
+        let number = |from: *const c_void, name| unsafe { borrow(from.cast::<V>(), name).copied() };
+        let value = || number(self.value, "value");
+        Ok(match self.kind {
+            0 => AtomicOp::Fetch,
+            1 => AtomicOp::Swap(value()?),
+            2 => {
+                let expected = number(self.expected, "expected")?;
+                AtomicOp::CompareSwap { expected, value: value()? }
+            }
+            3 => AtomicOp::Add(value()?),
+            4 => AtomicOp::And(value()?),
+            5 => AtomicOp::Or(value()?),
+            6 => AtomicOp::Xor(value()?),
+            7 => AtomicOp::Min(value()?),
+            8 => AtomicOp::Max(value()?),
+            kind => {
+                let what = format!("{kind}, expected an mp_atomic_kind");
+                return Err(Failure::argument("kind", what));
+            }
+        })
+    }
+
+    /// # Safety
+    /// As [`op`](Self::op).
+    unsafe fn now<V: AtomicNumber>(&self) -> Result<V> {
+        // SAFETY: the caller's promise.
+        let op = unsafe { self.op::<V>()? };
+        Ok(self.window.atomic(self.rank, self.at, op)?)
+    }
+
+    /// # Safety
+    /// As [`op`](Self::op).
+    unsafe fn on<V: AtomicNumber>(
+        &self,
+        stream: &Stream,
+        before: Option<&MpRegion>,
+        offset: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        let op = unsafe { self.op::<V>()? };
+        let before = before.map(|region| -> Result<Region<V>> {
+            Ok(Region::from_buffer(region.part(offset, size_of::<V>())?.buffer().cast()?))
+        });
+        let before = before.transpose()?;
+        self.window.atomic_on(stream, self.rank, self.at, op, before.as_ref())?;
+        Ok(())
     }
 }
 

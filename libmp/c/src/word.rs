@@ -11,13 +11,17 @@ use crate::stream::MpStream;
 use crate::world::MpComm;
 
 /// `mp_compare` of the header.
-fn until<T>(compare: c_int, value: T) -> Result<Until<T>> {
+pub(crate) fn until<T>(compare: c_int, value: T) -> Result<Until<T>> {
     match compare {
         0 => Ok(Until::Geq(value)),
         1 => Ok(Until::Eq(value)),
         2 => Ok(Until::And(value)),
+        3 => Ok(Until::Ne(value)),
+        4 => Ok(Until::Gt(value)),
+        5 => Ok(Until::Lt(value)),
+        6 => Ok(Until::Le(value)),
         _ => {
-            let what = format!("{compare}, expected MP_GEQ, MP_EQ or MP_AND");
+            let what = format!("{compare}, expected an mp_compare");
             Err(Failure::argument("compare", what))
         }
     }

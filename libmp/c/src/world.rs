@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use libmp::{Communicator, Path, PeerCounters, World};
 
 use crate::handle::{
-    api, array_mut, borrow, deadline, getters, give, number, place, put, take, text,
+    api, array, array_mut, borrow, deadline, getters, give, number, place, put, take, text,
 };
 use crate::status::Failure;
 
@@ -87,6 +87,15 @@ api! {
         if let Some(part) = comm.split(u64::try_from(color).ok(), key)? {
             give(split, MpComm(part), "split")?;
         }
+    }
+
+    /// A communicator of these ranks, which each of them makes by itself.
+    fn mp_comm_team(comm: *const MpComm, ranks: *const c_int, count: c_int, team: *mut *mut MpComm) {
+        place(team, "team")?;
+        let comm = &borrow(comm, "comm")?.0;
+        let count = number(count, "count")?;
+        let ranks = array(ranks, count, "ranks")?.iter().map(|&rank| rank_of(comm, rank));
+        give(team, MpComm(comm.team(&ranks.collect::<Result<Vec<_>, _>>()?)?), "team")?;
     }
 
     /// The communicator of this rank's host.

@@ -15,15 +15,30 @@ pub(crate) fn encode<'a>(blobs: impl Iterator<Item = &'a Payload>) -> Payload {
 }
 
 /// The blobs; `None` if the bytes are not exactly `count` of them.
-pub(crate) fn decode(mut bytes: &[u8], count: usize) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn decode(bytes: &[u8], count: usize) -> Option<Vec<Vec<u8>>> {
+    Some(parts(bytes, count)?.into_iter().map(<[u8]>::to_vec).collect())
+}
+
+/// The blobs where they are.
+pub(crate) fn parts(bytes: &[u8], count: usize) -> Option<Vec<&[u8]>> {
     let mut blobs = Vec::new();
+    walk(bytes, count, |blob| blobs.push(blob)).then_some(blobs)
+}
+
+/// Whether the bytes are exactly `count` blobs.
+pub(crate) fn are_parts(bytes: &[u8], count: usize) -> bool {
+    walk(bytes, count, |_| ())
+}
+
+fn walk<'a>(mut bytes: &'a [u8], count: usize, mut each: impl FnMut(&'a [u8])) -> bool {
     for _ in 0..count {
-        let (length, rest) = bytes.split_first_chunk()?;
-        let (blob, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-        blobs.push(blob.to_vec());
+        let Some((length, rest)) = bytes.split_first_chunk() else { return false };
+        let length = u32::from_le_bytes(*length) as usize;
+        let Some((blob, rest)) = rest.split_at_checked(length) else { return false };
+        each(blob);
         bytes = rest;
     }
-    bytes.is_empty().then_some(blobs)
+    bytes.is_empty()
 }
 
 #[cfg(test)]
@@ -38,6 +53,7 @@ mod tests {
             let bytes = encode(payloads.iter());
             prop_assert_eq!(decode(&bytes, blobs.len()), Some(blobs.clone()));
             prop_assert_eq!(decode(&bytes, blobs.len() + 1), None);
+            prop_assert!(are_parts(&bytes, blobs.len()) && !are_parts(&bytes, blobs.len() + 1));
         }
 
         #[test]

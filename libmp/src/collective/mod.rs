@@ -12,8 +12,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::control::message::{Outcome, Payload};
-pub(crate) use gather::{decode as decode_gathered, encode as encode_gathered};
-pub(crate) use reduce::{Element, combine as combine_two, from_bytes, to_bytes};
+pub(crate) use gather::{
+    are_parts as are_gathered, decode as decode_gathered, encode as encode_gathered,
+    parts as gathered_parts,
+};
+pub(crate) use reduce::{Element, from_bytes, to_bytes};
 pub use reduce::{Number, ReduceOp};
 
 /// Largest blob that one rank gives to a collective, in bytes: 1 MiB.
@@ -101,37 +104,25 @@ fn same(one: Call, other: Call) -> bool {
 }
 
 fn split(members: &[u32], contributions: &[(Call, Payload)], next_group: &mut u64) -> Vec<Share> {
-    let wishes: Vec<(Option<u64>, i64, u32)> = members
+    // Sorted by colour, in it by key, equal keys by their place in the old group.
+    let mut wishes: Vec<(u64, i64, usize)> = contributions
         .iter()
-        .zip(contributions)
-        .map(|(&rank, (call, _))| match *call {
-            Call::Split { color, key } => (color, key, rank),
-            _ => (None, 0, rank),
+        .enumerate()
+        .filter_map(|(place, (call, _))| match *call {
+            Call::Split { color, key } => Some((color?, key, place)),
+            _ => None,
         })
         .collect();
-    let mut colors: Vec<u64> = wishes.iter().filter_map(|(color, ..)| *color).collect();
-    colors.sort_unstable();
-    colors.dedup();
-    let base = *next_group;
-    *next_group += colors.len() as u64;
-    wishes
-        .iter()
-        .map(|&(mine, ..)| {
-            let Some(index) = mine.and_then(|mine| colors.binary_search(&mine).ok()) else {
-                return (Outcome::NoGroup, nothing());
-            };
-            // Sorted by key, equal keys by their order in the old group.
-            let mut group: Vec<(i64, usize, u32)> = wishes
-                .iter()
-                .enumerate()
-                .filter(|(_, (color, ..))| *color == mine)
-                .map(|(place, &(_, key, rank))| (key, place, rank))
-                .collect();
-            group.sort_unstable();
-            let members = group.into_iter().map(|(.., rank)| rank).collect();
-            (Outcome::Group { id: base + index as u64, members }, nothing())
-        })
-        .collect()
+    wishes.sort_unstable();
+    let mut shares = vec![(Outcome::NoGroup, nothing()); members.len()];
+    for group in wishes.chunk_by(|one, other| one.0 == other.0) {
+        let ranks: Arc<[u32]> = group.iter().map(|&(.., place)| members[place]).collect();
+        for &(.., place) in group {
+            shares[place].0 = Outcome::Group { id: *next_group, members: ranks.clone() };
+        }
+        *next_group += 1;
+    }
+    shares
 }
 
 pub(crate) fn nothing() -> Payload {
@@ -221,8 +212,8 @@ mod tests {
             .into_iter()
             .map(|(outcome, _)| outcome)
             .collect();
-        let nine = Outcome::Group { id: 11, members: vec![3, 0, 4] };
-        let two = Outcome::Group { id: 10, members: vec![1] };
+        let nine = Outcome::Group { id: 11, members: Arc::from([3, 0, 4]) };
+        let two = Outcome::Group { id: 10, members: Arc::from([1]) };
         assert_eq!(results, [nine.clone(), two, Outcome::NoGroup, nine.clone(), nine]);
         assert_eq!(next, 12);
     }

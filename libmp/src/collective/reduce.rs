@@ -4,11 +4,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
 use crate::control::message::Payload;
 
-/// How an all-reduce combines the ranks' values.
+/// How a collective combines the ranks' values, in rank order.
 ///
 /// ```
 /// use libmp::{ReduceOp, World};
@@ -29,6 +30,14 @@ pub enum ReduceOp {
     Min,
     /// The largest; NaN if any is NaN; +0 is larger than -0.
     Max,
+    /// The product in rank order. Integers wrap around.
+    Prod,
+    /// Bit by bit, of integers.
+    And,
+    /// Bit by bit, of integers.
+    Or,
+    /// Bit by bit, of integers.
+    Xor,
 }
 
 impl ReduceOp {
@@ -38,8 +47,18 @@ impl ReduceOp {
             ReduceOp::Sum => mp_kernels::Reduction::Sum,
             ReduceOp::Min => mp_kernels::Reduction::Min,
             ReduceOp::Max => mp_kernels::Reduction::Max,
+            ReduceOp::Prod => mp_kernels::Reduction::Prod,
+            ReduceOp::And => mp_kernels::Reduction::And,
+            ReduceOp::Or => mp_kernels::Reduction::Or,
+            ReduceOp::Xor => mp_kernels::Reduction::Xor,
         };
         reduction as u32
+    }
+
+    /// Why values of a type are not combined like this.
+    pub(crate) fn refuses(self, element: Element) -> Option<String> {
+        let bits = matches!(self, ReduceOp::And | ReduceOp::Or | ReduceOp::Xor);
+        (bits && element.is_float()).then(|| format!("`{self}` is of integers, not of {element}"))
     }
 }
 
@@ -49,6 +68,10 @@ impl fmt::Display for ReduceOp {
             ReduceOp::Sum => "sum",
             ReduceOp::Min => "min",
             ReduceOp::Max => "max",
+            ReduceOp::Prod => "prod",
+            ReduceOp::And => "and",
+            ReduceOp::Or => "or",
+            ReduceOp::Xor => "xor",
         })
     }
 }
@@ -69,6 +92,29 @@ macro_rules! elements {
                 };
                 element as u32
             }
+
+            fn is_float(self) -> bool {
+                matches!(self, Element::F64 | Element::F32 | Element::F16 | Element::Bf16)
+            }
+        }
+
+        impl Element {
+            /// Whether a number of it has 32 bits.
+            pub(crate) fn is_half(self) -> bool {
+                match self {
+                    $(Element::$element => size_of::<$type>() == 4,)+
+                }
+            }
+
+            /// What a word behind an atomic operation holds, that held this before.
+            pub(crate) fn change(self, kind: mp_kernels::AtomicKind, held: u64, value: u64) -> u64 {
+                match self {
+                    $(Element::$element => {
+                        let (held, value) = ($type::from_bits64(held), $type::from_bits64(value));
+                        held.change(kind, value).to_bits64()
+                    })+
+                }
+            }
         }
 
         impl fmt::Display for Element {
@@ -84,15 +130,18 @@ macro_rules! elements {
         fn bits(op: ReduceOp, element: Element, a: u64, b: u64) -> u64 {
             match element {
                 $(Element::$element => {
-                    combine(op, $type::from_bits64(a), $type::from_bits64(b)).to_bits64()
+                    $type::combine(op, $type::from_bits64(a), $type::from_bits64(b)).to_bits64()
                 })+
             }
         }
     };
 }
-elements!(F64 f64, F32 f32, U64 u64, I64 i64, U32 u32, I32 i32);
+elements!(F64 f64, F32 f32, U64 u64, I64 i64, U32 u32, I32 i32, F16 f16, Bf16 bf16);
 
 mod sealed {
+    use half::{bf16, f16};
+    use mp_kernels::AtomicKind;
+
     use super::{Element, ReduceOp};
 
     pub trait Sealed: bytemuck::Pod + Send + Sync {
@@ -100,6 +149,17 @@ mod sealed {
         fn to_bits64(self) -> u64;
         fn from_bits64(bits: u64) -> Self;
         fn combine(op: ReduceOp, a: Self, b: Self) -> Self;
+        /// What an atomic operation makes of it.
+        fn change(self, kind: AtomicKind, value: Self) -> Self;
+
+        /// Combines the values in words of eight bytes, as they lie in memory.
+        fn combine_words(op: ReduceOp, a: u64, b: u64) -> u64 {
+            let bits = 8 * size_of::<Self>() as u32;
+            (0..64 / bits).fold(0, |word, at| {
+                let of = |word: u64| Self::from_bits64(word >> (at * bits));
+                word | Self::combine(op, of(a), of(b)).to_bits64() << (at * bits)
+            })
+        }
     }
 
     macro_rules! integers {
@@ -120,6 +180,22 @@ mod sealed {
                         ReduceOp::Sum => a.wrapping_add(b),
                         ReduceOp::Min => a.min(b),
                         ReduceOp::Max => a.max(b),
+                        ReduceOp::Prod => a.wrapping_mul(b),
+                        ReduceOp::And => a & b,
+                        ReduceOp::Or => a | b,
+                        ReduceOp::Xor => a ^ b,
+                    }
+                }
+
+                fn change(self, kind: AtomicKind, value: $type) -> $type {
+                    match kind {
+                        AtomicKind::Add => self.wrapping_add(value),
+                        AtomicKind::And => self & value,
+                        AtomicKind::Or => self | value,
+                        AtomicKind::Xor => self ^ value,
+                        AtomicKind::Min => self.min(value),
+                        AtomicKind::Max => self.max(value),
+                        AtomicKind::Fetch | AtomicKind::Swap | AtomicKind::CompareSwap => value,
                     }
                 }
             }
@@ -144,22 +220,34 @@ mod sealed {
                     let larger = || a.total_cmp(&b).is_gt();
                     match op {
                         ReduceOp::Sum => a + b,
+                        ReduceOp::Prod => a * b,
                         // `min` of the type would drop a NaN, and with it the news that a rank has diverged.
                         _ if a.is_nan() => a,
                         _ if b.is_nan() => b,
                         ReduceOp::Min => if larger() { b } else { a },
                         ReduceOp::Max => if larger() { a } else { b },
+                        // Refused before anything is combined.
+                        ReduceOp::And | ReduceOp::Or | ReduceOp::Xor => a,
+                    }
+                }
+
+                fn change(self, kind: AtomicKind, value: $type) -> $type {
+                    match kind {
+                        AtomicKind::Add => self + value,
+                        _ => value,
                     }
                 }
             }
         )+ };
     }
-    floats!(F64 f64 u64, F32 f32 u32);
+    // The arithmetic of `half` is that of `f32`, rounded after each operation, as in kernels.
+    floats!(F64 f64 u64, F32 f32 u32, F16 f16 u16, Bf16 bf16 u16);
 }
 
 pub(crate) use sealed::Sealed;
 
-/// A number that an all-reduce takes: `f64`, `f32`, `u64`, `i64`, `u32` or `i32`.
+/// A number that collectives combine: `f64`, `f32`, `u64`, `i64`, `u32`, `i32`, or of 16 bits [`f16`](struct@f16) or [`bf16`], whose
+/// every step is taken as `f32` and rounded.
 ///
 /// ```
 /// use libmp::{Number, Result, World};
@@ -192,6 +280,9 @@ pub(crate) fn reduce<'a>(
     members: &[u32],
     payloads: impl Iterator<Item = &'a Payload>,
 ) -> Result<Payload, String> {
+    if let Some(reason) = op.refuses(element) {
+        return Err(reason);
+    }
     let mut result: Vec<u64> = Vec::new();
     for (place, (payload, &rank)) in payloads.zip(members).enumerate() {
         let (words, rest) = payload.as_chunks::<8>();
@@ -218,11 +309,6 @@ pub(crate) fn reduce<'a>(
         }
     }
     Ok(Arc::from(to_bytes(&result)))
-}
-
-/// One step of a reduction.
-pub(crate) fn combine<T: Number>(op: ReduceOp, a: T, b: T) -> T {
-    T::combine(op, a, b)
 }
 
 #[cfg(test)]
@@ -273,6 +359,42 @@ mod tests {
         }
         assert_eq!(over(ReduceOp::Min, &[&[0.0], &[-0.0]]).unwrap(), [(-0f64).to_bits()]);
         assert_eq!(over(ReduceOp::Max, &[&[-0.0], &[0.0]]).unwrap(), [0f64.to_bits()]);
+    }
+
+    #[test]
+    fn products_and_bits_are_those_of_the_type() {
+        assert_eq!(over(ReduceOp::Prod, &[&[-3i32], &[5]]).unwrap(), [u64::from((-15i32) as u32)]);
+        assert_eq!(over(ReduceOp::Prod, &[&[u64::MAX], &[2u64]]).unwrap(), [u64::MAX - 1]);
+        assert_eq!(over(ReduceOp::And, &[&[6u32], &[3]]).unwrap(), [2]);
+        assert_eq!(over(ReduceOp::Or, &[&[6u32], &[3]]).unwrap(), [7]);
+        assert_eq!(over(ReduceOp::Xor, &[&[6i64], &[3]]).unwrap(), [5]);
+        let refused = over(ReduceOp::Xor, &[&[1.0], &[2.0]]).unwrap_err();
+        assert_eq!(refused, "`xor` is of integers, not of f64");
+    }
+
+    #[test]
+    fn numbers_of_16_bits_are_rounded_at_each_step() {
+        let [large, one] = [f16::from_f32(2048.0), f16::from_f32(1.0)];
+        // 2049 lies between two of them, and is rounded to the even one; twice.
+        let sum = over(ReduceOp::Sum, &[&[large], &[one], &[one]]).unwrap();
+        assert_eq!(sum, [u64::from(large.to_bits())]);
+        let third = bf16::from_f32(1.0 / 3.0);
+        let product = over(ReduceOp::Prod, &[&[third], &[third]]).unwrap();
+        let exact = third.to_f32() * third.to_f32();
+        assert_eq!(product, [u64::from(bf16::from_f32(exact).to_bits())]);
+    }
+
+    #[test]
+    fn values_in_words_are_combined_as_themselves() {
+        let [a, b] = [[-1i32, 7], [3, i32::MIN]];
+        let word =
+            |values: [i32; 2]| u64::from(values[0] as u32) | u64::from(values[1] as u32) << 32;
+        assert_eq!(i32::combine_words(ReduceOp::Min, word(a), word(b)), word([-1, i32::MIN]));
+        let [one, half] =
+            [f16::from_f32(1.0), f16::from_f32(0.5)].map(|of| u64::from(of.to_bits()));
+        let sum = u64::from(f16::from_f32(1.5).to_bits());
+        let all = |bits: u64| bits * 0x0001_0001_0001_0001;
+        assert_eq!(f16::combine_words(ReduceOp::Sum, all(one), all(half)), all(sum));
     }
 
     #[test]

@@ -178,6 +178,7 @@ mod tests {
             call: Call::Split { color: Some(1), key: -5 },
             timeout_ms: 7,
             what: "split".into(),
+            team: Some(Arc::from([2, 0])),
         };
         let cause =
             Cause::Lost { rank: 1, host: "n1".into(), how: Loss::Silent { milliseconds: 3 } };
@@ -186,7 +187,7 @@ mod tests {
             (Message::Hello(hello), none.clone()),
             (
                 Message::Welcome {
-                    peers: vec![peer; 3],
+                    peers: vec![peer; 3].into(),
                     heartbeat_ms: 1,
                     silence_ms: 2,
                     trace: None,
@@ -198,7 +199,7 @@ mod tests {
                 Message::Reply {
                     group: 9,
                     turn: 1,
-                    outcome: Outcome::Group { id: 4, members: vec![2, 0] },
+                    outcome: Outcome::Group { id: 4, members: Arc::from([2, 0]) },
                 },
                 Arc::from(vec![7; if cfg!(miri) { 700 } else { 70_000 }]),
             ),

@@ -15,6 +15,28 @@ use crate::trace::TraceFile;
 
 /// The group of all ranks.
 pub(crate) const WORLD: u64 = 0;
+/// This bit of a number says that it is a team's.
+const TEAM: u64 = 1 << 63;
+
+/// The number of a team: the same for all its members, and in all likelihood no other's. `founded` is how many teams of these
+/// ranks, in this order, each of them has made of the communicator `of` before.
+pub(crate) fn team_number(of: u64, founded: u64, members: &[u32]) -> u64 {
+    let words = [of, founded].into_iter().chain(members.iter().map(|&rank| u64::from(rank)));
+    TEAM | words.fold(members.len() as u64, |sum, word| mixed(sum ^ word))
+}
+
+/// A permutation of 64 bits of which every bit depends on every other (the finaliser of SplitMix64).
+fn mixed(bits: u64) -> u64 {
+    let bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
+fn is_team(id: u64) -> bool {
+    id & TEAM != 0
+}
+
 /// How many missing ranks are listed to those who wait.
 const LISTED: usize = 16;
 /// How many refused connections are remembered.
@@ -44,10 +66,14 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) struct Hub {
     peers: Vec<Option<PeerInfo>>,
+    /// How many have come.
+    joined: usize,
     phase: Phase,
     heartbeat: Heartbeat,
     trace: Option<TraceFile>,
     groups: HashMap<u64, Group>,
+    /// No collective that is open passes its deadline before.
+    due: Option<Instant>,
     next_group: u64,
     notes: Vec<String>,
     /// Why the start failed.
@@ -57,7 +83,7 @@ pub(crate) struct Hub {
 
 #[derive(Debug)]
 struct Group {
-    members: Vec<u32>,
+    members: Arc<[u32]>,
     turn: u64,
     open: Option<Open>,
     released: Vec<bool>,
@@ -74,9 +100,18 @@ struct Open {
 }
 
 impl Group {
-    fn new(members: Vec<u32>) -> Group {
+    fn new(members: Arc<[u32]>) -> Group {
         let released = vec![false; members.len()];
         Group { members, turn: 0, open: None, released }
+    }
+
+    /// A rank's place in it. In the group of all ranks, and others in order from 0, it is its number.
+    fn place_of(&self, rank: u32) -> Option<usize> {
+        let guess = rank as usize;
+        if self.members.get(guess) == Some(&rank) {
+            return Some(guess);
+        }
+        self.members.iter().position(|&member| member == rank)
     }
 }
 
@@ -84,10 +119,12 @@ impl Hub {
     pub(crate) fn new(size: u32, heartbeat: Heartbeat, now: Instant, timeout: Duration) -> Hub {
         Hub {
             peers: vec![None; size as usize],
+            joined: 0,
             phase: Phase::Assembling { since: now, timeout, reminder: Reminder::new(now) },
             heartbeat,
             trace: None,
             groups: HashMap::from([(WORLD, Group::new((0..size).collect()))]),
+            due: None,
             next_group: WORLD + 1,
             notes: Vec::new(),
             stillborn: None,
@@ -143,12 +180,7 @@ impl Hub {
             Phase::Assembling { since, timeout, ref reminder } => {
                 Some(reminder.at().min(since + timeout))
             }
-            Phase::Running => self
-                .groups
-                .values()
-                .filter_map(|group| group.open.as_ref())
-                .map(|open| open.deadline)
-                .min(),
+            Phase::Running => self.due,
             Phase::Finished | Phase::Failed => None,
         }
     }
@@ -178,7 +210,8 @@ impl Hub {
             }
             Some(place) => *place = Some(peer),
         }
-        if self.missing().next().is_some() {
+        self.joined += 1;
+        if self.joined < self.peers.len() {
             return;
         }
         self.phase = Phase::Running;
@@ -239,7 +272,7 @@ impl Hub {
                     refused: self.notes.clone(),
                 });
             }
-            Phase::Running => {
+            Phase::Running if self.due.is_some_and(|due| now >= due) => {
                 let late = self.groups.values().find_map(|group| {
                     let open = group.open.as_ref().filter(|open| now >= open.deadline)?;
                     let absent =
@@ -250,6 +283,8 @@ impl Hub {
                         waited_ms: now.duration_since(open.since).as_millis() as u64,
                     })
                 });
+                let open = self.groups.values().filter_map(|group| group.open.as_ref());
+                self.due = open.map(|open| open.deadline).min();
                 if let Some(cause) = late {
                     self.fail(cause);
                 }
@@ -265,10 +300,12 @@ impl Hub {
             Message::Fail { cause } => self.fail(cause),
             Message::Leave { how } => self.lost(from, how),
             Message::Release { group } if self.running() => self.release(from, group),
-            Message::Enter { group, turn, call, timeout_ms, what } if self.running() => {
-                if let Err(what) =
+            Message::Enter { group, turn, call, timeout_ms, what, team } if self.running() => {
+                let met = team.map_or(Ok(()), |team| self.meet(from, group, team));
+                let entered = met.and_then(|()| {
                     self.enter(from, group, turn, (call, payload), timeout_ms, what, now)
-                {
+                });
+                if let Err(what) = entered {
                     self.broken(from, &what);
                 }
             }
@@ -283,6 +320,26 @@ impl Hub {
         self.fail(Cause::Protocol { what });
     }
 
+    /// A member of a team comes with its first collective. The first that comes founds the group here; it is forgotten when all have
+    /// released it, as others are: whoever completes a collective of it has heard of every member.
+    fn meet(&mut self, from: u32, id: u64, team: Arc<[u32]>) -> Result<(), String> {
+        if let Some(group) = self.groups.get(&id) {
+            return match group.members == team {
+                true => Ok(()),
+                false => Err("two teams of one number".into()),
+            };
+        }
+        let mut sorted = team.to_vec();
+        sorted.sort_unstable();
+        let distinct = sorted.windows(2).all(|pair| pair[0] < pair[1]);
+        let exist = sorted.last().is_some_and(|&last| (last as usize) < self.peers.len());
+        if !is_team(id) || !distinct || !exist || sorted.binary_search(&from).is_err() {
+            return Err("a team of ranks that cannot be one".into());
+        }
+        self.groups.insert(id, Group::new(team));
+        Ok(())
+    }
+
     #[allow(clippy::too_many_arguments, reason = "one message taken apart")]
     fn enter(
         &mut self,
@@ -295,8 +352,7 @@ impl Hub {
         now: Instant,
     ) -> Result<(), String> {
         let group = self.groups.get_mut(&id).ok_or("no such group")?;
-        let place =
-            group.members.iter().position(|&rank| rank == from).ok_or("not in that group")?;
+        let place = group.place_of(from).ok_or("not in that group")?;
         if turn != group.turn {
             return Err(format!("collective {turn} of a group that is at {}", group.turn));
         }
@@ -314,6 +370,7 @@ impl Hub {
             deadline,
         });
         open.deadline = open.deadline.min(deadline);
+        self.due = Some(self.due.map_or(open.deadline, |due| due.min(open.deadline)));
         let slot = &mut open.arrived[place];
         if slot.is_some() {
             return Err("entered a collective twice".into());
@@ -350,7 +407,7 @@ impl Hub {
         let Some(group) = self.groups.get_mut(&id) else {
             return self.broken(from, "released a group that does not exist");
         };
-        if let Some(place) = group.members.iter().position(|&rank| rank == from) {
+        if let Some(place) = group.place_of(from) {
             group.released[place] = true;
         }
         if group.released.iter().all(|&released| released) {

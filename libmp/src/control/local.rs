@@ -84,7 +84,7 @@ impl Local {
         let mut state = self.lock();
         match message {
             Message::Welcome { peers, trace, .. } => {
-                state.peers = Some(peers.into());
+                state.peers = Some(peers);
                 state.trace = trace;
             }
             Message::Waiting { missing } => state.missing = missing,

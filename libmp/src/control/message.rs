@@ -40,7 +40,7 @@ pub(crate) enum Message {
     Hello(Hello),
     /// From rank 0 when all are there: who they are, and how often to give signs of life.
     Welcome {
-        peers: Vec<PeerInfo>,
+        peers: Arc<[PeerInfo]>,
         heartbeat_ms: u64,
         silence_ms: u64,
         /// The timeline that all ranks keep.
@@ -48,8 +48,16 @@ pub(crate) enum Message {
     },
     /// From rank 0 until then, in the place of `Alive`: (some of) the ranks that are missing.
     Waiting { missing: Vec<u32> },
-    /// To rank 0: this rank enters a collective of a group; the payload is its contribution.
-    Enter { group: u64, turn: u64, call: Call, timeout_ms: u64, what: String },
+    /// To rank 0: this rank enters a collective of a group; the payload is its contribution. With the first one of a team comes who
+    /// is in it: its members have made it by themselves.
+    Enter {
+        group: u64,
+        turn: u64,
+        call: Call,
+        timeout_ms: u64,
+        what: String,
+        team: Option<Arc<[u32]>>,
+    },
     /// From rank 0: the collective is complete; the payload is this rank's result.
     Reply { group: u64, turn: u64, outcome: Outcome },
     /// To rank 0: this rank has dropped its communicator of a group.
@@ -76,7 +84,7 @@ pub(crate) enum Outcome {
     /// The result is the payload.
     Done,
     /// A split put this rank into a new group: ranks of the world in the order of the group.
-    Group { id: u64, members: Vec<u32> },
+    Group { id: u64, members: Arc<[u32]> },
     /// A split put this rank into no group.
     NoGroup,
     /// The ranks' calls do not fit together: one sentence.

@@ -40,7 +40,7 @@ use frame::Preamble;
 use handshake::Expected;
 #[cfg(any(test, fuzzing))]
 pub(crate) use hub::Hub;
-pub(crate) use hub::{Heartbeat, WORLD};
+pub(crate) use hub::{Heartbeat, WORLD, team_number};
 use local::{Local, Waited};
 use message::{Message, Outcome, Payload, PeerInfo};
 
@@ -98,12 +98,14 @@ pub(crate) struct Setup {
 }
 
 /// Which collective of which communicator.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Turn {
     /// The communicator.
     pub group: u64,
     /// Its collectives are counted; this is the number of this one.
     pub turn: u64,
+    /// Who is in it, where rank 0 may not know: with the first collective of a team.
+    pub team: Option<Arc<[u32]>>,
 }
 
 impl Control {
@@ -249,7 +251,7 @@ impl Control {
     /// Takes part in a collective and waits for its result. `progress` is called meanwhile, often as long as it says true.
     pub(crate) fn call(
         &self,
-        Turn { group, turn }: Turn,
+        Turn { group, turn, team }: Turn,
         call: Call,
         payload: Payload,
         what: &str,
@@ -259,7 +261,8 @@ impl Control {
         self.check(what)?;
         let since = Instant::now();
         let timeout_ms = timeout.as_millis() as u64;
-        self.post(Message::Enter { group, turn, call, timeout_ms, what: what.into() }, payload);
+        let enter = Message::Enter { group, turn, call, timeout_ms, what: what.into(), team };
+        self.post(enter, payload);
         let deadline = since + timeout + GRACE;
         let reply = loop {
             // Messages of this rank that cannot go on by themselves go on while it waits.

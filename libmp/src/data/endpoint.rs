@@ -196,7 +196,7 @@ impl Endpoint {
             neighbour,
             rank: plane.rank(),
             key,
-            counters: plane.counters_of(name.rank).clone(),
+            counters: plane.counters_of(name.rank),
             words: words.map_err(|source| call.failed(source))?,
             name,
             memory,

@@ -6,7 +6,7 @@
 //!   of the other, a request of a queue pair does it, which kernels post by themselves.
 //!
 //! Each rank has an [`arena`] in shared host memory that its neighbours map, or write through the NIC: mailboxes, one for
-//! each neighbour. Each side of an operation is an [`endpoint`]: counters and a signal, a counter that only grows, has one writer,
+//! each neighbour. Ranks that are threads of one process have mailboxes and more in [`common`]. Each side of an operation is an [`endpoint`]: counters and a signal, a counter that only grows, has one writer,
 //! and belongs to whoever waits on it. They are in the memory of the device whose region it is, so that the host, streams, replayed
 //! graphs and kernels find the same state, and start and complete the operation in any mixture.
 //!
@@ -50,6 +50,7 @@
 
 pub(crate) mod arena;
 mod collective;
+pub(crate) mod common;
 mod counters;
 pub(crate) mod endpoint;
 mod fused;
@@ -66,11 +67,12 @@ pub(crate) mod plane;
 mod positions;
 mod region;
 pub(crate) mod report;
+mod sparse;
 pub(crate) mod wait;
 pub(crate) mod window;
 mod word;
 
-pub use collective::{AllReduce, Barrier};
+pub use collective::{Collective, CollectiveRun};
 pub use counters::{PeerCounters, Traffic};
 pub use endpoint::stream::Step;
 pub(crate) use endpoint::stream::enqueue;
@@ -83,5 +85,5 @@ pub use path::Path;
 pub(crate) use path::Paths;
 pub use peer::{Message, Peer};
 pub use region::Region;
-pub use window::{Get, Put, SignalWait, Window};
+pub use window::{AtomicNumber, AtomicOp, Get, Local, Put, SignalWait, Window};
 pub(crate) use word::wait_for_word;

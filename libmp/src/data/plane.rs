@@ -7,6 +7,7 @@ mod post;
 mod streams;
 mod waiting;
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -15,15 +16,17 @@ use std::time::Duration;
 use gdsync::PeerHandle;
 
 use super::arena::Arena;
+use super::common::Common;
 use super::counters::{Counters, PeerCounters};
 use super::path::{Path, Paths};
 use super::region::Pieces;
+use super::sparse::Sparse;
 use crate::control::Control;
 use crate::control::message::PeerInfo;
 use crate::error::Result;
 use crate::trace::{Probes, Trace};
 use crate::transport::nic::{Nic, RANKS_MAX, refused};
-use neighbours::Neighbour;
+use neighbours::{Neighbour, Neighbours};
 pub(crate) use streams::Abort;
 use streams::Streams;
 use waiting::Waiting;
@@ -39,6 +42,8 @@ pub(crate) struct NicOptions {
     pub listen: Result<IpAddr>,
     /// How long a peer may be silent.
     pub patience: Duration,
+    /// Contexts of a device's kernels for each rank, if somebody has said how many.
+    pub contexts: Option<u32>,
 }
 
 /// A rank's data plane.
@@ -48,12 +53,17 @@ pub(crate) struct Plane {
     pub(crate) control: Arc<Control>,
     pub(super) rank: usize,
     peers: Arc<[PeerInfo]>,
-    paths: Paths,
+    paths: Arc<Paths>,
+    /// What it has in common with the other ranks of its process.
+    pub(crate) common: Arc<Common>,
+    /// All ranks are of this process, and reach each other directly: they need no introduction.
+    pub(crate) together: bool,
     /// How long it may take until a loss that this rank has seen has ended the world, if rank 0 is lost as well.
     verdict: Duration,
-    arena: Arena,
+    /// Where ranks of other processes tell it things.
+    arena: Option<Arena>,
     /// The ranks that this one reaches, in rank order, itself among them.
-    pub(crate) neighbours: Vec<Neighbour>,
+    pub(crate) neighbours: Neighbours,
     /// Their arenas, in the same order, once all ranks have told theirs.
     arenas: OnceLock<Vec<PeerHandle>>,
     /// If some are reached through it.
@@ -62,27 +72,68 @@ pub(crate) struct Plane {
     pub waiting: Waiting,
     /// Notices that wait for room in a mailbox.
     pub(super) backlog: AtomicUsize,
-    pub pieces: Pieces,
+    pub pieces: Arc<Pieces>,
     /// The timeline, and the operations of streams that are not in it yet.
     pub trace: Trace,
     pub probes: Probes,
     /// For each rank of the world.
-    counters: Vec<Arc<Counters>>,
+    counters: Sparse<Arc<Counters>>,
     /// Ends of operations so far.
     ends: AtomicU32,
     streams: Streams,
 }
 
 impl Plane {
-    /// The data plane of a rank. Before [`connect`](Self::connect) nothing can be prepared.
+    /// The data plane of a rank. Before [`connect`](Self::connect) nothing can be prepared, unless all ranks are `together`
+    /// in this process.
     pub fn new(
         control: Arc<Control>,
         peers: Arc<[PeerInfo]>,
-        paths: Paths,
-        NicOptions { listen, patience }: NicOptions,
+        (paths, common, together): (Arc<Paths>, Arc<Common>, bool),
+        options: NicOptions,
         trace: Trace,
     ) -> Result<Arc<Plane>> {
-        let rank = control.rank();
+        let (rank, patience) = (control.rank(), options.patience);
+        let (neighbours, arena, nic) = if together {
+            (Neighbours::all(peers.len()), None, None)
+        } else {
+            let (neighbours, arena, nic) = Plane::reached(rank, &peers, &paths, options)?;
+            (neighbours, Some(arena), nic)
+        };
+        let plane = Arc::new(Plane {
+            this: OnceLock::new(),
+            control,
+            rank,
+            counters: Sparse::new(peers.len()),
+            peers,
+            paths,
+            pieces: common.pieces.clone(),
+            common,
+            together,
+            verdict: patience,
+            arena,
+            ends: AtomicU32::new(0),
+            neighbours,
+            arenas: OnceLock::new(),
+            nic,
+            waiting: Waiting::default(),
+            backlog: AtomicUsize::new(0),
+            trace,
+            probes: Probes::default(),
+            streams: Streams::default(),
+        });
+        // It is new.
+        let _ = plane.this.set(Arc::downgrade(&plane));
+        Ok(plane)
+    }
+
+    /// The ranks that a rank reaches, some of them in other processes or through the NIC.
+    fn reached(
+        rank: usize,
+        peers: &[PeerInfo],
+        paths: &Paths,
+        NicOptions { listen, patience, contexts }: NicOptions,
+    ) -> Result<(Neighbours, Arena, Option<Nic>)> {
         let with_nic = !paths.all_direct() && peers.len() <= RANKS_MAX;
         let ranks: Vec<usize> = (0..peers.len())
             .filter(|&other| with_nic || paths.between(rank, other) == Path::Direct)
@@ -94,7 +145,7 @@ impl Plane {
                 let over_tcp =
                     ranks.iter().any(|&other| paths.between(rank, other) == Path::NicTcp);
                 let listen = if over_tcp { Some(listen?) } else { None };
-                let nic = Nic::open(&arena, listen, patience);
+                let nic = Nic::open(&arena, listen, patience, contexts);
                 Some(nic.map_err(refused(|| "starting the software NIC".into()))?)
             }
         };
@@ -110,40 +161,10 @@ impl Plane {
             .enumerate()
             .map(|(place, other)| {
                 let path = paths.between(rank, other);
-                Ok(Neighbour {
-                    rank: other,
-                    path,
-                    inbox: arena.mailbox(place)?,
-                    link: link(path, other)?,
-                    remote: OnceLock::new(),
-                    state: Mutex::default(),
-                })
+                Ok(Neighbour::new((other, path), arena.mailbox(place)?, link(path, other)?))
             })
-            .collect::<Result<_>>()?;
-        let counters = peers.iter().map(|_| Arc::default()).collect();
-        let plane = Arc::new(Plane {
-            this: OnceLock::new(),
-            control,
-            rank,
-            peers,
-            paths,
-            verdict: patience,
-            arena,
-            ends: AtomicU32::new(0),
-            neighbours,
-            arenas: OnceLock::new(),
-            nic,
-            waiting: Waiting::default(),
-            backlog: AtomicUsize::new(0),
-            pieces: Pieces::default(),
-            trace,
-            probes: Probes::default(),
-            counters,
-            streams: Streams::default(),
-        });
-        // It is new.
-        let _ = plane.this.set(Arc::downgrade(&plane));
-        Ok(plane)
+            .collect::<Result<Vec<_>>>()?;
+        Ok((Neighbours::of(neighbours)?, arena, nic))
     }
 
     /// Itself, for those who outlive a call.
@@ -161,13 +182,21 @@ impl Plane {
     }
 
     /// What counts the operations with rank `rank` of the world, which exists.
-    pub fn counters_of(&self, rank: usize) -> &Arc<Counters> {
-        &self.counters[rank]
+    pub fn counters_of(&self, rank: usize) -> Arc<Counters> {
+        let made = self.counters.get_or(rank, || Ok::<_, Infallible>(Arc::default()));
+        let Ok(made) = made;
+        made.cloned().unwrap_or_default()
     }
 
-    /// What has been counted for each rank of the world.
-    pub fn counted(&self) -> Vec<PeerCounters> {
-        let count = |(world_rank, counters): (usize, &Arc<Counters>)| PeerCounters {
+    /// Whether there may be something counted for a rank of the world.
+    pub fn has_counted(&self, rank: usize) -> bool {
+        self.counters.get(rank).is_some()
+    }
+
+    /// What has been counted for a rank of the world.
+    pub fn counted(&self, world_rank: usize) -> PeerCounters {
+        let counters = self.counters.get(world_rank).cloned().unwrap_or_default();
+        PeerCounters {
             world_rank,
             host: self.peer(world_rank).host.clone(),
             path: self.path(world_rank).ok(),
@@ -179,8 +208,7 @@ impl Plane {
             atomics: counters.atomics.read(),
             waits: counters.waits.read(),
             retries: counters.retries.read(),
-        };
-        self.counters.iter().enumerate().map(count).collect()
+        }
     }
 
     /// A number for a new end of an operation.

@@ -1,14 +1,19 @@
 //! Pausing between two looks at a word: there are more ranks than cores on many machines, so a rank that waits must not
 //! take the core from the one it waits for.
 
+use std::time::{Duration, Instant};
+
 use gdsync::Deadline;
 
 /// Looks without a pause: some microseconds, the time of a message between two cores.
 const SPINS: u32 = 64;
-/// Looks with a yield after each: about a millisecond.
-const YIELDS: u32 = 2000;
-/// Nap between two looks after that.
-const NAP: std::time::Duration = std::time::Duration::from_micros(50);
+/// How long it yields after each look then.
+const YIELDS: Duration = Duration::from_millis(1);
+/// Nap between two looks after that, and how long it grows: to a part of what has been waited for, so that thousands of ranks that
+/// wait leave the cores to those that do not.
+const NAP: Duration = Duration::from_micros(50);
+const LONGEST_NAP: Duration = Duration::from_millis(20);
+const PART: u32 = 32;
 /// The clock is read once in so many spins.
 const CLOCK: u32 = 32;
 
@@ -16,13 +21,15 @@ const CLOCK: u32 = 32;
 pub(crate) struct Backoff {
     deadline: Deadline,
     rounds: u32,
+    /// When it began to yield.
+    since: Option<Instant>,
     /// The waiting one has seen the world over, and looks once more.
     ended: bool,
 }
 
 impl Backoff {
     pub fn new(deadline: Deadline) -> Backoff {
-        Backoff { deadline, rounds: 0, ended: false }
+        Backoff { deadline, rounds: 0, since: None, ended: false }
     }
 
     /// Whether the world was over before the last look.
@@ -42,10 +49,12 @@ impl Backoff {
             std::hint::spin_loop();
             return !self.rounds.is_multiple_of(CLOCK) || !self.deadline.expired();
         }
-        if self.rounds <= SPINS + YIELDS {
+        let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+        if waited < YIELDS {
             std::thread::yield_now();
         } else {
-            std::thread::sleep(NAP.min(self.deadline.remaining()));
+            let nap = (waited / PART).clamp(NAP, LONGEST_NAP);
+            std::thread::sleep(nap.min(self.deadline.remaining()));
         }
         !self.deadline.expired()
     }

@@ -5,6 +5,7 @@
 mod atomic;
 mod prepared;
 
+pub use atomic::{AtomicNumber, AtomicOp};
 pub use prepared::{Get, Put, SignalWait};
 
 use std::fmt;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Deadline, Stream, Word64, reached64};
+use gdsync::{Buffer, Deadline, Device, Rows, Stream, Until, Word64};
 use mp_kernels::WindowPart;
 
 use super::counters::Counters;
@@ -22,11 +23,14 @@ use super::name::{Name, Progress, What};
 use super::plane::Plane;
 use super::region::Region;
 use super::report::Report;
+use super::sparse::Sparse;
 use super::wait::Backoff;
-use crate::communicator::Communicator;
+use crate::communicator::{Communicator, Gathered};
 use crate::error::{Error, Result};
 use crate::trace::{Label, Span};
-use crate::transport::{Call, Connection, Line, Opened, Reach, Signal, SignalAction, Told};
+use crate::transport::{
+    self, Call, Connection, Line, Opened, Reach, Return, Signal, SignalAction, Told,
+};
 
 /// Why a rank's share cannot be accessed in place.
 const NOT_MAPPED: &str =
@@ -36,7 +40,8 @@ const NOT_MAPPED: &str =
 /// [`Communicator::window`].
 ///
 /// # Order
-/// Calls of the host have happened when they return. A rank that sees a signal's value (`wait_signal`) sees what the rank
+/// Calls of the host have happened when they return, but for [`start_put`](Self::start_put) and [`start_get`](Self::start_get), which
+/// [`flush`](Self::flush) and [`quiet`](Self::quiet) wait for. A rank that sees a signal's value (`wait_signal`) sees what the rank
 /// that raised it did before: on the host in its thread, on a stream before it on the stream, in a kernel as `mp/window.cuh` says.
 /// Two puts without a signal between them are in no order for anybody else. To a rank that is reached through a NIC, a call of the
 /// host returns when the NIC has the peer's answer, at the latest after the communicator's timeout; a stream waits for the answer of
@@ -70,26 +75,84 @@ const NOT_MAPPED: &str =
 /// ```
 pub struct Window<T> {
     plane: Arc<Plane>,
-    parts: Vec<Part<T>>,
+    all: Arc<Parts>,
+    /// The shares that are mapped here and were asked for.
+    memory: Sparse<Buffer<T>>,
     rank: usize,
     /// This rank's own memory and signals.
     own: Opened,
     timeout: Duration,
-    /// For kernels: a `mp::WindowPart` for each rank, the abort word and the timeout, where they say what failed.
-    table: Buffer<WindowPart>,
-    bounds: (u64, u64),
+    /// Where kernels say what failed.
     report: Arc<Report>,
 }
 
+/// What a put takes, or a get fills: a region, or rows of it, as `&region` or `(&region, rows)`.
+///
+/// [`Rows::to`](Rows) and `from` are those of the copy: of a put, `to` is the distance of rows in the rank's memory, of a get `from`.
+///
+/// ```
+/// use libmp::gdsync::Rows;
+/// use libmp::{Device, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let matrix = world.alloc::<u64>(&Device::Host, 12)?; // four columns
+/// let window = world.window(&matrix, 0)?;
+/// let column = world.alloc::<u64>(&Device::Host, 3)?;
+/// column.write(&[1, 2, 3])?;
+/// window.put(world.rank(), 1, (&column, Rows { len: 1, count: 3, to: 4, from: 1 }))?;
+/// assert_eq!(matrix.to_vec()?, [0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0]);
+/// # world.barrier()?;
+/// # world.finish()
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Local<'a, T> {
+    region: &'a Region<T>,
+    rows: Option<Rows>,
+}
+
+impl<'a, T> From<&'a Region<T>> for Local<'a, T> {
+    fn from(region: &'a Region<T>) -> Local<'a, T> {
+        Local { region, rows: None }
+    }
+}
+
+impl<'a, T> From<(&'a Region<T>, Rows)> for Local<'a, T> {
+    fn from((region, rows): (&'a Region<T>, Rows)) -> Local<'a, T> {
+        Local { region, rows: Some(rows) }
+    }
+}
+
+/// Which way a copy goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Put,
+    Get,
+}
+
+impl Way {
+    fn verb(self) -> &'static str {
+        match self {
+            Way::Put => "put",
+            Way::Get => "get",
+        }
+    }
+}
+
+/// The shares of all ranks, as seen from here, and a `mp::WindowPart` of each for kernels. From the host, ranks of one process see
+/// the same.
+struct Parts {
+    list: Vec<Part>,
+    table: Buffer<WindowPart>,
+}
+
 /// A rank's share of a window as seen from here.
-struct Part<T> {
+struct Part {
     /// In the world.
     rank: usize,
-    /// Elements.
-    len: u64,
+    bytes: u64,
     connection: Arc<dyn Connection>,
-    /// Where it is mapped here.
-    memory: Option<Buffer<T>>,
 }
 
 impl<T: Pod> Window<T> {
@@ -119,7 +182,7 @@ impl<T: Pod> Window<T> {
         // Everybody hears of a failure of anybody.
         let told = own.as_ref().map(Opened::told).map_err(|error| error.to_string());
         let blob = postcard::to_stdvec(&told).map_err(|error| mismatch(error.to_string()))?;
-        let of_rank = |(rank, blob): (usize, &Vec<u8>)| {
+        let of_rank = |(rank, blob): (usize, &[u8])| {
             let told: Result<Told, String> = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
             let told = told.map_err(|reason| mismatch(format!("rank {rank}: {reason}")))?;
@@ -131,27 +194,41 @@ impl<T: Pod> Window<T> {
                 }
             }
         };
-        let blobs = communicator.all_gather(&blob)?;
-        let told = blobs.iter().enumerate().map(of_rank).collect::<Result<Vec<_>>>()?;
-        let own = own?;
         let call = Call { plane, timeout, op: &op };
-        let failed = |source| Error::Memory { op: op(), source };
-        let part = |(place, (told, &rank)): (usize, (&Told, &usize))| {
-            let connection = own.connect(&call, place, rank, told)?;
-            let memory = connection.memory().map(Buffer::cast).transpose().map_err(failed)?;
-            let len = told.bytes / size_of::<T>().max(1) as u64;
-            Ok(Part { rank, len, connection, memory })
-        };
-        let parts = told.iter().zip(&ranks).enumerate().map(part).collect::<Result<Vec<_>>>()?;
         let device = region.buffer().device();
-        let rows: Vec<WindowPart> = parts.iter().map(|part| part.connection.view()).collect();
-        let table = plane.table(device, &rows, &op)?;
+        let make = |own: &Opened, gathered: &Gathered| {
+            let told = gathered.blobs().into_iter().enumerate().map(of_rank);
+            let told = told.collect::<Result<Vec<_>>>()?;
+            let part = |(place, (told, &rank)): (usize, (&Told, &usize))| {
+                let connection = own.connect(&call, place, rank, told)?;
+                Ok(Part { rank, bytes: told.bytes, connection })
+            };
+            let list = told.iter().zip(&ranks).enumerate().map(part).collect::<Result<Vec<_>>>()?;
+            let rows: Vec<WindowPart> = list.iter().map(|part| part.connection.view()).collect();
+            let table = plane.table(device, &rows, &op)?;
+            Ok(Parts { list, table })
+        };
+        let gathered = communicator.gather_blobs(&blob)?;
+        let own = match own {
+            Ok(own) => own,
+            Err(error) => {
+                let mut all = gathered.blobs().into_iter().enumerate();
+                all.try_for_each(|blob| of_rank(blob).map(drop))?;
+                return Err(error);
+            }
+        };
+        // Whoever makes it has seen that all ranks name as many signals.
+        let all = match device {
+            Device::Host if plane.together => {
+                plane.common.once(gathered.key(), || make(&own, &gathered))?
+            }
+            _ => Arc::new(make(&own, &gathered)?),
+        };
         let host = communicator.host(rank)?.into();
         let name = Name { verb, tag: 0, direction, rank: ranks[rank], host };
         let report = plane.report(device, Arc::new(name))?;
-        let bounds = (plane.abort_of(device)?.address, nanoseconds(timeout));
-        let plane = plane.clone();
-        Ok(Window { plane, parts, rank, own, timeout, table, bounds, report })
+        let memory = Sparse::new(ranks.len());
+        Ok(Window { plane: plane.clone(), all, memory, rank, own, timeout, report })
     }
 
     /// Elements of rank `rank` of the communicator.
@@ -159,7 +236,7 @@ impl<T: Pod> Window<T> {
     /// # Errors
     /// [`Error::NoSuchRank`].
     pub fn len(&self, rank: usize) -> Result<u64> {
-        self.part(rank).map(|part| part.len)
+        self.part(rank).map(Window::<T>::elements)
     }
 
     /// The memory of rank `rank` (this rank's own too) as this rank's device reaches it, for kernels: loads, stores and
@@ -170,7 +247,10 @@ impl<T: Pod> Window<T> {
     /// [`Error::NoPath`] for a rank that is reached through a NIC, [`Error::NoSuchRank`]; what ended the world.
     pub fn memory_of(&self, rank: usize) -> Result<&Buffer<T>> {
         let part = self.reach("access", rank)?;
-        part.memory.as_ref().ok_or_else(|| self.plane.no_path(part.rank, NOT_MAPPED))
+        let behind = || self.plane.no_path(part.rank, NOT_MAPPED);
+        let bytes = part.connection.memory().ok_or_else(behind)?;
+        let memory = self.memory.get_or(rank, || bytes.cast().map_err(failed("a rank's share")));
+        memory?.ok_or_else(behind)
     }
 
     /// A signal of rank `rank`, as [`memory_of`](Self::memory_of): for [`Stream::signal`] and, of this rank's own,
@@ -185,47 +265,63 @@ impl<T: Pod> Window<T> {
         word.word(0).map_err(failed("a signal"))
     }
 
-    /// Copies the region to rank `rank`, from its element `at` on.
+    /// Copies the region, or [`Rows`] of it, to rank `rank`, from its element `at` on: [`start_put`](Self::start_put) and a wait for it
+    /// to have happened.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] with the peer's size, [`Error::NoSuchRank`]; [`Error::Memory`]; [`Error::Late`], [`Error::Nic`]
-    /// from a NIC; what ended the world.
-    pub fn put(&self, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
-        self.put_and("put", rank, at, source, None)
+    /// [`Error::OutOfRange`] with the peer's size, or the region's, [`Error::NoSuchRank`]; [`Error::Memory`]; [`Error::Late`],
+    /// [`Error::Nic`] from a NIC; what ended the world.
+    pub fn put<'a>(&self, rank: usize, at: u64, source: impl Into<Local<'a, T>>) -> Result<()> {
+        self.put_and("put", rank, at, source.into(), None, Return::Happened)
+    }
+
+    /// Begins to copy to rank `rank` as [`put`](Self::put): the region must not be written until [`flush`](Self::flush) has returned,
+    /// and [`quiet`](Self::quiet), or a signal behind it, says that it has happened. Two puts are in no order. A queue without room is
+    /// waited for.
+    ///
+    /// # Errors
+    /// As [`put`](Self::put); of a request that fails later flush and quiet say so.
+    pub fn start_put<'a>(
+        &self,
+        rank: usize,
+        at: u64,
+        source: impl Into<Local<'a, T>>,
+    ) -> Result<()> {
+        self.put_and("start a put", rank, at, source.into(), None, Return::Started)
     }
 
     /// [`put`](Self::put), and then [`signal`](Self::signal): who sees the signal sees the elements.
     ///
     /// # Errors
     /// As these; if the signal does not exist, before anything is written.
-    pub fn put_signal(
+    pub fn put_signal<'a>(
         &self,
         rank: usize,
         at: u64,
-        source: &Region<T>,
+        source: impl Into<Local<'a, T>>,
         signal: usize,
         value: u64,
     ) -> Result<()> {
         self.check_signal("put", rank, signal)?;
         let signal = Some(Signal { number: signal, action: SignalAction::Set(value) });
-        self.put_and("put and signal", rank, at, source, signal)
+        self.put_and("put and signal", rank, at, source.into(), signal, Return::Happened)
     }
 
     /// [`put`](Self::put), and then [`signal_add`](Self::signal_add): who sees the sum sees the bytes.
     ///
     /// # Errors
     /// As [`put_signal`](Self::put_signal).
-    pub fn put_signal_add(
+    pub fn put_signal_add<'a>(
         &self,
         rank: usize,
         at: u64,
-        source: &Region<T>,
+        source: impl Into<Local<'a, T>>,
         signal: usize,
         value: u64,
     ) -> Result<()> {
         self.check_signal("put", rank, signal)?;
         let signal = Some(Signal { number: signal, action: SignalAction::Add(value) });
-        self.put_and("put and signal", rank, at, source, signal)
+        self.put_and("put and signal", rank, at, source.into(), signal, Return::Happened)
     }
 
     fn put_and(
@@ -233,27 +329,54 @@ impl<T: Pod> Window<T> {
         what: &'static str,
         rank: usize,
         at: u64,
-        source: &Region<T>,
+        source: Local<'_, T>,
         signal: Option<Signal>,
+        when: Return,
     ) -> Result<()> {
-        let (part, at) = self.range("put", rank, at, source.len())?;
-        let bytes = source.buffer().bytes();
-        let _span = self.span(what, rank, bytes.len());
-        self.counters(part).puts.add(bytes.len() as u64);
+        let (part, at, local) = self.range_of(Way::Put, rank, at, &source)?;
+        let bytes = local.rows.elements();
+        let _span = self.span(what, rank, bytes);
+        self.counters(part).puts.add(bytes as u64);
         self.counters(part).signals.add(u64::from(signal.is_some()));
-        self.call("put", part, |call| part.connection.put(call, at, &bytes, signal))
+        self.call("put", part, |call| part.connection.put(call, at, &local, signal, when))
     }
 
-    /// Copies from rank `rank`, from its element `at` on, into the region.
+    /// Copies from rank `rank`, from its element `at` on, into the region, or [`Rows`] of it.
     ///
     /// # Errors
     /// As [`put`](Self::put).
-    pub fn get(&self, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
-        let (part, at) = self.range("get", rank, at, target.len())?;
-        let bytes = target.buffer().bytes();
-        let _span = self.span("get", rank, bytes.len());
-        self.counters(part).gets.add(bytes.len() as u64);
-        self.call("get", part, |call| part.connection.get(call, at, &bytes))
+    pub fn get<'a>(&self, rank: usize, at: u64, target: impl Into<Local<'a, T>>) -> Result<()> {
+        self.get_when("get", rank, at, target.into(), Return::Happened)
+    }
+
+    /// Begins to copy from rank `rank` as [`get`](Self::get): the elements are there when [`flush`](Self::flush), or
+    /// [`quiet`](Self::quiet), has returned, and until then nothing may be done with the region. What is put, or signalled, behind
+    /// it may happen before it.
+    ///
+    /// # Errors
+    /// As [`start_put`](Self::start_put).
+    pub fn start_get<'a>(
+        &self,
+        rank: usize,
+        at: u64,
+        target: impl Into<Local<'a, T>>,
+    ) -> Result<()> {
+        self.get_when("start a get", rank, at, target.into(), Return::Started)
+    }
+
+    fn get_when(
+        &self,
+        what: &'static str,
+        rank: usize,
+        at: u64,
+        target: Local<'_, T>,
+        when: Return,
+    ) -> Result<()> {
+        let (part, at, local) = self.range_of(Way::Get, rank, at, &target)?;
+        let bytes = local.rows.elements();
+        let _span = self.span(what, rank, bytes);
+        self.counters(part).gets.add(bytes as u64);
+        self.call("get", part, |call| part.connection.get(call, at, &local, when))
     }
 
     /// Raises signal number `signal` of rank `rank` to `value` (release).
@@ -281,8 +404,8 @@ impl<T: Pod> Window<T> {
         self.call("signal", part, |call| part.connection.signal(call, signal))
     }
 
-    /// Waits until everything that this rank's streams and kernels have put, got or signalled through a NIC to rank `rank` so far
-    /// has happened there. What the host did has; what a stream does over mapped memory is ordered by the stream.
+    /// Waits until the memory of all puts and gets that this rank's host has started with rank `rank` is the caller's again: what is put
+    /// may be written, what is got is there.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`], [`Error::Late`]; what ended the world.
@@ -291,28 +414,97 @@ impl<T: Pod> Window<T> {
         self.call("flush", part, |call| part.connection.flush(call))
     }
 
-    /// Waits until this rank's signal has reached `value` (acquire).
+    /// [`flush`](Self::flush) for all ranks.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`], [`Error::Late`], what ended the world.
-    pub fn wait_signal(&self, signal: usize, value: u64, deadline: Deadline) -> Result<()> {
-        let (part, word) = self.own_signal(signal)?;
+    /// As [`flush`](Self::flush).
+    pub fn flush_all(&self) -> Result<()> {
+        (0..self.all.list.len()).try_for_each(|rank| self.flush(rank))
+    }
+
+    /// Waits until everything that this rank's host has started, and its streams and kernels have put, got or signalled through a NIC,
+    /// to rank `rank` so far has happened there. What a stream does over mapped memory is ordered by the stream.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub fn quiet(&self, rank: usize) -> Result<()> {
+        let part = self.reach("wait for", rank)?;
+        self.call("quiet", part, |call| part.connection.quiet(call))
+    }
+
+    /// [`quiet`](Self::quiet) for all ranks.
+    ///
+    /// # Errors
+    /// As [`flush`](Self::flush).
+    pub fn quiet_all(&self) -> Result<()> {
+        (0..self.all.list.len()).try_for_each(|rank| self.quiet(rank))
+    }
+
+    /// Waits until this rank's signal is what is awaited (acquire); a number by itself: until it has reached that.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Late`], [`Error::Memory`] for a value that no signal has, as one below 0; what ended the
+    /// world.
+    pub fn wait_signal(
+        &self,
+        signal: usize,
+        until: impl Into<Until<u64>>,
+        deadline: Deadline,
+    ) -> Result<()> {
+        self.wait_any_signal(&[(signal, until.into())], deadline).map(|_| ())
+    }
+
+    /// Waits until each of these signals of this rank has been what is awaited (acquire), all by the same deadline.
+    ///
+    /// # Errors
+    /// As [`wait_signal`](Self::wait_signal), of the first that is missing.
+    pub fn wait_all_signals(
+        &self,
+        signals: &[(usize, Until<u64>)],
+        deadline: Deadline,
+    ) -> Result<()> {
+        signals.iter().try_for_each(|&(signal, until)| self.wait_signal(signal, until, deadline))
+    }
+
+    /// Waits until one of these signals of this rank is what is awaited (acquire), and says which of them. With none it waits for
+    /// nothing, and the answer is 0.
+    ///
+    /// # Errors
+    /// As [`wait_signal`](Self::wait_signal); [`Error::Late`] names the first of them.
+    pub fn wait_any_signal(
+        &self,
+        signals: &[(usize, Until<u64>)],
+        deadline: Deadline,
+    ) -> Result<usize> {
+        let mut words = Vec::with_capacity(signals.len());
+        for &(signal, until) in signals {
+            until.check("the host").map_err(failed("a wait for a signal"))?;
+            words.push((signal, until, self.own_signal(signal)?.1));
+        }
+        let Some(&(first, until, _)) = words.first() else { return Ok(0) };
+        let part = &self.all.list[self.rank];
         let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
-        let _span = self.plane.trace.span("host", "wait for a signal").arg("signal", signal as u64);
+        let _span = self.plane.trace.span("host", "wait for a signal").arg("signal", first as u64);
         self.counters(part).waits.add(1);
-        tracing::trace!(operation = "wait for a signal", signal, value, "waiting");
+        tracing::trace!(operation = "wait for a signal", signal = first, %until, "waiting");
         loop {
-            let read = |call: &Call<'_>| self.own.read_signal(call, word, signal);
-            let seen = self.call("reading a signal", part, read)?;
-            if reached64(seen, value) {
-                return Ok(());
+            let mut seen_first = 0;
+            for (i, &(signal, until, word)) in words.iter().enumerate() {
+                let read = |call: &Call<'_>| self.own.read_signal(call, word, signal);
+                let seen = self.call("reading a signal", part, read)?;
+                if until.is_met_by(seen) {
+                    return Ok(i);
+                }
+                if i == 0 {
+                    seen_first = seen;
+                }
             }
             self.plane.progress();
             self.plane.pause(&mut backoff, || {
                 let host = self.plane.peer(part.rank).host.clone();
-                let (tag, rank) = (signal as u64, part.rank);
+                let (tag, rank) = (first as u64, part.rank);
                 let name = Arc::new(Name { verb: "signal", tag, direction: "of", rank, host });
-                let what = What { name, expected: value, seen };
+                let what = What { name, expected: until.value(), seen: seen_first };
                 Progress { what, age: since.elapsed(), why: String::new() }
             })?;
         }
@@ -331,12 +523,18 @@ impl<T: Pod> Window<T> {
     ///
     /// # Errors
     /// As [`put`](Self::put); [`Error::Memory`] if the stream cannot reach the memory.
-    pub fn put_on(&self, stream: &Stream, rank: usize, at: u64, source: &Region<T>) -> Result<()> {
-        let (part, at) = self.range("put", rank, at, source.len())?;
-        let bytes = source.buffer().bytes();
-        self.counters(part).puts.add(bytes.len() as u64);
-        self.enqueue(stream, "put", part, bytes.len(), |call| {
-            part.connection.put_on(call, stream, at, &bytes)
+    pub fn put_on<'a>(
+        &self,
+        stream: &Stream,
+        rank: usize,
+        at: u64,
+        source: impl Into<Local<'a, T>>,
+    ) -> Result<()> {
+        let (part, at, local) = self.range_of(Way::Put, rank, at, &source.into())?;
+        let bytes = local.rows.elements();
+        self.counters(part).puts.add(bytes as u64);
+        self.enqueue(stream, "put", part, bytes, |call| {
+            part.connection.put_on(call, stream, at, &local)
         })
     }
 
@@ -344,12 +542,18 @@ impl<T: Pod> Window<T> {
     ///
     /// # Errors
     /// As [`put_on`](Self::put_on).
-    pub fn get_on(&self, stream: &Stream, rank: usize, at: u64, target: &Region<T>) -> Result<()> {
-        let (part, at) = self.range("get", rank, at, target.len())?;
-        let bytes = target.buffer().bytes();
-        self.counters(part).gets.add(bytes.len() as u64);
-        self.enqueue(stream, "get", part, bytes.len(), |call| {
-            part.connection.get_on(call, stream, at, &bytes)
+    pub fn get_on<'a>(
+        &self,
+        stream: &Stream,
+        rank: usize,
+        at: u64,
+        target: impl Into<Local<'a, T>>,
+    ) -> Result<()> {
+        let (part, at, local) = self.range_of(Way::Get, rank, at, &target.into())?;
+        let bytes = local.rows.elements();
+        self.counters(part).gets.add(bytes as u64);
+        self.enqueue(stream, "get", part, bytes, |call| {
+            part.connection.get_on(call, stream, at, &local)
         })
     }
 
@@ -390,14 +594,21 @@ impl<T: Pod> Window<T> {
         })
     }
 
-    /// Makes a stream wait until this rank's signal has reached `value`. Released if the world ends.
+    /// Makes a stream wait until this rank's signal is what is awaited, as [`wait_signal`](Self::wait_signal). Released if the world
+    /// ends.
     ///
     /// # Errors
     /// As [`signal_on`](Self::signal_on).
-    pub fn wait_signal_on(&self, stream: &Stream, signal: usize, value: u64) -> Result<()> {
+    pub fn wait_signal_on(
+        &self,
+        stream: &Stream,
+        signal: usize,
+        until: impl Into<Until<u64>>,
+    ) -> Result<()> {
         let (part, word) = self.own_signal(signal)?;
+        let until = until.into();
         self.counters(part).waits.add(1);
-        let wait = || stream.wait_geq64(word, value).map_err(failed("waiting for a signal"));
+        let wait = || stream.wait64(word, until).map_err(failed("waiting for a signal"));
         self.enqueue(stream, "wait for a signal", part, 8, |_| wait())
     }
 
@@ -409,12 +620,12 @@ impl<T: Pod> Window<T> {
     pub fn handle(&self) -> Result<mp_kernels::Window> {
         let failed = failed("the handle of a window");
         Ok(mp_kernels::Window {
-            parts: self.table.device_address().unwrap_or_default(),
-            ranks: self.parts.len() as u64,
+            parts: self.all.table.device_address().unwrap_or_default(),
+            ranks: self.all.list.len() as u64,
             rank: self.rank as u64,
             signals: self.own.told().signals,
-            abort: self.bounds.0,
-            timeout_ns: self.bounds.1,
+            abort: self.plane.abort_of(self.own.memory().device())?.address,
+            timeout_ns: nanoseconds(self.timeout),
             report: self.report.address().map_err(failed)?,
         })
     }
@@ -437,8 +648,8 @@ impl<T: Pod> Window<T> {
 
     /// What kernels use of it, for streams and graphs to hold.
     pub(crate) fn memory(&self) -> Vec<Buffer<u8>> {
-        let parts = self.parts.iter().flat_map(|part| part.connection.held());
-        [self.table.bytes()].into_iter().chain(parts).collect()
+        let parts = self.all.list.iter().flat_map(|part| part.connection.held());
+        [self.all.table.bytes()].into_iter().chain(parts).collect()
     }
 
     /// Enqueues something, and sees to it that the timeline shows when it ran.
@@ -446,7 +657,7 @@ impl<T: Pod> Window<T> {
         &self,
         stream: &Stream,
         what: &'static str,
-        part: &Part<T>,
+        part: &Part,
         bytes: usize,
         enqueue: impl FnOnce(&Call<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -464,25 +675,29 @@ impl<T: Pod> Window<T> {
 
     /// Something that this thread does with a rank of the window, in the log and the timeline.
     fn span(&self, what: &'static str, rank: usize, bytes: usize) -> Span<'_> {
-        let peer = self.parts[rank].rank as u64;
+        let peer = self.all.list[rank].rank as u64;
         tracing::trace!(operation = what, peer, bytes, "started");
         self.plane.trace.span("host", what).arg("peer", peer).arg("bytes", bytes as u64)
     }
 
     /// What counts the operations with a rank of the window.
-    fn counters(&self, part: &Part<T>) -> &Counters {
+    fn counters(&self, part: &Part) -> Arc<Counters> {
         self.plane.counters_of(part.rank)
     }
 
-    fn part(&self, rank: usize) -> Result<&Part<T>> {
-        self.parts.get(rank).ok_or_else(|| Error::NoSuchRank {
+    fn elements(part: &Part) -> u64 {
+        part.bytes / size_of::<T>().max(1) as u64
+    }
+
+    fn part(&self, rank: usize) -> Result<&Part> {
+        self.all.list.get(rank).ok_or_else(|| Error::NoSuchRank {
             rank,
             communicator: "the window's communicator".into(),
-            size: self.parts.len(),
+            size: self.all.list.len(),
         })
     }
 
-    fn reach(&self, op: &str, rank: usize) -> Result<&Part<T>> {
+    fn reach(&self, op: &str, rank: usize) -> Result<&Part> {
         self.plane.check_after(Duration::ZERO, || format!("{op} to rank {rank}"))?;
         self.part(rank)
     }
@@ -491,7 +706,7 @@ impl<T: Pod> Window<T> {
     fn call<R>(
         &self,
         verb: &str,
-        part: &Part<T>,
+        part: &Part,
         call: impl FnOnce(&Call<'_>) -> Result<R>,
     ) -> Result<R> {
         let op = || {
@@ -502,22 +717,48 @@ impl<T: Pod> Window<T> {
     }
 
     /// `len` elements of rank `rank` from `at` on: their share, and where they begin in it, in bytes.
-    fn range(&self, op: &str, rank: usize, at: u64, len: usize) -> Result<(&Part<T>, usize)> {
+    fn range(&self, op: &str, rank: usize, at: u64, len: usize) -> Result<(&Part, usize)> {
         let part = self.reach(op, rank)?;
-        if at.checked_add(len as u64).is_none_or(|end| end > part.len) {
+        if at.checked_add(len as u64).is_none_or(|end| end > Self::elements(part)) {
             return Err(Error::OutOfRange {
                 op: format!("{op} to the window of rank {}", part.rank),
                 at,
                 len: len as u64,
-                size: part.len,
+                size: Self::elements(part),
             });
         }
         // At most the length of a buffer.
         Ok((part, at as usize * size_of::<T>()))
     }
 
+    /// The elements of a put or a get from `at` of rank `rank` on: their share, where they begin in it, in bytes, and the memory here.
+    fn range_of(
+        &self,
+        way: Way,
+        rank: usize,
+        at: u64,
+        local: &Local<'_, T>,
+    ) -> Result<(&Part, usize, transport::Local)> {
+        let (op, region) = (way.verb(), local.region);
+        let rows = local.rows.unwrap_or(Rows::one(region.len()));
+        let (to, from) = rows.extents();
+        let (there, here) = if way == Way::Put { (to, from) } else { (from, to) };
+        let (part, at) = self.range(op, rank, at, there)?;
+        if here > region.len() {
+            return Err(Error::OutOfRange {
+                op: format!("{op} with rows of a region"),
+                at: 0,
+                len: here as u64,
+                size: region.len() as u64,
+            });
+        }
+        let memory = region.buffer().bytes();
+        let memory = memory.slice(0..here * size_of::<T>()).map_err(failed(op))?;
+        Ok((part, at, transport::Local { memory, rows: rows.in_bytes(size_of::<T>()) }))
+    }
+
     /// The rank's share, if it has that signal.
-    fn check_signal(&self, op: &str, rank: usize, signal: usize) -> Result<&Part<T>> {
+    fn check_signal(&self, op: &str, rank: usize, signal: usize) -> Result<&Part> {
         let part = self.reach(op, rank)?;
         let size = self.own.told().signals;
         if signal as u64 >= size {
@@ -526,8 +767,8 @@ impl<T: Pod> Window<T> {
         Ok(part)
     }
 
-    fn own_signal(&self, signal: usize) -> Result<(&Part<T>, &Word64)> {
-        let part = &self.parts[self.rank];
+    fn own_signal(&self, signal: usize) -> Result<(&Part, &Word64)> {
+        let part = &self.all.list[self.rank];
         let word = self.own.word(signal);
         let none = || no_signal(part.rank, signal, self.own.told().signals);
         Ok((part, word.ok_or_else(none)?))
@@ -549,6 +790,6 @@ pub(crate) fn nanoseconds(time: Duration) -> u64 {
 impl<T> fmt::Debug for Window<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let signals = self.own.told().signals;
-        write!(f, "window of {} ranks with {signals} signals", self.parts.len())
+        write!(f, "window of {} ranks with {signals} signals", self.all.list.len())
     }
 }

@@ -20,14 +20,7 @@ pub(crate) fn wait_for_word(
     look: impl Fn() -> gdsync::Result<(u64, bool)>,
 ) -> Result<()> {
     let op = || format!("a wait for {word:?} {until}");
-    if until == Until::And(0) {
-        let (what, place) = ("a wait for one of several bits", "the host".into());
-        let why = "there are no bits: nothing would end it".into();
-        return Err(Error::Memory {
-            op: op(),
-            source: gdsync::Error::Unsupported { what, place, why },
-        });
-    }
+    until.check("the host").map_err(|source| Error::Memory { op: op(), source })?;
     let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
     let _span = plane.trace.span("host", "wait for a word").arg("value", until.value());
     loop {

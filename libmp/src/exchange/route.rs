@@ -70,8 +70,7 @@ impl Ends<'_> {
             ) => {
                 let signal = Place::at(signals).after(signal * STRIDE);
                 let to = Place::at(to).after(there.at as usize);
-                let view = opened.view.as_ref().and_then(Buffer::device_address);
-                route.queue = view.unwrap_or_default();
+                route.queue = opened.address();
                 (route.put_to, route.to_key) = (to.address, to.rkey);
                 (route.signal, route.signal_key) = (signal.address, signal.rkey);
                 route.put_bytes = send.bytes();

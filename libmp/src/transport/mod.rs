@@ -12,10 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Space, Stream, Word64};
-use mp_kernels::WindowPart;
+use gdsync::{Buffer, Deadline, Device, PeerHandle, PeerMemory, Rows, Space, Stream, Word64};
+use mp_kernels::{AtomicKind, WindowPart};
 use serde::{Deserialize, Serialize};
 
+use crate::collective::Element;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 #[cfg(test)]
@@ -26,7 +27,7 @@ pub(crate) use end::{
 #[cfg(test)]
 pub(crate) use mapped::EndOpening as MappedOpening;
 use mapped::Mapped;
-use nic::OpenedLink;
+use nic::KernelLinks;
 pub(crate) use state::EndState;
 
 /// Bytes between two signals: each has a cache line of its own.
@@ -62,63 +63,92 @@ pub(crate) enum SignalAction {
     Add(u64),
 }
 
+/// What is put, or got into: rows of a buffer, in bytes. It has them, and so has the rank.
+pub(crate) struct Local {
+    pub memory: Buffer<u8>,
+    pub rows: Rows,
+}
+
+/// When a put or a get of the host returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Return {
+    /// It is on its way: until a flush, what is put must not be written, and what is got is not there.
+    Started,
+    /// It has happened.
+    Happened,
+}
+
 /// How kernels and host streams here get to opened memory by themselves.
 pub(crate) enum Reach<'a> {
     /// Addresses for this rank's device.
     Near { memory: u64, signals: u64 },
-    /// By requests to the queue of this link, from the own memory, which has this local key.
-    Far { link: &'a Arc<OpenedLink>, memory: RemoteAddress, signals: RemoteAddress, own_key: u32 },
+    /// By requests to the first of these queues, from the own memory, which has this local key.
+    Far { link: &'a Arc<KernelLinks>, memory: RemoteAddress, signals: RemoteAddress, own_key: u32 },
 }
 
-/// An operation on a 64-bit word, as one step for everybody.
+/// An operation on a word of 32 or 64 bits, as one step for everybody. Of 32 bits the numbers are the lower halves.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Atomic {
-    FetchAdd(u64),
-    Swap(u64),
-    CompareSwap { compare: u64, swap: u64 },
+pub(crate) struct Atomic {
+    pub kind: AtomicKind,
+    pub element: Element,
+    pub value: u64,
+    /// Of a compare and swap.
+    pub expected: u64,
+}
+
+impl Atomic {
+    /// Whether its word has 32 bits.
+    pub fn is_half(&self) -> bool {
+        self.element.is_half()
+    }
+
+    /// What a word holds behind it, that held this before.
+    pub fn next(&self, held: u64) -> u64 {
+        match self.kind {
+            AtomicKind::Fetch => held,
+            AtomicKind::Swap => self.value,
+            AtomicKind::CompareSwap => match held == self.expected {
+                true => self.value,
+                false => held,
+            },
+            kind => self.element.change(kind, held, self.value),
+        }
+    }
 }
 
 /// The way to the opened memory of a rank. Offsets are bytes; whoever calls has checked them, and the signals' numbers.
 ///
-/// Calls of the host return when all has happened there. What a stream is given happens when it gets there; behind a put or a get
+/// Calls of the host return when all has happened there, unless they say otherwise. What a stream is given happens when it gets there; behind a put or a get
 /// the memory here may be used again, a signal is only on its way.
 pub(crate) trait Connection: Send + Sync {
-    /// Writes `source` from byte `at` on, and then the signal.
+    /// Writes from byte `at` on, and then the signal.
     fn put(
         &self,
         call: &Call<'_>,
         at: usize,
-        source: &Buffer<u8>,
+        source: &Local,
         signal: Option<Signal>,
+        when: Return,
     ) -> Result<()>;
 
     /// Reads from byte `at` on.
-    fn get(&self, call: &Call<'_>, at: usize, target: &Buffer<u8>) -> Result<()>;
+    fn get(&self, call: &Call<'_>, at: usize, target: &Local, when: Return) -> Result<()>;
 
     /// Raises a signal: whoever sees it sees what was put before.
     fn signal(&self, call: &Call<'_>, signal: Signal) -> Result<()>;
 
-    /// Changes the word at byte `at`, a multiple of 8; gives what it held.
-    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<u64>;
+    /// Changes the word at byte `at`, a multiple of its size; gives what it held. `None`: the CPU does not reach it.
+    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<Option<u64>>;
 
-    /// Waits until everything that was posted for the rank has happened there, by whatever stream or kernel.
+    /// Waits until the memory here of puts and gets that the host has started is used no more.
     fn flush(&self, call: &Call<'_>) -> Result<()>;
 
-    fn put_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        at: usize,
-        source: &Buffer<u8>,
-    ) -> Result<()>;
+    /// Waits until everything that was posted for the rank has happened there, by the host, and whatever stream or kernel.
+    fn quiet(&self, call: &Call<'_>) -> Result<()>;
 
-    fn get_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        at: usize,
-        target: &Buffer<u8>,
-    ) -> Result<()>;
+    fn put_on(&self, call: &Call<'_>, stream: &Stream, at: usize, source: &Local) -> Result<()>;
+
+    fn get_on(&self, call: &Call<'_>, stream: &Stream, at: usize, target: &Local) -> Result<()>;
 
     fn signal_on(&self, call: &Call<'_>, stream: &Stream, signal: Signal) -> Result<()>;
 
@@ -156,7 +186,7 @@ pub(crate) struct Opened {
     /// Where others reach it through the NIC.
     share: Option<nic::OwnShare>,
     /// The links of this rank's kernels to those.
-    links: Vec<Option<Arc<OpenedLink>>>,
+    links: Vec<Option<Arc<KernelLinks>>>,
     told: Told,
     /// On a GPU.
     hand: Option<Arc<Hand>>,
@@ -245,10 +275,10 @@ impl Opened {
         op: &dyn Fn() -> String,
     ) -> Result<Opened> {
         let failed = |source| Error::Memory { op: op(), source };
-        let mut far = Vec::new();
-        for &rank in ranks {
-            far.push(nic::leads_to(plane, rank)?);
-        }
+        // Among threads of one process nobody is.
+        let behind = if plane.together { &[] } else { ranks };
+        let far = behind.iter().map(|&rank| nic::leads_to(plane, rank));
+        let far = far.collect::<Result<Vec<_>>>()?;
         let count = far.iter().filter(|far| far.is_some()).count();
         let device = memory.device().clone();
         let bytes = signals.checked_mul(STRIDE).ok_or_else(|| Error::OutOfRange {
@@ -268,7 +298,7 @@ impl Opened {
         // Whoever answers one has seen that its own was asked for.
         let links = far
             .into_iter()
-            .map(|far| far.map(|neighbour| plane.kernel_link(neighbour, &device, op)).transpose());
+            .map(|far| far.map(|neighbour| plane.kernel_links(neighbour, &device, op)).transpose());
         let links = links.collect::<Result<Vec<_>>>()?;
         // Nobody maps what all others reach through the NIC.
         let mapped = count + 1 < ranks.len();
@@ -331,6 +361,28 @@ impl Opened {
         let failed = |source| call.failed(source);
         let unmapped = |source| self.plane.unmapped(rank, call.op, source, failed);
         Ok(Arc::new(mapped.map_err(unmapped)?))
+    }
+
+    /// Has a stream of the GPU do what leaves a result in a word that the CPU reaches, which it is given, 0 at first.
+    pub fn by_hand(
+        &self,
+        call: &Call<'_>,
+        what: impl FnOnce(&Stream, &Buffer<u64>) -> Result<()>,
+    ) -> Result<u64> {
+        let Some(hand) = &self.hand else {
+            return Err(call.failed(gdsync::Error::NotReachable {
+                what: "an operation of the host",
+                memory: format!("{:?}", self.memory),
+                place: "the CPU".into(),
+                hint: "put the window into host memory",
+            }));
+        };
+        let word = hand.word.lock().unwrap_or_else(PoisonError::into_inner);
+        let cell = word.word(0).map_err(|source| call.failed(source))?;
+        cell.store(0).map_err(|source| call.failed(source))?;
+        what(&hand.stream, &word)?;
+        call.plane.synchronize(&hand.stream, Deadline::after(call.timeout))?;
+        Ok(cell.load().unwrap_or_default())
     }
 
     /// Of an own signal, which exists.

@@ -47,13 +47,17 @@ pub struct Kernels {
     module: Option<libmp::gdsync::Module>,
 }
 
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 13] = [
     "test_collectives",
+    "test_contexts",
     "test_copy",
     "test_exchange",
+    "test_kind",
     "test_messages",
     "test_parts",
     "test_prepared",
+    "test_put",
+    "test_put_rate",
     "test_reduce",
     "test_refusals",
     "test_windows",
@@ -126,6 +130,19 @@ type Reduce = unsafe extern "C" fn(
     u64,
     u32,
 );
+type Kind = unsafe extern "C" fn(
+    *const mp_kernels::Collective,
+    u32,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u32,
+    u32,
+);
 type Collectives = unsafe extern "C" fn(
     *const mp_kernels::Collective,
     *const mp_kernels::Collective,
@@ -135,6 +152,17 @@ type Collectives = unsafe extern "C" fn(
     u64,
     u32,
     u64,
+    u32,
+);
+type Contexts = unsafe extern "C" fn(
+    *const mp_kernels::Collective,
+    *const mp_kernels::Window,
+    u64,
+    u64,
+    u64,
+    u64,
+    u64,
+    u32,
     u32,
 );
 type Prepared = unsafe extern "C" fn(
@@ -152,6 +180,8 @@ type Prepared = unsafe extern "C" fn(
     u64,
     u32,
 );
+type PutOne = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u64, u32);
+type PutRate = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u64, u64, u32, u32);
 type Refusals = unsafe extern "C" fn(*const mp_kernels::Window, u64, u32, u64, u32);
 type Windows = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u32, u64, u32);
 
@@ -184,6 +214,20 @@ fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
                 symbol::<Parts>("shim_parts")(send, recv, *to, blocks, threads);
             }
             (
+                "test_contexts",
+                [
+                    Collective(barrier),
+                    Window(window),
+                    Word(mine),
+                    Word(counter),
+                    Word(words),
+                    Word(rounds),
+                    Word(to),
+                ],
+            ) => symbol::<Contexts>("shim_contexts")(
+                barrier, window, *mine, *counter, *words, *rounds, *to, blocks, threads,
+            ),
+            (
                 "test_prepared",
                 [
                     Put(put),
@@ -202,6 +246,15 @@ fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
             ) => symbol::<Prepared>("shim_prepared")(
                 put, arrived, take, taken, get, *out, *share, *back, *me, *words, *rounds, *to,
                 threads,
+            ),
+            ("test_put", [Window(window), Word(rank), Word(from), Word(bytes), Word(to)]) => {
+                symbol::<PutOne>("shim_put")(window, *rank, *from, *bytes, *to, threads);
+            }
+            (
+                "test_put_rate",
+                [Window(window), Word(rank), Word(bytes), Word(count), Word(stamps), Word(to)],
+            ) => symbol::<PutRate>("shim_put_rate")(
+                window, *rank, *bytes, *count, *stamps, *to, blocks, threads,
             ),
             ("test_refusals", [Window(window), Word(bytes), Half(which), Word(to)]) => {
                 symbol::<Refusals>("shim_refusals")(window, *bytes, *which, *to, threads);
@@ -238,6 +291,22 @@ fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
                 "test_reduce",
                 [Collective(barrier), Collective(reduce), Word(values), Word(count), Word(to)],
             ) => symbol::<Reduce>("shim_reduce")(barrier, reduce, *values, *count, *to, threads),
+            (
+                "test_kind",
+                [
+                    Collective(all),
+                    Half(kind),
+                    Word(root),
+                    Word(from),
+                    Word(into),
+                    Word(count),
+                    Word(given),
+                    Word(taken),
+                    Word(to),
+                ],
+            ) => symbol::<Kind>("shim_kind")(
+                all, *kind, *root, *from, *into, *count, *given, *taken, *to, blocks, threads,
+            ),
             _ => panic!("no kernel {name} with these arguments"),
         }
     }

@@ -1,4 +1,4 @@
-// Barriers and all-reduces inside kernels, for the test device_collectives; part of kernels.cu. 
+// Collectives inside kernels, for the tests collectives and collective_kinds; part of kernels.cu.
 #pragma once
 
 #include <mp/mp.cuh>
@@ -40,7 +40,7 @@ MP_DEVICE void collectives(Group group, const mp::Collective& barrier, const mp:
         // Whoever put it where: it is there, however a third rank looks.
         for (std::uint64_t rank = 0; rank < ranks; ++rank) {
             wrong += !mp::get(group, window, rank, 0, scratch + count, 8);
-            group.sync();
+            wrong += mp::flush(group, window, rank).failed();
             wrong += scratch[count] != 1000 * round + (rank + ranks - 1) % ranks;
             group.sync();
         }
@@ -88,4 +88,27 @@ MP_KERNEL void test_reduce(mp::Collective barrier, mp::Collective reduces, doubl
     mp::WaitResult result = mp::barrier(mp::block(), barrier);
     if (!result.failed()) result = mp::all_reduce(mp::block(), reduces, values, count, mp::sum_t{});
     if (mp::thread_rank() == 0) results[2] = result.status;
+}
+
+// A run of f64 by all blocks, each its part: the kind's number, and blocks of `count` values; sums.
+MP_KERNEL void test_kind(mp::Collective all, std::uint32_t kind, std::uint64_t root, const double* from, double* to, std::uint64_t count,
+                         const mp::Extent* given, const mp::Extent* taken, std::uint64_t* results) {
+    const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
+    const auto group = mp::block();
+    const std::uint64_t bytes = 8 * count;
+    mp::WaitResult result = {mp::ok, 0, 0};
+    switch (kind) {
+    case 0: result = mp::broadcast(group, all, root, to, bytes, part); break;
+    case 1: result = mp::all_gather(group, all, from, to, bytes, part); break;
+    case 2: result = mp::gather(group, all, root, from, to, bytes, part); break;
+    case 3: result = mp::scatter(group, all, root, from, to, bytes, part); break;
+    case 4: result = mp::all_to_all(group, all, from, to, bytes, part); break;
+    case 5: result = mp::all_to_all_v(group, all, from, given, to, taken, part); break;
+    case 6: result = mp::reduce(group, all, root, from, to, count, mp::sum_t{}, part); break;
+    case 7: result = mp::reduce_scatter(group, all, from, to, count, mp::sum_t{}, part); break;
+    case 8: result = mp::all_reduce(group, all, from, to, count, mp::sum_t{}, part); break;
+    case 9: result = mp::scan(group, all, from, to, count, mp::sum_t{}, part); break;
+    default: if (part.index == 0) result = mp::barrier(group, all); break;
+    }
+    if (group.leads()) mp::add(results + 2, std::uint64_t{result.status}, mp::relaxed, mp::system);
 }

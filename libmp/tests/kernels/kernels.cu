@@ -125,7 +125,7 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
     if (!mp::wait(block, window, 1, rounds).failed()) {
         refused += !mp::get(block, window, right, 2 * bytes, share + words, bytes);
         refused += !mp::get(block, window, right, 2 * bytes, elsewhere, bytes);
-        block.sync();
+        refused += mp::flush(block, window, right).failed();
         for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads()) {
             wrong += share[words + i] != test::pattern(right, 77, i);
             wrong += elsewhere[i] != test::pattern(right, 77, i);
@@ -144,6 +144,31 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
             wrong += before != 43;
         }
     }
+    if (atomics > 1) {
+        // Every kind and width, all threads on the same words.
+        const std::uint64_t more = cells + 24 + 8 * window.ranks;
+        const unsigned thread = mp::thread_rank();
+        std::uint32_t half = 0;
+        double real = 0;
+        refused += !mp::fetch_add(window, right, more, 1u, half);
+        wrong += half >= mp::block_threads();
+        refused += !mp::atomic_or(window, right, more + 4, 1u << (thread % 32));
+        refused += !mp::atomic_min(window, right, more + 8, -std::int64_t(thread));
+        refused += !mp::fetch_add(window, right, more + 16, 0.5, real);
+        wrong += real < 0 || real >= 0.5 * mp::block_threads();
+        refused += !mp::atomic_add(window, right, more + 24, 0.25f);
+        refused += !mp::atomic_max(window, right, more + 28, thread);
+        refused += !mp::atomic_set(window, right, more + 32, std::int32_t(-5));
+        // Any word is a signal.
+        refused += !mp::signal_add(mp::thread(), window, right, mp::word(more + 40), 2);
+        if (mp::wait(mp::thread(), window, mp::word(more + 40), mp::ge, 2 * std::uint64_t{mp::block_threads()}).failed()) ++wrong;
+        block.sync();
+        refused += !mp::put_signal(block, window, right, more + 56, share, 8, mp::word(more + 48), 5 + me);
+        wrong += mp::wait(block, window, mp::word(more + 48), mp::eq, 5 + left).failed();
+        // What all have added has come when the last part of it is there.
+        wrong += mp::wait(mp::thread(), window, mp::word(more), mp::eq, mp::block_threads()).failed();
+        wrong += mp::wait(mp::thread(), window, mp::word(more + 32), mp::lt, std::int32_t(0)).failed();
+    }
     // The sum of what all have added says that all have put.
     for (std::uint64_t time = 1; time <= rounds; ++time) {
         block.sync();
@@ -159,6 +184,80 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
     mp::add(results, wrong, mp::relaxed, mp::system);
     mp::add(results + 2, refused, mp::relaxed, mp::system);
     if (mp::thread_rank() == 0) results[1] = round;
+}
+
+// One put by the block, of memory that no NIC knows, and nothing behind it. results[0] counts refusals.
+MP_KERNEL void test_put(mp::Window window, std::uint64_t rank, const std::uint64_t* from, std::uint64_t bytes,
+                        std::uint64_t* results) {
+    if (!mp::put(mp::block(), window, rank, 0, from, bytes)) mp::add(results, std::uint64_t{1}, mp::relaxed, mp::system);
+}
+
+// `count` puts of `bytes` bytes by each block, from its part of the first half of the own share to that of the second half of the
+// rank's, and quiet behind them. stamps: when each block began and ended; results[0] counts failures.
+MP_KERNEL void test_put_rate(mp::Window window, std::uint64_t rank, std::uint64_t bytes, std::uint64_t count, std::uint64_t* stamps,
+                             std::uint64_t* results) {
+    const mp::Block block = mp::block();
+    const std::uint64_t at = mp::block_rank() * bytes, half = mp::grid_blocks() * bytes;
+    const void* from = mp::address_in(window, window.rank, at, bytes);
+    std::uint64_t failed = 0;
+    if (block.leads()) stamps[2 * mp::block_rank()] = mp::clock_ns();
+    for (std::uint64_t put = 0; put < count; ++put) failed += !mp::put(block, window, rank, half + at, from, bytes);
+    failed += mp::quiet(block, window, rank).failed();
+    if (block.leads()) stamps[2 * mp::block_rank() + 1] = mp::clock_ns();
+    mp::add(results, failed, mp::relaxed, mp::system);
+}
+
+namespace test {
+
+// Waits until all blocks of the grid, which run at once, have come for the `time`-th time.
+MP_DEVICE bool meet(std::uint64_t* counter, std::uint64_t time, const mp::Window& window) {
+    mp::block_barrier();
+    bool failed = false;
+    if (mp::thread_rank() == 0) {
+        mp::fetch_add(counter, std::uint64_t{1}, mp::gpu);
+        const mp::WaitBounds bounds = {window.abort, window.timeout_ns};
+        failed = mp::wait(mp::thread(), counter, time * mp::grid_blocks(), bounds).failed();
+    }
+    return !mp::block_any(failed);
+}
+
+}  // namespace test
+
+// Blocks that put to all ranks, each by itself, and a barrier by the first one, which all wait for: what everybody put is there then.
+// The share of a rank: `words` for each block of each rank, a word for atomics, then as many as a block puts. `mine`: words that
+// a block puts from in every second round, and of which all threads write down what they drew from the atomic word of rank 0;
+// `counter` is zero. results: what was wrong; rounds done; calls that were refused or failed.
+MP_KERNEL void test_contexts(mp::Collective barrier, mp::Window window, std::uint64_t* mine, std::uint64_t* counter,
+                             std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
+    const mp::Block block = mp::block();
+    const std::uint64_t me = window.rank, blocks = mp::grid_blocks(), own = mp::block_rank();
+    const std::uint64_t cell = window.ranks * blocks * words;
+    auto* share = static_cast<std::uint64_t*>(mp::address_in(window, me, 0, 0));
+    std::uint64_t wrong = 0, failed = 0, round = 0, time = 0;
+    for (; round < rounds; ++round) {
+        std::uint64_t* from = round % 2 == 0 ? share + cell + 1 + own * words : mine + own * words;
+        for (std::uint64_t i = block.rank(); i < words; i += block.size()) from[i] = test::pattern(me * blocks + own, round, i);
+        block.sync();
+        for (std::uint64_t rank = 0; rank < window.ranks; ++rank)
+            failed += !mp::put(block, window, rank, 8 * (me * blocks + own) * words, from, 8 * words);
+        if (!test::meet(counter, ++time, window)) break;
+        if (own == 0) failed += mp::barrier(block, barrier).failed();
+        if (!test::meet(counter, ++time, window)) break;
+        for (std::uint64_t i = block.rank(); i < words; i += block.size())
+            for (std::uint64_t other = own; other < window.ranks * blocks; other += blocks)
+                wrong += share[other * words + i] != test::pattern(other, round, i);
+        // Nobody puts again before all have looked; the ordered barrier has been behind the reads from `from`, too.
+        if (!test::meet(counter, ++time, window)) break;
+        if (own == 0) failed += mp::barrier(block, barrier).failed();
+        if (!test::meet(counter, ++time, window)) break;
+    }
+    failed += mp::quiet(block, window).failed();
+    std::uint64_t drawn = 0;
+    failed += !mp::fetch_add(window, 0, 8 * cell, 1, drawn);
+    mine[own * block.size() + block.rank()] = drawn;
+    mp::add(results, wrong, mp::relaxed, mp::system);
+    mp::add(results + 2, failed, mp::relaxed, mp::system);
+    if (own == 0 && block.leads()) results[1] = round;
 }
 
 // Prepared puts, gets and waits between two ranks, by a block: what each puts to the other it gets back from there. results: words

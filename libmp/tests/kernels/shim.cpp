@@ -28,6 +28,21 @@ void shim_windows(const mp::Window* window, uint64_t* elsewhere, uint64_t words,
     mp::host::launch(1, threads, test_windows, *window, elsewhere, words, rounds, atomics, results);
 }
 
+void shim_contexts(const mp::Collective* barrier, const mp::Window* window, uint64_t* mine, uint64_t* counter, uint64_t words,
+                   uint64_t rounds, uint64_t* results, uint32_t blocks, uint32_t threads) {
+    mp::host::launch(blocks, threads, test_contexts, *barrier, *window, mine, counter, words, rounds, results);
+}
+
+void shim_put(const mp::Window* window, uint64_t rank, const uint64_t* from, uint64_t bytes, uint64_t* results,
+              uint32_t threads) {
+    mp::host::launch(1, threads, test_put, *window, rank, from, bytes, results);
+}
+
+void shim_put_rate(const mp::Window* window, uint64_t rank, uint64_t bytes, uint64_t count, uint64_t* stamps, uint64_t* results,
+                   uint32_t blocks, uint32_t threads) {
+    mp::host::launch(blocks, threads, test_put_rate, *window, rank, bytes, count, stamps, results);
+}
+
 void shim_prepared(const mp::Put* put, const mp::SignalWait* arrived, const mp::Put* take, const mp::SignalWait* taken,
                    const mp::Get* get, uint64_t* out, const uint64_t* share, const uint64_t* back, uint64_t me,
                    uint64_t words, uint64_t rounds, uint64_t* results, uint32_t threads) {
@@ -47,5 +62,10 @@ void shim_collectives(const mp::Collective* barrier, const mp::Collective* reduc
 void shim_reduce(const mp::Collective* barrier, const mp::Collective* reduces, double* values, uint64_t count, uint64_t* results,
                  uint32_t threads) {
     mp::host::launch(1, threads, test_reduce, *barrier, *reduces, values, count, results);
+}
+
+void shim_kind(const mp::Collective* all, uint32_t kind, uint64_t root, const double* from, double* to, uint64_t count,
+               const mp::Extent* given, const mp::Extent* taken, uint64_t* results, uint32_t blocks, uint32_t threads) {
+    mp::host::launch(blocks, threads, test_kind, *all, kind, root, from, to, count, given, taken, results);
 }
 }

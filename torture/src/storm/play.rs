@@ -239,6 +239,10 @@ impl<'a> Play<'a> {
                     (0..world.size() as u64).filter(|rank| rank % 2 == me as u64 % 2).sum();
                 self.compare("a sum over half of the ranks", name, &[found], |_| expected)?;
             }
+            let half: Vec<usize> = (0..world.size()).filter(|rank| rank % 2 == me % 2).collect();
+            let found = world.team(&half)?.sum(me as u64)?;
+            let expected = half.iter().sum::<usize>() as u64;
+            self.compare("a sum over a team", name, &[found], |_| expected)?;
         }
         self.count(world, mark)?;
         // Nobody drops what another still uses.

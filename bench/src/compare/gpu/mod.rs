@@ -1,6 +1,8 @@
 //! The same between two GPUs: messages that streams and kernels start, bandwidth by blocks, barriers; this library, NCCL,
-//! NVSHMEM, MPI and the bare machine, in turn within each repeat. A player that is not here is reported with the reason.
+//! NVSHMEM, MPI and the bare machine, in turn within each repeat. A player that is not here, or fails on the way, is reported
+//! with the reason.
 
+mod collective;
 mod exchange;
 mod floor;
 mod nccl;
@@ -11,9 +13,10 @@ mod staged;
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
 
-use super::{Mpi, Plan};
+use super::absent::{self, Journal, agree};
+use super::{MpiHere, Plan};
 use crate::perf::Rank;
-use crate::result::{Axis, Figure, Plot, Point, Role, Series};
+use crate::result::{Absent, Axis, Figure, Plot, Point, Results, Role, Series};
 
 /// One repeat of one point.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +40,14 @@ trait Player {
     fn name(&self) -> String;
     /// What it is.
     fn role(&self) -> Role;
+    /// The library in this process that it calls, unless it is ours.
+    fn library(&self) -> Option<&'static str> {
+        None
+    }
+    /// Why it never plays, if it does not.
+    fn absent(&self) -> Option<String> {
+        None
+    }
     /// Allocates and connects what `x` needs; false: not measured at `x`. Both ranks give the same answer.
     fn prepare(&mut self, rank: &Rank, x: u64) -> Result<bool>;
     /// One repeat at the `x` last prepared.
@@ -44,6 +55,68 @@ trait Player {
 }
 
 type Players<'a> = Vec<Box<dyn Player + 'a>>;
+
+/// A player of a library that is not here.
+struct Missing {
+    library: &'static str,
+    reason: String,
+}
+
+impl Player for Missing {
+    fn name(&self) -> String {
+        self.library.into()
+    }
+
+    fn role(&self) -> Role {
+        Role::Peer
+    }
+
+    fn absent(&self) -> Option<String> {
+        Some(self.reason.clone())
+    }
+
+    fn prepare(&mut self, _: &Rank, _: u64) -> Result<bool> {
+        anyhow::bail!("{}", self.reason)
+    }
+
+    fn sample(&mut self, _: &Rank) -> Result<Sample> {
+        anyhow::bail!("{}", self.reason)
+    }
+}
+
+/// The players of a library that is here, or the one that says why it is not.
+fn of<'a, L>(
+    library: &'static str,
+    here: &'a Result<L, String>,
+    players: impl FnOnce(&'a L) -> Players<'a>,
+) -> Players<'a> {
+    match here {
+        Ok(here) => players(here),
+        Err(reason) => vec![Box::new(Missing { library, reason: reason.clone() })],
+    }
+}
+
+/// Starts a library for both ranks, or for none: then its own reason. Collective.
+fn start<L>(
+    (rank, journal): (&Rank, &Journal),
+    library: &'static str,
+    start: impl FnOnce(&Rank) -> Result<L>,
+) -> Result<Result<L, String>> {
+    if let Some(reason) = journal.why_lost(library) {
+        return Ok(Err(reason));
+    }
+    let inside = journal.enter(rank.world.rank(), library)?;
+    let started = start(rank);
+    drop(inside);
+    agree(&rank.world, started)
+}
+
+/// Titles of the figures in which others play.
+const LATENCY: &str = "Latency, streams of two GPUs";
+const KERNELS: &str = "Latency, kernels of two GPUs";
+const BANDWIDTH: &str = "Bandwidth between two GPUs";
+const BARRIER: &str = "Barrier, two GPUs";
+const EXCHANGE: &str = "Exchange of a halo, two GPUs";
 
 /// Blocks of the copying kernels.
 const BLOCKS: [u64; 5] = [1, 4, 16, 64, 132];
@@ -62,16 +135,17 @@ fn rounds_in_kernels(size: u64) -> u64 {
     IN_KERNELS.min((256 << 20) / size.max(1)).max(50)
 }
 
-/// Measures as one of two ranks; the figures, and sentences on the method and on who is absent.
+/// Measures as one of two ranks; the figures, sentences on the method and who is absent are added to `results`.
 ///
 /// # Errors
-/// A player that is there and fails.
+/// A player that fails and is not another library's.
 pub(super) fn measure(
-    rank: &Rank,
-    plan: &Plan,
-    mpi: Option<&Mpi>,
+    (rank, plan): (&Rank, &Plan),
+    mpi: MpiHere<'_>,
+    journal: &Journal,
     bar: &ProgressBar,
-) -> Result<(Vec<Figure>, Vec<String>)> {
+    results: &mut Results,
+) -> Result<()> {
     let mut method = vec![
         format!("GPUs: {}; {} repeats, the players in turn within each.", rank.pair, plan.repeats),
         format!(
@@ -86,65 +160,80 @@ pub(super) fn measure(
         ),
     ];
     method.push(format!("Exchange: both ranks send a halo ({GHOSTS} layers of a face of {HALOS:?} cells a side, doubles) and wait for the other's, nothing else; kernels of 1 to {} blocks.", exchange::MOST_BLOCKS));
-    let nccl = nccl::Nccl::start(rank);
+    method.push("Collectives on streams: runs enqueued one after another and then waited for, by the CPU's clock, as many as move a GiB, at least 10 and at most one batch; in kernels one block, by the GPU's clock. Bytes are those of the result.".into());
+    let nccl = start((rank, journal), "NCCL", nccl::Nccl::start)?;
     method.push(match &nccl {
         Ok(nccl) => format!("NCCL: {}, ncclSend and ncclRecv on the stream.", nccl.version()),
-        Err(reason) => format!("NCCL: absent ({reason:#})."),
+        Err(reason) => format!("NCCL: absent: {reason}."),
     });
-    let nvshmem = nvshmem::Nvshmem::start(rank);
+    // Its processes are others: whoever of them fails takes nobody along.
+    let nvshmem = agree(&rank.world, nvshmem::Nvshmem::start(rank))?;
     method.push(match &nvshmem {
         Ok(nvshmem) => format!(
             "NVSHMEM: {}, two processes of its own on the same GPUs, which play in turn with the others and are idle else. In kernels: nvshmem_uint64_p or nvshmemx_putmem_signal_block, then a wait; bandwidth: nvshmemx_putmem_nbi_block, then quiet.",
             nvshmem.version()
         ),
-        Err(reason) => format!("NVSHMEM: absent ({reason:#})."),
+        Err(reason) => format!("NVSHMEM: absent: {reason}."),
     });
-    let (nccl, nvshmem) = (nccl.ok(), nvshmem.ok());
-    if let Some(mpi) = mpi {
+    if let Ok(mpi) = mpi {
         method.push(format!("MPI between GPUs: a kernel packs the message into pinned memory, cuStreamSynchronize, MPI_Send to a pinned buffer ({}).", mpi.version()));
     }
-    let mut table = Figures { rank, repeats: plan.repeats, bar };
+    let mpi = mpi.map_err(str::to_owned);
+    let mut table = Figures { rank, journal, repeats: plan.repeats, bar, absent: Vec::new() };
     let sizes: Vec<u64> = plan.sizes.iter().map(|&size| size as u64).collect();
 
     let mut streams: Players =
         vec![ours::latency(ours::Form::Fused), ours::latency(ours::Form::Graph)];
-    streams.extend(nccl.as_ref().map(|nccl| nccl.player()));
-    streams.extend(nvshmem.as_ref().map(|nvshmem| nvshmem.on_stream()));
-    streams.extend(mpi.and_then(staged::player));
+    streams.extend(of("NCCL", &nccl, |nccl| vec![nccl.player()]));
+    streams.extend(of("NVSHMEM", &nvshmem, |nvshmem| vec![nvshmem.on_stream()]));
+    streams.extend(of("MPI", &mpi, |mpi| staged::player(mpi).into_iter().collect()));
     streams.extend([floor::copy_engine(), floor::words()]);
-    let (latency, cpu) = table.measure(&sizes, &mut streams)?;
+    let (latency, cpu) = table.measure(LATENCY, &sizes, &mut streams)?;
     drop(streams);
 
     let mut kernels: Players =
         vec![ours::latency(ours::Form::Kernel), ours::latency(ours::Form::Put)];
-    if let Some(nvshmem) = &nvshmem {
-        kernels.extend([nvshmem.put(None), nvshmem.put(Some(1024)), nvshmem.p()]);
-    }
+    kernels.extend(of("NVSHMEM", &nvshmem, |nvshmem| {
+        vec![nvshmem.put(None), nvshmem.put(Some(1024)), nvshmem.p()]
+    }));
     kernels.push(floor::put());
-    let (in_kernels, _) = table.measure(&sizes, &mut kernels)?;
+    let (in_kernels, _) = table.measure(KERNELS, &sizes, &mut kernels)?;
     drop(kernels);
 
     let mut copies: Players = vec![ours::bandwidth()];
-    copies.extend(nvshmem.as_ref().map(|nvshmem| nvshmem.bandwidth()));
+    copies.extend(of("NVSHMEM", &nvshmem, |nvshmem| vec![nvshmem.bandwidth()]));
     copies.extend([floor::bandwidth(), floor::copy_engine_bandwidth()]);
-    let (bandwidth, _) = table.measure(&BLOCKS, &mut copies)?;
+    let (bandwidth, _) = table.measure(BANDWIDTH, &BLOCKS, &mut copies)?;
     drop(copies);
 
     let mut meetings: Players =
         vec![ours::barrier("kernel, ordering memory"), ours::barrier("stream")];
-    if let Some(nvshmem) = &nvshmem {
-        meetings.extend([nvshmem.barrier("kernel"), nvshmem.barrier("stream")]);
-    }
-    let (barrier, _) = table.measure(&[2], &mut meetings)?;
+    meetings.extend(of("NVSHMEM", &nvshmem, |nvshmem| {
+        vec![nvshmem.barrier("kernel"), nvshmem.barrier("stream")]
+    }));
+    let (barrier, _) = table.measure(BARRIER, &[2], &mut meetings)?;
     drop(meetings);
     let mut halos: Players = vec![exchange::kernel(), exchange::graph()];
-    halos.extend(nvshmem.as_ref().map(|nvshmem| nvshmem.exchange()));
-    halos.extend(nccl.as_ref().map(|nccl| nccl.exchange()));
-    halos.extend(mpi.and_then(staged::exchange));
-    let (exchange, _) = table.measure(&HALOS.map(|n| 8 * GHOSTS * n * n), &mut halos)?;
+    halos.extend(of("NVSHMEM", &nvshmem, |nvshmem| vec![nvshmem.exchange()]));
+    halos.extend(of("NCCL", &nccl, |nccl| vec![nccl.exchange()]));
+    halos.extend(of("MPI", &mpi, |mpi| staged::exchange(mpi).into_iter().collect()));
+    let (exchange, _) = table.measure(EXCHANGE, &HALOS.map(|n| 8 * GHOSTS * n * n), &mut halos)?;
     drop(halos);
-    if let Some(nvshmem) = nvshmem {
-        nvshmem.finish()?;
+    let mut collectives = Vec::new();
+    for kind in collective::Kind::ALL {
+        let mut players: Players = vec![collective::stream(kind)];
+        if kind == collective::Kind::Reduce {
+            players.push(collective::kernel());
+        }
+        players.extend(of("NCCL", &nccl, |nccl| vec![nccl.collective(kind)]));
+        let (series, _) = table.measure(kind.title(), &collective::SIZES, &mut players)?;
+        collectives.push((kind, series));
+    }
+    let absent = table.absent;
+    if let Ok(nvshmem) = nvshmem
+        && let Err(error) = nvshmem.finish()
+    {
+        method.push(format!("NVSHMEM: failed after its last measurement: {error:#}."));
     }
 
     let lines = |title: &str, x: Axis, y: Axis, less_is_better, series| Figure {
@@ -157,7 +246,7 @@ pub(super) fn measure(
     };
     let message = || Axis::log("message", "B");
     let mut figures = vec![
-        lines("Latency, streams of two GPUs", message(), Axis::log("one way", "µs"), true, latency),
+        lines(LATENCY, message(), Axis::log("one way", "µs"), true, latency),
         lines(
             "CPU time of a receive and a send on a stream",
             message(),
@@ -165,79 +254,109 @@ pub(super) fn measure(
             true,
             cpu,
         ),
-        lines(
-            "Latency, kernels of two GPUs",
-            message(),
-            Axis::log("one way", "µs"),
-            true,
-            in_kernels,
-        ),
-        lines(
-            "Bandwidth between two GPUs",
-            Axis::log("blocks", ""),
-            Axis::log("bandwidth", "GB/s"),
-            false,
-            bandwidth,
-        ),
+        lines(KERNELS, message(), Axis::log("one way", "µs"), true, in_kernels),
+        lines(BANDWIDTH, Axis::log("blocks", ""), Axis::log("bandwidth", "GB/s"), false, bandwidth),
     ];
     figures.push(lines(
-        "Exchange of a halo, two GPUs",
+        EXCHANGE,
         Axis::log("halo", "B"),
         Axis::log("exchange", "µs"),
         true,
         exchange,
     ));
     figures.push(Figure {
-        title: "Barrier, two GPUs".into(),
+        title: BARRIER.into(),
         plot: Plot::Bars,
         x: Axis::linear("ranks", ""),
         y: Axis::linear("barrier", "µs"),
         less_is_better: true,
         series: barrier,
     });
+    figures.extend(collectives.into_iter().map(|(kind, series)| {
+        lines(kind.title(), Axis::log("result", "B"), Axis::log("one run", "µs"), true, series)
+    }));
     figures.retain(|figure| !figure.series.is_empty());
-    Ok((figures, method))
+    results.figures.extend(figures);
+    results.method.extend(method);
+    results.absent.extend(absent);
+    Ok(())
 }
 
 /// Points of a run, for a progress bar.
 pub(super) fn points(plan: &Plan) -> u64 {
-    (2 * plan.sizes.len() + BLOCKS.len() + HALOS.len()) as u64 + 1
+    let collectives = collective::Kind::ALL.len() * collective::SIZES.len();
+    (2 * plan.sizes.len() + BLOCKS.len() + HALOS.len() + collectives) as u64 + 1
 }
 
 struct Figures<'a> {
     rank: &'a Rank,
+    journal: &'a Journal,
     repeats: usize,
     bar: &'a ProgressBar,
+    absent: Vec<Absent>,
 }
 
 impl Figures<'_> {
-    /// All players at every x, in turn, after one repeat to warm up; the values and the CPU times as series.
+    /// What a player does, on both ranks; the reason if it fails on one and is another library's.
+    fn turn<T>(
+        &self,
+        player: &mut Box<dyn Player + '_>,
+        play: impl FnOnce(&mut dyn Player) -> Result<T>,
+    ) -> Result<Result<T, String>> {
+        let world = &self.rank.world;
+        let library = player.library();
+        let inside = library.map(|name| self.journal.enter(world.rank(), name)).transpose()?;
+        world.barrier()?;
+        let played = play(player.as_mut());
+        drop(inside);
+        if player.role() == Role::Peer {
+            return agree(world, played);
+        }
+        Ok(Ok(played.with_context(|| player.name())?))
+    }
+
+    /// All players of the figure `title` at every x, in turn, after one repeat to warm up; the values and the CPU times as
+    /// series. A player that fails plays no more in this figure.
     fn measure(
         &mut self,
+        title: &str,
         places: &[u64],
         players: &mut Players,
     ) -> Result<(Vec<Series>, Vec<Series>)> {
+        let rank = self.rank;
         let mut values: Vec<Series> = players
             .iter()
             .map(|player| Series { name: player.name(), role: player.role(), points: Vec::new() })
             .collect();
         let mut costs = values.clone();
+        let mut failed: Vec<_> = players.iter().map(|player| player.absent()).collect();
         for &x in places {
             let mut samples = vec![Vec::new(); players.len()];
-            let mut plays = Vec::with_capacity(players.len());
-            for player in players.iter_mut() {
-                let ready = player.prepare(self.rank, x);
-                plays.push(ready.with_context(|| format!("preparing {} for {x}", player.name()))?);
+            let mut plays = vec![false; players.len()];
+            for (number, player) in players.iter_mut().enumerate() {
+                if failed[number].is_some() {
+                    continue;
+                }
+                let ready = self.turn(player, |player| {
+                    player.prepare(rank, x).with_context(|| format!("preparing for {x}"))
+                });
+                match ready? {
+                    Ok(ready) => plays[number] = ready,
+                    Err(reason) => failed[number] = Some(reason),
+                }
             }
             for repeat in 0..=self.repeats {
-                for (number, player) in
-                    players.iter_mut().enumerate().filter(|(number, _)| plays[*number])
-                {
-                    self.rank.world.barrier()?;
-                    let sample = player.sample(self.rank);
-                    let sample = sample.with_context(|| format!("{} at {x}", player.name()))?;
-                    if repeat > 0 {
-                        samples[number].push(sample);
+                for (number, player) in players.iter_mut().enumerate() {
+                    if !plays[number] || failed[number].is_some() {
+                        continue;
+                    }
+                    let sample = self.turn(player, |player| {
+                        player.sample(rank).with_context(|| format!("at {x}"))
+                    });
+                    match sample? {
+                        Ok(sample) if repeat > 0 => samples[number].push(sample),
+                        Ok(_) => {}
+                        Err(reason) => failed[number] = Some(reason),
                     }
                 }
             }
@@ -245,9 +364,11 @@ impl Figures<'_> {
                 samples.into_iter().enumerate().filter(|(_, samples)| !samples.is_empty())
             {
                 let point = |samples| Point { x: x as f64, samples, p99: None };
-                values[number]
-                    .points
-                    .push(point(samples.iter().map(|sample| sample.value).collect()));
+                let value = point(samples.iter().map(|sample| sample.value).collect());
+                if let (Some(library), true) = (players[number].library(), rank.leads()) {
+                    self.journal.keep(library, title, &values[number].name, &value)?;
+                }
+                values[number].points.push(value);
                 let cpu: Vec<f64> = samples.iter().filter_map(|sample| sample.cpu).collect();
                 if !cpu.is_empty() {
                     costs[number].points.push(point(cpu));
@@ -255,6 +376,7 @@ impl Figures<'_> {
             }
             self.bar.inc(1);
         }
+        self.absent.extend(absent::missing((title, &values), &failed));
         values.retain(|series| !series.points.is_empty());
         costs.retain(|series| !series.points.is_empty());
         Ok((values, costs))

@@ -1,16 +1,20 @@
-//! NCCL as a peer: its library, loaded at run time, and the calls that a ping-pong and an exchange need.
+//! NCCL as a peer: its library, loaded at run time, and the calls that a ping-pong, an exchange and collectives need.
 
+use std::cell::RefCell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
 use std::process::Command;
 use std::ptr::null_mut;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use gdsync::{Buffer, Deadline};
 use libloading::Library;
 
+use super::collective::{Kind, on_stream, rounds};
 use super::{ON_STREAMS, Player, Sample};
+use crate::compare::absent::patience;
+use crate::compare::program::Program;
 use crate::perf::Rank;
 use crate::result::Role;
 
@@ -25,6 +29,10 @@ type Communicator = *mut c_void;
 /// `ncclUint8` of `ncclDataType_t`.
 const BYTES: c_int = 1;
 
+/// `ncclFloat64` of it, and `ncclSum` of `ncclRedOp_t`.
+const DOUBLES: c_int = 8;
+const SUM: c_int = 0;
+
 type Transfer =
     unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Communicator, *mut c_void) -> c_int;
 
@@ -35,6 +43,23 @@ struct Functions {
     init: unsafe extern "C" fn(*mut Communicator, c_int, Id, c_int) -> c_int,
     send: Transfer,
     recv: Transfer,
+    all_reduce: unsafe extern "C" fn(
+        *const c_void,
+        *mut c_void,
+        usize,
+        c_int,
+        c_int,
+        Communicator,
+        *mut c_void,
+    ) -> c_int,
+    all_gather: unsafe extern "C" fn(
+        *const c_void,
+        *mut c_void,
+        usize,
+        c_int,
+        Communicator,
+        *mut c_void,
+    ) -> c_int,
     group_start: unsafe extern "C" fn() -> c_int,
     group_end: unsafe extern "C" fn() -> c_int,
     abort: unsafe extern "C" fn(Communicator) -> c_int,
@@ -45,6 +70,8 @@ struct Functions {
 pub struct Nccl {
     functions: Functions,
     communicator: Communicator,
+    /// Why it is of no use any more.
+    failed: RefCell<Option<String>>,
     version: String,
     _library: Library,
 }
@@ -89,7 +116,8 @@ impl Nccl {
         // SAFETY: as above.
         check(&functions, "ncclGetVersion", unsafe { (functions.version)(&mut number) })?;
         let version = format!("NCCL {}.{}.{}", number / 10000, number / 100 % 100, number % 100);
-        Ok(Nccl { functions, communicator, version, _library: library })
+        let failed = RefCell::new(None);
+        Ok(Nccl { functions, communicator, failed, version, _library: library })
     }
 
     /// As it calls itself.
@@ -102,16 +130,35 @@ impl Nccl {
         Box::new(NcclPlayer { nccl: self, exchanges: false, buffers: None })
     }
 
+    /// Ends the communicator, once. What it has on streams ends, too.
+    fn abort(&self) {
+        // SAFETY: made in `start`, and not used afterwards. Aborting does not wait for the other rank.
+        unsafe { (self.functions.abort)(self.communicator) };
+    }
+
     /// A send and a receive in one group.
     pub fn exchange(&self) -> Box<dyn Player + '_> {
         Box::new(NcclPlayer { nccl: self, exchanges: true, buffers: None })
+    }
+
+    /// A player has failed: nothing of it may stay on the stream, which others use.
+    fn fails(&self, rank: &Rank, error: &anyhow::Error) {
+        self.abort();
+        *self.failed.borrow_mut() = Some(format!("{error:#}"));
+        let _ = rank.stream.synchronize(Deadline::after(patience() / 4));
+    }
+
+    /// A collective of the two ranks.
+    pub fn collective(&self, kind: Kind) -> Box<dyn Player + '_> {
+        Box::new(NcclCollective { nccl: self, kind, buffers: None })
     }
 }
 
 impl Drop for Nccl {
     fn drop(&mut self) {
-        // SAFETY: made in `start`, and nothing of it runs. Aborting does not wait for the other rank.
-        unsafe { (self.functions.abort)(self.communicator) };
+        if self.failed.get_mut().is_none() {
+            self.abort();
+        }
     }
 }
 
@@ -132,6 +179,8 @@ fn load() -> Result<(Library, Functions)> {
             init: symbol(&library, c"ncclCommInitRank")?,
             send: symbol(&library, c"ncclSend")?,
             recv: symbol(&library, c"ncclRecv")?,
+            all_reduce: symbol(&library, c"ncclAllReduce")?,
+            all_gather: symbol(&library, c"ncclAllGather")?,
             group_start: symbol(&library, c"ncclGroupStart")?,
             group_end: symbol(&library, c"ncclGroupEnd")?,
             abort: symbol(&library, c"ncclCommAbort")?,
@@ -149,9 +198,10 @@ pub fn site_packages() -> Vec<PathBuf> {
     let pythons = std::env::split_paths(&folders).map(|folder| folder.join("python3"));
     let mut found = Vec::new();
     for python in pythons.filter(|python| python.is_file()) {
-        let Ok(output) = Command::new(python).args(["-c", program]).output() else { continue };
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        found.extend(text.lines().filter(|line| !line.is_empty()).map(PathBuf::from));
+        let python = Program::start("python3", Command::new(python).args(["-c", program]));
+        let lines = python.and_then(|python| python.end(Instant::now() + patience()));
+        let lines = lines.unwrap_or_default().into_iter();
+        found.extend(lines.filter(|line| !line.is_empty()).map(PathBuf::from));
     }
     found
 }
@@ -212,12 +262,25 @@ impl Player for NcclPlayer<'_> {
         Role::Peer
     }
 
+    fn library(&self) -> Option<&'static str> {
+        Some("NCCL")
+    }
+
     fn prepare(&mut self, rank: &Rank, size: u64) -> Result<bool> {
+        if let Some(reason) = &*self.nccl.failed.borrow() {
+            bail!("{reason}");
+        }
         self.buffers = Some([rank.device.alloc(size as usize)?, rank.device.alloc(size as usize)?]);
         Ok(true)
     }
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+        self.play(rank).inspect_err(|error| self.nccl.fails(rank, error))
+    }
+}
+
+impl NcclPlayer<'_> {
+    fn play(&self, rank: &Rank) -> Result<Sample> {
         let since = Instant::now();
         let functions = &self.nccl.functions;
         for _ in 0..ON_STREAMS {
@@ -233,12 +296,101 @@ impl Player for NcclPlayer<'_> {
             }
         }
         let enqueued = since.elapsed().as_secs_f64();
-        rank.world.synchronize(&rank.stream, Deadline::after(Duration::from_secs(60)))?;
+        // Well before the process is ended because it does not return.
+        let deadline = Deadline::after(patience() / 2);
+        rank.world.synchronize(&rank.stream, deadline)?;
         let elapsed = since.elapsed().as_secs_f64();
         // An exchange is a round, a message half of one.
         let rounds = ON_STREAMS as f64;
         let share = if self.exchanges { 1.0 } else { 0.5 };
         Ok(Sample { value: elapsed * share * 1e6 / rounds, cpu: Some(enqueued * 1e6 / rounds) })
+    }
+}
+
+struct NcclCollective<'a> {
+    nccl: &'a Nccl,
+    kind: Kind,
+    buffers: Option<[Buffer<f64>; 2]>,
+}
+
+impl NcclCollective<'_> {
+    fn enqueue(&self, rank: &Rank, from: *mut f64, to: *mut f64, len: usize) -> Result<()> {
+        let Nccl { functions, communicator, .. } = self.nccl;
+        let stream = rank.stream.as_raw_cuda().context("no CUDA stream")?.cast();
+        let half = len / 2;
+        match self.kind {
+            Kind::Reduce => {
+                let (from, to) = (from.cast(), to.cast());
+                // SAFETY: the types of nccl.h; both buffers have that many values and live until the stream is idle.
+                let code = unsafe {
+                    (functions.all_reduce)(from, to, len, DOUBLES, SUM, *communicator, stream)
+                };
+                check(functions, "ncclAllReduce", code)
+            }
+            Kind::Gather => {
+                let (from, to) = (from.cast(), to.cast());
+                // SAFETY: as above; the second has twice as many as the first gives.
+                let code = unsafe {
+                    (functions.all_gather)(from, to, half, DOUBLES, *communicator, stream)
+                };
+                check(functions, "ncclAllGather", code)
+            }
+            Kind::Exchange => {
+                // SAFETY: the types are those of nccl.h; every start has its end.
+                check(functions, "ncclGroupStart", unsafe { (functions.group_start)() })?;
+                for peer in 0..2 {
+                    let at = peer as usize * half;
+                    let (from, to) = (from.wrapping_add(at).cast(), to.wrapping_add(at).cast());
+                    // SAFETY: as above, a half for each rank.
+                    let codes = unsafe {
+                        [
+                            (functions.send)(from, half, DOUBLES, peer, *communicator, stream),
+                            (functions.recv)(to, half, DOUBLES, peer, *communicator, stream),
+                        ]
+                    };
+                    check(functions, "ncclSend", codes[0])?;
+                    check(functions, "ncclRecv", codes[1])?;
+                }
+                // SAFETY: as above.
+                check(functions, "ncclGroupEnd", unsafe { (functions.group_end)() })
+            }
+        }
+    }
+}
+
+impl Player for NcclCollective<'_> {
+    fn name(&self) -> String {
+        if self.kind == Kind::Exchange { "NCCL, grouped".into() } else { "NCCL".into() }
+    }
+
+    fn role(&self) -> Role {
+        Role::Peer
+    }
+
+    fn library(&self) -> Option<&'static str> {
+        Some("NCCL")
+    }
+
+    fn prepare(&mut self, rank: &Rank, bytes: u64) -> Result<bool> {
+        if let Some(reason) = &*self.nccl.failed.borrow() {
+            bail!("{reason}");
+        }
+        let len = bytes as usize / size_of::<f64>();
+        let len = if self.kind == Kind::Reduce { len } else { len.max(2) };
+        self.buffers = Some([rank.device.alloc(len)?, rank.device.alloc(len)?]);
+        Ok(true)
+    }
+
+    fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+        let [from, to] = self.buffers.as_ref().context("not prepared")?;
+        let address = |buffer: &Buffer<f64>| {
+            let address = buffer.device_address().context("no address")?;
+            Ok::<_, anyhow::Error>(address as *mut f64)
+        };
+        let (at, into) = (address(from)?, address(to)?);
+        let play = || self.enqueue(rank, at, into, to.len());
+        let played = on_stream(rank, rounds(to.size() as u64), play);
+        played.inspect_err(|error| self.nccl.fails(rank, error))
     }
 }
 

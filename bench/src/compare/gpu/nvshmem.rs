@@ -1,23 +1,20 @@
 //! NVSHMEM as a peer: two processes of `nvshmem-peer` (bench/peers/nvshmem.cu), which rank 0 starts, tells what to measure
 //! next, and ends.
 
-use std::ffi::OsString;
-use std::io::{BufRead, BufReader, Write};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::nccl::site_packages;
 use super::{IN_KERNELS, ON_STREAMS, Player, Sample, VOLUME, rounds_in_kernels};
+use crate::compare::absent::patience;
+use crate::compare::program::Program;
 use crate::perf::Rank;
 use crate::result::Role;
-
-/// How long an answer may take; the first one comes after NVSHMEM has found its way.
-const PATIENCE: Duration = Duration::from_secs(40);
 
 /// The library that `nvshmem-peer` loads.
 const LIBRARY: &str = "libnvshmem_host.so.3";
@@ -25,8 +22,11 @@ const LIBRARY: &str = "libnvshmem_host.so.3";
 /// The two processes, where rank 0 is; the version alone elsewhere.
 pub struct Nvshmem {
     version: String,
-    pair: Option<Mutex<[Process; 2]>>,
+    pair: Option<Mutex<Pair>>,
 }
+
+/// The two processes, or why they are no more.
+type Pair = Result<[Program; 2], String>;
 
 impl Nvshmem {
     /// Starts the processes. Collective; both ranks succeed or both give the reason why not.
@@ -51,7 +51,7 @@ impl Nvshmem {
         let Some(version) = said.strip_prefix('+') else {
             bail!("{}", said.trim_start_matches('-'))
         };
-        let pair = started.transpose()?.map(|(pair, _)| Mutex::new(pair));
+        let pair = started.transpose()?.map(|(pair, _)| Mutex::new(Ok(pair)));
         Ok(Nvshmem { version: version.to_owned(), pair })
     }
 
@@ -111,82 +111,55 @@ impl Nvshmem {
         Box::new(NvshmemPlayer { nvshmem: self, name: name.into(), what, width, rounds, x: 0 })
     }
 
-    /// Ends the processes.
+    /// Ends the processes. One that has failed before has said so.
     ///
     /// # Errors
-    /// One of them failed at its end.
+    /// One of them fails at its end.
     pub fn finish(self) -> Result<()> {
-        let Some(pair) = self.pair else { return Ok(()) };
-        let mut pair = pair.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pair = self.pair.map(|pair| pair.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let Some(Ok(mut pair)) = pair else { return Ok(()) };
         // Both end together: NVSHMEM's last call is collective.
-        pair.iter_mut().for_each(|process| process.input = None);
-        for process in &mut pair {
-            // Its output ends when it does.
-            while process.lines.recv_timeout(PATIENCE).is_ok() {}
-            ensure!(
-                process.child.try_wait()?.is_none_or(|status| status.success()),
-                "nvshmem-peer failed at its end"
-            );
-        }
-        Ok(())
+        pair.iter_mut().for_each(Program::close);
+        let deadline = Instant::now() + patience();
+        pair.into_iter().try_for_each(|process| process.end(deadline).map(drop))
     }
 }
 
-/// One process of `nvshmem-peer`; killed when dropped.
-struct Process {
-    child: Child,
-    input: Option<ChildStdin>,
-    lines: Receiver<String>,
+/// A measurement by both processes: what the first one answers.
+fn measured(pair: &mut Pair, command: &str) -> Result<Sample> {
+    let processes = pair.as_mut().map_err(|reason| anyhow!("{reason}"))?;
+    let sample = ask(processes, command).with_context(|| command.to_owned());
+    sample.inspect_err(|error| *pair = Err(format!("{error:#}")))
 }
 
-impl Process {
-    fn start(program: &Path, pe: usize, gpu: u32, libraries: &OsString) -> Result<Process> {
-        let mut command = Command::new(program);
-        command.arg(pe.to_string()).arg(gpu.to_string()).env("LD_LIBRARY_PATH", libraries);
-        // Between two GPUs of one host neither a NIC nor NVLink multicast takes part.
-        command.env("NVSHMEM_REMOTE_TRANSPORT", "none").env("NVSHMEM_DISABLE_NVLS", "1");
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child =
-            command.spawn().with_context(|| format!("starting {}", program.display()))?;
-        let input = child.stdin.take();
-        let output = child.stdout.take().context("no output")?;
-        let (to, lines) = channel();
-        std::thread::spawn(move || {
-            for line in BufReader::new(output).lines().map_while(Result::ok) {
-                if to.send(line).is_err() {
-                    break;
-                }
-            }
-        });
-        Ok(Process { child, input, lines })
-    }
-
-    fn say(&mut self, line: &str) -> Result<()> {
-        let input = self.input.as_mut().context("the input of nvshmem-peer is closed")?;
-        writeln!(input, "{line}").and_then(|()| input.flush()).context("writing to nvshmem-peer")
-    }
-
-    /// What follows `word` in the next line that begins with it; libraries may print others before.
-    fn answer(&mut self, word: &str) -> Result<String> {
-        loop {
-            let line = self.lines.recv_timeout(PATIENCE);
-            let line = line.with_context(|| {
-                format!("nvshmem-peer ended, or gave no {word:?} within {PATIENCE:?}")
-            })?;
-            match line.split_once(' ') {
-                Some((first, rest)) if first == word => return Ok(rest.to_owned()),
-                Some(("error", rest)) => bail!("nvshmem-peer: {rest}"),
-                _ => {}
-            }
-        }
-    }
+fn ask(pair: &mut [Program; 2], command: &str) -> Result<Sample> {
+    pair.iter_mut().try_for_each(|process| process.say(command))?;
+    let [answer, _] = Program::answers(pair, "ok", Instant::now() + patience())?;
+    let numbers: Vec<f64> =
+        answer.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let &[value, cpu] = numbers.as_slice() else { bail!("nvshmem-peer answered {answer:?}") };
+    ensure!(value.is_finite() && value > 0.0, "nvshmem-peer measured {value}");
+    Ok(Sample { value, cpu: (cpu > 0.0 && cpu.is_finite()).then_some(cpu) })
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// One process.
+fn process(program: &Path, pe: usize, gpu: u32, libraries: &OsStr) -> Result<Program> {
+    let mut command = Command::new(program);
+    command.arg(pe.to_string()).arg(gpu.to_string()).env("LD_LIBRARY_PATH", libraries);
+    // Between two GPUs of one host neither a NIC nor NVLink multicast takes part.
+    command.env("NVSHMEM_REMOTE_TRANSPORT", "none").env("NVSHMEM_DISABLE_NVLS", "1");
+    Program::start(&format!("nvshmem-peer {pe}"), &mut command)
+}
+
+/// Both processes, which have met, and NVSHMEM's version.
+fn meet(program: &Path, gpus: [u32; 2], libraries: &OsStr) -> Result<([Program; 2], String)> {
+    let mut first = process(program, 0, gpus[0], libraries)?;
+    let id = first.answer("id", Instant::now() + patience())?;
+    let mut second = process(program, 1, gpus[1], libraries)?;
+    second.say(&format!("id {id}"))?;
+    let mut pair = [first, second];
+    let [version, _] = Program::answers(&mut pair, "ready", Instant::now() + patience())?;
+    Ok((pair, version))
 }
 
 fn beside_this_program() -> Result<PathBuf> {
@@ -208,7 +181,7 @@ fn library_folder() -> Result<PathBuf> {
     })
 }
 
-fn start(program: &Path, gpus: &[Vec<u8>]) -> Result<([Process; 2], String)> {
+fn start(program: &Path, gpus: &[Vec<u8>]) -> Result<([Program; 2], String)> {
     let gpu = |rank: usize| -> Result<u32> {
         Ok(u32::from_le_bytes(gpus[rank].as_slice().try_into().context("no ordinal")?))
     };
@@ -218,13 +191,7 @@ fn start(program: &Path, gpus: &[Vec<u8>]) -> Result<([Process; 2], String)> {
     let mut path = vec![folder];
     path.extend(std::env::var_os("LD_LIBRARY_PATH").iter().flat_map(std::env::split_paths));
     let libraries = std::env::join_paths(path)?;
-    let mut first = Process::start(program, 0, gpus[0], &libraries)?;
-    let id = first.answer("id")?;
-    let mut second = Process::start(program, 1, gpus[1], &libraries)?;
-    second.say(&format!("id {id}"))?;
-    let version = first.answer("ready")?;
-    second.answer("ready")?;
-    Ok(([first, second], version))
+    meet(program, gpus, &libraries)
 }
 
 /// The last number of a command.
@@ -271,6 +238,11 @@ impl Player for NvshmemPlayer<'_> {
     }
 
     fn prepare(&mut self, _: &Rank, x: u64) -> Result<bool> {
+        if let Some(pair) = &self.nvshmem.pair
+            && let Err(reason) = &*pair.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            bail!("{reason}");
+        }
         self.x = x;
         // One word, whatever the size.
         Ok(self.what != "p" || x == 8)
@@ -278,18 +250,7 @@ impl Player for NvshmemPlayer<'_> {
 
     fn sample(&mut self, _: &Rank) -> Result<Sample> {
         let Some(pair) = &self.nvshmem.pair else { return Ok(Sample::of(0.0)) };
-        let mut pair = pair.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let command = self.command();
-        pair.iter_mut().try_for_each(|process| process.say(&command))?;
-        let answer = pair[0].answer("ok").with_context(|| command.clone())?;
-        pair[1].answer("ok").with_context(|| command.clone())?;
-        let numbers: Vec<f64> =
-            answer.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let &[value, cpu] = numbers.as_slice() else {
-            bail!("{command}: nvshmem-peer answered {answer:?}")
-        };
-        ensure!(value > 0.0, "{command}: nvshmem-peer measured {value}");
-        Ok(Sample { value, cpu: (cpu > 0.0).then_some(cpu) })
+        measured(&mut pair.lock().unwrap_or_else(PoisonError::into_inner), &self.command())
     }
 }
 
@@ -305,34 +266,61 @@ while read -r what size rounds width; do
   case $what in put) echo "ok $size 0";; stream) echo "ok 7 3";; *) echo "error no $what"; exit 1;; esac
 done"#;
 
-    fn pair(folder: &Path, body: &str) -> Result<([Process; 2], String)> {
-        let program = stand_in(folder, "nvshmem-peer", body);
-        let none = OsString::new();
-        let mut first = Process::start(&program, 0, 0, &none)?;
-        let id = first.answer("id")?;
-        let mut second = Process::start(&program, 1, 1, &none)?;
-        second.say(&format!("id {id}"))?;
-        let version = first.answer("ready")?;
-        second.answer("ready")?;
-        Ok(([first, second], version))
+    fn pair(body: &str) -> (tempfile::TempDir, Result<([Program; 2], String)>) {
+        let folder = tempfile::tempdir().unwrap();
+        let program = stand_in(folder.path(), "nvshmem-peer", body);
+        let pair = meet(&program, [0, 1], OsStr::new(""));
+        (folder, pair)
     }
 
     #[test]
     fn the_two_processes_meet_and_answer_what_they_are_asked() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut pair, version) = pair(folder.path(), PEER).unwrap();
+        let (_folder, started) = pair(PEER);
+        let (started, version) = started.unwrap();
         assert_eq!(version, "NVSHMEM 0.0.1");
-        pair[0].say("put 64 10 32").unwrap();
-        assert_eq!(pair[0].answer("ok").unwrap(), "64 0");
-        pair[1].say("reduce 64 10 32").unwrap();
-        let error = pair[1].answer("ok").unwrap_err().to_string();
-        assert!(error.contains("no reduce"), "{error}");
+        let mut pair = Ok(started);
+        let sample = measured(&mut pair, "put 64 10 32").unwrap();
+        assert_eq!((sample.value, sample.cpu), (64.0, None));
+        let sample = measured(&mut pair, "stream 64 10 0").unwrap();
+        assert_eq!((sample.value, sample.cpu), (7.0, Some(3.0)));
+        let nvshmem = Nvshmem { version, pair: Some(Mutex::new(pair)) };
+        nvshmem.finish().unwrap();
     }
 
     #[test]
-    fn a_process_that_ends_is_an_error_not_a_wait() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = format!("{:#}", pair(folder.path(), "exit 1").err().unwrap());
-        assert!(error.contains("nvshmem-peer ended"), "{error}");
+    fn a_process_that_fails_where_it_starts_says_why() {
+        let error = |body: &str| format!("{:#}", pair(body).1.err().unwrap());
+        assert_eq!(error("exit 1"), "nvshmem-peer 0 exited with status 1 without a word");
+        let abort = "echo 'nvshmem_init.cpp:88: unsupported bootstrap version' >&2; kill -ABRT $$";
+        let words = "was killed by SIGABRT; its last words: nvshmem_init.cpp:88: unsupported";
+        assert_eq!(error(abort), format!("nvshmem-peer 0 {words} bootstrap version"));
+        // The second fails while the first waits for it.
+        let second =
+            r#"if [ "$1" = 1 ]; then echo "no room" >&2; exit 9; fi; echo id 0; exec sleep 1000"#;
+        assert_eq!(error(second), "nvshmem-peer 1 exited with status 9; its last words: no room");
+    }
+
+    #[test]
+    fn a_process_that_fails_on_the_way_is_asked_no_more_and_the_reason_stays() {
+        let (_folder, started) = pair(PEER);
+        let mut pair = Ok(started.unwrap().0);
+        assert_eq!(measured(&mut pair, "put 8 10 32").unwrap().value, 8.0);
+        let error = format!("{:#}", measured(&mut pair, "reduce 8 10 32").unwrap_err());
+        assert!(
+            error.starts_with("reduce 8 10 32: nvshmem-peer ") && error.ends_with(": no reduce")
+        );
+        assert_eq!(measured(&mut pair, "put 8 10 32").unwrap_err().to_string(), error);
+        Nvshmem { version: String::new(), pair: Some(Mutex::new(pair)) }.finish().unwrap();
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_refused() {
+        for answer in ["ok fast 0", "ok 1", "ok 0 0", "ok inf 0", "ok nan 0", "ok 1 2 3"] {
+            let body = PEER.replace("ok $size 0", answer);
+            let (_folder, started) = pair(&body);
+            let mut pair = Ok(started.unwrap().0);
+            let error = format!("{:#}", measured(&mut pair, "put 8 1 1").unwrap_err());
+            assert!(error.starts_with("put 8 1 1: nvshmem-peer "), "{answer}: {error}");
+        }
     }
 }

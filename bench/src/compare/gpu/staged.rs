@@ -10,7 +10,8 @@ use anyhow::{Context, Result, ensure};
 use cudarc::driver::sys;
 use gdsync::Buffer;
 
-use super::{Mpi, Player, Sample};
+use super::{Player, Sample};
+use crate::compare::Mpi;
 use crate::kernels::FATBIN;
 use crate::perf::Rank;
 use crate::result::Role;
@@ -102,6 +103,10 @@ impl Player for Staged<'_> {
 
     fn role(&self) -> Role {
         Role::Peer
+    }
+
+    fn library(&self) -> Option<&'static str> {
+        Some("MPI")
     }
 
     fn prepare(&mut self, rank: &Rank, size: u64) -> Result<bool> {

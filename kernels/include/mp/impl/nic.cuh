@@ -22,11 +22,6 @@ constexpr std::uint64_t entry_bytes = std::uint64_t{1} << 30;
 // Polls between two looks at the queue: whether a request has failed, which no signal will say.
 constexpr unsigned polls_between_queues = 1024;
 
-template <class T>
-MP_DEVICE T* at(std::uint64_t address) {
-    return reinterpret_cast<T*>(address);
-}
-
 // A batch: data, then a word; either may be missing.
 struct Batch {
     std::uint64_t from;
@@ -38,19 +33,29 @@ struct Batch {
     std::uint64_t value;
 };
 
-// Posts a batch by one doorbell. When it returns ok the group may write the source again, after a barrier. A full queue
-// is waited for.
+// Where the last entry of a post is, for quiet and, if it uses memory of this rank beyond the post, for flush. One thread, before
+// the entry is published: who knows of the post waits for it.
+MP_DEVICE void count_posted(const QueuePair& qp, std::uint64_t last, bool uses_memory) {
+    raise_to(&state_of(qp)->posted, last + 1);
+    if (uses_memory) raise_to(&state_of(qp)->in_use, last + 1);
+}
+
+// Posts a batch by one doorbell, and does not wait for it: the position is that of its last entry. Data of up to inline_bytes are
+// read by then, others are until the entry is complete. A full queue is waited for.
 template <class Group>
-MP_COLD PostStatus post_batch(Group group, std::uint64_t queue, const Batch batch, const WaitBounds bounds) {
-    if (batch.bytes == 0 && batch.has_word == 0) return PostStatus::ok;
+MP_COLD Posted start_batch(Group group, std::uint64_t queue, const Batch batch, const WaitBounds bounds) {
     const QueuePair qp = *at<const QueuePair>(queue);
     const bool inlined = batch.bytes <= inline_bytes;
-    unsigned blocks = batch.has_word != 0;
-    if (batch.bytes > 0 && inlined)
-        blocks += wqe_blocks(2 + inline_octowords(unsigned(batch.bytes)));
-    else
+    unsigned last_blocks = 1, blocks = batch.has_word != 0;
+    if (batch.bytes > 0 && inlined) {
+        const unsigned data = wqe_blocks(2 + inline_octowords(unsigned(batch.bytes)));
+        if (blocks == 0) last_blocks = data;
+        blocks += data;
+    } else {
         blocks += unsigned((batch.bytes + entry_bytes - 1) / entry_bytes);
-    const auto encode = [&](SendRing ring, std::uint16_t index) {
+    }
+    const auto write = [&](SendRing ring, std::uint64_t position) {
+        auto index = std::uint16_t(position);
         // One completion a batch, with its last entry: it frees all of it.
         const std::uint8_t last = notify_always;
         const std::uint8_t data = batch.has_word != 0 ? std::uint8_t(notify_on_error) : last;
@@ -66,29 +71,50 @@ MP_COLD PostStatus post_batch(Group group, std::uint64_t queue, const Batch batc
             }
         }
         if (batch.has_word != 0) encode_write_inline(ring, index, last, batch.word, &batch.value, 8);
+        count_posted(qp, position + blocks - last_blocks, !inlined);
+        return PostStatus::ok;
     };
-    const Posted posted = post(group, qp, blocks, encode, bounds);
-    if (posted.status != PostStatus::ok || inlined) return posted.status;
-    // Its last entry has one block.
-    return wait_completed(group, qp, posted.position + blocks - 1, bounds);
+    Posted posted = post_by(group, qp, blocks, write, bounds);
+    posted.position += blocks - last_blocks;
+    return posted;
+}
+
+// The same, and waits until the group may write the source again, after a barrier.
+template <class Group>
+MP_COLD PostStatus post_batch(Group group, std::uint64_t queue, const Batch batch, const WaitBounds bounds) {
+    if (batch.bytes == 0 && batch.has_word == 0) return PostStatus::ok;
+    const Posted posted = start_batch(group, queue, batch, bounds);
+    if (posted.status != PostStatus::ok || batch.bytes <= inline_bytes) return posted.status;
+    return wait_completed(group, *at<const QueuePair>(queue), posted.position, bounds);
+}
+
+// Posts reads into registered memory, and does not wait for them. The position is that of the last, of at least one byte.
+template <class Group>
+MP_COLD Posted start_read(Group group, std::uint64_t queue, const RemoteAddress from, std::uint64_t into,
+                          std::uint32_t into_key, std::uint64_t bytes, const WaitBounds bounds) {
+    const QueuePair qp = *at<const QueuePair>(queue);
+    Posted posted = {0, PostStatus::ok, 0};
+    for (std::uint64_t done = 0; done < bytes && posted.status == PostStatus::ok; done += entry_bytes) {
+        const std::uint64_t left = bytes - done;
+        const DataSegment part = {into + done, into_key, std::uint32_t(left < entry_bytes ? left : entry_bytes)};
+        const auto write = [&](SendRing ring, std::uint64_t position) {
+            encode_read(ring, std::uint16_t(position), notify_always, {from.address + done, from.rkey}, &part, 1);
+            count_posted(qp, position, true);
+            return PostStatus::ok;
+        };
+        posted = post_by(group, qp, 1, write, bounds);
+    }
+    return posted;
 }
 
 // Reads into registered memory, and waits until it is there.
 template <class Group>
 MP_COLD PostStatus read_by_nic(Group group, std::uint64_t queue, const RemoteAddress from, std::uint64_t into,
                                std::uint32_t into_key, std::uint64_t bytes, const WaitBounds bounds) {
-    const QueuePair qp = *at<const QueuePair>(queue);
-    Posted posted = {0, PostStatus::ok, 0};
-    for (std::uint64_t done = 0; done < bytes && posted.status == PostStatus::ok; done += entry_bytes) {
-        const std::uint64_t left = bytes - done;
-        const DataSegment part = {into + done, into_key, std::uint32_t(left < entry_bytes ? left : entry_bytes)};
-        const auto encode = [&](SendRing ring, std::uint16_t index) {
-            encode_read(ring, index, notify_always, {from.address + done, from.rkey}, &part, 1);
-        };
-        posted = post(group, qp, 1, encode, bounds);
-    }
-    if (bytes == 0 || posted.status != PostStatus::ok) return posted.status;
-    return wait_completed(group, qp, posted.position, bounds);
+    if (bytes == 0) return PostStatus::ok;
+    const Posted posted = start_read(group, queue, from, into, into_key, bytes, bounds);
+    if (posted.status != PostStatus::ok) return posted.status;
+    return wait_completed(group, *at<const QueuePair>(queue), posted.position, bounds);
 }
 
 // The end of a wait that a call on a queue was.

@@ -1,73 +1,78 @@
-// Barrier and all-reduce of ranks some of which are behind a NIC: what collective.cuh does with packets in mapped memory, by
-// puts and signals of a window. Not to be included by itself. Every rank has a signal at every other, which it raises twice a
-// run, and for an all-reduce a place in every other's share.
+// Collectives of ranks some of which are behind a NIC: what impl/collective.cuh does with packets in mapped memory, by puts and
+// signals of a window. Not to be included by itself. Every rank has a signal at every other, which it raises twice a run, and
+// a row in every other's share for each of two turns; what is longer than a row takes several runs. One group of threads.
 //
 // A queue is executed in order, but queues to different ranks are not: hearing that a rank has come says that what it put here
 // has arrived, not what it put elsewhere. So a barrier that orders memory has two rounds: after the first a rank knows that
-// what all have put to it is there, after the second that all know.
+// what all have put to it is there, after the second that all know. Signals and values go by the first context; what was put by
+// others is waited for before.
 #pragma once
 
 #include "../window.cuh"
+#include "collective.cuh"
 
 namespace mp {
 namespace impl {
 
-MP_DEVICE WaitBounds bounds_of(const Collective& collective) { return {collective.abort, collective.timeout_ns}; }
-MP_DEVICE const Window& window_of(const Collective& collective) { return at<const NicCollective>(collective.nic)->window; }
+// What is behind a NIC takes the address of the state, and of the handle only what ends waits: the handle then stays where it
+// is, among the kernel's parameters.
 
-MP_DEVICE std::uint64_t next_run(const Collective& collective) {
-    return *at<std::uint64_t>(collective.state) + 1;
-}
+MP_DEVICE std::uint64_t row_bytes(const Collective& collective) { return 8 * collective.len; }
 
-// A run in two turns, as with packets: a rank that has heard all others of run n knows that nobody reads the turn of n - 1 any
-// more, which n + 1 overwrites. Where the words of a rank are in a share.
-MP_DEVICE std::uint64_t turn_offset(const Collective& collective, std::uint64_t from, std::uint64_t run) {
-    return (run % 2 * collective.ranks + from) * collective.len * 8;
+// Where the row of a rank is in a share, from its beginning; behind all rows is one that puts are made from.
+MP_DEVICE std::uint64_t row_offset(const Collective& collective, std::uint64_t from, std::uint64_t run) {
+    return (run % 2 * collective.ranks + from) * row_bytes(collective);
 }
+MP_DEVICE std::uint64_t outgoing_row(const Collective& collective) { return 2 * collective.ranks * row_bytes(collective); }
 
 // The number of a run's first or last round.
 MP_DEVICE std::uint64_t first_round(std::uint64_t run) { return 2 * run - 1; }
 MP_DEVICE std::uint64_t last_round(std::uint64_t run) { return 2 * run; }
 
-// Puts `bytes` to byte `offset` of every other rank's share, then raises this rank's signals to `round`. The result is every
-// thread's.
+// Gives every other rank its block's bytes from `first` on, as far as they fill a row, then raises this rank's signals to `round`.
+// The result is every thread's.
 template <class Group>
-MP_COLD WaitResult tell_all(Group group, const Collective& collective, const WaitBounds bounds, std::uint64_t offset,
-                            const void* from, std::uint64_t bytes, std::uint64_t round) {
-    const Window& window = window_of(collective);
+MP_COLD WaitResult tell_all(Group group, const CollectiveState& state, const WaitBounds bounds, const Blocks gives,
+                            std::uint64_t first, std::uint64_t run, std::uint64_t round) {
+    const Window& window = state.window;
+    const std::uint64_t row = row_bytes(state.collective), offset = row_offset(state.collective, window.rank, run);
+    const std::uint64_t outgoing = part_of(window, window.rank)->memory + outgoing_row(state.collective);
     for (std::uint64_t rank = 0; rank < window.ranks; ++rank) {
         if (rank == window.rank) continue;
         const WindowPart& share = *part_of(window, rank);
         const std::uint64_t word = share.signals + window.rank * signal_stride;
+        const BlockAt block = block_of(gives, rank);
+        const std::uint64_t left = first < block.bytes ? block.bytes - first : 0;
+        const std::uint64_t bytes = left < row ? left : row;
+        std::uint64_t from = block.address + first;
         if (share.nic == 0) {
-            copy(group, at<void>(share.memory + offset), from, bytes);
+            copy(group, at<void>(share.memory + offset), at<const void>(from), bytes);
             mp::signal(group, at<std::uint64_t>(word), round);
             continue;
         }
         const auto& nic = *at<const NicPart>(share.nic);
-        std::uint64_t done = 0;
-        do {
-            // The values are not registered: they go inside the entries.
-            const std::uint64_t left = bytes - done;
-            const std::uint64_t now = left < inline_bytes ? left : inline_bytes;
-            const Batch batch = {address_of(from) + done, now, {share.memory + offset + done, nic.memory_key}, 0, now == left,
-                                 {word, nic.signals_key}, round};
-            const PostStatus status = post_batch(group, nic.queue, batch, bounds);
-            if (status != PostStatus::ok) return result_of(status, round);
-            done += now;
-        } while (done < bytes);
+        if (bytes > inline_bytes) {
+            // The values are not registered, and too many to go inside the entry.
+            group.sync();
+            copy(group, at<void>(outgoing), at<const void>(from), bytes);
+            group.sync();
+            from = outgoing;
+        }
+        const Batch batch = {from, bytes, {share.memory + offset, nic.memory_key}, nic.own_key, 1, {word, nic.signals_key}, round};
+        const PostStatus status = post_batch(group, nic.queue, batch, bounds);
+        if (status != PostStatus::ok) return result_of(status, round);
     }
     return {ok, round, 0};
 }
 
-// Waits for the signals of all others, a thread for each; what ended a wait of one is every thread's.
-template <class Group>
-MP_COLD WaitResult hear_all(Group group, const Collective& collective, const WaitBounds bounds, std::uint64_t round) {
-    const Window& window = window_of(collective);
+// Waits for the signals of the others that are `awaited`, a thread for each; what ended a wait of one is every thread's.
+template <class Group, class Awaited>
+MP_DEVICE WaitResult hear(Group group, const CollectiveState& state, const WaitBounds& bounds, std::uint64_t round, const Awaited& awaited) {
+    const Window& window = state.window;
     const std::uint64_t signals = part_of(window, window.rank)->signals;
     WaitResult result = {ok, round, 0};
     for (std::uint64_t rank = group.rank(); rank < window.ranks && !result.failed(); rank += group.size()) {
-        if (rank == window.rank) continue;
+        if (rank == window.rank || !awaited(rank)) continue;
         const auto* word = at<const std::uint64_t>(signals + rank * signal_stride);
         const WindowPart& share = *part_of(window, rank);
         result = share.nic == 0 ? wait_alone(word, round, bounds)
@@ -76,73 +81,86 @@ MP_COLD WaitResult hear_all(Group group, const Collective& collective, const Wai
     if (group.any(result.failed())) {
         const bool lost = group.any(result.status == path_failed);
         const bool ended = group.any(result.status == aborted);
-        report(at<WaitReport>(collective.report), round, result);
+        report(at<WaitReport>(state.collective.report), round, result);
         result.status = lost ? path_failed : ended ? aborted : timed_out;
     }
+    return result;
+}
+template <class Group>
+MP_COLD WaitResult hear_all(Group group, const CollectiveState& state, const WaitBounds bounds, std::uint64_t round) {
+    return hear(group, state, bounds, round, [](std::uint64_t) { return true; });
+}
+
+// A failure of tell_all goes into the report, as hear's.
+template <class Group>
+MP_DEVICE WaitResult told(Group group, const CollectiveState& state, std::uint64_t round, const WaitResult& result) {
+    if (result.failed() && group.leads()) report(at<WaitReport>(state.collective.report), round, result);
     return result;
 }
 
 // Ends a run that went well.
 template <class Group>
-MP_DEVICE WaitResult end_of_nic_run(Group group, const Collective& collective, std::uint64_t run) {
-    if (group.leads()) *at<std::uint64_t>(collective.state) = run;
+MP_DEVICE WaitResult end_of_nic_run(Group group, CollectiveState& state, std::uint64_t run, bool heard) {
+    if (group.leads()) {
+        state.runs = run;
+        state.unheard = heard ? 0 : 1;
+    }
     return {ok, run, 0};
-}
-
-// A failure of tell_all goes into the report, as hear_all's.
-template <class Group>
-MP_DEVICE WaitResult told(Group group, const Collective& collective, std::uint64_t round, const WaitResult& result) {
-    if (result.failed() && group.leads()) report(at<WaitReport>(collective.report), round, result);
-    return result;
 }
 
 // One round of signals without data.
 template <class Group>
-MP_DEVICE WaitResult meet(Group group, const Collective& collective, const WaitBounds& bounds, std::uint64_t round) {
-    const WaitResult result = told(group, collective, round, tell_all(group, collective, bounds, 0, nullptr, 0, round));
-    return result.failed() ? result : hear_all(group, collective, bounds, round);
+MP_DEVICE WaitResult meet(Group group, const CollectiveState& state, const WaitBounds& bounds, std::uint64_t run, std::uint64_t round) {
+    const WaitResult result = told(group, state, round, tell_all(group, state, bounds, Blocks{}, 0, run, round));
+    return result.failed() ? result : hear_all(group, state, bounds, round);
 }
-
-// What follows takes the address of a NicCollective, and of the handle only what ends waits: it then stays where it is, among
-// the kernel's parameters.
 
 // The barrier; one that orders memory has two rounds.
 template <class Group>
-MP_COLD WaitResult barrier_by_nic(Group group, std::uint64_t nic, const WaitBounds bounds, bool ordered) {
-    const Collective& collective = at<const NicCollective>(nic)->collective;
+MP_COLD WaitResult barrier_by_nic(Group group, std::uint64_t memory, const WaitBounds bounds, bool ordered) {
+    auto& state = *at<CollectiveState>(memory);
     group.sync();
-    const std::uint64_t run = next_run(collective);
+    const std::uint64_t run = state.runs + 1;
     WaitResult result = {ok, run, 0};
-    if (ordered) result = meet(group, collective, bounds, first_round(run));
-    if (!result.failed()) result = meet(group, collective, bounds, last_round(run));
-    return result.failed() ? result : end_of_nic_run(group, collective, run);
+    if (ordered) {
+        const Window& window = state.window;
+        result = told(group, state, first_round(run), drain(group, window, 0, window.ranks, 1, Drain::posted));
+        if (!result.failed()) result = meet(group, state, bounds, run, first_round(run));
+    }
+    if (!result.failed()) result = meet(group, state, bounds, run, last_round(run));
+    return result.failed() ? result : end_of_nic_run(group, state, run, true);
 }
 
-template <class Group, class T, class Operation>
-MP_COLD WaitResult all_reduce_by_nic(Group group, std::uint64_t nic, const WaitBounds bounds, T* values, std::uint64_t count,
-                                     Operation operation) {
-    const Collective& collective = at<const NicCollective>(nic)->collective;
-    group.sync();
-    const Window& window = window_of(collective);
-    const std::uint64_t run = next_run(collective), round = last_round(run);
-    const std::uint64_t place = turn_offset(collective, window.rank, run);
-    WaitResult result = tell_all(group, collective, bounds, place, values, count * sizeof(T), round);
-    if (told(group, collective, round, result).failed()) return result;
-    result = hear_all(group, collective, bounds, round);
-    if (result.failed()) return result;
-    const std::uint64_t share = part_of(window, window.rank)->memory;
-    for (std::uint64_t i = group.rank(); i < count; i += group.size()) {
-        T combined = values[i];
-        for (std::uint64_t rank = 0; rank < window.ranks; ++rank) {
-            const T* row = at<const T>(share + turn_offset(collective, rank, run));
-            const T theirs = rank == window.rank ? values[i] : row[i];
-            combined = rank == 0 ? theirs : operation(combined, theirs);
+// Blocks of at most `most` bytes: a run for each row. Every rank says the same `most`.
+template <class Group, class Take>
+MP_COLD WaitResult run_by_nic(Group group, std::uint64_t memory, const WaitBounds bounds, const Blocks gives, const Blocks takes,
+                              std::uint64_t most, const Take take) {
+    auto& state = *at<CollectiveState>(memory);
+    const Collective& collective = state.collective;
+    const std::uint64_t row = row_bytes(collective);
+    const std::uint64_t share = part_of(state.window, collective.rank)->memory;
+    std::uint64_t first = 0;
+    WaitResult result = {ok, 0, 0};
+    do {
+        group.sync();
+        const std::uint64_t run = state.runs + 1, round = last_round(run);
+        if (state.unheard != 0) {
+            result = hear_all(group, state, bounds, last_round(run - 1));
+            if (result.failed()) return result;
         }
-        values[i] = combined;
-    }
-    // Nobody's values are sent again before all of the group have combined theirs.
+        result = told(group, state, round, tell_all(group, state, bounds, gives, first, run, round));
+        if (result.failed()) return result;
+        result = hear(group, state, bounds, round, [&](std::uint64_t rank) { return block_of(takes, rank).bytes > first; });
+        if (result.failed()) return result;
+        const Sources sources = {&collective, block_of(gives, collective.rank).address + first, 0, 0, share + row_offset(collective, 0, run)};
+        take_pieces(group, takes, first, row, sources, take);
+        // Nobody's values are sent again, or the run ended, before all of the group have taken theirs.
+        group.sync();
+        result = end_of_nic_run(group, state, run, hears_all(takes, collective.ranks) && first < takes.bytes);
+        first += row;
+    } while (first < most);
     group.sync();
-    return end_of_nic_run(group, collective, run);
+    return result;
 }
 
 }  // namespace impl

@@ -63,43 +63,50 @@ MP_PTX_WORD(std::uint64_t, "l", 64, gpu_t, gpu)
 MP_PTX_WORD(std::uint64_t, "l", 64, system_t, sys)
 #undef MP_PTX_WORD
 
-#define MP_PTX_SCOPE(scope_tag, scope)                                                                                 \
-    MP_DEVICE std::uint32_t fetch_add_word(std::uint32_t* word, std::uint32_t value, scope_tag) {                      \
-        std::uint32_t before;                                                                                          \
-        asm volatile("atom.acq_rel." #scope ".add.u32 %0, [%1], %2;"                                                   \
-                     : "=r"(before)                                                                                    \
-                     : "l"(word), "r"(value)                                                                           \
-                     : "memory");                                                                                      \
-        return before;                                                                                                 \
-    }                                                                                                                  \
-    MP_DEVICE std::uint64_t fetch_add_word(std::uint64_t* word, std::uint64_t value, scope_tag) {                      \
-        std::uint64_t before;                                                                                          \
-        asm volatile("atom.acq_rel." #scope ".add.u64 %0, [%1], %2;"                                                   \
-                     : "=l"(before)                                                                                    \
-                     : "l"(word), "l"(value)                                                                           \
-                     : "memory");                                                                                      \
-        return before;                                                                                                 \
-    }                                                                                                                  \
-    MP_DEVICE std::uint64_t swap_word(std::uint64_t* word, std::uint64_t value, scope_tag) {                           \
-        std::uint64_t before;                                                                                          \
-        asm volatile("atom.acq_rel." #scope ".exch.b64 %0, [%1], %2;"                                                  \
-                     : "=l"(before)                                                                                    \
-                     : "l"(word), "l"(value)                                                                           \
-                     : "memory");                                                                                      \
-        return before;                                                                                                 \
-    }                                                                                                                  \
-    MP_DEVICE std::uint64_t compare_swap_word(std::uint64_t* word, std::uint64_t expected, std::uint64_t value,        \
-                                              scope_tag) {                                                             \
-        std::uint64_t before;                                                                                          \
-        asm volatile("atom.acq_rel." #scope ".cas.b64 %0, [%1], %2, %3;"                                               \
-                     : "=l"(before)                                                                                    \
-                     : "l"(word), "l"(expected), "l"(value)                                                            \
+// `atom` gives back what the word held; `red` gives nothing, so the thread does not wait for the memory.
+#define MP_PTX_CHANGE(kind, operation, type, reg, scope_tag, scope)                                                    \
+    MP_DEVICE type fetch_word(type* word, kind, type value, scope_tag) {                                               \
+        type before;                                                                                                   \
+        asm volatile("atom.acq_rel." #scope "." operation " %0, [%1], %2;"                                             \
+                     : "=" reg(before)                                                                                 \
+                     : "l"(word), reg(value)                                                                           \
                      : "memory");                                                                                      \
         return before;                                                                                                 \
     }
+#define MP_PTX_CHANGE_ONLY(kind, operation, type, reg, scope_tag, scope)                                               \
+    MP_PTX_CHANGE(kind, operation, type, reg, scope_tag, scope)                                                        \
+    MP_DEVICE void change_word(type* word, kind, type value, scope_tag) {                                              \
+        asm volatile("red.release." #scope "." operation " [%0], %1;" ::"l"(word), reg(value) : "memory");             \
+    }
+#define MP_PTX_BITS(type, reg, bits, ordered, scope_tag, scope)                                                        \
+    MP_PTX_CHANGE_ONLY(bit_and_t, "and.b" bits, type, reg, scope_tag, scope)                                           \
+    MP_PTX_CHANGE_ONLY(bit_or_t, "or.b" bits, type, reg, scope_tag, scope)                                             \
+    MP_PTX_CHANGE_ONLY(bit_xor_t, "xor.b" bits, type, reg, scope_tag, scope)                                           \
+    MP_PTX_CHANGE_ONLY(lesser_t, "min." ordered bits, type, reg, scope_tag, scope)                                     \
+    MP_PTX_CHANGE_ONLY(greater_t, "max." ordered bits, type, reg, scope_tag, scope)                                    \
+    MP_PTX_CHANGE_ONLY(plus_t, "add.u" bits, type, reg, scope_tag, scope)                                              \
+    MP_PTX_CHANGE(replace_t, "exch.b" bits, type, reg, scope_tag, scope)                                               \
+    MP_DEVICE type compare_swap_word(type* word, type expected, type value, scope_tag) {                               \
+        type before;                                                                                                   \
+        asm volatile("atom.acq_rel." #scope ".cas.b" bits " %0, [%1], %2, %3;"                                         \
+                     : "=" reg(before)                                                                                 \
+                     : "l"(word), reg(expected), reg(value)                                                            \
+                     : "memory");                                                                                      \
+        return before;                                                                                                 \
+    }
+#define MP_PTX_SCOPE(scope_tag, scope)                                                                                 \
+    MP_PTX_BITS(std::uint32_t, "r", "32", "u", scope_tag, scope)                                                       \
+    MP_PTX_BITS(std::int32_t, "r", "32", "s", scope_tag, scope)                                                        \
+    MP_PTX_BITS(std::uint64_t, "l", "64", "u", scope_tag, scope)                                                       \
+    MP_PTX_BITS(std::int64_t, "l", "64", "s", scope_tag, scope)                                                        \
+    MP_PTX_CHANGE_ONLY(plus_t, "add.f32", float, "f", scope_tag, scope)                                                \
+    MP_PTX_CHANGE_ONLY(plus_t, "add.f64", double, "d", scope_tag, scope)
 MP_PTX_SCOPE(gpu_t, gpu)
 MP_PTX_SCOPE(system_t, sys)
 #undef MP_PTX_SCOPE
+#undef MP_PTX_BITS
+#undef MP_PTX_CHANGE_ONLY
+#undef MP_PTX_CHANGE
 
 MP_DEVICE void fence_at(gpu_t) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 MP_DEVICE void fence_at(system_t) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
@@ -128,18 +135,18 @@ MP_DEVICE T exchange(T* word, T value, relaxed_t, Scope scope) {
     return impl::exchange_word(word, value, scope);
 }
 
+template <class T, class Kind, class Scope>
+MP_DEVICE T fetch(T* word, Kind kind, T value, Scope scope) {
+    return impl::fetch_word(word, kind, value, scope);
+}
+
+template <class T, class Kind, class Scope>
+MP_DEVICE void change(T* word, Kind kind, T value, Scope scope) {
+    impl::change_word(word, kind, value, scope);
+}
+
 template <class T, class Scope>
-MP_DEVICE T fetch_add(T* word, T value, Scope scope) {
-    return impl::fetch_add_word(word, value, scope);
-}
-
-template <class Scope>
-MP_DEVICE std::uint64_t swap(std::uint64_t* word, std::uint64_t value, Scope scope) {
-    return impl::swap_word(word, value, scope);
-}
-
-template <class Scope>
-MP_DEVICE std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value, Scope scope) {
+MP_DEVICE T compare_swap(T* word, T expected, T value, Scope scope) {
     return impl::compare_swap_word(word, expected, value, scope);
 }
 
@@ -234,6 +241,7 @@ MP_DEVICE std::uint64_t clock_cycles() {
 }
 
 MP_DEVICE void pause() {}
+MP_DEVICE void doze() { __nanosleep(100); }
 
 namespace impl {
 // A poll is a load and a comparison; reading the counter at each of them costs 30 ns a wait on an H100.

@@ -91,19 +91,31 @@ MP_DEVICE T exchange(T* word, T value, relaxed_t order, Scope) {
     return __atomic_exchange_n(word, value, impl::order_of(order));
 }
 
+template <class T, class Kind, class Scope>
+MP_DEVICE T fetch(T* word, Kind kind, T value, Scope) {
+    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+    static_assert(sizeof(T) == sizeof(Bits), "a word has 32 or 64 bits");
+    auto* bits = reinterpret_cast<Bits*>(word);
+    if constexpr (std::is_same_v<Kind, plus_t> && std::is_integral_v<T>)
+        return static_cast<T>(__atomic_fetch_add(bits, static_cast<Bits>(value), __ATOMIC_ACQ_REL));
+    Bits before = __atomic_load_n(bits, __ATOMIC_RELAXED);
+    T held, after;
+    Bits next;
+    do {
+        std::memcpy(&held, &before, sizeof held);
+        after = kind(held, value);
+        std::memcpy(&next, &after, sizeof next);
+    } while (!__atomic_compare_exchange_n(bits, &before, next, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+    return held;
+}
+
+template <class T, class Kind, class Scope>
+MP_DEVICE void change(T* word, Kind kind, T value, Scope scope) {
+    (void)fetch(word, kind, value, scope);
+}
+
 template <class T, class Scope>
-MP_DEVICE T fetch_add(T* word, T value, Scope) {
-    impl::check_word<T, Scope>();
-    return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
-}
-
-template <class Scope>
-MP_DEVICE std::uint64_t swap(std::uint64_t* word, std::uint64_t value, Scope) {
-    return __atomic_exchange_n(word, value, __ATOMIC_ACQ_REL);
-}
-
-template <class Scope>
-MP_DEVICE std::uint64_t compare_swap(std::uint64_t* word, std::uint64_t expected, std::uint64_t value, Scope) {
+MP_DEVICE T compare_swap(T* word, T expected, T value, Scope) {
     __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
     return expected;
 }
@@ -169,6 +181,7 @@ MP_DEVICE Value warp_broadcast(const Value& of_lane_0) {
 MP_DEVICE std::uint64_t clock_ns() { return impl::steady_ns(); }
 MP_DEVICE std::uint64_t clock_cycles() { return impl::steady_ns(); }
 MP_DEVICE void pause() { sched_yield(); }
+MP_DEVICE void doze() { sched_yield(); }
 
 namespace impl {
 // Each poll gives the CPU away, on a busy machine for milliseconds.

@@ -25,6 +25,11 @@ MP_DEVICE std::uint64_t fetch_add(std::uint64_t* word, std::uint64_t value) {
     return before;
 }
 
+// Raises the word to `value` unless it holds more. Relaxed at GPU scope.
+MP_DEVICE void raise_to(std::uint64_t* word, std::uint64_t value) {
+    asm volatile("red.relaxed.gpu.max.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+
 // `count` of a counter in host memory, where an atomic is a round trip over PCIe: threads of a warp that happen to ask
 // together for as many blocks of the same queue make one.
 MP_DEVICE std::uint64_t reserve(std::uint64_t* counter, std::uint64_t count) {
@@ -45,6 +50,11 @@ MP_DEVICE std::uint64_t reserve(std::uint64_t* counter, std::uint64_t count) {
 
 inline bool try_lock(std::uint32_t* lock) { return __atomic_exchange_n(lock, 1u, __ATOMIC_ACQ_REL) == 0; }
 inline void unlock(std::uint32_t* lock) { __atomic_exchange_n(lock, 0u, __ATOMIC_ACQ_REL); }
+inline void raise_to(std::uint64_t* word, std::uint64_t value) {
+    std::uint64_t held = __atomic_load_n(word, __ATOMIC_RELAXED);
+    while (held < value && !__atomic_compare_exchange_n(word, &held, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+}
 inline std::uint64_t reserve(std::uint64_t* counter, std::uint64_t count) {
     return __atomic_fetch_add(counter, count, __ATOMIC_RELAXED);
 }

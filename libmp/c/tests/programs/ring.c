@@ -169,9 +169,15 @@ static void windows(const mp_comm *comm, int right, int left) {
     mp_region *region, *source;
     mp_window *window;
     mp_stream *stream;
-    uint64_t value = 0, before = 0;
+    uint64_t value = 0, before = 0, expected;
     uint64_t *words;
     const int me = mp_rank(comm);
+    const uint32_t numbers[2] = {1, 0};
+    const uint64_t values[2] = {1, 1};
+    size_t which;
+    const mp_rows rows = {4, 2, 8, 4}, back = {4, 2, 4, 8};
+    const int32_t low = -5;
+    int32_t half = 0;
 
     CHECK(mp_region_alloc(comm, MP_HOST, 64, &region));
     CHECK(mp_region_alloc(comm, MP_HOST, 16, &source));
@@ -181,43 +187,92 @@ static void windows(const mp_comm *comm, int right, int left) {
     value = 40 + (uint64_t)me;
     CHECK(mp_region_write(source, 8, &value, sizeof value));
     CHECK(mp_put_signal(window, right, 16, source, 8, 8, 0, 1));
-    CHECK(mp_wait_signal(window, 0, 1, TIMEOUT));
+    CHECK(mp_wait_signal(window, 0, MP_GEQ, 1, TIMEOUT));
+    CHECK(mp_wait_any_signal(window, numbers, values, 2, MP_EQ, TIMEOUT, &which));
+    REQUIRE(which == 1);
+    REFUSED(mp_wait_signal(window, 0, MP_LT, 1, 0.02), MP_ERR_LATE, "");
+    REFUSED(mp_wait_signal(window, 0, MP_LT, 0, TIMEOUT), MP_ERR_MEMORY, "no value is < 0");
+    REFUSED(mp_wait_signal(window, 0, 7, 0, TIMEOUT), MP_ERR_ARGUMENT, "`compare`");
     REQUIRE(words[2] == 40 + (uint64_t)left);
     CHECK(mp_get(window, right, 16, source, 0, 8));
     CHECK(mp_region_read(source, 0, &value, sizeof value));
     REQUIRE(value == 40 + (uint64_t)me);
 
+    /* Started, then waited for; and rows of four bytes, eight apart there. */
+    value = 70 + (uint64_t)me;
+    CHECK(mp_region_write(source, 8, &value, sizeof value));
+    CHECK(mp_put_start(window, right, 48, source, 8, 8));
+    CHECK(mp_flush(window, right));
+    CHECK(mp_quiet(window, MP_ALL));
+    CHECK(mp_get_start(window, right, 48, source, 0, 8));
+    CHECK(mp_flush(window, MP_ALL));
+    CHECK(mp_region_read(source, 0, &value, sizeof value));
+    REQUIRE(value == 70 + (uint64_t)me);
+    CHECK(mp_barrier(comm));
+    REQUIRE(words[6] == 70 + (uint64_t)left);
+    CHECK(mp_barrier(comm));
     CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    CHECK(mp_put_rows(window, right, 48, source, 8, &rows, NULL));
+    CHECK(mp_put_rows(window, right, 52, source, 8, &rows, stream));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    CHECK(mp_get_rows(window, right, 48, source, 0, &back, stream));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    CHECK(mp_region_read(source, 0, &value, sizeof value));
+    REQUIRE((value & 0xffffffff) == 70 + (uint64_t)me);
+    REFUSED(mp_put_rows(window, right, 56, source, 8, &rows, NULL), MP_ERR_RANGE, "");
+    REFUSED(mp_put_rows(window, right, 0, source, 8, NULL, NULL), MP_ERR_ARGUMENT, "`rows`");
+    CHECK(mp_barrier(comm));
+    REQUIRE((words[6] & 0xffffffff) == 70 + (uint64_t)left && words[6] >> 32 == 70 + (uint64_t)left);
+    REQUIRE(words[7] == 0);
+    value = 40 + (uint64_t)me;
+    CHECK(mp_region_write(source, 8, &value, sizeof value));
+
     CHECK(mp_put_signal_on_stream(window, right, 24, source, 8, 8, 1, 5, stream));
-    CHECK(mp_wait_signal_on_stream(window, 1, 5, stream));
+    CHECK(mp_wait_signal_on_stream(window, 1, MP_GT, 4, stream));
     CHECK(mp_stream_synchronize(stream, TIMEOUT));
     REQUIRE(words[3] == 40 + (uint64_t)left);
     CHECK(mp_read_signal(window, 1, &value));
     REQUIRE(value == 5);
 
-    CHECK(mp_fetch_add(window, 0, 0, 3, &before));
+    value = 3;
+    CHECK(mp_atomic(window, 0, 0, MP_U64, MP_ATOMIC_ADD, &value, NULL, &before));
     CHECK(mp_barrier(comm));
     if (me == 0) {
         REQUIRE(words[0] == 3 * (uint64_t)mp_size(comm));
-        CHECK(mp_swap(window, 0, 0, 9, &before));
+        value = 9;
+        CHECK(mp_atomic(window, 0, 0, MP_U64, MP_ATOMIC_SWAP, &value, NULL, &before));
         REQUIRE(before == 3 * (uint64_t)mp_size(comm));
-        CHECK(mp_compare_swap(window, 0, 0, 9, 11, &before));
+        value = 11;
+        expected = 9;
+        CHECK(mp_atomic(window, 0, 0, MP_U64, MP_ATOMIC_COMPARE_SWAP, &value, &expected, &before));
         REQUIRE(before == 9 && words[0] == 11);
-        CHECK(mp_compare_swap(window, 0, 0, 9, 12, &before));
-        REQUIRE(before == 11 && words[0] == 11);
+        value = 12;
+        CHECK(mp_atomic(window, 0, 0, MP_U64, MP_ATOMIC_COMPARE_SWAP, &value, &expected, NULL));
+        REQUIRE(words[0] == 11);
+        CHECK(mp_atomic(window, 0, 4, MP_I32, MP_ATOMIC_MIN, &low, NULL, &half));
+        REQUIRE(half == 0 && words[0] == (11 | (uint64_t)0xfffffffb << 32));
+        CHECK(mp_atomic_on_stream(window, 0, 4, MP_I32, MP_ATOMIC_ADD, &low, NULL, source, 4, stream));
+        CHECK(mp_atomic_on_stream(window, 0, 0, MP_U32, MP_ATOMIC_OR, &low, NULL, NULL, 0, stream));
+        CHECK(mp_stream_synchronize(stream, TIMEOUT));
+        CHECK(mp_region_read(source, 4, &half, sizeof half));
+        REQUIRE(half == -5 && words[0] == (0xfffffffb | (uint64_t)0xfffffff6 << 32));
     }
     CHECK(mp_signal_add(window, 0, 1, 1));
     CHECK(mp_put_signal_add(window, 0, 40, source, 0, 8, 1, 2));
     CHECK(mp_signal_add_on_stream(window, 0, 1, 3, stream));
     CHECK(mp_stream_synchronize(stream, TIMEOUT));
-    if (me == 0) CHECK(mp_wait_signal(window, 1, 5 + 6 * (uint64_t)mp_size(comm), TIMEOUT));
+    if (me == 0) CHECK(mp_wait_signal(window, 1, MP_GEQ, 5 + 6 * (uint64_t)mp_size(comm), TIMEOUT));
     REFUSED(mp_put(window, right, 60, source, 0, 8), MP_ERR_RANGE, "60..68 of 64");
     REFUSED(mp_put(window, 99, 0, source, 0, 8), MP_ERR_ARGUMENT, "`rank`");
     REFUSED(mp_put(window, right, 0, source, 12, 8), MP_ERR_RANGE, "16");
     REFUSED(mp_signal(window, right, 2, 1), MP_ERR_RANGE, "2..3 of 2");
     REFUSED(mp_signal_add(window, right, 2, 1), MP_ERR_RANGE, "2..3 of 2");
-    REFUSED(mp_fetch_add(window, 0, 4, 1, &before), MP_ERR_MEMORY, "atomic");
-    REFUSED(mp_fetch_add(window, 0, 0, 1, NULL), MP_ERR_ARGUMENT, "`before`");
+    REFUSED(mp_atomic(window, 0, 4, MP_U64, MP_ATOMIC_ADD, &value, NULL, &before), MP_ERR_MEMORY, "atomic");
+    REFUSED(mp_atomic(window, 0, 0, MP_U64, MP_ATOMIC_ADD, NULL, NULL, &before), MP_ERR_ARGUMENT, "`value`");
+    REFUSED(mp_atomic(window, 0, 0, MP_U64, MP_ATOMIC_COMPARE_SWAP, &value, NULL, &before), MP_ERR_ARGUMENT, "`expected`");
+    REFUSED(mp_atomic(window, 0, 0, MP_F64, MP_ATOMIC_XOR, &value, NULL, &before), MP_ERR_MISMATCH, "Xor of an f64");
+    REFUSED(mp_atomic(window, 0, 0, 9, MP_ATOMIC_ADD, &value, NULL, &before), MP_ERR_ARGUMENT, "`type`");
+    REFUSED(mp_atomic(window, 0, 0, MP_U64, 9, &value, NULL, &before), MP_ERR_ARGUMENT, "`kind`");
     CHECK(mp_barrier(comm));
     CHECK(mp_stream_free(stream));
     CHECK(mp_window_free(window));
@@ -261,9 +316,10 @@ static void words(const mp_comm *comm, int right) {
 
     REFUSED(mp_wait64(comm, region, 60, MP_EQ, 0, TIMEOUT), MP_ERR_RANGE, "64");
     REFUSED(mp_wait64(comm, region, 4, MP_EQ, 0, TIMEOUT), MP_ERR_ARGUMENT, "");
-    REFUSED(mp_wait32(comm, region, 0, 3, 0, TIMEOUT), MP_ERR_ARGUMENT, "`compare`");
-    REFUSED(mp_wait32(comm, region, 0, MP_AND, 0, TIMEOUT), MP_ERR_MEMORY, "no bits");
-    REFUSED(mp_wait32_on_stream(region, 0, MP_AND, 0, stream), MP_ERR_MEMORY, "no bits");
+    REFUSED(mp_wait32(comm, region, 0, 7, 0, TIMEOUT), MP_ERR_ARGUMENT, "`compare`");
+    CHECK(mp_wait64(comm, region, 32, MP_NE, 1, TIMEOUT));
+    REFUSED(mp_wait32(comm, region, 0, MP_AND, 0, TIMEOUT), MP_ERR_MEMORY, "no value is & 0x0");
+    REFUSED(mp_wait32_on_stream(region, 0, MP_AND, 0, stream), MP_ERR_MEMORY, "no value is & 0x0");
     REFUSED(mp_wait32_on_stream(region, 0, MP_EQ, 0, NULL), MP_ERR_ARGUMENT, "`stream`");
     REFUSED(mp_write64(NULL, 0, 0), MP_ERR_ARGUMENT, "`region`");
     CHECK(mp_region_part(region, 2, 8, &part));
@@ -325,8 +381,8 @@ static void requests(const mp_comm *comm, int right, int left) {
     CHECK(mp_comm_free(hasty));
     REFUSED(mp_comm_with_timeout(comm, -1.0, &hasty), MP_ERR_ARGUMENT, "`timeout`");
 
-    CHECK(mp_barrier_prepare(comm, MP_HOST, &barrier));
-    CHECK(mp_barrier_start(barrier, NULL));
+    CHECK(mp_collective_prepare(comm, MP_HOST, 0, &barrier));
+    CHECK(mp_collective_start(barrier, MP_BARRIER, 0, MP_BYTE, 0, NULL, NULL, 0, NULL));
     for (complete = 0; !complete;) CHECK(mp_collective_test(barrier, &complete));
     CHECK(mp_collective_wait(barrier, 0.0));
     CHECK(mp_barrier(comm));
@@ -434,10 +490,10 @@ static void refusals(const mp_comm *comm) {
     REFUSED(mp_region_register_cuda(MP_HOST, mine, 8, &region), MP_ERR_MEMORY, "CUDA");
     REFUSED(mp_stream_adopt(comm, MP_HOST, mine, &stream), MP_ERR_MEMORY, "adopt");
     REFUSED(mp_all_reduce(comm, MP_F64, 9, &value, 1), MP_ERR_ARGUMENT, "`op`");
-    REFUSED(mp_all_reduce(comm, 6, MP_SUM, &value, 1), MP_ERR_ARGUMENT, "`type`: 6, expected MP_F64");
+    REFUSED(mp_all_reduce(comm, 8, MP_SUM, &value, 1), MP_ERR_ARGUMENT, "`type`: 8, expected MP_F64");
     REFUSED(mp_all_reduce(comm, MP_F64, MP_SUM, (char *)&value + 1, 1), MP_ERR_ARGUMENT, "`values`");
     REFUSED(mp_all_reduce(comm, MP_F64, MP_SUM, NULL, 1), MP_ERR_ARGUMENT, "`values`: is NULL");
-    REFUSED(mp_all_reduce_prepare(comm, MP_HOST, -1, 1, &collective), MP_ERR_ARGUMENT, "`type`: -1");
+    REFUSED(mp_collective_prepare(comm, -2, 1, &collective), MP_ERR_ARGUMENT, "`device`");
     REQUIRE(collective == NULL);
     REFUSED(mp_abort(NULL, "x"), MP_ERR_ARGUMENT, "`world`");
     REFUSED(mp_finish(NULL), MP_ERR_ARGUMENT, "`world`");
@@ -463,11 +519,11 @@ static void refusals(const mp_comm *comm) {
     do {                                                                                                               \
         const int reduces[3] = {MP_SUM, MP_MIN, MP_MAX};                                                               \
         mp_collective *prepared;                                                                                       \
-        mp_region *region;                                                                                             \
+        mp_region *region, *apart;                                                                                     \
         mp_stream *stream;                                                                                             \
         type *shared, given[2], combined[2] = {0, 0}, value;                                                             \
         int which, rank, i, way;                                                                                       \
-        CHECK(mp_all_reduce_prepare(comm, MP_HOST, of, 2, &prepared));                                                 \
+        CHECK(mp_collective_prepare(comm, MP_HOST, 2 * sizeof(type), &prepared));                                      \
         CHECK(mp_region_alloc(comm, MP_HOST, 2 * sizeof(type), &region));                                              \
         CHECK(mp_stream_create(comm, MP_HOST, &stream));                                                               \
         shared = (type *)mp_region_host_address(region);                                                               \
@@ -485,15 +541,18 @@ static void refusals(const mp_comm *comm) {
             for (way = 0; way < 3; way++) {                                                                            \
                 memcpy(shared, given, sizeof given);                                                                   \
                 if (way == 0) CHECK(mp_all_reduce(comm, of, reduces[which], shared, 2));                               \
-                if (way == 1) CHECK(mp_all_reduce_start(prepared, reduces[which], region, 0, 2, NULL));                \
+                if (way == 1) CHECK(mp_collective_start(prepared, MP_ALL_REDUCE, 0, of, reduces[which], region, region, 2, NULL));   \
                 if (way == 1) CHECK(mp_collective_wait(prepared, TIMEOUT));                                            \
-                if (way == 2) CHECK(mp_all_reduce_start(prepared, reduces[which], region, 0, 2, stream));              \
+                if (way == 2) CHECK(mp_collective_start(prepared, MP_ALL_REDUCE, 0, of, reduces[which], region, region, 2, stream)); \
                 if (way == 2) CHECK(mp_stream_synchronize(stream, TIMEOUT));                                           \
                 REQUIRE(shared[0] == combined[0] && shared[1] == combined[1]);                                         \
             }                                                                                                          \
         }                                                                                                              \
-        REFUSED(mp_all_reduce_start(prepared, MP_SUM, region, sizeof(type), 2, NULL), MP_ERR_RANGE, "");               \
-        REFUSED(mp_all_reduce_start(prepared, MP_SUM, region, 1, 1, NULL), MP_ERR_ARGUMENT, "a multiple of");          \
+        REFUSED(mp_collective_start(prepared, MP_ALL_REDUCE, 0, of, MP_SUM, region, region, 3, NULL), MP_ERR_RANGE, ""); \
+        CHECK(mp_region_part(region, 1, sizeof(type), &apart));                                                        \
+        REFUSED(mp_collective_start(prepared, MP_ALL_REDUCE, 0, of, MP_SUM, apart, apart, 1, NULL), MP_ERR_ARGUMENT,   \
+                "a multiple of");                                                                                      \
+        CHECK(mp_region_free(apart));                                                                                  \
         CHECK(mp_collective_free(prepared));                                                                           \
         CHECK(mp_stream_free(stream));                                                                                 \
         CHECK(mp_region_free(region));                                                                                 \
@@ -508,6 +567,61 @@ static void all_reduces(const mp_comm *comm) {
     ALL_REDUCES(int32_t, MP_I32);
 }
 
+/* Each kind once, the odd ones on a stream: block b of rank r is 100 r + b. */
+static void every_kind(const mp_comm *comm) {
+    const int me = mp_rank(comm), size = mp_size(comm), root = size - 1, first = 100 * me;
+    int kind, rank, lower = 0;
+    int32_t *given, *taken;
+    size_t at[64], back[64], one[64];
+    mp_collective *all;
+    mp_region *from, *to;
+    mp_stream *stream;
+
+    REQUIRE(size <= 64);
+    CHECK(mp_collective_prepare(comm, MP_HOST, sizeof(int32_t), &all));
+    CHECK(mp_region_alloc(comm, MP_HOST, (size_t)size * sizeof(int32_t), &from));
+    CHECK(mp_region_alloc(comm, MP_HOST, (size_t)size * sizeof(int32_t), &to));
+    CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    given = (int32_t *)mp_region_host_address(from);
+    taken = (int32_t *)mp_region_host_address(to);
+    for (rank = 0; rank < size; rank++) {
+        given[rank] = first + rank;
+        at[rank] = (size_t)rank;
+        back[rank] = (size_t)(size - 1 - rank);
+        one[rank] = 1;
+        if (rank < me) lower += 100 * rank;
+    }
+    for (kind = MP_BROADCAST; kind <= MP_SCAN + 1; kind++) {
+        const mp_stream *where = kind % 2 == 1 ? stream : NULL;
+        const int all_of_zero = 50 * size * (size - 1);
+        memset(taken, 0, (size_t)size * sizeof(int32_t));
+        if (kind == MP_BROADCAST) taken[0] = given[0];
+        if (kind > MP_SCAN)
+            CHECK(mp_all_to_all_v_start(all, MP_I32, from, at, one, to, back, one, where));
+        else
+            CHECK(mp_collective_start(all, kind, root, MP_I32, MP_SUM, from, to, 1, where));
+        if (where == NULL) CHECK(mp_collective_wait(all, TIMEOUT));
+        if (where != NULL) CHECK(mp_stream_synchronize(stream, TIMEOUT));
+        for (rank = 0; rank < size; rank++) {
+            int expected = 0;
+            if (kind == MP_BROADCAST && rank == 0) expected = 100 * root;
+            if (kind == MP_ALL_GATHER || (kind == MP_GATHER && me == root)) expected = 100 * rank;
+            if (kind == MP_SCATTER && rank == 0) expected = 100 * root + me;
+            if (kind == MP_ALL_TO_ALL) expected = 100 * rank + me;
+            if (kind == MP_REDUCE && rank == 0 && me == root) expected = all_of_zero;
+            if (kind == MP_REDUCE_SCATTER && rank == 0) expected = all_of_zero + size * me;
+            if (kind == MP_ALL_REDUCE && rank == 0) expected = all_of_zero;
+            if (kind == MP_SCAN && rank == 0) expected = lower + first;
+            if (kind > MP_SCAN) expected = 100 * (size - 1 - rank) + me;
+            REQUIRE(taken[rank] == expected);
+        }
+    }
+    CHECK(mp_collective_free(all));
+    CHECK(mp_stream_free(stream));
+    CHECK(mp_region_free(from));
+    CHECK(mp_region_free(to));
+}
+
 static void collectives(const mp_comm *comm) {
     const int me = mp_rank(comm), size = mp_size(comm);
     int *all = (int *)calloc((size_t)size, sizeof(int));
@@ -518,7 +632,7 @@ static void collectives(const mp_comm *comm) {
     mp_comm *part;
     mp_region *region;
     mp_stream *stream;
-    char handle[72];
+    char handle[104];
     double *both;
 
     REQUIRE(all != NULL);
@@ -535,28 +649,33 @@ static void collectives(const mp_comm *comm) {
     REQUIRE(values[0] == size * (size - 1) / 2 && values[1] == 0.5 * size);
     CHECK(mp_all_reduce(comm, MP_U64, MP_MAX, &largest, 1));
     REQUIRE(largest == (uint64_t)size - 1);
-    CHECK(mp_barrier_prepare(comm, MP_HOST, &barrier));
+    CHECK(mp_collective_prepare(comm, MP_HOST, 0, &barrier));
     all_reduces(comm);
-    CHECK(mp_all_reduce_prepare(comm, MP_HOST, MP_F64, 2, &sum));
+    every_kind(comm);
+    CHECK(mp_collective_prepare(comm, MP_HOST, 2 * sizeof(double), &sum));
     CHECK(mp_region_alloc(comm, MP_HOST, 2 * sizeof(double), &region));
     CHECK(mp_stream_create(comm, MP_HOST, &stream));
     both = (double *)mp_region_host_address(region);
     both[0] = me;
     both[1] = 0.5;
     /* On a stream behind a barrier, then by the host. */
-    CHECK(mp_barrier_start(barrier, stream));
-    CHECK(mp_all_reduce_start(sum, MP_SUM, region, 0, 2, stream));
+    CHECK(mp_collective_start(barrier, MP_BARRIER, 0, MP_BYTE, 0, NULL, NULL, 0, stream));
+    CHECK(mp_collective_start(sum, MP_ALL_REDUCE, 0, MP_F64, MP_SUM, region, region, 2, stream));
     CHECK(mp_stream_synchronize(stream, TIMEOUT));
     REQUIRE(both[0] == size * (size - 1) / 2 && both[1] == 0.5 * size);
-    CHECK(mp_all_reduce_start(sum, MP_MAX, region, sizeof(double), 1, NULL));
-    REFUSED(mp_all_reduce_start(sum, MP_MAX, region, 0, 1, NULL), MP_ERR_STARTED, "all-reduce");
+    CHECK(mp_collective_start(sum, MP_ALL_REDUCE, 0, MP_F64, MP_MAX, region, region, 1, NULL));
+    REFUSED(mp_collective_start(sum, MP_ALL_REDUCE, 0, MP_F64, MP_MAX, region, region, 1, NULL), MP_ERR_STARTED, "collective");
     CHECK(mp_collective_wait(sum, TIMEOUT));
     REQUIRE(both[1] == 0.5 * size);
-    CHECK(mp_barrier_start(barrier, NULL));
+    CHECK(mp_collective_start(barrier, MP_BARRIER, 0, MP_BYTE, 0, NULL, NULL, 0, NULL));
     CHECK(mp_collective_wait(barrier, TIMEOUT));
-    REFUSED(mp_barrier_start(sum, NULL), MP_ERR_ARGUMENT, "is an all-reduce");
+    REFUSED(mp_collective_start(sum, 10, 0, MP_F64, 0, region, region, 1, NULL), MP_ERR_ARGUMENT, "expected MP_BARRIER to MP_SCAN");
+    REFUSED(mp_collective_start(sum, MP_SCAN, 0, MP_BYTE, 0, region, region, 1, NULL), MP_ERR_ARGUMENT, "moved and not combined");
+    REFUSED(mp_collective_start(sum, MP_SCAN, 0, MP_F64, MP_BIT_OR, region, region, 1, NULL), MP_ERR_MISMATCH, "`or` is of integers");
+    REFUSED(mp_collective_start(sum, MP_SCAN, 0, MP_F64, 7, region, region, 1, NULL), MP_ERR_ARGUMENT, "MP_SUM to MP_BIT_XOR");
+    REFUSED(mp_collective_start(sum, MP_REDUCE, size, MP_F64, 0, region, region, 1, NULL), MP_ERR_ARGUMENT, "does not exist");
     CHECK(mp_collective_handle(barrier, handle, sizeof handle));
-    REFUSED(mp_collective_handle(barrier, handle, 8), MP_ERR_ARGUMENT, "72 bytes");
+    REFUSED(mp_collective_handle(barrier, handle, 8), MP_ERR_ARGUMENT, "104 bytes");
     CHECK(mp_collective_free(barrier));
     CHECK(mp_collective_free(sum));
     CHECK(mp_stream_free(stream));
@@ -567,6 +686,14 @@ static void collectives(const mp_comm *comm) {
         REQUIRE(mp_size(part) == size - 1 && mp_rank(part) == size - 1 - me);
         CHECK(mp_comm_free(part));
     }
+    const int pair[2] = {me ^ 1, me}, twice[2] = {me, me};
+    if ((me ^ 1) < size) {
+        CHECK(mp_comm_team(comm, pair, 2, &part));
+        REQUIRE(mp_size(part) == 2 && mp_rank(part) == 1);
+        CHECK(mp_comm_free(part));
+    }
+    REFUSED(mp_comm_team(comm, twice, 2, &part), MP_ERR_MISMATCH, "is named twice");
+    REFUSED(mp_comm_team(comm, NULL, 2, &part), MP_ERR_ARGUMENT, "ranks");
     CHECK(mp_comm_node_local(comm, &part));
     REQUIRE(mp_size(part) == size);
     CHECK(mp_comm_free(part));

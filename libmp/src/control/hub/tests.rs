@@ -31,6 +31,7 @@ fn enter(group: u64, turn: u64, call: Call, timeout: Duration) -> Message {
         call,
         timeout_ms: timeout.as_millis() as u64,
         what: call.to_string(),
+        team: None,
     }
 }
 
@@ -170,6 +171,91 @@ fn a_rank_in_a_group_that_is_not_its_own_breaks_the_protocol() {
     assert!(text.contains("rank 0 on n0") && text.contains("not in that group"), "{text}");
 }
 
+/// The first collective of a rank in a team.
+fn first(group: u64, team: &[u32]) -> Message {
+    Message::Enter {
+        group,
+        turn: 0,
+        call: Call::Barrier,
+        timeout_ms: 1000,
+        what: "barrier".into(),
+        team: Some(team.into()),
+    }
+}
+
+#[test]
+fn a_team_is_founded_by_its_first_call_and_forgotten_when_all_have_released_it() {
+    let now = Instant::now();
+    let mut hub = running(3, now);
+    let team = team_number(WORLD, 1, &[2, 0]);
+    for rank in [0, 2] {
+        assert!(hub.take_outputs().is_empty());
+        hub.handle(rank, first(team, &[2, 0]), nothing(), now);
+    }
+    let replied: Vec<u32> = hub.take_outputs().into_iter().map(|(rank, ..)| rank).collect();
+    assert_eq!(replied, [2, 0]);
+    hub.handle(2, enter(team, 1, Call::Barrier, TIMEOUT), nothing(), now);
+    hub.handle(0, enter(team, 1, Call::Barrier, TIMEOUT), nothing(), now);
+    assert_eq!(hub.take_outputs().len(), 2);
+    for rank in [0, 2] {
+        assert_eq!(hub.groups.len(), 2);
+        hub.handle(rank, Message::Release { group: team }, nothing(), now);
+    }
+    assert_eq!(hub.groups.len(), 1);
+}
+
+#[test]
+fn members_with_different_teams_in_mind_are_named_at_the_deadline() {
+    let now = Instant::now();
+    let mut hub = running(3, now);
+    let (pair, all) = (team_number(WORLD, 1, &[0, 1]), team_number(WORLD, 1, &[0, 1, 2]));
+    assert_ne!(pair, all);
+    hub.handle(0, first(pair, &[0, 1]), nothing(), now);
+    let later = now + Duration::from_millis(10);
+    hub.handle(1, first(all, &[0, 1, 2]), nothing(), later);
+    assert_eq!(hub.next_deadline(), Some(now + Duration::from_secs(1)));
+    hub.tick(now + Duration::from_secs(1));
+    let Cause::Late { missing, .. } = the_end(&mut hub) else { panic!("not late") };
+    assert_eq!(missing, [(1, "n1".to_owned())]);
+}
+
+#[test]
+fn a_team_that_cannot_be_one_breaks_the_protocol() {
+    let now = Instant::now();
+    let team = team_number(WORLD, 1, &[0, 1]);
+    let bad: [(u64, &[u32]); 5] =
+        [(team, &[]), (team, &[1, 2]), (team, &[0, 0]), (team, &[0, 3]), (7, &[0, 1])];
+    for (number, members) in bad {
+        let mut hub = running(3, now);
+        hub.handle(0, first(number, members), nothing(), now);
+        let text = the_end(&mut hub).to_string();
+        assert!(text.contains("rank 0 on n0") && text.contains("a team of"), "{text}");
+    }
+    let mut hub = running(3, now);
+    hub.handle(0, first(team, &[0, 1]), nothing(), now);
+    hub.handle(1, first(team, &[1, 0]), nothing(), now);
+    assert!(the_end(&mut hub).to_string().contains("two teams of one number"));
+}
+
+#[test]
+fn numbers_of_teams_differ_with_everything_that_makes_a_team() {
+    let mut numbers = std::collections::BTreeSet::new();
+    let mut count = 0;
+    for of in [WORLD, 1, 2, team_number(WORLD, 1, &[0, 1])] {
+        for founded in 0..20 {
+            for a in 0..8 {
+                for b in 0..8 {
+                    numbers.insert(team_number(of, founded, &[a, b]));
+                    numbers.insert(team_number(of, founded, &[a, b, 9]));
+                    count += 2;
+                }
+            }
+        }
+    }
+    assert_eq!(numbers.len(), count);
+    assert!(numbers.iter().all(|&number| is_team(number)));
+}
+
 #[test]
 fn two_processes_with_one_rank_end_the_start_with_both_named() {
     let now = Instant::now();
@@ -193,9 +279,12 @@ fn any_message() -> impl Strategy<Value = Message> {
     ];
     prop_oneof![
         8 => (0..3u64, 0..4u64, call, any::<u64>()).prop_map(|(group, turn, call, timeout_ms)| {
-            Message::Enter { group, turn, call, timeout_ms, what: "x".into() }
+            Message::Enter { group, turn, call, timeout_ms, what: "x".into(), team: None }
         }),
         1 => Just(Message::Alive),
+        2 => proptest::collection::vec(0..4u32, 0..3).prop_map(|team| {
+            first(team_number(WORLD, 1, &team), &team)
+        }),
         1 => (0..3u64).prop_map(|group| Message::Release { group }),
     ]
 }

@@ -4,144 +4,159 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gdsync::{Buffer, Word64};
+use mp_kernels::{LANE_SLOTS, LANE_STRIDE};
 
-use crate::collective::{Number, ReduceOp, combine_two};
+use super::blocks::{Phase, Reduction};
 use crate::data::region::Region;
 use crate::data::window::Window;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A collective's memory as the CPU sees it.
 pub(super) struct HostSide {
     /// Counts the runs.
     pub state: Word64,
+    /// As `mp::CollectiveState::unheard`.
+    pub unheard: Word64,
     pub rank: usize,
     pub ranks: usize,
-    /// Elements that there is room for; 0: a barrier.
+    /// Words that a rank can send to another at once.
     pub len: usize,
     pub way: Way,
 }
 
 /// How the others are reached.
 pub(super) enum Way {
-    /// Their inboxes, and the own one, in rank order: two turns of `len` packets (data, run) of each rank.
-    Mapped(Vec<Buffer<u64>>),
+    /// Their inboxes, and the own one, in rank order: two turns of `len` packets (data, run) of each rank, and behind them lanes.
+    Mapped { inboxes: Vec<Buffer<u64>>, lanes: Lanes },
     /// By a window whose shares have two turns of `len` words of each rank, and a signal for each.
     Nic { window: Box<Window<u64>>, share: Buffer<u64>, mine: Region<u64> },
 }
 
-/// How far a run is.
+/// Lanes of large blocks.
+pub(super) struct Lanes {
+    pub count: usize,
+    /// Bytes.
+    pub piece: usize,
+    /// Of each lane and rank: pieces sent to it, and in the upper half pieces taken from it.
+    pub counters: Buffer<u64>,
+}
+
+/// Where the blocks are.
+pub(super) trait Memory {
+    /// Reads what is given, or, of a phase that gives `again`, what was taken.
+    fn load(&self, again: bool, at: u64, to: &mut [u8]) -> Result<()>;
+    /// Writes what is taken.
+    fn store(&mut self, at: u64, from: &[u8]) -> Result<()>;
+}
+
+/// Values of the host, in place.
+pub(super) struct InPlace<'a>(pub &'a mut [u8]);
+
+impl Memory for InPlace<'_> {
+    fn load(&self, _: bool, at: u64, to: &mut [u8]) -> Result<()> {
+        let at = at as usize;
+        to.copy_from_slice(&self.0[at..at + to.len()]);
+        Ok(())
+    }
+
+    fn store(&mut self, at: u64, from: &[u8]) -> Result<()> {
+        let at = at as usize;
+        self.0[at..at + from.len()].copy_from_slice(from);
+        Ok(())
+    }
+}
+
+/// Regions that the CPU reaches; others may look at them meanwhile.
+pub(super) struct InRegions<'a> {
+    pub from: &'a Buffer<u8>,
+    pub to: &'a Buffer<u8>,
+}
+
+impl Memory for InRegions<'_> {
+    fn load(&self, again: bool, at: u64, to: &mut [u8]) -> Result<()> {
+        let (at, memory) = (at as usize, if again { self.to } else { self.from });
+        memory.slice(at..at + to.len()).and_then(|part| part.read(to)).map_err(failed)
+    }
+
+    fn store(&mut self, at: u64, from: &[u8]) -> Result<()> {
+        let at = at as usize;
+        self.to.slice(at..at + from.len()).and_then(|part| part.write(from)).map_err(failed)
+    }
+}
+
+fn failed(source: gdsync::Error) -> Error {
+    Error::Memory { op: "the memory of a collective".into(), source }
+}
+
+/// What is done: the exchanges one after another, and how what comes is combined.
+pub(super) struct Task<'a> {
+    pub phases: &'a [Phase],
+    pub reduction: Option<Reduction>,
+    /// Bytes of the largest block of any rank, as all ranks know it.
+    pub most: u64,
+    /// Waits for all, whether they give something or not.
+    pub is_barrier: bool,
+}
+
+/// How far a run is. Its memory is kept from run to run.
 #[derive(Default)]
 pub(super) struct Run {
+    stage: Stage,
     number: u64,
-    /// The rank and the element that are combined next.
+    /// The phase, and of large blocks the lane.
+    phase: usize,
+    lane: usize,
+    /// The byte of the blocks that is sent or taken next, and whether all has come of what was before.
+    first: u64,
+    /// The rank that comes next, and how many of its words have come.
     rank: usize,
-    element: usize,
-    /// Of a barrier through a NIC: that the first round is through.
-    met: bool,
+    word: usize,
+    /// Of a lane: pieces of each rank that have been sent.
+    sent: Vec<u64>,
+    /// Words on their way from or to memory, and combined ones.
+    words: Vec<u64>,
+    combined: Vec<u64>,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Waits for what the last run has not waited for.
+    #[default]
+    Hear,
+    Give,
+    Take,
+    /// Of a barrier through a NIC: the second round.
+    Meet,
+    Through,
+}
+
+impl Run {
+    /// Begins anew.
+    pub fn reset(&mut self) {
+        (self.stage, self.phase, self.lane, self.first) = (Stage::Hear, 0, 0, 0);
+        (self.rank, self.word) = (0, 0);
+        self.sent.clear();
+    }
+
+    fn goes_on(&mut self, stage: Stage) {
+        (self.stage, self.rank, self.word) = (stage, 0, 0);
+    }
 }
 
 impl HostSide {
-    /// Begins the next run: sends this rank's values, which fit.
-    pub fn begin<T: Number>(&self, values: &[T]) -> Result<Run> {
-        let number = self.runs() + 1;
-        match &self.way {
-            Way::Mapped(inboxes) => {
-                let others = inboxes.iter().enumerate().filter(|(rank, _)| *rank != self.rank);
-                for (_, inbox) in others {
-                    let turn = self.turn(inbox, self.rank, number);
-                    let (packets, _) = turn.as_chunks::<2>();
-                    if self.len == 0 {
-                        packets[0][1].store(number, Ordering::Release);
-                    }
-                    for ([data, run], value) in packets.iter().zip(values) {
-                        data.store(value.to_bits64(), Ordering::Relaxed);
-                        run.store(number, Ordering::Release);
-                    }
-                }
-            }
-            Way::Nic { window, mine, .. } => {
-                let bytes: &[u8] = bytemuck::cast_slice(values);
-                let mut words = vec![0u64; bytes.len().div_ceil(8)];
-                bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
-                let mine = mine.slice(0..words.len())?;
-                mine.write(&words)?;
-                let round = if self.len == 0 { first_round(number) } else { last_round(number) };
-                self.tell(window, &mine, number, round)?;
-            }
-        }
-        Ok(Run { number, ..Run::default() })
-    }
-
-    /// Combines what has come; a rank that is missing, or `None` when the run is through. `combined` is as long as `mine`, which are
-    /// this rank's values.
-    pub fn advance<T: Number>(
+    /// Goes on; a rank that is missing, or `None` when the run is through.
+    pub fn advance<M: Memory>(
         &self,
         run: &mut Run,
-        op: ReduceOp,
-        mine: &[T],
-        combined: &mut [T],
+        task: &Task<'_>,
+        memory: &mut M,
     ) -> Result<Option<usize>> {
-        while run.rank < self.ranks {
-            let came = run.rank == self.rank
-                || match &self.way {
-                    Way::Mapped(inboxes) => {
-                        let turn = self.turn(&inboxes[self.rank], run.rank, run.number);
-                        let (packets, _) = turn.as_chunks::<2>();
-                        let has_come =
-                            |at: usize| packets[at][1].load(Ordering::Acquire) == run.number;
-                        if self.len == 0 {
-                            has_come(0)
-                        } else {
-                            while run.element < mine.len() && has_come(run.element) {
-                                let theirs =
-                                    T::from_bits64(packets[run.element][0].load(Ordering::Relaxed));
-                                join(op, run.rank, &mut combined[run.element], theirs);
-                                run.element += 1;
-                            }
-                            run.element == mine.len()
-                        }
-                    }
-                    Way::Nic { window, share, .. } => {
-                        let round = if self.len == 0 && !run.met {
-                            first_round(run.number)
-                        } else {
-                            last_round(run.number)
-                        };
-                        let came = window.read_signal(run.rank)? >= round;
-                        if came {
-                            let words = size_of_val(mine).div_ceil(8);
-                            let share = &share.atomics().unwrap_or_default()
-                                [self.turn_at(run.rank, run.number)..];
-                            let words: Vec<u64> = share
-                                .iter()
-                                .take(words)
-                                .map(|word| word.load(Ordering::Relaxed))
-                                .collect();
-                            let theirs = bytemuck::cast_slice::<u64, T>(&words);
-                            combined
-                                .iter_mut()
-                                .zip(theirs)
-                                .for_each(|(to, &theirs)| join(op, run.rank, to, theirs));
-                        }
-                        came
-                    }
-                };
-            if !came {
-                return Ok(Some(run.rank));
+        match &self.way {
+            Way::Mapped { inboxes, lanes } if task.most > 8 * self.len as u64 => {
+                self.advance_in_lanes(run, task, memory, inboxes, lanes)
             }
-            if run.rank == self.rank {
-                combined.iter_mut().zip(mine).for_each(|(to, &mine)| join(op, run.rank, to, mine));
-            }
-            (run.rank, run.element) = (run.rank + 1, 0);
-            if let (true, false, 0, Way::Nic { window, mine, .. }) =
-                (run.rank == self.ranks, run.met, self.len, &self.way)
-            {
-                (run.rank, run.met) = (0, true);
-                self.tell(window, &mine.slice(0..0)?, run.number, last_round(run.number))?;
-            }
+            _ => self.advance_in_turns(run, task, memory),
         }
-        let _ = self.state.store(run.number);
-        Ok(None)
     }
 
     /// Runs so far.
@@ -149,34 +164,442 @@ impl HostSide {
         self.state.load().unwrap_or_default()
     }
 
+    // ---- packets, and puts of a window -----------------------------------------------------------------------------
+
+    fn advance_in_turns<M: Memory>(
+        &self,
+        run: &mut Run,
+        task: &Task<'_>,
+        memory: &mut M,
+    ) -> Result<Option<usize>> {
+        let Some(phase) = task.phases.first() else { return Ok(None) };
+        loop {
+            match run.stage {
+                Stage::Hear => {
+                    let before = self.runs();
+                    if self.unheard.load() == Some(1) {
+                        while run.rank < self.ranks {
+                            if !self.has_told(run.rank, before, last_round(before))? {
+                                return Ok(Some(run.rank));
+                            }
+                            run.rank += 1;
+                        }
+                        let _ = self.unheard.store(0);
+                    }
+                    run.number = before + 1;
+                    run.goes_on(Stage::Give);
+                }
+                Stage::Give => {
+                    self.give(run, phase, task.is_barrier, memory)?;
+                    run.combined.clear();
+                    run.goes_on(Stage::Take);
+                }
+                Stage::Take => {
+                    while run.rank < self.ranks {
+                        if !self.take(run, phase, task, memory)? {
+                            return Ok(Some(run.rank));
+                        }
+                        (run.rank, run.word) = (run.rank + 1, 0);
+                    }
+                    if let (Way::Nic { window, mine, .. }, true) = (&self.way, task.is_barrier) {
+                        let second = last_round(run.number);
+                        for rank in self.others() {
+                            self.put(window, &mine.slice(0..0)?, rank, run.number, second)?;
+                        }
+                        run.goes_on(Stage::Meet);
+                        continue;
+                    }
+                    run.goes_on(Stage::Through);
+                }
+                Stage::Meet => {
+                    while run.rank < self.ranks {
+                        if !self.has_told(run.rank, run.number, last_round(run.number))? {
+                            return Ok(Some(run.rank));
+                        }
+                        run.rank += 1;
+                    }
+                    run.goes_on(Stage::Through);
+                }
+                Stage::Through => {
+                    let heard = task.is_barrier || self.has_heard_all(phase, run.first);
+                    if !heard && self.ranks > 1 {
+                        let _ = self.unheard.store(1);
+                    }
+                    let _ = self.state.store(run.number);
+                    run.first += 8 * self.len as u64;
+                    if run.first >= task.most {
+                        return Ok(None);
+                    }
+                    // The next row.
+                    run.goes_on(Stage::Hear);
+                }
+            }
+        }
+    }
+
+    /// Whether something has come from every rank, of what lies behind byte `first` of the blocks.
+    fn has_heard_all(&self, phase: &Phase, first: u64) -> bool {
+        phase.takes.is_from_all(self.ranks)
+            && (0..self.ranks).all(|rank| phase.takes.block(rank).bytes > first)
+    }
+
+    /// Sends every other rank its block, as far as it fits.
+    fn give<M: Memory>(
+        &self,
+        run: &mut Run,
+        phase: &Phase,
+        is_barrier: bool,
+        memory: &M,
+    ) -> Result<()> {
+        let mut loaded = None;
+        for rank in self.others() {
+            let block = phase.gives.block(rank);
+            let bytes = block.bytes.saturating_sub(run.first).min(8 * self.len as u64);
+            let at = block.at + run.first;
+            if loaded != Some((at, bytes)) {
+                load(memory, phase.again, at, bytes as usize, &mut run.words)?;
+                loaded = Some((at, bytes));
+            }
+            match &self.way {
+                Way::Mapped { inboxes, .. } => {
+                    let turn = self.turn(&inboxes[rank], self.rank, run.number);
+                    let (packets, _) = turn.as_chunks::<2>();
+                    if run.words.is_empty() {
+                        packets[0][1].store(run.number, Ordering::Release);
+                    }
+                    for ([data, number], word) in packets.iter().zip(&run.words) {
+                        data.store(*word, Ordering::Relaxed);
+                        number.store(run.number, Ordering::Release);
+                    }
+                }
+                Way::Nic { window, mine, .. } => {
+                    let round =
+                        if is_barrier { first_round(run.number) } else { last_round(run.number) };
+                    let mine = mine.slice(0..run.words.len())?;
+                    mine.write(&run.words)?;
+                    self.put(window, &mine, rank, run.number, round)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what `run.rank` has given; false if it has not come.
+    fn take<M: Memory>(
+        &self,
+        run: &mut Run,
+        phase: &Phase,
+        task: &Task<'_>,
+        memory: &mut M,
+    ) -> Result<bool> {
+        let (rank, first) = (run.rank, run.first);
+        if task.is_barrier {
+            return self.has_told(rank, run.number, first_round(run.number));
+        }
+        let block = phase.takes.block(rank);
+        let bytes = block.bytes.saturating_sub(first).min(8 * self.len as u64) as usize;
+        if bytes == 0 {
+            return Ok(true);
+        }
+        let count = bytes.div_ceil(8);
+        if rank == self.rank {
+            let own = phase.gives.block(rank).at + first;
+            load(memory, phase.again, own, bytes, &mut run.words)?;
+        } else {
+            match &self.way {
+                Way::Mapped { inboxes, .. } => {
+                    let turn = self.turn(&inboxes[self.rank], rank, run.number);
+                    let (packets, _) = turn.as_chunks::<2>();
+                    if run.word == 0 {
+                        run.words.clear();
+                    }
+                    while run.word < count {
+                        let [data, number] = &packets[run.word];
+                        if number.load(Ordering::Acquire) != run.number {
+                            return Ok(false);
+                        }
+                        run.words.push(data.load(Ordering::Relaxed));
+                        run.word += 1;
+                    }
+                }
+                Way::Nic { share, .. } => {
+                    if !self.has_told(rank, run.number, last_round(run.number))? {
+                        return Ok(false);
+                    }
+                    let row =
+                        &share.atomics().unwrap_or_default()[self.turn_at(rank, run.number)..];
+                    run.words.clear();
+                    run.words.extend(row[..count].iter().map(|word| word.load(Ordering::Relaxed)));
+                }
+            }
+        }
+        self.place(run, phase, task.reduction, (rank, bytes), memory)
+    }
+
+    /// Places or combines the words of a rank, which are of the blocks from byte `run.first` on.
+    fn place<M: Memory>(
+        &self,
+        run: &mut Run,
+        phase: &Phase,
+        reduction: Option<Reduction>,
+        (rank, bytes): (usize, usize),
+        memory: &mut M,
+    ) -> Result<bool> {
+        let at = phase.takes.block(rank).at + run.first;
+        let Some(reduction) = reduction.filter(|_| phase.combined) else {
+            let from: &[u8] = bytemuck::cast_slice(&run.words);
+            memory.store(at, &from[..bytes])?;
+            return Ok(true);
+        };
+        let ranks = phase.takes.ranks();
+        if rank == ranks.start {
+            std::mem::swap(&mut run.combined, &mut run.words);
+        } else {
+            for (combined, word) in run.combined.iter_mut().zip(&run.words) {
+                *combined = reduction.combine(*combined, *word);
+            }
+        }
+        if rank + 1 == ranks.end {
+            let from: &[u8] = bytemuck::cast_slice(&run.combined);
+            memory.store(at, &from[..bytes])?;
+        }
+        Ok(true)
+    }
+
+    /// Whether a rank has said that it is in run `number`, and through a NIC that its signals have reached `round`.
+    fn has_told(&self, rank: usize, number: u64, round: u64) -> Result<bool> {
+        if rank == self.rank {
+            return Ok(true);
+        }
+        match &self.way {
+            Way::Mapped { inboxes, .. } => {
+                let turn = self.turn(&inboxes[self.rank], rank, number);
+                Ok(turn[1].load(Ordering::Acquire) == number)
+            }
+            Way::Nic { window, .. } => Ok(window.read_signal(rank)? >= round),
+        }
+    }
+
+    fn others(&self) -> impl Iterator<Item = usize> + use<> {
+        let me = self.rank;
+        (0..self.ranks).filter(move |rank| *rank != me)
+    }
+
     /// Where the values of a rank are, by packets or words.
     fn turn_at(&self, from: usize, number: u64) -> usize {
-        ((number % 2) as usize * self.ranks + from) * self.len.max(1)
+        ((number % 2) as usize * self.ranks + from) * self.len
     }
 
     /// The packets of a rank in an inbox.
     fn turn<'a>(&self, inbox: &'a Buffer<u64>, from: usize, number: u64) -> &'a [AtomicU64] {
         let at = 2 * self.turn_at(from, number);
-        &inbox.atomics().unwrap_or_default()[at..at + 2 * self.len.max(1)]
+        &inbox.atomics().unwrap_or_default()[at..at + 2 * self.len]
     }
 
-    /// Puts the words to all others, and raises this rank's signals to `round`.
-    fn tell(
+    /// Puts the words to a rank, and raises this rank's signal there to `round`.
+    fn put(
         &self,
         window: &Window<u64>,
         words: &Region<u64>,
+        rank: usize,
         number: u64,
         round: u64,
     ) -> Result<()> {
-        let at = self.turn_at(self.rank, number) as u64;
-        for rank in (0..self.ranks).filter(|rank| *rank != self.rank) {
-            match words.is_empty() {
-                true => window.signal(rank, self.rank, round)?,
-                false => window.put_signal(rank, at, words, self.rank, round)?,
+        match words.is_empty() {
+            true => window.signal(rank, self.rank, round),
+            false => {
+                let at = self.turn_at(self.rank, number) as u64;
+                window.put_signal(rank, at, words, self.rank, round)
             }
         }
-        Ok(())
     }
+
+    // ---- lanes -----------------------------------------------------------------------------------------------------
+
+    fn advance_in_lanes<M: Memory>(
+        &self,
+        run: &mut Run,
+        task: &Task<'_>,
+        memory: &mut M,
+        inboxes: &[Buffer<u64>],
+        lanes: &Lanes,
+    ) -> Result<Option<usize>> {
+        while let Some(phase) = task.phases.get(run.phase) {
+            while run.lane < lanes.count {
+                run.sent.resize(self.ranks, 0);
+                let sent = self.send_pieces(run, phase, memory, inboxes, lanes)?;
+                let missing = self.take_pieces(run, phase, task, memory, inboxes, lanes)?;
+                let missing = missing.or(sent);
+                if missing.is_some() {
+                    return Ok(missing);
+                }
+                (run.lane, run.first) = (run.lane + 1, 0);
+                run.goes_on(Stage::Hear);
+                run.sent.clear();
+            }
+            (run.phase, run.lane) = (run.phase + 1, 0);
+        }
+        Ok(None)
+    }
+
+    /// Sends what there is room for; a rank that has yet to take something.
+    fn send_pieces<M: Memory>(
+        &self,
+        run: &mut Run,
+        phase: &Phase,
+        memory: &M,
+        inboxes: &[Buffer<u64>],
+        lanes: &Lanes,
+    ) -> Result<Option<usize>> {
+        let mut missing = None;
+        for rank in self.others() {
+            let block = phase.gives.block(rank);
+            loop {
+                let first = lanes.first_of(run.lane, run.sent[rank]);
+                if first >= block.bytes {
+                    break;
+                }
+                let counter = lanes.counter(run.lane, self.ranks, rank);
+                let (sent, taken) = halves(counter.load(Ordering::Relaxed));
+                let word = lanes.word(&inboxes[self.rank], self, run.lane, rank);
+                let (_, freed) = halves(word.load(Ordering::Acquire));
+                if sent.wrapping_sub(freed) >= LANE_SLOTS {
+                    missing = Some(rank);
+                    break;
+                }
+                let bytes = (block.bytes - first).min(lanes.piece as u64) as usize;
+                load(memory, phase.again, block.at + first, bytes, &mut run.words)?;
+                let slot = lanes.slot(&inboxes[rank], self, (run.lane, self.rank, rank), sent);
+                for (to, word) in slot.iter().zip(&run.words) {
+                    to.store(*word, Ordering::Relaxed);
+                }
+                let now = joined(sent.wrapping_add(1), taken);
+                counter.store(now, Ordering::Relaxed);
+                let word = lanes.word(&inboxes[rank], self, run.lane, self.rank);
+                word.store(now, Ordering::Release);
+                run.sent[rank] += 1;
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Takes what has come, piece by piece of all ranks in order; a rank whose piece is missing.
+    fn take_pieces<M: Memory>(
+        &self,
+        run: &mut Run,
+        phase: &Phase,
+        task: &Task<'_>,
+        memory: &mut M,
+        inboxes: &[Buffer<u64>],
+        lanes: &Lanes,
+    ) -> Result<Option<usize>> {
+        let most = phase.takes.most();
+        loop {
+            // `word` counts the pieces here.
+            run.first = lanes.first_of(run.lane, run.word as u64);
+            if run.first >= most {
+                return Ok(None);
+            }
+            while run.rank < self.ranks {
+                let rank = run.rank;
+                let left = phase.takes.block(rank).bytes.saturating_sub(run.first);
+                let bytes = left.min(lanes.piece as u64) as usize;
+                if bytes > 0 && rank == self.rank {
+                    let own = phase.gives.block(rank).at + run.first;
+                    load(memory, phase.again, own, bytes, &mut run.words)?;
+                    self.place(run, phase, task.reduction, (rank, bytes), memory)?;
+                } else if bytes > 0 {
+                    let counter = lanes.counter(run.lane, self.ranks, rank);
+                    let (sent, taken) = halves(counter.load(Ordering::Relaxed));
+                    let word = lanes.word(&inboxes[self.rank], self, run.lane, rank);
+                    let (there, _) = halves(word.load(Ordering::Acquire));
+                    if there == taken {
+                        return Ok(Some(rank));
+                    }
+                    let from = (run.lane, rank, self.rank);
+                    let slot = lanes.slot(&inboxes[self.rank], self, from, taken);
+                    let slot = &slot[..bytes.div_ceil(8)];
+                    run.words.clear();
+                    run.words.extend(slot.iter().map(|word| word.load(Ordering::Relaxed)));
+                    self.place(run, phase, task.reduction, (rank, bytes), memory)?;
+                    let now = joined(sent, taken.wrapping_add(1));
+                    counter.store(now, Ordering::Relaxed);
+                    let word = lanes.word(&inboxes[rank], self, run.lane, self.rank);
+                    word.store(now, Ordering::Release);
+                }
+                run.rank += 1;
+            }
+            (run.rank, run.word) = (0, run.word + 1);
+        }
+    }
+}
+
+impl Lanes {
+    /// The first byte of piece `number` of a lane.
+    fn first_of(&self, lane: usize, number: u64) -> u64 {
+        (lane as u64 + number * self.count as u64) * self.piece as u64
+    }
+
+    fn counter(&self, lane: usize, ranks: usize, rank: usize) -> &AtomicU64 {
+        &self.counters.atomics().unwrap_or_default()[lane * ranks + rank]
+    }
+
+    /// Words of an inbox before its lanes.
+    fn begin(host: &HostSide) -> usize {
+        4 * host.ranks * host.len
+    }
+
+    /// The word that rank `from` writes.
+    fn word<'a>(
+        &self,
+        inbox: &'a Buffer<u64>,
+        host: &HostSide,
+        lane: usize,
+        from: usize,
+    ) -> &'a AtomicU64 {
+        let at = Lanes::begin(host) + (lane * host.ranks + from) * (LANE_STRIDE / 8) as usize;
+        &inbox.atomics().unwrap_or_default()[at]
+    }
+
+    /// The slot of a piece from one rank in the inbox of another.
+    fn slot<'a>(
+        &self,
+        inbox: &'a Buffer<u64>,
+        host: &HostSide,
+        (lane, from, to): (usize, usize, usize),
+        number: u32,
+    ) -> &'a [AtomicU64] {
+        let words = self.count * host.ranks * (LANE_STRIDE / 8) as usize;
+        let pair = lane * (host.ranks - 1) + from - usize::from(from > to);
+        let slot = pair * LANE_SLOTS as usize + (number % LANE_SLOTS) as usize;
+        let at = Lanes::begin(host) + words + slot * self.piece / 8;
+        &inbox.atomics().unwrap_or_default()[at..at + self.piece / 8]
+    }
+}
+
+/// Brings bytes into words, the last one filled up with zeros.
+fn load<M: Memory>(
+    memory: &M,
+    again: bool,
+    at: u64,
+    bytes: usize,
+    words: &mut Vec<u64>,
+) -> Result<()> {
+    words.clear();
+    words.resize(bytes.div_ceil(8), 0);
+    if bytes == 0 {
+        return Ok(());
+    }
+    memory.load(again, at, &mut bytemuck::cast_slice_mut(words)[..bytes])
+}
+
+/// The counters in a word: pieces sent, and pieces taken.
+fn halves(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+fn joined(sent: u32, taken: u32) -> u64 {
+    u64::from(sent) | u64::from(taken) << 32
 }
 
 /// The number of a run's first or last round of signals.
@@ -186,9 +609,4 @@ fn first_round(number: u64) -> u64 {
 
 fn last_round(number: u64) -> u64 {
     2 * number
-}
-
-/// Combines the value of a rank with those of the ranks before.
-fn join<T: Number>(op: ReduceOp, rank: usize, to: &mut T, theirs: T) {
-    *to = if rank == 0 { theirs } else { combine_two(op, *to, theirs) };
 }

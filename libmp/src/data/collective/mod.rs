@@ -1,14 +1,18 @@
-//! Barrier and all-reduce of the ranks of a communicator, prepared once, started by the host, on a stream or inside a kernel. Every
-//! rank sends to every other directly and combines by itself, in rank order: one step, for few ranks and short vectors.
+//! Collectives of the ranks of a communicator, prepared once, started by the host, on a stream or inside a kernel. Every rank gives
+//! every other a block directly, and what comes is placed, or combined in rank order: one step, for few ranks.
 //!
-//! The protocol is that of `mp/collective.cuh`: packets into the inboxes of ranks that map each other's memory, puts and signals of
-//! a window where some are reached through a NIC. Runs are counted in the memory of the device. On memory that the CPU reaches it
-//! goes by itself (`host.rs`); for a GPU the host launches the kernel.
+//! The protocol is that of `mp/collective.cuh`: packets into the inboxes of ranks that map each other's memory, lanes of pieces for
+//! large blocks, puts and signals of a window where some are reached through a NIC. Which block goes to whom is in `blocks.rs`, for
+//! all of them. Runs are counted in the memory of the device. On memory that the CPU reaches it goes by itself (`host.rs`); for a
+//! GPU the host launches the kernel.
 
+mod blocks;
 mod host;
+mod job;
 mod shared;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,15 +26,30 @@ use super::wait::Backoff;
 use crate::collective::{Number, ReduceOp};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
-use host::Run;
-use shared::{Of, Shared};
+use blocks::{Kind, Phase, Reduction};
+use host::{InPlace, InRegions, Memory, Run, Task};
+use job::{Job, extents, phases_of};
+use shared::Shared;
 
-/// A barrier of the ranks: [`Communicator::prepare_barrier`].
+/// Bytes of the host's values that a GPU combines at once.
+const STAGED: usize = 64 << 10;
+
+/// The collectives of a communicator on memory of a device, of any kind and type: [`Communicator::prepare_collective`].
+///
+/// A method for each kind says what is done ([`CollectiveRun`]), which the host then runs, or starts and waits for, or starts on a
+/// stream; a kernel calls the functions of `mp/collective.cuh` with the [`handle`](Self::handle). Every rank starts the same kinds
+/// with the same lengths, roots and operations in the same order – in different ways, if it likes, and each time in another one.
+/// Two runs of one object do not overlap. What a rank says cannot be compared with what the others say: ranks that do not agree
+/// wait for each other until the timeout, or take what is there.
+///
+/// Runs are counted in the device's memory, so a captured graph can be replayed. Ranks are combined in rank order: every rank gets
+/// the same bits, and gets them again. Memory for what is given and taken may be the same, if a rank's own block is at the same
+/// place in both.
 ///
 /// # Order
-/// What every rank did before – in the thread that starts it, on the stream, in the group of threads – is visible to all behind
-/// it; through a NIC also what it put to whichever rank. Ranks may start it in different ways, and each of them in another way every
-/// time; two runs of one barrier do not overlap. Runs are counted in the device's memory, so a captured graph can be replayed.
+/// A run is complete for a rank when what it takes is there, and what it gives may be written again. Only a barrier orders more: what
+/// every rank did before – in the thread that starts it, on the stream, in the group of threads – is visible to all behind it;
+/// through a NIC also what it put to whichever rank.
 ///
 /// # Failure
 /// A wait ends with the communicator's timeout, with the world, and, through a NIC, when a request fails. Of a stream
@@ -40,124 +59,270 @@ use shared::{Of, Shared};
 /// ```
 /// use std::time::Duration;
 ///
-/// use libmp::{Deadline, Device, World};
+/// use libmp::{Deadline, Device, ReduceOp, World};
 ///
 /// # fn main() -> libmp::Result<()> {
 /// # let world = World::init()?;
-/// let barrier = world.prepare_barrier(&Device::Host)?;
-/// barrier.start()?; // or start_on a stream, or in a kernel
+/// let mut all = world.prepare_collective(&Device::Host, 1024)?;
+/// let (mine, everyones) = (world.alloc::<f64>(&Device::Host, 2)?, world.alloc::<f64>(&Device::Host, 2 * world.size())?);
+/// mine.write(&[1.0, world.rank() as f64])?;
+/// all.all_gather(&mine, &everyones).run()?;
+/// assert_eq!(everyones.to_vec()?[..2], [1.0, 0.0]);
+/// all.all_reduce(ReduceOp::Sum, &mine, &mine).start()?; // or start_on a stream, or in a kernel
 /// // Something else meanwhile.
-/// barrier.wait(Deadline::after(Duration::from_secs(10)))?;
+/// all.wait(Deadline::after(Duration::from_secs(10)))?;
+/// assert_eq!(mine.to_vec()?[0], world.size() as f64);
+/// let mut values = [1, world.rank()].map(|value| value as u64);
+/// all.all_reduce_slice(ReduceOp::Max, &mut values)?;
 /// # world.finish()
 /// # }
 /// ```
-pub struct Barrier {
-    inner: Inner<u64>,
+pub struct Collective {
+    shared: Arc<Shared>,
+    started: Mutex<Option<Started>>,
+    /// Values of the host that a GPU combines.
+    staging: Option<Region<u64>>,
+    slice: SliceRun,
 }
 
-/// An all-reduce of the ranks: [`Communicator::prepare_all_reduce`]. Every rank gets the same bits: ranks are combined in rank
-/// order, as by [`Communicator::all_reduce`]. Started, counted and ended by failures as a [`Barrier`]; it orders nothing but its
-/// values.
+/// A run of a [`Collective`] that is to be started.
 ///
 /// ```
-/// use libmp::{Device, ReduceOp, World};
+/// use libmp::{Device, World};
 ///
 /// # fn main() -> libmp::Result<()> {
 /// # let world = World::init()?;
-/// let mut sum = world.prepare_all_reduce::<f64>(&Device::Host, 2)?;
-/// let mut values = [1.0, world.rank() as f64];
-/// sum.run(ReduceOp::Sum, &mut values)?;
-/// assert_eq!(values[0], world.size() as f64);
+/// let (all, stream) = (world.prepare_collective(&Device::Host, 0)?, world.stream(&Device::Host)?);
+/// let barrier = all.barrier(); // nothing has happened yet
+/// barrier.start_on(&stream)?;
+/// # world.synchronize(&stream, libmp::Deadline::after(std::time::Duration::from_secs(10)))?;
 /// # world.finish()
 /// # }
 /// ```
-pub struct AllReduce<T> {
-    inner: Inner<T>,
+#[must_use = "nothing happens before it is started"]
+pub struct CollectiveRun<'a> {
+    collective: &'a Collective,
+    job: Result<Job>,
 }
 
-/// What is combined, and how.
-type Reduce<'a, T> = Option<(ReduceOp, &'a Region<T>)>;
-
-/// Both of them; a barrier combines nothing.
-struct Inner<T> {
-    shared: Arc<Shared>,
-    started: Mutex<Option<Started<T>>>,
-    /// Values of the host that a GPU combines.
-    staging: Option<Region<T>>,
-    /// This rank's values of the run under way.
-    mine: Vec<T>,
+/// The last run of values of the host, whose memory the next takes.
+#[derive(Default)]
+struct SliceRun {
+    bytes: usize,
+    phases: Vec<Phase>,
+    run: Run,
 }
 
 /// A start of the host.
-struct Started<T> {
+struct Started {
     since: Instant,
-    how: How<T>,
+    how: How,
 }
 
-enum How<T> {
-    Here { run: Run, op: ReduceOp, mine: Vec<T>, combined: Vec<T>, into: Option<Region<T>> },
+#[allow(clippy::large_enum_variant, reason = "there is one of them")]
+enum How {
+    Here { run: Run, job: Job },
     OnItsStream,
 }
 
-impl<T: Number + Pod> Inner<T> {
-    fn new(shared: Shared) -> Result<Inner<T>> {
-        let (plane, device, len) = (&shared.plane, &shared.device, shared.len);
+impl Collective {
+    pub(crate) fn prepare(
+        communicator: &Communicator,
+        plane: &Arc<Plane>,
+        device: &Device,
+        bytes: usize,
+    ) -> Result<Collective> {
+        let shared = Shared::prepare(communicator, plane, device, bytes)?;
         let failed = |source| Error::Memory { op: shared.name(), source };
-        let staging = device.as_cuda().filter(|_| len > 0).map(|_| {
-            let bytes = plane.pieces.cut(device, Space::Pinned, len * size_of::<T>());
+        let staging = device.as_cuda().map(|_| {
+            let bytes = plane.pieces.cut(device, Space::Pinned, shared.bytes.min(STAGED));
             bytes.and_then(|bytes| bytes.cast()).map(Region::from_buffer).map_err(failed)
         });
-        let staging = staging.transpose()?;
-        Ok(Inner { staging, shared: Arc::new(shared), started: Mutex::new(None), mine: Vec::new() })
+        let (staging, shared) = (staging.transpose()?, Arc::new(shared));
+        Ok(Collective { shared, started: Mutex::new(None), staging, slice: SliceRun::default() })
     }
 
-    fn start(&self, reduce: Reduce<'_, T>) -> Result<()> {
-        let mut started = self.lock();
-        let shared = &self.shared;
-        if started.is_some() {
+    /// Waits for all ranks, and orders what they did.
+    pub fn barrier(&self) -> CollectiveRun<'_> {
+        let nothing = self.shared.nothing();
+        let job = nothing.and_then(|none| self.job(Kind::Barrier, &none, &none, 0, None));
+        CollectiveRun { collective: self, job }
+    }
+
+    /// Gives every rank the values of rank `root`.
+    pub fn broadcast<T: Pod>(&self, root: usize, values: &Region<T>) -> CollectiveRun<'_> {
+        self.moves(Kind::Broadcast { root }, values, values, values.len())
+    }
+
+    /// Gives every rank the values of all, in rank order. They are equally many on all ranks.
+    pub fn all_gather<T: Pod>(&self, from: &Region<T>, to: &Region<T>) -> CollectiveRun<'_> {
+        self.moves(Kind::AllGather, from, to, from.len())
+    }
+
+    /// Gives rank `root` the values of all, in rank order. The others' `to` is not looked at.
+    pub fn gather<T: Pod>(
+        &self,
+        root: usize,
+        from: &Region<T>,
+        to: &Region<T>,
+    ) -> CollectiveRun<'_> {
+        self.moves(Kind::Gather { root }, from, to, from.len())
+    }
+
+    /// Gives each rank its part, as much as there is room for in `to`, of the values of rank `root`, which are in rank order. The
+    /// others' `from` is not looked at.
+    pub fn scatter<T: Pod>(
+        &self,
+        root: usize,
+        from: &Region<T>,
+        to: &Region<T>,
+    ) -> CollectiveRun<'_> {
+        self.moves(Kind::Scatter { root }, from, to, to.len())
+    }
+
+    /// Gives each rank its part of this rank's values, and takes a part of each rank's, both in rank order: equal parts.
+    pub fn all_to_all<T: Pod>(&self, from: &Region<T>, to: &Region<T>) -> CollectiveRun<'_> {
+        self.moves(Kind::AllToAll, from, to, from.len() / self.shared.world_ranks.len())
+    }
+
+    /// Gives each rank the elements `given` of it of `from`, and takes what each gives to the elements `taken` of it of `to`, which are
+    /// as many as that rank says. The regions do not overlap.
+    pub fn all_to_all_v<T: Pod>(
+        &self,
+        from: &Region<T>,
+        given: &[Range<usize>],
+        to: &Region<T>,
+        taken: &[Range<usize>],
+    ) -> CollectiveRun<'_> {
+        let ranks = self.shared.world_ranks.len();
+        for (list, what) in [(given, "given"), (taken, "taken")] {
+            if list.len() != ranks {
+                let (many, name) = (list.len(), "all-to-all-v");
+                return self.refused(format!("{name}: {many} ranges {what} for {ranks} ranks"));
+            }
+            if let Some(range) = list.iter().find(|range| range.start > range.end) {
+                return self.refused(format!("the range {range:?} ends before it begins"));
+            }
+        }
+        let me = self.shared.rank;
+        let (one, other) = (given[me].len(), taken[me].len());
+        if one != other {
+            let reason = format!("gives itself {one} elements and takes {other} from itself");
+            return self.refused(reason);
+        }
+        let kind = Kind::AllToAllV { given: extents::<T>(given), taken: extents::<T>(taken) };
+        self.moves(kind, from, to, 0)
+    }
+
+    /// Combines the values of all ranks element by element, for rank `root`. The others' `to` is not looked at.
+    pub fn reduce<T: Number>(
+        &self,
+        op: ReduceOp,
+        root: usize,
+        from: &Region<T>,
+        to: &Region<T>,
+    ) -> CollectiveRun<'_> {
+        self.combines(Kind::Reduce { root }, op, from, to, from.len())
+    }
+
+    /// Combines the values that all ranks have for this one, as many as there is room for in `to`: part by part of theirs, in rank
+    /// order.
+    pub fn reduce_scatter<T: Number>(
+        &self,
+        op: ReduceOp,
+        from: &Region<T>,
+        to: &Region<T>,
+    ) -> CollectiveRun<'_> {
+        self.combines(Kind::ReduceScatter, op, from, to, to.len())
+    }
+
+    /// Combines the values of all ranks element by element, for all.
+    pub fn all_reduce<T: Number>(
+        &self,
+        op: ReduceOp,
+        from: &Region<T>,
+        to: &Region<T>,
+    ) -> CollectiveRun<'_> {
+        self.combines(Kind::AllReduce, op, from, to, from.len())
+    }
+
+    /// Combines the values of the ranks up to this one, itself included.
+    pub fn scan<T: Number>(
+        &self,
+        op: ReduceOp,
+        from: &Region<T>,
+        to: &Region<T>,
+    ) -> CollectiveRun<'_> {
+        self.combines(Kind::Scan, op, from, to, from.len())
+    }
+
+    /// An all-reduce of values of the host in place, whichever device it was prepared for: without a region, and at once.
+    ///
+    /// # Errors
+    /// As [`CollectiveRun::run`].
+    pub fn all_reduce_slice<T: Number>(&mut self, op: ReduceOp, values: &mut [T]) -> Result<()> {
+        let (shared, since) = (self.shared.clone(), Instant::now());
+        let bytes = size_of_val(values);
+        shared.fits(Kind::AllReduce.name(), bytes as u64)?;
+        if let Some(staging) = &self.staging {
+            let staging = Region::from_buffer(
+                staging
+                    .buffer()
+                    .cast::<T>()
+                    .map_err(|source| Error::Memory { op: shared.name(), source })?,
+            );
+            for values in values.chunks_mut(staging.len()) {
+                let part = staging.slice(0..values.len())?;
+                part.write(values)?;
+                self.all_reduce(op, &part, &part).run()?;
+                values.copy_from_slice(&part.to_vec()?);
+            }
+            return Ok(());
+        }
+        let reduction = Reduction::of::<T>(op);
+        if let Some(reason) = op.refuses(T::ELEMENT) {
+            return Err(Error::Mismatch { op: shared.name(), reason });
+        }
+        if self.lock().is_some() {
             return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
         }
         shared.check(Duration::ZERO)?;
-        let since = Instant::now();
-        let how = match &shared.host {
-            Some(host) => {
-                shared.fits(reduce.map_or(0, |(_, values)| values.len()))?;
-                let mine = reduce.map_or_else(|| Ok(Vec::new()), |(_, values)| values.to_vec())?;
-                let op = reduce.map_or(ReduceOp::Sum, |(op, _)| op);
-                let run = host.begin(&mine)?;
-                let combined = vec![T::zeroed(); mine.len()];
-                How::Here {
-                    run,
-                    op,
-                    mine,
-                    combined,
-                    into: reduce.map(|(_, values)| values.clone()),
-                }
-            }
-            None => {
-                shared.launch(shared.stream.as_ref().ok_or(Error::NoOperations)?, reduce)?;
-                How::OnItsStream
-            }
-        };
-        *started = Some(Started { since, how });
-        Ok(())
+        let _span = shared.plane.trace.span("host", Kind::AllReduce.name());
+        let SliceRun { bytes: last, phases, run } = &mut self.slice;
+        if *last != bytes || phases.is_empty() {
+            (*last, *phases) = (bytes, phases_of(&shared, &Kind::AllReduce, bytes, true));
+        }
+        run.reset();
+        let (most, reduction) = (bytes as u64, Some(reduction));
+        let task = Task { phases, reduction, most, is_barrier: false };
+        let mut memory = InPlace(bytemuck::cast_slice_mut(values));
+        let (deadline, name) = (Deadline::after(shared.timeout), Kind::AllReduce.name());
+        shared.finish(run, &task, &mut memory, name, deadline, since)
     }
 
-    fn test(&self) -> Result<bool> {
+    /// Whether the last start of the host is complete. Makes progress, does not block; complete before the first start.
+    ///
+    /// # Errors
+    /// What ended the world; what the driver says.
+    pub fn test(&self) -> Result<bool> {
         match self.wait(Deadline::after(Duration::ZERO)) {
             Err(Error::Late { .. }) => Ok(false),
             result => result.map(|()| true),
         }
     }
 
-    fn wait(&self, deadline: Deadline) -> Result<()> {
+    /// Waits until the last start of the host is complete.
+    ///
+    /// # Errors
+    /// [`Error::Late`] at the deadline, naming a rank that has not come, and it stays started; as [`test`](Self::test).
+    pub fn wait(&self, deadline: Deadline) -> Result<()> {
         let mut guard = self.lock();
         let Some(started) = guard.as_mut() else { return Ok(()) };
         let (shared, since) = (&self.shared, started.since);
         let result = match &mut started.how {
-            How::Here { run, op, mine, combined, into } => {
-                let ended = shared.finish(run, *op, mine, combined, deadline, since);
-                ended.and_then(|()| into.as_ref().map_or(Ok(()), |into| into.write(combined)))
+            How::Here { run, job } => {
+                let mut memory = InRegions { from: &job.from, to: &job.to };
+                shared.finish(run, &job.task(), &mut memory, job.name, deadline, since)
             }
             How::OnItsStream => {
                 let stream = shared.stream.as_ref().ok_or(Error::NoOperations)?;
@@ -175,178 +340,130 @@ impl<T: Number + Pod> Inner<T> {
         result
     }
 
-    fn start_on(&self, stream: &Stream, reduce: Reduce<'_, T>) -> Result<()> {
-        self.shared.check(Duration::ZERO)?;
-        self.shared.fits(reduce.map_or(0, |(_, values)| values.len()))?;
-        self.shared.is_for(stream)?;
-        if self.shared.host.is_none() {
-            return self.shared.launch(stream, reduce);
-        }
-        let (shared, reduce) =
-            (self.shared.clone(), reduce.map(|(op, values)| (op, values.clone())));
-        let failed = |source| Error::Memory { op: self.shared.name(), source };
-        stream.call(move || shared.run_on_a_host_stream(reduce.as_ref())).map_err(failed)
+    /// The `mp::Collective` that kernels take (`mp/collective.cuh`). Valid while this object lives.
+    pub fn handle(&self) -> mp_kernels::Collective {
+        self.shared.handle
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Started<T>>> {
+    fn moves<T: Pod>(
+        &self,
+        kind: Kind,
+        from: &Region<T>,
+        to: &Region<T>,
+        count: usize,
+    ) -> CollectiveRun<'_> {
+        CollectiveRun { collective: self, job: self.job(kind, from, to, count, None) }
+    }
+
+    fn combines<T: Number>(
+        &self,
+        kind: Kind,
+        op: ReduceOp,
+        from: &Region<T>,
+        to: &Region<T>,
+        count: usize,
+    ) -> CollectiveRun<'_> {
+        let job = self.job(kind, from, to, count, Some(Reduction::of::<T>(op)));
+        CollectiveRun { collective: self, job }
+    }
+
+    fn job<T: Pod>(
+        &self,
+        kind: Kind,
+        from: &Region<T>,
+        to: &Region<T>,
+        count: usize,
+        reduction: Option<Reduction>,
+    ) -> Result<Job> {
+        Job::new(&self.shared, kind, (from, to), count, reduction)
+    }
+
+    fn refused(&self, reason: String) -> CollectiveRun<'_> {
+        let job = Err(Error::Mismatch { op: self.shared.name(), reason });
+        CollectiveRun { collective: self, job }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Started>> {
         self.started.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Barrier {
-    pub(crate) fn prepare(
-        communicator: &Communicator,
-        plane: &Arc<Plane>,
-        device: &Device,
-    ) -> Result<Barrier> {
-        let shared = Shared::prepare(communicator, plane, device, Of::Barrier)?;
-        Ok(Barrier { inner: Inner::new(shared)? })
-    }
-
-    /// Says that this rank has come, and returns.
+impl CollectiveRun<'_> {
+    /// Starts it by the host: gives what this rank has to give, as far as there is room, and returns. Its memory must not be touched
+    /// until [`Collective::test`] or [`Collective::wait`] say that it is complete.
     ///
     /// # Errors
-    /// [`Error::Started`] if the last start has not been seen complete; what ended the world.
-    pub fn start(&self) -> Result<()> {
-        self.inner.start(None)
+    /// [`Error::Started`] if the last start has not been seen complete. [`Error::Mismatch`] for more bytes than it was
+    /// prepared for, regions that are too short, and operations that the type does not have; [`Error::NoSuchRank`] for a root;
+    /// what ended the world.
+    pub fn start(self) -> Result<()> {
+        let (job, shared) = (self.job?, &self.collective.shared);
+        let mut started = self.collective.lock();
+        if started.is_some() {
+            return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
+        }
+        shared.check(Duration::ZERO)?;
+        let since = Instant::now();
+        let how = match &shared.host {
+            Some(_) => {
+                let mut run = Run::default();
+                let mut memory = InRegions { from: &job.from, to: &job.to };
+                let _ = shared.advance(&mut run, &job.task(), &mut memory)?;
+                How::Here { run, job }
+            }
+            None => {
+                shared.launch(shared.stream.as_ref().ok_or(Error::NoOperations)?, &job)?;
+                How::OnItsStream
+            }
+        };
+        *started = Some(Started { since, how });
+        Ok(())
     }
 
-    /// Whether all ranks have come. Makes progress, does not block; complete before the first start.
+    /// Starts it by the host and waits for it, at most the communicator's timeout.
     ///
     /// # Errors
-    /// What ended the world; what the driver says.
-    pub fn test(&self) -> Result<bool> {
-        self.inner.test()
-    }
-
-    /// Waits until all ranks have come.
-    ///
-    /// # Errors
-    /// [`Error::Late`] at the deadline, naming a rank that has not come, and it stays started; as [`test`](Self::test).
-    pub fn wait(&self, deadline: Deadline) -> Result<()> {
-        self.inner.wait(deadline)
-    }
-
-    /// [`start`](Self::start) and [`wait`](Self::wait), for at most the communicator's timeout.
-    ///
-    /// # Errors
-    /// As both.
-    pub fn run(&mut self) -> Result<()> {
+    /// As [`start`](Self::start) and [`Collective::wait`].
+    pub fn run(self) -> Result<()> {
+        let collective = self.collective;
         self.start()?;
-        self.wait(Deadline::after(self.inner.shared.timeout))
+        collective.wait(Deadline::after(collective.shared.timeout))
     }
 
-    /// Makes the stream wait for all ranks.
+    /// Starts it when the stream gets there, and makes the stream wait for it.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for a stream of another device, [`Error::Memory`], what ended the world.
-    pub fn start_on(&self, stream: &Stream) -> Result<()> {
-        self.inner.start_on(stream, None)
-    }
-
-    /// What `mp::barrier` of `mp/collective.cuh` takes. Valid while this object lives.
-    pub fn handle(&self) -> mp_kernels::Collective {
-        self.inner.shared.handle
-    }
-}
-
-impl<T: Number + Pod> AllReduce<T> {
-    pub(crate) fn prepare(
-        communicator: &Communicator,
-        plane: &Arc<Plane>,
-        device: &Device,
-        len: usize,
-    ) -> Result<AllReduce<T>> {
-        let of = Of::AllReduce { len, element: T::ELEMENT };
-        let shared = Shared::prepare(communicator, plane, device, of)?;
-        Ok(AllReduce { inner: Inner::new(shared)? })
-    }
-
-    /// Combines the ranks' values element by element, in place. Every rank calls it with the same operation and as many
-    /// values, at most those it was prepared for.
-    ///
-    /// # Errors
-    /// [`Error::Mismatch`] for more values; [`Error::Late`] if a rank does not come within the communicator's timeout; what ended
-    /// the world. After the last two it cannot be used any more.
-    pub fn run(&mut self, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        let inner = &mut self.inner;
-        inner.shared.fits(values.len())?;
-        let (since, deadline) = (Instant::now(), Deadline::after(inner.shared.timeout));
-        if let Some(staging) = &inner.staging {
-            let part = staging.slice(0..values.len())?;
-            part.write(values)?;
-            inner.start(Some((op, &part)))?;
-            inner.wait(deadline)?;
-            values.copy_from_slice(&part.to_vec()?);
-            return Ok(());
+    /// As [`start`](Self::start), but for what the host has started; [`Error::Mismatch`] for a stream of another device,
+    /// [`Error::Memory`].
+    pub fn start_on(self, stream: &Stream) -> Result<()> {
+        let (job, shared) = (self.job?, &self.collective.shared);
+        shared.check(Duration::ZERO)?;
+        shared.is_for(stream)?;
+        if shared.host.is_none() {
+            return shared.launch(stream, &job);
         }
-        let Some(host) = &inner.shared.host else { return Err(Error::NoOperations) };
-        if inner.lock().is_some() {
-            return Err(Error::Started { op: inner.shared.name(), epoch: inner.shared.runs() });
-        }
-        inner.shared.check(Duration::ZERO)?;
-        let _span = inner.shared.plane.trace.span("host", "all-reduce");
-        inner.mine.clear();
-        inner.mine.extend_from_slice(values);
-        let mut run = host.begin(&inner.mine)?;
-        inner.shared.finish(&mut run, op, &inner.mine, values, deadline, since)
-    }
-
-    /// Sends this rank's values and returns; they must not be touched until the start is complete, when they are the result.
-    ///
-    /// # Errors
-    /// As [`Barrier::start`]; [`Error::Mismatch`] for more values than it was prepared for.
-    pub fn start(&self, op: ReduceOp, values: &Region<T>) -> Result<()> {
-        self.inner.start(Some((op, values)))
-    }
-
-    /// Whether the last start is complete, as [`Barrier::test`].
-    ///
-    /// # Errors
-    /// As [`Barrier::test`].
-    pub fn test(&self) -> Result<bool> {
-        self.inner.test()
-    }
-
-    /// Waits until the last start is complete, as [`Barrier::wait`].
-    ///
-    /// # Errors
-    /// As [`Barrier::wait`].
-    pub fn wait(&self, deadline: Deadline) -> Result<()> {
-        self.inner.wait(deadline)
-    }
-
-    /// Combines the values of all ranks element by element, in place, when the stream gets there.
-    ///
-    /// # Errors
-    /// As [`Barrier::start_on`]; [`Error::Mismatch`] for more values than it was prepared for.
-    pub fn start_on(&self, stream: &Stream, op: ReduceOp, values: &Region<T>) -> Result<()> {
-        self.inner.start_on(stream, Some((op, values)))
-    }
-
-    /// What `mp::all_reduce` of `mp/collective.cuh` takes. Valid while this object lives.
-    pub fn handle(&self) -> mp_kernels::Collective {
-        self.inner.shared.handle
+        let failed = |source| Error::Memory { op: shared.name(), source };
+        let shared = shared.clone();
+        stream.call(move || shared.run_on_a_host_stream(&job)).map_err(failed)
     }
 }
 
 impl Shared {
     /// Goes on with a run of the host until all ranks have come.
-    fn finish<T: Number>(
+    fn finish<M: Memory>(
         &self,
         run: &mut Run,
-        op: ReduceOp,
-        mine: &[T],
-        combined: &mut [T],
+        task: &Task<'_>,
+        memory: &mut M,
+        name: &'static str,
         deadline: Deadline,
         since: Instant,
     ) -> Result<()> {
-        let Some(host) = &self.host else { return Err(Error::NoOperations) };
         let mut backoff = Backoff::new(deadline);
-        while let Some(missing) = host.advance(run, op, mine, combined)? {
+        while let Some(missing) = self.advance(run, task, memory)? {
             self.plane.progress();
             self.plane.pause(&mut backoff, || Progress {
-                what: self.what(missing),
+                what: self.what(name, missing),
                 age: since.elapsed(),
                 why: format!("rank {} has not come", self.world_ranks[missing]),
             })?;
@@ -355,25 +472,25 @@ impl Shared {
     }
 
     /// What is waited for, and from whom.
-    fn what(&self, missing: usize) -> What {
+    fn what(&self, verb: &'static str, missing: usize) -> What {
         let rank = self.world_ranks[missing];
         let host = self.plane.peer(rank).host.clone();
-        let name = Name { verb: self.verb, tag: 0, direction: "with", rank, host };
+        let name = Name { verb, tag: 0, direction: "with", rank, host };
         let seen = self.runs();
         What { name: Arc::new(name), expected: seen + 1, seen }
     }
 }
 
-impl fmt::Debug for Barrier {
+impl fmt::Debug for Collective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { rank, world_ranks, .. } = &*self.inner.shared;
-        write!(f, "barrier on rank {rank} of {}", world_ranks.len())
+        let Shared { rank, world_ranks, bytes, .. } = &*self.shared;
+        write!(f, "collective of {bytes} bytes on rank {rank} of {}", world_ranks.len())
     }
 }
 
-impl<T> fmt::Debug for AllReduce<T> {
+impl fmt::Debug for CollectiveRun<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shared { rank, world_ranks, len, .. } = &*self.inner.shared;
-        write!(f, "all-reduce of {len} elements on rank {rank} of {}", world_ranks.len())
+        let name = self.job.as_ref().map_or("refused run", |job| job.name);
+        write!(f, "{name} of {:?}", self.collective)
     }
 }

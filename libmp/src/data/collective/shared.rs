@@ -1,16 +1,18 @@
-//! What both collectives have: memory, the handle of kernels, launches, and runs on host streams.
+//! What all starts of a collective have in common: memory, the handle of kernels, launches, and runs on host streams.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, PeerHandle, PeerMemory, Space, Stream, Word64};
-use mp_kernels::{Collective, NicCollective, PACKET, WaitStatus};
+use mp_kernels::{
+    Collective, CollectiveRun, CollectiveState, Extent, LANE_SLOTS, LANE_STRIDE, LaneCounters,
+    NO_REDUCTION, PACKET, WaitStatus,
+};
 use serde::{Deserialize, Serialize};
 
-use super::Reduce;
-use super::host::{HostSide, Way};
-use crate::collective::{Element, Number, ReduceOp};
+use super::blocks::{List, Phase};
+use super::host::{HostSide, InRegions, Lanes, Memory, Run, Task, Way};
+use super::job::Job;
 use crate::communicator::Communicator;
 use crate::data::endpoint::is_set;
 use crate::data::name::Name;
@@ -22,16 +24,30 @@ use crate::data::wait::Backoff;
 use crate::data::window::{Window, nanoseconds};
 use crate::error::{Error, Result};
 
+/// Blocks of up to so many bytes go as packets, which take four times the room, twice.
+const SMALL: usize = 8 << 10;
+/// Bytes of a row through a NIC.
+const ROW: usize = 16 << 10;
+/// Lanes of a GPU: with one piece of each on its way to a peer there is more on the way than NVLink brings in a round trip.
+const LANES: usize = 64;
+/// Bytes of the slots of a GPU's lanes, if pieces are not smaller than the least.
+const SLOTS: usize = 8 << 20;
+const PIECES: (usize, usize) = (1 << 10, 32 << 10);
+/// Lanes of the host and the bytes of a piece: the CPU does one after another.
+const HOST_LANES: (usize, usize) = (2, 16 << 10);
+/// Threads of a block that serves lanes, and of one that serves a NIC.
+const LANE_THREADS: u32 = 512;
+const NIC_THREADS: u32 = 256;
+
 pub(super) struct Shared {
     pub plane: Arc<Plane>,
     pub device: Device,
-    pub verb: &'static str,
     /// This rank, and the ranks of the communicator in the world.
     pub rank: usize,
     pub world_rank: usize,
     pub world_ranks: Vec<usize>,
-    /// Elements.
-    pub len: usize,
+    /// Bytes that there is room for in a block.
+    pub bytes: usize,
     pub timeout: Duration,
     pub handle: Collective,
     /// On memory that the CPU reaches.
@@ -46,29 +62,50 @@ pub(super) struct Shared {
     _window: Option<Window<u64>>,
 }
 
-/// What is prepared; every rank has to prepare the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Of {
-    Barrier,
-    AllReduce { len: usize, element: Element },
-}
-
-impl fmt::Display for Of {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Of::Barrier => f.write_str("a barrier"),
-            Of::AllReduce { len, element } => write!(f, "an all-reduce of {len} {element}"),
-        }
-    }
-}
-
 /// What each rank tells the others.
 #[derive(Serialize, Deserialize)]
 struct Told {
-    of: Of,
+    bytes: usize,
     gpu: bool,
     /// Where ranks map each other's memory: where the others write.
     inbox: Option<PeerHandle>,
+}
+
+/// How blocks travel, the same on all ranks.
+struct Form {
+    /// Words that go at once.
+    len: usize,
+    lanes: usize,
+    piece: usize,
+    /// Bytes of what the others write.
+    inbox: usize,
+}
+
+impl Form {
+    /// `None`: more than any memory has.
+    fn new(bytes: usize, ranks: usize, far: bool, gpu: bool) -> Option<Form> {
+        let len = bytes.min(if far { ROW } else { SMALL }).div_ceil(8).max(1);
+        if far {
+            // Rows that 16 bytes can be read of at once, and one more, from which puts are made.
+            let len = len.next_multiple_of(2);
+            let inbox = len.checked_mul(8)?.checked_mul(2 * ranks + 1)?;
+            return Some(Form { len, lanes: 0, piece: 0, inbox });
+        }
+        let packets = len.checked_mul(PACKET as usize)?.checked_mul(2 * ranks)?;
+        if bytes <= SMALL {
+            return Some(Form { len, lanes: 0, piece: 0, inbox: packets });
+        }
+        let (others, slots) = (ranks - 1, LANE_SLOTS as usize);
+        let (lanes, piece) = match gpu {
+            true => {
+                let fits = (SLOTS / (LANES * slots * others.max(1))).max(1);
+                (LANES, (1 << fits.ilog2()).clamp(PIECES.0, PIECES.1))
+            }
+            false => HOST_LANES,
+        };
+        let words = lanes * ranks * LANE_STRIDE as usize;
+        Some(Form { len, lanes, piece, inbox: packets + words + lanes * others * slots * piece })
+    }
 }
 
 impl Shared {
@@ -76,14 +113,12 @@ impl Shared {
         communicator: &Communicator,
         plane: &Arc<Plane>,
         device: &Device,
-        of: Of,
+        bytes: usize,
     ) -> Result<Shared> {
-        let (verb, len) = match of {
-            Of::Barrier => ("barrier", 0),
-            Of::AllReduce { len, .. } => ("all-reduce", len),
-        };
-        let failed = |source| Error::Memory { op: format!("preparing {verb}"), source };
-        let mismatch = |reason: String| Error::Mismatch { op: format!("preparing {verb}"), reason };
+        let verb = "collective";
+        let failed = |source| Error::Memory { op: format!("preparing a {verb}"), source };
+        let mismatch =
+            |reason: String| Error::Mismatch { op: format!("preparing a {verb}"), reason };
         let (rank, size) = (communicator.rank(), communicator.size());
         let world_ranks: Vec<usize> =
             (0..size).map(|rank| communicator.world_rank(rank)).collect::<Result<_>>()?;
@@ -91,18 +126,26 @@ impl Shared {
         for &rank in &world_ranks {
             far |= plane.path(rank)? != Path::Direct;
         }
-        // Two turns of all ranks: packets, or words, which a NIC stores in pinned memory with less ado than in a GPU's.
-        let each = if far { size_of::<u64>() } else { PACKET as usize };
-        let inbox: Result<Buffer<u8>> = match len.max(1).checked_mul(2 * size * each) {
-            None => Err(mismatch(format!("{len} elements"))),
-            Some(bytes) if far => plane.pieces.cut(device, Space::Pinned, bytes).map_err(failed),
-            Some(bytes) => plane.pieces.cut_for(device, bytes).map_err(failed),
-        };
-        // The counter, and behind it the addresses of the inboxes or the window.
-        let table = (8 * size).max(size_of::<NicCollective>());
-        let words = || plane.pieces.cut_for(device, 64 + table)?.cast::<u64>();
-        let words = words().map_err(failed);
         let gpu = device.as_cuda().is_some();
+        // Whole words; a barrier needs one, too.
+        let bytes = bytes.max(8).checked_next_multiple_of(8).unwrap_or(usize::MAX);
+        let form = Form::new(bytes, size, far, gpu);
+        let form = form.ok_or_else(|| mismatch(format!("room for {bytes} bytes")));
+        let cut = |form: &Form| match far {
+            // A NIC stores with less ado in pinned memory than in a GPU's.
+            true => plane.pieces.cut(device, Space::Pinned, form.inbox).map_err(failed),
+            false => plane.pieces.cut_for(device, form.inbox).map_err(failed),
+        };
+        let inbox: Result<Buffer<u8>> = form.as_ref().map_err(Clone::clone).and_then(cut);
+        // The state, behind it the addresses of the inboxes, and the counters of the lanes.
+        let table = size_of::<CollectiveState>();
+        let counters = table + 8 * size;
+        let lanes = form.as_ref().map_or(0, |form| form.lanes);
+        let words = || {
+            let bytes = counters + lanes * size * size_of::<LaneCounters>();
+            plane.pieces.cut_for(device, bytes)?.cast::<u64>()
+        };
+        let words = words().map_err(failed);
         let stream =
             if gpu { plane.stream(device, communicator.timeout()).map(Some) } else { Ok(None) };
         let told = || -> Result<Told> {
@@ -110,21 +153,22 @@ impl Shared {
             words.as_ref().map_err(Clone::clone)?;
             let inbox = inbox.as_ref().map_err(Clone::clone)?;
             let inbox = (!far).then(|| inbox.export()).transpose().map_err(failed)?;
-            Ok(Told { of, gpu, inbox })
+            Ok(Told { bytes, gpu, inbox })
         };
         // Everybody hears of a failure of anybody.
         let told: Result<Told, String> = told().map_err(|error| error.to_string());
         let blob = postcard::to_stdvec(&told).map_err(|error| mismatch(error.to_string()))?;
         let blobs = communicator.all_gather(&blob)?;
-        let (inbox, words, stream) = (inbox?, words?, stream?);
+        let (form, inbox, words, stream) = (form?, inbox?, words?, stream?);
         let mut handles = Vec::new();
         for (rank, blob) in blobs.iter().enumerate() {
             let told: Result<Told, String> = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
             let theirs = told.map_err(|why| mismatch(format!("rank {rank}: {why}")))?;
-            if theirs.of != of {
-                let theirs = theirs.of;
-                return Err(mismatch(format!("{of} here, {theirs} on rank {rank}")));
+            if theirs.bytes != bytes {
+                let there = theirs.bytes;
+                let reason = format!("room for {bytes} bytes here, for {there} on rank {rank}");
+                return Err(mismatch(reason));
             }
             if theirs.gpu != gpu {
                 let of = |gpu| if gpu { "a GPU" } else { "the host" };
@@ -133,42 +177,44 @@ impl Shared {
             }
             handles.push(theirs.inbox);
         }
-        let word = words.word(0).map_err(failed)?;
-        let state = word.device_address().map_err(failed)?;
+        let [state, unheard] = [words.word(0).map_err(failed)?, words.word(1).map_err(failed)?];
+        let address = state.device_address().map_err(failed)?;
         let abort = plane.abort_of(device)?;
         let host = communicator.host(rank)?.into();
         let name = Name { verb, tag: 0, direction: "on", rank: world_ranks[rank], host };
         let report = plane.report(device, Arc::new(name))?;
         let mut handle = Collective {
+            inboxes: address + table as u64,
             ranks: size as u64,
             rank: rank as u64,
-            len: len as u64,
-            state,
+            len: form.len as u64,
+            bytes: bytes as u64,
+            lanes: form.lanes as u64,
+            piece: form.piece as u64,
+            counters: address + counters as u64,
+            state: address,
             abort: abort.address,
             timeout_ns: nanoseconds(communicator.timeout()),
             report: report.address().map_err(failed)?,
-            ..Collective::default()
+            nic: 0,
         };
-        let (mut held, table) = (vec![words.bytes()], words.slice(8..words.len()).map_err(failed)?);
-        let mut window = None;
+        let mut held = vec![words.bytes()];
+        let (mut window, mut view) = (None, mp_kernels::Window::default());
         let way = if far {
             let share: Buffer<u64> = inbox.cast().map_err(failed)?;
             let region = Region::from_buffer(share.clone());
             let opened = Window::open_as(communicator, plane, &region, size, (verb, "on"))?;
-            handle.nic = state + 64;
-            let nic = NicCollective { window: opened.handle()?, collective: handle };
-            let row = || table.bytes().slice(0..size_of_val(&nic))?.cast()?.write(&[nic]);
-            row().map_err(failed)?;
+            handle.nic = address + std::mem::offset_of!(CollectiveState, window) as u64;
+            view = opened.handle()?;
             held.extend(opened.memory());
             if gpu {
                 window = Some(opened);
                 None
             } else {
-                let mine = communicator.alloc(device, len)?;
+                let mine = region.slice(2 * size * form.len..region.len())?;
                 Some(Way::Nic { window: Box::new(opened), share, mine })
             }
         } else {
-            handle.inboxes = state + 64;
             let mut inboxes = Vec::new();
             for (other, handle) in handles.iter().enumerate() {
                 let handle = handle.as_ref();
@@ -176,7 +222,7 @@ impl Shared {
                 inboxes.push(match other == rank {
                     true => inbox.clone(),
                     false => {
-                        let op = || format!("preparing {verb}");
+                        let op = || format!("preparing a {verb}");
                         let unmapped =
                             |source| plane.unmapped(world_ranks[other], op, source, failed);
                         PeerMemory::map(handle, device).map_err(unmapped)?.buffer
@@ -185,21 +231,29 @@ impl Shared {
             }
             let address = |inbox: &Buffer<u8>| inbox.device_address().unwrap_or_default();
             let addresses: Vec<u64> = inboxes.iter().map(address).collect();
-            table.slice(0..size).and_then(|to| to.write(&addresses)).map_err(failed)?;
-            let words = inboxes.iter().map(Buffer::cast).collect::<gdsync::Result<Vec<_>>>();
+            let row = || words.slice(table / 8..table / 8 + size)?.write(&addresses);
+            row().map_err(failed)?;
+            let mapped = inboxes.iter().map(Buffer::cast).collect::<gdsync::Result<Vec<_>>>();
             held.extend(inboxes);
-            let words = words.map_err(failed)?;
-            (!gpu).then_some(Way::Mapped(words))
+            let inboxes = mapped.map_err(failed)?;
+            let counters = words.slice(counters / 8..words.len()).map_err(failed)?;
+            let lanes = Lanes { count: form.lanes, piece: form.piece, counters };
+            (!gpu).then_some(Way::Mapped { inboxes, lanes })
         };
-        let host = way.map(|way| HostSide { state: word, rank, ranks: size, len, way });
+        let known = CollectiveState { collective: handle, window: view, ..Default::default() };
+        let memory = || words.bytes().slice(0..table)?.cast()?.write(&[known]);
+        memory().map_err(failed)?;
+        let host = way.map(|way| {
+            let len = form.len;
+            HostSide { state, unheard, rank, ranks: size, len, way }
+        });
         Ok(Shared {
             plane: plane.clone(),
             device: device.clone(),
-            verb,
             rank,
             world_rank: world_ranks[rank],
             world_ranks,
-            len,
+            bytes,
             timeout: communicator.timeout(),
             handle,
             host,
@@ -215,6 +269,12 @@ impl Shared {
         self.report.name.to_string()
     }
 
+    /// Memory without bytes.
+    pub fn nothing(&self) -> Result<Region<u8>> {
+        let nothing = self.held.first().ok_or(Error::NoOperations)?.slice(0..0);
+        nothing.map(Region::from_buffer).map_err(|source| Error::Memory { op: self.name(), source })
+    }
+
     /// Runs so far, as far as the CPU sees them.
     pub fn runs(&self) -> u64 {
         self.host.as_ref().map_or(0, HostSide::runs)
@@ -225,13 +285,19 @@ impl Shared {
         self.plane.check_after(age, || self.name())
     }
 
-    /// An error for more values than it was prepared for.
-    pub fn fits(&self, count: usize) -> Result<()> {
-        if count <= self.len {
+    /// An error for larger blocks than it was prepared for.
+    pub fn fits(&self, what: &str, bytes: u64) -> Result<()> {
+        let room = self.bytes as u64;
+        if bytes <= room {
             return Ok(());
         }
-        let reason = format!("{count} values for one prepared for {}", self.len);
+        let reason = format!("{what}: blocks of {bytes} bytes for one prepared for {room}");
         Err(Error::Mismatch { op: self.name(), reason })
+    }
+
+    /// Whether blocks of so many bytes go by lanes.
+    pub fn is_large(&self, bytes: usize) -> bool {
+        self.handle.nic == 0 && bytes > 8 * self.handle.len as usize
     }
 
     /// An error for a stream of another device.
@@ -259,51 +325,110 @@ impl Shared {
     }
 
     /// Launches its kernel on a stream of its GPU.
-    pub fn launch<T: Number>(&self, stream: &Stream, reduce: Reduce<'_, T>) -> Result<()> {
+    pub fn launch(&self, stream: &Stream, job: &Job) -> Result<()> {
         let failed = |source| Error::Memory { op: self.name(), source };
         let Some(cuda) = self.device.as_cuda() else { return Err(Error::NoOperations) };
-        let name = if reduce.is_some() { "mp_all_reduce" } else { "mp_barrier" };
+        let small = !self.is_large(job.most as usize) && self.handle.nic == 0;
+        let (name, dims) = match (job.is_barrier, small) {
+            (true, _) => ("mp_barrier", Dims::linear(1, 32)),
+            (false, true) => {
+                // A thread a word, as long as there are threads.
+                let each = if job.reduction.is_some() { 1 } else { self.handle.ranks };
+                let threads = (job.most.div_ceil(8) * each).clamp(1, 512) as u32;
+                ("mp_collective", Dims::linear(1, threads.next_multiple_of(32)))
+            }
+            (false, false) if self.handle.nic != 0 => {
+                ("mp_collective_large", Dims::linear(1, NIC_THREADS))
+            }
+            (false, false) => {
+                ("mp_collective_large", Dims::linear(self.handle.lanes as u32, LANE_THREADS))
+            }
+        };
         let kernel = cuda.kernel(name).map_err(failed)?;
         self.held.iter().for_each(|memory| stream.hold(memory));
         stream.hold(self.report.memory());
         let handle = Arg::new(&self.handle);
-        let Some((op, values)) = reduce else {
+        if job.is_barrier {
             // SAFETY: the kernel's parameter; its memory is held here, or by the graph being captured.
-            return unsafe { stream.launch(&kernel, Dims::linear(1, 32), &[handle]) }
-                .map_err(failed);
+            return unsafe { stream.launch(&kernel, dims, &[handle]) }.map_err(failed);
+        }
+        let mut runs = [CollectiveRun::default(); 2];
+        for (run, phase) in runs.iter_mut().zip(&job.phases) {
+            *run = self.run_of(stream, job, phase)?;
+        }
+        let most = job.most;
+        let [first, second, most] = [Arg::new(&runs[0]), Arg::new(&runs[1]), Arg::new(&most)];
+        let args = match small {
+            true => vec![handle, first, most],
+            false => vec![handle, first, second, most],
         };
-        self.fits(values.len())?;
-        stream.hold(values.buffer());
-        let unreachable = || Error::Mismatch {
-            op: self.name(),
-            reason: format!("{} does not reach the values", self.device),
-        };
-        let address = values.buffer().device_address().ok_or_else(unreachable)?;
-        let (count, element, op) = (values.len() as u64, T::ELEMENT.code(), op.code());
-        let args =
-            [handle, Arg::new(&address), Arg::new(&count), Arg::new(&element), Arg::new(&op)];
         // SAFETY: as above.
-        unsafe { stream.launch(&kernel, Dims::linear(1, 256), &args) }.map_err(failed)
+        unsafe { stream.launch(&kernel, dims, &args) }.map_err(failed)
+    }
+
+    /// A phase as kernels take it. The stream holds its memory.
+    fn run_of(&self, stream: &Stream, job: &Job, phase: &Phase) -> Result<CollectiveRun> {
+        let failed = |source| Error::Memory { op: self.name(), source };
+        let unreachable = |what: &str| Error::Mismatch {
+            op: self.name(),
+            reason: format!("{} does not reach what it {what}", self.device),
+        };
+        let address = |memory: &Buffer<u8>, list: &List, what| -> Result<u64> {
+            if list.extent() == 0 {
+                return Ok(0);
+            }
+            stream.hold(memory);
+            memory.device_address().ok_or_else(|| unreachable(what))
+        };
+        let table = |list: &List| -> Result<u64> {
+            if list.table.is_empty() {
+                return Ok(0);
+            }
+            let bytes = size_of_val(&list.table[..]);
+            let table = self.plane.pieces.cut(&self.device, Space::Pinned, bytes);
+            let table: Buffer<Extent> = table.and_then(|table| table.cast()).map_err(failed)?;
+            table.write(&list.table).map_err(failed)?;
+            stream.hold(&table);
+            table.device_address().ok_or_else(|| unreachable("takes"))
+        };
+        let given = if phase.again { &job.to } else { &job.from };
+        let gives = address(given, &phase.gives, "gives")?;
+        let takes = address(&job.to, &phase.takes, "takes")?;
+        let reduction = job.reduction.filter(|_| phase.combined);
+        Ok(CollectiveRun {
+            gives: phase.gives.launched(gives, table(&phase.gives)?),
+            takes: phase.takes.launched(takes, table(&phase.takes)?),
+            element: reduction.map_or(0, |reduction| reduction.element.code()),
+            reduction: reduction.map_or(NO_REDUCTION, |reduction| reduction.op.code()),
+        })
+    }
+
+    /// Goes on with a run of the host; a rank that is missing.
+    pub fn advance<M: Memory>(
+        &self,
+        run: &mut Run,
+        task: &Task<'_>,
+        memory: &mut M,
+    ) -> Result<Option<usize>> {
+        let Some(host) = &self.host else { return Err(Error::NoOperations) };
+        host.advance(run, task, memory)
     }
 
     /// A run by the thread of a host stream; what fails is in the report.
-    pub fn run_on_a_host_stream<T: Number>(&self, reduce: Option<&(ReduceOp, Region<T>)>) {
+    pub fn run_on_a_host_stream(&self, job: &Job) {
         let (since, expected) = (Instant::now(), self.runs() + 1);
         let ended = |status| self.report.write(status, expected, expected - 1, since.elapsed());
         let is_aborted = || is_set(&self.abort);
-        let run = || -> Result<()> {
-            let Some(host) = &self.host else { return Err(Error::NoOperations) };
+        let go = || -> Result<()> {
             if is_aborted() {
                 // What the stream did before this may have been cut short: the others are not told that it was done.
                 ended(WaitStatus::Aborted);
                 return Ok(());
             }
-            let mine = reduce.map_or_else(|| Ok(Vec::new()), |(_, values)| values.to_vec())?;
-            let op = reduce.map_or(ReduceOp::Sum, |(op, _)| *op);
-            let mut combined = mine.clone();
+            let mut run = Run::default();
+            let mut memory = InRegions { from: &job.from, to: &job.to };
             let mut backoff = Backoff::new(Deadline::after(self.timeout));
-            let mut run = host.begin(&mine)?;
-            while host.advance(&mut run, op, &mine, &mut combined)?.is_some() {
+            while self.advance(&mut run, &job.task(), &mut memory)?.is_some() {
                 if is_aborted() {
                     ended(WaitStatus::Aborted);
                     return Ok(());
@@ -313,9 +438,9 @@ impl Shared {
                     return Ok(());
                 }
             }
-            reduce.map_or(Ok(()), |(_, values)| values.write(&combined))
+            Ok(())
         };
-        if let Err(error) = run() {
+        if let Err(error) = go() {
             self.report.refuse(error);
         }
     }

@@ -128,7 +128,7 @@ impl Plane {
 
     /// Puts into mailboxes what waits for room there.
     pub(super) fn flush_all(&self) {
-        for (number, neighbour) in self.neighbours.iter().enumerate() {
+        for (number, neighbour) in self.neighbours.made() {
             if let Err(error) = self.flush(number, &mut lock(&neighbour.state)) {
                 self.breach(number, &error.to_string());
             }
@@ -139,13 +139,16 @@ impl Plane {
         if state.outbox.is_some() {
             return Ok(());
         }
-        let place = self.neighbour(self.rank)?;
         let Neighbour { rank, link, remote, inbox, .. } = &self.neighbours[neighbour];
         state.outbox = Some(match link {
-            None => Way::Mapped(self.peer_arena(neighbour)?.mailbox(place)?),
+            None => Way::Mapped(self.outbox(neighbour)?),
             Some(link) => {
                 let remote = remote.get().ok_or_else(|| self.not_introduced(*rank))?;
-                Way::Nic(Outbox::new(link.clone(), remote.mailbox(place), inbox.echo().clone()))
+                Way::Nic(Outbox::new(
+                    link.clone(),
+                    remote.mailbox(self.own_place()?),
+                    inbox.echo().clone(),
+                ))
             }
         });
         Ok(())

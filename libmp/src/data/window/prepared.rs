@@ -179,7 +179,7 @@ impl<T: Pod> Window<T> {
         if let Some(signal) = signal {
             self.check_signal(verb, rank, signal)?;
         }
-        let (memory, device) = (region.buffer().device(), self.table.device());
+        let (memory, device) = (region.buffer().device(), self.all.table.device());
         if memory.ordinal() != device.ordinal() {
             return Err(Error::Mismatch {
                 op: format!("a {verb} of rank {rank}"),
@@ -193,12 +193,12 @@ impl<T: Pod> Window<T> {
 
     fn end_of(
         &self,
-        part: &super::Part<T>,
+        part: &super::Part,
         verb: &'static str,
         what: OneSided,
     ) -> Result<Arc<Endpoint>> {
         let named = (verb, part.rank);
-        let device = self.table.device();
+        let device = self.all.table.device();
         Endpoint::of_window(&self.plane, self.timeout, named, &*part.connection, device, what)
     }
 }

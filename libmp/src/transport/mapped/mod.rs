@@ -4,18 +4,19 @@
 mod end;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Stream};
-use mp_kernels::WindowPart;
+use gdsync::{Buffer, Rows, Stream};
+use mp_kernels::{AtomicKind, WindowPart};
 
 pub(crate) use end::EndOpening;
 pub(super) use end::{End, inbox};
 
 use super::end::{Line, Met, OneSided, OneSidedKind, Side};
 use super::state::EndState;
-use super::{Atomic, Call, Connection, Hand, Signal, SignalAction, Signals};
+use super::{Atomic, Call, Connection, Hand, Local, Return, Signal, SignalAction, Signals};
+use crate::collective::Element;
 use crate::data::pieces::Move;
 use crate::error::Result;
 
@@ -40,17 +41,21 @@ impl Mapped {
         call: &Call<'_>,
         to: &Buffer<u8>,
         from: &Buffer<u8>,
+        rows: Rows,
         signal: Option<Signal>,
     ) -> Result<()> {
         let by_cpu = to.host_address().is_some() && from.host_address().is_some();
-        if let (Some(hand), false, false) = (&self.hand, by_cpu, to.is_empty()) {
+        if let (Some(hand), false, false) = (&self.hand, by_cpu, rows.elements() == 0) {
             return hand.does(call, |stream| {
-                stream.copy(to, from)?;
+                stream.copy_rows(to, from, rows)?;
                 signal.map_or(Ok(()), |signal| self.raise_on(stream, signal))
             });
         }
-        if !to.is_empty() {
-            to.copy_from(from).map_err(|source| call.failed(source))?;
+        for (to_at, from_at) in rows.starts() {
+            let row = to.slice(to_at..to_at + rows.len);
+            let copied =
+                row.and_then(|row| row.copy_from(&from.slice(from_at..from_at + rows.len)?));
+            copied.map_err(|source| call.failed(source))?;
         }
         signal.map_or(Ok(()), |signal| self.signal(call, signal))
     }
@@ -74,14 +79,16 @@ impl Connection for Mapped {
         &self,
         call: &Call<'_>,
         at: usize,
-        source: &Buffer<u8>,
+        Local { memory, rows }: &Local,
         signal: Option<Signal>,
+        _: Return,
     ) -> Result<()> {
-        self.copy(call, &self.part(call, at, source.len())?, source, signal)
+        self.copy(call, &self.part(call, at, rows.extents().0)?, memory, *rows, signal)
     }
 
-    fn get(&self, call: &Call<'_>, at: usize, target: &Buffer<u8>) -> Result<()> {
-        self.copy(call, target, &self.part(call, at, target.len())?, None)
+    fn get(&self, call: &Call<'_>, at: usize, target: &Local, _: Return) -> Result<()> {
+        let Local { memory, rows } = target;
+        self.copy(call, memory, &self.part(call, at, rows.extents().1)?, *rows, None)
     }
 
     fn signal(&self, call: &Call<'_>, signal: Signal) -> Result<()> {
@@ -96,51 +103,50 @@ impl Connection for Mapped {
         raised.map_err(|source| call.failed(source))
     }
 
-    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<u64> {
+    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<Option<u64>> {
+        let failed = |source| call.failed(source);
+        let (set, fetch) = (Ordering::AcqRel, Ordering::Acquire);
+        if atomic.is_half() {
+            let word = self.part(call, at, size_of::<u32>())?.cast::<u32>();
+            let word = word.and_then(|word| word.word(0)).map_err(failed)?;
+            let next = |held: u32| Some(atomic.next(held.into()) as u32);
+            let change = |word: &AtomicU32| word.fetch_update(set, fetch, next).unwrap_or_default();
+            return Ok(word.atomic().map(change).map(u64::from));
+        }
         let word = self.part(call, at, size_of::<u64>())?.cast::<u64>();
-        let word = word.and_then(|word| word.word(0)).map_err(|source| call.failed(source))?;
-        let Some(word) = word.atomic() else {
-            return Err(call.failed(gdsync::Error::NotReachable {
-                what: "an atomic operation of the host",
-                memory: format!("{:?}", self.memory),
-                place: "the CPU".into(),
-                hint: "put the window into host memory",
-            }));
+        let word = word.and_then(|word| word.word(0)).map_err(failed)?;
+        let add =
+            matches!(atomic.element, Element::U64 | Element::I64) && atomic.kind == AtomicKind::Add;
+        let change = |word: &AtomicU64| match add {
+            true => word.fetch_add(atomic.value, set),
+            false => {
+                let next = |held| Some(atomic.next(held));
+                word.fetch_update(set, fetch, next).unwrap_or_default()
+            }
         };
-        Ok(match atomic {
-            Atomic::FetchAdd(add) => word.fetch_add(add, Ordering::AcqRel),
-            Atomic::Swap(value) => word.swap(value, Ordering::AcqRel),
-            Atomic::CompareSwap { compare, swap } => word
-                .compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire)
-                .unwrap_or_else(|seen| seen),
-        })
+        Ok(word.atomic().map(change))
     }
 
     fn flush(&self, _: &Call<'_>) -> Result<()> {
+        // What the host starts it has copied.
+        Ok(())
+    }
+
+    fn quiet(&self, _: &Call<'_>) -> Result<()> {
         // Stores are on no way that could be waited for; what streams have been given, they order.
         Ok(())
     }
 
-    fn put_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        at: usize,
-        source: &Buffer<u8>,
-    ) -> Result<()> {
-        let target = self.part(call, at, source.len())?;
-        stream.copy(&target, source).map_err(|source| call.failed(source))
+    fn put_on(&self, call: &Call<'_>, stream: &Stream, at: usize, source: &Local) -> Result<()> {
+        let Local { memory, rows } = source;
+        let target = self.part(call, at, rows.extents().0)?;
+        stream.copy_rows(&target, memory, *rows).map_err(|source| call.failed(source))
     }
 
-    fn get_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        at: usize,
-        target: &Buffer<u8>,
-    ) -> Result<()> {
-        let source = self.part(call, at, target.len())?;
-        stream.copy(target, &source).map_err(|source| call.failed(source))
+    fn get_on(&self, call: &Call<'_>, stream: &Stream, at: usize, target: &Local) -> Result<()> {
+        let Local { memory, rows } = target;
+        let source = self.part(call, at, rows.extents().1)?;
+        stream.copy_rows(memory, &source, *rows).map_err(|source| call.failed(source))
     }
 
     fn signal_on(&self, call: &Call<'_>, stream: &Stream, signal: Signal) -> Result<()> {

@@ -13,7 +13,7 @@ use gdsync::{Buffer, Device, Word64};
 use mp_kernels::{Message, NicEnd, PACKET_SLOTS, StepKind};
 use serde::{Deserialize, Serialize};
 
-use super::{Link, NOWHERE, OpenedLink, Place, Post};
+use super::{KernelLinks, Link, NOWHERE, Place, Post};
 use crate::data::notice::Notice;
 use crate::data::plane::Plane;
 use crate::error::Result;
@@ -55,8 +55,10 @@ pub(crate) struct End {
 
 /// What kernels post with.
 pub(super) struct ForKernels {
-    /// Their link to the peer.
-    pub link: Arc<OpenedLink>,
+    /// Their links to the peer.
+    pub links: Arc<KernelLinks>,
+    /// Address of the context that they use: always the same, so that what they post stays in order.
+    pub queue: u64,
     pub table: Buffer<NicEnd>,
 }
 
@@ -120,10 +122,10 @@ fn for_kernels<'a>(
     if let Some(made) = kernels.get() {
         return Ok(made);
     }
-    let link = call.plane.kernel_link(neighbour, device, call.op)?;
+    let links = call.plane.kernel_links(neighbour, device, call.op)?;
     let table = call.plane.table(device, &[NicEnd::default()], call.op)?;
     // Two threads may come at once: one's stays.
-    Ok(kernels.get_or_init(|| ForKernels { link, table }))
+    Ok(kernels.get_or_init(|| ForKernels { queue: links.next_address(), links, table }))
 }
 
 impl end::End for End {
@@ -191,7 +193,7 @@ impl end::End for End {
 
     fn is_connected(&self, call: &Call<'_>, here: &Here<'_>) -> Result<bool> {
         let kernels = for_kernels(&self.kernels, call, here.neighbour, here.device())?;
-        call.plane.is_connected(&kernels.link, call.op)
+        call.plane.are_connected(&kernels.links, call.op)
     }
 
     fn looked_at(&self) -> Option<gdsync::Result<Word64>> {
@@ -203,7 +205,7 @@ impl end::End for End {
         call.plane.close_window(self.opening.number);
         let Some(&other) = self.other.get() else { return };
         match self.kernels.get() {
-            Some(kernels) => close(call.plane, here.neighbour, &kernels.link.link, other),
+            Some(kernels) => close(call.plane, here.neighbour, &kernels.links, other),
             // The news comes behind what was posted: notices go through the same queue.
             None => tell_closed(call.plane, here.neighbour, other),
         }
@@ -211,11 +213,10 @@ impl end::End for End {
 }
 
 /// Tells a neighbour that this rank does not use something of its any more, once what kernels and the host posted is complete.
-pub(super) fn close(plane: &Plane, neighbour: usize, link: &Link, number: u64) {
+pub(super) fn close(plane: &Plane, neighbour: usize, links: &KernelLinks, number: u64) {
     let since = Instant::now();
     let host = plane.link(neighbour);
-    let is_idle = |link: &Link| link.is_idle().unwrap_or(true);
-    while !(is_idle(link) && host.is_none_or(|link| is_idle(link))) {
+    while !(links.are_idle() && host.is_none_or(|link| link.is_idle().unwrap_or(true))) {
         if since.elapsed() > LAST_POSTS || plane.ended() {
             // The peer keeps it until the world ends.
             return;
@@ -280,7 +281,7 @@ impl Line for Requests {
                         memory.read(bytes)?;
                         Post::Inline { bytes, to }
                     }
-                    false => Post::Write { from, len: memory.len() as u64, to },
+                    false => Post::Write { from, at: 0, len: memory.len() as u64, to },
                 };
                 (Some(post), copied)
             }
@@ -305,12 +306,11 @@ impl Line for Requests {
         message: &mut Message,
     ) -> Result<Option<Buffer<u8>>> {
         let made = for_kernels(&self.kernels, call, self.neighbour, device)?;
-        let queue = made.link.view.as_ref().and_then(Buffer::device_address);
         let [theirs, target] =
             [self.theirs, self.target].map(|place| place.map_or(NOWHERE, |place| place.after(0)));
         let end = NicEnd {
             message: Message { theirs: 0, nic: 0, ..*message },
-            queue: queue.ok_or_else(|| call.plane.no_nic(self.neighbour))?,
+            queue: made.queue,
             theirs: theirs.address,
             target: target.address,
             slots: self.slots,

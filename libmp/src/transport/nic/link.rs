@@ -47,10 +47,13 @@ pub(crate) struct LinkAddress {
     counter: Place,
 }
 
+#[derive(Default)]
 struct Posting {
     flushes: u64,
     /// Memory that requests use until the flush of that number is complete.
     held: VecDeque<(u64, Arc<MemoryRegion>)>,
+    /// Memory that requests use until the entry at that position is complete.
+    started: VecDeque<(u64, Arc<MemoryRegion>)>,
 }
 
 /// What a link is for, which decides its size.
@@ -65,8 +68,8 @@ pub(crate) enum Use {
 
 /// A request of a batch.
 pub(crate) enum Post<'a> {
-    /// `len` bytes of registered memory, from its beginning on.
-    Write { from: &'a MemoryRegion, len: u64, to: RemoteAddress },
+    /// `len` bytes of registered memory, from its byte `at` on.
+    Write { from: &'a MemoryRegion, at: u64, len: u64, to: RemoteAddress },
     /// A few bytes, which are copied now.
     Inline { bytes: &'a [u8], to: RemoteAddress },
     /// The peer's memory into registered memory.
@@ -122,7 +125,7 @@ impl Link {
             result: words.word(RESULT / 8)?,
             memory: nic.register(&memory, Access::ALL)?,
             counter: OnceLock::new(),
-            posting: Mutex::new(Posting { flushes: 0, held: VecDeque::new() }),
+            posting: Mutex::default(),
             atomics: Mutex::new(()),
         })
     }
@@ -179,6 +182,26 @@ impl Link {
         Turn { link: self, posting }
     }
 
+    /// Keeps the memory of what the host has posted until the entry at `position` is complete.
+    pub fn keep_until(&self, position: u64, memory: Arc<MemoryRegion>) {
+        self.turn().posting.started.push_back((position, memory));
+    }
+
+    /// Whether nothing that was posted uses memory kept by [`keep_until`](Self::keep_until) any more.
+    ///
+    /// # Errors
+    /// If the queue has failed.
+    pub fn uses_nothing(&self) -> Result<bool> {
+        let mut turn = self.turn();
+        while let Some(&(position, _)) = turn.posting.started.front() {
+            if !self.queue.is_complete(position)? {
+                return Ok(false);
+            }
+            turn.posting.started.pop_front();
+        }
+        Ok(true)
+    }
+
     /// Posts a batch from the host; `None` if there is no room for all of it now.
     pub fn post(&self, posts: &[Post<'_>]) -> Result<Option<Posted>> {
         let mut turn = self.turn();
@@ -224,10 +247,10 @@ impl Turn<'_> {
             };
             let result = || link.memory.segment(RESULT as u64, 8);
             match *post {
-                Post::Write { from, len, to } => parts(len, |at, part| {
-                    let segment = [from.segment(at, part)?];
+                Post::Write { from, at, len, to } => parts(len, |part_at, part| {
+                    let segment = [from.segment(at + part_at, part)?];
                     let payload = Payload::Gather(&segment);
-                    add(Operation::Write { remote: further(to, at), payload, imm: None })
+                    add(Operation::Write { remote: further(to, part_at), payload, imm: None })
                 })?,
                 Post::Inline { bytes, to } => {
                     let payload = Payload::Inline(bytes);

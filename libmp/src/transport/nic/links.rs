@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::Syndrome;
-use gdsync::{Buffer, Deadline, Device, Stream};
+use gdsync::{Buffer, Deadline, Device, Space, Stream};
+use mp_kernels::{Context, REPLY_BYTES};
 
-use super::link::{Link, LinkAddress, Post, Posted, Turn, Use};
-use super::{Failing, Nic, OpenWindow, OpenedLink, OpenedLinks, refused};
+use super::link::{Link, LinkAddress, Post, Turn, Use};
+use super::{Failing, KernelLinks, Nic, OpenWindow, OpenedLink, OpenedLinks, refused};
 use crate::control::cause::{Cause, Loss};
 use crate::data::notice::Notice;
 use crate::data::plane::Plane;
@@ -106,7 +107,7 @@ impl Plane {
         if !tick.is_multiple_of(LISTEN) {
             return;
         }
-        for (number, neighbour) in self.neighbours.iter().enumerate() {
+        for (number, neighbour) in self.neighbours.made() {
             let Some(link) = &neighbour.link else { continue };
             self.listen(number);
             self.echo(number, &mut lock(&neighbour.state));
@@ -171,6 +172,42 @@ impl Plane {
         }
     }
 
+    /// Posts a batch from the host, once there is room. Gives the position of its last entry.
+    pub fn start(
+        &self,
+        neighbour: usize,
+        posts: &[Post<'_>],
+        timeout: Duration,
+        op: &dyn Fn() -> String,
+    ) -> Result<u64> {
+        let Some(link) = self.link(neighbour) else { return Ok(0) };
+        self.until(neighbour, timeout, op, || match link.post(posts) {
+            Ok(posted) => Ok(posted.map(|posted| posted.position)),
+            Err(error) => {
+                self.path_failed(neighbour, &error);
+                Ok(None)
+            }
+        })
+    }
+
+    /// Waits until something is so of the host's link.
+    pub fn until_host_link(
+        &self,
+        neighbour: usize,
+        timeout: Duration,
+        op: &dyn Fn() -> String,
+        is: impl Fn(&Link) -> gdsync::nic::Result<bool>,
+    ) -> Result<()> {
+        let Some(link) = self.link(neighbour) else { return Ok(()) };
+        self.until(neighbour, timeout, op, || {
+            let is = is(link).unwrap_or_else(|error| {
+                self.path_failed(neighbour, &error);
+                false
+            });
+            Ok(is.then_some(()))
+        })
+    }
+
     /// Posts a batch from the host and waits until it is complete.
     pub fn carry_out(
         &self,
@@ -179,21 +216,8 @@ impl Plane {
         timeout: Duration,
         op: &dyn Fn() -> String,
     ) -> Result<()> {
-        let Some(link) = self.link(neighbour) else { return Ok(()) };
-        let failed = |error| self.path_failed(neighbour, &error);
-        let posted: Posted = self.until(neighbour, timeout, op, || {
-            Ok(link.post(posts).unwrap_or_else(|error| {
-                failed(error);
-                None
-            }))
-        })?;
-        self.until(neighbour, timeout, op, || {
-            let complete = link.is_complete(posted.position).unwrap_or_else(|error| {
-                failed(error);
-                false
-            });
-            Ok(complete.then_some(()))
-        })
+        let position = self.start(neighbour, posts, timeout, op)?;
+        self.until_host_link(neighbour, timeout, op, |link| link.is_complete(position))
     }
 
     /// The right to post so much to a stream's link; waits for room.
@@ -259,15 +283,70 @@ impl Plane {
         }
     }
 
-    /// The link that kernels of a device post to, and asks the neighbour for its side of it the first time:
-    /// [`is_connected`](Self::is_connected) says when that is there.
-    pub fn kernel_link(
+    /// The links that kernels of a device post to, and asks the neighbour for its side of them the first time:
+    /// [`are_connected`](Self::are_connected) says when that is there.
+    pub fn kernel_links(
         &self,
         neighbour: usize,
         device: &Device,
         op: &dyn Fn() -> String,
-    ) -> Result<Arc<OpenedLink>> {
-        self.open_link(neighbour, format!("kernels of {device}"), device, Use::Kernels, op)
+    ) -> Result<Arc<KernelLinks>> {
+        let owner = format!("kernels of {device}");
+        let known =
+            |links: &OpenedLinks| links.kernels.iter().find(|it| it.owner == owner).cloned();
+        if let Some(links) = known(&lock(&self.neighbours[neighbour].state).links) {
+            return Ok(links);
+        }
+        let rank = self.neighbours[neighbour].rank;
+        let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
+        let far = self.neighbours.made().filter(|(_, neighbour)| neighbour.link.is_some()).count();
+        let (mut contexts, mut rows, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..nic.contexts(device, far) {
+            let owner = format!("{owner}, context {number}");
+            let opened = self.open_link(neighbour, owner, device, Use::Kernels, op)?;
+            let queue = opened.link.for_kernels().map_err(refused(op))?;
+            let blocks = queue.blocks as usize;
+            let failed = |source| Error::Memory { op: op(), source };
+            // Behind the slots the word that nobody reads.
+            let bytes = blocks * REPLY_BYTES as usize + size_of::<u64>();
+            let replies = self.pieces.cut(device, Space::Pinned, bytes).map_err(failed)?;
+            let replies = self.register(&replies, Access::LOCAL_WRITE, op)?;
+            let replies = replies.ok_or_else(|| self.no_nic(neighbour))?;
+            let taken = self.pieces.cut_for(device, blocks * size_of::<u32>()).map_err(failed)?;
+            rows.push(Context {
+                queue,
+                replies: replies.address(),
+                taken: taken.device_address().unwrap_or_default(),
+                replies_key: replies.lkey(),
+                reserved: 0,
+            });
+            contexts.push(opened);
+            held.push((replies, taken));
+        }
+        let view = self.table(device, &rows, op)?;
+        let made =
+            KernelLinks { owner: owner.clone(), contexts, view, given: 0.into(), _held: held };
+        let links = &mut lock(&self.neighbours[neighbour].state).links;
+        // Two threads may come at once: one's stay.
+        if let Some(links) = known(links) {
+            return Ok(links);
+        }
+        let made = Arc::new(made);
+        links.kernels.push(made.clone());
+        Ok(made)
+    }
+
+    /// Whether the neighbour has connected its side of all of a device's links.
+    ///
+    /// # Errors
+    /// As [`is_connected`](Self::is_connected).
+    pub fn are_connected(&self, links: &KernelLinks, op: &dyn Fn() -> String) -> Result<bool> {
+        for context in &links.contexts {
+            if !self.is_connected(context, op)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn open_link(
@@ -285,17 +364,11 @@ impl Plane {
         let rank = self.neighbours[neighbour].rank;
         let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
         let link = Link::new(&*nic.nic, device, what, nic.patience).map_err(refused(op))?;
-        let view = match what {
-            Use::Kernels => {
-                Some(self.table(device, &[link.for_kernels().map_err(refused(op))?], op)?)
-            }
-            _ => None,
-        };
-        // As many as there are streams and devices.
+        // As many as there are streams, and contexts of devices.
         let number = state.links.opened.len() as u32;
         self.post(neighbour, &mut state, &Notice::Link { number, address: link.address() })?;
         let link = Arc::new(link);
-        let opened = Arc::new(OpenedLink { owner, link, view, answer: OnceLock::new() });
+        let opened = Arc::new(OpenedLink { owner, link, answer: OnceLock::new() });
         state.links.opened.push(opened.clone());
         Ok(opened)
     }

@@ -29,14 +29,15 @@ mod window;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use gdsync::Buffer;
 use gdsync::nic::soft::{SoftNic, SoftNicOptions};
 use gdsync::nic::{Access, Error, MemoryRegion, Result};
 use gdsync::wqe::RemoteAddress;
+use gdsync::{Buffer, Device};
+use mp_kernels::Context;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use end::EndOpening;
@@ -50,6 +51,10 @@ use crate::data::arena::{Arena, mailbox_at};
 /// Ranks of the largest world with a NIC: every rank has a queue pair to every other.
 pub(crate) const RANKS_MAX: usize = 256;
 
+/// Contexts of a GPU's kernels for each rank that is reached through the NIC, if those are at most so many.
+const CONTEXTS: u32 = 4;
+const FEW_RANKS: usize = 32;
+
 /// A rank's NIC.
 pub(crate) struct Nic {
     nic: Arc<dyn gdsync::nic::Nic>,
@@ -57,6 +62,8 @@ pub(crate) struct Nic {
     arena: MemoryRegion,
     /// How long a peer may be silent.
     patience: Duration,
+    /// Contexts of a device's kernels, if somebody has said how many.
+    contexts: Option<u32>,
     /// The first link that failed.
     failing: Mutex<Option<Failing>>,
     /// The world is being finished: a peer that goes away is not lost.
@@ -141,29 +148,77 @@ impl NicIntroduction {
 pub(crate) struct OpenedLink {
     owner: String,
     pub link: Arc<Link>,
-    /// For kernels: its `mp::QueuePair`, in their device's memory.
-    pub view: Option<Buffer<mp_kernels::QueuePair>>,
     /// Whether the peer has connected its side, or why not.
     answer: OnceLock<std::result::Result<(), String>>,
+}
+
+/// The links of a device's kernels to a rank, one for each context.
+pub(crate) struct KernelLinks {
+    owner: String,
+    /// At least one.
+    contexts: Vec<Arc<OpenedLink>>,
+    /// A `mp::Context` for each, in the device's memory.
+    view: Buffer<Context>,
+    /// Messages that were given a context.
+    given: AtomicUsize,
+    /// Of each context the reply slots, and the words that say which are somebody's. Held, not used.
+    _held: Vec<(MemoryRegion, Buffer<u8>)>,
+}
+
+impl KernelLinks {
+    /// How many contexts there are.
+    pub fn count(&self) -> u32 {
+        // As many as were asked for.
+        self.contexts.len() as u32
+    }
+
+    /// Where kernels find the contexts.
+    pub fn address(&self) -> u64 {
+        self.view.device_address().unwrap_or_default()
+    }
+
+    /// The link of the first context, by which goes what all blocks must keep in one order.
+    pub fn first(&self) -> &Arc<Link> {
+        &self.contexts[0].link
+    }
+
+    /// Where kernels find the context of one more message: the contexts take turns.
+    pub fn next_address(&self) -> u64 {
+        let number = self.given.fetch_add(1, Ordering::Relaxed) % self.contexts.len();
+        self.address() + (number * size_of::<Context>()) as u64
+    }
+
+    /// Whether everything that was posted is complete, or never will be.
+    pub fn are_idle(&self) -> bool {
+        self.contexts.iter().all(|context| context.link.is_idle().unwrap_or(true))
+    }
 }
 
 /// The links of streams and kernels between two ranks.
 #[derive(Default)]
 pub(crate) struct OpenedLinks {
     opened: Vec<Arc<OpenedLink>>,
+    /// Those of kernels, once more.
+    kernels: Vec<Arc<KernelLinks>>,
     /// Those that the peer has opened.
     answered: Vec<Link>,
 }
 
 impl Nic {
     /// Starts the NIC of a rank. It listens at `listen`, if peers reach it over TCP.
-    pub fn open(arena: &Arena, listen: Option<IpAddr>, patience: Duration) -> Result<Nic> {
+    pub fn open(
+        arena: &Arena,
+        listen: Option<IpAddr>,
+        patience: Duration,
+        contexts: Option<u32>,
+    ) -> Result<Nic> {
         let nic = open(listen)?;
         let arena = nic.register(arena.memory(), Access::ALL)?;
         Ok(Nic {
             nic,
             arena,
             patience,
+            contexts,
             failing: Mutex::default(),
             finishing: AtomicBool::new(false),
             ticks: AtomicU32::new(0),
@@ -173,7 +228,14 @@ impl Nic {
 
     /// A link for the host.
     pub fn host_link(&self) -> Result<Arc<Link>> {
-        Link::new(&*self.nic, &gdsync::Device::Host, Use::Host, self.patience).map(Arc::new)
+        Link::new(&*self.nic, &Device::Host, Use::Host, self.patience).map(Arc::new)
+    }
+
+    /// How many contexts the kernels of a device have for each of so many ranks: more are worth their memory, and the time in which
+    /// the NIC looks at them, where many blocks run and ranks are few.
+    fn contexts(&self, device: &Device, ranks: usize) -> u32 {
+        let many = device.as_cuda().is_some() && ranks <= FEW_RANKS;
+        self.contexts.unwrap_or(if many { CONTEXTS } else { 1 })
     }
 
     pub fn introduction(&self, links: Vec<Option<LinkAddress>>) -> NicIntroduction {

@@ -53,7 +53,8 @@ fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held
     for round in 1..=50 {
         from.write(&[round; 1000]).unwrap();
         let source = Arc::new(nic.register(&from.bytes(), Access::LOCAL_READ).unwrap());
-        let write = Post::Write { from: &source, len: 8000, to: Place::of(&target).after(0) };
+        let write =
+            Post::Write { from: &source, at: 0, len: 8000, to: Place::of(&target).after(0) };
         let held = Arc::downgrade(&source);
         stream.wait_geq64(&gate, round).unwrap();
         let mut turn = link.turn();
@@ -69,6 +70,29 @@ fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held
         drop(link.turn());
         assert!(held.upgrade().is_none());
     }
+}
+
+/// The peer connects late: what is posted waits for it, and who posted does not.
+#[test]
+fn memory_of_what_is_started_is_kept_until_it_is_complete() {
+    let nic = open(None).unwrap();
+    let link = |what| Link::new(&*nic, &Device::Host, what, PATIENCE).unwrap();
+    let (one, two) = (link(Use::Host), link(Use::Answer));
+    one.connect(&two.address(), WireKind::SharedMemory).unwrap();
+    let (from, to) = (memory(1000), memory(1000));
+    from.write(&[3; 1000]).unwrap();
+    let target = nic.register(&to.bytes(), Access::REMOTE_WRITE).unwrap();
+    let source = Arc::new(nic.register(&from.bytes(), Access::LOCAL_READ).unwrap());
+    let held = Arc::downgrade(&source);
+    assert!(one.uses_nothing().unwrap());
+    let write = Post::Write { from: &source, at: 800, len: 7200, to: Place::of(&target).after(0) };
+    let posted = one.post(&[write]).unwrap().unwrap();
+    one.keep_until(posted.position, source);
+    assert!(!one.uses_nothing().unwrap() && held.upgrade().is_some());
+    two.connect(&one.address(), WireKind::SharedMemory).unwrap();
+    soon().poll(|| one.uses_nothing().unwrap().then_some(())).unwrap();
+    assert!(held.upgrade().is_none());
+    assert_eq!(to.to_vec().unwrap(), [vec![3; 900], vec![0; 100]].concat());
 }
 
 #[test]
@@ -144,13 +168,13 @@ fn a_peer_that_ends_while_a_link_to_it_is_made_is_lost() {
     let worlds = World::threads_with_config(2, &config).unwrap();
     let (peer, op) = (worlds[0].peer(1).unwrap(), || "a start on a stream".to_owned());
     let (plane, neighbour) = (&peer.plane, peer.plane.neighbour(1).unwrap());
-    let opened = plane.kernel_link(neighbour, &Device::Host, &op).unwrap();
+    let opened = plane.kernel_links(neighbour, &Device::Host, &op).unwrap().contexts[0].clone();
     assert!(!plane.is_connected(&opened, &op).unwrap());
     let mut address = serde_json::to_value(opened.link.address()).unwrap();
     for part in ["process", "kind/Segment"] {
         *address.pointer_mut(&format!("/queue/Soft/ring/{part}/pid")).unwrap() = gone.id().into();
     }
-    let links = OpenedLinks { opened: vec![opened.clone()], answered: Vec::new() };
+    let links = OpenedLinks { opened: vec![opened.clone()], ..OpenedLinks::default() };
     plane.link_answered(neighbour, &links, 0, Ok(serde_json::from_value(address).unwrap()));
     let error = plane.is_connected(&opened, &op).unwrap_err();
     let Error::PeerLost { rank: 1, how: Loss::Path { detail }, op: during, .. } = &error else {

@@ -5,21 +5,26 @@ use std::sync::{Arc, OnceLock, PoisonError};
 
 use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Device, Space, Stream};
-use mp_kernels::{BOUNCE_BYTES, NicEnd, NicPart, WindowPart};
+use gdsync::{Buffer, Device, Rows, Stream};
+use mp_kernels::{AtomicKind, NicEnd, NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
 use super::end::{ForKernels, Requests, close};
-use super::{NOWHERE, OpenedLink, Place, Post, refused};
+use super::{KernelLinks, NOWHERE, Place, Post, refused};
+use crate::collective::Element;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::error::Result;
 use crate::transport::end::{Line, Met, OneSided, OneSidedKind};
 use crate::transport::state::EndState;
-use crate::transport::{Atomic, Call, Connection, Reach, STRIDE, Signal, SignalAction, Told};
+use crate::transport::{
+    Atomic, Call, Connection, Local, Reach, Return, STRIDE, Signal, SignalAction, Told,
+};
 
 /// Puts of host memory up to so many bytes travel inside the queue's entry, so that nothing has to be registered.
 const INLINE: usize = mp_kernels::INLINE_BYTES as usize;
+/// Requests that are rung together, for which there has to be room at once.
+const BATCH: usize = 64;
 
 /// The neighbour that a rank of the world is, if it is reached through the NIC.
 pub(in crate::transport) fn leads_to(plane: &Plane, rank: usize) -> Result<Option<usize>> {
@@ -82,23 +87,21 @@ pub(in crate::transport) struct Far {
     share: Share,
     bytes: u64,
     /// Of this rank's kernels.
-    link: Arc<OpenedLink>,
+    links: Arc<KernelLinks>,
     /// The local key of this rank's own memory.
     own_key: u32,
     /// Their `mp::NicPart`.
     table: Buffer<NicPart>,
-    /// Held, not used.
-    _bounce: MemoryRegion,
 }
 
 impl Far {
-    /// Waits until the rank has connected its side of the link.
+    /// Waits until the rank has connected its side of the links.
     pub fn new(
         own_plane: &Arc<Plane>,
         call: &Call<'_>,
         rank: usize,
         device: &Device,
-        link: Arc<OpenedLink>,
+        links: Arc<KernelLinks>,
         own: &OwnShare,
         told: &Told,
     ) -> Result<Far> {
@@ -107,31 +110,23 @@ impl Far {
         let share = told.nic.clone().ok_or_else(|| plane.no_nic(neighbour))?;
         plane.until(neighbour, timeout, op, || {
             plane.listen(neighbour);
-            Ok(plane.is_connected(&link, op)?.then_some(()))
+            Ok(plane.are_connected(&links, op)?.then_some(()))
         })?;
-        // Behind it the word that nobody reads.
-        let bytes = BOUNCE_BYTES as usize + size_of::<u64>();
-        let bounce = plane.pieces.cut(device, Space::Pinned, bytes);
-        let bounce = bounce.map_err(|source| call.failed(source))?;
-        let bounce = plane.register(&bounce, Access::LOCAL_WRITE, op)?;
-        let bounce = bounce.ok_or_else(|| plane.no_nic(neighbour))?;
-        let queue = link.view.as_ref().and_then(Buffer::device_address).unwrap_or_default();
         let key = |place: Option<Place>| place.map_or(0, |place| place.after(0).rkey);
         let part = NicPart {
-            queue,
+            queue: links.address(),
             own: own.address,
             own_bytes: own.bytes,
-            bounce: bounce.address(),
-            lock: 0,
+            contexts: links.count(),
             memory_key: key(share.memory),
             signals_key: key(share.signals),
             own_key: own.key,
-            bounce_key: bounce.lkey(),
             atomics: share.atomics.into(),
+            reserved: 0,
         };
         let table = plane.table(device, &[part], op)?;
         let (plane, bytes, own_key) = (own_plane.clone(), told.bytes, own.key);
-        Ok(Far { plane, neighbour, share, bytes, link, own_key, table, _bounce: bounce })
+        Ok(Far { plane, neighbour, share, bytes, links, own_key, table })
     }
 
     /// Byte `at` of the memory. (No address where there are no bytes; nothing is asked of it then.)
@@ -155,49 +150,93 @@ impl Far {
         }
     }
 
-    /// By the host, and behind it a signal.
-    fn carry_out_with(
+    /// Posts by the host, and behind them a signal. Started puts and gets keep their memory registered.
+    fn post(
         &self,
         call: &Call<'_>,
-        put: Option<Post<'_>>,
+        posts: Vec<Post<'_>>,
+        memory: Option<Arc<MemoryRegion>>,
         signal: Option<Signal>,
+        when: Return,
     ) -> Result<()> {
-        let (mut value, mut result) = ([0; 8], None);
-        let mut posts: Vec<Post<'_>> = put.into_iter().collect();
+        let Call { plane, timeout, op } = *call;
+        let (mut posts, mut value, mut result) = (posts, [0; 8], None);
         if let Some(signal) = signal {
-            if let (SignalAction::Add(_), Some(link)) =
-                (signal.action, call.plane.link(self.neighbour))
+            if let (SignalAction::Add(_), Some(link)) = (signal.action, plane.link(self.neighbour))
             {
                 // Nobody else's result is overwritten.
                 result = Some(link.atomics.lock().unwrap_or_else(PoisonError::into_inner));
             }
             posts.push(self.raise(signal, &mut value));
         }
-        let done = if posts.is_empty() { Ok(()) } else { self.carry_out(call, &posts) };
+        let mut last = None;
+        for batch in posts.chunks(BATCH) {
+            last = Some(plane.start(self.neighbour, batch, timeout, op)?);
+        }
+        let Some(last) = last else { return Ok(()) };
+        match when {
+            Return::Happened => {
+                plane.until_host_link(self.neighbour, timeout, op, |link| link.is_complete(last))?
+            }
+            Return::Started => {
+                if let (Some(link), Some(memory)) = (plane.link(self.neighbour), memory) {
+                    link.keep_until(last, memory);
+                }
+            }
+        }
         drop(result);
-        done
+        Ok(())
+    }
+
+    /// Writes of registered memory, one for each row.
+    fn writes<'a>(&self, at: usize, from: &'a MemoryRegion, rows: Rows) -> Vec<Post<'a>> {
+        let write = |(to, from_at): (usize, usize)| Post::Write {
+            from,
+            at: from_at as u64,
+            len: rows.len as u64,
+            to: self.byte(at + to),
+        };
+        rows.starts().map(write).collect()
+    }
+
+    /// Reads into registered memory, one for each row.
+    fn reads<'a>(&self, at: usize, into: &'a MemoryRegion, rows: Rows) -> Vec<Post<'a>> {
+        let read = |(to, from): (usize, usize)| Post::Read {
+            from: self.byte(at + from),
+            into,
+            at: to as u64,
+            len: rows.len as u64,
+        };
+        rows.starts().map(read).collect()
     }
 
     fn carry_out(&self, call: &Call<'_>, posts: &[Post<'_>]) -> Result<()> {
         call.plane.carry_out(self.neighbour, posts, call.timeout, call.op)
     }
 
-    /// Posts to the stream's link. If memory is used, the last post is a flush, and the stream waits for it.
+    /// Posts to the stream's link. If memory is used, a flush is posted behind, and the stream waits for it.
     fn enqueue(
         &self,
         call: &Call<'_>,
         stream: &Stream,
-        posts: &[Post<'_>],
+        posts: Vec<Post<'_>>,
         memory: Option<Arc<MemoryRegion>>,
     ) -> Result<()> {
         let Call { plane, timeout, op } = *call;
+        let mut posts = posts;
+        posts.extend(memory.is_some().then_some(Post::Flush));
         let link = plane.stream_link(self.neighbour, stream, timeout, op)?;
-        let mut turn = plane.turn_with_room(self.neighbour, &link, posts, timeout, op)?;
-        let posted = turn.post(posts, Some(stream)).map_err(refused(op))?;
-        let Some(memory) = memory else { return Ok(()) };
-        turn.hold(memory);
-        let waiting = stream.wait_geq64(link.done(), posted.flushes);
-        waiting.map_err(|source| call.failed(source))
+        let batches = posts.len().div_ceil(BATCH);
+        for (number, batch) in posts.chunks(BATCH).enumerate() {
+            let mut turn = plane.turn_with_room(self.neighbour, &link, batch, timeout, op)?;
+            let posted = turn.post(batch, Some(stream)).map_err(refused(op))?;
+            if let (Some(memory), true) = (&memory, number + 1 == batches) {
+                turn.hold(memory.clone());
+                let waiting = stream.wait_geq64(link.done(), posted.flushes);
+                waiting.map_err(|source| call.failed(source))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -206,99 +245,105 @@ impl Connection for Far {
         &self,
         call: &Call<'_>,
         at: usize,
-        source: &Buffer<u8>,
+        Local { memory, rows }: &Local,
         signal: Option<Signal>,
+        when: Return,
     ) -> Result<()> {
-        let (len, to) = (source.len() as u64, self.byte(at));
-        let small = source.len() <= INLINE && source.host_address().is_some();
-        let (mut bytes, mut registered) = (Vec::new(), None);
-        match small {
-            true => bytes = source.to_vec().map_err(|source| call.failed(source))?,
-            false => registered = call.plane.register(source, Access::LOCAL_READ, call.op)?,
+        let small = memory.len() <= INLINE && memory.host_address().is_some();
+        if small {
+            let bytes = memory.to_vec().map_err(|source| call.failed(source))?;
+            let inline = |(to, from): (usize, usize)| Post::Inline {
+                bytes: &bytes[from..from + rows.len],
+                to: self.byte(at + to),
+            };
+            return self.post(call, rows.starts().map(inline).collect(), None, signal, when);
         }
-        let put = match &registered {
-            Some(from) => Some(Post::Write { from, len, to }),
-            None if bytes.is_empty() => None,
-            None => Some(Post::Inline { bytes: &bytes, to }),
-        };
-        self.carry_out_with(call, put, signal)
+        let from = call.plane.register(memory, Access::LOCAL_READ, call.op)?.map(Arc::new);
+        let posts = from.as_ref().map_or_else(Vec::new, |from| self.writes(at, from, *rows));
+        self.post(call, posts, from.clone(), signal, when)
     }
 
-    fn get(&self, call: &Call<'_>, at: usize, target: &Buffer<u8>) -> Result<()> {
-        let into = call.plane.register(target, Access::LOCAL_WRITE, call.op)?;
-        let Some(into) = &into else { return Ok(()) };
-        let read = Post::Read { from: self.byte(at), into, at: 0, len: target.len() as u64 };
-        self.carry_out(call, &[read])
+    fn get(&self, call: &Call<'_>, at: usize, target: &Local, when: Return) -> Result<()> {
+        let into = call.plane.register(&target.memory, Access::LOCAL_WRITE, call.op)?.map(Arc::new);
+        let posts = into.as_ref().map_or_else(Vec::new, |into| self.reads(at, into, target.rows));
+        self.post(call, posts, into.clone(), None, when)
     }
 
     fn signal(&self, call: &Call<'_>, signal: Signal) -> Result<()> {
-        self.carry_out_with(call, None, Some(signal))
+        self.post(call, Vec::new(), None, Some(signal), Return::Happened)
     }
 
-    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<u64> {
+    fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<Option<u64>> {
         let link = call.plane.link(self.neighbour);
         let link = link.ok_or_else(|| call.plane.no_nic(self.neighbour))?;
-        let word = self.byte(at);
+        // The NIC changes eight aligned bytes.
+        let (whole, shift) = (at & !7, (at & 7) * 8);
+        if (whole + 8) as u64 > self.bytes {
+            return Err(call.failed(gdsync::Error::Misaligned {
+                what: "the end of a window whose last word a NIC is to change",
+                offset: self.bytes as usize,
+                align: 8,
+            }));
+        }
+        let word = self.byte(whole);
         let carry_out = |post| -> Result<u64> {
             let _result = link.atomics.lock().unwrap_or_else(PoisonError::into_inner);
             self.carry_out(call, &[post])?;
             Ok(link.result())
         };
-        match atomic {
-            Atomic::FetchAdd(add) => carry_out(Post::FetchAdd { word, add }),
-            Atomic::CompareSwap { compare, swap } => {
-                carry_out(Post::CompareSwap { word, compare, swap })
+        let Atomic { kind, element, value, expected } = atomic;
+        if !atomic.is_half() && kind == AtomicKind::CompareSwap {
+            let (compare, swap) = (expected, value);
+            return carry_out(Post::CompareSwap { word, compare, swap }).map(Some);
+        }
+        if matches!(element, Element::U64 | Element::I64) && kind == AtomicKind::Add {
+            return carry_out(Post::FetchAdd { word, add: value }).map(Some);
+        }
+        // There is nothing else: what the word holds is guessed until the guess was right.
+        let mask = if atomic.is_half() { u64::from(u32::MAX) } else { u64::MAX };
+        let mut compare = carry_out(Post::FetchAdd { word, add: 0 })?;
+        loop {
+            let held = compare >> shift & mask;
+            let next = atomic.next(held) & mask;
+            if next == held {
+                return Ok(Some(held));
             }
-            Atomic::Swap(swap) => {
-                // A NIC has no swap: what it holds is guessed until the guess was right.
-                let mut compare = carry_out(Post::FetchAdd { word, add: 0 })?;
-                loop {
-                    let seen = carry_out(Post::CompareSwap { word, compare, swap })?;
-                    if seen == compare {
-                        return Ok(seen);
-                    }
-                    compare = seen;
-                }
+            let swap = compare & !(mask << shift) | next << shift;
+            let seen = carry_out(Post::CompareSwap { word, compare, swap })?;
+            if seen == compare {
+                return Ok(Some(held));
             }
+            compare = seen;
         }
     }
 
     fn flush(&self, call: &Call<'_>) -> Result<()> {
         let Call { plane, timeout, op } = *call;
+        plane.until_host_link(self.neighbour, timeout, op, |link| link.uses_nothing())
+    }
+
+    fn quiet(&self, call: &Call<'_>) -> Result<()> {
+        let Call { plane, timeout, op } = *call;
         plane.until(self.neighbour, timeout, op, || {
             Ok(plane.links_are_idle(self.neighbour).then_some(()))
-        })
+        })?;
+        self.flush(call)
     }
 
-    fn put_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        at: usize,
-        source: &Buffer<u8>,
-    ) -> Result<()> {
-        let from = call.plane.register(source, Access::LOCAL_READ, call.op)?.map(Arc::new);
-        let Some(from) = from else { return Ok(()) };
-        let write = Post::Write { from: &from, len: source.len() as u64, to: self.byte(at) };
-        self.enqueue(call, stream, &[write, Post::Flush], Some(from.clone()))
+    fn put_on(&self, call: &Call<'_>, stream: &Stream, at: usize, source: &Local) -> Result<()> {
+        let from = call.plane.register(&source.memory, Access::LOCAL_READ, call.op)?;
+        let Some(from) = from.map(Arc::new) else { return Ok(()) };
+        self.enqueue(call, stream, self.writes(at, &from, source.rows), Some(from.clone()))
     }
 
-    fn get_on(
-        &self,
-        call: &Call<'_>,
-        stream: &Stream,
-        at: usize,
-        target: &Buffer<u8>,
-    ) -> Result<()> {
-        let into = call.plane.register(target, Access::LOCAL_WRITE, call.op)?.map(Arc::new);
-        let Some(into) = into else { return Ok(()) };
-        let len = target.len() as u64;
-        let read = Post::Read { from: self.byte(at), into: &into, at: 0, len };
-        self.enqueue(call, stream, &[read, Post::Flush], Some(into.clone()))
+    fn get_on(&self, call: &Call<'_>, stream: &Stream, at: usize, target: &Local) -> Result<()> {
+        let into = call.plane.register(&target.memory, Access::LOCAL_WRITE, call.op)?;
+        let Some(into) = into.map(Arc::new) else { return Ok(()) };
+        self.enqueue(call, stream, self.reads(at, &into, target.rows), Some(into.clone()))
     }
 
     fn signal_on(&self, call: &Call<'_>, stream: &Stream, signal: Signal) -> Result<()> {
-        self.enqueue(call, stream, &[self.raise(signal, &mut [0; 8])], None)
+        self.enqueue(call, stream, vec![self.raise(signal, &mut [0; 8])], None)
     }
 
     fn memory(&self) -> Option<&Buffer<u8>> {
@@ -321,7 +366,7 @@ impl Connection for Far {
 
     fn reach(&self) -> Reach<'_> {
         let (memory, signals) = (self.byte(0), self.signal_at(0));
-        Reach::Far { link: &self.link, memory, signals, own_key: self.own_key }
+        Reach::Far { link: &self.links, memory, signals, own_key: self.own_key }
     }
 
     fn held(&self) -> Vec<Buffer<u8>> {
@@ -340,7 +385,7 @@ impl Connection for Far {
             data = region.map(|region| (Arc::new(region), memory, Place::at(to)));
         }
         Ok(Arc::new(Requests {
-            link: self.link.link.clone(),
+            link: self.links.first().clone(),
             neighbour: self.neighbour,
             theirs: Some(Place::at(self.signal_at(signal))),
             target: None,
@@ -372,7 +417,11 @@ impl Connection for Far {
             // There is always room.
             slots: u64::MAX,
             stride: 0,
-            kernels: Arc::new(OnceLock::from(ForKernels { link: self.link.clone(), table })),
+            kernels: Arc::new(OnceLock::from(ForKernels {
+                queue: self.links.address(),
+                links: self.links.clone(),
+                table,
+            })),
         };
         let failed = |source| call.failed(source);
         let mine = state.signal().map_err(failed)?;
@@ -390,6 +439,6 @@ impl Connection for Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
-        close(&self.plane, self.neighbour, &self.link.link, self.share.number);
+        close(&self.plane, self.neighbour, &self.links, self.share.number);
     }
 }

@@ -1,0 +1,158 @@
+//! Collectives of this library between two GPUs: started on streams, and an all-reduce inside a kernel.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use gdsync::{Arg, Deadline, Dims};
+use libmp::{Collective, ReduceOp, Region};
+
+use super::{IN_KERNELS, ON_STREAMS, Player, Sample};
+use crate::compare::absent::patience;
+use crate::perf::{Rank, Watch};
+use crate::result::Role;
+
+/// Which collective; `x` of its figure is bytes of the result.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Kind {
+    /// All-reduce of `f64`, a sum.
+    Reduce,
+    /// All-gather, half of the result of each rank.
+    Gather,
+    /// All-to-all, half of the result of each rank.
+    Exchange,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 3] = [Kind::Reduce, Kind::Gather, Kind::Exchange];
+
+    /// The title of its figure.
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Reduce => "All-reduce, two GPUs",
+            Kind::Gather => "All-gather, two GPUs",
+            Kind::Exchange => "All-to-all, two GPUs",
+        }
+    }
+}
+
+/// Bytes of results: what is one word, what goes as packets, and what is bound by bandwidth.
+pub const SIZES: [u64; 5] = [8, 1 << 10, 64 << 10, 1 << 20, 64 << 20];
+
+/// Rounds of a sample with so many bytes: small ones are one batch (see `perf`).
+pub fn rounds(bytes: u64) -> u64 {
+    ((1 << 30) / bytes.max(1)).clamp(10, ON_STREAMS)
+}
+
+/// Enqueues `rounds` runs, waits for them, and gives the time of one.
+pub fn on_stream(rank: &Rank, rounds: u64, start: impl Fn() -> Result<()>) -> Result<Sample> {
+    let since = Instant::now();
+    for _ in 0..rounds {
+        start()?;
+    }
+    let enqueued = since.elapsed().as_secs_f64();
+    rank.world.synchronize(&rank.stream, Deadline::after(patience() / 2))?;
+    let (elapsed, each) = (since.elapsed().as_secs_f64(), 1e6 / rounds as f64);
+    Ok(Sample { value: elapsed * each, cpu: Some(enqueued * each) })
+}
+
+/// On streams.
+pub fn stream(kind: Kind) -> Box<dyn Player> {
+    Box::new(OnStream { kind, prepared: None })
+}
+
+/// The all-reduce of few values by one block.
+pub fn kernel() -> Box<dyn Player> {
+    Box::new(InKernel { prepared: None })
+}
+
+struct OnStream {
+    kind: Kind,
+    prepared: Option<Prepared>,
+}
+
+struct Prepared {
+    all: Collective,
+    from: Region<f64>,
+    to: Region<f64>,
+    bytes: u64,
+}
+
+impl Player for OnStream {
+    fn name(&self) -> String {
+        "libmp, stream".into()
+    }
+
+    fn role(&self) -> Role {
+        Role::Ours
+    }
+
+    fn prepare(&mut self, rank: &Rank, bytes: u64) -> Result<bool> {
+        let len = bytes as usize / size_of::<f64>();
+        // A word of each rank is the least.
+        let len = if self.kind == Kind::Reduce { len } else { len.max(2) };
+        let given = if self.kind == Kind::Gather { len / 2 } else { len };
+        let all = rank.world.prepare_collective(&rank.device, 8 * len)?;
+        let from = rank.world.alloc(&rank.device, given)?;
+        let to = rank.world.alloc(&rank.device, len)?;
+        self.prepared = Some(Prepared { all, from, to, bytes });
+        Ok(true)
+    }
+
+    fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+        let Prepared { all, from, to, bytes } = self.prepared.as_ref().context("not prepared")?;
+        on_stream(rank, rounds(*bytes), || {
+            let run = match self.kind {
+                Kind::Reduce => all.all_reduce(ReduceOp::Sum, from, to),
+                Kind::Gather => all.all_gather(from, to),
+                Kind::Exchange => all.all_to_all(from, to),
+            };
+            Ok(run.start_on(&rank.stream)?)
+        })
+    }
+}
+
+struct InKernel {
+    prepared: Option<(Collective, Region<f64>)>,
+}
+
+impl Player for InKernel {
+    fn name(&self) -> String {
+        "libmp, kernel".into()
+    }
+
+    fn role(&self) -> Role {
+        Role::Ours
+    }
+
+    fn prepare(&mut self, rank: &Rank, bytes: u64) -> Result<bool> {
+        let len = bytes as usize / size_of::<f64>();
+        let all = rank.world.prepare_collective(&rank.device, bytes as usize)?;
+        self.prepared = Some((all, rank.world.alloc(&rank.device, len)?));
+        // Larger ones are for all multiprocessors.
+        Ok(bytes <= 8 << 10)
+    }
+
+    fn sample(&mut self, rank: &Rank) -> Result<Sample> {
+        let (all, values) = self.prepared.as_ref().context("not prepared")?;
+        let watch = Watch::new(rank, IN_KERNELS)?;
+        let (handle, untimed) = (all.handle(), 100u64);
+        let address = values.buffer().device_address().context("no address")?;
+        let count = values.len() as u64;
+        let (samples, time) = (watch.samples(), watch.time());
+        let args = [
+            Arg::new(&handle),
+            Arg::new(&address),
+            Arg::new(&count),
+            Arg::new(&untimed),
+            Arg::new(&watch.rounds),
+            Arg::new(&samples),
+            Arg::new(&time),
+        ];
+        let threads = (values.len() as u32).next_multiple_of(32).clamp(32, 512);
+        // SAFETY: the kernel's signature; collective, values and watch outlive the launch, which `run` waits for.
+        let rounds =
+            unsafe { watch.run(rank, "mp_perf_all_reduce", Dims::linear(1, threads), &args)? };
+        Ok(Sample::of(rounds.median))
+    }
+}

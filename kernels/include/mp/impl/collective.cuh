@@ -1,0 +1,404 @@
+// The engine of collectives over mapped memory: every rank gives every other a block, maybe empty, and what comes is placed or
+// combined in rank order. Not to be included by itself. What a collective is – who gives what to whom – is in `Blocks`; here is
+// how blocks travel.
+//
+// Small blocks are packets: one round of stores, no fence. A run writes into one of two turns of the inboxes. Who has heard all
+// others in run n knows that they have finished run n - 1, so nobody reads that turn any more, which n + 1 overwrites. Every
+// rank writes at least one packet to every other in every run, empty if it has no block for it; who does not need all blocks
+// does not wait for all packets, remembers that (`unheard`), and waits ahead of the next run. So an all-reduce or a barrier pays
+// one test for it, and a tree, which would spare packets, is not worth its steps with the few ranks that map each other.
+//
+// Large blocks go in pieces through lanes. A lane has slots for each pair of ranks, in the memory of who takes, and one word each
+// way with both its counters: pieces sent, and pieces taken from the other. Piece i of every block is lane i % lanes's. A block of
+// threads serves one lane after another, in order, and blocks share them by parts: whatever blocks a rank has, and whoever
+// runs on it, the least lane that is not through is served on all ranks, so none waits for good. A word is released once a
+// step for both: the pieces just written, and the slots just read.
+#pragma once
+
+#include "../message.cuh"
+#include "../reduction.cuh"
+
+namespace mp {
+namespace impl {
+
+MP_DEVICE WaitBounds bounds_of(const Collective& collective) { return {collective.abort, collective.timeout_ns}; }
+
+// A block, as an address; without bytes there is none.
+struct BlockAt {
+    std::uint64_t address;
+    std::uint64_t bytes;
+};
+MP_DEVICE BlockAt block_of(const Blocks& blocks, std::uint64_t rank) {
+    if (rank < blocks.first || rank >= blocks.end) return {blocks.memory, 0};
+    if (blocks.table != 0) {
+        const Extent row = at<const Extent>(blocks.table)[rank];
+        return {blocks.memory + row.at, row.bytes};
+    }
+    const std::uint64_t first = rank * blocks.stride;
+    const std::uint64_t left = first < blocks.total ? blocks.total - first : 0;
+    return {blocks.memory + first, blocks.bytes < left ? blocks.bytes : left};
+}
+
+// Bytes of the largest block.
+MP_DEVICE std::uint64_t most_of(const Blocks& blocks, std::uint64_t ranks) {
+    if (blocks.table == 0) return blocks.first < blocks.end ? blocks.bytes : 0;
+    std::uint64_t most = 0;
+    for (std::uint64_t rank = 0; rank < ranks; ++rank) {
+        const std::uint64_t bytes = block_of(blocks, rank).bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+// Whether something comes from every rank.
+MP_DEVICE bool hears_all(const Blocks& takes, std::uint64_t ranks) {
+    return takes.table == 0 && takes.bytes != 0 && takes.first == 0 && takes.end == ranks && takes.stride * (ranks - 1) < takes.total;
+}
+
+// Words of blocks: `left` bytes from `from` on, at most 8, filled up with zeros.
+template <class T>
+MP_DEVICE std::uint64_t load_word(const void* from, std::uint64_t left) {
+    const auto* elements = static_cast<const T*>(from);
+    if constexpr (sizeof(T) == 8) return bits_of(*elements);
+    std::uint64_t word = 0;
+    MP_UNROLL
+    for (unsigned i = 0; i < 8 / sizeof(T); ++i)
+        if (i * sizeof(T) < left) word |= bits_of(elements[i]) << (8 * sizeof(T) * i % 64);
+    return word;
+}
+template <class T>
+MP_DEVICE void store_word(void* to, std::uint64_t left, std::uint64_t word) {
+    auto* elements = static_cast<T*>(to);
+    if constexpr (sizeof(T) == 8) {
+        *elements = from_bits<T>(word);
+    } else {
+        MP_UNROLL
+        for (unsigned i = 0; i < 8 / sizeof(T); ++i)
+            if (i * sizeof(T) < left) elements[i] = from_bits<T>(word >> 8 * sizeof(T) * i);
+    }
+}
+// Bytes, which are mostly whole words.
+MP_COLD std::uint64_t load_bytes(const void* from, std::uint64_t left) { return load_word<unsigned char>(from, left); }
+MP_COLD void store_bytes(void* to, std::uint64_t left, std::uint64_t word) { store_word<unsigned char>(to, left, word); }
+template <class T>
+MP_DEVICE std::uint64_t load_of(std::uint64_t from, std::uint64_t left) {
+    if constexpr (sizeof(T) == 1) {
+        if (from % 8 == 0 && left >= 8) return *at<const std::uint64_t>(from);
+        return load_bytes(at<const void>(from), left);
+    } else {
+        return load_word<T>(at<const void>(from), left);
+    }
+}
+template <class T>
+MP_DEVICE void store_at(std::uint64_t to, std::uint64_t left, std::uint64_t word) {
+    if constexpr (sizeof(T) == 1) {
+        if (to % 8 == 0 && left >= 8)
+            *at<std::uint64_t>(to) = word;
+        else
+            store_bytes(at<void>(to), left, word);
+    } else {
+        store_word<T>(at<void>(to), left, word);
+    }
+}
+
+// ---- packets ----------------------------------------------------------------------------------------------------
+
+MP_DEVICE Packet* turn_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from, std::uint64_t run) {
+    return at<Packet>(inbox) + (run % 2 * collective.ranks + from) * collective.len;
+}
+MP_DEVICE Packet* turn_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t run) {
+    return turn_in(at<const std::uint64_t>(collective.inboxes)[rank], collective, from, run);
+}
+
+// The end of a run: the vote of the group over its threads' waits. The state changes behind it, when all have read it.
+template <class Group>
+MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, std::uint64_t run, bool heard, const WaitResult& result) {
+    if (group.any(result.failed())) return failed_apart(group, collective.report, run, result);
+    if (group.leads()) {
+        auto* state = at<CollectiveState>(collective.state);
+        state->runs = run;
+        if (!heard) state->unheard = 1;
+    }
+    return {ok, run, 0};
+}
+
+// Waits for what the last run has not waited for.
+template <class Group>
+MP_COLD WaitResult hear_last(Group group, std::uint64_t state, const WaitBounds bounds) {
+    auto& memory = *at<CollectiveState>(state);
+    const Collective& collective = memory.collective;
+    const std::uint64_t run = memory.runs;
+    WaitResult result = {ok, run, 0};
+    for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
+        if (rank != collective.rank)
+            result = wait_alone(&turn_of(collective, collective.rank, rank, run)->epoch, run, bounds, relaxed);
+    if (group.any(result.failed())) return failed_apart(group, collective.report, run, result);
+    if (group.leads()) memory.unheard = 0;
+    return {ok, run, 0};
+}
+
+// Word `i` of the block that `rank` gets, or the packet that says that there is none.
+template <class T>
+MP_DEVICE void send_word(const Collective& collective, const Blocks& gives, std::uint64_t rank, std::uint64_t i, std::uint64_t run) {
+    const BlockAt block = block_of(gives, rank);
+    if (8 * i < block.bytes)
+        store_packet(turn_of(collective, rank, collective.rank, run) + i, {load_of<T>(block.address + 8 * i, block.bytes - 8 * i), run});
+    else if (i == 0)
+        store_packet(turn_of(collective, rank, collective.rank, run), {0, run});
+}
+
+// Blocks of at most `len` words: `words` of the longest, at least one.
+template <class Group, class Take>
+MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, const Blocks& gives, const Blocks& takes,
+                                    std::uint64_t words, const Take& take) {
+    using T = typename Take::Element;
+    auto* state = at<CollectiveState>(collective.state);
+    const std::uint64_t me = collective.rank, ranks = collective.ranks;
+    group.sync();
+    const std::uint64_t run = state->runs + 1;
+    WaitResult result = {ok, run, 0};
+    if (MP_RARELY(state->unheard != 0)) {
+        result = hear_last(group, collective.state, bounds_of(collective));
+        if (result.failed()) return result;
+    }
+    if constexpr (Take::places) {
+        // A thread for each word of each rank. What a thread overwrites it has sent.
+        const auto all = static_cast<std::uint32_t>(words * ranks), of = static_cast<std::uint32_t>(ranks);
+        for (std::uint32_t i = group.rank(); i < all; i += group.size())
+            if (i % of != me) send_word<T>(collective, gives, i % of, i / of, run);
+        for (std::uint32_t i = group.rank(); i < all && !result.failed(); i += group.size()) {
+            const std::uint64_t rank = i % of, first = std::uint64_t{8} * (i / of);
+            const BlockAt to = block_of(takes, rank);
+            if (first >= to.bytes) continue;
+            std::uint64_t word = 0;
+            if (rank == me) {
+                const std::uint64_t own = block_of(gives, me).address;
+                if (own == to.address) continue;
+                word = load_of<T>(own + first, to.bytes - first);
+            } else {
+                result = wait_packet(turn_of(collective, me, rank, run) + i / of, run, word, bounds_of(collective));
+            }
+            if (!result.failed()) store_at<T>(to.address + first, to.bytes - first, word);
+        }
+    } else {
+        for (std::uint64_t i = group.rank(); i < words; i += group.size())
+            for (std::uint64_t rank = 0; rank < ranks; ++rank)
+                if (rank != me) send_word<T>(collective, gives, rank, i, run);
+        for (std::uint64_t i = group.rank(); 8 * i < takes.bytes && takes.first < takes.end && !result.failed(); i += group.size()) {
+            const std::uint64_t first = 8 * i, left = takes.bytes - first;
+            std::uint64_t combined = 0;
+            for (std::uint64_t rank = takes.first; rank < takes.end && !result.failed(); ++rank) {
+                std::uint64_t word = 0;
+                if (rank == me)
+                    word = load_of<T>(block_of(gives, me).address + first, left);
+                else
+                    result = wait_packet(turn_of(collective, me, rank, run) + i, run, word, bounds_of(collective));
+                combined = rank == takes.first ? word : take(combined, word);
+            }
+            if (!result.failed()) store_at<T>(takes.memory + first, left, combined);
+        }
+    }
+    return end_of_run(group, collective, run, hears_all(takes, ranks) || ranks == 1, result);
+}
+
+// ---- lanes ------------------------------------------------------------------------------------------------------
+
+// A step takes what was sent so many steps before: what is on its way meanwhile is nobody's wait.
+constexpr std::uint64_t lane_lag = 2;
+static_assert(lane_lag < lane_slots, "a slot is free again when its turn comes");
+
+// Behind the packets of an inbox: the words, by lane and the rank that writes them.
+MP_DEVICE std::uint64_t lanes_in(std::uint64_t inbox, const Collective& collective) {
+    return inbox + 2 * collective.ranks * collective.len * packet_size;
+}
+MP_DEVICE std::uint64_t* lane_word(std::uint64_t inbox, const Collective& collective, std::uint64_t lane, std::uint64_t from) {
+    return at<std::uint64_t>(lanes_in(inbox, collective) + (lane * collective.ranks + from) * lane_stride);
+}
+// Behind them the slots, by lane and the rank that writes them, which is not `to`.
+MP_DEVICE std::uint64_t lane_slot(std::uint64_t inbox, const Collective& collective, std::uint64_t lane, std::uint64_t from,
+                                  std::uint64_t to, std::uint32_t number) {
+    const std::uint64_t pair = lane * (collective.ranks - 1) + (from - (from > to));
+    const std::uint64_t slot = pair * lane_slots + number % lane_slots;
+    return lanes_in(inbox, collective) + collective.lanes * collective.ranks * lane_stride + slot * collective.piece;
+}
+MP_DEVICE LaneCounters& counters_of(const Collective& collective, std::uint64_t lane, std::uint64_t rank) {
+    return at<LaneCounters>(collective.counters)[lane * collective.ranks + rank];
+}
+
+// The part of a block from byte `first` on that is one piece.
+MP_DEVICE BlockAt piece_of(const Collective& collective, const BlockAt& block, std::uint64_t first) {
+    const std::uint64_t left = first < block.bytes ? block.bytes - first : 0;
+    return {block.address + first, left < collective.piece ? left : collective.piece};
+}
+
+// One thread's wait for a rank's word: until it has freed a slot if there is something to `send`, and sent a piece if there is
+// something to `take`.
+MP_DEVICE WaitResult wait_lane(const std::uint64_t* word, const LaneCounters& counters, bool send, bool take,
+                               const WaitBounds& bounds) {
+    const std::uint32_t freed = counters.sent + 1 - lane_slots, sent = counters.taken + 1;
+    const auto poll = [&](std::uint64_t& seen) {
+        seen = load(word, acquire, system);
+        const auto has_sent = static_cast<std::uint32_t>(seen), has_freed = static_cast<std::uint32_t>(seen >> 32);
+        return (!send || static_cast<std::int32_t>(has_freed - freed) >= 0) && (!take || static_cast<std::int32_t>(has_sent - sent) >= 0);
+    };
+    return wait_for(poll, bounds);
+}
+
+// Where the pieces of the ranks are that are taken: this rank's own where it gives it from, the others' in a lane or in rows.
+struct Sources {
+    const Collective* collective;
+    std::uint64_t own;
+    std::uint64_t inbox;  // of the lane; 0: rows
+    std::uint64_t lane;
+    std::uint64_t rows;
+
+    MP_DEVICE std::uint64_t of(std::uint64_t rank) const {
+        if (rank == collective->rank) return own;
+        if (inbox == 0) return rows + rank * collective->len * 8;
+        return lane_slot(inbox, *collective, lane, rank, collective->rank, counters_of(*collective, lane, rank).taken);
+    }
+};
+
+// Combines words with those of the next rank. An operation that is known when the kernel runs is chosen once for all of them.
+template <int count, class Take>
+MP_DEVICE void combine_words(std::uint64_t (&combined)[count], const std::uint64_t (&theirs)[count], const Take& take) {
+    MP_UNROLL
+    for (int k = 0; k < count; ++k) combined[k] = take(combined[k], theirs[k]);
+}
+template <int count>
+MP_DEVICE void combine_words(std::uint64_t (&combined)[count], const std::uint64_t (&theirs)[count], const AnyCombine& take) {
+    with_combine(take.element, take.reduction, [&](auto chosen) { combine_words(combined, theirs, chosen); });
+}
+
+// Combines `flight` times 16 bytes a thread of ranks `first` to before `end`, from `i` on in rounds; where it stopped.
+template <int flight, class Group, class Take>
+MP_DEVICE std::uint64_t combine_rounds(Group group, Wide* to, std::uint64_t count, std::uint64_t i, std::uint32_t first,
+                                       std::uint32_t end, const Sources& sources, const Take& take) {
+    const std::uint64_t stride = group.size();
+    for (; i + (flight - 1) * stride < count; i += flight * stride) {
+        std::uint64_t combined[2 * flight];
+        for (std::uint32_t rank = first; rank < end; ++rank) {
+            const auto* from = at<const Wide>(sources.of(rank));
+            std::uint64_t theirs[2 * flight];
+            MP_UNROLL
+            for (int k = 0; k < flight; ++k) {
+                const Wide wide = from[i + k * stride];
+                theirs[2 * k] = wide.words[0];
+                theirs[2 * k + 1] = wide.words[1];
+            }
+            if (rank == first) {
+                MP_UNROLL
+                for (int k = 0; k < 2 * flight; ++k) combined[k] = theirs[k];
+            } else {
+                combine_words(combined, theirs, take);
+            }
+        }
+        MP_UNROLL
+        for (int k = 0; k < flight; ++k) to[i + k * stride] = {{combined[2 * k], combined[2 * k + 1]}};
+    }
+    return i;
+}
+
+// Combines `bytes` bytes of the ranks into `to`, in rank order.
+template <class Group, class Take>
+MP_COLD void combine_pieces(Group group, std::uint64_t to, std::uint64_t bytes, std::uint32_t first, std::uint32_t end,
+                            const Sources& sources, const Take take) {
+    using T = typename Take::Element;
+    std::uint64_t done = 0;
+    if ((to | sources.own) % sizeof(Wide) == 0) {
+        const std::uint64_t count = bytes / sizeof(Wide);
+        const std::uint64_t i = combine_rounds<copies_in_flight>(group, at<Wide>(to), count, group.rank(), first, end, sources, take);
+        (void)combine_rounds<1>(group, at<Wide>(to), count, i, first, end, sources, take);
+        done = count * sizeof(Wide);
+    }
+    for (std::uint64_t i = done + 8 * group.rank(); i < bytes; i += std::uint64_t{8} * group.size()) {
+        std::uint64_t combined = 0;
+        for (std::uint32_t rank = first; rank < end; ++rank) {
+            const std::uint64_t word = load_of<T>(sources.of(rank) + i, bytes - i);
+            combined = rank == first ? word : take(combined, word);
+        }
+        store_at<T>(to + i, bytes - i, combined);
+    }
+}
+
+// Takes the bytes from `first` on of all blocks, at most `most` of each.
+template <class Group, class Take>
+MP_DEVICE void take_pieces(Group group, const Blocks& takes, std::uint64_t first, std::uint64_t most, const Sources& sources,
+                           const Take& take) {
+    const auto bytes_of = [first, most](const BlockAt& block) {
+        const std::uint64_t left = first < block.bytes ? block.bytes - first : 0;
+        return left < most ? left : most;
+    };
+    if constexpr (Take::places) {
+        for (std::uint32_t rank = takes.first; rank < takes.end; ++rank) {
+            const BlockAt to = block_of(takes, rank);
+            const std::uint64_t bytes = bytes_of(to), from = bytes != 0 ? sources.of(rank) : 0;
+            if (bytes != 0 && to.address + first != from) copy(group, at<void>(to.address + first), at<const void>(from), bytes);
+        }
+    } else if (takes.first < takes.end) {
+        const std::uint64_t bytes = bytes_of(block_of(takes, takes.first));
+        if (bytes != 0) combine_pieces(group, takes.memory + first, bytes, takes.first, takes.end, sources, take);
+    }
+}
+
+template <class Group, class Take>
+MP_DEVICE WaitResult run_lane(Group group, const Collective& collective, const WaitBounds& bounds, const Blocks& gives,
+                              const Blocks& takes, std::uint64_t most_given, std::uint64_t most_taken, std::uint64_t lane, const Take& take) {
+    const std::uint64_t me = collective.rank, ranks = collective.ranks;
+    const auto* inboxes = at<const std::uint64_t>(collective.inboxes);
+    const std::uint64_t stride = collective.lanes * collective.piece;
+    for (std::uint64_t step = 0;; ++step) {
+        const std::uint64_t given = lane * collective.piece + step * stride;
+        // Wraps before the lag is over.
+        const bool lagged = step >= lane_lag;
+        const std::uint64_t taken = lagged ? given - lane_lag * stride : 0;
+        if (given >= most_given && (lagged ? taken : lane * collective.piece) >= most_taken) return {ok, 0, 0};
+        const auto gives_now = [&](std::uint64_t rank) { return piece_of(collective, block_of(gives, rank), given); };
+        const auto takes_now = [&](std::uint64_t rank) { return lagged && piece_of(collective, block_of(takes, rank), taken).bytes != 0; };
+        WaitResult result = {ok, 0, 0};
+        for (std::uint64_t rank = group.rank(); rank < ranks && !result.failed(); rank += group.size()) {
+            const bool gets = gives_now(rank).bytes != 0;
+            if (rank != me && (gets || takes_now(rank)))
+                result = wait_lane(lane_word(inboxes[me], collective, lane, rank), counters_of(collective, lane, rank), gets, takes_now(rank), bounds);
+        }
+        if (group.any(result.failed())) return failed_apart(group, collective.report, step, result);
+        for (std::uint64_t rank = gives.first; rank < gives.end; ++rank) {
+            const BlockAt piece = gives_now(rank);
+            if (rank == me || piece.bytes == 0) continue;
+            const std::uint64_t slot = lane_slot(inboxes[rank], collective, lane, me, rank, counters_of(collective, lane, rank).sent);
+            copy(group, at<void>(slot), at<const void>(piece.address), piece.bytes);
+        }
+        if (lagged) {
+            const Sources sources = {&collective, block_of(gives, me).address + taken, inboxes[me], lane, 0};
+            take_pieces(group, takes, taken, collective.piece, sources, take);
+        }
+        group.sync();
+        for (std::uint64_t rank = group.rank(); rank < ranks; rank += group.size()) {
+            const bool sent = gives_now(rank).bytes != 0, took = takes_now(rank);
+            if (rank == me || (!sent && !took)) continue;
+            LaneCounters& counters = counters_of(collective, lane, rank);
+            counters.sent += sent;
+            counters.taken += took;
+            const std::uint64_t word = counters.sent | std::uint64_t{counters.taken} << 32;
+            store(lane_word(inboxes[rank], collective, lane, me), word, release, system);
+        }
+    }
+}
+
+// Blocks of any size, by lanes; `part` of them.
+template <class Group, class Take>
+MP_COLD WaitResult run_by_lanes(Group group, std::uint64_t state, const WaitBounds bounds, const Blocks gives, const Blocks takes,
+                                const Take take, const Part part) {
+    const Collective& collective = at<const CollectiveState>(state)->collective;
+    const std::uint64_t most_given = most_of(gives, collective.ranks), most_taken = most_of(takes, collective.ranks);
+    const std::uint64_t most = most_given < most_taken ? most_taken : most_given;
+    WaitResult result = {ok, 0, 0};
+    group.sync();
+    for (std::uint64_t lane = part.index; lane < collective.lanes && lane * collective.piece < most && !result.failed(); lane += part.count)
+        result = run_lane(group, collective, bounds, gives, takes, most_given, most_taken, lane, take);
+    group.sync();
+    return result;
+}
+
+}  // namespace impl
+}  // namespace mp
