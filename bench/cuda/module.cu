@@ -2,6 +2,7 @@
 #include "../peers/floor.cu"
 #include "exchange.cu"
 #include "litmus.cu"
+#include "one_sided.cu"
 #include "perf.cu"
 #include "perf_load.cu"
 #include "pingpong.cu"

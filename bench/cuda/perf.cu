@@ -102,13 +102,15 @@ MP_DEVICE void play_messages(const Send* sends, const Recv* recvs, const PingPon
 }
 
 MP_DEVICE void play_barriers(const Collective& collective, std::uint64_t untimed, std::uint64_t timed, bool ordered, Watch& watch) {
-    for (std::uint64_t round = 0; round < untimed + timed; ++round) {
+    Barrier barrier(block(), collective);
+    bool failed = false;
+    for (std::uint64_t round = 0; round < untimed + timed && !failed; ++round) {
         if (round == untimed) watch.begin();
-        const WaitResult result = ordered ? barrier(block(), collective) : barrier(block(), collective, sync_only);
-        if (result.failed()) return watch.end(true);
+        failed = (ordered ? barrier.wait(block()) : barrier.wait(block(), sync_only)).failed();
         if (round >= untimed) watch.round(round - untimed);
     }
-    watch.end(false);
+    barrier.close(block());
+    watch.end(failed);
 }
 
 // Sums of what the last one gave; of zeros, as memory begins, zeros.

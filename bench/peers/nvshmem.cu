@@ -10,6 +10,11 @@
 //   barrier_stream 0 ROUNDS 0    nvshmemx_barrier_all_on_stream; µs
 //   exchange SIZE ROUNDS BLOCKS  both put and signal at once, then wait, each block its share; µs
 //   bandwidth SIZE ROUNDS BLOCKS nvshmemx_putmem_nbi_block of 1024 threads from PE 0 to PE 1, then quiet; GB/s
+//   get SIZE ROUNDS THREADS      PE 0: nvshmemx_getmem_block by one block; µs
+//   fetch_add 8 ROUNDS 1         PE 0: nvshmem_uint64_atomic_fetch_add by one thread; µs
+//   words THREADS ROUNDS BLOCKS  PE 0: nvshmem_uint64_p by every thread, each to its own word, then quiet; millions a second
+//   reduce_kernel SIZE ROUNDS THREADS   nvshmemx_double_sum_reduce_block, SIZE bytes; µs
+//   reduce SIZE ROUNDS 0, gather, all_to_all   on a stream, SIZE bytes of result; µs
 //
 // Each is answered with "ok NUMBER…" (PE 1: zeros) or "error TEXT". The end of the input ends the process.
 
@@ -28,6 +33,9 @@ namespace {
 
 constexpr size_t heap_bytes = 64 << 20;
 constexpr int most_blocks = 64;
+constexpr int most_stamps = 256;
+// As in mp-perf: rows of words, and bytes that gets go through.
+constexpr size_t rows = 64, spread = 32 << 20;
 constexpr int untimed = 100;
 // Rounds of a stream that are enqueued before they are waited for, as in mp-perf's own measurements.
 constexpr int batch = 300;
@@ -42,12 +50,13 @@ void check(cudaError_t code, const char *what) {
     if (code != cudaSuccess) fail(std::string(what) + ": " + cudaGetErrorString(code));
 }
 
-// What the two processes have: a place to land, a source, a signal; and the time a kernel took.
+// What the two processes have: a place to land, a source, signals, a counter; and the time a kernel took.
 struct State {
     int pe;
     char *landing, *source;
     uint64_t *signal;
     uint64_t *time;
+    uint64_t *counter;
     cudaStream_t stream;
     // The highest signal so far: each measurement goes on from there.
     uint64_t base;
@@ -119,6 +128,50 @@ __global__ void play_bandwidth(char *landing, const char *source, size_t size, i
     if (threadIdx.x == 0) nvshmem_quiet();
 }
 
+// PE 0's alone. Each get is of another place, so that none comes from a cache.
+__global__ void play_get(char *landing, const char *source, size_t size, int rounds, uint64_t *time) {
+    uint64_t begin = 0;
+    size_t step = size < 128 ? 128 : size, at = 0;
+    for (int round = 1; round <= untimed + rounds; round++) {
+        if (round == untimed + 1) begin = now();
+        at = at + step < spread ? at + step : 0;
+        nvshmemx_getmem_block(landing, source + at, size, 1);
+    }
+    if (threadIdx.x == 0) *time = now() - begin;
+}
+
+__global__ void play_fetch_add(uint64_t *word, int rounds, uint64_t *time) {
+    uint64_t begin = 0, sum = 0;
+    for (int round = 1; round <= untimed + rounds; round++) {
+        if (round == untimed + 1) begin = now();
+        sum += nvshmem_uint64_atomic_fetch_add(word, 1, 1);
+    }
+    // The sum is used, so that every addition is waited for.
+    *time = now() - begin + (sum == 0);
+}
+
+// Into rows of all threads' words in turn: the compiler makes one store of several to the same place.
+__global__ void play_words(uint64_t *words, int rounds, uint64_t *stamps) {
+    uint64_t began = now();
+    size_t row = size_t(gridDim.x) * blockDim.x;
+    uint64_t *mine = words + size_t(blockIdx.x) * blockDim.x + threadIdx.x;
+    for (int round = 1; round <= rounds; round++) nvshmem_uint64_p(mine + round % rows * row, round, 1);
+    nvshmem_quiet();
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    stamps[2 * blockIdx.x] = began;
+    stamps[2 * blockIdx.x + 1] = now();
+}
+
+__global__ void play_reduce(double *to, const double *from, size_t count, int rounds, uint64_t *time) {
+    uint64_t begin = 0;
+    for (int round = 1; round <= untimed + rounds; round++) {
+        if (round == untimed + 1) begin = now();
+        nvshmemx_double_sum_reduce_block(NVSHMEM_TEAM_WORLD, to, from, count);
+    }
+    if (threadIdx.x == 0) *time = now() - begin;
+}
+
 double seconds_since(std::chrono::steady_clock::time_point begin) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -185,6 +238,43 @@ double bandwidth(State &state, size_t size, int rounds, int blocks) {
     return double(size) * rounds / (ms * 1e6);
 }
 
+// Millions of words a second.
+double words(State &state, int threads, int rounds, int blocks) {
+    if (state.pe != 0) return 0;
+    if (blocks < 1 || blocks > most_stamps || threads < 1 || size_t(threads) * blocks * 8 * rows > heap_bytes)
+        fail("words of too many blocks or threads");
+    play_words<<<blocks, threads, 0, state.stream>>>(reinterpret_cast<uint64_t *>(state.landing), rounds, state.time);
+    check(cudaGetLastError(), "launching");
+    check(cudaStreamSynchronize(state.stream), "running the kernel");
+    uint64_t stamps[2 * most_stamps];
+    check(cudaMemcpy(stamps, state.time, 2 * sizeof(uint64_t) * blocks, cudaMemcpyDeviceToHost), "reading the times");
+    uint64_t began = stamps[0], ended = stamps[1];
+    for (int block = 1; block < blocks; block++) {
+        if (stamps[2 * block] < began) began = stamps[2 * block];
+        if (stamps[2 * block + 1] > ended) ended = stamps[2 * block + 1];
+    }
+    return double(rounds) * threads * blocks * 1e3 / double(ended - began);
+}
+
+// Microseconds of a collective on a stream, and of the CPU.
+void collectives(State &state, const std::string &what, size_t size, int rounds, double answer[2]) {
+    auto *to = reinterpret_cast<double *>(state.landing);
+    auto *from = reinterpret_cast<const double *>(state.source);
+    size_t count = size / sizeof(double), half = count < 2 ? 1 : count / 2;
+    nvshmem_barrier_all();
+    auto begin = std::chrono::steady_clock::now();
+    for (int round = 0; round < rounds; round++) {
+        int code;
+        if (what == "reduce") code = nvshmemx_double_sum_reduce_on_stream(NVSHMEM_TEAM_WORLD, to, from, count, state.stream);
+        else if (what == "gather") code = nvshmemx_double_fcollect_on_stream(NVSHMEM_TEAM_WORLD, to, from, half, state.stream);
+        else code = nvshmemx_double_alltoall_on_stream(NVSHMEM_TEAM_WORLD, to, from, half, state.stream);
+        if (code != 0) fail(what + " on a stream returned " + std::to_string(code));
+    }
+    answer[1] = seconds_since(begin) * 1e6 / rounds;
+    check(cudaStreamSynchronize(state.stream), "waiting for the stream");
+    answer[0] = seconds_since(begin) * 1e6 / rounds;
+}
+
 // Kernels that wait for one another are launched so that NVSHMEM knows of them.
 void launch(const void *kernel, int blocks, int threads, void **arguments, State &state) {
     int code = nvshmemx_collective_launch(kernel, dim3(blocks), dim3(threads), arguments, 0, state.stream);
@@ -207,6 +297,23 @@ void measure(State &state, const std::string &what, size_t size, int rounds, int
         void *arguments[] = {&state.landing, &state.source, &size, &state.signal, &state.base, &rounds, &state.pe, &state.time};
         launch(reinterpret_cast<const void *>(play_exchange), width, 1024, arguments, state);
         answer[0] = kernel_us(state, rounds);
+    } else if (what == "get" || what == "fetch_add") {
+        if (state.pe == 0) {
+            if (what == "get") play_get<<<1, width, 0, state.stream>>>(state.landing, state.source, size, rounds, state.time);
+            else play_fetch_add<<<1, 1, 0, state.stream>>>(state.counter, rounds, state.time);
+            answer[0] = kernel_us(state, rounds);
+        }
+    } else if (what == "words") {
+        answer[0] = words(state, int(size), rounds, width);
+    } else if (what == "reduce_kernel") {
+        auto *to = reinterpret_cast<double *>(state.landing);
+        auto *from = reinterpret_cast<const double *>(state.source);
+        size_t count = size / sizeof(double);
+        void *arguments[] = {&to, &from, &count, &rounds, &state.time};
+        launch(reinterpret_cast<const void *>(play_reduce), 1, width, arguments, state);
+        answer[0] = kernel_us(state, rounds);
+    } else if (what == "reduce" || what == "gather" || what == "all_to_all") {
+        collectives(state, what, size, rounds, answer);
     } else if (what == "stream") {
         streams(state, size, rounds, answer);
     } else if (what == "barrier_kernel") {
@@ -263,10 +370,11 @@ int main(int count, char **arguments) {
     state.landing = static_cast<char *>(nvshmem_malloc(heap_bytes));
     state.source = static_cast<char *>(nvshmem_malloc(heap_bytes));
     state.signal = static_cast<uint64_t *>(nvshmem_calloc(16 * most_blocks, sizeof(uint64_t)));
-    if (!state.landing || !state.source || !state.signal) fail("no room in the symmetric heap");
+    state.counter = static_cast<uint64_t *>(nvshmem_calloc(1, sizeof(uint64_t)));
+    if (!state.landing || !state.source || !state.signal || !state.counter) fail("no room in the symmetric heap");
     if (nvshmem_ptr(state.landing, 1 - state.pe) == nullptr) fail("the two GPUs cannot reach each other's memory");
     check(cudaMemset(state.source, 7, heap_bytes), "filling the source");
-    check(cudaMalloc(&state.time, sizeof(uint64_t)), "allocating");
+    check(cudaMalloc(&state.time, 2 * most_stamps * sizeof(uint64_t)), "allocating");
     check(cudaStreamCreateWithFlags(&state.stream, cudaStreamNonBlocking), "creating a stream");
     char version[NVSHMEM_MAX_NAME_LEN] = {};
     int major = 0, minor = 0, patch = 0;
@@ -284,6 +392,7 @@ int main(int count, char **arguments) {
     nvshmem_free(state.landing);
     nvshmem_free(state.source);
     nvshmem_free(state.signal);
+    nvshmem_free(state.counter);
     nvshmem_finalize();
     return 0;
 }

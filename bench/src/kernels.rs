@@ -56,6 +56,7 @@ pub const HEADER: Header = Header {
 /// Every entry point of the fatbin. Their arguments are documented in `cuda/` and `peers/`.
 const NAMES: &[&str] = &[
     "exchange",
+    "exchange_puts",
     "floor_copy",
     "floor_put",
     "mp_bare_pingpong",
@@ -64,12 +65,15 @@ const NAMES: &[&str] = &[
     "mp_perf_all_reduce",
     "mp_perf_bandwidth",
     "mp_perf_barrier",
+    "mp_perf_fetch_adds",
     "mp_perf_fused",
+    "mp_perf_gets",
     "mp_perf_messages",
     "mp_perf_packets",
     "mp_perf_puts",
     "mp_perf_rate",
     "mp_perf_waiting",
+    "mp_perf_words",
     "mp_perf_work",
     "mp_pingpong_bounded",
     "mp_pingpong_unbounded",

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{each_path, on_every_path, on_threads, ranks};
+use common::{PATHS, each_path, on_every_path, on_threads, ranks};
 use libmp::gdsync::{Buffer, Rows, Space, Until};
 use libmp::{AtomicNumber, AtomicOp, Deadline, Device, Error, Path, Region, World};
 
@@ -169,13 +169,6 @@ fn words_of_every_width_are_changed_in_every_way_by_the_host_and_by_streams() {
     });
 }
 
-#[test]
-#[ignore = "needs a GPU"]
-fn words_of_every_width_are_changed_in_every_way_in_memory_of_a_gpu() {
-    let gpu = Device::cuda(0).unwrap();
-    ranks(2, |world| words_are_changed_in_every_way(world, &gpu));
-}
-
 fn signals_are_compared(world: &World, device: &Device) {
     let share: Region<u8> = world.alloc(device, 8).unwrap();
     let window = world.window(&share, 3).unwrap();
@@ -222,13 +215,6 @@ fn signals_are_compared_in_every_way_and_one_of_several_is_enough() {
     each_path(|| {
         ranks(2, |world| signals_are_compared(world, &Device::Host));
     });
-}
-
-#[test]
-#[ignore = "needs a GPU"]
-fn signals_of_a_gpu_are_compared_in_every_way_and_one_of_several_is_enough() {
-    let gpu = Device::cuda(0).unwrap();
-    ranks(2, |world| signals_are_compared(world, &gpu));
 }
 
 #[test]
@@ -546,4 +532,45 @@ fn a_signal_that_never_comes(worlds: Vec<World>) {
         window.wait_signal(2, 5, soon()).unwrap_err().to_string()
     });
     assert!(texts.iter().all(|text| text.contains("rank 0 on ") && text.contains("signal tag 2")));
+}
+
+mod gpu {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn words_of_every_width_are_changed_in_every_way() {
+        let gpu = Device::cuda(0).unwrap();
+        for (path, worlds) in PATHS.into_iter().zip(on_every_path(2)) {
+            on_threads(worlds, |world| {
+                match path {
+                    "auto" => words_are_changed_in_every_way(&world, &gpu),
+                    _ => no_word_is_changed_by_a_nic(&world, &gpu),
+                }
+                world.finish().unwrap();
+            });
+        }
+    }
+
+    /// The memory of a GPU is nothing that a NIC changes. The world goes on.
+    fn no_word_is_changed_by_a_nic(world: &World, gpu: &Device) {
+        let share: Region<u64> = world.alloc(gpu, 2).unwrap();
+        let window = world.window(&share, 0).unwrap();
+        let stream = world.stream(gpu).unwrap();
+        let other = (world.rank() + 1) % world.size();
+        let error = window.atomic(other, 1, AtomicOp::Add(1u64)).unwrap_err().to_string();
+        assert!(error.contains("put the window into pinned memory"), "{error}");
+        window.atomic_on(&stream, other, 1, AtomicOp::Add(1u64), None).unwrap();
+        let error = world.synchronize(&stream, soon()).unwrap_err();
+        assert!(!matches!(error, Error::PeerLost { .. }), "{error}");
+        world.barrier().unwrap();
+        assert_eq!(share.to_vec().unwrap(), [0, 0]);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn signals_are_compared_in_every_way_and_one_of_several_is_enough() {
+        let gpu = Device::cuda(0).unwrap();
+        ranks(2, |world| signals_are_compared(world, &gpu));
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, Parser, Subcommand};
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_bench::perf::latency::Form;
@@ -52,6 +52,9 @@ enum What {
         /// Repeats of each point.
         #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..=1000))]
         repeats: u32,
+        /// Only figures whose title contains one of these words, such as "kernel" or "All-reduce".
+        #[arg(long, value_name = "WORD", value_delimiter = ',')]
+        only: Vec<String>,
         /// Write the figures to this file.
         #[arg(long)]
         json: Option<PathBuf>,
@@ -375,13 +378,19 @@ fn run(what: What) -> Result<()> {
             }
             Ok(())
         }
-        What::Compare { ranks, sizes, repeats, json } => {
+        What::Compare { ranks, sizes, repeats, only, json } => {
             let mut sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
             sizes.sort_unstable();
             sizes.dedup();
             let (repeats, devices) = (repeats as usize, ranks.devices());
-            let plan = compare::Plan { sizes, repeats, budget: 64 << 20, devices };
-            compare::run(&plan)?.map_or(Ok(()), |results| show(&results, json.as_deref()))
+            let plan = compare::Plan { sizes, repeats, budget: 64 << 20, devices, only };
+            let Some(results) = compare::run(&plan)? else { return Ok(()) };
+            ensure!(
+                !results.figures.is_empty(),
+                "no figure here has one of {:?} in its title",
+                plan.only
+            );
+            show(&results, json.as_deref())
         }
         What::Multigrid {
             modes,

@@ -35,9 +35,16 @@ pub struct Plan {
     pub budget: usize,
     /// The GPUs.
     pub devices: Devices,
+    /// What the titles of the figures to measure contain; empty: all figures.
+    pub only: Vec<String>,
 }
 
 impl Plan {
+    /// Whether a figure is asked for.
+    fn shows(&self, title: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|word| title.contains(word.as_str()))
+    }
+
     /// Rounds of one repeat with messages of `size`.
     fn rounds(&self, size: usize) -> usize {
         (self.budget / (size + 4096)).clamp(4, 2000)
@@ -142,7 +149,7 @@ fn rank(
 ) -> Result<(Vec<Figure>, Vec<Absent>)> {
     anyhow::ensure!(world.size() == 2, "compare needs 2 ranks, this world has {}", world.size());
     let failed = players.iter().map(|player| player.absent()).collect();
-    let mut seats = Seats { world, journal, failed, players };
+    let mut seats = Seats { world, plan, journal, failed, players };
     let figure = |title: &str, x: Axis, y: Axis, less_is_better| Figure {
         title: title.into(),
         plot: Plot::Lines,
@@ -195,6 +202,7 @@ fn rank(
     )?;
     tick();
     let mut figures = vec![latency, bandwidth, exchange, meeting];
+    figures.retain(|figure| plan.shows(&figure.title));
     let mut absent = Vec::new();
     for figure in &mut figures {
         absent.extend(absent::missing((&figure.title, &figure.series), &seats.failed));
@@ -230,6 +238,7 @@ fn method(plan: &Plan, mpi: MpiHere<'_>) -> Vec<String> {
 /// The players of a run on the host. One that fails plays no more.
 struct Seats<'a> {
     world: &'a World,
+    plan: &'a Plan,
     journal: &'a Journal,
     players: Vec<Box<dyn Player + 'a>>,
     /// Why those who failed did.
@@ -284,6 +293,9 @@ impl Seats<'_> {
         play: impl Fn(&mut dyn Player) -> Result<Option<()>>,
         value: impl Fn(f64) -> f64,
     ) -> Result<()> {
+        if !self.plan.shows(&figure.title) {
+            return Ok(());
+        }
         let mut samples = vec![Vec::new(); self.players.len()];
         for repeat in 0..=repeats {
             for (number, samples) in samples.iter_mut().enumerate() {
@@ -325,6 +337,9 @@ fn add_ucx(results: &mut Results, plan: &Plan, ucx: Option<&Ucx>) {
     let mut failed = None;
     for (title, test) in [("Latency, host memory", "tag_lat"), ("Bandwidth, host memory", "tag_bw")]
     {
+        if !plan.shows(title) {
+            continue;
+        }
         let mut points = Vec::new();
         for &size in &plan.sizes {
             let mut samples = Vec::new();
@@ -380,7 +395,13 @@ mod tests {
     }
 
     fn plan(sizes: &[usize]) -> Plan {
-        Plan { sizes: sizes.into(), repeats: 2, budget: 1 << 16, devices: Devices::Host }
+        Plan {
+            sizes: sizes.into(),
+            repeats: 2,
+            budget: 1 << 16,
+            devices: Devices::Host,
+            only: Vec::new(),
+        }
     }
 
     fn names(figure: &Figure) -> Vec<&str> {

@@ -25,54 +25,91 @@ namespace mp {
 struct sync_only_t {};
 constexpr sync_only_t sync_only = {};
 
-namespace impl {
-
-// With release and acquire the barrier orders memory, with relaxed and relaxed it does not.
-template <class Group, class Announced, class Heard>
-MP_DEVICE WaitResult barrier_of(Group group, const Collective& collective, Announced announced, Heard heard) {
-    const auto* inboxes = at<const std::uint64_t>(collective.inboxes);
-    const auto* state = at<const CollectiveState>(collective.state);
-    const std::uint64_t first = group.rank() < collective.ranks ? group.rank() : collective.rank;
-    group.sync();
-    // Asked for at once: the last acquire has emptied the cache, and one after the other they would take twice as long.
-    std::uint64_t run = state->runs + 1;
-    std::uint64_t unheard = state->unheard;
-    std::uint64_t theirs = inboxes[first];
-    std::uint64_t mine = inboxes[collective.rank];
-    keep(run);
-    keep(unheard);
-    keep(theirs);
-    keep(mine);
-    WaitResult result = {ok, run, 0};
-    if (MP_RARELY(unheard != 0)) {
-        result = hear_last(group, collective.state, bounds_of(collective));
-        if (result.failed()) return result;
+// Barriers that a group meets at again and again in one kernel, their counter in a register meanwhile, as Sender: what is read from
+// memory is read once. Made and closed by all threads of the group; between that nobody else runs the collective.
+class Barrier {
+public:
+    template <class Group>
+    MP_DEVICE Barrier(Group group, const Collective& collective) : collective_(collective) {
+        group.sync();  // the last run of the group itself
+        if (MP_RARELY(collective.nic != 0)) return;
+        const auto* inboxes = impl::at<const std::uint64_t>(collective.inboxes);
+        const auto* state = impl::at<const CollectiveState>(collective.state);
+        // Asked for at once: the last acquire has emptied the cache, and one after the other they would take twice as long.
+        std::uint64_t runs = state->runs, unheard = state->unheard, mine = inboxes[collective.rank];
+        std::uint64_t theirs = inboxes[group.rank() < collective.ranks ? group.rank() : collective.rank];
+        impl::keep(runs);
+        impl::keep(unheard);
+        impl::keep(theirs);
+        impl::keep(mine);
+        runs_ = runs;
+        theirs_ = theirs;
+        mine_ = mine;
+        if (MP_RARELY(unheard != 0)) last_ = impl::hear_last(group, collective.state, impl::bounds_of(collective));
     }
-    for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size()) {
-        if (rank != first) theirs = inboxes[rank];
-        if (rank != collective.rank) store(&turn_in(theirs, collective, collective.rank, run)->epoch, run, announced, system);
-    }
-    for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
-        if (rank != collective.rank)
-            result = wait_alone(&turn_in(mine, collective, rank, run)->epoch, run, bounds_of(collective), heard);
-    return end_of_run(group, collective, run, true, result);
-}
 
-}  // namespace impl
+    // As mp::barrier.
+    template <class Group>
+    MP_DEVICE WaitResult wait(Group group) {
+        if (MP_RARELY(collective_.nic != 0)) return impl::barrier_by_nic(group, collective_.state, impl::bounds_of(collective_), true);
+        return meet(group, release, acquire);
+    }
+    template <class Group>
+    MP_DEVICE WaitResult wait(Group group, sync_only_t) {
+        if (MP_RARELY(collective_.nic != 0)) return impl::barrier_by_nic(group, collective_.state, impl::bounds_of(collective_), false);
+        return meet(group, relaxed, relaxed);
+    }
+
+    // Writes the counter back. Then others may run the collective, after a barrier of the group.
+    template <class Group>
+    MP_DEVICE void close(Group group) {
+        if (group.leads() && collective_.nic == 0) impl::at<CollectiveState>(collective_.state)->runs = runs_;
+    }
+
+private:
+    // With release and acquire it orders memory, with relaxed and relaxed it does not.
+    template <class Group, class Announced, class Heard>
+    MP_DEVICE WaitResult meet(Group group, Announced announced, Heard heard) {
+        if (MP_RARELY(last_.failed())) return last_;
+        const std::uint64_t run = runs_ + 1, me = collective_.rank, ranks = collective_.ranks;
+        WaitResult result = {ok, run, 0};
+        group.sync();
+        for (std::uint64_t rank = group.rank(); rank < ranks; rank += group.size()) {
+            const std::uint64_t theirs = rank == group.rank() ? theirs_ : impl::at<const std::uint64_t>(collective_.inboxes)[rank];
+            if (rank != me) store(&impl::turn_in(theirs, collective_, me, run)->epoch, run, announced, system);
+        }
+        for (std::uint64_t rank = group.rank(); rank < ranks && !result.failed(); rank += group.size())
+            if (rank != me)
+                result = impl::wait_alone(&impl::turn_in(mine_, collective_, rank, run)->epoch, run, impl::bounds_of(collective_), heard);
+        if (group.any(result.failed())) return last_ = impl::failed_apart(group, collective_.report, run, result);
+        runs_ = run;
+        return {ok, run, 0};
+    }
+
+    const Collective& collective_;
+    std::uint64_t runs_ = 0;
+    std::uint64_t theirs_ = 0;  // the inbox of the thread's first rank
+    std::uint64_t mine_ = 0;
+    WaitResult last_ = {ok, 0, 0};
+};
 
 // Ends when every rank's group has called it, or the bounds end it. What every group wrote before, in whatever memory, is
 // visible to every group after (release and acquire at system scope, a barrier of the group before and after).
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective) {
-    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.state, impl::bounds_of(collective), true);
-    return impl::barrier_of(group, collective, release, acquire);
+    Barrier barrier(group, collective);
+    const WaitResult result = barrier.wait(group);
+    barrier.close(group);
+    return result;
 }
 
 // The same without ordering what the groups wrote, beyond their own barrier.
 template <class Group>
 MP_DEVICE WaitResult barrier(Group group, const Collective& collective, sync_only_t) {
-    if (MP_RARELY(collective.nic != 0)) return impl::barrier_by_nic(group, collective.state, impl::bounds_of(collective), false);
-    return impl::barrier_of(group, collective, relaxed, relaxed);
+    Barrier barrier(group, collective);
+    const WaitResult result = barrier.wait(group, sync_only);
+    barrier.close(group);
+    return result;
 }
 
 namespace impl {
@@ -83,7 +120,7 @@ MP_COLD WaitResult run_otherwise(Group group, std::uint64_t state, const WaitBou
                                  std::uint64_t most, const Take take, const Part part) {
     const Collective& collective = at<const CollectiveState>(state)->collective;
     if (most > collective.bytes) return refuse(group, collective.report, out_of_range, 0, most, collective.bytes);
-    if (collective.nic == 0) return run_by_lanes(group, state, bounds, gives, takes, take, part);
+    if (collective.nic == 0) return run_by_lanes(group, state, bounds, gives, takes, most, take, part);
     if (part.index != 0) return {ok, 0, 0};
     return run_by_nic(group, state, bounds, gives, takes, most, take);
 }
@@ -129,8 +166,9 @@ template <class Group, class Take>
 MP_COLD WaitResult all_reduce_in_halves(Group group, std::uint64_t state, const WaitBounds bounds, const void* from, void* to,
                                         std::uint64_t bytes, const Take take, const Part part) {
     const AllReduceHalves halves(at<const CollectiveState>(state)->collective, from, to, bytes);
-    const WaitResult result = run_by_lanes(group, state, bounds, halves.apart, halves.mine, take, part);
-    return result.failed() ? result : run_by_lanes(group, state, bounds, halves.combined, halves.whole, PlaceBytes{}, part);
+    const std::uint64_t most = halves.apart.bytes;
+    const WaitResult result = run_by_lanes(group, state, bounds, halves.apart, halves.mine, most, take, part);
+    return result.failed() ? result : run_by_lanes(group, state, bounds, halves.combined, halves.whole, most, PlaceBytes{}, part);
 }
 
 }  // namespace impl

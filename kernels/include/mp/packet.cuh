@@ -153,27 +153,70 @@ struct Share {
 
 }  // namespace impl
 
+namespace impl {
+
+// Packets of a thread that are on their way at once.
+constexpr std::uint32_t packets_in_flight = 4;
+
+// A thread's packets `first`, `first + stride` … of `count`, as many as there are and at most packets_in_flight: waits for them.
+// Their pieces are valid after ok.
+MP_DEVICE WaitResult wait_pieces(const Packet* slots, std::uint32_t first, std::uint32_t stride, std::uint32_t count,
+                                 std::uint64_t epoch, Piece (&pieces)[packets_in_flight], const WaitBounds& bounds) {
+    bool missing = true;
+    for (int polled = 0; missing && polled < polls_of_shares; ++polled) {
+        Packet packets[packets_in_flight];
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < packets_in_flight; ++k)
+            packets[k] = first + k * stride < count ? load_packet(slots + first + k * stride) : Packet{0, epoch};
+        missing = false;
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < packets_in_flight; ++k) {
+            missing |= !is_of(packets[k], epoch);
+            pieces[k] = piece_in(packets[k]);
+        }
+        if (missing) pause();
+    }
+    WaitResult result = {ok, epoch, 0};
+    MP_UNROLL
+    for (std::uint32_t k = 0; k < packets_in_flight; ++k)
+        if (missing && first + k * stride < count && !result.failed())
+            result = wait_piece(slots + first + k * stride, epoch, pieces[k], bounds);
+    return result;
+}
+
+}  // namespace impl
+
 // Writes a message as packets of `epoch`, the threads of the group one packet each in turn. Relaxed at system scope:
 // whoever sees the epoch in a packet has its data and knows nothing of other packets.
 template <class Group>
 MP_DEVICE void store_packets(Group group, Packet* slots, const void* from, std::uint64_t bytes, std::uint64_t epoch) {
-    const std::uint32_t count = packets_of(bytes);
-    for (std::uint32_t i = group.rank(); i < count; i += group.size())
-        store_packet(slots + i, impl::packet_with(impl::piece_of(from, static_cast<std::uint32_t>(bytes), i), epoch));
+    using namespace impl;
+    const std::uint32_t count = packets_of(bytes), stride = group.size(), length = static_cast<std::uint32_t>(bytes);
+    for (std::uint32_t i = group.rank(); i < count; i += packets_in_flight * stride) {
+        Piece pieces[packets_in_flight];
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < packets_in_flight; ++k)
+            if (i + k * stride < count) pieces[k] = piece_of(from, length, i + k * stride);
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < packets_in_flight; ++k)
+            if (i + k * stride < count) store_packet(slots + i + k * stride, packet_with(pieces[k], epoch));
+    }
 }
 
-// Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets, one after another: give it a
-// thread for each packet where that is possible. The result is this thread's; a vote of the group is the caller's. After
-// ok of all threads and a barrier the message is there for the group.
+// Waits for all packets of `epoch` and writes the message to `to`, each thread its own packets, a few at a time. The result is
+// this thread's; a vote of the group is the caller's. After ok of all threads and a barrier the message is there for the group.
 template <class Group>
 MP_DEVICE WaitResult load_packets(Group group, const Packet* slots, void* to, std::uint64_t bytes, std::uint64_t epoch,
                                   const WaitBounds& bounds) {
-    const std::uint32_t count = packets_of(bytes);
-    for (std::uint32_t i = group.rank(); i < count; i += group.size()) {
-        impl::Piece piece = {};
-        const WaitResult result = impl::wait_piece(slots + i, epoch, piece, bounds);
+    using namespace impl;
+    const std::uint32_t count = packets_of(bytes), stride = group.size(), length = static_cast<std::uint32_t>(bytes);
+    for (std::uint32_t i = group.rank(); i < count; i += packets_in_flight * stride) {
+        Piece pieces[packets_in_flight];
+        const WaitResult result = wait_pieces(slots, i, stride, count, epoch, pieces, bounds);
         if (result.failed()) return result;
-        impl::set_piece(to, static_cast<std::uint32_t>(bytes), i, piece);
+        MP_UNROLL
+        for (std::uint32_t k = 0; k < packets_in_flight; ++k)
+            if (i + k * stride < count) set_piece(to, length, i + k * stride, pieces[k]);
     }
     return {ok, epoch, 0};
 }

@@ -19,6 +19,7 @@
 #define MP_KERNEL extern "C" __global__
 #define MP_BLOCK_OF(threads) __launch_bounds__(threads, 1)
 #define MP_UNROLL _Pragma("unroll")
+#define MP_NO_UNROLL _Pragma("unroll 1")
 #else
 #define MP_DEVICE inline
 #define MP_COLD inline
@@ -26,6 +27,7 @@
 #define MP_KERNEL inline
 #define MP_BLOCK_OF(threads)
 #define MP_UNROLL
+#define MP_NO_UNROLL
 #endif
 // A condition that is rarely true: what the other way works with stays in registers.
 #define MP_RARELY(condition) __builtin_expect(!!(condition), 0)
@@ -50,6 +52,7 @@ MP_HOST_DEVICE T sum_of(T one, T other) {
 enum relaxed_t { relaxed };
 enum acquire_t { acquire };
 enum release_t { release };
+enum acq_rel_t { acq_rel };  // of a change that gives back what the word held: acquire and release
 
 // Scopes: who is certain to see it. `gpu`: threads of this GPU. `system`: also other GPUs, CPUs and NICs, whether
 // the word is in this GPU's memory, in a peer's or in pinned host memory.
@@ -78,10 +81,6 @@ MP_DEVICE void store(T* word, T value, Order, Scope);
 template <class T, class Order, class Scope>
 MP_DEVICE void add(T* word, T value, Order, Scope);
 
-// Writes the word and returns what it held. Orders nothing (relaxed_t). Scope: gpu_t, system_t, as for add.
-template <class T, class Scope>
-MP_DEVICE T exchange(T* word, T value, relaxed_t, Scope);
-
 // How an atomic operation changes a word. Called with what the word holds and a value, each says what it holds then.
 #define MP_CHANGE(name, expression)                               \
     struct name##_t {                                             \
@@ -100,22 +99,22 @@ MP_CHANGE(greater, value > held ? value : held)
 MP_CHANGE(replace, (void(held), value))
 #undef MP_CHANGE
 
-// Changes the word and returns what it held, as one step for everybody in the scope. Acquire and release: what came before
-// in this thread is seen by whoever acquires the new value, and what came before the old value was released is seen after.
+// Changes the word and returns what it held, as one step for everybody in the scope. acq_rel: what came before in this thread is
+// seen by whoever acquires the new value, and what came before the old value was released is seen after. relaxed: orders nothing.
 // T: std::uint32_t, std::uint64_t, std::int32_t, std::int64_t; float and double with plus. Integers wrap around. Scope: gpu_t,
 // system_t, as for add.
-template <class T, class Kind, class Scope>
-MP_DEVICE T fetch(T* word, Kind, T value, Scope);
-// The same without what it held: the thread does not wait for the memory. Release. Not replace, which is store.
-template <class T, class Kind, class Scope>
-MP_DEVICE void change(T* word, Kind, T value, Scope);
+template <class T, class Kind, class Scope, class Order = acq_rel_t>
+MP_DEVICE T fetch(T* word, Kind, T value, Scope, Order = {});
+// The same without what it held: the thread does not wait for the memory. Order: release_t, relaxed_t. Not replace, which is store.
+template <class T, class Kind, class Scope, class Order = release_t>
+MP_DEVICE void change(T* word, Kind, T value, Scope, Order = {});
 // Replaces the word if it holds `expected`; for the rest as fetch, of integers.
-template <class T, class Scope>
-MP_DEVICE T compare_swap(T* word, T expected, T value, Scope);
+template <class T, class Scope, class Order = acq_rel_t>
+MP_DEVICE T compare_swap(T* word, T expected, T value, Scope, Order = {});
 
-template <class T, class Scope>
-MP_DEVICE T fetch_add(T* word, T value, Scope scope) {
-    return fetch(word, plus, value, scope);
+template <class T, class Scope, class Order = acq_rel_t>
+MP_DEVICE T fetch_add(T* word, T value, Scope scope, Order order = {}) {
+    return fetch(word, plus, value, scope, order);
 }
 
 // Eight bytes of data and the epoch they belong to, written and read in one piece: a reader that sees the epoch has the

@@ -12,7 +12,7 @@ namespace mp {
 namespace impl {
 
 MP_COLD void write_report(WaitReport* slot, std::uint64_t expected, const WaitResult result) {
-    if (exchange(&slot->claimed, std::uint32_t{1}, relaxed, gpu) != 0) return;
+    if (fetch(&slot->claimed, replace, std::uint32_t{1}, gpu, relaxed) != 0) return;
     store(&slot->expected, expected, relaxed, system);
     store(&slot->seen, result.seen, relaxed, system);
     store(&slot->waited_ns, result.waited_ns, relaxed, system);

@@ -21,8 +21,8 @@ MP_KERNEL void mp_collective(mp::Collective collective, mp::CollectiveRun run, s
     (void)mp::impl::run_by_packets(mp::block(), collective, run.gives, run.takes, words, combine);
 }
 
-// Two runs, one after the other, of large blocks or through a NIC; the second without blocks: there is none. By as many blocks as
-// fit, or by one.
+// Two runs, one after the other, of large blocks or through a NIC; the second without blocks: there is none. `most` is of both.
+// By several blocks, or by one.
 MP_KERNEL void MP_BLOCK_OF(512) mp_collective_large(mp::Collective collective, mp::CollectiveRun first, mp::CollectiveRun second,
                                                     std::uint64_t most) {
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};

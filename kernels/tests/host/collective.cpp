@@ -194,6 +194,10 @@ CASE(every_kind_of_collective_by_lanes) {
         // Packets in between.
         every_kind<std::int32_t>(world, 1, 2, 4, mp::min_t{});
         every_kind<std::int32_t>(world, 2, 2, 300, mp::min_t{});
+        // Pieces that a run makes smaller than there is room for, and more than one round of them.
+        Ranks wide(count, 1 << 16, 16, 3, 4096);
+        every_kind<double>(wide, 2, 3, 700, mp::sum_t{});
+        every_kind<double>(wide, 3, 2, 3000, mp::sum_t{});
     }
 }
 
@@ -286,6 +290,31 @@ CASE(numbers_of_16_bits_are_rounded_to_nearest_even) {
     CHECK_THAT(mp::impl::wide(mp::f16{0x3555}), ==, 0x1.554p-2f);
     CHECK_THAT(mp::impl::Narrow<mp::f16>::of(65520.0f).bits, ==, 0x7c00);
     CHECK_THAT(mp::impl::Narrow<mp::bf16>::of(1.01f).bits, ==, 0x3f81);
+}
+
+// Between other runs of the collective, which count on from there.
+CASE(barriers_that_are_met_at_again_and_again_are_runs_like_others) {
+    Ranks ranks(3, 64, 64);
+    std::vector<std::jthread> running;
+    for (uint64_t rank = 0; rank < 3; ++rank)
+        running.emplace_back([&ranks, rank] {
+            mp::host::launch(1, 2, +[](mp::Collective collective, uint64_t rank) {
+                static uint64_t values[3][1];
+                for (uint64_t round = 0; round < 10; ++round) {
+                    mp::Barrier barrier(mp::block(), collective);
+                    for (uint64_t i = 0; i < round; ++i)
+                        CHECK(!(i % 2 == 0 ? barrier.wait(mp::block()) : barrier.wait(mp::block(), mp::sync_only)).failed());
+                    barrier.close(mp::block());
+                    if (mp::thread_rank() == 0) values[rank][0] = rank + round;
+                    CHECK(!mp::all_reduce(mp::block(), collective, values[rank], 1, mp::sum_t{}).failed());
+                    CHECK_THAT(values[rank][0], ==, 3 + 3 * round);
+                    // A rank that gives and takes nothing waits for nobody, but ahead of the next.
+                    CHECK(!mp::broadcast(mp::block(), collective, 0, values[rank], 8).failed());
+                }
+            }, ranks.of(rank), rank);
+        });
+    running.clear();
+    for (const auto& state : ranks.states) CHECK_THAT(state.runs, ==, 65u);
 }
 
 CASE(a_barrier_orders_what_the_ranks_wrote_before) {

@@ -377,6 +377,14 @@ void change_each(const mp::Window& window, T* word) {
     CHECK(mp::atomic_min(window, 1, 8, T(2)) && *word == 2);
     CHECK(mp::atomic_set(window, 1, 8, T(-3)) && *word == T(-3));
     CHECK(mp::atomic_fetch(window, 1, 8, before) && before == T(-3));
+    // The same without an order.
+    CHECK(mp::fetch_add(window, 1, 8, T(5), before, mp::relaxed) && before == T(-3) && *word == 2);
+    CHECK(mp::compare_swap(window, 1, 8, T(2), T(9), before, mp::relaxed) && before == 2 && *word == 9);
+    CHECK(mp::compare_swap(window, 1, 8, T(2), T(1), before, mp::relaxed) && before == 9 && *word == 9);
+    CHECK(mp::swap(window, 1, 8, T(4), before, mp::relaxed) && before == 9 && *word == 4);
+    CHECK(mp::atomic_xor(window, 1, 8, T(1), mp::relaxed) && *word == 5);
+    CHECK(mp::atomic_set(window, 1, 8, T(6), mp::relaxed) && *word == 6);
+    CHECK(mp::atomic_fetch(window, 1, 8, before, mp::relaxed) && before == 6);
 }
 
 template <class T>
@@ -412,6 +420,42 @@ CASE(words_of_a_window_are_changed_in_every_way_and_width) {
     CHECK(!mp::fetch_add(window, 1, 22, 3u, before) && report.status == mp::out_of_range);
     report = {};
     CHECK(!mp::atomic_or(window, 1, 18, 3u) && report.status == mp::not_atomic && report.waited_ns == 4);
+}
+
+namespace {
+
+// At byte 8, where it is one access, and at byte 5, where it is bytes.
+template <class T>
+void put_and_get(const mp::Window& window, unsigned char* memory, T value) {
+    for (const uint64_t at : {8, 5}) {
+        std::memset(memory, 0x77, 24);
+        T got = {};
+        CHECK(mp::put_value(window, 1, at, value) && std::memcmp(memory + at, &value, sizeof value) == 0);
+        CHECK(memory[at - 1] == 0x77 && memory[at + sizeof value] == 0x77);
+        CHECK(mp::get_value(window, 1, at, got) && got == value);
+    }
+}
+
+}  // namespace
+
+CASE(values_of_a_window_are_put_and_got_by_a_thread) {
+    alignas(8) unsigned char memory[24] = {};
+    const mp::WindowPart parts[2] = {{address(memory), 24, 0, 0}, {address(memory), 24, 0, 0}};
+    mp::WaitReport report = {};
+    mp::Window window = {};
+    window.parts = address(parts);
+    window.ranks = 2;
+    window.timeout_ns = 1'000'000;
+    window.report = address(&report);
+    put_and_get(window, memory, std::uint8_t{200});
+    put_and_get(window, memory, std::int16_t{-300});
+    put_and_get(window, memory, 1.5f);
+    put_and_get(window, memory, -2.25);
+    put_and_get(window, memory, ~uint64_t{5});
+    double got = 0;
+    CHECK(!mp::put_value(window, 1, 17, 1.0) && report.status == mp::out_of_range);
+    report = {};
+    CHECK(!mp::get_value(window, 2, 0, got) && report.status == mp::no_such_rank);
 }
 
 CASE(what_many_threads_add_at_once_is_all_there_and_all_they_got_is_different) {

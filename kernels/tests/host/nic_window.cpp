@@ -87,6 +87,16 @@ bool is(const std::vector<uint64_t>& memory, size_t at, const std::vector<uint64
 
 }  // namespace
 
+CASE(values_go_through_a_nic_like_any_bytes) {
+    World world(1024, 1, 2, 64);
+    double got = 0;
+    CHECK(mp::put_value(world.window(), 1, 8 * 600, 2.5) && mp::put_value(world.window(), 1, 8 * 601 + 3, std::uint8_t{7}));
+    CHECK(!mp::quiet(mp::thread(), world.window(), 1).failed());
+    CHECK(world.far[0].memory[600] == 0x4004000000000000 && world.far[0].memory[601] == uint64_t{7} << 24);
+    CHECK(mp::get_value(world.window(), 1, 8 * 600, got) && got == 2.5);
+    CHECK(!mp::put_value(world.window(), 1, 8 * 1024, 2.5) && world.reported() == mp::out_of_range);
+}
+
 CASE(a_put_returns_before_it_is_executed_and_flush_and_quiet_wait_for_it) {
     World world(1024, 1, 2, 64);
     const mp::Thread one = mp::thread();

@@ -95,8 +95,8 @@ CASE(words_of_both_widths_load_store_add_and_exchange) {
     CHECK_THAT(mp::load(&wide, mp::relaxed, mp::system), ==, (uint64_t{1} << 40) + 1);
     mp::add(&narrow, uint32_t{0xffffffff}, mp::release, mp::gpu);
     mp::add(&wide, uint64_t{2}, mp::relaxed, mp::system);
-    CHECK_THAT(mp::exchange(&narrow, uint32_t{9}, mp::relaxed, mp::gpu), ==, 6u);
-    CHECK_THAT(mp::exchange(&wide, uint64_t{5}, mp::relaxed, mp::system), ==, (uint64_t{1} << 40) + 3);
+    CHECK_THAT(mp::fetch(&narrow, mp::replace, uint32_t{9}, mp::gpu, mp::relaxed), ==, 6u);
+    CHECK_THAT(mp::fetch(&wide, mp::replace, uint64_t{5}, mp::system, mp::relaxed), ==, (uint64_t{1} << 40) + 3);
     CHECK_THAT(narrow, ==, 9u);
     CHECK_THAT(wide, ==, 5u);
 }

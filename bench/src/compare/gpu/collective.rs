@@ -39,6 +39,14 @@ impl Kind {
 /// Bytes of results: what is one word, what goes as packets, and what is bound by bandwidth.
 pub const SIZES: [u64; 5] = [8, 1 << 10, 64 << 10, 1 << 20, 64 << 20];
 
+/// The most bytes of an all-reduce by one block: larger ones are for all multiprocessors.
+pub const MOST_IN_KERNEL: u64 = 8 << 10;
+
+/// Threads of that block.
+pub fn threads(bytes: u64) -> u32 {
+    ((bytes / 8) as u32).next_multiple_of(32).clamp(32, 512)
+}
+
 /// Rounds of a sample with so many bytes: small ones are one batch (see `perf`).
 pub fn rounds(bytes: u64) -> u64 {
     ((1 << 30) / bytes.max(1)).clamp(10, ON_STREAMS)
@@ -129,8 +137,7 @@ impl Player for InKernel {
         let len = bytes as usize / size_of::<f64>();
         let all = rank.world.prepare_collective(&rank.device, bytes as usize)?;
         self.prepared = Some((all, rank.world.alloc(&rank.device, len)?));
-        // Larger ones are for all multiprocessors.
-        Ok(bytes <= 8 << 10)
+        Ok(bytes <= MOST_IN_KERNEL)
     }
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
@@ -149,7 +156,7 @@ impl Player for InKernel {
             Arg::new(&samples),
             Arg::new(&time),
         ];
-        let threads = (values.len() as u32).next_multiple_of(32).clamp(32, 512);
+        let threads = threads(8 * count);
         // SAFETY: the kernel's signature; collective, values and watch outlive the launch, which `run` waits for.
         let rounds =
             unsafe { watch.run(rank, "mp_perf_all_reduce", Dims::linear(1, threads), &args)? };

@@ -29,12 +29,8 @@ pub struct Pair {
 }
 
 impl Pair {
-    fn new(rank: &Rank, size: u64) -> Result<Pair> {
-        Pair::with_signals(rank, size, 1)
-    }
-
     /// With `size` bytes and so many signals on each side.
-    pub fn with_signals(rank: &Rank, size: u64, signals: usize) -> Result<Pair> {
+    pub fn new(rank: &Rank, size: u64, signals: usize) -> Result<Pair> {
         let landing: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
         let source: Region<u8> = rank.world.alloc(&rank.device, size as usize)?;
         let window = rank.world.window(&landing, signals)?;
@@ -79,7 +75,7 @@ impl Player for Streams {
         if !self.data && self.pair.is_some() {
             return Ok(false);
         }
-        self.pair = Some(Pair::new(rank, size)?);
+        self.pair = Some(Pair::new(rank, size, 1)?);
         Ok(true)
     }
 
@@ -145,7 +141,7 @@ impl Player for Put {
         if !size.is_multiple_of(8) {
             return Ok(false);
         }
-        (self.size, self.pair) = (size, Some(Pair::new(rank, size)?));
+        (self.size, self.pair) = (size, Some(Pair::new(rank, size, 1)?));
         Ok(true)
     }
 
@@ -201,7 +197,7 @@ impl Player for Copies {
     fn prepare(&mut self, rank: &Rank, blocks: u64) -> Result<bool> {
         self.blocks = u32::try_from(blocks)?;
         if self.pair.is_none() {
-            self.pair = Some(Pair::new(rank, VOLUME)?);
+            self.pair = Some(Pair::new(rank, VOLUME, 1)?);
         }
         Ok(true)
     }

@@ -7,11 +7,14 @@ mod exchange;
 mod floor;
 mod nccl;
 mod nvshmem;
+mod one_sided;
 mod ours;
 mod staged;
 
 use anyhow::{Context, Result};
 use indicatif::ProgressBar;
+
+use one_sided::What;
 
 use super::absent::{self, Journal, agree};
 use super::{MpiHere, Plan};
@@ -159,8 +162,9 @@ pub(super) fn measure(
             VOLUME >> 20
         ),
     ];
-    method.push(format!("Exchange: both ranks send a halo ({GHOSTS} layers of a face of {HALOS:?} cells a side, doubles) and wait for the other's, nothing else; kernels of 1 to {} blocks.", exchange::MOST_BLOCKS));
+    method.push(format!("Exchange: both ranks send a halo ({GHOSTS} layers of a face of {HALOS:?} cells a side, doubles) and wait for the other's, nothing else; in kernels by 1 to {} blocks, libmp's of up to 64 KiB by messages, else as NVSHMEM's by puts and signals.", exchange::MOST_BLOCKS));
     method.push("Collectives on streams: runs enqueued one after another and then waited for, by the CPU's clock, as many as move a GiB, at least 10 and at most one batch; in kernels one block, by the GPU's clock. Bytes are those of the result.".into());
+    method.push(format!("One-sided in kernels: by rank 0 on the memory of rank 1, which does nothing meanwhile; gets of one block, each waited for; additions by one thread, each waited for; words of 8 B by {} threads a block, {} of each thread, until all are there.", one_sided::THREADS, one_sided::WORDS));
     let nccl = start((rank, journal), "NCCL", nccl::Nccl::start)?;
     method.push(match &nccl {
         Ok(nccl) => format!("NCCL: {}, ncclSend and ncclRecv on the stream.", nccl.version()),
@@ -179,7 +183,7 @@ pub(super) fn measure(
         method.push(format!("MPI between GPUs: a kernel packs the message into pinned memory, cuStreamSynchronize, MPI_Send to a pinned buffer ({}).", mpi.version()));
     }
     let mpi = mpi.map_err(str::to_owned);
-    let mut table = Figures { rank, journal, repeats: plan.repeats, bar, absent: Vec::new() };
+    let mut table = Figures { rank, journal, plan, bar, absent: Vec::new() };
     let sizes: Vec<u64> = plan.sizes.iter().map(|&size| size as u64).collect();
 
     let mut streams: Players =
@@ -207,7 +211,7 @@ pub(super) fn measure(
     drop(copies);
 
     let mut meetings: Players =
-        vec![ours::barrier("kernel, ordering memory"), ours::barrier("stream")];
+        ["kernel, ordering memory", "kernel, meeting only", "stream"].map(ours::barrier).into();
     meetings.extend(of("NVSHMEM", &nvshmem, |nvshmem| {
         vec![nvshmem.barrier("kernel"), nvshmem.barrier("stream")]
     }));
@@ -221,13 +225,28 @@ pub(super) fn measure(
     drop(halos);
     let mut collectives = Vec::new();
     for kind in collective::Kind::ALL {
+        let reduces = kind == collective::Kind::Reduce;
         let mut players: Players = vec![collective::stream(kind)];
-        if kind == collective::Kind::Reduce {
-            players.push(collective::kernel());
-        }
+        players.extend(reduces.then(collective::kernel));
         players.extend(of("NCCL", &nccl, |nccl| vec![nccl.collective(kind)]));
+        players.extend(of("NVSHMEM", &nvshmem, |nvshmem| {
+            let mut players = vec![nvshmem.collective(kind)];
+            players.extend(reduces.then(|| nvshmem.all_reduce()));
+            players
+        }));
         let (series, _) = table.measure(kind.title(), &collective::SIZES, &mut players)?;
         collectives.push((kind, series));
+    }
+    let mut alone = Vec::new();
+    for (what, places) in [
+        (What::Get, one_sided::SIZES.as_slice()),
+        (What::FetchAdd, &[8]),
+        (What::Words, &one_sided::BLOCKS),
+    ] {
+        let mut players: Players = vec![one_sided::kernel(what)];
+        players.extend((what == What::FetchAdd).then(|| one_sided::kernel(What::FetchAddOrdered)));
+        players.extend(of("NVSHMEM", &nvshmem, |nvshmem| vec![nvshmem.one_sided(what)]));
+        alone.push((what, table.measure(what.title(), places, &mut players)?.0));
     }
     let absent = table.absent;
     if let Ok(nvshmem) = nvshmem
@@ -236,13 +255,19 @@ pub(super) fn measure(
         method.push(format!("NVSHMEM: failed after its last measurement: {error:#}."));
     }
 
-    let lines = |title: &str, x: Axis, y: Axis, less_is_better, series| Figure {
+    let figure = |title: &str, plot, x, y, less_is_better, series| Figure {
         title: title.into(),
-        plot: Plot::Lines,
+        plot,
         x,
         y,
         less_is_better,
         series,
+    };
+    let lines = |title: &str, x, y, less_is_better, series| {
+        figure(title, Plot::Lines, x, y, less_is_better, series)
+    };
+    let bars = |title: &str, x, y, less_is_better, series| {
+        figure(title, Plot::Bars, x, y, less_is_better, series)
     };
     let message = || Axis::log("message", "B");
     let mut figures = vec![
@@ -264,16 +289,24 @@ pub(super) fn measure(
         true,
         exchange,
     ));
-    figures.push(Figure {
-        title: BARRIER.into(),
-        plot: Plot::Bars,
-        x: Axis::linear("ranks", ""),
-        y: Axis::linear("barrier", "µs"),
-        less_is_better: true,
-        series: barrier,
-    });
+    let (ranks, meeting) = (Axis::linear("ranks", ""), Axis::linear("barrier", "µs"));
+    figures.push(bars(BARRIER, ranks, meeting, true, barrier));
     figures.extend(collectives.into_iter().map(|(kind, series)| {
         lines(kind.title(), Axis::log("result", "B"), Axis::log("one run", "µs"), true, series)
+    }));
+    figures.extend(alone.into_iter().map(|(what, series)| match what {
+        What::Get => {
+            let time = Axis::log("until it is there", "µs");
+            lines(what.title(), Axis::log("get", "B"), time, true, series)
+        }
+        What::FetchAdd | What::FetchAddOrdered => {
+            let time = Axis::linear("until it answers", "µs");
+            bars(what.title(), Axis::linear("word", "B"), time, true, series)
+        }
+        What::Words => {
+            let rate = Axis::linear("puts", "million/s");
+            bars(what.title(), Axis::linear("blocks", ""), rate, false, series)
+        }
     }));
     figures.retain(|figure| !figure.series.is_empty());
     results.figures.extend(figures);
@@ -285,13 +318,14 @@ pub(super) fn measure(
 /// Points of a run, for a progress bar.
 pub(super) fn points(plan: &Plan) -> u64 {
     let collectives = collective::Kind::ALL.len() * collective::SIZES.len();
-    (2 * plan.sizes.len() + BLOCKS.len() + HALOS.len() + collectives) as u64 + 1
+    let alone = one_sided::SIZES.len() + 1 + one_sided::BLOCKS.len();
+    (2 * plan.sizes.len() + BLOCKS.len() + HALOS.len() + collectives + alone) as u64 + 1
 }
 
 struct Figures<'a> {
     rank: &'a Rank,
     journal: &'a Journal,
-    repeats: usize,
+    plan: &'a Plan,
     bar: &'a ProgressBar,
     absent: Vec<Absent>,
 }
@@ -323,6 +357,9 @@ impl Figures<'_> {
         places: &[u64],
         players: &mut Players,
     ) -> Result<(Vec<Series>, Vec<Series>)> {
+        if !self.plan.shows(title) {
+            return Ok((Vec::new(), Vec::new()));
+        }
         let rank = self.rank;
         let mut values: Vec<Series> = players
             .iter()
@@ -345,7 +382,7 @@ impl Figures<'_> {
                     Err(reason) => failed[number] = Some(reason),
                 }
             }
-            for repeat in 0..=self.repeats {
+            for repeat in 0..=self.plan.repeats {
                 for (number, player) in players.iter_mut().enumerate() {
                     if !plays[number] || failed[number].is_some() {
                         continue;

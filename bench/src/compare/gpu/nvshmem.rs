@@ -9,8 +9,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
+use super::collective::Kind;
 use super::nccl::site_packages;
-use super::{IN_KERNELS, ON_STREAMS, Player, Sample, VOLUME, rounds_in_kernels};
+use super::one_sided::What;
+use super::{
+    IN_KERNELS, ON_STREAMS, Player, Sample, VOLUME, collective, one_sided, rounds_in_kernels,
+};
 use crate::compare::absent::patience;
 use crate::compare::program::Program;
 use crate::perf::Rank;
@@ -76,7 +80,7 @@ impl Nvshmem {
         }
     }
 
-    /// Put and signal both ways at once, by as many blocks as libmp's kernel.
+    /// Put and signal both ways at once, by as many blocks as suit it.
     pub fn exchange(&self) -> Box<dyn Player + '_> {
         let rounds = super::exchange::ROUNDS;
         self.player("NVSHMEM put and signal, kernel", "exchange", Width::Exchange, rounds)
@@ -99,6 +103,32 @@ impl Nvshmem {
             _ => ("barrier_stream", ON_STREAMS),
         };
         self.player(&format!("NVSHMEM, {place}"), what, Width::Fixed(1), rounds)
+    }
+
+    /// What one rank does alone, by as many threads or blocks as libmp.
+    pub fn one_sided(&self, what: What) -> Box<dyn Player + '_> {
+        match what {
+            What::Get => self.player("NVSHMEM get", "get", Width::AsOurs, IN_KERNELS),
+            What::FetchAdd | What::FetchAddOrdered => {
+                self.player("NVSHMEM fetch and add", "fetch_add", Width::Fixed(1), IN_KERNELS)
+            }
+            What::Words => self.player("NVSHMEM p", "words", Width::Words, one_sided::WORDS),
+        }
+    }
+
+    /// A collective on a stream.
+    pub fn collective(&self, kind: Kind) -> Box<dyn Player + '_> {
+        let what = match kind {
+            Kind::Reduce => "reduce",
+            Kind::Gather => "gather",
+            Kind::Exchange => "all_to_all",
+        };
+        self.player("NVSHMEM, stream", what, Width::Collective, ON_STREAMS)
+    }
+
+    /// The all-reduce of few values by one block.
+    pub fn all_reduce(&self) -> Box<dyn Player + '_> {
+        self.player("NVSHMEM, kernel", "reduce_kernel", Width::AllReduce, IN_KERNELS)
     }
 
     fn player(
@@ -200,10 +230,16 @@ enum Width {
     Fixed(u32),
     /// The threads of libmp's kernels.
     AsOurs,
-    /// The blocks of libmp's exchange.
+    /// The blocks of an exchange.
     Exchange,
     /// Blocks: the figure's x.
     X,
+    /// Blocks, likewise, of libmp's threads, each with a word.
+    Words,
+    /// None; as many rounds as libmp's.
+    Collective,
+    /// The threads of libmp's all-reduce, and its bound.
+    AllReduce,
 }
 
 struct NvshmemPlayer<'a> {
@@ -220,10 +256,17 @@ impl NvshmemPlayer<'_> {
         let (size, width) = match self.width {
             Width::Fixed(width) => (self.x, width),
             Width::AsOurs => (self.x, crate::perf::latency::suitable_threads(self.x)),
-            Width::Exchange => (self.x, super::exchange::blocks(self.x)),
+            Width::Exchange => (self.x, super::exchange::blocks_of_puts(self.x)),
             Width::X => (VOLUME, self.x as u32),
+            Width::Words => (u64::from(one_sided::THREADS), self.x as u32),
+            Width::Collective => (self.x, 0),
+            Width::AllReduce => (self.x, collective::threads(self.x)),
         };
-        let rounds = if self.what == "put" { rounds_in_kernels(size) } else { self.rounds };
+        let rounds = match self.what {
+            "put" | "get" => rounds_in_kernels(size),
+            "reduce" | "gather" | "all_to_all" => collective::rounds(size),
+            _ => self.rounds,
+        };
         format!("{} {size} {rounds} {width}", self.what)
     }
 }
@@ -244,8 +287,12 @@ impl Player for NvshmemPlayer<'_> {
             bail!("{reason}");
         }
         self.x = x;
-        // One word, whatever the size.
-        Ok(self.what != "p" || x == 8)
+        Ok(match self.what {
+            // One word, whatever the size.
+            "p" => x == 8,
+            "reduce_kernel" => x <= collective::MOST_IN_KERNEL,
+            _ => true,
+        })
     }
 
     fn sample(&mut self, _: &Rank) -> Result<Sample> {

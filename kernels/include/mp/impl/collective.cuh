@@ -9,7 +9,8 @@
 // one test for it, and a tree, which would spare packets, is not worth its steps with the few ranks that map each other.
 //
 // Large blocks go in pieces through lanes. A lane has slots for each pair of ranks, in the memory of who takes, and one word each
-// way with both its counters: pieces sent, and pieces taken from the other. Piece i of every block is lane i % lanes's. A block of
+// way with both its counters: pieces sent, and pieces taken from the other. The pieces of a run are as large as its largest
+// block asks for, at most a slot; piece i of every block is lane i % lanes's. A block of
 // threads serves one lane after another, in order, and blocks share them by parts: whatever blocks a rank has, and whoever
 // runs on it, the least lane that is not through is served on all ranks, so none waits for good. A word is released once a
 // step for both: the pieces just written, and the slots just read.
@@ -225,10 +226,20 @@ MP_DEVICE LaneCounters& counters_of(const Collective& collective, std::uint64_t 
     return at<LaneCounters>(collective.counters)[lane * collective.ranks + rank];
 }
 
+// Bytes of the pieces of a run whose largest block has `most` bytes on any rank: as large as there is room for, or less, so that
+// all lanes have as much to do.
+constexpr std::uint64_t least_piece = 1024;
+MP_DEVICE std::uint64_t piece_for(const Collective& collective, std::uint64_t most) {
+    const std::uint64_t round = collective.lanes * collective.piece, rounds = most == 0 ? 1 : (most + round - 1) / round;
+    const std::uint64_t share = (most + rounds * collective.lanes - 1) / (rounds * collective.lanes);
+    const std::uint64_t piece = (share + least_piece - 1) / least_piece * least_piece;
+    return piece == 0 || piece > collective.piece ? collective.piece : piece;
+}
+
 // The part of a block from byte `first` on that is one piece.
-MP_DEVICE BlockAt piece_of(const Collective& collective, const BlockAt& block, std::uint64_t first) {
+MP_DEVICE BlockAt piece_of(const BlockAt& block, std::uint64_t first, std::uint64_t piece) {
     const std::uint64_t left = first < block.bytes ? block.bytes - first : 0;
-    return {block.address + first, left < collective.piece ? left : collective.piece};
+    return {block.address + first, left < piece ? left : piece};
 }
 
 // One thread's wait for a rank's word: until it has freed a slot if there is something to `send`, and sent a piece if there is
@@ -343,18 +354,19 @@ MP_DEVICE void take_pieces(Group group, const Blocks& takes, std::uint64_t first
 
 template <class Group, class Take>
 MP_DEVICE WaitResult run_lane(Group group, const Collective& collective, const WaitBounds& bounds, const Blocks& gives,
-                              const Blocks& takes, std::uint64_t most_given, std::uint64_t most_taken, std::uint64_t lane, const Take& take) {
+                              const Blocks& takes, std::uint64_t most_given, std::uint64_t most_taken, std::uint64_t piece,
+                              std::uint64_t lane, const Take& take) {
     const std::uint64_t me = collective.rank, ranks = collective.ranks;
     const auto* inboxes = at<const std::uint64_t>(collective.inboxes);
-    const std::uint64_t stride = collective.lanes * collective.piece;
+    const std::uint64_t stride = collective.lanes * piece;
     for (std::uint64_t step = 0;; ++step) {
-        const std::uint64_t given = lane * collective.piece + step * stride;
+        const std::uint64_t given = lane * piece + step * stride;
         // Wraps before the lag is over.
         const bool lagged = step >= lane_lag;
         const std::uint64_t taken = lagged ? given - lane_lag * stride : 0;
-        if (given >= most_given && (lagged ? taken : lane * collective.piece) >= most_taken) return {ok, 0, 0};
-        const auto gives_now = [&](std::uint64_t rank) { return piece_of(collective, block_of(gives, rank), given); };
-        const auto takes_now = [&](std::uint64_t rank) { return lagged && piece_of(collective, block_of(takes, rank), taken).bytes != 0; };
+        if (given >= most_given && (lagged ? taken : lane * piece) >= most_taken) return {ok, 0, 0};
+        const auto gives_now = [&](std::uint64_t rank) { return piece_of(block_of(gives, rank), given, piece); };
+        const auto takes_now = [&](std::uint64_t rank) { return lagged && piece_of(block_of(takes, rank), taken, piece).bytes != 0; };
         WaitResult result = {ok, 0, 0};
         for (std::uint64_t rank = group.rank(); rank < ranks && !result.failed(); rank += group.size()) {
             const bool gets = gives_now(rank).bytes != 0;
@@ -363,14 +375,14 @@ MP_DEVICE WaitResult run_lane(Group group, const Collective& collective, const W
         }
         if (group.any(result.failed())) return failed_apart(group, collective.report, step, result);
         for (std::uint64_t rank = gives.first; rank < gives.end; ++rank) {
-            const BlockAt piece = gives_now(rank);
-            if (rank == me || piece.bytes == 0) continue;
+            const BlockAt given_now = gives_now(rank);
+            if (rank == me || given_now.bytes == 0) continue;
             const std::uint64_t slot = lane_slot(inboxes[rank], collective, lane, me, rank, counters_of(collective, lane, rank).sent);
-            copy(group, at<void>(slot), at<const void>(piece.address), piece.bytes);
+            copy(group, at<void>(slot), at<const void>(given_now.address), given_now.bytes);
         }
         if (lagged) {
             const Sources sources = {&collective, block_of(gives, me).address + taken, inboxes[me], lane, 0};
-            take_pieces(group, takes, taken, collective.piece, sources, take);
+            take_pieces(group, takes, taken, piece, sources, take);
         }
         group.sync();
         for (std::uint64_t rank = group.rank(); rank < ranks; rank += group.size()) {
@@ -385,17 +397,17 @@ MP_DEVICE WaitResult run_lane(Group group, const Collective& collective, const W
     }
 }
 
-// Blocks of any size, by lanes; `part` of them.
+// Blocks of any size, of which the largest has `most` bytes on any rank, by lanes; `part` of them.
 template <class Group, class Take>
 MP_COLD WaitResult run_by_lanes(Group group, std::uint64_t state, const WaitBounds bounds, const Blocks gives, const Blocks takes,
-                                const Take take, const Part part) {
+                                std::uint64_t most, const Take take, const Part part) {
     const Collective& collective = at<const CollectiveState>(state)->collective;
     const std::uint64_t most_given = most_of(gives, collective.ranks), most_taken = most_of(takes, collective.ranks);
-    const std::uint64_t most = most_given < most_taken ? most_taken : most_given;
+    const std::uint64_t here = most_given < most_taken ? most_taken : most_given, piece = piece_for(collective, most);
     WaitResult result = {ok, 0, 0};
     group.sync();
-    for (std::uint64_t lane = part.index; lane < collective.lanes && lane * collective.piece < most && !result.failed(); lane += part.count)
-        result = run_lane(group, collective, bounds, gives, takes, most_given, most_taken, lane, take);
+    for (std::uint64_t lane = part.index; lane < collective.lanes && lane * piece < here && !result.failed(); lane += part.count)
+        result = run_lane(group, collective, bounds, gives, takes, most_given, most_taken, piece, lane, take);
     group.sync();
     return result;
 }

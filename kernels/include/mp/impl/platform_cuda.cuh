@@ -48,35 +48,35 @@ MP_PTX_WORD(std::uint64_t, "l", 64, relaxed, system_t, sys)
 MP_PTX_WORD(std::uint64_t, "l", 64, release, system_t, sys)
 #undef MP_PTX_WORD
 
-#define MP_PTX_WORD(type, reg, bits, scope_tag, scope)                                                                 \
-    MP_DEVICE type exchange_word(type* word, type value, scope_tag) {                                                  \
-        type before;                                                                                                   \
-        asm volatile("atom.relaxed." #scope ".exch.b" #bits " %0, [%1], %2;"                                           \
-                     : "=" reg(before)                                                                                 \
-                     : "l"(word), reg(value)                                                                           \
-                     : "memory");                                                                                      \
-        return before;                                                                                                 \
-    }
-MP_PTX_WORD(std::uint32_t, "r", 32, gpu_t, gpu)
-MP_PTX_WORD(std::uint32_t, "r", 32, system_t, sys)
-MP_PTX_WORD(std::uint64_t, "l", 64, gpu_t, gpu)
-MP_PTX_WORD(std::uint64_t, "l", 64, system_t, sys)
-#undef MP_PTX_WORD
-
 // `atom` gives back what the word held; `red` gives nothing, so the thread does not wait for the memory.
-#define MP_PTX_CHANGE(kind, operation, type, reg, scope_tag, scope)                                                    \
-    MP_DEVICE type fetch_word(type* word, kind, type value, scope_tag) {                                               \
+#define MP_PTX_FETCH(kind, operation, type, reg, scope_tag, scope, order_tag, order)                                   \
+    MP_DEVICE type fetch_word(type* word, kind, type value, scope_tag, order_tag) {                                    \
         type before;                                                                                                   \
-        asm volatile("atom.acq_rel." #scope "." operation " %0, [%1], %2;"                                             \
+        asm volatile("atom." #order "." #scope "." operation " %0, [%1], %2;"                                          \
                      : "=" reg(before)                                                                                 \
                      : "l"(word), reg(value)                                                                           \
                      : "memory");                                                                                      \
         return before;                                                                                                 \
     }
+#define MP_PTX_CHANGE(kind, operation, type, reg, scope_tag, scope)                                                    \
+    MP_PTX_FETCH(kind, operation, type, reg, scope_tag, scope, acq_rel_t, acq_rel)                                     \
+    MP_PTX_FETCH(kind, operation, type, reg, scope_tag, scope, relaxed_t, relaxed)
 #define MP_PTX_CHANGE_ONLY(kind, operation, type, reg, scope_tag, scope)                                               \
     MP_PTX_CHANGE(kind, operation, type, reg, scope_tag, scope)                                                        \
-    MP_DEVICE void change_word(type* word, kind, type value, scope_tag) {                                              \
+    MP_DEVICE void change_word(type* word, kind, type value, scope_tag, release_t) {                                   \
         asm volatile("red.release." #scope "." operation " [%0], %1;" ::"l"(word), reg(value) : "memory");             \
+    }                                                                                                                  \
+    MP_DEVICE void change_word(type* word, kind, type value, scope_tag, relaxed_t) {                                   \
+        asm volatile("red.relaxed." #scope "." operation " [%0], %1;" ::"l"(word), reg(value) : "memory");             \
+    }
+#define MP_PTX_SWAP(type, reg, bits, scope_tag, scope, order_tag, order)                                               \
+    MP_DEVICE type compare_swap_word(type* word, type expected, type value, scope_tag, order_tag) {                    \
+        type before;                                                                                                   \
+        asm volatile("atom." #order "." #scope ".cas.b" bits " %0, [%1], %2, %3;"                                      \
+                     : "=" reg(before)                                                                                 \
+                     : "l"(word), reg(expected), reg(value)                                                            \
+                     : "memory");                                                                                      \
+        return before;                                                                                                 \
     }
 #define MP_PTX_BITS(type, reg, bits, ordered, scope_tag, scope)                                                        \
     MP_PTX_CHANGE_ONLY(bit_and_t, "and.b" bits, type, reg, scope_tag, scope)                                           \
@@ -86,14 +86,8 @@ MP_PTX_WORD(std::uint64_t, "l", 64, system_t, sys)
     MP_PTX_CHANGE_ONLY(greater_t, "max." ordered bits, type, reg, scope_tag, scope)                                    \
     MP_PTX_CHANGE_ONLY(plus_t, "add.u" bits, type, reg, scope_tag, scope)                                              \
     MP_PTX_CHANGE(replace_t, "exch.b" bits, type, reg, scope_tag, scope)                                               \
-    MP_DEVICE type compare_swap_word(type* word, type expected, type value, scope_tag) {                               \
-        type before;                                                                                                   \
-        asm volatile("atom.acq_rel." #scope ".cas.b" bits " %0, [%1], %2, %3;"                                         \
-                     : "=" reg(before)                                                                                 \
-                     : "l"(word), reg(expected), reg(value)                                                            \
-                     : "memory");                                                                                      \
-        return before;                                                                                                 \
-    }
+    MP_PTX_SWAP(type, reg, bits, scope_tag, scope, acq_rel_t, acq_rel)                                                 \
+    MP_PTX_SWAP(type, reg, bits, scope_tag, scope, relaxed_t, relaxed)
 #define MP_PTX_SCOPE(scope_tag, scope)                                                                                 \
     MP_PTX_BITS(std::uint32_t, "r", "32", "u", scope_tag, scope)                                                       \
     MP_PTX_BITS(std::int32_t, "r", "32", "s", scope_tag, scope)                                                        \
@@ -105,8 +99,10 @@ MP_PTX_SCOPE(gpu_t, gpu)
 MP_PTX_SCOPE(system_t, sys)
 #undef MP_PTX_SCOPE
 #undef MP_PTX_BITS
+#undef MP_PTX_SWAP
 #undef MP_PTX_CHANGE_ONLY
 #undef MP_PTX_CHANGE
+#undef MP_PTX_FETCH
 
 MP_DEVICE void fence_at(gpu_t) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
 MP_DEVICE void fence_at(system_t) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
@@ -130,24 +126,19 @@ MP_DEVICE void add(T* word, T value, Order order, Scope scope) {
     impl::add_word(word, value, order, scope);
 }
 
-template <class T, class Scope>
-MP_DEVICE T exchange(T* word, T value, relaxed_t, Scope scope) {
-    return impl::exchange_word(word, value, scope);
+template <class T, class Kind, class Scope, class Order>
+MP_DEVICE T fetch(T* word, Kind kind, T value, Scope scope, Order order) {
+    return impl::fetch_word(word, kind, value, scope, order);
 }
 
-template <class T, class Kind, class Scope>
-MP_DEVICE T fetch(T* word, Kind kind, T value, Scope scope) {
-    return impl::fetch_word(word, kind, value, scope);
+template <class T, class Kind, class Scope, class Order>
+MP_DEVICE void change(T* word, Kind kind, T value, Scope scope, Order order) {
+    impl::change_word(word, kind, value, scope, order);
 }
 
-template <class T, class Kind, class Scope>
-MP_DEVICE void change(T* word, Kind kind, T value, Scope scope) {
-    impl::change_word(word, kind, value, scope);
-}
-
-template <class T, class Scope>
-MP_DEVICE T compare_swap(T* word, T expected, T value, Scope scope) {
-    return impl::compare_swap_word(word, expected, value, scope);
+template <class T, class Scope, class Order>
+MP_DEVICE T compare_swap(T* word, T expected, T value, Scope scope, Order order) {
+    return impl::compare_swap_word(word, expected, value, scope, order);
 }
 
 // PTX ISA 9.0, "Data Types" and "Memory Consistency Model": .b128 accesses are scalar, so performed in one piece; a vector

@@ -21,6 +21,7 @@ namespace impl {
 constexpr int order_of(relaxed_t) { return __ATOMIC_RELAXED; }
 constexpr int order_of(acquire_t) { return __ATOMIC_ACQUIRE; }
 constexpr int order_of(release_t) { return __ATOMIC_RELEASE; }
+constexpr int order_of(acq_rel_t) { return __ATOMIC_ACQ_REL; }
 
 template <class T, class Scope>
 constexpr void check_word() {
@@ -85,19 +86,14 @@ MP_DEVICE void add(T* word, T value, Order order, Scope) {
     __atomic_fetch_add(word, value, impl::order_of(order));
 }
 
-template <class T, class Scope>
-MP_DEVICE T exchange(T* word, T value, relaxed_t order, Scope) {
-    impl::check_word<T, Scope>();
-    return __atomic_exchange_n(word, value, impl::order_of(order));
-}
-
-template <class T, class Kind, class Scope>
-MP_DEVICE T fetch(T* word, Kind kind, T value, Scope) {
+template <class T, class Kind, class Scope, class Order>
+MP_DEVICE T fetch(T* word, Kind kind, T value, Scope, Order order) {
+    const int how = impl::order_of(order);
     using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
     static_assert(sizeof(T) == sizeof(Bits), "a word has 32 or 64 bits");
     auto* bits = reinterpret_cast<Bits*>(word);
     if constexpr (std::is_same_v<Kind, plus_t> && std::is_integral_v<T>)
-        return static_cast<T>(__atomic_fetch_add(bits, static_cast<Bits>(value), __ATOMIC_ACQ_REL));
+        return static_cast<T>(__atomic_fetch_add(bits, static_cast<Bits>(value), how));
     Bits before = __atomic_load_n(bits, __ATOMIC_RELAXED);
     T held, after;
     Bits next;
@@ -105,18 +101,19 @@ MP_DEVICE T fetch(T* word, Kind kind, T value, Scope) {
         std::memcpy(&held, &before, sizeof held);
         after = kind(held, value);
         std::memcpy(&next, &after, sizeof next);
-    } while (!__atomic_compare_exchange_n(bits, &before, next, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
+    } while (!__atomic_compare_exchange_n(bits, &before, next, true, how, __ATOMIC_RELAXED));
     return held;
 }
 
-template <class T, class Kind, class Scope>
-MP_DEVICE void change(T* word, Kind kind, T value, Scope scope) {
-    (void)fetch(word, kind, value, scope);
+template <class T, class Kind, class Scope, class Order>
+MP_DEVICE void change(T* word, Kind kind, T value, Scope scope, Order order) {
+    (void)fetch(word, kind, value, scope, order);
 }
 
-template <class T, class Scope>
-MP_DEVICE T compare_swap(T* word, T expected, T value, Scope) {
-    __atomic_compare_exchange_n(word, &expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+template <class T, class Scope, class Order>
+MP_DEVICE T compare_swap(T* word, T expected, T value, Scope, Order order) {
+    constexpr int failed = std::is_same_v<Order, acq_rel_t> ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED;
+    __atomic_compare_exchange_n(word, &expected, value, false, impl::order_of(order), failed);
     return expected;
 }
 

@@ -28,11 +28,12 @@ use crate::error::{Error, Result};
 const SMALL: usize = 8 << 10;
 /// Bytes of a row through a NIC.
 const ROW: usize = 16 << 10;
-/// Lanes of a GPU: with one piece of each on its way to a peer there is more on the way than NVLink brings in a round trip.
-const LANES: usize = 64;
+/// Lanes of a GPU: while some wait until their pieces have arrived, others keep NVLink busy.
+const LANES: usize = 128;
 /// Bytes of the slots of a GPU's lanes, if pieces are not smaller than the least.
-const SLOTS: usize = 8 << 20;
-const PIECES: (usize, usize) = (1 << 10, 32 << 10);
+const SLOTS: usize = 32 << 20;
+/// The smallest piece (`least_piece` of the device headers), and the largest.
+const PIECES: (usize, usize) = (1 << 10, 64 << 10);
 /// Lanes of the host and the bytes of a piece: the CPU does one after another.
 const HOST_LANES: (usize, usize) = (2, 16 << 10);
 /// Threads of a block that serves lanes, and of one that serves a NIC.
@@ -99,7 +100,8 @@ impl Form {
         let (lanes, piece) = match gpu {
             true => {
                 let fits = (SLOTS / (LANES * slots * others.max(1))).max(1);
-                (LANES, (1 << fits.ilog2()).clamp(PIECES.0, PIECES.1))
+                let wanted = bytes.div_ceil(LANES).min(PIECES.1).next_power_of_two();
+                (LANES, (1 << fits.ilog2()).min(wanted).max(PIECES.0))
             }
             false => HOST_LANES,
         };
@@ -329,6 +331,8 @@ impl Shared {
         let failed = |source| Error::Memory { op: self.name(), source };
         let Some(cuda) = self.device.as_cuda() else { return Err(Error::NoOperations) };
         let small = !self.is_large(job.most as usize) && self.handle.nic == 0;
+        // Of two halves the largest block of either.
+        let most = if job.phases.len() > 1 { job.phases[0].gives.most() } else { job.most };
         let (name, dims) = match (job.is_barrier, small) {
             (true, _) => ("mp_barrier", Dims::linear(1, 32)),
             (false, true) => {
@@ -341,7 +345,8 @@ impl Shared {
                 ("mp_collective_large", Dims::linear(1, NIC_THREADS))
             }
             (false, false) => {
-                ("mp_collective_large", Dims::linear(self.handle.lanes as u32, LANE_THREADS))
+                let lanes = most.div_ceil(PIECES.0 as u64).clamp(1, self.handle.lanes);
+                ("mp_collective_large", Dims::linear(lanes as u32, LANE_THREADS))
             }
         };
         let kernel = cuda.kernel(name).map_err(failed)?;
@@ -356,7 +361,6 @@ impl Shared {
         for (run, phase) in runs.iter_mut().zip(&job.phases) {
             *run = self.run_of(stream, job, phase)?;
         }
-        let most = job.most;
         let [first, second, most] = [Arg::new(&runs[0]), Arg::new(&runs[1]), Arg::new(&most)];
         let args = match small {
             true => vec![handle, first, most],

@@ -276,6 +276,14 @@ impl Connection for Far {
     fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<Option<u64>> {
         let link = call.plane.link(self.neighbour);
         let link = link.ok_or_else(|| call.plane.no_nic(self.neighbour))?;
+        if !self.share.atomics {
+            return Err(call.failed(gdsync::Error::NotReachable {
+                what: "an atomic operation",
+                memory: "a GPU's own memory".into(),
+                place: "a NIC".into(),
+                hint: "put the window into pinned memory",
+            }));
+        }
         // The NIC changes eight aligned bytes.
         let (whole, shift) = (at & !7, (at & 7) * 8);
         if (whole + 8) as u64 > self.bytes {
