@@ -90,7 +90,7 @@ impl Bench {
         let mut keys = KeyTable::default();
         let rkeys = [Access::ALL, Access::REMOTE_READ].map(|access| {
             let region = RegionMemory::new(middle.bytes(), address, access, None);
-            keys.insert(Arc::new(region.expect("host memory"))).expect("a key")
+            keys.insert(Arc::new(region.expect("host memory")), Instant::now()).expect("a key")
         });
         Bench { queues: [queue(), queue()], words, keys, rkeys, address }
     }

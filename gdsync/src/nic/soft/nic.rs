@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::address::HostId;
 use super::direct::start_mapper;
@@ -172,7 +172,8 @@ impl Nic for SoftNic {
         };
         let registered = Arc::new(registered.ok_or_else(|| refused("it has no address"))?);
         let mut keys = self.inner.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
-        let key = keys.insert(registered.clone()).ok_or_else(|| refused("no keys are left"))?;
+        let key = keys.insert(registered.clone(), Instant::now());
+        let key = key.ok_or_else(|| refused("no keys are left"))?;
         drop(keys);
         Ok(region(self.inner.clone(), key, &registered))
     }

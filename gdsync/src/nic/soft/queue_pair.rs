@@ -1,8 +1,8 @@
 //! What the software NIC does for a queue pair: it finds the peer and wakes the engine.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, PoisonError};
 
 use super::address::QueuePairAddress;
 use super::direct::MapRequest;
@@ -66,6 +66,9 @@ pub(super) fn queue_pair(
         map_peers: nic.map_peers,
         mapper,
     });
+    let mut keys = nic.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
+    keys.allow_silence(options.transport_timeout);
+    drop(keys);
     nic.shared.command(Command::Add(Box::new(slot)));
     let address = Address::of_soft(own.clone());
     let provider = Box::new(SoftProvider { nic, own, address, ring, status });

@@ -87,7 +87,7 @@ impl Bench {
         let address = words.device_address().unwrap();
         let memory = RegionMemory::new(words.bytes(), address, Access::ALL, None).unwrap();
         let mut keys = KeyTable::default();
-        let key = keys.insert(Arc::new(memory)).unwrap();
+        let key = keys.insert(Arc::new(memory), Instant::now()).unwrap();
         Bench { queues: [queue(), queue()], words, keys, key, address }
     }
 
