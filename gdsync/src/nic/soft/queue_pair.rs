@@ -8,7 +8,7 @@ use super::address::QueuePairAddress;
 use super::direct::MapRequest;
 use super::engine::{Command, Plan};
 use super::instance::Inner;
-use super::slot::{Slot, SlotParts, Status};
+use super::slot::{Dial, Slot, SlotParts, Status};
 use super::state::Machine;
 use super::wire::frame::VERSION;
 use super::wire::shm::Ring;
@@ -54,8 +54,11 @@ pub(super) fn queue_pair(
         qpn,
         token,
         ring: ring.handle()?,
-        tcp: nic.listens,
+        tcp: nic.listens(),
     };
+    let door = nic.listener.as_ref().map(|listener| {
+        listener.expect().map_err(|e| crate::Error::os("listen", listener.address(), e))
+    });
     let slot = Slot::new(SlotParts {
         qpn,
         token,
@@ -65,6 +68,7 @@ pub(super) fn queue_pair(
         status: status.clone(),
         map_peers: nic.map_peers,
         mapper,
+        door: door.transpose()?,
     });
     let mut keys = nic.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
     keys.allow_silence(options.transport_timeout);
@@ -110,7 +114,7 @@ impl Provider for SoftProvider {
                 let to = remote.tcp.ok_or_else(|| {
                     refused("the peer's NIC does not listen: its option `listen` is not set".into())
                 })?;
-                Plan::Dial { to, greeting: own, expected: peers }
+                Plan::Dial(Dial::new(to, own, peers))
             }
             WireKind::Tcp => {
                 if self.own.tcp.is_none() {

@@ -2,12 +2,14 @@
 //! answers (liveness, goodbye, mapped memory).
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::direct::{Direct, MapRequest};
+use super::door::Expected;
 use super::keys::KeyTable;
 use super::state::{Context, LinkState, Machine, Outgoing, Payload, Violation};
 use super::wire::frame::Frame;
@@ -24,6 +26,9 @@ const LINGER: Duration = Duration::from_millis(200);
 const MAX_CONTROL: usize = 4096;
 /// Turns of fetching and sending in one go.
 const ROUNDS: usize = 8;
+/// How long after it was turned away a queue pair dials again; twice as long each time, up to a limit.
+const DIAL_AGAIN: Duration = Duration::from_millis(20);
+const MOST_DOUBLINGS: u32 = 5;
 
 /// What a queue pair's owner can see of it.
 #[derive(Default)]
@@ -31,6 +36,23 @@ pub(crate) struct Status {
     pub up: AtomicBool,
     /// Why the peer cannot be reached any more.
     pub lost: Mutex<Option<String>>,
+}
+
+/// A connection over TCP that this side dials: where to, what it says, what it must hear. The peer's NIC turns it away
+/// when too many others are at its door, or the peer is late; then it dials again.
+#[derive(Clone, Copy)]
+pub(crate) struct Dial {
+    pub to: SocketAddr,
+    pub greeting: Greeting,
+    pub expected: Greeting,
+    turned_away: u32,
+    again: Option<Instant>,
+}
+
+impl Dial {
+    pub fn new(to: SocketAddr, greeting: Greeting, expected: Greeting) -> Dial {
+        Dial { to, greeting, expected, turned_away: 0, again: None }
+    }
 }
 
 /// A queue pair.
@@ -56,6 +78,10 @@ pub(crate) struct Slot {
     revoked: Vec<u32>,
     /// A connection over TCP that the peer dials: who it must be, and what we answer.
     pub awaited: Option<(Greeting, Greeting)>,
+    /// One that this side dials.
+    pub dialing: Option<Dial>,
+    /// Keeps the door open while a peer may come through it.
+    door: Option<Expected>,
     last_sent: Instant,
     last_heard: Instant,
     /// Since when requests wait for a connection.
@@ -75,11 +101,13 @@ pub(crate) struct SlotParts {
     pub status: Arc<Status>,
     pub map_peers: bool,
     pub mapper: Sender<MapRequest>,
+    pub door: Option<Expected>,
 }
 
 impl Slot {
     pub fn new(parts: SlotParts) -> Slot {
-        let SlotParts { qpn, token, memory, machine, timeout, status, map_peers, mapper } = parts;
+        let SlotParts { qpn, token, memory, machine, timeout, status, map_peers, mapper, door } =
+            parts;
         let now = Instant::now();
         Slot {
             qpn,
@@ -99,6 +127,8 @@ impl Slot {
             unconfirmed: HashMap::new(),
             revoked: Vec::new(),
             awaited: None,
+            dialing: None,
+            door,
             last_sent: now,
             last_heard: now,
             waiting: None,
@@ -111,6 +141,7 @@ impl Slot {
     /// another machine would name something of this one.
     pub fn attach(&mut self, wire: Box<dyn Wire>, same_machine: bool) {
         if self.link == LinkState::Connecting {
+            self.door = None;
             self.wire = Some(wire);
             self.same_machine = same_machine;
             self.direct = Direct::new(self.map_peers && same_machine);
@@ -129,6 +160,17 @@ impl Slot {
     /// Whether socket events may be for it.
     pub fn has_socket(&self) -> bool {
         !self.same_machine && (self.wire.is_some() || self.awaited.is_some())
+    }
+
+    /// Whether its peer may still come through the door.
+    pub fn is_expected(&self) -> bool {
+        self.door.is_some()
+    }
+
+    /// Whether it is time to dial once more. True once for each time.
+    pub fn must_dial(&mut self, now: Instant) -> bool {
+        let dial = self.dialing.as_mut();
+        dial.is_some_and(|dial| dial.again.take_if(|again| *again <= now).is_some())
     }
 
     /// A socket event.
@@ -160,6 +202,8 @@ impl Slot {
         self.link = LinkState::Lost;
         self.wire = None;
         self.awaited = None;
+        self.dialing = None;
+        self.door = None;
         self.control.clear();
         self.unconfirmed.clear();
         self.direct = Direct::new(false);
@@ -189,13 +233,23 @@ impl Slot {
                     self.wire = Some(wire);
                 }
                 Err(cut) => {
-                    self.lose(cut);
+                    if !(wire.was_turned_away() && self.will_dial_again(now)) {
+                        self.lose(cut);
+                    }
                     self.advance(keys, now);
                     busy = true;
                 }
             },
         }
         busy
+    }
+
+    /// Whether a connection that was turned away is dialed again, and makes it so.
+    fn will_dial_again(&mut self, now: Instant) -> bool {
+        let Some(dial) = self.dialing.as_mut().filter(|_| !self.closing) else { return false };
+        dial.again = Some(now + DIAL_AGAIN * (1 << dial.turned_away.min(MOST_DOUBLINGS)));
+        dial.turned_away += 1;
+        true
     }
 
     fn advance(&mut self, keys: &KeyTable, now: Instant) -> bool {
@@ -216,6 +270,7 @@ impl Slot {
                 return Ok(self.advance(keys, now));
             }
             self.link = LinkState::Up;
+            self.dialing = None;
             self.last_heard = now;
             self.status.up.store(true, Ordering::Release);
             busy = true;
@@ -376,7 +431,9 @@ impl Slot {
                     self.control.push_back((Frame::Ping, Vec::new()));
                 }
             }
-            (LinkState::Connecting, wire) if wire.is_some() || self.awaited.is_some() => {
+            (LinkState::Connecting, wire)
+                if wire.is_some() || self.awaited.is_some() || self.dialing.is_some() =>
+            {
                 if let Some(wire) = wire {
                     wire.check_peer()?;
                 }
@@ -419,6 +476,7 @@ mod tests {
             status: Arc::default(),
             map_peers: false,
             mapper,
+            door: None,
         });
         let (own, peers) = (Ring::create().unwrap(), Ring::create().unwrap());
         let _peer = ShmWire::new(peers.clone(), own.clone(), std::process::id());
