@@ -22,6 +22,7 @@ use crate::nic::provider::Provider;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::queue_pair::QueuePair;
 use crate::nic::wire::WireKind;
+use crate::wqe::Syndrome;
 
 /// One end of a connection, in the hands of the engine. Dropping it sends the answers that the peer is waiting for and
 /// says goodbye.
@@ -138,6 +139,10 @@ impl Provider for SoftProvider {
 
     fn lost(&self) -> Option<String> {
         lock(&self.status.lost).clone()
+    }
+
+    fn cause(&self) -> Option<Syndrome> {
+        self.status.cause.get().copied()
     }
 
     fn rung(&self) {

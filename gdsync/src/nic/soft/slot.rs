@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::direct::{Direct, MapRequest};
@@ -18,7 +18,7 @@ use super::wire::{Cut, Wire};
 use crate::cuda::device::lock;
 use crate::nic::memory_region::Access;
 use crate::nic::queue_memory::QueueMemory;
-use crate::wqe::Doorbell;
+use crate::wqe::{Doorbell, Syndrome};
 
 /// How long a queue pair that failed or was dropped waits for the peer to say goodbye, too.
 const LINGER: Duration = Duration::from_millis(200);
@@ -36,6 +36,8 @@ pub(crate) struct Status {
     pub up: AtomicBool,
     /// Why the peer cannot be reached any more.
     pub lost: Mutex<Option<String>>,
+    /// Why its own requests are flushed, if one of them failed.
+    pub cause: OnceLock<Syndrome>,
 }
 
 /// A connection over TCP that this side dials: where to, what it says, what it must hear. The peer's NIC turns it away
@@ -210,6 +212,14 @@ impl Slot {
         lock(&self.status.lost).get_or_insert(cut.0);
         self.status.up.store(false, Ordering::Release);
         self.machine.lose();
+        self.tell_cause();
+    }
+
+    /// Lets the owner know what failed, before others are flushed.
+    fn tell_cause(&self) {
+        if let Some((Machine::OWN, syndrome)) = self.machine.cause() {
+            let _ = self.status.cause.set(syndrome);
+        }
     }
 
     /// Does what there is to do. False if there was nothing.
@@ -254,7 +264,11 @@ impl Slot {
 
     fn advance(&mut self, keys: &KeyTable, now: Instant) -> bool {
         let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
-        self.machine.advance(&mut cx)
+        let moved = self.machine.advance(&mut cx);
+        if moved && self.machine.is_error() {
+            self.tell_cause();
+        }
+        moved
     }
 
     fn pump(

@@ -97,6 +97,9 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// In [`Machine::cause`]: a request of this side's.
+    pub const OWN: &'static str = "a request";
+
     pub fn new(qpn: u32, memory: &QueueMemory, options: &QueuePairOptions) -> Result<Machine> {
         Ok(Machine {
             phase: Phase::Running,
@@ -120,7 +123,9 @@ impl Machine {
         if self.phase == Phase::Running {
             progress |= self.requester.advance(cx, &self.sends);
             if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
-                self.fail("a request", syndrome);
+                self.fail(Machine::OWN, syndrome);
+                // Before others are flushed the cause can be told.
+                return true;
             }
         }
         if self.phase == Phase::Error {
@@ -185,7 +190,7 @@ impl Machine {
             self.requester.lose();
             let mut progress = false;
             if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
-                self.fail("a request", syndrome);
+                self.fail(Machine::OWN, syndrome);
             }
         }
         // Entries that are posted later get their verdict when they are fetched: the first is "retry exceeded".
@@ -202,7 +207,7 @@ impl Machine {
         self.cause.get_or_insert((what, syndrome));
     }
 
-    /// What failed first, if something did.
+    /// What failed first, if something did: a request of this side's, or of the peer's.
     pub fn cause(&self) -> Option<(&'static str, Syndrome)> {
         self.cause
     }
