@@ -27,7 +27,7 @@ pub(crate) trait Provider: Send + Sync {
         None
     }
 
-    /// The CPU has rung: a NIC of threads may want to be woken.
+    /// The CPU has rung: a NIC of threads may execute what is quickly done right here, or want to be woken.
     fn rung(&self);
 
     /// An error where requests can never complete any more, though no completion says so.

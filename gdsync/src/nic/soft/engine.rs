@@ -7,7 +7,7 @@
 
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ use super::doze::Doze;
 use super::inbox::Inbox;
 use super::keys::{KeyTable, RegionMemory};
 use super::rest::{Pause, Rest};
-use super::slot::{Dial, Slot};
+use super::slot::{Dial, SharedSlot, Slot};
 use super::state::Outgoing;
 use super::wire::Cut;
 use super::wire::shm::{Ring, ShmWire};
@@ -50,7 +50,7 @@ pub(crate) struct Shared {
 
 /// What the engine is told.
 pub(crate) enum Command {
-    Add(Box<Slot>),
+    Add(Arc<SharedSlot>),
     Connect { qpn: u32, plan: Plan },
     Close { qpn: u32 },
     Revoke { key: u32, token: Arc<()> },
@@ -120,7 +120,9 @@ impl Shared {
 /// The engine's own things.
 pub(crate) struct Engine {
     shared: Arc<Shared>,
-    slots: Vec<Slot>,
+    slots: Vec<Arc<SharedSlot>>,
+    /// Whether one of them has a socket, as of the last pass.
+    with_sockets: bool,
     sockets: Sockets,
     out: Outgoing,
     housekeeping: Instant,
@@ -152,6 +154,7 @@ impl Engine {
         Engine {
             shared,
             slots: Vec::new(),
+            with_sockets: false,
             sockets,
             out: Outgoing::new(),
             housekeeping: now,
@@ -173,36 +176,51 @@ impl Engine {
             let now = Instant::now();
             let mut busy = self.obey();
             busy |= self.look_at_sockets(now);
+            let mut taken = false;
             {
                 let keys = shared.keys.read().unwrap_or_else(PoisonError::into_inner);
-                for slot in &mut self.slots {
+                let mut with_sockets = false;
+                for slot in &self.slots {
+                    let Some(mut slot) = slot.try_lock() else {
+                        taken = true;
+                        continue;
+                    };
                     busy |= slot.drive(&keys, now, &mut self.out);
+                    with_sockets |= slot.has_socket();
                 }
+                self.with_sockets = with_sockets || taken && self.with_sockets;
             }
             if now - self.housekeeping >= HOUSEKEEPING {
                 let since = now - self.housekeeping;
                 self.housekeeping = now;
                 if since > ABSENCE {
-                    self.slots.iter_mut().for_each(|slot| slot.excuse(since));
+                    self.slots.iter().for_each(|slot| slot.lock().excuse(since));
                 }
-                self.slots.iter_mut().for_each(|slot| slot.keep_house(now));
-                self.slots.retain(|slot| !slot.is_over());
-                for slot in &mut self.slots {
+                let sockets = &mut self.sockets;
+                self.slots.retain(|slot| {
+                    let Some(mut slot) = slot.try_lock() else { return true };
+                    slot.keep_house(now);
                     if slot.must_dial(now) {
-                        self.sockets.dial(slot);
+                        sockets.dial(&mut slot);
                     }
-                }
+                    !slot.is_over()
+                });
                 if let Some(door) = &mut self.sockets.door {
                     door.keep_house(now);
                 }
             }
             if self.shared.stop.load(Ordering::Acquire) {
-                self.slots.iter_mut().for_each(Slot::close);
+                self.slots.iter().for_each(|slot| slot.lock().close());
                 if self.slots.is_empty() {
                     return;
                 }
             }
-            match self.rest.after(busy, now, &shared.doze) {
+            // No sleep before every queue pair was looked at: what was rung while a caller had one may still wait.
+            let pause = match taken && !busy {
+                true => Pause::Yield,
+                false => self.rest.after(busy, now, &shared.doze),
+            };
+            match pause {
                 Pause::None => {}
                 Pause::Spin => std::hint::spin_loop(),
                 Pause::Yield => std::thread::yield_now(),
@@ -211,8 +229,8 @@ impl Engine {
         }
     }
 
-    fn slot(&mut self, qpn: u32) -> Option<&mut Slot> {
-        self.slots.iter_mut().find(|slot| slot.qpn == qpn)
+    fn slot(&self, qpn: u32) -> Option<MutexGuard<'_, Slot>> {
+        self.slots.iter().find(|slot| slot.qpn == qpn).map(|slot| slot.lock())
     }
 
     fn obey(&mut self) -> bool {
@@ -220,17 +238,17 @@ impl Engine {
         let any = !commands.is_empty();
         for command in commands {
             match command {
-                Command::Add(slot) => self.slots.push(*slot),
+                Command::Add(slot) => self.slots.push(slot),
                 Command::Close { qpn } => {
-                    if let Some(slot) = self.slot(qpn) {
+                    if let Some(mut slot) = self.slot(qpn) {
                         slot.close();
                     }
                 }
                 Command::Revoke { key, token } => {
-                    self.slots.iter_mut().for_each(|slot| slot.revoke(key, &token));
+                    self.slots.iter().for_each(|slot| slot.lock().revoke(key, &token));
                 }
                 Command::Mapped { qpn, key, answer, memory } => {
-                    if let Some(slot) = self.slot(qpn) {
+                    if let Some(mut slot) = self.slot(qpn) {
                         slot.learn(key, answer, memory);
                     }
                 }
@@ -241,20 +259,22 @@ impl Engine {
     }
 
     fn connect(&mut self, qpn: u32, plan: Plan) {
-        let Some(slot) = self.slots.iter_mut().find(|slot| slot.qpn == qpn) else { return };
+        let Some(slot) = self.slots.iter().find(|slot| slot.qpn == qpn) else { return };
+        let mut slot = slot.lock();
         match plan {
             Plan::Shm { inbound, outbound, pid } => {
                 slot.attach(Box::new(ShmWire::new(inbound, outbound, pid)), true);
             }
             Plan::Dial(dial) => {
                 slot.dialing = Some(dial);
-                self.sockets.dial(slot);
+                self.sockets.dial(&mut slot);
             }
             Plan::Await { expected, greeting } => {
                 slot.awaited = Some((expected, greeting));
                 if let Some(stream) =
                     self.sockets.door.as_mut().and_then(|door| door.take(&expected))
                 {
+                    drop(slot);
                     self.introduce(stream, expected);
                 }
             }
@@ -269,7 +289,7 @@ impl Engine {
         // Asking costs as much as several passes over rings: for connections that are not there yet, not every time.
         let recently = self.sockets.asked.is_some_and(|at| now - at < LISTENING);
         let visited = self.sockets.door.as_ref().is_some_and(Door::is_busy);
-        if recently && !visited && !self.slots.iter().any(Slot::has_socket) {
+        if recently && !visited && !self.with_sockets {
             return false;
         }
         self.sockets.asked = Some(now);
@@ -289,7 +309,7 @@ impl Engine {
                 }
                 Token(qpn) => {
                     // Tokens below `STRANGERS` are numbers of queue pairs.
-                    if let Some(slot) = self.slot(qpn as u32) {
+                    if let Some(mut slot) = self.slot(qpn as u32) {
                         let readable =
                             event.is_readable() || event.is_read_closed() || event.is_error();
                         let writable =
@@ -314,12 +334,13 @@ impl Engine {
     fn introduce(&mut self, mut stream: TcpStream, heard: Greeting) {
         let Some(slot) = self
             .slots
-            .iter_mut()
+            .iter()
             .find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
         else {
             tracing::warn!("a connection for queue pair {:#x}, which is not here", heard.qpn);
             return;
         };
+        let mut slot = slot.lock();
         match slot.awaited {
             Some((expected, greeting)) if expected == heard => {
                 let (token, both) =

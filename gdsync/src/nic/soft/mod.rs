@@ -5,7 +5,7 @@
 //! * `keys`: registered memory; `completion`: completion queues; `direct`: memory of peers mapped here;
 //! * `wire`: shared memory within a host, TCP between hosts;
 //! * `door`: who connects from other hosts, until it is known who;
-//! * `slot`, `engine`: the thread that drives it all.
+//! * `slot`, `engine`: the thread that drives it all, and the threads that ring, which do what is quickly done.
 //!
 //! # Examples
 //! ```

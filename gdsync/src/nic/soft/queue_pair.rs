@@ -8,7 +8,7 @@ use super::address::QueuePairAddress;
 use super::direct::MapRequest;
 use super::engine::{Command, Plan};
 use super::instance::Inner;
-use super::slot::{Dial, Slot, SlotParts, Status};
+use super::slot::{Dial, SharedSlot, SlotParts, Status};
 use super::state::Machine;
 use super::wire::frame::VERSION;
 use super::wire::shm::Ring;
@@ -32,6 +32,7 @@ struct SoftProvider {
     address: Address,
     ring: Ring,
     status: Arc<Status>,
+    slot: Arc<SharedSlot>,
 }
 
 /// Makes a queue pair and gives it to the engine.
@@ -60,7 +61,7 @@ pub(super) fn queue_pair(
     let door = nic.listener.as_ref().map(|listener| {
         listener.expect().map_err(|e| crate::Error::os("listen", listener.address(), e))
     });
-    let slot = Slot::new(SlotParts {
+    let slot = Arc::new(SharedSlot::new(SlotParts {
         qpn,
         token,
         machine: Machine::new(qpn, &memory, options)?,
@@ -70,13 +71,13 @@ pub(super) fn queue_pair(
         map_peers: nic.map_peers,
         mapper,
         door: door.transpose()?,
-    });
+    }));
     let mut keys = nic.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
     keys.allow_silence(options.transport_timeout);
     drop(keys);
-    nic.shared.command(Command::Add(Box::new(slot)));
+    nic.shared.command(Command::Add(slot.clone()));
     let address = Address::of_soft(own.clone());
-    let provider = Box::new(SoftProvider { nic, own, address, ring, status });
+    let provider = Box::new(SoftProvider { nic, own, address, ring, status, slot });
     QueuePair::new(qpn, device, options, memory, provider)
 }
 
@@ -146,7 +147,9 @@ impl Provider for SoftProvider {
     }
 
     fn rung(&self) {
-        self.nic.shared.wake();
+        if !self.slot.execute(&self.nic.shared.keys) {
+            self.nic.shared.wake();
+        }
     }
 
     fn stopped(&self) -> Option<Error> {

@@ -5,13 +5,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::direct::{Direct, MapRequest};
 use super::door::Expected;
 use super::keys::KeyTable;
-use super::state::{Context, LinkState, Machine, Outgoing, Payload, Violation};
+use super::state::{Context, Driver, LinkState, Machine, Outgoing, Payload, Violation};
 use super::wire::frame::Frame;
 use super::wire::tcp::Greeting;
 use super::wire::{Cut, Wire};
@@ -26,6 +26,8 @@ const LINGER: Duration = Duration::from_millis(200);
 const MAX_CONTROL: usize = 4096;
 /// Turns of fetching and sending in one go.
 const ROUNDS: usize = 8;
+/// Turns of executing in one go, by a thread that has other things to do.
+const CALLERS_ROUNDS: usize = 2;
 /// How long after it was turned away a queue pair dials again; twice as long each time, up to a limit.
 const DIAL_AGAIN: Duration = Duration::from_millis(20);
 const MOST_DOUBLINGS: u32 = 5;
@@ -57,10 +59,56 @@ impl Dial {
     }
 }
 
+/// A queue pair that the engine shares with the threads that ring it. Whoever has the lock executes it, in the order of its
+/// queue. A thread that rings stores its doorbell before it tries the lock; whatever it then does not do itself, or cannot
+/// since another one has the lock, it wakes the engine for. The engine does not wait for a caller: it looks again, and
+/// does not sleep before it has looked.
+pub(crate) struct SharedSlot {
+    pub qpn: u32,
+    pub token: u64,
+    slot: Mutex<Slot>,
+}
+
+/// How often a thread that rings tries the lock: longer than the engine takes to see that there is nothing to do.
+const TRIES: usize = 64;
+
+impl SharedSlot {
+    pub fn new(parts: SlotParts) -> SharedSlot {
+        let (qpn, token) = (parts.qpn, parts.token);
+        SharedSlot { qpn, token, slot: Mutex::new(Slot::new(parts)) }
+    }
+
+    /// The queue pair, for what has to be told to it.
+    pub fn lock(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.slot)
+    }
+
+    /// The queue pair, if nobody else has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, Slot>> {
+        match self.slot.try_lock() {
+            Ok(slot) => Some(slot),
+            Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// By a thread that has rung: executes what is quickly done. False if there is, or may be, something left to do.
+    pub fn execute(&self, keys: &RwLock<KeyTable>) -> bool {
+        let mut tries = (0..TRIES).map(|_| {
+            let slot = self.try_lock();
+            if slot.is_none() {
+                std::hint::spin_loop();
+            }
+            slot
+        });
+        let Some(mut slot) = tries.find_map(|slot| slot) else { return false };
+        keys.try_read().is_ok_and(|keys| slot.execute(&keys))
+    }
+}
+
 /// A queue pair.
 pub(crate) struct Slot {
     pub qpn: u32,
-    pub token: u64,
     memory: QueueMemory,
     machine: Machine,
     timeout: Duration,
@@ -107,13 +155,12 @@ pub(crate) struct SlotParts {
 }
 
 impl Slot {
-    pub fn new(parts: SlotParts) -> Slot {
-        let SlotParts { qpn, token, memory, machine, timeout, status, map_peers, mapper, door } =
+    fn new(parts: SlotParts) -> Slot {
+        let SlotParts { qpn, token: _, memory, machine, timeout, status, map_peers, mapper, door } =
             parts;
         let now = Instant::now();
         Slot {
             qpn,
-            token,
             memory,
             machine,
             timeout,
@@ -224,19 +271,9 @@ impl Slot {
 
     /// Does what there is to do. False if there was nothing.
     pub fn drive(&mut self, keys: &KeyTable, now: Instant, out: &mut Outgoing) -> bool {
-        let mut busy = false;
-        let doorbell = self.memory.doorbell();
-        if doorbell.load(Ordering::Relaxed) != 0 {
-            let value = doorbell.swap(0, Ordering::AcqRel);
-            let rung = Doorbell::from_bytes(value.to_ne_bytes());
-            // On hardware it would be another queue's doorbell.
-            if rung.qpn == self.qpn {
-                self.machine.doorbell();
-            }
-            busy = true;
-        }
+        let mut busy = self.hear_doorbell();
         match self.wire.take() {
-            None => busy |= self.advance(keys, now),
+            None => busy |= self.advance(Driver::Engine, keys, now),
             Some(mut wire) => match self.pump(&mut *wire, keys, now, out) {
                 Ok(moved) => {
                     busy |= moved;
@@ -246,12 +283,43 @@ impl Slot {
                     if !(wire.was_turned_away() && self.will_dial_again(now)) {
                         self.lose(cut);
                     }
-                    self.advance(keys, now);
+                    self.advance(Driver::Engine, keys, now);
                     busy = true;
                 }
             },
         }
         busy
+    }
+
+    /// Takes over what was rung, if something was.
+    fn hear_doorbell(&mut self) -> bool {
+        let doorbell = self.memory.doorbell();
+        if doorbell.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let value = doorbell.swap(0, Ordering::AcqRel);
+        let rung = Doorbell::from_bytes(value.to_ne_bytes());
+        // On hardware it would be another queue's doorbell.
+        if rung.qpn == self.qpn {
+            self.machine.doorbell();
+        }
+        true
+    }
+
+    /// By a thread that has rung: requests on mapped memory need nobody else. False if something is left.
+    fn execute(&mut self, keys: &KeyTable) -> bool {
+        if self.link != LinkState::Up || !self.same_machine || self.machine.is_error() {
+            return false;
+        }
+        self.hear_doorbell();
+        // Nothing that a caller does depends on the time, and asking for it is not free.
+        let now = self.last_sent;
+        for _ in 0..CALLERS_ROUNDS {
+            if !self.advance(Driver::Caller, keys, now) {
+                break;
+            }
+        }
+        self.machine.is_idle()
     }
 
     /// Whether a connection that was turned away is dialed again, and makes it so.
@@ -262,8 +330,8 @@ impl Slot {
         true
     }
 
-    fn advance(&mut self, keys: &KeyTable, now: Instant) -> bool {
-        let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
+    fn advance(&mut self, driver: Driver, keys: &KeyTable, now: Instant) -> bool {
+        let mut cx = Context { driver, keys, now, link: self.link, direct: &mut self.direct };
         let moved = self.machine.advance(&mut cx);
         if moved && self.machine.is_error() {
             self.tell_cause();
@@ -281,7 +349,7 @@ impl Slot {
         let mut busy = false;
         if self.link == LinkState::Connecting {
             if !wire.poll_up()? {
-                return Ok(self.advance(keys, now));
+                return Ok(self.advance(Driver::Engine, keys, now));
             }
             self.link = LinkState::Up;
             self.dialing = None;
@@ -299,7 +367,7 @@ impl Slot {
         }
         busy |= heard;
         for _ in 0..ROUNDS {
-            let mut moved = self.advance(keys, now);
+            let mut moved = self.advance(Driver::Engine, keys, now);
             self.talk();
             while wire.has_room() {
                 if let Some((frame, bytes)) = self.control.pop_front() {
@@ -398,7 +466,9 @@ impl Slot {
             }
             Frame::Revoked { key } => drop(self.unconfirmed.remove(&key)),
             _ => {
-                let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
+                let driver = Driver::Engine;
+                let mut cx =
+                    Context { driver, keys, now, link: self.link, direct: &mut self.direct };
                 return self.machine.receive(&mut cx, frame, payload);
             }
         }
@@ -410,7 +480,8 @@ impl Slot {
     }
 
     fn transmit(&mut self, keys: &KeyTable, now: Instant, max: usize, out: &mut Outgoing) -> bool {
-        let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
+        let driver = Driver::Engine;
+        let mut cx = Context { driver, keys, now, link: self.link, direct: &mut self.direct };
         self.machine.transmit(&mut cx, max, out)
     }
 

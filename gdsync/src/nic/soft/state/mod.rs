@@ -45,8 +45,18 @@ pub(crate) enum LinkState {
     Lost,
 }
 
+/// Who drives the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// The NIC's thread, which does everything.
+    Engine,
+    /// A thread that has rung: it only does what is quickly done, on memory of the CPU that is mapped here.
+    Caller,
+}
+
 /// What the machine may use while it runs.
 pub(crate) struct Context<'a> {
+    pub driver: Driver,
     pub keys: &'a KeyTable,
     pub now: Instant,
     pub link: LinkState,
@@ -195,6 +205,11 @@ impl Machine {
         }
         // Entries that are posted later get their verdict when they are fetched: the first is "retry exceeded".
         self.responder.stop();
+    }
+
+    /// Whether nothing is left to be done for the requests that were rung.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Running && self.requester.is_idle()
     }
 
     /// Whether a copy to or from mapped memory of the peer is under way.
