@@ -246,3 +246,14 @@ fn what_cannot_be_connected_says_why() -> Outcome {
     assert!(matches!(timeout, Err(Error::Timeout { .. })));
     Ok(())
 }
+
+#[test]
+fn a_key_that_was_taken_back_is_nobodys_after_hundreds_of_registrations() -> Outcome {
+    let nic = Way::Ring.nic()?;
+    let mut seen = std::collections::HashSet::new();
+    for registration in 0..600 {
+        let key = Memory::new(&nic, &[0; 8], Access::ALL)?.region.rkey();
+        assert!(seen.insert(key), "registration {registration} has the key {key:#x} again");
+    }
+    Ok(())
+}

@@ -156,14 +156,18 @@ pub fn control_groups(root: &Path) -> Vec<Room> {
                 read_to_string(level.join(name)).ok()?.trim().parse().ok()
             };
             if let (Some(limit), Some(used)) = (number(names[0]), number(names[1])) {
-                // Pages of files that the group can do without count as used.
                 let stat = read_to_string(level.join("memory.stat")).unwrap_or_default();
-                let inactive = stat.lines().find_map(|line| {
-                    let (name, bytes) = line.split_once(' ')?;
-                    let total =
-                        if *kind == "cgroup" { "total_inactive_file" } else { "inactive_file" };
-                    (name == total).then(|| bytes.trim().parse::<u64>().ok())?
-                });
+                let field = |name: &str| -> Option<u64> {
+                    let line = stat.lines().find_map(|line| line.strip_prefix(name))?;
+                    line.strip_prefix(' ')?.trim().parse().ok()
+                };
+                // Pages of files that the group can do without count as used. Version 1 says, too, what groups above
+                // allow that a container does not see.
+                let (inactive, above) = match *kind {
+                    "cgroup" => ("total_inactive_file", field("hierarchical_memory_limit")),
+                    _ => ("inactive_file", None),
+                };
+                let (limit, inactive) = (limit.min(above.unwrap_or(limit)), field(inactive));
                 let used = used.saturating_sub(inactive.unwrap_or(0));
                 let name = level.strip_prefix(root).unwrap_or(level);
                 rooms.push(room(limit, used, format!("control group /{}", name.display())));
@@ -311,6 +315,25 @@ mod tests {
         let found = tightest(control_groups(root.path()).into_iter()).unwrap();
         let expected = Room { bytes: 56 * MIB, by: "control group /sys/fs/cgroup/memory".into() };
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_limit_above_what_a_container_sees_counts_in_version_1() {
+        let root = root(&[
+            ("proc/self/cgroup", "4:memory:/docker/ab\n"),
+            (
+                "proc/self/mountinfo",
+                "32 24 0:28 /docker/ab /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+            ),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "4194304\n"),
+            (
+                "sys/fs/cgroup/memory/memory.stat",
+                "cache 1\nhierarchical_memory_limit 67108864\ntotal_inactive_file 1048576\n",
+            ),
+        ]);
+        let found = tightest(control_groups(root.path()).into_iter()).unwrap();
+        assert_eq!(found.bytes, 57 * MIB);
     }
 
     #[test]

@@ -1,16 +1,23 @@
 //! Host memory that other processes of the machine can map: a memfd, reached through `/proc/PID/fd`. It has no
-//! name, so nothing is left behind when a process is killed.
+//! name, so nothing is left behind when a process is killed. Its length is sealed: whoever may open it could truncate it
+//! otherwise, and the next access of anybody who maps it would be a SIGBUS.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, fcntl_get_seals, fstat,
+    memfd_create,
+};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use serde::{Deserialize, Serialize};
 
 use super::limits::{self, Turn};
 use crate::error::{Error, Result};
+
+/// What makes a length final: it cannot change, and that it cannot change cannot change.
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// A mapped memfd.
 #[derive(Debug)]
@@ -44,10 +51,11 @@ impl SharedSegment {
         // Until the memory is reserved nobody else of this host counts on it.
         let turn = Turn::take();
         limits::check(len as u64, len as u64)?;
-        let file = memfd_create("mp", MemfdFlags::CLOEXEC)
+        let file = memfd_create("mp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|e| Error::os("memfd_create", &what, e))?;
         fallocate(&file, FallocateFlags::empty(), 0, len as u64)
             .map_err(|e| Error::os("fallocate", &what, e))?;
+        fcntl_add_seals(&file, SEALS).map_err(|e| Error::os("F_ADD_SEALS", &what, e))?;
         drop(turn);
         SharedSegment::map(file, len)
     }
@@ -66,6 +74,10 @@ impl SharedSegment {
             return Err(unreachable(
                 "the handle names another file now: the process has ended".into(),
             ));
+        }
+        // Of a memfd of ours it is; another file would end this process when its owner shortens it.
+        if !fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SEALS)) {
+            return Err(unreachable("the length of the memory it names can change".into()));
         }
         let len =
             usize::try_from(name.len).map_err(|_| unreachable(format!("length {}", name.len)))?;
@@ -152,6 +164,33 @@ mod tests {
         drop(segment);
         let error = SharedSegment::open(&name).unwrap_err().to_string();
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
+        Ok(())
+    }
+
+    #[test]
+    fn nobody_changes_the_length_of_a_segment() -> Result<()> {
+        let segment = SharedSegment::create(10)?;
+        let name = segment.name()?;
+        // As any process of the same user may.
+        let path = format!("/proc/{}/fd/{}", name.pid, name.fd);
+        let file = File::options().read(true).write(true).open(path).unwrap();
+        for len in [0, 1, 2 * name.len] {
+            let refused = file.set_len(len).unwrap_err();
+            assert_eq!(refused.kind(), std::io::ErrorKind::PermissionDenied, "{len}: {refused}");
+        }
+        // SAFETY: at least a page long.
+        unsafe { segment.address().write_volatile(1) };
+        Ok(())
+    }
+
+    #[test]
+    fn memory_whose_length_can_change_is_not_mapped() -> Result<()> {
+        let file = memfd_create("mp", MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, 4096).unwrap();
+        let len = 4096;
+        let segment = SharedSegment::map(file, len)?;
+        let refused = SharedSegment::open(&segment.name()?).unwrap_err().to_string();
+        assert!(refused.contains("the length of the memory it names can change"), "{refused}");
         Ok(())
     }
 

@@ -1,13 +1,14 @@
 //! The reader's side of a completion queue, on the CPU: by owner bit in a ring, by index in a collapsed queue.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use zerocopy::{FromBytes, transmute};
 
 use super::options::CompletionMode;
 use super::words::Words;
 use crate::wqe::{
-    CollapsedProgress, Completion, CompletionError, CqDoorbellRecord, Cqe, owned_by_software,
+    CollapsedProgress, Completion, CompletionError, CompletionKind, CqDoorbellRecord, Cqe,
+    Syndrome, owned_by_software,
 };
 
 /// Words of a completion; the last one holds owner, opcode, index and queue pair, and is written last.
@@ -55,7 +56,7 @@ pub(crate) struct CompletionReader {
     consumer: u64,
     /// Indices seen.
     progress: CollapsedProgress,
-    /// A collapsed queue has shown its one error.
+    /// A collapsed queue has shown an error: one is enough.
     failed: bool,
 }
 
@@ -79,7 +80,8 @@ impl CompletionReader {
         }
     }
 
-    /// How far the queue has come: one more than the index of the last completion, never wrapped.
+    /// How far the queue has come, never wrapped: in a ring one more than the index of the last completion; in a collapsed
+    /// queue what is known to be complete.
     pub fn progress(&self) -> u64 {
         self.progress.blocks()
     }
@@ -108,12 +110,16 @@ impl CompletionReader {
 
     fn poll_collapsed(&mut self) -> Result<Option<Completion>, CompletionError> {
         let tail = self.memory.slots.word(CQE_WORDS - 1).load(Ordering::Acquire);
-        // Only the tail is one access: the rest may belong to the next completion already, unless it is an error,
-        // which stays. So of a success nothing else is used.
+        // Only the tail is one access: the rest may belong to the next completion already. So of a success nothing else
+        // is used, and what is read of an error is of it only if the tail is still the same.
         let mut cqe = Cqe::EMPTY;
         let error = matches!(tail.to_ne_bytes()[7] >> 4, 13 | 14);
         if error {
             cqe = self.read(0, tail);
+            fence(Ordering::Acquire);
+            if self.memory.slots.word(CQE_WORDS - 1).load(Ordering::Relaxed) != tail {
+                return Ok(None);
+            }
         } else if let Ok(alone) = Cqe::read_from_bytes(tail_only(tail).as_slice()) {
             cqe = alone;
         }
@@ -121,8 +127,20 @@ impl CompletionReader {
             Err(CompletionError::Invalid) => Ok(None),
             Err(error) => Err(error),
             Ok(completion) if error => {
-                let first = !std::mem::replace(&mut self.failed, true);
-                Ok(first.then_some(completion))
+                if std::mem::replace(&mut self.failed, true) {
+                    return Ok(None);
+                }
+                // Those before the one that failed are complete. A flushed one may have overwritten that, and any number
+                // of flushed ones before it: of those before it nothing is known.
+                let flushed = matches!(
+                    completion.kind,
+                    CompletionKind::Error { syndrome: Syndrome::Flushed, .. }
+                );
+                let past = self.progress.after(completion.index);
+                if !flushed && past > self.progress {
+                    self.progress = CollapsedProgress::at(past.blocks() - 1);
+                }
+                Ok(Some(completion))
             }
             Ok(completion) => {
                 let after = self.progress.after(completion.index);

@@ -14,8 +14,8 @@ pub enum CompletionMode {
     #[default]
     Ring,
     /// One slot that every completion overwrites; any number of readers, on CPU and GPU, look at the index in it and
-    /// say nothing. The first error stays in the slot: entries after it are flushed without a trace of their own, so
-    /// a reader that finds an error there knows that everything not complete before it never will be.
+    /// say nothing. A failure there says that the requests before it are complete; requests that are flushed after
+    /// it overwrite it, and then only those that a reader had seen complete are known to be: all others count as failed.
     Collapsed,
 }
 

@@ -3,6 +3,7 @@
 use super::address::Address;
 use super::error::{Error, Result};
 use super::wire::WireKind;
+use crate::wqe::Syndrome;
 
 /// What a NIC does for one queue pair: it finds the peer, and executes what stands in the queues. It is dropped before
 /// the memory of the queues, and then leaves them alone.
@@ -20,7 +21,13 @@ pub(crate) trait Provider: Send + Sync {
     /// Why the peer cannot be reached any more, if so.
     fn lost(&self) -> Option<String>;
 
-    /// The CPU has rung: a NIC of threads may want to be woken.
+    /// Why requests of this queue pair are flushed, where the NIC remembers: the error of the first that failed here. Known
+    /// before the first flushed one completes.
+    fn cause(&self) -> Option<Syndrome> {
+        None
+    }
+
+    /// The CPU has rung: a NIC of threads may execute what is quickly done right here, or want to be woken.
     fn rung(&self);
 
     /// An error where requests can never complete any more, though no completion says so.

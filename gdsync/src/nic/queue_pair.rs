@@ -23,7 +23,7 @@ use crate::deadline::Deadline;
 use crate::device::Device;
 use crate::wqe::{
     Completion, CompletionKind, DataSegment, DoorbellRecord, Entry, ReceiveRing, SendRing,
-    WorkRequest,
+    Syndrome, WorkRequest,
 };
 
 /// How long [`QueuePair::post`] waits for entries before its own to be rung.
@@ -88,8 +88,8 @@ pub(super) struct SendSide {
     completions: CompletionReader,
     /// Who rang last, and up to where: a stream that rings after itself need not wait for itself.
     pub last_stream: Option<(String, u64)>,
-    /// A completion that [`QueuePair::wait`] met and that is nobody's yet: the error that ended the queue.
-    failure: Option<Completion>,
+    /// The error that ended the queue, and the position before which all is complete.
+    failure: Option<(Completion, u64)>,
 }
 
 struct ReceiveSide {
@@ -266,7 +266,7 @@ impl QueuePair {
         let mut send = lock(&self.send);
         self.learn_progress(&mut send)?;
         match send.failure {
-            Some(failure) => Err(self.failed("request", failure)),
+            Some((failure, _)) => Err(self.failed("request", failure)),
             None => self.provider.stopped().map_or(Ok(()), Err),
         }
     }
@@ -369,7 +369,10 @@ impl QueuePair {
         if let Some(completion) = completion {
             self.memory.completed().fetch_max(send.completions.progress(), Ordering::AcqRel);
             if matches!(completion.kind, CompletionKind::Error { .. }) {
-                send.failure.get_or_insert(completion);
+                // In a ring the error itself is the last that has come.
+                let itself = u64::from(self.memory.send_completions.mode == CompletionMode::Ring);
+                let complete = send.completions.progress() - itself;
+                send.failure.get_or_insert((completion, complete));
             }
         }
         Ok(completion)
@@ -388,7 +391,8 @@ impl QueuePair {
     /// and its buffers are free.
     ///
     /// # Errors
-    /// [`Error::Failed`] if a request failed first, with the first failure of the queue; [`Error::Timeout`];
+    /// [`Error::Failed`] if a request failed first, with the first failure of the queue that was seen (in a collapsed queue
+    /// perhaps a flush, which was its consequence); [`Error::Timeout`];
     /// [`Error::Lost`] or [`Error::Stopped`] if it can never complete.
     pub fn wait(&self, position: u64, deadline: Deadline) -> Result<()> {
         let waited = deadline.poll(|| self.look(position));
@@ -415,21 +419,13 @@ impl QueuePair {
                 Ok(Some(_)) => continue,
                 Ok(None) => return self.provider.stopped().map(Err),
             }
-            let failure = send.failure?;
-            // What completed before the failure is complete.
-            let failed_at = self.unwrap(failure.index, position);
-            return Some(if failed_at > position {
+            let (failure, complete) = send.failure?;
+            return Some(if position < complete {
                 Ok(())
             } else {
                 Err(self.failed("request", failure))
             });
         }
-    }
-
-    /// The position near `around` whose low 16 bits are `index`.
-    fn unwrap(&self, index: u16, around: u64) -> u64 {
-        let distance = index.wrapping_sub(around as u16) as i16;
-        around.saturating_add_signed(i64::from(distance))
     }
 
     /// Waits for the next receive to be filled.
@@ -463,6 +459,10 @@ impl QueuePair {
     fn failed(&self, what: &'static str, completion: Completion) -> Error {
         let CompletionKind::Error { syndrome, .. } = completion.kind else {
             return Error::Stopped;
+        };
+        let syndrome = match syndrome {
+            Syndrome::Flushed => self.provider.cause().unwrap_or(syndrome),
+            itself => itself,
         };
         Error::Failed { what, syndrome, completion, detail: self.detail() }
     }

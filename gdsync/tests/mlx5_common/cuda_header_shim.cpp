@@ -68,7 +68,9 @@ void shim_decode_completion(const void* cqe, flat_completion* out) {
     out->index = tail.index();
     out->user_index = mp::cqe_user_index(cqe);
     if (tail.is_error()) {
-        out->syndrome = static_cast<std::uint8_t>(mp::cqe_syndrome(cqe));
+        std::uint64_t error;
+        std::memcpy(&error, static_cast<const char*>(cqe) + mp::cqe_error_offset, sizeof error);
+        out->syndrome = static_cast<std::uint8_t>(mp::cqe_syndrome(error));
         out->vendor = mp::cqe_vendor_syndrome(cqe);
         return;
     }

@@ -44,6 +44,8 @@ enum class Syndrome : std::uint8_t {
 
 constexpr unsigned cqe_bytes = 64;
 constexpr unsigned cqe_tail_offset = 56;
+// The eight bytes before the tail: of an error completion they end with its syndrome.
+constexpr unsigned cqe_error_offset = 48;
 
 // The last eight bytes of a completion, loaded as one 64-bit word: all that a waiter needs, in one access.
 struct CqeTail {
@@ -71,6 +73,10 @@ struct CqeTail {
     }
 };
 
+// Why, of an error completion: its eight bytes before the tail, loaded as one word. In a queue where completions overwrite
+// each other they are those of this completion only if the tail is the same before and after.
+MP_HOST_DEVICE Syndrome cqe_syndrome(std::uint64_t word) { return Syndrome(word >> 56); }
+
 // The fields before the tail. `cqe` points to the completion's 64 bytes.
 MP_HOST_DEVICE std::uint32_t cqe_word(const void* cqe, unsigned offset) {
     return big_endian(*reinterpret_cast<const std::uint32_t*>(static_cast<const char*>(cqe) + offset));
@@ -80,7 +86,6 @@ MP_HOST_DEVICE std::uint32_t cqe_imm(const void* cqe) { return cqe_word(cqe, 36)
 MP_HOST_DEVICE std::uint32_t cqe_byte_count(const void* cqe) { return cqe_word(cqe, 44); }
 // Of an error completion.
 MP_HOST_DEVICE std::uint8_t cqe_vendor_syndrome(const void* cqe) { return cqe_word(cqe, 52) >> 8 & 0xff; }
-MP_HOST_DEVICE Syndrome cqe_syndrome(const void* cqe) { return Syndrome(cqe_word(cqe, 52) & 0xff); }
 
 constexpr std::uint64_t max_blocks_in_flight = 32768;
 

@@ -103,11 +103,17 @@ MP_DEVICE void look_at_completion(const QueuePair& qp) {
     const std::uint64_t known = elsewhere > here ? elsewhere : here;
     std::uint64_t now = known;
     if (tail.is_error()) {
-        // Entries before the one that failed are complete, it and those after it never will be.
-        const std::uint64_t past = collapsed_progress(known, tail.index());
-        now = past > known ? past - 1 : known;
-        const std::uint64_t syndrome = std::uint64_t(cqe_syndrome(reinterpret_cast<const void*>(qp.completion)));
-        store(&state->failure, 0x100 | syndrome, release, gpu);
+        const Syndrome syndrome = cqe_syndrome(load(word_at(qp.completion + cqe_error_offset), acquire, system));
+        // Overwritten meanwhile: the next look sees by what.
+        if (load(word_at(qp.completion + cqe_tail_offset), relaxed, system) != tail.word) return;
+        // Entries before the one that failed are complete. One that was flushed may have overwritten that, and any number of
+        // flushed ones before it: of those before it nothing is known, and what is not known to be complete never will be.
+        if (syndrome != Syndrome::flushed) {
+            const std::uint64_t past = collapsed_progress(known, tail.index());
+            now = past > known ? past - 1 : known;
+        }
+        if (load(&state->failure, relaxed, gpu) == 0)
+            store(&state->failure, 0x100 | std::uint64_t(syndrome), release, gpu);
     } else if (tail.opcode() == CqeOpcode::request) {
         now = collapsed_progress(known, tail.index());
     }
@@ -264,7 +270,8 @@ MP_DEVICE PostStatus ring(Group group, const QueuePair& qp, std::uint64_t begin,
     return group.broadcast(posted).status;
 }
 
-// Waits until the entry at `position` is complete, whoever posted it: then all before it are, too. Acquire at system
+// Waits until the entry at `position` is complete, whoever posted it: then all before it are, too. After a failure of the
+// queue entries that nobody has seen complete count as failed: an adapter overwrites what it said of them. Acquire at system
 // scope, then a barrier of the group: every thread of it sees what the NIC wrote. An entry that is not signaled is
 // complete when a later one is. After anything but ok nothing is ordered.
 template <class Group>

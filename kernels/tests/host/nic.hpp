@@ -28,7 +28,7 @@ struct Nic {
     // The NIC's own.
     std::atomic<bool> paused = false, stop = false;
     std::atomic<std::uint64_t> executed = 0, doorbells = 0;
-    std::atomic<std::uint64_t> fails_at = ~std::uint64_t{0};
+    std::atomic<std::uint64_t> fails_at = ~std::uint64_t{0}, flushed = 0;
     std::jthread engine;
 
     explicit Nic(std::uint32_t blocks) : queue(blocks * mp::block_octowords), state(1 + (blocks * 8 + 127) / 128) {
@@ -55,10 +55,13 @@ struct Nic {
 
     const mp::Octoword& octoword(std::uint64_t at) const { return queue[at & (queue.size() - 1)]; }
 
+    void fail(mp::Syndrome syndrome, std::uint16_t index) {
+        const std::uint64_t word = std::uint64_t(syndrome) << 56;
+        mp::store(&completion[mp::cqe_error_offset / 8], word, mp::relaxed, mp::system);
+        complete(mp::CqeOpcode::request_error, index);
+    }
+
     void complete(mp::CqeOpcode opcode, std::uint16_t index) {
-        if (opcode == mp::CqeOpcode::request_error) {
-            reinterpret_cast<std::uint8_t*>(completion)[55] = std::uint8_t(mp::Syndrome::remote_access);
-        }
         const std::uint64_t tail = std::uint64_t{qpn} << 32 | std::uint64_t{index} << 16 | std::uint64_t(opcode) << 4;
         mp::store(&completion[7], mp::big_endian(tail), mp::release, mp::system);
     }
@@ -129,9 +132,13 @@ struct Nic {
                 const std::uint32_t head = mp::big_endian(ctrl.word[0]), size = mp::big_endian(ctrl.word[1]);
                 CHECK_THAT(std::uint16_t(head >> 8), ==, std::uint16_t(next));
                 CHECK_THAT(size >> 8, ==, qpn);
+                // The first fails, and all after it are flushed: each overwrites the completion.
                 if (next >= fails_at) {
-                    complete(mp::CqeOpcode::request_error, std::uint16_t(next));
-                    return;
+                    const bool first = next == fails_at;
+                    fail(first ? mp::Syndrome::remote_access : mp::Syndrome::flushed, std::uint16_t(next));
+                    if (!first) flushed.fetch_add(1);
+                    next += mp::wqe_blocks(size & 0x3f);
+                    continue;
                 }
                 execute(mp::WqeOpcode(head & 0xff), 4 * next, size & 0x3f);
                 // Who hears of the completion may look at the count.

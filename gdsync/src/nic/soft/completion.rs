@@ -7,21 +7,19 @@ use zerocopy::transmute;
 use crate::nic::completion_queue::CQE_WORDS;
 use crate::nic::completion_queue::CompletionMemory;
 use crate::nic::options::CompletionMode;
-use crate::wqe::{Completion, CompletionKind, CqDoorbellRecord, Cqe, expected_owner};
+use crate::wqe::{Completion, CqDoorbellRecord, Cqe, expected_owner};
 
 /// Writes the completions of one queue, in order.
 pub(crate) struct CompletionWriter {
     memory: CompletionMemory,
     slots: u64,
     produced: u64,
-    /// A collapsed queue holds its first error, which stays.
-    failed: bool,
 }
 
 impl CompletionWriter {
     pub fn new(memory: CompletionMemory) -> CompletionWriter {
         let slots = (memory.slots.len() / CQE_WORDS) as u64;
-        CompletionWriter { memory, slots, produced: 0, failed: false }
+        CompletionWriter { memory, slots, produced: 0 }
     }
 
     /// How many more completions fit. A reader that says nonsense gets none.
@@ -34,14 +32,10 @@ impl CompletionWriter {
         self.slots.saturating_sub(u64::from(unread & 0x00ff_ffff))
     }
 
-    /// Writes one. The caller knows that there is room.
+    /// Writes one. The caller knows that there is room. In a collapsed queue each overwrites the one before, a flushed
+    /// request the failure that was its cause, as on an adapter.
     pub fn write(&mut self, completion: &Completion) {
-        let error = matches!(completion.kind, CompletionKind::Error { .. });
         let collapsed = self.memory.mode == CompletionMode::Collapsed;
-        if collapsed && self.failed {
-            return;
-        }
-        self.failed |= error;
         let owner = !collapsed && expected_owner(self.produced, self.slots);
         // Queue pair number and user index are the NIC's own and have 24 bits.
         let Ok(cqe) = Cqe::encode(completion, owner) else { return };
@@ -63,7 +57,7 @@ mod tests {
     use crate::nic::completion_queue::CompletionReader;
     use crate::nic::options::QueuePairOptions;
     use crate::nic::queue_memory::QueueMemory;
-    use crate::wqe::{ErrorSide, Syndrome, WqeOpcode};
+    use crate::wqe::{CompletionKind, ErrorSide, Syndrome, WqeOpcode};
 
     fn queue(mode: CompletionMode) -> (CompletionWriter, CompletionReader) {
         let options = QueuePairOptions {
@@ -119,12 +113,26 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_of_a_collapsed_queue_stays() {
+    fn a_failure_in_a_collapsed_queue_says_that_those_before_it_are_complete() {
         let (mut writer, mut reader) = queue(CompletionMode::Collapsed);
         writer.write(&done(3));
         writer.write(&failed(4, Syndrome::RemoteAccess));
-        writer.write(&failed(5, Syndrome::Flushed));
         assert_eq!(reader.poll(), Ok(Some(failed(4, Syndrome::RemoteAccess))));
-        assert_eq!(reader.poll(), Ok(None));
+        assert_eq!(reader.progress(), 4);
+        writer.write(&failed(5, Syndrome::Flushed));
+        assert_eq!(reader.poll(), Ok(None), "one error is told");
+        assert_eq!(reader.progress(), 4);
+    }
+
+    #[test]
+    fn a_flush_in_a_collapsed_queue_says_nothing_of_those_before_it() {
+        let (mut writer, mut reader) = queue(CompletionMode::Collapsed);
+        writer.write(&done(3));
+        assert_eq!((reader.poll(), reader.progress()), (Ok(Some(done(3))), 4));
+        writer.write(&done(4));
+        writer.write(&failed(5, Syndrome::RemoteAccess));
+        writer.write(&failed(6, Syndrome::Flushed));
+        assert_eq!(reader.poll(), Ok(Some(failed(6, Syndrome::Flushed))));
+        assert_eq!(reader.progress(), 4);
     }
 }

@@ -5,27 +5,26 @@
 //! registered GPU memory are its only CUDA calls ([`copies`](crate::cuda::copies)): copy engines only, in a context that
 //! no blocked stream shares.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use mio::net::{TcpListener, TcpStream};
+use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use subtle::ConstantTimeEq;
 
+use super::door::{Door, LISTENER, Listener, STRANGERS};
 use super::doze::Doze;
 use super::inbox::Inbox;
 use super::keys::{KeyTable, RegionMemory};
 use super::rest::{Pause, Rest};
-use super::slot::Slot;
+use super::slot::{Dial, SharedSlot, Slot};
 use super::state::Outgoing;
 use super::wire::Cut;
 use super::wire::shm::{Ring, ShmWire};
-use super::wire::tcp::{Greeting, Stranger, TcpWire};
+use super::wire::tcp::{Greeting, TcpWire};
 use crate::cuda::copies::Copies;
 use crate::cuda::device::{CudaDevice, lock};
 use crate::error::Result;
@@ -36,13 +35,6 @@ const HOUSEKEEPING: Duration = Duration::from_millis(5);
 const ABSENCE: Duration = Duration::from_millis(200);
 /// How often a NIC without connections over sockets looks for new ones.
 const LISTENING: Duration = Duration::from_micros(50);
-/// Connections that have not said hello, and how long they may take.
-const MAX_STRANGERS: usize = 64;
-const STRANGER_PATIENCE: Duration = Duration::from_secs(5);
-
-const LISTENER: Token = Token(0);
-/// Sockets of queue pairs have their numbers as tokens; those of strangers count from here.
-const STRANGERS: usize = 1 << 32;
 
 /// What the owner of a NIC and its engine share.
 pub(crate) struct Shared {
@@ -58,7 +50,7 @@ pub(crate) struct Shared {
 
 /// What the engine is told.
 pub(crate) enum Command {
-    Add(Box<Slot>),
+    Add(Arc<SharedSlot>),
     Connect { qpn: u32, plan: Plan },
     Close { qpn: u32 },
     Revoke { key: u32, token: Arc<()> },
@@ -72,12 +64,7 @@ pub(crate) enum Plan {
         outbound: Ring,
         pid: u32,
     },
-    /// Say `greeting`, expect `expected`.
-    Dial {
-        to: SocketAddr,
-        greeting: Greeting,
-        expected: Greeting,
-    },
+    Dial(Dial),
     /// Expect `expected`, answer `greeting`.
     Await {
         expected: Greeting,
@@ -133,7 +120,9 @@ impl Shared {
 /// The engine's own things.
 pub(crate) struct Engine {
     shared: Arc<Shared>,
-    slots: Vec<Slot>,
+    slots: Vec<Arc<SharedSlot>>,
+    /// Whether one of them has a socket, as of the last pass.
+    with_sockets: bool,
     sockets: Sockets,
     out: Outgoing,
     housekeeping: Instant,
@@ -144,35 +133,18 @@ pub(crate) struct Engine {
 pub(crate) struct Sockets {
     poll: Poll,
     events: Events,
-    listener: Option<TcpListener>,
-    strangers: HashMap<Token, (Stranger, Instant)>,
-    /// Greeted before their queue pair was connected here.
-    early: Vec<(TcpStream, Greeting, Instant)>,
-    next_stranger: usize,
+    door: Option<Door>,
     used: bool,
-    /// Connections may wait to be accepted: the system says so once.
-    backlog: bool,
     /// When the system was last asked.
     asked: Option<Instant>,
 }
 
 impl Sockets {
-    pub fn new(mut listener: Option<TcpListener>) -> std::io::Result<Sockets> {
+    pub fn new(listener: Option<&Listener>) -> std::io::Result<Sockets> {
         let poll = Poll::new()?;
-        if let Some(listener) = &mut listener {
-            poll.registry().register(listener, LISTENER, Interest::READABLE)?;
-        }
-        Ok(Sockets {
-            poll,
-            events: Events::with_capacity(256),
-            used: listener.is_some(),
-            listener,
-            strangers: HashMap::new(),
-            early: Vec::new(),
-            next_stranger: STRANGERS,
-            backlog: false,
-            asked: None,
-        })
+        let door = listener.map(|listener| Door::new(listener, poll.registry())).transpose()?;
+        let events = Events::with_capacity(256);
+        Ok(Sockets { poll, events, used: door.is_some(), door, asked: None })
     }
 }
 
@@ -182,6 +154,7 @@ impl Engine {
         Engine {
             shared,
             slots: Vec::new(),
+            with_sockets: false,
             sockets,
             out: Outgoing::new(),
             housekeeping: now,
@@ -203,30 +176,51 @@ impl Engine {
             let now = Instant::now();
             let mut busy = self.obey();
             busy |= self.look_at_sockets(now);
+            let mut taken = false;
             {
                 let keys = shared.keys.read().unwrap_or_else(PoisonError::into_inner);
-                for slot in &mut self.slots {
+                let mut with_sockets = false;
+                for slot in &self.slots {
+                    let Some(mut slot) = slot.try_lock() else {
+                        taken = true;
+                        continue;
+                    };
                     busy |= slot.drive(&keys, now, &mut self.out);
+                    with_sockets |= slot.has_socket();
                 }
+                self.with_sockets = with_sockets || taken && self.with_sockets;
             }
             if now - self.housekeeping >= HOUSEKEEPING {
                 let since = now - self.housekeeping;
                 self.housekeeping = now;
                 if since > ABSENCE {
-                    self.slots.iter_mut().for_each(|slot| slot.excuse(since));
+                    self.slots.iter().for_each(|slot| slot.lock().excuse(since));
                 }
-                self.slots.iter_mut().for_each(|slot| slot.keep_house(now));
-                self.slots.retain(|slot| !slot.is_over());
-                self.sockets.strangers.retain(|_, (_, since)| now - *since < STRANGER_PATIENCE);
-                self.sockets.early.retain(|(_, _, since)| now - *since < STRANGER_PATIENCE);
+                let sockets = &mut self.sockets;
+                self.slots.retain(|slot| {
+                    let Some(mut slot) = slot.try_lock() else { return true };
+                    slot.keep_house(now);
+                    if slot.must_dial(now) {
+                        sockets.dial(&mut slot);
+                    }
+                    !slot.is_over()
+                });
+                if let Some(door) = &mut self.sockets.door {
+                    door.keep_house(now);
+                }
             }
             if self.shared.stop.load(Ordering::Acquire) {
-                self.slots.iter_mut().for_each(Slot::close);
+                self.slots.iter().for_each(|slot| slot.lock().close());
                 if self.slots.is_empty() {
                     return;
                 }
             }
-            match self.rest.after(busy, now, &shared.doze) {
+            // No sleep before every queue pair was looked at: what was rung while a caller had one may still wait.
+            let pause = match taken && !busy {
+                true => Pause::Yield,
+                false => self.rest.after(busy, now, &shared.doze),
+            };
+            match pause {
                 Pause::None => {}
                 Pause::Spin => std::hint::spin_loop(),
                 Pause::Yield => std::thread::yield_now(),
@@ -235,8 +229,8 @@ impl Engine {
         }
     }
 
-    fn slot(&mut self, qpn: u32) -> Option<&mut Slot> {
-        self.slots.iter_mut().find(|slot| slot.qpn == qpn)
+    fn slot(&self, qpn: u32) -> Option<MutexGuard<'_, Slot>> {
+        self.slots.iter().find(|slot| slot.qpn == qpn).map(|slot| slot.lock())
     }
 
     fn obey(&mut self) -> bool {
@@ -244,17 +238,17 @@ impl Engine {
         let any = !commands.is_empty();
         for command in commands {
             match command {
-                Command::Add(slot) => self.slots.push(*slot),
+                Command::Add(slot) => self.slots.push(slot),
                 Command::Close { qpn } => {
-                    if let Some(slot) = self.slot(qpn) {
+                    if let Some(mut slot) = self.slot(qpn) {
                         slot.close();
                     }
                 }
                 Command::Revoke { key, token } => {
-                    self.slots.iter_mut().for_each(|slot| slot.revoke(key, &token));
+                    self.slots.iter().for_each(|slot| slot.lock().revoke(key, &token));
                 }
                 Command::Mapped { qpn, key, answer, memory } => {
-                    if let Some(slot) = self.slot(qpn) {
+                    if let Some(mut slot) = self.slot(qpn) {
                         slot.learn(key, answer, memory);
                     }
                 }
@@ -265,31 +259,23 @@ impl Engine {
     }
 
     fn connect(&mut self, qpn: u32, plan: Plan) {
-        let Some(slot) = self.slots.iter_mut().find(|slot| slot.qpn == qpn) else { return };
+        let Some(slot) = self.slots.iter().find(|slot| slot.qpn == qpn) else { return };
+        let mut slot = slot.lock();
         match plan {
             Plan::Shm { inbound, outbound, pid } => {
                 slot.attach(Box::new(ShmWire::new(inbound, outbound, pid)), true);
             }
-            Plan::Dial { to, greeting, expected } => {
-                self.sockets.used = true;
-                let dialed = TcpStream::connect(to).and_then(|stream| {
-                    let mut wire = TcpWire::dial(stream, greeting, expected);
-                    let (token, both) =
-                        (Token(qpn as usize), Interest::READABLE | Interest::WRITABLE);
-                    self.sockets.poll.registry().register(wire.stream(), token, both)?;
-                    Ok(wire)
-                });
-                match dialed {
-                    Ok(wire) => slot.attach(Box::new(wire), false),
-                    Err(error) => slot.lose(Cut(format!("connecting to {to} failed: {error}"))),
-                }
+            Plan::Dial(dial) => {
+                slot.dialing = Some(dial);
+                self.sockets.dial(&mut slot);
             }
             Plan::Await { expected, greeting } => {
                 slot.awaited = Some((expected, greeting));
-                let early = &mut self.sockets.early;
-                if let Some(at) = early.iter().position(|(_, heard, _)| *heard == expected) {
-                    let (stream, heard, since) = early.swap_remove(at);
-                    self.introduce(stream, heard, since);
+                if let Some(stream) =
+                    self.sockets.door.as_mut().and_then(|door| door.take(&expected))
+                {
+                    drop(slot);
+                    self.introduce(stream, expected);
                 }
             }
         }
@@ -302,8 +288,8 @@ impl Engine {
         }
         // Asking costs as much as several passes over rings: for connections that are not there yet, not every time.
         let recently = self.sockets.asked.is_some_and(|at| now - at < LISTENING);
-        if recently && self.sockets.strangers.is_empty() && !self.slots.iter().any(Slot::has_socket)
-        {
+        let visited = self.sockets.door.as_ref().is_some_and(Door::is_busy);
+        if recently && !visited && !self.with_sockets {
             return false;
         }
         self.sockets.asked = Some(now);
@@ -312,13 +298,18 @@ impl Engine {
             tracing::debug!("polling sockets: {error}");
         }
         let busy = !events.is_empty();
+        let mut greeted = Vec::new();
         for event in &events {
             match event.token() {
-                LISTENER => self.sockets.backlog = true,
-                Token(token) if token >= STRANGERS => self.meet(Token(token), now),
+                LISTENER => self.sockets.door.iter_mut().for_each(Door::knock),
+                Token(token) if token >= STRANGERS => {
+                    let Sockets { poll, door, .. } = &mut self.sockets;
+                    let met = door.as_mut().map(|door| door.meet(Token(token), poll.registry()));
+                    greeted.extend(met.flatten());
+                }
                 Token(qpn) => {
                     // Tokens below `STRANGERS` are numbers of queue pairs.
-                    if let Some(slot) = self.slot(qpn as u32) {
+                    if let Some(mut slot) = self.slot(qpn as u32) {
                         let readable =
                             event.is_readable() || event.is_read_closed() || event.is_error();
                         let writable =
@@ -329,67 +320,27 @@ impl Engine {
             }
         }
         self.sockets.events = events;
-        if self.sockets.backlog {
-            self.accept(now);
+        let Sockets { poll, door, .. } = &mut self.sockets;
+        if let Some(door) = door {
+            greeted.extend(door.accept(poll.registry(), now));
+        }
+        for (stream, greeting) in greeted {
+            self.introduce(stream, greeting);
         }
         busy
     }
 
-    fn accept(&mut self, now: Instant) {
-        let sockets = &mut self.sockets;
-        let Some(listener) = &sockets.listener else { return };
-        // Those beyond the limit stay in the system's queue until others have said hello or lost their chance.
-        while sockets.strangers.len() < MAX_STRANGERS {
-            let (mut stream, from) = match listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                Err(error) => {
-                    sockets.backlog = false;
-                    if error.kind() != std::io::ErrorKind::WouldBlock {
-                        tracing::warn!("accepting a connection: {error}");
-                    }
-                    return;
-                }
-            };
-            let token = Token(sockets.next_stranger);
-            sockets.next_stranger += 1;
-            match sockets.poll.registry().register(&mut stream, token, Interest::READABLE) {
-                Ok(()) => {
-                    sockets.strangers.insert(token, (Stranger::new(stream), now));
-                }
-                Err(error) => tracing::warn!("a connection from {from}: {error}"),
-            }
-        }
-    }
-
-    /// Something arrived from a stranger.
-    fn meet(&mut self, token: Token, now: Instant) {
-        let Some((stranger, _)) = self.sockets.strangers.get_mut(&token) else { return };
-        match stranger.poll() {
-            Ok(None) => {}
-            Ok(Some(greeting)) => {
-                if let Some((mut stranger, _)) = self.sockets.strangers.remove(&token) {
-                    let _ = self.sockets.poll.registry().deregister(stranger.stream());
-                    self.introduce(stranger.into_stream(), greeting, now);
-                }
-            }
-            Err(cut) => {
-                tracing::warn!("a connection is refused: {cut}");
-                self.sockets.strangers.remove(&token);
-            }
-        }
-    }
-
     /// Gives a connection to the queue pair that it is for, or keeps it until that waits for it.
-    fn introduce(&mut self, mut stream: TcpStream, heard: Greeting, since: Instant) {
+    fn introduce(&mut self, mut stream: TcpStream, heard: Greeting) {
         let Some(slot) = self
             .slots
-            .iter_mut()
+            .iter()
             .find(|slot| slot.qpn == heard.qpn && bool::from(slot.token.ct_eq(&heard.to)))
         else {
             tracing::warn!("a connection for queue pair {:#x}, which is not here", heard.qpn);
             return;
         };
+        let mut slot = slot.lock();
         match slot.awaited {
             Some((expected, greeting)) if expected == heard => {
                 let (token, both) =
@@ -405,10 +356,32 @@ impl Engine {
             Some(_) => {
                 tracing::warn!("a connection for queue pair {:#x} from a stranger", heard.qpn)
             }
-            None if self.sockets.early.len() < MAX_STRANGERS => {
-                self.sockets.early.push((stream, heard, since));
+            None if slot.is_expected() => {
+                if let Some(door) = &mut self.sockets.door {
+                    door.keep(stream, heard, Instant::now());
+                }
             }
-            None => tracing::warn!("too many connections wait for their queue pairs"),
+            None => {
+                tracing::warn!("a connection for queue pair {:#x}, which has one", heard.qpn);
+            }
+        }
+    }
+}
+
+impl Sockets {
+    /// Sends a queue pair on its way to its peer.
+    fn dial(&mut self, slot: &mut Slot) {
+        let Some(Dial { to, greeting, expected, .. }) = slot.dialing else { return };
+        self.used = true;
+        let dialed = TcpStream::connect(to).and_then(|stream| {
+            let mut wire = TcpWire::dial(stream, greeting, expected);
+            let (token, both) = (Token(slot.qpn as usize), Interest::READABLE | Interest::WRITABLE);
+            self.poll.registry().register(wire.stream(), token, both)?;
+            Ok(wire)
+        });
+        match dialed {
+            Ok(wire) => slot.attach(Box::new(wire), false),
+            Err(error) => slot.lose(Cut(format!("connecting to {to} failed: {error}"))),
         }
     }
 }

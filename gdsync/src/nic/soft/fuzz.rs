@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::keys::{KeyTable, RegionMemory};
-use super::state::{Context, DirectPath, LinkState, Machine, Outgoing, Payload};
+use super::state::{Context, DirectPath, Driver, LinkState, Machine, Outgoing, Payload};
 use super::wire::Wire;
 use super::wire::frame::{Frame, HEADER};
 use super::wire::shm::{Ring, ShmWire};
@@ -90,7 +90,7 @@ impl Bench {
         let mut keys = KeyTable::default();
         let rkeys = [Access::ALL, Access::REMOTE_READ].map(|access| {
             let region = RegionMemory::new(middle.bytes(), address, access, None);
-            keys.insert(Arc::new(region.expect("host memory"))).expect("a key")
+            keys.insert(Arc::new(region.expect("host memory")), Instant::now()).expect("a key")
         });
         Bench { queues: [queue(), queue()], words, keys, rkeys, address }
     }
@@ -136,6 +136,7 @@ struct Run<'a> {
     machines: [Machine; 2],
     link: LinkState,
     direct: bool,
+    quick: bool,
     clock: Instant,
     next: u16,
 }
@@ -148,6 +149,7 @@ impl<'a> Run<'a> {
             machines: [machine(&bench.queues[0]), machine(&bench.queues[1])],
             link: LinkState::Up,
             direct: false,
+            quick: false,
             clock: Instant::now(),
             next: 0,
         }
@@ -156,7 +158,9 @@ impl<'a> Run<'a> {
     fn with<T>(&mut self, side: usize, f: impl FnOnce(&mut Machine, &mut Context<'_>) -> T) -> T {
         let keys = &self.bench.keys;
         let mut direct = Mapped(keys, self.direct);
-        let mut cx = Context { keys, now: self.clock, link: self.link, direct: &mut direct };
+        let driver = if self.quick { Driver::Caller } else { Driver::Engine };
+        let mut cx =
+            Context { driver, keys, now: self.clock, link: self.link, direct: &mut direct };
         f(&mut self.machines[side], &mut cx)
     }
 
@@ -315,7 +319,7 @@ impl<'a> Run<'a> {
 
     fn circumstances(&mut self, what: u8) {
         self.clock += Duration::from_micros(u64::from(what));
-        self.direct = what & 1 != 0;
+        (self.direct, self.quick) = (what & 1 != 0, what & 2 != 0);
         if what & 0x70 == 0x70 {
             self.link = LinkState::Lost;
             self.machines.iter_mut().for_each(Machine::lose);

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 
 use super::address::HostId;
 use super::direct::MapRequest;
+use super::door::Listener;
 use super::engine::Shared;
 use crate::cuda::device::lock;
 use crate::nic::Capabilities;
@@ -16,11 +17,18 @@ pub(super) struct Inner {
     pub capabilities: Capabilities,
     pub shared: Arc<Shared>,
     pub host: HostId,
-    pub listens: Option<SocketAddr>,
+    pub listener: Option<Arc<Listener>>,
     pub map_peers: bool,
     pub mapper: Mutex<Sender<MapRequest>>,
     pub thread: Mutex<Option<JoinHandle<()>>>,
     pub next_qpn: AtomicU32,
+}
+
+impl Inner {
+    /// Where peers on other hosts reach it, if they do.
+    pub fn listens(&self) -> Option<SocketAddr> {
+        self.listener.as_ref().map(|listener| listener.address())
+    }
 }
 
 impl Drop for Inner {

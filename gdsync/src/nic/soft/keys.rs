@@ -1,11 +1,14 @@
 //! Registered memory and its keys: what a NIC may touch, checked at every access.
 //!
 //! A key is an index and a generation, as on mlx5: a key that was deregistered names nothing, even when its index is
-//! taken again. Addresses are those of the device that the memory was allocated for, since kernels write them into
+//! taken again. Indices are taken again in turn; one that has had all its generations rests for longer than a frame that
+//! carries one of its keys can be under way. Addresses are those of the device that the memory was allocated for, since kernels write them into
 //! entries; the table translates.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::{Duration, Instant};
 
 use crate::cuda::copies::Copies;
 use crate::memory::Buffer;
@@ -122,7 +125,12 @@ impl RegionMemory {
 #[derive(Default)]
 pub(crate) struct KeyTable {
     slots: Vec<Slot>,
-    free: Vec<u32>,
+    /// Indices with generations that were not given out, the one that has been free longest first.
+    free: VecDeque<u32>,
+    /// Indices that have had all of them, and since when nobody holds one, in the order of that.
+    resting: VecDeque<(u32, Instant)>,
+    /// The longest that a peer of this NIC may be silent.
+    silence: Duration,
 }
 
 #[derive(Default)]
@@ -135,17 +143,27 @@ struct Slot {
 const FIRST: u32 = 16;
 /// Indices have 24 bits.
 const LAST: u32 = 0x00ff_ffff;
+/// The shortest rest of an index.
+const REST: Duration = Duration::from_secs(60);
 
 impl KeyTable {
-    /// Gives `region` a key; `None` if there are no more.
-    pub fn insert(&mut self, region: Arc<RegionMemory>) -> Option<u32> {
-        let at = match self.free.pop() {
-            Some(at) => at,
-            None => {
-                let at = u32::try_from(self.slots.len()).ok().filter(|at| *at <= LAST - FIRST)?;
-                self.slots.push(Slot::default());
-                at
-            }
+    /// Peers may be silent for so long: frames of theirs that are older have arrived, or never will.
+    pub fn allow_silence(&mut self, silence: Duration) {
+        self.silence = self.silence.max(silence);
+    }
+
+    /// Gives `region` a key `now`; `None` if there are no more.
+    pub fn insert(&mut self, region: Arc<RegionMemory>, now: Instant) -> Option<u32> {
+        let rest = REST.max(2 * self.silence);
+        let rested = |(_, since): &&(u32, Instant)| now.saturating_duration_since(*since) > rest;
+        let at = if let Some(at) = self.free.pop_front() {
+            at
+        } else if self.resting.front().filter(rested).is_some() {
+            self.resting.pop_front()?.0
+        } else {
+            let at = u32::try_from(self.slots.len()).ok().filter(|at| *at <= LAST - FIRST)?;
+            self.slots.push(Slot::default());
+            at
         };
         let slot = &mut self.slots[at as usize];
         slot.generation = slot.generation.wrapping_add(1);
@@ -153,13 +171,17 @@ impl KeyTable {
         Some((at + FIRST) << 8 | u32::from(slot.generation))
     }
 
-    /// Takes the key back. From then on nobody finds the region by it.
-    pub fn remove(&mut self, key: u32) -> Option<Arc<RegionMemory>> {
+    /// Takes the key back `now`. From then on nobody finds the region by it.
+    pub fn remove(&mut self, key: u32, now: Instant) -> Option<Arc<RegionMemory>> {
         self.find(key)?;
         let at = (key >> 8) - FIRST;
-        let region = self.slots[at as usize].region.take();
-        self.free.push(at);
-        region
+        let slot = &mut self.slots[at as usize];
+        // The first generation is 1.
+        match slot.generation {
+            0 => self.resting.push_back((at, now)),
+            _ => self.free.push_back(at),
+        }
+        slot.region.take()
     }
 
     pub fn find(&self, key: u32) -> Option<&Arc<RegionMemory>> {
@@ -314,7 +336,7 @@ mod tests {
     #[test]
     fn a_key_covers_its_range_and_nothing_else() {
         let mut keys = KeyTable::default();
-        let key = keys.insert(region(100, Access::REMOTE_READ)).unwrap();
+        let key = keys.insert(region(100, Access::REMOTE_READ), Instant::now()).unwrap();
         let check = |address, len, need| keys.check(key, address, len, need).map(|_| ());
         assert_eq!(check(0x1000, 100, Access::REMOTE_READ), Ok(()));
         assert_eq!(check(0x1064, 0, Access::LOCAL_READ), Ok(()));
@@ -334,19 +356,53 @@ mod tests {
     #[test]
     fn a_key_that_was_taken_back_stays_dead_when_its_index_is_used_again() {
         let mut keys = KeyTable::default();
-        let old = keys.insert(region(8, Access::ALL)).unwrap();
-        assert!(keys.remove(old).is_some());
-        assert!(keys.remove(old).is_none());
-        let new = keys.insert(region(8, Access::ALL)).unwrap();
+        let now = Instant::now();
+        let old = keys.insert(region(8, Access::ALL), now).unwrap();
+        assert!(keys.remove(old, now).is_some());
+        assert!(keys.remove(old, now).is_none());
+        let new = keys.insert(region(8, Access::ALL), now).unwrap();
         assert_eq!(old >> 8, new >> 8);
         assert!(keys.find(old).is_none() && keys.find(new).is_some());
         assert_ne!(old, DataSegment::TERMINATOR.lkey());
     }
 
     #[test]
+    fn a_key_that_was_taken_back_stays_dead_for_as_long_as_a_frame_may_carry_it() {
+        let mut keys = KeyTable::default();
+        keys.allow_silence(Duration::from_secs(100));
+        let (region, begin) = (region(8, Access::ALL), Instant::now());
+        let mut seen = std::collections::HashSet::new();
+        // Whether all 256 keys of an index, one after the other, are new.
+        let mut are_new = |seconds| {
+            let now = begin + Duration::from_secs(seconds);
+            let key = |_| {
+                let key = keys.insert(region.clone(), now).unwrap();
+                keys.remove(key, now);
+                key
+            };
+            (0..256).map(key).filter(|key| seen.insert(*key)).count() == 256
+        };
+        assert!((0..5).all(|_| are_new(0)) && are_new(200));
+        assert!(!are_new(201));
+        assert_eq!(keys.slots.len(), 6, "indices that have rested are taken again");
+    }
+
+    #[test]
+    fn free_indices_are_taken_in_turn() {
+        let mut keys = KeyTable::default();
+        let now = Instant::now();
+        let three: Vec<u32> =
+            (0..3).map(|_| keys.insert(region(8, Access::ALL), now).unwrap()).collect();
+        three.iter().for_each(|key| drop(keys.remove(*key, now)));
+        for key in three {
+            assert_eq!(keys.insert(region(8, Access::ALL), now).unwrap() >> 8, key >> 8);
+        }
+    }
+
+    #[test]
     fn pieces_are_found_from_any_offset() {
         let mut keys = KeyTable::default();
-        let key = keys.insert(region(100, Access::ALL)).unwrap();
+        let key = keys.insert(region(100, Access::ALL), Instant::now()).unwrap();
         let segments =
             [DataSegment::new(key, 0x1000, 10).unwrap(), DataSegment::new(key, 0x1050, 5).unwrap()];
         let lengths = |offset, len| {

@@ -4,7 +4,8 @@
 //! * `state`: one queue pair as a state machine without I/O;
 //! * `keys`: registered memory; `completion`: completion queues; `direct`: memory of peers mapped here;
 //! * `wire`: shared memory within a host, TCP between hosts;
-//! * `slot`, `engine`: the thread that drives it all.
+//! * `door`: who connects from other hosts, until it is known who;
+//! * `slot`, `engine`: the thread that drives it all, and the threads that ring, which do what is quickly done.
 //!
 //! # Examples
 //! ```
@@ -44,6 +45,7 @@
 pub(crate) mod address;
 mod completion;
 mod direct;
+mod door;
 mod doze;
 mod engine;
 #[cfg(any(test, fuzzing))]

@@ -1,12 +1,13 @@
 //! A software NIC: its options, its life, and what is made from it.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::address::HostId;
 use super::direct::start_mapper;
+use super::door::Listener;
 use super::engine::{Engine, Shared, Sockets};
 use super::instance::Inner;
 use super::keys::RegionMemory;
@@ -83,20 +84,12 @@ impl SoftNic {
                 });
             }
             Some(address) => {
-                let what = address.to_string();
-                let listener = TcpListener::bind(address).map_err(|e| os("bind", &what, e))?;
-                listener.set_nonblocking(true).map_err(|e| os("fcntl", &what, e))?;
-                Some(listener)
+                let bound = Listener::bind(address);
+                Some(Arc::new(bound.map_err(|e| os("bind", &address.to_string(), e))?))
             }
         };
-        let listens = match &listener {
-            None => None,
-            Some(listener) => {
-                Some(listener.local_addr().map_err(|e| os("getsockname", "the listener", e))?)
-            }
-        };
-        let sockets = Sockets::new(listener.map(mio::net::TcpListener::from_std))
-            .map_err(|e| os("epoll_create", "the NIC", e))?;
+        let sockets =
+            Sockets::new(listener.as_deref()).map_err(|e| os("epoll_create", "the NIC", e))?;
         let shared = Arc::new(Shared::new());
         let mapper =
             start_mapper(shared.clone()).map_err(|e| os("clone", "the mapper thread", e))?;
@@ -114,7 +107,7 @@ impl SoftNic {
                 engine.run();
             })
             .map_err(|e| os("clone", "the NIC's thread", e))?;
-        let wires = match listens {
+        let wires = match listener {
             None => vec![WireKind::SharedMemory],
             Some(_) => vec![WireKind::SharedMemory, WireKind::Tcp],
         };
@@ -125,7 +118,7 @@ impl SoftNic {
                 capabilities,
                 shared,
                 host: HostId::own()?,
-                listens,
+                listener,
                 map_peers: options.map_peers,
                 mapper: Mutex::new(mapper),
                 thread: Mutex::new(Some(thread)),
@@ -134,9 +127,9 @@ impl SoftNic {
         })
     }
 
-    /// Where it listens, if it does.
+    /// Where it listens, if it does: while a queue pair is not connected.
     pub fn listens(&self) -> Option<SocketAddr> {
-        self.inner.listens
+        self.inner.listens()
     }
 }
 
@@ -172,7 +165,8 @@ impl Nic for SoftNic {
         };
         let registered = Arc::new(registered.ok_or_else(|| refused("it has no address"))?);
         let mut keys = self.inner.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
-        let key = keys.insert(registered.clone()).ok_or_else(|| refused("no keys are left"))?;
+        let key = keys.insert(registered.clone(), Instant::now());
+        let key = key.ok_or_else(|| refused("no keys are left"))?;
         drop(keys);
         Ok(region(self.inner.clone(), key, &registered))
     }
@@ -196,7 +190,7 @@ impl Nic for SoftNic {
 
 impl std::fmt::Debug for SoftNic {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("SoftNic").field("listens", &self.inner.listens).finish_non_exhaustive()
+        f.debug_struct("SoftNic").field("listens", &self.inner.listens()).finish_non_exhaustive()
     }
 }
 

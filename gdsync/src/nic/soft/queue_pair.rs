@@ -1,14 +1,14 @@
 //! What the software NIC does for a queue pair: it finds the peer and wakes the engine.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, PoisonError};
 
 use super::address::QueuePairAddress;
 use super::direct::MapRequest;
 use super::engine::{Command, Plan};
 use super::instance::Inner;
-use super::slot::{Slot, SlotParts, Status};
+use super::slot::{Dial, SharedSlot, SlotParts, Status};
 use super::state::Machine;
 use super::wire::frame::VERSION;
 use super::wire::shm::Ring;
@@ -22,6 +22,7 @@ use crate::nic::provider::Provider;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::queue_pair::QueuePair;
 use crate::nic::wire::WireKind;
+use crate::wqe::Syndrome;
 
 /// One end of a connection, in the hands of the engine. Dropping it sends the answers that the peer is waiting for and
 /// says goodbye.
@@ -31,6 +32,7 @@ struct SoftProvider {
     address: Address,
     ring: Ring,
     status: Arc<Status>,
+    slot: Arc<SharedSlot>,
 }
 
 /// Makes a queue pair and gives it to the engine.
@@ -54,9 +56,12 @@ pub(super) fn queue_pair(
         qpn,
         token,
         ring: ring.handle()?,
-        tcp: nic.listens,
+        tcp: nic.listens(),
     };
-    let slot = Slot::new(SlotParts {
+    let door = nic.listener.as_ref().map(|listener| {
+        listener.expect().map_err(|e| crate::Error::os("listen", listener.address(), e))
+    });
+    let slot = Arc::new(SharedSlot::new(SlotParts {
         qpn,
         token,
         machine: Machine::new(qpn, &memory, options)?,
@@ -65,10 +70,14 @@ pub(super) fn queue_pair(
         status: status.clone(),
         map_peers: nic.map_peers,
         mapper,
-    });
-    nic.shared.command(Command::Add(Box::new(slot)));
+        door: door.transpose()?,
+    }));
+    let mut keys = nic.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
+    keys.allow_silence(options.transport_timeout);
+    drop(keys);
+    nic.shared.command(Command::Add(slot.clone()));
     let address = Address::of_soft(own.clone());
-    let provider = Box::new(SoftProvider { nic, own, address, ring, status });
+    let provider = Box::new(SoftProvider { nic, own, address, ring, status, slot });
     QueuePair::new(qpn, device, options, memory, provider)
 }
 
@@ -107,7 +116,7 @@ impl Provider for SoftProvider {
                 let to = remote.tcp.ok_or_else(|| {
                     refused("the peer's NIC does not listen: its option `listen` is not set".into())
                 })?;
-                Plan::Dial { to, greeting: own, expected: peers }
+                Plan::Dial(Dial::new(to, own, peers))
             }
             WireKind::Tcp => {
                 if self.own.tcp.is_none() {
@@ -133,8 +142,14 @@ impl Provider for SoftProvider {
         lock(&self.status.lost).clone()
     }
 
+    fn cause(&self) -> Option<Syndrome> {
+        self.status.cause.get().copied()
+    }
+
     fn rung(&self) {
-        self.nic.shared.wake();
+        if !self.slot.execute(&self.nic.shared.keys) {
+            self.nic.shared.wake();
+        }
     }
 
     fn stopped(&self) -> Option<Error> {

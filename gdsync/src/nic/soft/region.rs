@@ -1,6 +1,7 @@
 //! Registered memory, as the software NIC holds it for its owner.
 
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use super::engine::Command;
 use super::instance::Inner;
@@ -45,7 +46,7 @@ impl SoftRegistration {
     fn revoke(&self) -> Arc<()> {
         let token = Arc::new(());
         let mut keys = self.nic.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
-        let known = keys.remove(self.key).is_some();
+        let known = keys.remove(self.key, Instant::now()).is_some();
         drop(keys);
         if known {
             let token = token.clone();

@@ -2,21 +2,23 @@
 //! answers (liveness, goodbye, mapped memory).
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::direct::{Direct, MapRequest};
+use super::door::Expected;
 use super::keys::KeyTable;
-use super::state::{Context, LinkState, Machine, Outgoing, Payload, Violation};
+use super::state::{Context, Driver, LinkState, Machine, Outgoing, Payload, Violation};
 use super::wire::frame::Frame;
 use super::wire::tcp::Greeting;
 use super::wire::{Cut, Wire};
 use crate::cuda::device::lock;
 use crate::nic::memory_region::Access;
 use crate::nic::queue_memory::QueueMemory;
-use crate::wqe::Doorbell;
+use crate::wqe::{Doorbell, Syndrome};
 
 /// How long a queue pair that failed or was dropped waits for the peer to say goodbye, too.
 const LINGER: Duration = Duration::from_millis(200);
@@ -24,6 +26,11 @@ const LINGER: Duration = Duration::from_millis(200);
 const MAX_CONTROL: usize = 4096;
 /// Turns of fetching and sending in one go.
 const ROUNDS: usize = 8;
+/// Turns of executing in one go, by a thread that has other things to do.
+const CALLERS_ROUNDS: usize = 2;
+/// How long after it was turned away a queue pair dials again; twice as long each time, up to a limit.
+const DIAL_AGAIN: Duration = Duration::from_millis(20);
+const MOST_DOUBLINGS: u32 = 5;
 
 /// What a queue pair's owner can see of it.
 #[derive(Default)]
@@ -31,12 +38,77 @@ pub(crate) struct Status {
     pub up: AtomicBool,
     /// Why the peer cannot be reached any more.
     pub lost: Mutex<Option<String>>,
+    /// Why its own requests are flushed, if one of them failed.
+    pub cause: OnceLock<Syndrome>,
+}
+
+/// A connection over TCP that this side dials: where to, what it says, what it must hear. The peer's NIC turns it away
+/// when too many others are at its door, or the peer is late; then it dials again.
+#[derive(Clone, Copy)]
+pub(crate) struct Dial {
+    pub to: SocketAddr,
+    pub greeting: Greeting,
+    pub expected: Greeting,
+    turned_away: u32,
+    again: Option<Instant>,
+}
+
+impl Dial {
+    pub fn new(to: SocketAddr, greeting: Greeting, expected: Greeting) -> Dial {
+        Dial { to, greeting, expected, turned_away: 0, again: None }
+    }
+}
+
+/// A queue pair that the engine shares with the threads that ring it. Whoever has the lock executes it, in the order of its
+/// queue. A thread that rings stores its doorbell before it tries the lock; whatever it then does not do itself, or cannot
+/// since another one has the lock, it wakes the engine for. The engine does not wait for a caller: it looks again, and
+/// does not sleep before it has looked.
+pub(crate) struct SharedSlot {
+    pub qpn: u32,
+    pub token: u64,
+    slot: Mutex<Slot>,
+}
+
+/// How often a thread that rings tries the lock: longer than the engine takes to see that there is nothing to do.
+const TRIES: usize = 64;
+
+impl SharedSlot {
+    pub fn new(parts: SlotParts) -> SharedSlot {
+        let (qpn, token) = (parts.qpn, parts.token);
+        SharedSlot { qpn, token, slot: Mutex::new(Slot::new(parts)) }
+    }
+
+    /// The queue pair, for what has to be told to it.
+    pub fn lock(&self) -> MutexGuard<'_, Slot> {
+        lock(&self.slot)
+    }
+
+    /// The queue pair, if nobody else has it.
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, Slot>> {
+        match self.slot.try_lock() {
+            Ok(slot) => Some(slot),
+            Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// By a thread that has rung: executes what is quickly done. False if there is, or may be, something left to do.
+    pub fn execute(&self, keys: &RwLock<KeyTable>) -> bool {
+        let mut tries = (0..TRIES).map(|_| {
+            let slot = self.try_lock();
+            if slot.is_none() {
+                std::hint::spin_loop();
+            }
+            slot
+        });
+        let Some(mut slot) = tries.find_map(|slot| slot) else { return false };
+        keys.try_read().is_ok_and(|keys| slot.execute(&keys))
+    }
 }
 
 /// A queue pair.
 pub(crate) struct Slot {
     pub qpn: u32,
-    pub token: u64,
     memory: QueueMemory,
     machine: Machine,
     timeout: Duration,
@@ -56,6 +128,10 @@ pub(crate) struct Slot {
     revoked: Vec<u32>,
     /// A connection over TCP that the peer dials: who it must be, and what we answer.
     pub awaited: Option<(Greeting, Greeting)>,
+    /// One that this side dials.
+    pub dialing: Option<Dial>,
+    /// Keeps the door open while a peer may come through it.
+    door: Option<Expected>,
     last_sent: Instant,
     last_heard: Instant,
     /// Since when requests wait for a connection.
@@ -75,15 +151,16 @@ pub(crate) struct SlotParts {
     pub status: Arc<Status>,
     pub map_peers: bool,
     pub mapper: Sender<MapRequest>,
+    pub door: Option<Expected>,
 }
 
 impl Slot {
-    pub fn new(parts: SlotParts) -> Slot {
-        let SlotParts { qpn, token, memory, machine, timeout, status, map_peers, mapper } = parts;
+    fn new(parts: SlotParts) -> Slot {
+        let SlotParts { qpn, token: _, memory, machine, timeout, status, map_peers, mapper, door } =
+            parts;
         let now = Instant::now();
         Slot {
             qpn,
-            token,
             memory,
             machine,
             timeout,
@@ -99,6 +176,8 @@ impl Slot {
             unconfirmed: HashMap::new(),
             revoked: Vec::new(),
             awaited: None,
+            dialing: None,
+            door,
             last_sent: now,
             last_heard: now,
             waiting: None,
@@ -111,6 +190,7 @@ impl Slot {
     /// another machine would name something of this one.
     pub fn attach(&mut self, wire: Box<dyn Wire>, same_machine: bool) {
         if self.link == LinkState::Connecting {
+            self.door = None;
             self.wire = Some(wire);
             self.same_machine = same_machine;
             self.direct = Direct::new(self.map_peers && same_machine);
@@ -129,6 +209,17 @@ impl Slot {
     /// Whether socket events may be for it.
     pub fn has_socket(&self) -> bool {
         !self.same_machine && (self.wire.is_some() || self.awaited.is_some())
+    }
+
+    /// Whether its peer may still come through the door.
+    pub fn is_expected(&self) -> bool {
+        self.door.is_some()
+    }
+
+    /// Whether it is time to dial once more. True once for each time.
+    pub fn must_dial(&mut self, now: Instant) -> bool {
+        let dial = self.dialing.as_mut();
+        dial.is_some_and(|dial| dial.again.take_if(|again| *again <= now).is_some())
     }
 
     /// A socket event.
@@ -160,37 +251,39 @@ impl Slot {
         self.link = LinkState::Lost;
         self.wire = None;
         self.awaited = None;
+        self.dialing = None;
+        self.door = None;
         self.control.clear();
         self.unconfirmed.clear();
         self.direct = Direct::new(false);
         lock(&self.status.lost).get_or_insert(cut.0);
         self.status.up.store(false, Ordering::Release);
         self.machine.lose();
+        self.tell_cause();
+    }
+
+    /// Lets the owner know what failed, before others are flushed.
+    fn tell_cause(&self) {
+        if let Some((Machine::OWN, syndrome)) = self.machine.cause() {
+            let _ = self.status.cause.set(syndrome);
+        }
     }
 
     /// Does what there is to do. False if there was nothing.
     pub fn drive(&mut self, keys: &KeyTable, now: Instant, out: &mut Outgoing) -> bool {
-        let mut busy = false;
-        let doorbell = self.memory.doorbell();
-        if doorbell.load(Ordering::Relaxed) != 0 {
-            let value = doorbell.swap(0, Ordering::AcqRel);
-            let rung = Doorbell::from_bytes(value.to_ne_bytes());
-            // On hardware it would be another queue's doorbell.
-            if rung.qpn == self.qpn {
-                self.machine.doorbell();
-            }
-            busy = true;
-        }
+        let mut busy = self.hear_doorbell();
         match self.wire.take() {
-            None => busy |= self.advance(keys, now),
+            None => busy |= self.advance(Driver::Engine, keys, now),
             Some(mut wire) => match self.pump(&mut *wire, keys, now, out) {
                 Ok(moved) => {
                     busy |= moved;
                     self.wire = Some(wire);
                 }
                 Err(cut) => {
-                    self.lose(cut);
-                    self.advance(keys, now);
+                    if !(wire.was_turned_away() && self.will_dial_again(now)) {
+                        self.lose(cut);
+                    }
+                    self.advance(Driver::Engine, keys, now);
                     busy = true;
                 }
             },
@@ -198,9 +291,52 @@ impl Slot {
         busy
     }
 
-    fn advance(&mut self, keys: &KeyTable, now: Instant) -> bool {
-        let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
-        self.machine.advance(&mut cx)
+    /// Takes over what was rung, if something was.
+    fn hear_doorbell(&mut self) -> bool {
+        let doorbell = self.memory.doorbell();
+        if doorbell.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let value = doorbell.swap(0, Ordering::AcqRel);
+        let rung = Doorbell::from_bytes(value.to_ne_bytes());
+        // On hardware it would be another queue's doorbell.
+        if rung.qpn == self.qpn {
+            self.machine.doorbell();
+        }
+        true
+    }
+
+    /// By a thread that has rung: requests on mapped memory need nobody else. False if something is left.
+    fn execute(&mut self, keys: &KeyTable) -> bool {
+        if self.link != LinkState::Up || !self.same_machine || self.machine.is_error() {
+            return false;
+        }
+        self.hear_doorbell();
+        // Nothing that a caller does depends on the time, and asking for it is not free.
+        let now = self.last_sent;
+        for _ in 0..CALLERS_ROUNDS {
+            if !self.advance(Driver::Caller, keys, now) {
+                break;
+            }
+        }
+        self.machine.is_idle()
+    }
+
+    /// Whether a connection that was turned away is dialed again, and makes it so.
+    fn will_dial_again(&mut self, now: Instant) -> bool {
+        let Some(dial) = self.dialing.as_mut().filter(|_| !self.closing) else { return false };
+        dial.again = Some(now + DIAL_AGAIN * (1 << dial.turned_away.min(MOST_DOUBLINGS)));
+        dial.turned_away += 1;
+        true
+    }
+
+    fn advance(&mut self, driver: Driver, keys: &KeyTable, now: Instant) -> bool {
+        let mut cx = Context { driver, keys, now, link: self.link, direct: &mut self.direct };
+        let moved = self.machine.advance(&mut cx);
+        if moved && self.machine.is_error() {
+            self.tell_cause();
+        }
+        moved
     }
 
     fn pump(
@@ -213,9 +349,10 @@ impl Slot {
         let mut busy = false;
         if self.link == LinkState::Connecting {
             if !wire.poll_up()? {
-                return Ok(self.advance(keys, now));
+                return Ok(self.advance(Driver::Engine, keys, now));
             }
             self.link = LinkState::Up;
+            self.dialing = None;
             self.last_heard = now;
             self.status.up.store(true, Ordering::Release);
             busy = true;
@@ -230,7 +367,7 @@ impl Slot {
         }
         busy |= heard;
         for _ in 0..ROUNDS {
-            let mut moved = self.advance(keys, now);
+            let mut moved = self.advance(Driver::Engine, keys, now);
             self.talk();
             while wire.has_room() {
                 if let Some((frame, bytes)) = self.control.pop_front() {
@@ -329,7 +466,9 @@ impl Slot {
             }
             Frame::Revoked { key } => drop(self.unconfirmed.remove(&key)),
             _ => {
-                let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
+                let driver = Driver::Engine;
+                let mut cx =
+                    Context { driver, keys, now, link: self.link, direct: &mut self.direct };
                 return self.machine.receive(&mut cx, frame, payload);
             }
         }
@@ -341,7 +480,8 @@ impl Slot {
     }
 
     fn transmit(&mut self, keys: &KeyTable, now: Instant, max: usize, out: &mut Outgoing) -> bool {
-        let mut cx = Context { keys, now, link: self.link, direct: &mut self.direct };
+        let driver = Driver::Engine;
+        let mut cx = Context { driver, keys, now, link: self.link, direct: &mut self.direct };
         self.machine.transmit(&mut cx, max, out)
     }
 
@@ -376,7 +516,9 @@ impl Slot {
                     self.control.push_back((Frame::Ping, Vec::new()));
                 }
             }
-            (LinkState::Connecting, wire) if wire.is_some() || self.awaited.is_some() => {
+            (LinkState::Connecting, wire)
+                if wire.is_some() || self.awaited.is_some() || self.dialing.is_some() =>
+            {
                 if let Some(wire) = wire {
                     wire.check_peer()?;
                 }
@@ -419,6 +561,7 @@ mod tests {
             status: Arc::default(),
             map_peers: false,
             mapper,
+            door: None,
         });
         let (own, peers) = (Ring::create().unwrap(), Ring::create().unwrap());
         let _peer = ShmWire::new(peers.clone(), own.clone(), std::process::id());

@@ -45,8 +45,18 @@ pub(crate) enum LinkState {
     Lost,
 }
 
+/// Who drives the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Driver {
+    /// The NIC's thread, which does everything.
+    Engine,
+    /// A thread that has rung: it only does what is quickly done, on memory of the CPU that is mapped here.
+    Caller,
+}
+
 /// What the machine may use while it runs.
 pub(crate) struct Context<'a> {
+    pub driver: Driver,
     pub keys: &'a KeyTable,
     pub now: Instant,
     pub link: LinkState,
@@ -97,6 +107,9 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
+    /// In [`Machine::cause`]: a request of this side's.
+    pub const OWN: &'static str = "a request";
+
     pub fn new(qpn: u32, memory: &QueueMemory, options: &QueuePairOptions) -> Result<Machine> {
         Ok(Machine {
             phase: Phase::Running,
@@ -120,7 +133,9 @@ impl Machine {
         if self.phase == Phase::Running {
             progress |= self.requester.advance(cx, &self.sends);
             if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
-                self.fail("a request", syndrome);
+                self.fail(Machine::OWN, syndrome);
+                // Before others are flushed the cause can be told.
+                return true;
             }
         }
         if self.phase == Phase::Error {
@@ -185,11 +200,16 @@ impl Machine {
             self.requester.lose();
             let mut progress = false;
             if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
-                self.fail("a request", syndrome);
+                self.fail(Machine::OWN, syndrome);
             }
         }
         // Entries that are posted later get their verdict when they are fetched: the first is "retry exceeded".
         self.responder.stop();
+    }
+
+    /// Whether nothing is left to be done for the requests that were rung.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Running && self.requester.is_idle()
     }
 
     /// Whether a copy to or from mapped memory of the peer is under way.
@@ -202,7 +222,7 @@ impl Machine {
         self.cause.get_or_insert((what, syndrome));
     }
 
-    /// What failed first, if something did.
+    /// What failed first, if something did: a request of this side's, or of the peer's.
     pub fn cause(&self) -> Option<(&'static str, Syndrome)> {
         self.cause
     }

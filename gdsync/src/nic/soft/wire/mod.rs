@@ -61,6 +61,11 @@ pub(crate) trait Wire: Send {
         true
     }
 
+    /// Whether the peer's NIC cut it before it said a word.
+    fn was_turned_away(&self) -> bool {
+        false
+    }
+
     /// The other side that waits for `readable` and `writable` of a socket was told so.
     fn ready(&mut self, readable: bool, writable: bool) {
         let _ = (readable, writable);

@@ -47,6 +47,8 @@ pub(crate) struct TcpWire {
     greeted: bool,
     /// The peer has said hello.
     heard: bool,
+    /// The connection was there, and was closed by the other side.
+    closed: bool,
     greeting: Greeting,
     /// What the peer's hello must say; nothing yet on a connection that was accepted.
     expected: Option<Greeting>,
@@ -81,6 +83,7 @@ impl TcpWire {
             writable: false,
             greeted: false,
             heard: false,
+            closed: false,
             greeting,
             expected,
             gathered: Vec::with_capacity(GATHERED + SMALL + HEADER),
@@ -107,7 +110,10 @@ impl TcpWire {
             (self.from, self.until) = (0, self.until - self.from);
         }
         match self.stream.read(&mut self.inbound[self.until..]) {
-            Ok(0) => Err(Cut("the peer closed the connection".into())),
+            Ok(0) => {
+                self.closed = true;
+                Err(Cut("the peer closed the connection".into()))
+            }
             Ok(read) => {
                 self.until += read;
                 Ok(true)
@@ -117,8 +123,13 @@ impl TcpWire {
                 Ok(false)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
-            Err(error) => Err(cut("reading", &error)),
+            Err(error) => Err(self.cut("reading", &error)),
         }
+    }
+
+    fn cut(&mut self, what: &str, error: &std::io::Error) -> Cut {
+        self.closed |= matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+        cut(what, error)
     }
 
     /// The next whole frame in the buffer, and where its payload is.
@@ -162,7 +173,7 @@ impl Wire for TcpWire {
         if !self.greeted && self.writable {
             match self.stream.take_error() {
                 Ok(None) => {}
-                Ok(Some(error)) | Err(error) => return Err(cut("connecting", &error)),
+                Ok(Some(error)) | Err(error) => return Err(self.cut("connecting", &error)),
             }
             if let Err(error) = self.stream.peer_addr() {
                 // Not there yet, says the system.
@@ -245,7 +256,7 @@ impl Wire for TcpWire {
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => self.writable = false,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(cut("writing", &error)),
+                Err(error) => return Err(self.cut("writing", &error)),
             }
             if self.gathered_sent == self.gathered.len() {
                 self.gathered.clear();
@@ -279,6 +290,10 @@ impl Wire for TcpWire {
             sink(frame, Payload::of(&self.inbound[payload]))?;
         }
         Ok(progress)
+    }
+
+    fn was_turned_away(&self) -> bool {
+        self.closed && !self.heard
     }
 
     fn ready(&mut self, readable: bool, writable: bool) {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::outgoing::Outgoing;
-use super::{Context, LinkState, MAX_READS, RetryPolicy, WINDOW};
+use super::{Context, Driver, LinkState, MAX_READS, RetryPolicy, WINDOW};
 use crate::nic::error::Result;
 use crate::nic::memory_region::Access;
 use crate::nic::options::QueuePairOptions;
@@ -30,6 +30,8 @@ const FOR_EVER: u8 = 7;
 const STEP: u64 = 1 << 20;
 /// Entries fetched at a time, for the same reason.
 const BATCH: usize = 32;
+/// The longest copy that a thread that has rung makes itself: about as long as telling another one takes.
+const QUICK: u64 = 8 << 10;
 
 pub(super) struct Requester {
     qpn: u32,
@@ -143,12 +145,21 @@ impl Requester {
         self.next != self.filled || self.unanswered > 0
     }
 
+    /// Whether all that was rung is complete.
+    pub fn is_idle(&self) -> bool {
+        self.next == self.filled && !self.bad_record && self.flights.is_empty()
+    }
+
     pub fn is_copying(&self) -> bool {
         self.sending.as_ref().is_some_and(|sending| sending.direct.is_some())
     }
 
     /// Fetches what can be fetched, and copies what is copied directly.
     pub fn advance(&mut self, cx: &mut Context<'_>, completions: &CompletionWriter) -> bool {
+        // What the engine has begun it ends.
+        if cx.driver == Driver::Caller && (!self.flights.is_empty() || self.retry_at.is_some()) {
+            return false;
+        }
         if self.retry_at.is_some_and(|at| cx.now >= at) {
             self.retry_at = None;
         }
@@ -237,6 +248,13 @@ impl Requester {
             flight.state = Answer::Waiting;
             // Mapped memory may be touched only when everything before is done, or the order would be lost.
             let direct = if self.unanswered == 0 { find_direct(&request, &plan, cx) } else { None };
+            if cx.driver == Driver::Caller
+                && !direct.as_ref().is_some_and(|direct| {
+                    plan.total <= QUICK && direct.is_for_the_cpu(&request, cx.keys)
+                })
+            {
+                return false;
+            }
             self.unanswered += 1;
             self.reads += usize::from(pulls);
             if direct.is_none() {

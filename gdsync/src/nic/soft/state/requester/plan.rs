@@ -14,6 +14,22 @@ pub(super) struct Direct {
     address: u64,
 }
 
+impl Direct {
+    /// Whether no GPU's own memory has a part in the request.
+    pub fn is_for_the_cpu(&self, request: &WorkRequest<'_>, keys: &KeyTable) -> bool {
+        let local = match &request.operation {
+            Operation::Write { payload: Source::Gather(segments), .. } => segments,
+            Operation::Read { into, .. } => *into,
+            Operation::FetchAdd { into, .. } | Operation::CompareSwap { into, .. } => {
+                std::slice::from_ref(into)
+            }
+            _ => &[],
+        };
+        let on_gpu = |key| keys.find(key).is_some_and(|region| region.is_on_gpu());
+        !self.memory.is_on_gpu() && !local.iter().any(|segment| on_gpu(segment.lkey()))
+    }
+}
+
 /// What an entry needs, besides its place in the order.
 pub(super) struct Plan {
     pub total: u64,
