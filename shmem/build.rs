@@ -1,0 +1,19 @@
+//! Makes the entry points, and the header, of the table of functions. The header is committed, `include/shmem.h`; a test compares.
+
+#[path = "api/entries.rs"]
+mod entries;
+#[path = "api/header.rs"]
+mod header;
+#[path = "api/table.rs"]
+mod table;
+
+use std::path::Path;
+
+fn main() -> std::io::Result<()> {
+    println!("cargo::rerun-if-changed=api");
+    let text = std::fs::read_to_string("api/functions.txt")?;
+    let table = table::Table::read(&text);
+    let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
+    std::fs::write(Path::new(&out).join("entries.rs"), entries::entries(&table))?;
+    std::fs::write(Path::new(&out).join("shmem.h"), header::header(&table))
+}

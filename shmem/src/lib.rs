@@ -1,0 +1,56 @@
+//! OpenSHMEM for C and C++ programs: the functions of `include/shmem.h` on [`libmp`]. There is no transport here. A put is an
+//! address turned into an offset of the symmetric heap or of the program's variables, and a copy to the peer's mapping of these, or
+//! a call of a [`libmp::Window`] where a NIC stands between.
+//!
+//! * `api/functions.txt` is the table of all functions. The build script makes the entry points and the header of it; each entry
+//!   point calls one generic function of the modules here.
+//! * A function that cannot go on says why in one sentence on standard error, tells the other PEs, and ends the process: most of
+//!   the functions have no other way to say so. When the world fails, for whichever reason, every PE ends, also one that computes.
+//! * What is there and what is not is in `docs/openshmem.md`.
+
+mod atomic;
+mod context;
+mod failure;
+mod heap;
+mod memory;
+mod order;
+mod rma;
+mod statics;
+mod wait;
+mod world;
+
+/// The entry points, made from the table.
+#[allow(
+    missing_docs,
+    clippy::missing_safety_doc,
+    clippy::too_many_arguments,
+    reason = "documented by the specification"
+)]
+mod entries {
+    use std::ffi::{c_char, c_int, c_long, c_void};
+
+    use crate::context::Context;
+    use crate::rma::LongDouble;
+
+    include!(concat!(env!("OUT_DIR"), "/entries.rs"));
+}
+
+/// The header as the table makes it.
+pub const HEADER: &str = include_str!(concat!(env!("OUT_DIR"), "/shmem.h"));
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_header_is_what_the_table_says() {
+        let committed = include_str!("../include/shmem.h");
+        // Written where the committed one lies, if it is to be.
+        if std::env::var_os("MP_WRITE_HEADER").is_some() {
+            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/include/shmem.h"), super::HEADER)
+                .unwrap();
+        }
+        assert!(
+            committed == super::HEADER,
+            "MP_WRITE_HEADER=1 cargo test -p mp-shmem writes include/shmem.h anew"
+        );
+    }
+}
