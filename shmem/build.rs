@@ -11,6 +11,12 @@ use std::path::Path;
 
 fn main() -> std::io::Result<()> {
     println!("cargo::rerun-if-changed=api");
+    println!("cargo::rerun-if-changed=src/long_double.c");
+    cc::Build::new()
+        .file("src/long_double.c")
+        .std("c99")
+        .warnings_into_errors(true)
+        .compile("mp_shmem_c");
     let text = std::fs::read_to_string("api/functions.txt")?;
     let table = table::Table::read(&text);
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");

@@ -6,3 +6,4 @@
 #define SHMEM_SECOND(first, second, ...) second
 static inline void shmem_no_such_type(void) {}
 
+#define shmem_sync(...) _Generic((SHMEM_ARGUMENT_0(__VA_ARGS__)), shmem_team_t: shmem_team_sync, default: shmem_sync)(__VA_ARGS__)

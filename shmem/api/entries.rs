@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::table::{Entry, Line, Table};
+use super::table::{Entry, Line, Parameter, Table};
 
 /// A type of C as Rust writes it.
 fn rust_type(entry: &Entry<'_, '_>, c: &str) -> String {
@@ -12,7 +12,6 @@ fn rust_type(entry: &Entry<'_, '_>, c: &str) -> String {
             "TYPE" => of.to_owned(),
             "void" => "c_void".into(),
             "char" => "c_char".into(),
-            "float _Complex" | "SHMEM_COMPLEX_FLOAT" => "[f32; 2]".into(),
             other => scalar(other)?,
         })
     };
@@ -39,6 +38,8 @@ fn scalar(c: &str) -> Option<String> {
         "ptrdiff_t" => "isize".into(),
         "uint64_t" => "u64".into(),
         "shmem_ctx_t" => "Context".into(),
+        "shmem_team_t" => "Handle".into(),
+        "shmem_team_config_t" => "Config".into(),
         _ => return None,
     })
 }
@@ -50,22 +51,24 @@ pub fn entries(table: &Table<'_>) -> String {
         let Line::Function(function) = line else { continue };
         for entry in table.entries(function) {
             // The header defines it.
-            if function.has("header") || is_by_value(&entry) {
+            if is_by_value(&entry) {
                 continue;
             }
             let name = entry.name();
-            let declared: Vec<String> = (entry.parameters().iter())
+            let fixed = |parameter: &Parameter<'_>| parameter.c != "...";
+            let declared: Vec<String> = (entry.parameters().into_iter().filter(fixed))
                 .map(|parameter| format!("{}: {}", parameter.name, rust_type(&entry, parameter.c)))
                 .collect();
             let result = match function.result {
                 "void" => String::new(),
                 c => format!(" -> {}", rust_type(&entry, c)),
             };
-            let given = function.parameters.iter().map(|parameter| {
-                // Of the sizes, C does not know the type.
-                let untyped = entry.of.is_some() && parameter.c.contains("void");
-                format!("{}{}", parameter.name, if untyped { ".cast()" } else { "" })
-            });
+            let given =
+                function.parameters.iter().filter(|parameter| fixed(parameter)).map(|parameter| {
+                    // Of the sizes, C does not know the type.
+                    let untyped = entry.of.is_some() && parameter.c.contains("void");
+                    format!("{}{}", parameter.name, if untyped { ".cast()" } else { "" })
+                });
             let context = function.has("ctx").then(|| match entry.ctx {
                 true => "ctx".to_owned(),
                 false => "Context::DEFAULT".to_owned(),

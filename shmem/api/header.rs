@@ -8,6 +8,7 @@ use super::table::{Entry, Function, Line, Table, Type};
 /// What stands before the prototypes, and behind the last line.
 const BEGIN: &str = include_str!("begin.h");
 const C11: &str = include_str!("c11.h");
+const CXX: &str = include_str!("cxx.h");
 
 pub fn header(table: &Table<'_>) -> String {
     let mut text = BEGIN.to_owned();
@@ -27,11 +28,14 @@ pub fn header(table: &Table<'_>) -> String {
     let generic: Vec<&Function<'_>> = generic.collect();
     text.push_str("\n#ifdef __cplusplus\n} /* extern \"C\" */\n\n/* For every type */\n");
     for function in &generic {
-        let entries = table.entries(function);
-        let distinct =
-            entries.iter().filter(|entry| entry.of.is_some_and(|of| of.is_in("distinct")));
-        distinct.for_each(|entry| overload(&mut text, entry).expect("a string takes it"));
+        let types = function.distinct_types(table);
+        let forms: &[bool] = if function.has("ctx") { &[false, true] } else { &[false] };
+        for (ctx, of) in forms.iter().flat_map(|ctx| types.iter().map(move |of| (*ctx, *of))) {
+            let entry = Entry { function, of: Some(of), ctx };
+            overload(&mut text, &entry).expect("a string takes it");
+        }
     }
+    text.push_str(CXX);
     text.push_str("\n#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n");
     text.push_str(C11);
     for function in &generic {
@@ -54,11 +58,15 @@ fn declaration(entry: &Entry<'_, '_>, name: &str) -> String {
 
 fn typed(entry: &Entry<'_, '_>, c: &str, name: &str) -> String {
     let c = entry.c_type(c);
-    if c.ends_with('*') { format!("{c}{name}") } else { format!("{c} {name}") }
+    let space = if c.ends_with('*') || name.is_empty() { "" } else { " " };
+    format!("{c}{space}{name}")
 }
 
 fn prototype(text: &mut String, entry: &Entry<'_, '_>) -> std::fmt::Result {
     let declaration = declaration(entry, &entry.name());
+    if entry.function.has("plain") {
+        return writeln!(text, "#ifndef __cplusplus\n{declaration};\n#endif");
+    }
     if !is_by_value(entry) {
         return writeln!(text, "{declaration};");
     }
@@ -93,7 +101,7 @@ fn choice(text: &mut String, table: &Table<'_>, function: &Function<'_>) -> std:
     let at = at.expect("a generic function has a type");
     let qualifier = function.parameters[at].c.split("TYPE").next().unwrap_or_default();
     let ways = |ctx: bool| -> String {
-        let types = function.types(table).into_iter().flatten().filter(|of| of.is_in("distinct"));
+        let types = function.distinct_types(table).into_iter();
         let way = |of: Type<'_>| {
             let name = Entry { function, of: Some(of), ctx }.name();
             let mut ways = format!("{} *: {name}", of.c);

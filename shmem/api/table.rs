@@ -74,6 +74,17 @@ impl<'a> Function<'a> {
             .then(|| types.filter(|of| self.flags.iter().any(|flag| of.is_in(flag))))
     }
 
+    /// Those that the arguments of a call may have, each once.
+    pub fn distinct_types(&self, table: &Table<'a>) -> Vec<Type<'a>> {
+        let types: Vec<Type<'a>> = self.types(table).into_iter().flatten().collect();
+        let is_there = |name: &str| types.iter().any(|of| of.name == name);
+        let stands = |of: &Type<'a>| {
+            let same = of.sets.split_whitespace().find_map(|set| set.strip_prefix("is:"));
+            of.is_in("distinct") || same.is_some_and(|name| !is_there(name))
+        };
+        types.iter().copied().filter(stands).collect()
+    }
+
     /// What C calls it, and C11 and C++ for all types.
     pub fn generic_name(&self) -> String {
         self.name.replace("TYPENAME_", "")

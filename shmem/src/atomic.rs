@@ -74,7 +74,12 @@ macro_rules! reals {
 reals!(f32 AtomicU32, f64 AtomicU64);
 
 #[inline]
-unsafe fn change<T: Word>(ctx: Context, dest: *const T, op: AtomicOp<T>, pe: c_int) -> T {
+pub(crate) unsafe fn change<T: Word>(
+    ctx: Context,
+    dest: *const T,
+    op: AtomicOp<T>,
+    pe: c_int,
+) -> T {
     match there(state(), ctx, dest as usize, size_of::<T>(), pe) {
         // SAFETY: a word of the peer's, as aligned as here.
         There::Mapped(word) => unsafe { T::apply(word, op) },
@@ -103,4 +108,30 @@ functions! {
     inc(dest: *mut T): dest, AtomicOp::Add(T::ONE);
     fetch_add(dest: *mut T, value: T) -> T: dest, AtomicOp::Add(value);
     add(dest: *mut T, value: T): dest, AtomicOp::Add(value);
+    fetch_and(dest: *mut T, value: T) -> T: dest, AtomicOp::And(value);
+    and(dest: *mut T, value: T): dest, AtomicOp::And(value);
+    fetch_or(dest: *mut T, value: T) -> T: dest, AtomicOp::Or(value);
+    or(dest: *mut T, value: T): dest, AtomicOp::Or(value);
+    fetch_xor(dest: *mut T, value: T) -> T: dest, AtomicOp::Xor(value);
+    xor(dest: *mut T, value: T): dest, AtomicOp::Xor(value);
+}
+
+/// What a `_nbi` brings is there when it returns.
+macro_rules! later {
+    ($($name:ident $now:ident($($argument:ident: $type:ty),+);)+) => {
+        $(pub(crate) unsafe fn $name<T: Word>(ctx: Context, fetch: *mut T, $($argument: $type,)+ pe: c_int) {
+            // SAFETY: as here.
+            unsafe { *fetch = $now(ctx, $($argument,)+ pe) };
+        })+
+    };
+}
+later! {
+    fetch_nbi fetch(source: *const T);
+    swap_nbi swap(dest: *mut T, value: T);
+    compare_swap_nbi compare_swap(dest: *mut T, expected: T, value: T);
+    fetch_inc_nbi fetch_inc(dest: *mut T);
+    fetch_add_nbi fetch_add(dest: *mut T, value: T);
+    fetch_and_nbi fetch_and(dest: *mut T, value: T);
+    fetch_or_nbi fetch_or(dest: *mut T, value: T);
+    fetch_xor_nbi fetch_xor(dest: *mut T, value: T);
 }

@@ -9,13 +9,19 @@
 //! * What is there and what is not is in `docs/openshmem.md`.
 
 mod atomic;
+mod collective;
 mod context;
+mod deprecated;
 mod failure;
 mod heap;
+mod lock;
 mod memory;
 mod order;
+mod reduce;
 mod rma;
+mod signal;
 mod statics;
+mod team;
 mod wait;
 mod world;
 
@@ -24,6 +30,7 @@ mod world;
     missing_docs,
     clippy::missing_safety_doc,
     clippy::too_many_arguments,
+    non_snake_case,
     reason = "documented by the specification"
 )]
 mod entries {
@@ -31,6 +38,7 @@ mod entries {
 
     use crate::context::Context;
     use crate::rma::LongDouble;
+    use crate::team::{Config, Handle};
 
     include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 }

@@ -1,6 +1,6 @@
 //! The symmetric heap as programs ask for it. Every function that gives or takes memory is called by all PEs and waits for them.
 
-use std::ffi::c_void;
+use std::ffi::{c_long, c_void};
 use std::io::Write;
 use std::sync::{MutexGuard, PoisonError};
 
@@ -39,6 +39,11 @@ fn given(state: &State, parts: &Heap, address: *mut c_void) -> usize {
 }
 
 pub(crate) unsafe fn malloc(bytes: usize) -> *mut c_void {
+    // SAFETY: as here.
+    unsafe { align(1, bytes) }
+}
+
+pub(crate) unsafe fn malloc_with_hints(bytes: usize, _: c_long) -> *mut c_void {
     // SAFETY: as here.
     unsafe { align(1, bytes) }
 }

@@ -21,7 +21,7 @@ pub(crate) fn complete(state: &State) {
 /// All PEs have come here, and what they did before has happened.
 pub(crate) fn barrier(state: &State) {
     complete(state);
-    state.all.barrier().run().or_fail();
+    state.all.collective(&state.world).barrier().run().or_fail();
 }
 
 pub(crate) unsafe fn barrier_all() {
@@ -38,4 +38,9 @@ pub(crate) unsafe fn fence(_: Context) {
     if !state.far.is_empty() {
         complete(state);
     }
+}
+
+pub(crate) unsafe fn sync_all() {
+    let state = state();
+    state.all.collective(&state.world).barrier().run().or_fail();
 }

@@ -5,6 +5,7 @@ use std::ffi::c_int;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+use bytemuck::Pod;
 use libmp::gdsync::{Buffer, Rows};
 use libmp::{Device, Region};
 
@@ -43,15 +44,18 @@ pub(crate) fn there(
     }
 }
 
-/// Bytes of this PE, private or not, for a window.
+/// Elements of this PE, private or not, for a window or a collective.
 ///
 /// # Safety
 /// They are this process's while the region is used.
-pub(crate) unsafe fn region(address: *const u8, bytes: usize) -> Region<u8> {
-    let address = NonNull::new(address.cast_mut());
-    let address = address.unwrap_or_else(|| die(format!("{bytes} bytes at NULL, expected memory")));
+pub(crate) unsafe fn region<T: Pod>(address: *const T, n: usize) -> Region<T> {
+    let address = match NonNull::new(address.cast_mut()) {
+        Some(address) => address,
+        None if n == 0 => NonNull::dangling(),
+        None => die(format!("{} bytes at NULL, expected memory", bytes_of::<T>(n))),
+    };
     // SAFETY: the caller's promise.
-    let buffer = unsafe { Buffer::from_host_memory(&Device::Host, address, bytes) };
+    let buffer = unsafe { Buffer::from_host_memory(&Device::Host, address, n) };
     Region::from_buffer(buffer.unwrap_or_else(|error| die(error)))
 }
 
@@ -64,7 +68,7 @@ pub(crate) fn used(state: &State, pe: usize) {
 
 /// Bytes of `n` elements.
 #[inline]
-fn bytes_of<T>(n: usize) -> usize {
+pub(crate) fn bytes_of<T>(n: usize) -> usize {
     n.checked_mul(size_of::<T>())
         .unwrap_or_else(|| die(format!("{n} elements are more than any memory has")))
 }
@@ -186,13 +190,18 @@ struct Strided {
     from: usize,
 }
 
+/// Elements from one to the next.
+pub(crate) fn stride_of(stride: isize) -> usize {
+    match usize::try_from(stride) {
+        Ok(elements) if elements > 0 => elements,
+        _ => die(format!("a stride of {stride} elements, expected at least 1")),
+    }
+}
+
 impl Strided {
     fn new<T>(n: usize, to: isize, from: isize) -> Strided {
-        let stride = |stride: isize| match usize::try_from(stride) {
-            Ok(elements) if elements > 0 => bytes_of::<T>(elements),
-            _ => die(format!("a stride of {stride} elements, expected at least 1")),
-        };
-        Strided { n, to: stride(to), from: stride(from) }
+        let [to, from] = [to, from].map(|stride| bytes_of::<T>(stride_of(stride)));
+        Strided { n, to, from }
     }
 
     /// Bytes from the first to the end of the last.
@@ -236,7 +245,7 @@ pub(crate) unsafe fn iput<T: Copy>(
         There::Mapped(to) => unsafe { strided.copy::<T>(to, source.cast()) },
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's, until the flush.
-            let source = unsafe { region(source.cast(), strided.extent::<T>(strided.from)) };
+            let source = unsafe { region(source.cast::<u8>(), strided.extent::<T>(strided.from)) };
             segment.window.start_put(pe, at, (&source, strided.rows::<T>())).or_fail();
             used(state, pe);
             segment.window.flush(pe).or_fail();
@@ -263,7 +272,7 @@ pub(crate) unsafe fn iget<T: Copy>(
         There::Mapped(from) => unsafe { strided.copy::<T>(dest.cast(), from) },
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's.
-            let dest = unsafe { region(dest.cast(), strided.extent::<T>(strided.to)) };
+            let dest = unsafe { region(dest.cast::<u8>(), strided.extent::<T>(strided.to)) };
             segment.window.get(pe, at, (&dest, strided.rows::<T>())).or_fail();
         }
     }

@@ -203,9 +203,19 @@ impl<T: Waited> Words<T> {
 }
 
 pub(crate) unsafe fn wait_until<T: Waited>(word: *mut T, cmp: c_int, value: T) {
-    let (state, compare) = (state(), Compare::new(cmp));
-    // SAFETY: C's promise.
-    until(state, || compare.is_met(unsafe { T::load(word) }, value));
+    // SAFETY: as here.
+    unsafe { wait_and_see(word, cmp, value) };
+}
+
+/// The same; gives what the word held then.
+pub(crate) unsafe fn wait_and_see<T: Waited>(word: *mut T, cmp: c_int, value: T) -> T {
+    let (state, compare, mut seen) = (state(), Compare::new(cmp), value);
+    until(state, || {
+        // SAFETY: C's promise.
+        seen = unsafe { T::load(word) };
+        compare.is_met(seen, value)
+    });
+    seen
 }
 
 pub(crate) unsafe fn test<T: Waited>(word: *mut T, cmp: c_int, value: T) -> c_int {
@@ -219,7 +229,7 @@ pub(crate) unsafe fn test<T: Waited>(word: *mut T, cmp: c_int, value: T) -> c_in
 }
 
 /// A program that tests in a loop must not keep the core from the PE that it waits for.
-fn yield_now_and_then() {
+pub(crate) fn yield_now_and_then() {
     static LOOKED: AtomicUsize = AtomicUsize::new(0);
     atomic::fence(Ordering::Acquire);
     if LOOKED.fetch_add(1, Ordering::Relaxed) % LOOKS as usize == LOOKS as usize - 1 {

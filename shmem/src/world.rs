@@ -1,16 +1,18 @@
 //! The state between `shmem_init` and `shmem_finalize`: the world, the symmetric memory as every PE reaches it, and the questions that
 //! programs ask about them.
 
+use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libmp::gdsync::Buffer;
-use libmp::{Collective, Config, Deadline, Device, Region, Window, World};
+use libmp::{Config, Deadline, Device, Region, Window, World};
 
 use crate::failure::{OrFail, die, exit, fail, leave};
 use crate::heap::Heap;
+use crate::team::{Groups, Team};
 use crate::{order, statics};
 
 /// Bytes of the symmetric heap, if `SHMEM_SYMMETRIC_SIZE` does not say otherwise.
@@ -19,9 +21,6 @@ const HEAP: usize = 64 << 20;
 const LEAST_HEAP: usize = 1 << 20;
 /// A wait ends with the world, and not before.
 const NO_END: Duration = Duration::from_secs(31_536_000);
-/// Blocks of collectives may have any length: what does not go at once goes in pieces.
-const ANY: usize = 1 << 48;
-
 /// Symmetric memory: the heap, or the program's variables.
 pub(crate) struct Segment {
     /// Where it begins here.
@@ -43,8 +42,12 @@ pub(crate) struct State {
     pub parts: Mutex<Heap>,
     /// PEs behind a NIC, and whether anything has gone to them.
     pub far: Box<[(usize, AtomicBool)]>,
-    /// Of all PEs.
-    pub all: Collective,
+    /// `SHMEM_TEAM_WORLD` and `SHMEM_TEAM_SHARED`.
+    pub all: Team,
+    pub shared: Team,
+    pub groups: Groups,
+    /// The teams of active sets: by the first PE, the logarithm of the stride, and the size.
+    pub sets: Mutex<HashMap<(c_int, c_int, c_int), Arc<Team>>>,
     ender: std::thread::JoinHandle<()>,
 }
 
@@ -136,9 +139,17 @@ impl State {
         let (me, n) = (world.rank(), world.size());
         let far = (0..n).filter(|&pe| heap.peers[pe].is_null());
         let far = far.map(|pe| (pe, AtomicBool::new(false))).collect();
-        let all = world.prepare_collective(&Device::Host, ANY).or_fail();
+        let groups = Groups::default();
+        let team = |members: Arc<[usize]>| {
+            // This PE is among all, and among those whose memory it maps.
+            Team::new(&groups, members, me, 0).unwrap_or_else(|| die("this PE is in no team"))
+        };
+        let all = team((0..n).collect());
+        let shared = team((0..n).filter(|&pe| !heap.peers[pe].is_null()).collect());
+        all.collective(&world);
+        let sets = Mutex::default();
         let parts = Mutex::new(Heap::new(size));
-        State { me, n, heap, data, parts, far, all, ender, world }
+        State { me, n, heap, data, parts, far, all, shared, groups, sets, ender, world }
     }
 
     /// Of a PE that a call names.
@@ -240,6 +251,23 @@ extern "C" fn at_exit(status: c_int, _: *mut c_void) {
     }
 }
 
+/// `SHMEM_THREAD_MULTIPLE`: any thread may call anything.
+const MULTIPLE: c_int = 3;
+
+pub(crate) unsafe fn init_thread(_: c_int, provided: *mut c_int) -> c_int {
+    // SAFETY: as here; the caller's pointer.
+    unsafe {
+        init();
+        *provided = MULTIPLE;
+    }
+    0
+}
+
+pub(crate) unsafe fn query_thread(provided: *mut c_int) {
+    // SAFETY: the caller's pointer.
+    unsafe { *provided = MULTIPLE };
+}
+
 pub(crate) unsafe fn finalize() {
     // Behind the first there is nothing left to do.
     if try_state().is_some() {
@@ -251,8 +279,9 @@ fn finalize_all() {
     order::barrier(state());
     let state = STATE.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: made by `init`, and nobody else has it: no other call is made behind this one.
-    let State { world, heap, data, all, ender, .. } = *unsafe { Box::from_raw(state) };
-    drop((heap, data, all));
+    let state = *unsafe { Box::from_raw(state) };
+    let State { world, heap, data, all, shared, groups, sets, ender, .. } = state;
+    drop((heap, data, all, shared, groups, sets));
     world.finish().or_fail();
     // It has nothing to say.
     let _ = ender.join();
@@ -301,6 +330,9 @@ pub(crate) unsafe fn info_get_version(major: *mut c_int, minor: *mut c_int) {
         *minor = 5;
     }
 }
+
+/// Nothing here is profiled.
+pub(crate) unsafe fn pcontrol(_: c_int) {}
 
 pub(crate) unsafe fn info_get_name(name: *mut c_char) {
     let text = c"libmp";

@@ -54,9 +54,32 @@ TYPES(RMA)
     }
 INTEGERS(AMO)
 
+#define TEAM(name, type)                                                                      \
+    static type name##_all[64], name##_mine[8];                                               \
+    static uint64_t name##_signal;                                                            \
+    static void name##_team(int me, int n) {                                                  \
+        name##_mine[0] = (type)(me + 1);                                                      \
+        CHECK(shmem_fcollect(SHMEM_TEAM_WORLD, name##_all, name##_mine, 1) == 0);             \
+        for (int pe = 0; pe < n; ++pe) CHECK(name##_all[pe] == (type)(pe + 1));               \
+        CHECK(shmem_broadcast(SHMEM_TEAM_WORLD, name##_all, name##_mine, 1, n - 1) == 0);     \
+        CHECK(name##_all[0] == (type)n);                                                      \
+        CHECK(shmem_max_reduce(SHMEM_TEAM_WORLD, name##_all, name##_mine, 1) == 0);           \
+        CHECK(name##_all[0] == (type)n);                                                      \
+        CHECK(shmem_sum_reduce(SHMEM_TEAM_WORLD, name##_all, name##_mine, 1) == 0);           \
+        CHECK(name##_all[0] == (type)(n * (n + 1) / 2));                                      \
+        shmem_barrier_all();                                                                  \
+        shmem_put_signal(name##_all + 1, name##_mine, 1, &name##_signal, 1, SHMEM_SIGNAL_SET, (me + 1) % n);  \
+        shmem_signal_wait_until(&name##_signal, SHMEM_CMP_EQ, 1);                             \
+        CHECK(name##_all[1] == (type)((me + n - 1) % n + 1));                                 \
+        shmem_sync(SHMEM_TEAM_WORLD);                                                         \
+    }
+TYPES(TEAM)
+
 int main(void) {
     shmem_init();
     const int me = shmem_my_pe(), n = shmem_n_pes();
+#define CALL_TEAM(name, type) name##_team(me, n);
+    TYPES(CALL_TEAM)
 #define CALL_RMA(name, type) name##_rma(me, n);
 #define CALL_AMO(name, type) name##_amo(me, n);
     TYPES(CALL_RMA)

@@ -40,6 +40,18 @@ static void amo(int me, int n) {
     shmem_barrier_all();
 }
 
+static std::complex<double> numbers[3];
+
+static void team(int me, int n) {
+    const std::complex<double> mine(me, 1);
+    numbers[0] = mine;
+    CHECK(shmem_sum_reduce(SHMEM_TEAM_WORLD, numbers + 1, numbers, 1) == 0);
+    CHECK(numbers[1] == std::complex<double>(n * (n - 1) / 2, n));
+    to<int>[0] = 1 << me;
+    CHECK(shmem_or_reduce(SHMEM_TEAM_WORLD, to<int> + 1, to<int>, 1) == 0 && to<int>[1] == (1 << n) - 1);
+    CHECK(shmem_sync(SHMEM_TEAM_WORLD) == 0);
+}
+
 int main() {
     shmem_init();
     const int me = shmem_my_pe(), n = shmem_n_pes();
@@ -48,6 +60,7 @@ int main() {
     rma<unsigned short>(me, n), rma<unsigned>(me, n), rma<unsigned long>(me, n), rma<unsigned long long>(me, n);
     amo<int>(me, n), amo<long>(me, n), amo<long long>(me, n), amo<unsigned>(me, n), amo<unsigned long>(me, n);
     amo<unsigned long long>(me, n);
+    team(me, n);
     printf("PE %d of %d is through\n", me, n);
     shmem_finalize();
 }
