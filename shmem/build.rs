@@ -1,4 +1,4 @@
-//! Makes the entry points, and the header, of the table of functions. The header is committed, `include/shmem.h`; a test compares.
+//! Makes the entry points, and the headers, of the table of functions. The headers are committed, in `include`; a test compares.
 
 #[path = "api/entries.rs"]
 mod entries;
@@ -21,5 +21,6 @@ fn main() -> std::io::Result<()> {
     let table = table::Table::read(&text);
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
     std::fs::write(Path::new(&out).join("entries.rs"), entries::entries(&table))?;
-    std::fs::write(Path::new(&out).join("shmem.h"), header::header(&table))
+    std::fs::write(Path::new(&out).join("shmem.h"), header::header(&table))?;
+    std::fs::write(Path::new(&out).join("pshmem.h"), header::profiling_header(&table))
 }

@@ -76,12 +76,16 @@ pub fn entries(table: &Table<'_>) -> String {
             let given: Vec<String> = context.into_iter().chain(given).collect();
             let of = entry.of.map_or(String::new(), |of| format!("::<{}>", of.rust));
             let (declared, given, rust) = (declared.join(", "), given.join(", "), function.rust);
-            writeln!(
-                text,
-                "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({declared}){result} {{\n    \
-                 // SAFETY: C's promise.\n    unsafe {{ crate::{rust}{of}({given}) }}\n}}"
-            )
-            .expect("a string takes it");
+            // Tools for profiling put their own in front of it, and call it by its second name.
+            let second = name.starts_with("shmem_").then(|| format!("p{name}"));
+            for name in [Some(name), second].into_iter().flatten() {
+                writeln!(
+                    text,
+                    "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({declared}){result} {{\n    \
+                     // SAFETY: C's promise.\n    unsafe {{ crate::{rust}{of}({given}) }}\n}}"
+                )
+                .expect("a string takes it");
+            }
         }
     }
     text

@@ -8,6 +8,7 @@ use super::table::{Entry, Function, Line, Table, Type};
 /// What stands before the prototypes, and behind the last line.
 const BEGIN: &str = include_str!("begin.h");
 const C11: &str = include_str!("c11.h");
+const PROFILING: &str = include_str!("profiling.h");
 const CXX: &str = include_str!("cxx.h");
 
 pub fn header(table: &Table<'_>) -> String {
@@ -16,7 +17,7 @@ pub fn header(table: &Table<'_>) -> String {
         match line {
             Line::Section(title) => write!(text, "\n/* {title} */\n"),
             Line::Function(function) => {
-                table.entries(function).iter().try_for_each(|entry| prototype(&mut text, entry))
+                table.entries(function).iter().try_for_each(|entry| prototype(&mut text, entry, ""))
             }
         }
         .expect("a string takes it");
@@ -45,6 +46,19 @@ pub fn header(table: &Table<'_>) -> String {
     text
 }
 
+/// `pshmem.h`: the second names, by which tools for profiling call what they have put themselves in front of.
+pub fn profiling_header(table: &Table<'_>) -> String {
+    let mut text = PROFILING.to_owned();
+    for line in &table.lines {
+        let Line::Function(function) = line else { continue };
+        let entries = table.entries(function);
+        let mut second = entries.iter().filter(|entry| entry.name().starts_with("shmem_"));
+        second.try_for_each(|entry| prototype(&mut text, entry, "p")).expect("a string takes it");
+    }
+    text.push_str("\n#ifdef __cplusplus\n}\n#endif\n#endif /* PSHMEM_H */\n");
+    text
+}
+
 /// `TYPE NAME(PARAMETERS)`, by which name it may have.
 fn declaration(entry: &Entry<'_, '_>, name: &str) -> String {
     let parameters = entry.parameters();
@@ -62,8 +76,8 @@ fn typed(entry: &Entry<'_, '_>, c: &str, name: &str) -> String {
     format!("{c}{space}{name}")
 }
 
-fn prototype(text: &mut String, entry: &Entry<'_, '_>) -> std::fmt::Result {
-    let declaration = declaration(entry, &entry.name());
+fn prototype(text: &mut String, entry: &Entry<'_, '_>, prefix: &str) -> std::fmt::Result {
+    let declaration = declaration(entry, &format!("{prefix}{}", entry.name()));
     if entry.function.has("plain") {
         return writeln!(text, "#ifndef __cplusplus\n{declaration};\n#endif");
     }

@@ -43,22 +43,25 @@ mod entries {
     include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 }
 
-/// The header as the table makes it.
-pub const HEADER: &str = include_str!(concat!(env!("OUT_DIR"), "/shmem.h"));
+/// The headers as the table makes them, by name.
+pub const HEADERS: [(&str, &str); 2] = [
+    ("shmem.h", include_str!(concat!(env!("OUT_DIR"), "/shmem.h"))),
+    ("pshmem.h", include_str!(concat!(env!("OUT_DIR"), "/pshmem.h"))),
+];
 
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_header_is_what_the_table_says() {
-        let committed = include_str!("../include/shmem.h");
-        // Written where the committed one lies, if it is to be.
-        if std::env::var_os("MP_WRITE_HEADER").is_some() {
-            std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/include/shmem.h"), super::HEADER)
-                .unwrap();
+    fn the_headers_are_what_the_table_says() {
+        for (name, text) in super::HEADERS {
+            let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("include").join(name);
+            // Written anew, if they are to be.
+            if std::env::var_os("MP_WRITE_HEADERS").is_some() {
+                std::fs::write(&path, text).unwrap();
+            }
+            let committed = std::fs::read_to_string(&path).unwrap();
+            let how = "MP_WRITE_HEADERS=1 cargo test -p mp-shmem writes it anew";
+            assert!(committed == text, "{}: {how}", path.display());
         }
-        assert!(
-            committed == super::HEADER,
-            "MP_WRITE_HEADER=1 cargo test -p mp-shmem writes include/shmem.h anew"
-        );
     }
 }
