@@ -280,6 +280,18 @@ fn the_heap_s_end_is_a_sentence_and_null() {
 }
 
 #[test]
+fn pe_0_says_what_it_is_and_which_variables_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "errors.c", &["-std=c99"]);
+    let mut command = oshrun(2, "auto");
+    command.env("SHMEM_INFO", "1").env("SHMEM_SYMMETRIC_SIZE", "3.5m");
+    let output = command.arg(&program).args(["return", ""]).output().unwrap();
+    let out = text(&output.stdout);
+    assert_eq!(out.matches("OpenSHMEM 1.5 of libmp").count(), 1, "{out}");
+    assert!(out.contains("SHMEM_SYMMETRIC_SIZE") && out.contains("here 3670016"), "{out}");
+}
+
+#[test]
 fn a_call_before_the_start_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let program = program(folder.path(), "errors.c", &["-std=c99"]);

@@ -238,8 +238,26 @@ pub(crate) unsafe fn init() {
         return;
     }
     STATE.store(Box::into_raw(Box::new(State::new())), Ordering::Release);
+    introduce(state());
     // SAFETY: the function stays where it is.
     unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+}
+
+/// Says on PE 0 what `SHMEM_VERSION` and `SHMEM_INFO` ask for.
+fn introduce(state: &State) {
+    let asked = |name| state.me == 0 && std::env::var_os(name).is_some();
+    if asked("SHMEM_VERSION") || asked("SHMEM_INFO") {
+        println!("OpenSHMEM 1.5 of libmp {}", env!("CARGO_PKG_VERSION"));
+    }
+    if asked("SHMEM_INFO") {
+        println!(
+            "SHMEM_SYMMETRIC_SIZE   bytes of the symmetric heap of each PE, as 1048576, 512k, 64m or 1.5g; here {}\n\
+             SHMEM_VERSION          prints the version\n\
+             SHMEM_INFO             prints this\n\
+             MP_PATH and others     as for every program of libmp",
+            state.heap.len
+        );
+    }
 }
 
 /// A program that exits well without `shmem_finalize` means it; one that exits with a failure ends the others with its status.
