@@ -17,6 +17,8 @@ use crate::{order, statics};
 
 /// Bytes of the symmetric heap, if `SHMEM_SYMMETRIC_SIZE` does not say otherwise.
 const HEAP: usize = 64 << 20;
+/// What the heap is a multiple of.
+const PAGE: usize = 4096;
 /// Pages of its own, wherever it is mapped.
 const LEAST_HEAP: usize = 1 << 20;
 /// A wait ends with the world, and not before.
@@ -212,7 +214,7 @@ fn heap_size() -> usize {
     let bytes = size(&value).unwrap_or_else(|| {
         die(format!("{name} is {value:?}, expected a number of bytes, with k, m, g or t behind it for KiB to TiB"))
     });
-    bytes.max(LEAST_HEAP)
+    bytes.max(LEAST_HEAP).next_multiple_of(PAGE)
 }
 
 fn size(text: &str) -> Option<usize> {
