@@ -104,7 +104,7 @@ impl Segment {
 impl State {
     fn new() -> State {
         let config = Config::from_env().map(|mut config| {
-            if std::env::var_os("MP_TIMEOUT").is_none() {
+            if std::env::var_os("MP_TIMEOUT").is_none_or(|value| value.is_empty()) {
                 config.timeout = NO_END;
             }
             config
