@@ -2,7 +2,7 @@
 //! shared between them, and a message misread is worse than a job that does not start.
 
 /// The revision of the control plane's wire format. Raised with every incompatible change.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// What a rank was built from; equal on all ranks of a world.
 ///

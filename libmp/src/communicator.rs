@@ -18,7 +18,7 @@ use crate::control::message::{Outcome, Payload, PeerInfo};
 use crate::control::{Control, Turn, WORLD, team_number};
 use crate::data::plane::Plane;
 use crate::data::{
-    Collective, Path, Peer, PeerCounters, Region, Step, Window, enqueue, wait_for_word,
+    Collective, Path, Peer, PeerCounters, Region, Step, Window, enqueue, wait_for_word, wait_until,
 };
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Field, Neighbour};
@@ -271,6 +271,43 @@ impl Communicator {
     pub fn wait64(&self, word: &Word64, until: Until<u64>, deadline: Deadline) -> Result<()> {
         let look = || word.read().map(|seen| (seen, until.is_met_by(seen)));
         wait_for_word(&self.inner.plane, word, until, deadline, look)
+    }
+
+    /// Waits until `look` says that what it looks for is there: for words that are no signals, any comparison, several at once. `op`
+    /// is what errors call it. Between two looks it makes progress and pauses, longer the longer it waits.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::time::Duration;
+    ///
+    /// use libmp::{Deadline, World};
+    ///
+    /// # fn main() -> libmp::Result<()> {
+    /// # let world = World::init()?;
+    /// let words = [AtomicU64::new(0), AtomicU64::new(5)]; // which other ranks write
+    /// let odd = || words.iter().any(|word| word.load(Ordering::Acquire) % 2 == 1);
+    /// world.wait_until("a wait for an odd word", Deadline::after(Duration::from_secs(10)), odd)?;
+    /// # world.finish()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Late`]; what ended the world, seen before the last look.
+    pub fn wait_until(
+        &self,
+        op: &str,
+        deadline: Deadline,
+        look: impl FnMut() -> bool,
+    ) -> Result<()> {
+        wait_until(&self.inner.plane, op, deadline, look)
+    }
+
+    /// Waits until the world is over: what has ended it, or nothing if this rank has finished it, or dropped it. For a thread that
+    /// sees to it that a program which makes no calls of this library ends, too.
+    pub fn wait_for_end(&self) -> Option<Error> {
+        let since = std::time::Instant::now();
+        let cause = self.inner.control.wait_for_end();
+        cause.map(|cause| cause.during("its run", since.elapsed()))
     }
 
     /// The same communicator whose calls give up after `timeout`.

@@ -1,6 +1,6 @@
 //! What can go wrong between ranks: one variant per kind of failure, each a sentence a user can act on.
 //!
-//! Failures of a *running* world (`PeerLost`, `Aborted`, `Timeout`, `Protocol`) end it: from then on every call on
+//! Failures of a *running* world (`PeerLost`, `Aborted`, `Exited`, `Timeout`, `Protocol`) end it: from then on every call on
 //! that world returns the same cause, with its own operation and age.
 
 use std::io;
@@ -148,6 +148,24 @@ pub enum Error {
         host: String,
         /// Its reason.
         reason: String,
+        /// The operation that could not complete here.
+        op: String,
+        /// How long that operation had been going on.
+        age: Duration,
+    },
+
+    /// A rank ended the program of all ranks: [`World::exit`](crate::World::exit).
+    #[error(
+        "rank {rank} on {host} ended the program with status {status} (during {op}, after {age:.1?})"
+    )]
+    #[non_exhaustive]
+    Exited {
+        /// The rank that did, in the world.
+        rank: usize,
+        /// Its host.
+        host: String,
+        /// With which status every process is to exit.
+        status: i32,
         /// The operation that could not complete here.
         op: String,
         /// How long that operation had been going on.

@@ -295,14 +295,14 @@ impl World {
     /// Whether the world goes on. Cheap: for loops that wait for something else.
     ///
     /// # Errors
-    /// What ended it: [`Error::PeerLost`], [`Error::Aborted`], [`Error::Timeout`] or [`Error::Protocol`].
+    /// What ended it: [`Error::PeerLost`], [`Error::Aborted`], [`Error::Exited`], [`Error::Timeout`] or [`Error::Protocol`].
     pub fn check(&self) -> Result<()> {
         self.control.check("check")
     }
 
     /// The word that turns from zero when the world fails, before any waiting call returns (release; read it with acquire).
     /// Bit 63 is set; bits 32 up are the kind: 1 a rank is lost, 2 aborted, 3 a deadline passed, 4 the start was incomplete,
-    /// 5 refused, 6 protocol; the low 32 bits are the rank concerned, `u32::MAX` for none. It has a page for itself, at an
+    /// 5 refused, 6 protocol, 7 exited; the low 32 bits are the rank concerned, `u32::MAX` for none. It has a page for itself, at an
     /// address that stays the same as long as the world or one of its communicators lives, so that it can be registered for
     /// devices.
     pub fn abort_word(&self) -> &AtomicU64 {
@@ -319,6 +319,26 @@ impl World {
         let limit = (0..=REASON_MAX).rev().find(|&at| reason.is_char_boundary(at)).unwrap_or(0);
         reason.truncate(limit);
         self.control.fail(Cause::Aborted { rank, host, reason });
+        self.control.wait_passed_on();
+    }
+
+    /// Ends the world for all ranks because one of them ends the program, with the status with which every process is to
+    /// exit: each hears it as [`Error::Exited`]. When this returns the news is on its way. It is up to the processes to exit; a thread
+    /// that [waits for the end](Communicator::wait_for_end) sees to it in a program that computes.
+    ///
+    /// ```
+    /// # fn main() -> libmp::Result<()> {
+    /// let worlds = libmp::World::threads(2)?;
+    /// worlds[1].exit(3);
+    /// let end = worlds[0].wait_for_end();
+    /// assert!(matches!(end, Some(libmp::Error::Exited { rank: 1, status: 3, .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn exit(&self, status: i32) {
+        let rank = self.rank() as u32;
+        let host = self.host(self.rank()).unwrap_or_default().to_owned();
+        self.control.fail(Cause::Exited { rank, host, status });
         self.control.wait_passed_on();
     }
 

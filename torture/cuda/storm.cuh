@@ -23,7 +23,7 @@ MP_HOST_DEVICE std::uint32_t word(std::uint64_t name, std::uint64_t index) {
 
 MP_COLD void mismatch(Tally* tally, const End& end, std::uint64_t round, std::uint64_t index, std::uint32_t found,
                       std::uint32_t expected) {
-    if (mp::exchange(&tally->claimed, std::uint64_t{1}, mp::relaxed, mp::gpu) != 0) return;
+    if (mp::fetch(&tally->claimed, mp::replace, std::uint64_t{1}, mp::gpu, mp::relaxed) != 0) return;
     tally->channel = end.number;
     tally->round = round;
     tally->index = index;

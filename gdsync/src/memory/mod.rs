@@ -22,6 +22,7 @@ use crate::cuda::driver::cu;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use allocation::{Allocation, Backing};
+use shared::SharedSegment;
 pub use space::Space;
 
 /// A shared view of `len` elements of memory. Cloning and slicing share the memory.
@@ -132,6 +133,24 @@ impl<T: Pod> Buffer<T> {
         let bytes = bytes_of::<T>("registration", len)?;
         // SAFETY: the caller's promise; the owner holds nothing.
         let allocation = unsafe { Allocation::user(device, address.cast(), bytes, Box::new(()))? };
+        Ok(Buffer::whole(allocation, len))
+    }
+
+    /// Makes private memory of this process shareable without moving it: its pages become those of shared memory with the same
+    /// bytes, which peers [map](crate::PeerMemory). For what the linker or a library has placed: the variables of a program.
+    /// They stay shared until the process ends, also in the processes that it forks, whose writes it then sees.
+    ///
+    /// # Errors
+    /// [`Error::Misaligned`] for what is not whole pages; out of memory; what the system says.
+    ///
+    /// # Safety
+    /// The `len` elements from `address` on are mapped, readable and writable, and no other thread uses them meanwhile. From then
+    /// on, others may change them.
+    pub unsafe fn share_in_place(address: NonNull<T>, len: usize) -> Result<Buffer<T>> {
+        let bytes = bytes_of::<T>("memory to share in place", len)?;
+        // SAFETY: the caller's promise.
+        let segment = unsafe { SharedSegment::replace(address.cast(), bytes)? };
+        let allocation = Allocation::segment(&Device::Host, Space::Pinned, segment, bytes)?;
         Ok(Buffer::whole(allocation, len))
     }
 

@@ -25,6 +25,8 @@ pub(crate) struct SharedSegment {
     address: NonNull<u8>,
     len: usize,
     file: OwnedFd,
+    /// It has taken the place of memory that the program goes on using: it is never unmapped.
+    stays: bool,
 }
 
 // SAFETY: a mapping is plain memory; who may touch it when is the business of the buffers built on it.
@@ -47,17 +49,39 @@ impl SharedSegment {
     /// error here instead of a SIGBUS at the first touch.
     pub fn create(len: usize) -> Result<SharedSegment> {
         let len = round_to_pages(len)?;
-        let what = format!("{len} bytes of shared memory");
-        // Until the memory is reserved nobody else of this host counts on it.
-        let turn = Turn::take();
-        limits::check(len as u64, len as u64)?;
-        let file = memfd_create("mp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(|e| Error::os("memfd_create", &what, e))?;
-        fallocate(&file, FallocateFlags::empty(), 0, len as u64)
-            .map_err(|e| Error::os("fallocate", &what, e))?;
-        fcntl_add_seals(&file, SEALS).map_err(|e| Error::os("F_ADD_SEALS", &what, e))?;
-        drop(turn);
-        SharedSegment::map(file, len)
+        SharedSegment::map(reserve(len)?, len)
+    }
+
+    /// Puts a segment with the same bytes in the place of whole pages of private memory of this process.
+    ///
+    /// # Safety
+    /// The pages are mapped, readable and writable, and no other thread writes them meanwhile.
+    pub unsafe fn replace(address: NonNull<u8>, len: usize) -> Result<SharedSegment> {
+        let page = rustix::param::page_size();
+        for offset in [address.as_ptr() as usize, len] {
+            if !offset.is_multiple_of(page) {
+                return Err(Error::Misaligned {
+                    what: "memory to share in place",
+                    offset,
+                    align: page,
+                });
+            }
+        }
+        let file = reserve(len)?;
+        let failed = |call| move |e| Error::os(call, format!("{len} bytes to share in place"), e);
+        // From here to the mapping nothing may write to these pages: no allocation, whose state may be in them.
+        let mut at = 0;
+        while at < len {
+            // SAFETY: readable, as the caller says.
+            let rest = unsafe { std::slice::from_raw_parts(address.as_ptr().add(at), len - at) };
+            at += rustix::io::pwrite(&file, rest, at as u64).map_err(failed("pwrite"))?;
+        }
+        let (access, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
+        // SAFETY: the caller's pages, whose bytes stay the same.
+        unsafe { mmap(address.as_ptr().cast(), len, access, flags, &file, 0) }
+            .map_err(failed("mmap"))?;
+        Ok(SharedSegment { address, len, file, stays: true })
     }
 
     /// Maps the segment that another process of this machine (or this one) named.
@@ -99,7 +123,7 @@ impl SharedSegment {
         .map_err(|e| Error::os("mmap", format!("{len} bytes of shared memory"), e))?;
         let address = NonNull::new(address.cast())
             .ok_or_else(|| Error::os("mmap", "shared memory", "null"))?;
-        Ok(SharedSegment { address, len, file })
+        Ok(SharedSegment { address, len, file, stays: false })
     }
 
     pub fn address(&self) -> NonNull<u8> {
@@ -125,11 +149,29 @@ impl SharedSegment {
 
 impl Drop for SharedSegment {
     fn drop(&mut self) {
+        if self.stays {
+            return;
+        }
         // SAFETY: mapped by us with this length, unmapped once; buffers on it hold the segment.
         if let Err(error) = unsafe { munmap(self.address.as_ptr().cast(), self.len) } {
             tracing::debug!("munmap: {error}");
         }
     }
+}
+
+/// A file of so many bytes, whole pages, in memory that is reserved.
+fn reserve(len: usize) -> Result<OwnedFd> {
+    let what = format!("{len} bytes of shared memory");
+    // Until the memory is reserved nobody else of this host counts on it.
+    let turn = Turn::take();
+    limits::check(len as u64, len as u64)?;
+    let file = memfd_create("mp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .map_err(|e| Error::os("memfd_create", &what, e))?;
+    fallocate(&file, FallocateFlags::empty(), 0, len as u64)
+        .map_err(|e| Error::os("fallocate", &what, e))?;
+    fcntl_add_seals(&file, SEALS).map_err(|e| Error::os("F_ADD_SEALS", &what, e))?;
+    drop(turn);
+    Ok(file)
 }
 
 fn round_to_pages(len: usize) -> Result<usize> {
@@ -154,6 +196,32 @@ mod tests {
             assert_eq!(other.address().read(), 42);
         }
         assert_ne!(mine.address(), other.address());
+        Ok(())
+    }
+
+    #[test]
+    fn memory_shared_in_place_keeps_its_bytes_and_address_and_is_seen_by_who_opens_it() -> Result<()>
+    {
+        let len = 3 * rustix::param::page_size();
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping, which only this test uses.
+        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, access, flags) };
+        let start = NonNull::new(start.unwrap().cast::<u8>()).unwrap();
+        // SAFETY: inside the mapping, which stays when the segment is dropped.
+        unsafe {
+            start.add(len - 1).write(42);
+            let segment = SharedSegment::replace(start, len)?;
+            let other = SharedSegment::open(&segment.name()?)?;
+            assert_eq!(other.address().add(len - 1).read(), 42);
+            other.address().write(7);
+            assert_eq!((segment.address(), start.read_volatile()), (start, 7));
+            drop(segment);
+            start.write(8);
+            assert_eq!(other.address().read_volatile(), 8);
+            let crooked = SharedSegment::replace(start.add(1), len).unwrap_err().to_string();
+            assert!(crooked.contains("memory to share in place"), "{crooked}");
+            munmap(start.as_ptr().cast(), len).unwrap();
+        }
         Ok(())
     }
 

@@ -114,7 +114,7 @@ impl From<Error> for Failure {
             | Error::Mpi { .. } => Status::Start,
             Error::NotBuilt { .. } => Status::Unsupported,
             Error::PeerLost { .. } => Status::PeerLost,
-            Error::Aborted { .. } => Status::Aborted,
+            Error::Aborted { .. } | Error::Exited { .. } => Status::Aborted,
             Error::Timeout { .. } => Status::Timeout,
             Error::Late { .. } => Status::Late,
             Error::Protocol { .. } => Status::Protocol,

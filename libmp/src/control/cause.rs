@@ -69,6 +69,8 @@ pub(crate) enum Cause {
     Lost { rank: u32, host: String, how: Loss },
     /// A rank called `abort`.
     Aborted { rank: u32, host: String, reason: String },
+    /// A rank ended the program of all ranks, with this status.
+    Exited { rank: u32, host: String, status: i32 },
     /// A collective passed its deadline.
     Late { what: String, missing: Vec<(u32, String)>, waited_ms: u64 },
     /// The start passed its deadline.
@@ -89,6 +91,9 @@ impl Cause {
             }
             Cause::Aborted { rank, host, reason } => {
                 Error::Aborted { rank: rank as usize, host, reason, op, age }
+            }
+            Cause::Exited { rank, host, status } => {
+                Error::Exited { rank: rank as usize, host, status, op, age }
             }
             Cause::Late { what, missing, waited_ms } => Error::Timeout {
                 what,
@@ -117,6 +122,7 @@ impl Cause {
             Cause::Incomplete { missing, .. } => (4, missing.first().copied().unwrap_or(u32::MAX)),
             Cause::Refused { .. } => (5, u32::MAX),
             Cause::Protocol { .. } => (6, u32::MAX),
+            Cause::Exited { rank, .. } => (7, *rank),
         };
         1 << 63 | kind << 32 | u64::from(rank)
     }
@@ -128,6 +134,9 @@ impl fmt::Display for Cause {
             Cause::Lost { rank, host, how } => write!(f, "rank {rank} on {host} is lost: {how}"),
             Cause::Aborted { rank, host, reason } => {
                 write!(f, "rank {rank} on {host} aborted the world: {reason}")
+            }
+            Cause::Exited { rank, host, status } => {
+                write!(f, "rank {rank} on {host} ended the program with status {status}")
             }
             Cause::Late { what, .. } => write!(f, "{what} passed its deadline"),
             Cause::Incomplete { missing, size, .. } => {

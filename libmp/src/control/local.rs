@@ -153,6 +153,15 @@ impl Local {
         self.wait(Instant::now() + limit, true, |state| state.passed_on.then_some(()));
     }
 
+    /// Waits until the world has failed: the cause; or is over otherwise.
+    pub(crate) fn wait_for_end(&self) -> Option<Cause> {
+        let mut state = self.lock();
+        while state.cause.is_none() && !self.finished() {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.cause.clone()
+    }
+
     /// Waits for the world to be complete: its ranks.
     pub(crate) fn wait_peers(&self, deadline: Instant) -> Waited<Arc<[PeerInfo]>> {
         self.wait(deadline, false, |state| state.peers.clone())

@@ -339,6 +339,16 @@ impl Control {
         self.post(Message::Fail { cause }, nothing());
     }
 
+    /// Waits until the world is over: the cause, which is on its way to the others by then, or nothing if it has been finished
+    /// or dropped here.
+    pub(crate) fn wait_for_end(&self) -> Option<Cause> {
+        let cause = self.local.wait_for_end();
+        if cause.is_some() {
+            self.wait_passed_on();
+        }
+        cause
+    }
+
     /// Waits (shortly) until a failure that this rank reported is on its way to the others.
     pub(crate) fn wait_passed_on(&self) {
         self.local.wait_passed_on(LINGER);

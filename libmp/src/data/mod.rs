@@ -86,4 +86,4 @@ pub(crate) use path::Paths;
 pub use peer::{Message, Peer};
 pub use region::Region;
 pub use window::{AtomicNumber, AtomicOp, Get, Local, Put, SignalWait, Window};
-pub(crate) use word::wait_for_word;
+pub(crate) use word::{wait_for_word, wait_until};

@@ -11,6 +11,32 @@ use super::plane::Plane;
 use super::wait::Backoff;
 use crate::error::{Error, Result};
 
+/// Waits until `look` says that it is there; `op` is what it is called.
+pub(crate) fn wait_until(
+    plane: &Plane,
+    op: &str,
+    deadline: Deadline,
+    mut look: impl FnMut() -> bool,
+) -> Result<()> {
+    let (mut backoff, since) = (Backoff::new(deadline), Instant::now());
+    while !look() {
+        plane.progress();
+        let paused = plane.pause(&mut backoff, || {
+            let (rank, host) = (plane.rank(), plane.peer(plane.rank()).host.clone());
+            let name = Name { verb: "wait for a condition", tag: 0, direction: "of", rank, host };
+            let what = What { name: Arc::new(name), expected: 1, seen: 0 };
+            Progress { what, age: since.elapsed(), why: String::new() }
+        });
+        paused.map_err(|error| match error {
+            Error::Late { rank, host, tag, expected, seen, age, why, .. } => {
+                Error::Late { op: op.to_owned(), rank, host, tag, expected, seen, age, why }
+            }
+            other => other,
+        })?;
+    }
+    Ok(())
+}
+
 /// Waits until what `look` sees is what is awaited. `look` says what it sees and whether that is it.
 pub(crate) fn wait_for_word(
     plane: &Plane,

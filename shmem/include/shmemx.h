@@ -1,0 +1,2 @@
+/* Extensions to OpenSHMEM: there are none. */
+#include <shmem.h>

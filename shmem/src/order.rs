@@ -1,0 +1,46 @@
+//! Order: fence, quiet, barrier. Over mapped memory an operation has happened when its call returns, and the processor keeps stores in
+//! order; what has gone through a NIC is waited for.
+
+use std::sync::atomic::{self, Ordering};
+
+use crate::context::Context;
+use crate::failure::OrFail;
+use crate::world::{State, state};
+
+/// All that this PE has done is to be seen by all others.
+pub(crate) fn complete(state: &State) {
+    atomic::fence(Ordering::SeqCst);
+    for (pe, used) in &state.far {
+        if used.load(Ordering::Acquire) {
+            // One queue a PE, for the heap and the variables.
+            state.heap.window.quiet(*pe).or_fail();
+        }
+    }
+}
+
+/// All PEs have come here, and what they did before has happened.
+pub(crate) fn barrier(state: &State) {
+    complete(state);
+    state.all.collective(&state.world).barrier().run().or_fail();
+}
+
+pub(crate) unsafe fn barrier_all() {
+    barrier(state());
+}
+
+pub(crate) unsafe fn quiet(_: Context) {
+    complete(state());
+}
+
+pub(crate) unsafe fn fence(_: Context) {
+    let state = state();
+    atomic::fence(Ordering::Release);
+    if !state.far.is_empty() {
+        complete(state);
+    }
+}
+
+pub(crate) unsafe fn sync_all() {
+    let state = state();
+    state.all.collective(&state.world).barrier().run().or_fail();
+}

@@ -1,0 +1,348 @@
+//! OpenSHMEM programs in C and C++ as users have them: built with the wrappers that `tools/install-shmem` installs, started by `oshrun`,
+//! over mapped memory and over the NIC, with few PEs and odd numbers of them; and the mistakes that programs make.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+
+/// Linked, so that cargo builds the libraries before the test.
+use mp_shmem as _;
+
+/// Paths, and how many PEs are run over each.
+const RUNS: [(&str, &[usize]); 3] = [("auto", &[1, 2, 3, 5]), ("nic", &[2]), ("nic-tcp", &[2])];
+/// Seconds that no job here takes, on a slow and busy machine either.
+const PATIENCE: &str = "120";
+
+fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// The command without what a launcher of these tests has set.
+fn clean(mut command: Command) -> Command {
+    for name in libmp::config::VARIABLES {
+        command.env_remove(name);
+    }
+    command.env_remove("SHMEM_SYMMETRIC_SIZE").env_remove("SMA_SYMMETRIC_SIZE");
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn run(command: Command) -> Output {
+    let mut command = clean(command);
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{command:?}: {}\n{out}{err}", output.status);
+    output
+}
+
+/// What cargo has built for these tests, installed once.
+fn prefix() -> &'static Path {
+    static PREFIX: LazyLock<PathBuf> = LazyLock::new(|| {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("openshmem");
+        let (built, prefix) = (folder.join("built"), folder.join("prefix"));
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+        std::fs::create_dir_all(&built).unwrap();
+        std::os::unix::fs::symlink(archive(), built.join("libmp_shmem.a")).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mprun"), built.join("mprun")).unwrap();
+        let mut install = Command::new(here("tools/install-shmem"));
+        install.arg("--built").arg(&built).arg(&prefix);
+        run(install);
+        prefix
+    });
+    &PREFIX
+}
+
+/// Newest `libmp_shmem….a` beside this test: older builds may have left some.
+fn archive() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let files = std::fs::read_dir(test.parent().unwrap()).unwrap();
+    let archives = files.map(|file| file.unwrap().path()).filter(|path| {
+        let name = path.file_name().unwrap().to_string_lossy();
+        name.starts_with("libmp_shmem") && name.ends_with(".a")
+    });
+    let modified = |path: &PathBuf| std::fs::metadata(path).unwrap().modified().unwrap();
+    archives.max_by_key(modified).expect("cargo builds it")
+}
+
+/// A program of the tests, compiled with all warnings.
+fn program(folder: &Path, source: &str, arguments: &[&str]) -> PathBuf {
+    let program = folder.join("program");
+    let wrapper = if source.ends_with(".cpp") { "oshc++" } else { "oshcc" };
+    let mut compiler = Command::new(prefix().join("bin").join(wrapper));
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread"]).args(arguments);
+    compiler.arg(here("shmem/tests/programs").join(source)).arg("-o").arg(&program);
+    run(compiler);
+    program
+}
+
+fn oshrun(pes: usize, path: &str) -> Command {
+    let mut command = clean(Command::new(prefix().join("bin/oshrun")));
+    command.args(["-np", &pes.to_string(), "--timeout", PATIENCE]).env("MP_PATH", path);
+    command
+}
+
+/// Runs a program over every path.
+fn everywhere(source: &str, arguments: &[&str]) {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), source, arguments);
+    for (path, counts) in RUNS {
+        for &pes in counts {
+            let mut command = oshrun(pes, path);
+            let output = command.arg(&program).output().unwrap();
+            let (out, err) = (text(&output.stdout), text(&output.stderr));
+            assert!(output.status.success(), "{path}, {pes} PEs: {}\n{out}{err}", output.status);
+            assert_eq!(out.matches("is through").count(), pes, "{path}: {out}{err}");
+        }
+    }
+}
+
+#[test]
+fn puts_and_gets_of_every_type_and_form_arrive() {
+    everywhere("rma.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
+fn atomic_operations_of_all_pes_are_one_after_the_other() {
+    everywhere("atomics.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
+fn waits_and_tests_see_what_others_write() {
+    everywhere("waits.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
+fn the_heap_and_the_variables_of_a_program_are_symmetric() {
+    everywhere("memory.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
+fn collectives_of_teams_and_active_sets_move_and_combine_every_type() {
+    everywhere("collectives.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
+fn teams_come_and_go_and_have_numbers_and_contexts_of_their_own() {
+    everywhere("teams.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
+fn signals_locks_threads_and_old_names_work() {
+    everywhere("signals.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
+fn a_tool_in_front_of_the_library_sees_the_calls() {
+    everywhere("profile.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
+fn variables_are_symmetric_however_a_program_is_linked() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = prefix().join("lib/libmp_shmem.a");
+    let archive = archive.to_str().unwrap();
+    for arguments in
+        [&["-no-pie"][..], &["-Wl,-z,norelro"], &["-Wl,-z,relro,-z,now"], &[archive, "-ldl", "-lm"]]
+    {
+        let arguments = [&["-std=c99"], arguments].concat();
+        let program = program(folder.path(), "memory.c", &arguments);
+        let mut command = oshrun(2, "auto");
+        let output = command.arg(&program).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+    }
+}
+
+#[test]
+fn c11_and_cpp_choose_functions_by_their_arguments() {
+    everywhere("generic.c", &["-std=c11", "-pedantic"]);
+    everywhere("overloads.cpp", &["-std=c++14"]);
+}
+
+#[test]
+fn the_header_compiles_by_itself_in_every_language() {
+    let folder = tempfile::tempdir().unwrap();
+    for (wrapper, name, standards) in [
+        ("oshcc", "a.c", &["-std=c99", "-std=c11", "-std=gnu17"][..]),
+        ("oshc++", "a.cpp", &["-std=c++11", "-std=c++20"]),
+    ] {
+        let source = folder.path().join(name);
+        // Twice: it guards itself.
+        std::fs::write(
+            &source,
+            "#include <shmem.h>\n#include <mpp/shmem.h>\n#include <shmemx.h>\n#include <pshmem.h>\n",
+        )
+        .unwrap();
+        for standard in standards {
+            let mut compiler = Command::new(prefix().join("bin").join(wrapper));
+            compiler.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", standard]);
+            compiler.arg(&source);
+            run(compiler);
+        }
+    }
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let headers = ["shmem.h", "pshmem.h"]
+        .map(|name| std::fs::read_to_string(here("shmem/include").join(name)).unwrap());
+    // Behind the prototypes is what the header does with them.
+    let prototypes = headers
+        .iter()
+        .flat_map(|header| header.split("#ifdef __cplusplus\n}").next().unwrap().lines());
+    let declared = prototypes.filter(|line| line.ends_with(");") && !line.starts_with('#'));
+    let name = |line: &str| -> Option<String> {
+        let head = line.split_once('(')?.0;
+        Some(head.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?.to_owned())
+    };
+    let mut declared: Vec<String> = declared.filter_map(name).collect();
+    declared.sort_unstable();
+    let mut nm = Command::new("nm");
+    nm.args(["-D", "--defined-only"]).arg(prefix().join("lib/libmp_shmem.so"));
+    let symbols = text(&run(nm).stdout);
+    let symbols = symbols.lines().filter_map(|line| line.split_once(" T ")).map(|(_, name)| name);
+    let mut exported: Vec<&str> = symbols.map(|name| name.split('@').next().unwrap()).collect();
+    exported.sort_unstable();
+    assert_eq!(declared, exported);
+    assert!(exported.len() > 3000, "{}", exported.len());
+}
+
+/// How a program ends that makes a mistake: its status, and what it says.
+fn mistake(program: &Path, path: &str, what: &str, others: &str) -> (Option<i32>, String, String) {
+    let mut command = oshrun(3, path);
+    let output = command.arg(program).args([what, others]).output().unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn a_mistake_ends_all_pes_with_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "errors.c", &["-std=c99"]);
+    for (path, others) in [("auto", "compute"), ("auto", "barrier"), ("nic", "wait")] {
+        for (what, sentence) in [
+            ("pe", "PE 1: there is no PE 7: the PEs are 0 to 2"),
+            ("negative-pe", "PE 1: there is no PE -1: the PEs are 0 to 2"),
+            (
+                "private",
+                "are not symmetric memory: expected memory from shmem_malloc, or a variable",
+            ),
+            ("null", "the 10 bytes at 0x0 are not symmetric memory"),
+            ("past", "go past the end of symmetric memory"),
+            ("comparison", "17 is no comparison"),
+            ("free", "was not given by shmem_malloc"),
+            ("stride", "a stride of 0 elements, expected at least 1"),
+            ("context", "SHMEM_CTX_INVALID is no context"),
+        ] {
+            // All wait for all where memory is given back.
+            let others = if what == "free" { "barrier" } else { others };
+            let (status, _, err) = mistake(&program, path, what, others);
+            assert_eq!(status, Some(1), "{path}, {what}, {others}: {err}");
+            assert!(err.contains(sentence), "{path}, {what}, {others}: {err}");
+        }
+    }
+}
+
+#[test]
+fn the_heap_s_end_is_a_sentence_and_null() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "errors.c", &["-std=c99"]);
+    let (status, _, err) = mistake(&program, "auto", "heap", "");
+    assert_eq!(status, Some(1), "{err}");
+    assert!(
+        err.contains(
+            "1099511627776 bytes are more than is left in one piece of the symmetric heap"
+        ),
+        "{err}"
+    );
+    assert!(
+        err.contains("SHMEM_SYMMETRIC_SIZE") && err.contains("are not symmetric memory"),
+        "{err}"
+    );
+
+    for (value, sentence) in [
+        ("much", "SHMEM_SYMMETRIC_SIZE is \"much\", expected a number of bytes"),
+        ("1000t", "MiB are available"),
+    ] {
+        let mut command = oshrun(2, "auto");
+        let output = command
+            .env("SHMEM_SYMMETRIC_SIZE", value)
+            .arg(&program)
+            .args(["return", ""])
+            .output()
+            .unwrap();
+        let err = text(&output.stderr);
+        assert!(!output.status.success() && err.contains(sentence), "{value}: {err}");
+    }
+}
+
+#[test]
+fn pe_0_says_what_it_is_and_which_variables_there_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "errors.c", &["-std=c99"]);
+    let mut command = oshrun(2, "auto");
+    command.env("SHMEM_INFO", "1").env("SHMEM_SYMMETRIC_SIZE", "3.5m");
+    let output = command.arg(&program).args(["return", ""]).output().unwrap();
+    let out = text(&output.stdout);
+    assert_eq!(out.matches("OpenSHMEM 1.5 of libmp").count(), 1, "{out}");
+    assert!(out.contains("SHMEM_SYMMETRIC_SIZE") && out.contains("here 3670016"), "{out}");
+}
+
+#[test]
+fn a_call_before_the_start_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "errors.c", &["-std=c99"]);
+    let (status, _, err) = mistake(&program, "auto", "no-start", "");
+    assert_eq!(status, Some(1), "{err}");
+    assert!(
+        err.contains("a function was called before shmem_init or behind shmem_finalize"),
+        "{err}"
+    );
+}
+
+#[test]
+fn global_exit_ends_all_pes_with_its_status_whatever_they_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "errors.c", &["-std=c99"]);
+    for (path, others) in [("auto", "compute"), ("auto", "barrier"), ("nic", "wait")] {
+        for (what, expected) in [("global-exit", 23), ("global-exit-0", 0)] {
+            let (status, out, err) = mistake(&program, path, what, others);
+            assert_eq!(status, Some(expected), "{path}, {what}, {others}: {err}");
+            assert!(out.contains("PE 1 has said this"), "{out}");
+            assert!(!err.contains("shmem:"), "{err}");
+        }
+    }
+}
+
+#[test]
+fn a_pe_that_ends_early_ends_the_others_and_one_that_just_returns_does_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "errors.c", &["-std=c99"]);
+    for others in ["compute", "barrier", "wait"] {
+        let (status, _, err) = mistake(&program, "auto", "exit", others);
+        assert_eq!(status, Some(5), "{others}: {err}");
+        assert!(err.contains("PE 1: exits with status 5 before shmem_finalize"), "{others}: {err}");
+        let (status, _, err) = mistake(&program, "auto", "kill", others);
+        assert!(!matches!(status, Some(0)), "{others}: {err}");
+    }
+    // Without shmem_finalize: it is done at the end.
+    let (status, _, err) = mistake(&program, "auto", "return", "return");
+    assert_eq!(status, Some(0), "{err}");
+}
+
+#[test]
+fn oshrun_takes_what_mprun_takes_and_oshcc_shows_its_command() {
+    let mut command = oshrun(2, "auto");
+    let output =
+        command.args(["--", "sh", "-c", "echo $MP_RANK \"$1\"", "sh", "a  b"]).output().unwrap();
+    let out = text(&output.stdout);
+    let mut lines: Vec<&str> = out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 a  b", "1 a  b"]);
+    let mut show = Command::new(prefix().join("bin/oshcc"));
+    show.arg("--showme");
+    assert!(text(&run(show).stdout).contains("-lmp_shmem"));
+}
