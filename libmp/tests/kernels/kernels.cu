@@ -130,6 +130,15 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
             wrong += share[words + i] != test::pattern(right, 77, i);
             wrong += elsewhere[i] != test::pattern(right, 77, i);
         }
+        // Nor is what was put there still read: one value after another.
+        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads())
+            refused += !mp::put_value(window, right, 8 * i, test::pattern(me, 99, i));
+        refused += mp::quiet(block, window, right).failed();
+        for (std::uint64_t i = mp::thread_rank(); i < words; i += mp::block_threads()) {
+            std::uint64_t got = 0;
+            refused += !mp::get_value(window, right, 8 * i, got);
+            wrong += got != test::pattern(me, 99, i);
+        }
     }
     if (atomics != 0) {
         std::uint64_t before = 0;
@@ -157,7 +166,7 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
         refused += !mp::fetch_add(window, right, more + 16, 0.5, real);
         wrong += real < 0 || real >= 0.5 * mp::block_threads();
         refused += !mp::atomic_add(window, right, more + 24, 0.25f);
-        refused += !mp::atomic_max(window, right, more + 28, thread);
+        refused += !mp::atomic_max(window, right, more + 28, thread, mp::relaxed);
         refused += !mp::atomic_set(window, right, more + 32, std::int32_t(-5));
         // Any word is a signal.
         refused += !mp::signal_add(mp::thread(), window, right, mp::word(more + 40), 2);
