@@ -36,8 +36,8 @@ public:
         const auto* inboxes = impl::at<const std::uint64_t>(collective.inboxes);
         const auto* state = impl::at<const CollectiveState>(collective.state);
         // Asked for at once: the last acquire has emptied the cache, and one after the other they would take twice as long.
-        std::uint64_t runs = state->runs, unheard = state->unheard, mine = inboxes[collective.rank];
-        std::uint64_t theirs = inboxes[group.rank() < collective.ranks ? group.rank() : collective.rank];
+        std::uint64_t runs = state->runs, unheard = state->unheard, mine = impl::fixed(inboxes[collective.rank]);
+        std::uint64_t theirs = impl::fixed(inboxes[group.rank() < collective.ranks ? group.rank() : collective.rank]);
         impl::keep(runs);
         impl::keep(unheard);
         impl::keep(theirs);

@@ -174,6 +174,10 @@ namespace impl {
 // Numbers of the platform. `polls_between_clocks`: polls of a wait between two reads of the cycle counter;
 // `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds.
 
+// A word of a table that the host wrote before the launch and nobody writes while the kernel runs: one read of it may serve several
+// uses, whatever was written or acquired between.
+template <class T>
+MP_DEVICE T fixed(const T& word);
 // Has the compiler keep what was worked out, a pointer or 32 bits, instead of working it out again where it is needed.
 template <class T>
 MP_DEVICE void keep(T& value);

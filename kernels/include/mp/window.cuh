@@ -44,13 +44,16 @@ struct Place {
 };
 MP_DEVICE Place place_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
     const WindowPart* part = part_of(window, rank);
-    if (part == nullptr || at > part->bytes || bytes > part->bytes - at) return {0, nullptr};
-    return {part->memory + at, part->nic != 0 ? part : nullptr};
+    if (part == nullptr) return {0, nullptr};
+    // Asked for at once.
+    const std::uint64_t length = fixed(part->bytes), memory = fixed(part->memory), nic = fixed(part->nic);
+    if (at > length || bytes > length - at) return {0, nullptr};
+    return {memory + at, nic != 0 ? part : nullptr};
 }
 MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, std::uint64_t signal) {
     const WindowPart* part = part_of(window, rank);
     if (part == nullptr || signal >= window.signals) return {0, nullptr};
-    return {part->signals + signal * signal_stride, part->nic != 0 ? part : nullptr};
+    return {fixed(part->signals) + signal * signal_stride, fixed(part->nic) != 0 ? part : nullptr};
 }
 
 // Where the word of `bytes` bytes at byte `at` of a rank is.
@@ -211,7 +214,7 @@ template <class Group>
 MP_DEVICE WaitResult flush(Group group, const Window& window, std::uint64_t rank) {
     const WindowPart* part = part_of(window, rank);
     if (MP_RARELY(part == nullptr)) return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
-    if (MP_RARELY(part->nic != 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::in_use);
+    if (MP_RARELY(impl::fixed(part->nic) != 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::in_use);
     group.sync();
     return {ok, 0, 0};
 }

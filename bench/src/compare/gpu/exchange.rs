@@ -48,7 +48,7 @@ struct Kernel {
 
 enum By {
     Messages(Ends),
-    Puts(Pair, u64),
+    Puts(Box<Pair>, u64),
 }
 
 /// The messages of the blocks, and their handles.
@@ -73,7 +73,8 @@ impl Player for Kernel {
             true => By::Messages(Ends::new(rank, bytes)?),
             // Two landings.
             false => {
-                By::Puts(Pair::new(rank, 2 * bytes, blocks_of_puts(bytes) as usize + 1)?, bytes)
+                let pair = Pair::new(rank, 2 * bytes, blocks_of_puts(bytes) as usize + 1)?;
+                By::Puts(Box::new(pair), bytes)
             }
         });
         Ok(true)

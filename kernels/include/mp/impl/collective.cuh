@@ -108,7 +108,7 @@ MP_DEVICE Packet* turn_in(std::uint64_t inbox, const Collective& collective, std
     return at<Packet>(inbox) + (run % 2 * collective.ranks + from) * collective.len;
 }
 MP_DEVICE Packet* turn_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t run) {
-    return turn_in(at<const std::uint64_t>(collective.inboxes)[rank], collective, from, run);
+    return turn_in(fixed(at<const std::uint64_t>(collective.inboxes)[rank]), collective, from, run);
 }
 
 // The end of a run: the vote of the group over its threads' waits. The state changes behind it, when all have read it.

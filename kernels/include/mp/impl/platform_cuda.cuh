@@ -241,6 +241,10 @@ constexpr int polls_between_clocks = 16;
 constexpr int polls_of_shares = 64;
 
 template <class T>
+MP_DEVICE T fixed(const T& word) {
+    return __ldg(&word);
+}
+template <class T>
 MP_DEVICE void keep(T& value) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8, "keep: 32 or 64 bits");
     if constexpr (sizeof(T) == 4)

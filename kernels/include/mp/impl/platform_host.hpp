@@ -186,6 +186,10 @@ constexpr int polls_between_clocks = 1;
 constexpr int polls_of_shares = 1;
 
 template <class T>
+MP_DEVICE T fixed(const T& word) {
+    return word;
+}
+template <class T>
 MP_DEVICE void keep(T&) {}
 }  // namespace impl
 

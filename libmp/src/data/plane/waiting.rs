@@ -204,6 +204,8 @@ mod tests {
                 }
                 let deadline = soon();
                 sends.iter().for_each(|send| send.wait(deadline).unwrap());
+                // What a send's own call has handed over leaves the list at the next look.
+                assert!(!idle[0].test().unwrap());
                 // The receive that never comes posts itself to nobody, so it stays: this is all that does.
                 assert_eq!(plane.waiting.len(), 1, "{path}, round {round}");
             }
