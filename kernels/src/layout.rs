@@ -20,6 +20,8 @@ shared_constants! {
     pub const REPLY_BYTES: u64 = 64 as reply_bytes;
     /// Pieces of a large collective on their way to one rank in one lane.
     pub const LANE_SLOTS: u32 = 4 as lane_slots;
+    /// Bytes of the smallest piece, of which all others are multiples.
+    pub const LEAST_PIECE: u64 = 1024 as least_piece;
     /// Bytes between two words of lanes: a cache line.
     pub const LANE_STRIDE: u64 = 64 as lane_stride;
     /// What `CollectiveRun::reduction` is if blocks are placed, not combined.

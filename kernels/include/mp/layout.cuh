@@ -28,6 +28,9 @@ constexpr std::uint64_t reply_bytes = 64;
 // Pieces of a large collective on their way to one rank in one lane.
 constexpr std::uint32_t lane_slots = 4;
 
+// Bytes of the smallest piece, of which all others are multiples.
+constexpr std::uint64_t least_piece = 1024;
+
 // Bytes between two words of lanes: a cache line.
 constexpr std::uint64_t lane_stride = 64;
 

@@ -228,7 +228,6 @@ MP_DEVICE LaneCounters& counters_of(const Collective& collective, std::uint64_t 
 
 // Bytes of the pieces of a run whose largest block has `most` bytes on any rank: as large as there is room for, or less, so that
 // all lanes have as much to do.
-constexpr std::uint64_t least_piece = 1024;
 MP_DEVICE std::uint64_t piece_for(const Collective& collective, std::uint64_t most) {
     const std::uint64_t round = collective.lanes * collective.piece, rounds = most == 0 ? 1 : (most + round - 1) / round;
     const std::uint64_t share = (most + rounds * collective.lanes - 1) / (rounds * collective.lanes);

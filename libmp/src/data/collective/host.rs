@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gdsync::{Buffer, Word64};
-use mp_kernels::{LANE_SLOTS, LANE_STRIDE};
+use mp_kernels::{LANE_SLOTS, LANE_STRIDE, LEAST_PIECE};
 
 use super::blocks::{Phase, Reduction};
 use crate::data::region::Region;
@@ -35,7 +35,7 @@ pub(super) enum Way {
 /// Lanes of large blocks.
 pub(super) struct Lanes {
     pub count: usize,
-    /// Bytes.
+    /// Bytes of the largest piece.
     pub piece: usize,
     /// Of each lane and rank: pieces sent to it, and in the upper half pieces taken from it.
     pub counters: Buffer<u64>,
@@ -96,6 +96,13 @@ pub(super) struct Task<'a> {
     pub most: u64,
     /// Waits for all, whether they give something or not.
     pub is_barrier: bool,
+}
+
+impl Task<'_> {
+    /// Bytes of the largest block of any rank in lanes: of two halves, of either.
+    pub fn most_in_lanes(&self) -> u64 {
+        if self.phases.len() > 1 { self.phases[0].gives.most() } else { self.most }
+    }
 }
 
 /// How far a run is. Its memory is kept from run to run.
@@ -424,11 +431,12 @@ impl HostSide {
         inboxes: &[Buffer<u64>],
         lanes: &Lanes,
     ) -> Result<Option<usize>> {
+        let piece = lanes.piece_for(task.most_in_lanes());
         while let Some(phase) = task.phases.get(run.phase) {
             while run.lane < lanes.count {
                 run.sent.resize(self.ranks, 0);
-                let sent = self.send_pieces(run, phase, memory, inboxes, lanes)?;
-                let missing = self.take_pieces(run, phase, task, memory, inboxes, lanes)?;
+                let sent = self.send_pieces(run, phase, memory, inboxes, (lanes, piece))?;
+                let missing = self.take_pieces(run, phase, task, memory, inboxes, (lanes, piece))?;
                 let missing = missing.or(sent);
                 if missing.is_some() {
                     return Ok(missing);
@@ -449,13 +457,13 @@ impl HostSide {
         phase: &Phase,
         memory: &M,
         inboxes: &[Buffer<u64>],
-        lanes: &Lanes,
+        (lanes, piece): (&Lanes, u64),
     ) -> Result<Option<usize>> {
         let mut missing = None;
         for rank in self.others() {
             let block = phase.gives.block(rank);
             loop {
-                let first = lanes.first_of(run.lane, run.sent[rank]);
+                let first = lanes.first_of(run.lane, run.sent[rank], piece);
                 if first >= block.bytes {
                     break;
                 }
@@ -467,7 +475,7 @@ impl HostSide {
                     missing = Some(rank);
                     break;
                 }
-                let bytes = (block.bytes - first).min(lanes.piece as u64) as usize;
+                let bytes = (block.bytes - first).min(piece) as usize;
                 load(memory, phase.again, block.at + first, bytes, &mut run.words)?;
                 let slot = lanes.slot(&inboxes[rank], self, (run.lane, self.rank, rank), sent);
                 for (to, word) in slot.iter().zip(&run.words) {
@@ -491,19 +499,19 @@ impl HostSide {
         task: &Task<'_>,
         memory: &mut M,
         inboxes: &[Buffer<u64>],
-        lanes: &Lanes,
+        (lanes, piece): (&Lanes, u64),
     ) -> Result<Option<usize>> {
         let most = phase.takes.most();
         loop {
             // `word` counts the pieces here.
-            run.first = lanes.first_of(run.lane, run.word as u64);
+            run.first = lanes.first_of(run.lane, run.word as u64, piece);
             if run.first >= most {
                 return Ok(None);
             }
             while run.rank < self.ranks {
                 let rank = run.rank;
                 let left = phase.takes.block(rank).bytes.saturating_sub(run.first);
-                let bytes = left.min(lanes.piece as u64) as usize;
+                let bytes = left.min(piece) as usize;
                 if bytes > 0 && rank == self.rank {
                     let own = phase.gives.block(rank).at + run.first;
                     load(memory, phase.again, own, bytes, &mut run.words)?;
@@ -535,9 +543,17 @@ impl HostSide {
 }
 
 impl Lanes {
+    /// Bytes of the pieces of a run whose largest block has `most` bytes: `piece_for` of the device code.
+    fn piece_for(&self, most: u64) -> u64 {
+        let (lanes, largest) = (self.count as u64, self.piece as u64);
+        let rounds = most.div_ceil(lanes * largest).max(1);
+        let piece = most.div_ceil(rounds * lanes).next_multiple_of(LEAST_PIECE);
+        if piece == 0 { largest } else { piece.min(largest) }
+    }
+
     /// The first byte of piece `number` of a lane.
-    fn first_of(&self, lane: usize, number: u64) -> u64 {
-        (lane as u64 + number * self.count as u64) * self.piece as u64
+    fn first_of(&self, lane: usize, number: u64, piece: u64) -> u64 {
+        (lane as u64 + number * self.count as u64) * piece
     }
 
     fn counter(&self, lane: usize, ranks: usize, rank: usize) -> &AtomicU64 {

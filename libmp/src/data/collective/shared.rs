@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, PeerHandle, PeerMemory, Space, Stream, Word64};
 use mp_kernels::{
-    Collective, CollectiveRun, CollectiveState, Extent, LANE_SLOTS, LANE_STRIDE, LaneCounters,
+    Collective, CollectiveRun, CollectiveState, Extent, LANE_SLOTS, LANE_STRIDE, LEAST_PIECE, LaneCounters,
     NO_REDUCTION, PACKET, WaitStatus,
 };
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,8 @@ const ROW: usize = 16 << 10;
 const LANES: usize = 128;
 /// Bytes of the slots of a GPU's lanes, if pieces are not smaller than the least.
 const SLOTS: usize = 32 << 20;
-/// The smallest piece (`least_piece` of the device headers), and the largest.
-const PIECES: (usize, usize) = (1 << 10, 64 << 10);
+/// Bytes of the largest piece.
+const MOST_PIECE: usize = 64 << 10;
 /// Lanes of the host and the bytes of a piece: the CPU does one after another.
 const HOST_LANES: (usize, usize) = (2, 16 << 10);
 /// Threads of a block that serves lanes, and of one that serves a NIC.
@@ -100,8 +100,8 @@ impl Form {
         let (lanes, piece) = match gpu {
             true => {
                 let fits = (SLOTS / (LANES * slots * others.max(1))).max(1);
-                let wanted = bytes.div_ceil(LANES).min(PIECES.1).next_power_of_two();
-                (LANES, (1 << fits.ilog2()).min(wanted).max(PIECES.0))
+                let wanted = bytes.div_ceil(LANES).min(MOST_PIECE).next_power_of_two();
+                (LANES, (1 << fits.ilog2()).min(wanted).max(LEAST_PIECE as usize))
             }
             false => HOST_LANES,
         };
@@ -331,8 +331,7 @@ impl Shared {
         let failed = |source| Error::Memory { op: self.name(), source };
         let Some(cuda) = self.device.as_cuda() else { return Err(Error::NoOperations) };
         let small = !self.is_large(job.most as usize) && self.handle.nic == 0;
-        // Of two halves the largest block of either.
-        let most = if job.phases.len() > 1 { job.phases[0].gives.most() } else { job.most };
+        let most = job.task().most_in_lanes();
         let (name, dims) = match (job.is_barrier, small) {
             (true, _) => ("mp_barrier", Dims::linear(1, 32)),
             (false, true) => {
@@ -345,7 +344,7 @@ impl Shared {
                 ("mp_collective_large", Dims::linear(1, NIC_THREADS))
             }
             (false, false) => {
-                let lanes = most.div_ceil(PIECES.0 as u64).clamp(1, self.handle.lanes);
+                let lanes = most.div_ceil(LEAST_PIECE).clamp(1, self.handle.lanes);
                 ("mp_collective_large", Dims::linear(lanes as u32, LANE_THREADS))
             }
         };
