@@ -82,6 +82,7 @@ pub mod exchange;
 pub mod fuzz;
 pub mod guide;
 pub mod launcher;
+pub mod matching;
 mod node;
 mod patience;
 pub mod porting;
