@@ -86,6 +86,7 @@ pub mod matching;
 mod node;
 mod patience;
 pub mod porting;
+pub mod tagged;
 pub mod trace;
 mod transport;
 mod world;

@@ -121,24 +121,52 @@ struct Place {
 /// What waits, by what is asked for, the earliest first. Stale places stay until they are met, or are too many.
 #[derive(Default)]
 struct Table {
-    lists: HashMap<Label, VecDeque<Place>, FxBuildHasher>,
+    lists: HashMap<Label, List, FxBuildHasher>,
     places: usize,
+}
+
+/// Places, the earliest first. Often there is one, for which nothing is allocated.
+#[derive(Default)]
+struct List {
+    first: Option<Place>,
+    /// Empty if there is no first.
+    others: VecDeque<Place>,
+}
+
+impl List {
+    fn push(&mut self, place: Place) {
+        match &mut self.first {
+            none @ None => *none = Some(place),
+            Some(_) => self.others.push_back(place),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Place> {
+        self.first.iter().chain(&self.others)
+    }
+
+    fn retain(&mut self, lives: impl Fn(Place) -> bool) {
+        self.others.retain(|place| lives(*place));
+        if self.first.is_some_and(|place| !lives(place)) {
+            self.first = self.others.pop_front();
+        }
+    }
 }
 
 impl Table {
     fn push(&mut self, key: Label, place: Place) {
-        self.lists.entry(key).or_default().push_back(place);
+        self.lists.entry(key).or_default().push(place);
         self.places += 1;
     }
 
     /// The earliest with this key.
     fn first(&mut self, key: &Label, lives: impl Fn(Place) -> bool) -> Option<Place> {
         let list = self.lists.get_mut(key)?;
-        while let Some(&place) = list.front() {
+        while let Some(place) = list.first {
             if lives(place) {
                 return Some(place);
             }
-            list.pop_front();
+            list.first = list.others.pop_front();
             self.places -= 1;
         }
         None
@@ -150,10 +178,12 @@ impl Table {
             return;
         }
         self.lists.retain(|_, list| {
-            list.retain(|place| lives(*place));
-            !list.is_empty()
+            list.retain(&lives);
+            list.first.is_some()
         });
-        self.places = self.lists.values().map(VecDeque::len).sum();
+        // Or the next round would still go through all the room there once was.
+        self.lists.shrink_to(2 * living);
+        self.places = self.lists.values().map(|list| 1 + list.others.len()).sum();
     }
 }
 
@@ -256,16 +286,23 @@ impl<R, A> Matcher<R, A> {
 
     /// Something arrives: the earliest posted pattern that matches gets it, else it waits. Gives both back if it is taken.
     pub fn arrive(&mut self, label: Label, arrival: A) -> Option<(R, A)> {
-        if let Some(request) = self.wanted(&label) {
-            return Some((request, arrival));
+        match self.wanted(&label) {
+            Some(request) => Some((request, arrival)),
+            None => {
+                self.keep(label, arrival);
+                None
+            }
         }
+    }
+
+    /// Something that has arrived, and that nobody [wants](Self::wanted), waits.
+    pub fn keep(&mut self, label: Label, arrival: A) {
         let place = self.unexpected.push(label, arrival);
         for (set, table) in self.unexpected.tables.iter_mut().enumerate() {
             if let Some(table) = table {
                 table.push(label.key(set), place);
             }
         }
-        None
     }
 
     /// Takes the earliest posted pattern that matches, for something that arrives now and is not to wait.
