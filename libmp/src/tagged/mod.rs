@@ -254,6 +254,8 @@ impl Tagged {
         });
         let help: Arc<dyn Help> = shared.clone();
         plane.helpers.add(Arc::downgrade(&help));
+        // Nobody gives his rings back before all have found them.
+        communicator.barrier()?;
         Ok(Tagged { shared })
     }
 
@@ -297,7 +299,7 @@ impl Tagged {
         let len = size_of_val(data);
         let memory = lent(bytemuck::cast_slice_mut::<T, u8>(data).as_mut_ptr(), len);
         let (from, tag) = (from.into(), tag.into());
-        let ticket = self.shared.receive(self.shared.pattern(from, tag)?, memory)?;
+        let ticket = self.shared.receive(from, tag, memory)?;
         let what = || self.shared.of_receive(from, tag);
         let outcome = self.shared.wait_or_abandon(ticket, &what, deadline)?;
         self.shared.status(outcome, &what)
@@ -564,12 +566,14 @@ impl Shared {
 
     fn send(&self, to: usize, tag: u64, memory: Memory) -> Result<Option<Ticket>> {
         self.check_rank(to)?;
-        let what = || self.of_send(to, tag);
+        let bytes = memory.len();
+        let what = || format!("{}, 0 of {bytes} bytes", self.of_send(to, tag));
         self.with(&what, |engine, way| engine.send(way, to, tag, memory))
     }
 
-    fn receive(&self, pattern: Pattern, memory: Memory) -> Result<Ticket> {
-        let what = || "a receive".to_owned();
+    fn receive(&self, from: Source, tag: Tag, memory: Memory) -> Result<Ticket> {
+        let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
+        let what = || format!("{}, 0 of {bytes} bytes", self.of_receive(from, tag));
         self.with(&what, |engine, way| engine.receive(way, pattern, memory))
     }
 

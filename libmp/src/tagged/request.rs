@@ -110,7 +110,7 @@ impl<'a> Request<'a> {
                 }
             }
             What::Receive { from, tag } => {
-                State::Active(shared.receive(shared.pattern(from, tag)?, memory)?)
+                State::Active(shared.receive(from, tag, memory)?)
             }
         };
         Ok(())
