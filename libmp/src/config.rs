@@ -12,6 +12,12 @@
 //! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
 //! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (memory that the ranks of a host map from each other, the software NIC where they cannot, or `MP_GPU` names two GPUs without peer access, and between hosts), `nic` (the software NIC within a host, too) or `nic-tcp` (and there over TCP); equal on all ranks |
 //! | `MP_CONTEXTS` | chosen | queue pairs by which the kernels of a device reach each rank behind the NIC, 1 to 64: blocks take them in turns and do not meet on one; each takes about 150 KiB of pinned memory on both sides. Default: 4 for a GPU that reaches at most 32 ranks so, otherwise 1 |
+//! | `MP_NIC_DEVICE` | chosen | RDMA device (`mlx5_0`); default: the first with an active port |
+//! | `MP_NIC_PORT` | chosen | its port, from 1; default: the first active one |
+//! | `MP_NIC_GID_INDEX` | chosen | entry of the port's GID table; default: on Ethernet RoCE v2 with an IPv4 address before the others, otherwise the first |
+//! | `MP_NIC_PKEY` | first | partition key, as in `0x8001`: its entry of the port's table may stand at another index on every host |
+//! | `MP_NIC_SERVICE_LEVEL` | `0` | 0 to 15: the lane of an InfiniBand fabric, the priority on Ethernet |
+//! | `MP_NIC_TRAFFIC_CLASS` | `0` | 0 to 255, in the global route header; on RoCE v2 four times the DSCP |
 //! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
 //! | `MP_TRACE` | off | file for a timeline of all ranks ([`trace`](crate::trace)); rank 0's value holds |
 //! | `MP_TRACE_EVENTS` | `1000000` | events that each rank keeps for it (rank 0's value holds) |
@@ -35,6 +41,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use gdsync::path::PathChoice;
+use gdsync::verbs::PortChoice;
 
 use crate::bootstrap::tcp;
 use crate::build_info::BuildInfo;
@@ -52,6 +59,12 @@ pub const VARIABLES: &[&str] = &[
     "MP_NODE",
     "MP_PATH",
     "MP_CONTEXTS",
+    "MP_NIC_DEVICE",
+    "MP_NIC_PORT",
+    "MP_NIC_GID_INDEX",
+    "MP_NIC_PKEY",
+    "MP_NIC_SERVICE_LEVEL",
+    "MP_NIC_TRAFFIC_CLASS",
     "MP_PMIX_LIBRARY",
     "MP_TRACE",
     "MP_TRACE_EVENTS",
@@ -153,6 +166,10 @@ pub struct Config {
     pub path: PathChoice,
     /// `MP_CONTEXTS`.
     pub contexts: Option<u32>,
+    /// `MP_NIC_DEVICE`.
+    pub nic_device: Option<String>,
+    /// `MP_NIC_PORT`, `MP_NIC_GID_INDEX`, `MP_NIC_PKEY`, `MP_NIC_SERVICE_LEVEL` and `MP_NIC_TRAFFIC_CLASS`.
+    pub nic_port: PortChoice,
     /// `MP_PMIX_LIBRARY`.
     pub pmix_library: Option<PathBuf>,
     /// `MP_TRACE`.
@@ -208,6 +225,8 @@ impl Config {
             node: variables.get("MP_NODE").map(str::to_owned),
             path: variables.parse("MP_PATH", "auto, nic or nic-tcp")?.unwrap_or_default(),
             contexts: variables.parse("MP_CONTEXTS", EXPECTED_CONTEXTS)?,
+            nic_device: variables.get("MP_NIC_DEVICE").map(str::to_owned),
+            nic_port: variables.nic_port()?,
             pmix_library: variables.get("MP_PMIX_LIBRARY").map(PathBuf::from),
             trace: variables.get("MP_TRACE").map(PathBuf::from),
             trace_events: variables
@@ -252,6 +271,13 @@ impl Config {
         check_contexts(self.contexts)?;
         if self.interface.is_some() {
             tcp::local_address(self.interface.as_deref(), false)?;
+        }
+        if let Some(name) = &self.nic_device {
+            gdsync::verbs::device(Some(name)).map_err(|error| Error::Variable {
+                name: "MP_NIC_DEVICE".into(),
+                value: name.clone(),
+                expected: format!("the name of an RDMA device ({error})"),
+            })?;
         }
         match &self.pmix_library {
             Some(path) if !path.is_file() => Err(Error::Variable {
@@ -314,6 +340,34 @@ impl Variables {
         }
     }
 
+    /// Which port of an RDMA device, and what its packets carry.
+    fn nic_port(&self) -> Result<PortChoice> {
+        let number = |name: &str, least: u16, most: u16, expected: &str| match self
+            .parse::<Number>(name, expected)?
+        {
+            Some(Number(value)) if !(least..=most).contains(&value) => Err(Error::Variable {
+                name: name.into(),
+                value: self.get(name).unwrap_or_default().into(),
+                expected: expected.into(),
+            }),
+            value => Ok(value.map(|Number(value)| value)),
+        };
+        let byte = |value: u16| value.to_be_bytes()[1];
+        let port = number("MP_NIC_PORT", 1, 255, "a port from 1 to 255")?;
+        let gid_index = number("MP_NIC_GID_INDEX", 0, 255, "an index from 0 to 255")?;
+        let pkey = number("MP_NIC_PKEY", 1, 0xffff, "a partition key from 0x1 to 0xffff")?;
+        let service_level = number("MP_NIC_SERVICE_LEVEL", 0, 15, "a service level from 0 to 15")?;
+        let traffic_class =
+            number("MP_NIC_TRAFFIC_CLASS", 0, 255, "a traffic class from 0 to 255")?;
+        Ok(PortChoice {
+            port: port.map(byte),
+            gid_index: gid_index.map(u32::from),
+            pkey,
+            service_level: service_level.map_or(0, byte),
+            traffic_class: traffic_class.map_or(0, byte),
+        })
+    }
+
     fn seconds(&self, name: &str, default: f64) -> Result<Duration> {
         let seconds: f64 = self.parse(name, EXPECTED_SECONDS)?.unwrap_or(default);
         if !(MIN_SECONDS..=MAX_SECONDS).contains(&seconds) {
@@ -324,6 +378,21 @@ impl Variables {
             });
         }
         Ok(Duration::from_secs_f64(seconds))
+    }
+}
+
+/// A number of at most 16 bits, decimal or, after `0x`, hexadecimal.
+struct Number(u16);
+
+impl FromStr for Number {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Number, ()> {
+        let value = match text.strip_prefix("0x") {
+            Some(digits) if !digits.starts_with('+') => u16::from_str_radix(digits, 16),
+            _ => text.parse(),
+        };
+        value.map(Number).map_err(|_| ())
     }
 }
 
@@ -379,6 +448,12 @@ mod tests {
             ("MP_PATH", "direct", "auto, nic or nic-tcp"),
             ("MP_CONTEXTS", "0", "from 1 to 64"),
             ("MP_CONTEXTS", "65", "from 1 to 64"),
+            ("MP_NIC_PORT", "0", "from 1 to 255"),
+            ("MP_NIC_GID_INDEX", "256", "from 0 to 255"),
+            ("MP_NIC_PKEY", "0x10000", "from 0x1 to 0xffff"),
+            ("MP_NIC_PKEY", "0x+1", "from 0x1 to 0xffff"),
+            ("MP_NIC_SERVICE_LEVEL", "16", "from 0 to 15"),
+            ("MP_NIC_TRAFFIC_CLASS", "-1", "from 0 to 255"),
             ("MP_HEARTBEAT_TIMEOUT", "0.6", "at least twice MP_HEARTBEAT=0.5"),
         ] {
             let text = from(&[(name, value)]).unwrap_err().to_string();
@@ -387,6 +462,29 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn the_port_of_an_rdma_device_and_what_its_packets_carry_can_be_chosen() {
+        let config = from(&[
+            ("MP_NIC_DEVICE", "mlx5_2"),
+            ("MP_NIC_PORT", "2"),
+            ("MP_NIC_GID_INDEX", "3"),
+            ("MP_NIC_PKEY", "0x8001"),
+            ("MP_NIC_SERVICE_LEVEL", "4"),
+            ("MP_NIC_TRAFFIC_CLASS", "104"),
+        ])
+        .unwrap();
+        assert_eq!(config.nic_device.as_deref(), Some("mlx5_2"));
+        let expected = PortChoice {
+            port: Some(2),
+            gid_index: Some(3),
+            pkey: Some(0x8001),
+            service_level: 4,
+            traffic_class: 104,
+        };
+        assert_eq!(config.nic_port, expected);
+        assert_eq!(from(&[]).unwrap().nic_port, PortChoice::default());
     }
 
     #[test]

@@ -79,6 +79,22 @@ pub enum Error {
         table: Vec<String>,
     },
 
+    /// The port is not in the partition.
+    #[error(
+        "port {port} of {device} has no partition key {wanted:#06x}; its table: {}",
+        list(table)
+    )]
+    NoPkey {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u8,
+        /// The key asked for.
+        wanted: u16,
+        /// The others that there are.
+        table: Vec<String>,
+    },
+
     /// The peer's port is of another kind.
     #[error("cannot connect {device} to its peer: this port is {ours}, the peer's is {theirs}")]
     LinkLayer {

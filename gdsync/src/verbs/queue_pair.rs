@@ -100,8 +100,16 @@ pub struct Reset(());
 #[derive(Debug)]
 pub struct Init {
     local: Endpoint,
+    route: Route,
+}
+
+/// How its packets go.
+#[derive(Debug)]
+struct Route {
     port: u8,
     gid: GidEntry,
+    service_level: u8,
+    traffic_class: u8,
 }
 
 /// Knows its peer and receives from it.
@@ -234,6 +242,7 @@ impl QueuePair<Reset> {
         let mut attr = ibv_qp_attr {
             qp_state: IBV_QPS_INIT,
             port_num: port.number,
+            pkey_index: port.pkey_index,
             qp_access_flags: access.bits(),
             ..ibv_qp_attr::default()
         };
@@ -249,7 +258,13 @@ impl QueuePair<Reset> {
             lid: port.lid,
             gid: gid.gid,
         };
-        Ok(QueuePair { inner: self.inner, state: Init { local, port: port.number, gid } })
+        let port = Route {
+            port: port.number,
+            gid,
+            service_level: port.service_level,
+            traffic_class: port.traffic_class,
+        };
+        Ok(QueuePair { inner: self.inner, state: Init { local, route: port } })
     }
 }
 
@@ -259,7 +274,7 @@ impl QueuePair<Init> {
     /// # Errors
     /// If the peer's port is of another kind, or what the kernel says, for example that there is no route.
     pub fn connect(self, peer: &Endpoint) -> Result<QueuePair<ReadyToReceive>> {
-        let Init { local, port, gid } = self.state;
+        let Init { local, route } = self.state;
         let device = self.inner.domain.context().name();
         if local.link_layer != peer.link_layer {
             let (ours, theirs) = (local.link_layer, peer.link_layer);
@@ -274,15 +289,18 @@ impl QueuePair<Init> {
             min_rnr_timer: NOT_READY_TIMER,
             ..ibv_qp_attr::default()
         };
-        attr.ah_attr.port_num = port;
+        attr.ah_attr.port_num = route.port;
+        attr.ah_attr.sl = route.service_level;
         attr.ah_attr.dlid = peer.lid;
         if needs_global_route(&local, peer) {
             attr.ah_attr.is_global = 1;
             attr.ah_attr.grh.dgid = ibv_gid { raw: peer.gid.0 };
             attr.ah_attr.grh.hop_limit = HOP_LIMIT;
-            attr.ah_attr.grh.sgid_index = u8::try_from(gid.index).map_err(|_| Error::TooMuch {
+            attr.ah_attr.grh.traffic_class = route.traffic_class;
+            let index = route.gid.index;
+            attr.ah_attr.grh.sgid_index = u8::try_from(index).map_err(|_| Error::TooMuch {
                 what: "index of a GID",
-                found: gid.index.into(),
+                found: index.into(),
                 most: u8::MAX.into(),
             })?;
         }

@@ -79,14 +79,21 @@ mod qpc {
 /// The address path, inside the queue pair context.
 mod ads {
     use super::Field;
+    pub const PKEY_INDEX: Field = Field(0x10, 16);
     pub const GLOBAL_ROUTE: Field = Field(0x28, 1);
     pub const LID: Field = Field(0x30, 16);
     pub const ACK_TIMEOUT: Field = Field(0x40, 5);
     pub const GID_INDEX: Field = Field(0x48, 8);
     pub const HOP_LIMIT: Field = Field(0x58, 8);
+    pub const TRAFFIC_CLASS: Field = Field(0x64, 8);
     pub const GID_HIGH: Field = Field(0x80, 64);
     pub const GID_LOW: Field = Field(0xc0, 64);
+    pub const DSCP: Field = Field(0x10a, 6);
     pub const UDP_PORT: Field = Field(0x110, 16);
+    /// Ethernet's priority.
+    pub const PRIORITY: Field = Field(0x121, 3);
+    /// InfiniBand's service level.
+    pub const SERVICE_LEVEL: Field = Field(0x124, 4);
     pub const PORT: Field = Field(0x128, 8);
     pub const MAC: Field = Field(0x130, 48);
 }
@@ -140,6 +147,9 @@ pub(super) enum Route {
 pub(super) struct Receiving {
     pub port: u8,
     pub route: Route,
+    /// 0 to 15; of an Ethernet port the lower three bits are the priority.
+    pub service_level: u8,
+    pub traffic_class: u8,
     pub remote_qpn: u32,
     pub remote_psn: u32,
     pub mtu: u8,
@@ -236,9 +246,10 @@ fn modify(opcode: u16, qpn: u32, port: u8) -> Command {
     bytes
 }
 
-pub(super) fn reset_to_init(qpn: u32, port: u8) -> Command {
+pub(super) fn reset_to_init(qpn: u32, port: u8, pkey_index: u16) -> Command {
     const UP_TO_8_BYTES: u64 = 3;
     let mut bytes = modify(0x502, qpn, port);
+    set(&mut bytes, QPC + qpc::ADS, ads::PKEY_INDEX, u64::from(pkey_index));
     for (field, value) in [
         (qpc::PATH_MIGRATION, 3),
         (qpc::ATOMIC_MODE, UP_TO_8_BYTES),
@@ -269,16 +280,21 @@ pub(super) fn init_to_receive(qpn: u32, to: &Receiving) -> Command {
     let (gid, own_index) = match to.route {
         Route::Lid(lid) => {
             path(ads::LID, u64::from(lid));
+            path(ads::SERVICE_LEVEL, u64::from(to.service_level));
             return bytes;
         }
         Route::Global { lid, gid, own_index } => {
             path(ads::LID, u64::from(lid));
+            path(ads::SERVICE_LEVEL, u64::from(to.service_level));
             path(ads::GLOBAL_ROUTE, 1);
             (gid, own_index)
         }
         Route::Ethernet { gid, mac, own_index, udp_port } => {
             path(ads::MAC, mac.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)));
             path(ads::UDP_PORT, u64::from(udp_port.unwrap_or(0)));
+            path(ads::PRIORITY, u64::from(to.service_level & 7));
+            // Version 1 has no IP header, and so no DSCP.
+            path(ads::DSCP, udp_port.map_or(0, |_| u64::from(to.traffic_class >> 2)));
             (gid, own_index)
         }
     };
@@ -287,6 +303,7 @@ pub(super) fn init_to_receive(qpn: u32, to: &Receiving) -> Command {
     path(ads::GID_LOW, gid as u64);
     path(ads::GID_INDEX, u64::from(own_index));
     path(ads::HOP_LIMIT, HOPS);
+    path(ads::TRAFFIC_CLASS, u64::from(to.traffic_class));
     bytes
 }
 
@@ -398,6 +415,8 @@ mod tests {
         Receiving {
             port,
             route,
+            service_level: 5,
+            traffic_class: 0x6a,
             remote_qpn: 0x44_5566,
             remote_psn: 0xfe_dcba,
             mtu: 5,
@@ -412,10 +431,11 @@ mod tests {
             (0x000, 0x0502_0000),
             (0x008, 0x0077_8899),
             (0x018, 0x0000_1800),
+            (0x030, 0x0000_0203),
             (0x054, 0x0002_0000),
             (0x0a8, 0x0003_e000),
         ];
-        assert_eq!(words(&reset_to_init(QPN, 2)), expected);
+        assert_eq!(words(&reset_to_init(QPN, 2, 0x203)), expected);
         let route = Route::Ethernet {
             gid: std::array::from_fn(|k| k as u8 + 1),
             mac: [10, 11, 12, 13, 14, 15],
@@ -428,12 +448,13 @@ mod tests {
             (0x020, 0xbe00_0000),
             (0x02c, 0x0044_5566),
             (0x038, 0x0003_0040),
+            (0x03c, 0x06a0_0000),
             (0x040, 0x0102_0304),
             (0x044, 0x0506_0708),
             (0x048, 0x090a_0b0c),
             (0x04c, 0x0d0e_0f10),
-            (0x050, 0x0000_dcba),
-            (0x054, 0x0002_0a0b),
+            (0x050, 0x001a_dcba),
+            (0x054, 0x5002_0a0b),
             (0x058, 0x0c0d_0e0f),
             (0x0a8, 0x0080_0000),
             (0x0ac, 0x0cfe_dcba),
@@ -466,7 +487,7 @@ mod tests {
             (0x020, 0xbe00_0000),
             (0x02c, 0x0044_5566),
             (0x034, 0x0000_1234),
-            (0x054, 0x0001_0000),
+            (0x054, 0x0501_0000),
             (0x0a8, 0x0080_0000),
             (0x0ac, 0x0cfe_dcba),
         ];
@@ -474,7 +495,9 @@ mod tests {
         assert_eq!(words(&init_to_receive(QPN, &receiving)), expected);
         let route = Route::Global { lid: 0x1234, gid: [7; 16], own_index: 0 };
         let global = words(&init_to_receive(QPN, &Receiving { route, ..receiving }));
-        assert!(global.contains(&(0x034, 0x0080_1234)), "{global:x?}");
+        for expected in [(0x034, 0x0080_1234), (0x03c, 0x06a0_0000), (0x054, 0x0501_0000)] {
+            assert!(global.contains(&expected), "{expected:x?}: {global:x?}");
+        }
     }
 
     #[test]

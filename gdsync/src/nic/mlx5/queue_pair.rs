@@ -120,8 +120,14 @@ pub(super) fn queue_pair(
         }),
     )?;
     observer("queue pair", format!("{:#x}", pair.number));
-    pair.modify("the state INIT", &command::reset_to_init(pair.number, port.number))?;
-    observer("state INIT", format!("port {}", port.number));
+    pair.modify(
+        "the state INIT",
+        &command::reset_to_init(pair.number, port.number, port.pkey_index),
+    )?;
+    observer(
+        "state INIT",
+        format!("port {}, index {} of its partition keys", port.number, port.pkey_index),
+    );
     let own = own_address(opened, port, pair.number)?;
     let qpn = pair.number;
     let provider = Box::new(Mlx5Provider {
@@ -154,6 +160,8 @@ impl Provider for Mlx5Provider {
         let receiving = Receiving {
             port,
             route: route(&self.port, peer)?,
+            service_level: self.port.service_level,
+            traffic_class: self.port.traffic_class,
             remote_qpn: peer.qpn,
             remote_psn: peer.psn,
             // One to five.
