@@ -11,7 +11,7 @@ fn main() -> std::io::Result<()> {
     for entry in std::fs::read_dir("src")? {
         let text = std::fs::read_to_string(entry?.path())?;
         for line in text.lines() {
-            let name = line.trim_start().strip_prefix("fn MPI_").and_then(|it| it.split('(').next());
+            let name = line.split_once("fn MPI_").and_then(|(_, it)| it.split('(').next());
             real.extend(name.map(|name| format!("MPI_{name}")));
         }
     }
