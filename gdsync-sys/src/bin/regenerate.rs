@@ -64,6 +64,8 @@ const UNITS: &[Unit] = &[
             "ibv_modify_qp",
             "ibv_query_qp",
             "ibv_destroy_qp",
+            "ibv_create_ah",
+            "ibv_destroy_ah",
             "ibv_wc_status_str",
         ],
         // What the inline functions of the header, written in Rust in `inline.rs`, need.
