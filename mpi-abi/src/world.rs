@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::abi::{COMM_NULL, Handle, NAME, SUCCESS, Status, THREAD_MULTIPLE, THREAD_SINGLE, UNDEFINED};
+use crate::abi::{
+    COMM_NULL, Handle, NAME, SUCCESS, Status, THREAD_MULTIPLE, THREAD_SINGLE, UNDEFINED,
+};
 use crate::kind::element;
 use crate::state::{self, comm, expect, fail};
 

@@ -93,8 +93,12 @@ mod tests {
                 Envelope::InLine { tag, len, bytes }
             }),
             (any::<u64>(), 0..=8192usize).prop_map(|(tag, len)| Envelope::Eager { tag, len }),
-            any::<[u64; 4]>()
-                .prop_map(|[tag, len, send, address]| Envelope::Offer { tag, len, send, address }),
+            any::<[u64; 4]>().prop_map(|[tag, len, send, address]| Envelope::Offer {
+                tag,
+                len,
+                send,
+                address
+            }),
             any::<[u64; 2]>().prop_map(|[send, wanted]| Envelope::Answer { send, wanted }),
         ]
     }
