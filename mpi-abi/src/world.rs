@@ -23,8 +23,8 @@ macro_rules! entries {
                 #[allow(unused, reason = "not all use it")]
                 const CALL: &str = stringify!($name);
                 #[allow(unused_unsafe, unreachable_code, reason = "not all read memory of the program, or return")]
-                // SAFETY: the caller keeps MPI's rules.
                 {
+                    // SAFETY: the caller keeps MPI's rules.
                     unsafe { $body }
                     crate::abi::SUCCESS
                 }

@@ -900,9 +900,10 @@ fn pull(how: Pull, address: u64, to: *mut u8, len: usize) -> bool {
             unsafe { gdsync::copy_bytes(address as *const u8, to, len) };
             true
         }
-        // SAFETY: a receive has room for all of it.
         Pull::Process(pid) => {
-            unsafe { gdsync::process::read_memory(pid, address, to, len) }.is_ok()
+            // SAFETY: a receive has room for all of it.
+            let read = unsafe { gdsync::process::read_memory(pid, address, to, len) };
+            read.is_ok()
         }
     }
 }

@@ -114,7 +114,7 @@ mod tests {
         #[test]
         fn any_words_are_an_envelope_within_its_limits_or_none(mut words: [u64; WORDS], kind in 0..6u64, small: bool) {
             if small {
-                words[1] = kind | words[1] % 10_000 << 8;
+                words[1] = kind | (words[1] % 10_000) << 8;
             }
             match Envelope::decode(&words, 100) {
                 Some(Envelope::InLine { len, .. }) => prop_assert!(len <= INSIDE),
