@@ -27,8 +27,8 @@ use crate::control::message::PeerInfo;
 use crate::error::Result;
 use crate::trace::{Probes, Trace};
 use crate::transport::nic::{Nic, RANKS_MAX, refused};
-use neighbours::{Neighbour, Neighbours};
 pub(crate) use help::{Help, Helpers};
+use neighbours::{Neighbour, Neighbours};
 pub(crate) use streams::Abort;
 use streams::Streams;
 use waiting::Waiting;
@@ -237,7 +237,10 @@ impl Plane {
         if let Some(nic) = &self.nic {
             self.look_after_links(nic);
         }
-        self.nic.is_some() || !self.helpers.is_empty() || self.backlog.load(Ordering::Relaxed) > 0 || !self.waiting.is_empty()
+        self.nic.is_some()
+            || !self.helpers.is_empty()
+            || self.backlog.load(Ordering::Relaxed) > 0
+            || !self.waiting.is_empty()
     }
 }
 
