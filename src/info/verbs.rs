@@ -60,7 +60,7 @@ impl RdmaDevice {
     fn look_at(device: &verbs::Device) -> RdmaDevice {
         let ports = device.open().and_then(|context| {
             let describe = |port: verbs::Port| {
-                let choice = verbs::PortChoice { port: Some(port.number), gid_index: None };
+                let choice = verbs::PortChoice { port: Some(port.number), ..Default::default() };
                 let chosen = context.port(&choice).ok().and_then(|port| port.gid);
                 RdmaPort {
                     number: port.number,

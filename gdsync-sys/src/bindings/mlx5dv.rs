@@ -54,8 +54,6 @@ impl<T> ::core::cmp::PartialEq for __BindgenUnionField<T> {
 impl<T> ::core::cmp::Eq for __BindgenUnionField<T> {}
 pub type __off_t = ::core::ffi::c_long;
 pub type off_t = __off_t;
-pub type __u16 = ::core::ffi::c_ushort;
-pub type __be16 = __u16;
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct ibv_dm {

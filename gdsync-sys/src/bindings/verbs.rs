@@ -244,8 +244,10 @@ impl Default for pthread_cond_t {
         }
     }
 }
+pub type __u16 = ::core::ffi::c_ushort;
 pub type __u32 = ::core::ffi::c_uint;
 pub type __u64 = ::core::ffi::c_ulonglong;
+pub type __be16 = __u16;
 pub type __be32 = __u32;
 pub type __be64 = __u64;
 #[repr(C)]
@@ -1141,6 +1143,55 @@ const _: () = {
     ][::core::mem::offset_of!(ibv_ah_attr, port_num) - 30usize];
 };
 impl Default for ibv_ah_attr {
+    fn default() -> Self {
+        let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::core::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Default, Copy, Clone)]
+pub struct ibv_srq_attr {
+    pub max_wr: u32,
+    pub max_sge: u32,
+    pub srq_limit: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ibv_srq_attr"][::core::mem::size_of::<ibv_srq_attr>() - 12usize];
+    ["Alignment of ibv_srq_attr"][::core::mem::align_of::<ibv_srq_attr>() - 4usize];
+    [
+        "Offset of field: ibv_srq_attr::max_wr",
+    ][::core::mem::offset_of!(ibv_srq_attr, max_wr) - 0usize];
+    [
+        "Offset of field: ibv_srq_attr::max_sge",
+    ][::core::mem::offset_of!(ibv_srq_attr, max_sge) - 4usize];
+    [
+        "Offset of field: ibv_srq_attr::srq_limit",
+    ][::core::mem::offset_of!(ibv_srq_attr, srq_limit) - 8usize];
+};
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct ibv_srq_init_attr {
+    pub srq_context: *mut ::core::ffi::c_void,
+    pub attr: ibv_srq_attr,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of ibv_srq_init_attr"][::core::mem::size_of::<ibv_srq_init_attr>() - 24usize];
+    [
+        "Alignment of ibv_srq_init_attr",
+    ][::core::mem::align_of::<ibv_srq_init_attr>() - 8usize];
+    [
+        "Offset of field: ibv_srq_init_attr::srq_context",
+    ][::core::mem::offset_of!(ibv_srq_init_attr, srq_context) - 0usize];
+    [
+        "Offset of field: ibv_srq_init_attr::attr",
+    ][::core::mem::offset_of!(ibv_srq_init_attr, attr) - 8usize];
+};
+impl Default for ibv_srq_init_attr {
     fn default() -> Self {
         let mut s = ::core::mem::MaybeUninit::<Self>::uninit();
         unsafe {
@@ -2536,6 +2587,12 @@ pub struct Verbs {
         flags: u32,
         entry_size: usize,
     ) -> ::core::ffi::c_int,
+    pub ibv_query_pkey: unsafe extern "C" fn(
+        context: *mut ibv_context,
+        port_num: u8,
+        index: ::core::ffi::c_int,
+        pkey: *mut __be16,
+    ) -> ::core::ffi::c_int,
     pub ibv_alloc_pd: unsafe extern "C" fn(context: *mut ibv_context) -> *mut ibv_pd,
     pub ibv_dealloc_pd: unsafe extern "C" fn(pd: *mut ibv_pd) -> ::core::ffi::c_int,
     pub ibv_reg_mr: unsafe extern "C" fn(
@@ -2568,6 +2625,11 @@ pub struct Verbs {
         cq: *mut ibv_cq,
         nevents: ::core::ffi::c_uint,
     ),
+    pub ibv_create_srq: unsafe extern "C" fn(
+        pd: *mut ibv_pd,
+        srq_init_attr: *mut ibv_srq_init_attr,
+    ) -> *mut ibv_srq,
+    pub ibv_destroy_srq: unsafe extern "C" fn(srq: *mut ibv_srq) -> ::core::ffi::c_int,
     pub ibv_create_qp: unsafe extern "C" fn(
         pd: *mut ibv_pd,
         qp_init_attr: *mut ibv_qp_init_attr,
@@ -2584,6 +2646,11 @@ pub struct Verbs {
         init_attr: *mut ibv_qp_init_attr,
     ) -> ::core::ffi::c_int,
     pub ibv_destroy_qp: unsafe extern "C" fn(qp: *mut ibv_qp) -> ::core::ffi::c_int,
+    pub ibv_create_ah: unsafe extern "C" fn(
+        pd: *mut ibv_pd,
+        attr: *mut ibv_ah_attr,
+    ) -> *mut ibv_ah,
+    pub ibv_destroy_ah: unsafe extern "C" fn(ah: *mut ibv_ah) -> ::core::ffi::c_int,
     pub ibv_event_type_str: unsafe extern "C" fn(
         event: ibv_event_type,
     ) -> *const ::core::ffi::c_char,
@@ -2626,6 +2693,7 @@ impl Verbs {
         let ibv_query_device = __library.get(b"ibv_query_device\0").map(|sym| *sym)?;
         let ibv_query_port = __library.get(b"ibv_query_port\0").map(|sym| *sym)?;
         let _ibv_query_gid_ex = __library.get(b"_ibv_query_gid_ex\0").map(|sym| *sym)?;
+        let ibv_query_pkey = __library.get(b"ibv_query_pkey\0").map(|sym| *sym)?;
         let ibv_alloc_pd = __library.get(b"ibv_alloc_pd\0").map(|sym| *sym)?;
         let ibv_dealloc_pd = __library.get(b"ibv_dealloc_pd\0").map(|sym| *sym)?;
         let ibv_reg_mr = __library.get(b"ibv_reg_mr\0").map(|sym| *sym)?;
@@ -2640,10 +2708,14 @@ impl Verbs {
         let ibv_destroy_cq = __library.get(b"ibv_destroy_cq\0").map(|sym| *sym)?;
         let ibv_get_cq_event = __library.get(b"ibv_get_cq_event\0").map(|sym| *sym)?;
         let ibv_ack_cq_events = __library.get(b"ibv_ack_cq_events\0").map(|sym| *sym)?;
+        let ibv_create_srq = __library.get(b"ibv_create_srq\0").map(|sym| *sym)?;
+        let ibv_destroy_srq = __library.get(b"ibv_destroy_srq\0").map(|sym| *sym)?;
         let ibv_create_qp = __library.get(b"ibv_create_qp\0").map(|sym| *sym)?;
         let ibv_modify_qp = __library.get(b"ibv_modify_qp\0").map(|sym| *sym)?;
         let ibv_query_qp = __library.get(b"ibv_query_qp\0").map(|sym| *sym)?;
         let ibv_destroy_qp = __library.get(b"ibv_destroy_qp\0").map(|sym| *sym)?;
+        let ibv_create_ah = __library.get(b"ibv_create_ah\0").map(|sym| *sym)?;
+        let ibv_destroy_ah = __library.get(b"ibv_destroy_ah\0").map(|sym| *sym)?;
         let ibv_event_type_str = __library.get(b"ibv_event_type_str\0").map(|sym| *sym)?;
         Ok(Verbs {
             __library,
@@ -2659,6 +2731,7 @@ impl Verbs {
             ibv_query_device,
             ibv_query_port,
             _ibv_query_gid_ex,
+            ibv_query_pkey,
             ibv_alloc_pd,
             ibv_dealloc_pd,
             ibv_reg_mr,
@@ -2669,10 +2742,14 @@ impl Verbs {
             ibv_destroy_cq,
             ibv_get_cq_event,
             ibv_ack_cq_events,
+            ibv_create_srq,
+            ibv_destroy_srq,
             ibv_create_qp,
             ibv_modify_qp,
             ibv_query_qp,
             ibv_destroy_qp,
+            ibv_create_ah,
+            ibv_destroy_ah,
             ibv_event_type_str,
         })
     }
@@ -2745,6 +2822,15 @@ impl Verbs {
     ) -> ::core::ffi::c_int {
         (self._ibv_query_gid_ex)(context, port_num, gid_index, entry, flags, entry_size)
     }
+    pub unsafe fn ibv_query_pkey(
+        &self,
+        context: *mut ibv_context,
+        port_num: u8,
+        index: ::core::ffi::c_int,
+        pkey: *mut __be16,
+    ) -> ::core::ffi::c_int {
+        (self.ibv_query_pkey)(context, port_num, index, pkey)
+    }
     pub unsafe fn ibv_alloc_pd(&self, context: *mut ibv_context) -> *mut ibv_pd {
         (self.ibv_alloc_pd)(context)
     }
@@ -2803,6 +2889,16 @@ impl Verbs {
     ) {
         (self.ibv_ack_cq_events)(cq, nevents)
     }
+    pub unsafe fn ibv_create_srq(
+        &self,
+        pd: *mut ibv_pd,
+        srq_init_attr: *mut ibv_srq_init_attr,
+    ) -> *mut ibv_srq {
+        (self.ibv_create_srq)(pd, srq_init_attr)
+    }
+    pub unsafe fn ibv_destroy_srq(&self, srq: *mut ibv_srq) -> ::core::ffi::c_int {
+        (self.ibv_destroy_srq)(srq)
+    }
     pub unsafe fn ibv_create_qp(
         &self,
         pd: *mut ibv_pd,
@@ -2829,6 +2925,16 @@ impl Verbs {
     }
     pub unsafe fn ibv_destroy_qp(&self, qp: *mut ibv_qp) -> ::core::ffi::c_int {
         (self.ibv_destroy_qp)(qp)
+    }
+    pub unsafe fn ibv_create_ah(
+        &self,
+        pd: *mut ibv_pd,
+        attr: *mut ibv_ah_attr,
+    ) -> *mut ibv_ah {
+        (self.ibv_create_ah)(pd, attr)
+    }
+    pub unsafe fn ibv_destroy_ah(&self, ah: *mut ibv_ah) -> ::core::ffi::c_int {
+        (self.ibv_destroy_ah)(ah)
     }
     pub unsafe fn ibv_event_type_str(
         &self,

@@ -79,6 +79,22 @@ pub enum Error {
         table: Vec<String>,
     },
 
+    /// The port is not in the partition.
+    #[error(
+        "port {port} of {device} has no partition key {wanted:#06x}; its table: {}",
+        list(table)
+    )]
+    NoPkey {
+        /// The device.
+        device: String,
+        /// The port.
+        port: u8,
+        /// The key asked for.
+        wanted: u16,
+        /// The others that there are.
+        table: Vec<String>,
+    },
+
     /// The peer's port is of another kind.
     #[error("cannot connect {device} to its peer: this port is {ours}, the peer's is {theirs}")]
     LinkLayer {
@@ -96,6 +112,10 @@ pub enum Error {
         /// What is wrong with them.
         why: String,
     },
+
+    /// There is no memory.
+    #[error(transparent)]
+    Memory(#[from] crate::Error),
 
     /// A range is not inside the memory.
     #[error("bytes {start}..{end} of a region of {size} bytes")]
@@ -141,6 +161,13 @@ pub enum Error {
         /// The queue pair.
         qp_num: u32,
         /// Requests that it holds.
+        depth: u32,
+    },
+
+    /// The shared receive queue is full.
+    #[error("a shared receive queue is full: {depth} receives are posted")]
+    Full {
+        /// Receives that it holds.
         depth: u32,
     },
 

@@ -158,11 +158,26 @@ pub struct Port {
     pub mtu: Mtu,
     /// Entries of the GID table.
     pub gid_count: u32,
+    pkey_count: u16,
     /// The GID; `None` only on a port that was listed and has none.
     pub gid: Option<GidEntry>,
+    /// Index of the partition key in its table.
+    pub pkey_index: u16,
+    /// Service level of its packets: 0 to 15.
+    pub service_level: u8,
+    /// Traffic class of their global route header: on RoCE v2 the upper six bits are the DSCP.
+    pub traffic_class: u8,
 }
 
-/// Which port and GID to take.
+impl Port {
+    /// Its device.
+    #[must_use]
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+}
+
+/// Which port and GID to take, and what goes into every packet.
 ///
 /// Unless a port is named, the first active one. Unless an index is named, the GID is
 /// * on InfiniBand the first entry, which holds the port's own GUID;
@@ -185,6 +200,12 @@ pub struct PortChoice {
     pub port: Option<u8>,
     /// Index in its GID table.
     pub gid_index: Option<u32>,
+    /// Partition key: the entry of the port's table with these lower 15 bits. Unless one is named, the entry at index 0.
+    pub pkey: Option<u16>,
+    /// Service level, 0 to 15: the lane of an InfiniBand fabric, the priority on Ethernet.
+    pub service_level: u8,
+    /// Traffic class; on RoCE v2 four times the DSCP.
+    pub traffic_class: u8,
 }
 
 impl PortChoice {
@@ -201,9 +222,21 @@ impl PortChoice {
                 states: ports.iter().map(state).collect(),
             });
         };
+        if self.service_level > MAX_SERVICE_LEVEL {
+            let (found, most) = (self.service_level.into(), MAX_SERVICE_LEVEL.into());
+            return Err(Error::TooMuch { what: "service level", found, most });
+        }
+        let (service_level, traffic_class) = (self.service_level, self.traffic_class);
+        let pkey_index = self.pkey.map_or(Ok(0), |pkey| find_pkey(context, port, pkey))?;
         let table = read_gids(context, port)?;
         match pick(&table, self.gid_index) {
-            Some(gid) => Ok(Port { gid: Some(gid), ..port.clone() }),
+            Some(gid) => Ok(Port {
+                gid: Some(gid),
+                pkey_index,
+                service_level,
+                traffic_class,
+                ..port.clone()
+            }),
             None => Err(Error::NoGid {
                 device: context.name().to_owned(),
                 port: port.number,
@@ -221,6 +254,33 @@ fn pick(table: &[GidEntry], index: Option<u32>) -> Option<GidEntry> {
         Some(index) => there.into_iter().find(|entry| entry.index == index).copied(),
         None => there.min_by_key(|entry| (entry.rank(), entry.index)).copied(),
     }
+}
+
+/// Service levels have four bits.
+const MAX_SERVICE_LEVEL: u8 = 15;
+/// The bit of a partition key that says how much of a member a port is.
+const FULL_MEMBER: u16 = 0x8000;
+
+/// Where a partition key stands in a port's table.
+fn find_pkey(context: &Arc<Context>, port: &Port, wanted: u16) -> Result<u16> {
+    let mut table = Vec::new();
+    for index in 0..port.pkey_count {
+        let mut pkey = 0;
+        // SAFETY: the context is open and `pkey` writable.
+        let rc = unsafe {
+            let index = i32::from(index);
+            context.verbs().ibv_query_pkey(context.as_ptr(), port.number, index, &mut pkey)
+        };
+        // It comes in network order. An entry that is not there is 0.
+        match u16::from_be(pkey) {
+            _ if rc != 0 => break,
+            0 => {}
+            pkey if (pkey ^ wanted) & !FULL_MEMBER == 0 => return Ok(index),
+            pkey => table.push(format!("{pkey:#06x}")),
+        }
+    }
+    let (device, port) = (context.name().to_owned(), port.number);
+    Err(Error::NoPkey { device, port, wanted, table })
 }
 
 /// Asks for the state of a port.
@@ -243,7 +303,11 @@ pub(super) fn read_port(context: &Arc<Context>, number: u8) -> Result<Port> {
         lid: attr.lid,
         mtu,
         gid_count: attr.gid_tbl_len.max(0) as u32,
+        pkey_count: attr.pkey_tbl_len,
         gid: None,
+        pkey_index: 0,
+        service_level: 0,
+        traffic_class: 0,
     };
     port.gid = pick(&read_gids(context, &port)?, None);
     Ok(port)
