@@ -114,7 +114,7 @@ cases! {
     a_bounded_ping_pong_goes_both_ways_and_is_timed,
     a_bounded_ping_pong_without_a_partner_reports_the_round_and_writes_no_time,
     a_collective_whose_partner_does_not_come_reports_and_ends,
-    a_failed_request_fails_what_comes_after_it_and_nothing_before,
+    a_failed_request_fails_and_those_before_it_are_complete,
     a_failed_wait_kernel_reports_what_it_expected_and_saw,
     a_full_queue_holds_back_who_posts_until_the_nic_goes_on,
     a_full_queue_whose_nic_never_goes_on_ends_by_the_deadline,

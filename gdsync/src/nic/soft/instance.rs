@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use super::address::HostId;
 use super::direct::MapRequest;
 use super::door::Listener;
-use super::engine::Shared;
+use super::engine::{Engine, Shared, help};
 use super::rdma::RdmaPort;
 use crate::cuda::device::lock;
 use crate::nic::Capabilities;
@@ -17,6 +17,7 @@ use crate::nic::Capabilities;
 pub(super) struct Inner {
     pub capabilities: Capabilities,
     pub shared: Arc<Shared>,
+    pub engine: Arc<Mutex<Engine>>,
     pub host: HostId,
     pub listener: Option<Arc<Listener>>,
     /// The port that it sends through to other hosts, if it has one.
@@ -28,6 +29,11 @@ pub(super) struct Inner {
 }
 
 impl Inner {
+    /// See [`help`].
+    pub fn help(&self) {
+        help(&self.shared, &self.engine);
+    }
+
     /// Where peers on other hosts reach it, if they do.
     pub fn listens(&self) -> Option<SocketAddr> {
         self.listener.as_ref().map(|listener| listener.address())
