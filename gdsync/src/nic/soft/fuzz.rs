@@ -15,8 +15,8 @@ use super::state::{Context, DirectPath, Driver, LinkState, Machine, Outgoing, Pa
 use super::wire::Wire;
 use super::wire::frame::{Frame, HEADER};
 use super::wire::greeting::Greeting;
-use super::wire::shm::{Ring, ShmWire};
 use super::wire::rdma::each_frame;
+use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Stranger, TcpWire};
 use crate::device::Device;
 use crate::memory::{Buffer, Space};
