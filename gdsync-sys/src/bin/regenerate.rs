@@ -58,6 +58,8 @@ const UNITS: &[Unit] = &[
             "ibv_get_async_event",
             "ibv_ack_async_event",
             "ibv_event_type_str",
+            "ibv_create_ah",
+            "ibv_destroy_ah",
             "ibv_create_srq",
             "ibv_destroy_srq",
             "ibv_create_qp",

@@ -2646,6 +2646,11 @@ pub struct Verbs {
         init_attr: *mut ibv_qp_init_attr,
     ) -> ::core::ffi::c_int,
     pub ibv_destroy_qp: unsafe extern "C" fn(qp: *mut ibv_qp) -> ::core::ffi::c_int,
+    pub ibv_create_ah: unsafe extern "C" fn(
+        pd: *mut ibv_pd,
+        attr: *mut ibv_ah_attr,
+    ) -> *mut ibv_ah,
+    pub ibv_destroy_ah: unsafe extern "C" fn(ah: *mut ibv_ah) -> ::core::ffi::c_int,
     pub ibv_event_type_str: unsafe extern "C" fn(
         event: ibv_event_type,
     ) -> *const ::core::ffi::c_char,
@@ -2709,6 +2714,8 @@ impl Verbs {
         let ibv_modify_qp = __library.get(b"ibv_modify_qp\0").map(|sym| *sym)?;
         let ibv_query_qp = __library.get(b"ibv_query_qp\0").map(|sym| *sym)?;
         let ibv_destroy_qp = __library.get(b"ibv_destroy_qp\0").map(|sym| *sym)?;
+        let ibv_create_ah = __library.get(b"ibv_create_ah\0").map(|sym| *sym)?;
+        let ibv_destroy_ah = __library.get(b"ibv_destroy_ah\0").map(|sym| *sym)?;
         let ibv_event_type_str = __library.get(b"ibv_event_type_str\0").map(|sym| *sym)?;
         Ok(Verbs {
             __library,
@@ -2741,6 +2748,8 @@ impl Verbs {
             ibv_modify_qp,
             ibv_query_qp,
             ibv_destroy_qp,
+            ibv_create_ah,
+            ibv_destroy_ah,
             ibv_event_type_str,
         })
     }
@@ -2916,6 +2925,16 @@ impl Verbs {
     }
     pub unsafe fn ibv_destroy_qp(&self, qp: *mut ibv_qp) -> ::core::ffi::c_int {
         (self.ibv_destroy_qp)(qp)
+    }
+    pub unsafe fn ibv_create_ah(
+        &self,
+        pd: *mut ibv_pd,
+        attr: *mut ibv_ah_attr,
+    ) -> *mut ibv_ah {
+        (self.ibv_create_ah)(pd, attr)
+    }
+    pub unsafe fn ibv_destroy_ah(&self, ah: *mut ibv_ah) -> ::core::ffi::c_int {
+        (self.ibv_destroy_ah)(ah)
     }
     pub unsafe fn ibv_event_type_str(
         &self,

@@ -129,6 +129,16 @@ pub(super) struct NewQueuePair {
     pub send_completions: u32,
     pub receive_completions: u32,
     pub uar_page: u32,
+    pub timestamps: Timestamps,
+}
+
+/// Where the timestamps of completions come from; a queue pair that asks for what the adapter does not have is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timestamps {
+    /// The counter that runs by itself: all that adapters have that know of no other.
+    FreeRunning = 0,
+    /// What the adapter is set to.
+    Default = 1,
 }
 
 /// How packets get to the peer.
@@ -168,7 +178,13 @@ pub(super) struct Sending {
     pub log_outgoing_reads: u8,
 }
 
+/// Hops that a packet may take over routers, as far as IP's default reaches.
+pub(super) const HOPS: u8 = 64;
+
 pub(super) type Command = [u8; COMMAND];
+/// A question for capabilities, and the answer to it.
+pub(super) type Question = [u8; 16];
+pub(super) const CAPABILITIES: usize = 16 + 4096;
 
 fn set(bytes: &mut [u8], base: usize, Field(at, width): Field, value: u64) {
     let first = base + at;
@@ -214,7 +230,6 @@ pub(super) fn create_cq(cq: &NewCompletionQueue) -> Command {
 pub(super) fn create_qp(qp: &NewQueuePair) -> Command {
     const RELIABLE: u64 = 0;
     const MIGRATED: u64 = 3;
-    const DEFAULT_TIMESTAMPS: u64 = 1;
     let mut bytes = command(0x500);
     for (field, value) in [
         (qpc::SERVICE, RELIABLE),
@@ -223,7 +238,7 @@ pub(super) fn create_qp(qp: &NewQueuePair) -> Command {
         (qpc::LOG_RQ_SIZE, u64::from(qp.log_receives)),
         (qpc::LOG_RQ_STRIDE, u64::from(qp.log_receive_stride)),
         (qpc::LOG_SQ_SIZE, u64::from(qp.log_send_blocks)),
-        (qpc::TIMESTAMP_FORMAT, DEFAULT_TIMESTAMPS),
+        (qpc::TIMESTAMP_FORMAT, qp.timestamps as u64),
         (qpc::UAR_PAGE, u64::from(qp.uar_page)),
         (qpc::CQN_SEND, u64::from(qp.send_completions)),
         (qpc::CQN_RECEIVE, u64::from(qp.receive_completions)),
@@ -237,6 +252,27 @@ pub(super) fn create_qp(qp: &NewQueuePair) -> Command {
     set(&mut bytes, 0, WQ_UMEM_ID, u64::from(qp.queues.umem));
     set(&mut bytes, 0, WQ_UMEM_VALID, 1);
     bytes
+}
+
+/// Asks what the adapter can do of RoCE as it is set now (`query_hca_cap_in`).
+pub(super) fn query_roce() -> Question {
+    const OPERATION: Field = Field(0x30, 16);
+    const ROCE: u64 = 4;
+    const CURRENT: u64 = 1;
+    let mut bytes = Question::default();
+    set(&mut bytes, 0, OPCODE, 0x100);
+    set(&mut bytes, 0, OPERATION, ROCE << 1 | CURRENT);
+    bytes
+}
+
+/// What timestamps a queue pair may ask for, by the answer to [`query_roce`] (`roce_cap`, `qp_ts_format`): an adapter that knows
+/// nothing of formats, or of RoCE, has the counter only, as the kernel's driver takes it.
+pub(super) fn timestamps(answer: &[u8; CAPABILITIES]) -> Timestamps {
+    const QP_TIMESTAMP_FORMAT: Field = Field(0x80 + 0x1e, 2);
+    match (get(answer, STATUS), get(answer, QP_TIMESTAMP_FORMAT)) {
+        (0, 1..) => Timestamps::Default,
+        _ => Timestamps::FreeRunning,
+    }
 }
 
 fn modify(opcode: u16, qpn: u32, port: u8) -> Command {
@@ -264,7 +300,6 @@ pub(super) fn reset_to_init(qpn: u32, port: u8, pkey_index: u16) -> Command {
 
 pub(super) fn init_to_receive(qpn: u32, to: &Receiving) -> Command {
     const LOG_LARGEST_MESSAGE: u64 = 30;
-    const HOPS: u64 = 64;
     let mut bytes = modify(0x503, qpn, to.port);
     for (field, value) in [
         (qpc::MTU, u64::from(to.mtu)),
@@ -302,7 +337,7 @@ pub(super) fn init_to_receive(qpn: u32, to: &Receiving) -> Command {
     path(ads::GID_HIGH, (gid >> 64) as u64);
     path(ads::GID_LOW, gid as u64);
     path(ads::GID_INDEX, u64::from(own_index));
-    path(ads::HOP_LIMIT, HOPS);
+    path(ads::HOP_LIMIT, u64::from(HOPS));
     path(ads::TRAFFIC_CLASS, u64::from(to.traffic_class));
     bytes
 }
@@ -390,6 +425,7 @@ mod tests {
             send_completions: 0x11_1213,
             receive_completions: 0x21_2223,
             uar_page: 0x34_5678,
+            timestamps: Timestamps::Default,
         });
         let expected = [
             (0x000, 0x0500_0000),
@@ -407,6 +443,39 @@ mod tests {
             (0x10c, 0x8000_0000),
         ];
         assert_eq!(words(&bytes), expected);
+    }
+
+    #[test]
+    fn timestamps_are_asked_for_as_the_adapter_has_them() {
+        let mut question = [0; 16];
+        (question[0], question[7]) = (1, 9);
+        assert_eq!(query_roce(), question);
+        let mut answer = [0; CAPABILITIES];
+        assert_eq!(timestamps(&answer), Timestamps::FreeRunning);
+        for format in [1, 2] {
+            answer[16 + 3] = format;
+            assert_eq!(timestamps(&answer), Timestamps::Default);
+        }
+        // A refusal, of an adapter without RoCE.
+        answer[0] = 5;
+        assert_eq!(timestamps(&answer), Timestamps::FreeRunning);
+        let pair = NewQueuePair {
+            domain: 0,
+            queues: Place { umem: 0, offset: 0 },
+            record: Place { umem: 0, offset: 0 },
+            log_send_blocks: 0,
+            log_receives: 0,
+            log_receive_stride: 0,
+            send_completions: 0,
+            receive_completions: 0,
+            uar_page: 0,
+            timestamps: Timestamps::FreeRunning,
+        };
+        let word =
+            |pair: &NewQueuePair| words(&create_qp(pair)).into_iter().find(|word| word.0 == 0x20);
+        assert_eq!(word(&pair), None);
+        let default = NewQueuePair { timestamps: Timestamps::Default, ..pair };
+        assert_eq!(word(&default), Some((0x20, 0x40)));
     }
 
     const QPN: u32 = 0x77_8899;
