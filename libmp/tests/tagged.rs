@@ -99,6 +99,28 @@ fn a_message_of_any_length_arrives_whole_expected_or_not_from_a_slice_a_region_o
 }
 
 #[test]
+fn with_the_smallest_rings_and_nothing_unexpected_all_of_it_arrives_too() {
+    let smallest = Options { eager_limit: 0, unexpected: 0, ring: Some(4096) };
+    let narrow = Options { eager_limit: 100, unexpected: 300, ring: Some(4096) };
+    for options in [smallest, narrow] {
+        ranks(2, |world| {
+            let messages = world.tagged(&options).unwrap();
+            let other = 1 - world.rank();
+            for round in 0..100 {
+                let len = [0, 40, 41, 100, 101, 5000, 20_000][round % 7];
+                let (data, mut room) = (bytes(len, round), vec![0; len]);
+                messages.scope(|scope| {
+                    let mut send = scope.isend(&data, other, 1).unwrap();
+                    messages.recv(&mut room, other, Tag::Any, soon()).unwrap();
+                    send.wait(soon()).unwrap();
+                });
+                assert!(room == data, "round {round}, {len} bytes");
+            }
+        });
+    }
+}
+
+#[test]
 fn messages_do_not_overtake_each_other_whatever_their_lengths() {
     for path in common::paths() {
         let (_worlds, [one, two]) = pair(path, Options::default());

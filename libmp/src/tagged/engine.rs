@@ -845,7 +845,8 @@ impl Engine {
     fn tell(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
         let layout = &self.layout;
         let Peer { taken, told, channel, .. } = &mut self.peers[from];
-        let is_worth = |taken: u64, told: u64, all: usize| taken - told >= (all as u64).div_ceil(4);
+        let is_worth =
+            |taken: u64, told: u64, all: usize| taken - told >= (all as u64).div_ceil(4).max(1);
         if is_worth(taken.lines, told.lines, layout.lines)
             || is_worth(taken.eager, told.eager, layout.eager)
             || is_worth(taken.cost, told.cost, layout.unexpected as usize)
@@ -863,7 +864,8 @@ impl Drop for Engine {
     /// Another thread of this process may be reading what was offered to it by its address.
     fn drop(&mut self) {
         for entry in self.requests.drain() {
-            if matches!(entry.state, State::Offered) && matches!(entry.memory, Memory::Own(_)) {
+            let reads = |to: u32| matches!(self.peers[to as usize].pull, Pull::SameProcess);
+            if matches!(entry.state, State::Offered) && reads(entry.label.source) {
                 std::mem::forget(entry.memory);
             }
         }

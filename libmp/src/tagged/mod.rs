@@ -154,7 +154,8 @@ impl Options {
     }
 }
 
-/// The tagged messages of a communicator: [`Communicator::tagged`]. Clones are the same; `Send` and `Sync`.
+/// The tagged messages of a communicator: [`Communicator::tagged`]. Clones are the same; `Send` and `Sync`. The last of a rank, its requests included,
+/// is dropped when its sends are complete: what has not gone then goes no more.
 ///
 /// ```
 /// use std::time::Duration;
