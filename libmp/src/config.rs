@@ -270,6 +270,13 @@ impl Config {
         if self.interface.is_some() {
             tcp::local_address(self.interface.as_deref(), false)?;
         }
+        if let Some(name) = &self.rdma.device {
+            gdsync::verbs::device(Some(name)).map_err(|error| Error::Variable {
+                name: "MP_RDMA_DEVICE".into(),
+                value: name.clone(),
+                expected: format!("an RDMA device of this host ({error})"),
+            })?;
+        }
         match &self.pmix_library {
             Some(path) if !path.is_file() => Err(Error::Variable {
                 name: "MP_PMIX_LIBRARY".into(),
