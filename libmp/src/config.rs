@@ -11,13 +11,13 @@
 //! | `MP_INTERFACE` | chosen | network interface (`eth0`) or local address on which rank 0, and every rank's software NIC, listens; default: the address the rendezvous names, loopback if all ranks share a host |
 //! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
 //! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (memory that the ranks of a host map from each other, the software NIC where they cannot, or `MP_GPU` names two GPUs without peer access, and between hosts), `nic` (the software NIC within a host, too), `nic-tcp` (over TCP everywhere) or `nic-verbs` (over RDMA devices everywhere). Between hosts the software NIC uses RDMA devices if both have one with an active port of one kind, and TCP if not. Equal on all ranks |
-//! | `MP_RDMA_DEVICE` | first with an active port | RDMA device of the software NIC (`mlx5_0`) |
-//! | `MP_RDMA_PORT` | first active | its port, from 1 |
-//! | `MP_RDMA_GID_INDEX` | chosen | index of the port's GID; default: on Ethernet RoCE v2 with an IPv4 address, if there is one |
-//! | `MP_RDMA_PKEY` | entry 0 | partition key, as in `0x8001` |
-//! | `MP_RDMA_SERVICE_LEVEL` | `0` | service level of packets, 0 to 15 |
-//! | `MP_RDMA_TRAFFIC_CLASS` | `0` | traffic class of packets, 0 to 255; on RoCE v2 four times the DSCP |
 //! | `MP_CONTEXTS` | chosen | queue pairs by which the kernels of a device reach each rank behind the NIC, 1 to 64: blocks take them in turns and do not meet on one; each takes about 150 KiB of pinned memory on both sides. Default: 4 for a GPU that reaches at most 32 ranks so, otherwise 1 |
+//! | `MP_NIC_DEVICE` | chosen | RDMA device (`mlx5_0`); default: the first with an active port |
+//! | `MP_NIC_PORT` | chosen | its port, from 1; default: the first active one |
+//! | `MP_NIC_GID_INDEX` | chosen | entry of the port's GID table; default: on Ethernet RoCE v2 with an IPv4 address before the others, otherwise the first |
+//! | `MP_NIC_PKEY` | first | partition key, as in `0x8001`: its entry of the port's table may stand at another index on every host |
+//! | `MP_NIC_SERVICE_LEVEL` | `0` | 0 to 15: the lane of an InfiniBand fabric, the priority on Ethernet |
+//! | `MP_NIC_TRAFFIC_CLASS` | `0` | 0 to 255, in the global route header; on RoCE v2 four times the DSCP |
 //! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
 //! | `MP_TRACE` | off | file for a timeline of all ranks ([`trace`](crate::trace)); rank 0's value holds |
 //! | `MP_TRACE_EVENTS` | `1000000` | events that each rank keeps for it (rank 0's value holds) |
@@ -59,13 +59,13 @@ pub const VARIABLES: &[&str] = &[
     "MP_INTERFACE",
     "MP_NODE",
     "MP_PATH",
-    "MP_RDMA_DEVICE",
-    "MP_RDMA_PORT",
-    "MP_RDMA_GID_INDEX",
-    "MP_RDMA_PKEY",
-    "MP_RDMA_SERVICE_LEVEL",
-    "MP_RDMA_TRAFFIC_CLASS",
     "MP_CONTEXTS",
+    "MP_NIC_DEVICE",
+    "MP_NIC_PORT",
+    "MP_NIC_GID_INDEX",
+    "MP_NIC_PKEY",
+    "MP_NIC_SERVICE_LEVEL",
+    "MP_NIC_TRAFFIC_CLASS",
     "MP_PMIX_LIBRARY",
     "MP_TRACE",
     "MP_TRACE_EVENTS",
@@ -165,10 +165,10 @@ pub struct Config {
     pub node: Option<String>,
     /// `MP_PATH`.
     pub path: PathChoice,
-    /// `MP_RDMA_DEVICE`, `MP_RDMA_PORT`, `MP_RDMA_GID_INDEX`, `MP_RDMA_PKEY`, `MP_RDMA_SERVICE_LEVEL`, `MP_RDMA_TRAFFIC_CLASS`.
-    pub rdma: RdmaOptions,
     /// `MP_CONTEXTS`.
     pub contexts: Option<u32>,
+    /// `MP_NIC_DEVICE`, `MP_NIC_PORT`, `MP_NIC_GID_INDEX`, `MP_NIC_PKEY`, `MP_NIC_SERVICE_LEVEL` and `MP_NIC_TRAFFIC_CLASS`.
+    pub rdma: RdmaOptions,
     /// `MP_PMIX_LIBRARY`.
     pub pmix_library: Option<PathBuf>,
     /// `MP_TRACE`.
@@ -223,8 +223,8 @@ impl Config {
             interface: variables.get("MP_INTERFACE").map(str::to_owned),
             node: variables.get("MP_NODE").map(str::to_owned),
             path: variables.parse("MP_PATH", EXPECTED_PATH)?.unwrap_or_default(),
-            rdma: variables.rdma()?,
             contexts: variables.parse("MP_CONTEXTS", EXPECTED_CONTEXTS)?,
+            rdma: variables.rdma()?,
             pmix_library: variables.get("MP_PMIX_LIBRARY").map(PathBuf::from),
             trace: variables.get("MP_TRACE").map(PathBuf::from),
             trace_events: variables
@@ -272,9 +272,9 @@ impl Config {
         }
         if let Some(name) = &self.rdma.device {
             gdsync::verbs::device(Some(name)).map_err(|error| Error::Variable {
-                name: "MP_RDMA_DEVICE".into(),
+                name: "MP_NIC_DEVICE".into(),
                 value: name.clone(),
-                expected: format!("an RDMA device of this host ({error})"),
+                expected: format!("the name of an RDMA device ({error})"),
             })?;
         }
         match &self.pmix_library {
@@ -338,32 +338,33 @@ impl Variables {
         }
     }
 
-    /// Which RDMA device and port.
+    /// Which RDMA device and port, and what its packets carry.
     fn rdma(&self) -> Result<RdmaOptions> {
-        let port: Option<u8> = self.parse("MP_RDMA_PORT", EXPECTED_PORT)?;
-        let level: Option<u8> = self.parse("MP_RDMA_SERVICE_LEVEL", EXPECTED_LEVEL)?;
-        for (name, wrong, expected) in [
-            ("MP_RDMA_PORT", port == Some(0), EXPECTED_PORT),
-            ("MP_RDMA_SERVICE_LEVEL", level.is_some_and(|level| level > 15), EXPECTED_LEVEL),
-        ] {
-            if wrong {
-                let value = self.get(name).unwrap_or_default().into();
-                let expected = expected.into();
-                return Err(Error::Variable { name: name.into(), value, expected });
-            }
-        }
-        let traffic_class = self.parse("MP_RDMA_TRAFFIC_CLASS", "a number from 0 to 255")?;
-        let pkey: Option<Pkey> =
-            self.parse("MP_RDMA_PKEY", "a partition key from 0x1 to 0xffff")?;
-        let port = PortChoice {
-            port,
-            gid_index: self
-                .parse("MP_RDMA_GID_INDEX", "an index of the port's GID table, from 0")?,
-            pkey: pkey.map(|pkey| pkey.0),
-            service_level: level.unwrap_or_default(),
-            traffic_class: traffic_class.unwrap_or_default(),
+        let number = |name: &str, least: u16, most: u16, expected: &str| match self
+            .parse::<Number>(name, expected)?
+        {
+            Some(Number(value)) if !(least..=most).contains(&value) => Err(Error::Variable {
+                name: name.into(),
+                value: self.get(name).unwrap_or_default().into(),
+                expected: expected.into(),
+            }),
+            value => Ok(value.map(|Number(value)| value)),
         };
-        Ok(RdmaOptions { device: self.get("MP_RDMA_DEVICE").map(str::to_owned), port })
+        let byte = |value: u16| value.to_be_bytes()[1];
+        let port = number("MP_NIC_PORT", 1, 255, "a port from 1 to 255")?;
+        let gid_index = number("MP_NIC_GID_INDEX", 0, 255, "an index from 0 to 255")?;
+        let pkey = number("MP_NIC_PKEY", 1, 0xffff, "a partition key from 0x1 to 0xffff")?;
+        let service_level = number("MP_NIC_SERVICE_LEVEL", 0, 15, "a service level from 0 to 15")?;
+        let traffic_class =
+            number("MP_NIC_TRAFFIC_CLASS", 0, 255, "a traffic class from 0 to 255")?;
+        let port = PortChoice {
+            port: port.map(byte),
+            gid_index: gid_index.map(u32::from),
+            pkey,
+            service_level: service_level.map_or(0, byte),
+            traffic_class: traffic_class.map_or(0, byte),
+        };
+        Ok(RdmaOptions { device: self.get("MP_NIC_DEVICE").map(str::to_owned), port })
     }
 
     fn seconds(&self, name: &str, default: f64) -> Result<Duration> {
@@ -379,25 +380,22 @@ impl Variables {
     }
 }
 
-/// A partition key as people write it: hexadecimal after `0x`.
-struct Pkey(u16);
+const EXPECTED_PATH: &str = "auto, nic, nic-tcp or nic-verbs";
+/// A number of at most 16 bits, decimal or, after `0x`, hexadecimal.
+struct Number(u16);
 
-impl FromStr for Pkey {
+impl FromStr for Number {
     type Err = ();
 
-    fn from_str(text: &str) -> Result<Pkey, ()> {
-        let number = match text.strip_prefix("0x") {
-            Some(digits) => u16::from_str_radix(digits, 16),
-            None => text.parse(),
+    fn from_str(text: &str) -> Result<Number, ()> {
+        let value = match text.strip_prefix("0x") {
+            Some(digits) if !digits.starts_with('+') => u16::from_str_radix(digits, 16),
+            _ => text.parse(),
         };
-        // 0 marks an entry of a table that is not used.
-        number.ok().filter(|number| *number != 0).map(Pkey).ok_or(())
+        value.map(Number).map_err(|_| ())
     }
 }
 
-const EXPECTED_PATH: &str = "auto, nic, nic-tcp or nic-verbs";
-const EXPECTED_PORT: &str = "a port from 1 to 255";
-const EXPECTED_LEVEL: &str = "a service level from 0 to 15";
 /// What a rank keeps of a timeline fits into memory.
 const MAX_EVENTS: usize = 1_000_000_000;
 const MAX_CONTEXTS: u32 = 64;
@@ -448,14 +446,14 @@ mod tests {
             ("MP_TIMEOUT", "nan", "a number of seconds"),
             ("MP_BOOTSTRAP", "magic", "auto, mprun"),
             ("MP_PATH", "direct", "auto, nic, nic-tcp or nic-verbs"),
-            ("MP_RDMA_PORT", "0", "from 1 to 255"),
-            ("MP_RDMA_GID_INDEX", "-1", "GID table"),
-            ("MP_RDMA_PKEY", "0x10000", "from 0x1 to 0xffff"),
-            ("MP_RDMA_PKEY", "0", "from 0x1 to 0xffff"),
-            ("MP_RDMA_SERVICE_LEVEL", "16", "from 0 to 15"),
-            ("MP_RDMA_TRAFFIC_CLASS", "256", "from 0 to 255"),
             ("MP_CONTEXTS", "0", "from 1 to 64"),
             ("MP_CONTEXTS", "65", "from 1 to 64"),
+            ("MP_NIC_PORT", "0", "from 1 to 255"),
+            ("MP_NIC_GID_INDEX", "256", "from 0 to 255"),
+            ("MP_NIC_PKEY", "0x10000", "from 0x1 to 0xffff"),
+            ("MP_NIC_PKEY", "0x+1", "from 0x1 to 0xffff"),
+            ("MP_NIC_SERVICE_LEVEL", "16", "from 0 to 15"),
+            ("MP_NIC_TRAFFIC_CLASS", "-1", "from 0 to 255"),
             ("MP_HEARTBEAT_TIMEOUT", "0.6", "at least twice MP_HEARTBEAT=0.5"),
         ] {
             let text = from(&[(name, value)]).unwrap_err().to_string();
@@ -467,24 +465,25 @@ mod tests {
     }
 
     #[test]
-    fn the_rdma_port_is_chosen_by_variables() {
-        let rdma = from(&[
-            ("MP_RDMA_DEVICE", "mlx5_1"),
-            ("MP_RDMA_PORT", "2"),
-            ("MP_RDMA_GID_INDEX", "3"),
-            ("MP_RDMA_PKEY", "0x8001"),
-            ("MP_RDMA_SERVICE_LEVEL", "5"),
-            ("MP_RDMA_TRAFFIC_CLASS", "104"),
-        ]);
+    fn the_port_of_an_rdma_device_and_what_its_packets_carry_can_be_chosen() {
+        let config = from(&[
+            ("MP_NIC_DEVICE", "mlx5_2"),
+            ("MP_NIC_PORT", "2"),
+            ("MP_NIC_GID_INDEX", "3"),
+            ("MP_NIC_PKEY", "0x8001"),
+            ("MP_NIC_SERVICE_LEVEL", "4"),
+            ("MP_NIC_TRAFFIC_CLASS", "104"),
+        ])
+        .unwrap();
         let port = PortChoice {
             port: Some(2),
             gid_index: Some(3),
             pkey: Some(0x8001),
-            service_level: 5,
+            service_level: 4,
             traffic_class: 104,
         };
-        assert_eq!(rdma.unwrap().rdma, RdmaOptions { device: Some("mlx5_1".into()), port });
-        assert_eq!(from(&[("MP_RDMA_PKEY", "17")]).unwrap().rdma.port.pkey, Some(17));
+        assert_eq!(config.rdma, RdmaOptions { device: Some("mlx5_2".into()), port });
+        assert_eq!(from(&[]).unwrap().rdma, RdmaOptions::default());
     }
 
     #[test]

@@ -29,6 +29,15 @@ pub fn loopback() -> io::Result<IpAddr> {
     tcp::loopback()
 }
 
+/// The address of this host at which processes of other hosts reach it: that of `interface`, a name or the address itself; or
+/// the one that leads out.
+///
+/// # Errors
+/// If there is no such interface, or none that leads out; the error lists what there is.
+pub fn address(interface: Option<&str>) -> crate::Result<IpAddr> {
+    tcp::local_address(interface, false)
+}
+
 /// A job whose ranks a launcher on the same host has started with `MP_RENDEZVOUS` and `MP_TOKEN`.
 ///
 /// ```

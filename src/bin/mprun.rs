@@ -1,4 +1,4 @@
-//! `mprun`, the local launcher: `mprun -n 4 [OPTIONS] COMMAND [ARGUMENTS]`. See [`mp::launch`].
+//! `mprun`, the launcher: `mprun -n 4 [OPTIONS] COMMAND [ARGUMENTS]`. See [`mp::launch`].
 
 use clap::Parser;
 

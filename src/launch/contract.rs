@@ -61,8 +61,12 @@ pub const MASTER_PORT: &str = "MASTER_PORT";
 pub struct RankEnvironment<'a> {
     /// Rank of the process, below `size`.
     pub rank: usize,
-    /// Number of ranks. All are on this host.
+    /// Number of ranks.
     pub size: usize,
+    /// Rank among the processes of this host, below `local_size`.
+    pub local_rank: usize,
+    /// Number of ranks on this host.
+    pub local_size: usize,
     /// Where the ranks meet.
     pub rendezvous: SocketAddr,
     /// The listening socket, for rank 0.
@@ -82,20 +86,21 @@ impl RankEnvironment<'_> {
     /// inherited from an outer job.
     pub fn values(&self) -> [(&'static str, Option<String>); VARIABLES.len()] {
         let (rank, size) = (self.rank.to_string(), self.size.to_string());
+        let (local_rank, local_size) = (self.local_rank.to_string(), self.local_size.to_string());
         [
             (MP_RANK, Some(rank.clone())),
             (MP_SIZE, Some(size.clone())),
-            (MP_LOCAL_RANK, Some(rank.clone())),
-            (MP_LOCAL_SIZE, Some(size.clone())),
+            (MP_LOCAL_RANK, Some(local_rank.clone())),
+            (MP_LOCAL_SIZE, Some(local_size.clone())),
             (MP_RENDEZVOUS, Some(self.rendezvous.to_string())),
             (MP_RENDEZVOUS_FD, self.rendezvous_fd.map(|fd| fd.to_string())),
             (MP_JOB, Some(self.job.to_owned())),
             (MP_TOKEN, Some(self.token.to_owned())),
             (MP_GPU, self.gpu.map(|ordinal| ordinal.to_string())),
-            (RANK, Some(rank.clone())),
-            (WORLD_SIZE, Some(size.clone())),
-            (LOCAL_RANK, Some(rank)),
-            (LOCAL_WORLD_SIZE, Some(size)),
+            (RANK, Some(rank)),
+            (WORLD_SIZE, Some(size)),
+            (LOCAL_RANK, Some(local_rank)),
+            (LOCAL_WORLD_SIZE, Some(local_size)),
             (MASTER_ADDR, Some(self.master.ip().to_string())),
             (MASTER_PORT, Some(self.master.port().to_string())),
         ]
@@ -118,6 +123,8 @@ mod tests {
         let rank = RankEnvironment {
             rank: 1,
             size: 2,
+            local_rank: 0,
+            local_size: 1,
             rendezvous: here,
             rendezvous_fd: None,
             master: here,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::*;
 
+use super::parts::Parts;
 use super::processes::{Ended, name};
 use super::signals::asks_to_end;
 
@@ -40,6 +41,7 @@ enum Phase {
 /// A job from its start to its end.
 #[derive(Debug)]
 pub(super) struct Course {
+    parts: Parts,
     linger: Duration,
     kill_after: Duration,
     timeout: Option<(Duration, Instant)>,
@@ -80,7 +82,7 @@ const DEATH: Duration = Duration::from_secs(10);
 
 impl Course {
     pub fn new(
-        ranks: usize,
+        parts: Parts,
         timeout: Option<Duration>,
         linger: Duration,
         kill_after: Duration,
@@ -91,7 +93,8 @@ impl Course {
             kill_after,
             timeout: timeout.map(|timeout| (timeout, now + timeout)),
             phase: Phase::Running,
-            running: ranks,
+            running: parts.len(),
+            parts,
             status: 0,
             blamed: None,
             on_request: false,
@@ -156,7 +159,7 @@ impl Course {
                 self.phase = Phase::Judging(now + HEARING, now + LONGEST_HEARING);
             }
             Phase::Lingering(_) if !how.well() => {
-                return vec![Step::Say(format!("rank {rank} (process {pid}) {how}"))];
+                return vec![Step::Say(self.says(rank, pid, how))];
             }
             Phase::Running | Phase::Lingering(_) | Phase::Judging(..) => {}
             Phase::Ending(..) | Phase::Killed(_) | Phase::GivenUp => {
@@ -164,7 +167,7 @@ impl Course {
                     return Vec::new();
                 }
                 self.status = how.status();
-                return vec![Step::Say(format!("rank {rank} (process {pid}) {how}"))];
+                return vec![Step::Say(self.says(rank, pid, how))];
             }
         }
         if !how.well() {
@@ -191,19 +194,15 @@ impl Course {
         let Some((rank, pid, how)) = failed.next() else { return Vec::new() };
         self.status = how.status();
         self.blamed = Some(rank);
-        let mut message = format!("rank {rank} (process {pid}) {how}");
+        let mut message = self.says(rank, pid, how);
         for (rank, pid) in look.stopped.iter().filter(|_| !matches!(how, Ended::Killed(_))) {
-            message += &format!(", and rank {rank} (process {pid}) is stopped");
+            message += &format!(", and {} (process {pid}) is stopped", self.parts.name(*rank));
         }
-        message += match self.running {
-            0 => "",
-            1 => "; ending the other rank",
-            _ => "; ending the other ranks",
-        };
+        if self.running > 0 {
+            message += &format!("; ending the other {}", self.parts.noun(self.running));
+        }
         let mut steps = vec![Step::Say(message)];
-        steps.extend(
-            failed.map(|(rank, pid, how)| Step::Say(format!("rank {rank} (process {pid}) {how}"))),
-        );
+        steps.extend(failed.map(|(rank, pid, how)| Step::Say(self.says(rank, pid, how))));
         steps
     }
 
@@ -223,7 +222,8 @@ impl Course {
         match self.phase {
             Phase::Running | Phase::Judging(..) | Phase::Lingering(_) => {
                 let what = if processes == 1 { "a process" } else { "processes" };
-                let message = format!("the ranks left {what} behind; ending {processes}");
+                let who = self.parts.noun(2);
+                let message = format!("the {who} left {what} behind; ending {processes}");
                 let mut steps = vec![Step::Say(message)];
                 steps.extend(self.end(SIGTERM, now));
                 steps
@@ -286,6 +286,11 @@ impl Course {
         }
     }
 
+    /// How a part ended.
+    fn says(&self, part: usize, pid: i32, how: Ended) -> String {
+        format!("{} (process {pid}) {how}", self.parts.name(part))
+    }
+
     fn end(&mut self, signal: i32, now: Instant) -> Vec<Step> {
         self.phase = Phase::Ending(now, now + self.kill_after);
         // A stopped process acts on the signal only when it is continued.
@@ -295,9 +300,9 @@ impl Course {
     fn kill(&mut self, now: Instant) -> Vec<Step> {
         self.phase = Phase::Killed(now + DEATH);
         let said = match self.running {
-            0 => "killing what the ranks left behind".to_owned(),
-            1 => "killing 1 rank that still runs".to_owned(),
-            running => format!("killing {running} ranks that still run"),
+            0 => format!("killing what the {} left behind", self.parts.noun(2)),
+            1 => format!("killing 1 {} that still runs", self.parts.noun(1)),
+            running => format!("killing {running} {} that still run", self.parts.noun(running)),
         };
         vec![Step::Say(said), Step::Signal(SIGKILL)]
     }
@@ -318,12 +323,25 @@ pub(super) fn survivors(processes: &[u32]) -> String {
 mod tests {
     use super::*;
 
+    #[test]
+    fn of_several_hosts_the_one_whose_launcher_ended_is_named() {
+        let now = Instant::now();
+        let parts = Parts::Hosts(vec!["a".into(), "b".into(), "c".into()]);
+        let mut course = Course::new(parts, None, NO_TIME, GRACE, now);
+        course.rank_ended(1, 11, Ended::Exited(255), now);
+        let said =
+            "the launcher of host b (process 11) exited with status 255; ending the other hosts";
+        assert_eq!(course.tick(&Look::default(), now + HEARING)[0], Step::Say(said.into()));
+        assert_eq!(course.status(), 255);
+    }
+
     const NO_TIME: Duration = Duration::ZERO;
     const GRACE: Duration = Duration::from_secs(5);
 
     fn job(ranks: usize, linger: Duration) -> (Course, Instant) {
         let now = Instant::now();
-        (Course::new(ranks, None, linger, GRACE, now), now)
+        let parts = Parts::Ranks { first: 0, count: ranks };
+        (Course::new(parts, None, linger, GRACE, now), now)
     }
 
     fn signals(steps: &[Step]) -> Vec<i32> {
@@ -482,7 +500,8 @@ mod tests {
     #[test]
     fn the_timeout_ends_the_job_with_124() {
         let now = Instant::now();
-        let mut course = Course::new(1, Some(GRACE), NO_TIME, GRACE, now);
+        let mut course =
+            Course::new(Parts::Ranks { first: 0, count: 1 }, Some(GRACE), NO_TIME, GRACE, now);
         assert_eq!(course.deadline(), Some(now + GRACE));
         assert_eq!(signals(&course.tick(&Look::default(), now + GRACE)), [SIGTERM, SIGCONT]);
         course.rank_ended(0, 10, Ended::Killed(SIGTERM), now + GRACE);

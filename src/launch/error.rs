@@ -26,18 +26,35 @@ pub enum LaunchError {
         command: PathBuf,
     },
     /// The program cannot be executed.
-    #[error("cannot start {} as rank {rank}: {source}", .command.display())]
+    #[error("cannot start {} as {part}: {source}", .command.display())]
     CannotStart {
         /// The command as given.
         command: PathBuf,
-        /// The rank that it would have been.
-        rank: usize,
+        /// What it would have been, such as "rank 3".
+        part: String,
         /// What the system said.
         source: io::Error,
     },
     /// Neither the number of ranks nor anything it follows from was given.
     #[error("the number of ranks is missing: give -n N, --per-gpu or --gpus LIST")]
     NoSize,
+    /// Hosts and the number of ranks do not go together, or the job cannot be told to them.
+    #[error("--hosts: {0}")]
+    Hosts(String),
+    /// A host did not begin.
+    #[error("host {host}: {why}")]
+    Host {
+        /// Its name, as given.
+        host: String,
+        /// What became of it.
+        why: String,
+    },
+    /// This host has no address at which others reach it.
+    #[error("cannot let the ranks of several hosts meet here: {0}")]
+    Address(#[source] libmp::Error),
+    /// What this process was told on its standard input, as the part of a job on this host, cannot be carried out.
+    #[error("as the part of a job on this host: {0}")]
+    Order(String),
     /// The machine's GPUs cannot be counted.
     #[error("--per-gpu: {0}")]
     Gpus(String),
@@ -67,7 +84,8 @@ impl LaunchError {
                 _ if source.raw_os_error() == Some(libc::ENOEXEC) => 126,
                 _ => 1,
             },
-            LaunchError::NoSize => 2,
+            LaunchError::NoSize | LaunchError::Hosts(_) => 2,
+            LaunchError::Host { .. } | LaunchError::Order(_) | LaunchError::Address(_) => 1,
             LaunchError::Gpus(_) | LaunchError::System { .. } => 1,
         }
     }

@@ -22,7 +22,7 @@ pub(super) struct Gone {
     /// To be told of that, if it is still so when rank 0 answers.
     call: Option<libmp::launcher::Call>,
     /// Where rank 0 listens, and with which descriptor.
-    rendezvous: (SocketAddr, RawFd),
+    rendezvous: (SocketAddr, Option<RawFd>),
     /// The rank that rank 0 has been told of.
     told: Option<u32>,
     /// Rank 0 has ended or is stopped, and those who look for it are told.
@@ -33,8 +33,8 @@ pub(super) struct Gone {
 impl Gone {
     pub fn new(job: &Job, now: Instant) -> Gone {
         Gone {
-            rendezvous: (job.rendezvous, job.descriptor),
-            job: libmp::launcher::Job::new(job.rendezvous, &job.token),
+            rendezvous: (job.meeting.rendezvous, job.descriptor),
+            job: libmp::launcher::Job::new(job.meeting.rendezvous, &job.identity.token),
             ended: Vec::new(),
             stopped: None,
             call: None,
@@ -89,8 +89,8 @@ impl Gone {
             self.in_its_place =
                 self.in_its_place || job.in_place_of_rank_0(None, rank, &how).is_ok();
         } else if let (Some((0, _)), Some(process)) = (self.stopped, rank_0) {
-            let (address, number) = self.rendezvous;
             if !self.in_its_place
+                && let (address, Some(number)) = self.rendezvous
                 && let Ok(listener) = processes::listener_of(process, number, address)
                 // Until then rank 0 may go on.
                 && processes::is_called(&listener)

@@ -2,7 +2,6 @@
 //! device and makes no context.
 
 use super::error::LaunchError;
-use super::options::Options;
 
 /// The size of the job and the GPUs its ranks get in turn (empty: none were asked for).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,17 +11,19 @@ pub(super) struct Placement {
 }
 
 impl Placement {
-    /// What the command line asks for, with `count` to count the GPUs of the machine.
+    /// What is asked for, each GPU of this machine or those of `list`, with `count` to count the GPUs of the machine.
     pub fn choose(
-        options: &Options,
+        ranks: Option<usize>,
+        per_gpu: bool,
+        list: &[u32],
         count: impl FnOnce() -> Result<u32, String>,
     ) -> Result<Placement, LaunchError> {
-        let gpus = if options.per_gpu {
+        let gpus = if per_gpu {
             (0..count().map_err(LaunchError::Gpus)?).collect()
         } else {
-            options.gpus.clone().map(|list| list.0).unwrap_or_default()
+            list.to_vec()
         };
-        let size = match options.ranks {
+        let size = match ranks {
             Some(ranks) => ranks,
             None if gpus.is_empty() => return Err(LaunchError::NoSize),
             None => gpus.len(),
@@ -30,7 +31,7 @@ impl Placement {
         Ok(Placement { size, gpus })
     }
 
-    /// The GPU of a rank.
+    /// The GPU of a rank of this host.
     pub fn gpu(&self, rank: usize) -> Option<u32> {
         (!self.gpus.is_empty()).then(|| self.gpus[rank % self.gpus.len()])
     }
@@ -48,12 +49,15 @@ pub(super) fn count() -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::options::Options;
     use super::*;
     use clap::Parser;
 
     fn place(arguments: &[&str], gpus: Result<u32, String>) -> Result<Placement, LaunchError> {
         let arguments = [&["mprun"], arguments, &["true"]].concat();
-        Placement::choose(&Options::try_parse_from(arguments).unwrap(), || gpus)
+        let options = Options::try_parse_from(arguments).unwrap();
+        let list = options.gpus.map(|list| list.0).unwrap_or_default();
+        Placement::choose(options.ranks, options.per_gpu, &list, || gpus)
     }
 
     fn given(placement: &Placement) -> Vec<Option<u32>> {

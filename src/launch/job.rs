@@ -8,47 +8,72 @@ use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
 use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
 
 use super::error::{Doing, LaunchError};
 
 /// A job that is about to start.
 pub(super) struct Job {
-    /// Unique on this host: letters, digits and dashes, fit for the name of a shared-memory object.
-    pub id: String,
-    /// 128 random bits in hexadecimal.
-    pub token: String,
+    pub identity: Identity,
     /// Rank 0 inherits it and accepts there. To be taken when rank 0 starts.
     pub listener: Option<TcpListener>,
-    /// Its number, here and in rank 0.
-    pub descriptor: RawFd,
-    /// Where `listener` listens.
-    pub rendezvous: SocketAddr,
-    /// What torchrun-style programs get as the address of rank 0.
-    pub master: SocketAddr,
+    /// Its number, here and in rank 0, if that is started here.
+    pub descriptor: Option<RawFd>,
+    pub meeting: Meeting,
     /// Keep the ports from everybody who lets the system choose one: that of `master`, and that of `rendezvous` between
     /// the worlds of a job. Linux lets a second socket bind and listen there while these do not listen and both have
     /// `SO_REUSEADDR`, which servers set (Rust's `TcpListener`, PyTorch's store).
-    _ports: [OwnedFd; 2],
+    _ports: Option<[OwnedFd; 2]>,
+}
+
+/// What all processes of a job know, and nobody else.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// Unique on the host where it was drawn: letters, digits and dashes, fit for the name of a shared-memory object.
+    pub id: String,
+    /// 128 random bits in hexadecimal.
+    pub token: String,
+}
+
+impl Identity {
+    /// A new one.
+    pub fn new() -> Result<Identity, LaunchError> {
+        let unique = hex(&random::<4>()?);
+        Ok(Identity {
+            id: format!("mp-{}-{unique}", std::process::id()),
+            token: hex(&random::<16>()?),
+        })
+    }
+}
+
+/// Where the ranks of a job meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Meeting {
+    /// Where rank 0 listens.
+    pub rendezvous: SocketAddr,
+    /// What torchrun-style programs get as the address of rank 0.
+    pub master: SocketAddr,
 }
 
 impl Job {
-    /// A new identity, and both ports bound on the loopback address.
-    pub fn new() -> Result<Job, LaunchError> {
-        let here = libmp::launcher::loopback().doing("let the ranks meet on this host")?;
+    /// One whose ranks meet at the address `here` of this host: both ports are bound.
+    pub fn here(identity: Identity, here: IpAddr) -> Result<Job, LaunchError> {
         let (rendezvous_port, rendezvous) = reserve_port(here).doing("reserve a port")?;
         let listener =
             TcpListener::bind(rendezvous).doing("listen for the rendezvous of the ranks")?;
         let (master_port, master) = reserve_port(here).doing("reserve a port")?;
-        let unique = hex(&random::<4>()?);
         Ok(Job {
-            id: format!("mp-{}-{unique}", std::process::id()),
-            token: hex(&random::<16>()?),
-            descriptor: listener.as_raw_fd(),
+            identity,
+            descriptor: Some(listener.as_raw_fd()),
             listener: Some(listener),
-            rendezvous,
-            master,
-            _ports: [rendezvous_port, master_port],
+            meeting: Meeting { rendezvous, master },
+            _ports: Some([rendezvous_port, master_port]),
         })
+    }
+
+    /// One whose rank 0 is on another host.
+    pub fn elsewhere(identity: Identity, meeting: Meeting) -> Job {
+        Job { identity, meeting, descriptor: None, listener: None, _ports: None }
     }
 }
 
@@ -78,7 +103,7 @@ mod tests {
 
     #[test]
     fn jobs_have_secrets_and_ids_of_their_own() {
-        let (one, two) = (Job::new().unwrap(), Job::new().unwrap());
+        let (one, two) = (Identity::new().unwrap(), Identity::new().unwrap());
         assert_eq!(one.token.len(), 32);
         assert!(one.token.bytes().all(|byte| byte.is_ascii_hexdigit()));
         assert_ne!(one.token, two.token);
@@ -87,18 +112,20 @@ mod tests {
 
     #[test]
     fn the_reserved_ports_can_be_bound_by_a_server_and_by_nobody_by_chance() {
-        let mut job = Job::new().unwrap();
-        assert_ne!(job.master, job.rendezvous);
-        let by_chance = TcpListener::bind((job.master.ip(), 0)).unwrap();
-        assert_ne!(by_chance.local_addr().unwrap(), job.master);
-        let server = TcpListener::bind(job.master).unwrap();
-        std::net::TcpStream::connect(job.master).unwrap();
+        let here = libmp::launcher::loopback().unwrap();
+        let mut job = Job::here(Identity::new().unwrap(), here).unwrap();
+        let Meeting { rendezvous, master } = job.meeting;
+        assert_ne!(master, rendezvous);
+        let by_chance = TcpListener::bind((master.ip(), 0)).unwrap();
+        assert_ne!(by_chance.local_addr().unwrap(), master);
+        let server = TcpListener::bind(master).unwrap();
+        std::net::TcpStream::connect(master).unwrap();
         drop(server);
         // Rank 0 listens for one world after the other.
         drop(job.listener.take());
         // A process that another test is starting holds the closed socket until it runs its program.
         let since = std::time::Instant::now();
-        while let Err(error) = TcpListener::bind(job.rendezvous) {
+        while let Err(error) = TcpListener::bind(rendezvous) {
             assert!(since.elapsed().as_secs() < 60, "{error}");
             std::thread::sleep(std::time::Duration::from_millis(1));
         }

@@ -8,7 +8,7 @@ use clap::{ArgGroup, Parser};
 
 use super::contract;
 
-/// Starts a program as N ranks on this host.
+/// Starts a program as N ranks, on this host or on several.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "mprun",
@@ -21,7 +21,20 @@ pub struct Options {
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = ranks)]
     pub ranks: Option<usize>,
 
-    /// Give every rank a GPU of this machine in turn (rank modulo number of GPUs), as MP_GPU
+    /// Start the ranks on these hosts: NAME or NAME:RANKS, separated by commas. Without RANKS the hosts get equal shares of
+    /// -n, in blocks [default for -n: one a host, or the sum of RANKS]
+    #[arg(long, value_name = "LIST", value_parser = hosts)]
+    pub hosts: Option<String>,
+
+    /// With --hosts: the command that starts a program on a host, run as COMMAND NAME PROGRAM ARGUMENTS. It is split at blanks
+    #[arg(long, value_name = "COMMAND", requires = "hosts", value_parser = words, default_value = "ssh")]
+    pub launch: String,
+
+    /// Look after the ranks of this host, as an order on the standard input says: what --hosts starts
+    #[arg(long, hide = true, conflicts_with_all = ["ranks", "hosts", "gpu", "prefix", "env", "timeout", "command"])]
+    pub agent: bool,
+
+    /// Give every rank a GPU of its host in turn (rank on the host modulo number of GPUs), as MP_GPU
     #[arg(long)]
     pub per_gpu: bool,
 
@@ -51,7 +64,7 @@ pub struct Options {
 
     /// The program and its arguments
     #[arg(
-        required = true,
+        required_unless_present = "agent",
         value_name = "COMMAND",
         trailing_var_arg = true,
         allow_hyphen_values = true
@@ -77,6 +90,12 @@ one kills at once. A rank that is stopped is named after 2 s; ranks that are sti
 after MP_HEARTBEAT_TIMEOUT (10 s). What a rank leaves running in its process group when all ranks have ended is
 ended as well; a process that moved to another group or session is not.
 
+With --hosts, ssh or what --launch names starts another mprun on each host, found under the same path, which
+looks after the ranks there. They get the environment of the first mprun (but for what says whose it is and
+where: HOME, USER, SHELL, TMPDIR, SSH_* and such), run in its folder, and read nothing from the standard
+input. They meet at the address by which rank 0's host reaches others, or that of MP_INTERFACE. A host whose
+launcher ends counts as a rank that fails, and is named; when mprun ends, so do the ranks of all hosts.
+
 Exit status: that of the first rank that failed, 128 + number of the signal that killed it; where one
 exits and another one was killed, as the kernel shows within moments, that of the killed one. 124 after
 --timeout, 126 or 127 if the program cannot be executed or found, 0 if every rank exited with 0.
@@ -94,6 +113,17 @@ fn ranks(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(ranks) if (1..=MOST_RANKS).contains(&ranks) => Ok(ranks),
         _ => Err(format!("expected a whole number from 1 to {MOST_RANKS}")),
+    }
+}
+
+fn hosts(text: &str) -> Result<String, String> {
+    super::hosts::parse(text).map(|_| text.to_owned())
+}
+
+fn words(text: &str) -> Result<String, String> {
+    match text.split_whitespace().next() {
+        Some(_) => Ok(text.to_owned()),
+        None => Err("expected a command".to_owned()),
     }
 }
 
@@ -184,6 +214,9 @@ mod tests {
         // Every option, and what it may not be; nothing for those without a value, which may not be given one.
         let table: &[(&str, &[&str])] = &[
             ("ranks", &["0", "-1", "x", "1.5", "", "nan", "1e3", "99999999999"]),
+            ("hosts", &["", ",", "a,,b", "a,a", "a:0", "a:x", "-a", "a b"]),
+            ("launch", &["", " "]),
+            ("agent", &[]),
             ("per-gpu", &[]),
             ("gpus", &["", "x", "-1", "1,,2", "3-1", "0-4000000000", "0;1", "1.5"]),
             ("prefix", &[]),
@@ -210,6 +243,9 @@ mod tests {
     #[test]
     fn no_option_takes_what_nobody_means() {
         let (accepted, tried) = mp_program::absurd::accepted(&Options::command());
+        // A host may be called so.
+        let accepted: Vec<_> =
+            accepted.iter().filter(|line| !line.starts_with("mprun --hosts=")).collect();
         assert!(accepted.is_empty() && tried > 50, "{tried} tried, accepted: {accepted:#?}");
     }
 

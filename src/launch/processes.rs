@@ -91,6 +91,16 @@ pub(super) fn is_called(listener: &TcpListener) -> bool {
     poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&now)) == Ok(1)
 }
 
+/// Waits a moment for the end of a process whose output has ended.
+pub(super) fn wait_shortly(pid: Pid) {
+    for _ in 0..100 {
+        if ended(pid).is_some() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 /// Gives the number of an ended rank back. Its group must not be signalled after this.
 pub(super) fn reap(pid: Pid) {
     let _ =

@@ -15,6 +15,7 @@ use super::lines::{LineBuffer, Sink};
 /// The running relay.
 pub(super) struct Relay {
     thread: JoinHandle<Outcome>,
+    speaker: String,
     orders: Sender<Order>,
     bell: PipeWriter,
     done: PipeReader,
@@ -35,14 +36,14 @@ pub(super) struct Streams {
 }
 
 impl Relay {
-    /// Starts passing on what `ranks` write, with the rank before every line if `prefix`.
-    pub fn start(ranks: Vec<Streams>, prefix: bool) -> Result<Relay, LaunchError> {
+    /// Starts passing on what `ranks` write, each with what stands before every line of it. `speaker` is what this process
+    /// calls itself.
+    pub fn start(ranks: Vec<(Streams, Vec<u8>)>, speaker: String) -> Result<Relay, LaunchError> {
         let (listen, bell) = io::pipe().doing("make a pipe")?;
         let (done, end) = io::pipe().doing("make a pipe")?;
         let (orders, inbox) = channel();
         let size = ranks.len();
-        let sources = ranks.into_iter().enumerate().flat_map(|(rank, streams)| {
-            let prefix = if prefix { label(rank, size) } else { Vec::new() };
+        let sources = ranks.into_iter().enumerate().flat_map(|(rank, (streams, prefix))| {
             let source = |to, pipe| Source {
                 writer: rank,
                 prefix: prefix.clone(),
@@ -59,12 +60,12 @@ impl Relay {
             drop(end);
             outcome
         });
-        Ok(Relay { thread: thread.doing("start a thread")?, orders, bell, done })
+        Ok(Relay { thread: thread.doing("start a thread")?, speaker, orders, bell, done })
     }
 
     /// Tells the user something, on the standard error.
     pub fn say(&mut self, message: &str) {
-        self.order(Order::Say(format!("mprun: {message}\n")));
+        self.order(Order::Say(format!("{}: {message}\n", self.speaker)));
     }
 
     /// All ranks have ended: pass on what is left and stop.
@@ -91,7 +92,8 @@ impl Relay {
     }
 }
 
-fn label(rank: usize, size: usize) -> Vec<u8> {
+/// What stands before the lines of a rank.
+pub(super) fn label(rank: usize, size: usize) -> Vec<u8> {
     let width = (size - 1).to_string().len();
     format!("[{rank:>width$}] ").into_bytes()
 }

@@ -1,4 +1,4 @@
-//! Starts one rank: its environment, its process group, its standard streams. It watches nothing.
+//! Starts one rank, or the launcher of a host: its environment, its process group, its standard streams. It watches nothing.
 
 use std::ffi::OsString;
 use std::io::{self, PipeReader};
@@ -10,7 +10,6 @@ use std::process::{Command, Stdio};
 use rustix::io::FdFlags;
 use rustix::process::Pid;
 
-use super::contract::RankEnvironment;
 use super::error::{Doing, LaunchError};
 use super::tie::{self, Tie};
 
@@ -26,18 +25,19 @@ pub(super) struct Rank {
 /// What all ranks of a job have in common.
 pub(super) struct Program<'a> {
     pub command: &'a [OsString],
-    pub env: &'a [(String, String)],
+    pub env: &'a [(OsString, OsString)],
 }
 
 impl Program<'_> {
-    /// Starts the program as the rank that `environment` describes. `listener` is inherited under the
-    /// number it has here.
+    /// Starts the program as `part`, such as "rank 3", with `variables` set, and those without a value removed. `listener` is
+    /// inherited under the number it has here.
     ///
     /// Called from the main thread only: the parent death signal is sent when the *thread* that
     /// started a process ends.
     pub fn start(
         &self,
-        environment: &RankEnvironment,
+        part: &str,
+        variables: &[(&'static str, Option<String>)],
         stdin: Stdio,
         listener: Option<BorrowedFd>,
     ) -> Result<Rank, LaunchError> {
@@ -50,7 +50,7 @@ impl Program<'_> {
 
         let mut command = Command::new(program);
         command.args(arguments).envs(self.env.iter().map(|(name, value)| (name, value)));
-        for (name, value) in environment.values() {
+        for (name, value) in variables {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
@@ -71,20 +71,20 @@ impl Program<'_> {
         unsafe { command.pre_exec(prepare) };
 
         // `command` holds our copies of the rank's ends of the pipes and lets go of them here.
-        let child = command.spawn().map_err(|error| refused(program, environment.rank, error))?;
+        let child = command.spawn().map_err(|error| refused(program, part, error))?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let Some(pid) = pid else { unreachable!("the id of a process is a positive pid_t") };
         Ok(Rank { pid, stdout, stderr, tie })
     }
 }
 
-fn refused(program: &OsString, rank: usize, source: io::Error) -> LaunchError {
+fn refused(program: &OsString, part: &str, source: io::Error) -> LaunchError {
     let command = Path::new(program).to_owned();
     match source.kind() {
         io::ErrorKind::NotFound if command.is_file() => {
             LaunchError::InterpreterNotFound { command }
         }
         io::ErrorKind::NotFound => LaunchError::CommandNotFound { command },
-        _ => LaunchError::CannotStart { command, rank, source },
+        _ => LaunchError::CannotStart { command, part: part.to_owned(), source },
     }
 }

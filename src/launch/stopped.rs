@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::parts::Parts;
+
 /// Who is stopped and continued sooner than this is nobody's business.
 const QUIET: Duration = Duration::from_secs(2);
 /// Between two looks: at first, and later, when a start has become unlikely.
@@ -14,6 +16,7 @@ const START: Duration = Duration::from_secs(60);
 /// The ranks that were stopped when last looked at.
 #[derive(Debug)]
 pub(super) struct Stopped {
+    parts: Parts,
     limit: Duration,
     begin: Instant,
     looked: Instant,
@@ -29,8 +32,8 @@ struct Rank {
 
 impl Stopped {
     /// `limit`: after which a stopped rank is given up.
-    pub fn new(limit: Duration, now: Instant) -> Stopped {
-        Stopped { limit, begin: now, looked: now, ranks: BTreeMap::new() }
+    pub fn new(parts: Parts, limit: Duration, now: Instant) -> Stopped {
+        Stopped { parts, limit, begin: now, looked: now, ranks: BTreeMap::new() }
     }
 
     fn pause(&self) -> Duration {
@@ -58,8 +61,9 @@ impl Stopped {
             if !*already && now >= *since + QUIET {
                 *already = true;
                 let limit = self.limit.as_secs_f64();
+                let name = self.parts.name(*rank);
                 told.push(format!(
-                    "rank {rank} (process {process}) is stopped (state T of ps); ranks that are starting give it up after {limit} s"
+                    "{name} (process {process}) is stopped (state T of ps); ranks that are starting give it up after {limit} s"
                 ));
             }
         }
@@ -98,7 +102,7 @@ mod tests {
     #[test]
     fn a_stopped_rank_is_named_once_after_two_seconds_and_given_up_at_the_limit() {
         let now = Instant::now();
-        let mut stopped = Stopped::new(LIMIT, now);
+        let mut stopped = Stopped::new(Parts::Ranks { first: 0, count: 4 }, LIMIT, now);
         let told = looks(&mut stopped, &[(3, 77)], [now, now + LIMIT - SOON]);
         let [(after, text)] = &told[..] else { panic!("{told:?}") };
         assert_eq!(*after, QUIET);
@@ -113,7 +117,7 @@ mod tests {
     #[test]
     fn ranks_that_go_on_in_between_or_were_stopped_together_with_mprun_are_not_named() {
         let now = Instant::now();
-        let mut stopped = Stopped::new(LIMIT, now);
+        let mut stopped = Stopped::new(Parts::Ranks { first: 0, count: 4 }, LIMIT, now);
         let almost = now + QUIET - SOON;
         assert_eq!(looks(&mut stopped, &[(0, 7)], [now, almost]), []);
         assert_eq!(stopped.look(&[], now + QUIET), [""; 0]);

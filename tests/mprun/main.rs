@@ -3,6 +3,7 @@
 
 mod endings;
 mod environment;
+mod hosts;
 mod networks;
 mod output;
 mod signals;

@@ -138,7 +138,7 @@ impl Context {
         CompletionQueue::new(self, capacity)
     }
 
-    pub(super) fn verbs(&self) -> &'static Verbs {
+    pub(crate) fn verbs(&self) -> &'static Verbs {
         self.verbs
     }
 

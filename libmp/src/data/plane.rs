@@ -2,6 +2,7 @@
 //! help of this rank's calls. Neighbours are the ranks of this host, or, where there is a NIC, all ranks.
 
 mod failure;
+mod help;
 mod neighbours;
 mod post;
 mod streams;
@@ -27,6 +28,7 @@ use crate::control::message::PeerInfo;
 use crate::error::Result;
 use crate::trace::{Probes, Trace};
 use crate::transport::nic::{Nic, RANKS_MAX, refused};
+pub(crate) use help::{Help, Helpers};
 use neighbours::{Neighbour, Neighbours};
 pub(crate) use streams::Abort;
 use streams::Streams;
@@ -73,6 +75,8 @@ pub(crate) struct Plane {
     pub(crate) nic: Option<Nic>,
     /// Started operations that need a call of this rank to go on.
     pub waiting: Waiting,
+    /// What else does.
+    pub helpers: Helpers,
     /// Notices that wait for room in a mailbox.
     pub(super) backlog: AtomicUsize,
     pub pieces: Arc<Pieces>,
@@ -120,6 +124,7 @@ impl Plane {
             arenas: OnceLock::new(),
             nic,
             waiting: Waiting::default(),
+            helpers: Helpers::default(),
             backlog: AtomicUsize::new(0),
             trace,
             probes: Probes::default(),
@@ -231,10 +236,14 @@ impl Plane {
             self.flush_all();
         }
         self.waiting.help(self);
+        self.helpers.help();
         if let Some(nic) = &self.nic {
             self.look_after_links(nic);
         }
-        self.nic.is_some() || self.backlog.load(Ordering::Relaxed) > 0 || !self.waiting.is_empty()
+        self.nic.is_some()
+            || !self.helpers.is_empty()
+            || self.backlog.load(Ordering::Relaxed) > 0
+            || !self.waiting.is_empty()
     }
 }
 

@@ -79,14 +79,21 @@ mod qpc {
 /// The address path, inside the queue pair context.
 mod ads {
     use super::Field;
+    pub const PKEY_INDEX: Field = Field(0x10, 16);
     pub const GLOBAL_ROUTE: Field = Field(0x28, 1);
     pub const LID: Field = Field(0x30, 16);
     pub const ACK_TIMEOUT: Field = Field(0x40, 5);
     pub const GID_INDEX: Field = Field(0x48, 8);
     pub const HOP_LIMIT: Field = Field(0x58, 8);
+    pub const TRAFFIC_CLASS: Field = Field(0x64, 8);
     pub const GID_HIGH: Field = Field(0x80, 64);
     pub const GID_LOW: Field = Field(0xc0, 64);
+    pub const DSCP: Field = Field(0x10a, 6);
     pub const UDP_PORT: Field = Field(0x110, 16);
+    /// Ethernet's priority.
+    pub const PRIORITY: Field = Field(0x121, 3);
+    /// InfiniBand's service level.
+    pub const SERVICE_LEVEL: Field = Field(0x124, 4);
     pub const PORT: Field = Field(0x128, 8);
     pub const MAC: Field = Field(0x130, 48);
 }
@@ -122,6 +129,16 @@ pub(super) struct NewQueuePair {
     pub send_completions: u32,
     pub receive_completions: u32,
     pub uar_page: u32,
+    pub timestamps: Timestamps,
+}
+
+/// Where the timestamps of completions come from; a queue pair that asks for what the adapter does not have is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Timestamps {
+    /// The counter that runs by itself: all that adapters have that know of no other.
+    FreeRunning = 0,
+    /// What the adapter is set to.
+    Default = 1,
 }
 
 /// How packets get to the peer.
@@ -140,6 +157,9 @@ pub(super) enum Route {
 pub(super) struct Receiving {
     pub port: u8,
     pub route: Route,
+    /// 0 to 15; of an Ethernet port the lower three bits are the priority.
+    pub service_level: u8,
+    pub traffic_class: u8,
     pub remote_qpn: u32,
     pub remote_psn: u32,
     pub mtu: u8,
@@ -158,7 +178,13 @@ pub(super) struct Sending {
     pub log_outgoing_reads: u8,
 }
 
+/// Hops that a packet may take over routers, as far as IP's default reaches.
+pub(super) const HOPS: u8 = 64;
+
 pub(super) type Command = [u8; COMMAND];
+/// A question for capabilities, and the answer to it.
+pub(super) type Question = [u8; 16];
+pub(super) const CAPABILITIES: usize = 16 + 4096;
 
 fn set(bytes: &mut [u8], base: usize, Field(at, width): Field, value: u64) {
     let first = base + at;
@@ -204,7 +230,6 @@ pub(super) fn create_cq(cq: &NewCompletionQueue) -> Command {
 pub(super) fn create_qp(qp: &NewQueuePair) -> Command {
     const RELIABLE: u64 = 0;
     const MIGRATED: u64 = 3;
-    const DEFAULT_TIMESTAMPS: u64 = 1;
     let mut bytes = command(0x500);
     for (field, value) in [
         (qpc::SERVICE, RELIABLE),
@@ -213,7 +238,7 @@ pub(super) fn create_qp(qp: &NewQueuePair) -> Command {
         (qpc::LOG_RQ_SIZE, u64::from(qp.log_receives)),
         (qpc::LOG_RQ_STRIDE, u64::from(qp.log_receive_stride)),
         (qpc::LOG_SQ_SIZE, u64::from(qp.log_send_blocks)),
-        (qpc::TIMESTAMP_FORMAT, DEFAULT_TIMESTAMPS),
+        (qpc::TIMESTAMP_FORMAT, qp.timestamps as u64),
         (qpc::UAR_PAGE, u64::from(qp.uar_page)),
         (qpc::CQN_SEND, u64::from(qp.send_completions)),
         (qpc::CQN_RECEIVE, u64::from(qp.receive_completions)),
@@ -229,6 +254,27 @@ pub(super) fn create_qp(qp: &NewQueuePair) -> Command {
     bytes
 }
 
+/// Asks what the adapter can do of RoCE as it is set now (`query_hca_cap_in`).
+pub(super) fn query_roce() -> Question {
+    const OPERATION: Field = Field(0x30, 16);
+    const ROCE: u64 = 4;
+    const CURRENT: u64 = 1;
+    let mut bytes = Question::default();
+    set(&mut bytes, 0, OPCODE, 0x100);
+    set(&mut bytes, 0, OPERATION, ROCE << 1 | CURRENT);
+    bytes
+}
+
+/// What timestamps a queue pair may ask for, by the answer to [`query_roce`] (`roce_cap`, `qp_ts_format`): an adapter that knows
+/// nothing of formats, or of RoCE, has the counter only, as the kernel's driver takes it.
+pub(super) fn timestamps(answer: &[u8; CAPABILITIES]) -> Timestamps {
+    const QP_TIMESTAMP_FORMAT: Field = Field(0x80 + 0x1e, 2);
+    match (get(answer, STATUS), get(answer, QP_TIMESTAMP_FORMAT)) {
+        (0, 1..) => Timestamps::Default,
+        _ => Timestamps::FreeRunning,
+    }
+}
+
 fn modify(opcode: u16, qpn: u32, port: u8) -> Command {
     let mut bytes = command(opcode);
     set(&mut bytes, 0, NUMBER, u64::from(qpn));
@@ -236,9 +282,10 @@ fn modify(opcode: u16, qpn: u32, port: u8) -> Command {
     bytes
 }
 
-pub(super) fn reset_to_init(qpn: u32, port: u8) -> Command {
+pub(super) fn reset_to_init(qpn: u32, port: u8, pkey_index: u16) -> Command {
     const UP_TO_8_BYTES: u64 = 3;
     let mut bytes = modify(0x502, qpn, port);
+    set(&mut bytes, QPC + qpc::ADS, ads::PKEY_INDEX, u64::from(pkey_index));
     for (field, value) in [
         (qpc::PATH_MIGRATION, 3),
         (qpc::ATOMIC_MODE, UP_TO_8_BYTES),
@@ -253,7 +300,6 @@ pub(super) fn reset_to_init(qpn: u32, port: u8) -> Command {
 
 pub(super) fn init_to_receive(qpn: u32, to: &Receiving) -> Command {
     const LOG_LARGEST_MESSAGE: u64 = 30;
-    const HOPS: u64 = 64;
     let mut bytes = modify(0x503, qpn, to.port);
     for (field, value) in [
         (qpc::MTU, u64::from(to.mtu)),
@@ -269,16 +315,21 @@ pub(super) fn init_to_receive(qpn: u32, to: &Receiving) -> Command {
     let (gid, own_index) = match to.route {
         Route::Lid(lid) => {
             path(ads::LID, u64::from(lid));
+            path(ads::SERVICE_LEVEL, u64::from(to.service_level));
             return bytes;
         }
         Route::Global { lid, gid, own_index } => {
             path(ads::LID, u64::from(lid));
+            path(ads::SERVICE_LEVEL, u64::from(to.service_level));
             path(ads::GLOBAL_ROUTE, 1);
             (gid, own_index)
         }
         Route::Ethernet { gid, mac, own_index, udp_port } => {
             path(ads::MAC, mac.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)));
             path(ads::UDP_PORT, u64::from(udp_port.unwrap_or(0)));
+            path(ads::PRIORITY, u64::from(to.service_level & 7));
+            // Version 1 has no IP header, and so no DSCP.
+            path(ads::DSCP, udp_port.map_or(0, |_| u64::from(to.traffic_class >> 2)));
             (gid, own_index)
         }
     };
@@ -286,7 +337,8 @@ pub(super) fn init_to_receive(qpn: u32, to: &Receiving) -> Command {
     path(ads::GID_HIGH, (gid >> 64) as u64);
     path(ads::GID_LOW, gid as u64);
     path(ads::GID_INDEX, u64::from(own_index));
-    path(ads::HOP_LIMIT, HOPS);
+    path(ads::HOP_LIMIT, u64::from(HOPS));
+    path(ads::TRAFFIC_CLASS, u64::from(to.traffic_class));
     bytes
 }
 
@@ -373,6 +425,7 @@ mod tests {
             send_completions: 0x11_1213,
             receive_completions: 0x21_2223,
             uar_page: 0x34_5678,
+            timestamps: Timestamps::Default,
         });
         let expected = [
             (0x000, 0x0500_0000),
@@ -392,12 +445,47 @@ mod tests {
         assert_eq!(words(&bytes), expected);
     }
 
+    #[test]
+    fn timestamps_are_asked_for_as_the_adapter_has_them() {
+        let mut question = [0; 16];
+        (question[0], question[7]) = (1, 9);
+        assert_eq!(query_roce(), question);
+        let mut answer = [0; CAPABILITIES];
+        assert_eq!(timestamps(&answer), Timestamps::FreeRunning);
+        for format in [1, 2] {
+            answer[16 + 3] = format;
+            assert_eq!(timestamps(&answer), Timestamps::Default);
+        }
+        // A refusal, of an adapter without RoCE.
+        answer[0] = 5;
+        assert_eq!(timestamps(&answer), Timestamps::FreeRunning);
+        let pair = NewQueuePair {
+            domain: 0,
+            queues: Place { umem: 0, offset: 0 },
+            record: Place { umem: 0, offset: 0 },
+            log_send_blocks: 0,
+            log_receives: 0,
+            log_receive_stride: 0,
+            send_completions: 0,
+            receive_completions: 0,
+            uar_page: 0,
+            timestamps: Timestamps::FreeRunning,
+        };
+        let word =
+            |pair: &NewQueuePair| words(&create_qp(pair)).into_iter().find(|word| word.0 == 0x20);
+        assert_eq!(word(&pair), None);
+        let default = NewQueuePair { timestamps: Timestamps::Default, ..pair };
+        assert_eq!(word(&default), Some((0x20, 0x40)));
+    }
+
     const QPN: u32 = 0x77_8899;
 
     fn receiving(port: u8, route: Route) -> Receiving {
         Receiving {
             port,
             route,
+            service_level: 5,
+            traffic_class: 0x6a,
             remote_qpn: 0x44_5566,
             remote_psn: 0xfe_dcba,
             mtu: 5,
@@ -412,10 +500,11 @@ mod tests {
             (0x000, 0x0502_0000),
             (0x008, 0x0077_8899),
             (0x018, 0x0000_1800),
+            (0x030, 0x0000_0203),
             (0x054, 0x0002_0000),
             (0x0a8, 0x0003_e000),
         ];
-        assert_eq!(words(&reset_to_init(QPN, 2)), expected);
+        assert_eq!(words(&reset_to_init(QPN, 2, 0x203)), expected);
         let route = Route::Ethernet {
             gid: std::array::from_fn(|k| k as u8 + 1),
             mac: [10, 11, 12, 13, 14, 15],
@@ -428,12 +517,13 @@ mod tests {
             (0x020, 0xbe00_0000),
             (0x02c, 0x0044_5566),
             (0x038, 0x0003_0040),
+            (0x03c, 0x06a0_0000),
             (0x040, 0x0102_0304),
             (0x044, 0x0506_0708),
             (0x048, 0x090a_0b0c),
             (0x04c, 0x0d0e_0f10),
-            (0x050, 0x0000_dcba),
-            (0x054, 0x0002_0a0b),
+            (0x050, 0x001a_dcba),
+            (0x054, 0x5002_0a0b),
             (0x058, 0x0c0d_0e0f),
             (0x0a8, 0x0080_0000),
             (0x0ac, 0x0cfe_dcba),
@@ -466,7 +556,7 @@ mod tests {
             (0x020, 0xbe00_0000),
             (0x02c, 0x0044_5566),
             (0x034, 0x0000_1234),
-            (0x054, 0x0001_0000),
+            (0x054, 0x0501_0000),
             (0x0a8, 0x0080_0000),
             (0x0ac, 0x0cfe_dcba),
         ];
@@ -474,7 +564,9 @@ mod tests {
         assert_eq!(words(&init_to_receive(QPN, &receiving)), expected);
         let route = Route::Global { lid: 0x1234, gid: [7; 16], own_index: 0 };
         let global = words(&init_to_receive(QPN, &Receiving { route, ..receiving }));
-        assert!(global.contains(&(0x034, 0x0080_1234)), "{global:x?}");
+        for expected in [(0x034, 0x0080_1234), (0x03c, 0x06a0_0000), (0x054, 0x0501_0000)] {
+            assert!(global.contains(&expected), "{expected:x?}: {global:x?}");
+        }
     }
 
     #[test]

@@ -9,9 +9,10 @@
 //! which are the only way to a collapsed completion queue. Data in completions (scatter-to-CQE) and compressed
 //! completions are off, receives lie before sends.
 //!
+//! On Ethernet (RoCE) packets go to the address that the kernel resolves for the peer's GID, a router's where there is one between.
+//!
 //! # Limits
-//! On Ethernet (RoCE) the peer must be in the same segment: packets go to the address of its interface, not to a router.
-//! A GPU's own memory is registered through nvidia-peermem; atomics on it are atomic among requests of this adapter only.
+//! The queues are in pinned memory of the host. A GPU's own memory is registered through nvidia-peermem; atomics on it are atomic among requests of this adapter only.
 
 pub(super) mod address;
 mod command;

@@ -6,15 +6,16 @@ use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
 use gdsync_sys::mlx5dv::{
-    MLX5DV_CONTEXT_FLAGS_DEVX, MLX5DV_OBJ_PD, mlx5dv_context_attr, mlx5dv_devx_obj,
-    mlx5dv_devx_uar, mlx5dv_devx_umem, mlx5dv_obj, mlx5dv_pd,
+    MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF, MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC, MLX5DV_CONTEXT_FLAGS_DEVX,
+    MLX5DV_OBJ_AH, MLX5DV_OBJ_PD, mlx5dv_ah, mlx5dv_context_attr, mlx5dv_devx_obj, mlx5dv_devx_uar,
+    mlx5dv_devx_umem, mlx5dv_obj, mlx5dv_pd,
 };
-use gdsync_sys::verbs::IBV_ACCESS_LOCAL_WRITE;
+use gdsync_sys::verbs::{IBV_ACCESS_LOCAL_WRITE, ibv_ah_attr, ibv_gid};
 use gdsync_sys::{LoadError, Mlx5};
 
-use super::command::{ANSWER, Command, answer};
+use super::command::{self, ANSWER, CAPABILITIES, Command, HOPS, Timestamps, answer};
 use crate::nic::error::{Error, Result};
-use crate::verbs::{self, Context, ProtectionDomain};
+use crate::verbs::{self, Context, Gid, Port, ProtectionDomain};
 
 /// libmlx5, never unloaded.
 pub(super) fn library() -> Result<&'static Mlx5> {
@@ -60,6 +61,60 @@ impl Opened {
         Ok(out.pdn)
     }
 
+    /// What timestamps queue pairs may ask for.
+    pub fn timestamps(&self) -> Timestamps {
+        let (question, mut out) = (command::query_roce(), [0u8; CAPABILITIES]);
+        // SAFETY: the context is open; both buffers have the lengths that are given.
+        let rc = unsafe {
+            self.library.mlx5dv_devx_general_cmd(
+                self.context.as_ptr(),
+                question.as_ptr().cast::<c_void>(),
+                question.len(),
+                out.as_mut_ptr().cast::<c_void>(),
+                out.len(),
+            )
+        };
+        if rc == 0 { command::timestamps(&out) } else { Timestamps::FreeRunning }
+    }
+
+    /// The Ethernet address to which packets from `port` to `peer` go first, a router's or the peer's own: the kernel resolves it for
+    /// an address handle.
+    pub fn next_hop(&self, port: &Port, own_index: u8, peer: Gid) -> Result<[u8; 6]> {
+        let verbs = self.context.verbs();
+        let mut attributes = ibv_ah_attr {
+            is_global: 1,
+            port_num: port.number,
+            sl: port.service_level,
+            ..Default::default()
+        };
+        attributes.grh.dgid = ibv_gid { raw: peer.0 };
+        attributes.grh.sgid_index = own_index;
+        attributes.grh.hop_limit = HOPS;
+        attributes.grh.traffic_class = port.traffic_class;
+        // SAFETY: the domain is alive, the attributes are readable.
+        let handle = unsafe { verbs.ibv_create_ah(self.domain.as_ptr(), &mut attributes) };
+        let handle = NonNull::new(handle).ok_or_else(|| {
+            let why = self.context.failed(
+                "ibv_create_ah",
+                &format!("the way to {peer}"),
+                verbs::last_errno(),
+            );
+            Error::Route { why: why.to_string() }
+        })?;
+        let mut out = mlx5dv_ah::default();
+        let mut object = mlx5dv_obj::default();
+        object.ah.in_ = handle.as_ptr();
+        object.ah.out = &mut out;
+        // SAFETY: the handle is alive, `out` writable, and only the part of the handle is asked for.
+        let rc = unsafe { self.library.mlx5dv_init_obj(&mut object, u64::from(MLX5DV_OBJ_AH)) };
+        // SAFETY: where that went well it points into the handle.
+        let address = (rc == 0).then(|| unsafe { out.av.as_ref() }.map(|av| av.rmac)).flatten();
+        // SAFETY: made above, destroyed once.
+        let _ = unsafe { verbs.ibv_destroy_ah(handle.as_ptr()) };
+        self.context.check("mlx5dv_init_obj", rc, "an address handle")?;
+        address.ok_or_else(|| Error::Route { why: format!("no Ethernet address leads to {peer}") })
+    }
+
     /// The event queue of the first completion vector; queues must name one though nobody waits for events.
     pub fn event_queue(&self) -> Result<u32> {
         let mut eqn = 0;
@@ -74,6 +129,7 @@ impl Opened {
 pub(super) struct Uar {
     device: Arc<Opened>,
     uar: NonNull<mlx5dv_devx_uar>,
+    combining: bool,
 }
 
 // SAFETY: a handle; the register is written atomically.
@@ -82,18 +138,28 @@ unsafe impl Send for Uar {}
 unsafe impl Sync for Uar {}
 
 impl Uar {
-    /// Uncached: a doorbell is one 64-bit store that goes out at once. (Write-combining pages are for copying whole
-    /// entries, which a GPU does not do.)
+    /// Uncached: a doorbell is one 64-bit store that goes out at once. Older kernels have only pages that combine writes, for
+    /// copying whole entries (BlueFlame); there the CPU flushes after each doorbell. A GPU's own mapping of the page combines nothing.
     pub fn new(device: &Arc<Opened>) -> Result<Uar> {
-        const UNCACHED: u32 = 1; // MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC
-        let context = device.context.as_ptr();
-        // SAFETY: the context is open.
-        let uar = unsafe { device.library.mlx5dv_devx_alloc_uar(context, UNCACHED) };
-        let uar = NonNull::new(uar).ok_or_else(|| {
-            let what = "a page of doorbell registers";
-            device.context.failed("mlx5dv_devx_alloc_uar", what, verbs::last_errno())
-        })?;
-        Ok(Uar { device: device.clone(), uar })
+        let allocate = |kind| {
+            // SAFETY: the context is open.
+            NonNull::new(unsafe {
+                device.library.mlx5dv_devx_alloc_uar(device.context.as_ptr(), kind)
+            })
+        };
+        let uncached = allocate(MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC);
+        let combining = uncached.is_none();
+        let uar =
+            uncached.or_else(|| allocate(MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)).ok_or_else(|| {
+                let what = "a page of doorbell registers";
+                device.context.failed("mlx5dv_devx_alloc_uar", what, verbs::last_errno())
+            })?;
+        Ok(Uar { device: device.clone(), uar, combining })
+    }
+
+    /// Whether writes of the CPU to it wait for others until they are flushed.
+    pub fn is_combining(&self) -> bool {
+        self.combining
     }
 
     pub fn page(&self) -> u32 {

@@ -68,6 +68,20 @@ impl IncomingWrites {
     }
 }
 
+/// Sends out what the processor has combined of the calling thread's writes to memory of a device.
+pub(super) fn flush_combined_writes() {
+    // SAFETY: SSE is there on every x86-64; the instruction orders stores and does nothing else.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    // SAFETY: a barrier, which touches neither registers nor the stack.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        std::arch::asm!("dsb st", options(nostack, preserves_flags));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::address::{QueuePairAddress, mac_of, route};
+use super::address::{QueuePairAddress, route};
 use super::command::{self, NewCompletionQueue, NewQueuePair, Place, Receiving, Sending};
 use super::objects::{Object, Opened, Uar, Umem};
+use super::ordering;
 use crate::device::Device;
 use crate::memory::Buffer;
 use crate::nic::address::Address;
@@ -16,7 +17,7 @@ use crate::nic::provider::Provider;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::queue_pair::QueuePair;
 use crate::nic::wire::WireKind;
-use crate::verbs::{LinkLayer, Port};
+use crate::verbs::Port;
 
 /// Reads and atomics that a queue pair has under way, and serves, at once: 2 to this.
 const LOG_READS: u8 = 4;
@@ -34,6 +35,8 @@ struct Mlx5Provider {
     _receive_completions: Object,
     _umem: Umem,
     _memory: QueueMemory,
+    opened: Arc<Opened>,
+    uar: Arc<Uar>,
     own: QueuePairAddress,
     address: Address,
     port: Port,
@@ -62,7 +65,13 @@ pub(super) fn queue_pair(
     let eqn = opened.event_queue()?;
     observer("event queue", format!("{eqn}"));
     let uar = Arc::new(Uar::new(opened)?);
-    observer("page of doorbell registers", format!("{:#x}", uar.page()));
+    let kind = match uar.is_combining() {
+        false => "uncached",
+        true => "combining writes, as this kernel has no uncached ones; a newer one has",
+    };
+    observer("page of doorbell registers", format!("{:#x}, {kind}", uar.page()));
+    let timestamps = opened.timestamps();
+    observer("timestamps of completions", format!("{timestamps:?}"));
     let doorbell = doorbell(device, &uar)?;
     observer("doorbell mapped for the device", format!("{device}"));
     let memory = QueueMemory::with_doorbell(device, options, Some(doorbell))?;
@@ -117,12 +126,19 @@ pub(super) fn queue_pair(
             send_completions: sends.number,
             receive_completions: receives.number,
             uar_page: uar.page(),
+            timestamps,
         }),
     )?;
     observer("queue pair", format!("{:#x}", pair.number));
-    pair.modify("the state INIT", &command::reset_to_init(pair.number, port.number))?;
-    observer("state INIT", format!("port {}", port.number));
-    let own = own_address(opened, port, pair.number)?;
+    pair.modify(
+        "the state INIT",
+        &command::reset_to_init(pair.number, port.number, port.pkey_index),
+    )?;
+    observer(
+        "state INIT",
+        format!("port {}, index {} of its partition keys", port.number, port.pkey_index),
+    );
+    let own = own_address(port, pair.number)?;
     let qpn = pair.number;
     let provider = Box::new(Mlx5Provider {
         pair,
@@ -130,6 +146,8 @@ pub(super) fn queue_pair(
         _receive_completions: receives,
         _umem: umem,
         _memory: memory.clone(),
+        opened: opened.clone(),
+        uar,
         address: Address::of_mlx5(own.clone()),
         own,
         port: port.clone(),
@@ -153,7 +171,9 @@ impl Provider for Mlx5Provider {
         }
         let receiving = Receiving {
             port,
-            route: route(&self.port, peer)?,
+            route: route(&self.port, peer, |own| self.opened.next_hop(&self.port, own, peer.gid))?,
+            service_level: self.port.service_level,
+            traffic_class: self.port.traffic_class,
             remote_qpn: peer.qpn,
             remote_psn: peer.psn,
             // One to five.
@@ -185,8 +205,12 @@ impl Provider for Mlx5Provider {
         None
     }
 
-    /// It needs nobody to wake it.
-    fn rung(&self) {}
+    /// It needs nobody to wake it; the doorbell has to leave the processor.
+    fn rung(&self) {
+        if self.uar.is_combining() {
+            ordering::flush_combined_writes();
+        }
+    }
 
     fn stopped(&self) -> Option<Error> {
         None
@@ -205,15 +229,11 @@ fn doorbell(device: &Device, uar: &Arc<Uar>) -> Result<Buffer<u64>> {
     Ok(page.slice(offset..offset + 8)?.cast()?)
 }
 
-fn own_address(opened: &Opened, port: &Port, qpn: u32) -> Result<QueuePairAddress> {
+fn own_address(port: &Port, qpn: u32) -> Result<QueuePairAddress> {
     let mut random = [0; 4];
     rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| crate::Error::os("getrandom", "a first sequence number", e))?;
     let gid = port.gid.ok_or_else(|| Error::Route { why: "this port has no GID".into() })?;
-    let mac = match port.link_layer {
-        LinkLayer::InfiniBand => None,
-        LinkLayer::Ethernet => Some(mac_of(opened.context.name(), port.number, gid.index)?),
-    };
     Ok(QueuePairAddress {
         qpn,
         psn: u32::from_ne_bytes(random) & 0xff_ffff,
@@ -221,7 +241,6 @@ fn own_address(opened: &Opened, port: &Port, qpn: u32) -> Result<QueuePairAddres
         mtu: port.mtu,
         lid: port.lid,
         gid: gid.gid,
-        mac,
     })
 }
 
