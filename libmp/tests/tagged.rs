@@ -100,7 +100,7 @@ fn a_message_of_any_length_arrives_whole_expected_or_not_from_a_slice_a_region_o
 
 #[test]
 fn messages_do_not_overtake_each_other_whatever_their_lengths() {
-    for path in common::PATHS {
+    for path in common::paths() {
         let (_worlds, [one, two]) = pair(path, Options::default());
         // Eager behind offered and the other way round, with the same tag.
         let lengths = [3, 20_000, 100, 8193, 8192, 0, 600_000, 41];
@@ -150,7 +150,7 @@ fn messages_do_not_overtake_each_other_whatever_their_lengths() {
 
 #[test]
 fn the_receive_posted_first_and_the_message_that_came_first_go_together() {
-    for path in common::PATHS {
+    for path in common::paths() {
         let (_worlds, [one, two]) = pair(path, Options::default());
         let deadline = soon();
         let send = |tag, value: u64| one.send(&[value], 1, tag, deadline).unwrap();
@@ -234,7 +234,7 @@ fn a_flood_that_waits_is_served_from_all_senders_alike() {
 
 #[test]
 fn a_message_that_is_too_long_fails_its_receive_and_nothing_else() {
-    for path in common::PATHS {
+    for path in common::paths() {
         let (_worlds, [one, two]) = pair(path, Options::default());
         for (sent, room) in [(9, 8), (500, 100), (8192, 0), (100_000, 99_999)] {
             for posted_first in [false, true] {
@@ -372,7 +372,7 @@ fn two_long_sends_that_wait_for_each_other_end_at_their_deadlines_and_say_why() 
 
 #[test]
 fn a_receive_that_nobody_serves_ends_at_its_deadline_and_says_what_has_come() {
-    for path in common::PATHS {
+    for path in common::paths() {
         let (_worlds, [one, two]) = pair(path, Options::default());
         one.send(&[1u8], 1, 8, soon()).unwrap();
         let mut room = [0u8; 16];
@@ -392,7 +392,7 @@ fn a_receive_that_nobody_serves_ends_at_its_deadline_and_says_what_has_come() {
 
 #[test]
 fn a_probe_says_what_a_receive_would_get_and_a_matched_one_keeps_it_from_others() {
-    for path in common::PATHS {
+    for path in common::paths() {
         let (_worlds, [one, two]) = pair(path, Options::default());
         assert_eq!(two.iprobe(Source::Any, Tag::Any).unwrap(), None);
         let long = bytes(50_000, 3);
@@ -480,7 +480,7 @@ fn prepared_ones_are_started_again_and_again() {
 
 #[test]
 fn a_receive_is_taken_back_until_it_has_got_something_and_requests_may_be_dropped_or_forgotten() {
-    for path in common::PATHS {
+    for path in common::paths() {
         let (worlds, [one, two]) = pair(path, Options::default());
         let region = worlds[1].alloc::<u64>(&Device::Host, 1).unwrap();
         let mut recv = two.irecv(&region, 0, 1).unwrap();
