@@ -151,6 +151,7 @@ const TABLE: &[(&str, Absurd)] = &[
     ("NVSHMEM_HOME", PROGRAM),
     ("MP_PERF_STARTED", PROGRAM),
     ("MP_TORTURE_FOLDER", PROGRAM),
+    ("MP_TEST_PATHS", PROGRAM),
     ("MP_TEST_GPU", PROGRAM),
     ("CC", PROGRAM),
     ("CXX", PROGRAM),

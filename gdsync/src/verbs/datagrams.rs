@@ -158,7 +158,7 @@ impl fmt::Debug for Datagrams {
 
 /// The way to a peer's [`Datagrams`].
 ///
-/// See there for an example.
+/// See [`Datagrams`] for an example.
 pub struct DatagramRoute {
     handle: NonNull<ibv_ah>,
     number: u32,

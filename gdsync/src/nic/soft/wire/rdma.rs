@@ -401,7 +401,9 @@ impl Wire for RdmaWire {
     }
 
     fn is_lost_by_silence(&self) -> bool {
-        self.process.as_ref().is_none_or(|process| !process.runs())
+        // All that may be sent was, also what asks for word, and it has arrived: a peer that has the connection would say so.
+        let is_deaf = self.in_window() > WITH_BYTES && self.under_way.is_empty();
+        is_deaf || self.process.as_ref().is_none_or(|process| !process.runs())
     }
 }
 
