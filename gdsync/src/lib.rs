@@ -65,6 +65,7 @@ pub use error::{Error, Result};
 pub use event::Event;
 pub use launch::{Arg, Dims};
 pub use memop::{MemOp, Until};
+pub use memory::copy::copy_bytes;
 pub use memory::limits;
 pub use memory::rows::Rows;
 pub use memory::word::{Word32, Word64, reached32, reached64};

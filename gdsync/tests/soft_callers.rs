@@ -1,5 +1,6 @@
-//! Who rings a queue pair whose peer's memory is mapped executes short requests itself. The engine still executes the rest,
-//! and what streams and other threads ring: one at a time, in the order of the queue, and no doorbell is lost.
+//! Who rings a queue pair whose peer's memory is mapped executes short requests itself, and over TCP sends them; who waits
+//! there receives. The engine still executes the rest, and what streams and other threads ring: one at a time, in the order
+//! of the queue, and no doorbell is lost.
 
 mod soft_common;
 
@@ -12,14 +13,14 @@ use gdsync::{Deadline, Device};
 use soft_common::operations::write;
 use soft_common::{Memory, Outcome, Pair, Way, signaled, soon};
 
-fn pair(send_completions: CompletionMode) -> Outcome<Pair> {
+fn pair(way: Way, send_completions: CompletionMode) -> Outcome<Pair> {
     let options = QueuePairOptions { send_completions, send_blocks: 64, ..Default::default() };
-    Pair::new(Way::Mapped, &options)
+    Pair::new(way, &options)
 }
 
 #[test]
 fn a_short_write_to_mapped_memory_is_complete_when_it_has_been_posted() -> Outcome {
-    let pair = pair(CompletionMode::Ring)?;
+    let pair = pair(Way::Mapped, CompletionMode::Ring)?;
     let from = Memory::new(&pair.left_nic, &[1; 8], Access::LOCAL_READ)?;
     let to = Memory::new(&pair.right_nic, &[0; 8], Access::ALL)?;
     let segment = [from.region.segment(0, 8)?];
@@ -57,8 +58,17 @@ fn posted(pair: &Pair, request: &gdsync::wqe::WorkRequest<'_>) -> Result<u64, Er
 
 #[test]
 fn short_requests_wait_for_long_ones_before_them() -> Outcome {
+    short_after_long(Way::Mapped)
+}
+
+#[test]
+fn short_requests_wait_for_long_ones_before_them_over_tcp() -> Outcome {
+    short_after_long(Way::Tcp)
+}
+
+fn short_after_long(way: Way) -> Outcome {
     const LONG: usize = 100_000;
-    let pair = pair(CompletionMode::Collapsed)?;
+    let pair = pair(way, CompletionMode::Collapsed)?;
     let target = Memory::new(&pair.right_nic, &vec![0; LONG + 8], Access::ALL)?;
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| -> Outcome {
@@ -100,9 +110,18 @@ fn short_requests_wait_for_long_ones_before_them() -> Outcome {
 
 #[test]
 fn threads_and_a_stream_ring_one_queue_and_every_request_is_executed_once() -> Outcome {
+    threads_and_a_stream(Way::Mapped)
+}
+
+#[test]
+fn threads_and_a_stream_ring_one_queue_over_tcp_and_every_request_is_executed_once() -> Outcome {
+    threads_and_a_stream(Way::Tcp)
+}
+
+fn threads_and_a_stream(way: Way) -> Outcome {
     const THREADS: u64 = 4;
     const EACH: u64 = 2000;
-    let pair = pair(CompletionMode::Collapsed)?;
+    let pair = pair(way, CompletionMode::Collapsed)?;
     let word = Memory::new(&pair.right_nic, &[0; 8], Access::ALL)?;
     let results = Memory::new(&pair.left_nic, &[0; 8 * (THREADS as usize + 1)], Access::ALL)?;
     let remote = word.region.remote(0);

@@ -22,6 +22,7 @@ use crate::data::{
 };
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, Field, Neighbour};
+use crate::tagged::{self, Tagged};
 use crate::trace::Trace;
 
 /// A group of ranks. Clones are the same communicator; `Send` and `Sync`, one collective at a time.
@@ -161,6 +162,15 @@ impl Communicator {
     /// would map it, or if the numbers of signals differ; [`Error::NoPath`] for a rank that no path leads to.
     pub fn window<T: Pod>(&self, region: &Region<T>, signals: usize) -> Result<Window<T>> {
         Window::open(self, &self.inner.plane, region, signals)
+    }
+
+    /// Tagged messages between the ranks: send and receive with any source and any tag. A collective call; all ranks name the same
+    /// options.
+    ///
+    /// # Errors
+    /// As [`window`](Self::window); [`Error::Mismatch`] on every rank for options that differ or are out of their range.
+    pub fn tagged(&self, options: &tagged::Options) -> Result<Tagged> {
+        Tagged::new(self, &self.inner.plane, options)
     }
 
     /// Prepares the exchange of the borders of `fields`, which are memory of `device`, with `neighbours`, at most 26. Where

@@ -329,6 +329,18 @@ pub enum Error {
         why: Box<str>,
     },
 
+    /// The deadline of a wait for a tagged message passed. The world goes on.
+    #[error("{op} not complete after {age:.1?}{}", reason(.why))]
+    #[non_exhaustive]
+    Waits {
+        /// The operation, its tag and peer, and its bytes so far.
+        op: String,
+        /// How long it was waited for.
+        age: Duration,
+        /// Why nothing came, for all that is known here; empty if nothing is.
+        why: Box<str>,
+    },
+
     /// Elements or a signal outside of what the peer has opened.
     #[error("{op}: elements {at}..{end} of {size}", end = at.saturating_add(*len))]
     OutOfRange {

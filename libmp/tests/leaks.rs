@@ -27,6 +27,13 @@ fn settled(expected: Option<(usize, usize)>) -> (usize, usize) {
     last
 }
 
+/// What the descriptors are.
+fn descriptors() -> String {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = links.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    links.map(|link| link.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
 /// Messages, a window and a stream: memory, mappings and threads that must go with the world.
 fn messages(world: &World) {
     let region = world.alloc::<u8>(&Device::Host, 2 << 20).unwrap();
@@ -79,6 +86,7 @@ fn nothing_is_left_after_worlds_that_finished_or_failed() {
     let before = settled(None);
     for round in 0..5 {
         worlds(round % 2 == 1);
-        assert_eq!(settled(Some(before)), before, "descriptors and threads after round {round}");
+        let after = settled(Some(before));
+        assert_eq!(after, before, "descriptors and threads after round {round}: {}", descriptors());
     }
 }

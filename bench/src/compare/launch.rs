@@ -92,7 +92,7 @@ fn part(world: World, plan: &Plan) -> Result<Option<Results>> {
     let bar = if first { ProgressBar::new(points) } else { ProgressBar::hidden() };
     bar.set_style(ProgressStyle::with_template("{wide_bar} {pos}/{len} points, {elapsed}")?);
     let mut results = Results::begin(super::method(plan, here));
-    let players = super::players(&world, here);
+    let players = super::players(&world, here)?;
     (results.figures, results.absent) =
         super::rank(&world, plan, players, &journal, &|| bar.inc(1))?;
     let world = match gpus {

@@ -127,12 +127,17 @@ impl Player for Missing {
 type MpiHere<'a> = Result<&'a Mpi, &'a str>;
 
 /// The players of the host.
-fn players<'a>(world: &'a World, mpi: MpiHere<'a>) -> Vec<Box<dyn Player + 'a>> {
+fn players<'a>(world: &'a World, mpi: MpiHere<'a>) -> Result<Vec<Box<dyn Player + 'a>>> {
     let mpi: Box<dyn Player + 'a> = match mpi {
         Ok(mpi) => Box::new(mpi.player(world.rank())),
         Err(reason) => Box::new(Missing { library: "MPI", reason: reason.into() }),
     };
-    vec![Box::new(ours::Ours::new(world)), mpi, Box::new(floor::Floor::new(world))]
+    Ok(vec![
+        Box::new(ours::Ours::new(world)),
+        Box::new(ours::OursTagged::new(world)?),
+        mpi,
+        Box::new(floor::Floor::new(world)),
+    ])
 }
 
 /// Measures, as one of two ranks. Rank 0 gets the figures, and who is absent from which; `tick` is called there after each
@@ -223,7 +228,7 @@ fn method(plan: &Plan, mpi: MpiHere<'_>) -> Vec<String> {
             "Two ranks; {} repeats of each point, the players in turn within each; clock of rank 0; median of the repeats.",
             plan.repeats
         ),
-        "Latency: half of a round trip. libmp: prepared send and receive, host form; floor: memcpy into the peer's memory and one atomic word.".into(),
+        "Latency: half of a round trip. libmp: prepared send and receive, host form; tagged messages: from and into regions, matched when they meet, blocking; floor: memcpy into the peer's memory and one atomic word.".into(),
         "Exchange: both ranks send and wait for the other's message, nothing else.".into(),
         format!("Bandwidth: {IN_FLIGHT} messages in one direction, then an empty answer."),
         "Barrier: libmp's goes through an all-reduce of one prepared word on the data plane, MPI's is MPI_Barrier.".into(),
@@ -381,7 +386,7 @@ mod tests {
                 .map(|world| {
                     let more = &more;
                     scope.spawn(move || {
-                        let mut all = players(&world, Err("not here"));
+                        let mut all = players(&world, Err("not here")).unwrap();
                         all.extend(more(world.rank()));
                         let journal = Journal::none();
                         let found = rank(&world, plan, all, &journal, &|| ()).unwrap();

@@ -1,8 +1,9 @@
-//! This library: prepared sends and receives, host form.
+//! This library: prepared sends and receives, host form, and tagged messages.
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use libmp::tagged::{self, Options, Tagged};
 use libmp::{
     Collective, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World, wait_all,
 };
@@ -122,5 +123,90 @@ impl Player for Ours<'_> {
             meeting.all_reduce_slice(ReduceOp::Max, &mut [1u64])?;
         }
         Ok(Some(()))
+    }
+}
+
+/// Tagged messages, matched when they meet, as MPI's: from and into regions.
+pub struct OursTagged {
+    messages: Tagged,
+    device: Device,
+    regions: Vec<Region<u8>>,
+    other: usize,
+    world: libmp::Communicator,
+}
+
+const PLAY: u64 = 1;
+const STREAM: u64 = 2;
+const ANSWER: u64 = 3;
+
+impl OursTagged {
+    pub fn new(world: &World) -> Result<OursTagged> {
+        let messages = world.tagged(&Options::default())?;
+        let other = 1 - world.rank();
+        let world = libmp::Communicator::clone(world);
+        Ok(OursTagged { messages, device: Device::Host, regions: Vec::new(), other, world })
+    }
+}
+
+impl Player for OursTagged {
+    fn name(&self) -> String {
+        "libmp, tagged messages".into()
+    }
+
+    fn role(&self) -> Role {
+        Role::Ours
+    }
+
+    fn prepare(&mut self, size: usize) -> Result<()> {
+        let regions = (0..=IN_FLIGHT).map(|_| self.world.alloc(&self.device, size));
+        self.regions = regions.collect::<libmp::Result<_>>()?;
+        Ok(())
+    }
+
+    fn ping_pong(&mut self, rounds: usize) -> Result<()> {
+        let [out, here, ..] = self.regions.as_slice() else { bail!("not prepared") };
+        let (messages, other) = (&self.messages, self.other);
+        for _ in 0..rounds {
+            if self.world.rank() == 0 {
+                messages.isend(out, other, PLAY)?.wait(deadline())?;
+                messages.irecv(here, other, PLAY)?.wait(deadline())?;
+            } else {
+                messages.irecv(here, other, PLAY)?.wait(deadline())?;
+                messages.isend(out, other, PLAY)?.wait(deadline())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stream(&mut self, rounds: usize) -> Result<Option<()>> {
+        let (messages, other, regions) = (&self.messages, self.other, &self.regions[..IN_FLIGHT]);
+        for _ in 0..rounds {
+            let start = |region| match self.world.rank() {
+                0 => messages.isend(region, other, STREAM),
+                _ => messages.irecv(region, other, STREAM),
+            };
+            let mut all = regions.iter().map(start).collect::<libmp::Result<Vec<_>>>()?;
+            tagged::wait_all(&mut all, deadline())?;
+            if self.world.rank() == 0 {
+                messages.recv::<u8>(&mut [], other, ANSWER, deadline())?;
+            } else {
+                messages.send::<u8>(&[], other, ANSWER, deadline())?;
+            }
+        }
+        Ok(Some(()))
+    }
+
+    fn exchange(&mut self, rounds: usize) -> Result<Option<()>> {
+        let [out, here, ..] = self.regions.as_slice() else { bail!("not prepared") };
+        for _ in 0..rounds {
+            let mut recv = self.messages.irecv(here, self.other, PLAY)?;
+            let mut send = self.messages.isend(out, self.other, PLAY)?;
+            tagged::wait_all([&mut recv, &mut send], deadline())?;
+        }
+        Ok(Some(()))
+    }
+
+    fn meet(&mut self, _: usize) -> Result<Option<()>> {
+        Ok(None)
     }
 }

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const WORD: usize = size_of::<u64>();
 
-/// Copies `len` bytes; the ranges may overlap.
+/// Copies `len` bytes, each as by a relaxed atomic operation: who reads what another writes meanwhile finds old bytes and new ones. The
+/// ranges may overlap.
 ///
 /// # Safety
 /// Both ranges are valid for `len` bytes; nobody accesses them meanwhile but atomically, by this function, or from outside of
 /// this program.
-pub(crate) unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
+pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     let ahead = (to as usize).wrapping_sub(from as usize);
     if ahead > 0 && ahead < len {
         // The end of the source is where the copy begins.

@@ -439,6 +439,45 @@ impl<T: Pod> Buffer<T> {
         Ok(())
     }
 
+    /// Copies `len` elements from `from` on into the buffer, from element `at` on, by the CPU, as [`Buffer::copy_from`] does.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::NotReachable`].
+    ///
+    /// # Safety
+    /// `len` elements are valid for reads at `from`; others write them meanwhile at most as [`Buffer::copy_from`] does.
+    pub unsafe fn copy_in(&self, at: usize, from: *const T, len: usize) -> Result<()> {
+        let to = self.part_address("writing", at, len)?;
+        // SAFETY: the range lies inside the buffer; the caller's promise; what others do with it meanwhile the copy allows.
+        unsafe { copy::copy_bytes(from.cast(), to.cast(), len * size_of::<T>()) };
+        Ok(())
+    }
+
+    /// Copies `len` elements from element `at` on to `to`, by the CPU, as [`Buffer::copy_from`] does.
+    ///
+    /// # Errors
+    /// As [`Buffer::copy_in`].
+    ///
+    /// # Safety
+    /// `len` elements are valid for writes at `to`; others use them meanwhile at most as [`Buffer::copy_from`] does.
+    pub unsafe fn copy_out(&self, at: usize, to: *mut T, len: usize) -> Result<()> {
+        let from = self.part_address("reading", at, len)?;
+        // SAFETY: as in `copy_in`.
+        unsafe { copy::copy_bytes(from.cast_const().cast(), to.cast(), len * size_of::<T>()) };
+        Ok(())
+    }
+
+    /// Where element `at` is, behind which `len` are.
+    fn part_address(&self, what: &'static str, at: usize, len: usize) -> Result<*mut T> {
+        let address = self.host_or_error(what)?;
+        if at.checked_add(len).is_none_or(|end| end > self.len) {
+            let (offset, len) = (at.saturating_mul(size_of::<T>()), len * size_of::<T>());
+            return Err(Error::OutOfRange { what, offset, len, size: self.size() });
+        }
+        // SAFETY: inside the buffer, or one past its end for no elements.
+        Ok(unsafe { address.as_ptr().add(at) })
+    }
+
     fn copy_now(&self, staging: &Buffer<T>, upload: bool) -> Result<()> {
         let (Device::Cuda(cuda), Some(device), Some(host)) =
             (self.device(), self.device_address(), staging.device_address())
@@ -509,6 +548,21 @@ mod tests {
         let buffer = Buffer::from_vec(&Device::Host, values)?;
         assert_eq!(buffer.host_address().map(|a| a.as_ptr().cast_const()), Some(address));
         assert_eq!(buffer.to_vec()?, [1.5, 2.5]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_part_is_copied_in_and_out_and_nothing_past_the_end() -> Result<()> {
+        let buffer = Buffer::<u32>::new(&Device::Host, Space::Pinned, 100)?;
+        let (from, mut to) = ([1, 2, 3], [0; 2]);
+        // SAFETY: both arrays are this test's, and as long as is said.
+        unsafe {
+            buffer.copy_in(97, from.as_ptr(), 3)?;
+            buffer.copy_out(98, to.as_mut_ptr(), 2)?;
+            assert!(matches!(buffer.copy_in(98, from.as_ptr(), 3), Err(Error::OutOfRange { .. })));
+            assert!(buffer.copy_out(usize::MAX, to.as_mut_ptr(), 2).is_err());
+        }
+        assert_eq!(to, [2, 3]);
         Ok(())
     }
 

@@ -61,6 +61,10 @@ pub trait Nic: fmt::Debug + Send + Sync {
     /// # Errors
     /// An option out of range; out of memory; what the driver says.
     fn queue_pair(&self, device: &Device, options: &QueuePairOptions) -> Result<QueuePair>;
+
+    /// Does what a thread of the NIC would do next, where it has threads and may be helped. For those who wait for what it
+    /// brings, between two looks: nothing depends on it but how soon it comes.
+    fn progress(&self) {}
 }
 
 /// What a NIC is and can.

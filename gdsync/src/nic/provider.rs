@@ -30,6 +30,9 @@ pub(crate) trait Provider: Send + Sync {
     /// The CPU has rung: a NIC of threads may execute what is quickly done right here, or want to be woken.
     fn rung(&self);
 
+    /// By a thread that waits for something: as [`Nic::progress`](super::Nic::progress).
+    fn progress(&self) {}
+
     /// An error where requests can never complete any more, though no completion says so.
     fn stopped(&self) -> Option<Error>;
 }

@@ -417,7 +417,11 @@ impl QueuePair {
                 Err(error) => return Some(Err(error)),
                 Ok(_) if send.failure.is_some() => {}
                 Ok(Some(_)) => continue,
-                Ok(None) => return self.provider.stopped().map(Err),
+                Ok(None) => {
+                    drop(send);
+                    self.provider.progress();
+                    return self.provider.stopped().map(Err);
+                }
             }
             let (failure, complete) = send.failure?;
             return Some(if position < complete {
@@ -438,7 +442,10 @@ impl QueuePair {
                 CompletionKind::Error { .. } => Err(self.failed("receive", completion)),
                 _ => Ok(completion),
             }),
-            Ok(None) => self.provider.stopped().map(Err),
+            Ok(None) => {
+                self.provider.progress();
+                self.provider.stopped().map(Err)
+            }
             Err(error) => Some(Err(error)),
         });
         waited.unwrap_or_else(|| {

@@ -21,11 +21,12 @@ constexpr uint64_t minute_ns = 60'000'000'000, moment_ns = 30'000'000;
 // A rank behind NICs: its memory, its signals, and the queues to it.
 struct Rank {
     std::vector<uint64_t> memory, signals;
-    std::deque<Nic> nics;
     std::vector<std::vector<uint64_t>> replies;
     std::vector<std::vector<uint32_t>> taken;
     std::vector<mp::Context> contexts;
     mp::NicPart part{};
+    // Ended first: what nobody has waited for they execute, or write the replies of, until then.
+    std::deque<Nic> nics;
 
     Rank(size_t words, unsigned queues, uint32_t blocks) : memory(words), signals(8 * 8) {
         for (unsigned k = 0; k < queues; ++k) {

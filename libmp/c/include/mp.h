@@ -320,6 +320,83 @@ mp_status mp_enqueue(const mp_stream *stream, const mp_step *steps, size_t count
 mp_status mp_op_handle(const mp_op *op, void *handle, size_t bytes);
 mp_status mp_op_free(mp_op *op);
 
+/* ---- Tagged messages ---- */
+
+/* Send and receive of host memory between any two ranks of a communicator, matched when they meet, as in MPI: a receive names a source and
+ * a tag, or takes any. It gets the message that came first of those that it matches, a message goes to the receive posted first of those
+ * that match it, and messages between two ranks do not overtake each other. A message of at most eager_limit bytes is sent at once, whether it is
+ * expected or not, until there is more than `unexpected` of this rank at the receiver; others wait for their receive. Messages move on
+ * in every call of this library that waits. Prepared messages (above) are faster, and are for streams and kernels. */
+typedef struct mp_tagged mp_tagged;
+/* A send or a receive that was started or prepared. */
+typedef struct mp_request mp_request;
+/* A message that mp_tagged_mprobe has taken out. */
+typedef struct mp_message mp_message;
+
+/* Any source, any tag. */
+#define MP_ANY (-1)
+
+/* The same on every rank; 0 is the library's choice. */
+typedef struct mp_tagged_options {
+    size_t eager_limit; /* the longest message that is sent before it is wanted, at most 65536 bytes */
+    size_t unexpected;  /* bytes, and 64 for each message, of a rank that may lie unexpected at another */
+    size_t ring;        /* bytes of the ring through which longer ones go: a power of two from 4096 to 64 Mi */
+} mp_tagged_options;
+
+/* What a receive got; of a send this rank, its tag and its length. */
+typedef struct mp_message_status {
+    int source;
+    int cancelled; /* the receive was taken back */
+    int64_t tag;
+    size_t bytes;
+} mp_message_status;
+
+/* The tagged messages of a communicator. A collective call. `options` may be NULL. */
+mp_status mp_tagged_open(const mp_comm *comm, const mp_tagged_options *options, mp_tagged **tagged);
+mp_status mp_tagged_free(mp_tagged *tagged);
+
+/* Sends, and waits until the memory is the caller's again. Tags are from 0 on. After MP_ERR_LATE the message goes on from a copy. */
+mp_status mp_tagged_send(const mp_tagged *tagged, const void *data, size_t bytes, int to, int64_t tag, double timeout);
+/* Receives a message of at most `bytes` bytes. MP_ERR_TRUNCATED if it is longer: it is lost, and its sender hears nothing of it. After
+ * MP_ERR_LATE the receive is taken back. `status` may be NULL, here and below. */
+mp_status mp_tagged_recv(const mp_tagged *tagged, void *data, size_t bytes, int from, int64_t tag, double timeout,
+                         mp_message_status *status);
+/* Starts to send, or to receive. What is sent stays valid and unchanged until the request is seen complete or the world is over, also if
+ * the request is freed before; what is received into is the request's until it is complete or freed. */
+mp_status mp_tagged_isend(const mp_tagged *tagged, const void *data, size_t bytes, int to, int64_t tag,
+                          mp_request **request);
+mp_status mp_tagged_irecv(const mp_tagged *tagged, void *data, size_t bytes, int from, int64_t tag,
+                          mp_request **request);
+/* The same, not started: mp_request_start does that, again and again. */
+mp_status mp_tagged_send_init(const mp_tagged *tagged, const void *data, size_t bytes, int to, int64_t tag,
+                              mp_request **request);
+mp_status mp_tagged_recv_init(const mp_tagged *tagged, void *data, size_t bytes, int from, int64_t tag,
+                              mp_request **request);
+mp_status mp_request_start(mp_request *request);
+
+/* *complete becomes 1 if nothing is under way. */
+mp_status mp_request_test(mp_request *request, int *complete, mp_message_status *status);
+mp_status mp_request_wait(mp_request *request, double timeout, mp_message_status *status);
+/* `statuses` may be NULL, else it has room for `count`. */
+mp_status mp_request_wait_all(mp_request *const *requests, size_t count, double timeout, mp_message_status *statuses);
+/* *which becomes the number of one that was under way and is complete, -1 if none is under way. */
+mp_status mp_request_wait_any(mp_request *const *requests, size_t count, double timeout, int *which,
+                              mp_message_status *status);
+/* Takes back a receive that has got nothing: *cancelled becomes 1 if it was one. It is complete then. */
+mp_status mp_request_cancel(mp_request *request, int *cancelled);
+/* What is under way goes on as far as it concerns others: a receive is taken back, or what it gets is lost. */
+mp_status mp_request_free(mp_request *request);
+
+/* Waits for a message that such a receive would get. It stays where it is. */
+mp_status mp_tagged_probe(const mp_tagged *tagged, int from, int64_t tag, double timeout, mp_message_status *status);
+mp_status mp_tagged_iprobe(const mp_tagged *tagged, int from, int64_t tag, int *found, mp_message_status *status);
+/* The same, and takes it out: nobody else gets it. mp_message_recv receives it, and gives the handle back. */
+mp_status mp_tagged_mprobe(const mp_tagged *tagged, int from, int64_t tag, double timeout, mp_message **message,
+                           mp_message_status *status);
+mp_status mp_message_recv(mp_message *message, void *data, size_t bytes, double timeout, mp_message_status *status);
+/* Drops the message. */
+mp_status mp_message_free(mp_message *message);
+
 /* ---- One-sided communication ---- */
 
 /* A region of every rank, opened to the others, with signals: 64-bit counters that only grow, of the rank that waits for

@@ -116,7 +116,7 @@ impl From<Error> for Failure {
             Error::PeerLost { .. } => Status::PeerLost,
             Error::Aborted { .. } | Error::Exited { .. } => Status::Aborted,
             Error::Timeout { .. } => Status::Timeout,
-            Error::Late { .. } => Status::Late,
+            Error::Late { .. } | Error::Waits { .. } => Status::Late,
             Error::Protocol { .. } => Status::Protocol,
             Error::Mismatch { .. } => Status::Mismatch,
             Error::TooLarge { .. } => Status::Limit,

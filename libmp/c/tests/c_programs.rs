@@ -106,6 +106,17 @@ fn a_c_program_runs_with_threads_as_ranks() {
 }
 
 #[test]
+fn a_c_program_sends_tagged_messages_and_hears_what_is_wrong_with_its_arguments() {
+    let folder = tempfile::tempdir().unwrap();
+    let tagged = program(folder.path(), "tagged.c", compiler("CC", "cc", "-std=c99"));
+    for path in ["auto", "nic"] {
+        let output = run(without_launcher(&tagged).env("MP_PATH", path));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("is through").count(), 3, "{text}");
+    }
+}
+
+#[test]
 fn a_c_program_runs_as_processes_that_a_launcher_starts() {
     let folder = tempfile::tempdir().unwrap();
     let ring = program(folder.path(), "ring.c", compiler("CC", "cc", "-std=c99"));

@@ -2,6 +2,7 @@
 //! help of this rank's calls. Neighbours are the ranks of this host, or, where there is a NIC, all ranks.
 
 mod failure;
+mod help;
 mod neighbours;
 mod post;
 mod streams;
@@ -27,6 +28,7 @@ use crate::error::Result;
 use crate::trace::{Probes, Trace};
 use crate::transport::nic::{Nic, RANKS_MAX, refused};
 use neighbours::{Neighbour, Neighbours};
+pub(crate) use help::{Help, Helpers};
 pub(crate) use streams::Abort;
 use streams::Streams;
 use waiting::Waiting;
@@ -70,6 +72,8 @@ pub(crate) struct Plane {
     pub(crate) nic: Option<Nic>,
     /// Started operations that need a call of this rank to go on.
     pub waiting: Waiting,
+    /// What else does.
+    pub helpers: Helpers,
     /// Notices that wait for room in a mailbox.
     pub(super) backlog: AtomicUsize,
     pub pieces: Arc<Pieces>,
@@ -117,6 +121,7 @@ impl Plane {
             arenas: OnceLock::new(),
             nic,
             waiting: Waiting::default(),
+            helpers: Helpers::default(),
             backlog: AtomicUsize::new(0),
             trace,
             probes: Probes::default(),
@@ -228,10 +233,11 @@ impl Plane {
             self.flush_all();
         }
         self.waiting.help(self);
+        self.helpers.help();
         if let Some(nic) = &self.nic {
             self.look_after_links(nic);
         }
-        self.nic.is_some() || self.backlog.load(Ordering::Relaxed) > 0 || !self.waiting.is_empty()
+        self.nic.is_some() || !self.helpers.is_empty() || self.backlog.load(Ordering::Relaxed) > 0 || !self.waiting.is_empty()
     }
 }
 

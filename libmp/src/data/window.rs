@@ -29,7 +29,7 @@ use crate::communicator::{Communicator, Gathered};
 use crate::error::{Error, Result};
 use crate::trace::{Label, Span};
 use crate::transport::{
-    self, Call, Connection, Line, Opened, Reach, Return, Signal, SignalAction, Told,
+    self, Call, Channel, Connection, Line, Opened, Reach, Return, Signal, SignalAction, Told,
 };
 
 /// Why a rank's share cannot be accessed in place.
@@ -644,6 +644,12 @@ impl<T: Pod> Window<T> {
     ) -> Result<Arc<dyn Line>> {
         let part = self.check_signal("access", rank, signal)?;
         self.call("preparing puts", part, |call| part.connection.line(call, put, signal))
+    }
+
+    /// How the CPU of this rank alone writes a stretch of a rank's share, in bytes, see [`Connection::channel`].
+    pub(crate) fn channel(&self, rank: usize, at: usize, len: usize) -> Result<Box<dyn Channel>> {
+        let part = self.part(rank)?;
+        self.call("opening a channel", part, |call| part.connection.channel(call, at, len))
     }
 
     /// What kernels use of it, for streams and graphs to hold.

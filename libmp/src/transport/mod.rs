@@ -3,6 +3,7 @@
 //! [`mapped`], by loads and stores, and [`nic`], by requests of queue pairs; [`Opened::connect`] chooses, and nobody else asks
 //! which one it is.
 
+mod channel;
 mod end;
 mod mapped;
 pub(crate) mod nic;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::collective::Element;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
+pub(crate) use channel::Channel;
 #[cfg(test)]
 pub(crate) use end::Opening;
 pub(crate) use end::{
@@ -173,6 +175,9 @@ pub(crate) trait Connection: Send + Sync {
         put: Option<(Buffer<u8>, RemoteAddress)>,
         signal: usize,
     ) -> Result<Arc<dyn Line>>;
+
+    /// How the CPU of this rank alone writes `len` bytes of the memory from byte `at` on, again and again, in order.
+    fn channel(&self, call: &Call<'_>, at: usize, len: usize) -> Result<Box<dyn Channel>>;
 
     /// The way of a prepared operation, whose counters are `state`.
     fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met>;

@@ -1,13 +1,15 @@
-//! The engine: the thread in the place of the hardware. It polls the doorbells, rings and sockets of all queue pairs
-//! of one NIC, spins while there is work, and sleeps in short steps while there is none.
+//! The engine, in the place of the hardware. A pass looks at the doorbells, rings and sockets of all queue pairs of one
+//! NIC. The NIC's thread makes them: it spins while there is work, and sleeps in short steps while there is none. A thread
+//! that waits for what comes over a socket makes them in its place meanwhile ([`help`]), which spares it the way through
+//! the scheduler.
 //!
-//! It calls nothing that may wait for a GPU's work, and takes no lock that others hold over a driver call. Copies of
+//! A pass calls nothing that may wait for a GPU's work, and takes no lock that others hold over a driver call. Copies of
 //! registered GPU memory are its only CUDA calls ([`copies`](crate::cuda::copies)): copy engines only, in a context that
-//! no blocked stream shares.
+//! no blocked stream shares; and only the NIC's thread makes them.
 
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,7 @@ use super::door::{Door, LISTENER, Listener, STRANGERS};
 use super::doze::Doze;
 use super::inbox::Inbox;
 use super::keys::{KeyTable, RegionMemory};
+use super::pace::STEP;
 use super::rest::{Pause, Rest};
 use super::slot::{Dial, SharedSlot, Slot};
 use super::state::Outgoing;
@@ -36,9 +39,22 @@ const ABSENCE: Duration = Duration::from_millis(200);
 /// How often a NIC without connections over sockets looks for new ones.
 const LISTENING: Duration = Duration::from_micros(50);
 
+/// So long after the last pass of a thread that waits the NIC's thread leaves the work to it: some of its passes, and less
+/// than it sleeps when it has waited for long, or is off its core.
+const HELPED: Duration = Duration::from_micros(20);
+
+/// Passes without work by a thread that waits between two offers of its core to others: they ask the system, so that
+/// those whom it waits for would have to wait for long.
+const OFFER_EVERY: u32 = 4;
+
 /// What the owner of a NIC and its engine share.
 pub(crate) struct Shared {
     pub keys: RwLock<KeyTable>,
+    begin: Instant,
+    /// Nanoseconds from `begin` to the last pass of a thread that waits; none yet: 0.
+    helped: AtomicU64,
+    /// Whether there are sockets of peers.
+    with_sockets: AtomicBool,
     commands: Inbox<Command>,
     doze: Doze,
     thread: OnceLock<Thread>,
@@ -76,6 +92,9 @@ impl Shared {
     pub fn new() -> Shared {
         Shared {
             keys: RwLock::default(),
+            begin: Instant::now(),
+            helped: AtomicU64::new(0),
+            with_sockets: AtomicBool::new(false),
             commands: Inbox::new(),
             doze: Doze::new(),
             thread: OnceLock::new(),
@@ -95,6 +114,17 @@ impl Shared {
         let new = Arc::new(Copies::new(gpu)?);
         copies.push((gpu.clone(), new.clone()));
         Ok(new)
+    }
+
+    /// Whether a thread that waits makes the passes.
+    fn is_helped(&self, now: Instant) -> bool {
+        let helped = self.helped.load(Ordering::Relaxed);
+        helped > 0 && now < self.begin + Duration::from_nanos(helped) + HELPED
+    }
+
+    /// Whether passes may be anybody's: none of them copies a GPU's memory.
+    pub fn is_of_the_cpu(&self) -> bool {
+        lock(&self.copies).is_empty()
     }
 
     /// The GPUs whose memory is registered.
@@ -121,12 +151,23 @@ impl Shared {
 pub(crate) struct Engine {
     shared: Arc<Shared>,
     slots: Vec<Arc<SharedSlot>>,
-    /// Whether one of them has a socket, as of the last pass.
-    with_sockets: bool,
     sockets: Sockets,
     out: Outgoing,
     housekeeping: Instant,
-    rest: Rest,
+    /// Passes of threads that wait since there was work.
+    idle_helps: u32,
+}
+
+/// What a pass came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// There was work.
+    Busy,
+    /// There was none; somebody else had a queue pair.
+    Taken,
+    Idle,
+    /// The NIC is no more.
+    Over,
 }
 
 /// Sockets, known to the system's event queue.
@@ -149,83 +190,72 @@ impl Sockets {
 }
 
 impl Engine {
-    pub fn new(shared: Arc<Shared>, sockets: Sockets, spin: Duration) -> Engine {
+    pub fn new(shared: Arc<Shared>, sockets: Sockets) -> Engine {
         let now = Instant::now();
         Engine {
             shared,
             slots: Vec::new(),
-            with_sockets: false,
             sockets,
             out: Outgoing::new(),
             housekeeping: now,
-            rest: Rest::new(spin),
+            idle_helps: 0,
         }
     }
 
-    /// Runs until it is told to stop and every queue pair has said goodbye.
-    pub fn run(mut self) {
-        let _ = self.shared.thread.set(std::thread::current());
-        // Sleeps that last as long as they are asked to; without it they take 50 µs more.
-        if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
-            tracing::debug!("timer slack: {error}");
-        }
+    /// Looks at everything once.
+    fn pass(&mut self, now: Instant) -> Pass {
+        let mut busy = self.obey();
+        busy |= self.look_at_sockets(now);
+        let mut taken = false;
         let shared = self.shared.clone();
-        // Also when this thread panics: nobody is to wait for it for ever.
-        let _ended = SetOnDrop(&shared.ended);
-        loop {
-            let now = Instant::now();
-            let mut busy = self.obey();
-            busy |= self.look_at_sockets(now);
-            let mut taken = false;
-            {
-                let keys = shared.keys.read().unwrap_or_else(PoisonError::into_inner);
-                let mut with_sockets = false;
-                for slot in &self.slots {
-                    let Some(mut slot) = slot.try_lock() else {
-                        taken = true;
-                        continue;
-                    };
-                    busy |= slot.drive(&keys, now, &mut self.out);
-                    with_sockets |= slot.has_socket();
-                }
-                self.with_sockets = with_sockets || taken && self.with_sockets;
+        {
+            let keys = shared.keys.read().unwrap_or_else(PoisonError::into_inner);
+            let mut with_sockets = false;
+            for slot in &self.slots {
+                let Some(mut slot) = slot.try_lock() else {
+                    taken = true;
+                    continue;
+                };
+                busy |= slot.drive(&keys, now, &mut self.out);
+                with_sockets |= slot.has_socket();
             }
-            if now - self.housekeeping >= HOUSEKEEPING {
-                let since = now - self.housekeeping;
-                self.housekeeping = now;
-                if since > ABSENCE {
-                    self.slots.iter().for_each(|slot| slot.lock().excuse(since));
-                }
-                let sockets = &mut self.sockets;
-                self.slots.retain(|slot| {
-                    let Some(mut slot) = slot.try_lock() else { return true };
-                    slot.keep_house(now);
-                    if slot.must_dial(now) {
-                        sockets.dial(&mut slot);
-                    }
-                    !slot.is_over()
-                });
-                if let Some(door) = &mut self.sockets.door {
-                    door.keep_house(now);
-                }
+            if with_sockets || !taken {
+                shared.with_sockets.store(with_sockets, Ordering::Relaxed);
             }
-            if self.shared.stop.load(Ordering::Acquire) {
-                self.slots.iter().for_each(|slot| slot.lock().close());
-                if self.slots.is_empty() {
-                    return;
-                }
+        }
+        if now - self.housekeeping >= HOUSEKEEPING {
+            self.keep_house(now);
+        }
+        if shared.stop.load(Ordering::Acquire) {
+            self.slots.iter().for_each(|slot| slot.lock().close());
+            if self.slots.is_empty() {
+                return Pass::Over;
             }
-            // No sleep before every queue pair was looked at: what was rung while a caller had one may still wait.
-            let pause = match taken && !busy {
-                true => Pause::Yield,
-                false => self.rest.after(busy, now, &shared.doze),
-            };
-            match pause {
-                Pause::None => {}
-                Pause::Spin => std::hint::spin_loop(),
-                Pause::Yield => std::thread::yield_now(),
-                Pause::Sleep(longest) => std::thread::park_timeout(longest),
+        }
+        match (busy, taken) {
+            (true, _) => Pass::Busy,
+            (false, true) => Pass::Taken,
+            (false, false) => Pass::Idle,
+        }
+    }
+
+    fn keep_house(&mut self, now: Instant) {
+        let since = now - self.housekeeping;
+        self.housekeeping = now;
+        if since > ABSENCE {
+            self.slots.iter().for_each(|slot| slot.lock().excuse(since));
+        }
+        let sockets = &mut self.sockets;
+        self.slots.retain(|slot| {
+            let Some(mut slot) = slot.try_lock() else { return true };
+            slot.keep_house(now);
+            if slot.must_dial(now) {
+                sockets.dial(&mut slot);
             }
+            !slot.is_over()
+        });
+        if let Some(door) = &mut self.sockets.door {
+            door.keep_house(now);
         }
     }
 
@@ -289,7 +319,8 @@ impl Engine {
         // Asking costs as much as several passes over rings: for connections that are not there yet, not every time.
         let recently = self.sockets.asked.is_some_and(|at| now - at < LISTENING);
         let visited = self.sockets.door.as_ref().is_some_and(Door::is_busy);
-        if recently && !visited && !self.with_sockets {
+        let with_sockets = self.shared.with_sockets.load(Ordering::Relaxed);
+        if recently && !visited && !with_sockets {
             return false;
         }
         self.sockets.asked = Some(now);
@@ -383,6 +414,69 @@ impl Sockets {
             Ok(wire) => slot.attach(Box::new(wire), false),
             Err(error) => slot.lose(Cut(format!("connecting to {to} failed: {error}"))),
         }
+    }
+}
+
+/// The NIC's thread: makes passes until it is told to stop and every queue pair has said goodbye.
+pub(crate) fn run(engine: &Mutex<Engine>, spin: Duration) {
+    let shared = lock(engine).shared.clone();
+    let _ = shared.thread.set(std::thread::current());
+    // Sleeps that last as long as they are asked to; without it they take 50 µs more.
+    if let Err(error) = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)) {
+        tracing::debug!("timer slack: {error}");
+    }
+    // Also when this thread panics: nobody is to wait for it for ever.
+    let _ended = SetOnDrop(&shared.ended);
+    let mut rest = Rest::new(spin);
+    loop {
+        let now = Instant::now();
+        if shared.is_helped(now) && !shared.stop.load(Ordering::Acquire) {
+            // Two would only take the core from each other. Nobody need wake it: what they leave the helper finds, or this
+            // thread does so much later.
+            shared.doze.cancel();
+            std::thread::park_timeout(STEP);
+            continue;
+        }
+        let pass = try_lock(engine).map_or(Pass::Taken, |mut engine| engine.pass(now));
+        let pause = match pass {
+            Pass::Over => return,
+            // No sleep before every queue pair was looked at: what was rung while a caller had one may still wait.
+            Pass::Taken => Pause::Yield,
+            Pass::Busy | Pass::Idle => rest.after(pass == Pass::Busy, now, &shared.doze),
+        };
+        match pause {
+            Pause::None => {}
+            Pause::Spin => std::hint::spin_loop(),
+            Pause::Yield => std::thread::yield_now(),
+            Pause::Sleep(longest) => std::thread::park_timeout(longest),
+        }
+    }
+}
+
+/// By a thread that waits, and may wait for what comes over a socket: a pass in the place of the NIC's thread, unless
+/// somebody is at it.
+pub(crate) fn help(shared: &Shared, engine: &Mutex<Engine>) {
+    if !shared.with_sockets.load(Ordering::Relaxed) || !shared.is_of_the_cpu() {
+        return;
+    }
+    let Some(mut engine) = try_lock(engine) else { return };
+    let now = Instant::now();
+    let busy = engine.pass(now) == Pass::Busy;
+    engine.idle_helps = if busy { 0 } else { engine.idle_helps.wrapping_add(1) };
+    let yields = engine.idle_helps % OFFER_EVERY == OFFER_EVERY - 1;
+    drop(engine);
+    let helped = now.saturating_duration_since(shared.begin).as_nanos() as u64;
+    shared.helped.store(helped.max(1), Ordering::Relaxed);
+    if yields {
+        std::thread::yield_now();
+    }
+}
+
+fn try_lock(engine: &Mutex<Engine>) -> Option<MutexGuard<'_, Engine>> {
+    match engine.try_lock() {
+        Ok(engine) => Some(engine),
+        Err(TryLockError::Poisoned(engine)) => Some(engine.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

@@ -9,13 +9,14 @@ use std::thread::JoinHandle;
 use super::address::HostId;
 use super::direct::MapRequest;
 use super::door::Listener;
-use super::engine::Shared;
+use super::engine::{Engine, Shared, help};
 use crate::cuda::device::lock;
 use crate::nic::Capabilities;
 
 pub(super) struct Inner {
     pub capabilities: Capabilities,
     pub shared: Arc<Shared>,
+    pub engine: Arc<Mutex<Engine>>,
     pub host: HostId,
     pub listener: Option<Arc<Listener>>,
     pub map_peers: bool,
@@ -25,6 +26,11 @@ pub(super) struct Inner {
 }
 
 impl Inner {
+    /// See [`help`].
+    pub fn help(&self) {
+        help(&self.shared, &self.engine);
+    }
+
     /// Where peers on other hosts reach it, if they do.
     pub fn listens(&self) -> Option<SocketAddr> {
         self.listener.as_ref().map(|listener| listener.address())

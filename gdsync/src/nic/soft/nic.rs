@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::address::HostId;
 use super::direct::start_mapper;
 use super::door::Listener;
-use super::engine::{Engine, Shared, Sockets};
+use super::engine::{self, Engine, Shared, Sockets};
 use super::instance::Inner;
 use super::keys::RegionMemory;
 use super::queue_pair::queue_pair;
@@ -93,8 +93,8 @@ impl SoftNic {
         let shared = Arc::new(Shared::new());
         let mapper =
             start_mapper(shared.clone()).map_err(|e| os("clone", "the mapper thread", e))?;
-        let engine = Engine::new(shared.clone(), sockets, options.spin);
-        let core = options.core;
+        let engine = Arc::new(Mutex::new(Engine::new(shared.clone(), sockets)));
+        let (threads, core, spin) = (engine.clone(), options.core, options.spin);
         if let Some(core) = core {
             check_core(core)?;
         }
@@ -104,7 +104,7 @@ impl SoftNic {
                 if let Some(core) = core {
                     pin(core);
                 }
-                engine.run();
+                engine::run(&threads, spin);
             })
             .map_err(|e| os("clone", "the NIC's thread", e))?;
         let wires = match listener {
@@ -117,6 +117,7 @@ impl SoftNic {
             inner: Arc::new(Inner {
                 capabilities,
                 shared,
+                engine,
                 host: HostId::own()?,
                 listener,
                 map_peers: options.map_peers,
@@ -185,6 +186,10 @@ impl Nic for SoftNic {
         }
         let mapper = lock(&self.inner.mapper).clone();
         queue_pair(self.inner.clone(), qpn, device, options, mapper)
+    }
+
+    fn progress(&self) {
+        self.inner.help();
     }
 }
 

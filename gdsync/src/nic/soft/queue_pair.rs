@@ -147,9 +147,14 @@ impl Provider for SoftProvider {
     }
 
     fn rung(&self) {
-        if !self.slot.execute(&self.nic.shared.keys) {
-            self.nic.shared.wake();
+        let shared = &self.nic.shared;
+        if !self.slot.execute(&shared.keys, shared.is_of_the_cpu()) {
+            shared.wake();
         }
+    }
+
+    fn progress(&self) {
+        self.nic.help();
     }
 
     fn stopped(&self) -> Option<Error> {

@@ -92,8 +92,9 @@ impl SharedSlot {
         }
     }
 
-    /// By a thread that has rung: executes what is quickly done. False if there is, or may be, something left to do.
-    pub fn execute(&self, keys: &RwLock<KeyTable>) -> bool {
+    /// By a thread that has rung: executes what is quickly done, and sends what goes over a socket if no GPU has a part in
+    /// it. False if there is, or may be, something left to do.
+    pub fn execute(&self, keys: &RwLock<KeyTable>, of_the_cpu: bool) -> bool {
         let mut tries = (0..TRIES).map(|_| {
             let slot = self.try_lock();
             if slot.is_none() {
@@ -102,7 +103,7 @@ impl SharedSlot {
             slot
         });
         let Some(mut slot) = tries.find_map(|slot| slot) else { return false };
-        keys.try_read().is_ok_and(|keys| slot.execute(&keys))
+        keys.try_read().is_ok_and(|keys| slot.execute(&keys, of_the_cpu))
     }
 }
 
@@ -306,9 +307,17 @@ impl Slot {
         true
     }
 
-    /// By a thread that has rung: requests on mapped memory need nobody else. False if something is left.
-    fn execute(&mut self, keys: &KeyTable) -> bool {
-        if self.link != LinkState::Up || !self.same_machine || self.machine.is_error() {
+    /// By a thread that has rung: requests on mapped memory need nobody else, those over a socket are sent. False if
+    /// something is left.
+    fn execute(&mut self, keys: &KeyTable, of_the_cpu: bool) -> bool {
+        if self.link != LinkState::Up || self.machine.is_error() {
+            return false;
+        }
+        if !self.same_machine {
+            // It is on its way then. What comes back is for who waits, or for the engine.
+            if of_the_cpu {
+                self.drive(keys, Instant::now(), &mut Outgoing::new());
+            }
             return false;
         }
         self.hear_doorbell();
@@ -367,19 +376,13 @@ impl Slot {
         }
         busy |= heard;
         for _ in 0..ROUNDS {
-            let mut moved = self.advance(Driver::Engine, keys, now);
-            self.talk();
-            while wire.has_room() {
-                if let Some((frame, bytes)) = self.control.pop_front() {
-                    out.clear();
-                    out.frame = frame;
-                    out.push_inline(&bytes);
-                } else if !self.transmit(keys, now, wire.max_payload(), out) {
+            let mut moved = false;
+            // Entries are fetched one by one: what the wire can gather of them goes out at once.
+            while self.gather(wire, keys, now, out)? {
+                moved = true;
+                if self.machine.is_copying() {
                     break;
                 }
-                wire.send(out)?;
-                self.last_sent = now;
-                moved = true;
             }
             moved |= wire.flush()?;
             busy |= moved;
@@ -392,6 +395,31 @@ impl Slot {
         }
         self.end(wire, now)?;
         Ok(busy)
+    }
+
+    /// Fetches what can be fetched, and gives the wire what it has room for. False if there was nothing.
+    fn gather(
+        &mut self,
+        wire: &mut dyn Wire,
+        keys: &KeyTable,
+        now: Instant,
+        out: &mut Outgoing,
+    ) -> Result<bool, Cut> {
+        let mut moved = self.advance(Driver::Engine, keys, now);
+        self.talk();
+        while wire.has_room() {
+            if let Some((frame, bytes)) = self.control.pop_front() {
+                out.clear();
+                out.frame = frame;
+                out.push_inline(&bytes);
+            } else if !self.transmit(keys, now, wire.max_payload(), out) {
+                break;
+            }
+            wire.send(out)?;
+            self.last_sent = now;
+            moved = true;
+        }
+        Ok(moved)
     }
 
     /// Queues the frames about mapped memory.

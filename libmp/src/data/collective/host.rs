@@ -436,7 +436,8 @@ impl HostSide {
             while run.lane < lanes.count {
                 run.sent.resize(self.ranks, 0);
                 let sent = self.send_pieces(run, phase, memory, inboxes, (lanes, piece))?;
-                let missing = self.take_pieces(run, phase, task, memory, inboxes, (lanes, piece))?;
+                let missing =
+                    self.take_pieces(run, phase, task, memory, inboxes, (lanes, piece))?;
                 let missing = missing.or(sent);
                 if missing.is_some() {
                     return Ok(missing);

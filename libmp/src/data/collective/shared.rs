@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, PeerHandle, PeerMemory, Space, Stream, Word64};
 use mp_kernels::{
-    Collective, CollectiveRun, CollectiveState, Extent, LANE_SLOTS, LANE_STRIDE, LEAST_PIECE, LaneCounters,
-    NO_REDUCTION, PACKET, WaitStatus,
+    Collective, CollectiveRun, CollectiveState, Extent, LANE_SLOTS, LANE_STRIDE, LEAST_PIECE,
+    LaneCounters, NO_REDUCTION, PACKET, WaitStatus,
 };
 use serde::{Deserialize, Serialize};
 

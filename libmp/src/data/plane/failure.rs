@@ -117,7 +117,7 @@ impl Plane {
         self.nonsense(rank, "it was not introduced")
     }
 
-    pub(super) fn nonsense(&self, rank: usize, what: &str) -> Error {
+    pub fn nonsense(&self, rank: usize, what: &str) -> Error {
         let host = &self.peer(rank).host;
         self.control.breach(format!("the data plane of rank {rank} on {host}: {what}"))
     }

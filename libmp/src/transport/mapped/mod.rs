@@ -15,7 +15,7 @@ pub(super) use end::{End, inbox};
 
 use super::end::{Line, Met, OneSided, OneSidedKind, Side};
 use super::state::EndState;
-use super::{Atomic, Call, Connection, Hand, Local, Return, Signal, SignalAction, Signals};
+use super::{Atomic, Call, Channel, Connection, Hand, Local, Return, Signal, SignalAction, Signals};
 use crate::collective::Element;
 use crate::data::pieces::Move;
 use crate::error::Result;
@@ -71,6 +71,37 @@ impl Mapped {
 
     fn part(&self, call: &Call<'_>, at: usize, len: usize) -> Result<Buffer<u8>> {
         self.memory.slice(at..at + len).map_err(|source| call.failed(source))
+    }
+}
+
+/// A stretch of memory that is mapped here, in bytes and in words.
+struct Stretch {
+    memory: Buffer<u8>,
+    words: Buffer<u64>,
+}
+
+impl Channel for Stretch {
+    unsafe fn write(&mut self, at: usize, from: *const u8, len: usize) -> gdsync::Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.memory.copy_in(at, from, len) }
+    }
+
+    fn line(&mut self, call: &Call<'_>, at: usize, words: &[u64]) -> Result<()> {
+        let at = at / size_of::<u64>();
+        let line = self.words.atomics().and_then(|all| all.get(at..at + words.len()));
+        let Some([first, others @ ..]) = line else {
+            return Err(call.failed(gdsync::Error::NotReachable {
+                what: "a line of words",
+                memory: format!("{:?}", self.memory),
+                place: "the CPU".into(),
+                hint: "put the window into host memory",
+            }));
+        };
+        for (word, value) in others.iter().zip(&words[1..]) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        first.store(words[0], Ordering::Release);
+        Ok(())
     }
 }
 
@@ -182,6 +213,12 @@ impl Connection for Mapped {
         signal: usize,
     ) -> Result<Arc<dyn Line>> {
         Ok(Arc::new(self.signals.words[signal].clone()))
+    }
+
+    fn channel(&self, call: &Call<'_>, at: usize, len: usize) -> Result<Box<dyn Channel>> {
+        let memory = self.part(call, at, len)?;
+        let words = memory.cast().map_err(|source| call.failed(source))?;
+        Ok(Box::new(Stretch { memory, words }))
     }
 
     fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met> {

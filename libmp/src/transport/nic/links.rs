@@ -101,8 +101,10 @@ impl Plane {
         }
     }
 
-    /// Listens to the neighbours, since they may want links for streams, and sees whether the links work. Not every time.
+    /// Helps the NIC; and, not every time, listens to the neighbours, since they may want links for streams, and sees whether
+    /// the links work.
     pub fn look_after_links(&self, nic: &Nic) {
+        nic.nic.progress();
         let tick = nic.ticks.fetch_add(1, Ordering::Relaxed);
         if !tick.is_multiple_of(LISTEN) {
             return;

@@ -2,15 +2,16 @@
 //! links, and what kernels are told, which post by themselves (`mp/impl/nic_window.cuh`).
 
 use std::sync::{Arc, OnceLock, PoisonError};
+use std::time::Duration;
 
 use gdsync::nic::{Access, MemoryRegion};
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Device, Rows, Stream};
+use gdsync::{Buffer, Device, Rows, Space, Stream};
 use mp_kernels::{AtomicKind, NicEnd, NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
 use super::end::{ForKernels, Requests, close};
-use super::{KernelLinks, NOWHERE, Place, Post, refused};
+use super::{KernelLinks, Link, NOWHERE, Place, Post, refused};
 use crate::collective::Element;
 use crate::data::path::Path;
 use crate::data::plane::Plane;
@@ -18,13 +19,15 @@ use crate::error::Result;
 use crate::transport::end::{Line, Met, OneSided, OneSidedKind};
 use crate::transport::state::EndState;
 use crate::transport::{
-    Atomic, Call, Connection, Local, Reach, Return, STRIDE, Signal, SignalAction, Told,
+    Atomic, Call, Channel, Connection, Local, Reach, Return, STRIDE, Signal, SignalAction, Told,
 };
 
 /// Puts of host memory up to so many bytes travel inside the queue's entry, so that nothing has to be registered.
 const INLINE: usize = mp_kernels::INLINE_BYTES as usize;
 /// Requests that are rung together, for which there has to be room at once.
 const BATCH: usize = 64;
+/// How long what was written through a channel is waited for when it is closed.
+const CLOSING: Duration = Duration::from_secs(5);
 
 /// The neighbour that a rank of the world is, if it is reached through the NIC.
 pub(in crate::transport) fn leads_to(plane: &Plane, rank: usize) -> Result<Option<usize>> {
@@ -240,6 +243,57 @@ impl Far {
     }
 }
 
+/// A stretch of memory that requests write, from a mirror of it here: what has been read there has left the mirror long before.
+struct Stretch {
+    plane: Arc<Plane>,
+    neighbour: usize,
+    to: Place,
+    mirror: Buffer<u8>,
+    registered: Option<MemoryRegion>,
+    /// Written to the mirror, and to be posted with the next line.
+    written: Vec<(usize, usize)>,
+}
+
+impl Channel for Stretch {
+    unsafe fn write(&mut self, at: usize, from: *const u8, len: usize) -> gdsync::Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.mirror.copy_in(at, from, len)? };
+        self.written.push((at, len));
+        Ok(())
+    }
+
+    fn line(&mut self, call: &Call<'_>, at: usize, words: &[u64]) -> Result<()> {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        let (first, others) = bytes.split_at(size_of::<u64>().min(bytes.len()));
+        let Some(mirror) = &self.registered else { return Ok(()) };
+        let mut posts: Vec<Post<'_>> = (self.written.iter())
+            .map(|&(at, len)| Post::Write {
+                from: mirror,
+                at: at as u64,
+                len: len as u64,
+                to: self.to.after(at),
+            })
+            .collect();
+        if !others.is_empty() {
+            posts.push(Post::Inline { bytes: others, to: self.to.after(at + first.len()) });
+        }
+        posts.push(Post::Inline { bytes: first, to: self.to.after(at) });
+        self.plane.start(self.neighbour, &posts, call.timeout, call.op)?;
+        self.written.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Stretch {
+    /// The mirror stays registered until nothing reads it any more.
+    fn drop(&mut self) {
+        let op = || "closing a way of tagged messages".to_owned();
+        // At the end of a world there is nothing left to wait for.
+        let idle = |link: &Link| link.is_idle();
+        let _ = self.plane.until_host_link(self.neighbour, CLOSING, &op, idle);
+    }
+}
+
 impl Connection for Far {
     fn put(
         &self,
@@ -404,6 +458,15 @@ impl Connection for Far {
             stride: 0,
             kernels: Arc::default(),
         }))
+    }
+
+    fn channel(&self, call: &Call<'_>, at: usize, len: usize) -> Result<Box<dyn Channel>> {
+        let mirror = self.plane.pieces.cut(&Device::Host, Space::Pinned, len);
+        let mirror = mirror.map_err(|source| call.failed(source))?;
+        let registered = self.plane.register(&mirror, Access::LOCAL_READ, call.op)?;
+        let (plane, neighbour) = (self.plane.clone(), self.neighbour);
+        let to = Place::at(self.byte(at));
+        Ok(Box::new(Stretch { plane, neighbour, to, mirror, registered, written: Vec::new() }))
     }
 
     fn one_sided(&self, call: &Call<'_>, what: &OneSided, state: &EndState) -> Result<Met> {

@@ -116,6 +116,8 @@ impl TcpWire {
             }
             Ok(read) => {
                 self.until += read;
+                // Less than there is room for: all that there was (epoll(7)).
+                self.readable = self.until == self.inbound.len();
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {

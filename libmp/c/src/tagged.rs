@@ -1,0 +1,400 @@
+//! Tagged messages.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+
+use libmp::tagged::{self, Options, Request, Source, Status, Tag, Tagged, Taken};
+
+use crate::handle::{api, array, array_mut, borrow, deadline, give, number, place, put, take};
+use crate::status::{Failure, Result};
+use crate::world::MpComm;
+
+/// `mp_tagged`.
+pub struct MpTagged(Tagged);
+
+/// `mp_request`.
+pub struct MpRequest(Request<'static>);
+
+/// `mp_message`.
+pub struct MpMessage(Taken);
+
+/// `mp_tagged_options` of the header.
+#[repr(C)]
+pub struct MpTaggedOptions {
+    eager_limit: usize,
+    unexpected: usize,
+    ring: usize,
+}
+
+/// `mp_message_status` of the header.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct MpMessageStatus {
+    source: c_int,
+    cancelled: c_int,
+    tag: i64,
+    bytes: usize,
+}
+
+const ANY: i64 = -1;
+
+impl From<Status> for MpMessageStatus {
+    fn from(status: Status) -> MpMessageStatus {
+        // As many ranks as a world has, and a tag that was given as one.
+        let Status { source, tag, bytes } = status;
+        MpMessageStatus { source: source as c_int, cancelled: 0, tag: tag as i64, bytes }
+    }
+}
+
+/// A status for those who want one.
+///
+/// # Safety
+/// The pointer is NULL or valid for a write.
+unsafe fn tell(status: *mut MpMessageStatus, what: impl Into<MpMessageStatus>) {
+    if !status.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { status.write(what.into()) };
+    }
+}
+
+fn of_request(request: &Request<'_>, status: Status) -> MpMessageStatus {
+    MpMessageStatus { cancelled: request.is_cancelled().into(), ..status.into() }
+}
+
+fn tag_of(tag: i64) -> Result<u64> {
+    let what = || format!("{tag}, expected a tag from 0 to {}", i64::MAX);
+    u64::try_from(tag).map_err(|_| Failure::argument("tag", what()))
+}
+
+fn pattern(from: c_int, tag: i64) -> Result<(Source, Tag)> {
+    let source = match i64::from(from) {
+        ANY => Source::Any,
+        _ => Source::Rank(number(from, "from")?),
+    };
+    let tag = match tag {
+        ANY => Tag::Any,
+        _ => Tag::Is(tag_of(tag)?),
+    };
+    Ok((source, tag))
+}
+
+fn memory(address: *mut c_void, bytes: usize) -> Result<(NonNull<u8>, usize)> {
+    match NonNull::new(address.cast()) {
+        Some(address) => Ok((address, bytes)),
+        None if bytes == 0 => Ok((NonNull::dangling(), 0)),
+        None => Err(Failure::argument("memory", "is NULL")),
+    }
+}
+
+/// The requests in an array of C.
+///
+/// # Safety
+/// As [`array()`], for the array and what its elements point to, which nobody else uses meanwhile and which are not twice in it.
+unsafe fn requests<'a>(
+    requests: *const *mut MpRequest,
+    count: usize,
+) -> Result<Vec<&'a mut Request<'static>>> {
+    // SAFETY: the caller's promise.
+    let list = unsafe { array(requests, count, "requests")? };
+    let mut seen = std::collections::HashSet::new();
+    let request = |(number, &request): (usize, &*mut MpRequest)| {
+        let name = format!("requests[{number}]");
+        if !seen.insert(request) {
+            return Err(Failure::argument(&name, "is in the list before"));
+        }
+        // SAFETY: the caller's promise.
+        let request = unsafe { request.as_mut() };
+        request.map(|request| &mut request.0).ok_or_else(|| Failure::argument(&name, "is NULL"))
+    };
+    list.iter().enumerate().map(request).collect()
+}
+
+/// A request that is changed.
+///
+/// # Safety
+/// The pointer is NULL, or valid and used by nobody else meanwhile.
+unsafe fn change<'a>(request: *mut MpRequest) -> Result<&'a mut Request<'static>> {
+    // SAFETY: the caller's promise.
+    let request = unsafe { request.as_mut() };
+    request.map(|it| &mut it.0).ok_or_else(|| Failure::argument("request", "is NULL"))
+}
+
+/// Makes a send.
+///
+/// # Safety
+/// That of the header for `mp_tagged_isend`.
+unsafe fn send(
+    tagged: *const MpTagged,
+    data: (*const c_void, usize),
+    to: c_int,
+    tag: i64,
+    starts: bool,
+    request: *mut *mut MpRequest,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        place(request, "request")?;
+        let memory = memory(data.0.cast_mut(), data.1)?;
+        let (to, tag) = (number(to, "to")?, tag_of(tag)?);
+        let made = borrow(tagged, "tagged")?.0.isend_raw(memory, to, tag, starts)?;
+        give(request, MpRequest(made), "request")
+    }
+}
+
+/// Makes a receive.
+///
+/// # Safety
+/// That of the header for `mp_tagged_irecv`.
+unsafe fn receive(
+    tagged: *const MpTagged,
+    data: (*mut c_void, usize),
+    from: c_int,
+    tag: i64,
+    starts: bool,
+    request: *mut *mut MpRequest,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        place(request, "request")?;
+        let memory = memory(data.0, data.1)?;
+        let (from, tag) = pattern(from, tag)?;
+        let made = borrow(tagged, "tagged")?.0.irecv_raw(memory, from, tag, starts)?;
+        give(request, MpRequest(made), "request")
+    }
+}
+
+api! {
+    /// The tagged messages of a communicator.
+    fn mp_tagged_open(
+        comm: *const MpComm,
+        options: *const MpTaggedOptions,
+        tagged: *mut *mut MpTagged,
+    ) {
+        place(tagged, "tagged")?;
+        let mut chosen = Options::default();
+        if let Some(options) = options.as_ref() {
+            if options.eager_limit > 0 {
+                chosen.eager_limit = options.eager_limit;
+            }
+            if options.unexpected > 0 {
+                chosen.unexpected = options.unexpected;
+            }
+            chosen.ring = (options.ring > 0).then_some(options.ring);
+        }
+        let made = borrow(comm, "comm")?.0.tagged(&chosen)?;
+        give(tagged, MpTagged(made), "tagged")?;
+    }
+
+    /// Gives them back.
+    fn mp_tagged_free(tagged: *mut MpTagged) {
+        drop(take(tagged, "tagged")?);
+    }
+
+    /// Sends, and waits.
+    fn mp_tagged_send(
+        tagged: *const MpTagged,
+        data: *const c_void,
+        bytes: usize,
+        to: c_int,
+        tag: i64,
+        timeout: f64,
+    ) {
+        let data = array(data.cast::<u8>(), bytes, "data")?;
+        let (to, tag) = (number(to, "to")?, tag_of(tag)?);
+        borrow(tagged, "tagged")?.0.send(data, to, tag, deadline(timeout)?)?;
+    }
+
+    /// Receives.
+    fn mp_tagged_recv(
+        tagged: *const MpTagged,
+        data: *mut c_void,
+        bytes: usize,
+        from: c_int,
+        tag: i64,
+        timeout: f64,
+        status: *mut MpMessageStatus,
+    ) {
+        let data = array_mut(data.cast::<u8>(), bytes, "data")?;
+        let (from, tag) = pattern(from, tag)?;
+        tell(status, borrow(tagged, "tagged")?.0.recv(data, from, tag, deadline(timeout)?)?);
+    }
+
+    /// Starts to send.
+    fn mp_tagged_isend(
+        tagged: *const MpTagged,
+        data: *const c_void,
+        bytes: usize,
+        to: c_int,
+        tag: i64,
+        request: *mut *mut MpRequest,
+    ) {
+        send(tagged, (data, bytes), to, tag, true, request)?;
+    }
+
+    /// Starts to receive.
+    fn mp_tagged_irecv(
+        tagged: *const MpTagged,
+        data: *mut c_void,
+        bytes: usize,
+        from: c_int,
+        tag: i64,
+        request: *mut *mut MpRequest,
+    ) {
+        receive(tagged, (data, bytes), from, tag, true, request)?;
+    }
+
+    /// Prepares a send.
+    fn mp_tagged_send_init(
+        tagged: *const MpTagged,
+        data: *const c_void,
+        bytes: usize,
+        to: c_int,
+        tag: i64,
+        request: *mut *mut MpRequest,
+    ) {
+        send(tagged, (data, bytes), to, tag, false, request)?;
+    }
+
+    /// Prepares a receive.
+    fn mp_tagged_recv_init(
+        tagged: *const MpTagged,
+        data: *mut c_void,
+        bytes: usize,
+        from: c_int,
+        tag: i64,
+        request: *mut *mut MpRequest,
+    ) {
+        receive(tagged, (data, bytes), from, tag, false, request)?;
+    }
+
+    /// Starts what was prepared.
+    fn mp_request_start(request: *mut MpRequest) {
+        change(request)?.start()?;
+    }
+
+    /// Whether it is complete.
+    fn mp_request_test(
+        request: *mut MpRequest,
+        complete: *mut c_int,
+        status: *mut MpMessageStatus,
+    ) {
+        put(complete, 0, "complete")?;
+        let request = change(request)?;
+        if let Some(got) = request.test()? {
+            tell(status, of_request(request, got));
+            put(complete, 1, "complete")?;
+        }
+    }
+
+    /// Waits.
+    fn mp_request_wait(request: *mut MpRequest, timeout: f64, status: *mut MpMessageStatus) {
+        let request = change(request)?;
+        let got = request.wait(deadline(timeout)?)?;
+        tell(status, of_request(request, got));
+    }
+
+    /// Waits for all.
+    fn mp_request_wait_all(
+        list: *const *mut MpRequest,
+        count: usize,
+        timeout: f64,
+        statuses: *mut MpMessageStatus,
+    ) {
+        let until = deadline(timeout)?;
+        for (number, request) in requests(list, count)?.into_iter().enumerate() {
+            let got = request.wait(until)?;
+            if !statuses.is_null() {
+                tell(statuses.add(number), of_request(request, got));
+            }
+        }
+    }
+
+    /// Waits for one.
+    fn mp_request_wait_any(
+        list: *const *mut MpRequest,
+        count: usize,
+        timeout: f64,
+        which: *mut c_int,
+        status: *mut MpMessageStatus,
+    ) {
+        put(which, -1, "which")?;
+        let requests = requests(list, count)?;
+        if let Some((number, got)) = tagged::wait_any(requests, deadline(timeout)?)? {
+            tell(status, got);
+            // As many as an array of pointers has.
+            put(which, number as c_int, "which")?;
+        }
+    }
+
+    /// Takes a receive back.
+    fn mp_request_cancel(request: *mut MpRequest, cancelled: *mut c_int) {
+        put(cancelled, 0, "cancelled")?;
+        put(cancelled, change(request)?.cancel().into(), "cancelled")?;
+    }
+
+    /// Gives a request back.
+    fn mp_request_free(request: *mut MpRequest) {
+        drop(take(request, "request")?);
+    }
+
+    /// Waits for a message.
+    fn mp_tagged_probe(
+        tagged: *const MpTagged,
+        from: c_int,
+        tag: i64,
+        timeout: f64,
+        status: *mut MpMessageStatus,
+    ) {
+        let (from, tag) = pattern(from, tag)?;
+        tell(status, borrow(tagged, "tagged")?.0.probe(from, tag, deadline(timeout)?)?);
+    }
+
+    /// Whether there is a message.
+    fn mp_tagged_iprobe(
+        tagged: *const MpTagged,
+        from: c_int,
+        tag: i64,
+        found: *mut c_int,
+        status: *mut MpMessageStatus,
+    ) {
+        put(found, 0, "found")?;
+        let (from, tag) = pattern(from, tag)?;
+        if let Some(got) = borrow(tagged, "tagged")?.0.iprobe(from, tag)? {
+            tell(status, got);
+            put(found, 1, "found")?;
+        }
+    }
+
+    /// Waits for a message, and takes it out.
+    fn mp_tagged_mprobe(
+        tagged: *const MpTagged,
+        from: c_int,
+        tag: i64,
+        timeout: f64,
+        message: *mut *mut MpMessage,
+        status: *mut MpMessageStatus,
+    ) {
+        place(message, "message")?;
+        let (from, tag) = pattern(from, tag)?;
+        let taken = borrow(tagged, "tagged")?.0.mprobe(from, tag, deadline(timeout)?)?;
+        tell(status, taken.status());
+        give(message, MpMessage(taken), "message")?;
+    }
+
+    /// Receives what was taken out.
+    fn mp_message_recv(
+        message: *mut MpMessage,
+        data: *mut c_void,
+        bytes: usize,
+        timeout: f64,
+        status: *mut MpMessageStatus,
+    ) {
+        let (data, until) = (array_mut(data.cast::<u8>(), bytes, "data")?, deadline(timeout)?);
+        tell(status, take(message, "message")?.0.recv(data, until)?);
+    }
+
+    /// Drops what was taken out.
+    fn mp_message_free(message: *mut MpMessage) {
+        drop(take(message, "message")?);
+    }
+}

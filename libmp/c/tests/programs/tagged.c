@@ -1,0 +1,169 @@
+/* Three ranks, threads of this process: every function for tagged messages, and what it says of arguments that make no sense. */
+#include <mp.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RANKS 3
+#define TIMEOUT 40.0
+#define LONG 200000
+
+#define CHECK(call)                                                                                          \
+    do {                                                                                                     \
+        mp_status status_ = (call);                                                                          \
+        if (status_ != MP_OK) {                                                                              \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status_), mp_last_error()); \
+            exit(1);                                                                                         \
+        }                                                                                                    \
+    } while (0)
+
+#define REQUIRE(condition)                                                            \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #condition); \
+            exit(1);                                                                  \
+        }                                                                             \
+    } while (0)
+
+/* A call that fails so, with a text that has these words. */
+#define FAILS(call, expected, words)                                                                   \
+    do {                                                                                               \
+        mp_status status_ = (call);                                                                    \
+        if (status_ != (expected) || strstr(mp_last_error(), words) == NULL) {                         \
+            fprintf(stderr, "%s:%d: %s: %s\n", __FILE__, __LINE__, mp_status_name(status_), mp_last_error()); \
+            exit(1);                                                                                   \
+        }                                                                                              \
+    } while (0)
+
+static void fill(unsigned char *bytes, size_t count, int seed) {
+    for (size_t at = 0; at < count; at++) bytes[at] = (unsigned char)(at * 13 + (size_t)seed);
+}
+
+static void blocking(const mp_tagged *tagged, int me, int right, int left) {
+    int out[4] = {me, 1, 2, 3}, in[6] = {0};
+    mp_message_status status;
+    CHECK(mp_tagged_send(tagged, out, sizeof out, right, 7, TIMEOUT));
+    CHECK(mp_tagged_recv(tagged, in, sizeof in, left, 7, TIMEOUT, &status));
+    REQUIRE(in[0] == left && in[3] == 3 && in[4] == 0);
+    REQUIRE(status.source == left && status.tag == 7 && status.bytes == sizeof out && status.cancelled == 0);
+    CHECK(mp_tagged_send(tagged, NULL, 0, right, 8, TIMEOUT));
+    CHECK(mp_tagged_recv(tagged, NULL, 0, MP_ANY, MP_ANY, TIMEOUT, &status));
+    REQUIRE(status.source == left && status.tag == 8 && status.bytes == 0);
+    /* Too long. */
+    CHECK(mp_tagged_send(tagged, out, sizeof out, right, 9, TIMEOUT));
+    FAILS(mp_tagged_recv(tagged, in, 4, left, 9, TIMEOUT, NULL), MP_ERR_TRUNCATED, "16 bytes for a posted buffer of 4 bytes");
+    FAILS(mp_tagged_recv(tagged, in, 4, me, 10, 0.01, NULL), MP_ERR_LATE, "receive of tag 10");
+}
+
+static void requests(const mp_tagged *tagged, int me, int right, int left) {
+    static unsigned char out[RANKS][LONG], in[RANKS][LONG];
+    mp_message_status statuses[2];
+    mp_request *both[2];
+    int complete = 0, which, cancelled;
+    fill(out[me], LONG, me);
+    CHECK(mp_tagged_irecv(tagged, in[me], LONG, left, 1, &both[0]));
+    CHECK(mp_tagged_isend(tagged, out[me], LONG, right, 1, &both[1]));
+    CHECK(mp_request_wait_all(both, 2, TIMEOUT, statuses));
+    REQUIRE(statuses[0].bytes == LONG && statuses[0].source == left && statuses[1].source == me);
+    fill(out[me], LONG, left);
+    REQUIRE(memcmp(in[me], out[me], LONG) == 0);
+    CHECK(mp_request_wait_any(both, 2, TIMEOUT, &which, NULL));
+    REQUIRE(which == -1);
+    FAILS(mp_request_start(both[0]), MP_ERR_MISMATCH, "send_init");
+    CHECK(mp_request_free(both[0]));
+    CHECK(mp_request_free(both[1]));
+    /* Prepared, to itself. */
+    CHECK(mp_tagged_send_init(tagged, out[me], 100, me, 2, &both[0]));
+    CHECK(mp_tagged_recv_init(tagged, in[me], 100, me, 2, &both[1]));
+    for (int round = 0; round < 50; round++) {
+        fill(out[me], 100, round);
+        CHECK(mp_request_start(both[1]));
+        FAILS(mp_request_start(both[1]), MP_ERR_STARTED, "tag 2");
+        CHECK(mp_request_start(both[0]));
+        CHECK(mp_request_wait(both[0], TIMEOUT, NULL));
+        for (complete = 0; !complete;) CHECK(mp_request_test(both[1], &complete, statuses));
+        REQUIRE(statuses[0].bytes == 100 && memcmp(in[me], out[me], 100) == 0);
+    }
+    CHECK(mp_request_start(both[1]));
+    CHECK(mp_request_cancel(both[1], &cancelled));
+    REQUIRE(cancelled == 1);
+    CHECK(mp_request_wait(both[1], TIMEOUT, statuses));
+    REQUIRE(statuses[0].cancelled == 1);
+    CHECK(mp_request_start(both[1]));
+    CHECK(mp_request_start(both[0]));
+    CHECK(mp_request_wait_any(both + 1, 1, TIMEOUT, &which, statuses));
+    REQUIRE(which == 0 && statuses[0].tag == 2);
+    CHECK(mp_request_wait(both[0], TIMEOUT, NULL));
+    mp_request *twice[2] = {both[0], both[0]};
+    FAILS(mp_request_wait_all(twice, 2, TIMEOUT, NULL), MP_ERR_ARGUMENT, "requests[1]");
+    CHECK(mp_request_free(both[0]));
+    CHECK(mp_request_free(both[1]));
+}
+
+static void probes(const mp_tagged *tagged, int me) {
+    int value = 5, got = 0, found = 1;
+    mp_message_status status;
+    mp_message *message;
+    CHECK(mp_tagged_iprobe(tagged, me, 3, &found, NULL));
+    REQUIRE(found == 0);
+    CHECK(mp_tagged_send(tagged, &value, sizeof value, me, 3, TIMEOUT));
+    CHECK(mp_tagged_probe(tagged, me, MP_ANY, TIMEOUT, &status));
+    REQUIRE(status.tag == 3 && status.bytes == sizeof value);
+    CHECK(mp_tagged_iprobe(tagged, me, 3, &found, &status));
+    REQUIRE(found == 1);
+    CHECK(mp_tagged_mprobe(tagged, me, 3, TIMEOUT, &message, &status));
+    CHECK(mp_tagged_iprobe(tagged, me, 3, &found, NULL));
+    REQUIRE(found == 0);
+    CHECK(mp_message_recv(message, &got, sizeof got, TIMEOUT, &status));
+    REQUIRE(got == 5 && status.source == me);
+    CHECK(mp_tagged_send(tagged, &value, sizeof value, me, 4, TIMEOUT));
+    CHECK(mp_tagged_mprobe(tagged, me, 4, TIMEOUT, &message, NULL));
+    CHECK(mp_message_free(message));
+}
+
+static void nonsense(const mp_tagged *tagged) {
+    int value = 0;
+    mp_request *request;
+    FAILS(mp_tagged_send(NULL, &value, 4, 0, 0, TIMEOUT), MP_ERR_ARGUMENT, "tagged");
+    FAILS(mp_tagged_send(tagged, NULL, 4, 0, 0, TIMEOUT), MP_ERR_ARGUMENT, "data");
+    FAILS(mp_tagged_send(tagged, &value, 4, 3, 0, TIMEOUT), MP_ERR_ARGUMENT, "rank 3 does not exist");
+    FAILS(mp_tagged_send(tagged, &value, 4, 0, -1, TIMEOUT), MP_ERR_ARGUMENT, "tag");
+    FAILS(mp_tagged_recv(tagged, &value, 4, -2, 0, TIMEOUT, NULL), MP_ERR_ARGUMENT, "from");
+    FAILS(mp_tagged_recv(tagged, &value, 4, 0, 0, -1.0, NULL), MP_ERR_ARGUMENT, "timeout");
+    FAILS(mp_tagged_irecv(tagged, NULL, 4, 0, 0, &request), MP_ERR_ARGUMENT, "memory");
+    REQUIRE(request == NULL);
+    FAILS(mp_request_wait(NULL, TIMEOUT, NULL), MP_ERR_ARGUMENT, "request");
+    FAILS(mp_request_wait_any(NULL, 1, TIMEOUT, NULL, NULL), MP_ERR_ARGUMENT, "which");
+}
+
+static void *rank(void *argument) {
+    mp_world *world = argument;
+    const mp_comm *comm = mp_world_comm(world);
+    int me = mp_rank(comm), right = (me + 1) % RANKS, left = (me + RANKS - 1) % RANKS;
+    mp_tagged *tagged;
+    mp_tagged_options options = {1000, 0, 65536};
+    CHECK(mp_tagged_open(comm, NULL, &tagged));
+    CHECK(mp_tagged_free(tagged));
+    CHECK(mp_tagged_open(comm, &options, &tagged));
+    blocking(tagged, me, right, left);
+    requests(tagged, me, right, left);
+    probes(tagged, me);
+    nonsense(tagged);
+    CHECK(mp_tagged_free(tagged));
+    CHECK(mp_finish(world));
+    printf("rank %d is through\n", me);
+    return NULL;
+}
+
+int main(void) {
+    mp_world *worlds[RANKS];
+    pthread_t threads[RANKS];
+    CHECK(mp_init_threads(RANKS, worlds));
+    for (int number = 0; number < RANKS; number++) {
+        REQUIRE(pthread_create(&threads[number], NULL, rank, worlds[number]) == 0);
+    }
+    for (int number = 0; number < RANKS; number++) pthread_join(threads[number], NULL);
+    return 0;
+}

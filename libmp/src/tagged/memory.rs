@@ -1,0 +1,61 @@
+//! Where the bytes of a message are: memory that a request keeps, or that its user lends.
+
+use std::ptr::NonNull;
+
+use gdsync::Buffer;
+
+/// The memory of a request, which the CPU reaches.
+pub(super) enum Memory {
+    /// Kept alive by the request.
+    Own(Buffer<u8>),
+    /// Lent by a user: at least until the request is complete, or abandoned. If `stays`, also when it is abandoned, as long as the
+    /// world goes on: other ranks may then read it by its address.
+    Lent { address: NonNull<u8>, len: usize, stays: bool },
+    /// What comes is dropped: nobody waits for it any more.
+    Nowhere,
+}
+
+// SAFETY: who lends memory promises that it may be used from any thread until the request is complete or abandoned; requests that
+// borrow it are bound to its lifetime.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// The same memory, for another start of a prepared request.
+    pub fn again(&self) -> Memory {
+        match self {
+            Memory::Own(buffer) => Memory::Own(buffer.clone()),
+            Memory::Lent { address, len, stays } => {
+                Memory::Lent { address: *address, len: *len, stays: *stays }
+            }
+            Memory::Nowhere => Memory::Nowhere,
+        }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Memory::Own(buffer) => buffer.len(),
+            Memory::Lent { len, .. } => *len,
+            Memory::Nowhere => 0,
+        }
+    }
+
+    /// Where byte `at` is. Dangling for no bytes.
+    pub fn at(&self, at: usize) -> *mut u8 {
+        let base = match self {
+            Memory::Own(buffer) => buffer.host_address(),
+            Memory::Lent { address, .. } => Some(*address),
+            Memory::Nowhere => None,
+        };
+        // Within the memory, or not used.
+        base.unwrap_or(NonNull::dangling()).as_ptr().wrapping_add(at)
+    }
+
+    /// The address at which other ranks may read all of it until the request is complete, or 0.
+    pub fn address(&self) -> u64 {
+        match self {
+            Memory::Own(_) | Memory::Lent { stays: true, .. } => self.at(0) as u64,
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,774 @@
+//! Tagged messages: send and receive between any two ranks of a communicator, matched when they meet, as in MPI. A receive names a
+//! source and a tag, or takes [any](Source::Any); sends need not be expected. [`Communicator::tagged`] makes it.
+//!
+//! What is sent again and again between the same memories goes faster as prepared [`Send`](crate::Send) and
+//! [`Recv`](crate::Recv), which are matched once and which streams and kernels start, too. Here the host sends and receives host memory: regions
+//! of this crate, or any slice.
+//!
+//! # Which message a receive gets
+//! A message goes to the receive that was posted first of those that match it, and a receive gets the message that came first of
+//! those that it matches ([`matching`](crate::matching) has the rules). Messages between two ranks do not overtake each other. Of messages from
+//! different ranks that wait for the same receives every rank has its turn.
+//!
+//! # When a send is complete
+//! When its memory is the caller's again. A message up to [`Options::eager_limit`] goes at once, whether it is expected or not, as long as
+//! what lies unexpected of this rank at the receiver stays below [`Options::unexpected`]; a longer one, or one too many, is offered,
+//! and its bytes move when a receive wants them. So two ranks that send to each other first and then receive wait for each other
+//! if the messages are long, and find out at their deadlines; [`isend`](Tagged::isend) is for them.
+//!
+//! # How the bytes go
+//! Each rank opens a window in which every other has rings that it alone writes: lines of 64 bytes (tag, length, up to 40 bytes of
+//! message), longer messages up to the limit behind them, and pieces of those that were offered and are wanted. Room is credit, which the
+//! reader writes back. An offered message in a region, or in lent memory that stays, is read straight out of the sender's memory where the
+//! ranks share a host and the system allows it. The same holds on every path between ranks; only how a line is written differs.
+//!
+//! # Progress and failure
+//! Whatever call of this rank waits moves its messages on; there is no hidden thread. Every wait has a deadline, and a lost rank ends the world
+//! of all: the error names the message, and how much of it there was.
+
+mod engine;
+mod envelope;
+mod memory;
+mod request;
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use gdsync::{Deadline, Device};
+
+use crate::communicator::Communicator;
+use crate::data::Region;
+use crate::data::plane::{Help, Plane};
+use crate::data::wait::Backoff;
+use crate::data::window::Window;
+use crate::error::{Error, Result};
+use crate::matching::{Label, Pattern};
+use crate::transport::Call;
+use engine::{Arrival, Engine, Layout, Outcome, Ticket, Way};
+use memory::Memory;
+pub use request::{Request, Scope, wait_all, wait_any};
+
+/// Calls of a wait between two looks at everything else of the rank.
+const ASIDE: u32 = 8;
+
+/// Whose messages a receive takes.
+///
+/// ```
+/// use libmp::tagged::Source;
+///
+/// assert_eq!(Source::from(3), Source::Rank(3)); // where a source is asked for, `3` will do
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// This rank of the communicator.
+    Rank(usize),
+    /// Any.
+    Any,
+}
+
+impl From<usize> for Source {
+    fn from(rank: usize) -> Source {
+        Source::Rank(rank)
+    }
+}
+
+/// Which messages a receive takes.
+///
+/// ```
+/// use libmp::tagged::Tag;
+///
+/// assert_eq!(Tag::from(3), Tag::Is(3)); // where a tag is asked for, `3` will do
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tag {
+    /// Those with this tag.
+    Is(u64),
+    /// Any.
+    Any,
+}
+
+impl From<u64> for Tag {
+    fn from(tag: u64) -> Tag {
+        Tag::Is(tag)
+    }
+}
+
+/// What a receive got. Of a send: this rank, its tag and its length.
+///
+/// See [`Tagged`] for an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Status {
+    /// The sender's rank in the communicator.
+    pub source: usize,
+    /// The message's tag.
+    pub tag: u64,
+    /// The message's length.
+    pub bytes: usize,
+}
+
+/// Sizes, the same on every rank.
+///
+/// ```
+/// use libmp::World;
+/// use libmp::tagged::Options;
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let messages = world.tagged(&Options { unexpected: 16 << 20, ..Options::default() })?;
+/// # drop(messages);
+/// # world.finish()
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// The longest message, in bytes, that is sent before it is wanted. At most 64 KiB.
+    pub eager_limit: usize,
+    /// How much may lie unexpected at a rank of each other one: bytes, and 64 for each message. Beyond it senders wait.
+    pub unexpected: usize,
+    /// Bytes of the ring through which longer messages go, of each pair of ranks; `None`: by the number of ranks. A power of two from 4 KiB to 64 MiB.
+    pub ring: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { eager_limit: 8192, unexpected: 1 << 20, ring: None }
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        let mismatch = |reason: String| Error::Mismatch { op: "tagged messages".into(), reason };
+        if self.eager_limit > 64 << 10 {
+            let reason = format!("an eager limit of {} bytes, at most 65536", self.eager_limit);
+            return Err(mismatch(reason));
+        }
+        match self.ring {
+            Some(ring) if !ring.is_power_of_two() || !(4096..=64 << 20).contains(&ring) => {
+                Err(mismatch(format!("a ring of {ring} bytes: a power of two from 4096 to 64 MiB")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The tagged messages of a communicator: [`Communicator::tagged`]. Clones are the same; `Send` and `Sync`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::tagged::{Options, Source, Tag};
+/// use libmp::{Deadline, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let messages = world.tagged(&Options::default())?; // a collective call
+/// let soon = Deadline::after(Duration::from_secs(10));
+/// let right = (world.rank() + 1) % world.size();
+/// messages.send(&[1.5, 2.5], right, 7, soon)?;
+/// let mut got = [0.0; 4];
+/// let status = messages.recv(&mut got, Source::Any, Tag::Any, soon)?;
+/// assert_eq!((status.tag, status.bytes, &got[..2]), (7, 16, &[1.5, 2.5][..]));
+/// # world.finish()
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Tagged {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    plane: Arc<Plane>,
+    /// Ranks of the world.
+    ranks: Vec<usize>,
+    rank: usize,
+    timeout: Duration,
+    name: String,
+    engine: Mutex<Engine>,
+}
+
+/// A message that a matched probe has taken out: nobody else gets it. One that is dropped is lost.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::tagged::{Options, Source, Tag};
+/// use libmp::{Deadline, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// # let messages = world.tagged(&Options::default())?;
+/// # let soon = Deadline::after(Duration::from_secs(10));
+/// messages.send(&[1u8, 2, 3], world.rank(), 7, soon)?;
+/// let message = messages.mprobe(Source::Any, Tag::Any, soon)?;
+/// let mut bytes = vec![0u8; message.status().bytes];
+/// message.recv(&mut bytes, soon)?;
+/// assert_eq!(bytes, [1, 2, 3]);
+/// # world.finish()
+/// # }
+/// ```
+pub struct Taken {
+    shared: Arc<Shared>,
+    status: Status,
+    message: Option<(Label, Arrival)>,
+}
+
+impl Tagged {
+    pub(crate) fn new(
+        communicator: &Communicator,
+        plane: &Arc<Plane>,
+        options: &Options,
+    ) -> Result<Tagged> {
+        let op = || format!("tagged messages of {}", communicator.name());
+        let mismatch = |reason: String| Error::Mismatch { op: op(), reason };
+        // Everybody hears of what anybody cannot do.
+        let checked = options.check().map_err(|error| error.to_string());
+        let mine = (checked, options.eager_limit, options.unexpected, options.ring);
+        let blob = postcard::to_stdvec(&mine).map_err(|error| mismatch(error.to_string()))?;
+        for (rank, blob) in communicator.gather_blobs(&blob)?.blobs().into_iter().enumerate() {
+            type Told = (std::result::Result<(), String>, usize, usize, Option<usize>);
+            let told: Told = postcard::from_bytes(blob)
+                .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
+            told.0.clone().map_err(|reason| mismatch(format!("rank {rank}: {reason}")))?;
+            if told != mine {
+                return Err(mismatch(format!("{mine:?} here, {told:?} of rank {rank}")));
+            }
+        }
+        let (rank, size) = (communicator.rank(), communicator.size());
+        let ranks = (0..size).map(|rank| communicator.world_rank(rank));
+        let ranks = ranks.collect::<Result<Vec<_>>>()?;
+        let layout = Layout::new(options, size);
+        let share = communicator.alloc::<u8>(&Device::Host, size * layout.stretch())?;
+        let window = Window::open(communicator, plane, &share, 0)?;
+        let share = share.buffer().clone();
+        let engine = Engine::new(window, share, layout, (rank, &ranks), plane)?;
+        let shared = Arc::new(Shared {
+            plane: plane.clone(),
+            ranks,
+            rank,
+            timeout: communicator.timeout(),
+            name: communicator.name().to_owned(),
+            engine: Mutex::new(engine),
+        });
+        let help: Arc<dyn Help> = shared.clone();
+        plane.helpers.add(Arc::downgrade(&help));
+        // Nobody gives his rings back before all have found them.
+        communicator.barrier()?;
+        Ok(Tagged { shared })
+    }
+
+    /// This rank's number in the communicator.
+    pub fn rank(&self) -> usize {
+        self.shared.rank
+    }
+
+    /// How many ranks the communicator has.
+    pub fn size(&self) -> usize {
+        self.shared.ranks.len()
+    }
+
+    /// Sends the elements to a rank of the communicator, and waits until they are the caller's again.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::Waits`] at the deadline, behind which the message goes on from a copy; what ended the world.
+    pub fn send<T: Pod>(&self, data: &[T], to: usize, tag: u64, deadline: Deadline) -> Result<()> {
+        let memory = lent(bytemuck::cast_slice::<T, u8>(data).as_ptr().cast_mut(), size_of_val(data));
+        match self.shared.send(to, tag, memory)? {
+            None => Ok(()),
+            Some(ticket) => {
+                let what = || self.shared.of_send(to, tag);
+                self.shared.wait_or_abandon(ticket, &what, deadline).map(drop)
+            }
+        }
+    }
+
+    /// Receives a message into the elements, and says which. A shorter one leaves the rest as it is.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::Truncated`] for a longer message, which is lost, and of which some bytes may be there;
+    /// [`Error::Waits`] at the deadline: the receive is taken back, or, if its message is coming, that is lost. What ended the world.
+    pub fn recv<T: Pod>(
+        &self,
+        data: &mut [T],
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+        deadline: Deadline,
+    ) -> Result<Status> {
+        let len = size_of_val(data);
+        let memory = lent(bytemuck::cast_slice_mut::<T, u8>(data).as_mut_ptr(), len);
+        let (from, tag) = (from.into(), tag.into());
+        let ticket = self.shared.receive(from, tag, memory)?;
+        let what = || self.shared.of_receive(from, tag);
+        let outcome = self.shared.wait_or_abandon(ticket, &what, deadline)?;
+        self.shared.status(outcome, &what)
+    }
+
+    /// Starts to send a region. While it is under way the region is not to be written.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; [`Error::Memory`] for memory that the CPU does not reach; what ended the world.
+    pub fn isend<T: Pod>(&self, data: &Region<T>, to: usize, tag: u64) -> Result<Request<'static>> {
+        Request::send(&self.shared, self.shared.own(data)?, to, tag, true)
+    }
+
+    /// Starts to receive into a region, which is not to be used while it is under way.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    pub fn irecv<T: Pod>(
+        &self,
+        data: &Region<T>,
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Request<'static>> {
+        let memory = self.shared.own(data)?;
+        Request::receive(&self.shared, memory, from.into(), tag.into(), true)
+    }
+
+    /// A send that is [started](Request::start) again and again.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    pub fn send_init<T: Pod>(
+        &self,
+        data: &Region<T>,
+        to: usize,
+        tag: u64,
+    ) -> Result<Request<'static>> {
+        Request::send(&self.shared, self.shared.own(data)?, to, tag, false)
+    }
+
+    /// A receive that is [started](Request::start) again and again.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    pub fn recv_init<T: Pod>(
+        &self,
+        data: &Region<T>,
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Request<'static>> {
+        let memory = self.shared.own(data)?;
+        Request::receive(&self.shared, memory, from.into(), tag.into(), false)
+    }
+
+    /// Runs `body` with a scope in which slices can be sent from and received into without waiting. When it returns, what was started in
+    /// the scope and is still under way is left to itself: a receive that has got nothing is taken back, what another gets is lost, and a send
+    /// goes on from a copy.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use libmp::tagged::{Options, wait_all};
+    /// use libmp::{Deadline, World};
+    ///
+    /// # fn main() -> libmp::Result<()> {
+    /// # let world = World::init()?;
+    /// # let messages = world.tagged(&Options::default())?;
+    /// let (right, left) = ((world.rank() + 1) % world.size(), (world.rank() + world.size() - 1) % world.size());
+    /// let (edge, mut ghost) = (vec![1.0; 100], vec![0.0; 100]);
+    /// messages.scope(|scope| {
+    ///     let mut both = [scope.irecv(&mut ghost, left, 7)?, scope.isend(&edge, right, 7)?];
+    ///     wait_all(&mut both, Deadline::after(Duration::from_secs(10)))
+    /// })?;
+    /// assert_eq!(ghost, edge);
+    /// # world.finish()
+    /// # }
+    /// ```
+    pub fn scope<'env, R>(
+        &self,
+        body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
+    ) -> R {
+        let scope = Scope::new(&self.shared);
+        body(&scope)
+        // The scope's end leaves what is under way to itself, also when `body` panics.
+    }
+
+    /// A send, or with `starts` false one that is only [prepared](Self::send_init), of bytes anywhere in host memory. Where ranks share a
+    /// host, they may read the bytes by their address.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    ///
+    /// # Safety
+    /// The bytes stay valid, and are not written, until a wait has said that the send is complete, or the world is over, also if the
+    /// request is dropped before.
+    pub unsafe fn isend_raw(
+        &self,
+        (address, len): (NonNull<u8>, usize),
+        to: usize,
+        tag: u64,
+        starts: bool,
+    ) -> Result<Request<'static>> {
+        let memory = Memory::Lent { address, len, stays: true };
+        Request::send(&self.shared, memory, to, tag, starts)
+    }
+
+    /// A receive, or with `starts` false one that is only [prepared](Self::recv_init), into bytes anywhere in host memory.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    ///
+    /// # Safety
+    /// The bytes stay valid, and nobody else uses them, until a wait has said that the receive is complete, or the request is
+    /// dropped.
+    pub unsafe fn irecv_raw(
+        &self,
+        (address, len): (NonNull<u8>, usize),
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+        starts: bool,
+    ) -> Result<Request<'static>> {
+        let memory = Memory::Lent { address, len, stays: true };
+        Request::receive(&self.shared, memory, from.into(), tag.into(), starts)
+    }
+
+    /// Whether a message has come that such a receive would get, and which.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`]; what ended the world.
+    pub fn iprobe(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Option<Status>> {
+        let (from, tag) = (from.into(), tag.into());
+        let pattern = self.shared.pattern(from, tag)?;
+        self.shared.look(&|| self.shared.of_probe(from, tag), |engine| engine.probe(&pattern))
+    }
+
+    /// Waits for a message that such a receive would get, and says which. It stays where it is.
+    ///
+    /// # Errors
+    /// As [`iprobe`](Self::iprobe); [`Error::Waits`] at the deadline.
+    pub fn probe(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+        deadline: Deadline,
+    ) -> Result<Status> {
+        let (from, tag) = (from.into(), tag.into());
+        let pattern = self.shared.pattern(from, tag)?;
+        let what = || self.shared.of_probe(from, tag);
+        self.shared.wait_until(&what, None, deadline, |engine| engine.probe(&pattern))
+    }
+
+    /// As [`iprobe`](Self::iprobe), and takes the message out.
+    ///
+    /// # Errors
+    /// As [`iprobe`](Self::iprobe).
+    pub fn improbe(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Option<Taken>> {
+        let (from, tag) = (from.into(), tag.into());
+        let pattern = self.shared.pattern(from, tag)?;
+        let what = || self.shared.of_probe(from, tag);
+        let taken = self.shared.look(&what, |engine| engine.take_out(&pattern))?;
+        Ok(taken.map(|message| Taken::new(&self.shared, message)))
+    }
+
+    /// As [`probe`](Self::probe), and takes the message out.
+    ///
+    /// # Errors
+    /// As [`probe`](Self::probe).
+    pub fn mprobe(
+        &self,
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+        deadline: Deadline,
+    ) -> Result<Taken> {
+        let (from, tag) = (from.into(), tag.into());
+        let pattern = self.shared.pattern(from, tag)?;
+        let what = || self.shared.of_probe(from, tag);
+        let taken =
+            self.shared.wait_until(&what, None, deadline, |engine| engine.take_out(&pattern))?;
+        Ok(Taken::new(&self.shared, taken))
+    }
+}
+
+impl fmt::Debug for Tagged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tagged messages of {}", self.shared.name)
+    }
+}
+
+impl Taken {
+    fn new(shared: &Arc<Shared>, message: (Label, Arrival)) -> Taken {
+        let (label, arrival) = &message;
+        let (source, bytes) = (label.source as usize, arrival.len() as usize);
+        let status = Status { source, tag: label.tag, bytes };
+        Taken { shared: shared.clone(), status, message: Some(message) }
+    }
+
+    /// Where it comes from, its tag and its length.
+    pub fn status(&self) -> Status {
+        self.status
+    }
+
+    /// Receives it, as [`Tagged::recv`].
+    ///
+    /// # Errors
+    /// As [`Tagged::recv`].
+    pub fn recv<T: Pod>(mut self, data: &mut [T], deadline: Deadline) -> Result<Status> {
+        let len = size_of_val(data);
+        let memory = lent(bytemuck::cast_slice_mut::<T, u8>(data).as_mut_ptr(), len);
+        let Some(message) = self.message.take() else { return Ok(self.status) };
+        let (from, tag) = (Source::Rank(self.status.source), Tag::Is(self.status.tag));
+        let what = || self.shared.of_receive(from, tag);
+        let ticket = self.shared.with(&what, |engine, way| {
+            engine.receive_taken(way, message, memory)
+        })?;
+        let outcome = self.shared.wait_or_abandon(ticket, &what, deadline)?;
+        self.shared.status(outcome, &what)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take() {
+            // In a world that is over nobody waits for it.
+            let what = || "dropping a message".to_owned();
+            let _ = self.shared.with(&what, |engine, way| engine.discard(way, message));
+        }
+    }
+}
+
+impl fmt::Debug for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a message, {:?}", self.status)
+    }
+}
+
+/// Memory that is lent until its request is complete or abandoned.
+fn lent(address: *mut u8, len: usize) -> Memory {
+    Memory::Lent { address: NonNull::new(address).unwrap_or(NonNull::dangling()), len, stays: false }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Engine> {
+        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does something with the engine.
+    fn with<R>(
+        &self,
+        what: &dyn Fn() -> String,
+        does: impl FnOnce(&mut Engine, &Way<'_>) -> Result<R>,
+    ) -> Result<R> {
+        self.plane.check_after(Duration::ZERO, what)?;
+        let call = Call { plane: &self.plane, timeout: self.timeout, op: what };
+        does(&mut self.lock(), &Way { plane: &self.plane, call: &call })
+    }
+
+    fn send(&self, to: usize, tag: u64, memory: Memory) -> Result<Option<Ticket>> {
+        self.check_rank(to)?;
+        let bytes = memory.len();
+        let what = || format!("{}, 0 of {bytes} bytes", self.of_send(to, tag));
+        self.with(&what, |engine, way| engine.send(way, to, tag, memory))
+    }
+
+    fn receive(&self, from: Source, tag: Tag, memory: Memory) -> Result<Ticket> {
+        let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
+        let what = || format!("{}, 0 of {bytes} bytes", self.of_receive(from, tag));
+        self.with(&what, |engine, way| engine.receive(way, pattern, memory))
+    }
+
+    /// Looks for something, once.
+    fn look<R>(
+        &self,
+        what: &dyn Fn() -> String,
+        look: impl FnOnce(&mut Engine) -> Option<R>,
+    ) -> Result<Option<R>> {
+        self.plane.progress();
+        // What has come before the end counts.
+        let ended = self.plane.ended();
+        let call = Call { plane: &self.plane, timeout: self.timeout, op: what };
+        let mut engine = self.lock();
+        let went = engine.progress(&Way { plane: &self.plane, call: &call });
+        if let Some(found) = look(&mut engine) {
+            return Ok(Some(found));
+        }
+        drop(engine);
+        went?;
+        if ended { self.plane.check_after(Duration::ZERO, what).map(|()| None) } else { Ok(None) }
+    }
+
+    /// Waits until there is what is looked for. Of a request the error says how far it is.
+    fn wait_until<R>(
+        &self,
+        what: &dyn Fn() -> String,
+        ticket: Option<Ticket>,
+        deadline: Deadline,
+        mut look: impl FnMut(&mut Engine) -> Option<R>,
+    ) -> Result<R> {
+        let mut backoff = Backoff::new(deadline);
+        let (mut rounds, mut since) = (0u32, None);
+        let call = Call { plane: &self.plane, timeout: self.timeout, op: what };
+        let way = Way { plane: &self.plane, call: &call };
+        loop {
+            let mut engine = self.lock();
+            let went = engine.progress(&way);
+            if let Some(found) = look(&mut engine) {
+                return Ok(found);
+            }
+            drop(engine);
+            went?;
+            rounds = rounds.wrapping_add(1);
+            if rounds.is_multiple_of(ASIDE) {
+                self.plane.progress();
+            }
+            // The clock is not read for what comes at once.
+            let age = |since: &mut Option<Instant>| since.get_or_insert_with(Instant::now).elapsed();
+            if backoff.world_ended() {
+                let story = self.story(what, ticket).0;
+                self.plane.check_after(age(&mut since), || story)?;
+            }
+            if self.plane.ended() {
+                backoff.end_world();
+            } else if !backoff.pause() {
+                let (op, why) = self.story(what, ticket);
+                return Err(Error::Waits { op, age: deadline.elapsed(), why: why.into() });
+            }
+            if rounds.is_multiple_of(ASIDE) {
+                age(&mut since);
+            }
+        }
+    }
+
+    /// What is waited for, with how far it is, and why it is not further.
+    fn story(&self, what: &dyn Fn() -> String, ticket: Option<Ticket>) -> (String, String) {
+        let mut engine = self.lock();
+        match ticket {
+            None => (what(), engine.unexpected()),
+            Some(ticket) => {
+                let (done, all, why) = engine.story(ticket);
+                (format!("{}, {done} of {all} bytes", what()), why)
+            }
+        }
+    }
+
+    fn wait(
+        &self,
+        ticket: Ticket,
+        what: &dyn Fn() -> String,
+        deadline: Deadline,
+    ) -> Result<Outcome> {
+        self.wait_until(what, Some(ticket), deadline, |engine| engine.finished(ticket))
+    }
+
+    fn wait_or_abandon(
+        &self,
+        ticket: Ticket,
+        what: &dyn Fn() -> String,
+        deadline: Deadline,
+    ) -> Result<Outcome> {
+        self.wait(ticket, what, deadline).inspect_err(|_| self.abandon(ticket))
+    }
+
+    /// See [`Engine::abandon`]. Without memory for a copy the bytes of a send are nobody's: then the memory must not be given back, and this
+    /// process ends.
+    fn abandon(&self, ticket: Ticket) {
+        if let Err(error) = self.lock().abandon(ticket) {
+            tracing::error!(%error, "no memory for a copy of a message that nobody waits for");
+            std::process::abort();
+        }
+    }
+
+    fn status(&self, outcome: Outcome, what: &dyn Fn() -> String) -> Result<Status> {
+        match outcome {
+            Outcome::Done(status) => Ok(status),
+            Outcome::Truncated(Status { source, tag, bytes }, room) => Err(Error::Truncated {
+                op: format!("{}, which matched tag {tag} from rank {source}", what()),
+                sent: bytes as u64,
+                posted: room as u64,
+            }),
+        }
+    }
+
+    fn own<T: Pod>(&self, data: &Region<T>) -> Result<Memory> {
+        let memory = data.buffer().bytes();
+        match memory.host_address() {
+            Some(_) => Ok(Memory::Own(memory)),
+            None if memory.is_empty() => Ok(Memory::Own(memory)),
+            None => Err(Error::Memory {
+                op: "a tagged message".into(),
+                source: gdsync::Error::NotReachable {
+                    what: "a tagged message",
+                    memory: format!("{memory:?}"),
+                    place: "the CPU".into(),
+                    hint: "copy it to host memory, or send it by a prepared operation",
+                },
+            }),
+        }
+    }
+
+    fn check_rank(&self, rank: usize) -> Result<()> {
+        if rank < self.ranks.len() {
+            return Ok(());
+        }
+        Err(Error::NoSuchRank { rank, communicator: self.name.clone(), size: self.ranks.len() })
+    }
+
+    fn pattern(&self, from: Source, tag: Tag) -> Result<Pattern> {
+        let source = match from {
+            Source::Rank(rank) => {
+                self.check_rank(rank)?;
+                Some(rank as u32)
+            }
+            Source::Any => None,
+        };
+        let tag = match tag {
+            Tag::Is(tag) => Some(tag),
+            Tag::Any => None,
+        };
+        Ok(Pattern { context: Some(0), source, tag })
+    }
+
+    fn rank_in_words(&self, rank: usize) -> String {
+        let host = self.ranks.get(rank).map(|&world| &self.plane.peer(world).host[..]);
+        format!("rank {rank} on {}", host.unwrap_or("no host"))
+    }
+
+    fn of_send(&self, to: usize, tag: u64) -> String {
+        format!("send of tag {tag} to {}", self.rank_in_words(to))
+    }
+
+    fn of_receive(&self, from: Source, tag: Tag) -> String {
+        self.of("receive of", from, tag)
+    }
+
+    fn of_probe(&self, from: Source, tag: Tag) -> String {
+        self.of("probe for", from, tag)
+    }
+
+    fn of(&self, verb: &str, from: Source, tag: Tag) -> String {
+        let tag = match tag {
+            Tag::Is(tag) => format!("tag {tag}"),
+            Tag::Any => "any tag".into(),
+        };
+        let from = match from {
+            Source::Rank(rank) => self.rank_in_words(rank),
+            Source::Any => "any rank".into(),
+        };
+        format!("{verb} {tag} from {from}")
+    }
+}
+
+impl Help for Shared {
+    /// Unless another thread is at it, or this one is on its way through.
+    fn help(&self) {
+        if let Ok(mut engine) = self.engine.try_lock() {
+            let what = || format!("tagged messages of {}", self.name);
+            let call = Call { plane: &self.plane, timeout: self.timeout, op: &what };
+            // What fails ends the world, which whoever waits sees.
+            let _ = engine.progress(&Way { plane: &self.plane, call: &call });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,391 @@
+//! Sends, receives, probes, and their requests.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use libmp::tagged::{self, Request, Source, Tag};
+
+use crate::abi::{ANY_SOURCE, ANY_TAG, Handle, PROC_NULL, REQUEST_NULL, Status, UNDEFINED};
+use crate::kind::element;
+use crate::state::{Comm, comm, deadline, expect, fail};
+use crate::world::{entries, put};
+
+/// What a handle of a request points to.
+struct Held {
+    /// None to or from `MPI_PROC_NULL`, which is complete at once.
+    request: Option<Request<'static>>,
+    persistent: bool,
+    /// Started, and not seen complete.
+    active: bool,
+}
+
+impl Held {
+    fn wait(&mut self, call: &str) -> Status {
+        let was_active = std::mem::take(&mut self.active);
+        match &mut self.request {
+            _ if !was_active => Status::empty(ANY_SOURCE),
+            None => Status::empty(PROC_NULL),
+            Some(request) => {
+                let got = expect(call, request.wait(deadline(call)));
+                Status::of(got, request.is_cancelled())
+            }
+        }
+    }
+
+    /// What it got, if it is complete.
+    fn test(&mut self, call: &str) -> Option<Status> {
+        match &mut self.request {
+            Some(request) if self.active => {
+                let got = expect(call, request.test())?;
+                self.active = false;
+                Some(Status::of(got, request.is_cancelled()))
+            }
+            _ => Some(self.wait(call)),
+        }
+    }
+}
+
+/// Bytes of the program.
+fn memory(call: &str, at: *const c_void, count: c_int, datatype: Handle) -> (NonNull<u8>, usize) {
+    let size = element(datatype).size();
+    let Ok(count) = usize::try_from(count) else { fail(call, format!("a count of {count}")) };
+    let at = NonNull::new(at.cast_mut().cast());
+    match at {
+        Some(at) => (at, count * size),
+        None if count == 0 => (NonNull::dangling(), 0),
+        None => fail(call, "the buffer is NULL"),
+    }
+}
+
+fn tag_of(call: &str, tag: c_int) -> u64 {
+    u64::try_from(tag).unwrap_or_else(|_| fail(call, format!("{tag} is no tag")))
+}
+
+fn rank_of(call: &str, rank: c_int) -> usize {
+    usize::try_from(rank).unwrap_or_else(|_| fail(call, format!("{rank} is no rank")))
+}
+
+fn pattern(call: &str, from: c_int, tag: c_int) -> (Source, Tag) {
+    let source = match from {
+        ANY_SOURCE => Source::Any,
+        _ => Source::Rank(rank_of(call, from)),
+    };
+    let tag = match tag {
+        ANY_TAG => Tag::Any,
+        _ => Tag::Is(tag_of(call, tag)),
+    };
+    (source, tag)
+}
+
+/// The arguments of a send or a receive.
+struct Message {
+    comm: Arc<Comm>,
+    memory: (NonNull<u8>, usize),
+    other: c_int,
+    tag: c_int,
+}
+
+impl Message {
+    /// # Safety
+    /// The bytes are valid as MPI has it until the request is complete.
+    unsafe fn send(&self, call: &str, starts: bool) -> Held {
+        let request = (self.other != PROC_NULL).then(|| {
+            let (to, tag) = (rank_of(call, self.other), tag_of(call, self.tag));
+            // SAFETY: the caller's promise.
+            expect(call, unsafe { self.comm.messages.isend_raw(self.memory, to, tag, starts) })
+        });
+        Held { request, persistent: !starts, active: starts }
+    }
+
+    /// # Safety
+    /// As [`send`](Self::send).
+    unsafe fn receive(&self, call: &str, starts: bool) -> Held {
+        let request = (self.other != PROC_NULL).then(|| {
+            let (from, tag) = pattern(call, self.other, self.tag);
+            // SAFETY: the caller's promise.
+            expect(call, unsafe { self.comm.messages.irecv_raw(self.memory, from, tag, starts) })
+        });
+        Held { request, persistent: !starts, active: starts }
+    }
+}
+
+/// Gives the program a handle.
+///
+/// # Safety
+/// The pointer is valid for a write.
+unsafe fn give(to: *mut Handle, held: Held) {
+    // SAFETY: the caller's promise.
+    unsafe { put(to, Box::into_raw(Box::new(held)) as Handle) }
+}
+
+/// The request of a handle; none for the null handle.
+///
+/// # Safety
+/// It is the null handle, or one that was given and not taken back; nobody else uses it meanwhile.
+unsafe fn held<'a>(handle: Handle) -> Option<&'a mut Held> {
+    // SAFETY: the caller's promise.
+    (handle != REQUEST_NULL).then(|| unsafe { &mut *(handle as *mut Held) })
+}
+
+/// Takes back a request that is complete and not persistent.
+///
+/// # Safety
+/// As [`held`], of the handle that is pointed to.
+unsafe fn done(at: *mut Handle) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if held(*at).is_some_and(|held| !held.persistent) {
+            drop(Box::from_raw(*at as *mut Held));
+            at.write(REQUEST_NULL);
+        }
+    }
+}
+
+/// Waits for a request, and takes it back.
+///
+/// # Safety
+/// As [`done`].
+unsafe fn wait(call: &str, at: *mut Handle) -> Status {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let status = held(*at).map_or(Status::empty(ANY_SOURCE), |held| held.wait(call));
+        done(at);
+        status
+    }
+}
+
+/// The handles of an array.
+///
+/// # Safety
+/// It has so many.
+unsafe fn list(
+    call: &str,
+    count: c_int,
+    handles: *mut Handle,
+) -> impl Iterator<Item = (usize, *mut Handle)> {
+    let count = usize::try_from(count).unwrap_or_else(|_| fail(call, format!("a count of {count}")));
+    // SAFETY: the caller's promise.
+    (0..count).map(move |number| (number, unsafe { handles.add(number) }))
+}
+
+entries! {
+    fn MPI_Send(buf: *const c_void, count: c_int, datatype: Handle, other: c_int, tag: c_int, handle: Handle) {
+        let memory = memory(CALL, buf, count, datatype);
+        Message { comm: comm(CALL, handle), memory, other, tag }.send(CALL, true).wait(CALL);
+    }
+
+    fn MPI_Recv(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: Handle,
+        other: c_int,
+        tag: c_int,
+        handle: Handle,
+        status: *mut Status,
+    ) {
+        let memory = memory(CALL, buf, count, datatype);
+        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        put(status, message.receive(CALL, true).wait(CALL));
+    }
+
+    fn MPI_Isend(
+        buf: *const c_void,
+        count: c_int,
+        datatype: Handle,
+        other: c_int,
+        tag: c_int,
+        handle: Handle,
+        request: *mut Handle,
+    ) {
+        let memory = memory(CALL, buf, count, datatype);
+        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        give(request, message.send(CALL, true));
+    }
+
+    fn MPI_Irecv(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: Handle,
+        other: c_int,
+        tag: c_int,
+        handle: Handle,
+        request: *mut Handle,
+    ) {
+        let memory = memory(CALL, buf, count, datatype);
+        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        give(request, message.receive(CALL, true));
+    }
+
+    fn MPI_Send_init(
+        buf: *const c_void,
+        count: c_int,
+        datatype: Handle,
+        other: c_int,
+        tag: c_int,
+        handle: Handle,
+        request: *mut Handle,
+    ) {
+        let memory = memory(CALL, buf, count, datatype);
+        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        give(request, message.send(CALL, false));
+    }
+
+    fn MPI_Recv_init(
+        buf: *mut c_void,
+        count: c_int,
+        datatype: Handle,
+        other: c_int,
+        tag: c_int,
+        handle: Handle,
+        request: *mut Handle,
+    ) {
+        let memory = memory(CALL, buf, count, datatype);
+        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        give(request, message.receive(CALL, false));
+    }
+
+    fn MPI_Sendrecv(
+        sendbuf: *const c_void,
+        sendcount: c_int,
+        sendtype: Handle,
+        to: c_int,
+        sendtag: c_int,
+        recvbuf: *mut c_void,
+        recvcount: c_int,
+        recvtype: Handle,
+        from: c_int,
+        recvtag: c_int,
+        handle: Handle,
+        status: *mut Status,
+    ) {
+        let comm = comm(CALL, handle);
+        let memory_in = memory(CALL, recvbuf, recvcount, recvtype);
+        let memory_out = memory(CALL, sendbuf, sendcount, sendtype);
+        let incoming = Message { comm: comm.clone(), memory: memory_in, other: from, tag: recvtag };
+        let outgoing = Message { comm, memory: memory_out, other: to, tag: sendtag };
+        let (mut recv, mut send) = (incoming.receive(CALL, true), outgoing.send(CALL, true));
+        put(status, recv.wait(CALL));
+        send.wait(CALL);
+    }
+
+    fn MPI_Start(request: *mut Handle) {
+        let Some(held) = held(*request) else { fail(CALL, "the request is MPI_REQUEST_NULL") };
+        held.active = true;
+        if let Some(request) = &mut held.request {
+            expect(CALL, request.start());
+        }
+    }
+
+    fn MPI_Startall(count: c_int, requests: *mut Handle) {
+        for (_, request) in list(CALL, count, requests) {
+            MPI_Start(request);
+        }
+    }
+
+    fn MPI_Wait(request: *mut Handle, status: *mut Status) {
+        put(status, wait(CALL, request));
+    }
+
+    fn MPI_Waitall(count: c_int, requests: *mut Handle, statuses: *mut Status) {
+        for (number, request) in list(CALL, count, requests) {
+            let got = wait(CALL, request);
+            if !statuses.is_null() {
+                statuses.add(number).write(got);
+            }
+        }
+    }
+
+    fn MPI_Waitany(count: c_int, requests: *mut Handle, index: *mut c_int, status: *mut Status) {
+        let mut active = Vec::new();
+        for (number, request) in list(CALL, count, requests) {
+            let Some(held) = held(*request).filter(|held| held.active) else { continue };
+            if held.request.as_ref().is_none_or(|request| !request.is_active()) {
+                put(index, number as c_int);
+                put(status, wait(CALL, request));
+                return crate::abi::SUCCESS;
+            }
+            active.push((number, held));
+        }
+        let waiting = active.iter_mut().filter_map(|(_, held)| held.request.as_mut());
+        let found = expect(CALL, tagged::wait_any(waiting, deadline(CALL)));
+        match found.and_then(|(which, _)| active.get(which).map(|(number, _)| *number)) {
+            Some(number) => {
+                put(index, number as c_int);
+                put(status, wait(CALL, requests.add(number)));
+            }
+            None => {
+                put(index, UNDEFINED);
+                put(status, Status::empty(ANY_SOURCE));
+            }
+        }
+    }
+
+    fn MPI_Test(request: *mut Handle, flag: *mut c_int, status: *mut Status) {
+        let got = held(*request).map_or(Some(Status::empty(ANY_SOURCE)), |held| held.test(CALL));
+        put(flag, got.is_some().into());
+        if let Some(got) = got {
+            put(status, got);
+            done(request);
+        }
+    }
+
+    fn MPI_Testall(count: c_int, requests: *mut Handle, flag: *mut c_int, statuses: *mut Status) {
+        // A request that is complete stays so until all are.
+        let mut all = true;
+        for (_, request) in list(CALL, count, requests) {
+            let under_way = |held: &mut Held| match &mut held.request {
+                Some(request) if held.active => expect(CALL, request.test()).is_none(),
+                _ => false,
+            };
+            all &= !held(*request).is_some_and(under_way);
+        }
+        put(flag, all.into());
+        if all {
+            MPI_Waitall(count, requests, statuses);
+        }
+    }
+
+    fn MPI_Request_free(request: *mut Handle) {
+        if *request == REQUEST_NULL {
+            fail(CALL, "the request is MPI_REQUEST_NULL");
+        }
+        drop(Box::from_raw(*request as *mut Held));
+        request.write(REQUEST_NULL);
+    }
+
+    fn MPI_Cancel(request: *mut Handle) {
+        let Some(held) = held(*request) else { fail(CALL, "the request is MPI_REQUEST_NULL") };
+        if let Some(request) = &mut held.request {
+            request.cancel();
+        }
+    }
+
+    fn MPI_Test_cancelled(status: *const Status, flag: *mut c_int) {
+        put(flag, (*status).internal[2]);
+    }
+
+    fn MPI_Probe(from: c_int, tag: c_int, handle: Handle, status: *mut Status) {
+        if from == PROC_NULL {
+            put(status, Status::empty(PROC_NULL));
+            return crate::abi::SUCCESS;
+        }
+        let (from, tag) = pattern(CALL, from, tag);
+        let got = comm(CALL, handle).messages.probe(from, tag, deadline(CALL));
+        put(status, Status::of(expect(CALL, got), false));
+    }
+
+    fn MPI_Iprobe(from: c_int, tag: c_int, handle: Handle, flag: *mut c_int, status: *mut Status) {
+        if from == PROC_NULL {
+            put(flag, 1);
+            put(status, Status::empty(PROC_NULL));
+            return crate::abi::SUCCESS;
+        }
+        let (from, tag) = pattern(CALL, from, tag);
+        let got = expect(CALL, comm(CALL, handle).messages.iprobe(from, tag));
+        put(flag, got.is_some().into());
+        if let Some(got) = got {
+            put(status, Status::of(got, false));
+        }
+    }
+}

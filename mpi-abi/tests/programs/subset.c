@@ -1,0 +1,231 @@
+/* Every function of the subset, with what this needs of MPI's standard ABI (MPI 5.0, appendix A) declared here: no mpi.h is installed with it.
+ * Prints "rank R of N is through". With an argument it calls a function that is not part of the subset. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct MPI_ABI_Comm *MPI_Comm;
+typedef struct MPI_ABI_Datatype *MPI_Datatype;
+typedef struct MPI_ABI_Op *MPI_Op;
+typedef struct MPI_ABI_Request *MPI_Request;
+typedef struct {
+    int MPI_SOURCE, MPI_TAG, MPI_ERROR, MPI_internal[5];
+} MPI_Status;
+
+#define MPI_COMM_NULL ((MPI_Comm)0x100)
+#define MPI_COMM_WORLD ((MPI_Comm)0x101)
+#define MPI_COMM_SELF ((MPI_Comm)0x102)
+#define MPI_REQUEST_NULL ((MPI_Request)0x180)
+#define MPI_INT ((MPI_Datatype)0x209)
+#define MPI_LONG ((MPI_Datatype)0x20a)
+#define MPI_DOUBLE ((MPI_Datatype)0x214)
+#define MPI_DOUBLE_INT ((MPI_Datatype)0x229)
+#define MPI_CHAR ((MPI_Datatype)0x243)
+#define MPI_BYTE ((MPI_Datatype)0x247)
+#define MPI_SUM ((MPI_Op)0x21)
+#define MPI_MAX ((MPI_Op)0x23)
+#define MPI_MINLOC ((MPI_Op)0x38)
+#define MPI_ANY_SOURCE (-1)
+#define MPI_ANY_TAG (-2)
+#define MPI_PROC_NULL (-3)
+#define MPI_UNDEFINED (-32766)
+#define MPI_IN_PLACE ((void *)1)
+#define MPI_STATUS_IGNORE ((MPI_Status *)0)
+#define MPI_STATUSES_IGNORE ((MPI_Status *)0)
+#define MPI_THREAD_MULTIPLE 4096
+
+int MPI_Init_thread(int *, char ***, int, int *), MPI_Initialized(int *), MPI_Finalized(int *), MPI_Finalize(void);
+int MPI_Comm_rank(MPI_Comm, int *), MPI_Comm_size(MPI_Comm, int *), MPI_Comm_split(MPI_Comm, int, int, MPI_Comm *);
+int MPI_Comm_dup(MPI_Comm, MPI_Comm *), MPI_Comm_free(MPI_Comm *), MPI_Get_processor_name(char *, int *);
+int MPI_Type_size(MPI_Datatype, int *), MPI_Get_count(const MPI_Status *, MPI_Datatype, int *);
+int MPI_Send(const void *, int, MPI_Datatype, int, int, MPI_Comm);
+int MPI_Recv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
+int MPI_Isend(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+int MPI_Irecv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+int MPI_Send_init(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+int MPI_Recv_init(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
+int MPI_Sendrecv(const void *, int, MPI_Datatype, int, int, void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
+int MPI_Start(MPI_Request *), MPI_Startall(int, MPI_Request *), MPI_Request_free(MPI_Request *), MPI_Cancel(MPI_Request *);
+int MPI_Wait(MPI_Request *, MPI_Status *), MPI_Waitall(int, MPI_Request *, MPI_Status *);
+int MPI_Waitany(int, MPI_Request *, int *, MPI_Status *), MPI_Test(MPI_Request *, int *, MPI_Status *);
+int MPI_Testall(int, MPI_Request *, int *, MPI_Status *), MPI_Test_cancelled(const MPI_Status *, int *);
+int MPI_Probe(int, int, MPI_Comm, MPI_Status *), MPI_Iprobe(int, int, MPI_Comm, int *, MPI_Status *);
+int MPI_Barrier(MPI_Comm), MPI_Bcast(void *, int, MPI_Datatype, int, MPI_Comm);
+int MPI_Reduce(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm);
+int MPI_Allreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
+int MPI_Gather(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
+int MPI_Scatter(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, int, MPI_Comm);
+int MPI_Allgather(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
+int MPI_Alltoall(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
+int MPI_Alltoallv(const void *, const int *, const int *, MPI_Datatype, void *, const int *, const int *, MPI_Datatype,
+                  MPI_Comm);
+int MPI_Win_free(void *);
+double MPI_Wtime(void), MPI_Wtick(void);
+
+#define REQUIRE(condition)                                                            \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: %s is not so\n", __FILE__, __LINE__, #condition); \
+            exit(1);                                                                  \
+        }                                                                             \
+    } while (0)
+
+#define LONG_MESSAGE 100000
+#define MOST 16
+
+static int rank, size, right, left;
+
+static void point_to_point(void) {
+    static double out[LONG_MESSAGE], in[LONG_MESSAGE];
+    MPI_Request requests[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    MPI_Status status, statuses[2];
+    int count, flag, which, value = -1, first = 0;
+    for (int i = 0; i < LONG_MESSAGE; i++) out[i] = rank + i * 0.5;
+    MPI_Irecv(in, LONG_MESSAGE, MPI_DOUBLE, left, 1, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(out, LONG_MESSAGE, MPI_DOUBLE, right, 1, MPI_COMM_WORLD, &requests[1]);
+    MPI_Waitall(2, requests, statuses);
+    REQUIRE(requests[0] == MPI_REQUEST_NULL && requests[1] == MPI_REQUEST_NULL);
+    MPI_Get_count(&statuses[0], MPI_DOUBLE, &count);
+    REQUIRE(count == LONG_MESSAGE && statuses[0].MPI_SOURCE == left && statuses[0].MPI_TAG == 1);
+    for (int i = 0; i < LONG_MESSAGE; i++) REQUIRE(in[i] == left + i * 0.5);
+    /* Any source, any tag; a probe; a count that is no whole number. */
+    MPI_Send("abc", 3, MPI_CHAR, right, 7, MPI_COMM_WORLD);
+    MPI_Probe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
+    MPI_Get_count(&status, MPI_INT, &count);
+    REQUIRE(status.MPI_SOURCE == left && status.MPI_TAG == 7 && count == MPI_UNDEFINED);
+    MPI_Iprobe(left, 7, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    REQUIRE(flag);
+    MPI_Recv(in, 100, MPI_BYTE, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    REQUIRE(memcmp(in, "abc", 3) == 0);
+    MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    REQUIRE(!flag);
+    MPI_Sendrecv(&rank, 1, MPI_INT, right, 2, &value, 1, MPI_INT, left, 2, MPI_COMM_WORLD, &status);
+    REQUIRE(value == left && status.MPI_SOURCE == left);
+    /* Nobody. */
+    MPI_Sendrecv(&rank, 1, MPI_INT, MPI_PROC_NULL, 2, &value, 1, MPI_INT, MPI_PROC_NULL, 2, MPI_COMM_WORLD, &status);
+    REQUIRE(value == left && status.MPI_SOURCE == MPI_PROC_NULL && status.MPI_TAG == MPI_ANY_TAG);
+    MPI_Get_count(&status, MPI_INT, &count);
+    REQUIRE(count == 0);
+    /* Persistent ones, one of them to nobody. */
+    MPI_Recv_init(&value, 1, MPI_INT, left, 3, MPI_COMM_WORLD, &requests[0]);
+    MPI_Send_init(&first, 1, MPI_INT, right, 3, MPI_COMM_WORLD, &requests[1]);
+    MPI_Send_init(&first, 1, MPI_INT, MPI_PROC_NULL, 3, MPI_COMM_WORLD, &requests[2]);
+    for (int round = 0; round < 100; round++) {
+        first = round * size + rank;
+        MPI_Startall(3, requests);
+        if (round % 3 == 0) {
+            MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+        } else if (round % 3 == 1) {
+            for (int left_over = 3; left_over > 0; left_over--) {
+                MPI_Waitany(3, requests, &which, &status);
+                REQUIRE(which >= 0 && which < 3);
+            }
+            MPI_Waitany(3, requests, &which, &status);
+            REQUIRE(which == MPI_UNDEFINED);
+        } else {
+            for (flag = 0; !flag;) MPI_Testall(3, requests, &flag, MPI_STATUSES_IGNORE);
+        }
+        REQUIRE(value == round * size + left && requests[0] != MPI_REQUEST_NULL);
+    }
+    MPI_Start(&requests[0]);
+    MPI_Cancel(&requests[0]);
+    MPI_Wait(&requests[0], &status);
+    MPI_Test_cancelled(&status, &flag);
+    REQUIRE(flag);
+    for (int i = 0; i < 3; i++) MPI_Request_free(&requests[i]);
+    REQUIRE(requests[0] == MPI_REQUEST_NULL);
+    MPI_Wait(&requests[0], &status);
+    REQUIRE(status.MPI_SOURCE == MPI_ANY_SOURCE);
+    MPI_Irecv(&value, 1, MPI_INT, left, 4, MPI_COMM_WORLD, &requests[0]);
+    MPI_Send(&rank, 1, MPI_INT, right, 4, MPI_COMM_WORLD);
+    for (flag = 0; !flag;) MPI_Test(&requests[0], &flag, &status);
+    REQUIRE(value == left && requests[0] == MPI_REQUEST_NULL);
+}
+
+static void collectives(MPI_Comm comm) {
+    int me, ranks, all[2 * MOST], mine[2 * MOST], counts[MOST], places[MOST];
+    MPI_Comm_rank(comm, &me);
+    MPI_Comm_size(comm, &ranks);
+    for (int root = 0; root < ranks; root++) {
+        long value = me == root ? 100 + root : -1, sum = -1, one = me + 1;
+        MPI_Bcast(&value, 1, MPI_LONG, root, comm);
+        REQUIRE(value == 100 + root);
+        MPI_Reduce(&one, &sum, 1, MPI_LONG, MPI_SUM, root, comm);
+        REQUIRE(sum == (me == root ? ranks * (ranks + 1) / 2 : -1));
+        MPI_Reduce(me == root ? MPI_IN_PLACE : &one, &one, 1, MPI_LONG, MPI_MAX, root, comm);
+        REQUIRE(one == (me == root ? ranks : me + 1));
+        MPI_Gather(&me, 1, MPI_INT, all, 1, MPI_INT, root, comm);
+        for (int i = 0; me == root && i < ranks; i++) REQUIRE(all[i] == i);
+        for (int i = 0; i < ranks; i++) all[i] = 10 * i + root;
+        MPI_Scatter(all, 1, MPI_INT, mine, 1, MPI_INT, root, comm);
+        REQUIRE(mine[0] == 10 * me + root);
+    }
+    double values[3] = {me, 1, -me};
+    MPI_Allreduce(MPI_IN_PLACE, values, 3, MPI_DOUBLE, MPI_SUM, comm);
+    REQUIRE(values[0] == ranks * (ranks - 1) / 2 && values[1] == ranks && values[2] == -values[0]);
+    struct {
+        double value;
+        int place;
+    } here = {me == ranks - 1 ? 1.0 : 2.0, me}, least;
+    MPI_Allreduce(&here, &least, 1, MPI_DOUBLE_INT, MPI_MINLOC, comm);
+    REQUIRE(least.value == 1.0 && least.place == ranks - 1);
+    MPI_Allgather(&me, 1, MPI_INT, all, 1, MPI_INT, comm);
+    for (int i = 0; i < ranks; i++) REQUIRE(all[i] == i);
+    for (int i = 0; i < ranks; i++) mine[i] = 100 * me + i;
+    MPI_Alltoall(mine, 1, MPI_INT, all, 1, MPI_INT, comm);
+    for (int i = 0; i < ranks; i++) REQUIRE(all[i] == 100 * i + me);
+    /* Nothing from even ranks, two from odd ones, placed backwards. */
+    int sent[MOST], begin[MOST];
+    for (int i = 0; i < ranks; i++) {
+        sent[i] = me % 2 * 2;
+        begin[i] = 0;
+        counts[i] = i % 2 * 2;
+        places[i] = 2 * (ranks - 1 - i);
+    }
+    mine[0] = me;
+    mine[1] = me + 1;
+    MPI_Alltoallv(mine, sent, begin, MPI_INT, all, counts, places, MPI_INT, comm);
+    for (int i = 1; i < ranks; i += 2) REQUIRE(all[places[i]] == i && all[places[i] + 1] == i + 1);
+    MPI_Barrier(comm);
+}
+
+int main(int argc, char **argv) {
+    int provided, flag, bytes;
+    char name[256];
+    MPI_Comm half, same;
+    MPI_Initialized(&flag);
+    REQUIRE(!flag);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+    REQUIRE(provided == MPI_THREAD_MULTIPLE);
+    MPI_Initialized(&flag);
+    REQUIRE(flag);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    REQUIRE(size <= MOST);
+    right = (rank + 1) % size;
+    left = (rank + size - 1) % size;
+    if (argc > 1) MPI_Win_free(NULL);
+    MPI_Get_processor_name(name, &bytes);
+    REQUIRE(bytes > 0 && (int)strlen(name) == bytes);
+    MPI_Type_size(MPI_DOUBLE_INT, &bytes);
+    REQUIRE(bytes == 16);
+    double since = MPI_Wtime();
+    point_to_point();
+    collectives(MPI_COMM_WORLD);
+    collectives(MPI_COMM_SELF);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+    collectives(half);
+    MPI_Comm_dup(half, &same);
+    collectives(same);
+    MPI_Comm_free(&same);
+    REQUIRE(same == MPI_COMM_NULL);
+    MPI_Comm_free(&half);
+    MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? 5 : MPI_UNDEFINED, 0, &half);
+    REQUIRE((half != MPI_COMM_NULL) == (rank == 0));
+    REQUIRE(MPI_Wtime() > since && MPI_Wtick() > 0);
+    MPI_Finalize();
+    MPI_Finalized(&flag);
+    REQUIRE(flag);
+    printf("rank %d of %d is through\n", rank, size);
+    return 0;
+}
