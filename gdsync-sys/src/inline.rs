@@ -4,7 +4,9 @@
 //! library, so here they are written again.
 
 use crate::Verbs;
-use crate::verbs::{ibv_context, ibv_cq, ibv_gid_entry, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_wc};
+use crate::verbs::{
+    ibv_context, ibv_cq, ibv_gid_entry, ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq, ibv_wc,
+};
 use core::ffi::c_int;
 
 /// errno for an operation that the provider does not have (`EOPNOTSUPP` of Linux).
@@ -44,6 +46,25 @@ pub unsafe fn ibv_post_recv(
     match unsafe { (*(*qp).context).ops.post_recv } {
         // SAFETY: the caller's promise.
         Some(post_recv) => unsafe { post_recv(qp, wr, bad_wr) },
+        None => NOT_SUPPORTED,
+    }
+}
+
+/// Posts a list of receives to a shared receive queue: 0, or an errno with the first that was not posted in `bad_wr`.
+///
+/// # Safety
+/// As `ibv_post_srq_recv`: `srq` is a shared receive queue of a provider's making, `wr` a list of valid requests whose
+/// buffers stay until they complete, `bad_wr` writable.
+#[inline]
+pub unsafe fn ibv_post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    // SAFETY: a shared receive queue points to its open context.
+    match unsafe { (*(*srq).context).ops.post_srq_recv } {
+        // SAFETY: the caller's promise.
+        Some(post_srq_recv) => unsafe { post_srq_recv(srq, wr, bad_wr) },
         None => NOT_SUPPORTED,
     }
 }

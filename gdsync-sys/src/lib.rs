@@ -69,7 +69,10 @@ generated! {
 mod inline;
 mod load;
 
-pub use inline::{ibv_poll_cq, ibv_post_recv, ibv_post_send, ibv_query_gid_ex, ibv_req_notify_cq};
+pub use inline::{
+    ibv_poll_cq, ibv_post_recv, ibv_post_send, ibv_post_srq_recv, ibv_query_gid_ex,
+    ibv_req_notify_cq,
+};
 pub use load::LoadError;
 pub use mlx5dv::Mlx5;
 pub use mlx5dv_dmabuf::Mlx5Dmabuf;

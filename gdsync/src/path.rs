@@ -23,6 +23,8 @@ pub enum PathChoice {
     Nic,
     /// The software NIC over TCP between all places.
     NicTcp,
+    /// The software NIC over RDMA devices between all places.
+    NicVerbs,
 }
 
 impl FromStr for PathChoice {
@@ -33,6 +35,7 @@ impl FromStr for PathChoice {
             "auto" => PathChoice::Auto,
             "nic" => PathChoice::Nic,
             "nic-tcp" => PathChoice::NicTcp,
+            "nic-verbs" => PathChoice::NicVerbs,
             _ => return Err(()),
         })
     }
@@ -44,6 +47,7 @@ impl fmt::Display for PathChoice {
             PathChoice::Auto => "auto",
             PathChoice::Nic => "nic",
             PathChoice::NicTcp => "nic-tcp",
+            PathChoice::NicVerbs => "nic-verbs",
         })
     }
 }
@@ -65,6 +69,8 @@ pub enum Path {
     NicSharedMemory,
     /// Through queue pairs of the software NIC, over TCP.
     NicTcp,
+    /// Through queue pairs of the software NIC, over RDMA devices.
+    NicVerbs,
 }
 
 impl Path {
@@ -74,6 +80,7 @@ impl Path {
             Path::Direct => None,
             Path::NicSharedMemory => Some(WireKind::SharedMemory),
             Path::NicTcp => Some(WireKind::Tcp),
+            Path::NicVerbs => Some(WireKind::Rdma),
         }
     }
 }
@@ -84,6 +91,7 @@ impl fmt::Display for Path {
             Path::Direct => "direct",
             Path::NicSharedMemory => "software NIC over shared memory",
             Path::NicTcp => "software NIC over TCP",
+            Path::NicVerbs => "software NIC over RDMA",
         })
     }
 }
@@ -138,16 +146,16 @@ pub enum Memories {
     TwoGpus(Result<PeerLink, String>),
 }
 
-/// The RDMA adapter that could carry bytes between two hosts.
+/// The RDMA devices that could carry bytes between two hosts.
 ///
 /// See [`Facts`] for an example.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Adapter {
     /// Nobody has looked.
     Unknown,
-    /// There is none, and why.
+    /// One of the hosts has none, and why.
     Missing(String),
-    /// The first with an active port, and whether a GPU is there whose memory it can reach.
+    /// Both have one. The first with an active port here, and whether a GPU is there whose memory it can reach.
     Found {
         /// What it is called.
         name: String,
@@ -181,20 +189,30 @@ pub fn choose(wish: PathChoice, facts: &Facts) -> Choice {
         by: "software NIC over TCP",
         not_faster: Some(why),
     };
+    let verbs = |why: String| Choice {
+        path: Path::NicVerbs,
+        by: "software NIC over RDMA",
+        not_faster: Some(why),
+    };
+    match wish {
+        PathChoice::NicTcp => return tcp("MP_PATH=nic-tcp was asked for".into()),
+        PathChoice::NicVerbs => return verbs("MP_PATH=nic-verbs was asked for".into()),
+        PathChoice::Auto | PathChoice::Nic => {}
+    }
     if !facts.one_host {
-        return tcp(match wish {
-            PathChoice::NicTcp => "MP_PATH=nic-tcp was asked for".into(),
-            _ => no_adapter(&facts.adapter),
-        });
+        return match &facts.adapter {
+            Adapter::Unknown => tcp("nobody has looked for RDMA devices".into()),
+            Adapter::Missing(why) => tcp(format!("no RDMA device: {why}")),
+            Adapter::Found { name, gpu } => verbs(no_queues_of_its_own(name, *gpu)),
+        };
     }
     match (wish, &facts.not_shared) {
-        (PathChoice::NicTcp, _) => return tcp("MP_PATH=nic-tcp was asked for".into()),
         // The NIC's shared memory is mapped as any other.
         (_, Some(why)) if !facts.one_process => {
             return tcp(format!("the processes cannot map each other's memory: {why}"));
         }
         (PathChoice::Nic, _) => return shared("MP_PATH=nic was asked for"),
-        (PathChoice::Auto, _) => {}
+        _ => {}
     }
     match &facts.memories {
         Memories::Host => direct("shared memory", None),
@@ -212,16 +230,14 @@ pub fn choose(wish: PathChoice, facts: &Facts) -> Choice {
     }
 }
 
-/// Why bytes between hosts do not go through an RDMA adapter.
-fn no_adapter(adapter: &Adapter) -> String {
-    match adapter {
-        Adapter::Unknown => "they are on two hosts, and RDMA adapters are not used yet".into(),
-        Adapter::Missing(why) => format!("no RDMA device: {why}"),
-        Adapter::Found { name, .. } if !name.starts_with("mlx5") => {
+/// Why the GPU does not fill and ring queues of the device itself.
+fn no_queues_of_its_own(name: &str, gpu: bool) -> String {
+    match gpu {
+        _ if !name.starts_with("mlx5") => {
             format!("{name}: only mlx5 queues can be mapped for the GPU")
         }
-        Adapter::Found { name, gpu: false } => format!("{name}: no GPU with GPUDirect RDMA"),
-        Adapter::Found { name, gpu: true } => format!(
+        false => format!("{name}: no GPU with GPUDirect RDMA"),
+        true => format!(
             "{name}: mlx5 queues have not yet run on hardware; mp-info --probe-nic tries them"
         ),
     }
@@ -246,7 +262,7 @@ mod tests {
     /// The topologies that there are: facts, wish, and what comes of them.
     #[test]
     fn every_topology_has_its_path_and_a_reason_unless_it_is_the_fastest() {
-        use PathChoice::{Auto, Nic, NicTcp};
+        use PathChoice::{Auto, Nic, NicTcp, NicVerbs};
         let far = || Facts { one_host: false, ..NEAR };
         let with = |memories| Facts { memories, ..NEAR };
         let apart = |memories| Facts { not_shared: Some("EACCES".into()), memories, ..NEAR };
@@ -257,6 +273,7 @@ mod tests {
             (Auto, NEAR, Path::Direct, "shared memory", ""),
             (Nic, NEAR, Path::NicSharedMemory, "software NIC", "MP_PATH=nic was"),
             (NicTcp, NEAR, Path::NicTcp, "TCP", "MP_PATH=nic-tcp was"),
+            (NicVerbs, NEAR, Path::NicVerbs, "RDMA", "MP_PATH=nic-verbs was"),
             // They cannot map each other: other users, other PID or IPC namespaces.
             (Auto, apart(Memories::Host), Path::NicTcp, "TCP", "map each other's memory: EACCES"),
             (Nic, apart(Memories::Host), Path::NicTcp, "TCP", "map each other's memory: EACCES"),
@@ -286,10 +303,12 @@ mod tests {
             (Nic, with(gpus(true, true)), Path::NicSharedMemory, "staged", "MP_PATH=nic was"),
             (NicTcp, with(gpus(true, true)), Path::NicTcp, "TCP", "MP_PATH=nic-tcp was"),
             // Two hosts.
-            (Auto, far(), Path::NicTcp, "TCP", "two hosts"),
-            (Nic, far(), Path::NicTcp, "TCP", "two hosts"),
+            (Auto, far(), Path::NicTcp, "TCP", "nobody has looked"),
+            (Nic, far(), Path::NicTcp, "TCP", "nobody has looked"),
             (NicTcp, far(), Path::NicTcp, "TCP", "MP_PATH=nic-tcp was"),
-            (Auto, Facts { memories: gpus(true, true), ..far() }, Path::NicTcp, "TCP", "two hosts"),
+            (NicTcp, found("rxe0", true), Path::NicTcp, "TCP", "MP_PATH=nic-tcp was"),
+            (NicVerbs, far(), Path::NicVerbs, "RDMA", "MP_PATH=nic-verbs was"),
+            (Auto, Facts { memories: gpus(true, true), ..far() }, Path::NicTcp, "TCP", "looked"),
             (
                 Auto,
                 adapter(Adapter::Missing("no library".into())),
@@ -297,9 +316,10 @@ mod tests {
                 "TCP",
                 "no RDMA device: no library",
             ),
-            (Auto, found("rxe0", true), Path::NicTcp, "TCP", "rxe0: only mlx5"),
-            (Auto, found("mlx5_0", false), Path::NicTcp, "TCP", "mlx5_0: no GPU"),
-            (Auto, found("mlx5_0", true), Path::NicTcp, "TCP", "mp-info --probe-nic"),
+            (Auto, found("rxe0", true), Path::NicVerbs, "RDMA", "rxe0: only mlx5"),
+            (Nic, found("rxe0", true), Path::NicVerbs, "RDMA", "rxe0: only mlx5"),
+            (Auto, found("mlx5_0", false), Path::NicVerbs, "RDMA", "mlx5_0: no GPU"),
+            (Auto, found("mlx5_0", true), Path::NicVerbs, "RDMA", "mp-info --probe-nic"),
         ] {
             let choice = choose(wish, &facts);
             let reason = choice.not_faster.as_deref().unwrap_or_default();
@@ -312,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_wish_is_written_as_it_is_read() {
-        for wish in [PathChoice::Auto, PathChoice::Nic, PathChoice::NicTcp] {
+        for wish in [PathChoice::Auto, PathChoice::Nic, PathChoice::NicTcp, PathChoice::NicVerbs] {
             assert_eq!(wish.to_string().parse(), Ok(wish));
         }
         assert_eq!("direct".parse::<PathChoice>(), Err(()));

@@ -4,6 +4,7 @@ mod soft_common;
 
 use std::time::{Duration, Instant};
 
+use gdsync::nic::soft::RdmaOptions;
 use gdsync::nic::{
     Access, CompletionMode, Error, MemoryRegion, Nic, Prepared, QueuePair, QueuePairOptions,
     Trigger, WireKind,
@@ -21,7 +22,8 @@ fn nics() -> Outcome<Vec<Nics>> {
     let soft = |way: Way| -> Outcome<Nics> {
         Ok((Box::new(way.nic()?), Box::new(way.nic()?), way.wire()))
     };
-    [Way::Mapped, Way::Ring, Way::Tcp].into_iter().map(soft).collect()
+    let rdma = RdmaOptions::default().find().is_ok().then_some(Way::Rdma);
+    [Way::Mapped, Way::Ring, Way::Tcp].into_iter().chain(rdma).map(soft).collect()
 }
 
 /// Two connected queue pairs with 1000 words of memory each, which the other may do everything with.

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gdsync::Device;
-use gdsync::nic::{Address, Error, Nic, QueuePairOptions};
+use gdsync::nic::{Access, Address, Error, Nic, QueuePairOptions};
 use gdsync::wqe::{Operation, Payload, Syndrome};
 use soft_common::process::{Order, Peer, Task};
 use soft_common::side::{RECEIVES, Side};
-use soft_common::{Outcome, Way, signaled, soon};
+use soft_common::{Memory, Outcome, Pair, Way, signaled, soon};
 
 /// The peer; does nothing unless one of the tests below started it.
 #[test]
@@ -55,6 +55,64 @@ fn a_killed_peer_is_noticed_at_once_over_shared_memory() -> Outcome {
 #[test]
 fn a_killed_peer_is_noticed_at_once_over_tcp() -> Outcome {
     a_killed_peer(Way::Tcp)
+}
+
+#[test]
+#[ignore = "needs a verbs device (run by tools/rxe-vm)"]
+fn a_killed_peer_is_noticed_at_once_over_rdma() -> Outcome {
+    a_killed_peer(Way::Rdma)
+}
+
+/// The interface below the guest's RDMA device, taken down and up again.
+struct Down;
+
+impl Down {
+    const INTERFACE: &str = "rdma0";
+
+    fn take() -> Outcome<Down> {
+        Down::set("down")?;
+        Ok(Down)
+    }
+
+    fn set(state: &str) -> Outcome {
+        let status = std::process::Command::new("ip")
+            .args(["link", "set", Down::INTERFACE, state])
+            .status()?;
+        if status.success() { Ok(()) } else { Err(format!("ip link set: {status}").into()) }
+    }
+}
+
+impl Drop for Down {
+    fn drop(&mut self) {
+        let _ = Down::set("up");
+    }
+}
+
+#[test]
+#[ignore = "needs the verbs device of tools/rxe-vm, and takes its port down"]
+fn a_port_that_goes_down_loses_the_peer_and_is_named() -> Outcome {
+    let options = QueuePairOptions {
+        transport_timeout: Duration::from_secs(2),
+        ..QueuePairOptions::default()
+    };
+    let pair = Pair::new(Way::Rdma, &options)?;
+    let target = Memory::new(&pair.right_nic, &[0; 8], Access::REMOTE_WRITE)?;
+    let write = |value: u64| -> Outcome<Result<(), Error>> {
+        let bytes = value.to_ne_bytes();
+        let remote = target.region.remote(0);
+        let operation = Operation::Write { remote, payload: Payload::Inline(&bytes), imm: None };
+        let position = pair.left.post(&signaled(operation))?;
+        Ok(pair.left.wait(position, soon()))
+    };
+    write(1)??;
+    let _down = Down::take()?;
+    match write(2)? {
+        Err(Error::Failed { syndrome: Syndrome::TransportRetryExceeded, detail, .. }) => {
+            assert!(detail.contains("is not active"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
+    Ok(())
 }
 
 /// A cable that can be cut: passes bytes on between two sockets until it is told not to, and then is silent.

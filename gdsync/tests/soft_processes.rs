@@ -47,6 +47,12 @@ fn mixed_operations_between_processes_agree_with_the_model_over_tcp() -> Outcome
     mixed_operations(Way::Tcp, 30_000)
 }
 
+#[test]
+#[ignore = "needs a verbs device (run by tools/rxe-vm)"]
+fn mixed_operations_over_rdma_agree_with_the_model() -> Outcome {
+    mixed_operations(Way::Rdma, 3_000)
+}
+
 /// 10^7 operations in all, half from each side.
 #[test]
 #[ignore = "long"]

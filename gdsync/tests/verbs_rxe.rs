@@ -128,7 +128,7 @@ fn a_device_has_an_active_port_with_a_routable_gid() {
     let named = PortChoice {
         port: Some(port.number),
         gid_index: Some(table[0].index),
-        ..Default::default()
+        ..PortChoice::default()
     };
     assert_eq!(context.port(&named).unwrap().gid, Some(table[0]));
 }
@@ -139,9 +139,10 @@ fn what_is_not_there_is_an_error_that_lists_what_is() {
     let error = verbs::device(Some("mlx5_9")).unwrap_err().to_string();
     let name = open().name().to_owned();
     assert_eq!(error, format!("no RDMA device mlx5_9; there are: {name}"));
-    let port = open().port(&PortChoice { port: Some(9), ..Default::default() }).unwrap_err();
+    let port = open().port(&PortChoice { port: Some(9), ..PortChoice::default() }).unwrap_err();
     assert!(port.to_string().contains("no active port 9: port 1: active"), "{port}");
-    let gid = open().port(&PortChoice { gid_index: Some(200), ..Default::default() }).unwrap_err();
+    let gid =
+        open().port(&PortChoice { gid_index: Some(200), ..PortChoice::default() }).unwrap_err();
     assert!(gid.to_string().contains("has no GID at index 200; its table: 0: "), "{gid}");
     let queue = open().completion_queue(u32::MAX / 2).unwrap_err();
     assert!(queue.to_string().starts_with("ibv_create_cq failed on "), "{queue}");

@@ -10,7 +10,7 @@
 //! | `MP_HEARTBEAT_TIMEOUT` | `10` | seconds of silence after which a rank is lost (rank 0's value holds); raise it to stop a rank in a debugger |
 //! | `MP_INTERFACE` | chosen | network interface (`eth0`) or local address on which rank 0, and every rank's software NIC, listens; default: the address the rendezvous names, loopback if all ranks share a host |
 //! | `MP_NODE` | detected | identity of this host; ranks with equal identity are node-local to each other. Set it to treat one host as several |
-//! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (memory that the ranks of a host map from each other, the software NIC where they cannot, or `MP_GPU` names two GPUs without peer access, and between hosts), `nic` (the software NIC within a host, too) or `nic-tcp` (and there over TCP); equal on all ranks |
+//! | `MP_PATH` | `auto` | how bytes go to other ranks: `auto` (memory that the ranks of a host map from each other, the software NIC where they cannot, or `MP_GPU` names two GPUs without peer access, and between hosts), `nic` (the software NIC within a host, too), `nic-tcp` (over TCP everywhere) or `nic-verbs` (over RDMA devices everywhere). Between hosts the software NIC uses RDMA devices if both have one with an active port of one kind, and TCP if not. Equal on all ranks |
 //! | `MP_CONTEXTS` | chosen | queue pairs by which the kernels of a device reach each rank behind the NIC, 1 to 64: blocks take them in turns and do not meet on one; each takes about 150 KiB of pinned memory on both sides. Default: 4 for a GPU that reaches at most 32 ranks so, otherwise 1 |
 //! | `MP_NIC_DEVICE` | chosen | RDMA device (`mlx5_0`); default: the first with an active port |
 //! | `MP_NIC_PORT` | chosen | its port, from 1; default: the first active one |
@@ -40,6 +40,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use gdsync::nic::soft::RdmaOptions;
 use gdsync::path::PathChoice;
 use gdsync::verbs::PortChoice;
 
@@ -166,10 +167,8 @@ pub struct Config {
     pub path: PathChoice,
     /// `MP_CONTEXTS`.
     pub contexts: Option<u32>,
-    /// `MP_NIC_DEVICE`.
-    pub nic_device: Option<String>,
-    /// `MP_NIC_PORT`, `MP_NIC_GID_INDEX`, `MP_NIC_PKEY`, `MP_NIC_SERVICE_LEVEL` and `MP_NIC_TRAFFIC_CLASS`.
-    pub nic_port: PortChoice,
+    /// `MP_NIC_DEVICE`, `MP_NIC_PORT`, `MP_NIC_GID_INDEX`, `MP_NIC_PKEY`, `MP_NIC_SERVICE_LEVEL` and `MP_NIC_TRAFFIC_CLASS`.
+    pub rdma: RdmaOptions,
     /// `MP_PMIX_LIBRARY`.
     pub pmix_library: Option<PathBuf>,
     /// `MP_TRACE`.
@@ -223,10 +222,9 @@ impl Config {
             heartbeat_timeout: variables.seconds("MP_HEARTBEAT_TIMEOUT", 10.0)?,
             interface: variables.get("MP_INTERFACE").map(str::to_owned),
             node: variables.get("MP_NODE").map(str::to_owned),
-            path: variables.parse("MP_PATH", "auto, nic or nic-tcp")?.unwrap_or_default(),
+            path: variables.parse("MP_PATH", EXPECTED_PATH)?.unwrap_or_default(),
             contexts: variables.parse("MP_CONTEXTS", EXPECTED_CONTEXTS)?,
-            nic_device: variables.get("MP_NIC_DEVICE").map(str::to_owned),
-            nic_port: variables.nic_port()?,
+            rdma: variables.rdma()?,
             pmix_library: variables.get("MP_PMIX_LIBRARY").map(PathBuf::from),
             trace: variables.get("MP_TRACE").map(PathBuf::from),
             trace_events: variables
@@ -272,7 +270,7 @@ impl Config {
         if self.interface.is_some() {
             tcp::local_address(self.interface.as_deref(), false)?;
         }
-        if let Some(name) = &self.nic_device {
+        if let Some(name) = &self.rdma.device {
             gdsync::verbs::device(Some(name)).map_err(|error| Error::Variable {
                 name: "MP_NIC_DEVICE".into(),
                 value: name.clone(),
@@ -340,8 +338,8 @@ impl Variables {
         }
     }
 
-    /// Which port of an RDMA device, and what its packets carry.
-    fn nic_port(&self) -> Result<PortChoice> {
+    /// Which RDMA device and port, and what its packets carry.
+    fn rdma(&self) -> Result<RdmaOptions> {
         let number = |name: &str, least: u16, most: u16, expected: &str| match self
             .parse::<Number>(name, expected)?
         {
@@ -359,13 +357,14 @@ impl Variables {
         let service_level = number("MP_NIC_SERVICE_LEVEL", 0, 15, "a service level from 0 to 15")?;
         let traffic_class =
             number("MP_NIC_TRAFFIC_CLASS", 0, 255, "a traffic class from 0 to 255")?;
-        Ok(PortChoice {
+        let port = PortChoice {
             port: port.map(byte),
             gid_index: gid_index.map(u32::from),
             pkey,
             service_level: service_level.map_or(0, byte),
             traffic_class: traffic_class.map_or(0, byte),
-        })
+        };
+        Ok(RdmaOptions { device: self.get("MP_NIC_DEVICE").map(str::to_owned), port })
     }
 
     fn seconds(&self, name: &str, default: f64) -> Result<Duration> {
@@ -381,6 +380,7 @@ impl Variables {
     }
 }
 
+const EXPECTED_PATH: &str = "auto, nic, nic-tcp or nic-verbs";
 /// A number of at most 16 bits, decimal or, after `0x`, hexadecimal.
 struct Number(u16);
 
@@ -445,7 +445,7 @@ mod tests {
             ("MP_TIMEOUT", "inf", "a number of seconds"),
             ("MP_TIMEOUT", "nan", "a number of seconds"),
             ("MP_BOOTSTRAP", "magic", "auto, mprun"),
-            ("MP_PATH", "direct", "auto, nic or nic-tcp"),
+            ("MP_PATH", "direct", "auto, nic, nic-tcp or nic-verbs"),
             ("MP_CONTEXTS", "0", "from 1 to 64"),
             ("MP_CONTEXTS", "65", "from 1 to 64"),
             ("MP_NIC_PORT", "0", "from 1 to 255"),
@@ -475,16 +475,15 @@ mod tests {
             ("MP_NIC_TRAFFIC_CLASS", "104"),
         ])
         .unwrap();
-        assert_eq!(config.nic_device.as_deref(), Some("mlx5_2"));
-        let expected = PortChoice {
+        let port = PortChoice {
             port: Some(2),
             gid_index: Some(3),
             pkey: Some(0x8001),
             service_level: 4,
             traffic_class: 104,
         };
-        assert_eq!(config.nic_port, expected);
-        assert_eq!(from(&[]).unwrap().nic_port, PortChoice::default());
+        assert_eq!(config.rdma, RdmaOptions { device: Some("mlx5_2".into()), port });
+        assert_eq!(from(&[]).unwrap().rdma, RdmaOptions::default());
     }
 
     #[test]

@@ -178,7 +178,8 @@ impl World {
             _ => tcp::local_address(interface, false),
         };
         let (patience, contexts) = (2 * config.heartbeat_timeout, config.contexts);
-        let nic = NicOptions { listen, patience, contexts };
+        let rdma = config.rdma.clone();
+        let nic = NicOptions { listen, rdma, patience, contexts };
         let (mut worlds, mut planes) = (Vec::with_capacity(controls.len()), Vec::new());
         // What is the same for all ranks that are here is found out once.
         let mut known: Option<Known> = None;
@@ -215,9 +216,9 @@ impl World {
             let known = match &mut known {
                 Some(known) => known,
                 none => {
-                    let gpu = gpu.as_deref();
+                    let devices = (gpu.as_deref(), &config.rdma);
                     let (paths, turns) =
-                        Paths::explore(&control, peers.clone(), wish, gpu, timeout)?;
+                        Paths::explore(&control, peers.clone(), wish, devices, timeout)?;
                     none.insert(Known::new(&peers, count, paths, turns))
                 }
             };

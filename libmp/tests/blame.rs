@@ -113,7 +113,7 @@ fn the_killed_rank_is_named(program: &str, path: &str) {
 
 #[test]
 fn a_starved_rank_does_not_blame_those_who_left_because_of_the_victim() {
-    for path in common::PATHS {
+    for path in common::paths() {
         the_killed_rank_is_named("ring", path);
     }
 }

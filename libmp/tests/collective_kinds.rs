@@ -499,7 +499,7 @@ mod host {
 
     #[test]
     fn every_kind_through_a_nic() {
-        for path in ["nic", "nic-tcp"] {
+        for path in common::nic_paths() {
             let mut config = config();
             config.path = path.parse().unwrap();
             for ranks in [2, 3] {

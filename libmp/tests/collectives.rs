@@ -449,7 +449,7 @@ mod host {
     fn a_rank_that_is_killed_ends_the_kernels_of_the_others_with_its_number() {
         let shim = kernels::shim().to_str().unwrap();
         let long = Duration::from_secs(60);
-        for path in common::PATHS {
+        for path in common::paths() {
             let more = [("TEST_SHIM", shim), ("MP_PATH", path)];
             let mut ranks = start_mprun("barriers", 3, &more);
             for rank in &ranks {
@@ -467,7 +467,7 @@ mod host {
     #[test]
     fn a_request_that_fails_ends_the_barrier_with_the_reason() {
         let kernels = Kernels::of(&Device::Host);
-        for path in ["nic", "nic-tcp"] {
+        for path in common::nic_paths() {
             let mut config = config();
             config.path = path.parse().unwrap();
             on_threads(World::threads_with_config(2, &config).unwrap(), |world| {

@@ -543,7 +543,7 @@ mod host {
     #[test]
     fn a_request_that_fails_ends_the_kernels_and_the_world_with_the_reason() {
         let kernels = Kernels::of(&Device::Host);
-        for path in ["nic", "nic-tcp"] {
+        for path in common::nic_paths() {
             let mut config = config();
             config.path = path.parse().unwrap();
             on_threads(World::threads_with_config(2, &config).unwrap(), |world| {

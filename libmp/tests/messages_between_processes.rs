@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATHS, SOON, say, start_mprun};
+use common::{SOON, paths, say, start_mprun};
 use libmp::gdsync::Buffer;
 use libmp::{Deadline, Device, Operation, Recv, ReduceOp, Region, Result, Send, World, wait_all};
 
@@ -207,7 +207,7 @@ fn endless(world: &World, on_stream: bool) -> Result<()> {
 }
 
 fn all_done(program: &str, size: usize) {
-    for path in PATHS {
+    for path in paths() {
         let mut ranks = start_mprun(program, size, &[("MP_PATH", path)]);
         for (number, rank) in ranks.iter_mut().enumerate() {
             let said = rank.next(START);
@@ -243,7 +243,9 @@ fn a_payload_is_there_when_its_signal_is() {
 
 #[test]
 fn survivors_of_a_killed_rank_name_it_and_end_whether_hosts_or_streams_wait() {
-    for (victim, path) in [0, 1, 3].into_iter().flat_map(|v| PATHS.map(|path| (v, path))) {
+    for (victim, path) in
+        [0, 1, 3].into_iter().flat_map(|v| paths().into_iter().map(move |path| (v, path)))
+    {
         let mut ranks = start_mprun("endless", 4, &[("MP_PATH", path)]);
         for rank in &ranks {
             assert_eq!(rank.next(START).as_deref(), Some("ready"));

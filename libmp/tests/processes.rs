@@ -5,7 +5,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{Rank, SOON, free_port, rendezvous, say, start_mprun};
-use libmp::{Deadline, Device, Error, World, wait_all};
+use libmp::{Config, Deadline, Device, Error, World, wait_all};
 
 const START: Duration = Duration::from_secs(60);
 
@@ -16,7 +16,11 @@ fn a_rank() {
     if std::env::var("TEST_PROGRAM").unwrap() == "apart" {
         keep_others_out();
     }
-    let world = match World::init() {
+    let mut config = Config::from_env().unwrap();
+    if std::env::var("TEST_PROGRAM").unwrap() == "hosts" {
+        config.node = std::env::var("MP_RANK").ok();
+    }
+    let world = match World::with_config(&config) {
         Ok(world) => world,
         Err(error) => return say(format!("cannot start: {error}")),
     };
@@ -72,7 +76,7 @@ fn a_rank() {
             let error = world.barrier().unwrap_err();
             report(&world, &error);
         }
-        "apart" => messages_and_windows(world),
+        "apart" | "hosts" => messages_and_windows(world),
         other => panic!("no program {other}"),
     }
 }
@@ -190,6 +194,16 @@ fn four_processes_start_as_mprun_starts_them() {
 fn ranks_of_one_host_that_cannot_map_each_other_take_the_nic_though_nobody_asked_for_it() {
     for rank in &mut start_mprun("apart", 3, &[]) {
         assert_eq!(rank.next(START).as_deref(), Some("[NicTcp, NicTcp]"));
+        assert_eq!(rank.end(START), Some(0));
+    }
+}
+
+/// Three hosts as far as they know, with the same RDMA device.
+#[test]
+#[ignore = "needs a verbs device (run by tools/rxe-vm)"]
+fn ranks_of_hosts_with_rdma_devices_use_them_though_nobody_asked_for_it() {
+    for rank in &mut start_mprun("hosts", 3, &[]) {
+        assert_eq!(rank.next(START).as_deref(), Some("[NicVerbs, NicVerbs]"));
         assert_eq!(rank.end(START), Some(0));
     }
 }

@@ -172,7 +172,7 @@ fn a_rank_that_blocks_since_its_stream_is_full_holds_up_nobody() {
     const RANKS: usize = 6;
     // More than a mailbox holds: the rest is told while the rank blocks.
     const PAIRS: usize = 40;
-    for path in ["auto", "nic-tcp"] {
+    for path in common::paths() {
         let mut config = Config::from_variables([("MP_PATH", path)]).unwrap();
         config.timeout = Duration::from_secs(20);
         let full = AtomicUsize::new(0);

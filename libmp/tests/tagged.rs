@@ -123,9 +123,7 @@ fn messages_do_not_overtake_each_other_whatever_their_lengths() {
                         1 => recvs.irecv(room, Source::Any, 5).unwrap(),
                         _ => recvs.irecv(room, 0, Tag::Any).unwrap(),
                     };
-                    posted.extend(
-                        rooms.iter_mut().map(|room| &mut room[..]).enumerate().map(post),
-                    );
+                    posted.extend(rooms.iter_mut().map(|room| &mut room[..]).enumerate().map(post));
                     if posted_first {
                         send();
                     }
@@ -245,7 +243,8 @@ fn a_message_that_is_too_long_fails_its_receive_and_nothing_else() {
                     two.scope(|recvs| {
                         let mut space = vec![0u8; room];
                         // Boxed, for it has to live as long as the scope.
-                        let space: &mut [u8] = Box::leak(std::mem::take(&mut space).into_boxed_slice());
+                        let space: &mut [u8] =
+                            Box::leak(std::mem::take(&mut space).into_boxed_slice());
                         let mut send = None;
                         if !posted_first {
                             send = Some(sends.isend(&data, 1, 3).unwrap());
@@ -263,8 +262,13 @@ fn a_message_that_is_too_long_fails_its_receive_and_nothing_else() {
                         };
                         let text = error.to_string();
                         assert!(matches!(error, Error::Truncated { .. }), "{text}");
-                        let told = format!("a message of {sent} bytes for a posted buffer of {room} bytes");
-                        assert!(text.contains(&told) && text.contains("tag 3 from rank 0"), "{text}");
+                        let told = format!(
+                            "a message of {sent} bytes for a posted buffer of {room} bytes"
+                        );
+                        assert!(
+                            text.contains(&told) && text.contains("tag 3 from rank 0"),
+                            "{text}"
+                        );
                         // The sender's is complete, and the next one comes whole.
                         while send.test().unwrap().is_none() {
                             assert!(!deadline.expired());
@@ -519,7 +523,8 @@ fn a_receive_is_taken_back_until_it_has_got_something_and_requests_may_be_droppe
 fn one_of_several_is_waited_for_and_each_is_seen_once() {
     ranks(2, |world| {
         let messages = tagged(world);
-        let regions: Vec<_> = (0..20).map(|_| world.alloc::<u64>(&Device::Host, 1).unwrap()).collect();
+        let regions: Vec<_> =
+            (0..20).map(|_| world.alloc::<u64>(&Device::Host, 1).unwrap()).collect();
         if world.rank() == 0 {
             for tag in (0..20u64).rev() {
                 messages.send(&[tag * 3], 1, tag, soon()).unwrap();

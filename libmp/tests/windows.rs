@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{PATHS, each_path, on_every_path, on_threads, ranks};
+use common::{each_path, on_every_path, on_threads, paths, ranks};
 use libmp::gdsync::{Buffer, Rows, Space, Until};
 use libmp::{AtomicNumber, AtomicOp, Deadline, Device, Error, Path, Region, World};
 
@@ -541,7 +541,7 @@ mod gpu {
     #[ignore = "needs a GPU"]
     fn words_of_every_width_are_changed_in_every_way() {
         let gpu = Device::cuda(0).unwrap();
-        for (path, worlds) in PATHS.into_iter().zip(on_every_path(2)) {
+        for (path, worlds) in paths().into_iter().zip(on_every_path(2)) {
             on_threads(worlds, |world| {
                 match path {
                     "auto" => words_are_changed_in_every_way(&world, &gpu),

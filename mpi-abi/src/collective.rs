@@ -52,7 +52,9 @@ impl Turn {
     unsafe fn irecv(&self, (at, len): (*mut u8, usize), from: usize) -> Request<'static> {
         let at = NonNull::new(at).unwrap_or(NonNull::dangling());
         // SAFETY: the caller's promise.
-        expect(self.call, unsafe { self.comm.collective.irecv_raw((at, len), from, self.tag, true) })
+        expect(self.call, unsafe {
+            self.comm.collective.irecv_raw((at, len), from, self.tag, true)
+        })
     }
 
     fn wait(&self, requests: Vec<Request<'static>>) {
@@ -85,7 +87,8 @@ impl Turn {
         let place = (rank + size - root) % size;
         let rank_at = |place: usize| (place + root) % size;
         // The lowest bit set is how far above its parent it is.
-        let mut step = if place == 0 { size.next_power_of_two() } else { 1 << place.trailing_zeros() };
+        let mut step =
+            if place == 0 { size.next_power_of_two() } else { 1 << place.trailing_zeros() };
         if place > 0 {
             self.recv(bytes, rank_at(place - step));
         }
@@ -118,7 +121,8 @@ impl Turn {
 }
 
 fn bytes_of(call: &str, count: c_int, datatype: Handle) -> usize {
-    let count = usize::try_from(count).unwrap_or_else(|_| fail(call, format!("a count of {count}")));
+    let count =
+        usize::try_from(count).unwrap_or_else(|_| fail(call, format!("a count of {count}")));
     count * element(datatype).size()
 }
 

@@ -52,7 +52,9 @@ pub fn element(datatype: Handle) -> Element {
         0x240 | 0x243 | 0x244 => I8,
         0x241 | 0x245 => U8,
         0x207 | 0x247 => U8,
-        other => fail("a datatype", format!("handle {other:#x} is no datatype of C that is predefined")),
+        other => {
+            fail("a datatype", format!("handle {other:#x} is no datatype of C that is predefined"))
+        }
     }
 }
 
@@ -103,7 +105,9 @@ pub fn op(handle: Handle) -> Op {
         0x32 => Op::LogicalXor,
         0x38 => Op::MinLoc,
         0x39 => Op::MaxLoc,
-        other => fail("a reduction", format!("handle {other:#x} is no operation that is predefined")),
+        other => {
+            fail("a reduction", format!("handle {other:#x} is no operation that is predefined"))
+        }
     }
 }
 
@@ -137,8 +141,20 @@ pub fn combine(op: Op, element: Element, lower: &[u8], into: &mut [u8]) {
                 let both: $type = match op {
                     Op::Sum => a + b,
                     Op::Prod => a * b,
-                    Op::Min => if b < a { b } else { a },
-                    Op::Max => if b > a { b } else { a },
+                    Op::Min => {
+                        if b < a {
+                            b
+                        } else {
+                            a
+                        }
+                    }
+                    Op::Max => {
+                        if b > a {
+                            b
+                        } else {
+                            a
+                        }
+                    }
                     _ => unfit(op, element),
                 };
                 both.to_ne_bytes()
@@ -229,7 +245,8 @@ mod tests {
 
     #[test]
     fn elements_are_combined_one_by_one() {
-        let bytes = |values: &[i32]| values.iter().flat_map(|v| v.to_ne_bytes()).collect::<Vec<_>>();
+        let bytes =
+            |values: &[i32]| values.iter().flat_map(|v| v.to_ne_bytes()).collect::<Vec<_>>();
         for (op, expected) in [
             (Op::Sum, [11, -3]),
             (Op::Prod, [30, -10]),

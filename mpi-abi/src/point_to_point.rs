@@ -164,7 +164,8 @@ unsafe fn list(
     count: c_int,
     handles: *mut Handle,
 ) -> impl Iterator<Item = (usize, *mut Handle)> {
-    let count = usize::try_from(count).unwrap_or_else(|_| fail(call, format!("a count of {count}")));
+    let count =
+        usize::try_from(count).unwrap_or_else(|_| fail(call, format!("a count of {count}")));
     // SAFETY: the caller's promise.
     (0..count).map(move |number| (number, unsafe { handles.add(number) }))
 }

@@ -4,7 +4,9 @@ use std::ffi::{c_char, c_double, c_int, c_void};
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use crate::abi::{COMM_NULL, Handle, NAME, SUCCESS, Status, THREAD_MULTIPLE, THREAD_SINGLE, UNDEFINED};
+use crate::abi::{
+    COMM_NULL, Handle, NAME, SUCCESS, Status, THREAD_MULTIPLE, THREAD_SINGLE, UNDEFINED,
+};
 use crate::kind::element;
 use crate::state::{self, comm, expect, fail};
 
@@ -21,8 +23,8 @@ macro_rules! entries {
                 #[allow(unused, reason = "not all use it")]
                 const CALL: &str = stringify!($name);
                 #[allow(unused_unsafe, unreachable_code, reason = "not all read memory of the program, or return")]
-                // SAFETY: the caller keeps MPI's rules.
                 {
+                    // SAFETY: the caller keeps MPI's rules.
                     unsafe { $body }
                     crate::abi::SUCCESS
                 }

@@ -21,7 +21,11 @@ fn compiled(folder: &Path) -> PathBuf {
     let libraries = libraries();
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut command = Command::new(compiler);
-    command.args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1"]).arg(source).arg("-o").arg(&program);
+    command
+        .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1"])
+        .arg(source)
+        .arg("-o")
+        .arg(&program);
     command.arg("-L").arg(&libraries).arg(format!("-Wl,-rpath,{}", libraries.display()));
     // Before LD_LIBRARY_PATH, where cargo has an older build.
     let output = command.args(["-Wl,--disable-new-dtags", "-lmpi_abi"]).output().unwrap();
@@ -64,7 +68,11 @@ fn a_program_that_calls_everything_of_the_subset_runs_with_any_number_of_ranks_o
     for (ranks, path) in [(1, "auto"), (2, "auto"), (5, "auto"), (3, "nic"), (2, "nic-tcp")] {
         for (rank, output) in run(&program, ranks, path, &[]).into_iter().enumerate() {
             let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
-            assert!(output.status.success(), "rank {rank} of {ranks}, {path}: {}\n{err}", output.status);
+            assert!(
+                output.status.success(),
+                "rank {rank} of {ranks}, {path}: {}\n{err}",
+                output.status
+            );
             assert_eq!(out, format!("rank {rank} of {ranks} is through\n"));
         }
     }

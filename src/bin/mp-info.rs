@@ -56,7 +56,7 @@ fn run(options: &Options) -> Result<ExitCode> {
         let found = match which {
             Which::All => {
                 let config = libmp::Config::from_env()?;
-                Probe::run(config.nic_device.as_deref(), &config.nic_port)
+                Probe::run(config.rdma.device.as_deref(), &config.rdma.port)
             }
             Which::Soft => Probe::of_software(),
         };

@@ -150,13 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn another_host_is_reached_as_libmp_reaches_it_and_the_adapter_is_named_that_is_not_used() {
+    fn another_host_is_reached_as_libmp_reaches_it_and_the_adapter_is_named() {
         for (name, why) in
             [(None, "none"), (Some("rxe0"), "rxe0"), (Some("mlx5_0"), "mp-info --probe-nic")]
         {
             let routes = all(&machine(true, true), &rdma(name));
             let found = route(&routes, "this host", "another host");
-            assert!(found.path == "nic" && found.by.contains("TCP"), "{found:?}");
+            let by = if name.is_some() { "RDMA" } else { "TCP" };
+            assert!(found.path == "nic" && found.by.contains(by), "{found:?}");
             assert!(found.not_faster.as_ref().unwrap().contains(why), "{found:?}");
         }
     }

@@ -181,6 +181,15 @@ statuses! {
 }
 
 impl Completion {
+    /// Whether it is of a receive, and not of a request.
+    #[must_use]
+    pub fn is_receive(&self) -> bool {
+        match &self.outcome {
+            Ok(done) => matches!(done, Done::Received { .. } | Done::ReceivedWrite { .. }),
+            Err(failure) => failure.side == QueueSide::Receive,
+        }
+    }
+
     /// What `wc` says about the request it belongs to.
     pub(super) fn new(wc: &ibv_wc, request: &Pending) -> Self {
         let outcome = if wc.status == IBV_WC_SUCCESS {

@@ -37,6 +37,8 @@ pub struct Limits {
     pub ports: u8,
     /// Requests a queue may hold.
     pub requests: u32,
+    /// Receives a shared queue may hold; 0 where there are no such queues.
+    pub shared_receives: u32,
     /// Pieces of memory a request may have.
     pub segments: u32,
     /// Completions a queue may hold.
@@ -169,6 +171,7 @@ impl Limits {
         Self {
             ports: attr.phys_port_cnt,
             requests: unsigned(attr.max_qp_wr),
+            shared_receives: unsigned(attr.max_srq_wr),
             segments: unsigned(attr.max_sge),
             completions: unsigned(attr.max_cqe),
             incoming_reads: byte(attr.max_qp_rd_atom),

@@ -113,6 +113,10 @@ pub enum Error {
         why: String,
     },
 
+    /// There is no memory.
+    #[error(transparent)]
+    Memory(#[from] crate::Error),
+
     /// A range is not inside the memory.
     #[error("bytes {start}..{end} of a region of {size} bytes")]
     OutOfRange {
@@ -157,6 +161,13 @@ pub enum Error {
         /// The queue pair.
         qp_num: u32,
         /// Requests that it holds.
+        depth: u32,
+    },
+
+    /// The shared receive queue is full.
+    #[error("a shared receive queue is full: {depth} receives are posted")]
+    Full {
+        /// Receives that it holds.
         depth: u32,
     },
 

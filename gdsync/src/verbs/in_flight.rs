@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Pieces of memory that a request may name.
 pub(super) const MAX_SEGMENTS: usize = 4;
 
-/// Set in the number of a receive.
+/// Set in the number of a receive, and of one of a shared receive queue.
 const RECEIVE: u64 = 1 << 63;
+const SHARED: u64 = 1 << 62;
 
 /// What kind of request it was; a failed completion does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,20 +83,71 @@ impl InFlight {
     }
 }
 
+/// The receives of a shared queue, which complete in any order.
+pub(super) struct SharedReceives {
+    slots: Mutex<Slots>,
+}
+
+struct Slots {
+    pending: Vec<Option<Pending>>,
+    free: Vec<u32>,
+    /// Receives so far.
+    count: u32,
+}
+
+impl SharedReceives {
+    pub(super) fn new(depth: u32) -> Self {
+        let pending = (0..depth).map(|_| None).collect();
+        Self { slots: Mutex::new(Slots { pending, free: (0..depth).rev().collect(), count: 0 }) }
+    }
+
+    /// Enters a receive and returns its number, or nothing if the queue is full.
+    pub(super) fn push(&self, id: u64, held: Held) -> Option<u64> {
+        let slots = &mut *self.slots();
+        let slot = slots.free.pop()?;
+        slots.count = slots.count.wrapping_add(1) & (u32::MAX >> 2);
+        let number = RECEIVE | SHARED | u64::from(slots.count) << 32 | u64::from(slot);
+        slots.pending[slot as usize] =
+            Some(Pending { number, id, kind: Kind::Receive, _held: held });
+        Some(number)
+    }
+
+    /// Retires receive `number`; nothing if it is not in flight. Also of one that was not posted after all.
+    pub(super) fn complete(&self, number: u64) -> Option<Pending> {
+        let slots = &mut *self.slots();
+        let slot = number as u32;
+        let pending = slots.pending.get_mut(slot as usize)?;
+        let found = pending.take_if(|pending| pending.number == number)?;
+        slots.free.push(slot);
+        Some(found)
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Both queues of a queue pair, shared with the completion queues it reports to.
 pub(super) struct Queues {
     send: Mutex<InFlight>,
     receive: Mutex<InFlight>,
+    /// Where its receives are, if it shares them with others.
+    shared: Option<Arc<SharedReceives>>,
 }
 
 impl Queues {
-    pub(super) fn new(send_depth: u32, receive_depth: u32) -> Self {
-        // 2^23 queue pairs of 2^40 requests each before a number comes again.
+    pub(super) fn new(
+        send_depth: u32,
+        receive_depth: u32,
+        shared: Option<Arc<SharedReceives>>,
+    ) -> Self {
+        // 2^22 queue pairs of 2^40 requests each before a number comes again.
         static GENERATION: AtomicU64 = AtomicU64::new(0);
-        let first = GENERATION.fetch_add(1, Ordering::Relaxed) << 40 & !RECEIVE;
+        let first = GENERATION.fetch_add(1, Ordering::Relaxed) << 40 & !(RECEIVE | SHARED);
         Self {
             send: Mutex::new(InFlight::new(send_depth, first)),
             receive: Mutex::new(InFlight::new(receive_depth, first | RECEIVE)),
+            shared,
         }
     }
 
@@ -110,10 +162,10 @@ impl Queues {
 
     /// Retires the request of either queue that has this number.
     pub(super) fn complete(&self, number: u64) -> Option<Pending> {
-        if number & RECEIVE != 0 {
-            self.receive().complete(number)
-        } else {
-            self.send().complete(number)
+        match (number & RECEIVE != 0, number & SHARED != 0) {
+            (false, _) => self.send().complete(number),
+            (true, false) => self.receive().complete(number),
+            (true, true) => self.shared.as_ref()?.complete(number),
         }
     }
 }
@@ -126,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_completion_retires_the_unsignaled_requests_before_it() {
-        let queues = Queues::new(3, 1);
+        let queues = Queues::new(3, 1, None);
         let mut send = queues.send();
         let numbers: Vec<_> =
             (0..3).map(|id| send.push(id, Kind::Write, NOTHING).unwrap()).collect();
@@ -139,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_number_of_an_older_queue_pair_belongs_to_no_younger_one() {
-        let (older, younger) = (Queues::new(1, 1), Queues::new(1, 1));
+        let (older, younger) = (Queues::new(1, 1, None), Queues::new(1, 1, None));
         let old = older.send().push(7, Kind::Send, NOTHING).unwrap();
         let new = younger.send().push(8, Kind::Send, NOTHING).unwrap();
         assert!(younger.complete(old).is_none());
@@ -147,8 +199,22 @@ mod tests {
     }
 
     #[test]
+    fn receives_of_a_shared_queue_complete_in_any_order_and_once() {
+        let shared = Arc::new(SharedReceives::new(2));
+        let (one, two) = (Queues::new(1, 0, Some(shared.clone())), Queues::new(1, 0, None));
+        let numbers = [5, 6].map(|id| shared.push(id, NOTHING).unwrap());
+        assert_eq!(shared.push(7, NOTHING), None, "the queue is full");
+        assert!(two.complete(numbers[0]).is_none(), "it is of another queue pair");
+        assert_eq!(one.complete(numbers[1]).unwrap().id, 6);
+        let again = shared.push(8, NOTHING).unwrap();
+        assert!(one.complete(numbers[1]).is_none(), "retired already");
+        assert_eq!(one.complete(again).unwrap().id, 8);
+        assert_eq!(one.complete(numbers[0]).unwrap().id, 5);
+    }
+
+    #[test]
     fn a_request_that_was_not_posted_leaves_no_trace() {
-        let queues = Queues::new(1, 1);
+        let queues = Queues::new(1, 1, None);
         let first = queues.receive().push(1, Kind::Receive, NOTHING).unwrap();
         queues.receive().undo();
         let second = queues.receive().push(2, Kind::Receive, NOTHING).unwrap();

@@ -91,6 +91,7 @@
 mod completion;
 mod completion_queue;
 mod context;
+mod datagrams;
 mod device;
 mod endpoint;
 mod error;
@@ -101,10 +102,12 @@ mod port;
 mod post;
 mod protection_domain;
 mod queue_pair;
+mod shared_receives;
 
 pub use completion::{Completion, Done, Failure, QueueSide, Status};
 pub use completion_queue::CompletionQueue;
 pub use context::{Context, Limits};
+pub use datagrams::{DATAGRAM, DatagramRoute, Datagrams};
 pub use device::{Device, device, devices};
 pub use endpoint::Endpoint;
 pub(crate) use error::last_errno;
@@ -116,3 +119,4 @@ pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{
     CanReceive, Init, QueuePair, QueuePairOptions, ReadyToReceive, ReadyToSend, Reset, RetryPolicy,
 };
+pub use shared_receives::SharedReceiveQueue;

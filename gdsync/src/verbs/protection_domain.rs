@@ -2,9 +2,12 @@
 
 use super::completion_queue::CompletionQueue;
 use super::context::Context;
+use super::datagrams::Datagrams;
 use super::error::{Result, last_errno};
 use super::memory_region::{Access, DmaBuf, MemoryRegion};
+use super::port::Port;
 use super::queue_pair::{QueuePair, QueuePairOptions, Reset};
+use super::shared_receives::SharedReceiveQueue;
 use crate::Buffer;
 use bytemuck::Pod;
 use gdsync_sys::verbs::ibv_pd;
@@ -75,7 +78,38 @@ impl ProtectionDomain {
         receive_completions: &Arc<CompletionQueue>,
         options: &QueuePairOptions,
     ) -> Result<QueuePair<Reset>> {
-        QueuePair::create(self, send_completions, receive_completions, options)
+        QueuePair::create(self, None, send_completions, receive_completions, options)
+    }
+
+    /// As [`queue_pair`](Self::queue_pair), with receives that it shares with others: none are posted to itself.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn queue_pair_sharing(
+        self: &Arc<Self>,
+        receives: &Arc<SharedReceiveQueue>,
+        send_completions: &Arc<CompletionQueue>,
+        receive_completions: &Arc<CompletionQueue>,
+        options: &QueuePairOptions,
+    ) -> Result<QueuePair<Reset>> {
+        let options = QueuePairOptions { receive_depth: 0, ..*options };
+        QueuePair::create(self, Some(receives), send_completions, receive_completions, &options)
+    }
+
+    /// Makes a queue pair for datagrams of a port.
+    ///
+    /// # Errors
+    /// If the port has no GID, or what the kernel says.
+    pub fn datagrams(self: &Arc<Self>, port: &Port) -> Result<Datagrams> {
+        Datagrams::new(self, port)
+    }
+
+    /// Makes a receive queue of so many receives for several queue pairs.
+    ///
+    /// # Errors
+    /// What the kernel says, for example that the device cannot hold as many.
+    pub fn shared_receive_queue(self: &Arc<Self>, depth: u32) -> Result<Arc<SharedReceiveQueue>> {
+        SharedReceiveQueue::new(self, depth)
     }
 
     /// The device.

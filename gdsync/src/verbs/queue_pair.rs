@@ -8,12 +8,13 @@ use super::memory_region::{Access, RegionSlice};
 use super::port::{GidEntry, LinkLayer, Port};
 use super::post::{Pieces, Room, SendRequest, translate};
 use super::protection_domain::ProtectionDomain;
+use super::shared_receives::SharedReceiveQueue;
 use gdsync_sys::verbs::{
     IBV_QP_ACCESS_FLAGS, IBV_QP_AV, IBV_QP_DEST_QPN, IBV_QP_MAX_DEST_RD_ATOMIC,
     IBV_QP_MAX_QP_RD_ATOMIC, IBV_QP_MIN_RNR_TIMER, IBV_QP_PATH_MTU, IBV_QP_PKEY_INDEX, IBV_QP_PORT,
     IBV_QP_RETRY_CNT, IBV_QP_RNR_RETRY, IBV_QP_RQ_PSN, IBV_QP_SQ_PSN, IBV_QP_STATE, IBV_QP_TIMEOUT,
-    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, ibv_gid, ibv_qp, ibv_qp_attr,
-    ibv_qp_cap, ibv_qp_init_attr, ibv_recv_wr,
+    IBV_QPS_ERR, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPT_RC, ibv_ah_attr, ibv_gid, ibv_qp,
+    ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_qp_type, ibv_recv_wr, ibv_send_wr,
 };
 use gdsync_sys::{ibv_post_recv, ibv_post_send};
 use std::fmt;
@@ -67,16 +68,17 @@ pub struct RetryPolicy {
     /// How long an acknowledgement may take. Rounded up to 4.096 µs × 2ⁿ, n from 1 to 31. A device may wait four
     /// times as long.
     pub timeout: Duration,
-    /// How often to send again after that, at most 7.
+    /// How often to send again after that, at most 7. To rdma_rxe 7 means for ever.
     pub retries: u8,
-    /// How often to send again when the peer had no receive posted, at most 6; after 0.64 ms or what the peer asks for.
+    /// How often to send again when the peer had no receive posted, 0 to 6; 7 for ever. After 0.64 ms or what the peer
+    /// asks for.
     pub not_ready_retries: u8,
 }
 
 impl Default for RetryPolicy {
-    /// Gives up on a silent peer after 8 tries of about a second.
+    /// Gives up on a silent peer after 7 tries of about a second.
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(1), retries: 7, not_ready_retries: 6 }
+        Self { timeout: Duration::from_secs(1), retries: 6, not_ready_retries: 6 }
     }
 }
 
@@ -105,11 +107,51 @@ pub struct Init {
 
 /// How its packets go.
 #[derive(Debug)]
-struct Route {
+pub(super) struct Route {
+    device: String,
     port: u8,
     gid: GidEntry,
     service_level: u8,
     traffic_class: u8,
+}
+
+impl Route {
+    pub(super) fn of(port: &Port) -> Result<Route> {
+        let device = port.context.name().to_owned();
+        let Some(gid) = port.gid else {
+            let (port, wanted, table) = (port.number, None, Vec::new());
+            return Err(Error::NoGid { device, port, wanted, table });
+        };
+        let Port { number, service_level, traffic_class, .. } = *port;
+        Ok(Route { device, port: number, gid, service_level, traffic_class })
+    }
+
+    /// From one end to another.
+    pub(super) fn to(&self, local: &Endpoint, peer: &Endpoint) -> Result<ibv_ah_attr> {
+        if local.link_layer != peer.link_layer {
+            let (ours, theirs) = (local.link_layer, peer.link_layer);
+            return Err(Error::LinkLayer { device: self.device.clone(), ours, theirs });
+        }
+        let mut attr = ibv_ah_attr {
+            port_num: self.port,
+            sl: self.service_level,
+            dlid: peer.lid,
+            ..ibv_ah_attr::default()
+        };
+        if needs_global_route(local, peer) {
+            attr.is_global = 1;
+            attr.grh.dgid = ibv_gid { raw: peer.gid.0 };
+            attr.grh.hop_limit = HOP_LIMIT;
+            attr.grh.traffic_class = self.traffic_class;
+            let index = self.gid.index;
+            attr.grh.sgid_index = u8::try_from(index).map_err(|_| Error::TooMuch {
+                what: "index of a GID",
+                found: index.into(),
+                most: u8::MAX.into(),
+            })?;
+        }
+        Ok(attr)
+    }
 }
 
 /// Knows its peer and receives from it.
@@ -165,15 +207,16 @@ pub struct QueuePair<S> {
 }
 
 /// What all states share.
-struct Inner {
-    pair: NonNull<ibv_qp>,
+pub(super) struct Inner {
+    pub(super) pair: NonNull<ibv_qp>,
     number: u32,
     options: QueuePairOptions,
-    domain: Arc<ProtectionDomain>,
+    pub(super) domain: Arc<ProtectionDomain>,
     send_completions: Arc<CompletionQueue>,
     receive_completions: Arc<CompletionQueue>,
+    _shared: Option<Arc<SharedReceiveQueue>>,
     /// Last: the memory of requests in flight is let go after the queue pair is destroyed.
-    queues: Arc<Queues>,
+    pub(super) queues: Arc<Queues>,
 }
 
 // SAFETY: libibverbs serialises the calls on a queue pair.
@@ -184,47 +227,13 @@ unsafe impl Sync for Inner {}
 impl QueuePair<Reset> {
     pub(super) fn create(
         domain: &Arc<ProtectionDomain>,
+        shared: Option<&Arc<SharedReceiveQueue>>,
         send_completions: &Arc<CompletionQueue>,
         receive_completions: &Arc<CompletionQueue>,
         options: &QueuePairOptions,
     ) -> Result<Self> {
-        if options.segments as usize > MAX_SEGMENTS {
-            let (found, most) = (options.segments.into(), MAX_SEGMENTS as u64);
-            return Err(Error::TooMuch { what: "pieces of a request", found, most });
-        }
-        let context = domain.context();
-        let mut attr = ibv_qp_init_attr {
-            send_cq: send_completions.as_ptr(),
-            recv_cq: receive_completions.as_ptr(),
-            cap: ibv_qp_cap {
-                max_send_wr: options.send_depth,
-                max_recv_wr: options.receive_depth,
-                max_send_sge: options.segments,
-                max_recv_sge: options.segments,
-                max_inline_data: options.inline,
-            },
-            qp_type: IBV_QPT_RC,
-            ..ibv_qp_init_attr::default()
-        };
-        // SAFETY: the domain and the completion queues are alive, and the new queue pair keeps them so.
-        let pair = unsafe { context.verbs().ibv_create_qp(domain.as_ptr(), &mut attr) };
-        let pair = NonNull::new(pair).ok_or_else(|| {
-            context.failed("ibv_create_qp", &format!("{options:?}"), last_errno())
-        })?;
-        // SAFETY: the queue pair is alive.
-        let number = unsafe { pair.as_ref().qp_num };
-        let queues = Arc::new(Queues::new(options.send_depth, options.receive_depth));
-        send_completions.add(number, &queues);
-        receive_completions.add(number, &queues);
-        let inner = Inner {
-            pair,
-            number,
-            options: *options,
-            domain: domain.clone(),
-            send_completions: send_completions.clone(),
-            receive_completions: receive_completions.clone(),
-            queues,
-        };
+        let completions = (send_completions, receive_completions);
+        let inner = Inner::create(IBV_QPT_RC, domain, shared, completions, options)?;
         Ok(Self { inner, state: Reset(()) })
     }
 
@@ -233,12 +242,7 @@ impl QueuePair<Reset> {
     /// # Errors
     /// If the port has no GID, or what the kernel says.
     pub fn init(self, port: &Port, access: Access) -> Result<QueuePair<Init>> {
-        let gid = port.gid.ok_or_else(|| Error::NoGid {
-            device: port.context.name().to_owned(),
-            port: port.number,
-            wanted: None,
-            table: Vec::new(),
-        })?;
+        let route = Route::of(port)?;
         let mut attr = ibv_qp_attr {
             qp_state: IBV_QPS_INIT,
             port_num: port.number,
@@ -248,23 +252,8 @@ impl QueuePair<Reset> {
         };
         let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
         self.inner.modify(&mut attr, mask, "reset to init")?;
-        let local = Endpoint {
-            qp_num: self.inner.number,
-            // Another one each time, so that packets of an earlier connection are not taken for this one's.
-            psn: RandomState::new().hash_one(self.inner.number) as u32 & 0x00ff_ffff,
-            incoming_reads: self.inner.domain.context().limits().incoming_reads.min(MAX_READS),
-            link_layer: port.link_layer,
-            mtu: port.mtu,
-            lid: port.lid,
-            gid: gid.gid,
-        };
-        let port = Route {
-            port: port.number,
-            gid,
-            service_level: port.service_level,
-            traffic_class: port.traffic_class,
-        };
-        Ok(QueuePair { inner: self.inner, state: Init { local, route: port } })
+        let local = self.inner.endpoint(port, &route);
+        Ok(QueuePair { inner: self.inner, state: Init { local, route } })
     }
 }
 
@@ -275,11 +264,6 @@ impl QueuePair<Init> {
     /// If the peer's port is of another kind, or what the kernel says, for example that there is no route.
     pub fn connect(self, peer: &Endpoint) -> Result<QueuePair<ReadyToReceive>> {
         let Init { local, route } = self.state;
-        let device = self.inner.domain.context().name();
-        if local.link_layer != peer.link_layer {
-            let (ours, theirs) = (local.link_layer, peer.link_layer);
-            return Err(Error::LinkLayer { device: device.to_owned(), ours, theirs });
-        }
         let mut attr = ibv_qp_attr {
             qp_state: IBV_QPS_RTR,
             path_mtu: local.mtu.min(peer.mtu).number(),
@@ -289,21 +273,7 @@ impl QueuePair<Init> {
             min_rnr_timer: NOT_READY_TIMER,
             ..ibv_qp_attr::default()
         };
-        attr.ah_attr.port_num = route.port;
-        attr.ah_attr.sl = route.service_level;
-        attr.ah_attr.dlid = peer.lid;
-        if needs_global_route(&local, peer) {
-            attr.ah_attr.is_global = 1;
-            attr.ah_attr.grh.dgid = ibv_gid { raw: peer.gid.0 };
-            attr.ah_attr.grh.hop_limit = HOP_LIMIT;
-            attr.ah_attr.grh.traffic_class = route.traffic_class;
-            let index = route.gid.index;
-            attr.ah_attr.grh.sgid_index = u8::try_from(index).map_err(|_| Error::TooMuch {
-                what: "index of a GID",
-                found: index.into(),
-                most: u8::MAX.into(),
-            })?;
-        }
+        attr.ah_attr = route.to(&local, peer)?;
         let mask = IBV_QP_STATE
             | IBV_QP_AV
             | IBV_QP_PATH_MTU
@@ -332,10 +302,9 @@ impl QueuePair<ReadyToReceive> {
     /// If a number of retries is too large, or what the kernel says.
     pub fn ready_to_send(self, policy: &RetryPolicy) -> Result<QueuePair<ReadyToSend>> {
         let ReadyToReceive { local, peer } = self.state;
-        // 7 receiver-not-ready retries would mean: for ever.
         for (what, found, most) in [
             ("retries", policy.retries, 7),
-            ("retries of a receiver that is not ready", policy.not_ready_retries, 6),
+            ("retries of a receiver that is not ready", policy.not_ready_retries, 7),
         ] {
             if found > most {
                 let (found, most) = (found.into(), most.into());
@@ -370,22 +339,7 @@ impl QueuePair<ReadyToSend> {
     /// # Errors
     /// [`Error::QueueFull`]: poll and post again; [`Error::TooMuch`]: more than the queue pair was made for.
     pub fn post(&self, request: &SendRequest<'_>) -> Result<()> {
-        let inner = &self.inner;
-        let (mut wr, mut pieces, kind) = translate(request, inner.room())?;
-        // Held while posting, so that the order here is that of the queue.
-        let mut queue = inner.queues.send();
-        let depth = inner.options.send_depth;
-        let number = queue.push(request.id, kind, pieces.take_held());
-        wr.wr_id = number.ok_or_else(|| inner.full("send", depth))?;
-        (wr.sg_list, wr.num_sge) = pieces.sges();
-        let mut bad = null_mut();
-        // SAFETY: the request and its pieces live across the call; the memory behind the pieces is held in the queue.
-        let rc = unsafe { ibv_post_send(inner.pair.as_ptr(), &mut wr, &mut bad) };
-        if rc != 0 {
-            queue.undo();
-            return Err(inner.not_posted("ibv_post_send", "send", depth, rc));
-        }
-        Ok(())
+        self.inner.post(request, |_| {})
     }
 
     /// The peer it is connected to.
@@ -408,22 +362,7 @@ impl<S: CanReceive> QueuePair<S> {
     /// # Errors
     /// As [`QueuePair::post`].
     pub fn post_receive(&self, id: u64, into: &[RegionSlice]) -> Result<()> {
-        let inner = &self.inner;
-        let mut pieces = Pieces::new(into, inner.room())?;
-        let mut queue = inner.queues.receive();
-        let depth = inner.options.receive_depth;
-        let number = queue.push(id, Kind::Receive, pieces.take_held());
-        let number = number.ok_or_else(|| inner.full("receive", depth))?;
-        let (sg_list, num_sge) = pieces.sges();
-        let mut wr = ibv_recv_wr { wr_id: number, next: null_mut(), sg_list, num_sge };
-        let mut bad = null_mut();
-        // SAFETY: as in `post`.
-        let rc = unsafe { ibv_post_recv(inner.pair.as_ptr(), &mut wr, &mut bad) };
-        if rc != 0 {
-            queue.undo();
-            return Err(inner.not_posted("ibv_post_recv", "receive", depth, rc));
-        }
-        Ok(())
+        self.inner.post_receive(id, into)
     }
 
     /// Moves it to the error state: everything in flight completes as flushed, and nothing is executed any more.
@@ -451,16 +390,121 @@ impl<S> QueuePair<S> {
 }
 
 impl Inner {
-    fn modify(&self, attr: &mut ibv_qp_attr, mask: u32, step: &str) -> Result<()> {
+    pub(super) fn create(
+        kind: ibv_qp_type,
+        domain: &Arc<ProtectionDomain>,
+        shared: Option<&Arc<SharedReceiveQueue>>,
+        (send_completions, receive_completions): (&Arc<CompletionQueue>, &Arc<CompletionQueue>),
+        options: &QueuePairOptions,
+    ) -> Result<Self> {
+        if options.segments as usize > MAX_SEGMENTS {
+            let (found, most) = (options.segments.into(), MAX_SEGMENTS as u64);
+            return Err(Error::TooMuch { what: "pieces of a request", found, most });
+        }
+        let context = domain.context();
+        let mut attr = ibv_qp_init_attr {
+            send_cq: send_completions.as_ptr(),
+            recv_cq: receive_completions.as_ptr(),
+            srq: shared.map_or(null_mut(), |shared| shared.as_ptr()),
+            cap: ibv_qp_cap {
+                max_send_wr: options.send_depth,
+                max_recv_wr: options.receive_depth,
+                max_send_sge: options.segments,
+                max_recv_sge: options.segments,
+                max_inline_data: options.inline,
+            },
+            qp_type: kind,
+            ..ibv_qp_init_attr::default()
+        };
+        // SAFETY: the domain and the completion queues are alive, and the new queue pair keeps them so.
+        let pair = unsafe { context.verbs().ibv_create_qp(domain.as_ptr(), &mut attr) };
+        let pair = NonNull::new(pair).ok_or_else(|| {
+            context.failed("ibv_create_qp", &format!("{options:?}"), last_errno())
+        })?;
+        // SAFETY: the queue pair is alive.
+        let number = unsafe { pair.as_ref().qp_num };
+        let receives = shared.map(|shared| shared.receives.clone());
+        let queues = Queues::new(options.send_depth, options.receive_depth, receives);
+        let queues = Arc::new(queues);
+        send_completions.add(number, &queues);
+        receive_completions.add(number, &queues);
+        Ok(Self {
+            pair,
+            number,
+            options: *options,
+            domain: domain.clone(),
+            send_completions: send_completions.clone(),
+            receive_completions: receive_completions.clone(),
+            _shared: shared.cloned(),
+            queues,
+        })
+    }
+
+    pub(super) fn modify(&self, attr: &mut ibv_qp_attr, mask: u32, step: &str) -> Result<()> {
         let context = self.domain.context();
         // SAFETY: the queue pair is alive.
         let rc = unsafe { context.verbs().ibv_modify_qp(self.pair.as_ptr(), attr, mask as i32) };
         context.check("ibv_modify_qp", rc, &format!("queue pair {:#x}, {step}", self.number))
     }
 
-    fn room(&self) -> Room {
+    pub(super) fn endpoint(&self, port: &Port, route: &Route) -> Endpoint {
+        Endpoint {
+            qp_num: self.number,
+            // Another one each time, so that packets of an earlier connection are not taken for this one's.
+            psn: RandomState::new().hash_one(self.number) as u32 & 0x00ff_ffff,
+            incoming_reads: self.domain.context().limits().incoming_reads.min(MAX_READS),
+            link_layer: port.link_layer,
+            mtu: port.mtu,
+            lid: port.lid,
+            gid: route.gid.gid,
+        }
+    }
+
+    pub(super) fn room(&self) -> Room {
         let QueuePairOptions { segments, inline, .. } = self.options;
         Room { segments: segments as usize, inline: inline as usize }
+    }
+
+    pub(super) fn post_receive(&self, id: u64, into: &[RegionSlice]) -> Result<()> {
+        let mut pieces = Pieces::new(into, self.room())?;
+        let mut queue = self.queues.receive();
+        let depth = self.options.receive_depth;
+        let number = queue.push(id, Kind::Receive, pieces.take_held());
+        let number = number.ok_or_else(|| self.full("receive", depth))?;
+        let (sg_list, num_sge) = pieces.sges();
+        let mut wr = ibv_recv_wr { wr_id: number, next: null_mut(), sg_list, num_sge };
+        let mut bad = null_mut();
+        // SAFETY: as in `post`.
+        let rc = unsafe { ibv_post_recv(self.pair.as_ptr(), &mut wr, &mut bad) };
+        if rc != 0 {
+            queue.undo();
+            return Err(self.not_posted("ibv_post_recv", "receive", depth, rc));
+        }
+        Ok(())
+    }
+
+    /// Posts a request, which `direct` may complete.
+    pub(super) fn post(
+        &self,
+        request: &SendRequest<'_>,
+        direct: impl FnOnce(&mut ibv_send_wr),
+    ) -> Result<()> {
+        let (mut wr, mut pieces, kind) = translate(request, self.room())?;
+        direct(&mut wr);
+        // Held while posting, so that the order here is that of the queue.
+        let mut queue = self.queues.send();
+        let depth = self.options.send_depth;
+        let number = queue.push(request.id, kind, pieces.take_held());
+        wr.wr_id = number.ok_or_else(|| self.full("send", depth))?;
+        (wr.sg_list, wr.num_sge) = pieces.sges();
+        let mut bad = null_mut();
+        // SAFETY: the request and its pieces live across the call; the memory behind the pieces is held in the queue.
+        let rc = unsafe { ibv_post_send(self.pair.as_ptr(), &mut wr, &mut bad) };
+        if rc != 0 {
+            queue.undo();
+            return Err(self.not_posted("ibv_post_send", "send", depth, rc));
+        }
+        Ok(())
     }
 
     fn full(&self, queue: &'static str, depth: u32) -> Error {

@@ -9,7 +9,7 @@ pub mod side;
 use std::error::Error;
 use std::time::Duration;
 
-use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::soft::{RdmaOptions, SoftNic, SoftNicOptions};
 use gdsync::nic::{Access, MemoryRegion, Nic, QueuePair, QueuePairOptions, WireKind};
 use gdsync::wqe::{Notify, Operation, WorkRequest};
 use gdsync::{Buffer, Deadline, Device};
@@ -31,6 +31,8 @@ pub enum Way {
     Ring,
     /// TCP over the loopback interface.
     Tcp,
+    /// The first RDMA device.
+    Rdma,
 }
 
 impl Way {
@@ -38,6 +40,7 @@ impl Way {
         match self {
             Way::Mapped | Way::Ring => WireKind::SharedMemory,
             Way::Tcp => WireKind::Tcp,
+            Way::Rdma => WireKind::Rdma,
         }
     }
 
@@ -47,8 +50,10 @@ impl Way {
             Way::Tcp => Some("127.0.0.1:0".parse()?),
             _ => None,
         };
+        let rdma = (self == Way::Rdma).then(RdmaOptions::default);
         let map_peers = self == Way::Mapped;
-        Ok(SoftNic::open(&SoftNicOptions { listen, map_peers, ..SoftNicOptions::default() })?)
+        let options = SoftNicOptions { listen, rdma, map_peers, ..SoftNicOptions::default() };
+        Ok(SoftNic::open(&options)?)
     }
 }
 

@@ -16,6 +16,13 @@ macro_rules! on_every_way {
         mod mapped { $(#[test] fn $name() -> super::Outcome { super::$name(super::Way::Mapped) })+ }
         mod ring { $(#[test] fn $name() -> super::Outcome { super::$name(super::Way::Ring) })+ }
         mod tcp { $(#[test] fn $name() -> super::Outcome { super::$name(super::Way::Tcp) })+ }
+        mod rdma {
+            $(#[test]
+            #[ignore = "needs a verbs device (run by tools/rxe-vm)"]
+            fn $name() -> super::Outcome {
+                super::$name(super::Way::Rdma)
+            })+
+        }
     };
 }
 pub(crate) use on_every_way;

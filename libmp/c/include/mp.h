@@ -115,7 +115,8 @@ mp_status mp_comm_free(mp_comm *comm);
 typedef enum mp_path_kind {
     MP_PATH_DIRECT = 0,            /* the other's memory is mapped */
     MP_PATH_NIC_SHARED_MEMORY = 1, /* queue pairs of the software NIC, over shared memory of the host */
-    MP_PATH_NIC_TCP = 2            /* queue pairs of the software NIC, over TCP */
+    MP_PATH_NIC_TCP = 2,           /* queue pairs of the software NIC, over TCP */
+    MP_PATH_NIC_VERBS = 3          /* queue pairs of the software NIC, over RDMA devices */
 } mp_path_kind;
 /* *path becomes an mp_path_kind. MP_ERR_NO_PATH if there is none. */
 mp_status mp_path(const mp_comm *comm, int rank, int *path);

@@ -119,6 +119,7 @@ api! {
             Path::Direct => 0,
             Path::NicSharedMemory => 1,
             Path::NicTcp => 2,
+            Path::NicVerbs => 3,
             other => return Err(Failure::unsupported(format!("path {other} has no number in C"))),
         };
         put(path, kind, "path")?;

@@ -70,7 +70,7 @@ mod tests {
         let memory = Buffer::<u8>::new(&Device::Host, Space::Pinned, 100).unwrap();
         let listen = Some(std::net::Ipv4Addr::LOCALHOST.into());
         let arena = Arena::create(1).unwrap();
-        let nic = Nic::open(&arena, listen, Duration::from_secs(1), None).unwrap();
+        let nic = Nic::open(&arena, (listen, None), Duration::from_secs(1), None).unwrap();
         let link = nic.host_link().unwrap().address();
         let key = Key { group: u64::MAX, tag: u64::MAX, lane: Lane::Message };
         let mapped = Opening::Mapped(MappedOpening {

@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gdsync::nic::soft::RdmaOptions;
 pub use gdsync::path::Path;
 use gdsync::path::{Adapter, Choice, Facts, Memories, PathChoice, choose};
+use gdsync::verbs::LinkLayer;
 use gdsync::{Buffer, CudaDevice, Device, PeerHandle, PeerLink, PeerMemory, Space};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -20,6 +22,8 @@ use crate::error::{Error, Result};
 pub(crate) struct Paths {
     pub wish: PathChoice,
     peers: Arc<[PeerInfo]>,
+    /// Of each rank, if its host is not the only one.
+    adapters: Vec<Rdma>,
     /// Between ranks of one host, the lower first.
     obstacles: BTreeMap<(usize, usize), Obstacle>,
 }
@@ -33,22 +37,27 @@ enum Obstacle {
     Memory(String),
 }
 
-/// What a rank tells the others of this host.
+/// The RDMA device that a rank has found, with the kind of its port, or why there is none.
+type Rdma = std::result::Result<(String, LinkLayer), String>;
+
+/// What a rank tells the others.
 #[derive(Serialize, Deserialize)]
 struct Place {
     /// Memory that they try to map.
     page: PeerHandle,
     /// The GPU that the launcher chose for it.
     gpu: Option<[u8; 16]>,
+    /// Nothing where all are on one host.
+    rdma: Option<Rdma>,
 }
 
 impl Paths {
     fn new(wish: PathChoice, peers: Arc<[PeerInfo]>) -> Paths {
-        Paths { wish, peers, obstacles: BTreeMap::new() }
+        Paths { wish, peers, adapters: Vec::new(), obstacles: BTreeMap::new() }
     }
 
     /// The paths of the world of `control`, and how many collectives it took to find out: the same number on all ranks. `gpu`
-    /// is what the launcher chose for this rank.
+    /// is what the launcher chose for this rank, and `rdma` the RDMA device.
     ///
     /// # Errors
     /// What ended the world meanwhile; [`Error::Memory`].
@@ -56,12 +65,13 @@ impl Paths {
         control: &Control,
         peers: Arc<[PeerInfo]>,
         wish: PathChoice,
-        gpu: Option<&str>,
+        (gpu, rdma): (Option<&str>, &RdmaOptions),
         timeout: Duration,
     ) -> Result<(Paths, u64)> {
         let ranks = peers.len();
         let mut paths = Paths::new(wish, peers);
-        if !paths.has_processes_of_one_host() {
+        let one_host = paths.is_one_host();
+        if one_host && !paths.has_processes_of_one_host() {
             return Ok((paths, 0));
         }
         let what = "finding the paths between the ranks";
@@ -78,11 +88,17 @@ impl Paths {
         let place = Place {
             page: page.export().map_err(failed)?,
             gpu: own_gpu.and_then(|ordinal| CudaDevice::uuid_of(ordinal).ok()),
+            rdma: (!one_host).then(|| match rdma.find() {
+                Ok(port) => Ok((port.context().name().to_owned(), port.link_layer)),
+                Err(error) => Err(error.to_string()),
+            }),
         };
         let (rank, mut own) = (control.rank(), Vec::new());
         for (other, blob) in gather(0, postcard::to_stdvec(&place))?.iter().enumerate() {
+            let mut place: Place = decode(control, other, blob)?;
+            paths.adapters.extend(place.rdma.take());
             if paths.are_processes_of_one_host(rank, other)
-                && let Some(obstacle) = obstacle(own_gpu, &decode(control, other, blob)?)
+                && let Some(obstacle) = obstacle(own_gpu, &place)
             {
                 own.push((other as u32, obstacle));
             }
@@ -109,10 +125,13 @@ impl Paths {
 
     /// Whether every rank has every other's memory mapped. Every rank comes to the same answer.
     pub fn all_direct(&self) -> bool {
-        let first = self.peers.first().map(|peer| &peer.node);
-        let one_host = || self.peers.iter().all(|peer| Some(&peer.node) == first);
         self.peers.len() < 2
-            || (self.wish == PathChoice::Auto && self.obstacles.is_empty() && one_host())
+            || (self.wish == PathChoice::Auto && self.obstacles.is_empty() && self.is_one_host())
+    }
+
+    fn is_one_host(&self) -> bool {
+        let first = self.peers.first().map(|peer| &peer.node);
+        self.peers.iter().all(|peer| Some(&peer.node) == first)
     }
 
     /// The path between two ranks of the world.
@@ -132,8 +151,29 @@ impl Paths {
             }
         };
         let one_process = one_host && self.peers[one].pid == self.peers[two].pid;
-        let adapter = Adapter::Unknown;
+        let adapter = match one_host {
+            true => Adapter::Unknown,
+            false => self.adapter(one, two),
+        };
         choose(self.wish, &Facts { one_process, one_host, not_shared, memories, adapter })
+    }
+
+    /// The RDMA devices of two ranks. As [`choice`](Self::choice) needs it: alike from both sides, but for a name.
+    fn adapter(&self, one: usize, two: usize) -> Adapter {
+        let missing = |rank: usize, why: &str| {
+            Adapter::Missing(format!("rank {rank} on {}: {why}", self.peers[rank].host))
+        };
+        match (self.adapters.get(one), self.adapters.get(two)) {
+            (Some(Err(why)), _) => missing(one, why),
+            (_, Some(Err(why))) => missing(two, why),
+            (Some(Ok((name, here))), Some(Ok((_, there)))) if here == there => {
+                Adapter::Found { name: name.clone(), gpu: false }
+            }
+            (Some(Ok((name, here))), Some(Ok((other, there)))) => {
+                Adapter::Missing(format!("{name} is on {here}, {other} on {there}"))
+            }
+            _ => Adapter::Unknown,
+        }
     }
 
     fn are_processes_of_one_host(&self, one: usize, two: usize) -> bool {
@@ -179,6 +219,7 @@ mod tests {
             (PathChoice::Auto, Path::Direct, Path::NicTcp),
             (PathChoice::Nic, Path::NicSharedMemory, Path::NicTcp),
             (PathChoice::NicTcp, Path::NicTcp, Path::NicTcp),
+            (PathChoice::NicVerbs, Path::NicVerbs, Path::NicVerbs),
         ] {
             let paths = world(wish);
             for (one, two, expected) in
@@ -188,6 +229,23 @@ mod tests {
                 assert_eq!(paths.between(two, one), expected);
             }
             assert!(!paths.all_direct());
+        }
+    }
+
+    #[test]
+    fn hosts_with_rdma_devices_of_one_kind_use_them_and_others_say_why_not() {
+        let mut paths = world(PathChoice::Auto);
+        let found = |layer| Ok(("rxe0".to_owned(), layer));
+        let (ethernet, infiniband) = (LinkLayer::Ethernet, LinkLayer::InfiniBand);
+        paths.adapters =
+            vec![found(ethernet), found(infiniband), Err("no library".into()), found(ethernet)];
+        assert_eq!((paths.between(0, 3), paths.between(3, 0)), (Path::NicVerbs, Path::NicVerbs));
+        assert_eq!(paths.between(0, 1), Path::Direct);
+        for (one, why) in [(1, "InfiniBand"), (2, "rank 2 on h: no library")] {
+            for choice in [paths.choice(one, 3), paths.choice(3, one)] {
+                assert_eq!(choice.path, Path::NicTcp);
+                assert!(choice.not_faster.as_ref().unwrap().contains(why), "{choice:?}");
+            }
         }
     }
 

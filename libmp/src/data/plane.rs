@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use gdsync::PeerHandle;
+use gdsync::nic::soft::RdmaOptions;
 
 use super::arena::Arena;
 use super::common::Common;
@@ -27,8 +28,8 @@ use crate::control::message::PeerInfo;
 use crate::error::Result;
 use crate::trace::{Probes, Trace};
 use crate::transport::nic::{Nic, RANKS_MAX, refused};
-use neighbours::{Neighbour, Neighbours};
 pub(crate) use help::{Help, Helpers};
+use neighbours::{Neighbour, Neighbours};
 pub(crate) use streams::Abort;
 use streams::Streams;
 use waiting::Waiting;
@@ -42,6 +43,8 @@ const HELP: Duration = Duration::from_millis(1);
 pub(crate) struct NicOptions {
     /// Where it listens; an error if that cannot be told.
     pub listen: Result<IpAddr>,
+    /// The RDMA device that it sends through to ranks that are reached so.
+    pub rdma: RdmaOptions,
     /// How long a peer may be silent.
     pub patience: Duration,
     /// Contexts of a device's kernels for each rank, if somebody has said how many.
@@ -137,7 +140,7 @@ impl Plane {
         rank: usize,
         peers: &[PeerInfo],
         paths: &Paths,
-        NicOptions { listen, patience, contexts }: NicOptions,
+        NicOptions { listen, rdma, patience, contexts }: NicOptions,
     ) -> Result<(Neighbours, Arena, Option<Nic>)> {
         let with_nic = !paths.all_direct() && peers.len() <= RANKS_MAX;
         let ranks: Vec<usize> = (0..peers.len())
@@ -147,15 +150,15 @@ impl Plane {
         let nic = match with_nic {
             false => None,
             true => {
-                let over_tcp =
-                    ranks.iter().any(|&other| paths.between(rank, other) == Path::NicTcp);
-                let listen = if over_tcp { Some(listen?) } else { None };
-                let nic = Nic::open(&arena, listen, patience, contexts);
+                let some = |path| ranks.iter().any(|&other| paths.between(rank, other) == path);
+                let listen = if some(Path::NicTcp) { Some(listen?) } else { None };
+                let rdma = some(Path::NicVerbs).then_some(rdma);
+                let nic = Nic::open(&arena, (listen, rdma), patience, contexts);
                 Some(nic.map_err(refused(|| "starting the software NIC".into()))?)
             }
         };
         let link = |path: Path, other: usize| match (&nic, path) {
-            (Some(nic), Path::NicTcp | Path::NicSharedMemory) => {
+            (Some(nic), Path::NicTcp | Path::NicSharedMemory | Path::NicVerbs) => {
                 let op = || format!("making a queue pair for rank {other}");
                 nic.host_link().map(Some).map_err(refused(op))
             }
@@ -237,7 +240,10 @@ impl Plane {
         if let Some(nic) = &self.nic {
             self.look_after_links(nic);
         }
-        self.nic.is_some() || !self.helpers.is_empty() || self.backlog.load(Ordering::Relaxed) > 0 || !self.waiting.is_empty()
+        self.nic.is_some()
+            || !self.helpers.is_empty()
+            || self.backlog.load(Ordering::Relaxed) > 0
+            || !self.waiting.is_empty()
     }
 }
 

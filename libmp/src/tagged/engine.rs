@@ -49,7 +49,10 @@ impl Layout {
         Layout {
             lines: share(256, 32, 8192).next_power_of_two(),
             eager: share(16 * limit, 2 * limit, 1 << 20).max(256).next_power_of_two(),
-            bulk: options.ring.unwrap_or_else(|| share(512 << 10, 32 << 10, 8 << 20)).next_power_of_two(),
+            bulk: options
+                .ring
+                .unwrap_or_else(|| share(512 << 10, 32 << 10, 8 << 20))
+                .next_power_of_two(),
             limit,
             unexpected: options.unexpected as u64,
         }
@@ -164,7 +167,10 @@ enum State {
     /// A receive.
     Posted(Posted),
     /// So many bytes of so many went through the bulk ring.
-    Streaming { at: usize, until: usize },
+    Streaming {
+        at: usize,
+        until: usize,
+    },
     Complete(Outcome),
 }
 
@@ -374,7 +380,13 @@ impl Engine {
         let Some(entry) = self.entry(ticket) else { return (0, 0, String::new()) };
         let (len, rank) = (entry.memory.len(), entry.label.source);
         match entry.state {
-            State::Queued => (0, len, format!("there is no room on the way to rank {rank}, which makes no calls that take what comes")),
+            State::Queued => (
+                0,
+                len,
+                format!(
+                    "there is no room on the way to rank {rank}, which makes no calls that take what comes"
+                ),
+            ),
             State::Offered => (0, len, format!("rank {rank} has posted no receive for it")),
             State::Posted(_) => (0, len, self.unexpected()),
             State::Streaming { at, until } => (at, until, String::new()),
@@ -559,14 +571,13 @@ impl Engine {
                     self.line(way, to, &Envelope::Answer { send, wanted })?;
                 }
                 Out::Send(key) => {
-                    let (len, tag) = (self.requests[key].memory.len(), self.requests[key].label.tag);
+                    let (len, tag) =
+                        (self.requests[key].memory.len(), self.requests[key].label.tag);
                     match self.fit(way, to, len)? {
                         Fit::Wait => return Ok(()),
                         Fit::Now => {
-                            let memory = std::mem::replace(
-                                &mut self.requests[key].memory,
-                                Memory::Nowhere,
-                            );
+                            let memory =
+                                std::mem::replace(&mut self.requests[key].memory, Memory::Nowhere);
                             self.send_now(way, to, tag, &memory)?;
                             self.complete(key, self.sent(tag, len));
                         }
@@ -812,8 +823,7 @@ impl Engine {
                 if part > 0 && !matches!(entry.memory, Memory::Nowhere) {
                     let ring_at = stretch + self.layout.bulk_at() + ring_at;
                     // SAFETY: as in `copy_eager`; a receive has room for all of what it wants.
-                    let copied =
-                        unsafe { self.share.copy_out(ring_at, entry.memory.at(at), part) };
+                    let copied = unsafe { self.share.copy_out(ring_at, entry.memory.at(at), part) };
                     copied.map_err(|source| way.call.failed(source))?;
                 }
                 at += part;
@@ -890,7 +900,10 @@ fn pull(how: Pull, address: u64, to: *mut u8, len: usize) -> bool {
             unsafe { gdsync::copy_bytes(address as *const u8, to, len) };
             true
         }
-        // SAFETY: a receive has room for all of it.
-        Pull::Process(pid) => unsafe { gdsync::process::read_memory(pid, address, to, len) }.is_ok(),
+        Pull::Process(pid) => {
+            // SAFETY: a receive has room for all of it.
+            let read = unsafe { gdsync::process::read_memory(pid, address, to, len) };
+            read.is_ok()
+        }
     }
 }

@@ -93,8 +93,12 @@ mod tests {
                 Envelope::InLine { tag, len, bytes }
             }),
             (any::<u64>(), 0..=8192usize).prop_map(|(tag, len)| Envelope::Eager { tag, len }),
-            any::<[u64; 4]>()
-                .prop_map(|[tag, len, send, address]| Envelope::Offer { tag, len, send, address }),
+            any::<[u64; 4]>().prop_map(|[tag, len, send, address]| Envelope::Offer {
+                tag,
+                len,
+                send,
+                address
+            }),
             any::<[u64; 2]>().prop_map(|[send, wanted]| Envelope::Answer { send, wanted }),
         ]
     }
@@ -110,7 +114,7 @@ mod tests {
         #[test]
         fn any_words_are_an_envelope_within_its_limits_or_none(mut words: [u64; WORDS], kind in 0..6u64, small: bool) {
             if small {
-                words[1] = kind | words[1] % 10_000 << 8;
+                words[1] = kind | (words[1] % 10_000) << 8;
             }
             match Envelope::decode(&words, 100) {
                 Some(Envelope::InLine { len, .. }) => prop_assert!(len <= INSIDE),

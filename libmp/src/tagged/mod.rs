@@ -274,7 +274,8 @@ impl Tagged {
     /// # Errors
     /// [`Error::NoSuchRank`]; [`Error::Waits`] at the deadline, behind which the message goes on from a copy; what ended the world.
     pub fn send<T: Pod>(&self, data: &[T], to: usize, tag: u64, deadline: Deadline) -> Result<()> {
-        let memory = lent(bytemuck::cast_slice::<T, u8>(data).as_ptr().cast_mut(), size_of_val(data));
+        let memory =
+            lent(bytemuck::cast_slice::<T, u8>(data).as_ptr().cast_mut(), size_of_val(data));
         match self.shared.send(to, tag, memory)? {
             None => Ok(()),
             Some(ticket) => {
@@ -429,11 +430,7 @@ impl Tagged {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`]; what ended the world.
-    pub fn iprobe(
-        &self,
-        from: impl Into<Source>,
-        tag: impl Into<Tag>,
-    ) -> Result<Option<Status>> {
+    pub fn iprobe(&self, from: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Status>> {
         let (from, tag) = (from.into(), tag.into());
         let pattern = self.shared.pattern(from, tag)?;
         self.shared.look(&|| self.shared.of_probe(from, tag), |engine| engine.probe(&pattern))
@@ -459,11 +456,7 @@ impl Tagged {
     ///
     /// # Errors
     /// As [`iprobe`](Self::iprobe).
-    pub fn improbe(
-        &self,
-        from: impl Into<Source>,
-        tag: impl Into<Tag>,
-    ) -> Result<Option<Taken>> {
+    pub fn improbe(&self, from: impl Into<Source>, tag: impl Into<Tag>) -> Result<Option<Taken>> {
         let (from, tag) = (from.into(), tag.into());
         let pattern = self.shared.pattern(from, tag)?;
         let what = || self.shared.of_probe(from, tag);
@@ -519,9 +512,8 @@ impl Taken {
         let Some(message) = self.message.take() else { return Ok(self.status) };
         let (from, tag) = (Source::Rank(self.status.source), Tag::Is(self.status.tag));
         let what = || self.shared.of_receive(from, tag);
-        let ticket = self.shared.with(&what, |engine, way| {
-            engine.receive_taken(way, message, memory)
-        })?;
+        let ticket =
+            self.shared.with(&what, |engine, way| engine.receive_taken(way, message, memory))?;
         let outcome = self.shared.wait_or_abandon(ticket, &what, deadline)?;
         self.shared.status(outcome, &what)
     }
@@ -545,7 +537,11 @@ impl fmt::Debug for Taken {
 
 /// Memory that is lent until its request is complete or abandoned.
 fn lent(address: *mut u8, len: usize) -> Memory {
-    Memory::Lent { address: NonNull::new(address).unwrap_or(NonNull::dangling()), len, stays: false }
+    Memory::Lent {
+        address: NonNull::new(address).unwrap_or(NonNull::dangling()),
+        len,
+        stays: false,
+    }
 }
 
 impl Shared {
@@ -622,7 +618,8 @@ impl Shared {
                 self.plane.progress();
             }
             // The clock is not read for what comes at once.
-            let age = |since: &mut Option<Instant>| since.get_or_insert_with(Instant::now).elapsed();
+            let age =
+                |since: &mut Option<Instant>| since.get_or_insert_with(Instant::now).elapsed();
             if backoff.world_ended() {
                 let story = self.story(what, ticket).0;
                 self.plane.check_after(age(&mut since), || story)?;

@@ -82,12 +82,7 @@ impl<'a> Request<'a> {
         Request::new(shared, What::Receive { from, tag }, memory, starts)
     }
 
-    fn new(
-        shared: &Arc<Shared>,
-        what: What,
-        memory: Memory,
-        starts: bool,
-    ) -> Result<Request<'a>> {
+    fn new(shared: &Arc<Shared>, what: What, memory: Memory, starts: bool) -> Result<Request<'a>> {
         let state = State::Over(Outcome::Done(Status::default()));
         let shared = shared.clone();
         let mut request = Request { shared, what, state, memory: None, lent: PhantomData };
@@ -109,9 +104,7 @@ impl<'a> Request<'a> {
                     None => State::Over(Outcome::Done(Status { source: shared.rank, tag, bytes })),
                 }
             }
-            What::Receive { from, tag } => {
-                State::Active(shared.receive(from, tag, memory)?)
-            }
+            What::Receive { from, tag } => State::Active(shared.receive(from, tag, memory)?),
         };
         Ok(())
     }

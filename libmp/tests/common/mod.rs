@@ -8,6 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::time::{Duration, Instant};
@@ -52,8 +53,20 @@ pub fn stay_to_the_end<T: Send>(worlds: Vec<World>, rank: impl Fn(&World) -> T +
     })
 }
 
-/// How ranks of one host may reach each other: values of `MP_PATH`.
-pub const PATHS: [&str; 3] = ["auto", "nic", "nic-tcp"];
+/// How ranks of one host may reach each other: values of `MP_PATH`. On a machine with an RDMA device `MP_TEST_PATHS` may say
+/// `nic-verbs`, as in `MP_TEST_PATHS=nic-verbs tools/rxe-vm usual …`.
+pub fn paths() -> Vec<&'static str> {
+    static CHOSEN: LazyLock<Option<String>> = LazyLock::new(|| std::env::var("MP_TEST_PATHS").ok());
+    match &*CHOSEN {
+        None => vec!["auto", "nic", "nic-tcp"],
+        Some(paths) => paths.split(' ').collect(),
+    }
+}
+
+/// Those of them that go through the NIC.
+pub fn nic_paths() -> Vec<&'static str> {
+    paths().into_iter().filter(|path| *path != "auto").collect()
+}
 
 thread_local! {
     static PATH: Cell<Option<&'static str>> = const { Cell::new(None) };
@@ -61,7 +74,7 @@ thread_local! {
 
 /// Runs `test` once for each path: [`config`] says it.
 pub fn each_path(test: impl Fn()) {
-    for path in PATHS {
+    for path in paths() {
         // Shown if the test fails.
         println!("MP_PATH={path}");
         PATH.set(Some(path));
@@ -81,7 +94,7 @@ pub fn config() -> Config {
 
 /// Worlds of threads, one on each path.
 pub fn on_every_path(ranks: usize) -> impl Iterator<Item = Vec<World>> {
-    PATHS.into_iter().map(move |path| {
+    paths().into_iter().map(move |path| {
         // Shown if the test fails.
         println!("MP_PATH={path}");
         let config = Config::from_variables([("MP_PATH", path)]).unwrap();

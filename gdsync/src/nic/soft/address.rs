@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::wire::rdma::RdmaAddress;
 use crate::error::{Error, Result};
 use crate::nic::wire::WireKind;
 use crate::peer::PeerHandle;
@@ -18,13 +19,23 @@ pub(crate) struct QueuePairAddress {
     pub(super) token: u64,
     pub(super) ring: PeerHandle,
     pub(super) tcp: Option<SocketAddr>,
+    /// Its end of a connection over an RDMA device, if the NIC has one.
+    pub(super) rdma: Option<RdmaAddress>,
 }
 
 impl QueuePairAddress {
     /// The wire that two queue pairs choose if nobody says otherwise: shared memory where both processes see the same
-    /// machine, TCP otherwise.
+    /// machine; otherwise RDMA where both NICs have a device, and TCP where not.
     pub fn wire_to(&self, other: &QueuePairAddress) -> WireKind {
-        if self.host == other.host { WireKind::SharedMemory } else { WireKind::Tcp }
+        match (self.host == other.host, &self.rdma, &other.rdma) {
+            (true, ..) => WireKind::SharedMemory,
+            (false, Some(own), Some(others))
+                if own.endpoint.link_layer == others.endpoint.link_layer =>
+            {
+                WireKind::Rdma
+            }
+            _ => WireKind::Tcp,
+        }
     }
 
     /// Its process.

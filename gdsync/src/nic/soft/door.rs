@@ -17,7 +17,8 @@ use mio::{Interest, Registry, Token};
 use rustix::net::sockopt::set_socket_reuseaddr;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, bind, listen, shutdown};
 
-use super::wire::tcp::{Greeting, Stranger};
+use super::wire::greeting::Greeting;
+use super::wire::tcp::Stranger;
 use crate::cuda::device::lock;
 
 /// Connections that have not said hello, and how long they may take.

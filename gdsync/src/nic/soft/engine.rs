@@ -26,8 +26,10 @@ use super::rest::{Pause, Rest};
 use super::slot::{Dial, SharedSlot, Slot};
 use super::state::Outgoing;
 use super::wire::Cut;
+use super::wire::greeting::Greeting;
+use super::wire::rdma::RdmaWire;
 use super::wire::shm::{Ring, ShmWire};
-use super::wire::tcp::{Greeting, TcpWire};
+use super::wire::tcp::TcpWire;
 use crate::cuda::copies::Copies;
 use crate::cuda::device::{CudaDevice, lock};
 use crate::error::Result;
@@ -81,6 +83,7 @@ pub(crate) enum Plan {
         pid: u32,
     },
     Dial(Dial),
+    Rdma(Box<RdmaWire>),
     /// Expect `expected`, answer `greeting`.
     Await {
         expected: Greeting,
@@ -295,6 +298,7 @@ impl Engine {
             Plan::Shm { inbound, outbound, pid } => {
                 slot.attach(Box::new(ShmWire::new(inbound, outbound, pid)), true);
             }
+            Plan::Rdma(wire) => slot.attach(wire, false),
             Plan::Dial(dial) => {
                 slot.dialing = Some(dial);
                 self.sockets.dial(&mut slot);

@@ -14,8 +14,10 @@ use super::keys::{KeyTable, RegionMemory};
 use super::state::{Context, DirectPath, Driver, LinkState, Machine, Outgoing, Payload};
 use super::wire::Wire;
 use super::wire::frame::{Frame, HEADER};
+use super::wire::greeting::Greeting;
+use super::wire::rdma::each_frame;
 use super::wire::shm::{Ring, ShmWire};
-use super::wire::tcp::{Greeting, Stranger, TcpWire};
+use super::wire::tcp::{Stranger, TcpWire};
 use crate::device::Device;
 use crate::memory::{Buffer, Space};
 use crate::nic::completion_queue::{CompletionReader, clear};
@@ -367,8 +369,14 @@ pub fn shared_ring(data: &[u8]) {
     });
 }
 
-/// A connection from anybody: the first bytes are a stranger's, the rest a peer's.
+/// A connection from anybody: the first bytes are a stranger's, the rest a peer's. The same bytes as a message over RDMA, too.
 pub fn tcp_stream(data: &[u8]) {
+    let mut total = 0;
+    let _ = each_frame(data, &mut |_, payload| {
+        total += HEADER + payload.to_vec().len();
+        Ok(())
+    });
+    assert!(total <= data.len());
     let Ok((mut sender, receiver)) = UnixStream::pair() else { return };
     // The socket's buffer takes this much; more would block.
     let data = &data[..data.len().min(32 * 1024)];

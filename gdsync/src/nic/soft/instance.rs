@@ -10,6 +10,7 @@ use super::address::HostId;
 use super::direct::MapRequest;
 use super::door::Listener;
 use super::engine::{Engine, Shared, help};
+use super::rdma::RdmaPort;
 use crate::cuda::device::lock;
 use crate::nic::Capabilities;
 
@@ -19,6 +20,8 @@ pub(super) struct Inner {
     pub engine: Arc<Mutex<Engine>>,
     pub host: HostId,
     pub listener: Option<Arc<Listener>>,
+    /// The port that it sends through to other hosts, if it has one.
+    pub rdma: Option<Arc<RdmaPort>>,
     pub map_peers: bool,
     pub mapper: Mutex<Sender<MapRequest>>,
     pub thread: Mutex<Option<JoinHandle<()>>>,

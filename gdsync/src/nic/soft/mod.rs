@@ -3,7 +3,7 @@
 //!
 //! * `state`: one queue pair as a state machine without I/O;
 //! * `keys`: registered memory; `completion`: completion queues; `direct`: memory of peers mapped here;
-//! * `wire`: shared memory within a host, TCP between hosts;
+//! * `wire`: shared memory within a host, TCP or RDMA between hosts; `rdma`: the port for the latter;
 //! * `door`: who connects from other hosts, until it is known who;
 //! * `slot`, `engine`: the thread that drives it all, and the threads that ring, which do what is quickly done.
 //!
@@ -56,6 +56,7 @@ mod keys;
 mod nic;
 mod pace;
 mod queue_pair;
+mod rdma;
 mod region;
 mod rest;
 mod slot;
@@ -63,3 +64,4 @@ mod state;
 mod wire;
 
 pub use nic::{SoftNic, SoftNicOptions};
+pub use rdma::RdmaOptions;

@@ -12,6 +12,7 @@ use super::engine::{self, Engine, Shared, Sockets};
 use super::instance::Inner;
 use super::keys::RegionMemory;
 use super::queue_pair::queue_pair;
+use super::rdma::{RdmaOptions, RdmaPort};
 use super::region::region;
 use crate::cuda::device::lock;
 use crate::device::Device;
@@ -33,6 +34,8 @@ pub struct SoftNicOptions {
     pub core: Option<usize>,
     /// Where it listens for peers on other hosts: an address of this host that they reach, and a port, 0 for any.
     pub listen: Option<SocketAddr>,
+    /// The RDMA device that it sends through to peers on other hosts which have one, too.
+    pub rdma: Option<RdmaOptions>,
     /// How long its thread spins without work before it sleeps.
     pub spin: Duration,
     /// Whether memory of peers on this host is mapped, so that writes, reads and atomics are one copy.
@@ -44,6 +47,7 @@ impl Default for SoftNicOptions {
         SoftNicOptions {
             core: None,
             listen: None,
+            rdma: None,
             spin: Duration::from_micros(200),
             map_peers: true,
         }
@@ -65,7 +69,7 @@ impl SoftNic {
     /// Starts one.
     ///
     /// # Errors
-    /// An option out of range; an address that cannot be listened at; what the system says.
+    /// An option out of range; an address that cannot be listened at; no such RDMA device or port; what the system says.
     pub fn open(options: &SoftNicOptions) -> Result<SoftNic> {
         let os = |call, what: &str, error: std::io::Error| {
             Error::Device(crate::Error::Os {
@@ -88,6 +92,7 @@ impl SoftNic {
                 Some(Arc::new(bound.map_err(|e| os("bind", &address.to_string(), e))?))
             }
         };
+        let rdma = options.rdma.as_ref().map(RdmaPort::open).transpose()?;
         let sockets =
             Sockets::new(listener.as_deref()).map_err(|e| os("epoll_create", "the NIC", e))?;
         let shared = Arc::new(Shared::new());
@@ -107,10 +112,9 @@ impl SoftNic {
                 engine::run(&threads, spin);
             })
             .map_err(|e| os("clone", "the NIC's thread", e))?;
-        let wires = match listener {
-            None => vec![WireKind::SharedMemory],
-            Some(_) => vec![WireKind::SharedMemory, WireKind::Tcp],
-        };
+        let mut wires = vec![WireKind::SharedMemory];
+        wires.extend(listener.as_ref().map(|_| WireKind::Tcp));
+        wires.extend(rdma.as_ref().map(|_| WireKind::Rdma));
         let capabilities =
             Capabilities { name: "the software NIC".into(), wires, gpu_atomics: false };
         Ok(SoftNic {
@@ -120,6 +124,7 @@ impl SoftNic {
                 engine,
                 host: HostId::own()?,
                 listener,
+                rdma,
                 map_peers: options.map_peers,
                 mapper: Mutex::new(mapper),
                 thread: Mutex::new(Some(thread)),

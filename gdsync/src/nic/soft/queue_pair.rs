@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::address::QueuePairAddress;
 use super::direct::MapRequest;
@@ -10,9 +11,11 @@ use super::engine::{Command, Plan};
 use super::instance::Inner;
 use super::slot::{Dial, SharedSlot, SlotParts, Status};
 use super::state::Machine;
+use super::wire::PeerProcess;
 use super::wire::frame::VERSION;
+use super::wire::greeting::Greeting;
+use super::wire::rdma::{RdmaEnd, RdmaWire};
 use super::wire::shm::Ring;
-use super::wire::tcp::Greeting;
 use crate::cuda::device::lock;
 use crate::device::Device;
 use crate::nic::address::Address;
@@ -33,6 +36,9 @@ struct SoftProvider {
     ring: Ring,
     status: Arc<Status>,
     slot: Arc<SharedSlot>,
+    /// Until it is connected.
+    rdma: Mutex<Option<RdmaEnd>>,
+    patience: Duration,
 }
 
 /// Makes a queue pair and gives it to the engine.
@@ -50,6 +56,7 @@ pub(super) fn queue_pair(
     rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| crate::Error::os("getrandom", "a queue pair's secret", e))?;
     let token = u64::from_ne_bytes(token);
+    let rdma = nic.rdma.as_ref().map(RdmaEnd::new).transpose()?;
     let own = QueuePairAddress {
         version: VERSION,
         host: nic.host.clone(),
@@ -57,6 +64,7 @@ pub(super) fn queue_pair(
         token,
         ring: ring.handle()?,
         tcp: nic.listens(),
+        rdma: rdma.as_ref().map(RdmaEnd::address),
     };
     let door = nic.listener.as_ref().map(|listener| {
         listener.expect().map_err(|e| crate::Error::os("listen", listener.address(), e))
@@ -77,7 +85,8 @@ pub(super) fn queue_pair(
     drop(keys);
     nic.shared.command(Command::Add(slot.clone()));
     let address = Address::of_soft(own.clone());
-    let provider = Box::new(SoftProvider { nic, own, address, ring, status, slot });
+    let (rdma, patience) = (Mutex::new(rdma), options.transport_timeout);
+    let provider = Box::new(SoftProvider { nic, own, address, ring, status, slot, rdma, patience });
     QueuePair::new(qpn, device, options, memory, provider)
 }
 
@@ -98,6 +107,8 @@ impl Provider for SoftProvider {
         }
         let own = Greeting { qpn: remote.qpn, to: remote.token, from: self.own.token };
         let peers = Greeting { qpn, to: self.own.token, from: remote.token };
+        // What is not used is no burden from here on.
+        let rdma = lock(&self.rdma).take();
         let plan = match wire.unwrap_or_else(|| self.own.wire_to(remote)) {
             WireKind::SharedMemory => {
                 let pid = remote.pid();
@@ -127,7 +138,20 @@ impl Provider for SoftProvider {
                 Plan::Await { expected: peers, greeting: own }
             }
             WireKind::Rdma => {
-                return Err(refused("the software NIC has no wire over RDMA adapters".into()));
+                let without = |whose: &str| {
+                    refused(format!("{whose} NIC has no RDMA device: its option `rdma` is not set"))
+                };
+                let end = rdma.ok_or_else(|| without("this"))?;
+                let peer = remote.rdma.ok_or_else(|| without("the peer's"))?;
+                let near = remote.host == self.own.host;
+                let process = near.then(|| PeerProcess::new(remote.pid()));
+                Plan::Rdma(Box::new(RdmaWire::new(
+                    end,
+                    peer,
+                    (own, peers),
+                    self.patience,
+                    process,
+                )?))
             }
         };
         self.nic.shared.command(Command::Connect { qpn, plan });

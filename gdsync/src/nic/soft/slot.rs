@@ -13,7 +13,7 @@ use super::door::Expected;
 use super::keys::KeyTable;
 use super::state::{Context, Driver, LinkState, Machine, Outgoing, Payload, Violation};
 use super::wire::frame::Frame;
-use super::wire::tcp::Greeting;
+use super::wire::greeting::Greeting;
 use super::wire::{Cut, Wire};
 use crate::cuda::device::lock;
 use crate::nic::memory_region::Access;

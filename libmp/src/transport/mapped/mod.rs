@@ -15,7 +15,9 @@ pub(super) use end::{End, inbox};
 
 use super::end::{Line, Met, OneSided, OneSidedKind, Side};
 use super::state::EndState;
-use super::{Atomic, Call, Channel, Connection, Hand, Local, Return, Signal, SignalAction, Signals};
+use super::{
+    Atomic, Call, Channel, Connection, Hand, Local, Return, Signal, SignalAction, Signals,
+};
 use crate::collective::Element;
 use crate::data::pieces::Move;
 use crate::error::Result;

@@ -33,7 +33,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+use gdsync::nic::soft::{RdmaOptions, SoftNic, SoftNicOptions};
 use gdsync::nic::{Access, Error, MemoryRegion, Result};
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Device};
@@ -205,14 +205,15 @@ pub(crate) struct OpenedLinks {
 }
 
 impl Nic {
-    /// Starts the NIC of a rank. It listens at `listen`, if peers reach it over TCP.
+    /// Starts the NIC of a rank. It listens at the first of `wires`, if peers reach it over TCP, and has the RDMA device that
+    /// the second names, if they do over that.
     pub fn open(
         arena: &Arena,
-        listen: Option<IpAddr>,
+        wires: (Option<IpAddr>, Option<RdmaOptions>),
         patience: Duration,
         contexts: Option<u32>,
     ) -> Result<Nic> {
-        let nic = open(listen)?;
+        let nic = open(wires)?;
         let arena = nic.register(arena.memory(), Access::ALL)?;
         Ok(Nic {
             nic,
@@ -244,9 +245,11 @@ impl Nic {
 }
 
 /// Opens the NIC that this crate communicates through: the only place that knows which one it is.
-fn open(listen: Option<IpAddr>) -> Result<Arc<dyn gdsync::nic::Nic>> {
+fn open(
+    (listen, rdma): (Option<IpAddr>, Option<RdmaOptions>),
+) -> Result<Arc<dyn gdsync::nic::Nic>> {
     let listen = listen.map(|address| SocketAddr::new(address, 0));
-    Ok(Arc::new(SoftNic::open(&SoftNicOptions { listen, ..SoftNicOptions::default() })?))
+    Ok(Arc::new(SoftNic::open(&SoftNicOptions { listen, rdma, ..SoftNicOptions::default() })?))
 }
 
 /// An error of the NIC in the words of this crate.

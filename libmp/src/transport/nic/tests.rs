@@ -19,7 +19,7 @@ fn soon() -> Deadline {
 
 /// Two links of one NIC, connected.
 fn pair(what: Use) -> (Arc<dyn Nic>, Link, Link) {
-    let nic = open(None).unwrap();
+    let nic = open((None, None)).unwrap();
     let link = |what| Link::new(&*nic, &Device::Host, what, PATIENCE).unwrap();
     let (one, two) = (link(what), link(Use::Answer));
     one.connect(&two.address(), WireKind::SharedMemory).unwrap();
@@ -75,7 +75,7 @@ fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held
 /// The peer connects late: what is posted waits for it, and who posted does not.
 #[test]
 fn memory_of_what_is_started_is_kept_until_it_is_complete() {
-    let nic = open(None).unwrap();
+    let nic = open((None, None)).unwrap();
     let link = |what| Link::new(&*nic, &Device::Host, what, PATIENCE).unwrap();
     let (one, two) = (link(Use::Host), link(Use::Answer));
     one.connect(&two.address(), WireKind::SharedMemory).unwrap();

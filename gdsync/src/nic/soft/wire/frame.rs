@@ -1,5 +1,5 @@
 //! What two software NICs say to each other: frames of a 48-byte header and at most [`MAX_PAYLOAD`] bytes, the same
-//! over shared memory and TCP.
+//! over shared memory, TCP and RDMA.
 //!
 //! The header is little-endian. Reading one is a pure function that takes any 48 bytes and either returns a frame or
 //! says what is wrong with it. Requests carry sequence numbers that count messages, not packets: the wires lose
@@ -23,7 +23,7 @@ pub(crate) const MAX_MESSAGE: u64 = 1 << 31;
 /// A frame without its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// First on a new TCP connection, from both sides: which queue pair it is for, and the secrets of both.
+    /// First on a new connection between hosts, from both sides: which queue pair it is for, and the secrets of both.
     Hello { version: u32, qpn: u32, to: u64, from: u64 },
     /// I am alive.
     Ping,
@@ -188,6 +188,17 @@ impl Frame {
             (raw.key, raw.address) = (rkey.into(), address.into());
         }
         transmute!(raw)
+    }
+
+    /// The first frame of these bytes and where it ends, if all of it is there; its payload begins after the header.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn first(bytes: &[u8]) -> Result<Option<(Frame, usize)>, FrameError> {
+        let Some(header) = bytes.first_chunk::<HEADER>() else { return Ok(None) };
+        let (frame, payload) = Frame::decode(*header)?;
+        let end = HEADER + payload as usize;
+        Ok((end <= bytes.len()).then_some((frame, end)))
     }
 
     /// The frame that begins with these bytes, and how many bytes of payload follow.

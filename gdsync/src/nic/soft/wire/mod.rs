@@ -1,11 +1,19 @@
-//! Wires: how frames get to the peer. Shared memory within a host, TCP between hosts; both lose and reorder nothing
+//! Wires: how frames get to the peer. Shared memory within a host, TCP or RDMA between hosts; all lose and reorder nothing
 //! until they are cut, and then say so.
 
 pub(crate) mod frame;
+pub(crate) mod greeting;
+pub(crate) mod rdma;
 pub(crate) mod shm;
 pub(crate) mod tcp;
 
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
 use super::state::{Outgoing, Payload, Violation};
+use crate::process::Process;
 use frame::Frame;
 
 /// The wire is cut, and why.
@@ -27,6 +35,37 @@ impl From<frame::FrameError> for Cut {
 
 /// Takes what arrives.
 pub(crate) type Sink<'a> = dyn FnMut(Frame, Payload<'_>) -> Result<(), Violation> + 'a;
+
+/// The process of a peer on this machine.
+pub(crate) struct PeerProcess {
+    pid: u32,
+    /// What tells its end. This process needs none; where the kernel has no such descriptors, silence tells instead.
+    end: Option<OwnedFd>,
+}
+
+impl PeerProcess {
+    pub fn new(pid: u32) -> PeerProcess {
+        let other = i32::try_from(pid).ok().filter(|_| pid != std::process::id());
+        let other = other.and_then(Pid::from_raw);
+        PeerProcess { pid, end: other.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) }
+    }
+
+    /// Whether it still exists.
+    pub fn check(&self) -> Result<(), Cut> {
+        let Some(end) = &self.end else { return Ok(()) };
+        match poll(&mut [PollFd::new(end, PollFlags::IN)], Some(&Timespec::default())) {
+            Ok(1..) => Err(Cut(format!("process {} has ended", self.pid))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is known to run. On a machine with far too much to do a process may get no processor for long; its end is
+    /// noticed without this.
+    pub fn runs(&self) -> bool {
+        let known = self.end.is_some() || self.pid == std::process::id();
+        known && !Process::of(self.pid).is_ok_and(|process| process.stopped)
+    }
+}
 
 /// A connection to one peer, driven by polling.
 pub(crate) trait Wire: Send {

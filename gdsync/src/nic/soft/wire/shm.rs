@@ -5,21 +5,16 @@
 //! publishes its cursor after the record, the reader its own after having taken it. The writer is another process:
 //! the reader checks everything that it finds.
 
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
 use super::frame::{Frame, HEADER};
-use super::{Cut, Sink, Wire};
+use super::{Cut, PeerProcess, Sink, Wire};
 use crate::device::Device;
 use crate::error::Result;
 use crate::memory::{Buffer, Space};
 use crate::nic::soft::state::{Outgoing, Payload};
 use crate::nic::words::Words;
 use crate::peer::{PeerHandle, PeerMemory};
-use crate::process::Process;
 
 /// Bytes of records in a ring.
 const RING: usize = 256 * 1024;
@@ -113,18 +108,14 @@ pub(crate) struct ShmWire {
     read_by_peer: u64,
     read: u64,
     up: bool,
-    peer: Option<OwnedFd>,
-    pid: u32,
+    peer: PeerProcess,
 }
 
 impl ShmWire {
     pub fn new(inbound: Ring, outbound: Ring, pid: u32) -> ShmWire {
         outbound.flags().fetch_or(ATTACHED, Ordering::AcqRel);
-        // Where the kernel has no such descriptors, silence tells instead.
-        let own = pid == std::process::id();
-        let pid_of_peer = i32::try_from(pid).ok().and_then(Pid::from_raw).filter(|_| !own);
-        let peer = pid_of_peer.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-        ShmWire { inbound, outbound, written: 0, read_by_peer: 0, read: 0, up: false, peer, pid }
+        let peer = PeerProcess::new(pid);
+        ShmWire { inbound, outbound, written: 0, read_by_peer: 0, read: 0, up: false, peer }
     }
 
     /// Bytes to the end of the ring from cursor `at`.
@@ -238,18 +229,11 @@ impl Wire for ShmWire {
     }
 
     fn check_peer(&mut self) -> Result<(), Cut> {
-        let Some(peer) = &self.peer else { return Ok(()) };
-        let mut fds = [PollFd::new(peer, PollFlags::IN)];
-        match poll(&mut fds, Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })) {
-            Ok(1..) => Err(Cut(format!("process {} has ended", self.pid))),
-            _ => Ok(()),
-        }
+        self.peer.check()
     }
 
-    /// On a machine with far too much to do a process may get no processor for as long; its end is noticed without this.
     fn is_lost_by_silence(&self) -> bool {
-        let runs = self.peer.is_some() || self.pid == std::process::id();
-        !runs || Process::of(self.pid).is_ok_and(|process| process.stopped)
+        !self.peer.runs()
     }
 }
 
@@ -315,7 +299,7 @@ mod tests {
 
     #[test]
     fn silence_of_a_process_that_runs_proves_nothing_and_of_one_that_is_stopped_it_does() {
-        use rustix::process::{Signal, kill_process};
+        use rustix::process::{Pid, Signal, kill_process};
         let wire_to = |pid| ShmWire::new(Ring::create().unwrap(), Ring::create().unwrap(), pid);
         assert!(!wire_to(std::process::id()).is_lost_by_silence(), "an engine of this process");
         let mut process = std::process::Command::new("sleep").arg("1000").spawn().unwrap();

@@ -5,11 +5,11 @@ use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
 
 use mio::net::TcpStream;
-use subtle::ConstantTimeEq;
 
 use super::frame::{Frame, HEADER, MAX_PAYLOAD, VERSION};
+use super::greeting::Greeting;
 use super::{Cut, Sink, Wire};
-use crate::nic::soft::state::{Outgoing, Payload, Violation};
+use crate::nic::soft::state::{Outgoing, Payload};
 
 /// Payload of a frame on this wire.
 const PAYLOAD: usize = MAX_PAYLOAD;
@@ -21,22 +21,6 @@ const GATHERED: usize = 64 * 1024;
 const INBOUND: usize = 4 * (HEADER + MAX_PAYLOAD);
 /// Reads in one go.
 const BATCH: usize = 4;
-
-/// Whom a connection is from and for. `to` and `from` are secrets of the two queue pairs.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Greeting {
-    pub qpn: u32,
-    pub to: u64,
-    pub from: u64,
-}
-
-/// In a time that does not tell how much of a secret was guessed.
-impl PartialEq for Greeting {
-    fn eq(&self, other: &Greeting) -> bool {
-        let secrets = self.to.ct_eq(&other.to) & self.from.ct_eq(&other.from);
-        self.qpn == other.qpn && bool::from(secrets)
-    }
-}
 
 /// A connection.
 pub(crate) struct TcpWire {
@@ -137,29 +121,10 @@ impl TcpWire {
     /// The next whole frame in the buffer, and where its payload is.
     fn next(&mut self) -> Result<Option<(Frame, std::ops::Range<usize>)>, Cut> {
         let there = &self.inbound[self.from..self.until];
-        let Some(header) = there.first_chunk::<HEADER>() else { return Ok(None) };
-        let (frame, payload) = Frame::decode(*header)?;
-        let end = HEADER + payload as usize;
-        if there.len() < end {
-            return Ok(None);
-        }
+        let Some((frame, end)) = Frame::first(there)? else { return Ok(None) };
         let range = self.from + HEADER..self.from + end;
         self.from += end;
         Ok(Some((frame, range)))
-    }
-
-    fn hear(&mut self, frame: Frame) -> Result<(), Violation> {
-        let Frame::Hello { version, qpn, to, from } = frame else {
-            return Err(Violation::Other("something before its hello"));
-        };
-        if version != VERSION {
-            return Err(Violation::Other("another version of the format"));
-        }
-        if self.expected.is_some_and(|expected| expected != Greeting { qpn, to, from }) {
-            return Err(Violation::Other("a hello for somebody else"));
-        }
-        self.heard = true;
-        Ok(())
     }
 }
 
@@ -186,15 +151,16 @@ impl Wire for TcpWire {
             }
             // Small frames are gathered here already; waiting for more would only delay.
             self.stream.set_nodelay(true).map_err(|error| cut("TCP_NODELAY", &error))?;
-            let Greeting { qpn, to, from } = self.greeting;
-            let hello = Frame::Hello { version: VERSION, qpn, to, from };
-            self.gathered.extend_from_slice(&hello.encode(0));
+            self.gathered.extend_from_slice(&self.greeting.hello());
             self.greeted = true;
             self.flush()?;
         }
         while self.greeted && !self.heard {
             match self.next()? {
-                Some((frame, _)) => self.hear(frame)?,
+                Some((frame, _)) => {
+                    self.expected.as_ref().map_or(Ok(()), |expected| expected.hear(frame))?;
+                    self.heard = true;
+                }
                 None if self.fill()? => {}
                 None => break,
             }
