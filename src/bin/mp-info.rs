@@ -22,15 +22,26 @@ struct Options {
     #[arg(long)]
     json: bool,
 
-    /// Run the self-test of every NIC provider instead, step by step. Fails if a step does, or without RDMA hardware.
-    #[arg(long)]
-    probe_nic: bool,
+    /// Run the self-test of every NIC provider instead, step by step: what is expected of each, and what was seen. Fails if a
+    /// step does, or without RDMA hardware; with =soft only of the software NIC, whose steps are those of hardware. MP_NIC_DEVICE,
+    /// MP_NIC_PORT and the other MP_NIC_ variables choose the device and the port
+    #[arg(long, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    probe_nic: Option<Which>,
 
     /// Examine the machine whose /proc, /sys, /dev and libraries stand below this folder, such as a copy of them or
     /// /proc/PID/root of a container, and write the findings only. Reads files, opens no device and asks no driver. Default:
     /// this machine.
     #[arg(long, value_name = "FOLDER", conflicts_with = "probe_nic", value_parser = folder)]
     root: Option<PathBuf>,
+}
+
+/// Which providers are tested.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Which {
+    /// Every one.
+    All,
+    /// The software NIC.
+    Soft,
 }
 
 fn main() -> ExitCode {
@@ -41,8 +52,14 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode> {
-    if options.probe_nic {
-        let found = Probe::run();
+    if let Some(which) = options.probe_nic {
+        let found = match which {
+            Which::All => {
+                let config = libmp::Config::from_env()?;
+                Probe::run(config.rdma.device.as_deref(), &config.rdma.port)
+            }
+            Which::Soft => Probe::of_software(),
+        };
         mp_program::print(&if options.json { json(&found)? } else { probe::render(&found) });
         found.verdict().map_err(|sentence| anyhow!(sentence))?;
         return Ok(ExitCode::SUCCESS);

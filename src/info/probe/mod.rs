@@ -2,10 +2,12 @@
 //! first thing to run on a machine with RDMA hardware.
 
 mod mlx5;
+mod queues;
 mod soft;
 mod text;
 mod verbs;
 
+use gdsync::verbs::PortChoice;
 use serde::Serialize;
 
 pub use text::render;
@@ -33,6 +35,8 @@ pub struct Provider {
 pub struct Step {
     /// What was tried.
     pub what: String,
+    /// What it should get; empty where any success will do.
+    pub expected: String,
     /// What it got.
     pub got: Option<String>,
     /// Why it failed.
@@ -40,13 +44,20 @@ pub struct Step {
 }
 
 impl Probe {
-    /// Runs all self-tests. A provider that fails is part of the result.
-    pub fn run() -> Probe {
-        let mut providers = soft::probe();
-        let (devices, no_hardware) = verbs::probe();
-        providers.extend(devices);
-        providers.extend(mlx5::probe());
-        Probe { providers, no_hardware }
+    /// Runs all self-tests, those of RDMA devices on the device called `name` if one is named. A provider that fails is part of
+    /// the result.
+    pub fn run(name: Option<&str>, port: &PortChoice) -> Probe {
+        let mut found = Probe::of_software();
+        let (devices, no_hardware) = verbs::probe(name, port);
+        found.providers.extend(devices);
+        found.providers.extend(mlx5::probe(name, port));
+        found.no_hardware = no_hardware;
+        found
+    }
+
+    /// Runs those of the software NIC.
+    pub fn of_software() -> Probe {
+        Probe { providers: soft::probe(), no_hardware: None }
     }
 
     /// Whether everything that could be tried works and there is RDMA hardware.
@@ -80,10 +91,21 @@ impl Provider {
         self.steps.iter().all(|step| step.error.is_none())
     }
 
-    /// Does a step and notes what it got, as `describe` says it. `None` if it failed.
+    /// Does a step that any success will do for, and notes what it got, as `describe` says it. `None` if it failed.
     fn step<T, E: std::fmt::Display>(
         &mut self,
         what: impl Into<String>,
+        attempt: impl FnOnce() -> Result<T, E>,
+        describe: impl FnOnce(&T) -> String,
+    ) -> Option<T> {
+        self.expect(what, "", attempt, describe)
+    }
+
+    /// Does a step, and notes what it should get and what it got, as `describe` says it. `None` if it failed.
+    fn expect<T, E: std::fmt::Display>(
+        &mut self,
+        what: impl Into<String>,
+        expected: &str,
         attempt: impl FnOnce() -> Result<T, E>,
         describe: impl FnOnce(&T) -> String,
     ) -> Option<T> {
@@ -94,7 +116,7 @@ impl Provider {
             }
             Err(error) => (None, None, Some(error.to_string())),
         };
-        self.steps.push(Step { what: what.into(), got, error });
+        self.steps.push(Step { what: what.into(), expected: expected.into(), got, error });
         value
     }
 }
@@ -116,7 +138,26 @@ mod tests {
     fn the_software_nic_of_this_machine_passes_every_step() {
         for provider in soft::probe() {
             assert!(provider.works(), "{provider:#?}");
-            assert!(provider.steps.len() > 10, "{provider:#?}");
+            assert!(provider.steps.len() >= 10, "{provider:#?}");
+        }
+    }
+
+    #[test]
+    fn the_steps_of_an_adapter_are_shown_with_what_is_expected_and_seen() {
+        let found = Probe { providers: soft::probe(), no_hardware: None };
+        let text = render(&found);
+        for row in [
+            ["NOP rung by the CPU", "a completion", "after "],
+            [
+                "RDMA_WRITE, inline data, rung by a stream",
+                "a completion, and 42 in memory",
+                "after ",
+            ],
+            ["RDMA_WRITE with a wrong key", "the error \"remote access", "\"remote access"],
+            ["NOP after that error", "an error, not executed", "\""],
+        ] {
+            let shown = |line: &str| row.iter().all(|cell| line.contains(cell));
+            assert!(text.lines().any(shown), "{row:?} is not in\n{text}");
         }
     }
 

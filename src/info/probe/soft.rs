@@ -5,15 +5,14 @@ use std::time::{Duration, Instant};
 
 use gdsync::nic::soft::{SoftNic, SoftNicOptions};
 use gdsync::nic::{
-    Access, CompletionMode, Error, MemoryRegion, Nic, QueuePair, QueuePairOptions, Result, Trigger,
-    WireKind,
+    Access, CompletionMode, Error, MemoryRegion, Nic, QueuePair, QueuePairOptions, Result, WireKind,
 };
 use gdsync::wqe::{
     CompletionKind, Notify, Operation, Payload, Received, RemoteAddress, Syndrome, WorkRequest,
 };
 use gdsync::{Buffer, Deadline, Device};
 
-use super::Provider;
+use super::{Provider, queues};
 
 fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(5))
@@ -34,6 +33,12 @@ pub(super) fn probe() -> Vec<Provider> {
         }
         providers.push(provider);
     }
+    // What an adapter is asked to do, in the same words.
+    let mut provider = Provider::new("soft, the steps of an adapter".into());
+    if let Some(ends) = Ends::make(&mut provider, &Device::Host, WireKind::SharedMemory, true) {
+        ends.self_test(&mut provider);
+    }
+    providers.push(provider);
     let gpus = gdsync::Driver::load().map_or(0, |driver| driver.device_count());
     for ordinal in 0..gpus {
         let mut provider = Provider::new(format!("soft, rung by cuda:{ordinal}"));
@@ -42,7 +47,7 @@ pub(super) fn probe() -> Vec<Provider> {
             && let Some(ends) =
                 Ends::make(&mut provider, &Device::Cuda(gpu), WireKind::SharedMemory, true)
         {
-            ends.rung_by_a_stream(&mut provider);
+            ends.self_test(&mut provider);
         }
         providers.push(provider);
     }
@@ -51,6 +56,7 @@ pub(super) fn probe() -> Vec<Provider> {
 
 /// Two connected queue pairs and the memory that requests work on.
 struct Ends {
+    nic: SoftNic,
     device: Device,
     left: QueuePair,
     right: QueuePair,
@@ -117,7 +123,7 @@ impl Ends {
             provider.step("register memory", both, |((_, local), (_, remote))| {
                 format!("keys {:#x} and {:#x}", local.lkey(), remote.rkey())
             })?;
-        Some(Ends { device: device.clone(), left, right, memory, region, target, remote })
+        Some(Ends { nic, device: device.clone(), left, right, memory, region, target, remote })
     }
 
     /// Posts one request, waits for it, and compares the peer's first word and the local second one.
@@ -129,8 +135,9 @@ impl Ends {
         operation: Operation<'_>,
     ) {
         let began = Instant::now();
-        provider.step(
+        provider.expect(
             what,
+            &format!("{} there and {} here", expected[0], expected[1]),
             || {
                 let position = self.left.post(&signaled(operation)).map_err(|e| e.to_string())?;
                 self.left.wait(position, soon()).map_err(|e| e.to_string())?;
@@ -200,12 +207,18 @@ impl Ends {
         self.one(provider, "DUMP", [7, 7], Operation::Dump { from: first });
     }
 
+    fn self_test(&self, provider: &mut Provider) {
+        // What failed is among the steps.
+        let _ = queues::self_test(provider, &self.nic, &self.device, &self.left);
+    }
+
     /// The last test: it ends the connection.
     fn a_refusal(&self, provider: &mut Provider) {
         let remote = RemoteAddress { rkey: !self.remote.rkey(), ..self.remote.remote(0) };
         let write = Operation::Write { remote, payload: Payload::Inline(&[0; 8]), imm: None };
-        provider.step(
+        provider.expect(
             "a wrong key is refused",
+            &Syndrome::RemoteAccess.to_string(),
             || {
                 let position = self.left.post(&signaled(write)).map_err(|e| e.to_string())?;
                 match self.left.wait(position, soon()) {
@@ -215,34 +228,6 @@ impl Ends {
                 }
             },
             |()| format!("{}", Syndrome::RemoteAccess),
-        );
-    }
-
-    fn rung_by_a_stream(&self, provider: &mut Provider) {
-        let began = Instant::now();
-        provider.step(
-            "a stream rings a prepared RDMA_WRITE",
-            || -> std::result::Result<(), String> {
-                let attempt = || -> Result<[u64; 2]> {
-                    let stream = self.device.stream()?;
-                    self.memory.write(&[9; WORDS])?;
-                    let pieces = [self.region.segment(0, 8)?];
-                    let payload = Payload::Gather(&pieces);
-                    let remote = self.remote.remote(0);
-                    let write = Operation::Write { remote, payload, imm: None };
-                    let prepared = self.left.prepare(&signaled(write))?;
-                    let position = prepared.position();
-                    stream.ring(&self.left, prepared)?;
-                    self.left.wait(position, soon())?;
-                    stream.synchronize(soon())?;
-                    Ok(self.words()?)
-                };
-                match attempt().map_err(|error| error.to_string())? {
-                    [9, 9] => Ok(()),
-                    found => Err(format!("completed, but memory holds {found:?}, expected 9")),
-                }
-            },
-            |()| format!("complete in {:.1} µs", began.elapsed().as_secs_f64() * 1e6),
         );
     }
 }

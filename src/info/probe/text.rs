@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
+
 use super::Probe;
 
 /// Writes what every step got.
@@ -16,14 +18,16 @@ fn write(probe: &Probe, out: &mut String) -> std::fmt::Result {
     for provider in &probe.providers {
         let verdict = if provider.works() { "works" } else { "FAILS" };
         writeln!(out, "{}: {verdict}", provider.name)?;
+        let mut table = Table::new();
+        table.load_preset(UTF8_FULL_CONDENSED).set_header(["step", "expected", "seen"]);
         for step in &provider.steps {
-            match (&step.got, &step.error) {
-                (_, Some(error)) => writeln!(out, "  {:<44} FAILED: {error}", step.what)?,
-                (got, None) => {
-                    writeln!(out, "  {:<44} {}", step.what, got.as_deref().unwrap_or(""))?
-                }
-            }
+            let seen = match (&step.got, &step.error) {
+                (_, Some(error)) => format!("FAILED: {error}"),
+                (got, None) => got.clone().unwrap_or_default(),
+            };
+            table.add_row([&step.what, &step.expected, &seen]);
         }
+        writeln!(out, "{table}")?;
         writeln!(out)?;
     }
     match &probe.no_hardware {

@@ -17,20 +17,27 @@ fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(5))
 }
 
-/// Every verbs device, or why there is none.
-pub(super) fn probe() -> (Vec<Provider>, Option<String>) {
+/// Every verbs device, or the one called `name`, or why there is none.
+pub(super) fn probe(name: Option<&str>, port: &PortChoice) -> (Vec<Provider>, Option<String>) {
     match verbs::devices() {
         Err(error) => (Vec::new(), Some(error.to_string())),
         Ok(devices) if devices.is_empty() => {
             (Vec::new(), Some("libibverbs shows no RDMA device".into()))
         }
-        Ok(devices) => (devices.iter().map(device).collect(), None),
+        Ok(devices) => {
+            let wanted =
+                devices.iter().filter(|found| name.is_none_or(|name| name == found.name()));
+            let found: Vec<Provider> = wanted.map(|found| device(found, port)).collect();
+            let nothing =
+                found.is_empty().then(|| format!("no device {}", name.unwrap_or_default()));
+            (found, nothing)
+        }
     }
 }
 
-fn device(device: &verbs::Device) -> Provider {
+fn device(device: &verbs::Device, port: &PortChoice) -> Provider {
     let mut provider = Provider::new(format!("verbs, {}", device.name()));
-    if let Some(ends) = Ends::make(&mut provider, device) {
+    if let Some(ends) = Ends::make(&mut provider, device, port) {
         ends.every_operation(&mut provider);
     }
     provider
@@ -49,7 +56,7 @@ struct Ends {
 const BYTES: usize = 512;
 
 impl Ends {
-    fn make(provider: &mut Provider, device: &verbs::Device) -> Option<Ends> {
+    fn make(provider: &mut Provider, device: &verbs::Device, choice: &PortChoice) -> Option<Ends> {
         let context: Arc<Context> = provider.step(
             "open the device",
             || device.open(),
@@ -57,7 +64,7 @@ impl Ends {
         )?;
         let port: Port = provider.step(
             "choose a port and a GID",
-            || context.port(&PortChoice::default()),
+            || context.port(choice),
             |port| {
                 let gid = port.gid.map_or("no GID".to_owned(), |gid| gid.to_string());
                 format!(
@@ -118,8 +125,9 @@ impl Ends {
         request: SendOperation<'_>,
     ) {
         let began = Instant::now();
-        provider.step(
+        provider.expect(
             what,
+            &format!("{} there and {} here", expected[0], expected[1]),
             || {
                 let attempt = || -> Result<_> {
                     self.left.post(&SendRequest::new(1, request))?;
