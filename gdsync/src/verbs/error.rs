@@ -115,7 +115,7 @@ pub enum Error {
 
     /// There is no memory.
     #[error(transparent)]
-    Memory(#[from] crate::Error),
+    Memory(Box<crate::Error>),
 
     /// A range is not inside the memory.
     #[error("bytes {start}..{end} of a region of {size} bytes")]
@@ -197,6 +197,12 @@ pub enum Error {
         /// How long was waited.
         waited: Duration,
     },
+}
+
+impl From<crate::Error> for Error {
+    fn from(error: crate::Error) -> Error {
+        Error::Memory(Box::new(error))
+    }
 }
 
 fn at_index(wanted: Option<u32>) -> String {
