@@ -4,11 +4,11 @@ mod soft_common;
 
 use std::time::{Duration, Instant};
 
-use gdsync::nic::soft::RdmaOptions;
 use gdsync::nic::{
     Access, CompletionMode, Error, MemoryRegion, Nic, Prepared, QueuePair, QueuePairOptions,
     Trigger, WireKind,
 };
+use gdsync::verbs::RdmaOptions;
 use gdsync::wqe::{Operation, Payload, RemoteAddress, Syndrome};
 use gdsync::{Buffer, Device};
 use soft_common::operations::{syndrome, write};

@@ -40,9 +40,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use gdsync::nic::soft::RdmaOptions;
 use gdsync::path::PathChoice;
-use gdsync::verbs::PortChoice;
+use gdsync::verbs::{PortChoice, RdmaOptions};
 
 use crate::bootstrap::tcp;
 use crate::build_info::BuildInfo;

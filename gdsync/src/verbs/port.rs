@@ -341,6 +341,47 @@ pub(super) fn read_gids(context: &Arc<Context>, port: &Port) -> Result<Vec<GidEn
     Ok(table)
 }
 
+/// Which RDMA device and port are used.
+///
+/// ```no_run
+/// use gdsync::nic::{Nic, WireKind};
+/// use gdsync::nic::soft::{SoftNic, SoftNicOptions};
+/// use gdsync::verbs::RdmaOptions;
+///
+/// let rdma = RdmaOptions { device: Some("mlx5_0".into()), ..RdmaOptions::default() };
+/// let nic = SoftNic::open(&SoftNicOptions { rdma: Some(rdma), ..SoftNicOptions::default() })?;
+/// assert!(nic.capabilities().wires.contains(&WireKind::Rdma));
+/// # Ok::<(), gdsync::nic::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RdmaOptions {
+    /// Name of the device; the first with an active port, if there is none.
+    pub device: Option<String>,
+    /// Port, GID, partition, service level and traffic class.
+    pub port: PortChoice,
+}
+
+impl RdmaOptions {
+    /// Opens the device and finds the port.
+    ///
+    /// # Errors
+    /// If there is no such device, or no such port on it; the error lists what there is.
+    pub fn find(&self) -> Result<Port> {
+        if let Some(name) = &self.device {
+            return super::device(Some(name))?.open()?.port(&self.port);
+        }
+        let mut first = None;
+        for device in super::devices()? {
+            match device.open().and_then(|context| context.port(&self.port)) {
+                Ok(port) => return Ok(port),
+                Err(error) => first = first.or(Some(error)),
+            }
+        }
+        let nothing = || Error::NoDevice { wanted: "at all".into(), found: Vec::new() };
+        Err(first.unwrap_or_else(nothing))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

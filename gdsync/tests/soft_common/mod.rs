@@ -9,8 +9,9 @@ pub mod side;
 use std::error::Error;
 use std::time::Duration;
 
-use gdsync::nic::soft::{RdmaOptions, SoftNic, SoftNicOptions};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
 use gdsync::nic::{Access, MemoryRegion, Nic, QueuePair, QueuePairOptions, WireKind};
+use gdsync::verbs::RdmaOptions;
 use gdsync::wqe::{Notify, Operation, WorkRequest};
 use gdsync::{Buffer, Deadline, Device};
 use serde::{Deserialize, Serialize};

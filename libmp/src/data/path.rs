@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gdsync::nic::soft::RdmaOptions;
 pub use gdsync::path::Path;
 use gdsync::path::{Adapter, Choice, Facts, Memories, PathChoice, choose};
 use gdsync::verbs::LinkLayer;
+use gdsync::verbs::RdmaOptions;
 use gdsync::{Buffer, CudaDevice, Device, PeerHandle, PeerLink, PeerMemory, Space};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};

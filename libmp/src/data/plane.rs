@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use gdsync::PeerHandle;
-use gdsync::nic::soft::RdmaOptions;
+use gdsync::verbs::RdmaOptions;
 
 use super::arena::Arena;
 use super::common::Common;

@@ -64,4 +64,3 @@ mod state;
 mod wire;
 
 pub use nic::{SoftNic, SoftNicOptions};
-pub use rdma::RdmaOptions;

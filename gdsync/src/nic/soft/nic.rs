@@ -12,7 +12,7 @@ use super::engine::{self, Engine, Shared, Sockets};
 use super::instance::Inner;
 use super::keys::RegionMemory;
 use super::queue_pair::queue_pair;
-use super::rdma::{RdmaOptions, RdmaPort};
+use super::rdma::RdmaPort;
 use super::region::region;
 use crate::cuda::device::lock;
 use crate::device::Device;
@@ -23,6 +23,7 @@ use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_pair::QueuePair;
 use crate::nic::wire::WireKind;
 use crate::nic::{Capabilities, Nic};
+use crate::verbs::RdmaOptions;
 use crate::wqe::MAX_QPN;
 
 /// Options of a software NIC.

@@ -16,9 +16,8 @@ use crate::cuda::device::lock;
 use crate::device::Device;
 use crate::memory::{Buffer, Space};
 use crate::verbs::{
-    self, Access, CompletionQueue, Context, Datagrams, Error, MemoryRegion, Port, PortChoice,
-    ProtectionDomain, QueuePair, QueuePairOptions, ReadyToSend, RegionSlice, Reset, Result,
-    SharedReceiveQueue,
+    Access, CompletionQueue, Context, Datagrams, MemoryRegion, Port, ProtectionDomain, QueuePair,
+    QueuePairOptions, RdmaOptions, ReadyToSend, RegionSlice, Reset, Result, SharedReceiveQueue,
 };
 
 /// Bytes of the largest message.
@@ -34,47 +33,6 @@ const INLINE: u32 = 64;
 const KNOCKS: usize = 1024;
 /// How long the queue pair of a connection that is over stays, for receives that it still has in its hands.
 const MOURNING: Duration = Duration::from_millis(100);
-
-/// Which RDMA device and port a software NIC uses.
-///
-/// ```no_run
-/// use gdsync::nic::WireKind;
-/// use gdsync::nic::Nic;
-/// use gdsync::nic::soft::{RdmaOptions, SoftNic, SoftNicOptions};
-///
-/// let rdma = RdmaOptions { device: Some("mlx5_0".into()), ..RdmaOptions::default() };
-/// let nic = SoftNic::open(&SoftNicOptions { rdma: Some(rdma), ..SoftNicOptions::default() })?;
-/// assert!(nic.capabilities().wires.contains(&WireKind::Rdma));
-/// # Ok::<(), gdsync::nic::Error>(())
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct RdmaOptions {
-    /// Name of the device; the first with an active port, if there is none.
-    pub device: Option<String>,
-    /// Port, GID, partition, service level and traffic class.
-    pub port: PortChoice,
-}
-
-impl RdmaOptions {
-    /// Opens the device and finds the port.
-    ///
-    /// # Errors
-    /// If there is no such device, or no such port on it; the error lists what there is.
-    pub fn find(&self) -> Result<Port> {
-        if let Some(name) = &self.device {
-            return verbs::device(Some(name))?.open()?.port(&self.port);
-        }
-        let mut first = None;
-        for device in verbs::devices()? {
-            match device.open().and_then(|context| context.port(&self.port)) {
-                Ok(port) => return Ok(port),
-                Err(error) => first = first.or(Some(error)),
-            }
-        }
-        let nothing = || Error::NoDevice { wanted: "at all".into(), found: Vec::new() };
-        Err(first.unwrap_or_else(nothing))
-    }
-}
 
 /// The port of a running NIC.
 pub(crate) struct RdmaPort {

@@ -33,8 +33,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use gdsync::nic::soft::{RdmaOptions, SoftNic, SoftNicOptions};
+use gdsync::nic::soft::{SoftNic, SoftNicOptions};
 use gdsync::nic::{Access, Error, MemoryRegion, Result};
+use gdsync::verbs::RdmaOptions;
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Device};
 use mp_kernels::Context;
