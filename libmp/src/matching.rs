@@ -86,7 +86,7 @@ impl Label {
 
 /// Names a posted pattern, to take it back.
 ///
-/// See [`Matcher::cancel`].
+/// See [`Matcher`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Posted {
     number: u64,

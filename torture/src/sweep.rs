@@ -153,7 +153,7 @@ const REFUSED: [(&str, &[&str], &str); 4] = [
     (
         "MP_PATH=wire exec \"$0\" \"$@\"",
         &["--comm", "stream"],
-        "MP_PATH=\"wire\": expected auto, nic or nic-tcp",
+        "MP_PATH=\"wire\": expected auto, nic, nic-tcp or nic-verbs",
     ),
     (
         "exec \"$0\" \"$@\"",

@@ -63,7 +63,8 @@ public:
     // Writes the counter back. Then others may run the collective, after a barrier of the group.
     template <class Group>
     MP_DEVICE void close(Group group) {
-        if (group.leads() && collective_.nic == 0) impl::at<CollectiveState>(collective_.state)->runs = runs_;
+        // Without a meeting others of the group may still be about to read it.
+        if (group.leads() && has_met_) impl::at<CollectiveState>(collective_.state)->runs = runs_;
     }
 
 private:
@@ -74,6 +75,7 @@ private:
         const std::uint64_t run = runs_ + 1, me = collective_.rank, ranks = collective_.ranks;
         WaitResult result = {ok, run, 0};
         group.sync();
+        has_met_ = true;
         for (std::uint64_t rank = group.rank(); rank < ranks; rank += group.size()) {
             const std::uint64_t theirs = rank == group.rank() ? theirs_ : impl::at<const std::uint64_t>(collective_.inboxes)[rank];
             if (rank != me) store(&impl::turn_in(theirs, collective_, me, run)->epoch, run, announced, system);
@@ -90,6 +92,7 @@ private:
     std::uint64_t runs_ = 0;
     std::uint64_t theirs_ = 0;  // the inbox of the thread's first rank
     std::uint64_t mine_ = 0;
+    bool has_met_ = false;
     WaitResult last_ = {ok, 0, 0};
 };
 
