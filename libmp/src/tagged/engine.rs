@@ -677,8 +677,7 @@ impl Engine {
                         self.landed(key, label, len, room);
                     }
                     None => {
-                        let bytes = vec![0u8; len].into_boxed_slice();
-                        let mut bytes = bytes;
+                        let mut bytes = vec![0u8; len].into_boxed_slice();
                         let address = std::ptr::NonNull::from(&mut *bytes).cast();
                         let memory = Memory::Lent { address, len, stays: false };
                         self.copy_eager(way, from, start, &memory, len)?;

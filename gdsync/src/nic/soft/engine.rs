@@ -62,8 +62,9 @@ pub(crate) struct Shared {
     thread: OnceLock<Thread>,
     pub stop: AtomicBool,
     pub ended: AtomicBool,
-    /// Of the GPUs whose own memory is registered.
+    /// Of the GPUs whose own memory is registered, and whether there is one.
     copies: Mutex<Vec<(CudaDevice, Arc<Copies>)>>,
+    with_gpus: AtomicBool,
 }
 
 /// What the engine is told.
@@ -104,6 +105,7 @@ impl Shared {
             stop: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             copies: Mutex::default(),
+            with_gpus: AtomicBool::new(false),
         }
     }
 
@@ -116,6 +118,7 @@ impl Shared {
         }
         let new = Arc::new(Copies::new(gpu)?);
         copies.push((gpu.clone(), new.clone()));
+        self.with_gpus.store(true, Ordering::Release);
         Ok(new)
     }
 
@@ -127,7 +130,7 @@ impl Shared {
 
     /// Whether passes may be anybody's: none of them copies a GPU's memory.
     pub fn is_of_the_cpu(&self) -> bool {
-        lock(&self.copies).is_empty()
+        !self.with_gpus.load(Ordering::Acquire)
     }
 
     /// The GPUs whose memory is registered.
@@ -210,9 +213,8 @@ impl Engine {
         let mut busy = self.obey();
         busy |= self.look_at_sockets(now);
         let mut taken = false;
-        let shared = self.shared.clone();
         {
-            let keys = shared.keys.read().unwrap_or_else(PoisonError::into_inner);
+            let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
             let mut with_sockets = false;
             for slot in &self.slots {
                 let Some(mut slot) = slot.try_lock() else {
@@ -223,13 +225,13 @@ impl Engine {
                 with_sockets |= slot.has_socket();
             }
             if with_sockets || !taken {
-                shared.with_sockets.store(with_sockets, Ordering::Relaxed);
+                self.shared.with_sockets.store(with_sockets, Ordering::Relaxed);
             }
         }
         if now - self.housekeeping >= HOUSEKEEPING {
             self.keep_house(now);
         }
-        if shared.stop.load(Ordering::Acquire) {
+        if self.shared.stop.load(Ordering::Acquire) {
             self.slots.iter().for_each(|slot| slot.lock().close());
             if self.slots.is_empty() {
                 return Pass::Over;
