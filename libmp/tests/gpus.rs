@@ -102,6 +102,39 @@ mod gpu {
         }
     }
 
+    /// Of kernels on two streams of one hardware channel the later one does not begin before the other has ended, and a GPU has a
+    /// few channels: kernels of ranks that share it hung if every operation had a stream.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn many_operations_on_a_gpu_share_a_few_streams() {
+        const OPERATIONS: u64 = 300;
+        ranks(&[], |world, device| {
+            let peer = world.peer(1 - world.rank()).unwrap();
+            let region: Region<u64> = world.alloc(device, 2 * OPERATIONS as usize).unwrap();
+            let at = |number: u64| region.slice(number as usize..number as usize + 1).unwrap();
+            let before = world.stream(device).unwrap().number();
+            let ends: Vec<_> = (0..OPERATIONS)
+                .map(|number| {
+                    let send = peer.send(&at(2 * number), number).prepare().unwrap();
+                    (send, peer.recv(&at(2 * number + 1), number).prepare().unwrap())
+                })
+                .collect();
+            for round in 1..=3 {
+                for (number, (send, recv)) in (0..).zip(&ends) {
+                    at(2 * number).write(&[round * OPERATIONS + number]).unwrap();
+                    recv.start().unwrap();
+                    send.start().unwrap();
+                    recv.wait(soon()).unwrap();
+                    send.wait(soon()).unwrap();
+                    assert_eq!(at(2 * number + 1).to_vec().unwrap(), [round * OPERATIONS + number]);
+                }
+            }
+            // Of both ranks, and of tests beside this one.
+            let made = world.stream(device).unwrap().number() - before;
+            assert!(made < 60, "{made} streams for {} operations", 2 * OPERATIONS);
+        });
+    }
+
     /// Two readings of the clock of the GPU by a kernel, between two of the host's.
     fn stamped(world: &World, device: &Device, bytes: u64, rounds: u64) -> (u64, u64, u64, u64) {
         let (from, to): (Region<u8>, Region<u8>) = (

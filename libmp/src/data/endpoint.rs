@@ -17,7 +17,7 @@ use mp_kernels::Message;
 use host::{Bounds, HostEnd, Shared};
 pub(crate) use host::{is_set, wait};
 pub(crate) use trigger::Use;
-use trigger::{HostStarts, Own};
+use trigger::{HostStarts, Told};
 
 use super::counters::Counters;
 use super::name::{Name, Progress, What};
@@ -52,7 +52,7 @@ pub(crate) struct Endpoint {
     /// Starts by the host.
     starts: Mutex<HostStarts>,
     shared: Arc<Shared>,
-    own: OnceLock<Own>,
+    told: OnceLock<Told>,
     /// Of an operation on a window, which nobody has prepared the other end of.
     pub one_sided: Option<OneSidedKind>,
     way: OnceLock<Result<Way>>,
@@ -123,7 +123,7 @@ impl Endpoint {
         let end = Arc::new(Endpoint { end: Some(open_end), ..end });
         if gpu {
             end.bounds(plane)?;
-            end.own(plane)?;
+            end.told(plane)?;
         }
         let notice = EndNotice { len, gpu, number: end.number, opening };
         let notice = match side {
@@ -172,7 +172,7 @@ impl Endpoint {
         let end = Endpoint::new(&call, side, neighbour, key, name.clone(), memory, state)?;
         let end = Endpoint { one_sided: Some(kind), ..end };
         if end.memory.device().as_cuda().is_some() {
-            end.own(plane)?;
+            end.told(plane)?;
         }
         // Nobody else knows it yet.
         let _ = end.way.set(end.way_of(plane, met, len, 0));
@@ -207,7 +207,7 @@ impl Endpoint {
             bounds: OnceLock::new(),
             starts: Mutex::default(),
             shared: Arc::default(),
-            own: OnceLock::new(),
+            told: OnceLock::new(),
             one_sided: None,
             way: OnceLock::new(),
             broken: OnceLock::new(),

@@ -34,8 +34,6 @@ pub(crate) use state::EndState;
 
 /// Bytes between two signals: each has a cache line of its own.
 pub(crate) const STRIDE: usize = mp_kernels::SIGNAL_STRIDE as usize;
-/// How long the host's own stream may be full, which it never is: it is waited for each time.
-const HAND: Duration = Duration::from_secs(60);
 
 /// A call that goes through a connection.
 pub(crate) struct Call<'a> {
@@ -199,7 +197,7 @@ pub(crate) struct Opened {
 
 /// Does for the host what the CPU does not reach: memory of a GPU.
 struct Hand {
-    stream: Stream,
+    device: Device,
     /// A word that the CPU reaches.
     word: Mutex<Buffer<u64>>,
 }
@@ -213,24 +211,23 @@ impl Hand {
         let word = plane.pieces.cut(device, Space::Pinned, size_of::<u64>());
         let word = word.and_then(|word| word.cast());
         let word = word.map_err(|source| Error::Memory { op: op(), source })?;
-        let stream = plane.stream(device, HAND)?;
-        Ok(Some(Arc::new(Hand { stream, word: Mutex::new(word) })))
+        plane.reserve(device)?;
+        Ok(Some(Arc::new(Hand { device: device.clone(), word: Mutex::new(word) })))
     }
 
     /// Does something, and waits for it.
-    fn does(
-        &self,
-        call: &Call<'_>,
-        what: impl FnOnce(&Stream) -> gdsync::Result<()>,
-    ) -> Result<()> {
-        what(&self.stream).map_err(|source| call.failed(source))?;
-        call.plane.synchronize(&self.stream, Deadline::after(call.timeout))
+    fn does(&self, call: &Call<'_>, what: impl FnOnce(&Stream) -> Result<()>) -> Result<()> {
+        let stream = call.plane.lend(&self.device)?;
+        what(&stream)?;
+        call.plane.synchronize(&stream, Deadline::after(call.timeout))?;
+        call.plane.give_back(stream);
+        Ok(())
     }
 
     /// Reads a word.
     fn read(&self, call: &Call<'_>, from: &Buffer<u64>) -> Result<u64> {
         let word = self.word.lock().unwrap_or_else(PoisonError::into_inner);
-        self.does(call, |stream| stream.copy(&word, from))?;
+        self.does(call, |stream| stream.copy(&word, from).map_err(|source| call.failed(source)))?;
         word.word(0).map(|word| word.load().unwrap_or_default()).map_err(|it| call.failed(it))
     }
 }
@@ -385,8 +382,7 @@ impl Opened {
         let word = hand.word.lock().unwrap_or_else(PoisonError::into_inner);
         let cell = word.word(0).map_err(|source| call.failed(source))?;
         cell.store(0).map_err(|source| call.failed(source))?;
-        what(&hand.stream, &word)?;
-        call.plane.synchronize(&hand.stream, Deadline::after(call.timeout))?;
+        hand.does(call, |stream| what(stream, &word))?;
         Ok(cell.load().unwrap_or_default())
     }
 

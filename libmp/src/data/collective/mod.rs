@@ -122,7 +122,7 @@ struct Started {
 #[allow(clippy::large_enum_variant, reason = "there is one of them")]
 enum How {
     Here { run: Run, job: Job },
-    OnItsStream,
+    OnStream(Stream),
 }
 
 impl Collective {
@@ -324,18 +324,18 @@ impl Collective {
                 let mut memory = InRegions { from: &job.from, to: &job.to };
                 shared.finish(run, &job.task(), &mut memory, job.name, deadline, since)
             }
-            How::OnItsStream => {
-                let stream = shared.stream.as_ref().ok_or(Error::NoOperations)?;
-                match shared.plane.synchronize(stream, deadline) {
-                    Err(Error::Memory { source: gdsync::Error::Timeout { .. }, .. }) => {
-                        Err(shared.late(shared.world_rank, since))
-                    }
-                    result => result,
+            How::OnStream(stream) => match shared.plane.synchronize(stream, deadline) {
+                Err(Error::Memory { source: gdsync::Error::Timeout { .. }, .. }) => {
+                    Err(shared.late(shared.world_rank, since))
                 }
-            }
+                result => result,
+            },
         };
-        if !matches!(result, Err(Error::Late { .. })) {
-            *guard = None;
+        if !matches!(result, Err(Error::Late { .. }))
+            && let Some(Started { how: How::OnStream(stream), .. }) = guard.take()
+            && result.is_ok()
+        {
+            shared.plane.give_back(stream);
         }
         result
     }
@@ -412,8 +412,9 @@ impl CollectiveRun<'_> {
                 How::Here { run, job }
             }
             None => {
-                shared.launch(shared.stream.as_ref().ok_or(Error::NoOperations)?, &job)?;
-                How::OnItsStream
+                let stream = shared.plane.lend(&shared.device)?;
+                shared.launch(&stream, &job)?;
+                How::OnStream(stream)
             }
         };
         *started = Some(Started { since, how });

@@ -53,8 +53,6 @@ pub(super) struct Shared {
     pub handle: Collective,
     /// On memory that the CPU reaches.
     pub host: Option<HostSide>,
-    /// For what the host starts on a GPU. Made before kernels of any rank run, since making it may wait for them.
-    pub stream: Option<Stream>,
     abort: Word64,
     report: Arc<Report>,
     /// What kernels use; streams and graphs hold it.
@@ -148,10 +146,9 @@ impl Shared {
             plane.pieces.cut_for(device, bytes)?.cast::<u64>()
         };
         let words = words().map_err(failed);
-        let stream =
-            if gpu { plane.stream(device, communicator.timeout()).map(Some) } else { Ok(None) };
+        let reserved = plane.reserve(device);
         let told = || -> Result<Told> {
-            stream.as_ref().map_err(Clone::clone)?;
+            reserved.as_ref().map_err(Clone::clone)?;
             words.as_ref().map_err(Clone::clone)?;
             let inbox = inbox.as_ref().map_err(Clone::clone)?;
             let inbox = (!far).then(|| inbox.export()).transpose().map_err(failed)?;
@@ -161,7 +158,7 @@ impl Shared {
         let told: Result<Told, String> = told().map_err(|error| error.to_string());
         let blob = postcard::to_stdvec(&told).map_err(|error| mismatch(error.to_string()))?;
         let blobs = communicator.all_gather(&blob)?;
-        let (form, inbox, words, stream) = (form?, inbox?, words?, stream?);
+        let (form, inbox, words) = (form?, inbox?, words?);
         let mut handles = Vec::new();
         for (rank, blob) in blobs.iter().enumerate() {
             let told: Result<Told, String> = postcard::from_bytes(blob)
@@ -259,7 +256,6 @@ impl Shared {
             timeout: communicator.timeout(),
             handle,
             host,
-            stream,
             abort: abort.word,
             report,
             held,

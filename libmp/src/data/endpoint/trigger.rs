@@ -1,6 +1,6 @@
 //! The host as the trigger of an operation. On host memory a call works on the counters directly, as a stream's thread does,
 //! but does not wait: what cannot be done at once is left to later calls (`waiting`). On memory of a GPU, whose counters the CPU
-//! does not reach, it runs on a stream of the operation's own.
+//! does not reach, it runs on a stream that the world lends it until it is complete.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -35,14 +35,16 @@ pub(crate) struct HostStarts {
     last: Option<(u64, bool)>,
     /// Of a receive: nobody has been told to wait for the last one.
     posted: bool,
-    /// On a GPU: the own stream has been told to take the message.
+    /// On a GPU: its stream has been told to take the message.
     taking: bool,
-    /// On a GPU: how often the own stream was given something that it tells the end of.
+    /// On a GPU: how often a stream was given something that it tells the end of.
     told: u64,
     /// On a GPU: when the driver was asked last, or the first look for that.
     asked: Option<Instant>,
     /// On a GPU, through a NIC: what the signal of the message to be taken will be, once it was looked up.
     expected: Option<u64>,
+    /// On a GPU: the stream on which what the host started is under way.
+    stream: Option<Stream>,
     pub dropped: bool,
 }
 
@@ -59,25 +61,24 @@ const ASKING: Duration = Duration::from_millis(1);
 /// How long a kernel takes to end that has said why it does.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// The stream of what the host starts on a GPU, and the counter by which it tells the host what it has done.
-pub(crate) struct Own {
-    pub stream: Stream,
+/// The counter by which what the host starts on a GPU tells the host that it is done.
+pub(crate) struct Told {
     tell: Tell,
     /// In host memory.
     word: Word64,
 }
 
-impl Own {
-    fn new(plane: &Plane, device: &Device, stream: Stream) -> gdsync::Result<Own> {
+impl Told {
+    fn new(plane: &Plane, device: &Device) -> gdsync::Result<Told> {
         let state = EndState::new(plane.pieces.cut_for(device, EndState::size(None))?);
         let word = plane.pieces.cut(device, Space::Pinned, size_of::<u64>())?;
         let word = word.cast::<u64>()?.word(0)?;
         let tell = Tell::new(&state, &word)?;
-        Ok(Own { stream, tell, word })
+        Ok(Told { tell, word })
     }
 
-    /// Whether it has told so often. Acquire: what it did is visible to whatever is started now.
-    fn has_told(&self, times: u64) -> bool {
+    /// Whether that was told so often. Acquire: what it did is visible to whatever is started now.
+    fn has(&self, times: u64) -> bool {
         self.word.load().is_none_or(|told| told >= times)
     }
 }
@@ -202,9 +203,9 @@ impl Endpoint {
             return Ok(());
         }
         let wait = || -> gdsync::Result<()> {
-            let Some(own) = self.own.get() else { return Ok(()) };
+            let Some(own) = &starts.stream else { return Ok(()) };
             let event = Event::new(stream.device())?;
-            own.stream.record(&event)?;
+            own.record(&event)?;
             stream.wait_event(&event)
         };
         wait().map_err(|source| broken(&self.name, source))
@@ -340,7 +341,7 @@ impl Endpoint {
         })
     }
 
-    /// On a GPU: on the own stream.
+    /// On a GPU.
     fn launch(self: &Arc<Self>, plane: &Plane, starts: &mut HostStarts) -> Option<Wake> {
         match self.is_met(plane, true) {
             Ok(true) => {
@@ -365,25 +366,29 @@ impl Endpoint {
     ) -> Result<()> {
         // Whoever calls holds it.
         let Some(plane) = plane.this() else { return Ok(()) };
-        let own = self.own(&plane)?;
+        let told = self.told(&plane)?;
+        let stream = match starts.stream.take() {
+            Some(stream) => stream,
+            None => plane.lend(self.memory.device())?,
+        };
         let step = stream::Step { plane: &plane, end: self, action };
-        if stream::run(&plane, &own.stream, &[step], Some(&own.tell))? {
+        if stream::run(&plane, starts.stream.insert(stream), &[step], Some(&told.tell))? {
             starts.told += 1;
             starts.asked = None;
         }
         Ok(())
     }
 
-    /// The stream of what the host starts on a GPU.
-    pub fn own(&self, plane: &Plane) -> Result<&Own> {
-        if let Some(made) = self.own.get() {
+    /// What the host needs for its starts on a GPU.
+    pub fn told(&self, plane: &Plane) -> Result<&Told> {
+        if let Some(made) = self.told.get() {
             return Ok(made);
         }
         let device = self.memory.device();
-        let stream = plane.stream(device, self.timeout)?;
-        let made = Own::new(plane, device, stream).map_err(|source| broken(&self.name, source))?;
+        plane.reserve(device)?;
+        let made = Told::new(plane, device).map_err(|source| broken(&self.name, source))?;
         // Two threads may come at once: one's stays.
-        Ok(self.own.get_or_init(|| made))
+        Ok(self.told.get_or_init(|| made))
     }
 
     /// Whether the last start is complete. The other operations of this rank get no help by it.
@@ -433,7 +438,7 @@ impl Endpoint {
         Ok(true)
     }
 
-    /// On a GPU: whether the own stream has completed what the host started, or a stream posted.
+    /// On a GPU: whether what the host started, or a stream posted, is complete.
     fn has_run(self: &Arc<Self>, plane: &Plane, starts: &mut HostStarts) -> Result<bool> {
         if !starts.by_host && !starts.posted && !starts.taking {
             return Ok(true);
@@ -446,23 +451,25 @@ impl Endpoint {
             (starts.taking, starts.expected) = (true, None);
             starts.posted = false;
         }
-        let own = self.own(plane)?;
+        let told = self.told(plane)?;
         let report = &self.bounds(plane)?.report;
         let failed = |source| broken(&self.name, source);
-        if !own.has_told(starts.told) {
-            if report.late().is_none()
-                && !(starts.is_to_ask() && own.stream.is_idle().map_err(failed)?)
-            {
+        let asks = !told.has(starts.told) && starts.is_to_ask();
+        if let Some(stream) = &starts.stream
+            && !told.has(starts.told)
+        {
+            if report.late().is_none() && !(asks && stream.is_idle().map_err(failed)?) {
                 return Ok(false);
             }
             // It ends without telling if it failed. The world may know better why.
-            let ended = own.stream.synchronize(Deadline::after(ENDING)).map_err(failed);
-            if !own.has_told(starts.told) {
+            let ended = stream.synchronize(Deadline::after(ENDING)).map_err(failed);
+            if !told.has(starts.told) {
                 ended?;
                 plane.check_after(self.age(), || self.name.to_string())?;
                 return report.late().map_or(Ok(false), Err);
             }
         }
+        starts.stream.take().into_iter().for_each(|stream| plane.give_back(stream));
         starts.taking = false;
         report.late().map_or(Ok(true), Err)
     }

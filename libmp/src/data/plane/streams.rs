@@ -17,7 +17,14 @@ pub(super) struct Streams {
     watchdogs: Mutex<Vec<(Option<u32>, Watchdog, Abort)>>,
     /// Failures of operations on streams and in kernels.
     watch: Watch,
+    /// Idle streams of GPUs, for what the host starts there.
+    spare: Mutex<Vec<Stream>>,
 }
+
+/// Idle streams that a GPU with operations has at least: making one may have to wait for kernels that are running.
+const SPARE: usize = 4;
+/// How long a lent stream waits for room. It has a handful of operations at most.
+const ROOM: Duration = Duration::from_secs(60);
 
 /// The word that ends waits of a device when the world does.
 #[derive(Clone)]
@@ -40,6 +47,36 @@ impl Plane {
         let stream = device.watched_stream(&watchdog).map_err(failed)?;
         stream.when_full(timeout, self.helper());
         Ok(stream)
+    }
+
+    /// Makes sure that a GPU has idle streams for what the host starts there, when an operation is prepared.
+    pub fn reserve(&self, device: &Device) -> Result<()> {
+        let ordinal = device.ordinal();
+        let is_there = |stream: &&Stream| stream.device().ordinal() == ordinal;
+        if ordinal.is_some() && lock(&self.streams.spare).iter().filter(is_there).count() < SPARE {
+            self.give_back(self.stream(device, ROOM)?);
+        }
+        Ok(())
+    }
+
+    /// A stream of a GPU for what the host starts there, which nobody else uses until it is given back. One for each start that
+    /// is under way, not one for each operation: all streams of a GPU share a few hardware channels, and of kernels on two
+    /// streams of one channel the later one does not begin before the other has ended.
+    pub fn lend(&self, device: &Device) -> Result<Stream> {
+        let ordinal = device.ordinal();
+        let mut spare = lock(&self.streams.spare);
+        match spare.iter().rposition(|stream| stream.device().ordinal() == ordinal) {
+            Some(at) => Ok(spare.swap_remove(at)),
+            None => {
+                drop(spare);
+                self.stream(device, ROOM)
+            }
+        }
+    }
+
+    /// What was done on it has ended, or is about to: nothing on it waits for others. A stream that may wait is dropped instead.
+    pub fn give_back(&self, stream: Stream) {
+        lock(&self.streams.spare).push(stream);
     }
 
     fn helper(&self) -> impl Fn() + Send + Sync + use<> {

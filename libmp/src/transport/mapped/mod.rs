@@ -49,8 +49,9 @@ impl Mapped {
         let by_cpu = to.host_address().is_some() && from.host_address().is_some();
         if let (Some(hand), false, false) = (&self.hand, by_cpu, rows.elements() == 0) {
             return hand.does(call, |stream| {
-                stream.copy_rows(to, from, rows)?;
-                signal.map_or(Ok(()), |signal| self.raise_on(stream, signal))
+                let copied = stream.copy_rows(to, from, rows);
+                let raise = |()| signal.map_or(Ok(()), |signal| self.raise_on(stream, signal));
+                copied.and_then(raise).map_err(|source| call.failed(source))
             });
         }
         for (to_at, from_at) in rows.starts() {
@@ -128,7 +129,9 @@ impl Connection for Mapped {
         let word = &self.signals.words[signal.number];
         let raised = match (&self.hand, word.atomic(), signal.action) {
             (Some(hand), None, _) => {
-                return hand.does(call, |stream| self.raise_on(stream, signal));
+                return hand.does(call, |stream| {
+                    self.raise_on(stream, signal).map_err(|source| call.failed(source))
+                });
             }
             (_, _, SignalAction::Set(value)) => word.store(value),
             (_, _, SignalAction::Add(value)) => word.add(value),
