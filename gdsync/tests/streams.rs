@@ -30,6 +30,7 @@ on_host_and_cuda!(
     a_stream_can_be_dropped_with_work_in_it,
     memory_dropped_under_a_blocked_stream_is_still_written,
     a_hundred_operations_go_behind_a_wait_whatever_went_before,
+    streams_of_several_threads_wait_for_each_other_however_many_have_been_used,
 );
 
 fn operations_run_in_the_order_in_which_they_were_enqueued(device: &Device) -> Outcome {
@@ -446,6 +447,43 @@ fn a_hundred_operations_go_behind_a_wait_whatever_went_before(device: &Device) -
         (0..100).try_for_each(|_| stream.signal(&word, turn))?;
         gate.store(turn)?;
         stream.synchronize(soon())?;
+    }
+    Ok(())
+}
+
+fn streams_of_several_threads_wait_for_each_other_however_many_have_been_used(
+    device: &Device,
+) -> Outcome {
+    const THREADS: usize = 3;
+    const ROUNDS: u64 = 5;
+    for used in [0, 6, 12, 12, 12, 12, 12, 12] {
+        let words = device.alloc::<u64>(THREADS)?;
+        let words: Vec<_> = (0..THREADS).map(|at| words.word(at)).collect::<gdsync::Result<_>>()?;
+        let streams: Vec<_> =
+            (0..THREADS).map(|_| device.stream()).collect::<gdsync::Result<_>>()?;
+        // More than a GPU has channels for.
+        let others: Vec<_> = (0..used).map(|_| device.stream()).collect::<gdsync::Result<_>>()?;
+        let unused = device.alloc_pinned::<u64>(1)?.word(0)?;
+        for stream in &others {
+            stream.signal(&unused, 1)?;
+            stream.synchronize(soon())?;
+        }
+        let begin = std::sync::Barrier::new(THREADS);
+        let plays = |me: usize| -> gdsync::Result<()> {
+            begin.wait();
+            for round in 1..=ROUNDS {
+                streams[me].signal(&words[me], round)?;
+                for word in &words {
+                    streams[me].wait_signal(word, round, Duration::from_secs(5))?;
+                }
+            }
+            streams[me].synchronize(soon())
+        };
+        let plays = &plays;
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|me| scope.spawn(move || plays(me))).collect();
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap())
+        })?;
     }
     Ok(())
 }

@@ -102,8 +102,7 @@ mod gpu {
         }
     }
 
-    /// Of kernels on two streams of one hardware channel the later one does not begin before the other has ended, and a GPU has a
-    /// few channels: kernels of ranks that share it hung if every operation had a stream.
+    /// A GPU has a few hardware channels for its streams.
     #[test]
     #[ignore = "needs a GPU"]
     fn many_operations_on_a_gpu_share_a_few_streams() {

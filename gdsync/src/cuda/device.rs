@@ -45,6 +45,7 @@ pub(crate) struct Inner {
     kernels: Option<RawModule>,
     /// A stream that no user work ever enters: it zeroes fresh memory and copies at set-up.
     service: sys::CUstream,
+    turn: gate::Turn,
     rescue: OnceLock<Result<Rescue>>,
     graveyard: Mutex<Graveyard>,
     capabilities: Capabilities,
@@ -221,7 +222,7 @@ impl CudaDevice {
         // SAFETY: writes one device pointer; the driver refuses sizes that it cannot serve.
         unsafe { cu!(cuMemAlloc_v2(&mut address, len.max(1)))? };
         // SAFETY: the range was just allocated and nobody else knows it yet.
-        let enqueued = gate::entered(|| unsafe {
+        let enqueued = gate::entered(&self.inner.turn, || unsafe {
             cu!(cuMemsetD8Async(address, 0, len.max(1), self.inner.service))
         });
         let zeroed = enqueued.and_then(|()| self.settle("zeroing of fresh device memory"));
@@ -250,8 +251,15 @@ impl CudaDevice {
     pub(crate) fn copy_now(&self, to: u64, from: u64, len: usize) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller (crate-internal) passes ranges of live allocations of at least `len` bytes.
-        gate::entered(|| unsafe { cu!(cuMemcpyAsync(to, from, len, self.inner.service)) })?;
+        gate::entered(&self.inner.turn, || unsafe {
+            cu!(cuMemcpyAsync(to, from, len, self.inner.service))
+        })?;
         self.settle("copy")
+    }
+
+    /// Held while a driver call enqueues.
+    pub(super) fn enter(&self) -> gate::Entered<'_> {
+        gate::enter(&self.inner.turn)
     }
 
     pub(crate) fn graveyard(&self) -> MutexGuard<'_, Graveyard> {
@@ -313,6 +321,7 @@ impl Inner {
             uuid: topology::uuid(device)?,
             kernels: None,
             service: std::ptr::null_mut(),
+            turn: gate::Turn::default(),
             rescue: OnceLock::new(),
             graveyard: Mutex::default(),
             capabilities: Capabilities::default(),

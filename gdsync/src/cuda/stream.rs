@@ -1,5 +1,6 @@
 //! A CUDA stream: enqueuing on it, and knowing what it has done. Enqueuing never allocates and holds no lock across a
-//! driver call but the one that keeps memory from being released meanwhile ([`gate`](super::gate)).
+//! driver call but those that keep memory from being released meanwhile and other threads from enqueuing on the same GPU
+//! ([`gate`](super::gate)).
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +14,6 @@ use super::batch::{EMPTY, encode};
 use super::callback::{Callback, run_again, run_once};
 use super::device::{CudaDevice, lock};
 use super::driver::cu;
-use super::gate;
 use super::graveyard::stream_idle;
 use super::kernel::Kernel;
 use super::marks::Marks;
@@ -119,7 +119,7 @@ impl CudaStream {
             unsafe { cu!(cuStreamCreate(&mut stream, flags))? };
         }
         device.graveyard().add_stream(stream);
-        let stream = CudaStream {
+        Ok(CudaStream {
             device: device.clone(),
             stream,
             adopted: adopted.is_some(),
@@ -133,33 +133,7 @@ impl CudaStream {
             report,
             failure: Arc::default(),
             when_full: OnceLock::new(),
-        };
-        stream.use_once()?;
-        Ok(stream)
-    }
-
-    /// The first use of a stream, with nobody else at the driver. Two threads that launch at the same moment into streams
-    /// that were never used get one hardware channel for both, and then a kernel that waits for the other stream's waits
-    /// for ever: on an H100 with driver 580 two threads with two such kernels each hung in 4 of 5 runs, and in none once
-    /// the streams had been used. An application that launches into streams of its own from several threads has to see to
-    /// that itself.
-    fn use_once(&self) -> Result<()> {
-        let Some(word) = self.report.device_address() else { return Ok(()) };
-        let kernel = match self.device.kernel("mp_signal_store") {
-            Ok(kernel) => kernel,
-            Err(error) => {
-                tracing::debug!("{}: not used at once: {error}", self.name);
-                return Ok(());
-            }
-        };
-        // Whoever is held up at the driver may depend on this thread: then go on.
-        let patience = Deadline::after(Duration::from_secs(1));
-        let _shut = patience.poll(gate::shut);
-        let value = 0_u64;
-        self.device.bind()?;
-        // SAFETY: the kernel takes an address and a value; the report is alive, and nobody knows the stream yet.
-        unsafe { self.launch_as(1, &kernel, Dims::one(), &[Arg::new(&word), Arg::new(&value)])? };
-        patience.poll(|| stream_idle(self.stream).transpose()).unwrap_or(Ok(()))
+        })
     }
 
     pub fn device(&self) -> &CudaDevice {
@@ -182,7 +156,7 @@ impl CudaStream {
         }
         self.wait_for_room()?;
         self.device.bind()?;
-        let _open = gate::enter();
+        let _entered = self.device.enter();
         let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
         let result = call(number);
         self.ended.fetch_add(1, Ordering::AcqRel);

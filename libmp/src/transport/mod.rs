@@ -211,7 +211,6 @@ impl Hand {
         let word = plane.pieces.cut(device, Space::Pinned, size_of::<u64>());
         let word = word.and_then(|word| word.cast());
         let word = word.map_err(|source| Error::Memory { op: op(), source })?;
-        plane.reserve(device)?;
         Ok(Some(Arc::new(Hand { device: device.clone(), word: Mutex::new(word) })))
     }
 

@@ -146,9 +146,7 @@ impl Shared {
             plane.pieces.cut_for(device, bytes)?.cast::<u64>()
         };
         let words = words().map_err(failed);
-        let reserved = plane.reserve(device);
         let told = || -> Result<Told> {
-            reserved.as_ref().map_err(Clone::clone)?;
             words.as_ref().map_err(Clone::clone)?;
             let inbox = inbox.as_ref().map_err(Clone::clone)?;
             let inbox = (!far).then(|| inbox.export()).transpose().map_err(failed)?;

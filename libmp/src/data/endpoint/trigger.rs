@@ -385,7 +385,6 @@ impl Endpoint {
             return Ok(made);
         }
         let device = self.memory.device();
-        plane.reserve(device)?;
         let made = Told::new(plane, device).map_err(|source| broken(&self.name, source))?;
         // Two threads may come at once: one's stays.
         Ok(self.told.get_or_init(|| made))

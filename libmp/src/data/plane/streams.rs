@@ -21,8 +21,6 @@ pub(super) struct Streams {
     spare: Mutex<Vec<Stream>>,
 }
 
-/// Idle streams that a GPU with operations has at least: making one may have to wait for kernels that are running.
-const SPARE: usize = 4;
 /// How long a lent stream waits for room. It has a handful of operations at most.
 const ROOM: Duration = Duration::from_secs(60);
 
@@ -49,19 +47,8 @@ impl Plane {
         Ok(stream)
     }
 
-    /// Makes sure that a GPU has idle streams for what the host starts there, when an operation is prepared.
-    pub fn reserve(&self, device: &Device) -> Result<()> {
-        let ordinal = device.ordinal();
-        let is_there = |stream: &&Stream| stream.device().ordinal() == ordinal;
-        if ordinal.is_some() && lock(&self.streams.spare).iter().filter(is_there).count() < SPARE {
-            self.give_back(self.stream(device, ROOM)?);
-        }
-        Ok(())
-    }
-
     /// A stream of a GPU for what the host starts there, which nobody else uses until it is given back. One for each start that
-    /// is under way, not one for each operation: all streams of a GPU share a few hardware channels, and of kernels on two
-    /// streams of one channel the later one does not begin before the other has ended.
+    /// is under way, not one for each operation: all streams of a GPU share a few hardware channels.
     pub fn lend(&self, device: &Device) -> Result<Stream> {
         let ordinal = device.ordinal();
         let mut spare = lock(&self.streams.spare);
