@@ -222,7 +222,7 @@ impl CudaDevice {
         // SAFETY: writes one device pointer; the driver refuses sizes that it cannot serve.
         unsafe { cu!(cuMemAlloc_v2(&mut address, len.max(1)))? };
         // SAFETY: the range was just allocated and nobody else knows it yet.
-        let enqueued = gate::entered(&self.inner.turn, || unsafe {
+        let enqueued = self.entered(|| unsafe {
             cu!(cuMemsetD8Async(address, 0, len.max(1), self.inner.service))
         });
         let zeroed = enqueued.and_then(|()| self.settle("zeroing of fresh device memory"));
@@ -251,15 +251,19 @@ impl CudaDevice {
     pub(crate) fn copy_now(&self, to: u64, from: u64, len: usize) -> Result<()> {
         self.bind()?;
         // SAFETY: the caller (crate-internal) passes ranges of live allocations of at least `len` bytes.
-        gate::entered(&self.inner.turn, || unsafe {
-            cu!(cuMemcpyAsync(to, from, len, self.inner.service))
-        })?;
+        self.entered(|| unsafe { cu!(cuMemcpyAsync(to, from, len, self.inner.service)) })?;
         self.settle("copy")
     }
 
-    /// Held while a driver call enqueues.
-    pub(super) fn enter(&self) -> gate::Entered<'_> {
-        gate::enter(&self.inner.turn)
+    /// Runs a driver call that enqueues on the service stream.
+    fn entered<T>(&self, call: impl FnOnce() -> T) -> T {
+        let _entered = self.turn().enter(false);
+        call()
+    }
+
+    /// Taken by who enqueues.
+    pub(super) fn turn(&self) -> &gate::Turn {
+        &self.inner.turn
     }
 
     pub(crate) fn graveyard(&self) -> MutexGuard<'_, Graveyard> {
@@ -285,7 +289,10 @@ impl CudaDevice {
         drop(open);
         let others = others.into_iter().map(|inner| CudaDevice { inner });
         if others.into_iter().all(|device| device.is_idle()) && self.bind().is_ok() {
-            let graves = self.graveyard().exhume();
+            let mut graveyard = self.graveyard();
+            let graves = graveyard.exhume();
+            self.turn().there_are(graveyard.streams());
+            drop(graveyard);
             graves.into_iter().flatten().for_each(Grave::release);
         }
     }
@@ -321,7 +328,7 @@ impl Inner {
             uuid: topology::uuid(device)?,
             kernels: None,
             service: std::ptr::null_mut(),
-            turn: gate::Turn::default(),
+            turn: gate::Turn::new(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()),
             rescue: OnceLock::new(),
             graveyard: Mutex::default(),
             capabilities: Capabilities::default(),

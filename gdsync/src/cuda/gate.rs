@@ -4,40 +4,62 @@
 //! that waits for another rank of this process, launched between the look whether all is idle and the release, would be
 //! waited for by the very thread that it waits for. So whoever enqueues holds the gate open, and nothing is released then.
 //!
-//! And the threads that enqueue on one GPU take turns. A GPU has 8 hardware channels (`CUDA_DEVICE_MAX_CONNECTIONS`), and a
-//! stream takes one when it is given work. Threads that give work at the same moment to streams without a channel can get the
-//! same one while others are free; of two kernels in one channel the second does not begin before the first has ended, and
-//! if that waits for the second, both wait for ever. Measured on an H200 with driver 580: kernels of three threads that wait
-//! for each other hung in up to 9 of 10 runs as soon as more than 8 streams had been used, or none of theirs, and in none of 10,
-//! with up to 200 streams, once the launches took turns. An application that launches from several threads past this crate has
-//! to see to that itself.
+//! And the threads that enqueue on one GPU take turns where they have to. A GPU has 8 hardware channels, or
+//! `CUDA_DEVICE_MAX_CONNECTIONS`; a stream takes one when it is given work, and keeps it as long as there are enough. Threads
+//! that give work at the same moment to streams without a channel can get the same one while others are free. Of two kernels
+//! in one channel the second does not begin before the first has ended, and if that waits for the second, both wait for
+//! ever. Measured on an H200 with driver 580: kernels of three threads that wait for each other hung in up to 9 of 10 runs as
+//! soon as more than 8 streams had been used, or none of theirs, and in none of 10, with up to 200 streams, once the launches
+//! took turns, which costs threads that launch all the time half of their rate. An application that launches from several
+//! threads past this crate has to see to that itself.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
 static GATE: RwLock<()> = RwLock::new(());
 
-/// Whose turn it is to enqueue on a device.
-#[derive(Default)]
-pub(super) struct Turn(Mutex<()>);
+/// Channels of a GPU if nothing else is said.
+const CHANNELS: usize = 8;
+/// Those of the service stream and of the default stream, which applications use.
+const TAKEN: usize = 2;
 
-/// The gate is open, and it is this thread's turn.
+/// Whose turn it is to enqueue on a device.
+pub(super) struct Turn {
+    lock: RwLock<()>,
+    /// Streams that there are beside these two, and how many there may be, each with a channel of its own.
+    streams: AtomicUsize,
+    most: usize,
+}
+
+/// The gate is open, and nobody else enqueues who must not.
 pub(super) struct Entered<'a> {
-    _turn: MutexGuard<'a, ()>,
+    _turn: Result<RwLockReadGuard<'a, ()>, RwLockWriteGuard<'a, ()>>,
     _open: RwLockReadGuard<'static, ()>,
 }
 
-/// Held while a driver call enqueues. Waits for other such calls and for a release under way, which no kernel can hold up.
-pub(super) fn enter(turn: &Turn) -> Entered<'_> {
-    let _turn = turn.0.lock().unwrap_or_else(PoisonError::into_inner);
-    Entered { _turn, _open: GATE.read().unwrap_or_else(PoisonError::into_inner) }
-}
+impl Turn {
+    /// `connections` is what `CUDA_DEVICE_MAX_CONNECTIONS` says.
+    pub fn new(connections: Option<&str>) -> Turn {
+        let said = connections.and_then(|text| text.trim().parse().ok());
+        let most = said.filter(|n| (1..=32).contains(n)).unwrap_or(CHANNELS).saturating_sub(TAKEN);
+        Turn { lock: RwLock::default(), streams: AtomicUsize::new(0), most }
+    }
 
-/// Runs a driver call that enqueues.
-pub(super) fn entered<T>(turn: &Turn, call: impl FnOnce() -> T) -> T {
-    let _entered = enter(turn);
-    call()
+    /// Says how many streams there are now.
+    pub fn there_are(&self, streams: usize) {
+        self.streams.store(streams, Ordering::SeqCst);
+    }
+
+    /// Held while a driver call enqueues, `alone` if the stream is given work for the first time. Waits for other such calls and for a
+    /// release under way, which no kernel can hold up.
+    pub fn enter(&self, alone: bool) -> Entered<'_> {
+        let with_others =
+            (!alone).then(|| self.lock.read().unwrap_or_else(PoisonError::into_inner));
+        let with_others = with_others.filter(|_| self.streams.load(Ordering::SeqCst) <= self.most);
+        let _turn =
+            with_others.ok_or_else(|| self.lock.write().unwrap_or_else(PoisonError::into_inner));
+        Entered { _turn, _open: GATE.read().unwrap_or_else(PoisonError::into_inner) }
+    }
 }
 
 /// Held while something is released; `None` if somebody enqueues, or releases, now.
@@ -55,11 +77,9 @@ mod tests {
 
     #[test]
     fn nothing_is_released_while_somebody_enqueues() {
-        let (turns, other) = (Turn::default(), Turn::default());
-        let first = enter(&turns);
-        // On another device nobody waits.
-        std::thread::scope(|scope| scope.spawn(|| drop(enter(&other))).join()).unwrap();
-        assert!(turns.0.try_lock().is_err());
+        let turn = Turn::new(None);
+        let first = turn.enter(false);
+        std::thread::scope(|scope| scope.spawn(|| drop(turn.enter(false))).join()).unwrap();
         assert!(shut().is_none());
         drop(first);
         // Another test may enqueue at this moment, but does not hold the gate for long.
@@ -68,5 +88,22 @@ mod tests {
             shut()
         });
         assert!(shut.is_some());
+    }
+
+    #[test]
+    fn a_stream_is_alone_at_first_and_when_there_are_more_than_channels() {
+        for (connections, most) in [(None, 6), (Some("16"), 14), (Some("1"), 0), (Some("many"), 6)]
+        {
+            let turn = Turn::new(connections);
+            for streams in 1..=20 {
+                turn.there_are(streams);
+                let entered = turn.enter(false);
+                assert_eq!(turn.lock.try_read().is_ok(), streams <= most, "{streams} of {most}");
+                drop(entered);
+                let entered = turn.enter(true);
+                assert!(turn.lock.try_read().is_err());
+                drop(entered);
+            }
+        }
     }
 }

@@ -60,6 +60,11 @@ impl Graveyard {
         self.streams.push(StreamEntry { stream, orphan: false, capturing: false });
     }
 
+    /// How many streams there are.
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
     pub(crate) fn orphan_stream(&mut self, stream: sys::CUstream) {
         for entry in self.streams.iter_mut().filter(|entry| entry.stream == stream) {
             entry.orphan = true;

@@ -118,7 +118,11 @@ impl CudaStream {
             // SAFETY: writes one handle; destroyed through the graveyard.
             unsafe { cu!(cuStreamCreate(&mut stream, flags))? };
         }
-        device.graveyard().add_stream(stream);
+        {
+            let mut graveyard = device.graveyard();
+            graveyard.add_stream(stream);
+            device.turn().there_are(graveyard.streams());
+        }
         Ok(CudaStream {
             device: device.clone(),
             stream,
@@ -156,8 +160,8 @@ impl CudaStream {
         }
         self.wait_for_room()?;
         self.device.bind()?;
-        let _entered = self.device.enter();
         let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let _entered = self.device.turn().enter(number == 1);
         let result = call(number);
         self.ended.fetch_add(1, Ordering::AcqRel);
         result
@@ -578,6 +582,7 @@ impl Drop for CudaStream {
             marks.into_events().for_each(bury);
             if self.adopted {
                 graveyard.forget_stream(self.stream);
+                self.device.turn().there_are(graveyard.streams());
             } else {
                 graveyard.orphan_stream(self.stream);
             }
