@@ -6,6 +6,17 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const WORD: usize = size_of::<u64>();
 
+/// A hint; see [`Buffer::prefetch_for_write`](super::Buffer::prefetch_for_write).
+pub(super) fn prefetch_for_write(at: *const u8) {
+    // SAFETY: it changes nothing that a program sees, for any address, and does nothing on a processor that has no such hint.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
 /// Copies `len` bytes, each as by a relaxed atomic operation: who reads what another writes meanwhile finds old bytes and new ones. The
 /// ranges may overlap.
 ///

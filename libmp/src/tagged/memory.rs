@@ -59,3 +59,20 @@ impl Memory {
         }
     }
 }
+
+/// Copies the beginning of a request's memory.
+pub(super) fn read(memory: &Memory, at: usize, to: &mut [u8]) {
+    if !to.is_empty() {
+        // SAFETY: the memory of a request is valid while it is under way, and has so many bytes. Who writes a region at the same time
+        // gets some of the old bytes sent and some of the new: the copy is as of volatile bytes.
+        unsafe { gdsync::copy_bytes(memory.at(at), to.as_mut_ptr(), to.len()) }
+    }
+}
+
+/// Copies to the beginning of a request's memory.
+pub(super) fn write(memory: &Memory, from: &[u8]) {
+    if !from.is_empty() {
+        // SAFETY: as in `read`.
+        unsafe { gdsync::copy_bytes(from.as_ptr(), memory.at(0), from.len()) }
+    }
+}

@@ -30,6 +30,7 @@ mod engine;
 mod envelope;
 mod memory;
 mod request;
+mod rings;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -47,9 +48,10 @@ use crate::data::window::Window;
 use crate::error::{Error, Result};
 use crate::matching::{Label, Pattern};
 use crate::transport::Call;
-use engine::{Arrival, Engine, Layout, Outcome, Ticket, Way};
+use engine::{Arrival, Engine, Outcome, Ticket, Way};
 use memory::Memory;
 pub use request::{Request, Scope, wait_all, wait_any};
+use rings::Layout;
 
 /// Calls of a wait between two looks at everything else of the rank.
 const ASIDE: u32 = 8;
@@ -244,7 +246,7 @@ impl Tagged {
         let share = communicator.alloc::<u8>(&Device::Host, size * layout.stretch())?;
         let window = Window::open(communicator, plane, &share, 0)?;
         let share = share.buffer().clone();
-        let engine = Engine::new(window, share, layout, (rank, &ranks), plane)?;
+        let engine = Engine::new(window, &share, layout, (rank, &ranks), plane)?;
         let shared = Arc::new(Shared {
             plane: plane.clone(),
             ranks,
@@ -578,19 +580,23 @@ impl Shared {
     fn look<R>(
         &self,
         what: &dyn Fn() -> String,
-        look: impl FnOnce(&mut Engine) -> Option<R>,
+        mut look: impl FnMut(&mut Engine) -> Option<R>,
     ) -> Result<Option<R>> {
-        self.plane.progress();
+        let mut engine = self.lock();
+        // What is there already costs no look at the others.
+        if let Some(found) = look(&mut engine) {
+            return Ok(Some(found));
+        }
         // What has come before the end counts.
         let ended = self.plane.ended();
         let call = Call { plane: &self.plane, timeout: self.timeout, op: what };
-        let mut engine = self.lock();
         let went = engine.progress(&Way { plane: &self.plane, call: &call });
         if let Some(found) = look(&mut engine) {
             return Ok(Some(found));
         }
         drop(engine);
         went?;
+        self.plane.progress();
         if ended { self.plane.check_after(Duration::ZERO, what).map(|()| None) } else { Ok(None) }
     }
 
@@ -602,6 +608,9 @@ impl Shared {
         deadline: Deadline,
         mut look: impl FnMut(&mut Engine) -> Option<R>,
     ) -> Result<R> {
+        if let Some(found) = look(&mut self.lock()) {
+            return Ok(found);
+        }
         let mut backoff = Backoff::new(deadline);
         let (mut rounds, mut since) = (0u32, None);
         let call = Call { plane: &self.plane, timeout: self.timeout, op: what };

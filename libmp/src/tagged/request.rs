@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytemuck::Pod;
 use gdsync::Deadline;
 
-use super::engine::{Outcome, Ticket};
+use super::engine::{Engine, Outcome, Ticket};
 use super::memory::Memory;
 use super::{Shared, Source, Status, Tag, lent};
 use crate::data::wait::Backoff;
@@ -181,8 +181,13 @@ impl<'a> Request<'a> {
 
     /// Looks whether it is complete, without progress. True if nothing is left to wait for.
     fn is_over(&mut self) -> bool {
+        let shared = self.shared.clone();
+        self.is_over_in(&mut shared.lock())
+    }
+
+    fn is_over_in(&mut self, engine: &mut Engine) -> bool {
         if let State::Active(ticket) = self.state
-            && let Some(outcome) = self.shared.lock().finished(ticket)
+            && let Some(outcome) = engine.finished(ticket)
         {
             self.state = State::Over(outcome);
         }
@@ -211,6 +216,15 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
+/// How many of the first are over, of those that are of one communicator: with one look at its messages.
+fn see(requests: &mut [&mut Request<'_>]) -> usize {
+    let Some(first) = requests.first() else { return 0 };
+    let shared = first.shared.clone();
+    let mut engine = shared.lock();
+    let of_it = requests.iter_mut().take_while(|request| Arc::ptr_eq(&request.shared, &shared));
+    of_it.map_while(|request| request.is_over_in(&mut engine).then_some(())).count()
+}
+
 /// Waits until all of them are complete; what they got, in their order.
 ///
 /// # Errors
@@ -219,7 +233,15 @@ pub fn wait_all<'r, 'a: 'r>(
     requests: impl IntoIterator<Item = &'r mut Request<'a>>,
     deadline: Deadline,
 ) -> Result<Vec<Status>> {
-    requests.into_iter().map(|request| request.wait(deadline)).collect()
+    let mut requests: Vec<&'r mut Request<'a>> = requests.into_iter().collect();
+    let mut over = 0;
+    while let Some(request) = requests.get_mut(over) {
+        request.wait(deadline)?;
+        over += 1;
+        // What has come with it is seen in passing.
+        over += see(&mut requests[over..]);
+    }
+    requests.iter().map(|request| request.status()).collect()
 }
 
 /// Waits until one of those that were started is complete: which, and what it got. `None` if all of them have been seen complete before.
