@@ -160,8 +160,13 @@ impl Rings {
         let words = self.words.atomics().unwrap_or_default();
         let [lines, eager, cost, bulk] =
             [0, 1, 2, 3].map(|at| words[Layout::CREDITS / WORD + at].load(Ordering::Acquire));
-        let sent = &self.sent;
-        if lines > sent.lines || eager > sent.eager || cost > sent.cost || bulk > sent.bulk {
+        let Rings { sent, seen, .. } = self;
+        let is_between = |seen: u64, now: u64, sent: u64| (seen..=sent).contains(&now);
+        if !is_between(seen.lines, lines, sent.lines)
+            || !is_between(seen.eager, eager, sent.eager)
+            || !is_between(seen.cost, cost, sent.cost)
+            || !is_between(seen.bulk, bulk, sent.bulk)
+        {
             return Err(self.breach(way, "it has taken tagged messages that were not sent"));
         }
         self.seen = Counts { lines, eager, cost, bulk };
