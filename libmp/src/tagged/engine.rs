@@ -10,6 +10,7 @@ use super::Status;
 use super::envelope::{Envelope, INSIDE};
 use super::memory::{Memory, write};
 use super::rings::{Fit, Layout, Rings};
+use super::staging::{CHUNK, Staged, Staging};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::window::Window;
@@ -110,6 +111,9 @@ pub(super) struct Engine {
     peers: Vec<Peer>,
     requests: Slab<Entry>,
     matcher: Matcher<usize, Arrival>,
+    staging: Staging,
+    /// Receives all of whose bytes have come, and are on the way to memory that the CPU does not reach.
+    landing: Vec<usize>,
     /// Of the next request.
     next: u64,
     /// Whose lines are looked at first.
@@ -158,6 +162,8 @@ impl Engine {
             peers,
             requests: Slab::new(),
             matcher: Matcher::new(),
+            staging: Staging::new(),
+            landing: Vec::new(),
             next: 0,
             turn: 0,
             _window: window,
@@ -173,7 +179,8 @@ impl Engine {
         memory: Memory,
     ) -> Result<Option<Ticket>> {
         let Peer { out, rings, .. } = &mut self.peers[to];
-        if out.is_empty() && rings.fit(way, memory.len())? == Fit::Now {
+        let is_away = matches!(memory, Memory::Away(_));
+        if out.is_empty() && !is_away && rings.fit(way, memory.len())? == Fit::Now {
             rings.send(way, tag, &memory)?;
             return Ok(None);
         }
@@ -263,7 +270,11 @@ impl Engine {
         let entry = &mut self.requests[ticket.key];
         entry.abandoned = true;
         if receives {
-            entry.memory = Memory::Nowhere;
+            match &mut entry.memory {
+                // Copies may be under way to it.
+                Memory::Away(away) => away.dropped = true,
+                memory => *memory = Memory::Nowhere,
+            }
         } else if let Memory::Lent { len, stays: false, .. } = entry.memory {
             let copy = Buffer::<u8>::new(&gdsync::Device::Host, gdsync::Space::Host, len)?;
             // SAFETY: the memory is lent until this returns.
@@ -314,6 +325,11 @@ impl Engine {
         self.peers[from].rings.next_words()
     }
 
+    /// What was done for memory that the CPU does not reach.
+    pub fn staged(&self) -> Staged {
+        self.staging.report()
+    }
+
     /// Takes what has come, and goes on with what can go on.
     pub fn progress(&mut self, way: &Way<'_>) -> Result<()> {
         let ranks = self.peers.len();
@@ -321,7 +337,7 @@ impl Engine {
         for from in (self.turn..ranks).chain(0..self.turn) {
             self.serve(way, from)?;
         }
-        Ok(())
+        if self.landing.is_empty() { Ok(()) } else { self.land(way) }
     }
 
     fn serve(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
@@ -381,7 +397,12 @@ impl Engine {
                 Out::Send(key) => {
                     let entry = &mut self.requests[key];
                     let (len, tag) = (entry.memory.len(), entry.label.tag);
-                    match rings.fit(way, len)? {
+                    // What the CPU does not reach is fetched when it is wanted.
+                    let fit = match entry.memory {
+                        Memory::Away(_) => Fit::Offer,
+                        _ => rings.fit(way, len)?,
+                    };
+                    match fit {
                         Fit::Wait => return Ok(()),
                         Fit::Now => {
                             rings.send(way, tag, &entry.memory)?;
@@ -413,7 +434,19 @@ impl Engine {
             let State::Streaming { at, until } = entry.state else {
                 return Ok(()); // Whatever is in this queue streams.
             };
-            let written = peer.rings.write_bulk(way, &entry.memory, at, until - at)?;
+            let failed = |source| way.call.failed(source);
+            let written = match &mut entry.memory {
+                Memory::Away(away) => {
+                    self.staging.fetch(away).map_err(failed)?;
+                    let Some((memory, len)) = self.staging.fetched(away).map_err(failed)? else {
+                        return Ok(());
+                    };
+                    let written = peer.rings.write_bulk(way, &memory, 0, len)?;
+                    self.staging.given(away, written);
+                    written
+                }
+                memory => peer.rings.write_bulk(way, memory, at, until - at)?,
+            };
             if written == 0 {
                 return Ok(());
             }
@@ -438,7 +471,9 @@ impl Engine {
             }
             Envelope::Eager { tag, len } => {
                 let (label, rings) = (label(tag), &mut self.peers[from].rings);
-                match self.matcher.wanted(&label) {
+                let wanted = self.matcher.wanted(&label);
+                let into = wanted.filter(|&key| self.requests[key].memory.is_reached());
+                match into {
                     Some(key) => {
                         let memory = &self.requests[key].memory;
                         let room = memory.len();
@@ -449,7 +484,10 @@ impl Engine {
                         let mut bytes = vec![0u8; len].into_boxed_slice();
                         let address = std::ptr::NonNull::from(&mut *bytes).cast();
                         rings.take_eager(way, len, &Memory::Lent { address, len, stays: false })?;
-                        self.matcher.keep(label, Arrival::Held(bytes));
+                        match wanted {
+                            Some(key) => self.take(way, key, label, Arrival::Held(bytes))?,
+                            None => self.matcher.keep(label, Arrival::Held(bytes)),
+                        }
                     }
                 }
                 Ok(())
@@ -490,6 +528,14 @@ impl Engine {
         entry.label = label;
         let room = entry.memory.len();
         match arrival {
+            Arrival::Here { len, bytes } if !entry.memory.is_reached() => {
+                self.hold(key, bytes[..len].into());
+                self.land(way)?;
+            }
+            Arrival::Held(bytes) if !entry.memory.is_reached() => {
+                self.hold(key, bytes);
+                self.land(way)?;
+            }
             Arrival::Here { len, bytes } => {
                 write(&entry.memory, &bytes[..len.min(room)]);
                 self.landed(key, label, len, room);
@@ -502,8 +548,9 @@ impl Engine {
                 // A length that fits a `usize` has been looked for.
                 let len = len as usize;
                 let pulled = len == 0 || len > room || {
-                    let to = entry.memory.at(0);
-                    address != 0 && pull(self.peers[from].pull, address, to, len)
+                    let memory = &entry.memory;
+                    let can = address != 0 && memory.is_reached();
+                    can && pull(self.peers[from].pull, address, memory.at(0), len)
                 };
                 let wanted = if pulled { 0 } else { len as u64 };
                 self.peers[from].out.push_back(Out::Answer { send, wanted });
@@ -514,6 +561,43 @@ impl Engine {
                     self.peers[from].incoming.push_back(key);
                 }
                 self.flush(way, from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What came with its envelope waits for its way to memory that the CPU does not reach.
+    fn hold(&mut self, key: usize, bytes: Box<[u8]>) {
+        let entry = &mut self.requests[key];
+        entry.state = State::Streaming { at: bytes.len(), until: bytes.len() };
+        if let Memory::Away(away) = &mut entry.memory {
+            away.held = Some(bytes);
+            away.is_eager = true;
+            self.landing.push(key);
+        }
+    }
+
+    /// Goes on with receives all of whose bytes have come.
+    fn land(&mut self, way: &Way<'_>) -> Result<()> {
+        let mut at = 0;
+        while let Some(&key) = self.landing.get(at) {
+            let entry = &mut self.requests[key];
+            let (Memory::Away(away), State::Streaming { until, .. }) =
+                (&mut entry.memory, entry.state)
+            else {
+                self.landing.swap_remove(at); // Whatever is here is both.
+                continue;
+            };
+            self.staging.land(away).map_err(|source| way.call.failed(source))?;
+            if !away.is_idle() {
+                at += 1;
+                continue;
+            }
+            let (label, room, is_eager) = (entry.label, away.len(), away.is_eager);
+            self.landing.swap_remove(at);
+            match is_eager {
+                true => self.landed(key, label, until, room),
+                false => self.received(key, label, until, room),
             }
         }
         Ok(())
@@ -559,13 +643,29 @@ impl Engine {
             if len == 0 {
                 break;
             }
-            let taken = peer.rings.take_bulk(way, &entry.memory, at, len)?;
+            let failed = |source| way.call.failed(source);
+            let taken = match &mut entry.memory {
+                Memory::Away(away) if !away.dropped => {
+                    let Some((memory, place)) = self.staging.room(away).map_err(failed)? else {
+                        break;
+                    };
+                    let taken = peer.rings.take_bulk(way, &memory, 0, len.min(CHUNK))?;
+                    self.staging.store(away, place, taken).map_err(failed)?;
+                    taken
+                }
+                Memory::Away(_) => peer.rings.take_bulk(way, &Memory::Nowhere, at, len)?,
+                memory => peer.rings.take_bulk(way, memory, at, len)?,
+            };
             there -= taken;
             entry.state = State::Streaming { at: at + taken, until };
             if at + taken == until {
                 peer.incoming.pop_front();
-                let label = entry.label;
-                self.received(key, label, until, until);
+                if entry.memory.is_reached() {
+                    let label = entry.label;
+                    self.received(key, label, until, until);
+                } else {
+                    self.landing.push(key);
+                }
             }
         }
         Ok(())
@@ -575,7 +675,10 @@ impl Engine {
 impl Drop for Engine {
     /// Another thread of this process may be reading what was offered to it by its address.
     fn drop(&mut self) {
-        for entry in self.requests.drain() {
+        for mut entry in self.requests.drain() {
+            if let Memory::Away(away) = &mut entry.memory {
+                self.staging.finish(away);
+            }
             let reads = |to: u32| matches!(self.peers[to as usize].pull, Pull::SameProcess);
             if matches!(entry.state, State::Offered) && reads(entry.label.source) {
                 std::mem::forget(entry.memory);
