@@ -598,4 +598,53 @@ mod gpu {
             world.synchronize(&stream, soon()).unwrap();
         });
     }
+
+    /// Prints how long 64 MiB take from one process's GPU memory to the other's through chunks, and copied as a whole to pinned memory, sent, and copied
+    /// from there as a whole.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_long_message_goes_faster_in_chunks_than_copied_as_a_whole_before_and_after() {
+        const LEN: usize = 64 << 20;
+        const ROUNDS: usize = 10;
+        let device = Device::cuda(0).unwrap();
+        let rates = ranks(2, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let memory = world.alloc::<u8>(&device, LEN).unwrap();
+            let pinned = Region::from_buffer(device.alloc_pinned::<u8>(LEN).unwrap());
+            let stream = world.stream(&device).unwrap();
+            let other = 1 - world.rank();
+            let mut in_chunks = || {
+                if world.rank() == 0 {
+                    messages.isend(&memory, other, 1).unwrap().wait(soon()).unwrap();
+                } else {
+                    messages.irecv(&memory, other, 1).unwrap().wait(soon()).unwrap();
+                }
+            };
+            let mut whole = || {
+                if world.rank() == 0 {
+                    stream.copy(pinned.buffer(), memory.buffer()).unwrap();
+                    world.synchronize(&stream, soon()).unwrap();
+                    messages.isend(&pinned, other, 1).unwrap().wait(soon()).unwrap();
+                } else {
+                    messages.irecv(&pinned, other, 1).unwrap().wait(soon()).unwrap();
+                    stream.copy(memory.buffer(), pinned.buffer()).unwrap();
+                    world.synchronize(&stream, soon()).unwrap();
+                }
+            };
+            let ways: [&mut dyn FnMut(); 2] = [&mut in_chunks, &mut whole];
+            ways.map(|way| {
+                let times = (0..ROUNDS).map(|_| {
+                    world.barrier().unwrap();
+                    let since = std::time::Instant::now();
+                    way();
+                    world.barrier().unwrap();
+                    since.elapsed()
+                });
+                LEN as f64 / times.min().unwrap_or_default().as_secs_f64() / 1e9
+            })
+        });
+        let [in_chunks, whole] = rates[1];
+        println!("64 MiB: {in_chunks:.2} GB/s in chunks, {whole:.2} GB/s as a whole");
+        assert!(in_chunks > whole, "{in_chunks:.2} GB/s in chunks, {whole:.2} GB/s as a whole");
+    }
 }
