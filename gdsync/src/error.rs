@@ -81,6 +81,23 @@ pub enum Error {
         message: String,
     },
 
+    /// No OpenCL library could be loaded.
+    #[error(
+        "no OpenCL on this machine: libOpenCL.so.1 could not be loaded (Debian's package ocl-icd-libopencl1 has it)"
+    )]
+    NoOpenCl,
+
+    /// A call of OpenCL failed.
+    #[error("{call} failed: {message} (OpenCL error {code})")]
+    OpenCl {
+        /// The entry point.
+        call: &'static str,
+        /// Its status.
+        code: i32,
+        /// The name of the status.
+        message: String,
+    },
+
     /// A system call failed.
     #[error("{call} failed for {what}: {message}")]
     Os {

@@ -44,6 +44,7 @@ mod launch;
 pub mod memop;
 mod memory;
 pub mod nic;
+pub mod opencl;
 pub mod path;
 pub mod peer;
 pub mod process;

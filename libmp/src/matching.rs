@@ -191,13 +191,15 @@ impl Table {
 struct Queue<L, T> {
     entries: Slab<Entry<L, T>>,
     tables: [Option<Table>; SETS],
+    /// A bit for each table that there is.
+    made: u8,
     /// Of the next entry.
     next: u64,
 }
 
 impl<L: Copy, T> Queue<L, T> {
     fn new() -> Queue<L, T> {
-        Queue { entries: Slab::new(), tables: Default::default(), next: 0 }
+        Queue { entries: Slab::new(), tables: Default::default(), made: 0, next: 0 }
     }
 
     fn push(&mut self, label: L, value: T) -> Place {
@@ -210,11 +212,22 @@ impl<L: Copy, T> Queue<L, T> {
     fn take(&mut self, place: Place) -> Option<(L, T)> {
         let entry = self.entries.try_remove_if(place)?;
         let (living, entries) = (self.entries.len(), &self.entries);
-        for table in self.tables.iter_mut().flatten() {
-            table.tidy(living, |place| entries.holds(place));
+        for table in sets(self.made) {
+            if let Some(table) = &mut self.tables[table] {
+                table.tidy(living, |place| entries.holds(place));
+            }
         }
         Some((entry.label, entry.value))
     }
+}
+
+/// The sets of a bit each.
+fn sets(mut bits: u8) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let set = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+        bits &= bits - 1;
+        Some(set)
+    })
 }
 
 trait Holds<E> {
@@ -279,6 +292,7 @@ impl<R, A> Matcher<R, A> {
             return Post::Matched(request, label, arrival);
         }
         let place = self.posted.push(pattern, request);
+        self.posted.made |= 1 << pattern.set();
         let table = self.posted.tables[pattern.set()].get_or_insert_default();
         table.push(pattern.key(), place);
         Post::Waits(Posted { number: place.number, slot: place.slot })
@@ -298,8 +312,8 @@ impl<R, A> Matcher<R, A> {
     /// Something that has arrived, and that nobody [wants](Self::wanted), waits.
     pub fn keep(&mut self, label: Label, arrival: A) {
         let place = self.unexpected.push(label, arrival);
-        for (set, table) in self.unexpected.tables.iter_mut().enumerate() {
-            if let Some(table) = table {
+        for set in sets(self.unexpected.made) {
+            if let Some(table) = &mut self.unexpected.tables[set] {
                 table.push(label.key(set), place);
             }
         }
@@ -310,9 +324,9 @@ impl<R, A> Matcher<R, A> {
         if self.posted.entries.is_empty() {
             return None;
         }
-        let Queue { entries, tables, .. } = &mut self.posted;
-        let fronts = tables.iter_mut().enumerate().filter_map(|(set, table)| {
-            table.as_mut()?.first(&label.key(set), |place| entries.holds(place))
+        let Queue { entries, tables, made, .. } = &mut self.posted;
+        let fronts = sets(*made).filter_map(|set| {
+            tables[set].as_mut()?.first(&label.key(set), |place| entries.holds(place))
         });
         let earliest = fronts.min_by_key(|place| place.number)?;
         self.posted.take(earliest).map(|(_, request)| request)
@@ -382,11 +396,12 @@ impl<R, A> Matcher<R, A> {
 
     /// Where the earliest arrival is that a pattern matches.
     fn first(&mut self, pattern: &Pattern) -> Option<Place> {
-        let Queue { entries, tables, .. } = &mut self.unexpected;
+        let Queue { entries, tables, made, .. } = &mut self.unexpected;
         if entries.is_empty() {
             return None;
         }
         let set = pattern.set();
+        *made |= 1 << set;
         let table = tables[set].get_or_insert_with(|| {
             let mut all: Vec<_> = entries.iter().collect();
             all.sort_unstable_by_key(|(_, entry)| entry.number);

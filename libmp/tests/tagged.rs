@@ -100,8 +100,8 @@ fn a_message_of_any_length_arrives_whole_expected_or_not_from_a_slice_a_region_o
 
 #[test]
 fn with_the_smallest_rings_and_nothing_unexpected_all_of_it_arrives_too() {
-    let smallest = Options { eager_limit: 0, unexpected: 0, ring: Some(4096) };
-    let narrow = Options { eager_limit: 100, unexpected: 300, ring: Some(4096) };
+    let smallest = Options { eager_limit: 0, unexpected: 0, ring: Some(4096), staged: false };
+    let narrow = Options { eager_limit: 100, unexpected: 300, ring: Some(4096), staged: false };
     for options in [smallest, narrow] {
         ranks(2, |world| {
             let messages = world.tagged(&options).unwrap();

@@ -2,20 +2,19 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use libmp::tagged::Request;
 
 use crate::abi::{Handle, IN_PLACE};
 use crate::kind::{Element, Op, combine, element, op};
-use crate::state::{Comm, comm, deadline, expect, fail};
+use crate::state::{Used, comm, deadline, expect, fail};
 use crate::world::entries;
 
 /// One collective of a rank.
 struct Turn {
     call: &'static str,
-    comm: Arc<Comm>,
+    comm: Used,
     tag: u64,
 }
 

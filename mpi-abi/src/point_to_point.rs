@@ -1,15 +1,31 @@
 //! Sends, receives, probes, and their requests.
 
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 use libmp::tagged::{self, Request, Source, Tag};
 
 use crate::abi::{ANY_SOURCE, ANY_TAG, Handle, PROC_NULL, REQUEST_NULL, Status, UNDEFINED};
 use crate::kind::element;
-use crate::state::{Comm, comm, deadline, expect, fail};
+use crate::state::{Used, comm, deadline, expect, fail};
 use crate::world::{entries, put};
+
+/// A handle for a send that was complete at once: of such there is nothing to hold.
+static GONE: u8 = 0;
+
+fn gone() -> Handle {
+    &raw const GONE as Handle
+}
+
+thread_local! {
+    /// Room of requests that are over, for the next.
+    #[expect(clippy::vec_box, reason = "a handle is the address of a box")]
+    static ROOM: RefCell<Vec<Box<MaybeUninit<Held>>>> = const { RefCell::new(Vec::new()) };
+}
+/// How many there are at most.
+const ROOMS: usize = 1024;
 
 /// What a handle of a request points to.
 struct Held {
@@ -84,14 +100,14 @@ fn pattern(call: &str, from: c_int, tag: c_int) -> (Source, Tag) {
 }
 
 /// The arguments of a send or a receive.
-struct Message {
-    comm: Arc<Comm>,
+struct Message<'a> {
+    comm: &'a Used,
     memory: (NonNull<u8>, usize),
     other: c_int,
     tag: c_int,
 }
 
-impl Message {
+impl Message<'_> {
     /// # Safety
     /// The bytes are valid as MPI has it until the request is complete.
     unsafe fn send(&self, call: &str, starts: bool) -> Held {
@@ -120,17 +136,48 @@ impl Message {
 /// # Safety
 /// The pointer is valid for a write.
 unsafe fn give(to: *mut Handle, held: Held) {
+    let room = ROOM.try_with(|room| room.borrow_mut().pop()).ok().flatten();
+    let held = Box::write(room.unwrap_or_else(Box::new_uninit), held);
     // SAFETY: the caller's promise.
-    unsafe { put(to, Box::into_raw(Box::new(held)) as Handle) }
+    unsafe { put(to, Box::into_raw(held) as Handle) }
 }
 
-/// The request of a handle; none for the null handle.
+/// Gives the program a handle of a send that was started.
+///
+/// # Safety
+/// As [`give`].
+unsafe fn give_send(to: *mut Handle, held: Held) {
+    let is_gone = held.request.as_ref().is_some_and(|request| !request.is_active());
+    // SAFETY: the caller's promise.
+    unsafe { if is_gone { put(to, gone()) } else { give(to, held) } }
+}
+
+/// The request of a handle; none for the null handle, and for a send that is complete.
 ///
 /// # Safety
 /// It is the null handle, or one that was given and not taken back; nobody else uses it meanwhile.
 unsafe fn held<'a>(handle: Handle) -> Option<&'a mut Held> {
     // SAFETY: the caller's promise.
-    (handle != REQUEST_NULL).then(|| unsafe { &mut *(handle as *mut Held) })
+    (handle != REQUEST_NULL && handle != gone()).then(|| unsafe { &mut *(handle as *mut Held) })
+}
+
+/// Takes back a request.
+///
+/// # Safety
+/// It was given, not taken back, and nobody uses it.
+unsafe fn drop_held(held: *mut Held) {
+    // SAFETY: `give` made it of a box; the caller's promise.
+    let room = unsafe {
+        held.drop_in_place();
+        Box::from_raw(held.cast::<MaybeUninit<Held>>())
+    };
+    // At the end of a thread there is no list any more.
+    let _ = ROOM.try_with(|rooms| {
+        let mut rooms = rooms.borrow_mut();
+        if rooms.len() < ROOMS {
+            rooms.push(room);
+        }
+    });
 }
 
 /// Takes back a request that is complete and not persistent.
@@ -140,9 +187,13 @@ unsafe fn held<'a>(handle: Handle) -> Option<&'a mut Held> {
 unsafe fn done(at: *mut Handle) {
     // SAFETY: the caller's promise.
     unsafe {
-        if held(*at).is_some_and(|held| !held.persistent) {
-            drop(Box::from_raw(*at as *mut Held));
-            at.write(REQUEST_NULL);
+        match held(*at) {
+            Some(held) if held.persistent => {}
+            Some(held) => {
+                drop_held(held);
+                at.write(REQUEST_NULL);
+            }
+            None => at.write(REQUEST_NULL),
         }
     }
 }
@@ -178,7 +229,7 @@ unsafe fn list(
 entries! {
     fn MPI_Send(buf: *const c_void, count: c_int, datatype: Handle, other: c_int, tag: c_int, handle: Handle) {
         let memory = memory(CALL, buf, count, datatype);
-        Message { comm: comm(CALL, handle), memory, other, tag }.send(CALL, true).wait(CALL);
+        Message { comm: &comm(CALL, handle), memory, other, tag }.send(CALL, true).wait(CALL);
     }
 
     fn MPI_Recv(
@@ -191,7 +242,7 @@ entries! {
         status: *mut Status,
     ) {
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
         put(status, message.receive(CALL, true).wait(CALL));
     }
 
@@ -205,8 +256,8 @@ entries! {
         request: *mut Handle,
     ) {
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: comm(CALL, handle), memory, other, tag };
-        give(request, message.send(CALL, true));
+        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
+        give_send(request, message.send(CALL, true));
     }
 
     fn MPI_Irecv(
@@ -219,7 +270,7 @@ entries! {
         request: *mut Handle,
     ) {
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
         give(request, message.receive(CALL, true));
     }
 
@@ -233,7 +284,7 @@ entries! {
         request: *mut Handle,
     ) {
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
         give(request, message.send(CALL, false));
     }
 
@@ -247,7 +298,7 @@ entries! {
         request: *mut Handle,
     ) {
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: comm(CALL, handle), memory, other, tag };
+        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
         give(request, message.receive(CALL, false));
     }
 
@@ -268,15 +319,15 @@ entries! {
         let comm = comm(CALL, handle);
         let memory_in = memory(CALL, recvbuf, recvcount, recvtype);
         let memory_out = memory(CALL, sendbuf, sendcount, sendtype);
-        let incoming = Message { comm: comm.clone(), memory: memory_in, other: from, tag: recvtag };
-        let outgoing = Message { comm, memory: memory_out, other: to, tag: sendtag };
+        let incoming = Message { comm: &comm, memory: memory_in, other: from, tag: recvtag };
+        let outgoing = Message { comm: &comm, memory: memory_out, other: to, tag: sendtag };
         let (mut recv, mut send) = (incoming.receive(CALL, true), outgoing.send(CALL, true));
         put(status, recv.wait(CALL));
         send.wait(CALL);
     }
 
     fn MPI_Start(request: *mut Handle) {
-        let Some(held) = held(*request) else { fail(CALL, "the request is MPI_REQUEST_NULL") };
+        let Some(held) = held(*request) else { fail(CALL, "the request is not persistent") };
         held.active = true;
         if let Some(request) = &mut held.request {
             expect(CALL, request.start());
@@ -294,6 +345,14 @@ entries! {
     }
 
     fn MPI_Waitall(count: c_int, requests: *mut Handle, statuses: *mut Status) {
+        // All at once first, or each of them would look at all that comes; each says afterwards what it got.
+        let started = list(CALL, count, requests).filter_map(|(_, request)| {
+            held(*request).filter(|held| held.active)?.request.as_mut()
+        });
+        let started: Vec<_> = started.collect();
+        if started.iter().any(|request| request.is_active()) {
+            expect(CALL, tagged::wait_all(started, deadline(CALL)));
+        }
         for (number, request) in list(CALL, count, requests) {
             let got = wait(CALL, request);
             if !statuses.is_null() {
@@ -305,6 +364,11 @@ entries! {
     fn MPI_Waitany(count: c_int, requests: *mut Handle, index: *mut c_int, status: *mut Status) {
         let mut active = Vec::new();
         for (number, request) in list(CALL, count, requests) {
+            if *request == gone() {
+                put(index, number as c_int);
+                put(status, wait(CALL, request));
+                return crate::abi::SUCCESS;
+            }
             let Some(held) = held(*request).filter(|held| held.active) else { continue };
             if held.request.as_ref().is_none_or(|request| !request.is_active()) {
                 put(index, number as c_int);
@@ -356,13 +420,17 @@ entries! {
         if *request == REQUEST_NULL {
             fail(CALL, "the request is MPI_REQUEST_NULL");
         }
-        drop(Box::from_raw(*request as *mut Held));
+        if let Some(held) = held(*request) {
+            drop_held(held);
+        }
         request.write(REQUEST_NULL);
     }
 
     fn MPI_Cancel(request: *mut Handle) {
-        let Some(held) = held(*request) else { fail(CALL, "the request is MPI_REQUEST_NULL") };
-        if let Some(request) = &mut held.request {
+        if *request == REQUEST_NULL {
+            fail(CALL, "the request is MPI_REQUEST_NULL");
+        }
+        if let Some(request) = held(*request).and_then(|held| held.request.as_mut()) {
             request.cancel();
         }
     }

@@ -24,8 +24,8 @@ pub struct Comm {
 
 struct State {
     world: Mutex<Option<World>>,
-    all: Arc<Comm>,
-    own: Arc<Comm>,
+    all: Comm,
+    own: Comm,
     others: RwLock<HashMap<Handle, Arc<Comm>>>,
     next: AtomicUsize,
     timeout: Duration,
@@ -73,10 +73,10 @@ fn state(call: &str) -> &'static State {
 }
 
 impl Comm {
-    fn new(call: &str, communicator: Communicator) -> Arc<Comm> {
+    fn new(call: &str, communicator: Communicator) -> Comm {
         let open = || expect(call, communicator.tagged(&Options::default()));
         let (messages, collective) = (open(), open());
-        Arc::new(Comm { communicator, messages, collective, turn: AtomicUsize::new(0) })
+        Comm { communicator, messages, collective, turn: AtomicUsize::new(0) }
     }
 
     pub fn rank(&self) -> usize {
@@ -136,16 +136,36 @@ pub fn deadline(call: &str) -> Deadline {
     Deadline::after(state(call).timeout)
 }
 
+/// A communicator as a call uses it.
+pub enum Used {
+    /// One that there is from start to end.
+    Predefined(&'static Comm),
+    Made(Arc<Comm>),
+}
+
+impl std::ops::Deref for Used {
+    type Target = Comm;
+
+    fn deref(&self) -> &Comm {
+        match self {
+            Used::Predefined(comm) => comm,
+            Used::Made(comm) => comm,
+        }
+    }
+}
+
 /// The communicator of a handle.
-pub fn comm(call: &str, handle: Handle) -> Arc<Comm> {
+pub fn comm(call: &str, handle: Handle) -> Used {
     let state = state(call);
     match handle {
-        COMM_WORLD => state.all.clone(),
-        COMM_SELF => state.own.clone(),
+        COMM_WORLD => Used::Predefined(&state.all),
+        COMM_SELF => Used::Predefined(&state.own),
         other => {
             let others = state.others.read().unwrap_or_else(PoisonError::into_inner);
-            let known = others.get(&other).cloned();
-            known.unwrap_or_else(|| fail(call, format!("handle {other:#x} is no communicator")))
+            let Some(known) = others.get(&other) else {
+                fail(call, format!("handle {other:#x} is no communicator"))
+            };
+            Used::Made(known.clone())
         }
     }
 }
@@ -154,7 +174,7 @@ pub fn comm(call: &str, handle: Handle) -> Arc<Comm> {
 pub fn add(call: &str, communicator: Option<Communicator>) -> Handle {
     let Some(communicator) = communicator else { return COMM_NULL };
     let state = state(call);
-    let made = Comm::new(call, communicator);
+    let made = Arc::new(Comm::new(call, communicator));
     let handle = state.next.fetch_add(1, Ordering::Relaxed);
     state.others.write().unwrap_or_else(PoisonError::into_inner).insert(handle, made);
     handle

@@ -6,8 +6,19 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const WORD: usize = size_of::<u64>();
 
-/// Copies `len` bytes, each as by a relaxed atomic operation: who reads what another writes meanwhile finds old bytes and new ones. The
-/// ranges may overlap.
+/// A hint; see [`Buffer::prefetch_for_write`](super::Buffer::prefetch_for_write).
+pub(super) fn prefetch_for_write(at: *const u8) {
+    // SAFETY: it changes nothing that a program sees, for any address, and does nothing on a processor that has no such hint.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
+/// Copies `len` bytes, each as by a relaxed atomic operation: who reads what another writes meanwhile finds old bytes and new ones; of
+/// at most 64 bytes that do not overlap, old and new whole words of 64 bits, where these are aligned at the target. The ranges may overlap.
 ///
 /// # Safety
 /// Both ranges are valid for `len` bytes; nobody accesses them meanwhile but atomically, by this function, or from outside of
@@ -24,7 +35,7 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         // Up to so many bytes a loop of words, or of bytes, starts sooner than the processor's own copy does.
-        let few = if in_words { 512 } else { 32 };
+        let few = if in_words { 512 } else { 64 };
         if len > few {
             // SAFETY: the caller's promise, and the direction flag is clear in Rust. What the instruction does with each byte is
             // what a relaxed load and a relaxed store would do.
@@ -40,14 +51,20 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
             return;
         }
     }
-    let head = if in_words { to.align_offset(WORD).min(len) } else { len };
+    let head = to.align_offset(WORD).min(len);
     let words = (len - head) / WORD;
-    // SAFETY: the caller's promise; behind the head both are aligned.
+    // SAFETY: the caller's promise; behind the head the target is aligned, and the source if both are alike.
     unsafe {
         (0..head).for_each(|at| copy_byte(from.add(at), to.add(at)));
-        let (first, target) = (from.add(head).cast::<u64>(), to.add(head).cast::<u64>());
+        let (first, target) = (from.add(head), to.add(head).cast::<u64>());
         for at in 0..words {
-            let word = AtomicU64::from_ptr(first.add(at).cast_mut()).load(Ordering::Relaxed);
+            let from = first.add(at * WORD).cast_mut();
+            let word = match in_words {
+                true => AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed),
+                false => u64::from_ne_bytes(std::array::from_fn(|byte| {
+                    AtomicU8::from_ptr(from.add(byte)).load(Ordering::Relaxed)
+                })),
+            };
             AtomicU64::from_ptr(target.add(at)).store(word, Ordering::Relaxed);
         }
         (head + words * WORD..len).for_each(|at| copy_byte(from.add(at), to.add(at)));
@@ -82,6 +99,30 @@ pub(crate) unsafe fn fill_bytes(to: *mut u8, byte: u8, len: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_looks_finds_whole_words_wherever_the_source_begins() {
+        let target: Vec<AtomicU64> = (0..8).map(|_| AtomicU64::new(0)).collect();
+        let over = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // A word of eight equal bytes each; the source begins everywhere in a word.
+                for round in 0..20_000u32 {
+                    let from = [round as u8; 72];
+                    let to = target.as_ptr() as *mut u8;
+                    // SAFETY: both are long enough; the target is used atomically.
+                    unsafe { copy_bytes(from.as_ptr().add(round as usize % 8), to, 64) };
+                }
+                over.store(true, Ordering::Release);
+            });
+            while !over.load(Ordering::Acquire) {
+                for word in &target {
+                    let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+                    assert!(bytes.iter().all(|byte| *byte == bytes[0]), "{bytes:x?}");
+                }
+            }
+        });
+    }
 
     #[test]
     fn every_length_and_alignment_is_copied_whole_and_nothing_beside_it() {

@@ -467,6 +467,24 @@ impl<T: Pod> Buffer<T> {
         Ok(())
     }
 
+    /// Asks the processor for the cache line of element `at` as for a write, and does not wait for it: a write by the CPU a little later does
+    /// not have to. Nothing happens where the CPU does not reach the element, or has no such instruction.
+    ///
+    /// ```
+    /// use gdsync::{Buffer, Device, Space};
+    ///
+    /// # fn main() -> gdsync::Result<()> {
+    /// let ring = Buffer::<u64>::new(&Device::Host, Space::Host, 64)?;
+    /// ring.prefetch_for_write(8); // while this one writes what comes before it
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prefetch_for_write(&self, at: usize) {
+        if let Ok(address) = self.part_address("prefetching", at, 1) {
+            copy::prefetch_for_write(address.cast());
+        }
+    }
+
     /// Where element `at` is, behind which `len` are.
     fn part_address(&self, what: &'static str, at: usize, len: usize) -> Result<*mut T> {
         let address = self.host_or_error(what)?;

@@ -1,12 +1,17 @@
 //! Pausing between two looks at a word: there are more ranks than cores on many machines, so a rank that waits must not
 //! take the core from the one it waits for.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use gdsync::Deadline;
 
-/// Looks without a pause: some microseconds, the time of a message between two cores.
+/// Looks without giving the core away: some microseconds, the time of a message between two cores. There are fewer where they were in
+/// vain, as where ranks share cores: then who is waited for runs the sooner, the sooner who waits gives its core away.
 const SPINS: u32 = 64;
+const FEWEST_SPINS: u32 = 2;
+/// A wait that was over this soon after it began to yield would have been over while it looked.
+const SOON: Duration = Duration::from_micros(5);
 /// How long it yields after each look then.
 const YIELDS: Duration = Duration::from_millis(1);
 /// Nap between two looks after that, and how long it grows: to a part of what has been waited for, so that thousands of ranks that
@@ -17,10 +22,16 @@ const PART: u32 = 32;
 /// The clock is read once in so many spins.
 const CLOCK: u32 = 32;
 
+thread_local! {
+    /// How often a wait of this thread looks without giving the core away, after what came of the last ones.
+    static LOOKS: Cell<u32> = const { Cell::new(SPINS) };
+}
+
 /// One wait.
 pub(crate) struct Backoff {
     deadline: Deadline,
     rounds: u32,
+    spins: u32,
     /// When it began to yield.
     since: Option<Instant>,
     /// The waiting one has seen the world over, and looks once more.
@@ -29,7 +40,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub fn new(deadline: Deadline) -> Backoff {
-        Backoff { deadline, rounds: 0, since: None, ended: false }
+        Backoff { deadline, rounds: 0, spins: LOOKS.get(), since: None, ended: false }
     }
 
     /// Whether the world was over before the last look.
@@ -45,7 +56,7 @@ impl Backoff {
     /// Pauses, the longer the longer it has been; false if the deadline has passed.
     pub fn pause(&mut self) -> bool {
         self.rounds = self.rounds.saturating_add(1);
-        if self.rounds <= SPINS {
+        if self.rounds <= self.spins {
             std::hint::spin_loop();
             return !self.rounds.is_multiple_of(CLOCK) || !self.deadline.expired();
         }
@@ -60,10 +71,41 @@ impl Backoff {
     }
 }
 
+impl Drop for Backoff {
+    fn drop(&mut self) {
+        match self.since {
+            None if self.spins == SPINS => {}
+            Some(since) if since.elapsed() > SOON => {
+                LOOKS.set((self.spins / 2).max(FEWEST_SPINS));
+            }
+            _ => LOOKS.set((self.spins * 2).min(SPINS)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn waits_that_are_long_look_less_before_they_yield_and_waits_that_are_short_look_more_again() {
+        let wait = |long: bool| {
+            let mut backoff = Backoff::new(Deadline::after(Duration::from_secs(60)));
+            let spins = backoff.spins;
+            (0..spins).for_each(|_| assert!(backoff.pause()));
+            assert!(backoff.since.is_none());
+            if long {
+                backoff.pause();
+                while backoff.since.is_none_or(|since| since.elapsed() <= SOON) {}
+            }
+            spins
+        };
+        let long: Vec<u32> = (0..7).map(|_| wait(true)).collect();
+        assert_eq!(long, [64, 32, 16, 8, 4, 2, 2]);
+        let short: Vec<u32> = (0..7).map(|_| wait(false)).collect();
+        assert_eq!(short, [2, 4, 8, 16, 32, 64, 64]);
+    }
 
     #[test]
     fn a_wait_ends_at_its_deadline_and_not_before() {

@@ -2,101 +2,24 @@
 //! waits for a message; every call does what can be done now. The protocol is in the documentation of [`super`].
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use gdsync::Buffer;
 use slab::Slab;
 
-use super::envelope::{Envelope, INSIDE, LINE, WORDS};
-use super::memory::Memory;
-use super::{Options, Status};
+use super::Status;
+use super::envelope::{Envelope, INSIDE};
+use super::memory::{Memory, write};
+use super::rings::{Fit, Layout, Rings};
+use super::staging::{CHUNK, Staged, Staging};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::window::Window;
 use crate::error::{Error, Result};
 use crate::matching::{Label, Matcher, Pattern, Post, Posted};
-use crate::transport::{Call, Channel};
+use crate::transport::Call;
 
-const WORD: usize = size_of::<u64>();
-/// What a message is counted as beyond its bytes, while nobody has taken it.
-const COST: u64 = LINE as u64;
 /// Lines that are taken from one rank before the next has its turn.
 const BURST: usize = 32;
-
-/// Where the rings of a rank are in the stretch of memory that it writes.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Layout {
-    lines: usize,
-    eager: usize,
-    bulk: usize,
-    /// The longest message that goes with its envelope.
-    limit: usize,
-    /// What may lie unexpected of one rank: bytes, and [`COST`] for each message.
-    unexpected: u64,
-}
-
-impl Layout {
-    /// Words that the writer sets: how much it has taken of what was written to it.
-    const CREDITS: usize = 0;
-    /// How many bytes the writer has put into the bulk ring.
-    const WRITTEN: usize = LINE;
-    const LINES: usize = 2 * LINE;
-
-    /// For so many ranks. A rank has a stretch for each of them.
-    pub fn new(options: &Options, ranks: usize) -> Layout {
-        let share = |most: usize, least: usize, all: usize| (all / ranks.max(1)).clamp(least, most);
-        let limit = options.eager_limit;
-        Layout {
-            lines: share(256, 32, 8192).next_power_of_two(),
-            eager: share(16 * limit, 2 * limit, 1 << 20).max(256).next_power_of_two(),
-            bulk: options
-                .ring
-                .unwrap_or_else(|| share(512 << 10, 32 << 10, 8 << 20))
-                .next_power_of_two(),
-            limit,
-            unexpected: options.unexpected as u64,
-        }
-    }
-
-    /// Bytes of a stretch.
-    pub fn stretch(&self) -> usize {
-        self.bulk_at() + self.bulk
-    }
-
-    fn line_at(&self, number: u64) -> usize {
-        Layout::LINES + (number % self.lines as u64) as usize * LINE
-    }
-
-    fn eager_at(&self) -> usize {
-        Layout::LINES + self.lines * LINE
-    }
-
-    fn bulk_at(&self) -> usize {
-        self.eager_at() + self.eager
-    }
-
-    /// The largest piece that is written to the bulk ring at once.
-    fn piece(&self) -> usize {
-        self.bulk / 4
-    }
-}
-
-/// The parts of a ring, from `at` bytes ever written on: offset and length of one or two.
-fn parts(ring: usize, at: u64, len: usize) -> [(usize, usize); 2] {
-    let first = (at % ring as u64) as usize;
-    let until_end = len.min(ring - first);
-    [(first, until_end), (0, len - until_end)]
-}
-
-/// Counts of one direction: what was written, or taken, ever.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Counts {
-    lines: u64,
-    eager: u64,
-    /// Bytes and [`COST`]s of messages that came with their envelopes; taken when a receive has them.
-    cost: u64,
-    bulk: u64,
-}
 
 /// What waits for a line to another rank.
 #[derive(Clone, Copy)]
@@ -115,19 +38,10 @@ enum Pull {
 
 /// Another rank, or this one.
 struct Peer {
-    /// In the world.
-    rank: usize,
-    /// Writes its memory.
-    channel: Box<dyn Channel>,
-    sent: Counts,
-    /// What it has taken of this, when it was last looked at.
-    seen: Counts,
+    rings: Rings,
     out: VecDeque<Out>,
     /// Sends whose bytes are wanted.
     streams: VecDeque<usize>,
-    taken: Counts,
-    /// What it has been told of this.
-    told: Counts,
     /// Receives whose bytes come through the bulk ring.
     incoming: VecDeque<usize>,
     pull: Pull,
@@ -191,23 +105,15 @@ pub(super) struct Ticket {
     number: u64,
 }
 
-/// Whether a message can go with its envelope.
-#[derive(PartialEq, Eq)]
-enum Fit {
-    Now,
-    Wait,
-    Offer,
-}
-
 /// See the module.
 pub(super) struct Engine {
-    share: Buffer<u8>,
-    words: Buffer<u64>,
-    layout: Layout,
     rank: usize,
     peers: Vec<Peer>,
     requests: Slab<Entry>,
     matcher: Matcher<usize, Arrival>,
+    staging: Staging,
+    /// Receives all of whose bytes have come, and are on the way to memory that the CPU does not reach.
+    landing: Vec<usize>,
     /// Of the next request.
     next: u64,
     /// Whose lines are looked at first.
@@ -226,7 +132,7 @@ impl Engine {
     /// With a window whose shares have a stretch for each rank.
     pub fn new(
         window: Window<u8>,
-        share: Buffer<u8>,
+        share: &Buffer<u8>,
         layout: Layout,
         (rank, ranks): (usize, &[usize]),
         plane: &Plane,
@@ -239,28 +145,25 @@ impl Engine {
                 Path::Direct => Pull::Process(plane.peer(world).pid),
                 _ => Pull::No,
             };
+            let channel = window.channel(place, rank * stretch, stretch)?;
+            let share = share.slice(place * stretch..(place + 1) * stretch);
+            let rings = share.and_then(|share| Rings::new(layout, world, channel, share));
             Ok(Peer {
-                rank: world,
-                channel: window.channel(place, rank * stretch, stretch)?,
-                sent: Counts::default(),
-                seen: Counts::default(),
+                rings: rings.map_err(failed)?,
                 out: VecDeque::new(),
                 streams: VecDeque::new(),
-                taken: Counts::default(),
-                told: Counts::default(),
                 incoming: VecDeque::new(),
                 pull,
             })
         };
         let peers = ranks.iter().enumerate().map(peer).collect::<Result<Vec<_>>>()?;
         Ok(Engine {
-            words: share.cast().map_err(failed)?,
-            share,
-            layout,
             rank,
             peers,
             requests: Slab::new(),
             matcher: Matcher::new(),
+            staging: Staging::new(),
+            landing: Vec::new(),
             next: 0,
             turn: 0,
             _window: window,
@@ -275,8 +178,10 @@ impl Engine {
         tag: u64,
         memory: Memory,
     ) -> Result<Option<Ticket>> {
-        if self.peers[to].out.is_empty() && self.fit(way, to, memory.len())? == Fit::Now {
-            self.send_now(way, to, tag, &memory)?;
+        let Peer { out, rings, .. } = &mut self.peers[to];
+        let is_away = matches!(memory, Memory::Away(_));
+        if out.is_empty() && !is_away && rings.fit(way, memory.len())? == Fit::Now {
+            rings.send(way, tag, &memory)?;
             return Ok(None);
         }
         let label = Label { context: 0, source: to as u32, tag };
@@ -365,7 +270,11 @@ impl Engine {
         let entry = &mut self.requests[ticket.key];
         entry.abandoned = true;
         if receives {
-            entry.memory = Memory::Nowhere;
+            match &mut entry.memory {
+                // Copies may be under way to it.
+                Memory::Away(away) => away.dropped = true,
+                memory => *memory = Memory::Nowhere,
+            }
         } else if let Memory::Lent { len, stays: false, .. } = entry.memory {
             let copy = Buffer::<u8>::new(&gdsync::Device::Host, gdsync::Space::Host, len)?;
             // SAFETY: the memory is lent until this returns.
@@ -413,13 +322,12 @@ impl Engine {
     /// The words of the next line that a rank writes, and of its credits.
     #[cfg(test)]
     pub fn next_words(&self, from: usize) -> (Buffer<u64>, Buffer<u64>) {
-        let stretch = from * self.layout.stretch();
-        let words = |at: usize, count: usize| {
-            let at = (stretch + at) / WORD;
-            self.words.slice(at..at + count).unwrap()
-        };
-        let line = self.layout.line_at(self.peers[from].taken.lines);
-        (words(line, WORDS), words(Layout::CREDITS, 2 * WORDS))
+        self.peers[from].rings.next_words()
+    }
+
+    /// What was done for memory that the CPU does not reach.
+    pub fn staged(&self) -> Staged {
+        self.staging.report()
     }
 
     /// Takes what has come, and goes on with what can go on.
@@ -429,14 +337,13 @@ impl Engine {
         for from in (self.turn..ranks).chain(0..self.turn) {
             self.serve(way, from)?;
         }
-        Ok(())
+        if self.landing.is_empty() { Ok(()) } else { self.land(way) }
     }
 
     fn serve(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
         for _ in 0..BURST {
-            if !self.take_line(way, from)? {
-                break;
-            }
+            let Some(envelope) = self.peers[from].rings.take_line(way)? else { break };
+            self.opened(way, from, envelope)?;
         }
         let peer = &self.peers[from];
         let (out, streams, incoming) =
@@ -450,7 +357,7 @@ impl Engine {
         if incoming {
             self.take_bulk(way, from)?;
         }
-        self.tell(way, from)
+        self.peers[from].rings.tell(way)
     }
 
     fn entry(&self, ticket: Ticket) -> Option<&Entry> {
@@ -474,120 +381,39 @@ impl Engine {
         }
     }
 
-    fn breach(&self, way: &Way<'_>, from: usize, what: &str) -> Error {
-        way.plane.nonsense(self.peers[from].rank, what)
-    }
-
     // To another rank.
-
-    /// What the rank has taken of what was sent to it.
-    fn look(&mut self, way: &Way<'_>, to: usize) -> Result<()> {
-        let at = (to * self.layout.stretch() + Layout::CREDITS) / WORD;
-        let words = self.words.atomics().unwrap_or_default();
-        let Some(words) = words.get(at..at + 4) else { return Ok(()) };
-        let [lines, eager, cost, bulk] = [0, 1, 2, 3].map(|at| words[at].load(Ordering::Acquire));
-        let sent = self.peers[to].sent;
-        if lines > sent.lines || eager > sent.eager || cost > sent.cost || bulk > sent.bulk {
-            return Err(self.breach(way, to, "it has taken tagged messages that were not sent"));
-        }
-        self.peers[to].seen = Counts { lines, eager, cost, bulk };
-        Ok(())
-    }
-
-    fn line_room(&self, to: usize) -> bool {
-        let Peer { sent, seen, .. } = &self.peers[to];
-        sent.lines - seen.lines < self.layout.lines as u64
-    }
-
-    fn fit(&mut self, way: &Way<'_>, to: usize, len: usize) -> Result<Fit> {
-        let fit = self.fit_as_seen(to, len);
-        if fit == Fit::Now || len > self.layout.limit {
-            return Ok(fit);
-        }
-        self.look(way, to)?;
-        Ok(self.fit_as_seen(to, len))
-    }
-
-    fn fit_as_seen(&self, to: usize, len: usize) -> Fit {
-        let (layout, Peer { sent, seen, .. }) = (&self.layout, &self.peers[to]);
-        let in_line = len <= INSIDE;
-        if len > layout.limit || sent.cost - seen.cost + COST + len as u64 > layout.unexpected {
-            Fit::Offer
-        } else if self.line_room(to)
-            && (in_line || sent.eager - seen.eager + len as u64 <= layout.eager as u64)
-        {
-            Fit::Now
-        } else {
-            Fit::Wait
-        }
-    }
-
-    /// A message that fits.
-    fn send_now(&mut self, way: &Way<'_>, to: usize, tag: u64, memory: &Memory) -> Result<()> {
-        let len = memory.len();
-        let eager_at = self.layout.eager_at();
-        let peer = &mut self.peers[to];
-        let envelope = if len <= INSIDE {
-            let mut bytes = [0; INSIDE];
-            read(memory, 0, &mut bytes[..len]);
-            Envelope::InLine { tag, len, bytes }
-        } else {
-            let mut done = 0;
-            for (at, part) in parts(self.layout.eager, peer.sent.eager, len) {
-                if part > 0 {
-                    // SAFETY: the memory of a request is valid while it is under way.
-                    let written =
-                        unsafe { peer.channel.write(eager_at + at, memory.at(done), part) };
-                    written.map_err(|source| way.call.failed(source))?;
-                    done += part;
-                }
-            }
-            peer.sent.eager += len as u64;
-            Envelope::Eager { tag, len }
-        };
-        peer.sent.cost += COST + len as u64;
-        self.line(way, to, &envelope)
-    }
-
-    /// Writes a line for which there is room.
-    fn line(&mut self, way: &Way<'_>, to: usize, envelope: &Envelope) -> Result<()> {
-        let peer = &mut self.peers[to];
-        let at = self.layout.line_at(peer.sent.lines);
-        peer.sent.lines += 1;
-        peer.channel.line(way.call, at, &envelope.encode(peer.sent.lines))
-    }
 
     /// Sends what has waited for room, in order.
     fn flush(&mut self, way: &Way<'_>, to: usize) -> Result<()> {
         while let Some(&out) = self.peers[to].out.front() {
-            if !self.line_room(to) {
-                self.look(way, to)?;
-                if !self.line_room(to) {
-                    return Ok(());
-                }
+            let rings = &mut self.peers[to].rings;
+            if !rings.line_fits(way)? {
+                return Ok(());
             }
             match out {
                 Out::Answer { send, wanted } => {
-                    self.line(way, to, &Envelope::Answer { send, wanted })?;
+                    rings.line(way, &Envelope::Answer { send, wanted })?;
                 }
                 Out::Send(key) => {
-                    let (len, tag) =
-                        (self.requests[key].memory.len(), self.requests[key].label.tag);
-                    match self.fit(way, to, len)? {
+                    let entry = &mut self.requests[key];
+                    let (len, tag) = (entry.memory.len(), entry.label.tag);
+                    // What the CPU does not reach is fetched when it is wanted.
+                    let fit = match entry.memory {
+                        Memory::Away(_) => Fit::Offer,
+                        _ => rings.fit(way, len)?,
+                    };
+                    match fit {
                         Fit::Wait => return Ok(()),
                         Fit::Now => {
-                            let memory =
-                                std::mem::replace(&mut self.requests[key].memory, Memory::Nowhere);
-                            self.send_now(way, to, tag, &memory)?;
+                            rings.send(way, tag, &entry.memory)?;
                             self.complete(key, self.sent(tag, len));
                         }
                         Fit::Offer => {
-                            let entry = &mut self.requests[key];
                             entry.state = State::Offered;
                             let send = (entry.number & 0xffff_ffff) << 32 | key as u64;
                             let address = entry.memory.address();
                             let len = len as u64;
-                            self.line(way, to, &Envelope::Offer { tag, len, send, address })?;
+                            rings.line(way, &Envelope::Offer { tag, len, send, address })?;
                         }
                     }
                 }
@@ -603,34 +429,29 @@ impl Engine {
 
     /// Writes what is wanted into the bulk ring, as far as there is room.
     fn stream(&mut self, way: &Way<'_>, to: usize) -> Result<()> {
-        let layout = self.layout;
         while let Some(&key) = self.peers[to].streams.front() {
-            let State::Streaming { mut at, until } = self.requests[key].state else {
+            let (peer, entry) = (&mut self.peers[to], &mut self.requests[key]);
+            let State::Streaming { at, until } = entry.state else {
                 return Ok(()); // Whatever is in this queue streams.
             };
-            let piece = (until - at).min(layout.piece());
-            let free = |peer: &Peer| layout.bulk - (peer.sent.bulk - peer.seen.bulk) as usize;
-            if free(&self.peers[to]) < piece {
-                self.look(way, to)?;
-                if free(&self.peers[to]) < piece {
-                    return Ok(());
+            let failed = |source| way.call.failed(source);
+            let written = match &mut entry.memory {
+                Memory::Away(away) => {
+                    self.staging.fetch(away).map_err(failed)?;
+                    let Some((memory, len)) = self.staging.fetched(away).map_err(failed)? else {
+                        return Ok(());
+                    };
+                    let written = peer.rings.write_bulk(way, &memory, 0, len)?;
+                    self.staging.given(away, written);
+                    written
                 }
+                memory => peer.rings.write_bulk(way, memory, at, until - at)?,
+            };
+            if written == 0 {
+                return Ok(());
             }
-            let (peer, entry) = (&mut self.peers[to], &mut self.requests[key]);
-            for (ring_at, part) in parts(layout.bulk, peer.sent.bulk, piece) {
-                if part > 0 {
-                    let from = entry.memory.at(at);
-                    // SAFETY: as in `send_now`.
-                    let written =
-                        unsafe { peer.channel.write(layout.bulk_at() + ring_at, from, part) };
-                    written.map_err(|source| way.call.failed(source))?;
-                    at += part;
-                }
-            }
-            peer.sent.bulk += piece as u64;
-            entry.state = State::Streaming { at, until };
-            peer.channel.line(way.call, Layout::WRITTEN, &[peer.sent.bulk])?;
-            if at == until {
+            entry.state = State::Streaming { at: at + written, until };
+            if at + written == until {
                 peer.streams.pop_front();
                 let tag = entry.label.tag;
                 self.complete(key, self.sent(tag, until));
@@ -641,56 +462,41 @@ impl Engine {
 
     // From another rank.
 
-    /// Takes the next line, if there is one.
-    fn take_line(&mut self, way: &Way<'_>, from: usize) -> Result<bool> {
-        let number = self.peers[from].taken.lines;
-        let at = (from * self.layout.stretch() + self.layout.line_at(number)) / WORD;
-        let line = self.words.atomics().and_then(|words| words.get(at..at + WORDS));
-        let Some(line) = line else { return Ok(false) };
-        if line[0].load(Ordering::Acquire) != number + 1 {
-            return Ok(false);
-        }
-        let mut words = [0; WORDS];
-        for (word, from) in words.iter_mut().zip(line) {
-            *word = from.load(Ordering::Relaxed);
-        }
-        self.peers[from].taken.lines += 1;
-        let Some(envelope) = Envelope::decode(&words, self.layout.limit) else {
-            let what = format!("{words:x?} is no envelope of a tagged message");
-            return Err(self.breach(way, from, &what));
-        };
+    /// A line has come.
+    fn opened(&mut self, way: &Way<'_>, from: usize, envelope: Envelope) -> Result<()> {
         let label = |tag| Label { context: 0, source: from as u32, tag };
         match envelope {
             Envelope::InLine { tag, len, bytes } => {
-                let (label, arrival) = (label(tag), Arrival::Here { len, bytes });
-                self.arrive(way, label, arrival)?;
+                self.arrive(way, label(tag), Arrival::Here { len, bytes })
             }
             Envelope::Eager { tag, len } => {
-                let label = label(tag);
-                let start = self.peers[from].taken.eager;
-                self.peers[from].taken.eager += len as u64;
-                match self.matcher.wanted(&label) {
+                let (label, rings) = (label(tag), &mut self.peers[from].rings);
+                let wanted = self.matcher.wanted(&label);
+                let into = wanted.filter(|&key| self.requests[key].memory.is_reached());
+                match into {
                     Some(key) => {
-                        let room = self.requests[key].memory.len();
                         let memory = &self.requests[key].memory;
-                        self.copy_eager(way, from, start, memory, len.min(room))?;
+                        let room = memory.len();
+                        rings.take_eager(way, len, memory)?;
                         self.landed(key, label, len, room);
                     }
                     None => {
                         let mut bytes = vec![0u8; len].into_boxed_slice();
                         let address = std::ptr::NonNull::from(&mut *bytes).cast();
-                        let memory = Memory::Lent { address, len, stays: false };
-                        self.copy_eager(way, from, start, &memory, len)?;
-                        self.matcher.keep(label, Arrival::Held(bytes));
+                        rings.take_eager(way, len, &Memory::Lent { address, len, stays: false })?;
+                        match wanted {
+                            Some(key) => self.take(way, key, label, Arrival::Held(bytes))?,
+                            None => self.matcher.keep(label, Arrival::Held(bytes)),
+                        }
                     }
                 }
+                Ok(())
             }
             Envelope::Offer { tag, len, send, address } => {
-                self.arrive(way, label(tag), Arrival::Offer { len, send, address })?;
+                self.arrive(way, label(tag), Arrival::Offer { len, send, address })
             }
-            Envelope::Answer { send, wanted } => self.answered(way, from, send, wanted)?,
+            Envelope::Answer { send, wanted } => self.answered(way, from, send, wanted),
         }
-        Ok(true)
     }
 
     fn arrive(&mut self, way: &Way<'_>, label: Label, arrival: Arrival) -> Result<()> {
@@ -703,31 +509,9 @@ impl Engine {
         }
     }
 
-    /// Copies the beginning of a message out of the eager ring.
-    fn copy_eager(
-        &self,
-        way: &Way<'_>,
-        from: usize,
-        start: u64,
-        to: &Memory,
-        len: usize,
-    ) -> Result<()> {
-        let base = from * self.layout.stretch() + self.layout.eager_at();
-        let mut done = 0;
-        for (at, part) in parts(self.layout.eager, start, len) {
-            if part > 0 {
-                // SAFETY: the memory of a request is valid while it is under way, and as long as is said.
-                let copied = unsafe { self.share.copy_out(base + at, to.at(done), part) };
-                copied.map_err(|source| way.call.failed(source))?;
-                done += part;
-            }
-        }
-        Ok(())
-    }
-
     /// A message that came with its envelope is where it was wanted.
     fn landed(&mut self, key: usize, label: Label, len: usize, room: usize) {
-        self.peers[label.source as usize].taken.cost += COST + len as u64;
+        self.peers[label.source as usize].rings.settled(len);
         self.received(key, label, len, room);
     }
 
@@ -744,6 +528,14 @@ impl Engine {
         entry.label = label;
         let room = entry.memory.len();
         match arrival {
+            Arrival::Here { len, bytes } if !entry.memory.is_reached() => {
+                self.hold(key, bytes[..len].into());
+                self.land(way)?;
+            }
+            Arrival::Held(bytes) if !entry.memory.is_reached() => {
+                self.hold(key, bytes);
+                self.land(way)?;
+            }
             Arrival::Here { len, bytes } => {
                 write(&entry.memory, &bytes[..len.min(room)]);
                 self.landed(key, label, len, room);
@@ -756,8 +548,9 @@ impl Engine {
                 // A length that fits a `usize` has been looked for.
                 let len = len as usize;
                 let pulled = len == 0 || len > room || {
-                    let to = entry.memory.at(0);
-                    address != 0 && pull(self.peers[from].pull, address, to, len)
+                    let memory = &entry.memory;
+                    let can = address != 0 && memory.is_reached();
+                    can && pull(self.peers[from].pull, address, memory.at(0), len)
                 };
                 let wanted = if pulled { 0 } else { len as u64 };
                 self.peers[from].out.push_back(Out::Answer { send, wanted });
@@ -768,6 +561,43 @@ impl Engine {
                     self.peers[from].incoming.push_back(key);
                 }
                 self.flush(way, from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What came with its envelope waits for its way to memory that the CPU does not reach.
+    fn hold(&mut self, key: usize, bytes: Box<[u8]>) {
+        let entry = &mut self.requests[key];
+        entry.state = State::Streaming { at: bytes.len(), until: bytes.len() };
+        if let Memory::Away(away) = &mut entry.memory {
+            away.held = Some(bytes);
+            away.is_eager = true;
+            self.landing.push(key);
+        }
+    }
+
+    /// Goes on with receives all of whose bytes have come.
+    fn land(&mut self, way: &Way<'_>) -> Result<()> {
+        let mut at = 0;
+        while let Some(&key) = self.landing.get(at) {
+            let entry = &mut self.requests[key];
+            let (Memory::Away(away), State::Streaming { until, .. }) =
+                (&mut entry.memory, entry.state)
+            else {
+                self.landing.swap_remove(at); // Whatever is here is both.
+                continue;
+            };
+            self.staging.land(away).map_err(|source| way.call.failed(source))?;
+            if !away.is_idle() {
+                at += 1;
+                continue;
+            }
+            let (label, room, is_eager) = (entry.label, away.len(), away.is_eager);
+            self.landing.swap_remove(at);
+            match is_eager {
+                true => self.landed(key, label, until, room),
+                false => self.received(key, label, until, room),
             }
         }
         Ok(())
@@ -790,7 +620,8 @@ impl Engine {
                 && (wanted == 0 || wanted == entry.memory.len() as u64)
         });
         let Some(entry) = entry else {
-            return Err(self.breach(way, from, "it answers a tagged message that was not offered"));
+            let what = "it answers a tagged message that was not offered";
+            return Err(self.peers[from].rings.breach(way, what));
         };
         let (len, tag) = (entry.memory.len(), entry.label.tag);
         if wanted == 0 {
@@ -804,56 +635,38 @@ impl Engine {
 
     /// Takes what is in the bulk ring.
     fn take_bulk(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
-        let stretch = from * self.layout.stretch();
-        let words = self.words.atomics().unwrap_or_default();
-        let Some(word) = words.get((stretch + Layout::WRITTEN) / WORD) else { return Ok(()) };
-        let mut there = word.load(Ordering::Acquire).wrapping_sub(self.peers[from].taken.bulk);
-        if there > self.layout.bulk as u64 {
-            return Err(self.breach(way, from, "it has written past the end of a ring"));
-        }
+        let mut there = self.peers[from].rings.bulk(way)?;
         while let Some(&key) = self.peers[from].incoming.front() {
             let (peer, entry) = (&mut self.peers[from], &mut self.requests[key]);
-            let State::Streaming { mut at, until } = entry.state else { return Ok(()) };
-            let len = (until - at).min(there as usize).min(self.layout.piece());
+            let State::Streaming { at, until } = entry.state else { return Ok(()) };
+            let len = (until - at).min(there);
             if len == 0 {
                 break;
             }
-            for (ring_at, part) in parts(self.layout.bulk, peer.taken.bulk, len) {
-                if part > 0 && !matches!(entry.memory, Memory::Nowhere) {
-                    let ring_at = stretch + self.layout.bulk_at() + ring_at;
-                    // SAFETY: as in `copy_eager`; a receive has room for all of what it wants.
-                    let copied = unsafe { self.share.copy_out(ring_at, entry.memory.at(at), part) };
-                    copied.map_err(|source| way.call.failed(source))?;
+            let failed = |source| way.call.failed(source);
+            let taken = match &mut entry.memory {
+                Memory::Away(away) if !away.dropped => {
+                    let Some((memory, place)) = self.staging.room(away).map_err(failed)? else {
+                        break;
+                    };
+                    let taken = peer.rings.take_bulk(way, &memory, 0, len.min(CHUNK))?;
+                    self.staging.store(away, place, taken).map_err(failed)?;
+                    taken
                 }
-                at += part;
-            }
-            peer.taken.bulk += len as u64;
-            there -= len as u64;
-            entry.state = State::Streaming { at, until };
-            if at == until {
+                Memory::Away(_) => peer.rings.take_bulk(way, &Memory::Nowhere, at, len)?,
+                memory => peer.rings.take_bulk(way, memory, at, len)?,
+            };
+            there -= taken;
+            entry.state = State::Streaming { at: at + taken, until };
+            if at + taken == until {
                 peer.incoming.pop_front();
-                let label = entry.label;
-                self.received(key, label, until, until);
+                if entry.memory.is_reached() {
+                    let label = entry.label;
+                    self.received(key, label, until, until);
+                } else {
+                    self.landing.push(key);
+                }
             }
-            self.tell(way, from)?;
-        }
-        Ok(())
-    }
-
-    /// Tells a rank what has been taken of what it has sent, if that is worth a line.
-    fn tell(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
-        let layout = &self.layout;
-        let Peer { taken, told, channel, .. } = &mut self.peers[from];
-        let is_worth =
-            |taken: u64, told: u64, all: usize| taken - told >= (all as u64).div_ceil(4).max(1);
-        if is_worth(taken.lines, told.lines, layout.lines)
-            || is_worth(taken.eager, told.eager, layout.eager)
-            || is_worth(taken.cost, told.cost, layout.unexpected as usize)
-            || is_worth(taken.bulk, told.bulk, layout.bulk)
-        {
-            *told = *taken;
-            let Counts { lines, eager, cost, bulk } = *taken;
-            channel.line(way.call, Layout::CREDITS, &[lines, eager, cost, bulk])?;
         }
         Ok(())
     }
@@ -862,7 +675,10 @@ impl Engine {
 impl Drop for Engine {
     /// Another thread of this process may be reading what was offered to it by its address.
     fn drop(&mut self) {
-        for entry in self.requests.drain() {
+        for mut entry in self.requests.drain() {
+            if let Memory::Away(away) = &mut entry.memory {
+                self.staging.finish(away);
+            }
             let reads = |to: u32| matches!(self.peers[to as usize].pull, Pull::SameProcess);
             if matches!(entry.state, State::Offered) && reads(entry.label.source) {
                 std::mem::forget(entry.memory);
@@ -873,23 +689,6 @@ impl Drop for Engine {
 
 fn status(label: &Label, bytes: usize) -> Status {
     Status { source: label.source as usize, tag: label.tag, bytes }
-}
-
-/// Copies the beginning of a request's memory.
-fn read(memory: &Memory, at: usize, to: &mut [u8]) {
-    if !to.is_empty() {
-        // SAFETY: the memory of a request is valid while it is under way, and has so many bytes. Who writes a region at the same time
-        // gets some of the old bytes sent and some of the new: the copy is as of volatile bytes.
-        unsafe { gdsync::copy_bytes(memory.at(at), to.as_mut_ptr(), to.len()) }
-    }
-}
-
-/// Copies to the beginning of a request's memory.
-fn write(memory: &Memory, from: &[u8]) {
-    if !from.is_empty() {
-        // SAFETY: as in `read`.
-        unsafe { gdsync::copy_bytes(from.as_ptr(), memory.at(0), from.len()) }
-    }
 }
 
 /// Reads a message by its address, if that can be done.

@@ -1,10 +1,12 @@
-//! Where the bytes of a message are: memory that a request keeps, or that its user lends.
+//! Where the bytes of a message are: memory that a request keeps, or that its user lends, or that the CPU does not reach.
 
 use std::ptr::NonNull;
 
 use gdsync::Buffer;
 
-/// The memory of a request, which the CPU reaches.
+use super::staging::Away;
+
+/// The memory of a request.
 pub(super) enum Memory {
     /// Kept alive by the request.
     Own(Buffer<u8>),
@@ -13,6 +15,8 @@ pub(super) enum Memory {
     Lent { address: NonNull<u8>, len: usize, stays: bool },
     /// What comes is dropped: nobody waits for it any more.
     Nowhere,
+    /// What the CPU does not reach, or not yet.
+    Away(Box<Away>),
 }
 
 // SAFETY: who lends memory promises that it may be used from any thread until the request is complete or abandoned; requests that
@@ -20,32 +24,27 @@ pub(super) enum Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// The same memory, for another start of a prepared request.
-    pub fn again(&self) -> Memory {
-        match self {
-            Memory::Own(buffer) => Memory::Own(buffer.clone()),
-            Memory::Lent { address, len, stays } => {
-                Memory::Lent { address: *address, len: *len, stays: *stays }
-            }
-            Memory::Nowhere => Memory::Nowhere,
-        }
-    }
-
     /// Bytes.
     pub fn len(&self) -> usize {
         match self {
             Memory::Own(buffer) => buffer.len(),
             Memory::Lent { len, .. } => *len,
             Memory::Nowhere => 0,
+            Memory::Away(away) => away.len(),
         }
     }
 
-    /// Where byte `at` is. Dangling for no bytes.
+    /// Whether the CPU may use it.
+    pub fn is_reached(&self) -> bool {
+        !matches!(self, Memory::Away(_))
+    }
+
+    /// Where byte `at` is, of memory that the CPU reaches. Dangling for no bytes.
     pub fn at(&self, at: usize) -> *mut u8 {
         let base = match self {
             Memory::Own(buffer) => buffer.host_address(),
             Memory::Lent { address, .. } => Some(*address),
-            Memory::Nowhere => None,
+            Memory::Nowhere | Memory::Away(_) => None,
         };
         // Within the memory, or not used.
         base.unwrap_or(NonNull::dangling()).as_ptr().wrapping_add(at)
@@ -57,5 +56,22 @@ impl Memory {
             Memory::Own(_) | Memory::Lent { stays: true, .. } => self.at(0) as u64,
             _ => 0,
         }
+    }
+}
+
+/// Copies the beginning of a request's memory.
+pub(super) fn read(memory: &Memory, at: usize, to: &mut [u8]) {
+    if !to.is_empty() {
+        // SAFETY: the memory of a request is valid while it is under way, and has so many bytes. Who writes a region at the same time
+        // gets some of the old bytes sent and some of the new: the copy is as of volatile bytes.
+        unsafe { gdsync::copy_bytes(memory.at(at), to.as_mut_ptr(), to.len()) }
+    }
+}
+
+/// Copies to the beginning of a request's memory.
+pub(super) fn write(memory: &Memory, from: &[u8]) {
+    if !from.is_empty() {
+        // SAFETY: as in `read`.
+        unsafe { gdsync::copy_bytes(from.as_ptr(), memory.at(0), from.len()) }
     }
 }

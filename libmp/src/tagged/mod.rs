@@ -29,7 +29,10 @@
 mod engine;
 mod envelope;
 mod memory;
+mod place;
 mod request;
+mod rings;
+mod staging;
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -40,16 +43,19 @@ use bytemuck::Pod;
 use gdsync::{Deadline, Device};
 
 use crate::communicator::Communicator;
-use crate::data::Region;
 use crate::data::plane::{Help, Plane};
 use crate::data::wait::Backoff;
 use crate::data::window::Window;
 use crate::error::{Error, Result};
 use crate::matching::{Label, Pattern};
 use crate::transport::Call;
-use engine::{Arrival, Engine, Layout, Outcome, Ticket, Way};
+use engine::{Arrival, Engine, Outcome, Ticket, Way};
 use memory::Memory;
+pub use place::Place;
 pub use request::{Request, Scope, wait_all, wait_any};
+use rings::Layout;
+pub use staging::Staged;
+use staging::Words;
 
 /// Calls of a wait between two looks at everything else of the rank.
 const ASIDE: u32 = 8;
@@ -130,11 +136,14 @@ pub struct Options {
     pub unexpected: usize,
     /// Bytes of the ring through which longer messages go, of each pair of ranks; `None`: by the number of ranks. A power of two from 4 KiB to 64 MiB.
     pub ring: Option<usize>,
+    /// Whether also regions that the CPU reaches go the way of those that it does not, as on a machine where nothing is mapped: to measure
+    /// that way, and to test it. Each rank says it for itself.
+    pub staged: bool,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { eager_limit: 8192, unexpected: 1 << 20, ring: None }
+        Options { eager_limit: 8192, unexpected: 1 << 20, ring: None, staged: false }
     }
 }
 
@@ -187,6 +196,10 @@ pub(crate) struct Shared {
     rank: usize,
     timeout: Duration,
     name: String,
+    /// See [`Options::staged`].
+    staged: bool,
+    /// For streams that wait for receives.
+    words: Arc<Words>,
     engine: Mutex<Engine>,
 }
 
@@ -244,13 +257,15 @@ impl Tagged {
         let share = communicator.alloc::<u8>(&Device::Host, size * layout.stretch())?;
         let window = Window::open(communicator, plane, &share, 0)?;
         let share = share.buffer().clone();
-        let engine = Engine::new(window, share, layout, (rank, &ranks), plane)?;
+        let engine = Engine::new(window, &share, layout, (rank, &ranks), plane)?;
         let shared = Arc::new(Shared {
             plane: plane.clone(),
             ranks,
             rank,
             timeout: communicator.timeout(),
             name: communicator.name().to_owned(),
+            staged: options.staged,
+            words: Arc::default(),
             engine: Mutex::new(engine),
         });
         let help: Arc<dyn Help> = shared.clone();
@@ -307,53 +322,62 @@ impl Tagged {
         self.shared.status(outcome, &what)
     }
 
-    /// Starts to send a region. While it is under way the region is not to be written.
+    /// Starts to send a region, or memory of a device. While it is under way the memory is not to be written.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]; [`Error::Memory`] for memory that the CPU does not reach; what ended the world.
-    pub fn isend<T: Pod>(&self, data: &Region<T>, to: usize, tag: u64) -> Result<Request<'static>> {
-        Request::send(&self.shared, self.shared.own(data)?, to, tag, true)
+    /// [`Error::NoSuchRank`]; [`Error::Memory`] for memory that neither the CPU nor a device of this process reaches; [`Error::Mismatch`] on a
+    /// stream that is being captured; what ended the world.
+    pub fn isend<'a>(
+        &self,
+        from: impl Into<Place<'a>>,
+        to: usize,
+        tag: u64,
+    ) -> Result<Request<'a>> {
+        Request::send(&self.shared, from.into(), to, tag, true)
     }
 
-    /// Starts to receive into a region, which is not to be used while it is under way.
+    /// Starts to receive into a region, or memory of a device, which is not to be used while it is under way.
     ///
     /// # Errors
-    /// As [`isend`](Self::isend).
-    pub fn irecv<T: Pod>(
+    /// As [`isend`](Self::isend); [`Error::Mismatch`] for OpenCL memory that may only be read.
+    pub fn irecv<'a>(
         &self,
-        data: &Region<T>,
+        into: impl Into<Place<'a>>,
         from: impl Into<Source>,
         tag: impl Into<Tag>,
-    ) -> Result<Request<'static>> {
-        let memory = self.shared.own(data)?;
-        Request::receive(&self.shared, memory, from.into(), tag.into(), true)
+    ) -> Result<Request<'a>> {
+        Request::receive(&self.shared, into.into(), from.into(), tag.into(), true)
     }
 
     /// A send that is [started](Request::start) again and again.
     ///
     /// # Errors
     /// As [`isend`](Self::isend).
-    pub fn send_init<T: Pod>(
+    pub fn send_init<'a>(
         &self,
-        data: &Region<T>,
+        from: impl Into<Place<'a>>,
         to: usize,
         tag: u64,
-    ) -> Result<Request<'static>> {
-        Request::send(&self.shared, self.shared.own(data)?, to, tag, false)
+    ) -> Result<Request<'a>> {
+        Request::send(&self.shared, from.into(), to, tag, false)
     }
 
     /// A receive that is [started](Request::start) again and again.
     ///
     /// # Errors
-    /// As [`isend`](Self::isend).
-    pub fn recv_init<T: Pod>(
+    /// As [`irecv`](Self::irecv).
+    pub fn recv_init<'a>(
         &self,
-        data: &Region<T>,
+        into: impl Into<Place<'a>>,
         from: impl Into<Source>,
         tag: impl Into<Tag>,
-    ) -> Result<Request<'static>> {
-        let memory = self.shared.own(data)?;
-        Request::receive(&self.shared, memory, from.into(), tag.into(), false)
+    ) -> Result<Request<'a>> {
+        Request::receive(&self.shared, into.into(), from.into(), tag.into(), false)
+    }
+
+    /// What has been done so far for memory that the CPU does not reach.
+    pub fn staged(&self) -> Staged {
+        self.shared.lock().staged()
     }
 
     /// Runs `body` with a scope in which slices can be sent from and received into without waiting. When it returns, what was started in
@@ -399,13 +423,12 @@ impl Tagged {
     /// request is dropped before.
     pub unsafe fn isend_raw(
         &self,
-        (address, len): (NonNull<u8>, usize),
+        bytes: (NonNull<u8>, usize),
         to: usize,
         tag: u64,
         starts: bool,
     ) -> Result<Request<'static>> {
-        let memory = Memory::Lent { address, len, stays: true };
-        Request::send(&self.shared, memory, to, tag, starts)
+        Request::send(&self.shared, Place::lent(bytes, true), to, tag, starts)
     }
 
     /// A receive, or with `starts` false one that is only [prepared](Self::recv_init), into bytes anywhere in host memory.
@@ -418,13 +441,12 @@ impl Tagged {
     /// dropped.
     pub unsafe fn irecv_raw(
         &self,
-        (address, len): (NonNull<u8>, usize),
+        bytes: (NonNull<u8>, usize),
         from: impl Into<Source>,
         tag: impl Into<Tag>,
         starts: bool,
     ) -> Result<Request<'static>> {
-        let memory = Memory::Lent { address, len, stays: true };
-        Request::receive(&self.shared, memory, from.into(), tag.into(), starts)
+        Request::receive(&self.shared, Place::lent(bytes, true), from.into(), tag.into(), starts)
     }
 
     /// Whether a message has come that such a receive would get, and which.
@@ -538,11 +560,12 @@ impl fmt::Debug for Taken {
 
 /// Memory that is lent until its request is complete or abandoned.
 fn lent(address: *mut u8, len: usize) -> Memory {
-    Memory::Lent {
-        address: NonNull::new(address).unwrap_or(NonNull::dangling()),
-        len,
-        stays: false,
-    }
+    let (address, len) = bytes_of(address, len);
+    Memory::Lent { address, len, stays: false }
+}
+
+fn bytes_of(address: *mut u8, len: usize) -> (NonNull<u8>, usize) {
+    (NonNull::new(address).unwrap_or(NonNull::dangling()), len)
 }
 
 impl Shared {
@@ -578,19 +601,23 @@ impl Shared {
     fn look<R>(
         &self,
         what: &dyn Fn() -> String,
-        look: impl FnOnce(&mut Engine) -> Option<R>,
+        mut look: impl FnMut(&mut Engine) -> Option<R>,
     ) -> Result<Option<R>> {
-        self.plane.progress();
+        let mut engine = self.lock();
+        // What is there already costs no look at the others.
+        if let Some(found) = look(&mut engine) {
+            return Ok(Some(found));
+        }
         // What has come before the end counts.
         let ended = self.plane.ended();
         let call = Call { plane: &self.plane, timeout: self.timeout, op: what };
-        let mut engine = self.lock();
         let went = engine.progress(&Way { plane: &self.plane, call: &call });
         if let Some(found) = look(&mut engine) {
             return Ok(Some(found));
         }
         drop(engine);
         went?;
+        self.plane.progress();
         if ended { self.plane.check_after(Duration::ZERO, what).map(|()| None) } else { Ok(None) }
     }
 
@@ -602,6 +629,9 @@ impl Shared {
         deadline: Deadline,
         mut look: impl FnMut(&mut Engine) -> Option<R>,
     ) -> Result<R> {
+        if let Some(found) = look(&mut self.lock()) {
+            return Ok(found);
+        }
         let mut backoff = Backoff::new(deadline);
         let (mut rounds, mut since) = (0u32, None);
         let call = Call { plane: &self.plane, timeout: self.timeout, op: what };
@@ -683,23 +713,6 @@ impl Shared {
                 op: format!("{}, which matched tag {tag} from rank {source}", what()),
                 sent: bytes as u64,
                 posted: room as u64,
-            }),
-        }
-    }
-
-    fn own<T: Pod>(&self, data: &Region<T>) -> Result<Memory> {
-        let memory = data.buffer().bytes();
-        match memory.host_address() {
-            Some(_) => Ok(Memory::Own(memory)),
-            None if memory.is_empty() => Ok(Memory::Own(memory)),
-            None => Err(Error::Memory {
-                op: "a tagged message".into(),
-                source: gdsync::Error::NotReachable {
-                    what: "a tagged message",
-                    memory: format!("{memory:?}"),
-                    place: "the CPU".into(),
-                    hint: "copy it to host memory, or send it by a prepared operation",
-                },
             }),
         }
     }

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytemuck::Pod;
 use gdsync::Deadline;
 
-use super::engine::{Outcome, Ticket};
+use super::engine::{Engine, Outcome, Ticket};
 use super::memory::Memory;
-use super::{Shared, Source, Status, Tag, lent};
+use super::{Place, Shared, Source, Status, Tag, bytes_of};
 use crate::data::wait::Backoff;
 use crate::error::{Error, Result};
 
@@ -41,7 +41,7 @@ pub struct Request<'a> {
     what: What,
     state: State,
     /// Of a prepared one.
-    memory: Option<Memory>,
+    place: Option<Place<'a>>,
     lent: PhantomData<&'a mut [u8]>,
 }
 
@@ -49,6 +49,12 @@ pub struct Request<'a> {
 enum What {
     Send { to: usize, tag: u64 },
     Receive { from: Source, tag: Tag },
+}
+
+impl What {
+    fn receives(self) -> bool {
+        matches!(self, What::Receive { .. })
+    }
 }
 
 enum State {
@@ -62,34 +68,40 @@ enum State {
 impl<'a> Request<'a> {
     pub(super) fn send(
         shared: &Arc<Shared>,
-        memory: Memory,
+        place: Place<'a>,
         to: usize,
         tag: u64,
         starts: bool,
     ) -> Result<Request<'a>> {
         shared.check_rank(to)?;
-        Request::new(shared, What::Send { to, tag }, memory, starts)
+        Request::new(shared, What::Send { to, tag }, place, starts)
     }
 
     pub(super) fn receive(
         shared: &Arc<Shared>,
-        memory: Memory,
+        place: Place<'a>,
         from: Source,
         tag: Tag,
         starts: bool,
     ) -> Result<Request<'a>> {
         shared.pattern(from, tag)?;
-        Request::new(shared, What::Receive { from, tag }, memory, starts)
+        Request::new(shared, What::Receive { from, tag }, place, starts)
     }
 
-    fn new(shared: &Arc<Shared>, what: What, memory: Memory, starts: bool) -> Result<Request<'a>> {
+    fn new(
+        shared: &Arc<Shared>,
+        what: What,
+        place: Place<'a>,
+        starts: bool,
+    ) -> Result<Request<'a>> {
         let state = State::Over(Outcome::Done(Status::default()));
         let shared = shared.clone();
-        let mut request = Request { shared, what, state, memory: None, lent: PhantomData };
+        let mut request = Request { shared, what, state, place: None, lent: PhantomData };
         if starts {
+            let memory = place.memory(&request.shared, what.receives())?;
             request.begin(memory)?;
         } else {
-            request.memory = Some(memory);
+            request.place = Some(place);
         }
         Ok(request)
     }
@@ -117,11 +129,11 @@ impl<'a> Request<'a> {
         if matches!(self.state, State::Active(_)) {
             return Err(Error::Started { op: self.describe(), epoch: 1 });
         }
-        let Some(memory) = &self.memory else {
+        let Some(place) = &self.place else {
             let reason = "only what was prepared, by `send_init` or `recv_init`, is started";
             return Err(Error::Mismatch { op: self.describe(), reason: reason.into() });
         };
-        let memory = memory.again();
+        let memory = place.memory(&self.shared, self.what.receives())?;
         self.begin(memory)
     }
 
@@ -181,8 +193,13 @@ impl<'a> Request<'a> {
 
     /// Looks whether it is complete, without progress. True if nothing is left to wait for.
     fn is_over(&mut self) -> bool {
+        let shared = self.shared.clone();
+        self.is_over_in(&mut shared.lock())
+    }
+
+    fn is_over_in(&mut self, engine: &mut Engine) -> bool {
         if let State::Active(ticket) = self.state
-            && let Some(outcome) = self.shared.lock().finished(ticket)
+            && let Some(outcome) = engine.finished(ticket)
         {
             self.state = State::Over(outcome);
         }
@@ -211,6 +228,15 @@ impl fmt::Debug for Request<'_> {
     }
 }
 
+/// How many of the first are over, of those that are of one communicator: with one look at its messages.
+fn see(requests: &mut [&mut Request<'_>]) -> usize {
+    let Some(first) = requests.first() else { return 0 };
+    let shared = first.shared.clone();
+    let mut engine = shared.lock();
+    let of_it = requests.iter_mut().take_while(|request| Arc::ptr_eq(&request.shared, &shared));
+    of_it.map_while(|request| request.is_over_in(&mut engine).then_some(())).count()
+}
+
 /// Waits until all of them are complete; what they got, in their order.
 ///
 /// # Errors
@@ -219,7 +245,15 @@ pub fn wait_all<'r, 'a: 'r>(
     requests: impl IntoIterator<Item = &'r mut Request<'a>>,
     deadline: Deadline,
 ) -> Result<Vec<Status>> {
-    requests.into_iter().map(|request| request.wait(deadline)).collect()
+    let mut requests: Vec<&'r mut Request<'a>> = requests.into_iter().collect();
+    let mut over = 0;
+    while let Some(request) = requests.get_mut(over) {
+        request.wait(deadline)?;
+        over += 1;
+        // What has come with it is seen in passing.
+        over += see(&mut requests[over..]);
+    }
+    requests.iter().map(|request| request.status()).collect()
 }
 
 /// Waits until one of those that were started is complete: which, and what it got. `None` if all of them have been seen complete before.
@@ -292,8 +326,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         tag: u64,
     ) -> Result<Request<'scope>> {
         let bytes = bytemuck::cast_slice::<T, u8>(data);
-        let memory = lent(bytes.as_ptr().cast_mut(), bytes.len());
-        Request::send(&self.started.shared, memory, to, tag, true).map(|request| self.keep(request))
+        let place = Place::lent(bytes_of(bytes.as_ptr().cast_mut(), bytes.len()), false);
+        Request::send(&self.started.shared, place, to, tag, true).map(|request| self.keep(request))
     }
 
     /// Starts to receive into the elements.
@@ -307,8 +341,8 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         tag: impl Into<Tag>,
     ) -> Result<Request<'scope>> {
         let bytes = bytemuck::cast_slice_mut::<T, u8>(data);
-        let memory = lent(bytes.as_mut_ptr(), bytes.len());
-        let request = Request::receive(&self.started.shared, memory, from.into(), tag.into(), true);
+        let place = Place::lent(bytes_of(bytes.as_mut_ptr(), bytes.len()), false);
+        let request = Request::receive(&self.started.shared, place, from.into(), tag.into(), true);
         request.map(|request| self.keep(request))
     }
 

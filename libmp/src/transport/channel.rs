@@ -15,4 +15,9 @@ pub(crate) trait Channel: Send {
     /// Writes words at a multiple of 8 bytes, at most 8 of them. Who sees the first (acquire) sees the others, and all that was written before.
     /// Each of them is old or new. Waits for room if the way there is full.
     fn line(&mut self, call: &Call<'_>, at: usize, words: &[u64]) -> Result<()>;
+
+    /// The line at `at` will be written soon: it may be brought near.
+    fn soon(&self, at: usize) {
+        let _ = at;
+    }
 }

@@ -106,6 +106,10 @@ impl Channel for Stretch {
         first.store(words[0], Ordering::Release);
         Ok(())
     }
+
+    fn soon(&self, at: usize) {
+        self.memory.prefetch_for_write(at);
+    }
 }
 
 impl Connection for Mapped {

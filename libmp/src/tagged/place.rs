@@ -1,0 +1,172 @@
+//! What a message is sent from or received into, as its user says it: the memory, and what on a stream is before it.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use gdsync::{Buffer, Device, Event, Stream, opencl};
+
+use super::Shared;
+use super::memory::Memory;
+use super::staging::{Away, Point, Where};
+use crate::data::Region;
+use crate::error::{Error, Result};
+
+/// What a message is sent from or received into: memory of the host, a GPU or OpenCL, which says itself what it is, and what is to come before.
+/// Made from a region or from OpenCL memory, of which parts are slices.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use libmp::tagged::{Options, Place};
+/// use libmp::{Deadline, Device, World};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let device = Device::Host; // or Device::best()
+/// let messages = world.tagged(&Options::default())?;
+/// let (from, to) = (world.alloc::<u32>(&device, 1000)?, world.alloc::<u32>(&device, 1000)?);
+/// let stream = world.stream(&device)?;
+/// stream.fill(from.buffer(), 7)?; // or a kernel
+/// // Nobody waits here: the message leaves when the stream has come so far, and what follows on the stream comes after the message.
+/// let mut send = messages.isend(Place::from(&from).on(&stream), world.rank(), 7)?;
+/// let mut recv = messages.irecv(Place::from(&to).on(&stream), world.rank(), 7)?;
+/// let copy = world.alloc::<u32>(&device, 1000)?;
+/// stream.copy(copy.buffer(), to.buffer())?; // or a kernel
+/// libmp::tagged::wait_all([&mut send, &mut recv], Deadline::after(Duration::from_secs(10)))?;
+/// world.synchronize(&stream, Deadline::after(Duration::from_secs(10)))?;
+/// assert_eq!(copy.to_vec()?, [0x0707_0707; 1000]);
+/// # world.finish()
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Place<'a> {
+    memory: Kind,
+    order: Order<'a>,
+}
+
+#[derive(Clone)]
+enum Kind {
+    Memory(Where),
+    Lent { address: NonNull<u8>, len: usize, stays: bool },
+}
+
+#[derive(Clone)]
+enum Order<'a> {
+    Now,
+    Stream(&'a Stream),
+    Event(Event),
+    OpenCl(Arc<opencl::Event>),
+}
+
+impl<T: Pod> From<&Region<T>> for Place<'_> {
+    fn from(region: &Region<T>) -> Self {
+        Place { memory: Kind::Memory(Where::Buffer(region.buffer().bytes())), order: Order::Now }
+    }
+}
+
+impl From<&Buffer<u8>> for Place<'_> {
+    fn from(buffer: &Buffer<u8>) -> Self {
+        Place { memory: Kind::Memory(Where::Buffer(buffer.clone())), order: Order::Now }
+    }
+}
+
+impl From<&opencl::Memory> for Place<'_> {
+    fn from(memory: &opencl::Memory) -> Self {
+        Place { memory: Kind::Memory(Where::OpenCl(memory.clone())), order: Order::Now }
+    }
+}
+
+impl<'a> Place<'a> {
+    pub(super) fn lent((address, len): (NonNull<u8>, usize), stays: bool) -> Place<'a> {
+        Place { memory: Kind::Lent { address, len, stays }, order: Order::Now }
+    }
+
+    /// A message that is started reads or writes the memory after what the stream has been given until then. What the stream is given after a
+    /// *receive* was started waits until that is over, whatever became of it; behind a send nothing waits. The stream is not one whose operations are being
+    /// captured: which message a receive gets is only known when it has come. Instead of another [`after`](Self::after).
+    ///
+    /// The stream waits at most the world's timeout, and goes on then; its synchronisation says so.
+    pub fn on(self, stream: &'a Stream) -> Place<'a> {
+        Place { order: Order::Stream(stream), ..self }
+    }
+
+    /// A message that is started reads or writes the memory when the last record of the event so far is reached. Instead of another.
+    pub fn after(self, event: &Event) -> Place<'a> {
+        Place { order: Order::Event(event.clone()), ..self }
+    }
+
+    /// The same, of a point in a queue of OpenCL's.
+    pub fn after_opencl(self, event: &Arc<opencl::Event>) -> Place<'a> {
+        Place { order: Order::OpenCl(event.clone()), ..self }
+    }
+
+    /// The memory of a message that is started now.
+    pub(super) fn memory(&self, shared: &Shared, receives: bool) -> Result<Memory> {
+        let failed = |source| Error::Memory { op: "a tagged message".into(), source };
+        let place = match &self.memory {
+            Kind::Lent { address, len, stays } => {
+                return Ok(Memory::Lent { address: *address, len: *len, stays: *stays });
+            }
+            Kind::Memory(place) => place,
+        };
+        if let Where::OpenCl(memory) = place
+            && receives
+            && !memory.is_writable()
+        {
+            return Err(Error::Mismatch {
+                op: "receiving a tagged message".into(),
+                reason: "the OpenCL memory was made with CL_MEM_READ_ONLY".into(),
+            });
+        }
+        if let Where::Buffer(buffer) = place {
+            let is_reached = buffer.host_address().is_some() || buffer.is_empty();
+            if is_reached && matches!(self.order, Order::Now) && !shared.staged {
+                return Ok(Memory::Own(buffer.clone()));
+            }
+            if !is_reached && matches!(buffer.device(), Device::Host) {
+                return Err(failed(gdsync::Error::NotReachable {
+                    what: "a tagged message",
+                    memory: format!("{buffer:?}"),
+                    place: "the CPU".into(),
+                    hint: "use memory of a device that this process opened",
+                }));
+            }
+        }
+        let (mut after, mut release) = (None, None);
+        match &self.order {
+            Order::Now => {}
+            Order::Event(event) => after = Some(Point::Event(event.clone())),
+            Order::OpenCl(event) => after = Some(Point::OpenCl(event.clone())),
+            Order::Stream(stream) => {
+                if stream.is_capturing() {
+                    return Err(Error::Mismatch {
+                        op: "a tagged message".into(),
+                        reason: format!(
+                            "{} is being captured into a graph, and who gets a tagged message is only known when it comes: prepare a `Send` or a `Recv`",
+                            stream.name()
+                        ),
+                    });
+                }
+                let event = Event::new(stream.device()).map_err(failed)?;
+                stream.record(&event).map_err(failed)?;
+                after = Some(Point::Event(event));
+                if receives {
+                    let (held, word, value) = shared.words.take(stream.device()).map_err(failed)?;
+                    stream.wait_signal(&word, value, shared.timeout).map_err(failed)?;
+                    release = Some(held);
+                }
+            }
+        }
+        Ok(Memory::Away(Box::new(Away::new(place.clone(), after, release))))
+    }
+}
+
+impl std::fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.memory {
+            Kind::Memory(place) => place.fmt(f),
+            Kind::Lent { len, .. } => write!(f, "{len} bytes of host memory"),
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The rings between this rank and one other, both ways: lines, what is too long for a line, and pieces of what was offered. Each ring has one
+//! writer and one reader; room is credit that the reader writes back. Nothing here waits, or knows of requests.
+//!
+//! In the stretch of memory that a rank writes at another one: two lines of words, of what it has taken and of how far it has written
+//! the bulk ring, each on a cache line of its own; then the lines; then the eager ring; then the bulk ring.
+
+use std::sync::atomic::Ordering;
+
+use gdsync::Buffer;
+
+use super::Options;
+use super::engine::Way;
+use super::envelope::{Envelope, INSIDE, LINE, WORDS};
+use super::memory::{Memory, read};
+use crate::error::{Error, Result};
+use crate::transport::Channel;
+
+const WORD: usize = size_of::<u64>();
+/// What a message is counted as beyond its bytes, while nobody has taken it.
+const COST: u64 = LINE as u64;
+
+/// So many lines before it is written a line is asked for: in the time of so many lines it comes from the reader's core.
+const AHEAD: u64 = 4;
+
+/// Where the rings of a rank are in the stretch of memory that it writes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    /// These three are powers of two.
+    lines: usize,
+    eager: usize,
+    bulk: usize,
+    /// The longest message that goes with its envelope.
+    limit: usize,
+    /// What may lie unexpected of one rank: bytes, and [`COST`] for each message.
+    unexpected: u64,
+}
+
+impl Layout {
+    /// Words that the writer sets: how much it has taken of what was written to it.
+    const CREDITS: usize = 0;
+    /// How many bytes the writer has put into the bulk ring.
+    const WRITTEN: usize = LINE;
+    const LINES: usize = 2 * LINE;
+
+    /// For so many ranks. A rank has a stretch for each of them.
+    pub fn new(options: &Options, ranks: usize) -> Layout {
+        let share = |most: usize, least: usize, all: usize| (all / ranks.max(1)).clamp(least, most);
+        let limit = options.eager_limit;
+        Layout {
+            lines: share(256, 32, 8192).next_power_of_two(),
+            eager: share(16 * limit, 2 * limit, 1 << 20).max(256).next_power_of_two(),
+            bulk: options
+                .ring
+                .unwrap_or_else(|| share(512 << 10, 32 << 10, 8 << 20))
+                .next_power_of_two(),
+            limit,
+            unexpected: options.unexpected as u64,
+        }
+    }
+
+    /// Bytes of a stretch.
+    pub fn stretch(&self) -> usize {
+        self.bulk_at() + self.bulk
+    }
+
+    fn line_at(&self, number: u64) -> usize {
+        Layout::LINES + (number as usize & (self.lines - 1)) * LINE
+    }
+
+    fn eager_at(&self) -> usize {
+        Layout::LINES + self.lines * LINE
+    }
+
+    fn bulk_at(&self) -> usize {
+        self.eager_at() + self.eager
+    }
+
+    /// The largest piece that is written to the bulk ring at once.
+    fn piece(&self) -> usize {
+        self.bulk / 4
+    }
+}
+
+/// The parts of a ring, from `at` bytes ever written on: offset and length of one or two.
+fn parts(ring: usize, at: u64, len: usize) -> impl Iterator<Item = (usize, usize)> {
+    let first = at as usize & (ring - 1);
+    let until_end = len.min(ring - first);
+    [(first, until_end), (0, len - until_end)].into_iter().filter(|(_, len)| *len > 0)
+}
+
+/// Counts of one direction: what was written, or taken, ever.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    lines: u64,
+    eager: u64,
+    /// Bytes and [`COST`]s of messages that came with their envelopes; taken when a receive has them.
+    cost: u64,
+    bulk: u64,
+}
+
+/// Whether a message can go with its envelope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    Now,
+    /// When the other rank has taken something.
+    Wait,
+    /// It is too long, or one too many.
+    Offer,
+}
+
+/// See the module.
+pub(super) struct Rings {
+    layout: Layout,
+    /// The other rank, in the world.
+    rank: usize,
+    /// Writes its memory.
+    channel: Box<dyn Channel>,
+    /// The stretch that it writes here.
+    share: Buffer<u8>,
+    words: Buffer<u64>,
+    sent: Counts,
+    /// What it has taken of this, when it was last looked at.
+    seen: Counts,
+    taken: Counts,
+    /// What it has been told of this.
+    told: Counts,
+}
+
+impl Rings {
+    /// To a rank of the world by a channel, and from it in a stretch of memory that the CPU reaches.
+    pub fn new(
+        layout: Layout,
+        rank: usize,
+        channel: Box<dyn Channel>,
+        share: Buffer<u8>,
+    ) -> gdsync::Result<Rings> {
+        let words = share.cast()?;
+        if share.host_address().is_none() {
+            return Err(gdsync::Error::NotReachable {
+                what: "rings of tagged messages",
+                memory: format!("{share:?}"),
+                place: "the CPU".into(),
+                hint: "put them into host memory",
+            });
+        }
+        let none = Counts::default();
+        let (sent, seen, taken, told) = (none, none, none, none);
+        Ok(Rings { layout, rank, channel, share, words, sent, seen, taken, told })
+    }
+
+    /// It has written what no rank writes.
+    pub fn breach(&self, way: &Way<'_>, what: &str) -> Error {
+        way.plane.nonsense(self.rank, what)
+    }
+
+    // To the other rank.
+
+    /// What it has taken of what was sent to it.
+    fn look(&mut self, way: &Way<'_>) -> Result<()> {
+        let words = self.words.atomics().unwrap_or_default();
+        let [lines, eager, cost, bulk] =
+            [0, 1, 2, 3].map(|at| words[Layout::CREDITS / WORD + at].load(Ordering::Acquire));
+        let Rings { sent, seen, .. } = self;
+        let is_between = |seen: u64, now: u64, sent: u64| (seen..=sent).contains(&now);
+        if !is_between(seen.lines, lines, sent.lines)
+            || !is_between(seen.eager, eager, sent.eager)
+            || !is_between(seen.cost, cost, sent.cost)
+            || !is_between(seen.bulk, bulk, sent.bulk)
+        {
+            return Err(self.breach(way, "it has taken tagged messages that were not sent"));
+        }
+        self.seen = Counts { lines, eager, cost, bulk };
+        Ok(())
+    }
+
+    fn has_room_for_line(&self) -> bool {
+        self.sent.lines - self.seen.lines < self.layout.lines as u64
+    }
+
+    /// Whether there is room for a line now.
+    pub fn line_fits(&mut self, way: &Way<'_>) -> Result<bool> {
+        if !self.has_room_for_line() {
+            self.look(way)?;
+        }
+        Ok(self.has_room_for_line())
+    }
+
+    /// Whether a message can go with its envelope.
+    pub fn fit(&mut self, way: &Way<'_>, len: usize) -> Result<Fit> {
+        let fit = self.fit_as_seen(len);
+        if fit == Fit::Now || len > self.layout.limit {
+            return Ok(fit);
+        }
+        self.look(way)?;
+        Ok(self.fit_as_seen(len))
+    }
+
+    fn fit_as_seen(&self, len: usize) -> Fit {
+        let Rings { layout, sent, seen, .. } = self;
+        let in_line = len <= INSIDE;
+        if len > layout.limit || sent.cost - seen.cost + COST + len as u64 > layout.unexpected {
+            Fit::Offer
+        } else if self.has_room_for_line()
+            && (in_line || sent.eager - seen.eager + len as u64 <= layout.eager as u64)
+        {
+            Fit::Now
+        } else {
+            Fit::Wait
+        }
+    }
+
+    /// Sends a message that fits now.
+    pub fn send(&mut self, way: &Way<'_>, tag: u64, memory: &Memory) -> Result<()> {
+        let len = memory.len();
+        let envelope = if len <= INSIDE {
+            let mut bytes = [0; INSIDE];
+            read(memory, 0, &mut bytes[..len]);
+            Envelope::InLine { tag, len, bytes }
+        } else {
+            let mut done = 0;
+            for (at, part) in parts(self.layout.eager, self.sent.eager, len) {
+                let at = self.layout.eager_at() + at;
+                // SAFETY: the memory of a request is valid while it is under way.
+                let written = unsafe { self.channel.write(at, memory.at(done), part) };
+                written.map_err(|source| way.call.failed(source))?;
+                done += part;
+            }
+            self.sent.eager += len as u64;
+            Envelope::Eager { tag, len }
+        };
+        self.sent.cost += COST + len as u64;
+        self.line(way, &envelope)
+    }
+
+    /// Writes a line for which there is room.
+    pub fn line(&mut self, way: &Way<'_>, envelope: &Envelope) -> Result<()> {
+        let at = self.layout.line_at(self.sent.lines);
+        self.channel.soon(self.layout.line_at(self.sent.lines + AHEAD));
+        self.sent.lines += 1;
+        self.channel.line(way.call, at, &envelope.encode(self.sent.lines))
+    }
+
+    /// Writes the next piece of what is wanted, from byte `at` on and at most `len` bytes, into the bulk ring: how many there was room for.
+    pub fn write_bulk(
+        &mut self,
+        way: &Way<'_>,
+        memory: &Memory,
+        at: usize,
+        len: usize,
+    ) -> Result<usize> {
+        let layout = self.layout;
+        let piece = len.min(layout.piece());
+        let free = |rings: &Rings| layout.bulk - (rings.sent.bulk - rings.seen.bulk) as usize;
+        if free(self) < piece {
+            self.look(way)?;
+            if free(self) < piece {
+                return Ok(0);
+            }
+        }
+        let mut at = at;
+        for (ring_at, part) in parts(layout.bulk, self.sent.bulk, piece) {
+            // SAFETY: as in `send`.
+            let written =
+                unsafe { self.channel.write(layout.bulk_at() + ring_at, memory.at(at), part) };
+            written.map_err(|source| way.call.failed(source))?;
+            at += part;
+        }
+        self.sent.bulk += piece as u64;
+        self.channel.line(way.call, Layout::WRITTEN, &[self.sent.bulk])?;
+        Ok(piece)
+    }
+
+    // From the other rank.
+
+    /// Takes the next line, if there is one.
+    pub fn take_line(&mut self, way: &Way<'_>) -> Result<Option<Envelope>> {
+        let number = self.taken.lines;
+        let at = self.layout.line_at(number) / WORD;
+        let line = &self.words.atomics().unwrap_or_default()[at..at + WORDS];
+        if line[0].load(Ordering::Acquire) != number + 1 {
+            return Ok(None);
+        }
+        let mut words = [0; WORDS];
+        for (word, from) in words.iter_mut().zip(line) {
+            *word = from.load(Ordering::Relaxed);
+        }
+        self.taken.lines += 1;
+        let envelope = Envelope::decode(&words, self.layout.limit);
+        if envelope.is_none() {
+            let what = format!("{words:x?} is no envelope of a tagged message");
+            return Err(self.breach(way, &what));
+        }
+        Ok(envelope)
+    }
+
+    /// Takes the next message of the eager ring, which has `len` bytes, and copies as many of them as there is room for.
+    pub fn take_eager(&mut self, way: &Way<'_>, len: usize, to: &Memory) -> Result<()> {
+        let start = self.taken.eager;
+        self.taken.eager += len as u64;
+        let mut done = 0;
+        for (at, part) in parts(self.layout.eager, start, len.min(to.len())) {
+            // SAFETY: the memory of a request is valid while it is under way, and as long as is said.
+            let copied =
+                unsafe { self.share.copy_out(self.layout.eager_at() + at, to.at(done), part) };
+            copied.map_err(|source| way.call.failed(source))?;
+            done += part;
+        }
+        Ok(())
+    }
+
+    /// Bytes in the bulk ring.
+    pub fn bulk(&self, way: &Way<'_>) -> Result<usize> {
+        let words = self.words.atomics().unwrap_or_default();
+        let written = words[Layout::WRITTEN / WORD].load(Ordering::Acquire);
+        match written.wrapping_sub(self.taken.bulk) {
+            there if there > self.layout.bulk as u64 => {
+                Err(self.breach(way, "it has written past the end of a ring"))
+            }
+            there => Ok(there as usize),
+        }
+    }
+
+    /// Takes the next of the bytes that are in the bulk ring, at most `len`, to byte `at` of a receive's memory: how many.
+    pub fn take_bulk(
+        &mut self,
+        way: &Way<'_>,
+        to: &Memory,
+        at: usize,
+        len: usize,
+    ) -> Result<usize> {
+        let piece = len.min(self.layout.piece());
+        let mut at = at;
+        if !matches!(to, Memory::Nowhere) {
+            for (ring_at, part) in parts(self.layout.bulk, self.taken.bulk, piece) {
+                let ring_at = self.layout.bulk_at() + ring_at;
+                // SAFETY: as in `take_eager`; a receive has room for all of what it wants.
+                let copied = unsafe { self.share.copy_out(ring_at, to.at(at), part) };
+                copied.map_err(|source| way.call.failed(source))?;
+                at += part;
+            }
+        }
+        self.taken.bulk += piece as u64;
+        self.tell(way)?;
+        Ok(piece)
+    }
+
+    /// A message of so many bytes that came with its envelope is where it was wanted.
+    pub fn settled(&mut self, len: usize) {
+        self.taken.cost += COST + len as u64;
+    }
+
+    /// Tells the rank what has been taken of what it has sent, if that is worth a line.
+    pub fn tell(&mut self, way: &Way<'_>) -> Result<()> {
+        let Rings { layout, taken, told, .. } = self;
+        let is_worth = |taken: u64, told: u64, all: u64| taken - told >= all.div_ceil(4).max(1);
+        if is_worth(taken.lines, told.lines, layout.lines as u64)
+            || is_worth(taken.eager, told.eager, layout.eager as u64)
+            || is_worth(taken.cost, told.cost, layout.unexpected)
+            || is_worth(taken.bulk, told.bulk, layout.bulk as u64)
+        {
+            *told = *taken;
+            let Counts { lines, eager, cost, bulk } = *taken;
+            self.channel.line(way.call, Layout::CREDITS, &[lines, eager, cost, bulk])?;
+        }
+        Ok(())
+    }
+
+    /// The words of the next line that the other rank writes, and of its credits.
+    #[cfg(test)]
+    pub fn next_words(&self) -> (Buffer<u64>, Buffer<u64>) {
+        let words = |at: usize, count: usize| self.words.slice(at / WORD..at / WORD + count);
+        let line = words(self.layout.line_at(self.taken.lines), WORDS);
+        (line.unwrap(), words(Layout::CREDITS, 2 * WORDS).unwrap())
+    }
+}

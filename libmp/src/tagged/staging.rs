@@ -1,0 +1,433 @@
+//! Memory that the CPU does not reach, of GPUs and of OpenCL, and the way of its bytes: in chunks through host memory. Each device has a lane in either
+//! direction, made when it is first needed and never larger: a stream (of OpenCL a queue) that nobody else uses, and a few pinned chunks.
+//! A message has at most two chunks of a lane: one is copied by the device while the other one is copied to or from the rings. It gets a chunk
+//! when there is something to do with it, and without a free one it waits. A chunk of a receive is free again by the device's copy alone,
+//! so receives never wait for sends, and sends only for who receives.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gdsync::opencl::{self, Queues};
+use gdsync::{Buffer, Deadline, Device, Event, Result, Space, Stream, Word64};
+
+use super::memory::{Memory, write};
+
+/// Bytes of a chunk.
+pub(super) const CHUNK: usize = 256 << 10;
+/// Chunks of a lane.
+const CHUNKS: usize = 8;
+/// Chunks that a message has at most.
+const IN_FLIGHT: usize = 2;
+/// OpenCL's contexts whose queues are kept.
+const CONTEXTS: usize = 4;
+/// How long the end waits for copies under way, which wait for nobody.
+const OWN_WORK: Duration = Duration::from_secs(60);
+
+/// Where bytes are that the CPU does not reach, or is not to.
+#[derive(Clone)]
+pub(super) enum Where {
+    Buffer(Buffer<u8>),
+    OpenCl(opencl::Memory),
+}
+
+impl Where {
+    pub fn len(&self) -> usize {
+        match self {
+            Where::Buffer(buffer) => buffer.len(),
+            Where::OpenCl(memory) => memory.len(),
+        }
+    }
+}
+
+impl fmt::Debug for Where {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Where::Buffer(buffer) => buffer.fmt(f),
+            Where::OpenCl(memory) => memory.fmt(f),
+        }
+    }
+}
+
+/// A point that has to be reached before bytes are looked at.
+pub(super) enum Point {
+    Event(Event),
+    OpenCl(Arc<opencl::Event>),
+}
+
+impl Point {
+    fn is_reached(&self) -> Result<bool> {
+        match self {
+            Point::Event(event) => event.is_reached(),
+            Point::OpenCl(event) => event.is_reached(),
+        }
+    }
+
+    /// Waits for a copy of a lane.
+    fn finish(&self) -> Result<()> {
+        match self {
+            Point::Event(event) => event.synchronize(Deadline::after(OWN_WORK)),
+            Point::OpenCl(event) => {
+                let deadline = Deadline::after(OWN_WORK);
+                let reached = deadline.poll(|| match event.is_reached() {
+                    Ok(false) => None,
+                    other => Some(other.map(drop)),
+                });
+                reached.unwrap_or(Ok(()))
+            }
+        }
+    }
+}
+
+/// A word for which a stream waits; it is raised when this is dropped, whatever became of the request.
+pub(super) struct Release {
+    pub words: Arc<Words>,
+    pub word: Option<(Word64, u64)>,
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        if let Some((word, value)) = self.word.take() {
+            // The CPU reaches it: it is pinned.
+            let _ = word.store(value);
+            self.words.free.lock().unwrap_or_else(PoisonError::into_inner).push((word, value));
+        }
+    }
+}
+
+/// Words for streams to wait for. One is used again with a higher value.
+#[derive(Default)]
+pub(super) struct Words {
+    free: Mutex<Vec<(Word64, u64)>>,
+}
+
+impl Words {
+    /// One that a device reaches, and the value to wait for.
+    pub fn take(self: &Arc<Words>, device: &Device) -> Result<(Release, Word64, u64)> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = free.iter().position(|(word, _)| word.device().ordinal() == device.ordinal());
+        let (word, value) = match known {
+            Some(at) => free.swap_remove(at),
+            None => {
+                let words = Buffer::<u64>::new(device, Space::Pinned, 64)?;
+                for at in 1..64 {
+                    free.push((words.word(at)?, 0));
+                }
+                (words.word(0)?, 0)
+            }
+        };
+        let value = value + 1;
+        let release = Release { words: self.clone(), word: Some((word.clone(), value)) };
+        Ok((release, word, value))
+    }
+}
+
+/// A chunk on its way between a device and the host.
+struct Copy {
+    lane: usize,
+    chunk: usize,
+    done: Point,
+    /// Its bytes, and how many of them the rings have got. Of a receive they came from there.
+    len: usize,
+    given: usize,
+}
+
+/// The memory of a request that goes through chunks.
+pub(super) struct Away {
+    memory: Where,
+    /// Before it the memory is somebody else's.
+    after: Option<Point>,
+    /// Raised when this is dropped.
+    _release: Option<Release>,
+    copies: VecDeque<Copy>,
+    /// Bytes that copies have been started for.
+    begun: usize,
+    /// Of a receive: what came with its envelope.
+    pub held: Option<Box<[u8]>>,
+    /// Whether it came so.
+    pub is_eager: bool,
+    /// Of a receive that nobody waits for any more: what comes is dropped.
+    pub dropped: bool,
+}
+
+impl Away {
+    pub fn new(memory: Where, after: Option<Point>, release: Option<Release>) -> Away {
+        Away {
+            memory,
+            after,
+            _release: release,
+            copies: VecDeque::new(),
+            begun: 0,
+            held: None,
+            is_eager: false,
+            dropped: false,
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Whether all that was begun has got to its memory.
+    pub fn is_idle(&self) -> bool {
+        self.copies.is_empty() && self.held.is_none()
+    }
+
+    /// Whether the memory may be used.
+    fn is_free(&mut self) -> Result<bool> {
+        if let Some(after) = &self.after {
+            if !after.is_reached()? {
+                return Ok(false);
+            }
+            self.after = None;
+        }
+        Ok(true)
+    }
+}
+
+/// By what a lane copies.
+enum Hand {
+    Stream(Stream),
+    OpenCl,
+}
+
+struct Lane {
+    /// `None`: of OpenCL.
+    ordinal: Option<Option<u32>>,
+    /// From the device to the host, of sends.
+    is_down: bool,
+    hand: Hand,
+    pool: Buffer<u8>,
+    free: Vec<usize>,
+}
+
+impl Lane {
+    fn chunk(&self, chunk: usize, at: usize) -> Memory {
+        let base = self.pool.host_address().unwrap_or(std::ptr::NonNull::dangling());
+        // SAFETY: the pool has so many chunks, and a chunk so many bytes.
+        let address = unsafe { base.add(chunk * CHUNK + at) };
+        Memory::Lent { address, len: CHUNK - at, stays: false }
+    }
+}
+
+/// What staging has done so far, of one rank's tagged messages.
+///
+/// ```
+/// use libmp::World;
+/// use libmp::tagged::{Options, Staged};
+///
+/// # fn main() -> libmp::Result<()> {
+/// # let world = World::init()?;
+/// let messages = world.tagged(&Options::default())?;
+/// assert_eq!(messages.staged(), Staged::default()); // no message of a device's memory, no chunk
+/// # world.finish()
+/// # }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Staged {
+    /// Bytes of pinned host memory.
+    pub pool: usize,
+    /// Chunks of it that are in use now.
+    pub in_use: usize,
+    /// The most chunks that one message had at once.
+    pub most: usize,
+    /// Copies between devices and chunks.
+    pub copies: u64,
+    /// Queues of OpenCL's that were made, two for each context.
+    pub contexts: u64,
+}
+
+/// The lanes of a rank.
+pub(super) struct Staging {
+    lanes: Vec<Lane>,
+    queues: Queues,
+    most: usize,
+    copies: u64,
+}
+
+impl Staging {
+    pub fn new() -> Staging {
+        Staging { lanes: Vec::new(), queues: Queues::new(CONTEXTS), most: 0, copies: 0 }
+    }
+
+    pub fn report(&self) -> Staged {
+        Staged {
+            pool: self.lanes.iter().map(|lane| lane.pool.len()).sum(),
+            in_use: self.lanes.iter().map(|lane| CHUNKS - lane.free.len()).sum(),
+            most: self.most,
+            copies: self.copies,
+            contexts: self.queues.made(),
+        }
+    }
+
+    /// The lane of a memory in a direction, which is made if there is none.
+    fn lane(&mut self, memory: &Where, is_down: bool) -> Result<usize> {
+        let ordinal = match memory {
+            Where::Buffer(buffer) => Some(buffer.device().ordinal()),
+            Where::OpenCl(_) => None,
+        };
+        let known =
+            self.lanes.iter().position(|lane| lane.ordinal == ordinal && lane.is_down == is_down);
+        if let Some(lane) = known {
+            return Ok(lane);
+        }
+        let (hand, pool) = match memory {
+            Where::Buffer(buffer) => {
+                let device = buffer.device();
+                let pool = Buffer::new(device, Space::Pinned, CHUNKS * CHUNK)?;
+                (Hand::Stream(device.stream()?), pool)
+            }
+            Where::OpenCl(_) => {
+                (Hand::OpenCl, Buffer::new(&Device::Host, Space::Host, CHUNKS * CHUNK)?)
+            }
+        };
+        self.lanes.push(Lane { ordinal, is_down, hand, pool, free: (0..CHUNKS).collect() });
+        Ok(self.lanes.len() - 1)
+    }
+
+    /// Starts a copy between a chunk that was taken and the memory, from its byte `at` on.
+    fn copy(
+        &mut self,
+        lane: usize,
+        chunk: usize,
+        away: &mut Away,
+        at: usize,
+        len: usize,
+    ) -> Result<()> {
+        let Lane { hand, pool, is_down, .. } = &self.lanes[lane];
+        let start = chunk * CHUNK;
+        let done = match (hand, &away.memory) {
+            (Hand::Stream(stream), Where::Buffer(memory)) => {
+                let (host, memory) = (pool.slice(start..start + len)?, memory.slice(at..at + len)?);
+                match is_down {
+                    true => stream.copy(&host, &memory)?,
+                    false => stream.copy(&memory, &host)?,
+                }
+                let event = Event::new(stream.device())?;
+                stream.record(&event)?;
+                Point::Event(event)
+            }
+            (_, Where::OpenCl(memory)) => {
+                let queue = self.queues.of(memory)?;
+                let host = self.lanes[lane].chunk(chunk, 0).at(0);
+                // SAFETY: the chunk is this copy's until it is given back, and the pool outlives it.
+                let event = unsafe {
+                    match is_down {
+                        true => queue.read(memory, at, host, len)?,
+                        false => queue.write(memory, at, host, len)?,
+                    }
+                };
+                Point::OpenCl(Arc::new(event))
+            }
+            (Hand::OpenCl, Where::Buffer(_)) => return Ok(()), // A lane's hand is that of its memory.
+        };
+        away.copies.push_back(Copy { lane, chunk, done, len, given: 0 });
+        self.copies += 1;
+        self.most = self.most.max(away.copies.len());
+        Ok(())
+    }
+
+    fn give_back(&mut self, copy: &Copy) {
+        self.lanes[copy.lane].free.push(copy.chunk);
+    }
+
+    /// Starts to fetch what a send's rings can soon take.
+    pub fn fetch(&mut self, away: &mut Away) -> Result<()> {
+        while away.begun < away.len() && away.copies.len() < IN_FLIGHT && away.is_free()? {
+            let lane = self.lane(&away.memory, true)?;
+            let Some(chunk) = self.lanes[lane].free.pop() else { return Ok(()) };
+            let (at, len) = (away.begun, CHUNK.min(away.len() - away.begun));
+            if let Err(error) = self.copy(lane, chunk, away, at, len) {
+                self.lanes[lane].free.push(chunk);
+                return Err(error);
+            }
+            away.begun += len;
+        }
+        Ok(())
+    }
+
+    /// What of a send has been fetched and the rings have not got: memory of that many bytes.
+    pub fn fetched(&self, away: &Away) -> Result<Option<(Memory, usize)>> {
+        let Some(copy) = away.copies.front() else { return Ok(None) };
+        if !copy.done.is_reached()? {
+            return Ok(None);
+        }
+        let memory = self.lanes[copy.lane].chunk(copy.chunk, copy.given);
+        Ok(Some((memory, copy.len - copy.given)))
+    }
+
+    /// The rings have got so many of the bytes that were fetched.
+    pub fn given(&mut self, away: &mut Away, len: usize) {
+        let Some(copy) = away.copies.front_mut() else { return };
+        copy.given += len;
+        if copy.given >= copy.len
+            && let Some(copy) = away.copies.pop_front()
+        {
+            self.give_back(&copy);
+        }
+    }
+
+    /// Gives back the chunks of a receive whose bytes are there.
+    pub fn settle(&mut self, away: &mut Away) -> Result<()> {
+        while let Some(copy) = away.copies.front() {
+            if !copy.done.is_reached()? {
+                break;
+            }
+            let Some(copy) = away.copies.pop_front() else { break };
+            self.give_back(&copy);
+        }
+        Ok(())
+    }
+
+    /// A chunk for the next bytes of a receive, if it may have one now: its memory, and what [`store`](Self::store) is told.
+    pub fn room(&mut self, away: &mut Away) -> Result<Option<(Memory, (usize, usize))>> {
+        self.settle(away)?;
+        if away.copies.len() >= IN_FLIGHT || !away.is_free()? {
+            return Ok(None);
+        }
+        let lane = self.lane(&away.memory, false)?;
+        let Some(&chunk) = self.lanes[lane].free.last() else { return Ok(None) };
+        Ok(Some((self.lanes[lane].chunk(chunk, 0), (lane, chunk))))
+    }
+
+    /// Starts to store the first bytes of the chunk behind those stored before.
+    pub fn store(
+        &mut self,
+        away: &mut Away,
+        (lane, chunk): (usize, usize),
+        len: usize,
+    ) -> Result<()> {
+        self.copy(lane, chunk, away, away.begun, len)?;
+        self.lanes[lane].free.retain(|free| *free != chunk);
+        away.begun += len;
+        Ok(())
+    }
+
+    /// Goes on with a receive all of whose bytes have come.
+    pub fn land(&mut self, away: &mut Away) -> Result<()> {
+        if let Some(held) = away.held.take() {
+            let fits = held.len().min(away.len());
+            if fits > 0 && !away.dropped {
+                let Some((memory, place)) = self.room(away)? else {
+                    away.held = Some(held);
+                    return Ok(());
+                };
+                write(&memory, &held[..fits]);
+                self.store(away, place, fits)?;
+            }
+        }
+        self.settle(away)
+    }
+
+    /// Nobody uses the chunks of a request any more: waits for its copies.
+    pub fn finish(&mut self, away: &mut Away) {
+        for copy in away.copies.drain(..) {
+            // What fails has ended, too.
+            if let Err(error) = copy.done.finish() {
+                tracing::debug!(%error, "a copy of a tagged message");
+            }
+            self.give_back(&copy);
+        }
+    }
+}

@@ -1,0 +1,650 @@
+//! Tagged messages of memory that the CPU does not reach: through chunks, behind what is on a stream and before what follows. Host memory on host
+//! streams goes the same way if it is told to, and so runs the same code everywhere; GPUs and OpenCL where there are some.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::{SOON, ranks};
+use libmp::gdsync::{Event, opencl};
+use libmp::tagged::{Options, Place, Request, Source, Status, Tag, Tagged, wait_all};
+use libmp::{Config, Deadline, Device, Error, Region, World};
+
+const CHUNK: usize = 256 << 10;
+/// Around every border: nothing, a line, the eager limit, a piece of the ring, a chunk, more than all chunks of a lane.
+const LENGTHS: [usize; 10] =
+    [0, 1, 40, 41, 8192, 8193, 131_073, CHUNK, CHUNK + 1, 10 * CHUNK + 12_345];
+
+fn soon() -> Deadline {
+    Deadline::after(SOON)
+}
+
+fn bytes(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + at / 251 + seed * 7) as u8).collect()
+}
+
+fn staged() -> Options {
+    Options { staged: true, ..Options::default() }
+}
+
+/// Where the bytes of a message are, in this test.
+enum Memory {
+    Region(Region<u8>),
+    OpenCl(opencl::Memory),
+}
+
+impl Memory {
+    /// With some bytes before and behind, so that it begins at an odd place.
+    fn region(world: &World, device: &Device, len: usize) -> Memory {
+        let all = world.alloc::<u8>(device, len + 8).unwrap();
+        all.write(&vec![0xee; len + 8]).unwrap();
+        Memory::Region(all.slice(3..3 + len).unwrap())
+    }
+
+    fn opencl(context: &opencl::Context, len: usize) -> Memory {
+        let all = context.alloc(len + 8).unwrap();
+        all.write(&vec![0xee; len + 8]).unwrap();
+        Memory::OpenCl(all.slice(3..3 + len).unwrap())
+    }
+
+    fn place(&self) -> Place<'static> {
+        match self {
+            Memory::Region(region) => region.into(),
+            Memory::OpenCl(memory) => memory.into(),
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) {
+        match self {
+            Memory::Region(region) => region.write(bytes).unwrap(),
+            Memory::OpenCl(memory) => memory.write(bytes).unwrap(),
+        }
+    }
+
+    fn read(&self) -> Vec<u8> {
+        match self {
+            Memory::Region(region) => region.to_vec().unwrap(),
+            Memory::OpenCl(memory) => memory.to_vec().unwrap(),
+        }
+    }
+}
+
+/// Messages of all lengths both ways between a memory that the even rank makes and one that the odd one makes, once by requests that
+/// are started at once, posted before and after they come, and three times by prepared ones.
+fn all_lengths(world: &World, messages: &Tagged, make: impl Fn(usize) -> Memory) {
+    let other = 1 - world.rank();
+    for (number, len) in LENGTHS.into_iter().enumerate() {
+        let (out, into) = (make(len), make(len + 5));
+        let tag = number as u64;
+        for round in 0..5 {
+            out.write(&bytes(len, 10 * round + world.rank()));
+            into.write(&vec![0xdd; len + 5]);
+            let expected = Status { source: other, tag, bytes: len };
+            let got = match round {
+                0 => {
+                    let mut recv = messages.irecv(into.place(), other, tag).unwrap();
+                    world.barrier().unwrap();
+                    messages.isend(out.place(), other, tag).unwrap().wait(soon()).unwrap();
+                    recv.wait(soon()).unwrap()
+                }
+                1 => {
+                    let mut send = messages.isend(out.place(), other, tag).unwrap();
+                    world.barrier().unwrap();
+                    let mut recv = messages.irecv(into.place(), Source::Any, Tag::Any).unwrap();
+                    wait_all([&mut recv, &mut send], soon()).unwrap()[0]
+                }
+                _ => {
+                    let mut send = messages.send_init(out.place(), other, tag).unwrap();
+                    let mut recv = messages.recv_init(into.place(), other, tag).unwrap();
+                    recv.start().unwrap();
+                    send.start().unwrap();
+                    wait_all([&mut recv, &mut send], soon()).unwrap()[0]
+                }
+            };
+            assert_eq!(got, expected);
+            let read = into.read();
+            assert!(read[..len] == bytes(len, 10 * round + other), "{len} bytes, round {round}");
+            assert_eq!(read[len..], [0xdd; 5], "{len} bytes, round {round}");
+        }
+    }
+}
+
+#[test]
+fn messages_of_any_length_go_through_chunks_on_every_path_and_the_pool_stays_as_it_is() {
+    ranks(2, |world| {
+        let messages = world.tagged(&staged()).unwrap();
+        all_lengths(world, &messages, |len| Memory::region(world, &Device::Host, len));
+        let first = messages.staged();
+        assert_eq!(first.pool, 2 * 8 * CHUNK); // of two lanes
+        assert!(first.most <= 2 && first.copies > 100 && first.in_use == 0, "{first:?}");
+        all_lengths(world, &messages, |len| Memory::region(world, &Device::Host, len));
+        assert_eq!(messages.staged().pool, first.pool);
+    });
+}
+
+#[test]
+fn one_end_in_chunks_and_the_other_one_as_always_get_on() {
+    for staged_rank in 0..2 {
+        ranks(2, |world| {
+            let options = Options { staged: world.rank() == staged_rank, ..Options::default() };
+            let messages = world.tagged(&options).unwrap();
+            all_lengths(world, &messages, |len| Memory::region(world, &Device::Host, len));
+            assert_eq!(messages.staged().copies > 0, options.staged);
+        });
+    }
+}
+
+#[test]
+fn many_messages_at_once_share_the_chunks_and_those_that_nobody_wants_yet_hold_none() {
+    ranks(2, |world| {
+        let messages = world.tagged(&staged()).unwrap();
+        let other = 1 - world.rank();
+        let len = CHUNK + 77;
+        let all = 40;
+        let outs: Vec<_> = (0..all)
+            .map(|tag| {
+                let out = world.alloc::<u8>(&Device::Host, len).unwrap();
+                out.write(&bytes(len, tag + world.rank())).unwrap();
+                out
+            })
+            .collect();
+        let intos: Vec<_> =
+            (0..all).map(|_| world.alloc::<u8>(&Device::Host, len).unwrap()).collect();
+        let mut sends: Vec<Request<'_>> = (outs.iter().zip(0..))
+            .map(|(out, tag)| messages.isend(out, other, tag).unwrap())
+            .collect();
+        world.barrier().unwrap();
+        assert_eq!(messages.staged().in_use, 0);
+        // The last first.
+        let mut recvs: Vec<Request<'_>> = (intos.iter().enumerate().rev())
+            .map(|(tag, into)| messages.irecv(into, other, tag as u64).unwrap())
+            .collect();
+        wait_all(&mut recvs, soon()).unwrap();
+        wait_all(&mut sends, soon()).unwrap();
+        for (tag, into) in intos.iter().enumerate() {
+            assert!(into.to_vec().unwrap() == bytes(len, tag + other), "tag {tag}");
+        }
+        let staged = messages.staged();
+        assert!(
+            staged.most <= 2 && staged.in_use == 0 && staged.pool == 2 * 8 * CHUNK,
+            "{staged:?}"
+        );
+    });
+}
+
+#[test]
+fn a_send_on_a_stream_returns_at_once_and_carries_what_the_stream_has_written_before() {
+    ranks(2, |world| {
+        let messages = world.tagged(&Options::default()).unwrap();
+        for len in [8, 5000, 3 * CHUNK] {
+            let memory = world.alloc::<u8>(&Device::Host, len).unwrap();
+            if world.rank() == 0 {
+                let stream = world.stream(&Device::Host).unwrap();
+                let gate = Device::Host.alloc_pinned::<u64>(1).unwrap().word(0).unwrap();
+                stream.wait_geq64(&gate, 1).unwrap();
+                stream.fill(memory.buffer(), 7).unwrap();
+                let mut send = messages.isend(Place::from(&memory).on(&stream), 1, 1).unwrap();
+                // Others pass it, and it has not gone.
+                messages.send(&[1u8], 1, 2, soon()).unwrap();
+                world.barrier().unwrap();
+                assert_eq!(send.test().unwrap(), None);
+                gate.store(1).unwrap();
+                send.wait(soon()).unwrap();
+                world.synchronize(&stream, soon()).unwrap();
+            } else {
+                let mut recv = messages.irecv(&memory, 0, 1).unwrap();
+                messages.recv(&mut [0u8], 0, 2, soon()).unwrap();
+                assert_eq!(recv.test().unwrap(), None);
+                world.barrier().unwrap();
+                recv.wait(soon()).unwrap();
+                assert!(memory.to_vec().unwrap() == vec![7; len], "{len} bytes");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_follows_a_receive_on_a_stream_comes_after_the_message_and_what_is_before_it_before() {
+    const ROUNDS: u8 = 100;
+    ranks(2, |world| {
+        let messages = world.tagged(&Options::default()).unwrap();
+        for len in [8, 20_000] {
+            let (memory, copy) = (
+                world.alloc::<u8>(&Device::Host, len).unwrap(),
+                world.alloc::<u8>(&Device::Host, len * usize::from(ROUNDS)).unwrap(),
+            );
+            if world.rank() == 0 {
+                for round in 1..=ROUNDS {
+                    messages.send(&vec![round; len], 1, 1, soon()).unwrap();
+                }
+                world.barrier().unwrap();
+                continue;
+            }
+            let stream = world.stream(&Device::Host).unwrap();
+            // All are on the stream before any has come, perhaps; each reuses the memory that the one before was copied out of.
+            let mut recvs: Vec<Request<'_>> = Vec::new();
+            for round in 0..usize::from(ROUNDS) {
+                let place = Place::from(&memory).on(&stream);
+                recvs.push(messages.irecv(place, 0, Tag::Any).unwrap());
+                let part = copy.slice(round * len..(round + 1) * len).unwrap();
+                stream.copy(part.buffer(), memory.buffer()).unwrap();
+            }
+            wait_all(&mut recvs, soon()).unwrap();
+            world.synchronize(&stream, soon()).unwrap();
+            let copies = copy.to_vec().unwrap();
+            for (copy, round) in copies.chunks(len).zip(1..) {
+                assert!(copy.iter().all(|byte| *byte == round), "round {round}");
+            }
+            world.barrier().unwrap();
+        }
+    });
+}
+
+#[test]
+fn an_event_is_waited_for_as_a_stream_is() {
+    ranks(2, |world| {
+        let messages = world.tagged(&Options::default()).unwrap();
+        let memory = world.alloc::<u8>(&Device::Host, 50_000).unwrap();
+        if world.rank() == 0 {
+            let (one, two) =
+                (world.stream(&Device::Host).unwrap(), world.stream(&Device::Host).unwrap());
+            let (gate, event) = (
+                Device::Host.alloc_pinned::<u64>(1).unwrap().word(0).unwrap(),
+                Event::new(&Device::Host).unwrap(),
+            );
+            one.wait_geq64(&gate, 1).unwrap();
+            one.fill(memory.buffer(), 3).unwrap();
+            one.record(&event).unwrap();
+            let mut send = messages.isend(Place::from(&memory).after(&event), 1, 1).unwrap();
+            // Another stream keeps nothing of it.
+            two.synchronize(soon()).unwrap();
+            assert_eq!(send.test().unwrap(), None);
+            gate.store(1).unwrap();
+            send.wait(soon()).unwrap();
+        } else {
+            messages.irecv(&memory, 0, 1).unwrap().wait(soon()).unwrap();
+            assert_eq!(memory.to_vec().unwrap(), vec![3; 50_000]);
+        }
+    });
+}
+
+#[test]
+fn a_stream_goes_on_when_its_receive_is_truncated_taken_back_or_dropped() {
+    ranks(1, |world| {
+        let messages = world.tagged(&Options::default()).unwrap();
+        let memory = world.alloc::<u8>(&Device::Host, 4).unwrap();
+        let stream = world.stream(&Device::Host).unwrap();
+        let receive = |tag| messages.irecv(Place::from(&memory).on(&stream), 0, tag).unwrap();
+        messages.send(&[1u8; 5], 0, 1, soon()).unwrap();
+        let truncated = receive(1).wait(soon()).unwrap_err();
+        assert!(matches!(truncated, Error::Truncated { sent: 5, posted: 4, .. }), "{truncated}");
+        stream.synchronize(soon()).unwrap();
+        assert!(receive(2).cancel());
+        stream.synchronize(soon()).unwrap();
+        drop(receive(3));
+        stream.synchronize(soon()).unwrap();
+        assert_eq!(messages.staged().in_use, 0);
+    });
+}
+
+#[test]
+fn a_receive_on_a_stream_that_gets_nothing_ends_at_the_deadline_and_says_its_source_and_tag() {
+    let config = Config::from_variables([("MP_TIMEOUT", "1")]).unwrap();
+    let worlds = World::threads_with_config(1, &config).unwrap();
+    let messages = worlds[0].tagged(&Options::default()).unwrap();
+    let memory = worlds[0].alloc::<u8>(&Device::Host, 4).unwrap();
+    let stream = worlds[0].stream(&Device::Host).unwrap();
+    let mut recv = messages.irecv(Place::from(&memory).on(&stream), 0, 77).unwrap();
+    let late = recv.wait(Deadline::after(Duration::from_millis(10))).unwrap_err().to_string();
+    assert!(late.contains("tag 77") && late.contains("rank 0"), "{late}");
+    // The stream's own wait ends by itself.
+    let gave_up = stream.synchronize(soon()).unwrap_err();
+    assert!(!matches!(gave_up, libmp::gdsync::Error::Timeout { .. }), "{gave_up}");
+}
+
+#[test]
+fn a_stream_that_is_being_captured_is_refused_with_what_to_do_instead() {
+    ranks(1, |world| {
+        let messages = world.tagged(&Options::default()).unwrap();
+        let memory = world.alloc::<u8>(&Device::Host, 4).unwrap();
+        let stream = world.stream(&Device::Host).unwrap();
+        stream.begin_capture().unwrap();
+        let place = || Place::from(&memory).on(&stream);
+        let refused = [
+            messages.isend(place(), 0, 1).unwrap_err().to_string(),
+            messages.irecv(place(), 0, 1).unwrap_err().to_string(),
+        ];
+        for refused in refused {
+            assert!(refused.contains("captured") && refused.contains("prepare"), "{refused}");
+        }
+        stream.end_capture().unwrap();
+    });
+}
+
+#[test]
+fn requests_that_are_dropped_on_the_way_give_their_chunks_back_and_the_next_messages_come() {
+    ranks(2, |world| {
+        let messages = world.tagged(&staged()).unwrap();
+        let other = 1 - world.rank();
+        let memory = world.alloc::<u8>(&Device::Host, 6 * CHUNK).unwrap();
+        for round in 0..6 {
+            if world.rank() == 0 {
+                let send = messages.isend(&memory, other, 1).unwrap();
+                drop(send);
+                messages.send(&[round; 3], other, 2, soon()).unwrap();
+                // Goes on with what was dropped.
+                messages.recv(&mut [0u8], other, 3, soon()).unwrap();
+            } else {
+                let mut recv = messages.irecv(&memory, other, 1).unwrap();
+                // Some rounds further than others.
+                for _ in 0..round {
+                    let _ = recv.test().unwrap();
+                }
+                drop(recv);
+                let mut got = [0; 3];
+                messages.recv(&mut got, other, 2, soon()).unwrap();
+                assert_eq!(got, [round; 3]);
+                // If it was taken back, the message waits.
+                if messages.iprobe(other, 1).unwrap().is_some() {
+                    messages.recv(&mut vec![0u8; 6 * CHUNK], other, 1, soon()).unwrap();
+                }
+                messages.send(&[0u8], other, 3, soon()).unwrap();
+            }
+        }
+        world.barrier().unwrap();
+        while messages.staged().in_use > 0 {
+            messages.iprobe(other, 99).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_sender_lost_in_the_middle_of_a_long_message_is_named_and_the_next_world_runs() {
+    for _ in 0..3 {
+        let mut worlds = World::threads(2).unwrap();
+        let stopped = Arc::new(AtomicBool::new(false));
+        let two = worlds.pop().unwrap();
+        let one = worlds.pop().unwrap();
+        std::thread::scope(|scope| {
+            let flag = stopped.clone();
+            scope.spawn(move || {
+                let messages = one.tagged(&staged()).unwrap();
+                let memory = one.alloc::<u8>(&Device::Host, 64 * CHUNK).unwrap();
+                let mut send = messages.isend(&memory, 1, 5).unwrap();
+                while messages.staged().copies < 10 {
+                    assert_eq!(send.test().unwrap(), None);
+                }
+                flag.store(true, Ordering::Release);
+                // And is gone, without a word.
+            });
+            let messages = two.tagged(&staged()).unwrap();
+            let memory = two.alloc::<u8>(&Device::Host, 64 * CHUNK).unwrap();
+            let lost = messages.irecv(&memory, 0, 5).unwrap().wait(soon()).unwrap_err();
+            assert!(stopped.load(Ordering::Acquire));
+            let Error::PeerLost { rank: 0, op, .. } = &lost else { panic!("{lost}") };
+            let all = format!("of {} bytes", 64 * CHUNK);
+            assert!(op.contains("tag 5") && op.contains(&all) && !op.contains(" 0 of"), "{op}");
+        });
+    }
+}
+
+mod on_opencl {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs an OpenCL platform"]
+    fn messages_of_any_length_go_between_opencl_memory_host_memory_and_chunks() {
+        // Of rank 0 and of rank 1.
+        for kinds in
+            [["opencl", "opencl"], ["opencl", "host"], ["host", "opencl"], ["opencl", "staged"]]
+        {
+            ranks(2, |world| {
+                let kind = kinds[world.rank()];
+                let options = Options { staged: kind == "staged", ..Options::default() };
+                let messages = world.tagged(&options).unwrap();
+                match kind {
+                    "opencl" => {
+                        let context = opencl::Context::open().unwrap();
+                        all_lengths(world, &messages, |len| Memory::opencl(&context, len));
+                        let staged = messages.staged();
+                        assert!(
+                            staged.contexts == 1 && staged.most <= 2 && staged.in_use == 0,
+                            "{staged:?}"
+                        );
+                    }
+                    _ => all_lengths(world, &messages, |len| {
+                        Memory::region(world, &Device::Host, len)
+                    }),
+                }
+            });
+        }
+    }
+
+    #[test]
+    #[ignore = "needs an OpenCL platform"]
+    fn a_thousand_messages_of_one_context_make_its_queues_once_and_those_of_five_in_turn_each_time()
+    {
+        ranks(1, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let contexts: Vec<_> = (0..5).map(|_| opencl::Context::open().unwrap()).collect();
+            let memories: Vec<_> =
+                contexts.iter().map(|context| context.alloc(100).unwrap()).collect();
+            // Somebody else's context may go before the messages do.
+            drop(contexts);
+            let one = |memory: &opencl::Memory| {
+                let mut got = [0u8; 100];
+                memory.write(&bytes(100, 1)).unwrap();
+                let mut send = messages.isend(memory, 0, 1).unwrap();
+                messages.recv(&mut got, 0, 1, soon()).unwrap();
+                send.wait(soon()).unwrap();
+                assert_eq!(got[..], bytes(100, 1));
+            };
+            (0..1000).for_each(|_| one(&memories[0]));
+            assert_eq!(messages.staged().contexts, 1);
+            (0..20).for_each(|round| one(&memories[round % 5]));
+            assert_eq!(messages.staged().contexts, 20);
+        });
+    }
+
+    #[test]
+    #[ignore = "needs an OpenCL platform"]
+    fn opencl_memory_that_may_only_be_read_is_sent_and_not_received_into() {
+        use libmp::gdsync::opencl::{Context, Memory};
+        ranks(1, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let context = Context::open().unwrap();
+            // SAFETY: no host memory is named; it is released once.
+            let memory = unsafe {
+                use cl3::memory::{CL_MEM_READ_ONLY, create_buffer, release_mem_object};
+                let raw =
+                    create_buffer(context.as_raw(), CL_MEM_READ_ONLY, 8, std::ptr::null_mut())
+                        .unwrap();
+                let memory = Memory::adopt(raw).unwrap();
+                release_mem_object(raw).unwrap();
+                memory
+            };
+            let refused = messages.irecv(&memory, 0, 1).unwrap_err().to_string();
+            assert!(refused.contains("CL_MEM_READ_ONLY"), "{refused}");
+            memory.write(&[5; 8]).unwrap();
+            let mut got = [0u8; 8];
+            let mut send = messages.isend(&memory, 0, 1).unwrap();
+            messages.recv(&mut got, 0, 1, soon()).unwrap();
+            send.wait(soon()).unwrap();
+            assert_eq!(got, [5; 8]);
+        });
+    }
+
+    #[test]
+    #[ignore = "needs an OpenCL platform"]
+    fn a_send_behind_a_point_in_a_queue_of_opencl_waits_for_it() {
+        use cl3::event::{create_user_event, release_event, set_user_event_status};
+        ranks(1, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let context = opencl::Context::open().unwrap();
+            let memory = context.alloc(100).unwrap();
+            // SAFETY: an event of this context, released once.
+            let (gate, event) = unsafe {
+                let gate = create_user_event(context.as_raw()).unwrap();
+                (gate, Arc::new(opencl::Event::adopt(gate).unwrap()))
+            };
+            let mut send = messages.isend(Place::from(&memory).after_opencl(&event), 0, 1).unwrap();
+            let mut got = [0u8; 100];
+            messages.scope(|scope| {
+                let mut recv = scope.irecv(&mut got, 0, 1).unwrap();
+                for _ in 0..100 {
+                    assert_eq!((send.test().unwrap(), recv.test().unwrap()), (None, None));
+                }
+                memory.write(&[9; 100]).unwrap();
+                // SAFETY: as above.
+                unsafe {
+                    set_user_event_status(gate, 0).unwrap();
+                    release_event(gate).unwrap();
+                }
+                recv.wait(soon()).unwrap();
+                send.wait(soon()).unwrap();
+            });
+            assert_eq!(got, [9; 100]);
+        });
+    }
+}
+
+mod gpu {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn messages_of_any_length_go_between_gpu_memory_and_host_memory() {
+        let device = Device::cuda(0).unwrap();
+        for gpus in [[true, true], [true, false], [false, true]] {
+            ranks(2, |world| {
+                let messages = world.tagged(&Options::default()).unwrap();
+                let device = if gpus[world.rank()] { &device } else { &Device::Host };
+                all_lengths(world, &messages, |len| Memory::region(world, device, len));
+                let staged = messages.staged();
+                assert!(staged.most <= 2 && staged.in_use == 0, "{staged:?}");
+                assert_eq!(staged.copies > 0, gpus[world.rank()]);
+            });
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_send_behind_and_a_receive_before_what_a_gpu_does_are_in_order() {
+        const ROUNDS: usize = 1000;
+        let device = Device::cuda(0).unwrap();
+        ranks(2, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let len = 300_000;
+            let memory = world.alloc::<u8>(&device, len).unwrap();
+            let last = world.alloc::<u8>(&device, ROUNDS).unwrap();
+            let stream = world.stream(&device).unwrap();
+            for round in 0..ROUNDS {
+                let place = Place::from(&memory).on(&stream);
+                if world.rank() == 0 {
+                    stream.fill(memory.buffer(), round as u8).unwrap();
+                    messages.isend(place, 1, 1).unwrap().wait(soon()).unwrap();
+                } else {
+                    let mut recv = messages.irecv(place, 0, 1).unwrap();
+                    // Enqueued before the message has come.
+                    let (to, from) = (
+                        last.slice(round..round + 1).unwrap(),
+                        memory.slice(len - 1..len).unwrap(),
+                    );
+                    stream.copy(to.buffer(), from.buffer()).unwrap();
+                    recv.wait(soon()).unwrap();
+                }
+            }
+            world.synchronize(&stream, soon()).unwrap();
+            if world.rank() == 1 {
+                let expected: Vec<u8> = (0..ROUNDS).map(|round| round as u8).collect();
+                assert!(last.to_vec().unwrap() == expected);
+            }
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_send_behind_a_long_wait_of_a_gpu_stream_returns_at_once() {
+        let device = Device::cuda(0).unwrap();
+        ranks(1, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let memory = world.alloc::<u8>(&device, 1 << 20).unwrap();
+            let stream = world.stream(&device).unwrap();
+            let gate = device.alloc_pinned::<u64>(1).unwrap().word(0).unwrap();
+            // Once before, so that lanes and modules are there.
+            let mut got = vec![0u8; 1 << 20];
+            let mut first = messages.isend(Place::from(&memory).on(&stream), 0, 0).unwrap();
+            messages.recv(&mut got, 0, 0, soon()).unwrap();
+            first.wait(soon()).unwrap();
+            stream.wait_geq64(&gate, 1).unwrap();
+            stream.fill(memory.buffer(), 9).unwrap();
+            let since = std::time::Instant::now();
+            let mut send = messages.isend(Place::from(&memory).on(&stream), 0, 1).unwrap();
+            let took = since.elapsed();
+            println!("the call took {took:?}");
+            assert!(took < Duration::from_millis(50), "{took:?}");
+            messages.scope(|scope| {
+                let mut recv = scope.irecv(&mut got, 0, 1).unwrap();
+                for _ in 0..1000 {
+                    assert_eq!((send.test().unwrap(), recv.test().unwrap()), (None, None));
+                }
+                gate.store(1).unwrap();
+                recv.wait(soon()).unwrap();
+                send.wait(soon()).unwrap();
+            });
+            assert!(got == vec![9; 1 << 20]);
+            world.synchronize(&stream, soon()).unwrap();
+        });
+    }
+
+    /// Prints how long 64 MiB take from one process's GPU memory to the other's through chunks, and copied as a whole to pinned memory, sent, and copied
+    /// from there as a whole.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_long_message_goes_faster_in_chunks_than_copied_as_a_whole_before_and_after() {
+        const LEN: usize = 64 << 20;
+        const ROUNDS: usize = 10;
+        let device = Device::cuda(0).unwrap();
+        let rates = ranks(2, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let memory = world.alloc::<u8>(&device, LEN).unwrap();
+            let pinned = Region::from_buffer(device.alloc_pinned::<u8>(LEN).unwrap());
+            let stream = world.stream(&device).unwrap();
+            let other = 1 - world.rank();
+            let mut in_chunks = || {
+                if world.rank() == 0 {
+                    messages.isend(&memory, other, 1).unwrap().wait(soon()).unwrap();
+                } else {
+                    messages.irecv(&memory, other, 1).unwrap().wait(soon()).unwrap();
+                }
+            };
+            let mut whole = || {
+                if world.rank() == 0 {
+                    stream.copy(pinned.buffer(), memory.buffer()).unwrap();
+                    world.synchronize(&stream, soon()).unwrap();
+                    messages.isend(&pinned, other, 1).unwrap().wait(soon()).unwrap();
+                } else {
+                    messages.irecv(&pinned, other, 1).unwrap().wait(soon()).unwrap();
+                    stream.copy(memory.buffer(), pinned.buffer()).unwrap();
+                    world.synchronize(&stream, soon()).unwrap();
+                }
+            };
+            let ways: [&mut dyn FnMut(); 2] = [&mut in_chunks, &mut whole];
+            ways.map(|way| {
+                let times = (0..ROUNDS).map(|_| {
+                    world.barrier().unwrap();
+                    let since = std::time::Instant::now();
+                    way();
+                    world.barrier().unwrap();
+                    since.elapsed()
+                });
+                LEN as f64 / times.min().unwrap_or_default().as_secs_f64() / 1e9
+            })
+        });
+        let [in_chunks, whole] = rates[1];
+        println!("64 MiB: {in_chunks:.2} GB/s in chunks, {whole:.2} GB/s as a whole");
+        assert!(in_chunks > whole, "{in_chunks:.2} GB/s in chunks, {whole:.2} GB/s as a whole");
+    }
+}
