@@ -331,12 +331,12 @@ fn on_teams_in_reverse(device: &Device, sizes: &[usize]) {
 }
 
 /// Kernels of several blocks, another number on each rank, between runs of the host and of streams.
-fn kernels_join_in(device: &Device, sizes: &[usize], rounds: usize) {
+fn kernels_join_in(device: &Device, room: usize, sizes: &[usize], rounds: usize) {
     let kernels = Kernels::of(device);
     for &ranks in sizes {
         on_threads(World::threads_with_config(ranks, &config()).unwrap(), |world| {
             let (me, blocks) = (world.rank(), 1 + world.rank() as u32 % 3);
-            let rank = Rank::new(&world, device, 8 * 3000, Trigger::Mixed);
+            let rank = Rank::new(&world, device, room, Trigger::Mixed);
             let all = &rank.all;
             for count in [4, 3000] {
                 let of =
@@ -524,12 +524,31 @@ mod host {
 
     #[test]
     fn kernels_join_in() {
-        super::kernels_join_in(&Device::Host, &[1, 2, 3], 4);
+        super::kernels_join_in(&Device::Host, 8 * 3000, &[1, 2, 3], 4);
     }
 
     #[test]
     fn kernels_join_in_through_a_nic() {
-        common::each_path(|| super::kernels_join_in(&Device::Host, &[2], 2));
+        common::each_path(|| super::kernels_join_in(&Device::Host, 8 * 3000, &[2], 2));
+    }
+
+    /// All-to-all-v takes as many rows as its blocks have, not as there is room for.
+    #[test]
+    fn room_for_any_blocks_costs_nothing() {
+        common::each_path(|| super::kernels_join_in(&Device::Host, usize::MAX, &[3], 2));
+    }
+
+    #[test]
+    fn blocks_without_bytes_take_no_row() {
+        common::ranks(3, |world| {
+            let rank = Rank::new(world, &Device::Host, usize::MAX, Trigger::Mixed);
+            let (none, nothing) = (rank.of::<u64>(&[]), [0..0, 0..0, 0..0]);
+            for _ in 0..6 {
+                rank.go(rank.all.all_to_all_v(&none, &nothing, &none, &nothing));
+                rank.go(rank.all.barrier());
+            }
+            world.barrier().unwrap();
+        });
     }
 
     #[test]
@@ -587,7 +606,7 @@ mod gpu {
     #[test]
     #[ignore = "needs a GPU and TEST_KERNELS"]
     fn kernels_join_in() {
-        super::kernels_join_in(&gpu(), &[1, 2, 3], 6);
+        super::kernels_join_in(&gpu(), 8 * 3000, &[1, 2, 3], 6);
     }
 
     #[test]

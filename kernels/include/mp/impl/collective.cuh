@@ -229,8 +229,8 @@ MP_DEVICE LaneCounters& counters_of(const Collective& collective, std::uint64_t 
 // Bytes of the pieces of a run whose largest block has `most` bytes on any rank: as large as there is room for, or less, so that
 // all lanes have as much to do.
 MP_DEVICE std::uint64_t piece_for(const Collective& collective, std::uint64_t most) {
-    const std::uint64_t round = collective.lanes * collective.piece, rounds = most == 0 ? 1 : (most + round - 1) / round;
-    const std::uint64_t share = (most + rounds * collective.lanes - 1) / (rounds * collective.lanes);
+    const std::uint64_t round = collective.lanes * collective.piece, rounds = most == 0 ? 1 : (most - 1) / round + 1;
+    const std::uint64_t share = most == 0 ? 0 : (most - 1) / (rounds * collective.lanes) + 1;
     const std::uint64_t piece = (share + least_piece - 1) / least_piece * least_piece;
     return piece == 0 || piece > collective.piece ? collective.piece : piece;
 }

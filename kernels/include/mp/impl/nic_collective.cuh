@@ -131,7 +131,36 @@ MP_COLD WaitResult barrier_by_nic(Group group, std::uint64_t memory, const WaitB
     return result.failed() ? result : end_of_nic_run(group, state, run, true);
 }
 
-// Blocks of at most `most` bytes: a run for each row. Every rank says the same `most`.
+// The bytes of the largest block of any rank, of which each knows its own: a run of its own.
+template <class Group>
+MP_COLD WaitResult agree_by_nic(Group group, std::uint64_t memory, const WaitBounds bounds, std::uint64_t mine, std::uint64_t& most) {
+    auto& state = *at<CollectiveState>(memory);
+    const Collective& collective = state.collective;
+    const std::uint64_t share = part_of(state.window, collective.rank)->memory, said = share + outgoing_row(collective);
+    group.sync();
+    const std::uint64_t run = state.runs + 1, round = last_round(run);
+    WaitResult result = {ok, round, 0};
+    if (state.unheard != 0) result = hear_all(group, state, bounds, last_round(run - 1));
+    if (result.failed()) return result;
+    if (group.leads()) *at<std::uint64_t>(said) = mine;
+    group.sync();
+    const Blocks word = {said, 0, sizeof mine, sizeof mine, 0, 0, static_cast<std::uint32_t>(collective.ranks)};
+    result = told(group, state, round, tell_all(group, state, bounds, word, 0, run, round));
+    if (!result.failed()) result = hear_all(group, state, bounds, round);
+    if (result.failed()) return result;
+    most = mine;
+    for (std::uint64_t rank = 0; rank < collective.ranks; ++rank) {
+        if (rank == collective.rank) continue;
+        const std::uint64_t theirs = *at<const std::uint64_t>(share + row_offset(collective, rank, run));
+        most = theirs > most ? theirs : most;
+    }
+    // The run does not end before all of the group have read it.
+    group.sync();
+    return end_of_nic_run(group, state, run, true);
+}
+
+// Blocks of at most `most` bytes: a run for each row. Every rank says the same `most`; of blocks in a table it is the room there is, and
+// the ranks agree on how many rows they have.
 template <class Group, class Take>
 MP_COLD WaitResult run_by_nic(Group group, std::uint64_t memory, const WaitBounds bounds, const Blocks gives, const Blocks takes,
                               std::uint64_t most, const Take take) {
@@ -141,6 +170,11 @@ MP_COLD WaitResult run_by_nic(Group group, std::uint64_t memory, const WaitBound
     const std::uint64_t share = part_of(state.window, collective.rank)->memory;
     std::uint64_t first = 0;
     WaitResult result = {ok, 0, 0};
+    if (gives.table != 0 && most > row && collective.ranks > 1) {
+        const std::uint64_t given = most_of(gives, collective.ranks), taken = most_of(takes, collective.ranks);
+        result = agree_by_nic(group, memory, bounds, given < taken ? taken : given, most);
+        if (result.failed() || most == 0) return result;
+    }
     do {
         group.sync();
         const std::uint64_t run = state.runs + 1, round = last_round(run);

@@ -75,6 +75,13 @@ pub(super) struct Phase {
     pub again: bool,
 }
 
+impl Phase {
+    /// Bytes of the largest block that this rank gives or takes.
+    pub fn most(&self) -> u64 {
+        self.gives.most().max(self.takes.most())
+    }
+}
+
 /// The two halves of a large all-reduce of three and more ranks, as `mp::AllReduceHalves` has them: each combines a part and gives it
 /// to the others.
 pub(super) fn all_reduce_in_halves(rank: usize, ranks: usize, bytes: usize) -> [Phase; 2] {
@@ -163,10 +170,15 @@ impl List {
         self.ranks().map(end).max().unwrap_or_default()
     }
 
+    /// Whether only this rank knows how long its blocks are.
+    pub fn is_table(&self) -> bool {
+        !self.table.is_empty()
+    }
+
     /// Whether something comes from each of `ranks` ranks. What has a table may be empty for one, which it does not look at, as
     /// kernels do not.
     pub fn is_from_all(&self, ranks: usize) -> bool {
-        self.table.is_empty() && (0..ranks).all(|rank| self.block(rank).bytes != 0)
+        !self.is_table() && (0..ranks).all(|rank| self.block(rank).bytes != 0)
     }
 
     /// As kernels take it, in memory at an address.

@@ -92,7 +92,7 @@ fn failed(source: gdsync::Error) -> Error {
 pub(super) struct Task<'a> {
     pub phases: &'a [Phase],
     pub reduction: Option<Reduction>,
-    /// Bytes of the largest block of any rank, as all ranks know it.
+    /// Bytes of the largest block of any rank, as all ranks know it; of blocks in a table the room there is.
     pub most: u64,
     /// Waits for all, whether they give something or not.
     pub is_barrier: bool,
@@ -118,6 +118,8 @@ pub(super) struct Run {
     /// The rank that comes next, and how many of its words have come.
     rank: usize,
     word: usize,
+    /// Through a NIC, of blocks in a table: bytes of the largest of any rank, once all have said theirs.
+    agreed: Option<u64>,
     /// Of a lane: pieces of each rank that have been sent.
     sent: Vec<u64>,
     /// Words on their way from or to memory, and combined ones.
@@ -130,6 +132,8 @@ enum Stage {
     /// Waits for what the last run has not waited for.
     #[default]
     Hear,
+    /// Through a NIC, of blocks in a table: all say how long their largest is.
+    Agree,
     Give,
     Take,
     /// Of a barrier through a NIC: the second round.
@@ -141,7 +145,7 @@ impl Run {
     /// Begins anew.
     pub fn reset(&mut self) {
         (self.stage, self.phase, self.lane, self.first) = (Stage::Hear, 0, 0, 0);
-        (self.rank, self.word) = (0, 0);
+        (self.rank, self.word, self.agreed) = (0, 0, None);
         self.sent.clear();
     }
 
@@ -194,7 +198,27 @@ impl HostSide {
                         let _ = self.unheard.store(0);
                     }
                     run.number = before + 1;
-                    run.goes_on(Stage::Give);
+                    match self.is_to_agree(run, phase, task) {
+                        true => {
+                            self.tell_largest(run, phase)?;
+                            run.goes_on(Stage::Agree);
+                        }
+                        false => run.goes_on(Stage::Give),
+                    }
+                }
+                Stage::Agree => {
+                    while run.rank < self.ranks {
+                        let Some(largest) = self.largest_of(run, phase)? else {
+                            return Ok(Some(run.rank));
+                        };
+                        run.agreed = run.agreed.max(Some(largest));
+                        run.rank += 1;
+                    }
+                    let _ = self.state.store(run.number);
+                    if run.agreed == Some(0) {
+                        return Ok(None);
+                    }
+                    run.goes_on(Stage::Hear);
                 }
                 Stage::Give => {
                     self.give(run, phase, task.is_barrier, memory)?;
@@ -234,7 +258,7 @@ impl HostSide {
                     }
                     let _ = self.state.store(run.number);
                     run.first += 8 * self.len as u64;
-                    if run.first >= task.most {
+                    if run.first >= run.agreed.unwrap_or(task.most) {
                         return Ok(None);
                     }
                     // The next row.
@@ -242,6 +266,36 @@ impl HostSide {
                 }
             }
         }
+    }
+
+    /// Whether the ranks have yet to agree on how many rows there are: a rank knows only its own blocks of a table.
+    fn is_to_agree(&self, run: &Run, phase: &Phase, task: &Task<'_>) -> bool {
+        let in_rows = matches!(self.way, Way::Nic { .. }) && task.most > 8 * self.len as u64;
+        in_rows && phase.gives.is_table() && run.agreed.is_none() && self.ranks > 1
+    }
+
+    /// Tells the others the bytes of the largest block here, as a run of its own.
+    fn tell_largest(&self, run: &Run, phase: &Phase) -> Result<()> {
+        let Way::Nic { window, mine, .. } = &self.way else { return Ok(()) };
+        let mine = mine.slice(0..1)?;
+        mine.write(&[phase.most()])?;
+        for rank in self.others() {
+            self.put(window, &mine, rank, run.number, last_round(run.number))?;
+        }
+        Ok(())
+    }
+
+    /// What `run.rank` has told; `None`: nothing yet.
+    fn largest_of(&self, run: &Run, phase: &Phase) -> Result<Option<u64>> {
+        let Way::Nic { share, .. } = &self.way else { return Ok(Some(0)) };
+        if run.rank == self.rank {
+            return Ok(Some(phase.most()));
+        }
+        if !self.has_told(run.rank, run.number, last_round(run.number))? {
+            return Ok(None);
+        }
+        let word = &share.atomics().unwrap_or_default()[self.turn_at(run.rank, run.number)];
+        Ok(Some(word.load(Ordering::Relaxed)))
     }
 
     /// Whether something has come from every rank, of what lies behind byte `first` of the blocks.

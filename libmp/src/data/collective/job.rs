@@ -50,8 +50,9 @@ impl Job {
         {
             return Err(Error::NoSuchRank { rank: root, communicator: shared.name(), size: ranks });
         }
-        // A rank knows only its own blocks of all-to-all-v: how they go is decided by the room there is.
-        let most = phases[0].gives.most().max(phases[0].takes.most());
+        // A rank knows only its own blocks of all-to-all-v: how they go is decided by the room there is, and through a NIC the ranks
+        // agree on how many rows there are.
+        let most = phases[0].most();
         let most = if matches!(kind, Kind::AllToAllV { .. }) { most } else { bytes as u64 };
         shared.fits(name, most)?;
         let by_room = matches!(kind, Kind::AllToAllV { .. });
