@@ -9,6 +9,7 @@ pub type Handle = usize;
 pub const COMM_NULL: Handle = 0x100;
 pub const COMM_WORLD: Handle = 0x101;
 pub const COMM_SELF: Handle = 0x102;
+pub const DATATYPE_NULL: Handle = 0x200;
 pub const REQUEST_NULL: Handle = 0x180;
 
 pub const ANY_SOURCE: c_int = -1;

@@ -28,8 +28,21 @@ pub enum Element {
 
 /// What a handle is a datatype of. Ends the program for others.
 pub fn element(datatype: Handle) -> Element {
+    let known = predefined(datatype).or_else(|| crate::datatype::made(datatype));
+    known.unwrap_or_else(|| {
+        fail(
+            "a datatype",
+            format!(
+                "handle {datatype:#x} is no datatype of C that is predefined, and none made of one"
+            ),
+        )
+    })
+}
+
+/// What a handle of the ABI is a datatype of.
+pub fn predefined(datatype: Handle) -> Option<Element> {
     use Element::*;
-    match datatype {
+    Some(match datatype {
         // MPI_AINT, COUNT, OFFSET; LONG, LONG_LONG; INT64_T.
         0x201..=0x203 | 0x20a | 0x20b | 0x258 => I64,
         0x208 | 0x248 => I16,
@@ -52,10 +65,8 @@ pub fn element(datatype: Handle) -> Element {
         0x240 | 0x243 | 0x244 => I8,
         0x241 | 0x245 => U8,
         0x207 | 0x247 => U8,
-        other => {
-            fail("a datatype", format!("handle {other:#x} is no datatype of C that is predefined"))
-        }
-    }
+        _ => return None,
+    })
 }
 
 impl Element {

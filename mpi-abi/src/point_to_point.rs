@@ -5,9 +5,10 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use libmp::tagged::{self, Request, Source, Tag};
+use libmp::tagged::{self, Place, Request, Source, Tag};
 
 use crate::abi::{ANY_SOURCE, ANY_TAG, Handle, PROC_NULL, REQUEST_NULL, Status, UNDEFINED};
+use crate::datatype;
 use crate::kind::element;
 use crate::state::{Used, comm, deadline, expect, fail};
 use crate::world::{entries, put};
@@ -67,8 +68,22 @@ impl Held {
     }
 }
 
+/// The memory of a message.
+enum Memory {
+    Host((NonNull<u8>, usize)),
+    /// Of a device.
+    Place(Place<'static>),
+}
+
+fn memory(call: &str, at: *const c_void, count: c_int, datatype: Handle) -> Memory {
+    match datatype::place(call, datatype, at, count) {
+        Some(place) => Memory::Place(place),
+        None => Memory::Host(bytes(call, at, count, datatype)),
+    }
+}
+
 /// Bytes of the program.
-fn memory(call: &str, at: *const c_void, count: c_int, datatype: Handle) -> (NonNull<u8>, usize) {
+fn bytes(call: &str, at: *const c_void, count: c_int, datatype: Handle) -> (NonNull<u8>, usize) {
     let size = element(datatype).size();
     let Ok(count) = usize::try_from(count) else { fail(call, format!("a count of {count}")) };
     let at = NonNull::new(at.cast_mut().cast());
@@ -102,7 +117,7 @@ fn pattern(call: &str, from: c_int, tag: c_int) -> (Source, Tag) {
 /// The arguments of a send or a receive.
 struct Message<'a> {
     comm: &'a Used,
-    memory: (NonNull<u8>, usize),
+    memory: Memory,
     other: c_int,
     tag: c_int,
 }
@@ -113,8 +128,14 @@ impl Message<'_> {
     unsafe fn send(&self, call: &str, starts: bool) -> Held {
         let request = (self.other != PROC_NULL).then(|| {
             let (to, tag) = (rank_of(call, self.other), tag_of(call, self.tag));
-            // SAFETY: the caller's promise.
-            expect(call, unsafe { self.comm.messages.isend_raw(self.memory, to, tag, starts) })
+            let messages = &self.comm.messages;
+            let made = match (&self.memory, starts) {
+                // SAFETY: the caller's promise.
+                (Memory::Host(bytes), _) => unsafe { messages.isend_raw(*bytes, to, tag, starts) },
+                (Memory::Place(place), true) => messages.isend(place.clone(), to, tag),
+                (Memory::Place(place), false) => messages.send_init(place.clone(), to, tag),
+            };
+            expect(call, made)
         });
         Held { request, persistent: !starts, active: starts }
     }
@@ -124,8 +145,16 @@ impl Message<'_> {
     unsafe fn receive(&self, call: &str, starts: bool) -> Held {
         let request = (self.other != PROC_NULL).then(|| {
             let (from, tag) = pattern(call, self.other, self.tag);
-            // SAFETY: the caller's promise.
-            expect(call, unsafe { self.comm.messages.irecv_raw(self.memory, from, tag, starts) })
+            let messages = &self.comm.messages;
+            let made = match (&self.memory, starts) {
+                // SAFETY: the caller's promise.
+                (Memory::Host(bytes), _) => unsafe {
+                    messages.irecv_raw(*bytes, from, tag, starts)
+                },
+                (Memory::Place(place), true) => messages.irecv(place.clone(), from, tag),
+                (Memory::Place(place), false) => messages.recv_init(place.clone(), from, tag),
+            };
+            expect(call, made)
         });
         Held { request, persistent: !starts, active: starts }
     }

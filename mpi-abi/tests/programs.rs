@@ -15,20 +15,24 @@ fn libraries() -> PathBuf {
     test.parent().unwrap().to_owned()
 }
 
-fn compiled(folder: &Path) -> PathBuf {
-    let program = folder.join("subset");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/subset.c");
+fn compiled(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
+    let program = folder.join(name);
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = package.join("tests/programs").join(name).with_extension("c");
     let libraries = libraries();
     let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
     let mut command = Command::new(compiler);
     command
         .args(["-std=c99", "-Wall", "-Wextra", "-Werror", "-O1"])
+        .arg("-I")
+        .arg(package.join("include"))
         .arg(source)
         .arg("-o")
         .arg(&program);
     command.arg("-L").arg(&libraries).arg(format!("-Wl,-rpath,{}", libraries.display()));
     // Before LD_LIBRARY_PATH, where cargo has an older build.
-    let output = command.args(["-Wl,--disable-new-dtags", "-lmpi_abi"]).output().unwrap();
+    let output =
+        command.args(["-Wl,--disable-new-dtags", "-lmpi_abi"]).args(more).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
 }
@@ -64,24 +68,35 @@ fn run(program: &Path, ranks: usize, path: &str, arguments: &[&str]) -> Vec<Outp
 #[test]
 fn a_program_that_calls_everything_of_the_subset_runs_with_any_number_of_ranks_on_every_path() {
     let folder = tempfile::tempdir().unwrap();
-    let program = compiled(folder.path());
+    let program = compiled(folder.path(), "subset", &[]);
     for (ranks, path) in [(1, "auto"), (2, "auto"), (5, "auto"), (3, "nic"), (2, "nic-tcp")] {
-        for (rank, output) in run(&program, ranks, path, &[]).into_iter().enumerate() {
-            let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
-            assert!(
-                output.status.success(),
-                "rank {rank} of {ranks}, {path}: {}\n{err}",
-                output.status
-            );
-            assert_eq!(out, format!("rank {rank} of {ranks} is through\n"));
-        }
+        run_through(&program, ranks, path);
+    }
+}
+
+fn run_through(program: &Path, ranks: usize, path: &str) {
+    for (rank, output) in run(program, ranks, path, &[]).into_iter().enumerate() {
+        let [out, err] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+        let status = output.status;
+        assert!(status.success(), "rank {rank} of {ranks}, {path}: {status}\n{err}");
+        assert_eq!(out, format!("rank {rank} of {ranks} is through\n"));
+    }
+}
+
+#[test]
+#[ignore = "needs an OpenCL platform"]
+fn opencl_memory_that_a_datatype_says_is_sent_and_received_behind_its_queue() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compiled(folder.path(), "opencl", &["-l:libOpenCL.so.1"]);
+    for (ranks, path) in [(1, "auto"), (3, "auto"), (2, "nic")] {
+        run_through(&program, ranks, path);
     }
 }
 
 #[test]
 fn a_function_that_is_not_part_of_the_subset_says_its_name_and_ends_the_program() {
     let folder = tempfile::tempdir().unwrap();
-    let program = compiled(folder.path());
+    let program = compiled(folder.path(), "subset", &[]);
     let outputs = run(&program, 2, "auto", &["more"]);
     let named = "libmpi_abi: MPI_Win_free: is not part of this subset, which is not an MPI";
     assert!(outputs.iter().all(|output| output.status.code() == Some(1)));

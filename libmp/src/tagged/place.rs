@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 /// use libmp::tagged::{Options, Place};
 /// use libmp::{Deadline, Device, World};
 ///
-/// # fn main() -> libmp::Result<()> {
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let world = World::init()?;
 /// let device = Device::Host; // or Device::best()
 /// let messages = world.tagged(&Options::default())?;
@@ -36,7 +36,9 @@ use crate::error::{Error, Result};
 /// libmp::tagged::wait_all([&mut send, &mut recv], Deadline::after(Duration::from_secs(10)))?;
 /// world.synchronize(&stream, Deadline::after(Duration::from_secs(10)))?;
 /// assert_eq!(copy.to_vec()?, [0x0707_0707; 1000]);
-/// # world.finish()
+/// # drop((send, recv));
+/// # world.finish()?;
+/// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "mpi_abi_memory.h"
+
 typedef struct MPI_ABI_Comm *MPI_Comm;
 typedef struct MPI_ABI_Datatype *MPI_Datatype;
 typedef struct MPI_ABI_Op *MPI_Op;
@@ -37,6 +39,11 @@ typedef struct {
 int MPI_Init_thread(int *, char ***, int, int *), MPI_Initialized(int *), MPI_Finalized(int *), MPI_Finalize(void);
 int MPI_Comm_rank(MPI_Comm, int *), MPI_Comm_size(MPI_Comm, int *), MPI_Comm_split(MPI_Comm, int, int, MPI_Comm *);
 int MPI_Comm_dup(MPI_Comm, MPI_Comm *), MPI_Comm_free(MPI_Comm *), MPI_Get_processor_name(char *, int *);
+typedef int MPI_Copy(MPI_Datatype, int, void *, void *, void *, int *), MPI_Delete(MPI_Datatype, int, void *, void *);
+int MPI_Type_dup(MPI_Datatype, MPI_Datatype *), MPI_Type_commit(MPI_Datatype *), MPI_Type_free(MPI_Datatype *);
+int MPI_Type_create_keyval(MPI_Copy *, MPI_Delete *, int *, void *), MPI_Type_free_keyval(int *);
+int MPI_Type_set_attr(MPI_Datatype, int, void *), MPI_Type_get_attr(MPI_Datatype, int, void *, int *);
+int MPI_Type_delete_attr(MPI_Datatype, int);
 int MPI_Type_size(MPI_Datatype, int *), MPI_Get_count(const MPI_Status *, MPI_Datatype, int *);
 int MPI_Send(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 int MPI_Recv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
@@ -189,6 +196,46 @@ static void collectives(MPI_Comm comm) {
     MPI_Barrier(comm);
 }
 
+static void attributes(void) {
+    MPI_Datatype type, again;
+    int kept, dropped, flag, bytes, to = 7, from = 0;
+    void *value;
+    MPI_Type_create_keyval((MPI_Copy *)1, NULL, &kept, NULL);
+    MPI_Type_create_keyval(NULL, NULL, &dropped, NULL);
+    REQUIRE(kept != dropped);
+    MPI_Type_dup(MPI_INT, &type);
+    MPI_Type_commit(&type);
+    MPI_Type_size(type, &bytes);
+    REQUIRE(bytes == sizeof(int) && type != MPI_INT);
+    MPI_Type_get_attr(type, kept, &value, &flag);
+    REQUIRE(!flag);
+    MPI_Type_get_attr(MPI_INT, kept, &value, &flag);
+    REQUIRE(!flag);
+    MPI_Type_set_attr(type, kept, &to);
+    MPI_Type_set_attr(type, dropped, &from);
+    MPI_Type_get_attr(type, dropped, &value, &flag);
+    REQUIRE(flag && value == &from);
+    MPI_Type_dup(type, &again);
+    MPI_Type_get_attr(again, kept, &value, &flag);
+    REQUIRE(flag && value == &to);
+    MPI_Type_get_attr(again, dropped, &value, &flag);
+    REQUIRE(!flag);
+    MPI_Type_delete_attr(again, kept);
+    MPI_Type_get_attr(again, kept, &value, &flag);
+    REQUIRE(!flag);
+    MPI_Type_get_attr(type, kept, &value, &flag);
+    REQUIRE(flag);
+    /* Host memory said to be host memory. */
+    MPI_Type_set_attr(type, MPIX_MEMORY_KIND, (void *)MPIX_MEMORY_HOST);
+    MPI_Sendrecv(&to, 1, type, rank, 3, &from, 1, type, rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    REQUIRE(from == 7);
+    MPI_Type_free_keyval(&kept);
+    REQUIRE(kept == 0);
+    MPI_Type_free(&type);
+    MPI_Type_free(&again);
+    REQUIRE(type == (MPI_Datatype)0x200);
+}
+
 int main(int argc, char **argv) {
     int provided, flag, bytes;
     char name[256];
@@ -210,6 +257,7 @@ int main(int argc, char **argv) {
     MPI_Type_size(MPI_DOUBLE_INT, &bytes);
     REQUIRE(bytes == 16);
     double since = MPI_Wtime();
+    attributes();
     point_to_point();
     collectives(MPI_COMM_WORLD);
     collectives(MPI_COMM_SELF);
