@@ -70,6 +70,25 @@ pub enum Error {
         name: String,
     },
 
+    /// A launch whose blocks have to run at once has more of them than ever do.
+    #[error(
+        "{blocks} blocks of `{kernel}` cannot run at once on {place}: {fit} do, with {threads} threads and {shared} bytes of dynamic shared memory each"
+    )]
+    TooManyBlocks {
+        /// The kernel.
+        kernel: &'static str,
+        /// The stream.
+        place: String,
+        /// Blocks asked for.
+        blocks: u64,
+        /// Blocks that run at once.
+        fit: u32,
+        /// Threads of a block.
+        threads: u32,
+        /// Bytes of dynamic shared memory of a block.
+        shared: u32,
+    },
+
     /// A CUDA driver call failed.
     #[error("{call} failed: {message} (CUDA error {code})")]
     Cuda {

@@ -397,13 +397,38 @@ impl Stream {
     /// accessed by others meanwhile, unless the kernel's documentation orders it.
     pub unsafe fn launch(&self, kernel: &Kernel, dims: Dims, args: &[Arg<'_>]) -> Result<()> {
         match &self.inner {
-            Inner::Host(_) => Err(Error::Unsupported {
-                what: "launching a kernel",
-                place: self.name.clone(),
-                why: "host streams run closures (Stream::call)".into(),
-            }),
+            Inner::Host(_) => Err(self.launches_nothing()),
             // SAFETY: the caller's promise.
             Inner::Cuda(stream) => unsafe { stream.launch(kernel, dims, args) },
+        }
+    }
+
+    /// Launches a kernel whose blocks wait for one another: all of them run at once, or none (a cooperative launch). What else occupies
+    /// the GPU is waited for.
+    ///
+    /// # Errors
+    /// [`Error::TooManyBlocks`] with both numbers if so many never run at once; for the rest as [`launch`](Self::launch).
+    ///
+    /// # Safety
+    /// As [`launch`](Self::launch).
+    pub unsafe fn launch_together(
+        &self,
+        kernel: &Kernel,
+        dims: Dims,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
+        match &self.inner {
+            Inner::Host(_) => Err(self.launches_nothing()),
+            // SAFETY: the caller's promise.
+            Inner::Cuda(stream) => unsafe { stream.launch_together(kernel, dims, args) },
+        }
+    }
+
+    fn launches_nothing(&self) -> Error {
+        Error::Unsupported {
+            what: "launching a kernel",
+            place: self.name.clone(),
+            why: "host streams run closures (Stream::call)".into(),
         }
     }
 

@@ -28,6 +28,14 @@ shared_constants! {
     pub const NO_REDUCTION: u32 = 0xffff_ffff as no_reduction;
     /// Steps of the longest list in one launch.
     pub const MAX_STEPS: u32 = 16 as max_steps;
+    /// Bits of a device rank's number in a notification.
+    pub const RANK_BITS: u32 = 24 as rank_bits;
+    /// Bits of a window's number in a notification.
+    pub const WINDOW_BITS: u32 = 16 as window_bits;
+    /// Bits of a tag in a notification.
+    pub const TAG_BITS: u32 = 24 as tag_bits;
+    /// Windows that a device rank may have open at once on each of its two communicators.
+    pub const RANK_WINDOWS: u32 = 64 as rank_windows;
     /// Steps of a short list: most lists are, and a launch is the quicker the less it carries.
     pub const FEW_STEPS: u32 = 3 as few_steps;
 }
@@ -51,6 +59,42 @@ shared_enum! {
         OutOfRange = 6 as out_of_range,
         /// Refused: an atomic operation at no multiple of 8 bytes, or on a GPU's own memory through a NIC.
         NotAtomic = 7 as not_atomic,
+        /// A bounded queue is full, and what it is asked for is not in it.
+        NoRoom = 8 as no_room,
+        /// Refused: an argument that no call of this kind takes.
+        BadArgument = 9 as bad_argument,
+    }
+}
+
+shared_enum! {
+    /// What a device rank was doing when a call of it failed.
+    pub enum RankCall {
+        /// `put` or `put_notify`.
+        Put = 0 as rank_put,
+        /// `get` or `get_notify`.
+        Get = 1 as rank_get,
+        /// Telling the target of a put or a get.
+        Notify = 2 as rank_notify,
+        /// `wait_notifications` or `test_notifications`.
+        Wait = 3 as rank_wait,
+        /// `barrier`, also that of another call.
+        Barrier = 4 as rank_barrier,
+        /// `win_create`.
+        Create = 5 as rank_create,
+        /// `win_free`.
+        Free = 6 as rank_free,
+    }
+}
+
+shared_enum! {
+    /// How far a device rank has got.
+    pub enum RankPhase {
+        /// Its block has not called `join`.
+        Absent = 0 as rank_absent,
+        /// It has, and runs, or has ended without `finish`.
+        Joined = 1 as rank_joined,
+        /// It has finished.
+        Finished = 2 as rank_finished,
     }
 }
 
@@ -417,6 +461,141 @@ shared_structs! {
         pub report: u64,
     }
 
+    /// The device ranks of one device, as their kernel takes them: `mp/ranks.cuh`. Offsets are from the beginning of a device's
+    /// control memory, and the same on all devices.
+    pub struct Ranks {
+        /// Address of this device's control memory.
+        pub control: u64,
+        /// Address of a word for each device: where its control memory is mapped here.
+        pub controls: u64,
+        /// Address of a word for each device: where this device's memory is mapped there.
+        pub views: u64,
+        /// This device's memory, in which its windows are.
+        pub memory: u64,
+        /// Its length in bytes.
+        pub bytes: u64,
+        /// Offset of the rings of notifications, one for each rank and source device: `slots` packets.
+        pub rings: u64,
+        /// Offset of a word for each rank of the world: how many notifications it has taken out of the ring from this device.
+        pub tails: u64,
+        /// Offset of a word for each rank of the world: how many notifications this device has sent to it.
+        pub heads: u64,
+        /// Offset of a word for each device: barriers of the world to which all its ranks have come.
+        pub arrived: u64,
+        /// Offset of the words that ranks of one device meet at, a `SIGNAL_STRIDE` apart.
+        pub meetings: u64,
+        /// Offset of a `RankState` for each rank of the device.
+        pub states: u64,
+        /// Offset of a `RankPosition` for each rank and source device.
+        pub positions: u64,
+        /// Offset of the queues, one for each rank: `spill` words.
+        pub queues: u64,
+        /// Offset of a `RankPart` for each window and each rank of the world.
+        pub parts: u64,
+        /// Offset of the `RankReport`.
+        pub report: u64,
+        /// Address of the `LogLine`s in host memory; 0: there is no log.
+        pub log: u64,
+        /// Address of the word in host memory that says how many lines the host has read.
+        pub log_read: u64,
+        /// Address of the abort word; see `WaitBounds`.
+        pub abort: u64,
+        /// Nanoseconds after which a call gives up.
+        pub timeout_ns: u64,
+        /// Devices of the world.
+        pub devices: u32,
+        /// This device.
+        pub device: u32,
+        /// Ranks of each device.
+        pub per_device: u32,
+        /// Packets of a ring, a power of two.
+        pub slots: u32,
+        /// Words of a queue, a power of two.
+        pub spill: u32,
+        /// Lines of the log, a power of two.
+        pub log_lines: u32,
+    }
+
+    /// What a device rank knows of itself; its block writes it, and others read some of it when something has failed.
+    pub struct RankState {
+        /// A `RankPhase`.
+        pub phase: u64,
+        /// Barriers of the world that it has come to.
+        pub world_barriers: u64,
+        /// The same of its device.
+        pub device_barriers: u64,
+        /// The number of the first notification in its queue.
+        pub first: u64,
+        /// How many are in it.
+        pub count: u64,
+        /// A bit for each window of the world that is open.
+        pub world_windows: u64,
+        /// The same of its device.
+        pub device_windows: u64,
+        /// A `WaitStatus`: a barrier has failed so, and there can be no other.
+        pub broken: u64,
+    }
+
+    /// How far a rank has read the ring from a device.
+    pub struct RankPosition {
+        /// Notifications taken out of it.
+        pub next: u64,
+        /// How many of them the device was told.
+        pub told: u64,
+    }
+
+    /// A rank's share of a window, as mapped on one device.
+    pub struct RankPart {
+        /// Address.
+        pub memory: u64,
+        /// Its length in bytes.
+        pub bytes: u64,
+    }
+
+    /// Why a call of a device rank failed; the first failure of a device stays.
+    pub struct RankReport {
+        /// A `WaitStatus`; 0 (ok): nothing failed. Written last: when it is not 0, the rest is there.
+        pub status: u32,
+        /// Not 0 once a failing rank has taken the slot.
+        pub claimed: u32,
+        /// A `RankCall`.
+        pub call: u32,
+        /// Whose call.
+        pub rank: u32,
+        /// The other rank: the target, or the source that was waited for. All ones: any, or none.
+        pub peer: u32,
+        /// The window. All ones: any, or none.
+        pub window: u32,
+        /// The tag. All ones: any, or none.
+        pub tag: u32,
+        /// A rank that was missing: which had not come to the barrier, or had not joined, or had finished. All ones: none is known.
+        pub missing: u32,
+        /// The `RankPhase` of that rank.
+        pub phase: u32,
+        /// Of an unsent notification: 1 if the rank's own queue was full, too.
+        pub full: u32,
+        /// Notifications wanted, or the first byte that was asked for.
+        pub wanted: u64,
+        /// Notifications there were, or the bytes of the window.
+        pub have: u64,
+        /// Nanoseconds waited; of a call that was refused how many bytes it was for.
+        pub waited_ns: u64,
+    }
+
+    /// A line of the log of device ranks.
+    pub struct LogLine {
+        /// Which line it is, from 1; written last.
+        pub number: u64,
+        /// Whose.
+        pub rank: u32,
+        /// Values; two bits for each from bit 8 on: unsigned, signed, floating-point.
+        pub kinds: u32,
+        /// Text with `{}` for each value, ended by a zero.
+        pub text: [u64; 8],
+        /// The values' bits.
+        pub values: [u64; 6],
+    }
+
     /// The collectives of a communicator, as kernels take them.
     pub struct Collective {
         /// Address of 64-bit addresses, one for each rank: of its inbox, as this GPU sees it.
@@ -700,6 +879,8 @@ pub const HEADER: Header = Header {
     constants: CONSTANTS,
     enums: &[
         WaitStatus::ENUMERATION,
+        RankCall::ENUMERATION,
+        RankPhase::ENUMERATION,
         Comparison::ENUMERATION,
         AtomicKind::ENUMERATION,
         StepKind::ENUMERATION,

@@ -360,6 +360,50 @@ impl CudaStream {
         Ok(())
     }
 
+    /// # Safety
+    /// As for [`Stream::launch`](crate::Stream::launch).
+    pub unsafe fn launch_together(
+        &self,
+        kernel: &Kernel,
+        dims: Dims,
+        args: &[Arg<'_>],
+    ) -> Result<()> {
+        let (grid, block) = (dims.grid, dims.block);
+        let count = |(x, y, z): (u32, u32, u32)| u64::from(x) * u64::from(y) * u64::from(z);
+        let threads = u32::try_from(count(block)).unwrap_or(u32::MAX);
+        let fit = self.device.co_resident_blocks(kernel, threads, dims.shared)?;
+        if count(grid) > u64::from(fit) {
+            let kernel = kernel.name();
+            return Err(Error::TooManyBlocks {
+                kernel,
+                place: self.name.clone(),
+                blocks: count(grid),
+                fit,
+                threads,
+                shared: dims.shared,
+            });
+        }
+        self.enqueue(|number| {
+            // SAFETY: as in `launch_as`.
+            unsafe {
+                cu!(cuLaunchCooperativeKernel(
+                    kernel.function(),
+                    grid.0,
+                    grid.1,
+                    grid.2,
+                    block.0,
+                    block.1,
+                    block.2,
+                    dims.shared,
+                    self.stream,
+                    args.as_ptr().cast::<*mut c_void>().cast_mut(),
+                ))?
+            };
+            self.mark(number);
+            Ok(())
+        })
+    }
+
     /// By a kernel that takes a signal and a value.
     pub fn raise(&self, kernel: &str, word: &Word64, value: u64) -> Result<()> {
         let kernel = self.device.kernel(kernel)?;

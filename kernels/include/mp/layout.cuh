@@ -40,6 +40,18 @@ constexpr std::uint32_t no_reduction = 4294967295;
 // Steps of the longest list in one launch.
 constexpr std::uint32_t max_steps = 16;
 
+// Bits of a device rank's number in a notification.
+constexpr std::uint32_t rank_bits = 24;
+
+// Bits of a window's number in a notification.
+constexpr std::uint32_t window_bits = 16;
+
+// Bits of a tag in a notification.
+constexpr std::uint32_t tag_bits = 24;
+
+// Windows that a device rank may have open at once on each of its two communicators.
+constexpr std::uint32_t rank_windows = 64;
+
 // Steps of a short list: most lists are, and a launch is the quicker the less it carries.
 constexpr std::uint32_t few_steps = 3;
 
@@ -61,6 +73,38 @@ enum [[nodiscard]] WaitStatus : std::uint32_t {
     out_of_range = 6,
     // Refused: an atomic operation at no multiple of 8 bytes, or on a GPU's own memory through a NIC.
     not_atomic = 7,
+    // A bounded queue is full, and what it is asked for is not in it.
+    no_room = 8,
+    // Refused: an argument that no call of this kind takes.
+    bad_argument = 9,
+};
+
+// What a device rank was doing when a call of it failed.
+enum [[nodiscard]] RankCall : std::uint32_t {
+    // `put` or `put_notify`.
+    rank_put = 0,
+    // `get` or `get_notify`.
+    rank_get = 1,
+    // Telling the target of a put or a get.
+    rank_notify = 2,
+    // `wait_notifications` or `test_notifications`.
+    rank_wait = 3,
+    // `barrier`, also that of another call.
+    rank_barrier = 4,
+    // `win_create`.
+    rank_create = 5,
+    // `win_free`.
+    rank_free = 6,
+};
+
+// How far a device rank has got.
+enum [[nodiscard]] RankPhase : std::uint32_t {
+    // Its block has not called `join`.
+    rank_absent = 0,
+    // It has, and runs, or has ended without `finish`.
+    rank_joined = 1,
+    // It has finished.
+    rank_finished = 2,
 };
 
 // How what a word holds is compared with a value.
@@ -517,6 +561,202 @@ static_assert(offsetof(Window, signals) == 24);
 static_assert(offsetof(Window, abort) == 32);
 static_assert(offsetof(Window, timeout_ns) == 40);
 static_assert(offsetof(Window, report) == 48);
+
+// The device ranks of one device, as their kernel takes them: `mp/ranks.cuh`. Offsets are from the beginning of a device's
+// control memory, and the same on all devices.
+struct Ranks {
+    // Address of this device's control memory.
+    std::uint64_t control;
+    // Address of a word for each device: where its control memory is mapped here.
+    std::uint64_t controls;
+    // Address of a word for each device: where this device's memory is mapped there.
+    std::uint64_t views;
+    // This device's memory, in which its windows are.
+    std::uint64_t memory;
+    // Its length in bytes.
+    std::uint64_t bytes;
+    // Offset of the rings of notifications, one for each rank and source device: `slots` packets.
+    std::uint64_t rings;
+    // Offset of a word for each rank of the world: how many notifications it has taken out of the ring from this device.
+    std::uint64_t tails;
+    // Offset of a word for each rank of the world: how many notifications this device has sent to it.
+    std::uint64_t heads;
+    // Offset of a word for each device: barriers of the world to which all its ranks have come.
+    std::uint64_t arrived;
+    // Offset of the words that ranks of one device meet at, a `SIGNAL_STRIDE` apart.
+    std::uint64_t meetings;
+    // Offset of a `RankState` for each rank of the device.
+    std::uint64_t states;
+    // Offset of a `RankPosition` for each rank and source device.
+    std::uint64_t positions;
+    // Offset of the queues, one for each rank: `spill` words.
+    std::uint64_t queues;
+    // Offset of a `RankPart` for each window and each rank of the world.
+    std::uint64_t parts;
+    // Offset of the `RankReport`.
+    std::uint64_t report;
+    // Address of the `LogLine`s in host memory; 0: there is no log.
+    std::uint64_t log;
+    // Address of the word in host memory that says how many lines the host has read.
+    std::uint64_t log_read;
+    // Address of the abort word; see `WaitBounds`.
+    std::uint64_t abort;
+    // Nanoseconds after which a call gives up.
+    std::uint64_t timeout_ns;
+    // Devices of the world.
+    std::uint32_t devices;
+    // This device.
+    std::uint32_t device;
+    // Ranks of each device.
+    std::uint32_t per_device;
+    // Packets of a ring, a power of two.
+    std::uint32_t slots;
+    // Words of a queue, a power of two.
+    std::uint32_t spill;
+    // Lines of the log, a power of two.
+    std::uint32_t log_lines;
+};
+static_assert(sizeof(Ranks) == 176 && alignof(Ranks) == 8);
+static_assert(offsetof(Ranks, control) == 0);
+static_assert(offsetof(Ranks, controls) == 8);
+static_assert(offsetof(Ranks, views) == 16);
+static_assert(offsetof(Ranks, memory) == 24);
+static_assert(offsetof(Ranks, bytes) == 32);
+static_assert(offsetof(Ranks, rings) == 40);
+static_assert(offsetof(Ranks, tails) == 48);
+static_assert(offsetof(Ranks, heads) == 56);
+static_assert(offsetof(Ranks, arrived) == 64);
+static_assert(offsetof(Ranks, meetings) == 72);
+static_assert(offsetof(Ranks, states) == 80);
+static_assert(offsetof(Ranks, positions) == 88);
+static_assert(offsetof(Ranks, queues) == 96);
+static_assert(offsetof(Ranks, parts) == 104);
+static_assert(offsetof(Ranks, report) == 112);
+static_assert(offsetof(Ranks, log) == 120);
+static_assert(offsetof(Ranks, log_read) == 128);
+static_assert(offsetof(Ranks, abort) == 136);
+static_assert(offsetof(Ranks, timeout_ns) == 144);
+static_assert(offsetof(Ranks, devices) == 152);
+static_assert(offsetof(Ranks, device) == 156);
+static_assert(offsetof(Ranks, per_device) == 160);
+static_assert(offsetof(Ranks, slots) == 164);
+static_assert(offsetof(Ranks, spill) == 168);
+static_assert(offsetof(Ranks, log_lines) == 172);
+
+// What a device rank knows of itself; its block writes it, and others read some of it when something has failed.
+struct RankState {
+    // A `RankPhase`.
+    std::uint64_t phase;
+    // Barriers of the world that it has come to.
+    std::uint64_t world_barriers;
+    // The same of its device.
+    std::uint64_t device_barriers;
+    // The number of the first notification in its queue.
+    std::uint64_t first;
+    // How many are in it.
+    std::uint64_t count;
+    // A bit for each window of the world that is open.
+    std::uint64_t world_windows;
+    // The same of its device.
+    std::uint64_t device_windows;
+    // A `WaitStatus`: a barrier has failed so, and there can be no other.
+    std::uint64_t broken;
+};
+static_assert(sizeof(RankState) == 64 && alignof(RankState) == 8);
+static_assert(offsetof(RankState, phase) == 0);
+static_assert(offsetof(RankState, world_barriers) == 8);
+static_assert(offsetof(RankState, device_barriers) == 16);
+static_assert(offsetof(RankState, first) == 24);
+static_assert(offsetof(RankState, count) == 32);
+static_assert(offsetof(RankState, world_windows) == 40);
+static_assert(offsetof(RankState, device_windows) == 48);
+static_assert(offsetof(RankState, broken) == 56);
+
+// How far a rank has read the ring from a device.
+struct RankPosition {
+    // Notifications taken out of it.
+    std::uint64_t next;
+    // How many of them the device was told.
+    std::uint64_t told;
+};
+static_assert(sizeof(RankPosition) == 16 && alignof(RankPosition) == 8);
+static_assert(offsetof(RankPosition, next) == 0);
+static_assert(offsetof(RankPosition, told) == 8);
+
+// A rank's share of a window, as mapped on one device.
+struct RankPart {
+    // Address.
+    std::uint64_t memory;
+    // Its length in bytes.
+    std::uint64_t bytes;
+};
+static_assert(sizeof(RankPart) == 16 && alignof(RankPart) == 8);
+static_assert(offsetof(RankPart, memory) == 0);
+static_assert(offsetof(RankPart, bytes) == 8);
+
+// Why a call of a device rank failed; the first failure of a device stays.
+struct RankReport {
+    // A `WaitStatus`; 0 (ok): nothing failed. Written last: when it is not 0, the rest is there.
+    std::uint32_t status;
+    // Not 0 once a failing rank has taken the slot.
+    std::uint32_t claimed;
+    // A `RankCall`.
+    std::uint32_t call;
+    // Whose call.
+    std::uint32_t rank;
+    // The other rank: the target, or the source that was waited for. All ones: any, or none.
+    std::uint32_t peer;
+    // The window. All ones: any, or none.
+    std::uint32_t window;
+    // The tag. All ones: any, or none.
+    std::uint32_t tag;
+    // A rank that was missing: which had not come to the barrier, or had not joined, or had finished. All ones: none is known.
+    std::uint32_t missing;
+    // The `RankPhase` of that rank.
+    std::uint32_t phase;
+    // Of an unsent notification: 1 if the rank's own queue was full, too.
+    std::uint32_t full;
+    // Notifications wanted, or the first byte that was asked for.
+    std::uint64_t wanted;
+    // Notifications there were, or the bytes of the window.
+    std::uint64_t have;
+    // Nanoseconds waited; of a call that was refused how many bytes it was for.
+    std::uint64_t waited_ns;
+};
+static_assert(sizeof(RankReport) == 64 && alignof(RankReport) == 8);
+static_assert(offsetof(RankReport, status) == 0);
+static_assert(offsetof(RankReport, claimed) == 4);
+static_assert(offsetof(RankReport, call) == 8);
+static_assert(offsetof(RankReport, rank) == 12);
+static_assert(offsetof(RankReport, peer) == 16);
+static_assert(offsetof(RankReport, window) == 20);
+static_assert(offsetof(RankReport, tag) == 24);
+static_assert(offsetof(RankReport, missing) == 28);
+static_assert(offsetof(RankReport, phase) == 32);
+static_assert(offsetof(RankReport, full) == 36);
+static_assert(offsetof(RankReport, wanted) == 40);
+static_assert(offsetof(RankReport, have) == 48);
+static_assert(offsetof(RankReport, waited_ns) == 56);
+
+// A line of the log of device ranks.
+struct LogLine {
+    // Which line it is, from 1; written last.
+    std::uint64_t number;
+    // Whose.
+    std::uint32_t rank;
+    // Values; two bits for each from bit 8 on: unsigned, signed, floating-point.
+    std::uint32_t kinds;
+    // Text with `{}` for each value, ended by a zero.
+    std::uint64_t text[8];
+    // The values' bits.
+    std::uint64_t values[6];
+};
+static_assert(sizeof(LogLine) == 128 && alignof(LogLine) == 8);
+static_assert(offsetof(LogLine, number) == 0);
+static_assert(offsetof(LogLine, rank) == 8);
+static_assert(offsetof(LogLine, kinds) == 12);
+static_assert(offsetof(LogLine, text) == 16);
+static_assert(offsetof(LogLine, values) == 80);
 
 // The collectives of a communicator, as kernels take them.
 struct Collective {

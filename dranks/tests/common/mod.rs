@@ -1,0 +1,185 @@
+//! Worlds of device ranks and the kernels of `tests/kernels`: as OS threads, by the shim that the host compiler makes of them, or on
+//! GPUs from the fatbin in the folder that `TEST_KERNELS` names (`tests/kernels/kernels.cu` says how it is made).
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::ffi::{CString, c_char};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use dranks::{Error, Options, Ranks, Result};
+use libloading::Library;
+use libmp::gdsync::{Arg, Module};
+use libmp::{Communicator, Deadline, Device, Region, Stream};
+
+/// `Check` of kernels.cu.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Check {
+    pub memory: u64,
+    pub words: u64,
+    pub rounds: u64,
+    pub results: u64,
+    pub flavour: u64,
+}
+
+pub const NAMES: [&str; 24] = [
+    "ranks_numbers",
+    "ranks_windows",
+    "ranks_refusals",
+    "ranks_window_numbers",
+    "ranks_transfers",
+    "ranks_in_place",
+    "ranks_puts",
+    "ranks_chains",
+    "ranks_barriers",
+    "ranks_matching",
+    "ranks_many",
+    "ranks_steps",
+    "ranks_kept",
+    "ranks_flood",
+    "ranks_crowd",
+    "ranks_late",
+    "ranks_deadline",
+    "ranks_absent",
+    "ranks_aborted",
+    "ranks_log",
+    "ranks_notify_all",
+    "ranks_script",
+    "ranks_declared",
+    "dcuda_figure_2",
+];
+
+pub fn soon() -> Deadline {
+    Deadline::after(Duration::from_secs(60))
+}
+
+/// A device's ranks, with memory as the kernels want it: `words` a rank, and as many for all.
+pub struct Player {
+    pub ranks: Ranks,
+    pub memory: Region<u64>,
+    pub stream: Stream,
+    pub threads: u32,
+    words: usize,
+    results: Region<u64>,
+    module: Option<Module>,
+}
+
+impl Player {
+    pub fn new(
+        world: &Communicator,
+        device: &Device,
+        options: &Options,
+        threads: u32,
+        words: usize,
+    ) -> Result<Player> {
+        let module = device.as_cuda().map(|gpu| {
+            let folder = std::env::var("TEST_KERNELS").expect("TEST_KERNELS names no folder");
+            let image = std::fs::read(Path::new(&folder).join("dranks.fatbin")).unwrap().leak();
+            gpu.load_module(image, &NAMES).unwrap()
+        });
+        if module.is_none() {
+            // Compiled now, not while others wait.
+            symbol();
+        }
+        let memory = world.alloc(device, (options.ranks as usize + 1) * words + 1)?;
+        let results = world.alloc(device, options.ranks as usize)?;
+        let ranks = Ranks::open(world, &memory, options)?;
+        let stream = world.stream(device)?;
+        Ok(Player { ranks, memory, stream, threads, words, results, module })
+    }
+
+    /// Runs a kernel to its end: what failed, and the ranks whose check did, with its line in kernels.cu.
+    pub fn play(
+        &self,
+        name: &'static str,
+        rounds: u64,
+        flavour: u64,
+    ) -> (Result<()>, Vec<(usize, u64)>) {
+        self.play_with(name, self.words as u64, rounds, flavour)
+    }
+
+    pub fn play_with(
+        &self,
+        name: &'static str,
+        words: u64,
+        rounds: u64,
+        flavour: u64,
+    ) -> (Result<()>, Vec<(usize, u64)>) {
+        let address = |region: &Region<u64>| region.buffer().device_address().unwrap();
+        let check = Check {
+            memory: address(&self.memory),
+            words,
+            rounds,
+            results: address(&self.results),
+            flavour,
+        };
+        let started = match &self.module {
+            Some(module) => {
+                let kernel = module.kernel(name).unwrap();
+                // SAFETY: the kernel takes the handle and a `Check`; all it names lives until the stream has been waited for.
+                unsafe {
+                    self.ranks.launch(&self.stream, &kernel, self.threads, 0, &[Arg::new(&check)])
+                }
+            }
+            None => {
+                let (handle, threads) = (self.ranks.handle(), self.threads);
+                let run = move || {
+                    let name = CString::new(name).unwrap();
+                    // SAFETY: the shim's signature; the addresses are those of memory that is kept until the stream has been waited for.
+                    assert!(unsafe { symbol()(name.as_ptr(), &handle, &check, threads) });
+                };
+                self.stream.call(run).map_err(Error::from)
+            }
+        };
+        let ended = started.and_then(|()| self.ranks.synchronize(&self.stream, soon()));
+        let lines = self.results.to_vec().unwrap().into_iter().enumerate();
+        (ended, lines.filter(|(_, line)| *line != 0).collect())
+    }
+
+    /// A kernel that finds nothing wrong, and in which nothing fails.
+    pub fn pass(&self, name: &'static str, rounds: u64) {
+        let (ended, wrong) = self.play(name, rounds, 0);
+        assert!(wrong.is_empty(), "{name}: ranks and lines of kernels.cu {wrong:?}, {ended:?}");
+        ended.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+type Shim =
+    unsafe extern "C" fn(*const c_char, *const mp_kernels::Ranks, *const Check, u32) -> bool;
+
+/// The shim, compiled once for this process and the ones it starts with `TEST_SHIM`.
+pub fn shim() -> &'static Path {
+    static SHIM: OnceLock<PathBuf> = OnceLock::new();
+    SHIM.get_or_init(|| {
+        if let Some(built) = std::env::var_os("TEST_SHIM") {
+            return built.into();
+        }
+        let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let out = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("dranks-{}.so", std::process::id()));
+        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        let status = Command::new(&compiler)
+            .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
+            .args(["-pthread", "-I"])
+            .arg(here.join("../kernels/include"))
+            .arg("-o")
+            .arg(&out)
+            .arg(here.join("tests/kernels/shim.cpp"))
+            .status()
+            .unwrap_or_else(|error| panic!("{compiler} does not start: {error}"));
+        assert!(status.success(), "{compiler} cannot compile the kernels: {status}");
+        out
+    })
+}
+
+fn symbol() -> Shim {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| {
+        // SAFETY: built from this repository's source; no initialisers but those of the C++ library.
+        unsafe { Library::new(shim()) }.expect("the kernels load")
+    });
+    // SAFETY: the type that the shim declares.
+    *unsafe { library.get::<Shim>(b"shim_ranks") }.expect("the shim has the function")
+}

@@ -1,0 +1,393 @@
+//! Worlds of device ranks, opened, launched and judged by the host: one device, and several that are ranks of libmp on threads. With OS
+//! threads as blocks on any machine; the same on GPUs.
+
+mod common;
+
+use std::time::Duration;
+
+use common::Player;
+use dranks::{Call, Error, Options, Phase};
+use libmp::matching::{Label, Matcher, Pattern};
+use libmp::{Config, Device, World};
+
+/// Runs `device` for each of so many devices, each a rank on a thread of its own.
+fn devices<T: Send>(count: usize, timeout: u64, device: impl Fn(&World) -> T + Sync) -> Vec<T> {
+    let mut config = Config::from_env().unwrap();
+    config.timeout = Duration::from_millis(timeout);
+    let worlds = World::threads_with_config(count, &config).unwrap();
+    std::thread::scope(|scope| {
+        let device = &device;
+        let threads: Vec<_> = worlds
+            .into_iter()
+            .map(|world| {
+                scope.spawn(move || {
+                    let value = device(&world);
+                    world.barrier().unwrap();
+                    value
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("a device panicked")).collect()
+    })
+}
+
+const MINUTE: u64 = 60_000;
+
+/// Kernels that check themselves, and their rounds.
+const KERNELS: [(&str, u64); 15] = [
+    ("ranks_numbers", 1),
+    ("ranks_windows", 20),
+    ("ranks_transfers", 1),
+    ("ranks_in_place", 50),
+    ("ranks_puts", 20),
+    ("ranks_chains", 20),
+    ("ranks_barriers", 20),
+    ("ranks_matching", 1),
+    ("ranks_many", 500),
+    ("ranks_steps", 20),
+    ("ranks_flood", 30),
+    ("ranks_crowd", 50),
+    ("ranks_late", 20_000_000),
+    ("ranks_deadline", 1),
+    ("ranks_notify_all", 10),
+];
+
+fn every_kernel_passes(
+    place: impl Fn(usize) -> Device + Sync,
+    count: usize,
+    ranks: u32,
+    threads: u32,
+) {
+    for (name, rounds) in KERNELS {
+        devices(count, MINUTE, |world| {
+            let options = Options { spill: 1024, ..Options::new(ranks) };
+            let player = Player::new(world, &place(world.rank()), &options, threads, 64).unwrap();
+            player.pass(name, rounds);
+            world.barrier().unwrap();
+        });
+    }
+}
+
+fn host(_: usize) -> Device {
+    Device::Host
+}
+
+#[test]
+fn every_kernel_passes_on_one_device() {
+    every_kernel_passes(host, 1, 6, 1);
+}
+
+#[test]
+fn every_kernel_passes_on_two_devices() {
+    every_kernel_passes(host, 2, 3, 2);
+}
+
+#[test]
+fn a_world_goes_on_in_its_next_launch() {
+    devices(2, MINUTE, |world| {
+        let options = Options { first: u64::MAX - 20, ..Options::new(3) };
+        let player = Player::new(world, &Device::Host, &options, 1, 64).unwrap();
+        for _ in 0..5 {
+            player.pass("ranks_late", 0);
+            player.pass("ranks_deadline", 1);
+        }
+        world.barrier().unwrap();
+    });
+}
+
+fn declared(place: impl Fn(usize) -> Device + Sync, count: usize) {
+    devices(count, MINUTE, |world| {
+        let player = Player::new(world, &place(world.rank()), &Options::new(3), 32, 64).unwrap();
+        let whole: Vec<_> = (0..3).map(|rank| 512 * rank..512 * (rank + 1)).collect();
+        assert_eq!(player.ranks.window(&whole).unwrap(), 0);
+        assert_eq!(player.ranks.window(&[1536..1544, 1536..1544, 1536..1544]).unwrap(), 1);
+        player.pass("ranks_declared", 1);
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn windows_are_declared_by_the_host() {
+    declared(host, 1);
+    declared(host, 2);
+}
+
+#[test]
+fn what_cannot_be_opened_is_refused_with_its_value() {
+    devices(1, MINUTE, |world| {
+        let memory = world.alloc::<u64>(&Device::Host, 8).unwrap();
+        let says = |options: &Options| {
+            dranks::Ranks::open(world, &memory, options).unwrap_err().to_string()
+        };
+        let good = Options::new(2);
+        assert_eq!(
+            says(&Options { slots: 3, ..good }),
+            "device ranks: slots is 3: expected a power of two from 1 to 1048576"
+        );
+        assert_eq!(
+            says(&Options { ranks: 0, ..good }),
+            "device ranks: the number of ranks of a device is 0: expected from 1 to 16777215"
+        );
+        assert!(says(&Options { spill: 0, ..good }).starts_with("device ranks: spill is 0"));
+        assert!(says(&Options { lines: 5, ..good }).starts_with("device ranks: lines is 5"));
+        let ranks = dranks::Ranks::open(world, &memory, &good).unwrap();
+        let refused = ranks.window(&[0..8]).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "device ranks: the number of shares is 1: expected 2, one for each rank"
+        );
+        assert!(
+            ranks
+                .window(&[0..8, 60..65])
+                .unwrap_err()
+                .to_string()
+                .starts_with("device ranks: the end of a share is 65")
+        );
+    });
+    let ends = devices(2, MINUTE, |world| {
+        let memory = world.alloc::<u64>(&Device::Host, 8).unwrap();
+        let options = Options::new(2 + world.rank() as u32);
+        dranks::Ranks::open(world, &memory, &options).unwrap_err().to_string()
+    });
+    assert!(ends[0].contains("3 ranks") && ends[1].contains("2 ranks"), "{ends:?}");
+}
+
+fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, count: usize) {
+    for flavour in [0, 1] {
+        devices(count, 1500, |world| {
+            let options = Options::new(3);
+            let player = Player::new(world, &place(world.rank()), &options, 32, 64).unwrap();
+            let (ended, wrong) = player.play("ranks_absent", 1, flavour);
+            assert_eq!(wrong, []);
+            let Err(Error::Failed(failure)) = ended else { panic!("{ended:?}") };
+            assert_eq!(failure.call, if flavour == 0 { Call::Barrier } else { Call::Wait });
+            assert_eq!(failure.missing, Some((1, Phase::Finished)), "{failure}");
+            assert!(failure.to_string().ends_with("; rank 1 has finished"), "{failure}");
+            // What is opened then works.
+            let player = Player::new(world, &place(world.rank()), &options, 32, 64).unwrap();
+            player.pass("ranks_late", 0);
+            world.barrier().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named_and_a_new_world_works() {
+    who_does_not_come_is_named(host, 1);
+    who_does_not_come_is_named(host, 2);
+}
+
+fn what_is_refused_is_said(place: impl Fn(usize) -> Device + Sync) {
+    devices(1, MINUTE, |world| {
+        let options = Options { spill: 64, ..Options::new(1) };
+        let player = |threads| Player::new(world, &place(0), &options, threads, 64).unwrap();
+        let (ended, wrong) = player(32).play("ranks_refusals", 1, 0);
+        assert_eq!(wrong, []);
+        let said = ended.unwrap_err().to_string();
+        assert!(
+            said.starts_with(
+                "device rank 0 put to rank 0: refused: 9 bytes from byte 504 on of window 0"
+            ),
+            "{said}"
+        );
+        let (ended, wrong) = player(1).play("ranks_kept", 1, 0);
+        assert_eq!(wrong, []);
+        let said = ended.unwrap_err().to_string();
+        assert!(said.starts_with("device rank 0 waited for 1 notifications of window 0, source 0, tag 1000: its own queue is full"), "{said}");
+        let (ended, wrong) = player(128).play("ranks_window_numbers", 1, 0);
+        assert_eq!(wrong, []);
+        assert_eq!(
+            ended.unwrap_err().to_string(),
+            "device rank 0 created a window: all 64 are open"
+        );
+    });
+}
+
+#[test]
+fn what_is_refused_is_said_in_one_sentence() {
+    what_is_refused_is_said(host);
+}
+
+fn lines_are_whole(place: impl Fn(usize) -> Device + Sync, ranks: u32, lines: u64) {
+    devices(1, MINUTE, |world| {
+        let options = Options { lines: 256, ..Options::new(ranks) };
+        let player = Player::new(world, &place(0), &options, 1, 8).unwrap();
+        let mut found = Vec::new();
+        for _ in 0..3 {
+            player.pass("ranks_log", lines);
+            found.extend(player.ranks.lines().unwrap());
+        }
+        let lost = player.ranks.lost_lines().unwrap();
+        assert_eq!(found.len() as u64 + lost, 3 * lines * u64::from(ranks));
+        for line in found {
+            let words: Vec<&str> = line.text.split([' ', ':', ',']).collect();
+            let number: f64 = words[1].parse().unwrap();
+            assert_eq!(line.text, format!("line {number} of {}: -1, {}", line.rank, 0.5 * number));
+        }
+    });
+}
+
+#[test]
+fn lines_of_the_log_are_whole_and_those_that_are_lost_are_counted() {
+    lines_are_whole(host, 5, 10);
+    lines_are_whole(host, 20, 100);
+}
+
+/// Random steps, the same for a rank and for the matcher of libmp.
+fn the_matcher_is_the_model(device: &Device, threads: u32, steps: u64, seed: u64) {
+    devices(1, MINUTE, |world| {
+        const SPILL: u32 = 64;
+        let options = Options { spill: SPILL, slots: 4, ..Options::new(1) };
+        let words = 12 * steps as usize;
+        let player = Player::new(world, device, &options, threads, words).unwrap();
+        let mut state = seed;
+        let mut random = |below: u64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) % below
+        };
+        let any = u64::from(u32::MAX);
+        let (mut script, mut expected) = (Vec::new(), Vec::new());
+        let mut model = Matcher::<(), ()>::new();
+        for _ in 0..steps {
+            if random(5) < 3 && model.unexpected() < SPILL as usize {
+                let (source, window, tag) = (random(3), random(3), random(4));
+                script.extend([0, source, window << 32 | tag, 0]);
+                model.keep(Label { context: window, source: source as u32, tag }, ());
+                continue;
+            }
+            let mut field = |below| Some(random(below)).filter(|_| random(3) > 0);
+            let (source, window, tag) = (field(1), field(3), field(4));
+            let count = random(4);
+            let code = |value: Option<u64>| value.unwrap_or(any);
+            script.extend([1, code(source), code(window) << 32 | code(tag), count]);
+            let pattern = Pattern { context: window, source: source.map(|rank| rank as u32), tag };
+            let there = model.labels().iter().filter(|label| pattern.matches(label)).count();
+            expected.push(model.take_all(&pattern, count as usize).ok_or(there as u64));
+        }
+        player.memory.slice(0..script.len()).unwrap().write(&script).unwrap();
+        player.pass("ranks_script", steps);
+        let words = player.memory.to_vec().unwrap();
+        let mut out = &words[4 * steps as usize..];
+        for (step, expected) in expected.into_iter().enumerate() {
+            let (first, rest) = out.split_first().unwrap();
+            out = rest;
+            match expected {
+                Err(there) => assert_eq!(!first, there, "{threads} threads, take {step}"),
+                Ok(taken) => {
+                    assert_eq!(*first, taken.len() as u64, "{threads} threads, take {step}");
+                    let fields: &[u32] = bytemuck::cast_slice(out);
+                    for (fields, (label, ())) in fields.chunks_exact(3).zip(&taken) {
+                        let label = [label.context as u32, label.source, label.tag as u32];
+                        assert_eq!(fields, label, "{threads} threads, take {step}");
+                    }
+                    out = &out[(taken.len() * 12).div_ceil(8)..];
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn a_rank_takes_what_the_matcher_of_libmp_takes() {
+    for (threads, steps, seed) in [(1, 100_000, 1), (1, 100_000, 2), (32, 500, 3), (128, 100, 4)] {
+        the_matcher_is_the_model(&Device::Host, threads, steps, seed);
+    }
+}
+
+mod gpu {
+    use super::*;
+
+    fn first(_: usize) -> Device {
+        Device::cuda(0).unwrap()
+    }
+
+    fn of_its_own(rank: usize) -> Device {
+        Device::cuda(rank as u32).unwrap()
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn every_kernel_passes_on_one_gpu() {
+        for (ranks, threads) in [(1, 1), (7, 32), (132, 128), (500, 32)] {
+            every_kernel_passes(first, 1, ranks, threads);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn every_kernel_passes_on_two_devices_that_share_a_gpu() {
+        every_kernel_passes(first, 2, 20, 64);
+    }
+
+    #[test]
+    #[ignore = "needs 2 GPUs"]
+    fn every_kernel_passes_on_two_gpus() {
+        for (ranks, threads) in [(1, 32), (60, 128)] {
+            every_kernel_passes(of_its_own, 2, ranks, threads);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn windows_are_declared_by_the_host_for_a_gpu() {
+        declared(first, 1);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_rank_of_a_gpu_that_does_not_come_is_named() {
+        who_does_not_come_is_named(first, 1);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn what_a_gpu_refuses_is_said_in_one_sentence() {
+        what_is_refused_is_said(first);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn lines_of_a_gpus_log_are_whole() {
+        lines_are_whole(first, 500, 100);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn a_rank_of_a_gpu_takes_what_the_matcher_of_libmp_takes() {
+        for (threads, seed) in [(1, 1), (32, 2), (128, 3)] {
+            the_matcher_is_the_model(&first(0), threads, 100_000, seed);
+        }
+    }
+
+    /// One more than run at once is refused with both numbers; as many as do, meet.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn more_ranks_than_run_at_once_are_refused_with_both_numbers() {
+        for threads in [32, 64, 128, 255] {
+            devices(1, MINUTE, |world| {
+                let player = |ranks| {
+                    Player::new(world, &first(0), &Options::new(ranks), threads, 8).unwrap()
+                };
+                let (ended, _) = player(100_000).play("ranks_late", 0, 0);
+                let Err(Error::Launch(libmp::gdsync::Error::TooManyBlocks { blocks, fit, .. })) =
+                    ended
+                else {
+                    panic!("{ended:?}")
+                };
+                assert_eq!(blocks, 100_000);
+                println!("{threads} threads: {fit} ranks");
+                player(fit).pass("ranks_late", 0);
+                let (ended, _) = player(fit + 1).play("ranks_late", 0, 0);
+                let said = ended.unwrap_err().to_string();
+                assert!(
+                    said.starts_with(&format!(
+                        "{} blocks of `ranks_late` cannot run at once",
+                        fit + 1
+                    )),
+                    "{said}"
+                );
+                assert!(said.contains(&format!(": {fit} do, with {threads} threads")), "{said}");
+            });
+        }
+    }
+}

@@ -1,0 +1,176 @@
+// Device ranks: each block of a cooperative launch is a rank of a world that spans the blocks of all devices (dCUDA, SC16). Ranks put to and
+// get from each other's windows, and the target of either can be notified: it waits for notifications by window, source and tag, any of
+// which may be any, in the order in which they have come. The host makes the world and launches it (crate dranks). Not here: more ranks
+// than blocks that run at once, and memory behind a NIC; the host refuses both.
+//
+// Every call is made by all threads of the block with the same arguments, and begins and ends with a barrier of the block where data or a
+// result crosses threads. Places in windows are in bytes here, in elements in dcuda.cuh.
+//
+// Order. A notification comes behind all that its rank has put to the target, or got from it, before; notifications of one rank to
+// another come in the order in which they were sent. Who has waited for one sees what it came behind, and also what its
+// sender had been notified of. Nothing is said of what another rank puts at the same time, nor of data that no notification covers.
+// What was put by others must not be read through the non-coherent path (`__ldg`, `const __restrict__`) in the same launch.
+//
+// Every call ends: by the world's time limit, or the one given, and when the world is lost. The first failure of a device goes
+// into its RankReport. A rank that waits, whatever for, takes in what comes to itself meanwhile, so that two that send to each other
+// without waiting both get on; what its queue has no room for stays in the rings, and holds its senders back.
+#pragma once
+
+#include "copy.cuh"
+#include "signal.cuh"
+
+namespace mp {
+
+// Who meets, or opens a window together: all ranks, or those of one device.
+enum class Team : std::uint32_t { world, device };
+
+// Wildcards, and what a wait has instead of them.
+constexpr std::uint32_t any_window = ~std::uint32_t{0};
+constexpr std::uint32_t any_source = ~std::uint32_t{0};
+constexpr std::uint32_t any_tag = ~std::uint32_t{0};
+
+// What is waited for.
+struct Wanted {
+    std::uint32_t window = any_window;
+    std::uint32_t source = any_source;
+    std::uint32_t tag = any_tag;
+};
+
+// One that has come.
+struct Notification {
+    std::uint32_t window;
+    std::uint32_t source;
+    std::uint32_t tag;
+};
+
+// A rank, as its block uses it. Each thread has its own, or the block one in shared memory; what changes is in the device's memory.
+struct Rank {
+    Ranks all;
+    std::uint32_t rank;   // in the world
+    std::uint32_t local;  // on its device: the number of its block
+};
+
+MP_DEVICE std::uint32_t rank_in(const Rank& self, Team team) { return team == Team::world ? self.rank : self.local; }
+MP_DEVICE std::uint32_t size_of(const Rank& self, Team team) {
+    return team == Team::world ? self.all.devices * self.all.per_device : self.all.per_device;
+}
+
+}  // namespace mp
+
+#include "impl/ranks.cuh"
+
+namespace mp {
+
+// Makes the block a rank of the world. The grid has exactly the world's ranks of a device.
+MP_DEVICE Rank join(const Ranks& ranks) {
+    const Rank self = {ranks, ranks.device * ranks.per_device + block_rank(), block_rank()};
+    if (block().leads()) store(&impl::state_of(self)->phase, std::uint64_t{rank_joined}, relaxed, system);
+    return self;
+}
+
+// The bounds of calls that are given none: the world's time limit.
+MP_DEVICE WaitBounds bounds_of(const Rank& self) { return {self.all.abort, self.all.timeout_ns}; }
+
+// Where bytes `at` … `at + bytes` of a rank's share of a window are; null if they are not all in it.
+MP_DEVICE void* address_in(const Rank& self, std::uint32_t window, std::uint32_t rank, std::uint64_t at, std::uint64_t bytes) {
+    return impl::at<void>(impl::place_of(self, window, rank, at, bytes));
+}
+
+// Copies to a rank's share of a window. Nothing is copied if source and destination are the same memory, which is how ranks of one device
+// exchange halos; ranges that overlap otherwise are refused. `from` may be written again after `flush`, or a barrier of the block. The
+// target knows of it by a notification, or a barrier. Refused with bad_argument outside of the window; then nothing is written.
+[[nodiscard]] MP_DEVICE WaitStatus put(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at,
+                                       const void* from, std::uint64_t bytes) {
+    return impl::transfer(self, rank_put, window, target, at, const_cast<void*>(from), bytes);
+}
+
+// Copies from a rank's share of a window: loads, over the link if need be. The bytes are there for the block after `flush`. For the rest as put.
+[[nodiscard]] MP_DEVICE WaitStatus get(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
+                                       std::uint64_t bytes) {
+    return impl::transfer(self, rank_get, window, target, at, to, bytes);
+}
+
+// put, and then a notification of the target: (window, this rank, tag). A full ring is waited for; if it stays full, the bytes have
+// been written and the target has not been notified: timed_out, or no_room if this rank's own queue is full as well.
+MP_DEVICE WaitResult put_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, const void* from,
+                                std::uint64_t bytes, std::uint32_t tag) {
+    if (!impl::is_tag(tag)) return impl::refuse_rank(self, rank_put, target, window, tag, at, 0, bytes);
+    const WaitStatus moved = put(self, window, target, at, from, bytes);
+    if (moved != ok) return {moved, 0, 0};
+    return impl::notify(self, target, 1, impl::label_of(self.rank, window, tag), bounds_of(self));
+}
+
+// get, and then a notification of the target: its bytes have been read, and it may write them again.
+MP_DEVICE WaitResult get_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
+                                std::uint64_t bytes, std::uint32_t tag) {
+    if (!impl::is_tag(tag)) return impl::refuse_rank(self, rank_get, target, window, tag, at, 0, bytes);
+    const WaitStatus moved = get(self, window, target, at, to, bytes);
+    if (moved != ok) return {moved, 0, 0};
+    return impl::notify(self, target, 1, impl::label_of(self.rank, window, tag), bounds_of(self));
+}
+
+// put to one rank, and then a notification of every rank of its device: for data that they share, which crosses the link once.
+MP_DEVICE WaitResult put_notify_all(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at,
+                                    const void* from, std::uint64_t bytes, std::uint32_t tag) {
+    if (!impl::is_tag(tag)) return impl::refuse_rank(self, rank_put, target, window, tag, at, 0, bytes);
+    const WaitStatus moved = put(self, window, target, at, from, bytes);
+    if (moved != ok) return {moved, 0, 0};
+    const std::uint32_t first = target / self.all.per_device * self.all.per_device;
+    return impl::notify(self, first, self.all.per_device, impl::label_of(self.rank, window, tag), bounds_of(self));
+}
+
+// Waits for `count` notifications that match, and takes them: the earliest, as this rank has taken them in; all others stay, in order. With
+// 0 it is over at once. After ok the block sees what they came behind (acquire), and `out`, if it is given, has them in order.
+// Otherwise nothing is taken: timed_out, aborted; no_room if the queue is full of others and another one waits to come in, of
+// which waiting for those frees; bad_argument for more than the queue holds, or what no notification has. `seen`: how many there were.
+MP_DEVICE WaitResult wait_notifications(const Rank& self, const Wanted& wanted, std::uint32_t count, Notification* out = nullptr) {
+    return impl::take(self, wanted, count, out, {bounds_of(self), true, true});
+}
+// The same within bounds of its own: then that it was too late, or found no room, is the caller's affair and not in the report.
+MP_DEVICE WaitResult wait_notifications(const Rank& self, const Wanted& wanted, std::uint32_t count, const WaitBounds& bounds,
+                                        Notification* out = nullptr) {
+    return impl::take(self, wanted, count, out, {bounds, true, false});
+}
+
+// The same without waiting: `seen` is `count` if they were there and have been taken; if there are fewer, `seen` is how many, and all stay.
+MP_DEVICE WaitResult test_notifications(const Rank& self, const Wanted& wanted, std::uint32_t count, Notification* out = nullptr) {
+    return impl::take(self, wanted, count, out, {{0, 0}, false, false});
+}
+
+// Ends when all that this rank has put and got has happened: sources may be written again, what was got is there for the block.
+MP_DEVICE void flush(const Rank& self) {
+    block().sync();
+    if (block().leads()) impl::fence_for(self);
+    block().sync();
+}
+
+// Waits for all ranks of the team to come; who leaves sees what each did before. When one does not come within the time limit the
+// call fails, with that rank in the report, and all later barriers of this rank fail likewise.
+MP_DEVICE WaitResult barrier(const Rank& self, Team team) { return impl::meet(self, team, rank_barrier); }
+
+// Opens `bytes` bytes from `base` on, in the device's memory, to the ranks of the team, each of which calls with its own; shares may differ in
+// length, overlap, and have no bytes. `window` gets its number, the same for all of the team. It ends with a barrier. no_room: all
+// RANK_WINDOWS windows of the team are open; bad_argument: not in the device's memory, the share has no bytes then.
+MP_DEVICE WaitResult win_create(const Rank& self, Team team, const void* base, std::uint64_t bytes, std::uint32_t& window) {
+    return impl::create(self, team, base, bytes, window);
+}
+
+// Closes a window, with a barrier: afterwards nobody of the team uses it, its number may be given again, and notifications of it that
+// nobody has waited for are gone.
+MP_DEVICE WaitResult win_free(const Rank& self, std::uint32_t window) { return impl::free(self, window); }
+
+// Says that this rank is done, so that others that wait for it learn why. No barrier.
+MP_DEVICE void finish(const Rank& self) {
+    block().sync();
+    if (block().leads()) store(&impl::state_of(self)->phase, std::uint64_t{rank_finished}, relaxed, system);
+}
+
+// Writes a line into the device's log: a text of up to 63 bytes with a `{}` for each of up to six numbers. Never waits: if the host
+// does not read, lines are lost, and counted.
+template <class... Values>
+MP_DEVICE void print(const Rank& self, const char* text, Values... values) {
+    static_assert(sizeof...(Values) <= 6, "print: at most six values");
+    if (block().leads() && self.all.log != 0) impl::write_line(self, text, values...);
+}
+
+}  // namespace mp
