@@ -1,6 +1,6 @@
-//! OpenSHMEM for C and C++ programs: the functions of `include/shmem.h` on [`libmp`]. There is no transport here. A put is an
-//! address turned into an offset of the symmetric heap or of the program's variables, and a copy to the peer's mapping of these, or
-//! a call of a [`libmp::Window`] where a NIC stands between.
+//! OpenSHMEM for C and C++ programs, the functions of `include/shmem.h` on [`libmp`]. There is
+//! no transport here. A put of C is an address turned into an offset of the symmetric heap or of the program's variables, and a copy to
+//! the peer's mapping of these, or a call of a [`libmp::Window`] where a NIC stands between.
 //!
 //! * `api/functions.txt` is the table of all functions. The build script makes the entry points and the header of it; each entry
 //!   point calls one generic function of the modules here.
@@ -13,10 +13,10 @@ mod collective;
 mod context;
 mod deprecated;
 mod failure;
-mod heap;
 mod lock;
 mod memory;
 mod order;
+mod parts;
 mod reduce;
 mod rma;
 mod signal;
@@ -36,7 +36,7 @@ mod world;
 mod entries {
     use std::ffi::{c_char, c_int, c_long, c_void};
 
-    use crate::context::Context;
+    use crate::context::{Context, SessionConfig};
     use crate::rma::LongDouble;
     use crate::team::{Config, Handle};
 
