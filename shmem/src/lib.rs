@@ -1,4 +1,4 @@
-//! OpenSHMEM for C and C++ programs, the functions of `include/shmem.h` on [`libmp`]. There is
+//! OpenSHMEM for C and C++ programs, the functions of `include/shmem.h` on [`libmp`], and a symmetric heap for Rust, [`Heap`]. There is
 //! no transport here. A put of C is an address turned into an offset of the symmetric heap or of the program's variables, and a copy to
 //! the peer's mapping of these, or a call of a [`libmp::Window`] where a NIC stands between.
 //!
@@ -6,6 +6,7 @@
 //!   point calls one generic function of the modules here.
 //! * A function that cannot go on says why in one sentence on standard error, tells the other PEs, and ends the process: most of
 //!   the functions have no other way to say so. When the world fails, for whichever reason, every PE ends, also one that computes.
+//! * [`Heap`] and [`Symmetric`] are for Rust, on a world of its own, without these functions; they return errors.
 //! * What is there and what is not is in `docs/openshmem.md`.
 
 mod atomic;
@@ -13,6 +14,7 @@ mod collective;
 mod context;
 mod deprecated;
 mod failure;
+mod heap;
 mod lock;
 mod memory;
 mod order;
@@ -42,6 +44,8 @@ mod entries {
 
     include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 }
+
+pub use heap::{Heap, Symmetric};
 
 /// The headers as the table makes them, by name.
 pub const HEADERS: [(&str, &str); 2] = [
