@@ -1,9 +1,11 @@
 //! OpenSHMEM programs in C and C++ as users have them: built with the wrappers that `tools/install-shmem` installs, started by `oshrun`,
 //! over mapped memory and over the NIC, with few PEs and odd numbers of them; and the mistakes that programs make.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::LazyLock;
+use std::time::{Duration, Instant};
 
 /// Linked, so that cargo builds the libraries before the test.
 use mp_shmem as _;
@@ -137,6 +139,11 @@ fn signals_locks_threads_and_old_names_work() {
 }
 
 #[test]
+fn a_program_starts_again_and_has_strided_blocks_scans_and_sessions() {
+    everywhere("additions.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
 fn a_tool_in_front_of_the_library_sees_the_calls() {
     everywhere("profile.c", &["-std=c99", "-pedantic"]);
 }
@@ -235,6 +242,8 @@ fn a_mistake_ends_all_pes_with_one_sentence() {
             ("comparison", "17 is no comparison"),
             ("free", "was not given by shmem_malloc"),
             ("stride", "a stride of 0 elements, expected at least 1"),
+            ("block", "a stride of 2 elements, expected at least 3"),
+            ("quiet", "PE 1: there is no PE 3: the PEs are 0 to 2"),
             ("context", "SHMEM_CTX_INVALID is no context"),
         ] {
             // All wait for all where memory is given back.
@@ -287,7 +296,7 @@ fn pe_0_says_what_it_is_and_which_variables_there_are() {
     command.env("SHMEM_INFO", "1").env("SHMEM_SYMMETRIC_SIZE", "3.5m");
     let output = command.arg(&program).args(["return", ""]).output().unwrap();
     let out = text(&output.stdout);
-    assert_eq!(out.matches("OpenSHMEM 1.5 of libmp").count(), 1, "{out}");
+    assert_eq!(out.matches("OpenSHMEM 1.6 of libmp").count(), 1, "{out}");
     assert!(out.contains("SHMEM_SYMMETRIC_SIZE") && out.contains("here 3670016"), "{out}");
 }
 
@@ -331,6 +340,75 @@ fn a_pe_that_ends_early_ends_the_others_and_one_that_just_returns_does_not() {
     // Without shmem_finalize: it is done at the end.
     let (status, _, err) = mistake(&program, "auto", "return", "return");
     assert_eq!(status, Some(0), "{err}");
+}
+
+/// A job whose PEs stay, and the processes that these are.
+fn lasting(program: &Path, pes: usize) -> (Child, Vec<u32>) {
+    let mut command = oshrun(pes, "auto");
+    command.env("SHMEM_SYMMETRIC_SIZE", "1m").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut job = command.arg(program).spawn().unwrap();
+    let mut lines = BufReader::new(job.stdout.take().unwrap()).lines();
+    let mut processes = vec![0; pes];
+    for _ in 0..pes {
+        let line = lines.next().expect("a PE ended").unwrap();
+        let numbers: Vec<u32> = line.split(' ').filter_map(|word| word.parse().ok()).collect();
+        processes[numbers[0] as usize] = numbers[1];
+    }
+    // Whoever writes on is not killed for it.
+    std::thread::spawn(move || lines.count());
+    (job, processes)
+}
+
+fn kill(process: u32) {
+    let status = Command::new("kill").args(["-9", &process.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Waits until they are gone, but for those that nobody has asked for their status.
+fn wait_for_the_end_of(processes: &[u32]) {
+    let since = Instant::now();
+    for process in processes {
+        let lives = || {
+            let status = std::fs::read_to_string(format!("/proc/{process}/stat"));
+            status.is_ok_and(|status| !status.contains(") Z"))
+        };
+        while lives() {
+            assert!(since.elapsed() < Duration::from_secs(120), "process {process} stays");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_killed_job_of_64_pes_leaves_neither_processes_nor_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "lasting.c", &["-std=gnu99"]);
+    let (mut job, processes) = lasting(&program, 64);
+    // Shared memory without a name goes with the last that maps it.
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", processes[63])).unwrap();
+    let shared: Vec<&str> = maps
+        .lines()
+        .filter(|line| line.contains(" rw-s ") && !line.contains("/dev/zero"))
+        .collect();
+    assert!(shared.len() >= 2 * 64, "{maps}");
+    for line in shared {
+        assert!(line.ends_with(" (deleted)") || line.contains("/memfd:"), "{line}");
+    }
+    kill(job.id());
+    job.wait().unwrap();
+    wait_for_the_end_of(&processes);
+}
+
+#[test]
+fn a_killed_pe_is_named_and_ends_the_job() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "lasting.c", &["-std=gnu99"]);
+    let (job, processes) = lasting(&program, 3);
+    kill(processes[1]);
+    let output = job.wait_with_output().unwrap();
+    let err = text(&output.stderr);
+    assert!(!output.status.success() && err.contains("rank 1"), "{}: {err}", output.status);
+    wait_for_the_end_of(&processes);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 /*
- * OpenSHMEM 1.5 for C and C++ on libmp. Which parts of the specification are there is in docs/openshmem.md of its sources; what is not
+ * OpenSHMEM 1.6 for C and C++ on libmp. Which parts of the specification are there is in docs/openshmem.md of its sources; what is not
  * there is not declared. Made from api/functions.txt by the build script of mp-shmem: change that.
  */
 #ifndef SHMEM_H
@@ -11,7 +11,7 @@
 
 /* The specification that this follows. */
 #define SHMEM_MAJOR_VERSION 1
-#define SHMEM_MINOR_VERSION 5
+#define SHMEM_MINOR_VERSION 6
 #define SHMEM_MAX_NAME_LEN 256
 #define SHMEM_VENDOR_STRING "libmp"
 
@@ -72,6 +72,11 @@
 #define SHMEM_CTX_SERIALIZED (1L << 0)
 #define SHMEM_CTX_PRIVATE (1L << 1)
 #define SHMEM_CTX_NOSTORE (1L << 2)
+
+/* What a session of a context is to be good for. It is no faster for any of it. */
+#define SHMEM_CTX_SESSION_BATCH (1L << 0)
+#define SHMEM_CTX_SESSION_TOTAL_OPS (1L << 0)
+typedef struct { size_t total_ops; } shmem_ctx_session_config_t;
 
 /* A context. Programs have only pointers to it; its name is no other type's. */
 struct shmem_context { int number; };

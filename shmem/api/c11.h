@@ -7,3 +7,7 @@
 static inline void shmem_no_such_type(void) {}
 
 #define shmem_sync(...) _Generic((SHMEM_ARGUMENT_0(__VA_ARGS__)), shmem_team_t: shmem_team_sync, default: shmem_sync)(__VA_ARGS__)
+#define shmem_signal_set(...) SHMEM_FORM(signal_set, __VA_ARGS__)
+#define shmem_signal_add(...) SHMEM_FORM(signal_add, __VA_ARGS__)
+#define SHMEM_FORM(name, ...) \
+    _Generic((SHMEM_ARGUMENT_0(__VA_ARGS__)), shmem_ctx_t: shmem_ctx_##name, default: shmem_##name)(__VA_ARGS__)

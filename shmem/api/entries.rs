@@ -40,6 +40,7 @@ fn scalar(c: &str) -> Option<String> {
         "shmem_ctx_t" => "Context".into(),
         "shmem_team_t" => "Handle".into(),
         "shmem_team_config_t" => "Config".into(),
+        "shmem_ctx_session_config_t" => "SessionConfig".into(),
         _ => return None,
     })
 }

@@ -139,7 +139,7 @@ pub(crate) unsafe fn alltoalls_of<T: Copy>(
     sst: isize,
     n: usize,
 ) {
-    let (to, from) = (stride_of(dst), stride_of(sst));
+    let (to, from) = (stride_of(dst, 1), stride_of(sst, 1));
     let all = n.saturating_mul(team.members.len());
     bytes_of::<T>(all);
     // SAFETY: the caller's memory, of any alignment where C does not know the type.

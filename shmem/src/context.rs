@@ -78,6 +78,22 @@ pub(crate) unsafe fn get_team(context: Context, team: *mut Handle) -> c_int {
     if of == Handle::INVALID { -1 } else { 0 }
 }
 
+/// `shmem_ctx_session_config_t`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct SessionConfig {
+    _total_ops: usize,
+}
+
+/// What a session promises changes nothing here; a context that there is not is no mistake.
+pub(crate) unsafe fn session_start(_: Context, _: c_long, _: *const SessionConfig, _: c_long) {
+    state();
+}
+
+pub(crate) unsafe fn session_stop(_: Context) {
+    state();
+}
+
 pub(crate) unsafe fn destroy(context: Context) {
     match context {
         Context::INVALID => {}

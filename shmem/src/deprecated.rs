@@ -44,9 +44,12 @@ fn set(start: c_int, log_stride: c_int, size: c_int) -> Arc<Team> {
         .clone()
 }
 
+/// Needs no end of its own, however often it is called.
 pub(crate) unsafe fn start_pes(_: c_int) {
-    // SAFETY: as here.
-    unsafe { world::init() }
+    if world::try_state().is_none() {
+        // SAFETY: as here.
+        unsafe { world::init() }
+    }
 }
 
 macro_rules! old_names {

@@ -1,11 +1,12 @@
-//! OpenSHMEM for C and C++ programs: the functions of `include/shmem.h` on [`libmp`]. There is no transport here. A put is an
-//! address turned into an offset of the symmetric heap or of the program's variables, and a copy to the peer's mapping of these, or
-//! a call of a [`libmp::Window`] where a NIC stands between.
+//! OpenSHMEM for C and C++ programs, the functions of `include/shmem.h` on [`libmp`], and a symmetric heap for Rust, [`Heap`]. There is
+//! no transport here. A put of C is an address turned into an offset of the symmetric heap or of the program's variables, and a copy to
+//! the peer's mapping of these, or a call of a [`libmp::Window`] where a NIC stands between.
 //!
 //! * `api/functions.txt` is the table of all functions. The build script makes the entry points and the header of it; each entry
 //!   point calls one generic function of the modules here.
 //! * A function that cannot go on says why in one sentence on standard error, tells the other PEs, and ends the process: most of
 //!   the functions have no other way to say so. When the world fails, for whichever reason, every PE ends, also one that computes.
+//! * [`Heap`] and [`Symmetric`] are for Rust, on a world of its own, without these functions; they return errors.
 //! * What is there and what is not is in `docs/openshmem.md`.
 
 mod atomic;
@@ -17,6 +18,7 @@ mod heap;
 mod lock;
 mod memory;
 mod order;
+mod parts;
 mod reduce;
 mod rma;
 mod signal;
@@ -36,12 +38,14 @@ mod world;
 mod entries {
     use std::ffi::{c_char, c_int, c_long, c_void};
 
-    use crate::context::Context;
+    use crate::context::{Context, SessionConfig};
     use crate::rma::LongDouble;
     use crate::team::{Config, Handle};
 
     include!(concat!(env!("OUT_DIR"), "/entries.rs"));
 }
+
+pub use heap::{Heap, Symmetric};
 
 /// The headers as the table makes them, by name.
 pub const HEADERS: [(&str, &str); 2] = [

@@ -5,11 +5,11 @@ use std::io::Write;
 use std::sync::{MutexGuard, PoisonError};
 
 use crate::failure::die;
-use crate::heap::Heap;
 use crate::order::barrier;
+use crate::parts::Parts;
 use crate::world::{State, state};
 
-fn parts(state: &State) -> MutexGuard<'_, Heap> {
+fn parts(state: &State) -> MutexGuard<'_, Parts> {
     state.parts.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -30,7 +30,7 @@ fn take(state: &State, bytes: usize, align: usize) -> *mut u8 {
 }
 
 /// Offset in the heap of what a program gives back.
-fn given(state: &State, parts: &Heap, address: *mut c_void) -> usize {
+fn given(state: &State, parts: &Parts, address: *mut c_void) -> usize {
     let at = (address as usize).wrapping_sub(state.heap.base);
     match parts.len_of(at) {
         Some(_) => at,

@@ -1,6 +1,7 @@
 //! Order: fence, quiet, barrier. Over mapped memory an operation has happened when its call returns, and the processor keeps stores in
 //! order; what has gone through a NIC is waited for.
 
+use std::ffi::c_int;
 use std::sync::atomic::{self, Ordering};
 
 use crate::context::Context;
@@ -30,6 +31,20 @@ pub(crate) unsafe fn barrier_all() {
 
 pub(crate) unsafe fn quiet(_: Context) {
     complete(state());
+}
+
+/// The same of what has gone to these PEs of the context.
+pub(crate) unsafe fn pe_quiet(context: Context, pes: *const c_int, n: usize) {
+    let state = state();
+    atomic::fence(Ordering::SeqCst);
+    for i in 0..n {
+        // SAFETY: the caller's list.
+        let pe = context.pe(unsafe { *pes.add(i) });
+        let far = state.far.binary_search_by_key(&pe, |(far, _)| *far);
+        if far.is_ok_and(|at| state.far[at].1.load(Ordering::Acquire)) {
+            state.heap.window.quiet(pe).or_fail();
+        }
+    }
 }
 
 pub(crate) unsafe fn fence(_: Context) {

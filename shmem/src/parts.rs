@@ -8,14 +8,14 @@ const ALIGN: usize = 64;
 
 /// Offsets of free and of given parts, and their lengths.
 #[derive(Debug)]
-pub(crate) struct Heap {
+pub(crate) struct Parts {
     free: BTreeMap<usize, usize>,
     given: BTreeMap<usize, usize>,
 }
 
-impl Heap {
-    pub fn new(len: usize) -> Heap {
-        Heap { free: BTreeMap::from([(0, len)]), given: BTreeMap::new() }
+impl Parts {
+    pub fn new(len: usize) -> Parts {
+        Parts { free: BTreeMap::from([(0, len)]), given: BTreeMap::new() }
     }
 
     /// The first place with so many bytes, at a multiple of `align`, a power of two.
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_is_given_does_not_overlap_and_all_of_it_comes_back() {
-        let mut heap = Heap::new(1 << 16);
+        let mut heap = Parts::new(1 << 16);
         let mut held: Vec<(usize, usize)> = Vec::new();
         let mut seed = 1_u64;
         for round in 0..20_000 {
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_the_heap_is_not_given() {
-        let mut heap = Heap::new(4096);
+        let mut heap = Parts::new(4096);
         assert_eq!(heap.take(4097, 1), None);
         assert_eq!(heap.take(usize::MAX, 1), None);
         assert_eq!(heap.take(1, 1 << 40).map(|at| at % (1 << 40)), Some(0));

@@ -1,5 +1,5 @@
 //! Reductions. Numbers of 32 and 64 bits are combined by `libmp`; of the others, which it does not know, every PE gathers all and combines
-//! them by itself. In rank order, both: every PE has the same bits.
+//! them by itself, as for a scan. In rank order, all: every PE has the same bits.
 
 use std::ffi::c_int;
 
@@ -17,9 +17,21 @@ const GATHERED: usize = 16 << 10;
 
 /// An element that is combined.
 pub(crate) trait Reduced: Copy {
+    /// Combines elements with as many others.
+    fn combine(op: ReduceOp, sum: &mut [Self], other: &[Self]);
+
     /// # Safety
     /// There are `n` elements at both places, which may be the same.
-    unsafe fn all_reduce(team: &Team, op: ReduceOp, dest: *mut Self, source: *const Self, n: usize);
+    unsafe fn all_reduce(
+        team: &Team,
+        op: ReduceOp,
+        dest: *mut Self,
+        source: *const Self,
+        n: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { by_gathering(team, op, team.members.len(), dest, source, n) }
+    }
 }
 
 /// # Safety
@@ -36,16 +48,17 @@ unsafe fn by_libmp<T: Number + Pod>(
     team.collective(&state().world).all_reduce(op, &from, &to).run().or_fail();
 }
 
-/// Combines with what every PE gives; `combine` takes the elements so far and those of the next PE.
+/// Combines what the first `pes` PEs give; of none it is zero.
 ///
 /// # Safety
 /// As [`Reduced::all_reduce`].
-unsafe fn by_gathering<T: Copy>(
+unsafe fn by_gathering<T: Reduced>(
     team: &Team,
+    op: ReduceOp,
+    pes: usize,
     dest: *mut T,
     source: *const T,
     n: usize,
-    combine: impl Fn(&mut [T], &[T]),
 ) {
     let most = GATHERED / size_of::<T>();
     let mut all: Vec<T> = Vec::with_capacity(most.min(n) * team.members.len());
@@ -56,29 +69,38 @@ unsafe fn by_gathering<T: Copy>(
             fcollect_of(team, all.as_mut_ptr(), source.add(start), count);
             all.set_len(count * team.members.len());
         }
-        let (sum, others) = all.split_at_mut(count);
-        others.chunks(count).for_each(|other| combine(sum, other));
-        // SAFETY: the caller's elements. What they held has been taken by all when a collective returns.
-        unsafe { std::ptr::copy_nonoverlapping(sum.as_ptr(), dest.add(start), count) };
+        let (sum, others) = all[..count * pes.max(1)].split_at_mut(count);
+        others.chunks(count).for_each(|other| T::combine(op, sum, other));
+        // SAFETY: the caller's elements, which zeros are, too. What they held has been taken by all when a collective returns.
+        unsafe {
+            match pes {
+                0 => dest.add(start).write_bytes(0, count),
+                _ => std::ptr::copy_nonoverlapping(sum.as_ptr(), dest.add(start), count),
+            }
+        }
     }
 }
 
+/// Numbers that `libmp` knows.
 macro_rules! known {
-    ($($type:ty),+) => {
-        $(impl Reduced for $type {
-            unsafe fn all_reduce(team: &Team, op: ReduceOp, dest: *mut $type, source: *const $type, n: usize) {
-                // SAFETY: the caller's promise.
-                unsafe { by_libmp(team, op, dest, source, n) }
-            }
-        })+
+    ($type:ty) => {
+        unsafe fn all_reduce(
+            team: &Team,
+            op: ReduceOp,
+            dest: *mut $type,
+            source: *const $type,
+            n: usize,
+        ) {
+            // SAFETY: the caller's promise.
+            unsafe { by_libmp(team, op, dest, source, n) }
+        }
     };
 }
-known!(i32, u32, i64, u64, f32, f64);
 
-macro_rules! small {
-    ($($type:ty),+) => {
+macro_rules! integers {
+    ($($type:ident $($known:ident)?),+) => {
         $(impl Reduced for $type {
-            unsafe fn all_reduce(team: &Team, op: ReduceOp, dest: *mut $type, source: *const $type, n: usize) {
+            fn combine(op: ReduceOp, sum: &mut [$type], other: &[$type]) {
                 let one = |a: $type, b: $type| match op {
                     ReduceOp::Sum => a.wrapping_add(b),
                     ReduceOp::Prod => a.wrapping_mul(b),
@@ -88,32 +110,47 @@ macro_rules! small {
                     ReduceOp::Or => a | b,
                     ReduceOp::Xor => a ^ b,
                 };
-                let combine = |sum: &mut [$type], other: &[$type]| {
-                    sum.iter_mut().zip(other).for_each(|(a, b)| *a = one(*a, *b));
-                };
-                // SAFETY: the caller's promise.
-                unsafe { by_gathering(team, dest, source, n, combine) }
+                sum.iter_mut().zip(other).for_each(|(a, b)| *a = one(*a, *b));
             }
+            $($known!($type);)?
         })+
     };
 }
-small!(i8, u8, i16, u16);
+integers!(i8, u8, i16, u16, i32 known, u32 known, i64 known, u64 known);
+
+macro_rules! reals {
+    ($($type:ident),+) => {
+        $(impl Reduced for $type {
+            /// Only sums: everything else is combined by `libmp`.
+            fn combine(_: ReduceOp, sum: &mut [$type], other: &[$type]) {
+                sum.iter_mut().zip(other).for_each(|(a, b)| *a += b);
+            }
+            known!($type);
+        })+
+    };
+}
+reals!(f32, f64);
 
 macro_rules! complex {
     ($($real:ty),+) => {
         $(impl Reduced for [$real; 2] {
-            unsafe fn all_reduce(team: &Team, op: ReduceOp, dest: *mut [$real; 2], source: *const [$real; 2], n: usize) {
-                if op == ReduceOp::Sum {
-                    // SAFETY: the caller's promise; the sum of the parts.
-                    return unsafe { by_libmp::<$real>(team, op, dest.cast(), source.cast(), 2 * n) };
+            fn combine(op: ReduceOp, sum: &mut [[$real; 2]], other: &[[$real; 2]]) {
+                for (a, b) in sum.iter_mut().zip(other) {
+                    *a = match op {
+                        ReduceOp::Sum => [a[0] + b[0], a[1] + b[1]],
+                        // The table has nothing else for them.
+                        _ => [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]],
+                    };
                 }
-                let combine = |product: &mut [[$real; 2]], other: &[[$real; 2]]| {
-                    for (a, b) in product.iter_mut().zip(other) {
-                        *a = [a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]];
-                    }
-                };
-                // SAFETY: the caller's promise.
-                unsafe { by_gathering(team, dest, source, n, combine) }
+            }
+
+            unsafe fn all_reduce(team: &Team, op: ReduceOp, dest: *mut [$real; 2], source: *const [$real; 2], n: usize) {
+                match op {
+                    // SAFETY: the caller's promise; the sum of the parts.
+                    ReduceOp::Sum => unsafe { by_libmp::<$real>(team, op, dest.cast(), source.cast(), 2 * n) },
+                    // SAFETY: the caller's promise.
+                    _ => unsafe { by_gathering(team, op, team.members.len(), dest, source, n) },
+                }
             }
         })+
     };
@@ -131,13 +168,7 @@ unsafe extern "C" {
 }
 
 impl Reduced for LongDouble {
-    unsafe fn all_reduce(
-        team: &Team,
-        op: ReduceOp,
-        dest: *mut LongDouble,
-        source: *const LongDouble,
-        n: usize,
-    ) {
+    fn combine(op: ReduceOp, sum: &mut [LongDouble], other: &[LongDouble]) {
         let number = match op {
             ReduceOp::Sum => 0,
             ReduceOp::Prod => 1,
@@ -145,14 +176,9 @@ impl Reduced for LongDouble {
             // The table has nothing else for them.
             _ => 3,
         };
-        let combine = |sum: &mut [LongDouble], other: &[LongDouble]| {
-            // SAFETY: two lists of the same length.
-            unsafe {
-                mp_shmem_combine_long_doubles(number, sum.as_mut_ptr(), other.as_ptr(), sum.len())
-            }
-        };
-        // SAFETY: the caller's promise.
-        unsafe { by_gathering(team, dest, source, n, combine) }
+        let n = sum.len().min(other.len());
+        // SAFETY: so many elements of both lists.
+        unsafe { mp_shmem_combine_long_doubles(number, sum.as_mut_ptr(), other.as_ptr(), n) }
     }
 }
 
@@ -169,3 +195,29 @@ macro_rules! functions {
     };
 }
 functions!(and And, or Or, xor Xor, min Min, max Max, sum Sum, prod Prod);
+
+/// Sums of the PEs up to this one, itself included.
+pub(crate) unsafe fn inscan<T: Reduced>(
+    team: Handle,
+    dest: *mut T,
+    source: *const T,
+    n: usize,
+) -> c_int {
+    let team = team.valid();
+    // SAFETY: as here.
+    unsafe { by_gathering(team, ReduceOp::Sum, team.me + 1, dest, source, n) };
+    0
+}
+
+/// Sums of the PEs before this one.
+pub(crate) unsafe fn exscan<T: Reduced>(
+    team: Handle,
+    dest: *mut T,
+    source: *const T,
+    n: usize,
+) -> c_int {
+    let team = team.valid();
+    // SAFETY: as here.
+    unsafe { by_gathering(team, ReduceOp::Sum, team.me, dest, source, n) };
+    0
+}

@@ -182,98 +182,121 @@ pub(crate) unsafe fn g<T: Copy>(ctx: Context, source: *const T, pe: c_int) -> T 
     }
 }
 
-/// Elements that are apart from each other, here and there: how many, and how far apart, in bytes.
+/// Blocks of elements that are apart from each other, here and there: how many, the bytes of one, and how many bytes lie from one to the
+/// next.
 #[derive(Clone, Copy)]
 struct Strided {
     n: usize,
+    block: usize,
     to: usize,
     from: usize,
 }
 
-/// Elements from one to the next.
-pub(crate) fn stride_of(stride: isize) -> usize {
+/// Elements from one to the next, or from a block of `least` elements to the next.
+pub(crate) fn stride_of(stride: isize, least: usize) -> usize {
     match usize::try_from(stride) {
-        Ok(elements) if elements > 0 => elements,
-        _ => die(format!("a stride of {stride} elements, expected at least 1")),
+        Ok(elements) if elements >= least => elements,
+        _ => die(format!("a stride of {stride} elements, expected at least {least}")),
     }
 }
 
 impl Strided {
-    fn new<T>(n: usize, to: isize, from: isize) -> Strided {
-        let [to, from] = [to, from].map(|stride| bytes_of::<T>(stride_of(stride)));
-        Strided { n, to, from }
+    fn new<T>(n: usize, block: usize, to: isize, from: isize) -> Strided {
+        let [to, from] = [to, from].map(|stride| bytes_of::<T>(stride_of(stride, block)));
+        Strided { n, block: bytes_of::<T>(block), to, from }
     }
 
     /// Bytes from the first to the end of the last.
-    fn extent<T>(self, stride: usize) -> usize {
-        let last =
-            (self.n - 1).checked_mul(stride).and_then(|bytes| bytes.checked_add(size_of::<T>()));
+    fn extent(self, stride: usize) -> usize {
+        let last = (self.n - 1).checked_mul(stride).and_then(|bytes| bytes.checked_add(self.block));
         last.unwrap_or_else(|| die(format!("{} elements are more than any memory has", self.n)))
     }
 
-    fn rows<T>(self) -> Rows {
-        Rows { len: size_of::<T>(), count: self.n, to: self.to, from: self.from }
+    fn rows(self) -> Rows {
+        Rows { len: self.block, count: self.n, to: self.to, from: self.from }
     }
 
     /// # Safety
-    /// There are so many elements at both places.
+    /// There are so many blocks of elements at both places.
     unsafe fn copy<T: Copy>(self, to: *mut u8, from: *const u8) {
         for i in 0..self.n {
             let (to, from) = (to.wrapping_add(i * self.to), from.wrapping_add(i * self.from));
-            // SAFETY: the caller's promise. Elements of a size without a type have any alignment.
-            unsafe { to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()) };
+            if self.block == size_of::<T>() {
+                // SAFETY: the caller's promise. Elements of a size without a type have any alignment.
+                unsafe { to.cast::<T>().write_unaligned(from.cast::<T>().read_unaligned()) };
+            } else {
+                // SAFETY: the caller's promise; both may be the same memory.
+                unsafe { std::ptr::copy(from, to, self.block) };
+            }
         }
     }
 }
 
-pub(crate) unsafe fn iput<T: Copy>(
+#[allow(clippy::too_many_arguments, reason = "the specification's")]
+pub(crate) unsafe fn ibput<T: Copy>(
     ctx: Context,
     dest: *mut T,
     source: *const T,
     dst: isize,
     sst: isize,
+    block: usize,
     n: usize,
     pe: c_int,
 ) {
-    if n == 0 {
+    if n == 0 || block == 0 {
         return;
     }
     let state = state();
-    let strided = Strided::new::<T>(n, dst, sst);
-    match there(state, ctx, dest as usize, strided.extent::<T>(strided.to), pe) {
+    let strided = Strided::new::<T>(n, block, dst, sst);
+    match there(state, ctx, dest as usize, strided.extent(strided.to), pe) {
         // SAFETY: the peer's memory of this extent, and the caller's.
         There::Mapped(to) => unsafe { strided.copy::<T>(to, source.cast()) },
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's, until the flush.
-            let source = unsafe { region(source.cast::<u8>(), strided.extent::<T>(strided.from)) };
-            segment.window.start_put(pe, at, (&source, strided.rows::<T>())).or_fail();
+            let source = unsafe { region(source.cast::<u8>(), strided.extent(strided.from)) };
+            segment.window.start_put(pe, at, (&source, strided.rows())).or_fail();
             used(state, pe);
             segment.window.flush(pe).or_fail();
         }
     }
 }
 
-pub(crate) unsafe fn iget<T: Copy>(
+#[allow(clippy::too_many_arguments, reason = "the specification's")]
+pub(crate) unsafe fn ibget<T: Copy>(
     ctx: Context,
     dest: *mut T,
     source: *const T,
     dst: isize,
     sst: isize,
+    block: usize,
     n: usize,
     pe: c_int,
 ) {
-    if n == 0 {
+    if n == 0 || block == 0 {
         return;
     }
     let state = state();
-    let strided = Strided::new::<T>(n, dst, sst);
-    match there(state, ctx, source as usize, strided.extent::<T>(strided.from), pe) {
+    let strided = Strided::new::<T>(n, block, dst, sst);
+    match there(state, ctx, source as usize, strided.extent(strided.from), pe) {
         // SAFETY: the peer's memory of this extent, and the caller's.
         There::Mapped(from) => unsafe { strided.copy::<T>(dest.cast(), from) },
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's.
-            let dest = unsafe { region(dest.cast::<u8>(), strided.extent::<T>(strided.to)) };
-            segment.window.get(pe, at, (&dest, strided.rows::<T>())).or_fail();
+            let dest = unsafe { region(dest.cast::<u8>(), strided.extent(strided.to)) };
+            segment.window.get(pe, at, (&dest, strided.rows())).or_fail();
         }
     }
 }
+
+/// Blocks of one element.
+macro_rules! single {
+    ($($name:ident $blocks:ident),+) => {
+        $(pub(crate) unsafe fn $name<T: Copy>(
+            ctx: Context, dest: *mut T, source: *const T, dst: isize, sst: isize, n: usize, pe: c_int,
+        ) {
+            // SAFETY: as here.
+            unsafe { $blocks(ctx, dest, source, dst, sst, 1, n, pe) }
+        })+
+    };
+}
+single!(iput ibput, iget ibget);

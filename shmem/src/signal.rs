@@ -40,6 +40,16 @@ pub(crate) unsafe fn put_signal<T>(
     unsafe { change(ctx, word.cast_const(), op, pe) };
 }
 
+pub(crate) unsafe fn set(ctx: Context, word: *mut u64, value: u64, pe: c_int) {
+    // SAFETY: as here.
+    unsafe { change(ctx, word.cast_const(), AtomicOp::Swap(value), pe) };
+}
+
+pub(crate) unsafe fn add(ctx: Context, word: *mut u64, value: u64, pe: c_int) {
+    // SAFETY: as here.
+    unsafe { change(ctx, word.cast_const(), AtomicOp::Add(value), pe) };
+}
+
 pub(crate) unsafe fn fetch(word: *const u64) -> u64 {
     state();
     // SAFETY: C's promise.

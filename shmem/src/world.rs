@@ -3,15 +3,15 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use libmp::gdsync::Buffer;
 use libmp::{Config, Deadline, Device, Region, Window, World};
 
 use crate::failure::{OrFail, die, exit, fail, leave};
-use crate::heap::Heap;
+use crate::parts::Parts;
 use crate::team::{Groups, Team};
 use crate::{order, statics};
 
@@ -41,7 +41,7 @@ pub(crate) struct State {
     pub heap: Segment,
     pub data: Option<Segment>,
     /// Who has what of the heap.
-    pub parts: Mutex<Heap>,
+    pub parts: Mutex<Parts>,
     /// PEs behind a NIC, and whether anything has gone to them.
     pub far: Box<[(usize, AtomicBool)]>,
     /// `SHMEM_TEAM_WORLD` and `SHMEM_TEAM_SHARED`.
@@ -60,13 +60,16 @@ unsafe impl Sync for State {}
 
 static STATE: AtomicPtr<State> = AtomicPtr::new(std::ptr::null_mut());
 
+/// Starts that no end has followed.
+static STARTS: AtomicUsize = AtomicUsize::new(0);
+
 /// The program's variables once they are shared, which they stay.
 static SHARED: Mutex<Option<Option<Buffer<u8>>>> = Mutex::new(None);
 
 /// The state, if there is one.
 #[inline]
 pub(crate) fn try_state() -> Option<&'static State> {
-    // SAFETY: set once it is complete, and given back by `finalize` only, behind which no other call is made.
+    // SAFETY: set once it is complete, and given back by the last `finalize` only, behind which no call is made before the next start.
     unsafe { STATE.load(Ordering::Acquire).as_ref() }
 }
 
@@ -150,7 +153,7 @@ impl State {
         let shared = team((0..n).filter(|&pe| !heap.peers[pe].is_null()).collect());
         all.collective(&world);
         let sets = Mutex::default();
-        let parts = Mutex::new(Heap::new(size));
+        let parts = Mutex::new(Parts::new(size));
         State { me, n, heap, data, parts, far, all, shared, groups, sets, ender, world }
     }
 
@@ -236,20 +239,24 @@ pub(crate) unsafe fn init() {
     unsafe extern "C" {
         fn on_exit(call: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
     }
+    STARTS.fetch_add(1, Ordering::AcqRel);
     if try_state().is_some() {
         return;
     }
     STATE.store(Box::into_raw(Box::new(State::new())), Ordering::Release);
     introduce(state());
+    static REGISTERED: Once = Once::new();
     // SAFETY: the function stays where it is.
-    unsafe { on_exit(at_exit, std::ptr::null_mut()) };
+    REGISTERED.call_once(|| unsafe {
+        on_exit(at_exit, std::ptr::null_mut());
+    });
 }
 
 /// Says on PE 0 what `SHMEM_VERSION` and `SHMEM_INFO` ask for.
 fn introduce(state: &State) {
     let asked = |name| state.me == 0 && std::env::var_os(name).is_some();
     if asked("SHMEM_VERSION") || asked("SHMEM_INFO") {
-        println!("OpenSHMEM 1.5 of libmp {}", env!("CARGO_PKG_VERSION"));
+        println!("OpenSHMEM 1.6 of libmp {}", env!("CARGO_PKG_VERSION"));
     }
     if asked("SHMEM_INFO") {
         println!(
@@ -289,10 +296,17 @@ pub(crate) unsafe fn query_thread(provided: *mut c_int) {
 }
 
 pub(crate) unsafe fn finalize() {
-    // Behind the first there is nothing left to do.
-    if try_state().is_some() {
-        finalize_all();
+    // Behind the last there is nothing left to do.
+    let Some(state) = try_state() else { return };
+    match STARTS.fetch_sub(1, Ordering::AcqRel) {
+        1 => finalize_all(),
+        _ => order::barrier(state),
     }
+}
+
+pub(crate) unsafe fn query_initialized(initialized: *mut c_int) {
+    // SAFETY: the caller's pointer.
+    unsafe { *initialized = try_state().is_some().into() };
 }
 
 fn finalize_all() {
@@ -347,7 +361,7 @@ pub(crate) unsafe fn info_get_version(major: *mut c_int, minor: *mut c_int) {
     // SAFETY: the caller's pointers.
     unsafe {
         *major = 1;
-        *minor = 5;
+        *minor = 6;
     }
 }
 

@@ -17,6 +17,8 @@ static void mistake(const char *what) {
     if (strcmp(what, "comparison") == 0) shmem_long_wait_until(&word, 17, 0);
     if (strcmp(what, "free") == 0) shmem_free(bytes);
     if (strcmp(what, "stride") == 0) shmem_iput64(&word, bytes, 0, 1, 2, 0);
+    if (strcmp(what, "block") == 0) shmem_ibput8(bytes, bytes, 3, 2, 3, 2, 0);
+    if (strcmp(what, "quiet") == 0) shmem_pe_quiet((const int[]){0, 3}, 2);
     if (strcmp(what, "context") == 0) shmem_ctx_long_p(SHMEM_CTX_INVALID, &word, 1, 0);
     if (strcmp(what, "exit") == 0) exit(5);
     if (strcmp(what, "return") == 0) return;

@@ -16,14 +16,16 @@
         type mine[8] = {1, 2, 3, 4, 5, 6, 7, 8}, got[8] = {0};                                      \
         shmem_put(name##_to, mine, 2, right);                                                       \
         shmem_put_nbi(SHMEM_CTX_DEFAULT, name##_to + 2, mine + 2, 2, right);                        \
-        shmem_iput(name##_to + 4, mine + 4, 1, 1, 2, right);                                        \
+        shmem_iput(name##_to + 4, mine + 4, 1, 1, 1, right);                                        \
+        shmem_ibput(name##_to + 5, mine + 5, 1, 1, 1, 1, right);                                    \
         shmem_p(&name##_to[6], (type)7, right);                                                     \
         shmem_p(SHMEM_CTX_DEFAULT, &name##_to[7], (type)8, right);                                  \
         shmem_barrier_all();                                                                        \
         const type *there = name##_to;                                                              \
         shmem_get(got, there, 4, right);                                                            \
         shmem_get_nbi(SHMEM_CTX_DEFAULT, got + 4, there + 4, 2, right);                             \
-        shmem_iget(SHMEM_CTX_DEFAULT, got + 6, there + 6, 1, 1, 1, right);                          \
+        shmem_iget(got + 6, there + 6, 1, 1, 1, right);                                             \
+        shmem_ibget(SHMEM_CTX_DEFAULT, got + 6, there + 6, 1, 1, 1, 1, right);                      \
         got[7] = shmem_g(&there[7], right);                                                         \
         shmem_quiet();                                                                              \
         for (int i = 0; i < 8; ++i) CHECK(got[i] == (type)(i + 1) && name##_to[i] == (type)(i + 1)); \
@@ -67,6 +69,10 @@ INTEGERS(AMO)
         CHECK(name##_all[0] == (type)n);                                                      \
         CHECK(shmem_sum_reduce(SHMEM_TEAM_WORLD, name##_all, name##_mine, 1) == 0);           \
         CHECK(name##_all[0] == (type)(n * (n + 1) / 2));                                      \
+        CHECK(shmem_sum_inscan(SHMEM_TEAM_WORLD, name##_all, name##_mine, 1) == 0);           \
+        CHECK(name##_all[0] == (type)((me + 1) * (me + 2) / 2));                              \
+        CHECK(shmem_sum_exscan(SHMEM_TEAM_WORLD, name##_all, name##_mine, 1) == 0);           \
+        CHECK(name##_all[0] == (type)(me * (me + 1) / 2));                                    \
         shmem_barrier_all();                                                                  \
         shmem_put_signal(name##_all + 1, name##_mine, 1, &name##_signal, 1, SHMEM_SIGNAL_SET, (me + 1) % n);  \
         shmem_signal_wait_until(&name##_signal, SHMEM_CMP_EQ, 1);                             \
@@ -84,6 +90,11 @@ int main(void) {
 #define CALL_AMO(name, type) name##_amo(me, n);
     TYPES(CALL_RMA)
     INTEGERS(CALL_AMO)
+    static uint64_t signal;
+    shmem_signal_set(&signal, 5, (me + 1) % n);
+    shmem_signal_wait_until(&signal, SHMEM_CMP_EQ, 5);
+    shmem_signal_add(SHMEM_CTX_DEFAULT, &signal, 2, me);
+    shmem_signal_wait_until(&signal, SHMEM_CMP_EQ, 7);
     printf("PE %d of %d is through\n", me, n);
     shmem_finalize();
     return 0;

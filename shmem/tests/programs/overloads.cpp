@@ -12,7 +12,8 @@ static void rma(int me, int n) {
     Type mine[8] = {1, 2, 3, 4, 5, 6, 7, 8}, got[8] = {};
     shmem_put(to<Type>, mine, 2, right);
     shmem_put_nbi(SHMEM_CTX_DEFAULT, to<Type> + 2, mine + 2, 2, right);
-    shmem_iput(to<Type> + 4, mine + 4, 1, 1, 2, right);
+    shmem_iput(to<Type> + 4, mine + 4, 1, 1, 1, right);
+    shmem_ibput(SHMEM_CTX_DEFAULT, to<Type> + 5, mine + 5, 1, 1, 1, 1, right);
     shmem_p(&to<Type>[6], Type(7), right);
     shmem_p(SHMEM_CTX_DEFAULT, &to<Type>[7], Type(8), right);
     shmem_barrier_all();
@@ -47,7 +48,15 @@ static void team(int me, int n) {
     numbers[0] = mine;
     CHECK(shmem_sum_reduce(SHMEM_TEAM_WORLD, numbers + 1, numbers, 1) == 0);
     CHECK(numbers[1] == std::complex<double>(n * (n - 1) / 2, n));
+    CHECK(shmem_sum_exscan(SHMEM_TEAM_WORLD, numbers + 2, numbers, 1) == 0);
+    CHECK(numbers[2] == std::complex<double>(me * (me - 1) / 2, me));
     to<int>[0] = 1 << me;
+    CHECK(shmem_sum_inscan(SHMEM_TEAM_WORLD, to<int> + 1, to<int>, 1) == 0 && to<int>[1] == (2 << me) - 1);
+    static uint64_t signal;
+    shmem_signal_set(SHMEM_CTX_DEFAULT, &signal, 5, (me + 1) % n);
+    shmem_signal_wait_until(&signal, SHMEM_CMP_EQ, 5);
+    shmem_signal_add(&signal, 2, me);
+    shmem_signal_wait_until(&signal, SHMEM_CMP_EQ, 7);
     CHECK(shmem_or_reduce(SHMEM_TEAM_WORLD, to<int> + 1, to<int>, 1) == 0 && to<int>[1] == (1 << n) - 1);
     CHECK(shmem_sync(SHMEM_TEAM_WORLD) == 0);
 }
