@@ -61,14 +61,23 @@ pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
             let from = first.add(at * WORD).cast_mut();
             let word = match in_words {
                 true => AtomicU64::from_ptr(from.cast()).load(Ordering::Relaxed),
-                false => u64::from_ne_bytes(std::array::from_fn(|byte| {
-                    AtomicU8::from_ptr(from.add(byte)).load(Ordering::Relaxed)
-                })),
+                false => gathered(from),
             };
             AtomicU64::from_ptr(target.add(at)).store(word, Ordering::Relaxed);
         }
         (head + words * WORD..len).for_each(|at| copy_byte(from.add(at), to.add(at)));
     }
+}
+
+/// A word of bytes.
+///
+/// # Safety
+/// As [`copy_bytes`], of what is read.
+#[inline(never)]
+unsafe fn gathered(from: *mut u8) -> u64 {
+    // SAFETY: the caller's promise; a byte is always aligned.
+    let byte = |at| unsafe { AtomicU8::from_ptr(from.add(at)).load(Ordering::Relaxed) };
+    u64::from_ne_bytes(std::array::from_fn(byte))
 }
 
 /// # Safety

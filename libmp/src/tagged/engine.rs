@@ -7,7 +7,7 @@ use gdsync::Buffer;
 use slab::Slab;
 
 use super::Status;
-use super::envelope::{Envelope, INSIDE};
+use super::envelope::{Envelope, Inside};
 use super::memory::{Memory, write};
 use super::rings::{Fit, Layout, Rings};
 use super::staging::{CHUNK, Staged, Staging};
@@ -49,7 +49,7 @@ struct Peer {
 
 /// A message that nobody has wanted yet.
 pub(super) enum Arrival {
-    Here { len: usize, bytes: [u8; INSIDE] },
+    Here { len: usize, bytes: Inside },
     Held(Box<[u8]>),
     Offer { len: u64, send: u64, address: u64 },
 }
@@ -529,7 +529,7 @@ impl Engine {
         let room = entry.memory.len();
         match arrival {
             Arrival::Here { len, bytes } if !entry.memory.is_reached() => {
-                self.hold(key, bytes[..len].into());
+                self.hold(key, bytemuck::cast_slice(&bytes)[..len].into());
                 self.land(way)?;
             }
             Arrival::Held(bytes) if !entry.memory.is_reached() => {
@@ -537,7 +537,7 @@ impl Engine {
                 self.land(way)?;
             }
             Arrival::Here { len, bytes } => {
-                write(&entry.memory, &bytes[..len.min(room)]);
+                write(&entry.memory, &bytemuck::cast_slice(&bytes)[..len.min(room)]);
                 self.landed(key, label, len, room);
             }
             Arrival::Held(bytes) => {

@@ -12,7 +12,9 @@ pub(super) const WORDS: usize = 8;
 /// Bytes of a line.
 pub(super) const LINE: usize = WORDS * size_of::<u64>();
 /// Bytes of a message that fit into a line.
-pub(super) const INSIDE: usize = LINE - 3 * size_of::<u64>();
+pub(super) const INSIDE: usize = size_of::<Inside>();
+/// These bytes, as the words of the line that they are.
+pub(super) type Inside = [u64; WORDS - 3];
 
 const IN_LINE: u64 = 1;
 const EAGER: u64 = 2;
@@ -23,7 +25,7 @@ const ANSWER: u64 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Envelope {
     /// A message that is in the line.
-    InLine { tag: u64, len: usize, bytes: [u8; INSIDE] },
+    InLine { tag: u64, len: usize, bytes: Inside },
     /// A message that is in the eager ring, behind the last one.
     Eager { tag: u64, len: usize },
     /// A message that waits at its sender. `address` is where, in its process, if it stays there until the answer, else 0.
@@ -39,9 +41,7 @@ impl Envelope {
         match *self {
             Envelope::InLine { tag, len, bytes } => {
                 (words[1], words[2]) = (IN_LINE | (len as u64) << 8, tag);
-                for (word, bytes) in words[3..].iter_mut().zip(bytes.chunks_exact(8)) {
-                    *word = u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-                }
+                words[3..].copy_from_slice(&bytes);
             }
             Envelope::Eager { tag, len } => {
                 (words[1], words[2]) = (EAGER | (len as u64) << 8, tag);
@@ -62,10 +62,7 @@ impl Envelope {
         let (tag, len) = (words[2], usize::try_from(words[1] >> 8).ok()?);
         match words[1] & 0xff {
             IN_LINE if len <= INSIDE => {
-                let mut bytes = [0; INSIDE];
-                for (bytes, word) in bytes.chunks_exact_mut(8).zip(&words[3..]) {
-                    bytes.copy_from_slice(&word.to_ne_bytes());
-                }
+                let [_, _, _, bytes @ ..] = *words;
                 Some(Envelope::InLine { tag, len, bytes })
             }
             EAGER if len <= eager => Some(Envelope::Eager { tag, len }),
@@ -85,13 +82,9 @@ mod tests {
     use super::*;
 
     fn envelope() -> impl Strategy<Value = Envelope> {
-        let in_line = (any::<u64>(), 0..=INSIDE, any::<[u64; 5]>());
+        let in_line = (any::<u64>(), 0..=INSIDE, any::<Inside>());
         prop_oneof![
-            in_line.prop_map(|(tag, len, words)| {
-                let mut bytes = [0; INSIDE];
-                bytes.copy_from_slice(bytemuck::cast_slice(&words));
-                Envelope::InLine { tag, len, bytes }
-            }),
+            in_line.prop_map(|(tag, len, bytes)| Envelope::InLine { tag, len, bytes }),
             (any::<u64>(), 0..=8192usize).prop_map(|(tag, len)| Envelope::Eager { tag, len }),
             any::<[u64; 4]>().prop_map(|[tag, len, send, address]| Envelope::Offer {
                 tag,

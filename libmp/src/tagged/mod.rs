@@ -2,8 +2,8 @@
 //! source and a tag, or takes [any](Source::Any); sends need not be expected. [`Communicator::tagged`] makes it.
 //!
 //! What is sent again and again between the same memories goes faster as prepared [`Send`](crate::Send) and
-//! [`Recv`](crate::Recv), which are matched once and which streams and kernels start, too. Here the host sends and receives host memory: regions
-//! of this crate, or any slice.
+//! [`Recv`](crate::Recv), which are matched once and which streams and kernels start, too. Here the host sends and receives: any slice, regions of
+//! host and GPU memory, OpenCL memory, and for those also [behind what is on a stream](Place::on).
 //!
 //! # Which message a receive gets
 //! A message goes to the receive that was posted first of those that match it, and a receive gets the message that came first of
@@ -21,6 +21,11 @@
 //! message), longer messages up to the limit behind them, and pieces of those that were offered and are wanted. Room is credit, which the
 //! reader writes back. An offered message in a region, or in lent memory that stays, is read straight out of the sender's memory where the
 //! ranks share a host and the system allows it. The same holds on every path between ranks; only how a line is written differs.
+//!
+//! Memory that the CPU does not reach is offered whatever its length. When it is wanted, a stream of its device that nobody else uses copies it into a
+//! few pinned chunks, at most two for a message at a time, from which it goes on as any other; a receive is the same the other way. Bytes that
+//! are wanted go between two ranks in the order in which they became so. What a device says of a copy that failed, or of a kernel before it, is the
+//! error of whichever call finds it.
 //!
 //! # Progress and failure
 //! Whatever call of this rank waits moves its messages on; there is no hidden thread. Every wait has a deadline, and a lost rank ends the world
@@ -428,7 +433,10 @@ impl Tagged {
         tag: u64,
         starts: bool,
     ) -> Result<Request<'static>> {
-        Request::send(&self.shared, Place::lent(bytes, true), to, tag, starts)
+        match starts {
+            true => Request::send_memory(&self.shared, staying(bytes), to, tag),
+            false => Request::send(&self.shared, Place::lent(bytes), to, tag, false),
+        }
     }
 
     /// A receive, or with `starts` false one that is only [prepared](Self::recv_init), into bytes anywhere in host memory.
@@ -446,7 +454,11 @@ impl Tagged {
         tag: impl Into<Tag>,
         starts: bool,
     ) -> Result<Request<'static>> {
-        Request::receive(&self.shared, Place::lent(bytes, true), from.into(), tag.into(), starts)
+        let (from, tag) = (from.into(), tag.into());
+        match starts {
+            true => Request::receive_memory(&self.shared, staying(bytes), from, tag),
+            false => Request::receive(&self.shared, Place::lent(bytes), from, tag, false),
+        }
     }
 
     /// Whether a message has come that such a receive would get, and which.
@@ -560,12 +572,13 @@ impl fmt::Debug for Taken {
 
 /// Memory that is lent until its request is complete or abandoned.
 fn lent(address: *mut u8, len: usize) -> Memory {
-    let (address, len) = bytes_of(address, len);
+    let address = NonNull::new(address).unwrap_or(NonNull::dangling());
     Memory::Lent { address, len, stays: false }
 }
 
-fn bytes_of(address: *mut u8, len: usize) -> (NonNull<u8>, usize) {
-    (NonNull::new(address).unwrap_or(NonNull::dangling()), len)
+/// Memory that is lent as [`Tagged::isend_raw`] has it.
+fn staying((address, len): (NonNull<u8>, usize)) -> Memory {
+    Memory::Lent { address, len, stays: true }
 }
 
 impl Shared {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use gdsync::{Buffer, Device, Event, Stream, opencl};
 
-use super::Shared;
 use super::memory::Memory;
 use super::staging::{Away, Point, Where};
+use super::{Shared, staying};
 use crate::data::Region;
 use crate::error::{Error, Result};
 
@@ -50,7 +50,7 @@ pub struct Place<'a> {
 #[derive(Clone)]
 enum Kind {
     Memory(Where),
-    Lent { address: NonNull<u8>, len: usize, stays: bool },
+    Lent { address: NonNull<u8>, len: usize },
 }
 
 #[derive(Clone)]
@@ -80,8 +80,9 @@ impl From<&opencl::Memory> for Place<'_> {
 }
 
 impl<'a> Place<'a> {
-    pub(super) fn lent((address, len): (NonNull<u8>, usize), stays: bool) -> Place<'a> {
-        Place { memory: Kind::Lent { address, len, stays }, order: Order::Now }
+    /// Host memory that stays.
+    pub(super) fn lent((address, len): (NonNull<u8>, usize)) -> Place<'a> {
+        Place { memory: Kind::Lent { address, len }, order: Order::Now }
     }
 
     /// A message that is started reads or writes the memory after what the stream has been given until then. What the stream is given after a
@@ -107,9 +108,7 @@ impl<'a> Place<'a> {
     pub(super) fn memory(&self, shared: &Shared, receives: bool) -> Result<Memory> {
         let failed = |source| Error::Memory { op: "a tagged message".into(), source };
         let place = match &self.memory {
-            Kind::Lent { address, len, stays } => {
-                return Ok(Memory::Lent { address: *address, len: *len, stays: *stays });
-            }
+            Kind::Lent { address, len } => return Ok(staying((*address, *len))),
             Kind::Memory(place) => place,
         };
         if let Where::OpenCl(memory) = place

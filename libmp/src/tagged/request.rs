@@ -9,7 +9,7 @@ use gdsync::Deadline;
 
 use super::engine::{Engine, Outcome, Ticket};
 use super::memory::Memory;
-use super::{Place, Shared, Source, Status, Tag, bytes_of};
+use super::{Place, Shared, Source, Status, Tag, lent};
 use crate::data::wait::Backoff;
 use crate::error::{Error, Result};
 
@@ -41,7 +41,7 @@ pub struct Request<'a> {
     what: What,
     state: State,
     /// Of a prepared one.
-    place: Option<Place<'a>>,
+    place: Option<Box<Place<'a>>>,
     lent: PhantomData<&'a mut [u8]>,
 }
 
@@ -88,22 +88,48 @@ impl<'a> Request<'a> {
         Request::new(shared, What::Receive { from, tag }, place, starts)
     }
 
+    /// A send of memory that the CPU reaches, started.
+    pub(super) fn send_memory(
+        shared: &Arc<Shared>,
+        memory: Memory,
+        to: usize,
+        tag: u64,
+    ) -> Result<Request<'a>> {
+        shared.check_rank(to)?;
+        Request::started(shared, What::Send { to, tag }, memory)
+    }
+
+    /// A receive into memory that the CPU reaches, started.
+    pub(super) fn receive_memory(
+        shared: &Arc<Shared>,
+        memory: Memory,
+        from: Source,
+        tag: Tag,
+    ) -> Result<Request<'a>> {
+        Request::started(shared, What::Receive { from, tag }, memory)
+    }
+
+    fn started(shared: &Arc<Shared>, what: What, memory: Memory) -> Result<Request<'a>> {
+        let state = State::Over(Outcome::Done(Status::default()));
+        let shared = shared.clone();
+        let mut request = Request { shared, what, state, place: None, lent: PhantomData };
+        request.begin(memory)?;
+        Ok(request)
+    }
+
     fn new(
         shared: &Arc<Shared>,
         what: What,
         place: Place<'a>,
         starts: bool,
     ) -> Result<Request<'a>> {
-        let state = State::Over(Outcome::Done(Status::default()));
-        let shared = shared.clone();
-        let mut request = Request { shared, what, state, place: None, lent: PhantomData };
         if starts {
-            let memory = place.memory(&request.shared, what.receives())?;
-            request.begin(memory)?;
-        } else {
-            request.place = Some(place);
+            let memory = place.memory(shared, what.receives())?;
+            return Request::started(shared, what, memory);
         }
-        Ok(request)
+        let (shared, place) = (shared.clone(), Some(Box::new(place)));
+        let state = State::Over(Outcome::Done(Status::default()));
+        Ok(Request { shared, what, state, place, lent: PhantomData })
     }
 
     fn begin(&mut self, memory: Memory) -> Result<()> {
@@ -326,8 +352,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         tag: u64,
     ) -> Result<Request<'scope>> {
         let bytes = bytemuck::cast_slice::<T, u8>(data);
-        let place = Place::lent(bytes_of(bytes.as_ptr().cast_mut(), bytes.len()), false);
-        Request::send(&self.started.shared, place, to, tag, true).map(|request| self.keep(request))
+        let memory = lent(bytes.as_ptr().cast_mut(), bytes.len());
+        let request = Request::send_memory(&self.started.shared, memory, to, tag);
+        request.map(|request| self.keep(request))
     }
 
     /// Starts to receive into the elements.
@@ -341,8 +368,9 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         tag: impl Into<Tag>,
     ) -> Result<Request<'scope>> {
         let bytes = bytemuck::cast_slice_mut::<T, u8>(data);
-        let place = Place::lent(bytes_of(bytes.as_mut_ptr(), bytes.len()), false);
-        let request = Request::receive(&self.started.shared, place, from.into(), tag.into(), true);
+        let memory = lent(bytes.as_mut_ptr(), bytes.len());
+        let request =
+            Request::receive_memory(&self.started.shared, memory, from.into(), tag.into());
         request.map(|request| self.keep(request))
     }
 

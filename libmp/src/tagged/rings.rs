@@ -10,7 +10,7 @@ use gdsync::Buffer;
 
 use super::Options;
 use super::engine::Way;
-use super::envelope::{Envelope, INSIDE, LINE, WORDS};
+use super::envelope::{Envelope, INSIDE, Inside, LINE, WORDS};
 use super::memory::{Memory, read};
 use crate::error::{Error, Result};
 use crate::transport::Channel;
@@ -213,8 +213,8 @@ impl Rings {
     pub fn send(&mut self, way: &Way<'_>, tag: u64, memory: &Memory) -> Result<()> {
         let len = memory.len();
         let envelope = if len <= INSIDE {
-            let mut bytes = [0; INSIDE];
-            read(memory, 0, &mut bytes[..len]);
+            let mut bytes = Inside::default();
+            read(memory, 0, &mut bytemuck::cast_slice_mut(&mut bytes)[..len]);
             Envelope::InLine { tag, len, bytes }
         } else {
             let mut done = 0;
