@@ -131,7 +131,7 @@ fn what_cannot_be_opened_is_refused_with_its_value() {
         assert!(says(&Options { spill: 0, ..good }).starts_with("device ranks: spill is 0"));
         assert!(says(&Options { lines: 5, ..good }).starts_with("device ranks: lines is 5"));
         let ranks = dranks::Ranks::open(world, &memory, &good).unwrap();
-        let refused = ranks.window(&[0..8]).unwrap_err().to_string();
+        let refused = ranks.window(std::slice::from_ref(&(0..8))).unwrap_err().to_string();
         assert_eq!(
             refused,
             "device ranks: the number of shares is 1: expected 2, one for each rank"
@@ -150,6 +150,23 @@ fn what_cannot_be_opened_is_refused_with_its_value() {
         dranks::Ranks::open(world, &memory, &options).unwrap_err().to_string()
     });
     assert!(ends[0].contains("3 ranks") && ends[1].contains("2 ranks"), "{ends:?}");
+}
+
+#[test]
+fn devices_behind_a_nic_are_refused() {
+    let mut config = Config::from_env().unwrap();
+    config.path = Config::from_variables([("MP_PATH", "nic")]).unwrap().path;
+    let worlds = World::threads_with_config(2, &config).unwrap();
+    std::thread::scope(|scope| {
+        for world in worlds {
+            scope.spawn(move || {
+                let memory = world.alloc::<u64>(&Device::Host, 8).unwrap();
+                let error = dranks::Ranks::open(&world, &memory, &Options::new(2)).unwrap_err();
+                assert!(error.to_string().contains("behind the NIC"), "{error}");
+                world.barrier().unwrap();
+            });
+        }
+    });
 }
 
 fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, count: usize) {
