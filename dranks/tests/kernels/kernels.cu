@@ -548,6 +548,26 @@ TEST(ranks_notify_all) {
     }
 }
 
+// P1: notified puts of `flavour >> 32` bytes from rank 0 to rank `flavour` and back. The first word of rank 0 is how many nanoseconds all
+// rounds but the first few took.
+TEST(ranks_ping_pong) {
+    uint32_t window = 0;
+    EXPECT(open(window));
+    const auto partner = static_cast<uint32_t>(check.flavour);
+    const uint64_t bytes = check.flavour >> 32, warm = 10, there = 8 + bytes;
+    uint64_t began = 0;
+    for (uint64_t round = 0; round < check.rounds + warm && (self.rank == 0 || self.rank == partner); ++round) {
+        const uint32_t other = self.rank == 0 ? partner : 0;
+        if (round == warm) began = mp::clock_ns();
+        if (self.rank != 0) EXPECT(hear(window, other, 1));
+        EXPECT(!mp::put_notify(self, window, other, there, mine + 1, bytes, 1).failed());
+        if (self.rank == 0) EXPECT(hear(window, other, 1));
+    }
+    const uint64_t ended = mp::clock_ns();
+    EXPECT(meet());
+    if (self.rank == 0 && mp::block().leads()) mine[0] = ended - began;
+}
+
 // M12: what a script says, by one rank. Each step is three words: what, a label or what is wanted, and how many. What is taken is written
 // behind the script: for each step how many, and their labels.
 TEST(ranks_script) {
