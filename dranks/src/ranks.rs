@@ -1,7 +1,8 @@
 //! A world of device ranks, as one of its devices has it.
 
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, Kernel, Stream};
@@ -108,8 +109,8 @@ pub struct Ranks {
     /// Where each device sees this one's memory.
     views: Vec<u64>,
     /// Windows that the host has declared.
-    windows: std::cell::Cell<u32>,
-    log: Log,
+    windows: AtomicU32,
+    log: Mutex<Log>,
     /// Kept while kernels use them.
     _opened: (Window<u64>, Window<u8>, Region<u64>),
 }
@@ -207,8 +208,8 @@ impl Ranks {
             handle,
             control,
             views,
-            windows: std::cell::Cell::new(0),
-            log,
+            windows: AtomicU32::new(0),
+            log: Mutex::new(log),
             _opened: (control_window, memory_window, tables),
         })
     }
@@ -249,7 +250,7 @@ impl Ranks {
                 format!("a range that ends behind its start {}, within {bytes}", share.start);
             return wrong("the end of a share", share.end, expected);
         }
-        let window = self.windows.get();
+        let window = self.windows.load(Ordering::Relaxed);
         if window == RANK_WINDOWS {
             let expected = format!("at most {RANK_WINDOWS}");
             return wrong("the number of windows", u64::from(window) + 1, expected);
@@ -270,7 +271,7 @@ impl Ranks {
         let at = self.layout.handle.parts / 8 + u64::from(window) * row.len() as u64;
         debug_assert_eq!(row.len(), self.size() as usize * size_of::<RankPart>() / 8);
         self.control.slice(at as usize..at as usize + row.len())?.write(&row)?;
-        self.windows.set(window + 1);
+        self.windows.store(window + 1, Ordering::Relaxed);
         let states = (self.layout.handle.states / 8) as usize;
         let (words, taken) =
             (size_of::<RankState>() / 8, std::mem::offset_of!(RankState, world_windows) / 8);
@@ -328,9 +329,9 @@ impl Ranks {
     /// The lines that ranks of this device have printed since the last call, in order; also while they run.
     ///
     /// # Errors
-    /// [`Error::NoAddress`] never for a world that was opened.
+    /// [`Error::NoAddress`] if the CPU does not reach the log.
     pub fn lines(&self) -> Result<Vec<Line>> {
-        self.log.read()
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).read()
     }
 
     /// How many lines were lost, because they were not read in time.

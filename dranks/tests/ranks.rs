@@ -58,7 +58,11 @@ fn every_kernel_passes(
     ranks: u32,
     threads: u32,
 ) {
-    for (name, rounds) in KERNELS {
+    for (name, mut rounds) in KERNELS {
+        // Of each round something stays in every queue.
+        if ["ranks_flood", "ranks_in_place"].contains(&name) {
+            rounds = rounds.min(1000 / (count as u64 * u64::from(ranks)));
+        }
         devices(count, MINUTE, |world| {
             let options = Options { spill: 1024, ..Options::new(ranks) };
             let player = Player::new(world, &place(world.rank()), &options, threads, 64).unwrap();
@@ -131,7 +135,7 @@ fn what_cannot_be_opened_is_refused_with_its_value() {
         assert!(says(&Options { spill: 0, ..good }).starts_with("device ranks: spill is 0"));
         assert!(says(&Options { lines: 5, ..good }).starts_with("device ranks: lines is 5"));
         let ranks = dranks::Ranks::open(world, &memory, &good).unwrap();
-        let refused = ranks.window(&[0..8]).unwrap_err().to_string();
+        let refused = ranks.window(std::slice::from_ref(&(0..8))).unwrap_err().to_string();
         assert_eq!(
             refused,
             "device ranks: the number of shares is 1: expected 2, one for each rank"
@@ -150,6 +154,23 @@ fn what_cannot_be_opened_is_refused_with_its_value() {
         dranks::Ranks::open(world, &memory, &options).unwrap_err().to_string()
     });
     assert!(ends[0].contains("3 ranks") && ends[1].contains("2 ranks"), "{ends:?}");
+}
+
+#[test]
+fn devices_behind_a_nic_are_refused() {
+    let mut config = Config::from_env().unwrap();
+    config.path = Config::from_variables([("MP_PATH", "nic")]).unwrap().path;
+    let worlds = World::threads_with_config(2, &config).unwrap();
+    std::thread::scope(|scope| {
+        for world in worlds {
+            scope.spawn(move || {
+                let memory = world.alloc::<u64>(&Device::Host, 8).unwrap();
+                let error = dranks::Ranks::open(&world, &memory, &Options::new(2)).unwrap_err();
+                assert!(error.to_string().contains("behind the NIC"), "{error}");
+                world.barrier().unwrap();
+            });
+        }
+    });
 }
 
 fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, count: usize) {
@@ -231,6 +252,88 @@ fn lines_are_whole(place: impl Fn(usize) -> Device + Sync, ranks: u32, lines: u6
 fn lines_of_the_log_are_whole_and_those_that_are_lost_are_counted() {
     lines_are_whole(host, 5, 10);
     lines_are_whole(host, 20, 100);
+}
+
+/// Figure 2 of the paper: each rank has lines of as many cells as its block has threads.
+fn the_stencil_of_the_paper(
+    place: impl Fn(usize) -> Device + Sync,
+    count: usize,
+    ranks: u32,
+    threads: u32,
+) {
+    const LINES: usize = 4;
+    const STEPS: usize = 15;
+    let line = threads as usize;
+    let (here, all) =
+        (ranks as usize * LINES * line, count * ranks as usize * LINES * line + 2 * line);
+    let start: Vec<f64> =
+        (0..all as u64).map(|i| (i * 2_654_435_761 % 1000) as f64 / 7.0).collect();
+    let mut alone = start.clone();
+    for _ in 0..STEPS {
+        let mut next = start.clone();
+        for i in line..all - line {
+            next[i] =
+                -4.0 * alone[i] + alone[i + 1] + alone[i - 1] + alone[i + line] + alone[i - line];
+        }
+        alone = next;
+    }
+    devices(count, MINUTE, |world| {
+        let options = Options::new(ranks);
+        let words = (2 * (here + 2 * line)).div_ceil(ranks as usize);
+        let player = Player::new(world, &place(world.rank()), &options, threads, words).unwrap();
+        let first = world.rank() * here;
+        let mine: Vec<u64> =
+            start[first..first + here + 2 * line].iter().map(|x| x.to_bits()).collect();
+        player
+            .memory
+            .slice(0..2 * mine.len())
+            .unwrap()
+            .write(&[&mine[..], &mine].concat())
+            .unwrap();
+        world.barrier().unwrap();
+        let (ended, _) = player.play_with("dcuda_figure_2", LINES as u64, STEPS as u64, 0);
+        ended.unwrap();
+        let got = player.memory.to_vec().unwrap();
+        let got =
+            got[STEPS % 2 * mine.len()..][..mine.len()].iter().map(|&bits| f64::from_bits(bits));
+        let cells = got.enumerate().skip(line).take(here);
+        assert_eq!(cells.filter(|&(i, cell)| cell != alone[first + i]).count(), 0);
+        world.barrier().unwrap();
+    });
+}
+
+#[test]
+fn the_stencil_of_the_paper_is_the_one_computed_alone() {
+    the_stencil_of_the_paper(host, 1, 13, 3);
+    the_stencil_of_the_paper(host, 2, 4, 2);
+    the_stencil_of_the_paper(host, 1, 200, 1);
+}
+
+/// Nanoseconds one way of a notified put between rank 0 and another.
+fn one_way(
+    place: impl Fn(usize) -> Device + Sync,
+    count: usize,
+    threads: u32,
+    bytes: u64,
+    rounds: u64,
+) -> f64 {
+    let ways = devices(count, MINUTE, |world| {
+        let words = (1 + 2 * bytes.div_ceil(8)) as usize;
+        let options = Options::new(if count == 1 { 2 } else { 1 });
+        let player = Player::new(world, &place(world.rank()), &options, threads, words).unwrap();
+        let (ended, wrong) = player.play("ranks_ping_pong", rounds, bytes << 32 | 1);
+        assert_eq!(wrong, []);
+        ended.unwrap();
+        world.barrier().unwrap();
+        player.memory.slice(0..1).unwrap().to_vec().unwrap()[0] as f64 / (2 * rounds) as f64
+    });
+    ways[0]
+}
+
+#[test]
+fn a_ping_pong_is_timed() {
+    assert!(one_way(host, 1, 1, 0, 200) > 0.0);
+    assert!(one_way(host, 2, 1, 64, 200) > 0.0);
 }
 
 /// Random steps, the same for a rank and for the matcher of libmp.
@@ -357,6 +460,39 @@ mod gpu {
         for (threads, seed) in [(1, 1), (32, 2), (128, 3)] {
             the_matcher_is_the_model(&first(0), threads, 100_000, seed);
         }
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn the_stencil_of_the_paper_on_a_gpu_is_the_one_computed_alone() {
+        for (ranks, threads) in [(1, 32), (7, 64), (264, 128)] {
+            the_stencil_of_the_paper(first, 1, ranks, threads);
+        }
+        the_stencil_of_the_paper(first, 2, 20, 32);
+    }
+
+    fn times(place: impl Fn(usize) -> Device + Sync + Copy, count: usize) {
+        for threads in [32, 128] {
+            for bytes in [0, 8, 1024, 65536, 1 << 20] {
+                let ns = one_way(place, count, threads, bytes, 1000);
+                println!(
+                    "{count} devices, {threads} threads, {bytes} bytes: {:.3} µs one way",
+                    ns / 1000.0
+                );
+            }
+        }
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn times_of_notified_puts_on_one_gpu() {
+        times(first, 1);
+    }
+
+    #[test]
+    #[ignore = "needs 2 GPUs"]
+    fn times_of_notified_puts_between_two_gpus() {
+        times(of_its_own, 2);
     }
 
     /// One more than run at once is refused with both numbers; as many as do, meet.

@@ -24,7 +24,7 @@ pub struct Check {
     pub flavour: u64,
 }
 
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "ranks_numbers",
     "ranks_windows",
     "ranks_refusals",
@@ -49,6 +49,7 @@ pub const NAMES: [&str; 24] = [
     "ranks_script",
     "ranks_declared",
     "dcuda_figure_2",
+    "ranks_ping_pong",
 ];
 
 pub fn soon() -> Deadline {

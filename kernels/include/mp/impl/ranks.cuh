@@ -95,8 +95,8 @@ MP_COLD void report_rank(const Ranks all, std::uint32_t rank, const RankFailure 
     auto* slot = at<RankReport>(all.control + all.report);
     if (fetch(&slot->claimed, replace, std::uint32_t{1}, gpu, relaxed) != 0) return;
     std::uint32_t missing = failure.missing;
-    // Who is waited for alone is missing if it will not come.
-    if (missing == nobody && failure.peer != nobody && failure.peer < size_of_world(all)) missing = failure.peer;
+    // Who is waited for alone is missing if it will not come. Of a world that is lost nobody is asked: its memory may be gone.
+    if (failure.status == timed_out && missing == nobody && failure.peer < size_of_world(all)) missing = failure.peer;
     slot->phase = missing == nobody ? 0 : static_cast<std::uint32_t>(load(&state_in(all, missing)->phase, relaxed, system));
     slot->call = failure.call;
     slot->rank = rank;
@@ -344,8 +344,9 @@ MP_CALL WaitResult meet(const Rank& self, Team team, RankCall call) {
             }
             if (result.failed()) {
                 state->broken = result.status;
-                report_rank(all, self.rank, {result.status, call, nobody, nobody, nobody, missing_in(all, team, round),
-                                             static_cast<std::uint32_t>(full), round, round - 1, result.waited_ns});
+                const std::uint32_t missing = result.status == aborted ? nobody : missing_in(all, team, round);
+                report_rank(all, self.rank, {result.status, call, nobody, nobody, nobody, missing, static_cast<std::uint32_t>(full),
+                                             round, round - 1, result.waited_ns});
             }
         }
         result.seen = round;
@@ -353,14 +354,15 @@ MP_CALL WaitResult meet(const Rank& self, Team team, RankCall call) {
     return block().broadcast(result);
 }
 
-// Says to all devices of the team where this rank's share of a window is.
+// Says to all devices of the team where this rank's share of a window is: so far from the beginning of its device's memory, or nowhere.
+constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 MP_DEVICE void publish(const Rank& self, Team team, std::uint32_t window, std::uint64_t first, std::uint64_t bytes) {
     const Ranks& all = self.all;
     for (std::uint32_t device = 0; device < all.devices; ++device) {
         if (team == Team::device && device != all.device) continue;
         const std::uint64_t view = device == all.device ? all.memory : fixed(at<const std::uint64_t>(all.views)[device]);
         RankPart* part = part_in(all, device, window, self.rank);
-        store(&part->memory, first == nobody ? 0 : view + first, relaxed, system);
+        store(&part->memory, first == nowhere ? 0 : view + first, relaxed, system);
         store(&part->bytes, bytes, relaxed, system);
     }
 }
@@ -426,7 +428,7 @@ MP_CALL WaitResult free(const Rank& self, std::uint32_t window) {
             }
             state->count = kept;
         }
-        publish(self, team, window, nobody, 0);
+        publish(self, team, window, nowhere, 0);
         (team == Team::world ? state->world_windows : state->device_windows) &= ~(std::uint64_t{1} << window % rank_windows);
     }
     return block().broadcast(result);

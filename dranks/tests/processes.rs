@@ -1,0 +1,127 @@
+//! Devices that are processes: their ranks reach each other through shared memory, on GPUs through CUDA IPC; and the death of one.
+
+#[path = "common/mod.rs"]
+mod play;
+#[path = "../../libmp/tests/common/mod.rs"]
+mod process;
+
+use std::time::Duration;
+
+use dranks::{Error, Options};
+use libmp::{Device, Error as WorldError, World};
+use play::Player;
+use process::{Rank, say, start_mprun};
+
+const START: Duration = Duration::from_secs(60);
+
+/// A device: what it does is chosen by the test that starts it.
+#[test]
+#[ignore = "is a device of the other tests"]
+fn a_rank() {
+    let world = World::init().unwrap();
+    let device = match std::env::var("TEST_DEVICE").as_deref() {
+        Ok("gpu") => Device::cuda(0).unwrap(),
+        _ => Device::Host,
+    };
+    match std::env::var("TEST_PROGRAM").unwrap().as_str() {
+        "kernels" => kernels(&world, &device),
+        "lost" => lost(world, &device),
+        other => panic!("no program {other}"),
+    }
+}
+
+fn kernels(world: &World, device: &Device) {
+    for (name, rounds) in [
+        ("ranks_windows", 10),
+        ("ranks_transfers", 1),
+        ("ranks_puts", 20),
+        ("ranks_chains", 20),
+        ("ranks_barriers", 10),
+        ("ranks_matching", 1),
+        ("ranks_flood", 20),
+        ("ranks_notify_all", 10),
+    ] {
+        let player = Player::new(world, device, &Options::new(3), 1, 64).unwrap();
+        player.pass(name, rounds);
+        world.barrier().unwrap();
+    }
+    say("done");
+}
+
+/// All ranks wait for notifications, in a barrier and for room, when the other device is killed.
+fn lost(world: World, device: &Device) {
+    let options = Options { slots: 2, spill: 4, ..Options::new(3) };
+    let player = Player::new(&world, device, &options, 1, 64).unwrap();
+    let memory = player.memory.clone();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let begun = |words: &[u64]| (0..3).all(|rank| words[rank * 64 + 1] == 1);
+            while !begun(&memory.to_vec().unwrap()) {
+                std::thread::yield_now();
+            }
+            say("waits");
+        });
+        let (ended, wrong) = player.play("ranks_aborted", 1, 0);
+        assert_eq!(wrong, []);
+        let Err(Error::World(error)) = ended else { panic!("{ended:?}") };
+        let WorldError::PeerLost { rank, .. } = error else { panic!("{error}") };
+        say(format!("lost {rank}"));
+        say(player.ranks.failure().unwrap().unwrap());
+    });
+    std::process::exit(3);
+}
+
+/// Two of them. What plays their kernels on the host is compiled once, here.
+fn start(program: &str, device: &str) -> Vec<Rank> {
+    let shim = if device == "host" { play::shim().to_str().unwrap() } else { "" };
+    start_mprun(program, 2, &[("TEST_DEVICE", device), ("TEST_SHIM", shim)])
+}
+
+fn devices_are_processes(device: &str) {
+    let mut ranks = start("kernels", device);
+    for (number, rank) in ranks.iter_mut().enumerate() {
+        assert_eq!(rank.next(START).as_deref(), Some("done"), "device {number}");
+        assert_eq!(rank.end(START), Some(0));
+    }
+}
+
+fn a_device_is_killed(device: &str, victim: usize) {
+    let mut ranks = start("lost", device);
+    for rank in &ranks {
+        assert_eq!(rank.next(START).as_deref(), Some("waits"));
+    }
+    ranks[victim].signal(libc::SIGKILL);
+    let survivor = &mut ranks[1 - victim];
+    assert_eq!(survivor.next(START), Some(format!("lost {victim}")));
+    let failure = survivor.next(START).unwrap();
+    assert!(failure.contains("the world was lost after"), "{failure}");
+    assert_eq!(survivor.end(START), Some(3));
+}
+
+#[test]
+fn ranks_of_two_processes_pass_every_kernel() {
+    devices_are_processes("host");
+}
+
+#[test]
+fn when_a_process_is_killed_the_ranks_of_the_other_end_and_it_is_named() {
+    for victim in [0, 1, 0, 1, 1] {
+        a_device_is_killed("host", victim);
+    }
+}
+
+mod gpu {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn ranks_of_two_processes_on_a_gpu_pass_every_kernel() {
+        devices_are_processes("gpu");
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn when_a_process_with_a_gpu_is_killed_the_ranks_of_the_other_end() {
+        a_device_is_killed("gpu", 1);
+    }
+}
