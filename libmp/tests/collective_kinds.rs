@@ -532,6 +532,48 @@ mod host {
         common::each_path(|| super::kernels_join_in(&Device::Host, 8 * 3000, &[2], 2));
     }
 
+    /// Kernels and the host post to different queues of a NIC.
+    #[test]
+    fn what_the_host_says_does_not_overtake_what_kernels_have_posted() {
+        const COUNT: usize = 4;
+        common::each_path(|| {
+            let kernels = Kernels::of(&Device::Host);
+            on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
+                let rank = Rank::new(&world, &Device::Host, 8 * COUNT, Trigger::Host);
+                let to = rank.of(&[0.0f64; COUNT]);
+                let results = kernels.results();
+                world.barrier().unwrap();
+                for round in 1..=1000 {
+                    let given = [round as f64; COUNT];
+                    to.write(if world.rank() == 0 { &given } else { &[0.0; COUNT] }).unwrap();
+                    if world.rank() == 0 && round % 2 == 1 {
+                        results.write(&[0; 3]).unwrap();
+                        let args = vec![
+                            Value::Collective(rank.all.handle()),
+                            Value::Half(0),
+                            Value::Word(0),
+                            Value::Word(address(to.buffer())),
+                            Value::Word(address(to.buffer())),
+                            Value::Word(COUNT as u64),
+                            Value::Word(0),
+                            Value::Word(0),
+                            Value::Word(address(&results)),
+                        ];
+                        kernels.launch(&rank.stream, "test_kind", (1, 1), args);
+                        world.synchronize(&rank.stream, soon()).unwrap();
+                        assert_eq!(results.to_vec().unwrap(), [0; 3]);
+                    } else {
+                        rank.all.broadcast(0, &to).run().unwrap();
+                    }
+                    assert_eq!(to.to_vec().unwrap(), given, "round {round}");
+                }
+                world.barrier().unwrap();
+                drop(rank);
+                world.finish().unwrap();
+            });
+        });
+    }
+
     /// All-to-all-v takes as many rows as its blocks have, not as there is room for.
     #[test]
     fn room_for_any_blocks_costs_nothing() {

@@ -17,6 +17,8 @@ pub(super) struct HostSide {
     pub state: Word64,
     /// As `mp::CollectiveState::unheard`.
     pub unheard: Word64,
+    /// The last run of the host and its streams; the last of all may have been a kernel's.
+    pub by_host: AtomicU64,
     pub rank: usize,
     pub ranks: usize,
     /// Words that a rank can send to another at once.
@@ -214,7 +216,7 @@ impl HostSide {
                         run.agreed = run.agreed.max(Some(largest));
                         run.rank += 1;
                     }
-                    let _ = self.state.store(run.number);
+                    self.end(run.number);
                     if run.agreed == Some(0) {
                         return Ok(None);
                     }
@@ -256,7 +258,7 @@ impl HostSide {
                     if !heard && self.ranks > 1 {
                         let _ = self.unheard.store(1);
                     }
-                    let _ = self.state.store(run.number);
+                    self.end(run.number);
                     run.first += 8 * self.len as u64;
                     if run.first >= run.agreed.unwrap_or(task.most) {
                         return Ok(None);
@@ -266,6 +268,12 @@ impl HostSide {
                 }
             }
         }
+    }
+
+    /// A run has come to its end.
+    fn end(&self, number: u64) {
+        self.by_host.store(number, Ordering::Relaxed);
+        let _ = self.state.store(number);
     }
 
     /// Whether the ranks have yet to agree on how many rows there are: a rank knows only its own blocks of a table.
@@ -466,6 +474,10 @@ impl HostSide {
         number: u64,
         round: u64,
     ) -> Result<()> {
+        // Kernels have queues of their own: what they posted in the last run is not to be overtaken by a signal that says more.
+        if self.by_host.load(Ordering::Relaxed) + 1 != number {
+            window.quiet(rank)?;
+        }
         match words.is_empty() {
             true => window.signal(rank, self.rank, round),
             false => {

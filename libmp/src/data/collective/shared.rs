@@ -1,6 +1,7 @@
 //! What all starts of a collective have in common: memory, the handle of kernels, launches, and runs on host streams.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, PeerHandle, PeerMemory, Space, Stream, Word64};
@@ -242,7 +243,7 @@ impl Shared {
         memory().map_err(failed)?;
         let host = way.map(|way| {
             let len = form.len;
-            HostSide { state, unheard, rank, ranks: size, len, way }
+            HostSide { state, unheard, by_host: AtomicU64::new(0), rank, ranks: size, len, way }
         });
         Ok(Shared {
             plane: plane.clone(),
