@@ -354,7 +354,8 @@ fn requests_that_are_dropped_on_the_way_give_their_chunks_back_and_the_next_mess
             }
         }
         world.barrier().unwrap();
-        while messages.staged().in_use > 0 {
+        // What is left of a dropped message moves while both of its ranks make calls.
+        while world.sum(messages.staged().in_use as u64).unwrap() > 0 {
             messages.iprobe(other, 99).unwrap();
         }
     });
@@ -607,7 +608,7 @@ mod gpu {
         const LEN: usize = 64 << 20;
         const ROUNDS: usize = 10;
         let device = Device::cuda(0).unwrap();
-        let rates = ranks(2, |world| {
+        let rates = |world: World| {
             let messages = world.tagged(&Options::default()).unwrap();
             let memory = world.alloc::<u8>(&device, LEN).unwrap();
             let pinned = Region::from_buffer(device.alloc_pinned::<u8>(LEN).unwrap());
@@ -632,7 +633,7 @@ mod gpu {
                 }
             };
             let ways: [&mut dyn FnMut(); 2] = [&mut in_chunks, &mut whole];
-            ways.map(|way| {
+            let rates = ways.map(|way| {
                 let times = (0..ROUNDS).map(|_| {
                     world.barrier().unwrap();
                     let since = std::time::Instant::now();
@@ -641,10 +642,15 @@ mod gpu {
                     since.elapsed()
                 });
                 LEN as f64 / times.min().unwrap_or_default().as_secs_f64() / 1e9
-            })
-        });
-        let [in_chunks, whole] = rates[1];
-        println!("64 MiB: {in_chunks:.2} GB/s in chunks, {whole:.2} GB/s as a whole");
-        assert!(in_chunks > whole, "{in_chunks:.2} GB/s in chunks, {whole:.2} GB/s as a whole");
+            });
+            world.finish().unwrap();
+            rates
+        };
+        for (number, worlds) in common::on_every_path(2).enumerate() {
+            let [in_chunks, whole] = common::on_threads(worlds, rates)[1];
+            println!("64 MiB: {in_chunks:.2} GB/s in chunks, {whole:.2} GB/s as a whole");
+            // Over a NIC both take as long as the NIC does.
+            assert!(number > 0 || in_chunks > whole);
+        }
     }
 }

@@ -30,6 +30,9 @@ thread_local! {
 /// One wait.
 pub(crate) struct Backoff {
     deadline: Deadline,
+    /// Pauses.
+    looks: u32,
+    /// Those since the wait began, or something was done.
     rounds: u32,
     spins: u32,
     /// When it began to yield.
@@ -40,7 +43,7 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub fn new(deadline: Deadline) -> Backoff {
-        Backoff { deadline, rounds: 0, spins: LOOKS.get(), since: None, ended: false }
+        Backoff { deadline, looks: 0, rounds: 0, spins: LOOKS.get(), since: None, ended: false }
     }
 
     /// Whether the world was over before the last look.
@@ -53,12 +56,19 @@ impl Backoff {
         self.ended = true;
     }
 
+    /// The look found something to do, if not yet what is waited for: pauses are short again. Who moves a long message itself
+    /// would move little of it between long ones.
+    pub fn restart(&mut self) {
+        (self.rounds, self.since) = (0, None);
+    }
+
     /// Pauses, the longer the longer it has been; false if the deadline has passed.
     pub fn pause(&mut self) -> bool {
+        self.looks = self.looks.wrapping_add(1);
         self.rounds = self.rounds.saturating_add(1);
         if self.rounds <= self.spins {
             std::hint::spin_loop();
-            return !self.rounds.is_multiple_of(CLOCK) || !self.deadline.expired();
+            return !self.looks.is_multiple_of(CLOCK) || !self.deadline.expired();
         }
         let waited = self.since.get_or_insert_with(Instant::now).elapsed();
         if waited < YIELDS {
@@ -109,9 +119,16 @@ mod tests {
 
     #[test]
     fn a_wait_ends_at_its_deadline_and_not_before() {
-        let deadline = Deadline::after(Duration::from_millis(30));
-        let mut backoff = Backoff::new(deadline);
-        while backoff.pause() {}
-        assert!(deadline.elapsed() >= Duration::from_millis(30));
+        for restarts in [false, true] {
+            let deadline = Deadline::after(Duration::from_millis(30));
+            let mut backoff = Backoff::new(deadline);
+            while backoff.pause() {
+                if restarts {
+                    backoff.restart();
+                    assert!(backoff.since.is_none());
+                }
+            }
+            assert!(deadline.elapsed() >= Duration::from_millis(30));
+        }
     }
 }

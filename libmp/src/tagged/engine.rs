@@ -112,6 +112,8 @@ pub(super) struct Engine {
     requests: Slab<Entry>,
     matcher: Matcher<usize, Arrival>,
     staging: Staging,
+    /// Lines and pieces sent and taken.
+    moved: u64,
     /// Receives all of whose bytes have come, and are on the way to memory that the CPU does not reach.
     landing: Vec<usize>,
     /// Of the next request.
@@ -163,6 +165,7 @@ impl Engine {
             requests: Slab::new(),
             matcher: Matcher::new(),
             staging: Staging::new(),
+            moved: 0,
             landing: Vec::new(),
             next: 0,
             turn: 0,
@@ -343,6 +346,7 @@ impl Engine {
     fn serve(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
         for _ in 0..BURST {
             let Some(envelope) = self.peers[from].rings.take_line(way)? else { break };
+            self.moved += 1;
             self.opened(way, from, envelope)?;
         }
         let peer = &self.peers[from];
@@ -358,6 +362,11 @@ impl Engine {
             self.take_bulk(way, from)?;
         }
         self.peers[from].rings.tell(way)
+    }
+
+    /// Changes whenever something went on, if only by a piece.
+    pub fn moved(&self) -> u64 {
+        self.moved.wrapping_add(self.staging.copies())
     }
 
     fn entry(&self, ticket: Ticket) -> Option<&Entry> {
@@ -419,6 +428,7 @@ impl Engine {
                 }
             }
             self.peers[to].out.pop_front();
+            self.moved += 1;
         }
         Ok(())
     }
@@ -450,6 +460,7 @@ impl Engine {
             if written == 0 {
                 return Ok(());
             }
+            self.moved += 1;
             entry.state = State::Streaming { at: at + written, until };
             if at + written == until {
                 peer.streams.pop_front();
@@ -657,6 +668,7 @@ impl Engine {
                 memory => peer.rings.take_bulk(way, memory, at, len)?,
             };
             there -= taken;
+            self.moved += 1;
             entry.state = State::Streaming { at: at + taken, until };
             if at + taken == until {
                 peer.incoming.pop_front();

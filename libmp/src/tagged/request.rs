@@ -292,7 +292,7 @@ pub fn wait_any<'r, 'a: 'r>(
 ) -> Result<Option<(usize, Status)>> {
     let mut left: Vec<(usize, &mut Request<'a>)> = requests.into_iter().enumerate().collect();
     left.retain(|(_, request)| request.is_active());
-    let mut backoff = Backoff::new(deadline);
+    let (mut backoff, mut moved) = (Backoff::new(deadline), 0);
     loop {
         for (number, request) in &mut left {
             if request.is_over() {
@@ -302,6 +302,10 @@ pub fn wait_any<'r, 'a: 'r>(
         let Some((number, first)) = left.first_mut() else { return Ok(None) };
         if let Some(status) = first.test()? {
             return Ok(Some((*number, status)));
+        }
+        let now = first.shared.lock().moved();
+        if std::mem::replace(&mut moved, now) != now {
+            backoff.restart();
         }
         if !backoff.pause() {
             // Says what is missing.

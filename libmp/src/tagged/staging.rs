@@ -251,6 +251,11 @@ impl Staging {
         Staging { lanes: Vec::new(), queues: Queues::new(CONTEXTS), most: 0, copies: 0 }
     }
 
+    /// Copies started so far.
+    pub fn copies(&self) -> u64 {
+        self.copies
+    }
+
     pub fn report(&self) -> Staged {
         Staged {
             pool: self.lanes.iter().map(|lane| lane.pool.len()).sum(),

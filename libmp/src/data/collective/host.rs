@@ -122,6 +122,8 @@ pub(super) struct Run {
     word: usize,
     /// Through a NIC, of blocks in a table: bytes of the largest of any rank, once all have said theirs.
     agreed: Option<u64>,
+    /// Changes whenever something was given or taken.
+    pub moved: u64,
     /// Of a lane: pieces of each rank that have been sent.
     sent: Vec<u64>,
     /// Words on their way from or to memory, and combined ones.
@@ -153,6 +155,7 @@ impl Run {
 
     fn goes_on(&mut self, stage: Stage) {
         (self.stage, self.rank, self.word) = (stage, 0, 0);
+        self.moved += 1;
     }
 }
 
@@ -553,6 +556,7 @@ impl HostSide {
                 let word = lanes.word(&inboxes[rank], self, run.lane, self.rank);
                 word.store(now, Ordering::Release);
                 run.sent[rank] += 1;
+                run.moved += 1;
             }
         }
         Ok(missing)
@@ -603,6 +607,7 @@ impl HostSide {
                     word.store(now, Ordering::Release);
                 }
                 run.rank += 1;
+                run.moved += 1;
             }
             (run.rank, run.word) = (0, run.word + 1);
         }

@@ -460,8 +460,11 @@ impl Shared {
         deadline: Deadline,
         since: Instant,
     ) -> Result<()> {
-        let mut backoff = Backoff::new(deadline);
+        let (mut backoff, mut moved) = (Backoff::new(deadline), run.moved);
         while let Some(missing) = self.advance(run, task, memory)? {
+            if std::mem::replace(&mut moved, run.moved) != run.moved {
+                backoff.restart();
+            }
             self.plane.progress();
             self.plane.pause(&mut backoff, || Progress {
                 what: self.what(name, missing),

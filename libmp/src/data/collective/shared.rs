@@ -425,8 +425,11 @@ impl Shared {
             }
             let mut run = Run::default();
             let mut memory = InRegions { from: &job.from, to: &job.to };
-            let mut backoff = Backoff::new(Deadline::after(self.timeout));
+            let (mut backoff, mut moved) = (Backoff::new(Deadline::after(self.timeout)), run.moved);
             while self.advance(&mut run, &job.task(), &mut memory)?.is_some() {
+                if std::mem::replace(&mut moved, run.moved) != run.moved {
+                    backoff.restart();
+                }
                 if is_aborted() {
                     ended(WaitStatus::Aborted);
                     return Ok(());
