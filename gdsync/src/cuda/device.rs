@@ -328,7 +328,7 @@ impl Inner {
             uuid: topology::uuid(device)?,
             kernels: None,
             service: std::ptr::null_mut(),
-            turn: gate::Turn::new(std::env::var("CUDA_DEVICE_MAX_CONNECTIONS").ok().as_deref()),
+            turn: gate::Turn::default(),
             rescue: OnceLock::new(),
             graveyard: Mutex::default(),
             capabilities: Capabilities::default(),

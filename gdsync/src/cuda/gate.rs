@@ -4,8 +4,8 @@
 //! that waits for another rank of this process, launched between the look whether all is idle and the release, would be
 //! waited for by the very thread that it waits for. So whoever enqueues holds the gate open, and nothing is released then.
 //!
-//! And the threads that enqueue on one GPU take turns where they have to. A GPU has 8 hardware channels, or
-//! `CUDA_DEVICE_MAX_CONNECTIONS`; a stream takes one when it is given work, and keeps it as long as there are enough. Threads
+//! And the threads that enqueue on one GPU take turns where they have to. A GPU has 8 hardware channels, unless
+//! `CUDA_DEVICE_MAX_CONNECTIONS` says something else; a stream takes one when it is given work, and keeps it as long as there are enough. Threads
 //! that give work at the same moment to streams without a channel can get the same one while others are free. Of two kernels
 //! in one channel the second does not begin before the first has ended, and if that waits for the second, both wait for
 //! ever. Measured on an H200 with driver 580: kernels of three threads that wait for each other hung in up to 9 of 10 runs as
@@ -18,17 +18,15 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockE
 
 static GATE: RwLock<()> = RwLock::new(());
 
-/// Channels of a GPU if nothing else is said.
-const CHANNELS: usize = 8;
-/// Those of the service stream and of the default stream, which applications use.
-const TAKEN: usize = 2;
+/// Streams that have a channel of their own, beside the service stream and the default stream, which applications use.
+const MOST: usize = 6;
 
 /// Whose turn it is to enqueue on a device.
+#[derive(Default)]
 pub(super) struct Turn {
     lock: RwLock<()>,
-    /// Streams that there are beside these two, and how many there may be, each with a channel of its own.
+    /// Streams that there are beside these two.
     streams: AtomicUsize,
-    most: usize,
 }
 
 /// The gate is open, and nobody else enqueues who must not.
@@ -38,13 +36,6 @@ pub(super) struct Entered<'a> {
 }
 
 impl Turn {
-    /// `connections` is what `CUDA_DEVICE_MAX_CONNECTIONS` says.
-    pub fn new(connections: Option<&str>) -> Turn {
-        let said = connections.and_then(|text| text.trim().parse().ok());
-        let most = said.filter(|n| (1..=32).contains(n)).unwrap_or(CHANNELS).saturating_sub(TAKEN);
-        Turn { lock: RwLock::default(), streams: AtomicUsize::new(0), most }
-    }
-
     /// Says how many streams there are now.
     pub fn there_are(&self, streams: usize) {
         self.streams.store(streams, Ordering::SeqCst);
@@ -55,7 +46,7 @@ impl Turn {
     pub fn enter(&self, alone: bool) -> Entered<'_> {
         let with_others =
             (!alone).then(|| self.lock.read().unwrap_or_else(PoisonError::into_inner));
-        let with_others = with_others.filter(|_| self.streams.load(Ordering::SeqCst) <= self.most);
+        let with_others = with_others.filter(|_| self.streams.load(Ordering::SeqCst) <= MOST);
         let _turn =
             with_others.ok_or_else(|| self.lock.write().unwrap_or_else(PoisonError::into_inner));
         Entered { _turn, _open: GATE.read().unwrap_or_else(PoisonError::into_inner) }
@@ -77,7 +68,7 @@ mod tests {
 
     #[test]
     fn nothing_is_released_while_somebody_enqueues() {
-        let turn = Turn::new(None);
+        let turn = Turn::default();
         let first = turn.enter(false);
         std::thread::scope(|scope| scope.spawn(|| drop(turn.enter(false))).join()).unwrap();
         assert!(shut().is_none());
@@ -92,18 +83,15 @@ mod tests {
 
     #[test]
     fn a_stream_is_alone_at_first_and_when_there_are_more_than_channels() {
-        for (connections, most) in [(None, 6), (Some("16"), 14), (Some("1"), 0), (Some("many"), 6)]
-        {
-            let turn = Turn::new(connections);
-            for streams in 1..=20 {
-                turn.there_are(streams);
-                let entered = turn.enter(false);
-                assert_eq!(turn.lock.try_read().is_ok(), streams <= most, "{streams} of {most}");
-                drop(entered);
-                let entered = turn.enter(true);
-                assert!(turn.lock.try_read().is_err());
-                drop(entered);
-            }
+        let turn = Turn::default();
+        for streams in 1..=20 {
+            turn.there_are(streams);
+            let entered = turn.enter(false);
+            assert_eq!(turn.lock.try_read().is_ok(), streams <= MOST, "{streams}");
+            drop(entered);
+            let entered = turn.enter(true);
+            assert!(turn.lock.try_read().is_err());
+            drop(entered);
         }
     }
 }
