@@ -1,13 +1,13 @@
 //! Where what is in a device's control memory: the same on all devices of a world.
 
-use mp_kernels::{RANK_WINDOWS, RankPart, RankPosition, RankReport, RankState, SIGNAL_STRIDE};
+use mp_kernels::{
+    MeetingWord, RANK_WINDOWS, RankPart, RankPosition, RankReport, RankState, SIGNAL_STRIDE,
+};
 
 use crate::ranks::Options;
 
-/// Words that ranks of a device meet at, and those of the log (`MeetingWord` of `mp/impl/ranks.cuh`).
-const MEETING_WORDS: u64 = 6;
-/// The one of them that counts lines that were lost.
-const LOG_LOST: u64 = 5;
+/// Words that ranks of a device meet at, and those of the log.
+const MEETING_WORDS: u64 = MeetingWord::LogLost as u64 + 1;
 /// A cache line: nothing of one kind shares one with another.
 const ALIGN: u64 = 64;
 
@@ -69,7 +69,7 @@ impl Control {
 
     /// The word that counts lost lines.
     pub fn lost(&self) -> usize {
-        ((self.handle.meetings + LOG_LOST * SIGNAL_STRIDE) / 8) as usize
+        ((self.handle.meetings + MeetingWord::LogLost as u64 * SIGNAL_STRIDE) / 8) as usize
     }
 
     /// The report, in words.

@@ -87,6 +87,24 @@ shared_enum! {
 }
 
 shared_enum! {
+    /// Words of a device that its ranks meet at, and those of its log.
+    pub enum MeetingWord {
+        /// Ranks that have come to barriers of the world.
+        WorldHere = 0 as world_here,
+        /// Barriers of the world that are over.
+        WorldOpen = 1 as world_open,
+        /// Ranks that have come to barriers of the device.
+        DeviceHere = 2 as device_here,
+        /// Barriers of the device that are over.
+        DeviceOpen = 3 as device_open,
+        /// Lines that have been taken for writing.
+        LogHead = 4 as log_head,
+        /// Lines that were lost.
+        LogLost = 5 as log_lost,
+    }
+}
+
+shared_enum! {
     /// How far a device rank has got.
     pub enum RankPhase {
         /// Its block has not called `join`.
@@ -881,6 +899,7 @@ pub const HEADER: Header = Header {
         WaitStatus::ENUMERATION,
         RankCall::ENUMERATION,
         RankPhase::ENUMERATION,
+        MeetingWord::ENUMERATION,
         Comparison::ENUMERATION,
         AtomicKind::ENUMERATION,
         StepKind::ENUMERATION,

@@ -107,6 +107,22 @@ enum [[nodiscard]] RankPhase : std::uint32_t {
     rank_finished = 2,
 };
 
+// Words of a device that its ranks meet at, and those of its log.
+enum [[nodiscard]] MeetingWord : std::uint32_t {
+    // Ranks that have come to barriers of the world.
+    world_here = 0,
+    // Barriers of the world that are over.
+    world_open = 1,
+    // Ranks that have come to barriers of the device.
+    device_here = 2,
+    // Barriers of the device that are over.
+    device_open = 3,
+    // Lines that have been taken for writing.
+    log_head = 4,
+    // Lines that were lost.
+    log_lost = 5,
+};
+
 // How what a word holds is compared with a value.
 enum [[nodiscard]] Comparison : std::uint32_t {
     // It is the value.

@@ -108,7 +108,7 @@ public:
     const mp::RankReport& report(uint32_t device) const {
         return *mp::impl::at<const mp::RankReport>(ranks_[device].control + ranks_[device].report);
     }
-    uint64_t lost(uint32_t device) const { return *mp::impl::meeting_of(ranks_[device], mp::impl::log_lost); }
+    uint64_t lost(uint32_t device) const { return *mp::impl::meeting_of(ranks_[device], mp::log_lost); }
 
     uint64_t abort = 0;
     uint64_t read = 0;

@@ -35,6 +35,8 @@ pub(crate) struct Backoff {
     /// Those since the wait began, or something was done.
     rounds: u32,
     spins: u32,
+    /// What `moves` was told last.
+    moved: u64,
     /// When it began to yield.
     since: Option<Instant>,
     /// The waiting one has seen the world over, and looks once more.
@@ -43,7 +45,15 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub fn new(deadline: Deadline) -> Backoff {
-        Backoff { deadline, looks: 0, rounds: 0, spins: LOOKS.get(), since: None, ended: false }
+        Backoff {
+            deadline,
+            looks: 0,
+            rounds: 0,
+            spins: LOOKS.get(),
+            moved: 0,
+            since: None,
+            ended: false,
+        }
     }
 
     /// Whether the world was over before the last look.
@@ -56,10 +66,12 @@ impl Backoff {
         self.ended = true;
     }
 
-    /// The look found something to do, if not yet what is waited for: pauses are short again. Who moves a long message itself
-    /// would move little of it between long ones.
-    pub fn restart(&mut self) {
-        (self.rounds, self.since) = (0, None);
+    /// How often the waiting one itself has moved something. After a look that found something to do, if not yet what is waited
+    /// for, pauses are short again: little of a long message would be moved between long ones.
+    pub fn moves(&mut self, moved: u64) {
+        if std::mem::replace(&mut self.moved, moved) != moved {
+            (self.rounds, self.since) = (0, None);
+        }
     }
 
     /// Pauses, the longer the longer it has been; false if the deadline has passed.
@@ -119,12 +131,14 @@ mod tests {
 
     #[test]
     fn a_wait_ends_at_its_deadline_and_not_before() {
-        for restarts in [false, true] {
+        for moves in [false, true] {
             let deadline = Deadline::after(Duration::from_millis(30));
             let mut backoff = Backoff::new(deadline);
+            let mut moved = 0;
             while backoff.pause() {
-                if restarts {
-                    backoff.restart();
+                if moves {
+                    moved += 1;
+                    backoff.moves(moved);
                     assert!(backoff.since.is_none());
                 }
             }

@@ -646,7 +646,7 @@ impl Shared {
             return Ok(found);
         }
         let mut backoff = Backoff::new(deadline);
-        let (mut rounds, mut since, mut moved) = (0u32, None, 0);
+        let (mut rounds, mut since) = (0u32, None);
         let call = Call { plane: &self.plane, timeout: self.timeout, op: what };
         let way = Way { plane: &self.plane, call: &call };
         loop {
@@ -655,10 +655,7 @@ impl Shared {
             if let Some(found) = look(&mut engine) {
                 return Ok(found);
             }
-            let now = engine.moved();
-            if std::mem::replace(&mut moved, now) != now {
-                backoff.restart();
-            }
+            backoff.moves(engine.moved());
             drop(engine);
             went?;
             rounds = rounds.wrapping_add(1);

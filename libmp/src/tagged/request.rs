@@ -292,7 +292,7 @@ pub fn wait_any<'r, 'a: 'r>(
 ) -> Result<Option<(usize, Status)>> {
     let mut left: Vec<(usize, &mut Request<'a>)> = requests.into_iter().enumerate().collect();
     left.retain(|(_, request)| request.is_active());
-    let (mut backoff, mut moved) = (Backoff::new(deadline), 0);
+    let mut backoff = Backoff::new(deadline);
     loop {
         for (number, request) in &mut left {
             if request.is_over() {
@@ -303,10 +303,7 @@ pub fn wait_any<'r, 'a: 'r>(
         if let Some(status) = first.test()? {
             return Ok(Some((*number, status)));
         }
-        let now = first.shared.lock().moved();
-        if std::mem::replace(&mut moved, now) != now {
-            backoff.restart();
-        }
+        backoff.moves(first.shared.lock().moved());
         if !backoff.pause() {
             // Says what is missing.
             return first.wait(deadline).map(|status| Some((*number, status)));

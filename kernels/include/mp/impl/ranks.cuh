@@ -294,8 +294,6 @@ MP_CALL WaitStatus transfer(const Rank& self, RankCall call, std::uint32_t windo
 
 // ---- meeting --------------------------------------------------------------------------------------------------
 
-// Words of a device that its ranks meet at.
-enum MeetingWord : std::uint64_t { world_here, world_open, device_here, device_open, log_head, log_lost };
 MP_DEVICE std::uint64_t* meeting_of(const Ranks& all, MeetingWord which) {
     return at<std::uint64_t>(all.control + all.meetings + which * signal_stride);
 }

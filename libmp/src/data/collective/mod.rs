@@ -460,11 +460,9 @@ impl Shared {
         deadline: Deadline,
         since: Instant,
     ) -> Result<()> {
-        let (mut backoff, mut moved) = (Backoff::new(deadline), run.moved);
+        let mut backoff = Backoff::new(deadline);
         while let Some(missing) = self.advance(run, task, memory)? {
-            if std::mem::replace(&mut moved, run.moved) != run.moved {
-                backoff.restart();
-            }
+            backoff.moves(run.moved);
             self.plane.progress();
             self.plane.pause(&mut backoff, || Progress {
                 what: self.what(name, missing),

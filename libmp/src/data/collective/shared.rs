@@ -425,11 +425,9 @@ impl Shared {
             }
             let mut run = Run::default();
             let mut memory = InRegions { from: &job.from, to: &job.to };
-            let (mut backoff, mut moved) = (Backoff::new(Deadline::after(self.timeout)), run.moved);
+            let mut backoff = Backoff::new(Deadline::after(self.timeout));
             while self.advance(&mut run, &job.task(), &mut memory)?.is_some() {
-                if std::mem::replace(&mut moved, run.moved) != run.moved {
-                    backoff.restart();
-                }
+                backoff.moves(run.moved);
                 if is_aborted() {
                     ended(WaitStatus::Aborted);
                     return Ok(());
