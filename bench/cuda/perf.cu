@@ -201,7 +201,7 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_bandwidth(std::uint64_t target, std::ui
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
     for (std::uint64_t round = 0; round < rounds; ++round)
         mp::copy(mp::block(), mp::impl::at<void>(target), mp::impl::at<const void>(source), bytes, part);
-    mp::fence(mp::system);
+    mp::fence(mp::release, mp::system);
     mp::block_barrier();
     if (mp::thread_rank() == 0) {
         stamps[2 * mp::block_rank()] = began;

@@ -92,11 +92,11 @@ struct Tester {
 
 // F2
 TEST(ranks_numbers) {
-    const uint32_t devices = self.all.devices, each = self.all.per_device;
+    const uint32_t devices = self.all->devices, each = self.all->per_device;
     EXPECT(size() == devices * each);
     EXPECT(mp::size_of(self, Team::device) == each && each == mp::grid_blocks());
     EXPECT(mp::rank_in(self, Team::device) == mp::block_rank());
-    EXPECT(mp::rank_in(self, Team::world) == self.all.device * each + mp::block_rank());
+    EXPECT(mp::rank_in(self, Team::world) == self.all->device * each + mp::block_rank());
     EXPECT(meet());
 }
 
@@ -130,7 +130,7 @@ TEST(ranks_windows) {
     EXPECT(hear(nested, left(), 1));
     const auto* seen = static_cast<const uint64_t*>(mp::address_in(self, twin, self.rank, 24, 8));
     EXPECT(seen == mine + 3 && *seen == 4711 + left());
-    if (self.local + 1 < self.all.per_device)
+    if (self.local + 1 < self.all->per_device)
         EXPECT(mp::address_in(self, line, self.rank, 8 * check.words, 8) == mp::address_in(self, whole, self.rank + 1, 0, 8));
     EXPECT(meet());
 
@@ -147,11 +147,11 @@ TEST(ranks_windows) {
         EXPECT(mp::address_in(self, again, self.rank, 0, 0) == nullptr);
     }
     // By one device, while the others do not.
-    if (self.all.device == 0) {
+    if (self.all->device == 0) {
         uint32_t here = 0;
         EXPECT(!mp::win_create(self, Team::device, mine, 8, here).failed());
         EXPECT(here == mp::rank_windows);
-        const uint32_t next = (self.local + 1) % self.all.per_device;
+        const uint32_t next = (self.local + 1) % self.all->per_device;
         EXPECT(tell(here, next, 3));
         EXPECT(hear(here, mp::any_source, 3));
         EXPECT(!mp::win_free(self, here).failed());
@@ -194,7 +194,7 @@ TEST(ranks_refusals) {
     EXPECT(refused(mp::wait_notifications(self, {window, size(), 0}, 1).status));
     EXPECT(refused(mp::wait_notifications(self, {window, 0, 1u << 24}, 1).status));
     EXPECT(refused(mp::wait_notifications(self, {200, 0, 0}, 1).status));
-    EXPECT(refused(mp::wait_notifications(self, {}, self.all.spill + 1).status));
+    EXPECT(refused(mp::wait_notifications(self, {}, self.all->spill + 1).status));
     EXPECT(refused(mp::win_free(self, 9).status));
     EXPECT(refused(mp::win_free(self, 1000).status));
     // F7
@@ -262,7 +262,7 @@ TEST(ranks_transfers) {
 TEST(ranks_in_place) {
     uint32_t window = 0;
     EXPECT(!mp::win_create(self, Team::world, shared, 8, window).failed());
-    const uint32_t first = self.all.device * self.all.per_device;
+    const uint32_t first = self.all->device * self.all->per_device;
     if (mp::block().leads() && self.local == 0) mp::store(shared, uint64_t{0}, mp::relaxed, mp::gpu);
     EXPECT(meet());
     for (uint64_t round = 0; round < check.rounds; ++round) {
@@ -273,7 +273,7 @@ TEST(ranks_in_place) {
             EXPECT(mp::get(self, window, first, 0, shared, 8) == mp::ok);
         }
     }
-    if (self.local == 0) EXPECT(hear(window, mp::any_source, 2, static_cast<uint32_t>(check.rounds * (self.all.per_device - 1))));
+    if (self.local == 0) EXPECT(hear(window, mp::any_source, 2, static_cast<uint32_t>(check.rounds * (self.all->per_device - 1))));
     EXPECT(meet());
     EXPECT(mp::load(shared, mp::relaxed, mp::gpu) == check.rounds);
 }
@@ -340,7 +340,7 @@ TEST(ranks_barriers) {
         EXPECT(!mp::barrier(self, team).failed());
         uint64_t lap = 0;
         each(mp::size_of(self, team), [&](uint64_t i) {
-            const auto rank = static_cast<uint32_t>(team == Team::world ? i : self.all.device * self.all.per_device + i);
+            const auto rank = static_cast<uint32_t>(team == Team::world ? i : self.all->device * self.all->per_device + i);
             const auto* word = static_cast<const uint64_t*>(mp::address_in(self, window, rank, 0, 8));
             const uint64_t seen = mp::load(word, mp::relaxed, mp::system);
             lap += seen < round || seen > round + 1;
@@ -429,7 +429,7 @@ TEST(ranks_steps) {
 TEST(ranks_kept) {
     uint32_t window = 0;
     EXPECT(open(window));
-    const uint32_t held = self.all.spill;
+    const uint32_t held = self.all->spill;
     for (uint32_t i = 0; i < held; ++i) EXPECT(tell(window, right(), i % 50));
     EXPECT(meet());
     EXPECT(mp::test_notifications(self, {window, left(), 1000}, 1).status == mp::ok);
@@ -485,7 +485,7 @@ TEST(ranks_deadline) {
     EXPECT(open(window));
     if (self.rank == 0) {
         EXPECT(tell(window, 0, 1));
-        const mp::WaitResult result = mp::wait_notifications(self, {window, mp::any_source, 1}, 2, {self.all.abort, 1'000'000});
+        const mp::WaitResult result = mp::wait_notifications(self, {window, mp::any_source, 1}, 2, {self.all->abort, 1'000'000});
         EXPECT(result.status == mp::timed_out && result.seen == 1 && result.waited_ns >= 1'000'000);
         EXPECT(tell(window, right(), 2));
     }
@@ -535,16 +535,16 @@ TEST(ranks_log) {
 TEST(ranks_notify_all) {
     uint32_t window = 0;
     EXPECT(!mp::win_create(self, Team::world, shared, 8 * check.words, window).failed());
-    const uint32_t devices = self.all.devices;
+    const uint32_t devices = self.all->devices;
     for (uint64_t round = 0; round < check.rounds; ++round) {
         // The first rank of each device to the next device.
         if (self.local == 0) {
-            fill(mine, check.words, self.all.device, round);
-            const uint32_t target = (self.all.device + 1) % devices * self.all.per_device;
+            fill(mine, check.words, self.all->device, round);
+            const uint32_t target = (self.all->device + 1) % devices * self.all->per_device;
             EXPECT(!mp::put_notify_all(self, window, target, 0, mine, 8 * check.words, 6).failed());
         }
         EXPECT(hear(window, mp::any_source, 6));
-        EXPECT(holds(shared, check.words, (self.all.device + devices - 1) % devices, round));
+        EXPECT(holds(shared, check.words, (self.all->device + devices - 1) % devices, round));
         EXPECT(meet());
     }
 }
@@ -582,7 +582,7 @@ TEST(ranks_script) {
             // In the name of any rank.
             mp::WaitResult sent = {mp::ok, 0, 0};
             if (mp::block().leads())
-                sent = mp::impl::notify_one(self, self.rank, mp::impl::label_of(source, window, tag), mp::bounds_of(self));
+                sent = mp::impl::notify_one(self, self.all->device, self.local, mp::impl::label_of(source, window, tag));
             EXPECT(!mp::block().broadcast(sent).failed());
             continue;
         }

@@ -128,11 +128,12 @@ struct alignas(16) Packet {
 MP_DEVICE void store_packet(Packet* slot, Packet packet);
 MP_DEVICE Packet load_packet(const Packet* slot);
 
-// Orders this thread's reads and writes before it against those after it (acquire and release), as seen from the
-// scope. A release store does this by itself; a fence of its own is for writes that are published by something else
-// than a store of this header, such as a doorbell.
-template <class Scope>
-MP_DEVICE void fence(Scope);
+// Orders this thread's reads and writes before it against those after it, as seen from the scope: makes a relaxed store behind it a
+// release, a relaxed load before it an acquire, or both (acq_rel). A release waits for what has been written, an acquire only
+// empties the multiprocessor's cache. A release store does this by itself; a fence of its own is for what is published by something
+// else, such as a packet or a doorbell. Order: acquire_t, release_t, acq_rel_t. Scope: gpu_t, system_t.
+template <class Order, class Scope>
+MP_DEVICE void fence(Order, Scope);
 
 // ---- threads --------------------------------------------------------------------------------------------------
 
@@ -156,6 +157,10 @@ template <class Value>
 MP_DEVICE Value block_broadcast(const Value& of_thread_0);
 template <class Value>
 MP_DEVICE Value warp_broadcast(const Value& of_lane_0);
+// Memory of the block's own, near the processor, for a Value: at each call the same for all its threads, until the kernel ends. Nothing has been
+// written there yet. Value: at most 1 KiB, trivially destructible.
+template <class Value>
+MP_DEVICE Value* block_memory();
 
 // ---- time -----------------------------------------------------------------------------------------------------
 

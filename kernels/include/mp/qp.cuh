@@ -280,7 +280,7 @@ MP_DEVICE PostStatus wait_completed(Group group, const QueuePair& qp, std::uint6
     if (group.leads()) {
         posted.status = impl::until(qp, impl::Until::completed, position + 1, bounds);
         // What the holder of the lock acquired is this thread's by acquire at GPU scope; the NIC is outside the GPU.
-        fence(system);
+        fence(acquire, system);
     }
     return group.broadcast(posted).status;
 }

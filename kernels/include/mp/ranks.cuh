@@ -43,17 +43,19 @@ struct Notification {
     std::uint32_t tag;
 };
 
+namespace impl {
+struct Desk;
+}
+
 // A rank, as its block uses it. Each thread has its own, or the block one in shared memory; what changes is in the device's memory.
 struct Rank {
-    Ranks all;
+    impl::Desk* all;      // the world, in the block's own memory
     std::uint32_t rank;   // in the world
     std::uint32_t local;  // on its device: the number of its block
 };
 
-MP_DEVICE std::uint32_t rank_in(const Rank& self, Team team) { return team == Team::world ? self.rank : self.local; }
-MP_DEVICE std::uint32_t size_of(const Rank& self, Team team) {
-    return team == Team::world ? self.all.devices * self.all.per_device : self.all.per_device;
-}
+// The bounds of calls that are given none: the world's time limit.
+MP_DEVICE WaitBounds bounds_of(const Rank& self);
 
 }  // namespace mp
 
@@ -61,19 +63,29 @@ MP_DEVICE std::uint32_t size_of(const Rank& self, Team team) {
 
 namespace mp {
 
-// Makes the block a rank of the world. The grid has exactly the world's ranks of a device.
+// Makes the block a rank of the world, of one at a time. The grid has exactly the world's ranks of a device.
 MP_DEVICE Rank join(const Ranks& ranks) {
-    const Rank self = {ranks, ranks.device * ranks.per_device + block_rank(), block_rank()};
-    if (block().leads()) store(&impl::state_of(self)->phase, std::uint64_t{rank_joined}, relaxed, system);
+    const Rank self = {block_memory<impl::Desk>(), ranks.device * ranks.per_device + block_rank(), block_rank()};
+    block().sync();
+    if (block().leads()) {
+        static_cast<Ranks&>(*self.all) = ranks;
+        impl::forget_routes(*self.all);
+        store(&impl::state_of(self)->phase, std::uint64_t{rank_joined}, relaxed, system);
+    }
+    block().sync();
     return self;
 }
 
-// The bounds of calls that are given none: the world's time limit.
-MP_DEVICE WaitBounds bounds_of(const Rank& self) { return {self.all.abort, self.all.timeout_ns}; }
+MP_DEVICE WaitBounds bounds_of(const Rank& self) { return {self.all->abort, self.all->timeout_ns}; }
+MP_DEVICE std::uint32_t rank_in(const Rank& self, Team team) { return team == Team::world ? self.rank : self.local; }
+MP_DEVICE std::uint32_t size_of(const Rank& self, Team team) {
+    return team == Team::world ? impl::size_of_world(*self.all) : self.all->per_device;
+}
 
 // Where bytes `at` … `at + bytes` of a rank's share of a window are; null if they are not all in it.
 MP_DEVICE void* address_in(const Rank& self, std::uint32_t window, std::uint32_t rank, std::uint64_t at, std::uint64_t bytes) {
-    return impl::at<void>(impl::place_of(self, window, rank, at, bytes));
+    if (window >= 2 * rank_windows || rank >= size_of(self, Team::world)) return nullptr;
+    return impl::at<void>(impl::place_in(*impl::part_in(*self.all, self.all->device, window, rank), at, bytes));
 }
 
 // Copies to a rank's share of a window. Nothing is copied if source and destination are the same memory, which is how ranks of one device
@@ -81,42 +93,32 @@ MP_DEVICE void* address_in(const Rank& self, std::uint32_t window, std::uint32_t
 // target knows of it by a notification, or a barrier. Refused with bad_argument outside of the window; then nothing is written.
 [[nodiscard]] MP_DEVICE WaitStatus put(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at,
                                        const void* from, std::uint64_t bytes) {
-    return impl::transfer(self, rank_put, window, target, at, const_cast<void*>(from), bytes);
+    return impl::transfer(self, {rank_put, window, target, 0, at, const_cast<void*>(from), bytes, impl::Tells::none}).status;
 }
 
 // Copies from a rank's share of a window: loads, over the link if need be. The bytes are there for the block after `flush`. For the rest as put.
 [[nodiscard]] MP_DEVICE WaitStatus get(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
                                        std::uint64_t bytes) {
-    return impl::transfer(self, rank_get, window, target, at, to, bytes);
+    return impl::transfer(self, {rank_get, window, target, 0, at, to, bytes, impl::Tells::none}).status;
 }
 
 // put, and then a notification of the target: (window, this rank, tag). A full ring is waited for; if it stays full, the bytes have
 // been written and the target has not been notified: timed_out, or no_room if this rank's own queue is full as well.
 MP_DEVICE WaitResult put_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, const void* from,
                                 std::uint64_t bytes, std::uint32_t tag) {
-    if (!impl::is_tag(tag)) return impl::refuse_rank(self, rank_put, target, window, tag, at, 0, bytes);
-    const WaitStatus moved = put(self, window, target, at, from, bytes);
-    if (moved != ok) return {moved, 0, 0};
-    return impl::notify(self, target, 1, impl::label_of(self.rank, window, tag), bounds_of(self));
+    return impl::transfer(self, {rank_put, window, target, tag, at, const_cast<void*>(from), bytes, impl::Tells::target});
 }
 
 // get, and then a notification of the target: its bytes have been read, and it may write them again.
 MP_DEVICE WaitResult get_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
                                 std::uint64_t bytes, std::uint32_t tag) {
-    if (!impl::is_tag(tag)) return impl::refuse_rank(self, rank_get, target, window, tag, at, 0, bytes);
-    const WaitStatus moved = get(self, window, target, at, to, bytes);
-    if (moved != ok) return {moved, 0, 0};
-    return impl::notify(self, target, 1, impl::label_of(self.rank, window, tag), bounds_of(self));
+    return impl::transfer(self, {rank_get, window, target, tag, at, to, bytes, impl::Tells::target});
 }
 
 // put to one rank, and then a notification of every rank of its device: for data that they share, which crosses the link once.
 MP_DEVICE WaitResult put_notify_all(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at,
                                     const void* from, std::uint64_t bytes, std::uint32_t tag) {
-    if (!impl::is_tag(tag)) return impl::refuse_rank(self, rank_put, target, window, tag, at, 0, bytes);
-    const WaitStatus moved = put(self, window, target, at, from, bytes);
-    if (moved != ok) return {moved, 0, 0};
-    const std::uint32_t first = target / self.all.per_device * self.all.per_device;
-    return impl::notify(self, first, self.all.per_device, impl::label_of(self.rank, window, tag), bounds_of(self));
+    return impl::transfer(self, {rank_put, window, target, tag, at, const_cast<void*>(from), bytes, impl::Tells::device});
 }
 
 // Waits for `count` notifications that match, and takes them: the earliest, as this rank has taken them in; all others stay, in order. With
@@ -140,7 +142,7 @@ MP_DEVICE WaitResult test_notifications(const Rank& self, const Wanted& wanted, 
 // Ends when all that this rank has put and got has happened: sources may be written again, what was got is there for the block.
 MP_DEVICE void flush(const Rank& self) {
     block().sync();
-    if (block().leads()) impl::fence_for(self);
+    if (block().leads()) impl::fence_for(acq_rel, self.all->devices == 1);
     block().sync();
 }
 
@@ -170,7 +172,7 @@ MP_DEVICE void finish(const Rank& self) {
 template <class... Values>
 MP_DEVICE void print(const Rank& self, const char* text, Values... values) {
     static_assert(sizeof...(Values) <= 6, "print: at most six values");
-    if (block().leads() && self.all.log != 0) impl::write_line(self, text, values...);
+    if (block().leads() && self.all->log != 0) impl::write_line(self, text, values...);
 }
 
 }  // namespace mp

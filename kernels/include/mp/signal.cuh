@@ -165,19 +165,25 @@ MP_DEVICE auto wait_until(const See see, const Glance glance, const Is is, const
     return wait_long(see, glance, is, bounds);
 }
 
+// What a poll saw, and whether that is what is waited for.
+struct Polled {
+    std::uint64_t seen;
+    bool there;
+};
+struct IsThere {
+    MP_DEVICE bool operator()(const Polled& polled) const { return polled.there; }
+};
+constexpr IsThere is_there = {};
+
 // One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
 template <class Poll>
 MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
-    struct Polled {
-        std::uint64_t seen;
-        bool there;
-    };
     const auto look = [&poll] {
         Polled polled = {0, false};
         polled.there = poll(polled.seen);
         return polled;
     };
-    const auto result = wait_until(look, look, [](const Polled& polled) { return polled.there; }, bounds);
+    const auto result = wait_until(look, look, is_there, bounds);
     return {result.status, result.seen.seen, result.waited_ns};
 }
 

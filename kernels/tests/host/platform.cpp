@@ -108,11 +108,11 @@ CASE(fences_around_relaxed_words_order_data) {
         mp::host::launch(2, 1, [&] {
             if (mp::block_rank() == 0) {
                 data = 42;
-                mp::fence(mp::system);
+                mp::fence(mp::release, mp::system);
                 mp::store(&flag, uint64_t{1}, mp::relaxed, mp::system);
             } else {
                 while (mp::load(&flag, mp::relaxed, mp::system) == 0) mp::pause();
-                mp::fence(mp::system);
+                mp::fence(mp::acquire, mp::system);
                 CHECK_THAT(data, ==, 42u);
             }
         });

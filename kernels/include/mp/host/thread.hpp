@@ -62,6 +62,7 @@ struct Block {
     }
     Meeting all;
     std::vector<std::unique_ptr<Meeting>> warps;
+    alignas(16) unsigned char memory[1024] = {};  // of block_memory
 };
 
 struct Thread {

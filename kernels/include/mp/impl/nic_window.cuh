@@ -339,7 +339,7 @@ MP_COLD WaitResult drain(Group group, const Window& window, std::uint64_t first,
         }
     }
     // Of what the NIC wrote, and, the leader's, of what was stored in mapped memory.
-    if (looked) fence(system);
+    if (looked) fence(acq_rel, system);
     if (group.any(result.failed())) {
         const bool lost = group.any(result.status == path_failed), ended = group.any(result.status == aborted);
         report(at<WaitReport>(window.report), expected, result);

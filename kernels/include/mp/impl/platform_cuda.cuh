@@ -36,7 +36,9 @@ MP_PTX_WORD(std::uint64_t, "l", 64, acquire, system_t, sys)
                      : "memory");                                                                                      \
     }                                                                                                                  \
     MP_DEVICE void add_word(type* word, type value, order##_t, scope_tag) {                                            \
-        asm volatile("red." #order "." #scope ".add.u" #bits " [%0], %1;" ::"l"(word), reg(value) : "memory");         \
+        asm volatile("red." #order "." #scope ".global.add.u" #bits " [%0], %1;" ::"l"(global_address(word)),          \
+                     reg(value)                                                                                        \
+                     : "memory");                                                                                      \
     }
 MP_PTX_WORD(std::uint32_t, "r", 32, relaxed, gpu_t, gpu)
 MP_PTX_WORD(std::uint32_t, "r", 32, release, gpu_t, gpu)
@@ -52,9 +54,9 @@ MP_PTX_WORD(std::uint64_t, "l", 64, release, system_t, sys)
 #define MP_PTX_FETCH(kind, operation, type, reg, scope_tag, scope, order_tag, order)                                   \
     MP_DEVICE type fetch_word(type* word, kind, type value, scope_tag, order_tag) {                                    \
         type before;                                                                                                   \
-        asm volatile("atom." #order "." #scope "." operation " %0, [%1], %2;"                                          \
+        asm volatile("atom." #order "." #scope ".global." operation " %0, [%1], %2;"                                   \
                      : "=" reg(before)                                                                                 \
-                     : "l"(word), reg(value)                                                                           \
+                     : "l"(global_address(word)), reg(value)                                                           \
                      : "memory");                                                                                      \
         return before;                                                                                                 \
     }
@@ -64,17 +66,19 @@ MP_PTX_WORD(std::uint64_t, "l", 64, release, system_t, sys)
 #define MP_PTX_CHANGE_ONLY(kind, operation, type, reg, scope_tag, scope)                                               \
     MP_PTX_CHANGE(kind, operation, type, reg, scope_tag, scope)                                                        \
     MP_DEVICE void change_word(type* word, kind, type value, scope_tag, release_t) {                                   \
-        asm volatile("red.release." #scope "." operation " [%0], %1;" ::"l"(word), reg(value) : "memory");             \
+        asm volatile("red.release." #scope ".global." operation " [%0], %1;" ::"l"(global_address(word)), reg(value)   \
+                     : "memory");                                                                                      \
     }                                                                                                                  \
     MP_DEVICE void change_word(type* word, kind, type value, scope_tag, relaxed_t) {                                   \
-        asm volatile("red.relaxed." #scope "." operation " [%0], %1;" ::"l"(word), reg(value) : "memory");             \
+        asm volatile("red.relaxed." #scope ".global." operation " [%0], %1;" ::"l"(global_address(word)), reg(value)   \
+                     : "memory");                                                                                      \
     }
 #define MP_PTX_SWAP(type, reg, bits, scope_tag, scope, order_tag, order)                                               \
     MP_DEVICE type compare_swap_word(type* word, type expected, type value, scope_tag, order_tag) {                    \
         type before;                                                                                                   \
-        asm volatile("atom." #order "." #scope ".cas.b" bits " %0, [%1], %2, %3;"                                      \
+        asm volatile("atom." #order "." #scope ".global.cas.b" bits " %0, [%1], %2, %3;"                               \
                      : "=" reg(before)                                                                                 \
-                     : "l"(word), reg(expected), reg(value)                                                            \
+                     : "l"(global_address(word)), reg(expected), reg(value)                                            \
                      : "memory");                                                                                      \
         return before;                                                                                                 \
     }
@@ -104,8 +108,22 @@ MP_PTX_SCOPE(system_t, sys)
 #undef MP_PTX_CHANGE
 #undef MP_PTX_FETCH
 
-MP_DEVICE void fence_at(gpu_t) { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
-MP_DEVICE void fence_at(system_t) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+// PTX ISA 8.6, sm_90: fences of one side. What is older has the one of both.
+#if __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8))
+#define MP_PTX_ONE_SIDE(order) #order
+#else
+#define MP_PTX_ONE_SIDE(order) "acq_rel"
+#endif
+#define MP_PTX_FENCE(order, name, scope_tag, scope) \
+    MP_DEVICE void fence_at(order##_t, scope_tag) { asm volatile("fence." name "." scope ";" ::: "memory"); }
+MP_PTX_FENCE(acquire, MP_PTX_ONE_SIDE(acquire), gpu_t, "gpu")
+MP_PTX_FENCE(release, MP_PTX_ONE_SIDE(release), gpu_t, "gpu")
+MP_PTX_FENCE(acq_rel, "acq_rel", gpu_t, "gpu")
+MP_PTX_FENCE(acquire, MP_PTX_ONE_SIDE(acquire), system_t, "sys")
+MP_PTX_FENCE(release, MP_PTX_ONE_SIDE(release), system_t, "sys")
+MP_PTX_FENCE(acq_rel, "acq_rel", system_t, "sys")
+#undef MP_PTX_FENCE
+#undef MP_PTX_ONE_SIDE
 
 constexpr unsigned full_warp = 0xffffffffu;
 
@@ -167,9 +185,9 @@ MP_DEVICE Packet load_packet(const Packet* slot) {
     return packet;
 }
 
-template <class Scope>
-MP_DEVICE void fence(Scope scope) {
-    impl::fence_at(scope);
+template <class Order, class Scope>
+MP_DEVICE void fence(Order order, Scope scope) {
+    impl::fence_at(order, scope);
 }
 
 MP_DEVICE unsigned thread_rank() {
@@ -202,6 +220,13 @@ MP_DEVICE Value block_broadcast(const Value& of_thread_0) {
     const Value value = *reinterpret_cast<const Value*>(shared);
     __syncthreads();  // the next broadcast must not overtake a slow reader
     return value;
+}
+
+template <class Value>
+MP_DEVICE Value* block_memory() {
+    static_assert(sizeof(Value) <= 1024, "block_memory: the value is larger than 1 KiB");
+    __shared__ alignas(16) unsigned char memory[sizeof(Value)];
+    return reinterpret_cast<Value*>(memory);
 }
 
 template <class Value>

@@ -131,15 +131,16 @@ MP_DEVICE Packet load_packet(const Packet* slot) {
     return packet;
 }
 
-template <class Scope>
-MP_DEVICE void fence(Scope) {
+template <class Order, class Scope>
+MP_DEVICE void fence(Order order, Scope) {
+    static_assert(!std::is_same_v<Order, relaxed_t>, "a fence orders something");
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer does not model fences. A read-modify-write of one common word orders any two fences as two real
     // ones that synchronise would be; it cannot order a fence with an acquire or release of another word.
     static std::uint64_t common = 0;
     __atomic_fetch_add(&common, std::uint64_t{1}, __ATOMIC_ACQ_REL);
 #else
-    __atomic_thread_fence(__ATOMIC_ACQ_REL);
+    __atomic_thread_fence(impl::order_of(order));
 #endif
 }
 
@@ -168,6 +169,13 @@ template <class Value>
 MP_DEVICE Value block_broadcast(const Value& of_thread_0) {
     host::Meeting* meeting = impl::my_block();
     return meeting ? impl::broadcast(*meeting, thread_rank() == 0, of_thread_0) : of_thread_0;
+}
+template <class Value>
+MP_DEVICE Value* block_memory() {
+    static_assert(sizeof(Value) <= sizeof host::Block::memory && std::is_trivially_destructible_v<Value>);
+    static thread_local Value alone;
+    host::Block* block = host::this_thread.block;
+    return block ? reinterpret_cast<Value*>(block->memory) : &alone;
 }
 template <class Value>
 MP_DEVICE Value warp_broadcast(const Value& of_lane_0) {

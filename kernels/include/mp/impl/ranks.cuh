@@ -59,27 +59,89 @@ MP_DEVICE RankState* state_in(const Ranks& all, std::uint32_t rank) {
     const std::uint32_t device = rank / all.per_device;
     return at<RankState>(control_of(all, device) + all.states) + (rank - device * all.per_device);
 }
-MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all.control + self.all.states) + self.local; }
 MP_DEVICE std::uint32_t size_of_world(const Ranks& all) { return all.devices * all.per_device; }
 
 // Windows of the world have the lower numbers.
 MP_DEVICE RankPart* part_in(const Ranks& all, std::uint32_t device, std::uint32_t window, std::uint32_t rank) {
     return at<RankPart>(control_of(all, device) + all.parts) + std::uint64_t{window} * size_of_world(all) + rank;
-}
-MP_DEVICE std::uint64_t place_of(const Rank& self, std::uint32_t window, std::uint32_t rank, std::uint64_t first, std::uint64_t bytes) {
-    if (window >= 2 * rank_windows || rank >= size_of_world(self.all)) return 0;
-    const RankPart* part = part_in(self.all, self.all.device, window, rank);
-    const std::uint64_t memory = part->memory, length = part->bytes;
-    if (memory == 0 || first > length || bytes > length - first) return 0;
-    return memory + first;
+}// Where bytes `first` … `first + bytes` of a share are, or 0.
+template <class Share>
+MP_DEVICE std::uint64_t place_in(const Share& share, std::uint64_t first, std::uint64_t bytes) {
+    const std::uint64_t memory = share.memory, length = share.bytes;
+    return memory == 0 || first > length || bytes > length - first ? 0 : memory + first;
 }
 
-// The leader's fence: at the scope of whoever is in the world.
-MP_DEVICE void fence_for(const Rank& self) {
-    if (self.all.devices == 1)
-        fence(gpu);
+// The words of the ring from this device to a rank: how many were sent, and how many the target has read.
+struct RingEnds {
+    std::uint64_t* head;
+    const std::uint64_t* tail;
+};
+MP_DEVICE RingEnds ends_to(const Ranks& all, std::uint32_t target) {
+    return {at<std::uint64_t>(all.control + all.heads) + target, at<const std::uint64_t>(all.control + all.tails) + target};
+}
+
+// What a put to a rank's share of a window needs to know. The block keeps it near: what lies in the device's memory is a microsecond's third
+// away once the cache has been emptied, as every acquire does.
+struct Route {
+    std::uint64_t memory;  // the share; 0: there is none
+    std::uint64_t bytes;
+    std::uint64_t ring;  // from this device to the rank
+    // The leader's: a ticket that may be the next, and how many the target is known to have read.
+    std::uint64_t next;
+    std::uint64_t read;
+    std::uint32_t window;
+    std::uint32_t rank;
+    std::uint32_t device;
+};
+constexpr unsigned desk_routes = 8;
+
+// The world as a block keeps it in memory of its own.
+struct Desk : Ranks {
+    Route routes[desk_routes];
+};
+
+MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all->control + self.all->states) + self.local; }
+
+MP_DEVICE void forget_routes(Desk& desk) {
+    for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, nobody, nobody, 0};
+}
+
+// The ring from this device to a rank of another.
+MP_DEVICE std::uint64_t ring_to(const Ranks& all, std::uint32_t device, std::uint32_t local) {
+    return control_of(all, device) + all.rings + (std::uint64_t{local} * all.devices + all.device) * all.slots * sizeof(Packet);
+}
+
+MP_COLD void look_up(Desk& all, Route& route, std::uint32_t window, std::uint32_t rank) {
+    route = {0, 0, 0, 0, 0, window, rank, 0};
+    if (window >= 2 * rank_windows || rank >= size_of_world(all)) return;
+    const RankPart* part = part_in(all, all.device, window, rank);
+    const RingEnds ends = ends_to(all, rank);
+    route.device = rank / all.per_device;
+    route.memory = part->memory;
+    route.bytes = part->bytes;
+    route.ring = ring_to(all, route.device, rank - route.device * all.per_device);
+    route.next = load(ends.head, relaxed, gpu);
+    route.read = load(ends.tail, relaxed, system);
+}
+
+// By all threads of the block. Two neighbours have a route each, for each of four windows.
+MP_DEVICE Route& route_to(const Rank& self, std::uint32_t window, std::uint32_t rank) {
+    Route& route = self.all->routes[(2 * window + (rank >> 1 & 1)) % desk_routes];
+    if (MP_RARELY(route.window != window || route.rank != rank)) {
+        block().sync();
+        if (block().leads()) look_up(*self.all, route, window, rank);
+        block().sync();
+    }
+    return route;
+}
+
+// The leader's fence: at the scope of whoever is in the world, or of the ranks of one device.
+template <class Order>
+MP_DEVICE void fence_for(Order order, bool one_device) {
+    if (one_device)
+        fence(order, gpu);
     else
-        fence(system);
+        fence(order, system);
 }
 
 // ---- failures -------------------------------------------------------------------------------------------------
@@ -91,7 +153,7 @@ struct RankFailure {
     std::uint64_t wanted, have, waited_ns;
 };
 
-MP_COLD void report_rank(const Ranks all, std::uint32_t rank, const RankFailure failure) {
+MP_COLD void report_rank(const Ranks& all, std::uint32_t rank, const RankFailure failure) {
     auto* slot = at<RankReport>(all.control + all.report);
     if (fetch(&slot->claimed, replace, std::uint32_t{1}, gpu, relaxed) != 0) return;
     std::uint32_t missing = failure.missing;
@@ -112,54 +174,93 @@ MP_COLD void report_rank(const Ranks all, std::uint32_t rank, const RankFailure 
 }
 
 // A call that is refused, for `bytes` bytes from `first` on of `size`.
-MP_COLD WaitResult refuse_rank(const Rank& self, RankCall call, std::uint32_t peer, std::uint32_t window, std::uint32_t tag,
+MP_COLD WaitResult refuse_rank(const Rank self, RankCall call, std::uint32_t peer, std::uint32_t window, std::uint32_t tag,
                                std::uint64_t first, std::uint64_t size, std::uint64_t bytes) {
     if (block().leads())
-        report_rank(self.all, self.rank, {bad_argument, call, peer, window, tag, nobody, 0, first, size, bytes});
+        report_rank(*self.all, self.rank, {bad_argument, call, peer, window, tag, nobody, 0, first, size, bytes});
     return {bad_argument, size, 0};
 }
 
 // ---- notifications --------------------------------------------------------------------------------------------
 
-// Takes what has come into the queue. False if there is more than it has room for. By the leader.
-MP_COLD bool take_in(const Ranks& all, std::uint32_t local) {
+// Where notifications come in to a rank, in words that its leader keeps in registers while it looks.
+struct Inbox {
+    RankState* state;
+    RankPosition* positions;     // one for each device
+    const Packet* rings;         // the same
+    std::uint64_t* queue;
+    std::uint64_t first;         // in the queue
+    std::uint64_t held;          // in it
+    std::uint64_t matched;       // of those
+    bool room;                   // for all that have come
+};
+MP_DEVICE Inbox inbox_of(const Ranks& all, std::uint32_t local) {
     RankState* state = at<RankState>(all.control + all.states) + local;
-    auto* queue = at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill;
-    auto* positions = at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices;
-    const auto* rings = at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots;
-    const std::uint64_t first = state->first, before = state->count;
-    std::uint64_t count = before;
-    bool room = true;
-    for (std::uint32_t device = 0; device < all.devices; ++device) {
-        const Packet* ring = rings + std::uint64_t{device} * all.slots;
-        const std::uint64_t began = positions[device].next;
-        std::uint64_t next = began;
-        for (;; ++next, ++count) {
+    return {state,
+            at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices,
+            at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots,
+            at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill,
+            state->first,
+            state->count,
+            0,
+            true};
+}
+
+// Takes what has come into the queue, until `enough` match. By the leader. What it reads again at each look lies in the multiprocessor's cache,
+// but for the packets.
+MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint64_t enough) {
+    // Where enough may be found before all have been looked at, no device is always the last.
+    std::uint32_t device = all.devices == 1 ? 0 : static_cast<std::uint32_t>(clock_cycles()) % all.devices;
+    MP_NO_UNROLL
+    for (std::uint32_t left = all.devices; left > 0 && inbox.matched < enough; --left, device = device + 1 == all.devices ? 0 : device + 1) {
+        const Packet* ring = inbox.rings + std::uint64_t{device} * all.slots;
+        const RankPosition began = inbox.positions[device];
+        std::uint64_t next = began.next;
+        MP_NO_UNROLL
+        for (; inbox.matched < enough; ++next, ++inbox.held) {
             const Packet packet = load_packet(ring + (next & (all.slots - 1)));
             if (packet.epoch != next + 1) break;
-            room = count < all.spill;
-            if (!room) break;
-            queue[(first + count) & (all.spill - 1)] = packet.data;
+            inbox.room = inbox.held < all.spill;
+            if (!inbox.room) break;
+            inbox.queue[(inbox.first + inbox.held) & (all.spill - 1)] = packet.data;
+            inbox.matched += filter.takes(packet.data);
         }
-        if (next == began) continue;
-        positions[device].next = next;
+        if (next == began.next) continue;
+        inbox.positions[device].next = next;
         // Half a ring at once: a full ring has been read by then. The slots have been read before they are given back.
-        if (next - positions[device].told < (all.slots + 1) / 2) continue;
-        positions[device].told = next;
+        if (next - began.told < (all.slots + 1) / 2) continue;
+        inbox.positions[device].told = next;
         auto* tails = at<std::uint64_t>(control_of(all, device) + all.tails);
         store(tails + all.device * all.per_device + local, next, release, system);
     }
-    if (count != before) state->count = count;
-    return room;
+}
+// Takes all in. False if there was no room for all.
+MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
+    Inbox inbox = inbox_of(all, local);
+    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint64_t{0});
+    inbox.state->count = inbox.held;
+    return inbox.room;
+}
+
+// One thread's wait for `poll(seen)`. Not unrolled, as wait_for is: the polls of a rank are calls.
+template <class Poll>
+MP_DEVICE WaitResult wait_calling(const Poll& poll, const WaitBounds& bounds) {
+    const auto look = [&poll] {
+        Polled polled = {0, false};
+        polled.there = poll(polled.seen);
+        return polled;
+    };
+    const auto waited = wait_long(look, look, is_there, bounds);
+    return {waited.status, waited.seen.seen, waited.waited_ns};
 }
 
 // Waits for `is`, which looks at a word, and takes in meanwhile what comes. By the leader. `full`: its queue was at the last look.
 template <class Is>
 MP_DEVICE WaitResult wait_taking_in(const Rank& self, const WaitBounds& bounds, bool& full, const Is& is) {
-    const WaitResult result = wait_for(
+    const WaitResult result = wait_calling(
         [&](std::uint64_t&) {
             if (is()) return true;
-            full = !take_in(self.all, self.local);
+            full = !take_all_in(*self.all, self.local);
             return false;
         },
         bounds);
@@ -167,49 +268,60 @@ MP_DEVICE WaitResult wait_taking_in(const Rank& self, const WaitBounds& bounds, 
     return result;
 }
 
-// One thread's notification of a rank; what it comes behind has been fenced.
-MP_DEVICE WaitResult notify_one(const Rank& self, std::uint32_t target, std::uint64_t label, const WaitBounds& bounds) {
-    const Ranks& all = self.all;
-    auto* head = at<std::uint64_t>(all.control + all.heads) + target;
-    const auto* tail = at<const std::uint64_t>(all.control + all.tails) + target;
-    std::uint64_t ticket = 0;
+// A place in the ring to a rank, which nobody else has if the result is ok, and how many the target was seen to have read.
+struct Ticket {
+    WaitResult result;
+    std::uint64_t number;
+    std::uint64_t read;
+};
+
+// Waits until the ring to a rank has a free slot, and takes it. By the leader. `next` and `read`: what may still be so.
+MP_COLD Ticket take_ticket(const Rank self, std::uint32_t target, std::uint64_t label, std::uint64_t next, std::uint64_t read) {
+    const Ranks& all = *self.all;
+    const RingEnds ends = ends_to(all, target);
+    bool full = false;
     // The slot is written behind the branch that saw it free.
-    const auto claim = [&] {
-        std::uint64_t next = load(head, relaxed, gpu);
-        while (next - load(tail, relaxed, system) < all.slots) {
-            ticket = next;
-            next = compare_swap(head, ticket, ticket + 1, gpu, relaxed);
-            if (next == ticket) return true;
+    const WaitResult result = wait_taking_in(self, bounds_of(self), full, [&] {
+        for (;;) {
+            if (next - read >= all.slots) {
+                next = load(ends.head, relaxed, gpu);
+                read = load(ends.tail, relaxed, system);
+                if (next - read >= all.slots) return false;
+            }
+            const std::uint64_t found = compare_swap(ends.head, next, next + 1, gpu, relaxed);
+            if (found == next) return true;
+            next = found;
         }
-        return false;
-    };
-    if (!claim()) {
-        bool full = false;
-        const WaitResult result = wait_taking_in(self, bounds, full, claim);
-        if (result.failed()) {
-            const Notification what = notification_of(label);
-            report_rank(all, self.rank, {result.status, rank_notify, target, what.window, what.tag, nobody,
-                                         static_cast<std::uint32_t>(full), 1, 0, result.waited_ns});
-            return result;
-        }
+    });
+    if (result.failed()) {
+        const Notification what = notification_of(label);
+        report_rank(all, self.rank, {result.status, rank_notify, target, what.window, what.tag, nobody, static_cast<std::uint32_t>(full), 1,
+                                     0, result.waited_ns});
     }
-    const std::uint32_t device = target / all.per_device, local = target - device * all.per_device;
-    auto* ring = at<Packet>(control_of(all, device) + all.rings) + (std::uint64_t{local} * all.devices + all.device) * all.slots;
-    store_packet(ring + (ticket & (all.slots - 1)), {label, ticket + 1});
-    return {ok, 1, 0};
+    return {result, next, read};
 }
 
-MP_CALL WaitResult notify(const Rank& self, std::uint32_t first, std::uint32_t count, std::uint64_t label, const WaitBounds& bounds) {
-    WaitResult result = {ok, 0, 0};
-    block().sync();
-    if (block().leads()) {
-        if (first / self.all.per_device == self.all.device)
-            fence(gpu);
-        else
-            fence(system);
-        for (std::uint32_t i = 0; i < count && !result.failed(); ++i) result = notify_one(self, first + i, label, bounds);
-    }
-    return block().broadcast(result);
+// Writes a notification into its place in a ring. By the leader, who has fenced what it comes behind.
+MP_DEVICE void write_notification(const Ranks& all, std::uint64_t ring, std::uint64_t number, std::uint64_t label) {
+    store_packet(at<Packet>(ring) + (number & (all.slots - 1)), {label, number + 1});
+}
+
+// Notifies the rank of a route whose ring is full or has another next ticket than was guessed. By the leader, who has fenced.
+MP_COLD WaitResult notify_slowly(const Rank self, Route& route, std::uint64_t next, std::uint64_t label) {
+    const Ticket ticket = take_ticket(self, route.rank, label, next, route.read);
+    if (ticket.result.failed()) return ticket.result;
+    write_notification(*self.all, route.ring, ticket.number, label);
+    route.next = ticket.number + 1;
+    route.read = ticket.read;
+    return ticket.result;
+}
+
+// Notifies a rank of a device, without a route. By the leader, who has fenced.
+MP_COLD WaitResult notify_one(const Rank self, std::uint32_t device, std::uint32_t local, std::uint64_t label) {
+    const Ranks& all = *self.all;
+    const Ticket ticket = take_ticket(self, device * all.per_device + local, label, all.slots, 0);
+    if (!ticket.result.failed()) write_notification(all, ring_to(all, device, local), ticket.number, label);
+    return ticket.result;
 }
 
 // How long a call looks for notifications, and whether a failure goes into the report.
@@ -219,77 +331,138 @@ struct Patience {
     bool reports;
 };
 
-MP_CALL WaitResult take(const Rank& self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
+// Takes `count` that match out of the first `looked` of the queue, the last of which does; what was between them moves up.
+MP_COLD void take_out(const Inbox inbox, std::uint64_t mask, const Filter filter, std::uint64_t looked, std::uint64_t count, Notification* out) {
+    for (std::uint64_t kept = looked, left = count; looked-- > 0;) {
+        const std::uint64_t label = inbox.queue[(inbox.first + looked) & mask];
+        if (!filter.takes(label))
+            inbox.queue[(inbox.first + --kept) & mask] = label;
+        else if (--left, out != nullptr)
+            out[left] = notification_of(label);
+    }
+}
+
+// The rest of a wait that was not short.
+MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint64_t count,
+                             const WaitBounds bounds) {
+    return wait_calling(
+        [&](std::uint64_t&) {
+            take_in(all, local, inbox, filter, count);
+            return inbox.matched == count || !inbox.room;
+        },
+        bounds);
+}
+
+MP_CALL WaitResult take(const Rank self, const Wanted wanted, std::uint32_t count, Notification* out, const Patience patience) {
     if (count == 0) return {ok, 0, 0};
-    const Ranks& all = self.all;
+    const Ranks& all = *self.all;
     const bool known = (wanted.window == any_window || wanted.window < 2 * rank_windows) &&
                        (wanted.source == any_source || wanted.source < size_of_world(all)) &&
                        (wanted.tag == any_tag || is_tag(wanted.tag)) && count <= all.spill;
     if (MP_RARELY(!known)) return refuse_rank(self, rank_wait, wanted.source, wanted.window, wanted.tag, count, all.spill, count);
-    WaitResult result = {ok, 0, 0};
+    WaitResult result = {ok, count, 0};
     if (block().leads()) {
-        RankState* state = state_of(self);
-        auto* queue = at<std::uint64_t>(all.control + all.queues) + std::uint64_t{self.local} * all.spill;
         const Filter filter = filter_of(wanted);
-        const std::uint64_t first = state->first, mask = all.spill - 1;
-        std::uint64_t looked = 0, found = 0;
-        bool stuck = false;
-        const auto poll = [&](std::uint64_t& seen) {
-            const bool room = take_in(all, self.local);
-            for (const std::uint64_t held = state->count; looked < held && found < count; ++looked)
-                found += filter.takes(queue[(first + looked) & mask]);
-            seen = found;
-            stuck = !room && found < count;
-            return stuck || found == count;
-        };
-        if (patience.waits)
-            result = wait_for(poll, patience.bounds);
-        else
-            (void)poll(result.seen);
-        result.seen = found;
-        if (found == count) {
-            result.status = ok;
-            // Out of the queue; what was before them moves up.
-            std::uint64_t kept = looked, left = count;
-            while (looked-- > 0) {
-                const std::uint64_t label = queue[(first + looked) & mask];
-                if (!filter.takes(label))
-                    queue[(first + --kept) & mask] = label;
-                else if (--left, out != nullptr)
-                    out[left] = notification_of(label);
+        const std::uint64_t mask = all.spill - 1;
+        Inbox inbox = inbox_of(all, self.local);
+        // What lies in the queue is looked at once, and what comes when it comes.
+        std::uint64_t looked = 0;
+        MP_NO_UNROLL
+        for (; looked < inbox.held && inbox.matched < count; ++looked)
+            inbox.matched += filter.takes(inbox.queue[(inbox.first + looked) & mask]);
+        if (inbox.matched < count) {
+            MP_NO_UNROLL
+            for (int polls = patience.waits ? polls_between_clocks : 1; polls > 0 && inbox.matched < count && inbox.room; --polls)
+                take_in(all, self.local, inbox, filter, count);
+            if (patience.waits && inbox.matched < count && inbox.room) {
+                // A copy, so that the words above stay in registers.
+                Inbox late = inbox;
+                result = take_late(all, self.local, late, filter, count, patience.bounds);
+                inbox = late;
             }
-            state->first = first + count;
-            state->count -= count;
-            fence_for(self);
-        } else if (stuck) {
-            result.status = no_room;
+            looked = inbox.held;
         }
+        if (inbox.matched == count) {
+            // First, so that it does not wait for what is stored below.
+            fence_for(acquire, all.devices == 1);
+            result = {ok, count, 0};
+            // Out of the queue; what was before them moves up. If nothing was, nothing moves.
+            if (looked != count || out != nullptr) take_out(inbox, mask, filter, looked, count, out);
+            inbox.first += count;
+            inbox.held -= count;
+            inbox.state->first = inbox.first;
+        } else {
+            result.seen = inbox.matched;
+            if (!inbox.room) result.status = no_room;
+        }
+        inbox.state->count = inbox.held;
         // A wildcard is all ones, as nobody is.
         if (patience.reports && result.failed())
             report_rank(all, self.rank, {result.status, rank_wait, wanted.source, wanted.window, wanted.tag, nobody,
-                                         static_cast<std::uint32_t>(stuck), count, found, result.waited_ns});
+                                         static_cast<std::uint32_t>(!inbox.room), count, inbox.matched, result.waited_ns});
     }
-    return block().broadcast(result);
+    // The vote is the barrier; the words cross only where they are not known.
+    if (block().any(result.failed() || result.seen != count)) return block().broadcast(result);
+    return {ok, count, 0};
 }
 
 // ---- data -----------------------------------------------------------------------------------------------------
 
-MP_CALL WaitStatus transfer(const Rank& self, RankCall call, std::uint32_t window, std::uint32_t target, std::uint64_t first,
-                              void* mine, std::uint64_t bytes) {
-    const std::uint64_t theirs = place_of(self, window, target, first, bytes), own = address_of(mine);
+// Who is told when data have been moved.
+enum class Tells : std::uint32_t { none, target, device };
+
+struct Transfer {
+    RankCall call;
+    std::uint32_t window;
+    std::uint32_t target;
+    std::uint32_t tag;
+    std::uint64_t first;
+    void* mine;
+    std::uint64_t bytes;
+    Tells tells;
+};
+
+MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
+    const Ranks& all = *self.all;
+    Route& route = route_to(self, what.window, what.target);
+    const bool tells = what.tells != Tells::none;
+    const std::uint64_t theirs = place_in(route, what.first, what.bytes), own = address_of(what.mine);
     const std::uint64_t apart = theirs > own ? theirs - own : own - theirs;
-    if (MP_RARELY(theirs == 0 || (apart != 0 && apart < bytes))) {
-        const bool known = window < 2 * rank_windows && target < size_of_world(self.all);
-        const std::uint64_t size = known ? part_in(self.all, self.all.device, window, target)->bytes : 0;
-        return refuse_rank(self, call, target, window, nobody, first, size, bytes).status;
+    if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes) || (tells && !is_tag(what.tag))))
+        return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
+    // Asked for here, so that it is there when the data have been moved and fenced; the slot is written behind the branch that sees it
+    // free and this thread's. Between the two nothing fails. Who guesses wrong learns what is right.
+    const bool asks = what.tells == Tells::target && block().leads();
+    const RingEnds ends = ends_to(all, what.target);
+    const std::uint64_t guess = route.next;
+    const bool free = guess - route.read < all.slots;
+    std::uint64_t next = ~guess;
+    if (asks && free) next = compare_swap(ends.head, guess, guess + 1, gpu, relaxed);
+    if (apart != 0 && what.bytes != 0) {
+        block().sync();
+        if (what.call == rank_put)
+            copy(block(), at<void>(theirs), what.mine, what.bytes);
+        else
+            copy(block(), what.mine, at<void>(theirs), what.bytes);
     }
-    if (apart == 0) return ok;
+    WaitResult result = {ok, tells, 0};
+    if (!tells) return result;
     block().sync();
-    if (call == rank_put)
-        copy(block(), at<void>(theirs), mine, bytes);
-    else
-        copy(block(), mine, at<void>(theirs), bytes);
-    return ok;
+    if (block().leads()) {
+        const std::uint64_t label = label_of(self.rank, what.window, what.tag);
+        fence_for(release, route.device == all.device);
+        if (MP_RARELY(!asks)) {
+            for (std::uint32_t local = 0; local < all.per_device && !result.failed(); ++local)
+                result = notify_one(self, route.device, local, label);
+        } else if (next == guess) {
+            write_notification(all, route.ring, guess, label);
+            route.next = guess + 1;
+        } else {
+            result = notify_slowly(self, route, free ? next : guess, label);
+        }
+    }
+    if (block().any(result.failed())) return block().broadcast(result);
+    return {ok, 1, 0};
 }
 
 // ---- meeting --------------------------------------------------------------------------------------------------
@@ -310,8 +483,8 @@ MP_COLD std::uint32_t missing_in(const Ranks& all, Team team, std::uint64_t roun
 }
 
 // Ranks of a device count; the last one tells the other devices, waits for them and lets its own go.
-MP_CALL WaitResult meet(const Rank& self, Team team, RankCall call) {
-    const Ranks& all = self.all;
+MP_CALL WaitResult meet(const Rank self, Team team, RankCall call) {
+    const Ranks& all = *self.all;
     const WaitBounds bounds = {all.abort, all.timeout_ns};
     WaitResult result = {ok, 0, 0};
     block().sync();
@@ -355,7 +528,7 @@ MP_CALL WaitResult meet(const Rank& self, Team team, RankCall call) {
 // Says to all devices of the team where this rank's share of a window is: so far from the beginning of its device's memory, or nowhere.
 constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 MP_DEVICE void publish(const Rank& self, Team team, std::uint32_t window, std::uint64_t first, std::uint64_t bytes) {
-    const Ranks& all = self.all;
+    const Ranks& all = *self.all;
     for (std::uint32_t device = 0; device < all.devices; ++device) {
         if (team == Team::device && device != all.device) continue;
         const std::uint64_t view = device == all.device ? all.memory : fixed(at<const std::uint64_t>(all.views)[device]);
@@ -365,8 +538,8 @@ MP_DEVICE void publish(const Rank& self, Team team, std::uint32_t window, std::u
     }
 }
 
-MP_CALL WaitResult create(const Rank& self, Team team, const void* base, std::uint64_t bytes, std::uint32_t& window) {
-    const Ranks& all = self.all;
+MP_CALL WaitResult create(const Rank self, Team team, const void* base, std::uint64_t bytes, std::uint32_t& window) {
+    const Ranks& all = *self.all;
     struct Created {
         std::uint32_t number;
         WaitStatus status;
@@ -375,6 +548,7 @@ MP_CALL WaitResult create(const Rank& self, Team team, const void* base, std::ui
     const bool inside = bytes == 0 || (address_of(base) >= all.memory && first <= all.bytes && bytes <= all.bytes - first);
     block().sync();
     if (block().leads()) {
+        forget_routes(*self.all);
         RankState* state = state_of(self);
         std::uint64_t& taken = team == Team::world ? state->world_windows : state->device_windows;
         std::uint32_t number = 0;
@@ -397,11 +571,13 @@ MP_CALL WaitResult create(const Rank& self, Team team, const void* base, std::ui
     return refuse_rank(self, rank_create, nobody, window, nobody, first, all.bytes, bytes);
 }
 
-MP_CALL WaitResult free(const Rank& self, std::uint32_t window) {
-    const Ranks& all = self.all;
+MP_CALL WaitResult free(const Rank self, std::uint32_t window) {
+    const Ranks& all = *self.all;
     RankState* state = state_of(self);
     const Team team = window < rank_windows ? Team::world : Team::device;
     bool open = false;
+    block().sync();
+    if (block().leads()) forget_routes(*self.all);
     if (block().leads() && window < 2 * rank_windows)
         open = ((window < rank_windows ? state->world_windows : state->device_windows) >> window % rank_windows & 1) != 0;
     if (!block().any(open)) return refuse_rank(self, rank_free, nobody, window, nobody, 0, 0, 0);
@@ -413,7 +589,7 @@ MP_CALL WaitResult free(const Rank& self, std::uint32_t window) {
         const Filter filter = filter_of({window, any_source, any_tag});
         // All that were sent are here, if not all in the queue.
         for (bool more = true; more;) {
-            more = !take_in(all, self.local);
+            more = !take_all_in(all, self.local);
             std::uint64_t kept = 0;
             for (std::uint64_t i = 0; i < state->count; ++i) {
                 const std::uint64_t label = queue[(state->first + i) & (all.spill - 1)];
@@ -453,7 +629,7 @@ MP_DEVICE void set_value(LogLine* line, unsigned& which, T value) {
 
 template <class... Values>
 MP_DEVICE void write_line(const Rank& self, const char* text, Values... values) {
-    const Ranks& all = self.all;
+    const Ranks& all = *self.all;
     std::uint64_t* head = meeting_of(all, log_head);
     std::uint64_t ticket = load(head, relaxed, gpu);
     for (;;) {
