@@ -98,6 +98,7 @@ constexpr unsigned desk_routes = 8;
 // The world as a block keeps it in memory of its own.
 struct Desk : Ranks {
     Route routes[desk_routes];
+    std::uint64_t found;  // what a ring's head was, for the leader
 };
 
 MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all->control + self.all->states) + self.local; }
@@ -189,10 +190,14 @@ struct Inbox {
     RankPosition* positions;     // one for each device
     const Packet* rings;         // the same
     std::uint64_t* queue;
-    std::uint64_t first;         // in the queue
-    std::uint64_t held;          // in it
-    std::uint64_t matched;       // of those
+    std::uint32_t slots, spill;  // of a ring, of the queue
+    bool one_device;             // in the world
     bool room;                   // for all that have come
+    std::uint64_t first;         // in the queue
+    std::uint32_t held;          // in it
+    std::uint32_t matched;       // of those
+
+    MP_DEVICE std::uint64_t& queued(std::uint32_t number) const { return queue[(static_cast<std::uint32_t>(first) + number) & (spill - 1)]; }
 };
 MP_DEVICE Inbox inbox_of(const Ranks& all, std::uint32_t local) {
     RankState* state = at<RankState>(all.control + all.states) + local;
@@ -200,35 +205,39 @@ MP_DEVICE Inbox inbox_of(const Ranks& all, std::uint32_t local) {
             at<RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices,
             at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots,
             at<std::uint64_t>(all.control + all.queues) + std::uint64_t{local} * all.spill,
+            all.slots,
+            all.spill,
+            all.devices == 1,
+            true,
             state->first,
-            state->count,
-            0,
-            true};
+            static_cast<std::uint32_t>(state->count),
+            0};
 }
 
 // Takes what has come into the queue, until `enough` match. By the leader. What it reads again at each look lies in the multiprocessor's cache,
 // but for the packets.
-MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint64_t enough) {
+MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t enough) {
     // Where enough may be found before all have been looked at, no device is always the last.
-    std::uint32_t device = all.devices == 1 ? 0 : static_cast<std::uint32_t>(clock_cycles()) % all.devices;
+    std::uint32_t left = inbox.one_device ? 1 : all.devices;
+    std::uint32_t device = inbox.one_device ? 0 : static_cast<std::uint32_t>(clock_cycles()) % left;
     MP_NO_UNROLL
-    for (std::uint32_t left = all.devices; left > 0 && inbox.matched < enough; --left, device = device + 1 == all.devices ? 0 : device + 1) {
-        const Packet* ring = inbox.rings + std::uint64_t{device} * all.slots;
+    for (; left > 0 && inbox.matched < enough; --left, device = device + 1 == all.devices ? 0 : device + 1) {
+        const Packet* ring = inbox.rings + std::uint64_t{device} * inbox.slots;
         const RankPosition began = inbox.positions[device];
         std::uint64_t next = began.next;
         MP_NO_UNROLL
         for (; inbox.matched < enough; ++next, ++inbox.held) {
-            const Packet packet = load_packet(ring + (next & (all.slots - 1)));
+            const Packet packet = load_packet(ring + (static_cast<std::uint32_t>(next) & (inbox.slots - 1)));
             if (packet.epoch != next + 1) break;
-            inbox.room = inbox.held < all.spill;
+            inbox.room = inbox.held < inbox.spill;
             if (!inbox.room) break;
-            inbox.queue[(inbox.first + inbox.held) & (all.spill - 1)] = packet.data;
+            inbox.queued(inbox.held) = packet.data;
             inbox.matched += filter.takes(packet.data);
         }
         if (next == began.next) continue;
         inbox.positions[device].next = next;
         // Half a ring at once: a full ring has been read by then. The slots have been read before they are given back.
-        if (next - began.told < (all.slots + 1) / 2) continue;
+        if (next - began.told < (inbox.slots + 1) / 2) continue;
         inbox.positions[device].told = next;
         auto* tails = at<std::uint64_t>(control_of(all, device) + all.tails);
         store(tails + all.device * all.per_device + local, next, release, system);
@@ -237,7 +246,7 @@ MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, cons
 // Takes all in. False if there was no room for all.
 MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
     Inbox inbox = inbox_of(all, local);
-    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint64_t{0});
+    take_in(all, local, inbox, {~std::uint64_t{0}, ~std::uint64_t{0}}, ~std::uint32_t{0});
     inbox.state->count = inbox.held;
     return inbox.room;
 }
@@ -301,16 +310,16 @@ MP_COLD Ticket take_ticket(const Rank self, std::uint32_t target, std::uint64_t 
     return {result, next, read};
 }
 
-// Writes a notification into its place in a ring. By the leader, who has fenced what it comes behind.
-MP_DEVICE void write_notification(const Ranks& all, std::uint64_t ring, std::uint64_t number, std::uint64_t label) {
-    store_packet(at<Packet>(ring) + (number & (all.slots - 1)), {label, number + 1});
+// A place in a ring.
+MP_DEVICE Packet* slot_in(const Ranks& all, std::uint64_t ring, std::uint64_t number) {
+    return at<Packet>(ring) + (static_cast<std::uint32_t>(number) & (all.slots - 1));
 }
 
 // Notifies the rank of a route whose ring is full or has another next ticket than was guessed. By the leader, who has fenced.
 MP_COLD WaitResult notify_slowly(const Rank self, Route& route, std::uint64_t next, std::uint64_t label) {
     const Ticket ticket = take_ticket(self, route.rank, label, next, route.read);
     if (ticket.result.failed()) return ticket.result;
-    write_notification(*self.all, route.ring, ticket.number, label);
+    store_packet(slot_in(*self.all, route.ring, ticket.number), {label, ticket.number + 1});
     route.next = ticket.number + 1;
     route.read = ticket.read;
     return ticket.result;
@@ -320,7 +329,7 @@ MP_COLD WaitResult notify_slowly(const Rank self, Route& route, std::uint64_t ne
 MP_COLD WaitResult notify_one(const Rank self, std::uint32_t device, std::uint32_t local, std::uint64_t label) {
     const Ranks& all = *self.all;
     const Ticket ticket = take_ticket(self, device * all.per_device + local, label, all.slots, 0);
-    if (!ticket.result.failed()) write_notification(all, ring_to(all, device, local), ticket.number, label);
+    if (!ticket.result.failed()) store_packet(slot_in(all, ring_to(all, device, local), ticket.number), {label, ticket.number + 1});
     return ticket.result;
 }
 
@@ -332,18 +341,18 @@ struct Patience {
 };
 
 // Takes `count` that match out of the first `looked` of the queue, the last of which does; what was between them moves up.
-MP_COLD void take_out(const Inbox inbox, std::uint64_t mask, const Filter filter, std::uint64_t looked, std::uint64_t count, Notification* out) {
-    for (std::uint64_t kept = looked, left = count; looked-- > 0;) {
-        const std::uint64_t label = inbox.queue[(inbox.first + looked) & mask];
+MP_COLD void take_out(const Inbox inbox, const Filter filter, std::uint32_t looked, std::uint32_t count, Notification* out) {
+    for (std::uint32_t kept = looked, left = count; looked-- > 0;) {
+        const std::uint64_t label = inbox.queued(looked);
         if (!filter.takes(label))
-            inbox.queue[(inbox.first + --kept) & mask] = label;
+            inbox.queued(--kept) = label;
         else if (--left, out != nullptr)
             out[left] = notification_of(label);
     }
 }
 
 // The rest of a wait that was not short.
-MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint64_t count,
+MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count,
                              const WaitBounds bounds) {
     return wait_calling(
         [&](std::uint64_t&) {
@@ -363,13 +372,12 @@ MP_CALL WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
     WaitResult result = {ok, count, 0};
     if (block().leads()) {
         const Filter filter = filter_of(wanted);
-        const std::uint64_t mask = all.spill - 1;
         Inbox inbox = inbox_of(all, self.local);
         // What lies in the queue is looked at once, and what comes when it comes.
-        std::uint64_t looked = 0;
+        std::uint32_t looked = 0;
         MP_NO_UNROLL
         for (; looked < inbox.held && inbox.matched < count; ++looked)
-            inbox.matched += filter.takes(inbox.queue[(inbox.first + looked) & mask]);
+            inbox.matched += filter.takes(inbox.queued(looked));
         if (inbox.matched < count) {
             MP_NO_UNROLL
             for (int polls = patience.waits ? polls_between_clocks : 1; polls > 0 && inbox.matched < count && inbox.room; --polls)
@@ -384,10 +392,10 @@ MP_CALL WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
         }
         if (inbox.matched == count) {
             // First, so that it does not wait for what is stored below.
-            fence_for(acquire, all.devices == 1);
+            fence_for(acquire, inbox.one_device);
             result = {ok, count, 0};
             // Out of the queue; what was before them moves up. If nothing was, nothing moves.
-            if (looked != count || out != nullptr) take_out(inbox, mask, filter, looked, count, out);
+            if (looked != count || out != nullptr) take_out(inbox, filter, looked, count, out);
             inbox.first += count;
             inbox.held -= count;
             inbox.state->first = inbox.first;
@@ -425,19 +433,20 @@ struct Transfer {
 MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     const Ranks& all = *self.all;
     Route& route = route_to(self, what.window, what.target);
-    const bool tells = what.tells != Tells::none;
+    const bool tells = what.tells != Tells::none, leads = block().leads();
     const std::uint64_t theirs = place_in(route, what.first, what.bytes), own = address_of(what.mine);
     const std::uint64_t apart = theirs > own ? theirs - own : own - theirs;
     if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes) || (tells && !is_tag(what.tag))))
         return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
-    // Asked for here, so that it is there when the data have been moved and fenced; the slot is written behind the branch that sees it
-    // free and this thread's. Between the two nothing fails. Who guesses wrong learns what is right.
-    const bool asks = what.tells == Tells::target && block().leads();
-    const RingEnds ends = ends_to(all, what.target);
-    const std::uint64_t guess = route.next;
+    // Asked for here, so that it is there when the data have been moved and fenced, and by another warp if there is one, because a fence waits
+    // for what its own has asked. The slot is written behind the branch that sees it free and this rank's. Who guesses wrong learns
+    // what is right.
+    const bool asks = what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0);
+    const std::uint64_t guess = route.next, label = label_of(self.rank, what.window, what.tag);
+    Packet* const slot = slot_in(all, route.ring, guess);
     const bool free = guess - route.read < all.slots;
-    std::uint64_t next = ~guess;
-    if (asks && free) next = compare_swap(ends.head, guess, guess + 1, gpu, relaxed);
+    std::uint64_t found = guess;
+    if (asks && free) found = compare_swap(ends_to(all, what.target).head, guess, guess + 1, gpu, relaxed);
     if (apart != 0 && what.bytes != 0) {
         block().sync();
         if (what.call == rank_put)
@@ -448,17 +457,19 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     WaitResult result = {ok, tells, 0};
     if (!tells) return result;
     block().sync();
-    if (block().leads()) {
-        const std::uint64_t label = label_of(self.rank, what.window, what.tag);
-        fence_for(release, route.device == all.device);
-        if (MP_RARELY(!asks)) {
+    if (leads) fence_for(release, route.device == all.device);
+    if (asks) self.all->found = found;
+    block().sync();
+    if (leads) {
+        const std::uint64_t head = self.all->found;
+        if (free && head == guess && what.tells == Tells::target) {
+            store_packet(slot, {label, guess + 1});
+            route.next = guess + 1;
+        } else if (what.tells == Tells::target) {
+            result = notify_slowly(self, route, head, label);
+        } else {
             for (std::uint32_t local = 0; local < all.per_device && !result.failed(); ++local)
                 result = notify_one(self, route.device, local, label);
-        } else if (next == guess) {
-            write_notification(all, route.ring, guess, label);
-            route.next = guess + 1;
-        } else {
-            result = notify_slowly(self, route, free ? next : guess, label);
         }
     }
     if (block().any(result.failed())) return block().broadcast(result);
