@@ -1,5 +1,7 @@
-//! Makes the entry points, and the headers, of the table of functions. The headers are committed, in `include`; a test compares.
+//! Makes the entry points, and the headers, of the tables of functions. The headers are committed, in `include`; a test compares.
 
+#[path = "api/device.rs"]
+mod device;
 #[path = "api/entries.rs"]
 mod entries;
 #[path = "api/header.rs"]
@@ -18,9 +20,13 @@ fn main() -> std::io::Result<()> {
         .warnings_into_errors(true)
         .compile("mp_shmem_c");
     let text = std::fs::read_to_string("api/functions.txt")?;
-    let table = table::Table::read(&text);
+    let table = table::Table::read(&text, &[]);
+    let on_device = std::fs::read_to_string("api/device.txt")?;
+    let on_device = table::Table::read(&on_device, &table.types);
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
-    std::fs::write(Path::new(&out).join("entries.rs"), entries::entries(&table))?;
+    let entries = entries::entries(&table) + &entries::entries(&on_device);
+    std::fs::write(Path::new(&out).join("entries.rs"), entries)?;
+    std::fs::write(Path::new(&out).join("shmemg.h"), device::device_header(&on_device))?;
     std::fs::write(Path::new(&out).join("shmem.h"), header::header(&table))?;
     std::fs::write(Path::new(&out).join("pshmem.h"), header::profiling_header(&table))
 }

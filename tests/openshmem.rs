@@ -74,7 +74,7 @@ fn archive() -> PathBuf {
 /// A program of the tests, compiled with all warnings.
 fn program(folder: &Path, source: &str, arguments: &[&str]) -> PathBuf {
     let program = folder.join("program");
-    let wrapper = if source.ends_with(".cpp") { "oshc++" } else { "oshcc" };
+    let wrapper = if source.ends_with(".c") { "oshcc" } else { "oshc++" };
     let mut compiler = Command::new(prefix().join("bin").join(wrapper));
     compiler.args(["-Wall", "-Wextra", "-Werror", "-O1", "-pthread"]).args(arguments);
     compiler.arg(here("shmem/tests/programs").join(source)).arg("-o").arg(&program);
@@ -148,6 +148,14 @@ fn a_tool_in_front_of_the_library_sees_the_calls() {
     everywhere("profile.c", &["-std=c99", "-pedantic"]);
 }
 
+/// Kernels as threads of the host.
+const KERNELS: [&str; 4] = ["-std=c++20", "-DSHMEMG_HOST_KERNELS", "-x", "c++"];
+
+#[test]
+fn what_the_examples_of_the_draft_for_gpus_show_holds_on_the_host() {
+    everywhere("examples.cu", &KERNELS);
+}
+
 #[test]
 fn variables_are_symmetric_however_a_program_is_linked() {
     let folder = tempfile::tempdir().unwrap();
@@ -181,7 +189,7 @@ fn the_header_compiles_by_itself_in_every_language() {
         // Twice: it guards itself.
         std::fs::write(
             &source,
-            "#include <shmem.h>\n#include <mpp/shmem.h>\n#include <shmemx.h>\n#include <pshmem.h>\n",
+            "#include <shmem.h>\n#include <mpp/shmem.h>\n#include <shmemx.h>\n#include <pshmem.h>\n#include <shmemg.h>\n",
         )
         .unwrap();
         for standard in standards {
@@ -195,13 +203,14 @@ fn the_header_compiles_by_itself_in_every_language() {
 
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    let headers = ["shmem.h", "pshmem.h"]
+    let headers = ["shmem.h", "pshmem.h", "shmemg.h"]
         .map(|name| std::fs::read_to_string(here("shmem/include").join(name)).unwrap());
     // Behind the prototypes is what the header does with them.
     let prototypes = headers
         .iter()
         .flat_map(|header| header.split("#ifdef __cplusplus\n}").next().unwrap().lines());
-    let declared = prototypes.filter(|line| line.ends_with(");") && !line.starts_with('#'));
+    // Those of a struct are indented.
+    let declared = prototypes.filter(|line| line.ends_with(");") && !line.starts_with(['#', ' ']));
     let name = |line: &str| -> Option<String> {
         let head = line.split_once('(')?.0;
         Some(head.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next()?.to_owned())

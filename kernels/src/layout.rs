@@ -38,6 +38,12 @@ shared_constants! {
     pub const RANK_WINDOWS: u32 = 64 as rank_windows;
     /// Steps of a short list: most lists are, and a launch is the quicker the less it carries.
     pub const FEW_STEPS: u32 = 3 as few_steps;
+    /// `SHMEM_DEVICE_CTX_DEFAULT`.
+    pub const SHMEM_DEVICE_CONTEXT: u64 = 2 as shmem_device_context;
+    /// `SHMEM_DEVICE_TEAM_WORLD`.
+    pub const SHMEM_DEVICE_WORLD: u64 = 3 as shmem_device_world;
+    /// `SHMEM_DEVICE_TEAM_SHARED`.
+    pub const SHMEM_DEVICE_SHARED: u64 = 4 as shmem_device_shared;
 }
 
 shared_enum! {
@@ -477,6 +483,32 @@ shared_structs! {
         pub timeout_ns: u64,
         /// Its `WaitReport`; 0: there is none.
         pub report: u64,
+    }
+
+    /// A team of PEs of OpenSHMEM, or a context of one, as kernels use it: `mp/shmem.cuh`. Its address is the program's handle.
+    pub struct ShmemTeam {
+        /// Address of the number in the world of each PE, of 64 bits; 0: the numbers are those of the world.
+        pub members: u64,
+        /// PEs. 0: there is no such team.
+        pub pes: u64,
+        /// Address of the `CollectiveState` that it synchronises by; 0, of a context: it does not.
+        pub collective: u64,
+    }
+
+    /// What kernels know of their PE, in a variable of their module: `mp/shmem.cuh`.
+    pub struct ShmemWorld {
+        /// The symmetric heaps of the PEs' devices.
+        pub heap: Window,
+        /// Where this PE's begins.
+        pub base: u64,
+        /// `SHMEM_DEVICE_TEAM_WORLD`, and what `SHMEM_DEVICE_CTX_DEFAULT` is a context of.
+        pub all: ShmemTeam,
+        /// `SHMEM_DEVICE_TEAM_SHARED`.
+        pub shared: ShmemTeam,
+        /// Address of the first of the teams and contexts that the program has made.
+        pub made: u64,
+        /// The address behind the last.
+        pub made_end: u64,
     }
 
     /// The device ranks of one device, as their kernel takes them: `mp/ranks.cuh`. Offsets are from the beginning of a device's

@@ -41,6 +41,7 @@ fn scalar(c: &str) -> Option<String> {
         "shmem_team_t" => "Handle".into(),
         "shmem_team_config_t" => "Config".into(),
         "shmem_ctx_session_config_t" => "SessionConfig".into(),
+        "struct shmemg_module" => "Module".into(),
         _ => return None,
     })
 }
@@ -50,6 +51,10 @@ pub fn entries(table: &Table<'_>) -> String {
     let mut text = String::new();
     for line in &table.lines {
         let Line::Function(function) = line else { continue };
+        // The header has what kernels call.
+        if function.has("kernel") {
+            continue;
+        }
         for entry in table.entries(function) {
             // The header defines it.
             if is_by_value(&entry) {

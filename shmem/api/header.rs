@@ -60,7 +60,7 @@ pub fn profiling_header(table: &Table<'_>) -> String {
 }
 
 /// `TYPE NAME(PARAMETERS)`, by which name it may have.
-fn declaration(entry: &Entry<'_, '_>, name: &str) -> String {
+pub fn declaration(entry: &Entry<'_, '_>, name: &str) -> String {
     let parameters = entry.parameters();
     let parameters = parameters.iter().map(|parameter| typed(entry, parameter.c, parameter.name));
     let parameters = match parameters.collect::<Vec<_>>() {
@@ -76,7 +76,7 @@ fn typed(entry: &Entry<'_, '_>, c: &str, name: &str) -> String {
     format!("{c}{space}{name}")
 }
 
-fn prototype(text: &mut String, entry: &Entry<'_, '_>, prefix: &str) -> std::fmt::Result {
+pub fn prototype(text: &mut String, entry: &Entry<'_, '_>, prefix: &str) -> std::fmt::Result {
     let declaration = declaration(entry, &format!("{prefix}{}", entry.name()));
     if entry.function.has("plain") {
         return writeln!(text, "#ifndef __cplusplus\n{declaration};\n#endif");

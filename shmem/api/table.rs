@@ -1,4 +1,4 @@
-//! Reads the table of functions, `functions.txt`, which says what its lines mean.
+//! Reads a table of functions: `functions.txt`, which says what its lines mean, or `device.txt`.
 
 /// A type of C that functions exist for.
 #[derive(Debug, Clone, Copy)]
@@ -94,7 +94,7 @@ impl<'a> Function<'a> {
 impl<'a> Entry<'_, 'a> {
     pub fn name(&self) -> String {
         let name = self.function.name.replace("TYPENAME", self.of.map_or("", |of| of.name));
-        if self.ctx { name.replacen("shmem_", "shmem_ctx_", 1) } else { name }
+        if self.ctx { name.replacen('_', "_ctx_", 1) } else { name }
     }
 
     pub fn parameters(&self) -> Vec<Parameter<'a>> {
@@ -109,8 +109,9 @@ impl<'a> Entry<'_, 'a> {
 }
 
 impl<'a> Table<'a> {
-    pub fn read(text: &'a str) -> Table<'a> {
-        let mut table = Table { types: Vec::new(), lines: Vec::new() };
+    /// A table, which knows these types, too.
+    pub fn read(text: &'a str, types: &[Type<'a>]) -> Table<'a> {
+        let mut table = Table { types: types.to_vec(), lines: Vec::new() };
         for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             if let Some(of) = line.strip_prefix("type ") {
                 let parts: Vec<&str> = of.split('|').map(str::trim).collect();

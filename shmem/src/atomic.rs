@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use libmp::{AtomicNumber, AtomicOp};
 
 use crate::context::Context;
+use crate::device;
 use crate::failure::OrFail;
 use crate::rma::{There, there};
 use crate::world::state;
@@ -121,7 +122,10 @@ macro_rules! later {
     ($($name:ident $now:ident($($argument:ident: $type:ty),+);)+) => {
         $(pub(crate) unsafe fn $name<T: Word>(ctx: Context, fetch: *mut T, $($argument: $type,)+ pe: c_int) {
             // SAFETY: as here.
-            unsafe { *fetch = $now(ctx, $($argument,)+ pe) };
+            unsafe {
+                let held = $now(ctx, $($argument,)+ pe);
+                device::copy(state(), fetch.cast(), (&raw const held).cast(), size_of::<T>());
+            }
         })+
     };
 }

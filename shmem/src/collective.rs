@@ -2,6 +2,7 @@
 
 use std::ffi::c_int;
 
+use crate::device::{self, by_cpu};
 use crate::failure::{OrFail, die};
 use crate::rma::{bytes_of, region, stride_of};
 use crate::team::{Handle, Team};
@@ -39,12 +40,16 @@ pub(crate) unsafe fn broadcast_of<T>(
     });
     let bytes = bytes_of::<T>(n);
     let here = if team.me == root { source } else { dest.cast_const() };
-    // SAFETY: the caller's memory.
-    let values = unsafe { region(here.cast::<u8>(), bytes) };
-    team.collective(&state().world).broadcast(root, &values).run().or_fail();
+    let run = |values: *mut u8, _| {
+        // SAFETY: the caller's memory.
+        let values = unsafe { region(values, bytes) };
+        team.collective(&state().world).broadcast(root, &values).run().or_fail();
+    };
+    // SAFETY: the caller's memory, of which the root's is not written.
+    unsafe { by_cpu((here.cast::<u8>().cast_mut(), bytes), (std::ptr::null(), 0), run) };
     if team.me == root && also_there {
         // SAFETY: the caller's memory, which may be the same.
-        unsafe { std::ptr::copy(source.cast::<u8>(), dest.cast(), bytes) };
+        unsafe { device::copy(state(), dest.cast(), source.cast(), bytes) };
     }
 }
 
@@ -64,10 +69,13 @@ pub(crate) unsafe fn broadcast<T>(
 pub(crate) unsafe fn fcollect_of<T>(team: &Team, dest: *mut T, source: *const T, n: usize) {
     let bytes = bytes_of::<T>(n);
     let all = bytes_of::<T>(n.saturating_mul(team.members.len()));
+    let run = |dest: *mut u8, source: *const u8| {
+        // SAFETY: the caller's memory.
+        let (from, to) = unsafe { (region(source, bytes), region(dest, all)) };
+        team.collective(&state().world).all_gather(&from, &to).run().or_fail();
+    };
     // SAFETY: the caller's memory.
-    let (from, to) =
-        unsafe { (region(source.cast::<u8>(), bytes), region(dest.cast::<u8>(), all)) };
-    team.collective(&state().world).all_gather(&from, &to).run().or_fail();
+    unsafe { by_cpu((dest.cast(), all), (source.cast(), bytes), run) };
 }
 
 pub(crate) unsafe fn fcollect<T>(team: Handle, dest: *mut T, source: *const T, n: usize) -> c_int {
@@ -90,9 +98,10 @@ pub(crate) unsafe fn collect_of<T>(team: &Team, dest: *mut T, source: *const T, 
         let part = |bytes: usize| bytes.saturating_sub(start).min(len);
         // SAFETY: the part of the caller's bytes that there is, and memory of this function.
         unsafe {
-            std::ptr::copy_nonoverlapping(
-                source.cast::<u8>().add(start.min(bytes)),
+            device::copy(
+                state(),
                 piece.as_mut_ptr(),
+                source.cast::<u8>().add(start.min(bytes)),
                 part(bytes),
             );
             fcollect_of(team, pieces.as_mut_ptr(), piece.as_ptr(), len);
@@ -102,7 +111,7 @@ pub(crate) unsafe fn collect_of<T>(team: &Team, dest: *mut T, source: *const T, 
             // SAFETY: the caller's memory, which has room for all.
             unsafe {
                 let to = dest.cast::<u8>().add(first + start.min(*count));
-                std::ptr::copy_nonoverlapping(theirs.as_ptr(), to, part(*count));
+                device::copy(state(), to, theirs.as_ptr(), part(*count));
             }
             first += count;
         }
@@ -118,10 +127,13 @@ pub(crate) unsafe fn collect<T>(team: Handle, dest: *mut T, source: *const T, n:
 /// `n` elements of every PE for each.
 pub(crate) unsafe fn alltoall_of<T>(team: &Team, dest: *mut T, source: *const T, n: usize) {
     let bytes = bytes_of::<T>(n.saturating_mul(team.members.len()));
+    let run = |dest: *mut u8, source: *const u8| {
+        // SAFETY: the caller's memory.
+        let (from, to) = unsafe { (region(source, bytes), region(dest, bytes)) };
+        team.collective(&state().world).all_to_all(&from, &to).run().or_fail();
+    };
     // SAFETY: the caller's memory.
-    let (from, to) =
-        unsafe { (region(source.cast::<u8>(), bytes), region(dest.cast::<u8>(), bytes)) };
-    team.collective(&state().world).all_to_all(&from, &to).run().or_fail();
+    unsafe { by_cpu((dest.cast(), bytes), (source.cast(), bytes), run) };
 }
 
 pub(crate) unsafe fn alltoall<T>(team: Handle, dest: *mut T, source: *const T, n: usize) -> c_int {
@@ -142,16 +154,21 @@ pub(crate) unsafe fn alltoalls_of<T: Copy>(
     let (to, from) = (stride_of(dst, 1), stride_of(sst, 1));
     let all = n.saturating_mul(team.members.len());
     bytes_of::<T>(all);
-    // SAFETY: the caller's memory, of any alignment where C does not know the type.
-    let given: Vec<T> =
-        (0..all).map(|i| unsafe { source.add(i * from).read_unaligned() }).collect();
-    let mut taken = given.clone();
-    // SAFETY: memory of this function.
-    unsafe { alltoall_of(team, taken.as_mut_ptr(), given.as_ptr(), n) };
-    for (i, element) in taken.into_iter().enumerate() {
-        // SAFETY: as above.
-        unsafe { dest.add(i * to).write_unaligned(element) };
-    }
+    let extent = |stride| if all == 0 { 0 } else { (all - 1) * stride + 1 };
+    let run = |dest: *mut T, source: *const T| {
+        // SAFETY: the caller's memory, of any alignment where C does not know the type.
+        let given: Vec<T> =
+            (0..all).map(|i| unsafe { source.add(i * from).read_unaligned() }).collect();
+        let mut taken = given.clone();
+        // SAFETY: memory of this function.
+        unsafe { alltoall_of(team, taken.as_mut_ptr(), given.as_ptr(), n) };
+        for (i, element) in taken.into_iter().enumerate() {
+            // SAFETY: as above.
+            unsafe { dest.add(i * to).write_unaligned(element) };
+        }
+    };
+    // SAFETY: the caller's memory.
+    unsafe { by_cpu((dest, extent(to)), (source, extent(from)), run) };
 }
 
 pub(crate) unsafe fn alltoalls<T: Copy>(

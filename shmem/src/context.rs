@@ -4,6 +4,8 @@
 use std::ffi::{c_int, c_long};
 use std::sync::Arc;
 
+use mp_kernels::SHMEM_DEVICE_CONTEXT;
+
 use crate::failure::die;
 use crate::order;
 use crate::team::Handle;
@@ -28,6 +30,8 @@ unsafe impl Sync for Context {}
 impl Context {
     /// `SHMEM_CTX_DEFAULT`.
     pub const DEFAULT: Context = Context(std::ptr::without_provenance(1));
+    /// `SHMEM_DEVICE_CTX_DEFAULT`.
+    const DEVICE: Context = Context(std::ptr::without_provenance(SHMEM_DEVICE_CONTEXT as usize));
     /// `SHMEM_CTX_INVALID`.
     pub const INVALID: Context = Context(std::ptr::null());
 
@@ -37,7 +41,15 @@ impl Context {
         if self == Context::DEFAULT { state().pe(pe) } else { self.member(pe) }
     }
 
+    /// One for kernels.
+    fn of_device(self) -> Option<&'static Made> {
+        state().device.as_ref().and_then(|device| device.context(self.0 as usize))
+    }
+
     fn member(self, pe: c_int) -> usize {
+        if self == Context::DEVICE || self.of_device().is_some() {
+            die("a context that was made with SHMEM_DEVICE_CTX is for kernels, not for the host");
+        }
         // SAFETY: made by `create`, and not given back, as C promises.
         let made = unsafe { self.0.as_ref() };
         let made = made.unwrap_or_else(|| die("SHMEM_CTX_INVALID is no context to communicate in"));
@@ -51,16 +63,31 @@ impl Context {
     }
 }
 
+/// `SHMEM_DEVICE_CTX`.
+const OF_DEVICE: c_long = 1 << 8;
+
 pub(crate) unsafe fn create(options: c_long, context: *mut Context) -> c_int {
+    let team = if options & OF_DEVICE == 0 { Handle::WORLD } else { Handle::DEVICE };
     // SAFETY: as here.
-    unsafe { create_for_team(Handle::WORLD, options, context) }
+    unsafe { create_for_team(team, options, context) }
 }
 
-pub(crate) unsafe fn create_for_team(team: Handle, _: c_long, context: *mut Context) -> c_int {
-    let made = team.team().map(|of| {
-        let made = Box::into_raw(Box::new(Made { team, members: of.members.clone() }));
-        of.contexts().push(Context(made));
-        Context(made)
+pub(crate) unsafe fn create_for_team(
+    team: Handle,
+    options: c_long,
+    context: *mut Context,
+) -> c_int {
+    let made = team.team().and_then(|of| {
+        let made = Made { team, members: of.members.clone() };
+        let made = match options & OF_DEVICE {
+            0 => Context(Box::into_raw(Box::new(made))),
+            _ => {
+                let handle = state().device.as_ref()?.add_context(of, made)?;
+                Context(std::ptr::without_provenance(handle))
+            }
+        };
+        of.contexts().push(made);
+        Some(made)
     });
     // SAFETY: the caller's pointer.
     unsafe { *context = made.unwrap_or(Context::INVALID) };
@@ -70,8 +97,12 @@ pub(crate) unsafe fn create_for_team(team: Handle, _: c_long, context: *mut Cont
 pub(crate) unsafe fn get_team(context: Context, team: *mut Handle) -> c_int {
     let of = match context {
         Context::DEFAULT => Handle::WORLD,
-        // SAFETY: made by `create`, and not given back, as C promises.
-        Context(made) => unsafe { made.as_ref() }.map_or(Handle::INVALID, |made| made.team),
+        Context::DEVICE => Handle::DEVICE,
+        Context(made) => {
+            // SAFETY: none for kernels, so made by `create`, and not given back, as C promises.
+            let made = context.of_device().or_else(|| unsafe { made.as_ref() });
+            made.map_or(Handle::INVALID, |made| made.team)
+        }
     };
     // SAFETY: the caller's pointer.
     unsafe { *team = of };
@@ -97,12 +128,14 @@ pub(crate) unsafe fn session_stop(_: Context) {
 pub(crate) unsafe fn destroy(context: Context) {
     match context {
         Context::INVALID => {}
-        Context::DEFAULT => die("SHMEM_CTX_DEFAULT cannot be destroyed"),
+        Context::DEFAULT | Context::DEVICE => {
+            die("SHMEM_CTX_DEFAULT, of the device, too, cannot be destroyed")
+        }
         Context(made) => {
             // What it has begun is complete behind it.
             order::complete(state());
-            // SAFETY: made by `create`, and given back once, as C promises.
-            let team = unsafe { (*made).team };
+            // SAFETY: if none for kernels made by `create`, and given back once, as C promises.
+            let team = context.of_device().map_or_else(|| unsafe { (*made).team }, |made| made.team);
             team.valid().contexts().retain(|of| *of != context);
             // SAFETY: as above.
             unsafe { give_back(context) };
@@ -113,6 +146,7 @@ pub(crate) unsafe fn destroy(context: Context) {
 /// # Safety
 /// A context that was made, for the last time.
 pub(crate) unsafe fn give_back(context: Context) {
+    let of_device = state().device.as_ref().and_then(|it| it.remove_context(context.0 as usize));
     // SAFETY: the caller's promise.
-    drop(unsafe { Box::from_raw(context.0.cast_mut()) });
+    drop(of_device.unwrap_or_else(|| unsafe { Box::from_raw(context.0.cast_mut()) }));
 }

@@ -13,9 +13,19 @@ pub(crate) fn complete(state: &State) {
     atomic::fence(Ordering::SeqCst);
     for (pe, used) in &state.far {
         if used.load(Ordering::Acquire) {
-            // One queue a PE, for the heap and the variables.
-            state.heap.window.quiet(*pe).or_fail();
+            quiet_of(state, *pe);
         }
+    }
+    if let Some(device) = &state.device {
+        device.check(state);
+    }
+}
+
+/// What has been posted for a PE has happened. One queue a PE, for the heap and the variables; the device may have another.
+fn quiet_of(state: &State, pe: usize) {
+    state.heap.window.quiet(pe).or_fail();
+    if let Some(device) = &state.device {
+        device.heap.window.quiet(pe).or_fail();
     }
 }
 
@@ -42,7 +52,7 @@ pub(crate) unsafe fn pe_quiet(context: Context, pes: *const c_int, n: usize) {
         let pe = context.pe(unsafe { *pes.add(i) });
         let far = state.far.binary_search_by_key(&pe, |(far, _)| *far);
         if far.is_ok_and(|at| state.far[at].1.load(Ordering::Acquire)) {
-            state.heap.window.quiet(pe).or_fail();
+            quiet_of(state, pe);
         }
     }
 }

@@ -7,6 +7,7 @@ use bytemuck::Pod;
 use libmp::{Number, ReduceOp};
 
 use crate::collective::fcollect_of;
+use crate::device::{self, by_cpu};
 use crate::failure::OrFail;
 use crate::rma::{LongDouble, region};
 use crate::team::{Handle, Team};
@@ -43,9 +44,13 @@ unsafe fn by_libmp<T: Number + Pod>(
     source: *const T,
     n: usize,
 ) {
+    let run = |dest: *mut T, source: *const T| {
+        // SAFETY: the caller's promise.
+        let (from, to) = unsafe { (region(source, n), region(dest, n)) };
+        team.collective(&state().world).all_reduce(op, &from, &to).run().or_fail();
+    };
     // SAFETY: the caller's promise.
-    let (from, to) = unsafe { (region(source, n), region(dest, n)) };
-    team.collective(&state().world).all_reduce(op, &from, &to).run().or_fail();
+    unsafe { by_cpu((dest, n), (source, n), run) }
 }
 
 /// Combines what the first `pes` PEs give; of none it is zero.
@@ -71,12 +76,12 @@ unsafe fn by_gathering<T: Reduced>(
         }
         let (sum, others) = all[..count * pes.max(1)].split_at_mut(count);
         others.chunks(count).for_each(|other| T::combine(op, sum, other));
-        // SAFETY: the caller's elements, which zeros are, too. What they held has been taken by all when a collective returns.
+        // SAFETY: elements, which zeros are, too. What the caller's held has been taken by all when a collective returns.
         unsafe {
-            match pes {
-                0 => dest.add(start).write_bytes(0, count),
-                _ => std::ptr::copy_nonoverlapping(sum.as_ptr(), dest.add(start), count),
+            if pes == 0 {
+                sum.as_mut_ptr().write_bytes(0, count);
             }
+            device::copy(state(), dest.add(start).cast(), sum.as_ptr().cast(), size_of_val(sum));
         }
     }
 }

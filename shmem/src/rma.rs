@@ -10,6 +10,7 @@ use libmp::gdsync::{Buffer, Rows};
 use libmp::{Device, Region};
 
 use crate::context::Context;
+use crate::device;
 use crate::failure::{OrFail, die};
 use crate::world::{Segment, State, state};
 
@@ -20,9 +21,9 @@ pub(crate) struct LongDouble([u8; 16]);
 
 /// A PE's symmetric memory.
 pub(crate) enum There<'a> {
-    /// Mapped here.
+    /// Mapped here for the CPU.
     Mapped(*mut u8),
-    /// Behind a NIC: its segment, the PE, and the byte in it.
+    /// Behind a NIC, or a GPU's: its segment, the PE, and the byte in it.
     Far(&'a Segment, usize, u64),
 }
 
@@ -55,7 +56,11 @@ pub(crate) unsafe fn region<T: Pod>(address: *const T, n: usize) -> Region<T> {
         None => die(format!("{} bytes at NULL, expected memory", bytes_of::<T>(n))),
     };
     // SAFETY: the caller's promise.
-    let buffer = unsafe { Buffer::from_host_memory(&Device::Host, address, n) };
+    let buffer = match unsafe { device::memory(address.as_ptr() as usize, bytes_of::<T>(n)) } {
+        Some(memory) => memory.cast(),
+        // SAFETY: the caller's promise.
+        None => unsafe { Buffer::from_host_memory(&Device::Host, address, n) },
+    };
     Region::from_buffer(buffer.unwrap_or_else(|error| die(error)))
 }
 
@@ -97,7 +102,7 @@ unsafe fn put_bytes(
     let state = state();
     match there(state, context, dest, bytes, pe) {
         // SAFETY: the peer's memory of this length; the source is the caller's, and may be the same memory.
-        There::Mapped(to) => unsafe { std::ptr::copy(source, to, bytes) },
+        There::Mapped(to) => unsafe { device::copy(state, to, source, bytes) },
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's, until the flush, or quiet.
             let source = unsafe { region(source, bytes) };
@@ -125,7 +130,7 @@ unsafe fn get_bytes(
     let state = state();
     match there(state, context, source, bytes, pe) {
         // SAFETY: as of a put.
-        There::Mapped(from) => unsafe { std::ptr::copy(from, dest, bytes) },
+        There::Mapped(from) => unsafe { device::copy(state, dest, from, bytes) },
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's, until the flush, or quiet.
             let dest = unsafe { region(dest, bytes) };
@@ -218,7 +223,15 @@ impl Strided {
 
     /// # Safety
     /// There are so many blocks of elements at both places.
-    unsafe fn copy<T: Copy>(self, to: *mut u8, from: *const u8) {
+    unsafe fn copy<T: Copy>(self, state: &State, to: *mut u8, from: *const u8) {
+        // SAFETY: the caller's promise.
+        let on_gpu = unsafe {
+            let (target, source) = ((to, self.extent(self.to)), (from, self.extent(self.from)));
+            device::copy_rows(state, target, source, self.rows())
+        };
+        if on_gpu {
+            return;
+        }
         for i in 0..self.n {
             let (to, from) = (to.wrapping_add(i * self.to), from.wrapping_add(i * self.from));
             if self.block == size_of::<T>() {
@@ -250,7 +263,7 @@ pub(crate) unsafe fn ibput<T: Copy>(
     let strided = Strided::new::<T>(n, block, dst, sst);
     match there(state, ctx, dest as usize, strided.extent(strided.to), pe) {
         // SAFETY: the peer's memory of this extent, and the caller's.
-        There::Mapped(to) => unsafe { strided.copy::<T>(to, source.cast()) },
+        There::Mapped(to) => unsafe { strided.copy::<T>(state, to, source.cast()) },
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's, until the flush.
             let source = unsafe { region(source.cast::<u8>(), strided.extent(strided.from)) };
@@ -279,7 +292,7 @@ pub(crate) unsafe fn ibget<T: Copy>(
     let strided = Strided::new::<T>(n, block, dst, sst);
     match there(state, ctx, source as usize, strided.extent(strided.from), pe) {
         // SAFETY: the peer's memory of this extent, and the caller's.
-        There::Mapped(from) => unsafe { strided.copy::<T>(dest.cast(), from) },
+        There::Mapped(from) => unsafe { strided.copy::<T>(state, dest.cast(), from) },
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's.
             let dest = unsafe { region(dest.cast::<u8>(), strided.extent(strided.to)) };

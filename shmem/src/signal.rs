@@ -8,7 +8,7 @@ use libmp::AtomicOp;
 use crate::atomic::change;
 use crate::context::Context;
 use crate::failure::die;
-use crate::wait::{Waited, wait_and_see};
+use crate::wait::{see, wait_and_see};
 use crate::world::state;
 use crate::{order, rma};
 
@@ -51,9 +51,8 @@ pub(crate) unsafe fn add(ctx: Context, word: *mut u64, value: u64, pe: c_int) {
 }
 
 pub(crate) unsafe fn fetch(word: *const u64) -> u64 {
-    state();
     // SAFETY: C's promise.
-    unsafe { Waited::load(word) }
+    unsafe { see(state(), word) }
 }
 
 pub(crate) unsafe fn wait_until(word: *mut u64, cmp: c_int, value: u64) -> u64 {

@@ -7,8 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libmp::{Collective, Device, World};
+use mp_kernels::{SHMEM_DEVICE_SHARED, SHMEM_DEVICE_WORLD};
 
 use crate::context::Context;
+use crate::device::OfKernels;
 use crate::failure::{OrFail, die};
 use crate::world::{self, State, state};
 
@@ -39,6 +41,10 @@ impl Handle {
     pub const INVALID: Handle = Handle(std::ptr::null());
     pub const WORLD: Handle = Handle(std::ptr::without_provenance(1));
     const SHARED: Handle = Handle(std::ptr::without_provenance(2));
+    /// `SHMEM_DEVICE_TEAM_WORLD`.
+    pub const DEVICE: Handle = Handle(std::ptr::without_provenance(SHMEM_DEVICE_WORLD as usize));
+    const DEVICE_SHARED: Handle =
+        Handle(std::ptr::without_provenance(SHMEM_DEVICE_SHARED as usize));
 
     /// What it stands for; `None`: `SHMEM_TEAM_INVALID`.
     pub fn team(self) -> Option<&'static Team> {
@@ -47,8 +53,11 @@ impl Handle {
             Handle::INVALID => None,
             Handle::WORLD => Some(&state.all),
             Handle::SHARED => Some(&state.shared),
-            // SAFETY: made by a split, and not given back, as C promises.
-            Handle(made) => unsafe { made.as_ref() },
+            Handle(made) => {
+                let device = state.device.as_ref();
+                // SAFETY: no team of a device, so made by a split, and not given back, as C promises.
+                device.and_then(|it| it.team(made as usize)).or_else(|| unsafe { made.as_ref() })
+            }
         }
     }
 
@@ -93,6 +102,8 @@ pub(crate) struct Team {
     config: Config,
     group: Arc<Group>,
     contexts: Mutex<Vec<Context>>,
+    /// Of a team of the device.
+    pub of_kernels: Option<OfKernels>,
 }
 
 impl Team {
@@ -105,7 +116,8 @@ impl Team {
     ) -> Option<Team> {
         let me = members.iter().position(|&pe| pe == me)?;
         let (group, contexts) = (groups.take(&members), Mutex::default());
-        Some(Team { members, me, config: Config { num_contexts }, group, contexts })
+        let config = Config { num_contexts };
+        Some(Team { members, me, config, group, contexts, of_kernels: None })
     }
 
     /// What its collectives are started with. The first time it waits for all of its PEs.
@@ -188,9 +200,18 @@ fn strided(parent: &Team, start: c_int, stride: c_int, size: c_int) -> Option<Ar
     (0..size).map(|i| parent.member(start + i * stride)).collect()
 }
 
-fn make(state: &State, members: Arc<[usize]>, contexts: c_int) -> Handle {
-    let team = Team::new(&state.groups, members, state.me, contexts);
-    team.map_or(Handle::INVALID, |team| Handle(Box::into_raw(Box::new(team))))
+/// A team of the device if the parent is one. `None`: there is no room for another.
+fn make(state: &State, parent: &Team, members: Arc<[usize]>, contexts: c_int) -> Option<Handle> {
+    let Some(team) = Team::new(&state.groups, members, state.me, contexts) else {
+        return Some(Handle::INVALID);
+    };
+    match &state.device {
+        Some(device) if parent.of_kernels.is_some() => {
+            let handle = device.add_team(state, team)?;
+            Some(Handle(std::ptr::without_provenance(handle)))
+        }
+        _ => Some(Handle(Box::into_raw(Box::new(team)))),
+    }
 }
 
 pub(crate) unsafe fn split_strided(
@@ -203,10 +224,11 @@ pub(crate) unsafe fn split_strided(
     new: *mut Handle,
 ) -> c_int {
     let state = state();
-    let members = parent.team().and_then(|parent| strided(parent, start, stride, size));
+    let parent = parent.team();
+    let members = parent.and_then(|parent| Some((parent, strided(parent, start, stride, size)?)));
     // SAFETY: C's promise.
     let contexts = unsafe { contexts_of(config, mask) };
-    let made = members.map(|members| make(state, members, contexts));
+    let made = members.and_then(|(parent, members)| make(state, parent, members, contexts));
     // SAFETY: C's promise.
     unsafe { *new = made.unwrap_or(Handle::INVALID) };
     made.map_or(-1, |_| 0)
@@ -233,10 +255,10 @@ pub(crate) unsafe fn split_2d(
         let column = strided(parent, x, width, (n - x + width - 1) / width);
         // SAFETY: C's promise.
         let contexts = unsafe { (contexts_of(x_config, x_mask), contexts_of(y_config, y_mask)) };
-        made = row.zip(column);
-        let made = made
-            .clone()
-            .map(|(row, column)| (make(state, row, contexts.0), make(state, column, contexts.1)));
+        made = row.zip(column).and_then(|(row, column)| {
+            let row = make(state, parent, row, contexts.0)?;
+            Some((row, make(state, parent, column, contexts.1)?))
+        });
         let (row, column) = made.unwrap_or((Handle::INVALID, Handle::INVALID));
         // SAFETY: C's promise.
         unsafe { (*x_team, *y_team) = (row, column) };
@@ -251,11 +273,12 @@ pub(crate) unsafe fn destroy(team: Handle) {
     if team == Handle::INVALID {
         return;
     }
-    if team == Handle::WORLD || team == Handle::SHARED {
-        die("SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED cannot be destroyed");
+    if [Handle::WORLD, Handle::SHARED, Handle::DEVICE, Handle::DEVICE_SHARED].contains(&team) {
+        die("SHMEM_TEAM_WORLD and SHMEM_TEAM_SHARED, of the device, too, cannot be destroyed");
     }
+    let of_device = state().device.as_ref().and_then(|it| it.remove_team(team.0 as usize));
     // SAFETY: made by a split, and given back once, as C promises.
-    let made = unsafe { Box::from_raw(team.0.cast_mut()) };
+    let made = of_device.unwrap_or_else(|| unsafe { Box::from_raw(team.0.cast_mut()) });
     let contexts = std::mem::take(&mut *made.contexts());
     for context in contexts {
         // SAFETY: made of it, and gone with it.

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{self, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use crate::device;
 use crate::failure::{OrFail, die};
 use crate::world::{State, state};
 
@@ -26,6 +27,20 @@ macro_rules! waited {
         })+
     };
 }
+/// One look at a word of this PE, on a GPU, too.
+///
+/// # Safety
+/// As [`Waited::load`].
+#[inline]
+pub(crate) unsafe fn see<T: Waited>(state: &State, word: *const T) -> T {
+    match &state.device {
+        // SAFETY: the caller's promise.
+        Some(device) if device.is_gpu() => unsafe { device::read(state, word) },
+        // SAFETY: the caller's promise.
+        _ => unsafe { T::load(word) },
+    }
+}
+
 waited!(i16 AtomicU16, u16 AtomicU16, i32 AtomicU32, u32 AtomicU32, i64 AtomicU64, u64 AtomicU64);
 
 /// Looks at once before a wait is a wait: as long as a message between two cores takes.
@@ -132,7 +147,7 @@ impl<T: Waited> Words<T> {
                 Values::One(value) => value,
                 Values::Each(values) => *values.add(i),
             };
-            (T::load(self.words.add(i)), value)
+            (see(state(), self.words.add(i)), value)
         };
         self.compare.is_met(seen, value)
     }
@@ -212,16 +227,16 @@ pub(crate) unsafe fn wait_and_see<T: Waited>(word: *mut T, cmp: c_int, value: T)
     let (state, compare, mut seen) = (state(), Compare::new(cmp), value);
     until(state, || {
         // SAFETY: C's promise.
-        seen = unsafe { T::load(word) };
+        seen = unsafe { see(state, word) };
         compare.is_met(seen, value)
     });
     seen
 }
 
 pub(crate) unsafe fn test<T: Waited>(word: *mut T, cmp: c_int, value: T) -> c_int {
-    let (_, compare) = (state(), Compare::new(cmp));
+    let (state, compare) = (state(), Compare::new(cmp));
     // SAFETY: C's promise.
-    let met = compare.is_met(unsafe { T::load(word) }, value);
+    let met = compare.is_met(unsafe { see(state, word) }, value);
     if !met {
         yield_now_and_then();
     }

@@ -10,26 +10,31 @@ use std::time::Duration;
 use libmp::gdsync::Buffer;
 use libmp::{Config, Deadline, Device, Region, Window, World};
 
+use crate::device::{self, OnDevice};
 use crate::failure::{OrFail, die, exit, fail, leave};
 use crate::parts::Parts;
 use crate::team::{Groups, Team};
 use crate::{order, statics};
 
 /// Bytes of the symmetric heap, if `SHMEM_SYMMETRIC_SIZE` does not say otherwise.
-const HEAP: usize = 64 << 20;
+pub(crate) const HEAP: usize = 64 << 20;
+/// Where else its size may be.
+const SIZES: [&str; 2] = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
 /// What the heap is a multiple of.
 const PAGE: usize = 4096;
 /// Pages of its own, wherever it is mapped.
 const LEAST_HEAP: usize = 1 << 20;
 /// A wait ends with the world, and not before.
 const NO_END: Duration = Duration::from_secs(31_536_000);
-/// Symmetric memory: the heap, or the program's variables.
+/// Symmetric memory: a heap, or the program's variables.
 pub(crate) struct Segment {
     /// Where it begins here.
     pub base: usize,
     pub len: usize,
-    /// Where that of each PE is mapped here; null: behind a NIC.
+    /// Where that of each PE is mapped here for the CPU; null: behind a NIC, or a GPU's.
     pub peers: Box<[*mut u8]>,
+    /// The same as the memory's device has it; 0: behind a NIC.
+    pub views: Box<[usize]>,
     /// Reaches those.
     pub window: Window<u8>,
 }
@@ -40,6 +45,8 @@ pub(crate) struct State {
     pub n: usize,
     pub heap: Segment,
     pub data: Option<Segment>,
+    /// If the program has asked for it.
+    pub device: Option<OnDevice>,
     /// Who has what of the heap.
     pub parts: Mutex<Parts>,
     /// PEs behind a NIC, and whether anything has gone to them.
@@ -83,36 +90,46 @@ pub(crate) fn state() -> &'static State {
 }
 
 impl Segment {
-    fn open(world: &World, region: &Region<u8>, what: &str) -> Segment {
+    pub fn open(world: &World, region: &Region<u8>, what: &str) -> Segment {
         let window = world.window(region, 0).or_fail();
-        let base = region.buffer().host_address().map_or(0, |address| address.as_ptr() as usize);
+        let base = region.buffer().device_address().unwrap_or_default() as usize;
         let len = region.len();
-        let peers = (0..world.size()).map(|pe| {
+        let ways = (0..world.size()).map(|pe| {
             let theirs = window.len(pe).or_fail();
             if theirs != len as u64 {
                 let me = world.rank();
                 die(format!("{what} of PE {pe} has {theirs} bytes, that of PE {me} {len}: all PEs have the same"));
             }
-            if pe == world.rank() {
-                return base as *mut u8;
-            }
-            let mapped = window.memory_of(pe).ok().and_then(|memory| memory.host_address());
-            mapped.map_or(std::ptr::null_mut(), |address| address.as_ptr())
+            let memory = match pe == world.rank() {
+                true => Some(region.buffer()),
+                false => window.memory_of(pe).ok(),
+            };
+            let by_cpu = memory.and_then(|memory| memory.host_address());
+            let view = memory.and_then(|memory| memory.device_address()).unwrap_or_default();
+            (by_cpu.map_or(std::ptr::null_mut(), |address| address.as_ptr()), view as usize)
         });
-        let peers = peers.collect();
-        Segment { base, len, peers, window }
+        let (peers, views): (Vec<_>, Vec<_>) = ways.unzip();
+        Segment { base, len, peers: peers.into(), views: views.into(), window }
+    }
+
+    /// Where an address of this PE is in it.
+    #[inline]
+    pub fn offset(&self, address: usize) -> Option<usize> {
+        let at = address.wrapping_sub(self.base);
+        (at < self.len).then_some(at)
     }
 }
 
 impl State {
-    fn new() -> State {
+    /// `asked`: of what there is for devices.
+    fn new(asked: c_int) -> State {
         let config = Config::from_env().map(|mut config| {
             if std::env::var_os("MP_TIMEOUT").is_none_or(|value| value.is_empty()) {
                 config.timeout = NO_END;
             }
             config
         });
-        let size = heap_size();
+        let size = heap_size(&SIZES, HEAP);
         let mut shared = SHARED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let data = shared.get_or_insert_with(|| {
             // SAFETY: called by shmem_init, before which a program starts no thread that writes variables.
@@ -142,9 +159,13 @@ impl State {
             )
         });
         let (me, n) = (world.rank(), world.size());
-        let far = (0..n).filter(|&pe| heap.peers[pe].is_null());
-        let far = far.map(|pe| (pe, AtomicBool::new(false))).collect();
         let groups = Groups::default();
+        let device = OnDevice::open(&world, &groups, asked);
+        let far = (0..n).filter(|&pe| {
+            let is_far = |device: &OnDevice| device.heap.views[pe] == 0;
+            heap.peers[pe].is_null() || device.as_ref().is_some_and(is_far)
+        });
+        let far = far.map(|pe| (pe, AtomicBool::new(false))).collect();
         let team = |members: Arc<[usize]>| {
             // This PE is among all, and among those whose memory it maps.
             Team::new(&groups, members, me, 0).unwrap_or_else(|| die("this PE is in no team"))
@@ -154,7 +175,7 @@ impl State {
         all.collective(&world);
         let sets = Mutex::default();
         let parts = Mutex::new(Parts::new(size));
-        State { me, n, heap, data, parts, far, all, shared, groups, sets, ender, world }
+        State { me, n, heap, data, device, parts, far, all, shared, groups, sets, ender, world }
     }
 
     /// Of a PE that a call names.
@@ -174,13 +195,12 @@ impl State {
     /// The symmetric memory that an address of this PE is in, and where. `None`: it is private.
     #[inline]
     pub fn find(&self, address: usize) -> Option<(&Segment, usize)> {
-        let at = address.wrapping_sub(self.heap.base);
-        if at < self.heap.len {
+        if let Some(at) = self.heap.offset(address) {
             return Some((&self.heap, at));
         }
-        let data = self.data.as_ref()?;
-        let at = address.wrapping_sub(data.base);
-        (at < data.len).then_some((data, at))
+        let device = self.device.as_ref().map(|device| &device.heap);
+        let others = self.data.iter().chain(device);
+        others.into_iter().find_map(|segment| Some((segment, segment.offset(address)?)))
     }
 
     /// The symmetric memory that `bytes` bytes of this PE are in.
@@ -208,11 +228,10 @@ impl State {
     }
 }
 
-/// What `SHMEM_SYMMETRIC_SIZE` says: a number, which may have a fraction, and a suffix.
-fn heap_size() -> usize {
-    let names = ["SHMEM_SYMMETRIC_SIZE", "SMA_SYMMETRIC_SIZE"];
+/// What the first of these variables says that there is, as `SHMEM_SYMMETRIC_SIZE`: a number, which may have a fraction, and a suffix.
+pub(crate) fn heap_size(names: &[&str], otherwise: usize) -> usize {
     let named = names.iter().find_map(|name| Some((name, std::env::var_os(name)?)));
-    let Some((name, value)) = named else { return HEAP };
+    let Some((name, value)) = named else { return otherwise };
     let value = value.to_string_lossy();
     let bytes = size(&value).unwrap_or_else(|| {
         die(format!("{name} is {value:?}, expected a number of bytes, with k, m, g or t behind it for KiB to TiB"))
@@ -235,6 +254,12 @@ fn size(text: &str) -> Option<usize> {
 }
 
 pub(crate) unsafe fn init() {
+    // SAFETY: as here.
+    unsafe { init_for(0) }
+}
+
+/// `asked`: of what there is for devices. Only the first start is heard.
+unsafe fn init_for(asked: c_int) {
     // SAFETY: registers a function of this library.
     unsafe extern "C" {
         fn on_exit(call: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
@@ -243,7 +268,7 @@ pub(crate) unsafe fn init() {
     if try_state().is_some() {
         return;
     }
-    STATE.store(Box::into_raw(Box::new(State::new())), Ordering::Release);
+    STATE.store(Box::into_raw(Box::new(State::new(asked))), Ordering::Release);
     introduce(state());
     static REGISTERED: Once = Once::new();
     // SAFETY: the function stays where it is.
@@ -260,11 +285,16 @@ fn introduce(state: &State) {
     }
     if asked("SHMEM_INFO") {
         println!(
-            "SHMEM_SYMMETRIC_SIZE   bytes of the symmetric heap of each PE, as 1048576, 512k, 64m or 1.5g; here {}\n\
-             SHMEM_VERSION          prints the version\n\
-             SHMEM_INFO             prints this\n\
-             MP_PATH and others     as for every program of libmp",
-            state.heap.len
+            "SHMEM_SYMMETRIC_SIZE         bytes of the symmetric heap of each PE, as 1048576, 512k, 64m or 1.5g; here {}\n\
+             {} bytes of that on its device, if the program asks for one; here {}\n\
+             {}         contexts of kernels that there may be at once\n\
+             SHMEM_VERSION                prints the version\n\
+             SHMEM_INFO                   prints this\n\
+             MP_PATH and others           as for every program of libmp",
+            state.heap.len,
+            device::SIZE,
+            state.device.as_ref().map_or(0, |device| device.heap.len),
+            device::MAX_CONTEXTS
         );
     }
 }
@@ -281,18 +311,19 @@ extern "C" fn at_exit(status: c_int, _: *mut c_void) {
 /// `SHMEM_THREAD_MULTIPLE`: any thread may call anything.
 const MULTIPLE: c_int = 3;
 
-pub(crate) unsafe fn init_thread(_: c_int, provided: *mut c_int) -> c_int {
+pub(crate) unsafe fn init_thread(requested: c_int, provided: *mut c_int) -> c_int {
     // SAFETY: as here; the caller's pointer.
     unsafe {
-        init();
-        *provided = MULTIPLE;
+        init_for(requested & device::SUPPORT);
+        query_thread(provided);
     }
     0
 }
 
 pub(crate) unsafe fn query_thread(provided: *mut c_int) {
+    let device = try_state().and_then(|state| state.device.as_ref());
     // SAFETY: the caller's pointer.
-    unsafe { *provided = MULTIPLE };
+    unsafe { *provided = MULTIPLE | device.map_or(0, |device| device.provided) };
 }
 
 pub(crate) unsafe fn finalize() {
@@ -314,8 +345,8 @@ fn finalize_all() {
     let state = STATE.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: made by `init`, and nobody else has it: no other call is made behind this one.
     let state = *unsafe { Box::from_raw(state) };
-    let State { world, heap, data, all, shared, groups, sets, ender, .. } = state;
-    drop((heap, data, all, shared, groups, sets));
+    let State { world, heap, data, device, all, shared, groups, sets, ender, .. } = state;
+    drop((heap, data, device, all, shared, groups, sets));
     world.finish().or_fail();
     // It has nothing to say.
     let _ = ender.join();
@@ -350,9 +381,7 @@ pub(crate) unsafe fn ptr(address: *const c_void, pe: c_int) -> *mut c_void {
     let state = state();
     let pe = state.pe(pe);
     match state.find(address as usize) {
-        Some((segment, at)) if !segment.peers[pe].is_null() => {
-            segment.peers[pe].wrapping_add(at).cast()
-        }
+        Some((segment, at)) if segment.views[pe] != 0 => (segment.views[pe] + at) as *mut c_void,
         _ => std::ptr::null_mut(),
     }
 }

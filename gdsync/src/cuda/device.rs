@@ -12,7 +12,7 @@ use std::time::Duration;
 use cudarc::driver::sys;
 
 use super::capabilities::Capabilities;
-use super::driver::{Driver, cu};
+use super::driver::{Driver, check, cu};
 use super::gate;
 use super::graveyard::{Grave, Graveyard, stream_idle};
 use super::kernel::{Kernel, RawModule};
@@ -107,6 +107,26 @@ impl CudaDevice {
         Ok(None)
     }
 
+    /// The ordinal of the GPU that is current in this thread, as `cudaSetDevice` of CUDA 12 makes it; `None`: none is. Opens none.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::open`].
+    pub fn current() -> Result<Option<u32>> {
+        let count = CudaDevice::count()?;
+        let mut current = 0;
+        // SAFETY: the driver is initialised; writes one handle.
+        match unsafe { sys::cuCtxGetDevice(&mut current) } {
+            sys::CUresult::CUDA_ERROR_INVALID_CONTEXT => return Ok(None),
+            result => check("cuCtxGetDevice", result)?,
+        }
+        for ordinal in 0..count {
+            if topology::raw_device(ordinal)? == current {
+                return Ok(Some(ordinal));
+            }
+        }
+        Ok(None)
+    }
+
     /// The device's ordinal in this process.
     pub fn ordinal(&self) -> u32 {
         self.inner.ordinal
@@ -170,8 +190,11 @@ impl CudaDevice {
         Ok(blocks.max(0) as u32 * self.inner.capabilities.multiprocessors)
     }
 
-    /// Makes the device's context current on the calling thread.
-    pub(crate) fn bind(&self) -> Result<()> {
+    /// Makes the device's context current on the calling thread, whose calls of the driver and of the CUDA runtime are then for it.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn bind(&self) -> Result<()> {
         // SAFETY: the primary context is retained as long as `self` lives.
         unsafe { cu!(cuCtxSetCurrent(self.inner.context)) }
     }

@@ -175,6 +175,10 @@ MP_DEVICE void pause();
 // Between two polls of whoever has waited long: a tenth of a microsecond of sleep on the GPU, as pause on the host.
 MP_DEVICE void doze();
 
+// For a thread that must not go on, and cannot say so: the kernel fails. On the host the thread stays here until whoever finds out why
+// ends the process.
+[[noreturn]] MP_DEVICE void halt();
+
 namespace impl {
 // Numbers of the platform. `polls_between_clocks`: polls of a wait between two reads of the cycle counter;
 // `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds.

@@ -187,12 +187,19 @@ MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
     return {result.status, result.seen.seen, result.waited_ns};
 }
 
-// Words are read without their sign.
+// Words are read without their sign, half a word with the word that it is in.
 template <class T, class Order>
 MP_DEVICE T read_word(const T* word, Order order) {
-    static_assert(std::is_integral_v<T> && (sizeof(T) == 4 || sizeof(T) == 8), "a word that is waited for has 32 or 64 bits");
-    using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
-    return static_cast<T>(load(reinterpret_cast<const Bits*>(word), order, system));
+    static_assert(std::is_integral_v<T> && (sizeof(T) == 2 || sizeof(T) == 4 || sizeof(T) == 8),
+                  "a word that is waited for has 16, 32 or 64 bits");
+    if constexpr (sizeof(T) == 2) {
+        const auto at = reinterpret_cast<std::uintptr_t>(word);
+        const std::uint32_t both = load(reinterpret_cast<const std::uint32_t*>(at & ~std::uintptr_t{3}), order, system);
+        return static_cast<T>(both >> (at % 4 * 8));
+    } else {
+        using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+        return static_cast<T>(load(reinterpret_cast<const Bits*>(word), order, system));
+    }
 }
 
 // One thread's wait until a word compares so. `order` is relaxed only where nothing is read because of it: each acquire empties
@@ -217,7 +224,7 @@ MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expecte
 
 }  // namespace impl
 
-// Waits until the word, of 32 or 64 bits with or without sign, compares so with `value`, and at most until the bounds end it.
+// Waits until the word, of 16, 32 or 64 bits with or without sign, compares so with `value`, and at most until the bounds end it.
 // Acquire at system scope, then a barrier of the group: after ok, every thread of the group sees what came before the value was
 // released. After a failure nothing is ordered and the data must not be read. A value that passes between two looks is
 // not seen: what is waited for should stay until somebody who has waited changes it.

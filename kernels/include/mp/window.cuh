@@ -378,7 +378,7 @@ MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signa
     return wait(group, window, signal, ge, value);
 }
 
-// The same for the word of 32 or 64 bits, whichever the value has, at a place of this rank's share, a multiple of its size: any
+// The same for the word of 16, 32 or 64 bits, whichever the value has, at a place of this rank's share, a multiple of its size: any
 // rank writes it by put, signal or an atomic operation. At another place nobody waits: `not_atomic`.
 template <class Group, class Compare, class T>
 MP_DEVICE WaitResult wait(Group group, const Window& window, WordAt at, Compare compare, T value) {

@@ -258,6 +258,11 @@ MP_DEVICE std::uint64_t clock_cycles() {
 
 MP_DEVICE void pause() {}
 MP_DEVICE void doze() { __nanosleep(100); }
+MP_DEVICE void halt() {
+    __trap();
+    // The compiler does not know that nothing comes behind it.
+    for (;;) doze();
+}
 
 namespace impl {
 // A poll is a load and a comparison; reading the counter at each of them costs 30 ns a wait on an H100.

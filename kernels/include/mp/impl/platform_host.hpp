@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <thread>
 #include <type_traits>
 
 #include "../host/thread.hpp"
@@ -187,6 +188,9 @@ MP_DEVICE std::uint64_t clock_ns() { return impl::steady_ns(); }
 MP_DEVICE std::uint64_t clock_cycles() { return impl::steady_ns(); }
 MP_DEVICE void pause() { sched_yield(); }
 MP_DEVICE void doze() { sched_yield(); }
+MP_DEVICE void halt() {
+    for (;;) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+}
 
 namespace impl {
 // Each poll gives the CPU away, on a busy machine for milliseconds.
