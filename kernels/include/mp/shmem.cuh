@@ -1,4 +1,4 @@
-// What the kernel functions of OpenSHMEM's header `shmemg.h` do, each of which calls one of these with its world: addresses of this PE's
+// What the kernel functions of OpenSHMEM's header `shmemg.h`, and of `nvshmem.h`, do, each of which calls one of these with its world: addresses of this PE's
 // heap become places in the window of all heaps, PEs of a team or a context numbers of the world. The functions' names and types are
 // not here, they come from a table (mp-shmem); and neither is anything that moves bytes.
 //
@@ -83,7 +83,27 @@ MP_DEVICE T g(const ShmemWorld& world, const void* context, const T* source, int
 
 // ---- signals ---------------------------------------------------------------------------------------------------
 
-// Puts, and then sets the signal, `op` 0, or adds to it, 1: who sees it sees the bytes.
+// Nothing that is done to a signal: SHMEM_SIGNAL_SET and SHMEM_SIGNAL_ADD are 0 and 1.
+template <class Group>
+MP_COLD void no_signal_operation(Group group, const ShmemWorld& world, int op) {
+    (void)impl::refuse(group, world.heap.report, bad_argument, static_cast<std::uint64_t>(op), 1, 2);
+}
+
+// Sets a signal, or adds to it, alone: what the group put to that PE before is seen by who sees it.
+template <class Group>
+MP_DEVICE void signal_op(Group group, const ShmemWorld& world, const void* context, std::uint64_t* signal, std::uint64_t value, int op,
+                         int pe) {
+    const std::uint64_t rank = pe_of(world, context, pe);
+    const WordAt there = word(place_of(world, signal));
+    if (op == 0)
+        (void)mp::signal(group, world.heap, rank, there, value);
+    else if (op == 1)
+        (void)mp::signal_add(group, world.heap, rank, there, value);
+    else
+        no_signal_operation(group, world, op);
+}
+
+// Puts, and then sets the signal or adds to it: who sees it sees the bytes.
 template <class Group>
 MP_DEVICE void put_signal_nbi(Group group, const ShmemWorld& world, const void* context, void* dest, const void* source, std::size_t bytes,
                               std::uint64_t* signal, std::uint64_t value, int op, int pe) {
@@ -94,7 +114,7 @@ MP_DEVICE void put_signal_nbi(Group group, const ShmemWorld& world, const void* 
     else if (op == 1)
         (void)mp::put_signal_add(group, world.heap, rank, at, source, bytes, there, value);
     else
-        (void)impl::refuse(group, world.heap.report, bad_argument, static_cast<std::uint64_t>(op), 1, 2);
+        no_signal_operation(group, world, op);
 }
 template <class Group>
 MP_DEVICE void put_signal(Group group, const ShmemWorld& world, const void* context, void* dest, const void* source, std::size_t bytes,
@@ -157,6 +177,14 @@ template <class Group, class T>
 MP_DEVICE void wait_until(Group group, const ShmemWorld& world, const T* word, int comparison, T value) {
     if (!impl::is_comparison(group, world, comparison)) return;
     impl::unless_lost(mp::wait(group, world.heap, mp::word(place_of(world, word)), Compare{comparison}, value));
+}
+// The same for each of `count` words, but for those whose `status`, if there is one, is not 0.
+template <class Group, class T>
+MP_DEVICE void wait_until_all(Group group, const ShmemWorld& world, const T* words, std::size_t count, const int* status, int comparison,
+                              T value) {
+    if (!impl::is_comparison(group, world, comparison)) return;
+    const Words<T> all = {words, count, value, nullptr, sizeof(T), status};
+    impl::unless_lost(mp::wait_all(group, world.heap, all, Compare{comparison}));
 }
 // One look, which all threads of the group agree on.
 template <class Group, class T>

@@ -1,0 +1,2 @@
+/* Extensions of NVSHMEM's, which nvshmem.h has. */
+#include <nvshmem.h>
