@@ -157,6 +157,47 @@ fn what_the_examples_of_the_draft_for_gpus_show_holds_on_the_host() {
 }
 
 #[test]
+fn a_program_for_nvshmem_computes_what_one_pe_would() {
+    everywhere("porting.cu", &KERNELS);
+}
+
+#[test]
+fn a_mistake_of_a_kernel_is_a_sentence_and_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "device_errors.cu", &KERNELS);
+    for path in ["auto", "nic"] {
+        for (what, sentence) in [
+            (
+                "not-asked",
+                "there is no symmetric heap on the device: shmem_init_thread was not asked",
+            ),
+            ("pe", "rank 7"),
+            ("outside", "a kernel's call for bytes of the window"),
+            ("odd", "an atomic operation of a kernel"),
+            ("comparison", "a kernel's call with the argument 17"),
+            ("team", "a kernel's call for a team"),
+            ("context", "a kernel's call for a team"),
+            ("host", "a context that was made with SHMEM_DEVICE_CTX is for kernels"),
+            ("lost", "rank 1"),
+        ] {
+            let (status, _, err) = mistake(&program, path, what, "");
+            assert!(!matches!(status, Some(0)) && err.contains(sentence), "{path}, {what}: {err}");
+        }
+    }
+    let (status, _, err) = mistake(&program, "auto", "heap", "");
+    let sentence = "1099511627776 bytes are more than is left in one piece of the symmetric heap on the device";
+    assert_eq!(status, Some(0), "{err}");
+    assert!(err.contains(sentence) && err.contains("SHMEM_DEVICE_SYMMETRIC_SIZE"), "{err}");
+    for (name, value) in [("SHMEM_DEVICE_SYMMETRIC_SIZE", "much"), ("SHMEM_DEVICE_MAX_CTX", "-1")] {
+        let mut command = oshrun(2, "auto");
+        let output = command.env(name, value).arg(&program).arg("nothing").output().unwrap();
+        let (err, sentence) =
+            (text(&output.stderr), format!("{name} is {value:?}, expected a number of"));
+        assert!(!output.status.success() && err.contains(&sentence), "{err}");
+    }
+}
+
+#[test]
 fn variables_are_symmetric_however_a_program_is_linked() {
     let folder = tempfile::tempdir().unwrap();
     let archive = prefix().join("lib/libmp_shmem.a");

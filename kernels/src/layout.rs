@@ -69,6 +69,8 @@ shared_enum! {
         NoRoom = 8 as no_room,
         /// Refused: an argument that no call of this kind takes.
         BadArgument = 9 as bad_argument,
+        /// Refused: no team, and no context, for kernels has this handle.
+        NoSuchTeam = 10 as no_such_team,
     }
 }
 

@@ -135,7 +135,8 @@ pub(crate) unsafe fn destroy(context: Context) {
             // What it has begun is complete behind it.
             order::complete(state());
             // SAFETY: if none for kernels made by `create`, and given back once, as C promises.
-            let team = context.of_device().map_or_else(|| unsafe { (*made).team }, |made| made.team);
+            let team =
+                context.of_device().map_or_else(|| unsafe { (*made).team }, |made| made.team);
             team.valid().contexts().retain(|of| *of != context);
             // SAFETY: as above.
             unsafe { give_back(context) };

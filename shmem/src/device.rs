@@ -72,7 +72,9 @@ impl OfKernels {
         // It only synchronises.
         let collective = match is_all {
             true => world.prepare_collective(device, size_of::<u64>()),
-            false => world.team(members).and_then(|it| it.prepare_collective(device, size_of::<u64>())),
+            false => {
+                world.team(members).and_then(|it| it.prepare_collective(device, size_of::<u64>()))
+            }
         };
         let collective = collective.or_fail();
         let numbers = (!is_all).then(|| {
@@ -195,7 +197,8 @@ fn choose(world: &World) -> Device {
     }
     let assigned = world.assigned_gpu().and_then(|gpu| gpu.parse().ok());
     let turn = || assigned.unwrap_or(world.local_rank() as u32 % count);
-    let opened = CudaDevice::current().and_then(|current| Device::cuda(current.unwrap_or_else(turn)));
+    let opened =
+        CudaDevice::current().and_then(|current| Device::cuda(current.unwrap_or_else(turn)));
     let bound = opened.and_then(|device| {
         device.as_cuda().map_or(Ok(()), CudaDevice::bind)?;
         Ok(device)
@@ -259,7 +262,18 @@ impl OnDevice {
         let fits = modules().iter().all(|module| (module.on_host != 0) != is_gpu);
         let provided = if fits { asked } else { asked & !KERNEL_INIT };
         let (contexts, teams) = (Slots::new(contexts), Slots::new(teams));
-        let it = OnDevice { device, heap, parts, provided, stream, all, shared, contexts, teams, world: view };
+        let it = OnDevice {
+            device,
+            heap,
+            parts,
+            provided,
+            stream,
+            all,
+            shared,
+            contexts,
+            teams,
+            world: view,
+        };
         if provided & KERNEL_INIT != 0 {
             modules().iter().for_each(|module| it.tell(module));
         }
@@ -278,13 +292,16 @@ impl OnDevice {
             ));
         }
         if (on_host != 0) == self.is_gpu() {
-            let (it, device) = if on_host != 0 { ("the host", "a GPU") } else { ("a GPU", "the host") };
+            let (it, device) =
+                if on_host != 0 { ("the host", "a GPU") } else { ("a GPU", "the host") };
             die(format!("a module has kernels for {it}, and the PE's device is {device}"));
         }
         // SAFETY: it reads so many bytes.
         match unsafe { tell((&raw const self.world).cast()) } {
             0 => {}
-            error => die(format!("a module with kernels cannot be told of its PE: CUDA error {error}")),
+            error => {
+                die(format!("a module with kernels cannot be told of its PE: CUDA error {error}"))
+            }
         }
     }
 
@@ -418,7 +435,8 @@ unsafe fn copy_by(
     rows: Rows,
 ) -> bool {
     // SAFETY: the caller's promise.
-    let (to, from): (Region<u8>, Region<u8>) = unsafe { (region(to.0, to.1), region(from.0, from.1)) };
+    let (to, from): (Region<u8>, Region<u8>) =
+        unsafe { (region(to.0, to.1), region(from.0, from.1)) };
     if [&to, &from].iter().all(|side| side.buffer().host_address().is_some()) {
         return false;
     }

@@ -28,7 +28,9 @@ impl State {
 
     fn device_heap(&self) -> Heap<'_> {
         let Some(device) = &self.device else {
-            die("there is no symmetric heap on the device: shmem_init_thread was not asked for SHMEM_DEVICE_HOST_INIT or _KERNEL_INIT")
+            die(
+                "there is no symmetric heap on the device: shmem_init_thread was not asked for SHMEM_DEVICE_HOST_INIT or _KERNEL_INIT",
+            )
         };
         let (memory, parts) = (&device.heap, &device.parts);
         let (what, size) = ("the symmetric heap on the device", device::SIZE);
@@ -76,7 +78,11 @@ pub(crate) unsafe fn malloc(bytes: usize) -> *mut c_void {
 
 pub(crate) unsafe fn malloc_with_hints(bytes: usize, hints: c_long) -> *mut c_void {
     let state = state();
-    align_in(&if hints & ON_DEVICE == 0 { state.host_heap() } else { state.device_heap() }, 1, bytes)
+    align_in(
+        &if hints & ON_DEVICE == 0 { state.host_heap() } else { state.device_heap() },
+        1,
+        bytes,
+    )
 }
 
 pub(crate) unsafe fn calloc(count: usize, bytes: usize) -> *mut c_void {

@@ -86,6 +86,8 @@ enum [[nodiscard]] WaitStatus : std::uint32_t {
     no_room = 8,
     // Refused: an argument that no call of this kind takes.
     bad_argument = 9,
+    // Refused: no team, and no context, for kernels has this handle.
+    no_such_team = 10,
 };
 
 // What a device rank was doing when a call of it failed.

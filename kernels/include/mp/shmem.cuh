@@ -29,7 +29,10 @@ MP_DEVICE std::uint64_t pe_of(const ShmemWorld& world, const void* context, int 
     const ShmemTeam team = team_of(world, context);
     const auto number = static_cast<std::uint64_t>(static_cast<std::int64_t>(pe));
     if (MP_RARELY(number >= team.pes)) {
-        (void)impl::refuse(thread(), world.heap.report, no_such_rank, number, 1, team.pes);
+        if (team.pes == 0)
+            (void)impl::refuse(thread(), world.heap.report, no_such_team, impl::address_of(context), 1, 0);
+        else
+            (void)impl::refuse(thread(), world.heap.report, no_such_rank, number, 1, team.pes);
         return ~std::uint64_t{0};
     }
     return team.members == 0 ? number : impl::at<const std::uint64_t>(team.members)[number];
@@ -211,7 +214,7 @@ template <class Group>
 MP_DEVICE int team_sync(Group group, const ShmemWorld& world, const void* handle) {
     const ShmemTeam team = team_of(world, handle);
     if (MP_RARELY(team.collective == 0)) {
-        (void)impl::refuse(group, world.heap.report, no_such_rank, 0, 1, team.pes);
+        (void)impl::refuse(group, world.heap.report, no_such_team, impl::address_of(handle), 1, 0);
         return -1;
     }
     const WaitResult result = barrier(group, impl::at<const CollectiveState>(team.collective)->collective);

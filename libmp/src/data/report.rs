@@ -112,6 +112,14 @@ impl Report {
                 op: format!("an atomic operation of a kernel at byte {at} of a rank's share of the {verb}"),
                 reason: "words are at multiples of 8 bytes, and a GPU's own memory has no atomics through a NIC".into(),
             }),
+            WaitStatus::BadArgument => Some(Error::Mismatch {
+                op: format!("a kernel's call with the argument {at}"),
+                reason: format!("it is none of the {size} that there are"),
+            }),
+            WaitStatus::NoSuchTeam => Some(Error::Mismatch {
+                op: "a kernel's call for a team or a context".into(),
+                reason: format!("{at:#x} is the handle of none that is for kernels"),
+            }),
             _ => None,
         }
     }

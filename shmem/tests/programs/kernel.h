@@ -16,7 +16,7 @@
 #endif
 
 /* Starts with all that there is for devices. */
-static void start_with_device(void) {
+inline void start_with_device(void) {
     const int support = SHMEM_DEVICE_HOST_INIT | SHMEM_DEVICE_KERNEL_INIT;
     int provided = 0, known = 0;
     CHECK(shmem_init_thread(SHMEM_THREAD_MULTIPLE | support, &provided) == 0);
