@@ -99,8 +99,11 @@ pub(crate) unsafe fn get_team(context: Context, team: *mut Handle) -> c_int {
         Context::DEFAULT => Handle::WORLD,
         Context::DEVICE => Handle::DEVICE,
         Context(made) => {
-            // SAFETY: none for kernels, so made by `create`, and not given back, as C promises.
-            let made = context.of_device().or_else(|| unsafe { made.as_ref() });
+            let made = match context.of_device() {
+                // SAFETY: made by `create`, and not given back, as C promises.
+                None => unsafe { made.as_ref() },
+                of_device => of_device,
+            };
             made.map_or(Handle::INVALID, |made| made.team)
         }
     };

@@ -55,8 +55,11 @@ impl Handle {
             Handle::SHARED => Some(&state.shared),
             Handle(made) => {
                 let device = state.device.as_ref();
-                // SAFETY: no team of a device, so made by a split, and not given back, as C promises.
-                device.and_then(|it| it.team(made as usize)).or_else(|| unsafe { made.as_ref() })
+                match device.and_then(|device| device.team(made as usize)) {
+                    // SAFETY: made by a split, and not given back, as C promises.
+                    None => unsafe { made.as_ref() },
+                    of_device => of_device,
+                }
             }
         }
     }
