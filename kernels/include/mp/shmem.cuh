@@ -203,7 +203,7 @@ template <class Group>
 MP_DEVICE void fence(Group group, const ShmemWorld&, const void* context) {
     if (context == nullptr) return;
     group.sync();
-    mp::fence(system);
+    mp::fence(mp::acq_rel, mp::system);
     group.sync();
 }
 template <class Group>
