@@ -323,6 +323,22 @@ CASE(words_of_either_width_are_compared_by_their_type) {
     CHECK(holds<uint64_t>(uint64_t{1} << 40, mp::any_bit, uint64_t{1} << 40));
 }
 
+CASE(half_a_word_is_waited_for_whatever_the_other_half_holds) {
+    alignas(4) std::int16_t halves[2] = {-1, -1};
+    for (int half : {0, 1}) {
+        halves[1 - half] = 7;
+        halves[half] = -5;
+        CHECK(mp::test(&halves[half], mp::lt, std::int16_t{0}));
+        CHECK(!mp::test(reinterpret_cast<std::uint16_t*>(&halves[half]), mp::lt, std::uint16_t{7}));
+        const auto both = (std::uint32_t{9} << 16 * half) | (std::uint32_t{0xffff} << 16 * (1 - half));
+        std::jthread writer([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            mp::store(reinterpret_cast<std::uint32_t*>(halves), both, mp::release, mp::system);
+        });
+        CHECK_THAT(mp::wait(mp::thread(), &halves[half], mp::eq, std::int16_t{9}, within(minute_ns)).status, ==, mp::ok);
+    }
+}
+
 CASE(a_wait_that_lasts_acquires_at_its_end) {
     // Long enough for the first polls to be over; what came before the release is there.
     uint64_t word = 0, data = 0;
