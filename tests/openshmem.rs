@@ -157,6 +157,11 @@ fn what_the_examples_of_the_draft_for_gpus_show_holds_on_the_host() {
 }
 
 #[test]
+fn typed_functions_of_kernels_and_host_calls_on_the_device_s_heap_do_what_they_say() {
+    everywhere("device.cu", &KERNELS);
+}
+
+#[test]
 fn a_program_for_nvshmem_computes_what_one_pe_would() {
     everywhere("porting.cu", &KERNELS);
 }

@@ -366,10 +366,9 @@ impl OnDevice {
 /// As [`region`].
 #[inline]
 pub(crate) unsafe fn memory(address: usize, bytes: usize) -> Option<Buffer<u8>> {
-    let state = try_state()?;
-    let device = state.device.as_ref().filter(|device| device.is_gpu())?;
+    let state = try_state().filter(|state| state.has_gpu)?;
     // SAFETY: the caller's promise.
-    unsafe { memory_of(state, device, address, bytes) }
+    unsafe { memory_of(state, state.device.as_ref()?, address, bytes) }
 }
 
 /// # Safety
@@ -398,9 +397,21 @@ unsafe fn memory_of(
 /// `bytes` bytes of both, which may be the same.
 #[inline]
 pub(crate) unsafe fn copy(state: &State, to: *mut u8, from: *const u8, bytes: usize) {
+    match state.has_gpu {
+        // SAFETY: the caller's promise.
+        true => unsafe { copy_any(state, to, from, bytes) },
+        // SAFETY: the caller's promise.
+        false => unsafe { std::ptr::copy(from, to, bytes) },
+    }
+}
+
+/// # Safety
+/// As [`copy`].
+#[cold]
+unsafe fn copy_any(state: &State, to: *mut u8, from: *const u8, bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        if !copy_rows(state, (to, bytes), (from, bytes), Rows::one(bytes)) {
+        if !copy_by(state, (to, bytes), (from, bytes), Rows::one(bytes)) {
             std::ptr::copy(from, to, bytes);
         }
     }
@@ -417,11 +428,8 @@ pub(crate) unsafe fn copy_rows(
     from: (*const u8, usize),
     rows: Rows,
 ) -> bool {
-    match &state.device {
-        // SAFETY: the caller's promise.
-        Some(device) if device.is_gpu() => unsafe { copy_by(state, device, to, from, rows) },
-        _ => false,
-    }
+    // SAFETY: the caller's promise.
+    state.has_gpu && unsafe { copy_by(state, to, from, rows) }
 }
 
 /// # Safety
@@ -429,7 +437,6 @@ pub(crate) unsafe fn copy_rows(
 #[cold]
 unsafe fn copy_by(
     state: &State,
-    device: &OnDevice,
     to: (*mut u8, usize),
     from: (*const u8, usize),
     rows: Rows,
@@ -437,6 +444,7 @@ unsafe fn copy_by(
     // SAFETY: the caller's promise.
     let (to, from): (Region<u8>, Region<u8>) =
         unsafe { (region(to.0, to.1), region(from.0, from.1)) };
+    let Some(device) = &state.device else { return false };
     if [&to, &from].iter().all(|side| side.buffer().host_address().is_some()) {
         return false;
     }

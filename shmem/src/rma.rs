@@ -27,8 +27,8 @@ pub(crate) enum There<'a> {
     Far(&'a Segment, usize, u64),
 }
 
-/// What `bytes` bytes of this PE, which are symmetric, are at another.
-#[inline]
+/// What `bytes` bytes of this PE, which are symmetric, are at another. Most of what a put of few bytes takes: a call of it would double that.
+#[inline(always)]
 pub(crate) fn there(
     state: &State,
     context: Context,
@@ -103,15 +103,29 @@ unsafe fn put_bytes(
     match there(state, context, dest, bytes, pe) {
         // SAFETY: the peer's memory of this length; the source is the caller's, and may be the same memory.
         There::Mapped(to) => unsafe { device::copy(state, to, source, bytes) },
-        There::Far(segment, pe, at) => {
-            // SAFETY: the caller's, until the flush, or quiet.
-            let source = unsafe { region(source, bytes) };
-            segment.window.start_put(pe, at, &source).or_fail();
-            used(state, pe);
-            if when == Return::Done {
-                segment.window.flush(pe).or_fail();
-            }
-        }
+        // SAFETY: the caller's.
+        There::Far(segment, pe, at) => unsafe {
+            put_far(state, (segment, pe, at), source, bytes, when)
+        },
+    }
+}
+
+/// # Safety
+/// The source is the caller's until the flush, or quiet.
+#[cold]
+unsafe fn put_far(
+    state: &State,
+    (segment, pe, at): (&Segment, usize, u64),
+    source: *const u8,
+    bytes: usize,
+    when: Return,
+) {
+    // SAFETY: the caller's promise.
+    let source = unsafe { region(source, bytes) };
+    segment.window.start_put(pe, at, &source).or_fail();
+    used(state, pe);
+    if when == Return::Done {
+        segment.window.flush(pe).or_fail();
     }
 }
 
@@ -131,15 +145,29 @@ unsafe fn get_bytes(
     match there(state, context, source, bytes, pe) {
         // SAFETY: as of a put.
         There::Mapped(from) => unsafe { device::copy(state, dest, from, bytes) },
-        There::Far(segment, pe, at) => {
-            // SAFETY: the caller's, until the flush, or quiet.
-            let dest = unsafe { region(dest, bytes) };
-            segment.window.start_get(pe, at, &dest).or_fail();
-            used(state, pe);
-            if when == Return::Done {
-                segment.window.flush(pe).or_fail();
-            }
-        }
+        // SAFETY: the caller's.
+        There::Far(segment, pe, at) => unsafe {
+            get_far(state, (segment, pe, at), dest, bytes, when)
+        },
+    }
+}
+
+/// # Safety
+/// The memory is the caller's until the flush, or quiet.
+#[cold]
+unsafe fn get_far(
+    state: &State,
+    (segment, pe, at): (&Segment, usize, u64),
+    dest: *mut u8,
+    bytes: usize,
+    when: Return,
+) {
+    // SAFETY: the caller's promise.
+    let dest = unsafe { region(dest, bytes) };
+    segment.window.start_get(pe, at, &dest).or_fail();
+    used(state, pe);
+    if when == Return::Done {
+        segment.window.flush(pe).or_fail();
     }
 }
 

@@ -33,11 +33,11 @@ macro_rules! waited {
 /// As [`Waited::load`].
 #[inline]
 pub(crate) unsafe fn see<T: Waited>(state: &State, word: *const T) -> T {
-    match &state.device {
+    match state.has_gpu {
         // SAFETY: the caller's promise.
-        Some(device) if device.is_gpu() => unsafe { device::read(state, word) },
+        true => unsafe { device::read(state, word) },
         // SAFETY: the caller's promise.
-        _ => unsafe { T::load(word) },
+        false => unsafe { T::load(word) },
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct State {
     pub data: Option<Segment>,
     /// If the program has asked for it.
     pub device: Option<OnDevice>,
+    /// It is one, and a GPU.
+    pub has_gpu: bool,
     /// Who has what of the heap.
     pub parts: Mutex<Parts>,
     /// PEs behind a NIC, and whether anything has gone to them.
@@ -175,7 +177,23 @@ impl State {
         all.collective(&world);
         let sets = Mutex::default();
         let parts = Mutex::new(Parts::new(size));
-        State { me, n, heap, data, device, parts, far, all, shared, groups, sets, ender, world }
+        let has_gpu = device.as_ref().is_some_and(OnDevice::is_gpu);
+        State {
+            me,
+            n,
+            heap,
+            data,
+            device,
+            has_gpu,
+            parts,
+            far,
+            all,
+            shared,
+            groups,
+            sets,
+            ender,
+            world,
+        }
     }
 
     /// Of a PE that a call names.
@@ -198,9 +216,18 @@ impl State {
         if let Some(at) = self.heap.offset(address) {
             return Some((&self.heap, at));
         }
-        let device = self.device.as_ref().map(|device| &device.heap);
-        let others = self.data.iter().chain(device);
-        others.into_iter().find_map(|segment| Some((segment, segment.offset(address)?)))
+        if let Some(data) = &self.data
+            && let Some(at) = data.offset(address)
+        {
+            return Some((data, at));
+        }
+        self.find_on_device(address)
+    }
+
+    #[cold]
+    fn find_on_device(&self, address: usize) -> Option<(&Segment, usize)> {
+        let heap = &self.device.as_ref()?.heap;
+        Some((heap, heap.offset(address)?))
     }
 
     /// The symmetric memory that `bytes` bytes of this PE are in.
