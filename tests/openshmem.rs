@@ -161,6 +161,24 @@ fn typed_functions_of_kernels_and_host_calls_on_the_device_s_heap_do_what_they_s
     everywhere("device.cu", &KERNELS);
 }
 
+/// The examples say in a line whether what they computed is right.
+#[test]
+fn the_examples_for_cpus_and_gpus_compute_what_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    for (source, arguments) in [("stencil2d.cu", "24 17 12"), ("bfs.cu", "8 6 2")] {
+        let program = program(folder.path(), &format!("../../examples/{source}"), &KERNELS);
+        for (path, pes) in [("auto", 1), ("auto", 4), ("auto", 7), ("nic", 2), ("nic-tcp", 3)] {
+            let mut command = oshrun(pes, path);
+            command.arg(&program).args(arguments.split(' '));
+            let out = text(&run(command).stdout);
+            assert!(out.lines().count() == 1 && out.ends_with(", right\n"), "{out}");
+        }
+        let wrong = oshrun(2, "auto").arg(&program).args(["7", "none"]).output().unwrap();
+        let said = "argument 2 is 'none', expected a number from 1 on";
+        assert!(!wrong.status.success() && text(&wrong.stderr).contains(said), "{wrong:?}");
+    }
+}
+
 #[test]
 fn a_program_for_nvshmem_computes_what_one_pe_would() {
     everywhere("porting.cu", &KERNELS);
