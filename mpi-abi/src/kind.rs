@@ -28,8 +28,8 @@ pub enum Element {
 
 /// What a handle is a datatype of. Ends the program for others.
 pub fn element(datatype: Handle) -> Element {
-    let known = predefined(datatype).or_else(|| crate::datatype::made(datatype));
-    known.unwrap_or_else(|| {
+    let known = predefined(datatype).map(|(element, _)| element);
+    known.or_else(|| crate::datatype::made(datatype)).unwrap_or_else(|| {
         fail(
             "a datatype",
             format!(
@@ -39,32 +39,48 @@ pub fn element(datatype: Handle) -> Element {
     })
 }
 
-/// What a handle of the ABI is a datatype of.
-pub fn predefined(datatype: Handle) -> Option<Element> {
+/// What a handle of the ABI is a datatype of, and its name.
+pub fn predefined(datatype: Handle) -> Option<(Element, &'static str)> {
     use Element::*;
     Some(match datatype {
-        // MPI_AINT, COUNT, OFFSET; LONG, LONG_LONG; INT64_T.
-        0x201..=0x203 | 0x20a | 0x20b | 0x258 => I64,
-        0x208 | 0x248 => I16,
-        0x209 | 0x250 => I32,
-        0x20c | 0x249 => U16,
-        0x20d | 0x251 => U32,
-        0x20e | 0x20f | 0x259 => U64,
-        0x210 => F32,
-        0x214 => F64,
-        // C_FLOAT_COMPLEX, CXX_FLOAT_COMPLEX; C_DOUBLE_COMPLEX, CXX_DOUBLE_COMPLEX; LONG_DOUBLE.
-        0x212 | 0x213 => Plain(8),
-        0x216 | 0x217 | 0x220 => Plain(16),
-        0x228 => F32Int,
-        0x229 => F64Int,
-        0x22a => I64Int,
-        0x22b => I32Int,
-        0x238 | 0x239 => Bool,
-        0x23c => I32,
-        // INT8_T, CHAR, SIGNED_CHAR; UINT8_T, UNSIGNED_CHAR; BYTE, PACKED.
-        0x240 | 0x243 | 0x244 => I8,
-        0x241 | 0x245 => U8,
-        0x207 | 0x247 => U8,
+        0x201 => (I64, "MPI_AINT"),
+        0x202 => (I64, "MPI_COUNT"),
+        0x203 => (I64, "MPI_OFFSET"),
+        0x207 => (U8, "MPI_PACKED"),
+        0x208 => (I16, "MPI_SHORT"),
+        0x209 => (I32, "MPI_INT"),
+        0x20a => (I64, "MPI_LONG"),
+        0x20b => (I64, "MPI_LONG_LONG"),
+        0x20c => (U16, "MPI_UNSIGNED_SHORT"),
+        0x20d => (U32, "MPI_UNSIGNED"),
+        0x20e => (U64, "MPI_UNSIGNED_LONG"),
+        0x20f => (U64, "MPI_UNSIGNED_LONG_LONG"),
+        0x210 => (F32, "MPI_FLOAT"),
+        0x212 => (Plain(8), "MPI_C_FLOAT_COMPLEX"),
+        0x213 => (Plain(8), "MPI_CXX_FLOAT_COMPLEX"),
+        0x214 => (F64, "MPI_DOUBLE"),
+        0x216 => (Plain(16), "MPI_C_DOUBLE_COMPLEX"),
+        0x217 => (Plain(16), "MPI_CXX_DOUBLE_COMPLEX"),
+        0x220 => (Plain(16), "MPI_LONG_DOUBLE"),
+        0x228 => (F32Int, "MPI_FLOAT_INT"),
+        0x229 => (F64Int, "MPI_DOUBLE_INT"),
+        0x22a => (I64Int, "MPI_LONG_INT"),
+        0x22b => (I32Int, "MPI_2INT"),
+        0x238 => (Bool, "MPI_C_BOOL"),
+        0x239 => (Bool, "MPI_CXX_BOOL"),
+        0x23c => (I32, "MPI_WCHAR"),
+        0x240 => (I8, "MPI_INT8_T"),
+        0x241 => (U8, "MPI_UINT8_T"),
+        0x243 => (I8, "MPI_CHAR"),
+        0x244 => (I8, "MPI_SIGNED_CHAR"),
+        0x245 => (U8, "MPI_UNSIGNED_CHAR"),
+        0x247 => (U8, "MPI_BYTE"),
+        0x248 => (I16, "MPI_INT16_T"),
+        0x249 => (U16, "MPI_UINT16_T"),
+        0x250 => (I32, "MPI_INT32_T"),
+        0x251 => (U32, "MPI_UINT32_T"),
+        0x258 => (I64, "MPI_INT64_T"),
+        0x259 => (U64, "MPI_UINT64_T"),
         _ => return None,
     })
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::abi::{
     COMM_NULL, Handle, NAME, SUCCESS, Status, THREAD_MULTIPLE, THREAD_SINGLE, UNDEFINED,
 };
-use crate::kind::element;
+use crate::kind::{element, predefined};
 use crate::state::{self, comm, expect, fail};
 
 /// Declares entry points. What a pointer of C has to be is MPI's.
@@ -164,6 +164,13 @@ entries! {
 
     fn MPI_Type_size(datatype: Handle, size: *mut c_int) {
         put(size, element(datatype).size() as c_int);
+    }
+
+    fn MPI_Type_get_name(datatype: Handle, name: *mut c_char, len: *mut c_int) {
+        element(datatype);
+        // One that the program has made has none.
+        let known = predefined(datatype).map(|(_, name)| name);
+        put_text(name, len, known.unwrap_or_default());
     }
 
     fn MPI_Get_count(status: *const Status, datatype: Handle, count: *mut c_int) {

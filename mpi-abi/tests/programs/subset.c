@@ -44,7 +44,7 @@ int MPI_Type_dup(MPI_Datatype, MPI_Datatype *), MPI_Type_commit(MPI_Datatype *),
 int MPI_Type_create_keyval(MPI_Copy *, MPI_Delete *, int *, void *), MPI_Type_free_keyval(int *);
 int MPI_Type_set_attr(MPI_Datatype, int, void *), MPI_Type_get_attr(MPI_Datatype, int, void *, int *);
 int MPI_Type_delete_attr(MPI_Datatype, int);
-int MPI_Type_size(MPI_Datatype, int *), MPI_Get_count(const MPI_Status *, MPI_Datatype, int *);
+int MPI_Type_size(MPI_Datatype, int *), MPI_Type_get_name(MPI_Datatype, char *, int *), MPI_Get_count(const MPI_Status *, MPI_Datatype, int *);
 int MPI_Send(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 int MPI_Recv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
 int MPI_Isend(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
@@ -199,6 +199,7 @@ static void collectives(MPI_Comm comm) {
 static void attributes(void) {
     MPI_Datatype type, again;
     int kept, dropped, flag, bytes, to = 7, from = 0;
+    char name[128];
     void *value;
     MPI_Type_create_keyval((MPI_Copy *)1, NULL, &kept, NULL);
     MPI_Type_create_keyval(NULL, NULL, &dropped, NULL);
@@ -207,6 +208,10 @@ static void attributes(void) {
     MPI_Type_commit(&type);
     MPI_Type_size(type, &bytes);
     REQUIRE(bytes == sizeof(int) && type != MPI_INT);
+    MPI_Type_get_name(MPI_INT, name, &bytes);
+    REQUIRE(strcmp(name, "MPI_INT") == 0 && bytes == 7);
+    MPI_Type_get_name(type, name, &bytes);
+    REQUIRE(name[0] == 0 && bytes == 0);
     MPI_Type_get_attr(type, kept, &value, &flag);
     REQUIRE(!flag);
     MPI_Type_get_attr(MPI_INT, kept, &value, &flag);
