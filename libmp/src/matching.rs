@@ -121,7 +121,11 @@ struct Place {
 /// What waits, by what is asked for, the earliest first. Stale places stay until they are met, or are too many.
 #[derive(Default)]
 struct Table {
-    lists: HashMap<Label, List, FxBuildHasher>,
+    /// Where the list of what is asked for is.
+    known: HashMap<Label, usize, FxBuildHasher>,
+    lists: Slab<List>,
+    /// What was asked for last, which often is asked for again.
+    last: Option<(Label, usize)>,
     places: usize,
 }
 
@@ -154,14 +158,33 @@ impl List {
 }
 
 impl Table {
+    #[inline]
     fn push(&mut self, key: Label, place: Place) {
-        self.lists.entry(key).or_default().push(place);
+        let number = self.list(&key).unwrap_or_else(|| {
+            let number = self.lists.insert(List::default());
+            self.known.insert(key, number);
+            number
+        });
+        self.last = Some((key, number));
+        self.lists[number].push(place);
         self.places += 1;
     }
 
+    /// The list of a key.
+    #[inline]
+    fn list(&self, key: &Label) -> Option<usize> {
+        match self.last {
+            Some((last, number)) if last == *key => Some(number),
+            _ => self.known.get(key).copied(),
+        }
+    }
+
     /// The earliest with this key.
+    #[inline]
     fn first(&mut self, key: &Label, lives: impl Fn(Place) -> bool) -> Option<Place> {
-        let list = self.lists.get_mut(key)?;
+        let number = self.list(key)?;
+        self.last = Some((*key, number));
+        let list = &mut self.lists[number];
         while let Some(place) = list.first {
             if lives(place) {
                 return Some(place);
@@ -173,17 +196,29 @@ impl Table {
     }
 
     /// Leaves what is stale, if there is much of it beside `living`.
+    #[inline]
     fn tidy(&mut self, living: usize, lives: impl Fn(Place) -> bool) {
-        if self.places + self.lists.len() <= 4 * living + LEFTOVERS {
-            return;
+        if self.places + self.lists.len() > 4 * living + LEFTOVERS {
+            self.tidied(living, lives);
         }
-        self.lists.retain(|_, list| {
+    }
+
+    #[cold]
+    fn tidied(&mut self, living: usize, lives: impl Fn(Place) -> bool) {
+        let (known, lists) = (&mut self.known, &mut self.lists);
+        known.retain(|_, number| {
+            let list = &mut lists[*number];
             list.retain(&lives);
-            list.first.is_some()
+            let is_wanted = list.first.is_some();
+            if !is_wanted {
+                lists.remove(*number);
+            }
+            is_wanted
         });
         // Or the next round would still go through all the room there once was.
-        self.lists.shrink_to(2 * living);
-        self.places = self.lists.values().map(|list| 1 + list.others.len()).sum();
+        known.shrink_to(2 * living);
+        self.last = None;
+        self.places = known.values().map(|number| 1 + lists[*number].others.len()).sum();
     }
 }
 
@@ -378,7 +413,7 @@ impl<R, A> Matcher<R, A> {
         }
         self.first(pattern)?;
         let table = self.unexpected.tables[pattern.set()].as_ref()?;
-        let list = table.lists.get(&pattern.key())?;
+        let list = &table.lists[table.list(&pattern.key())?];
         let living = list.iter().filter(|place| self.unexpected.entries.holds(**place));
         let places: Vec<Place> = living.take(count).copied().collect();
         if places.len() < count {

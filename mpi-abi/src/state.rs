@@ -79,6 +79,12 @@ impl Comm {
         Comm { communicator, messages, collective, turn: AtomicUsize::new(0) }
     }
 
+    /// One that is never freed.
+    fn predefined(call: &str, communicator: Communicator) -> Comm {
+        let comm = Comm::new(call, communicator);
+        Comm { messages: comm.messages.forever(), collective: comm.collective.forever(), ..comm }
+    }
+
     pub fn rank(&self) -> usize {
         self.communicator.rank()
     }
@@ -95,8 +101,8 @@ pub fn init(call: &str) {
     }
     let config = expect(call, Config::from_env());
     let world = expect(call, World::init());
-    let all = Comm::new(call, Communicator::clone(&world));
-    let own = Comm::new(call, expect(call, world.team(&[world.rank()])));
+    let all = Comm::predefined(call, Communicator::clone(&world));
+    let own = Comm::predefined(call, expect(call, world.team(&[world.rank()])));
     let (others, next) = (RwLock::default(), AtomicUsize::new(FIRST));
     let world = Mutex::new(Some(world));
     let made = State { world, all, own, others, next, timeout: config.timeout };

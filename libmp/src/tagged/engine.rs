@@ -227,6 +227,7 @@ impl Engine {
     }
 
     /// What became of a request, which is forgotten then; nothing while it is under way.
+    #[inline]
     pub fn finished(&mut self, ticket: Ticket) -> Option<Outcome> {
         let entry = self.requests.get(ticket.key)?;
         match entry.state {
@@ -334,6 +335,7 @@ impl Engine {
     }
 
     /// Takes what has come, and goes on with what can go on.
+    #[inline]
     pub fn progress(&mut self, way: &Way<'_>) -> Result<()> {
         let ranks = self.peers.len();
         self.turn = if self.turn + 1 >= ranks { 0 } else { self.turn + 1 };
@@ -343,6 +345,7 @@ impl Engine {
         if self.landing.is_empty() { Ok(()) } else { self.land(way) }
     }
 
+    #[inline]
     fn serve(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
         for _ in 0..BURST {
             let Some(envelope) = self.peers[from].rings.take_line(way)? else { break };
@@ -380,6 +383,7 @@ impl Engine {
         Ticket { key: self.requests.insert(entry), number }
     }
 
+    #[inline]
     fn complete(&mut self, key: usize, outcome: Outcome) {
         let entry = &mut self.requests[key];
         if entry.abandoned {
@@ -474,11 +478,19 @@ impl Engine {
     // From another rank.
 
     /// A line has come.
+    #[inline]
     fn opened(&mut self, way: &Way<'_>, from: usize, envelope: Envelope) -> Result<()> {
         let label = |tag| Label { context: 0, source: from as u32, tag };
         match envelope {
             Envelope::InLine { tag, len, bytes } => {
-                self.arrive(way, label(tag), Arrival::Here { len, bytes })
+                let label = label(tag);
+                match self.matcher.wanted(&label) {
+                    Some(key) => self.put(way, key, label, &bytemuck::cast_slice(&bytes)[..len]),
+                    None => {
+                        self.matcher.keep(label, Arrival::Here { len, bytes });
+                        Ok(())
+                    }
+                }
             }
             Envelope::Eager { tag, len } => {
                 let (label, rings) = (label(tag), &mut self.peers[from].rings);
@@ -504,20 +516,32 @@ impl Engine {
                 Ok(())
             }
             Envelope::Offer { tag, len, send, address } => {
-                self.arrive(way, label(tag), Arrival::Offer { len, send, address })
+                let (label, arrival) = (label(tag), Arrival::Offer { len, send, address });
+                match self.matcher.wanted(&label) {
+                    Some(key) => self.take(way, key, label, arrival),
+                    None => {
+                        self.matcher.keep(label, arrival);
+                        Ok(())
+                    }
+                }
             }
             Envelope::Answer { send, wanted } => self.answered(way, from, send, wanted),
         }
     }
 
-    fn arrive(&mut self, way: &Way<'_>, label: Label, arrival: Arrival) -> Result<()> {
-        match self.matcher.wanted(&label) {
-            Some(key) => self.take(way, key, label, arrival),
-            None => {
-                self.matcher.keep(label, arrival);
-                Ok(())
-            }
+    /// A receive gets what came with its envelope.
+    #[inline]
+    fn put(&mut self, way: &Way<'_>, key: usize, label: Label, bytes: &[u8]) -> Result<()> {
+        let entry = &mut self.requests[key];
+        entry.label = label;
+        if !entry.memory.is_reached() {
+            self.hold(key, bytes.into());
+            return self.land(way);
         }
+        let room = entry.memory.len();
+        write(&entry.memory, &bytes[..bytes.len().min(room)]);
+        self.landed(key, label, bytes.len(), room);
+        Ok(())
     }
 
     /// A message that came with its envelope is where it was wanted.
@@ -535,29 +559,17 @@ impl Engine {
     /// A receive gets what has arrived.
     fn take(&mut self, way: &Way<'_>, key: usize, label: Label, arrival: Arrival) -> Result<()> {
         let from = label.source as usize;
-        let entry = &mut self.requests[key];
-        entry.label = label;
-        let room = entry.memory.len();
         match arrival {
-            Arrival::Here { len, bytes } if !entry.memory.is_reached() => {
-                self.hold(key, bytemuck::cast_slice(&bytes)[..len].into());
-                self.land(way)?;
-            }
-            Arrival::Held(bytes) if !entry.memory.is_reached() => {
-                self.hold(key, bytes);
-                self.land(way)?;
-            }
             Arrival::Here { len, bytes } => {
-                write(&entry.memory, &bytemuck::cast_slice(&bytes)[..len.min(room)]);
-                self.landed(key, label, len, room);
+                self.put(way, key, label, &bytemuck::cast_slice(&bytes)[..len])?;
             }
-            Arrival::Held(bytes) => {
-                write(&entry.memory, &bytes[..bytes.len().min(room)]);
-                self.landed(key, label, bytes.len(), room);
-            }
+            Arrival::Held(bytes) => self.put(way, key, label, &bytes)?,
             Arrival::Offer { len, send, address } => {
                 // A length that fits a `usize` has been looked for.
                 let len = len as usize;
+                let entry = &mut self.requests[key];
+                entry.label = label;
+                let room = entry.memory.len();
                 let pulled = len == 0 || len > room || {
                     let memory = &entry.memory;
                     let can = address != 0 && memory.is_reached();

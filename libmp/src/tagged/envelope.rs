@@ -36,6 +36,7 @@ pub(super) enum Envelope {
 
 impl Envelope {
     /// The words of line number `number`.
+    #[inline]
     pub fn encode(&self, number: u64) -> [u64; WORDS] {
         let mut words = [number, 0, 0, 0, 0, 0, 0, 0];
         match *self {
@@ -58,6 +59,7 @@ impl Envelope {
     }
 
     /// What the words say, whatever their number; an eager message has at most `eager` bytes. `None` for what no rank writes.
+    #[inline]
     pub fn decode(words: &[u64; WORDS], eager: usize) -> Option<Envelope> {
         let (tag, len) = (words[2], usize::try_from(words[1] >> 8).ok()?);
         match words[1] & 0xff {

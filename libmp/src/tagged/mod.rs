@@ -40,6 +40,7 @@ mod rings;
 mod staging;
 
 use std::fmt;
+use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -191,7 +192,27 @@ impl Options {
 /// ```
 #[derive(Clone)]
 pub struct Tagged {
-    shared: Arc<Shared>,
+    shared: Kept,
+}
+
+/// What is shared, as those hold it who use it.
+#[derive(Clone)]
+enum Kept {
+    Counted(Arc<Shared>),
+    /// See [`Tagged::forever`].
+    Forever(&'static Shared),
+}
+
+impl Deref for Kept {
+    type Target = Shared;
+
+    #[inline]
+    fn deref(&self) -> &Shared {
+        match self {
+            Kept::Counted(shared) => shared,
+            Kept::Forever(shared) => shared,
+        }
+    }
 }
 
 pub(crate) struct Shared {
@@ -229,7 +250,7 @@ pub(crate) struct Shared {
 /// # }
 /// ```
 pub struct Taken {
-    shared: Arc<Shared>,
+    shared: Kept,
     status: Status,
     message: Option<(Label, Arrival)>,
 }
@@ -277,7 +298,29 @@ impl Tagged {
         plane.helpers.add(Arc::downgrade(&help));
         // Nobody gives his rings back before all have found them.
         communicator.barrier()?;
-        Ok(Tagged { shared })
+        Ok(Tagged { shared: Kept::Counted(shared) })
+    }
+
+    /// The same, kept until the process ends, with the memory that they have: for who holds them that long, such as a library behind an interface
+    /// of C. Nobody counts any more who uses them, which each message would pay for.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use libmp::{Deadline, World};
+    /// # use libmp::tagged::Options;
+    /// # fn main() -> libmp::Result<()> {
+    /// # let world = World::init()?;
+    /// let messages = world.tagged(&Options::default())?.forever();
+    /// messages.send(&[1u8], world.rank(), 7, Deadline::after(Duration::from_secs(10)))?;
+    /// # world.finish()
+    /// # }
+    /// ```
+    pub fn forever(self) -> Tagged {
+        let shared = match self.shared {
+            Kept::Counted(shared) => Box::leak(Box::new(shared)),
+            Kept::Forever(shared) => shared,
+        };
+        Tagged { shared: Kept::Forever(shared) }
     }
 
     /// This rank's number in the communicator.
@@ -525,7 +568,7 @@ impl fmt::Debug for Tagged {
 }
 
 impl Taken {
-    fn new(shared: &Arc<Shared>, message: (Label, Arrival)) -> Taken {
+    fn new(shared: &Kept, message: (Label, Arrival)) -> Taken {
         let (label, arrival) = &message;
         let (source, bytes) = (label.source as usize, arrival.len() as usize);
         let status = Status { source, tag: label.tag, bytes };

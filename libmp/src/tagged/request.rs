@@ -2,14 +2,14 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 use gdsync::Deadline;
 
 use super::engine::{Engine, Outcome, Ticket};
 use super::memory::Memory;
-use super::{Place, Shared, Source, Status, Tag, lent};
+use super::{Kept, Place, Shared, Source, Status, Tag, lent};
 use crate::data::wait::Backoff;
 use crate::error::{Error, Result};
 
@@ -37,7 +37,7 @@ use crate::error::{Error, Result};
 /// # }
 /// ```
 pub struct Request<'a> {
-    shared: Arc<Shared>,
+    shared: Kept,
     what: What,
     state: State,
     /// Of a prepared one.
@@ -67,7 +67,7 @@ enum State {
 
 impl<'a> Request<'a> {
     pub(super) fn send(
-        shared: &Arc<Shared>,
+        shared: &Kept,
         place: Place<'a>,
         to: usize,
         tag: u64,
@@ -78,7 +78,7 @@ impl<'a> Request<'a> {
     }
 
     pub(super) fn receive(
-        shared: &Arc<Shared>,
+        shared: &Kept,
         place: Place<'a>,
         from: Source,
         tag: Tag,
@@ -90,7 +90,7 @@ impl<'a> Request<'a> {
 
     /// A send of memory that the CPU reaches, started.
     pub(super) fn send_memory(
-        shared: &Arc<Shared>,
+        shared: &Kept,
         memory: Memory,
         to: usize,
         tag: u64,
@@ -101,7 +101,7 @@ impl<'a> Request<'a> {
 
     /// A receive into memory that the CPU reaches, started.
     pub(super) fn receive_memory(
-        shared: &Arc<Shared>,
+        shared: &Kept,
         memory: Memory,
         from: Source,
         tag: Tag,
@@ -109,7 +109,7 @@ impl<'a> Request<'a> {
         Request::started(shared, What::Receive { from, tag }, memory)
     }
 
-    fn started(shared: &Arc<Shared>, what: What, memory: Memory) -> Result<Request<'a>> {
+    fn started(shared: &Kept, what: What, memory: Memory) -> Result<Request<'a>> {
         let state = State::Over(Outcome::Done(Status::default()));
         let shared = shared.clone();
         let mut request = Request { shared, what, state, place: None, lent: PhantomData };
@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
     }
 
     fn new(
-        shared: &Arc<Shared>,
+        shared: &Kept,
         what: What,
         place: Place<'a>,
         starts: bool,
@@ -257,9 +257,10 @@ impl fmt::Debug for Request<'_> {
 /// How many of the first are over, of those that are of one communicator: with one look at its messages.
 fn see(requests: &mut [&mut Request<'_>]) -> usize {
     let Some(first) = requests.first() else { return 0 };
-    let shared = first.shared.clone();
+    let kept = first.shared.clone();
+    let shared: &Shared = &kept;
     let mut engine = shared.lock();
-    let of_it = requests.iter_mut().take_while(|request| Arc::ptr_eq(&request.shared, &shared));
+    let of_it = requests.iter_mut().take_while(|request| std::ptr::eq(&*request.shared, shared));
     of_it.map_while(|request| request.is_over_in(&mut engine).then_some(())).count()
 }
 
@@ -323,7 +324,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 
 /// What was started in a scope. Its end leaves what is under way to itself, also if a request was forgotten.
 struct Started {
-    shared: Arc<Shared>,
+    shared: Kept,
     tickets: Mutex<Vec<Ticket>>,
 }
 
@@ -337,7 +338,7 @@ impl Drop for Started {
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    pub(super) fn new(shared: &Arc<Shared>) -> Scope<'scope, 'env> {
+    pub(super) fn new(shared: &Kept) -> Scope<'scope, 'env> {
         let started = Started { shared: shared.clone(), tickets: Mutex::default() };
         Scope { started, scope: PhantomData, env: PhantomData }
     }

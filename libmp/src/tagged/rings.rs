@@ -33,6 +33,8 @@ pub(super) struct Layout {
     limit: usize,
     /// What may lie unexpected of one rank: bytes, and [`COST`] for each message.
     unexpected: u64,
+    /// What it is worth to tell a writer of.
+    quarters: Counts,
 }
 
 impl Layout {
@@ -46,16 +48,18 @@ impl Layout {
     pub fn new(options: &Options, ranks: usize) -> Layout {
         let share = |most: usize, least: usize, all: usize| (all / ranks.max(1)).clamp(least, most);
         let limit = options.eager_limit;
-        Layout {
-            lines: share(256, 32, 8192).next_power_of_two(),
-            eager: share(16 * limit, 2 * limit, 1 << 20).max(256).next_power_of_two(),
-            bulk: options
-                .ring
-                .unwrap_or_else(|| share(512 << 10, 32 << 10, 8 << 20))
-                .next_power_of_two(),
-            limit,
-            unexpected: options.unexpected as u64,
-        }
+        let lines = share(256, 32, 8192).next_power_of_two();
+        let eager = share(16 * limit, 2 * limit, 1 << 20).max(256).next_power_of_two();
+        let bulk = options.ring.unwrap_or_else(|| share(512 << 10, 32 << 10, 8 << 20));
+        let (bulk, unexpected) = (bulk.next_power_of_two(), options.unexpected as u64);
+        let quarter = |all: u64| all.div_ceil(4).max(1);
+        let quarters = Counts {
+            lines: quarter(lines as u64),
+            eager: quarter(eager as u64),
+            cost: quarter(unexpected),
+            bulk: quarter(bulk as u64),
+        };
+        Layout { lines, eager, bulk, limit, unexpected, quarters }
     }
 
     /// Bytes of a stretch.
@@ -186,6 +190,7 @@ impl Rings {
     }
 
     /// Whether a message can go with its envelope.
+    #[inline]
     pub fn fit(&mut self, way: &Way<'_>, len: usize) -> Result<Fit> {
         let fit = self.fit_as_seen(len);
         if fit == Fit::Now || len > self.layout.limit {
@@ -195,6 +200,7 @@ impl Rings {
         Ok(self.fit_as_seen(len))
     }
 
+    #[inline]
     fn fit_as_seen(&self, len: usize) -> Fit {
         let Rings { layout, sent, seen, .. } = self;
         let in_line = len <= INSIDE;
@@ -210,6 +216,7 @@ impl Rings {
     }
 
     /// Sends a message that fits now.
+    #[inline]
     pub fn send(&mut self, way: &Way<'_>, tag: u64, memory: &Memory) -> Result<()> {
         let len = memory.len();
         let envelope = if len <= INSIDE {
@@ -233,6 +240,7 @@ impl Rings {
     }
 
     /// Writes a line for which there is room.
+    #[inline]
     pub fn line(&mut self, way: &Way<'_>, envelope: &Envelope) -> Result<()> {
         let at = self.layout.line_at(self.sent.lines);
         self.channel.soon(self.layout.line_at(self.sent.lines + AHEAD));
@@ -273,6 +281,7 @@ impl Rings {
     // From the other rank.
 
     /// Takes the next line, if there is one.
+    #[inline]
     pub fn take_line(&mut self, way: &Way<'_>) -> Result<Option<Envelope>> {
         let number = self.taken.lines;
         let at = self.layout.line_at(number) / WORD;
@@ -345,18 +354,19 @@ impl Rings {
     }
 
     /// A message of so many bytes that came with its envelope is where it was wanted.
+    #[inline]
     pub fn settled(&mut self, len: usize) {
         self.taken.cost += COST + len as u64;
     }
 
     /// Tells the rank what has been taken of what it has sent, if that is worth a line.
+    #[inline]
     pub fn tell(&mut self, way: &Way<'_>) -> Result<()> {
-        let Rings { layout, taken, told, .. } = self;
-        let is_worth = |taken: u64, told: u64, all: u64| taken - told >= all.div_ceil(4).max(1);
-        if is_worth(taken.lines, told.lines, layout.lines as u64)
-            || is_worth(taken.eager, told.eager, layout.eager as u64)
-            || is_worth(taken.cost, told.cost, layout.unexpected)
-            || is_worth(taken.bulk, told.bulk, layout.bulk as u64)
+        let Rings { layout: Layout { quarters, .. }, taken, told, .. } = self;
+        if taken.lines - told.lines >= quarters.lines
+            || taken.eager - told.eager >= quarters.eager
+            || taken.cost - told.cost >= quarters.cost
+            || taken.bulk - told.bulk >= quarters.bulk
         {
             *told = *taken;
             let Counts { lines, eager, cost, bulk } = *taken;
