@@ -138,6 +138,7 @@ struct List {
 }
 
 impl List {
+    #[inline]
     fn push(&mut self, place: Place) {
         match &mut self.first {
             none @ None => *none = Some(place),
@@ -163,27 +164,32 @@ impl Table {
         let number = self.list(&key).unwrap_or_else(|| {
             let number = self.lists.insert(List::default());
             self.known.insert(key, number);
+            self.last = Some((key, number));
             number
         });
-        self.last = Some((key, number));
         self.lists[number].push(place);
         self.places += 1;
     }
 
     /// The list of a key.
     #[inline]
-    fn list(&self, key: &Label) -> Option<usize> {
+    fn list(&mut self, key: &Label) -> Option<usize> {
         match self.last {
             Some((last, number)) if last == *key => Some(number),
-            _ => self.known.get(key).copied(),
+            _ => self.seek(key),
         }
+    }
+
+    fn seek(&mut self, key: &Label) -> Option<usize> {
+        let number = *self.known.get(key)?;
+        self.last = Some((*key, number));
+        Some(number)
     }
 
     /// The earliest with this key.
     #[inline]
     fn first(&mut self, key: &Label, lives: impl Fn(Place) -> bool) -> Option<Place> {
         let number = self.list(key)?;
-        self.last = Some((*key, number));
         let list = &mut self.lists[number];
         while let Some(place) = list.first {
             if lives(place) {
@@ -237,6 +243,7 @@ impl<L: Copy, T> Queue<L, T> {
         Queue { entries: Slab::new(), tables: Default::default(), made: 0, next: 0 }
     }
 
+    #[inline]
     fn push(&mut self, label: L, value: T) -> Place {
         let number = self.next;
         self.next += 1;
@@ -244,6 +251,7 @@ impl<L: Copy, T> Queue<L, T> {
     }
 
     /// Takes an entry out; if it is still there.
+    #[inline]
     fn take(&mut self, place: Place) -> Option<(L, T)> {
         let entry = self.entries.try_remove_if(place)?;
         let (living, entries) = (self.entries.len(), &self.entries);
@@ -295,7 +303,7 @@ impl<L, T> Holds<Entry<L, T>> for Slab<Entry<L, T>> {
 /// assert_eq!(matcher.post(anything, "second"), Post::Matched("second", label(3, 8), "of another tag"));
 /// ```
 pub struct Matcher<R, A> {
-    posted: Queue<Pattern, R>,
+    posted: Queue<(), R>,
     unexpected: Queue<Label, A>,
 }
 
@@ -322,11 +330,12 @@ impl<R, A> Matcher<R, A> {
     }
 
     /// Posts a pattern: it gets the earliest arrival that it matches, or waits for one.
+    #[inline]
     pub fn post(&mut self, pattern: Pattern, request: R) -> Post<R, A> {
         if let Some((label, arrival)) = self.take(&pattern) {
             return Post::Matched(request, label, arrival);
         }
-        let place = self.posted.push(pattern, request);
+        let place = self.posted.push((), request);
         self.posted.made |= 1 << pattern.set();
         let table = self.posted.tables[pattern.set()].get_or_insert_default();
         table.push(pattern.key(), place);
@@ -355,6 +364,7 @@ impl<R, A> Matcher<R, A> {
     }
 
     /// Takes the earliest posted pattern that matches, for something that arrives now and is not to wait.
+    #[inline]
     pub fn wanted(&mut self, label: &Label) -> Option<R> {
         if self.posted.entries.is_empty() {
             return None;
@@ -412,8 +422,9 @@ impl<R, A> Matcher<R, A> {
             return Some(Vec::new());
         }
         self.first(pattern)?;
-        let table = self.unexpected.tables[pattern.set()].as_ref()?;
-        let list = &table.lists[table.list(&pattern.key())?];
+        let table = self.unexpected.tables[pattern.set()].as_mut()?;
+        let number = table.list(&pattern.key())?;
+        let list = &table.lists[number];
         let living = list.iter().filter(|place| self.unexpected.entries.holds(**place));
         let places: Vec<Place> = living.take(count).copied().collect();
         if places.len() < count {
@@ -430,11 +441,13 @@ impl<R, A> Matcher<R, A> {
     }
 
     /// Where the earliest arrival is that a pattern matches.
+    #[inline]
     fn first(&mut self, pattern: &Pattern) -> Option<Place> {
+        if self.unexpected.entries.is_empty() { None } else { self.find(pattern) }
+    }
+
+    fn find(&mut self, pattern: &Pattern) -> Option<Place> {
         let Queue { entries, tables, made, .. } = &mut self.unexpected;
-        if entries.is_empty() {
-            return None;
-        }
         let set = pattern.set();
         *made |= 1 << set;
         let table = tables[set].get_or_insert_with(|| {

@@ -80,6 +80,12 @@ fn with<R>(call: &str, datatype: Handle, keyval: c_int, does: impl FnOnce(&mut M
     done.unwrap_or_else(|what| fail(call, what))
 }
 
+/// Whether the program has made a datatype, which may say where memory is.
+#[inline]
+pub fn is_made(datatype: Handle) -> bool {
+    datatype >= FIRST
+}
+
 /// Where the memory of a message is, if it is not the host's.
 pub fn place(
     call: &str,
@@ -87,7 +93,7 @@ pub fn place(
     at: *const c_void,
     count: c_int,
 ) -> Option<Place<'static>> {
-    if datatype < FIRST {
+    if !is_made(datatype) {
         return None;
     }
     let made = look(|types| types.made.get(&datatype).cloned())?;

@@ -5,12 +5,12 @@ use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use libmp::tagged::{self, Place, Request, Source, Tag};
+use libmp::tagged::{self, Place, Request, Source, Tag, Ticket};
 
 use crate::abi::{ANY_SOURCE, ANY_TAG, Handle, PROC_NULL, REQUEST_NULL, Status, UNDEFINED};
 use crate::datatype;
 use crate::kind::element;
-use crate::state::{Used, comm, deadline, expect, fail};
+use crate::state::{Comm, Used, comm, deadline, expect, fail};
 use crate::world::{entries, put};
 
 /// A handle for a send that was complete at once: of such there is nothing to hold.
@@ -30,20 +30,28 @@ const ROOMS: usize = 1024;
 
 /// What a handle of a request points to.
 struct Held {
-    /// None to or from `MPI_PROC_NULL`, which is complete at once.
-    request: Option<Request<'static>>,
+    made: Made,
     persistent: bool,
     /// Started, and not seen complete.
     active: bool,
 }
 
+enum Made {
+    /// To or from `MPI_PROC_NULL`: complete at once.
+    Nobody,
+    /// Of host memory, and not persistent.
+    Started(Used, Ticket),
+    Request(Request<'static>),
+}
+
 impl Held {
     fn wait(&mut self, call: &str) -> Status {
         let was_active = std::mem::take(&mut self.active);
-        match &mut self.request {
+        match &mut self.made {
             _ if !was_active => Status::empty(ANY_SOURCE),
-            None => Status::empty(PROC_NULL),
-            Some(request) => {
+            Made::Nobody => Status::empty(PROC_NULL),
+            Made::Started(comm, ticket) => finish(call, comm, *ticket),
+            Made::Request(request) => {
                 // The clock is not read for what is complete.
                 let got = match request.test() {
                     Ok(None) => request.wait(deadline(call)),
@@ -57,20 +65,54 @@ impl Held {
 
     /// What it got, if it is complete.
     fn test(&mut self, call: &str) -> Option<Status> {
-        match &mut self.request {
-            Some(request) if self.active => {
-                let got = expect(call, request.test())?;
-                self.active = false;
-                Some(Status::of(got, request.is_cancelled()))
+        let got = match &mut self.made {
+            _ if !self.active => return Some(self.wait(call)),
+            Made::Nobody => return Some(self.wait(call)),
+            Made::Started(comm, ticket) => {
+                Status::of(expect(call, comm.messages.finished(*ticket))?, false)
             }
-            _ => Some(self.wait(call)),
+            Made::Request(request) => {
+                let got = expect(call, request.test())?;
+                Status::of(got, request.is_cancelled())
+            }
+        };
+        self.active = false;
+        Some(got)
+    }
+
+    /// As a request, if it is one that was started, or prepared.
+    fn request(&mut self, call: &str) -> Option<&mut Request<'static>> {
+        if let Made::Started(comm, ticket) = &self.made
+            && self.active
+        {
+            let request = expect(call, comm.messages.request(*ticket));
+            self.made = Made::Request(request);
+        }
+        match &mut self.made {
+            Made::Request(request) => Some(request),
+            Made::Nobody | Made::Started(..) => None,
         }
     }
 }
 
+/// Waits for what was started.
+fn finish(call: &str, comm: &Comm, ticket: Ticket) -> Status {
+    // The clock is not read for what is complete.
+    let got = match expect(call, comm.messages.finished(ticket)) {
+        Some(got) => got,
+        None => {
+            let mut got = tagged::Status::default();
+            let each = |status| got = status;
+            expect(call, comm.messages.finish([ticket], deadline(call), each));
+            got
+        }
+    };
+    Status::of(got, false)
+}
+
 /// The memory of a message.
 enum Memory {
-    Host((NonNull<u8>, usize)),
+    Host(Bytes),
     /// Of a device.
     Place(Place<'static>),
 }
@@ -83,7 +125,10 @@ fn memory(call: &str, at: *const c_void, count: c_int, datatype: Handle) -> Memo
 }
 
 /// Bytes of the program.
-fn bytes(call: &str, at: *const c_void, count: c_int, datatype: Handle) -> (NonNull<u8>, usize) {
+type Bytes = (NonNull<u8>, usize);
+
+#[inline]
+fn bytes(call: &str, at: *const c_void, count: c_int, datatype: Handle) -> Bytes {
     let size = element(datatype).size();
     let Ok(count) = usize::try_from(count) else { fail(call, format!("a count of {count}")) };
     let at = NonNull::new(at.cast_mut().cast());
@@ -115,55 +160,99 @@ fn pattern(call: &str, from: c_int, tag: c_int) -> (Source, Tag) {
 }
 
 /// The arguments of a send or a receive.
-struct Message<'a> {
-    comm: &'a Used,
+struct Message {
     memory: Memory,
     other: c_int,
     tag: c_int,
 }
 
-impl Message<'_> {
+impl Message {
+    /// A send that is persistent, or of memory of a device.
+    ///
     /// # Safety
     /// The bytes are valid as MPI has it until the request is complete.
-    unsafe fn send(&self, call: &str, starts: bool) -> Held {
-        let request = (self.other != PROC_NULL).then(|| {
+    unsafe fn send(self, call: &str, comm: &Used, persistent: bool) -> Held {
+        let made = if self.other == PROC_NULL {
+            Made::Nobody
+        } else {
             let (to, tag) = (rank_of(call, self.other), tag_of(call, self.tag));
-            let messages = &self.comm.messages;
-            let made = match (&self.memory, starts) {
-                // SAFETY: the caller's promise.
-                (Memory::Host(bytes), _) => unsafe { messages.isend_raw(*bytes, to, tag, starts) },
-                (Memory::Place(place), true) => messages.isend(place.clone(), to, tag),
-                (Memory::Place(place), false) => messages.send_init(place.clone(), to, tag),
-            };
-            expect(call, made)
-        });
-        Held { request, persistent: !starts, active: starts }
-    }
-
-    /// # Safety
-    /// As [`send`](Self::send).
-    unsafe fn receive(&self, call: &str, starts: bool) -> Held {
-        let request = (self.other != PROC_NULL).then(|| {
-            let (from, tag) = pattern(call, self.other, self.tag);
-            let messages = &self.comm.messages;
-            let made = match (&self.memory, starts) {
+            let messages = &comm.messages;
+            let made = match (self.memory, persistent) {
                 // SAFETY: the caller's promise.
                 (Memory::Host(bytes), _) => unsafe {
-                    messages.irecv_raw(*bytes, from, tag, starts)
+                    messages.isend_raw(bytes, to, tag, !persistent)
                 },
-                (Memory::Place(place), true) => messages.irecv(place.clone(), from, tag),
-                (Memory::Place(place), false) => messages.recv_init(place.clone(), from, tag),
+                (Memory::Place(place), false) => messages.isend(place, to, tag),
+                (Memory::Place(place), true) => messages.send_init(place, to, tag),
             };
-            expect(call, made)
-        });
-        Held { request, persistent: !starts, active: starts }
+            Made::Request(expect(call, made))
+        };
+        Held { made, persistent, active: !persistent }
     }
+
+    /// A receive that is persistent, or into memory of a device.
+    ///
+    /// # Safety
+    /// As [`send`](Self::send).
+    unsafe fn receive(self, call: &str, comm: &Used, persistent: bool) -> Held {
+        let made = if self.other == PROC_NULL {
+            Made::Nobody
+        } else {
+            let (from, tag) = pattern(call, self.other, self.tag);
+            let messages = &comm.messages;
+            let made = match (self.memory, persistent) {
+                // SAFETY: the caller's promise.
+                (Memory::Host(bytes), _) => unsafe {
+                    messages.irecv_raw(bytes, from, tag, !persistent)
+                },
+                (Memory::Place(place), false) => messages.irecv(place, from, tag),
+                (Memory::Place(place), true) => messages.recv_init(place, from, tag),
+            };
+            Made::Request(expect(call, made))
+        };
+        Held { made, persistent, active: !persistent }
+    }
+}
+
+/// Starts to send; a ticket of what has not gone at once.
+///
+/// # Safety
+/// As [`Message::send`].
+#[inline]
+unsafe fn start_send(
+    call: &str,
+    comm: &Comm,
+    bytes: Bytes,
+    to: c_int,
+    tag: c_int,
+) -> Option<Ticket> {
+    let (to, tag) = (rank_of(call, to), tag_of(call, tag));
+    // SAFETY: the caller's promise.
+    expect(call, unsafe { comm.messages.start_send(bytes, to, tag) })
+}
+
+/// Starts to receive.
+///
+/// # Safety
+/// As [`Message::send`].
+#[inline]
+unsafe fn start_recv(call: &str, comm: &Comm, bytes: Bytes, from: c_int, tag: c_int) -> Ticket {
+    let (from, tag) = pattern(call, from, tag);
+    // SAFETY: the caller's promise.
+    expect(call, unsafe { comm.messages.start_recv(bytes, from, tag) })
+}
+
+/// Whether a message is between ranks and of the host's memory, as most are.
+#[inline]
+fn is_plain(datatype: Handle, other: c_int) -> bool {
+    other != PROC_NULL && !datatype::is_made(datatype)
 }
 
 /// Gives the program a handle.
 ///
 /// # Safety
 /// The pointer is valid for a write.
+#[inline]
 unsafe fn give(to: *mut Handle, held: Held) {
     let room = ROOM.try_with(|room| room.borrow_mut().pop()).ok().flatten();
     let held = Box::write(room.unwrap_or_else(Box::new_uninit), held);
@@ -171,14 +260,22 @@ unsafe fn give(to: *mut Handle, held: Held) {
     unsafe { put(to, Box::into_raw(held) as Handle) }
 }
 
-/// Gives the program a handle of a send that was started.
+/// Gives the program a handle of what was started; of what has gone at once there is nothing to hold.
 ///
 /// # Safety
 /// As [`give`].
-unsafe fn give_send(to: *mut Handle, held: Held) {
-    let is_gone = held.request.as_ref().is_some_and(|request| !request.is_active());
+#[inline]
+unsafe fn give_started(to: *mut Handle, comm: Used, ticket: Option<Ticket>) {
     // SAFETY: the caller's promise.
-    unsafe { if is_gone { put(to, gone()) } else { give(to, held) } }
+    unsafe {
+        match ticket {
+            None => put(to, gone()),
+            Some(ticket) => {
+                let made = Made::Started(comm, ticket);
+                give(to, Held { made, persistent: false, active: true });
+            }
+        }
+    }
 }
 
 /// The request of a handle; none for the null handle, and for a send that is complete.
@@ -240,6 +337,33 @@ unsafe fn wait(call: &str, at: *mut Handle) -> Status {
     }
 }
 
+/// The communicator of a request that was started, and is active.
+///
+/// # Safety
+/// As [`held`].
+unsafe fn started_of<'a>(handle: Handle) -> Option<&'a Used> {
+    // SAFETY: the caller's promise.
+    match unsafe { held(handle) } {
+        Some(Held { made: Made::Started(comm, _), active: true, .. }) => Some(comm),
+        _ => None,
+    }
+}
+
+/// The ticket of such a request, of this communicator.
+///
+/// # Safety
+/// As [`held`].
+#[inline]
+unsafe fn ticket_of(handle: Handle, comm: &Comm) -> Option<Ticket> {
+    // SAFETY: the caller's promise.
+    match unsafe { held(handle) } {
+        Some(Held { made: Made::Started(of, ticket), active: true, .. }) => {
+            std::ptr::eq(&**of, comm).then_some(*ticket)
+        }
+        _ => None,
+    }
+}
+
 /// The handles of an array.
 ///
 /// # Safety
@@ -257,8 +381,15 @@ unsafe fn list(
 
 entries! {
     fn MPI_Send(buf: *const c_void, count: c_int, datatype: Handle, other: c_int, tag: c_int, handle: Handle) {
+        let comm = comm(CALL, handle);
+        if is_plain(datatype, other) {
+            if let Some(ticket) = start_send(CALL, &comm, bytes(CALL, buf, count, datatype), other, tag) {
+                finish(CALL, &comm, ticket);
+            }
+            return crate::abi::SUCCESS;
+        }
         let memory = memory(CALL, buf, count, datatype);
-        Message { comm: &comm(CALL, handle), memory, other, tag }.send(CALL, true).wait(CALL);
+        Message { memory, other, tag }.send(CALL, &comm, false).wait(CALL);
     }
 
     fn MPI_Recv(
@@ -270,9 +401,14 @@ entries! {
         handle: Handle,
         status: *mut Status,
     ) {
+        let comm = comm(CALL, handle);
+        if is_plain(datatype, other) {
+            let ticket = start_recv(CALL, &comm, bytes(CALL, buf, count, datatype), other, tag);
+            put(status, finish(CALL, &comm, ticket));
+            return crate::abi::SUCCESS;
+        }
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
-        put(status, message.receive(CALL, true).wait(CALL));
+        put(status, Message { memory, other, tag }.receive(CALL, &comm, false).wait(CALL));
     }
 
     fn MPI_Isend(
@@ -284,9 +420,14 @@ entries! {
         handle: Handle,
         request: *mut Handle,
     ) {
+        let comm = comm(CALL, handle);
+        if is_plain(datatype, other) {
+            let ticket = start_send(CALL, &comm, bytes(CALL, buf, count, datatype), other, tag);
+            give_started(request, comm, ticket);
+            return crate::abi::SUCCESS;
+        }
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
-        give_send(request, message.send(CALL, true));
+        give(request, Message { memory, other, tag }.send(CALL, &comm, false));
     }
 
     fn MPI_Irecv(
@@ -298,9 +439,14 @@ entries! {
         handle: Handle,
         request: *mut Handle,
     ) {
+        let comm = comm(CALL, handle);
+        if is_plain(datatype, other) {
+            let ticket = start_recv(CALL, &comm, bytes(CALL, buf, count, datatype), other, tag);
+            give_started(request, comm, Some(ticket));
+            return crate::abi::SUCCESS;
+        }
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
-        give(request, message.receive(CALL, true));
+        give(request, Message { memory, other, tag }.receive(CALL, &comm, false));
     }
 
     fn MPI_Send_init(
@@ -313,8 +459,7 @@ entries! {
         request: *mut Handle,
     ) {
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
-        give(request, message.send(CALL, false));
+        give(request, Message { memory, other, tag }.send(CALL, &comm(CALL, handle), true));
     }
 
     fn MPI_Recv_init(
@@ -327,8 +472,7 @@ entries! {
         request: *mut Handle,
     ) {
         let memory = memory(CALL, buf, count, datatype);
-        let message = Message { comm: &comm(CALL, handle), memory, other, tag };
-        give(request, message.receive(CALL, false));
+        give(request, Message { memory, other, tag }.receive(CALL, &comm(CALL, handle), true));
     }
 
     fn MPI_Sendrecv(
@@ -348,9 +492,10 @@ entries! {
         let comm = comm(CALL, handle);
         let memory_in = memory(CALL, recvbuf, recvcount, recvtype);
         let memory_out = memory(CALL, sendbuf, sendcount, sendtype);
-        let incoming = Message { comm: &comm, memory: memory_in, other: from, tag: recvtag };
-        let outgoing = Message { comm: &comm, memory: memory_out, other: to, tag: sendtag };
-        let (mut recv, mut send) = (incoming.receive(CALL, true), outgoing.send(CALL, true));
+        let incoming = Message { memory: memory_in, other: from, tag: recvtag };
+        let outgoing = Message { memory: memory_out, other: to, tag: sendtag };
+        let mut recv = incoming.receive(CALL, &comm, false);
+        let mut send = outgoing.send(CALL, &comm, false);
         put(status, recv.wait(CALL));
         send.wait(CALL);
     }
@@ -358,7 +503,7 @@ entries! {
     fn MPI_Start(request: *mut Handle) {
         let Some(held) = held(*request) else { fail(CALL, "the request is not persistent") };
         held.active = true;
-        if let Some(request) = &mut held.request {
+        if let Made::Request(request) = &mut held.made {
             expect(CALL, request.start());
         }
     }
@@ -374,19 +519,40 @@ entries! {
     }
 
     fn MPI_Waitall(count: c_int, requests: *mut Handle, statuses: *mut Status) {
+        if count < 0 {
+            fail(CALL, format!("a count of {count}"));
+        }
         // All at once first, or each of them would look at all that comes; each says afterwards what it got.
         let started = list(CALL, count, requests).filter_map(|(_, request)| {
-            held(*request).filter(|held| held.active)?.request.as_mut()
+            match held(*request) {
+                Some(Held { made: Made::Request(request), active: true, .. }) => Some(request),
+                _ => None,
+            }
         });
         let started: Vec<_> = started.collect();
         if started.iter().any(|request| request.is_active()) {
             expect(CALL, tagged::wait_all(started, deadline(CALL)));
         }
-        for (number, request) in list(CALL, count, requests) {
-            let got = wait(CALL, request);
-            if !statuses.is_null() {
-                statuses.add(number).write(got);
-            }
+        let mut next = 0;
+        while next < count {
+            let (first, status) = (*requests.add(next as usize), |at: c_int| match statuses.is_null() {
+                true => statuses,
+                false => statuses.add(at as usize),
+            });
+            let Some(comm) = started_of(first) else {
+                put(status(next), wait(CALL, requests.add(next as usize)));
+                next += 1;
+                continue;
+            };
+            // As many as there are of one communicator: with one look at its messages.
+            let comm = comm.clone();
+            let tickets = (next..count).map_while(|at| ticket_of(*requests.add(at as usize), &comm));
+            let finished = comm.messages.finish(tickets, deadline(CALL), |got| {
+                put(status(next), Status::of(got, false));
+                done(requests.add(next as usize));
+                next += 1;
+            });
+            expect(CALL, finished);
         }
     }
 
@@ -399,14 +565,16 @@ entries! {
                 return crate::abi::SUCCESS;
             }
             let Some(held) = held(*request).filter(|held| held.active) else { continue };
-            if held.request.as_ref().is_none_or(|request| !request.is_active()) {
-                put(index, number as c_int);
-                put(status, wait(CALL, request));
-                return crate::abi::SUCCESS;
+            match held.request(CALL) {
+                Some(made) if made.is_active() => active.push((number, made)),
+                _ => {
+                    put(index, number as c_int);
+                    put(status, wait(CALL, request));
+                    return crate::abi::SUCCESS;
+                }
             }
-            active.push((number, held));
         }
-        let waiting = active.iter_mut().filter_map(|(_, held)| held.request.as_mut());
+        let waiting = active.iter_mut().map(|(_, made)| &mut **made);
         let found = expect(CALL, tagged::wait_any(waiting, deadline(CALL)));
         match found.and_then(|(which, _)| active.get(which).map(|(number, _)| *number)) {
             Some(number) => {
@@ -433,9 +601,9 @@ entries! {
         // A request that is complete stays so until all are.
         let mut all = true;
         for (_, request) in list(CALL, count, requests) {
-            let under_way = |held: &mut Held| match &mut held.request {
-                Some(request) if held.active => expect(CALL, request.test()).is_none(),
-                _ => false,
+            let under_way = |held: &mut Held| match held.active {
+                true => held.request(CALL).is_some_and(|it| expect(CALL, it.test()).is_none()),
+                false => false,
             };
             all &= !held(*request).is_some_and(under_way);
         }
@@ -450,6 +618,8 @@ entries! {
             fail(CALL, "the request is MPI_REQUEST_NULL");
         }
         if let Some(held) = held(*request) {
+            // What is under way is left to itself as a request is that is dropped.
+            held.request(CALL);
             drop_held(held);
         }
         request.write(REQUEST_NULL);
@@ -459,7 +629,7 @@ entries! {
         if *request == REQUEST_NULL {
             fail(CALL, "the request is MPI_REQUEST_NULL");
         }
-        if let Some(request) = held(*request).and_then(|held| held.request.as_mut()) {
+        if let Some(request) = held(*request).and_then(|held| held.request(CALL)) {
             request.cancel();
         }
     }

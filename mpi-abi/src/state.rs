@@ -143,6 +143,7 @@ pub fn deadline(call: &str) -> Deadline {
 }
 
 /// A communicator as a call uses it.
+#[derive(Clone)]
 pub enum Used {
     /// One that there is from start to end.
     Predefined(&'static Comm),

@@ -23,7 +23,25 @@ pub(super) fn prefetch_for_write(at: *const u8) {
 /// # Safety
 /// Both ranges are valid for `len` bytes; nobody accesses them meanwhile but atomically, by this function, or from outside of
 /// this program.
+#[inline]
 pub unsafe fn copy_bytes(from: *const u8, to: *mut u8, len: usize) {
+    if len == WORD && (from as usize | to as usize).is_multiple_of(WORD) {
+        // SAFETY: the caller's promise, and both are aligned.
+        unsafe {
+            let word = AtomicU64::from_ptr(from.cast_mut().cast()).load(Ordering::Relaxed);
+            AtomicU64::from_ptr(to.cast()).store(word, Ordering::Relaxed);
+        }
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { copy_any(from, to, len) }
+}
+
+/// Copies whatever it is.
+///
+/// # Safety
+/// As [`copy_bytes`].
+unsafe fn copy_any(from: *const u8, to: *mut u8, len: usize) {
     let ahead = (to as usize).wrapping_sub(from as usize);
     if ahead > 0 && ahead < len {
         // The end of the source is where the copy begins.

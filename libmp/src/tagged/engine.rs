@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 
 use gdsync::Buffer;
-use slab::Slab;
 
-use super::Status;
 use super::envelope::{Envelope, Inside};
 use super::memory::{Memory, write};
+use super::pool::{Pool, Ticket};
 use super::rings::{Fit, Layout, Rings};
 use super::staging::{CHUNK, Staged, Staging};
+use super::{Source, Status, Tag};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
 use crate::data::window::Window;
@@ -88,36 +88,45 @@ enum State {
     Complete(Outcome),
 }
 
-/// A request. Of a send `label` is the receiver and the tag, of a receive what it has got.
-struct Entry {
-    number: u64,
-    memory: Memory,
+/// A request. Of a send `label` is the receiver and the tag; of a receive what it waits for, then what it has got.
+pub(super) struct Entry {
+    /// 0: nobody's.
+    pub number: u64,
+    pub memory: Memory,
     label: Label,
     state: State,
     /// Nobody waits for it any more.
-    abandoned: bool,
+    pub abandoned: bool,
 }
 
-/// Names a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket {
-    key: usize,
-    number: u64,
+impl Default for Entry {
+    fn default() -> Entry {
+        let (memory, label, state) = (Memory::Nowhere, Label::default(), State::Queued);
+        Entry { number: 0, memory, label, state, abandoned: false }
+    }
 }
+
+/// What a request was made for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum What {
+    Send { to: usize, tag: u64 },
+    Receive { from: Source, tag: Tag },
+}
+
+/// Of a label of a receive that waits: from anybody.
+const ANYBODY: u32 = u32::MAX;
 
 /// See the module.
 pub(super) struct Engine {
     rank: usize,
     peers: Vec<Peer>,
-    requests: Slab<Entry>,
+    requests: Pool,
     matcher: Matcher<usize, Arrival>,
     staging: Staging,
     /// Lines and pieces sent and taken.
     moved: u64,
     /// Receives all of whose bytes have come, and are on the way to memory that the CPU does not reach.
     landing: Vec<usize>,
-    /// Of the next request.
-    next: u64,
     /// Whose lines are looked at first.
     turn: usize,
     /// Held: the others write into it.
@@ -162,18 +171,18 @@ impl Engine {
         Ok(Engine {
             rank,
             peers,
-            requests: Slab::new(),
+            requests: Pool::default(),
             matcher: Matcher::new(),
             staging: Staging::new(),
             moved: 0,
             landing: Vec::new(),
-            next: 0,
             turn: 0,
             _window: window,
         })
     }
 
     /// Sends. `None` if it has gone, and the memory is the caller's again.
+    #[inline]
     pub fn send(
         &mut self,
         way: &Way<'_>,
@@ -187,21 +196,57 @@ impl Engine {
             rings.send(way, tag, &memory)?;
             return Ok(None);
         }
+        self.queue(way, to, tag, memory).map(Some)
+    }
+
+    #[cold]
+    fn queue(&mut self, way: &Way<'_>, to: usize, tag: u64, memory: Memory) -> Result<Ticket> {
         let label = Label { context: 0, source: to as u32, tag };
-        let ticket = self.insert(memory, label, State::Queued);
+        let (ticket, entry) = self.requests.take();
+        (entry.memory, entry.label, entry.state) = (memory, label, State::Queued);
         self.peers[to].out.push_back(Out::Send(ticket.key));
         self.flush(way, to)?;
-        Ok(Some(ticket))
+        Ok(ticket)
     }
 
     /// Posts a receive.
+    #[inline]
     pub fn receive(&mut self, way: &Way<'_>, pattern: Pattern, memory: Memory) -> Result<Ticket> {
-        let ticket = self.insert(memory, Label::default(), State::Queued);
+        let (ticket, entry) = self.requests.take();
+        entry.memory = memory;
+        entry.label.context = pattern.tag.is_none().into();
+        entry.label.source = pattern.source.unwrap_or(ANYBODY);
+        entry.label.tag = pattern.tag.unwrap_or_default();
+        entry.state = State::Queued;
         match self.matcher.post(pattern, ticket.key) {
-            Post::Waits(posted) => self.requests[ticket.key].state = State::Posted(posted),
+            Post::Waits(posted) => entry.state = State::Posted(posted),
             Post::Matched(key, label, arrival) => self.take(way, key, label, arrival)?,
         }
         Ok(ticket)
+    }
+
+    /// What a request was made for, or has got by now; nothing of one that is over.
+    pub fn what(&self, ticket: Ticket) -> Option<What> {
+        let entry = self.requests.get(ticket)?;
+        let Label { context, source, tag } = entry.label;
+        let sends = match entry.state {
+            State::Queued | State::Offered => true,
+            State::Streaming { .. } => self.streams(ticket),
+            State::Posted(_) | State::Complete(_) => false,
+        };
+        if sends {
+            return Some(What::Send { to: source as usize, tag });
+        }
+        let from = if source == ANYBODY { Source::Any } else { Source::Rank(source as usize) };
+        let tag = if context == 0 { Tag::Is(tag) } else { Tag::Any };
+        Some(What::Receive { from, tag })
+    }
+
+    /// Whether it is a send whose bytes are wanted.
+    fn streams(&self, ticket: Ticket) -> bool {
+        let of = |entry: &Entry| entry.label.source as usize;
+        let peer = self.requests.get(ticket).and_then(|entry| self.peers.get(of(entry)));
+        peer.is_some_and(|peer| peer.streams.contains(&ticket.key))
     }
 
     /// Receives what a matched probe has taken out.
@@ -211,7 +256,8 @@ impl Engine {
         (label, arrival): (Label, Arrival),
         memory: Memory,
     ) -> Result<Ticket> {
-        let ticket = self.insert(memory, label, State::Queued);
+        let (ticket, entry) = self.requests.take();
+        (entry.memory, entry.label, entry.state) = (memory, label, State::Queued);
         self.take(way, ticket.key, label, arrival)?;
         Ok(ticket)
     }
@@ -229,27 +275,22 @@ impl Engine {
     /// What became of a request, which is forgotten then; nothing while it is under way.
     #[inline]
     pub fn finished(&mut self, ticket: Ticket) -> Option<Outcome> {
-        let entry = self.requests.get(ticket.key)?;
-        match entry.state {
-            State::Complete(outcome) if entry.number == ticket.number => {
-                self.requests.remove(ticket.key);
-                Some(outcome)
-            }
-            _ => None,
-        }
+        let State::Complete(outcome) = self.requests.get(ticket)?.state else { return None };
+        self.requests.give_back(ticket.key);
+        Some(outcome)
     }
 
     /// Whether a request has not been seen finished.
     pub fn is_under_way(&self, ticket: Ticket) -> bool {
-        self.entry(ticket).is_some()
+        self.requests.get(ticket).is_some()
     }
 
     /// Takes back a receive that has got nothing; whether it was one.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
-        let Some(entry) = self.entry(ticket) else { return false };
+        let Some(entry) = self.requests.get(ticket) else { return false };
         let State::Posted(posted) = entry.state else { return false };
         self.matcher.cancel(posted);
-        self.requests.remove(ticket.key);
+        self.requests.give_back(ticket.key);
         true
     }
 
@@ -259,16 +300,13 @@ impl Engine {
         if self.cancel(ticket) {
             return Ok(());
         }
-        let Some(entry) = self.entry(ticket) else { return Ok(()) };
+        let Some(entry) = self.requests.get(ticket) else { return Ok(()) };
         let receives = match entry.state {
             State::Complete(_) => {
-                self.requests.remove(ticket.key);
+                self.requests.give_back(ticket.key);
                 return Ok(());
             }
-            State::Streaming { .. } => {
-                let to = &self.peers[entry.label.source as usize];
-                !to.streams.contains(&ticket.key)
-            }
+            State::Streaming { .. } => !self.streams(ticket),
             _ => false,
         };
         let entry = &mut self.requests[ticket.key];
@@ -290,7 +328,7 @@ impl Engine {
 
     /// Bytes so far, bytes in all, and why it is not further.
     pub fn story(&mut self, ticket: Ticket) -> (usize, usize, String) {
-        let Some(entry) = self.entry(ticket) else { return (0, 0, String::new()) };
+        let Some(entry) = self.requests.get(ticket) else { return (0, 0, String::new()) };
         let (len, rank) = (entry.memory.len(), entry.label.source);
         match entry.state {
             State::Queued => (
@@ -348,9 +386,19 @@ impl Engine {
     #[inline]
     fn serve(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
         for _ in 0..BURST {
-            let Some(envelope) = self.peers[from].rings.take_line(way)? else { break };
+            let rings = &mut self.peers[from].rings;
+            let Some(words) = rings.take_line() else { break };
             self.moved += 1;
-            self.opened(way, from, envelope)?;
+            let Some((tag, bytes)) = Envelope::inside(&words) else {
+                let envelope = rings.decode(way, &words)?;
+                self.opened(way, from, envelope)?;
+                continue;
+            };
+            let label = Label { context: 0, source: from as u32, tag };
+            match self.matcher.wanted(&label) {
+                Some(key) => self.put(way, key, label, bytes)?,
+                None => self.keep(label, bytes),
+            }
         }
         let peer = &self.peers[from];
         let (out, streams, incoming) =
@@ -372,22 +420,11 @@ impl Engine {
         self.moved.wrapping_add(self.staging.copies())
     }
 
-    fn entry(&self, ticket: Ticket) -> Option<&Entry> {
-        self.requests.get(ticket.key).filter(|entry| entry.number == ticket.number)
-    }
-
-    fn insert(&mut self, memory: Memory, label: Label, state: State) -> Ticket {
-        self.next += 1;
-        let number = self.next;
-        let entry = Entry { number, memory, label, state, abandoned: false };
-        Ticket { key: self.requests.insert(entry), number }
-    }
-
     #[inline]
     fn complete(&mut self, key: usize, outcome: Outcome) {
         let entry = &mut self.requests[key];
         if entry.abandoned {
-            self.requests.remove(key);
+            self.requests.give_back(key);
         } else {
             entry.state = State::Complete(outcome);
             entry.memory = Memory::Nowhere;
@@ -477,21 +514,17 @@ impl Engine {
 
     // From another rank.
 
-    /// A line has come.
-    #[inline]
+    /// What is in its line waits until it is wanted.
+    fn keep(&mut self, label: Label, message: &[u8]) {
+        let mut bytes = Inside::default();
+        bytemuck::cast_slice_mut(&mut bytes)[..message.len()].copy_from_slice(message);
+        self.matcher.keep(label, Arrival::Here { len: message.len(), bytes });
+    }
+
+    /// A line has come that has no message in it.
     fn opened(&mut self, way: &Way<'_>, from: usize, envelope: Envelope) -> Result<()> {
         let label = |tag| Label { context: 0, source: from as u32, tag };
         match envelope {
-            Envelope::InLine { tag, len, bytes } => {
-                let label = label(tag);
-                match self.matcher.wanted(&label) {
-                    Some(key) => self.put(way, key, label, &bytemuck::cast_slice(&bytes)[..len]),
-                    None => {
-                        self.matcher.keep(label, Arrival::Here { len, bytes });
-                        Ok(())
-                    }
-                }
-            }
             Envelope::Eager { tag, len } => {
                 let (label, rings) = (label(tag), &mut self.peers[from].rings);
                 let wanted = self.matcher.wanted(&label);
@@ -545,15 +578,19 @@ impl Engine {
     }
 
     /// A message that came with its envelope is where it was wanted.
+    #[inline]
     fn landed(&mut self, key: usize, label: Label, len: usize, room: usize) {
         self.peers[label.source as usize].rings.settled(len);
         self.received(key, label, len, room);
     }
 
+    #[inline]
     fn received(&mut self, key: usize, label: Label, len: usize, room: usize) {
         let got = status(&label, len);
-        let fits = len <= room;
-        self.complete(key, if fits { Outcome::Done(got) } else { Outcome::Truncated(got, room) });
+        match len <= room {
+            true => self.complete(key, Outcome::Done(got)),
+            false => self.complete(key, Outcome::Truncated(got, room)),
+        }
     }
 
     /// A receive gets what has arrived.
@@ -636,9 +673,8 @@ impl Engine {
     /// A receiver wants the bytes of a send, or has them.
     fn answered(&mut self, way: &Way<'_>, from: usize, send: u64, wanted: u64) -> Result<()> {
         let key = (send & 0xffff_ffff) as usize;
-        let entry = self.requests.get_mut(key).filter(|entry| {
+        let entry = self.requests.told(key, send >> 32).filter(|entry| {
             matches!(entry.state, State::Offered)
-                && entry.number & 0xffff_ffff == send >> 32
                 && entry.label.source as usize == from
                 && (wanted == 0 || wanted == entry.memory.len() as u64)
         });

@@ -21,11 +21,9 @@ const EAGER: u64 = 2;
 const OFFER: u64 = 3;
 const ANSWER: u64 = 4;
 
-/// A line, but for its number.
+/// A line that has no message in it, but for its number. Of one that has: [`Envelope::in_line`], [`Envelope::inside`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Envelope {
-    /// A message that is in the line.
-    InLine { tag: u64, len: usize, bytes: Inside },
     /// A message that is in the eager ring, behind the last one.
     Eager { tag: u64, len: usize },
     /// A message that waits at its sender. `address` is where, in its process, if it stays there until the answer, else 0.
@@ -35,15 +33,10 @@ pub(super) enum Envelope {
 }
 
 impl Envelope {
-    /// The words of line number `number`.
-    #[inline]
-    pub fn encode(&self, number: u64) -> [u64; WORDS] {
-        let mut words = [number, 0, 0, 0, 0, 0, 0, 0];
+    /// The words of a line, but for its number.
+    pub fn encode(&self) -> [u64; WORDS] {
+        let mut words = [0; WORDS];
         match *self {
-            Envelope::InLine { tag, len, bytes } => {
-                (words[1], words[2]) = (IN_LINE | (len as u64) << 8, tag);
-                words[3..].copy_from_slice(&bytes);
-            }
             Envelope::Eager { tag, len } => {
                 (words[1], words[2]) = (EAGER | (len as u64) << 8, tag);
             }
@@ -58,15 +51,26 @@ impl Envelope {
         words
     }
 
-    /// What the words say, whatever their number; an eager message has at most `eager` bytes. `None` for what no rank writes.
+    /// The words of a line, but for its number, with a message of at most [`INSIDE`] bytes that `fill` writes; how many words.
     #[inline]
+    pub fn in_line(tag: u64, len: usize, fill: impl FnOnce(&mut [u8])) -> ([u64; WORDS], usize) {
+        let mut words = [0, IN_LINE | (len as u64) << 8, tag, 0, 0, 0, 0, 0];
+        fill(&mut bytemuck::cast_slice_mut(&mut words[3..])[..len]);
+        (words, 3 + len.div_ceil(size_of::<u64>()))
+    }
+
+    /// The tag and the bytes of a message that is in the line.
+    #[inline]
+    pub fn inside(words: &[u64; WORDS]) -> Option<(u64, &[u8])> {
+        let len = words[1] >> 8;
+        let is_in_line = words[1] & 0xff == IN_LINE && len <= INSIDE as u64;
+        is_in_line.then(|| (words[2], &bytemuck::cast_slice(&words[3..])[..len as usize]))
+    }
+
+    /// What the words say, whatever their number; an eager message has at most `eager` bytes. `None` for what no rank writes.
     pub fn decode(words: &[u64; WORDS], eager: usize) -> Option<Envelope> {
         let (tag, len) = (words[2], usize::try_from(words[1] >> 8).ok()?);
         match words[1] & 0xff {
-            IN_LINE if len <= INSIDE => {
-                let [_, _, _, bytes @ ..] = *words;
-                Some(Envelope::InLine { tag, len, bytes })
-            }
             EAGER if len <= eager => Some(Envelope::Eager { tag, len }),
             OFFER if len == 0 && usize::try_from(words[3]).is_ok() => {
                 Some(Envelope::Offer { tag, len: words[3], send: words[4], address: words[5] })
@@ -84,9 +88,7 @@ mod tests {
     use super::*;
 
     fn envelope() -> impl Strategy<Value = Envelope> {
-        let in_line = (any::<u64>(), 0..=INSIDE, any::<Inside>());
         prop_oneof![
-            in_line.prop_map(|(tag, len, bytes)| Envelope::InLine { tag, len, bytes }),
             (any::<u64>(), 0..=8192usize).prop_map(|(tag, len)| Envelope::Eager { tag, len }),
             any::<[u64; 4]>().prop_map(|[tag, len, send, address]| Envelope::Offer {
                 tag,
@@ -100,22 +102,31 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_is_decoded(envelope in envelope(), number in 1..u64::MAX) {
-            let words = envelope.encode(number);
-            prop_assert_eq!(words[0], number);
+        fn what_is_encoded_is_decoded(envelope in envelope()) {
+            let words = envelope.encode();
             prop_assert_eq!(Envelope::decode(&words, 8192), Some(envelope));
+            prop_assert!(Envelope::inside(&words).is_none());
         }
 
         #[test]
-        fn any_words_are_an_envelope_within_its_limits_or_none(mut words: [u64; WORDS], kind in 0..6u64, small: bool) {
+        fn a_message_that_is_in_its_line_comes_out_of_it(tag: u64, bytes in prop::collection::vec(any::<u8>(), 0..=INSIDE)) {
+            let (words, used) = Envelope::in_line(tag, bytes.len(), |to| to.copy_from_slice(&bytes));
+            prop_assert_eq!(Envelope::inside(&words), Some((tag, &bytes[..])));
+            prop_assert_eq!(Envelope::decode(&words, 8192), None);
+            prop_assert!(words[used..].iter().all(|word| *word == 0));
+        }
+
+        #[test]
+        fn any_words_are_a_message_or_an_envelope_within_its_limits_or_none(mut words: [u64; WORDS], kind in 0..6u64, small: bool) {
             if small {
                 words[1] = kind | (words[1] % 10_000) << 8;
             }
-            match Envelope::decode(&words, 100) {
-                Some(Envelope::InLine { len, .. }) => prop_assert!(len <= INSIDE),
-                Some(Envelope::Eager { len, .. }) => prop_assert!(len <= 100),
-                Some(other) => prop_assert_eq!(other.encode(words[0])[1] >> 8, 0),
-                None => {}
+            match (Envelope::inside(&words), Envelope::decode(&words, 100)) {
+                (Some((_, bytes)), None) => prop_assert!(bytes.len() <= INSIDE),
+                (None, Some(Envelope::Eager { len, .. })) => prop_assert!(len <= 100),
+                (None, Some(other)) => prop_assert_eq!(other.encode()[1] >> 8, 0),
+                (None, None) => {}
+                both => prop_assert!(false, "{both:?}"),
             }
         }
     }

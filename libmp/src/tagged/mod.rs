@@ -35,6 +35,7 @@ mod engine;
 mod envelope;
 mod memory;
 mod place;
+mod pool;
 mod request;
 mod rings;
 mod staging;
@@ -55,9 +56,10 @@ use crate::data::window::Window;
 use crate::error::{Error, Result};
 use crate::matching::{Label, Pattern};
 use crate::transport::Call;
-use engine::{Arrival, Engine, Outcome, Ticket, Way};
+use engine::{Arrival, Engine, Outcome, Way, What};
 use memory::Memory;
 pub use place::Place;
+pub use pool::Ticket;
 pub use request::{Request, Scope, wait_all, wait_any};
 use rings::Layout;
 pub use staging::Staged;
@@ -504,6 +506,123 @@ impl Tagged {
         }
     }
 
+    /// Starts to send bytes anywhere in host memory: for requests that are handles of C's. `None` if they have gone, and are the caller's again.
+    /// Where ranks share a host, they may read the bytes by their address.
+    ///
+    /// ```
+    /// use std::ptr::NonNull;
+    /// use std::time::Duration;
+    ///
+    /// use libmp::tagged::Options;
+    /// use libmp::{Deadline, World};
+    ///
+    /// # fn main() -> libmp::Result<()> {
+    /// # let world = World::init()?;
+    /// # let messages = world.tagged(&Options::default())?;
+    /// let (mut from, mut to) = ([1u8; 8], [0u8; 8]);
+    /// let bytes = |array: &mut [u8; 8]| (NonNull::from(array).cast::<u8>(), 8);
+    /// // SAFETY: both arrays outlive `finish`.
+    /// let (recv, send) = unsafe {
+    ///     let recv = messages.start_recv(bytes(&mut to), world.rank(), 7)?;
+    ///     (recv, messages.start_send(bytes(&mut from), world.rank(), 7)?)
+    /// };
+    /// let soon = Deadline::after(Duration::from_secs(10));
+    /// messages.finish(send.into_iter().chain([recv]), soon, |status| assert_eq!(status.bytes, 8))?;
+    /// assert_eq!(from, to);
+    /// # world.finish()
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    ///
+    /// # Safety
+    /// As [`isend_raw`](Self::isend_raw).
+    #[inline]
+    pub unsafe fn start_send(
+        &self,
+        bytes: (NonNull<u8>, usize),
+        to: usize,
+        tag: u64,
+    ) -> Result<Option<Ticket>> {
+        self.shared.send(to, tag, staying(bytes))
+    }
+
+    /// Starts to receive into bytes anywhere in host memory: for requests that are handles of C's.
+    ///
+    /// # Errors
+    /// As [`isend`](Self::isend).
+    ///
+    /// # Safety
+    /// The bytes stay valid, and nobody else uses them, until somebody has been told that the receive is complete, or a
+    /// [`request`](Self::request) of it is dropped.
+    #[inline]
+    pub unsafe fn start_recv(
+        &self,
+        bytes: (NonNull<u8>, usize),
+        from: impl Into<Source>,
+        tag: impl Into<Tag>,
+    ) -> Result<Ticket> {
+        self.shared.receive(from.into(), tag.into(), staying(bytes))
+    }
+
+    /// Waits for what has tickets of these tagged messages, and says in their order what each has got. The tickets up to the one that fails, and that one, are over.
+    ///
+    /// # Errors
+    /// As [`Request::wait`], of the first that fails; [`Error::Mismatch`] for a ticket of what is over.
+    pub fn finish(
+        &self,
+        tickets: impl IntoIterator<Item = Ticket>,
+        deadline: Deadline,
+        mut each: impl FnMut(Status),
+    ) -> Result<()> {
+        let mut engine = self.shared.lock();
+        for ticket in tickets {
+            let outcome = match engine.finished(ticket) {
+                Some(outcome) => outcome,
+                None => {
+                    let what = engine.what(ticket);
+                    drop(engine);
+                    let what = what.ok_or_else(|| self.shared.no_such_request())?;
+                    let what = || self.shared.describe(what);
+                    let outcome = self.shared.wait(ticket, &what, deadline)?;
+                    engine = self.shared.lock();
+                    outcome
+                }
+            };
+            match outcome {
+                Outcome::Done(status) => each(status),
+                Outcome::Truncated(status, _) => {
+                    drop(engine);
+                    return self.shared.status(outcome, &|| self.shared.of_got(status)).map(drop);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what has a ticket is complete, and then what it got; it is over then. Makes progress, does not block.
+    ///
+    /// # Errors
+    /// As [`Request::test`]; [`Error::Mismatch`] for a ticket of what is over.
+    pub fn finished(&self, ticket: Ticket) -> Result<Option<Status>> {
+        let what = self.shared.lock().what(ticket);
+        let what = what.ok_or_else(|| self.shared.no_such_request())?;
+        let what = || self.shared.describe(what);
+        let outcome = self.shared.look(&what, |engine| engine.finished(ticket))?;
+        outcome.map(|outcome| self.shared.status(outcome, &what)).transpose()
+    }
+
+    /// What has a ticket, as a request: the ticket is not used any more.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] for a ticket of what is over.
+    pub fn request(&self, ticket: Ticket) -> Result<Request<'static>> {
+        let what = self.shared.lock().what(ticket);
+        let what = what.ok_or_else(|| self.shared.no_such_request())?;
+        Ok(Request::of(&self.shared, what, ticket))
+    }
+
     /// Whether a message has come that such a receive would get, and which.
     ///
     /// # Errors
@@ -630,6 +749,7 @@ impl Shared {
     }
 
     /// Does something with the engine.
+    #[inline]
     fn with<R>(
         &self,
         what: &dyn Fn() -> String,
@@ -640,6 +760,7 @@ impl Shared {
         does(&mut self.lock(), &Way { plane: &self.plane, call: &call })
     }
 
+    #[inline]
     fn send(&self, to: usize, tag: u64, memory: Memory) -> Result<Option<Ticket>> {
         self.check_rank(to)?;
         let bytes = memory.len();
@@ -647,6 +768,7 @@ impl Shared {
         self.with(&what, |engine, way| engine.send(way, to, tag, memory))
     }
 
+    #[inline]
     fn receive(&self, from: Source, tag: Tag, memory: Memory) -> Result<Ticket> {
         let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
         let what = || format!("{}, 0 of {bytes} bytes", self.of_receive(from, tag));
@@ -774,13 +896,20 @@ impl Shared {
         }
     }
 
+    #[inline]
     fn check_rank(&self, rank: usize) -> Result<()> {
         if rank < self.ranks.len() {
             return Ok(());
         }
+        self.no_such_rank(rank)
+    }
+
+    #[cold]
+    fn no_such_rank(&self, rank: usize) -> Result<()> {
         Err(Error::NoSuchRank { rank, communicator: self.name.clone(), size: self.ranks.len() })
     }
 
+    #[inline]
     fn pattern(&self, from: Source, tag: Tag) -> Result<Pattern> {
         let source = match from {
             Source::Rank(rank) => {
@@ -799,6 +928,23 @@ impl Shared {
     fn rank_in_words(&self, rank: usize) -> String {
         let host = self.ranks.get(rank).map(|&world| &self.plane.peer(world).host[..]);
         format!("rank {rank} on {}", host.unwrap_or("no host"))
+    }
+
+    fn describe(&self, what: What) -> String {
+        match what {
+            What::Send { to, tag } => self.of_send(to, tag),
+            What::Receive { from, tag } => self.of_receive(from, tag),
+        }
+    }
+
+    fn of_got(&self, Status { source, tag, .. }: Status) -> String {
+        self.of_receive(Source::Rank(source), Tag::Is(tag))
+    }
+
+    #[cold]
+    fn no_such_request(&self) -> Error {
+        let op = format!("a request of tagged messages of {}", self.name);
+        Error::Mismatch { op, reason: "it is over, or is not theirs".into() }
     }
 
     fn of_send(&self, to: usize, tag: u64) -> String {

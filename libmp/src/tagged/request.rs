@@ -7,9 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use bytemuck::Pod;
 use gdsync::Deadline;
 
-use super::engine::{Engine, Outcome, Ticket};
+use super::engine::{Engine, Outcome, What};
 use super::memory::Memory;
-use super::{Kept, Place, Shared, Source, Status, Tag, lent};
+use super::{Kept, Place, Shared, Source, Status, Tag, Ticket, lent};
 use crate::data::wait::Backoff;
 use crate::error::{Error, Result};
 
@@ -43,12 +43,6 @@ pub struct Request<'a> {
     /// Of a prepared one.
     place: Option<Box<Place<'a>>>,
     lent: PhantomData<&'a mut [u8]>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum What {
-    Send { to: usize, tag: u64 },
-    Receive { from: Source, tag: Tag },
 }
 
 impl What {
@@ -117,12 +111,13 @@ impl<'a> Request<'a> {
         Ok(request)
     }
 
-    fn new(
-        shared: &Kept,
-        what: What,
-        place: Place<'a>,
-        starts: bool,
-    ) -> Result<Request<'a>> {
+    /// One that was started, and has a ticket.
+    pub(super) fn of(shared: &Kept, what: What, ticket: Ticket) -> Request<'a> {
+        let state = State::Active(ticket);
+        Request { shared: shared.clone(), what, state, place: None, lent: PhantomData }
+    }
+
+    fn new(shared: &Kept, what: What, place: Place<'a>, starts: bool) -> Result<Request<'a>> {
         if starts {
             let memory = place.memory(shared, what.receives())?;
             return Request::started(shared, what, memory);
@@ -233,10 +228,7 @@ impl<'a> Request<'a> {
     }
 
     fn describe(&self) -> String {
-        match self.what {
-            What::Send { to, tag } => self.shared.of_send(to, tag),
-            What::Receive { from, tag } => self.shared.of_receive(from, tag),
-        }
+        self.shared.describe(self.what)
     }
 }
 

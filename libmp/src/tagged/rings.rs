@@ -10,7 +10,7 @@ use gdsync::Buffer;
 
 use super::Options;
 use super::engine::Way;
-use super::envelope::{Envelope, INSIDE, Inside, LINE, WORDS};
+use super::envelope::{Envelope, INSIDE, LINE, WORDS};
 use super::memory::{Memory, read};
 use crate::error::{Error, Result};
 use crate::transport::Channel;
@@ -219,33 +219,36 @@ impl Rings {
     #[inline]
     pub fn send(&mut self, way: &Way<'_>, tag: u64, memory: &Memory) -> Result<()> {
         let len = memory.len();
-        let envelope = if len <= INSIDE {
-            let mut bytes = Inside::default();
-            read(memory, 0, &mut bytemuck::cast_slice_mut(&mut bytes)[..len]);
-            Envelope::InLine { tag, len, bytes }
-        } else {
-            let mut done = 0;
-            for (at, part) in parts(self.layout.eager, self.sent.eager, len) {
-                let at = self.layout.eager_at() + at;
-                // SAFETY: the memory of a request is valid while it is under way.
-                let written = unsafe { self.channel.write(at, memory.at(done), part) };
-                written.map_err(|source| way.call.failed(source))?;
-                done += part;
-            }
-            self.sent.eager += len as u64;
-            Envelope::Eager { tag, len }
-        };
         self.sent.cost += COST + len as u64;
-        self.line(way, &envelope)
+        if len <= INSIDE {
+            let (mut words, used) = Envelope::in_line(tag, len, |bytes| read(memory, 0, bytes));
+            return self.write(way, &mut words[..used]);
+        }
+        let mut done = 0;
+        for (at, part) in parts(self.layout.eager, self.sent.eager, len) {
+            let at = self.layout.eager_at() + at;
+            // SAFETY: the memory of a request is valid while it is under way.
+            let written = unsafe { self.channel.write(at, memory.at(done), part) };
+            written.map_err(|source| way.call.failed(source))?;
+            done += part;
+        }
+        self.sent.eager += len as u64;
+        self.line(way, &Envelope::Eager { tag, len })
     }
 
     /// Writes a line for which there is room.
-    #[inline]
     pub fn line(&mut self, way: &Way<'_>, envelope: &Envelope) -> Result<()> {
+        self.write(way, &mut envelope.encode())
+    }
+
+    /// Writes the first words of the next line, and its number.
+    #[inline]
+    fn write(&mut self, way: &Way<'_>, words: &mut [u64]) -> Result<()> {
         let at = self.layout.line_at(self.sent.lines);
         self.channel.soon(self.layout.line_at(self.sent.lines + AHEAD));
         self.sent.lines += 1;
-        self.channel.line(way.call, at, &envelope.encode(self.sent.lines))
+        words[0] = self.sent.lines;
+        self.channel.line(way.call, at, words)
     }
 
     /// Writes the next piece of what is wanted, from byte `at` on and at most `len` bytes, into the bulk ring: how many there was room for.
@@ -282,24 +285,22 @@ impl Rings {
 
     /// Takes the next line, if there is one.
     #[inline]
-    pub fn take_line(&mut self, way: &Way<'_>) -> Result<Option<Envelope>> {
+    pub fn take_line(&mut self) -> Option<[u64; WORDS]> {
         let number = self.taken.lines;
         let at = self.layout.line_at(number) / WORD;
         let line = &self.words.atomics().unwrap_or_default()[at..at + WORDS];
         if line[0].load(Ordering::Acquire) != number + 1 {
-            return Ok(None);
-        }
-        let mut words = [0; WORDS];
-        for (word, from) in words.iter_mut().zip(line) {
-            *word = from.load(Ordering::Relaxed);
+            return None;
         }
         self.taken.lines += 1;
-        let envelope = Envelope::decode(&words, self.layout.limit);
-        if envelope.is_none() {
-            let what = format!("{words:x?} is no envelope of a tagged message");
-            return Err(self.breach(way, &what));
-        }
-        Ok(envelope)
+        Some(std::array::from_fn(|at| line[at].load(Ordering::Relaxed)))
+    }
+
+    /// What a line says.
+    pub fn decode(&self, way: &Way<'_>, words: &[u64; WORDS]) -> Result<Envelope> {
+        let nonsense = || format!("{words:x?} is no envelope of a tagged message");
+        let envelope = Envelope::decode(words, self.layout.limit);
+        envelope.ok_or_else(|| self.breach(way, &nonsense()))
     }
 
     /// Takes the next message of the eager ring, which has `len` bytes, and copies as many of them as there is room for.

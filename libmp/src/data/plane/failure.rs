@@ -16,11 +16,13 @@ const NEWS: Duration = Duration::from_secs(5);
 
 impl Plane {
     /// Whether the world is over. Cheap.
+    #[inline]
     pub fn ended(&self) -> bool {
         self.control.abort_word().load(Ordering::Acquire) != 0 || self.control.finished()
     }
 
     /// An error if the world is over, for an operation that has been going on for `age`.
+    #[inline]
     pub fn check_after(&self, age: Duration, op: impl FnOnce() -> String) -> Result<()> {
         if self.ended() { self.control.check_after(&op(), age) } else { Ok(()) }
     }
