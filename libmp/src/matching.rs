@@ -146,6 +146,11 @@ impl List {
         }
     }
 
+    #[inline]
+    fn pop(&mut self) {
+        self.first = self.others.pop_front();
+    }
+
     fn iter(&self) -> impl Iterator<Item = &Place> {
         self.first.iter().chain(&self.others)
     }
@@ -195,10 +200,22 @@ impl Table {
             if lives(place) {
                 return Some(place);
             }
-            list.first = list.others.pop_front();
+            list.pop();
             self.places -= 1;
         }
         None
+    }
+
+    /// The earliest with this key is taken.
+    #[inline]
+    fn pop(&mut self, key: &Label, place: Place) {
+        if let Some(number) = self.list(key)
+            && let list = &mut self.lists[number]
+            && list.first.is_some_and(|first| first.number == place.number)
+        {
+            list.pop();
+            self.places -= 1;
+        }
     }
 
     /// Leaves what is stale, if there is much of it beside `living`.
@@ -370,10 +387,19 @@ impl<R, A> Matcher<R, A> {
             return None;
         }
         let Queue { entries, tables, made, .. } = &mut self.posted;
-        let fronts = sets(*made).filter_map(|set| {
-            tables[set].as_mut()?.first(&label.key(set), |place| entries.holds(place))
-        });
-        let earliest = fronts.min_by_key(|place| place.number)?;
+        let (mut earliest, mut of) = (Place { number: u64::MAX, slot: 0 }, 0);
+        for set in sets(*made) {
+            if let Some(table) = &mut tables[set]
+                && let Some(place) = table.first(&label.key(set), |place| entries.holds(place))
+                && place.number < earliest.number
+            {
+                (earliest, of) = (place, set);
+            }
+        }
+        // It is in no other table.
+        if let Some(table) = &mut tables[of] {
+            table.pop(&label.key(of), earliest);
+        }
         self.posted.take(earliest).map(|(_, request)| request)
     }
 

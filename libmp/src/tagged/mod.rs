@@ -545,7 +545,9 @@ impl Tagged {
         to: usize,
         tag: u64,
     ) -> Result<Option<Ticket>> {
-        self.shared.send(to, tag, staying(bytes))
+        self.shared.check_rank(to)?;
+        let what = || format!("{}, 0 of {} bytes", self.shared.of_send(to, tag), bytes.1);
+        self.shared.with(&what, |engine, way| engine.send(way, to, tag, staying(bytes)))
     }
 
     /// Starts to receive into bytes anywhere in host memory: for requests that are handles of C's.
@@ -563,7 +565,10 @@ impl Tagged {
         from: impl Into<Source>,
         tag: impl Into<Tag>,
     ) -> Result<Ticket> {
-        self.shared.receive(from.into(), tag.into(), staying(bytes))
+        let (from, tag) = (from.into(), tag.into());
+        let pattern = self.shared.pattern(from, tag)?;
+        let what = || format!("{}, 0 of {} bytes", self.shared.of_receive(from, tag), bytes.1);
+        self.shared.with(&what, |engine, way| engine.receive(way, pattern, staying(bytes)))
     }
 
     /// Waits for what has tickets of these tagged messages, and says in their order what each has got. The tickets up to the one that fails, and that one, are over.
@@ -739,6 +744,7 @@ fn lent(address: *mut u8, len: usize) -> Memory {
 }
 
 /// Memory that is lent as [`Tagged::isend_raw`] has it.
+#[inline]
 fn staying((address, len): (NonNull<u8>, usize)) -> Memory {
     Memory::Lent { address, len, stays: true }
 }
