@@ -213,7 +213,7 @@ impl Engine {
     #[inline]
     pub fn receive(&mut self, way: &Way<'_>, pattern: Pattern, memory: Memory) -> Result<Ticket> {
         let (ticket, entry) = self.requests.take();
-        entry.memory = memory;
+        entry.memory.set(memory);
         entry.label.context = pattern.tag.is_none().into();
         entry.label.source = pattern.source.unwrap_or(ANYBODY);
         entry.label.tag = pattern.tag.unwrap_or_default();
@@ -427,7 +427,7 @@ impl Engine {
             self.requests.give_back(key);
         } else {
             entry.state = State::Complete(outcome);
-            entry.memory = Memory::Nowhere;
+            entry.memory.set(Memory::Nowhere);
         }
     }
 

@@ -24,6 +24,16 @@ pub(super) enum Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
+    /// Takes the place of another, in place: what is lent, as most memory is, is not copied on its way here.
+    #[inline]
+    pub fn set(&mut self, memory: Memory) {
+        if !matches!(self, Memory::Nowhere | Memory::Lent { .. }) {
+            *self = Memory::Nowhere;
+        }
+        // There is nothing to drop.
+        std::mem::forget(std::mem::replace(self, memory));
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
         match self {

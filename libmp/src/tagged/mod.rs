@@ -33,6 +33,7 @@
 
 mod engine;
 mod envelope;
+mod lock;
 mod memory;
 mod place;
 mod pool;
@@ -43,7 +44,7 @@ mod staging;
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -57,6 +58,7 @@ use crate::error::{Error, Result};
 use crate::matching::{Label, Pattern};
 use crate::transport::Call;
 use engine::{Arrival, Engine, Outcome, Way, What};
+use lock::{Guard, Lock};
 use memory::Memory;
 pub use place::Place;
 pub use pool::Ticket;
@@ -228,7 +230,7 @@ pub(crate) struct Shared {
     staged: bool,
     /// For streams that wait for receives.
     words: Arc<Words>,
-    engine: Mutex<Engine>,
+    engine: Lock<Engine>,
 }
 
 /// A message that a matched probe has taken out: nobody else gets it. One that is dropped is lost.
@@ -294,7 +296,7 @@ impl Tagged {
             name: communicator.name().to_owned(),
             staged: options.staged,
             words: Arc::default(),
-            engine: Mutex::new(engine),
+            engine: Lock::new(engine),
         });
         let help: Arc<dyn Help> = shared.clone();
         plane.helpers.add(Arc::downgrade(&help));
@@ -750,8 +752,9 @@ fn staying((address, len): (NonNull<u8>, usize)) -> Memory {
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Engine> {
-        self.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    fn lock(&self) -> Guard<'_, Engine> {
+        self.engine.lock()
     }
 
     /// Does something with the engine.
@@ -981,7 +984,7 @@ impl Shared {
 impl Help for Shared {
     /// Unless another thread is at it, or this one is on its way through.
     fn help(&self) {
-        if let Ok(mut engine) = self.engine.try_lock() {
+        if let Some(mut engine) = self.engine.try_lock() {
             let what = || format!("tagged messages of {}", self.name);
             let call = Call { plane: &self.plane, timeout: self.timeout, op: &what };
             // What fails ends the world, which whoever waits sees.

@@ -43,7 +43,7 @@ impl Pool {
     pub fn give_back(&mut self, key: usize) {
         let entry = &mut self.entries[key];
         entry.number = 0;
-        entry.memory = Memory::Nowhere;
+        entry.memory.set(Memory::Nowhere);
         entry.abandoned = false;
         self.free.push(key);
     }

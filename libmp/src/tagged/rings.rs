@@ -13,7 +13,7 @@ use super::engine::Way;
 use super::envelope::{Envelope, INSIDE, LINE, WORDS};
 use super::memory::{Memory, read};
 use crate::error::{Error, Result};
-use crate::transport::Channel;
+use crate::transport::{Channel, store};
 
 const WORD: usize = size_of::<u64>();
 /// What a message is counted as beyond its bytes, while nobody has taken it.
@@ -119,6 +119,8 @@ pub(super) struct Rings {
     rank: usize,
     /// Writes its memory.
     channel: Box<dyn Channel>,
+    /// It, if it is mapped here.
+    there: Option<Buffer<u64>>,
     /// The stretch that it writes here.
     share: Buffer<u8>,
     words: Buffer<u64>,
@@ -149,7 +151,8 @@ impl Rings {
         }
         let none = Counts::default();
         let (sent, seen, taken, told) = (none, none, none, none);
-        Ok(Rings { layout, rank, channel, share, words, sent, seen, taken, told })
+        let there = channel.words();
+        Ok(Rings { layout, rank, channel, there, share, words, sent, seen, taken, told })
     }
 
     /// It has written what no rank writes.
@@ -244,11 +247,18 @@ impl Rings {
     /// Writes the first words of the next line, and its number.
     #[inline]
     fn write(&mut self, way: &Way<'_>, words: &mut [u64]) -> Result<()> {
-        let at = self.layout.line_at(self.sent.lines);
-        self.channel.soon(self.layout.line_at(self.sent.lines + AHEAD));
+        let (at, soon) = (self.sent.lines, self.sent.lines + AHEAD);
         self.sent.lines += 1;
         words[0] = self.sent.lines;
-        self.channel.line(way.call, at, words)
+        let at = self.layout.line_at(at);
+        match &self.there {
+            Some(there) => {
+                there.prefetch_for_write(self.layout.line_at(soon) / WORD);
+                store(&there.atomics().unwrap_or_default()[at / WORD..][..words.len()], words);
+                Ok(())
+            }
+            None => self.channel.line(way.call, at, words),
+        }
     }
 
     /// Writes the next piece of what is wanted, from byte `at` on and at most `len` bytes, into the bulk ring: how many there was room for.

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::collective::Element;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
-pub(crate) use channel::Channel;
+pub(crate) use channel::{Channel, store};
 #[cfg(test)]
 pub(crate) use end::Opening;
 pub(crate) use end::{

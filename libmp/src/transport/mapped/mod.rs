@@ -16,7 +16,7 @@ pub(super) use end::{End, inbox};
 use super::end::{Line, Met, OneSided, OneSidedKind, Side};
 use super::state::EndState;
 use super::{
-    Atomic, Call, Channel, Connection, Hand, Local, Return, Signal, SignalAction, Signals,
+    Atomic, Call, Channel, Connection, Hand, Local, Return, Signal, SignalAction, Signals, store,
 };
 use crate::collective::Element;
 use crate::data::pieces::Move;
@@ -92,7 +92,7 @@ impl Channel for Stretch {
     fn line(&mut self, call: &Call<'_>, at: usize, words: &[u64]) -> Result<()> {
         let at = at / size_of::<u64>();
         let line = self.words.atomics().and_then(|all| all.get(at..at + words.len()));
-        let Some([first, others @ ..]) = line else {
+        let Some(line) = line else {
             return Err(call.failed(gdsync::Error::NotReachable {
                 what: "a line of words",
                 memory: format!("{:?}", self.memory),
@@ -100,15 +100,12 @@ impl Channel for Stretch {
                 hint: "put the window into host memory",
             }));
         };
-        for (word, value) in others.iter().zip(&words[1..]) {
-            word.store(*value, Ordering::Relaxed);
-        }
-        first.store(words[0], Ordering::Release);
+        store(line, words);
         Ok(())
     }
 
-    fn soon(&self, at: usize) {
-        self.memory.prefetch_for_write(at);
+    fn words(&self) -> Option<Buffer<u64>> {
+        self.words.host_address().map(|_| self.words.clone())
     }
 }
 
