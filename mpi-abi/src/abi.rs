@@ -50,6 +50,25 @@ impl Status {
         Status { source: got.source as c_int, tag: got.tag as c_int, error: SUCCESS, internal }
     }
 
+    /// Writes one field by field, if it is wanted: many are written, and a copy of one that has just been made waits for it.
+    ///
+    /// # Safety
+    /// The pointer is NULL or valid for a write.
+    #[inline]
+    pub unsafe fn put(to: *mut Status, source: c_int, tag: c_int, bytes: usize) {
+        if !to.is_null() {
+            // SAFETY: the caller's promise; plain numbers.
+            unsafe {
+                (*to).source = source;
+                (*to).tag = tag;
+                (*to).error = SUCCESS;
+                (*to).internal[0] = bytes as u32 as c_int;
+                (*to).internal[1] = (bytes as u64 >> 32) as c_int;
+                (*to).internal[2] = 0;
+            }
+        }
+    }
+
     pub fn bytes(&self) -> usize {
         self.internal[0] as u32 as usize | (self.internal[1] as u32 as usize) << 32
     }

@@ -28,6 +28,11 @@ thread_local! {
 /// How many there are at most.
 const ROOMS: usize = 1024;
 
+fn room() -> Box<MaybeUninit<Held>> {
+    let room = ROOM.try_with(|room| room.borrow_mut().pop()).ok().flatten();
+    room.unwrap_or_else(Box::new_uninit)
+}
+
 /// What a handle of a request points to.
 struct Held {
     made: Made,
@@ -218,7 +223,7 @@ impl Message {
 ///
 /// # Safety
 /// As [`Message::send`].
-#[inline]
+#[inline(always)]
 unsafe fn start_send(
     call: &str,
     comm: &Comm,
@@ -235,7 +240,7 @@ unsafe fn start_send(
 ///
 /// # Safety
 /// As [`Message::send`].
-#[inline]
+#[inline(always)]
 unsafe fn start_recv(call: &str, comm: &Comm, bytes: Bytes, from: c_int, tag: c_int) -> Ticket {
     let (from, tag) = pattern(call, from, tag);
     // SAFETY: the caller's promise.
@@ -252,19 +257,20 @@ fn is_plain(datatype: Handle, other: c_int) -> bool {
 ///
 /// # Safety
 /// The pointer is valid for a write.
-#[inline]
+#[inline(always)]
 unsafe fn give(to: *mut Handle, held: Held) {
-    let room = ROOM.try_with(|room| room.borrow_mut().pop()).ok().flatten();
-    let held = Box::write(room.unwrap_or_else(Box::new_uninit), held);
+    let mut room = room();
+    // Where it stays: a copy of what has just been written waits for it.
+    room.write(held);
     // SAFETY: the caller's promise.
-    unsafe { put(to, Box::into_raw(held) as Handle) }
+    unsafe { put(to, Box::into_raw(room) as Handle) }
 }
 
 /// Gives the program a handle of what was started; of what has gone at once there is nothing to hold.
 ///
 /// # Safety
 /// As [`give`].
-#[inline]
+#[inline(always)]
 unsafe fn give_started(to: *mut Handle, comm: Used, ticket: Option<Ticket>) {
     // SAFETY: the caller's promise.
     unsafe {
@@ -539,6 +545,12 @@ entries! {
                 true => statuses,
                 false => statuses.add(at as usize),
             });
+            if first == gone() || first == REQUEST_NULL {
+                Status::put(status(next), ANY_SOURCE, ANY_TAG, 0);
+                requests.add(next as usize).write(REQUEST_NULL);
+                next += 1;
+                continue;
+            }
             let Some(comm) = started_of(first) else {
                 put(status(next), wait(CALL, requests.add(next as usize)));
                 next += 1;
@@ -548,7 +560,7 @@ entries! {
             let comm = comm.clone();
             let tickets = (next..count).map_while(|at| ticket_of(*requests.add(at as usize), &comm));
             let finished = comm.messages.finish(tickets, deadline(CALL), |got| {
-                put(status(next), Status::of(got, false));
+                Status::put(status(next), got.source as c_int, got.tag as c_int, got.bytes);
                 done(requests.add(next as usize));
                 next += 1;
             });

@@ -162,19 +162,22 @@ impl std::ops::Deref for Used {
 }
 
 /// The communicator of a handle.
+#[inline(always)]
 pub fn comm(call: &str, handle: Handle) -> Used {
     let state = state(call);
     match handle {
         COMM_WORLD => Used::Predefined(&state.all),
         COMM_SELF => Used::Predefined(&state.own),
-        other => {
-            let others = state.others.read().unwrap_or_else(PoisonError::into_inner);
-            let Some(known) = others.get(&other) else {
-                fail(call, format!("handle {other:#x} is no communicator"))
-            };
-            Used::Made(known.clone())
-        }
+        other => Used::Made(made(call, state, other)),
     }
+}
+
+fn made(call: &str, state: &State, handle: Handle) -> Arc<Comm> {
+    let others = state.others.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(known) = others.get(&handle) else {
+        fail(call, format!("handle {handle:#x} is no communicator"))
+    };
+    known.clone()
 }
 
 /// A handle for a new communicator.

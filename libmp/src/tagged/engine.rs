@@ -209,11 +209,16 @@ impl Engine {
         Ok(ticket)
     }
 
-    /// Posts a receive.
+    /// Posts a receive into the memory that is put where it is told.
     #[inline]
-    pub fn receive(&mut self, way: &Way<'_>, pattern: Pattern, memory: Memory) -> Result<Ticket> {
+    pub fn receive(
+        &mut self,
+        way: &Way<'_>,
+        pattern: Pattern,
+        memory: impl FnOnce(&mut Memory),
+    ) -> Result<Ticket> {
         let (ticket, entry) = self.requests.take();
-        entry.memory.set(memory);
+        memory(&mut entry.memory);
         entry.label.context = pattern.tag.is_none().into();
         entry.label.source = pattern.source.unwrap_or(ANYBODY);
         entry.label.tag = pattern.tag.unwrap_or_default();
@@ -275,7 +280,8 @@ impl Engine {
     /// What became of a request, which is forgotten then; nothing while it is under way.
     #[inline]
     pub fn finished(&mut self, ticket: Ticket) -> Option<Outcome> {
-        let State::Complete(outcome) = self.requests.get(ticket)?.state else { return None };
+        let State::Complete(outcome) = &self.requests.get(ticket)?.state else { return None };
+        let outcome = *outcome;
         self.requests.give_back(ticket.key);
         Some(outcome)
     }
@@ -420,14 +426,14 @@ impl Engine {
         self.moved.wrapping_add(self.staging.copies())
     }
 
-    #[inline]
+    #[inline(always)]
     fn complete(&mut self, key: usize, outcome: Outcome) {
         let entry = &mut self.requests[key];
         if entry.abandoned {
             self.requests.give_back(key);
         } else {
             entry.state = State::Complete(outcome);
-            entry.memory.set(Memory::Nowhere);
+            entry.memory.let_go();
         }
     }
 
@@ -584,7 +590,7 @@ impl Engine {
         self.received(key, label, len, room);
     }
 
-    #[inline]
+    #[inline(always)]
     fn received(&mut self, key: usize, label: Label, len: usize, room: usize) {
         let got = status(&label, len);
         match len <= room {

@@ -51,12 +51,12 @@ impl Envelope {
         words
     }
 
-    /// The words of a line, but for its number, with a message of at most [`INSIDE`] bytes that `fill` writes; how many words.
+    /// Writes the words of a line, but for its number, with a message of at most [`INSIDE`] bytes; those that it needs, and room for its bytes.
     #[inline]
-    pub fn in_line(tag: u64, len: usize, fill: impl FnOnce(&mut [u8])) -> ([u64; WORDS], usize) {
-        let mut words = [0, IN_LINE | (len as u64) << 8, tag, 0, 0, 0, 0, 0];
-        fill(&mut bytemuck::cast_slice_mut(&mut words[3..])[..len]);
-        (words, 3 + len.div_ceil(size_of::<u64>()))
+    pub fn in_line(words: &mut [u64; WORDS], tag: u64, len: usize) -> (usize, &mut [u8]) {
+        (words[1], words[2]) = (IN_LINE | (len as u64) << 8, tag);
+        let bytes = &mut bytemuck::cast_slice_mut(&mut words[3..])[..len];
+        (3 + len.div_ceil(size_of::<u64>()), bytes)
     }
 
     /// The tag and the bytes of a message that is in the line.
@@ -110,7 +110,9 @@ mod tests {
 
         #[test]
         fn a_message_that_is_in_its_line_comes_out_of_it(tag: u64, bytes in prop::collection::vec(any::<u8>(), 0..=INSIDE)) {
-            let (words, used) = Envelope::in_line(tag, bytes.len(), |to| to.copy_from_slice(&bytes));
+            let mut words = [0; WORDS];
+            let (used, room) = Envelope::in_line(&mut words, tag, bytes.len());
+            room.copy_from_slice(&bytes);
             prop_assert_eq!(Envelope::inside(&words), Some((tag, &bytes[..])));
             prop_assert_eq!(Envelope::decode(&words, 8192), None);
             prop_assert!(words[used..].iter().all(|word| *word == 0));

@@ -24,14 +24,24 @@ pub(super) enum Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Takes the place of another, in place: what is lent, as most memory is, is not copied on its way here.
+    /// Memory that is lent as [`Tagged::isend_raw`](super::Tagged::isend_raw) has it, written in place: copies of what has just been written wait
+    /// until it has left the processor's buffer.
     #[inline]
-    pub fn set(&mut self, memory: Memory) {
-        if !matches!(self, Memory::Nowhere | Memory::Lent { .. }) {
+    pub fn lend(&mut self, (address, len): (NonNull<u8>, usize)) {
+        match self {
+            Memory::Lent { address: at, len: bytes, stays } => {
+                (*at, *bytes, *stays) = (address, len, true);
+            }
+            other => *other = Memory::Lent { address, len, stays: true },
+        }
+    }
+
+    /// Nobody uses it any more. What is kept is let go; what was lent is the user's.
+    #[inline]
+    pub fn let_go(&mut self) {
+        if let Memory::Own(_) | Memory::Away(_) = self {
             *self = Memory::Nowhere;
         }
-        // There is nothing to drop.
-        std::mem::forget(std::mem::replace(self, memory));
     }
 
     /// Bytes.

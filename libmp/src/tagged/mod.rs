@@ -570,7 +570,7 @@ impl Tagged {
         let (from, tag) = (from.into(), tag.into());
         let pattern = self.shared.pattern(from, tag)?;
         let what = || format!("{}, 0 of {} bytes", self.shared.of_receive(from, tag), bytes.1);
-        self.shared.with(&what, |engine, way| engine.receive(way, pattern, staying(bytes)))
+        self.shared.with(&what, |engine, way| engine.receive(way, pattern, |it| it.lend(bytes)))
     }
 
     /// Waits for what has tickets of these tagged messages, and says in their order what each has got. The tickets up to the one that fails, and that one, are over.
@@ -781,7 +781,7 @@ impl Shared {
     fn receive(&self, from: Source, tag: Tag, memory: Memory) -> Result<Ticket> {
         let (pattern, bytes) = (self.pattern(from, tag)?, memory.len());
         let what = || format!("{}, 0 of {bytes} bytes", self.of_receive(from, tag));
-        self.with(&what, |engine, way| engine.receive(way, pattern, memory))
+        self.with(&what, |engine, way| engine.receive(way, pattern, |it| *it = memory))
     }
 
     /// Looks for something, once.

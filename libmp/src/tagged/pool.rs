@@ -4,7 +4,6 @@
 use std::ops::{Index, IndexMut};
 
 use super::engine::Entry;
-use super::memory::Memory;
 
 /// Names a request of a [`Tagged`](super::Tagged): what is left of one in a handle of C's. The request is over when somebody has been told so.
 ///
@@ -43,7 +42,7 @@ impl Pool {
     pub fn give_back(&mut self, key: usize) {
         let entry = &mut self.entries[key];
         entry.number = 0;
-        entry.memory.set(Memory::Nowhere);
+        entry.memory.let_go();
         entry.abandoned = false;
         self.free.push(key);
     }

@@ -224,7 +224,9 @@ impl Rings {
         let len = memory.len();
         self.sent.cost += COST + len as u64;
         if len <= INSIDE {
-            let (mut words, used) = Envelope::in_line(tag, len, |bytes| read(memory, 0, bytes));
+            let mut words = [0; WORDS];
+            let (used, bytes) = Envelope::in_line(&mut words, tag, len);
+            read(memory, 0, bytes);
             return self.write(way, &mut words[..used]);
         }
         let mut done = 0;
