@@ -67,7 +67,9 @@ use rings::Layout;
 pub use staging::Staged;
 use staging::Words;
 
-/// Calls of a wait between two looks at everything else of the rank.
+/// Looks of a wait at its own messages between two pauses: what comes meanwhile is seen at once.
+const LOOKS: u32 = 4;
+/// Pauses of a wait between two looks at everything else of the rank.
 const ASIDE: u32 = 8;
 
 /// Whose messages a receive takes.
@@ -825,9 +827,15 @@ impl Shared {
         let way = Way { plane: &self.plane, call: &call };
         loop {
             let mut engine = self.lock();
-            let went = engine.progress(&way);
-            if let Some(found) = look(&mut engine) {
-                return Ok(found);
+            let mut went = Ok(());
+            for _ in 0..LOOKS {
+                went = engine.progress(&way);
+                if let Some(found) = look(&mut engine) {
+                    return Ok(found);
+                }
+                if went.is_err() {
+                    break;
+                }
             }
             backoff.moves(engine.moved());
             drop(engine);
