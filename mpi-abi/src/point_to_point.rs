@@ -55,7 +55,7 @@ impl Held {
         match &mut self.made {
             _ if !was_active => Status::empty(ANY_SOURCE),
             Made::Nobody => Status::empty(PROC_NULL),
-            Made::Started(comm, ticket) => finish(call, comm, *ticket),
+            Made::Started(comm, ticket) => Status::of(finish(call, comm, *ticket), false),
             Made::Request(request) => {
                 // The clock is not read for what is complete.
                 let got = match request.test() {
@@ -101,18 +101,15 @@ impl Held {
 }
 
 /// Waits for what was started.
-fn finish(call: &str, comm: &Comm, ticket: Ticket) -> Status {
+fn finish(call: &str, comm: &Comm, ticket: Ticket) -> tagged::Status {
     // The clock is not read for what is complete.
-    let got = match expect(call, comm.messages.finished(ticket)) {
-        Some(got) => got,
-        None => {
-            let mut got = tagged::Status::default();
-            let each = |status| got = status;
-            expect(call, comm.messages.finish([ticket], deadline(call), each));
-            got
-        }
-    };
-    Status::of(got, false)
+    if let Some(got) = expect(call, comm.messages.finished(ticket)) {
+        return got;
+    }
+    let mut got = tagged::Status::default();
+    let each = |status| got = status;
+    expect(call, comm.messages.finish([ticket], deadline(call), each));
+    got
 }
 
 /// The memory of a message.
@@ -410,7 +407,8 @@ entries! {
         let comm = comm(CALL, handle);
         if is_plain(datatype, other) {
             let ticket = start_recv(CALL, &comm, bytes(CALL, buf, count, datatype), other, tag);
-            put(status, finish(CALL, &comm, ticket));
+            let got = finish(CALL, &comm, ticket);
+            Status::put(status, got.source as c_int, got.tag as c_int, got.bytes);
             return crate::abi::SUCCESS;
         }
         let memory = memory(CALL, buf, count, datatype);

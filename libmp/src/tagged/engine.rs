@@ -286,6 +286,12 @@ impl Engine {
         Some(outcome)
     }
 
+    /// Whether there is nothing to wait for.
+    #[inline]
+    pub fn is_complete(&self, ticket: Ticket) -> bool {
+        matches!(self.requests.get(ticket), Some(Entry { state: State::Complete(_), .. }))
+    }
+
     /// Whether a request has not been seen finished.
     pub fn is_under_way(&self, ticket: Ticket) -> bool {
         self.requests.get(ticket).is_some()

@@ -587,27 +587,30 @@ impl Tagged {
     ) -> Result<()> {
         let mut engine = self.shared.lock();
         for ticket in tickets {
-            let outcome = match engine.finished(ticket) {
-                Some(outcome) => outcome,
-                None => {
-                    let what = engine.what(ticket);
-                    drop(engine);
-                    let what = what.ok_or_else(|| self.shared.no_such_request())?;
-                    let what = || self.shared.describe(what);
-                    let outcome = self.shared.wait(ticket, &what, deadline)?;
-                    engine = self.shared.lock();
-                    outcome
-                }
-            };
-            match outcome {
-                Outcome::Done(status) => each(status),
-                Outcome::Truncated(status, _) => {
+            if !engine.is_complete(ticket) {
+                let what = engine.what(ticket);
+                drop(engine);
+                self.complete(ticket, what, deadline)?;
+                engine = self.shared.lock();
+            }
+            match engine.finished(ticket) {
+                Some(Outcome::Done(status)) => each(status),
+                None => return Err(self.shared.no_such_request()),
+                Some(outcome @ Outcome::Truncated(status, _)) => {
                     drop(engine);
                     return self.shared.status(outcome, &|| self.shared.of_got(status)).map(drop);
                 }
             }
         }
         Ok(())
+    }
+
+    /// Waits until what has a ticket is complete.
+    fn complete(&self, ticket: Ticket, what: Option<What>, deadline: Deadline) -> Result<()> {
+        let what = what.ok_or_else(|| self.shared.no_such_request())?;
+        let is_complete = |engine: &mut Engine| engine.is_complete(ticket).then_some(());
+        let what = || self.shared.describe(what);
+        self.shared.wait_until(&what, Some(ticket), deadline, is_complete)
     }
 
     /// Whether what has a ticket is complete, and then what it got; it is over then. Makes progress, does not block.
@@ -618,8 +621,15 @@ impl Tagged {
         let what = self.shared.lock().what(ticket);
         let what = what.ok_or_else(|| self.shared.no_such_request())?;
         let what = || self.shared.describe(what);
-        let outcome = self.shared.look(&what, |engine| engine.finished(ticket))?;
-        outcome.map(|outcome| self.shared.status(outcome, &what)).transpose()
+        let is_complete = |engine: &mut Engine| engine.is_complete(ticket).then_some(());
+        if self.shared.look(&what, is_complete)?.is_none() {
+            return Ok(None);
+        }
+        match self.shared.lock().finished(ticket) {
+            Some(Outcome::Done(status)) => Ok(Some(status)),
+            Some(outcome) => self.shared.status(outcome, &what).map(Some),
+            None => Err(self.shared.no_such_request()),
+        }
     }
 
     /// What has a ticket, as a request: the ticket is not used any more.
@@ -827,19 +837,16 @@ impl Shared {
         let way = Way { plane: &self.plane, call: &call };
         loop {
             let mut engine = self.lock();
-            let mut went = Ok(());
             for _ in 0..LOOKS {
-                went = engine.progress(&way);
+                let went = engine.progress(&way);
+                // What has come before an end counts.
                 if let Some(found) = look(&mut engine) {
                     return Ok(found);
                 }
-                if went.is_err() {
-                    break;
-                }
+                went?;
             }
             backoff.moves(engine.moved());
             drop(engine);
-            went?;
             rounds = rounds.wrapping_add(1);
             if rounds.is_multiple_of(ASIDE) {
                 self.plane.progress();
