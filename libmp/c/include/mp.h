@@ -323,7 +323,7 @@ mp_status mp_op_free(mp_op *op);
 
 /* ---- Tagged messages ---- */
 
-/* Send and receive of host memory between any two ranks of a communicator, matched when they meet, as in MPI: a receive names a source and
+/* Send and receive between any two ranks of a communicator, matched when they meet, as in MPI: a receive names a source and
  * a tag, or takes any. It gets the message that came first of those that it matches, a message goes to the receive posted first of those
  * that match it, and messages between two ranks do not overtake each other. A message of at most eager_limit bytes is sent at once, whether it is
  * expected or not, until there is more than `unexpected` of this rank at the receiver; others wait for their receive. Messages move on
@@ -374,6 +374,36 @@ mp_status mp_tagged_send_init(const mp_tagged *tagged, const void *data, size_t 
 mp_status mp_tagged_recv_init(const mp_tagged *tagged, void *data, size_t bytes, int from, int64_t tag,
                               mp_request **request);
 mp_status mp_request_start(mp_request *request);
+
+/* Memory of a message that says itself what it is, so that no driver is asked, and what comes before the message. Fields that are not named
+ * for a kind are 0. What the CPU does not reach goes through chunks of pinned memory. */
+enum {
+    MP_MEMORY_HOST = 0,   /* `memory` is an address of the CPU's */
+    MP_MEMORY_REGION = 1, /* an mp_region; it may be freed before the request */
+    MP_MEMORY_CUDA = 2,   /* an address of GPU `device` */
+    MP_MEMORY_OPENCL = 3  /* a cl_mem */
+};
+typedef struct mp_memory {
+    int kind;
+    int device;
+    void *memory;
+    size_t offset; /* bytes, from where `memory` says */
+    size_t bytes;
+    /* NULL, or: the message is sent or received when the stream has come so far, and what the stream is given after a receive was started comes
+     * after the message. It is not being captured, and outlives the request. */
+    const mp_stream *stream;
+    /* Of OpenCL's, NULL or a cl_command_queue: after what it has been given when the request is *made*. */
+    void *queue;
+} mp_memory;
+/* As mp_tagged_isend and the others, of any memory. */
+mp_status mp_tagged_isend_memory(const mp_tagged *tagged, const mp_memory *from, int to, int64_t tag,
+                                 mp_request **request);
+mp_status mp_tagged_irecv_memory(const mp_tagged *tagged, const mp_memory *into, int from, int64_t tag,
+                                 mp_request **request);
+mp_status mp_tagged_send_init_memory(const mp_tagged *tagged, const mp_memory *from, int to, int64_t tag,
+                                     mp_request **request);
+mp_status mp_tagged_recv_init_memory(const mp_tagged *tagged, const mp_memory *into, int from, int64_t tag,
+                                     mp_request **request);
 
 /* *complete becomes 1 if nothing is under way. */
 mp_status mp_request_test(mp_request *request, int *complete, mp_message_status *status);

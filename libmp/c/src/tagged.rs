@@ -2,11 +2,17 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use libmp::tagged::{self, Options, Request, Source, Status, Tag, Tagged, Taken};
+use libmp::gdsync::{Buffer, Device, opencl};
+use libmp::tagged::{self, Options, Place, Request, Source, Status, Tag, Tagged, Taken};
 
-use crate::handle::{api, array, array_mut, borrow, deadline, give, number, place, put, take};
+use crate::handle::{
+    api, array, array_mut, borrow, deadline, device, give, number, place, put, take,
+};
+use crate::region::MpRegion;
 use crate::status::{Failure, Result};
+use crate::stream::MpStream;
 use crate::world::MpComm;
 
 /// `mp_tagged`.
@@ -34,6 +40,76 @@ pub struct MpMessageStatus {
     cancelled: c_int,
     tag: i64,
     bytes: usize,
+}
+
+/// `mp_memory` of the header.
+#[repr(C)]
+pub struct MpMemory {
+    kind: c_int,
+    device: c_int,
+    memory: *mut c_void,
+    offset: usize,
+    bytes: usize,
+    stream: *const MpStream,
+    queue: *mut c_void,
+}
+
+const HOST: c_int = 0;
+const REGION: c_int = 1;
+const CUDA: c_int = 2;
+const OPENCL: c_int = 3;
+
+impl MpMemory {
+    /// What it says, as libmp has it.
+    ///
+    /// # Safety
+    /// That of the header for `mp_memory`: what it points to is what it says, and the stream outlives the request.
+    unsafe fn place(&self) -> Result<Place<'static>> {
+        let &MpMemory { kind, memory, offset, bytes, .. } = self;
+        let end = offset.checked_add(bytes);
+        let end = end.ok_or_else(|| Failure::argument("bytes", format!("{offset} + {bytes}")))?;
+        if kind != OPENCL && !self.queue.is_null() {
+            return Err(Failure::argument("queue", "is for memory of OpenCL"));
+        }
+        if memory.is_null() && (bytes > 0 || kind == REGION || kind == OPENCL) {
+            return Err(Failure::argument("memory", "is NULL"));
+        }
+        // SAFETY: the caller's promise, in all of them.
+        let made = unsafe {
+            match kind {
+                HOST => {
+                    let address = NonNull::new(memory.cast::<u8>().wrapping_add(offset));
+                    let address = address.unwrap_or(NonNull::dangling());
+                    Place::from(&Buffer::from_host_memory(&Device::Host, address, bytes)?)
+                }
+                REGION => {
+                    let region = borrow(memory.cast_const().cast::<MpRegion>(), "memory")?;
+                    Place::from(&region.part(offset, bytes)?)
+                }
+                CUDA => {
+                    let (device, address) = (device(self.device)?, memory as u64 + offset as u64);
+                    Place::from(&Buffer::<u8>::from_cuda_memory(&device, address, bytes)?)
+                }
+                OPENCL => Place::from(&opencl::Memory::adopt(memory.cast())?.slice(offset..end)?),
+                other => {
+                    let what = format!("{other}, expected one of MP_MEMORY_HOST (0) to OPENCL (3)");
+                    return Err(Failure::argument("kind", what));
+                }
+            }
+        };
+        // SAFETY: the caller's promise, in both.
+        unsafe {
+            match (self.stream.is_null(), self.queue.is_null()) {
+                (true, true) => Ok(made),
+                (false, true) => Ok(made.on(&borrow(self.stream, "stream")?.stream)),
+                (true, false) => {
+                    let event = opencl::Event::of_queue(self.queue.cast())?;
+                    Ok(made.after_opencl(&Arc::new(event)))
+                }
+                (false, false) => Err(Failure::argument("queue", "and stream are both given")),
+            }
+        }
+    }
 }
 
 const ANY: i64 = -1;
@@ -137,6 +213,56 @@ unsafe fn send(
         let memory = memory(data.0.cast_mut(), data.1)?;
         let (to, tag) = (number(to, "to")?, tag_of(tag)?);
         let made = borrow(tagged, "tagged")?.0.isend_raw(memory, to, tag, starts)?;
+        give(request, MpRequest(made), "request")
+    }
+}
+
+/// Makes a send of any memory.
+///
+/// # Safety
+/// That of the header for `mp_tagged_isend_memory`.
+unsafe fn send_memory(
+    tagged: *const MpTagged,
+    from: *const MpMemory,
+    to: c_int,
+    tag: i64,
+    starts: bool,
+    request: *mut *mut MpRequest,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        place(request, "request")?;
+        let tagged = &borrow(tagged, "tagged")?.0;
+        let (from, to, tag) = (borrow(from, "from")?, number(to, "to")?, tag_of(tag)?);
+        let made = match starts {
+            true => tagged.isend(from.place()?, to, tag)?,
+            false => tagged.send_init(from.place()?, to, tag)?,
+        };
+        give(request, MpRequest(made), "request")
+    }
+}
+
+/// Makes a receive into any memory.
+///
+/// # Safety
+/// That of the header for `mp_tagged_irecv_memory`.
+unsafe fn receive_memory(
+    tagged: *const MpTagged,
+    into: *const MpMemory,
+    from: c_int,
+    tag: i64,
+    starts: bool,
+    request: *mut *mut MpRequest,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        place(request, "request")?;
+        let tagged = &borrow(tagged, "tagged")?.0;
+        let (into, (from, tag)) = (borrow(into, "into")?, pattern(from, tag)?);
+        let made = match starts {
+            true => tagged.irecv(into.place()?, from, tag)?,
+            false => tagged.recv_init(into.place()?, from, tag)?,
+        };
         give(request, MpRequest(made), "request")
     }
 }
@@ -265,6 +391,50 @@ api! {
         request: *mut *mut MpRequest,
     ) {
         receive(tagged, (data, bytes), from, tag, false, request)?;
+    }
+
+    /// Starts to send any memory.
+    fn mp_tagged_isend_memory(
+        tagged: *const MpTagged,
+        from: *const MpMemory,
+        to: c_int,
+        tag: i64,
+        request: *mut *mut MpRequest,
+    ) {
+        send_memory(tagged, from, to, tag, true, request)?;
+    }
+
+    /// Starts to receive into any memory.
+    fn mp_tagged_irecv_memory(
+        tagged: *const MpTagged,
+        into: *const MpMemory,
+        from: c_int,
+        tag: i64,
+        request: *mut *mut MpRequest,
+    ) {
+        receive_memory(tagged, into, from, tag, true, request)?;
+    }
+
+    /// Prepares a send of any memory.
+    fn mp_tagged_send_init_memory(
+        tagged: *const MpTagged,
+        from: *const MpMemory,
+        to: c_int,
+        tag: i64,
+        request: *mut *mut MpRequest,
+    ) {
+        send_memory(tagged, from, to, tag, false, request)?;
+    }
+
+    /// Prepares a receive into any memory.
+    fn mp_tagged_recv_init_memory(
+        tagged: *const MpTagged,
+        into: *const MpMemory,
+        from: c_int,
+        tag: i64,
+        request: *mut *mut MpRequest,
+    ) {
+        receive_memory(tagged, into, from, tag, false, request)?;
     }
 
     /// Starts what was prepared.

@@ -1,10 +1,12 @@
 /* Three ranks, threads of this process: every function for tagged messages, and what it says of arguments that make no sense. */
+#define _POSIX_C_SOURCE 200809L
 #include <mp.h>
 
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define RANKS 3
 #define TIMEOUT 40.0
@@ -123,6 +125,68 @@ static void probes(const mp_tagged *tagged, int me) {
     CHECK(mp_message_free(message));
 }
 
+static void sleeps(void *argument) {
+    (void)argument;
+    struct timespec time = {0, 20000000};
+    nanosleep(&time, NULL);
+}
+
+static void writes(void *argument) { *(volatile unsigned char *)argument = 77; }
+
+/* Memory that says what it is, and what comes before the message. */
+static void memories(const mp_comm *comm, const mp_tagged *tagged, int me) {
+    static unsigned char host[RANKS][LONG];
+    mp_request *both[2];
+    mp_region *region;
+    mp_stream *stream;
+    CHECK(mp_region_alloc(comm, MP_HOST, LONG + 8, &region));
+    CHECK(mp_stream_create(comm, MP_HOST, &stream));
+    unsigned char *there = mp_region_host_address(region);
+    mp_memory from = {MP_MEMORY_HOST, 0, host[me], 1, LONG - 1, NULL, NULL};
+    mp_memory into = {MP_MEMORY_REGION, 0, region, 8, LONG, NULL, NULL};
+    fill(host[me], LONG, me);
+    CHECK(mp_tagged_irecv_memory(tagged, &into, me, 5, &both[0]));
+    CHECK(mp_tagged_isend_memory(tagged, &from, me, 5, &both[1]));
+    mp_message_status statuses[2];
+    CHECK(mp_request_wait_all(both, 2, TIMEOUT, statuses));
+    REQUIRE(statuses[0].bytes == LONG - 1 && memcmp(there + 8, host[me] + 1, LONG - 1) == 0);
+    CHECK(mp_request_free(both[0]));
+    CHECK(mp_request_free(both[1]));
+    /* Behind a stream, prepared: each start waits for what the stream was given before it, and holds back what it is given after a receive. */
+    from.stream = into.stream = stream;
+    CHECK(mp_tagged_recv_init_memory(tagged, &into, me, 6, &both[0]));
+    CHECK(mp_tagged_send_init_memory(tagged, &from, me, 6, &both[1]));
+    for (int round = 0; round < 3; round++) {
+        unsigned char after = 0;
+        host[me][1] = 0;
+        CHECK(mp_stream_call(stream, sleeps, NULL));
+        CHECK(mp_stream_call(stream, writes, &host[me][1]));
+        CHECK(mp_request_start(both[1]));
+        CHECK(mp_request_start(both[0]));
+        CHECK(mp_stream_call(stream, writes, &after));
+        CHECK(mp_request_wait_all(both, 2, TIMEOUT, statuses));
+        REQUIRE(there[8] == 77 && statuses[0].bytes == LONG - 1);
+        CHECK(mp_stream_synchronize(stream, TIMEOUT));
+        REQUIRE(after == 77);
+    }
+    CHECK(mp_request_free(both[0]));
+    CHECK(mp_request_free(both[1]));
+    into.offset = LONG;
+    FAILS(mp_tagged_irecv_memory(tagged, &into, me, 5, &both[0]), MP_ERR_RANGE, "200000..400000");
+    REQUIRE(both[0] == NULL);
+    from.queue = stream;
+    FAILS(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "queue");
+    from = (mp_memory){7, 0, host, 0, 1, NULL, NULL};
+    FAILS(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "kind");
+    from = (mp_memory){MP_MEMORY_OPENCL, 0, NULL, 0, 1, NULL, NULL};
+    FAILS(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "memory");
+    from = (mp_memory){MP_MEMORY_CUDA, -2, host, 0, 1, NULL, NULL};
+    FAILS(mp_tagged_isend_memory(tagged, &from, me, 5, &both[0]), MP_ERR_ARGUMENT, "device");
+    FAILS(mp_tagged_irecv_memory(tagged, NULL, me, 5, &both[0]), MP_ERR_ARGUMENT, "into");
+    CHECK(mp_stream_free(stream));
+    CHECK(mp_region_free(region));
+}
+
 static void nonsense(const mp_tagged *tagged) {
     int value = 0;
     mp_request *request;
@@ -150,6 +214,7 @@ static void *rank(void *argument) {
     blocking(tagged, me, right, left);
     requests(tagged, me, right, left);
     probes(tagged, me);
+    memories(comm, tagged, me);
     nonsense(tagged);
     CHECK(mp_tagged_free(tagged));
     CHECK(mp_finish(world));
