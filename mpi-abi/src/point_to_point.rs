@@ -254,10 +254,8 @@ fn is_plain(datatype: Handle, other: c_int) -> bool {
 ///
 /// # Safety
 /// The pointer is valid for a write.
-#[inline(always)]
 unsafe fn give(to: *mut Handle, held: Held) {
     let mut room = room();
-    // Where it stays: a copy of what has just been written waits for it.
     room.write(held);
     // SAFETY: the caller's promise.
     unsafe { put(to, Box::into_raw(room) as Handle) }
@@ -274,8 +272,11 @@ unsafe fn give_started(to: *mut Handle, comm: Used, ticket: Option<Ticket>) {
         match ticket {
             None => put(to, gone()),
             Some(ticket) => {
+                let mut room = room();
+                // Where it stays: a copy of what has just been written waits for it.
                 let made = Made::Started(comm, ticket);
-                give(to, Held { made, persistent: false, active: true });
+                room.write(Held { made, persistent: false, active: true });
+                put(to, Box::into_raw(room) as Handle);
             }
         }
     }

@@ -90,8 +90,7 @@ enum State {
 
 /// A request. Of a send `label` is the receiver and the tag; of a receive what it waits for, then what it has got.
 pub(super) struct Entry {
-    /// 0: nobody's.
-    pub number: u64,
+    pub ticket: Ticket,
     pub memory: Memory,
     label: Label,
     state: State,
@@ -102,7 +101,7 @@ pub(super) struct Entry {
 impl Default for Entry {
     fn default() -> Entry {
         let (memory, label, state) = (Memory::Nowhere, Label::default(), State::Queued);
-        Entry { number: 0, memory, label, state, abandoned: false }
+        Entry { ticket: Ticket::NOBODYS, memory, label, state, abandoned: false }
     }
 }
 
@@ -204,7 +203,7 @@ impl Engine {
         let label = Label { context: 0, source: to as u32, tag };
         let (ticket, entry) = self.requests.take();
         (entry.memory, entry.label, entry.state) = (memory, label, State::Queued);
-        self.peers[to].out.push_back(Out::Send(ticket.key));
+        self.peers[to].out.push_back(Out::Send(ticket.key()));
         self.flush(way, to)?;
         Ok(ticket)
     }
@@ -223,7 +222,7 @@ impl Engine {
         entry.label.source = pattern.source.unwrap_or(ANYBODY);
         entry.label.tag = pattern.tag.unwrap_or_default();
         entry.state = State::Queued;
-        match self.matcher.post(pattern, ticket.key) {
+        match self.matcher.post(pattern, ticket.key()) {
             Post::Waits(posted) => entry.state = State::Posted(posted),
             Post::Matched(key, label, arrival) => self.take(way, key, label, arrival)?,
         }
@@ -251,7 +250,7 @@ impl Engine {
     fn streams(&self, ticket: Ticket) -> bool {
         let of = |entry: &Entry| entry.label.source as usize;
         let peer = self.requests.get(ticket).and_then(|entry| self.peers.get(of(entry)));
-        peer.is_some_and(|peer| peer.streams.contains(&ticket.key))
+        peer.is_some_and(|peer| peer.streams.contains(&ticket.key()))
     }
 
     /// Receives what a matched probe has taken out.
@@ -263,7 +262,7 @@ impl Engine {
     ) -> Result<Ticket> {
         let (ticket, entry) = self.requests.take();
         (entry.memory, entry.label, entry.state) = (memory, label, State::Queued);
-        self.take(way, ticket.key, label, arrival)?;
+        self.take(way, ticket.key(), label, arrival)?;
         Ok(ticket)
     }
 
@@ -282,7 +281,7 @@ impl Engine {
     pub fn finished(&mut self, ticket: Ticket) -> Option<Outcome> {
         let State::Complete(outcome) = &self.requests.get(ticket)?.state else { return None };
         let outcome = *outcome;
-        self.requests.give_back(ticket.key);
+        self.requests.give_back(ticket.key());
         Some(outcome)
     }
 
@@ -302,7 +301,7 @@ impl Engine {
         let Some(entry) = self.requests.get(ticket) else { return false };
         let State::Posted(posted) = entry.state else { return false };
         self.matcher.cancel(posted);
-        self.requests.give_back(ticket.key);
+        self.requests.give_back(ticket.key());
         true
     }
 
@@ -315,13 +314,13 @@ impl Engine {
         let Some(entry) = self.requests.get(ticket) else { return Ok(()) };
         let receives = match entry.state {
             State::Complete(_) => {
-                self.requests.give_back(ticket.key);
+                self.requests.give_back(ticket.key());
                 return Ok(());
             }
             State::Streaming { .. } => !self.streams(ticket),
             _ => false,
         };
-        let entry = &mut self.requests[ticket.key];
+        let entry = &mut self.requests[ticket.key()];
         entry.abandoned = true;
         if receives {
             match &mut entry.memory {
@@ -472,7 +471,7 @@ impl Engine {
                         }
                         Fit::Offer => {
                             entry.state = State::Offered;
-                            let send = (entry.number & 0xffff_ffff) << 32 | key as u64;
+                            let send = entry.ticket.word();
                             let address = entry.memory.address();
                             let len = len as u64;
                             rings.line(way, &Envelope::Offer { tag, len, send, address })?;
@@ -684,8 +683,7 @@ impl Engine {
 
     /// A receiver wants the bytes of a send, or has them.
     fn answered(&mut self, way: &Way<'_>, from: usize, send: u64, wanted: u64) -> Result<()> {
-        let key = (send & 0xffff_ffff) as usize;
-        let entry = self.requests.told(key, send >> 32).filter(|entry| {
+        let entry = self.requests.told(send).filter(|entry| {
             matches!(entry.state, State::Offered)
                 && entry.label.source as usize == from
                 && (wanted == 0 || wanted == entry.memory.len() as u64)
@@ -694,7 +692,7 @@ impl Engine {
             let what = "it answers a tagged message that was not offered";
             return Err(self.peers[from].rings.breach(way, what));
         };
-        let (len, tag) = (entry.memory.len(), entry.label.tag);
+        let (key, len, tag) = (entry.ticket.key(), entry.memory.len(), entry.label.tag);
         if wanted == 0 {
             self.complete(key, self.sent(tag, len));
             return Ok(());

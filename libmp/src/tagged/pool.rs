@@ -9,9 +9,22 @@ use super::engine::Entry;
 ///
 /// See [`Tagged::start_send`](super::Tagged::start_send) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ticket {
-    pub(super) key: usize,
-    pub(super) number: u64,
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// Of no request.
+    pub(super) const NOBODYS: Ticket = Ticket(0);
+
+    /// Where the request is.
+    #[inline]
+    pub(super) fn key(self) -> usize {
+        self.0 as u32 as usize
+    }
+
+    /// As other ranks are told it.
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
 }
 
 /// See the module.
@@ -19,29 +32,31 @@ pub struct Ticket {
 pub(super) struct Pool {
     entries: Vec<Entry>,
     free: Vec<usize>,
-    /// Of the last request.
-    number: u64,
+    /// How many requests there were.
+    count: u32,
 }
 
 impl Pool {
-    /// Room for a request, all but whose number is to be written.
+    /// Room for a request, all of which but its ticket is to be written.
     #[inline]
     pub fn take(&mut self) -> (Ticket, &mut Entry) {
         let key = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             self.entries.len() - 1
         });
-        self.number += 1;
+        // Never 0: nobody's.
+        self.count = self.count.checked_add(1).unwrap_or(1);
+        let ticket = Ticket(u64::from(self.count) << 32 | key as u64);
         let entry = &mut self.entries[key];
-        entry.number = self.number;
-        (Ticket { key, number: self.number }, entry)
+        entry.ticket = ticket;
+        (ticket, entry)
     }
 
     /// The request is over, and its memory let go.
     #[inline]
     pub fn give_back(&mut self, key: usize) {
         let entry = &mut self.entries[key];
-        entry.number = 0;
+        entry.ticket = Ticket::NOBODYS;
         entry.memory.let_go();
         entry.abandoned = false;
         self.free.push(key);
@@ -50,19 +65,20 @@ impl Pool {
     /// One that is not over.
     #[inline]
     pub fn get(&self, ticket: Ticket) -> Option<&Entry> {
-        self.entries.get(ticket.key).filter(|entry| entry.number == ticket.number)
+        let entry = self.entries.get(ticket.key())?;
+        (entry.ticket == ticket && ticket != Ticket::NOBODYS).then_some(entry)
     }
 
-    /// One that is not over, by the half of its number that other ranks are told.
-    pub fn told(&mut self, key: usize, number: u64) -> Option<&mut Entry> {
-        let entry = self.entries.get_mut(key)?;
-        (entry.number != 0 && entry.number & 0xffff_ffff == number).then_some(entry)
+    /// One that is not over, as another rank was told it.
+    pub fn told(&mut self, word: u64) -> Option<&mut Entry> {
+        self.get(Ticket(word))?;
+        self.entries.get_mut(Ticket(word).key())
     }
 
     /// All that are not over.
     pub fn drain(&mut self) -> impl Iterator<Item = Entry> {
         self.free.clear();
-        self.entries.drain(..).filter(|entry| entry.number != 0)
+        self.entries.drain(..).filter(|entry| entry.ticket != Ticket::NOBODYS)
     }
 }
 
