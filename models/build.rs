@@ -15,6 +15,8 @@ struct Model {
 const MAILBOX: Model = Model { file: "mailbox", sources: &["libmp/src/data/positions.rs"] };
 const MESSAGE: Model = Model { file: "message", sources: &["gdsync/src/memory/access.rs"] };
 const LOCKSTEP: Model = Model { file: "lockstep", sources: &["gdsync/src/memory/access.rs"] };
+const RINGS: Model = Model { file: "rings", sources: &["libmp/src/transport/line.rs"] };
+const LOCK: Model = Model { file: "lock", sources: &["libmp/src/tagged/ownership.rs"] };
 const SLEEP: Model = Model {
     file: "sleep",
     sources: &[
@@ -101,6 +103,78 @@ const BREAKS: &[Break] = &[
         text: "self.load(Ordering::Acquire)",
         times: 1,
         with: "self.load(Ordering::Relaxed)",
+    },
+    Break {
+        name: "a_line_whose_number_is_published_without_release",
+        model: RINGS,
+        call: "model",
+        source: "line",
+        text: "first.store(*value, Ordering::Release)",
+        times: 1,
+        with: "first.store(*value, Ordering::Relaxed)",
+    },
+    Break {
+        name: "a_line_whose_number_is_seen_without_acquire",
+        model: RINGS,
+        call: "model",
+        source: "line",
+        text: ".load(Ordering::Acquire) != number",
+        times: 1,
+        with: ".load(Ordering::Relaxed) != number",
+    },
+    Break {
+        name: "credits_that_are_given_without_release",
+        model: RINGS,
+        call: "model",
+        source: "line",
+        text: "word.store(*value, Ordering::Release)",
+        times: 1,
+        with: "word.store(*value, Ordering::Relaxed)",
+    },
+    Break {
+        name: "credits_that_are_seen_without_acquire",
+        model: RINGS,
+        call: "model",
+        source: "line",
+        text: "line[at].load(Ordering::Acquire)",
+        times: 1,
+        with: "line[at].load(Ordering::Relaxed)",
+    },
+    Break {
+        name: "an_owner_that_does_not_look_again",
+        model: LOCK,
+        call: "model",
+        source: "ownership",
+        text: "if self.owner.load(Ordering::Relaxed) == this {",
+        times: 1,
+        with: "if true {",
+    },
+    Break {
+        name: "an_owner_that_enters_without_its_half_of_the_barrier",
+        model: LOCK,
+        call: "model",
+        source: "ownership",
+        text: "half_fence(Ordering::SeqCst);",
+        times: 1,
+        with: "",
+    },
+    Break {
+        name: "a_lock_that_is_taken_away_without_a_barrier",
+        model: LOCK,
+        call: "model",
+        source: "ownership",
+        text: "barrier::pass();\n            while",
+        times: 1,
+        with: "while",
+    },
+    Break {
+        name: "a_lock_that_is_taken_away_without_waiting_for_its_owner",
+        model: LOCK,
+        call: "model",
+        source: "ownership",
+        text: "while self.inside.load(Ordering::Acquire) {",
+        times: 1,
+        with: "while false {",
     },
     Break {
         name: "a_doze_without_full_fences",

@@ -13,8 +13,12 @@ mod access;
 mod doze;
 #[path = "../../gdsync/src/nic/soft/inbox.rs"]
 mod inbox;
+#[path = "../../libmp/src/transport/line.rs"]
+mod line;
 #[path = "../../gdsync/src/watchdog/outstanding.rs"]
 mod outstanding;
+#[path = "../../libmp/src/tagged/ownership.rs"]
+mod ownership;
 #[path = "../../gdsync/src/nic/soft/pace.rs"]
 mod pace;
 #[path = "../../libmp/src/data/positions.rs"]
@@ -24,9 +28,11 @@ mod rest;
 #[path = "../../gdsync/src/watchdog/vigil.rs"]
 mod vigil;
 
+mod lock;
 mod lockstep;
 mod mailbox;
 mod message;
+mod rings;
 mod sleep;
 mod watchdog;
 
@@ -57,6 +63,16 @@ fn credit_and_arrival_hand_the_buffer_to_and_fro() {
 #[test]
 fn messages_in_lockstep_need_no_credit() {
     lockstep::model();
+}
+
+#[test]
+fn rings_of_tagged_messages_give_every_message_once_whole_and_no_room_to_two() {
+    rings::model();
+}
+
+#[test]
+fn a_lock_that_is_taken_from_its_owner_lets_one_in_at_a_time() {
+    lock::model();
 }
 
 #[test]

@@ -33,8 +33,8 @@
 
 mod engine;
 mod envelope;
-mod lock;
 mod memory;
+mod ownership;
 mod place;
 mod pool;
 mod request;
@@ -58,8 +58,8 @@ use crate::error::{Error, Result};
 use crate::matching::{Label, Pattern};
 use crate::transport::Call;
 use engine::{Arrival, Engine, Outcome, Way, What};
-use lock::{Guard, Lock};
 use memory::Memory;
+use ownership::{Guard, Lock};
 pub use place::Place;
 pub use pool::Ticket;
 pub use request::{Request, Scope, wait_all, wait_any};

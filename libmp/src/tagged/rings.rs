@@ -13,7 +13,7 @@ use super::engine::Way;
 use super::envelope::{Envelope, INSIDE, LINE, WORDS};
 use super::memory::{Memory, read};
 use crate::error::{Error, Result};
-use crate::transport::{Channel, store};
+use crate::transport::{Channel, line};
 
 const WORD: usize = size_of::<u64>();
 /// What a message is counted as beyond its bytes, while nobody has taken it.
@@ -165,8 +165,8 @@ impl Rings {
     /// What it has taken of what was sent to it.
     fn look(&mut self, way: &Way<'_>) -> Result<()> {
         let words = self.words.atomics().unwrap_or_default();
-        let [lines, eager, cost, bulk] =
-            [0, 1, 2, 3].map(|at| words[Layout::CREDITS / WORD + at].load(Ordering::Acquire));
+        let credits = words.get(Layout::CREDITS / WORD..).and_then(line::words);
+        let [lines, eager, cost, bulk] = credits.unwrap_or_default();
         let Rings { sent, seen, .. } = self;
         let is_between = |seen: u64, now: u64, sent: u64| (seen..=sent).contains(&now);
         if !is_between(seen.lines, lines, sent.lines)
@@ -256,7 +256,10 @@ impl Rings {
         match &self.there {
             Some(there) => {
                 there.prefetch_for_write(self.layout.line_at(soon) / WORD);
-                store(&there.atomics().unwrap_or_default()[at / WORD..][..words.len()], words);
+                line::store(
+                    &there.atomics().unwrap_or_default()[at / WORD..][..words.len()],
+                    words,
+                );
                 Ok(())
             }
             None => self.channel.line(way.call, at, words),
@@ -300,12 +303,10 @@ impl Rings {
     pub fn take_line(&mut self) -> Option<[u64; WORDS]> {
         let number = self.taken.lines;
         let at = self.layout.line_at(number) / WORD;
-        let line = &self.words.atomics().unwrap_or_default()[at..at + WORDS];
-        if line[0].load(Ordering::Acquire) != number + 1 {
-            return None;
-        }
+        let words = self.words.atomics().unwrap_or_default();
+        let line = line::numbered(&words[at..], number + 1)?;
         self.taken.lines += 1;
-        Some(std::array::from_fn(|at| line[at].load(Ordering::Relaxed)))
+        Some(line)
     }
 
     /// What a line says.

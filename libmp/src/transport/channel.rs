@@ -1,8 +1,6 @@
 //! A stretch of another rank's opened memory that the CPU of this rank alone writes, again and again: rings of envelopes and of bytes.
 //! Nothing waits for what is written to have happened; what is seen of it is in order.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use gdsync::Buffer;
 
 use super::Call;
@@ -20,19 +18,8 @@ pub(crate) trait Channel: Send {
     /// Each of them is old or new. Waits for room if the way there is full.
     fn line(&mut self, call: &Call<'_>, at: usize, words: &[u64]) -> Result<()>;
 
-    /// The stretch, if stores of this CPU are all that it takes to write it: [`store`] does then what [`line`](Self::line) does.
+    /// The stretch, if stores of this CPU are all that it takes to write it: [`line::store`](super::line::store) does then what [`line`](Self::line) does.
     fn words(&self) -> Option<Buffer<u64>> {
         None
-    }
-}
-
-/// Stores words, the first of them last: who sees it (acquire) sees the others, and all that was stored before.
-#[inline]
-pub(crate) fn store(line: &[AtomicU64], words: &[u64]) {
-    for (word, value) in line.iter().zip(words).skip(1) {
-        word.store(*value, Ordering::Relaxed);
-    }
-    if let (Some(first), Some(value)) = (line.first(), words.first()) {
-        first.store(*value, Ordering::Release);
     }
 }

@@ -5,6 +5,7 @@
 
 mod channel;
 mod end;
+pub(crate) mod line;
 mod mapped;
 pub(crate) mod nic;
 mod state;
@@ -20,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::collective::Element;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
-pub(crate) use channel::{Channel, store};
+pub(crate) use channel::Channel;
 #[cfg(test)]
 pub(crate) use end::Opening;
 pub(crate) use end::{

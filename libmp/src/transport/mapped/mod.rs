@@ -16,7 +16,7 @@ pub(super) use end::{End, inbox};
 use super::end::{Line, Met, OneSided, OneSidedKind, Side};
 use super::state::EndState;
 use super::{
-    Atomic, Call, Channel, Connection, Hand, Local, Return, Signal, SignalAction, Signals, store,
+    Atomic, Call, Channel, Connection, Hand, Local, Return, Signal, SignalAction, Signals, line,
 };
 use crate::collective::Element;
 use crate::data::pieces::Move;
@@ -91,8 +91,8 @@ impl Channel for Stretch {
 
     fn line(&mut self, call: &Call<'_>, at: usize, words: &[u64]) -> Result<()> {
         let at = at / size_of::<u64>();
-        let line = self.words.atomics().and_then(|all| all.get(at..at + words.len()));
-        let Some(line) = line else {
+        let there = self.words.atomics().and_then(|all| all.get(at..at + words.len()));
+        let Some(there) = there else {
             return Err(call.failed(gdsync::Error::NotReachable {
                 what: "a line of words",
                 memory: format!("{:?}", self.memory),
@@ -100,7 +100,7 @@ impl Channel for Stretch {
                 hint: "put the window into host memory",
             }));
         };
-        store(line, words);
+        line::store(there, words);
         Ok(())
     }
 

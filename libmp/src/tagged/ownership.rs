@@ -4,12 +4,21 @@
 //! The first thread that comes owns the lock. The first *other* thread takes it away from the owner for good: it says so, has all
 //! processors that run this process pass a barrier (membarrier(2): the owner then sees what was said, or is seen inside), and waits until the
 //! owner is outside. From then on the lock is a mutex. Where the system has no such barrier it is one from the start.
+//!
+//! `models/` checks this file under every interleaving that the memory model allows, with fences in the place of the barrier.
+
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence as half_fence};
+#[cfg(loom)]
+use loom::sync::{Mutex, MutexGuard};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence as half_fence};
+#[cfg(not(loom))]
+use std::sync::{Mutex, MutexGuard};
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
-use std::time::Duration;
+use std::sync::{PoisonError, TryLockError};
 
 /// Nobody owns the lock yet.
 const NOBODY: usize = 0;
@@ -65,7 +74,7 @@ impl<T> Lock<T> {
         }
         self.inside.store(true, Ordering::Relaxed);
         // The other half of it is `barrier::pass`: this thread sees that it is the owner no more, or whoever says so sees it inside.
-        compiler_fence(Ordering::SeqCst);
+        half_fence(Ordering::SeqCst);
         if self.owner.load(Ordering::Relaxed) == this {
             return Some(Guard { lock: self, mutex: None });
         }
@@ -115,7 +124,7 @@ impl<T> Lock<T> {
             barrier::pass();
             while self.inside.load(Ordering::Acquire) {
                 // It is there for a copy or two, unless something keeps it from running.
-                std::thread::sleep(Duration::from_micros(10));
+                pause();
             }
         }
     }
@@ -150,6 +159,7 @@ impl<T> Drop for Guard<'_, T> {
 
 /// What this thread is called: no other that lives is.
 #[inline]
+#[cfg(not(loom))]
 fn this_thread() -> usize {
     thread_local! {
         static THIS: u16 = const { 0 };
@@ -157,7 +167,34 @@ fn this_thread() -> usize {
     THIS.with(|this| std::ptr::from_ref(this).addr())
 }
 
+#[cfg(loom)]
+fn this_thread() -> usize {
+    loom::thread_local! {
+        static THIS: Box<u16> = Box::new(0);
+    }
+    THIS.with(|this| std::ptr::from_ref(&**this).addr())
+}
+
+fn pause() {
+    #[cfg(not(loom))]
+    std::thread::sleep(std::time::Duration::from_micros(10));
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+#[cfg(loom)]
+mod barrier {
+    pub fn is_there() -> bool {
+        true
+    }
+
+    pub fn pass() {
+        loom::sync::atomic::fence(loom::sync::atomic::Ordering::SeqCst);
+    }
+}
+
 /// The barrier of all processors that run this process.
+#[cfg(not(loom))]
 mod barrier {
     use std::sync::OnceLock;
 
@@ -186,7 +223,7 @@ mod barrier {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
