@@ -12,6 +12,7 @@ use crate::control::handshake::{Expected, check_hello, check_preamble};
 use crate::control::message::{Message, Payload, PeerInfo};
 use crate::control::{Heartbeat, Hub};
 pub use crate::data::fuzz_mailbox as mailbox;
+pub use crate::tagged::fuzz_lines as tagged_lines;
 use crate::trace::Part;
 
 /// A stream of the control plane, from a stranger or from rank 0, in pieces of any size. What comes out encodes to frames
@@ -158,6 +159,11 @@ mod tests {
     #[test]
     fn the_corpus_of_parts_of_timelines_is_taken() {
         replay("trace_part", super::trace_part);
+    }
+
+    #[test]
+    fn the_corpus_of_lines_of_tagged_messages_is_taken() {
+        replay("tagged_lines", super::tagged_lines);
     }
 
     #[test]

@@ -372,9 +372,9 @@ impl Engine {
         }
     }
 
-    /// The words of the next line that a rank writes, and of its credits.
-    #[cfg(test)]
-    pub fn next_words(&self, from: usize) -> (Buffer<u64>, Buffer<u64>) {
+    /// The number and the words of the next line that a rank writes, and of its credits.
+    #[cfg(any(test, fuzzing))]
+    pub fn next_words(&self, from: usize) -> (u64, Buffer<u64>, Buffer<u64>) {
         self.peers[from].rings.next_words()
     }
 

@@ -33,6 +33,8 @@
 
 mod engine;
 mod envelope;
+#[cfg(any(test, fuzzing))]
+mod fuzz;
 mod memory;
 mod ownership;
 mod place;
@@ -58,6 +60,8 @@ use crate::error::{Error, Result};
 use crate::matching::{Label, Pattern};
 use crate::transport::Call;
 use engine::{Arrival, Engine, Outcome, Way, What};
+#[cfg(any(test, fuzzing))]
+pub use fuzz::lines as fuzz_lines;
 use memory::Memory;
 use ownership::{Guard, Lock};
 pub use place::Place;

@@ -389,11 +389,12 @@ impl Rings {
         Ok(())
     }
 
-    /// The words of the next line that the other rank writes, and of its credits.
-    #[cfg(test)]
-    pub fn next_words(&self) -> (Buffer<u64>, Buffer<u64>) {
+    /// The number and the words of the next line that the other rank writes, and of its credits.
+    #[cfg(any(test, fuzzing))]
+    pub fn next_words(&self) -> (u64, Buffer<u64>, Buffer<u64>) {
         let words = |at: usize, count: usize| self.words.slice(at / WORD..at / WORD + count);
         let line = words(self.layout.line_at(self.taken.lines), WORDS);
-        (line.unwrap(), words(Layout::CREDITS, 2 * WORDS).unwrap())
+        let credits = words(Layout::CREDITS, 2 * WORDS);
+        (self.taken.lines + 1, line.expect("a line"), credits.expect("credits"))
     }
 }

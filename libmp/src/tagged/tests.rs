@@ -5,20 +5,9 @@ use std::time::Duration;
 use gdsync::Deadline;
 use proptest::prelude::*;
 
-use super::{Options, Source, Tag, Tagged};
-use crate::{Error, World};
-
-fn pair() -> (Vec<World>, Vec<Tagged>) {
-    let worlds = World::threads(2).unwrap();
-    let both = std::thread::scope(|scope| {
-        let both: Vec<_> = worlds
-            .iter()
-            .map(|world| scope.spawn(|| world.tagged(&Options::default()).unwrap()))
-            .collect();
-        both.into_iter().map(|it| it.join().unwrap()).collect()
-    });
-    (worlds, both)
-}
+use super::fuzz::pair;
+use super::{Source, Tag};
+use crate::Error;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
@@ -30,8 +19,8 @@ proptest! {
         credits: [u64; 9],
         which in 0..3,
     ) {
-        let (_worlds, both) = pair();
-        let (next, words) = both[0].shared.lock().next_words(1);
+        let (_worlds, both) = pair().unwrap();
+        let (_, next, words) = both[0].shared.lock().next_words(1);
         if which > 0 {
             line[1] = kind | len << 8;
         }
