@@ -238,20 +238,114 @@ fn one_that_takes_from_any_gets_from_each_in_turn() {
 
 #[test]
 fn a_flood_that_waits_is_served_from_all_senders_alike() {
-    const EACH: usize = 200;
-    const SENDERS: usize = 8;
-    // Mapped, so that all of it is there before the receiver looks.
-    let (_worlds, all) = in_hand("auto", SENDERS + 1, Options::default());
-    for sender in &all[1..] {
-        (0..EACH).for_each(|_| sender.send(&[0u8; 30], 0, 0, soon()).unwrap());
+    for (senders, each) in [(8, 200), (64, 100)] {
+        // Mapped, so that all of it is there before the receiver looks.
+        let (_worlds, all) = in_hand("auto", senders + 1, Options::default());
+        for sender in &all[1..] {
+            (0..each).for_each(|_| sender.send(&[0u8; 30], 0, 0, soon()).unwrap());
+        }
+        let mut counts = vec![0usize; senders];
+        let mut receive = |count: usize| {
+            for _ in 0..count {
+                let status = all[0].recv(&mut [0u8; 30], Source::Any, Tag::Any, soon()).unwrap();
+                counts[status.source - 1] += 1;
+            }
+            counts.clone()
+        };
+        // A quarter of all: twice a fair share is half of what one has sent.
+        let quarter = receive(senders * each / 4);
+        assert!(quarter.iter().all(|count| *count <= each / 2), "{quarter:?}");
+        let half = receive(senders * each / 4);
+        assert!(half.iter().all(|count| *count >= each / 4), "{half:?}");
     }
-    let mut counts = [0usize; SENDERS + 1];
-    for _ in 0..SENDERS * EACH / 4 {
-        let status = all[0].recv(&mut [0u8; 30], Source::Any, Tag::Any, soon()).unwrap();
-        counts[status.source] += 1;
+}
+
+#[test]
+fn a_hundred_thousand_posted_and_a_hundred_thousand_unexpected_find_each_other() {
+    const COUNT: u64 = 100_000;
+    let options = Options { unexpected: 64 << 20, ..Options::default() };
+    let (worlds, [one, two]) = pair("auto", options);
+    let region = |len| worlds[1].alloc::<u64>(&Device::Host, len).unwrap();
+    let into = region(COUNT as usize);
+    let places: Vec<_> = (0..COUNT as usize).map(|at| into.slice(at..at + 1).unwrap()).collect();
+    for posted_first in [true, false] {
+        let post = |tag: u64| two.irecv(&places[tag as usize], Source::Any, tag).unwrap();
+        let mut recvs: Vec<Request<'_>> = Vec::new();
+        if posted_first {
+            recvs.extend((0..COUNT).map(post));
+        }
+        // The last first; who takes them is the same thread.
+        for tag in (0..COUNT).rev() {
+            one.send(&[tag + u64::from(posted_first)], 1, tag, soon()).unwrap();
+            if tag % 16 == 0 {
+                let _ = two.iprobe(0, COUNT).unwrap();
+            }
+        }
+        if !posted_first {
+            recvs.extend((0..COUNT).map(post));
+        }
+        for (status, tag) in wait_all(&mut recvs, soon()).unwrap().into_iter().zip(0..) {
+            assert_eq!(status, Status { source: 0, tag, bytes: 8 });
+        }
+        let got = into.to_vec().unwrap();
+        assert!(got.iter().zip(0..).all(|(got, tag)| *got == tag + u64::from(posted_first)));
     }
-    // A quarter of all: twice a fair share is half of what one has sent.
-    assert!(counts[1..].iter().all(|count| *count <= EACH / 2), "{counts:?}");
+}
+
+#[test]
+fn a_prepared_receive_is_started_a_million_times() {
+    let (worlds, [one, two]) = pair("auto", Options::default());
+    let [source, target] =
+        [0, 1].map(|at: usize| worlds[at].alloc::<u64>(&Device::Host, 1).unwrap());
+    let mut send = one.send_init(&source, 1, 1).unwrap();
+    let mut recv = two.recv_init(&target, 0, Tag::Any).unwrap();
+    let (from, to) = (source.buffer().word(0).unwrap(), target.buffer().word(0).unwrap());
+    for round in 1..=1_000_000 {
+        from.store(round).unwrap();
+        recv.start().unwrap();
+        send.start().unwrap();
+        recv.wait(soon()).unwrap();
+        send.wait(soon()).unwrap();
+        assert_eq!(to.load(), Some(round));
+    }
+}
+
+#[test]
+fn tickets_are_told_once_in_their_order_and_what_is_over_is_refused() {
+    for path in common::paths() {
+        let (_worlds, [one, two]) = pair(path, Options::default());
+        let (mut out, mut into) = ([[1u8; 8], [2; 8], [3; 8]], [[0u8; 8]; 3]);
+        let memory = |array: &mut [u8; 8]| (std::ptr::NonNull::from(array).cast::<u8>(), 8);
+        // SAFETY: the arrays outlive all that is started here.
+        let recv =
+            |array: &mut [u8; 8], tag| unsafe { two.start_recv(memory(array), 0, tag).unwrap() };
+        let tickets: Vec<_> =
+            into.iter_mut().zip(0..).map(|(it, tag)| recv(it, Tag::Is(tag))).collect();
+        assert_eq!(two.finished(tickets[2]).unwrap(), None);
+        for (tag, array) in out.iter_mut().enumerate().rev() {
+            // SAFETY: as above.
+            let ticket = unsafe { one.start_send(memory(array), 1, tag as u64).unwrap() };
+            assert!(ticket.is_none(), "there is room for it");
+        }
+        let mut told = Vec::new();
+        two.finish(tickets.iter().copied(), soon(), |status| told.push(status.tag)).unwrap();
+        assert_eq!((told, into), (vec![0, 1, 2], out));
+        for over in tickets {
+            let refused = two.finish([over], soon(), |_| {});
+            assert!(matches!(refused, Err(Error::Mismatch { .. })), "{refused:?}");
+            assert!(matches!(two.finished(over), Err(Error::Mismatch { .. })));
+            assert!(matches!(two.request(over), Err(Error::Mismatch { .. })));
+        }
+        // Too long; too late, which says what is missing; and taken back as a request.
+        let short = recv(&mut into[0], Tag::Any);
+        one.send(&[0u8; 9], 1, 7, soon()).unwrap();
+        let error = two.finish([short], soon(), |_| panic!("it is too long")).unwrap_err();
+        assert!(matches!(error, Error::Truncated { sent: 9, posted: 8, .. }), "{error}");
+        let late = recv(&mut into[0], Tag::Any);
+        let error = two.finish([late], Deadline::after(Duration::ZERO), |_| {}).unwrap_err();
+        assert!(error.to_string().contains("receive of any tag from rank 0"), "{error}");
+        assert!(two.request(late).unwrap().cancel());
+    }
 }
 
 #[test]
