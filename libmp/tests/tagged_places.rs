@@ -138,11 +138,16 @@ fn one_end_in_chunks_and_the_other_one_as_always_get_on() {
 
 #[test]
 fn many_messages_at_once_share_the_chunks_and_those_that_nobody_wants_yet_hold_none() {
-    ranks(2, |world| {
+    share_the_chunks(2, 40, CHUNK + 77);
+    // Ten thousand between sixteen: each rank has as many chunks as one of two has.
+    share_the_chunks(16, 625, 3000);
+}
+
+fn share_the_chunks(size: usize, all: usize, len: usize) {
+    ranks(size, |world| {
         let messages = world.tagged(&staged()).unwrap();
-        let other = 1 - world.rank();
-        let len = CHUNK + 77;
-        let all = 40;
+        let other = (world.rank() + 1) % size;
+        let from = (world.rank() + size - 1) % size;
         let outs: Vec<_> = (0..all)
             .map(|tag| {
                 let out = world.alloc::<u8>(&Device::Host, len).unwrap();
@@ -157,14 +162,15 @@ fn many_messages_at_once_share_the_chunks_and_those_that_nobody_wants_yet_hold_n
             .collect();
         world.barrier().unwrap();
         assert_eq!(messages.staged().in_use, 0);
+        world.barrier().unwrap();
         // The last first.
         let mut recvs: Vec<Request<'_>> = (intos.iter().enumerate().rev())
-            .map(|(tag, into)| messages.irecv(into, other, tag as u64).unwrap())
+            .map(|(tag, into)| messages.irecv(into, from, tag as u64).unwrap())
             .collect();
         wait_all(&mut recvs, soon()).unwrap();
         wait_all(&mut sends, soon()).unwrap();
         for (tag, into) in intos.iter().enumerate() {
-            assert!(into.to_vec().unwrap() == bytes(len, tag + other), "tag {tag}");
+            assert!(into.to_vec().unwrap() == bytes(len, tag + from), "tag {tag}");
         }
         let staged = messages.staged();
         assert!(
