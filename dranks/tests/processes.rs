@@ -34,6 +34,7 @@ fn kernels(world: &World, device: &Device) {
     for (name, rounds) in [
         ("ranks_windows", 10),
         ("ranks_transfers", 1),
+        ("ranks_rows", 1),
         ("ranks_puts", 20),
         ("ranks_chains", 20),
         ("ranks_barriers", 10),

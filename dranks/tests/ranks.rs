@@ -34,10 +34,11 @@ fn devices<T: Send>(count: usize, timeout: u64, device: impl Fn(&World) -> T + S
 const MINUTE: u64 = 60_000;
 
 /// Kernels that check themselves, and their rounds.
-const KERNELS: [(&str, u64); 15] = [
+const KERNELS: [(&str, u64); 16] = [
     ("ranks_numbers", 1),
     ("ranks_windows", 20),
     ("ranks_transfers", 1),
+    ("ranks_rows", 1),
     ("ranks_in_place", 50),
     ("ranks_puts", 20),
     ("ranks_chains", 20),

@@ -24,12 +24,13 @@ pub struct Check {
     pub flavour: u64,
 }
 
-pub const NAMES: [&str; 25] = [
+pub const NAMES: [&str; 26] = [
     "ranks_numbers",
     "ranks_windows",
     "ranks_refusals",
     "ranks_window_numbers",
     "ranks_transfers",
+    "ranks_rows",
     "ranks_in_place",
     "ranks_puts",
     "ranks_chains",

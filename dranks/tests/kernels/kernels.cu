@@ -201,6 +201,15 @@ TEST(ranks_refusals) {
     EXPECT(refused(mp::put(self, window, self.rank, 8, mine, 16)));
     EXPECT(refused(mp::get(self, window, self.rank, 8, mine, 16)));
     EXPECT(mp::put(self, window, self.rank, 16, mine, 0) == mp::ok);
+    // Rows that overlap each other, those they are copied from, or the end of the share.
+    const uint64_t all = 8 * check.words;
+    const mp::Rows columns = {8, 2, 16, 16};
+    EXPECT(refused(mp::put(self, window, right(), 0, mine, mp::Rows{8, 2, 7, 8})));
+    EXPECT(refused(mp::put(self, window, self.rank, 4, mine, columns)));
+    EXPECT(refused(mp::put(self, window, self.rank, 8, mine, mp::Rows{8, 2, 24, 16})));
+    EXPECT(refused(mp::put(self, window, right(), 0, mine, mp::Rows{8, all / 8 + 1, 8, 8})));
+    EXPECT(refused(mp::get(self, window, right(), 0, mine, mp::Rows{8, ~uint64_t{0} / 4, 8, 8})));
+    EXPECT(refused(mp::put_notify(self, window, right(), 0, mine, columns, 1u << 24).status));
     EXPECT(refused(mp::win_create(self, Team::world, mine, ~uint64_t{0}, bad).status));
     EXPECT(mp::put(self, bad, right(), 0, mine, 0) == mp::ok && refused(mp::put(self, bad, right(), 0, mine, 1)));
     EXPECT(meet());
@@ -256,6 +265,51 @@ TEST(ranks_transfers) {
             }
         }
     }
+}
+
+// Rows of so many bytes, from columns of one array to those of another, which is not as wide.
+TEST(ranks_rows) {
+    uint32_t window = 0;
+    EXPECT(open(window));
+    auto* bytes = reinterpret_cast<unsigned char*>(mine);
+    const uint64_t half = 4 * check.words, wide = 24, narrow = 17, count = half / wide;
+    const auto byte = [](uint64_t rank, uint64_t i) { return static_cast<unsigned char>(rank * 29 + i * 5 + i / 256 + 1); };
+    for (const uint64_t width : {1, 4, 8, 16, 17}) {
+        for (uint64_t rows = 0; rows <= count; rows += 1 + rows) {
+            for (uint32_t way = 0; way < 2; ++way) {
+                each(half, [&](uint64_t i) { bytes[i] = byte(self.rank, i), bytes[half + i] = 0; });
+                EXPECT(meet());
+                const uint64_t column = (24 - width) / 8 * 8;
+                if (way == 0) {
+                    const mp::Rows moved = {width, rows, narrow, wide};
+                    EXPECT(!mp::put_notify(self, window, right(), half, bytes + column, moved, 5).failed());
+                } else {
+                    const mp::Rows moved = {width, rows, wide, narrow};
+                    EXPECT(!mp::get_notify(self, window, left(), column, bytes + half, moved, 5).failed());
+                    mp::flush(self);
+                }
+                EXPECT(hear(window, way == 0 ? left() : right(), 5));
+                uint64_t differing = 0;
+                each(half, [&](uint64_t i) {
+                    const uint64_t row = i / narrow, at = i % narrow;
+                    const bool inside = row < rows && at < width;
+                    differing += bytes[half + i] != (inside ? byte(left(), row * wide + column + at) : 0);
+                });
+                EXPECT(!mp::block_any(differing != 0));
+                EXPECT(meet());
+            }
+        }
+    }
+    // One column to the one beside it, and where it is already.
+    const mp::Rows columns = {8, count, wide, wide};
+    EXPECT(mp::put(self, window, self.rank, 8, bytes, columns) == mp::ok);
+    EXPECT(mp::put(self, window, self.rank, 16, bytes + 16, columns) == mp::ok);
+    uint64_t differing = 0;
+    mp::block().sync();
+    each(count * wide, [&](uint64_t i) { differing += bytes[i] != byte(self.rank, i % wide / 8 == 1 ? i - 8 : i); });
+    EXPECT(!mp::block_any(differing != 0));
+    EXPECT(mp::get(self, window, self.rank, 0, bytes + 8, mp::Rows{8, 1, 0, 0}) == mp::ok);
+    EXPECT(meet());
 }
 
 // F6: where source and destination are the same there is no copy, or it would undo what another rank adds meanwhile.

@@ -11,7 +11,7 @@ extern "C" bool shim_ranks(const char* name, const mp::Ranks* ranks, const Check
     };
 #define NAMED(kernel) {#kernel, kernel}
     static const Named all[] = {
-        NAMED(ranks_numbers), NAMED(ranks_windows),  NAMED(ranks_refusals), NAMED(ranks_window_numbers), NAMED(ranks_transfers),
+        NAMED(ranks_numbers), NAMED(ranks_windows),  NAMED(ranks_refusals), NAMED(ranks_window_numbers), NAMED(ranks_transfers), NAMED(ranks_rows),
         NAMED(ranks_in_place), NAMED(ranks_puts),    NAMED(ranks_chains),   NAMED(ranks_barriers),       NAMED(ranks_matching),
         NAMED(ranks_many),    NAMED(ranks_steps),    NAMED(ranks_kept),     NAMED(ranks_flood),          NAMED(ranks_crowd),
         NAMED(ranks_late),    NAMED(ranks_deadline), NAMED(ranks_absent),   NAMED(ranks_aborted),        NAMED(ranks_log),

@@ -102,6 +102,17 @@ MP_DEVICE void* address_in(const Rank& self, std::uint32_t window, std::uint32_t
     return impl::transfer(self, {rank_get, window, target, 0, at, to, bytes, impl::Tells::none}).status;
 }
 
+// The same of rows: the first to byte `at` of the share, or from there. Rows do not overlap, as those that are one array's columns do not.
+// Nothing is copied if all of them are where they go to.
+[[nodiscard]] MP_DEVICE WaitStatus put(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at,
+                                       const void* from, const Rows& rows) {
+    return impl::transfer_rows(self, {rank_put, window, target, 0, at, const_cast<void*>(from), 0, impl::Tells::none}, rows).status;
+}
+[[nodiscard]] MP_DEVICE WaitStatus get(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
+                                       const Rows& rows) {
+    return impl::transfer_rows(self, {rank_get, window, target, 0, at, to, 0, impl::Tells::none}, rows).status;
+}
+
 // put, and then a notification of the target: (window, this rank, tag). A full ring is waited for; if it stays full, the bytes have
 // been written and the target has not been notified: timed_out, or no_room if this rank's own queue is full as well.
 MP_DEVICE WaitResult put_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, const void* from,
@@ -113,6 +124,16 @@ MP_DEVICE WaitResult put_notify(const Rank& self, std::uint32_t window, std::uin
 MP_DEVICE WaitResult get_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
                                 std::uint64_t bytes, std::uint32_t tag) {
     return impl::transfer(self, {rank_get, window, target, tag, at, to, bytes, impl::Tells::target});
+}
+
+// The same of rows: one notification for all of them.
+MP_DEVICE WaitResult put_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, const void* from,
+                                const Rows& rows, std::uint32_t tag) {
+    return impl::transfer_rows(self, {rank_put, window, target, tag, at, const_cast<void*>(from), 0, impl::Tells::target}, rows);
+}
+MP_DEVICE WaitResult get_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
+                                const Rows& rows, std::uint32_t tag) {
+    return impl::transfer_rows(self, {rank_get, window, target, tag, at, to, 0, impl::Tells::target}, rows);
 }
 
 // put to one rank, and then a notification of every rank of its device: for data that they share, which crosses the link once.

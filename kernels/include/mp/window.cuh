@@ -123,13 +123,6 @@ MP_DEVICE std::uint64_t* signal_in(const Window& window, std::uint64_t rank, std
 
 namespace impl {
 
-// Copies rows by loads and stores.
-template <class Group>
-MP_COLD void copy_rows(Group group, std::uint64_t to, std::uint64_t to_row, std::uint64_t from, std::uint64_t from_row,
-                       const Rows rows, const Part part) {
-    copy_box(group, ExchangeCopy{from, to, rows.bytes, rows.count, 1, from_row, 0, to_row, 0}, part);
-}
-
 // The rows of a part.
 MP_DEVICE Rows rows_of(const Rows& rows, const Span& span) { return {rows.bytes, span.bytes, rows.there, rows.here}; }
 

@@ -180,6 +180,8 @@ CASE(device_ranks_refuse_what_lies_outside_and_write_and_notify_nothing) {
 
 CASE(device_ranks_put_and_get_any_bytes_from_and_to_any_place) { pass_all(shapes(64, 64), ranks_transfers, 1); }
 
+CASE(device_ranks_put_and_get_rows_of_any_width_between_arrays_of_any) { pass_all(shapes(64, 64), ranks_rows, 1); }
+
 CASE(device_ranks_put_and_get_much) {
     Shape shape;
     shape.devices = 2, shape.ranks = 1, shape.threads = 4, shape.words = 1 << 16;

@@ -40,5 +40,12 @@ MP_DEVICE void copy_box(Group group, const ExchangeCopy& box, Part part) {
         copy_by_words(group, box, part);
 }
 
+// Copies rows by loads and stores.
+template <class Group>
+MP_COLD void copy_rows(Group group, std::uint64_t to, std::uint64_t to_row, std::uint64_t from, std::uint64_t from_row,
+                       const Rows rows, const Part part) {
+    copy_box(group, ExchangeCopy{from, to, rows.bytes, rows.count, 1, from_row, 0, to_row, 0}, part);
+}
+
 }  // namespace impl
 }  // namespace mp

@@ -133,7 +133,7 @@ MP_DEVICE Packet load_packet(const Packet* slot) {
 }
 
 template <class Order, class Scope>
-MP_DEVICE void fence(Order order, Scope) {
+MP_DEVICE void fence([[maybe_unused]] Order order, Scope) {
     static_assert(!std::is_same_v<Order, relaxed_t>, "a fence orders something");
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer does not model fences. A read-modify-write of one common word orders any two fences as two real

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "../ranks.cuh"
+#include "box.cuh"
 
 // One copy of each in a kernel, not one wherever it is called: a rank needs its registers for what it computes, and its calls are few.
 #define MP_CALL MP_COLD
@@ -474,6 +475,37 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     }
     if (block().any(result.failed())) return block().broadcast(result);
     return {ok, 1, 0};
+}
+
+// Whether rows from one place on meet rows from another, which is not the same.
+MP_DEVICE bool rows_meet(std::uint64_t theirs, std::uint64_t there, std::uint64_t own, std::uint64_t here, const Rows& rows) {
+    if (theirs >= own + here || own >= theirs + there) return false;
+    // Columns of one array lie beside each other.
+    if (rows.there != rows.here || rows.there == 0) return true;
+    const std::uint64_t beside = (theirs > own ? theirs - own : own - theirs) % rows.there;
+    return beside < rows.bytes || beside + rows.bytes > rows.there;
+}
+
+// The same of rows, which are moved here; `what` says of none how many bytes there are.
+MP_CALL WaitResult transfer_rows(const Rank self, Transfer what, const Rows rows) {
+    const Route& route = route_to(self, what.window, what.target);
+    const std::uint64_t there = extent_of(rows.bytes, rows.count, rows.there), here = extent_of(rows.bytes, rows.count, rows.here);
+    const std::uint64_t theirs = place_in(route, what.first, there), own = address_of(what.mine);
+    const bool same = there == 0 || (theirs == own && (rows.there == rows.here || rows.count == 1));
+    const bool tangled = rows.count > 1 && (rows.there < rows.bytes || rows.here < rows.bytes);
+    if (MP_RARELY(theirs == 0 || tangled || (!same && rows_meet(theirs, there, own, here, rows)) ||
+                  (what.tells != Tells::none && !is_tag(what.tag))))
+        return refuse_rank(self, what.call, what.target, what.window, what.tells == Tells::none ? nobody : what.tag, what.first, route.bytes,
+                           there);
+    if (!same) {
+        block().sync();
+        if (what.call == rank_put)
+            copy_rows(block(), theirs, rows.there, own, rows.here, rows, Part{});
+        else
+            copy_rows(block(), own, rows.here, theirs, rows.there, rows, Part{});
+    }
+    if (what.tells == Tells::none) return {ok, 0, 0};
+    return transfer(self, what);
 }
 
 // ---- meeting --------------------------------------------------------------------------------------------------
