@@ -49,15 +49,21 @@ static int me, n, right, left;
         shmemg_quiet();                                                                     \
         seen[11] = shmemg_ctx_##NAME##_atomic_fetch_add(SHMEM_DEVICE_CTX_DEFAULT, word, 1, pe); \
         shmemg_##NAME##_wait_until(seen, SHMEM_CMP_GT, 9);                                  \
-        seen[12] = (TYPE)shmemg_##NAME##_test(seen, SHMEM_CMP_EQ, 10);                      \
+        /* A bit for each of the six comparisons. */                                        \
+        for (int comparison = SHMEM_CMP_EQ; comparison <= SHMEM_CMP_LE; ++comparison) {     \
+            seen[12] += (TYPE)(shmemg_##NAME##_test(seen, comparison, 10) << comparison);   \
+            seen[13] += (TYPE)(shmemg_##NAME##_test(seen, comparison, 11) << comparison);   \
+        }                                                                                   \
     }                                                                                       \
     static void check_count_##NAME() {                                                      \
-        const int expected[] = {10, 10, 20, 20, 30, 32, 42, 42, 50, 60, 61, 65, 1};         \
-        TYPE *words = (TYPE *)shmemg_calloc(14, sizeof(TYPE));                              \
-        LAUNCH(count_##NAME, 1, 1, words + 13, words, right);                               \
-        for (int i = 0; i < 13; ++i) CHECK(held(&words[i]) == (TYPE)expected[i]);           \
+        const int equal = 1 << SHMEM_CMP_EQ | 1 << SHMEM_CMP_GE | 1 << SHMEM_CMP_LE;        \
+        const int less = 1 << SHMEM_CMP_NE | 1 << SHMEM_CMP_LT | 1 << SHMEM_CMP_LE;         \
+        const int expected[] = {10, 10, 20, 20, 30, 32, 42, 42, 50, 60, 61, 65, equal, less}; \
+        TYPE *words = (TYPE *)shmemg_calloc(15, sizeof(TYPE));                              \
+        LAUNCH(count_##NAME, 1, 1, words + 14, words, right);                               \
+        for (int i = 0; i < 14; ++i) CHECK(held(&words[i]) == (TYPE)expected[i]);           \
         shmem_barrier_all();                                                                \
-        CHECK(held(&words[13]) == (TYPE)66);                                                \
+        CHECK(held(&words[14]) == (TYPE)66);                                                \
         shmemg_free(words);                                                                 \
     }
 

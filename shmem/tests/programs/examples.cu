@@ -42,7 +42,7 @@ static void gpu_centric_put() {
 
 /* gc_rma: puts and gets of threads, blocks and warps, and single values. */
 enum { MANY = 1000 };
-__global__ void move(long *dest, long *back, const long *source, int pe) {
+__global__ void move(long *dest, long *back, const long *source, int pe, int *wrong) {
     const int third = MANY / 3 * (int)sizeof(long);
     shmemg_putmem_tg(dest, source, third, pe);
     if (mp::thread_rank() < 32) shmemg_putmem_nbi_htg(dest + MANY / 3, source + MANY / 3, third, pe);
@@ -56,19 +56,25 @@ __global__ void move(long *dest, long *back, const long *source, int pe) {
     if (mp::thread_rank() < 32) shmemg_getmem_htg(back + 2 * (MANY / 3), dest + 2 * (MANY / 3), third, pe);
     if (mp::thread_rank() == 0) {
         back[MANY - 1] = shmemg_long_g(dest + MANY - 1, pe);
-        shmemg_getmem(back, dest, sizeof(long), pe);
+        /* It is there when the call returns. */
+        shmemg_getmem(back, dest, MANY * sizeof(long), pe);
+        for (int i = 0; i < MANY; ++i)
+            if (back[i] != source[i]) *wrong = 1 + i;
     }
 }
 static void gc_rma() {
     long *dest = (long *)shmemg_calloc(MANY, sizeof *dest), *back = (long *)shmemg_calloc(MANY, sizeof *back);
     long *source = (long *)shmemg_malloc(MANY * sizeof *source);
+    int *wrong = (int *)shmemg_calloc(1, sizeof *wrong);
     for (int i = 0; i < MANY; ++i) hold(&source[i], 1000L * me + i);
-    LAUNCH(move, 1, 64, dest, back, source, right);
+    LAUNCH(move, 1, 64, dest, back, source, right, wrong);
+    CHECK(held(wrong) == 0);
     shmem_barrier_all();
     long came[MANY], returned[MANY];
     shmem_long_get(came, dest, MANY, me);
     shmem_long_get(returned, back, MANY, me);
     for (int i = 0; i < MANY; ++i) CHECK(came[i] == 1000L * left + i && returned[i] == 1000L * me + i);
+    shmemg_free(wrong);
     shmemg_free(source);
     shmemg_free(back);
     shmemg_free(dest);
