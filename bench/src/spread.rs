@@ -1,37 +1,9 @@
-//! What repeated measurements of one thing say: median, spread, and the ratio of two with its confidence interval.
+//! What repeated measurements of two things say: the ratio of their medians with its confidence interval.
 
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use serde::Serialize;
 
-/// Median and extremes of repeated measurements, in one unit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Spread {
-    /// The middle measurement (of an even number the mean of the two in the middle).
-    pub median: f64,
-    /// The smallest.
-    pub min: f64,
-    /// The largest.
-    pub max: f64,
-    /// How many there were.
-    pub count: usize,
-}
-
-impl Spread {
-    /// The spread of `values`; `None` without any, or if one is not a number.
-    pub fn of(values: &[f64]) -> Option<Spread> {
-        if values.is_empty() || values.iter().any(|value| value.is_nan()) {
-            return None;
-        }
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        Some(Spread {
-            median: middle(&sorted),
-            min: sorted[0],
-            max: sorted[sorted.len() - 1],
-            count: sorted.len(),
-        })
-    }
-}
+pub use mp_program::Spread;
 
 /// The ratio of two medians, with the interval that holds it with 95 % confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -61,8 +33,7 @@ impl Ratio {
         let mut draw = |from: &[f64]| {
             drawn.clear();
             drawn.extend((0..from.len()).map(|_| from[random.random_range(0..from.len())]));
-            drawn.sort_by(f64::total_cmp);
-            middle(&drawn)
+            Spread::of(&drawn).map_or(f64::NAN, |spread| spread.median)
         };
         let mut ratios: Vec<f64> = (0..RESAMPLINGS).map(|_| draw(ours) / draw(theirs)).collect();
         ratios.sort_by(f64::total_cmp);
@@ -75,24 +46,9 @@ impl Ratio {
     }
 }
 
-/// The median of a sorted, non-empty slice.
-fn middle(sorted: &[f64]) -> f64 {
-    let count = sorted.len();
-    (sorted[(count - 1) / 2] + sorted[count / 2]) / 2.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_lies_in_the_middle() {
-        let spread = Spread::of(&[3.0, 1.0, 2.0]);
-        assert_eq!(spread, Some(Spread { median: 2.0, min: 1.0, max: 3.0, count: 3 }));
-        assert_eq!(Spread::of(&[4.0, 1.0, 2.0, 3.0]).map(|spread| spread.median), Some(2.5));
-        assert_eq!(Spread::of(&[]), None);
-        assert_eq!(Spread::of(&[1.0, f64::NAN]), None);
-    }
 
     #[test]
     fn the_interval_of_a_ratio_holds_it_and_widens_with_the_spread() {

@@ -1,8 +1,9 @@
 //! What the programs of this workspace have in common: standard output that somebody may have closed, files that are
-//! written whole or not at all, numbers on the command line within a range, errors as one sentence.
+//! written whole or not at all, numbers on the command line within a range, errors as one sentence, what repeated measurements say.
 
 pub mod absurd;
 mod file;
+mod spread;
 
 use std::error::Error;
 use std::fmt::Display;
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 use std::str::FromStr;
 
 pub use file::{can_be_written, write};
+pub use spread::Spread;
 
 /// Exit status of a program whose reader went away: what a shell shows of one that SIGPIPE ended.
 pub const READER_GONE: i32 = 141;

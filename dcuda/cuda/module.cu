@@ -1,0 +1,2 @@
+// The kernels of all programs, in one fatbin.
+#include "stencil.cuh"

@@ -1,0 +1,264 @@
+//! The stencil program: by ranks with notified puts of lines, and on streams with a kernel for each phase and messages of a halo.
+
+use anyhow::Result;
+use dranks::{Options, Ranks};
+use libmp::{Recv, Region, Send, Step};
+
+use crate::kernels::Stencil;
+use crate::machine::{Machine, Plan, address, on_devices, same};
+use crate::table::{Line, Unit};
+
+/// Sizes of the stencil.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Sizes {
+    /// Points of a line.
+    #[arg(long, default_value_t = 128, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    columns: u64,
+    /// Lines of a rank.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    lines: u64,
+    /// Levels.
+    #[arg(long, default_value_t = 26, value_parser = clap::value_parser!(u64).range(1..=64))]
+    levels: u64,
+}
+
+/// Fields, the two that are read and written in turn first and last.
+const FIELDS: u64 = 5;
+/// Which lines a phase gives away: to the device before, to the one behind.
+const GIVEN: [(bool, bool); 3] = [(true, false), (false, true), (true, true)];
+
+/// The field that a phase gives lines of.
+fn given(phase: usize, turn: u64) -> u64 {
+    [1, 3, if turn % 2 == 0 { 4 } else { 0 }][phase]
+}
+
+/// At the beginning.
+fn start(level: u64, line: u64, column: u64) -> f64 {
+    let hash = (level * 7919 + line).wrapping_mul(1_000_003).wrapping_add(column);
+    (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as f64 / 65_536.0
+}
+
+/// A device's part.
+struct Domain<'a> {
+    machine: &'a Machine,
+    sizes: &'a Sizes,
+    memory: Region<u64>,
+    args: Stencil,
+}
+
+impl Domain<'_> {
+    fn new<'a>(machine: &'a Machine, sizes: &'a Sizes) -> Result<Domain<'a>> {
+        let ranks = u64::from(machine.ranks);
+        let size = sizes.levels * (ranks * sizes.lines + 2) * sizes.columns;
+        let memory = machine.memory(FIELDS * size)?;
+        let args = Stencil {
+            fields: address(&memory)?,
+            columns: sizes.columns,
+            lines: sizes.lines,
+            levels: sizes.levels,
+            ranks,
+            devices: machine.world.size() as u64,
+            device: machine.number() as u64,
+            turns: 0,
+            phase: 0,
+            each: 0,
+        };
+        Ok(Domain { machine, sizes, memory, args })
+    }
+
+    /// Lines of this device.
+    fn lines(&self) -> u64 {
+        self.args.ranks * self.sizes.lines
+    }
+
+    /// Words of a level.
+    fn plane(&self) -> u64 {
+        (self.lines() + 2) * self.sizes.columns
+    }
+
+    /// Where a line is, from the halo on.
+    fn line(&self, field: u64, level: u64, line: u64) -> usize {
+        ((field * self.sizes.levels + level) * self.plane() + line * self.sizes.columns) as usize
+    }
+
+    /// As at the beginning, with the halos; everything else is no number.
+    fn begin(&self) -> Result<()> {
+        let first = self.args.device * self.lines();
+        let mut words = vec![f64::NAN.to_bits(); self.memory.len()];
+        let height = self.args.devices * self.lines();
+        for level in 0..self.sizes.levels {
+            for line in 0..self.lines() + 2 {
+                let Some(global) = (first + line).checked_sub(1).filter(|line| *line < height)
+                else {
+                    continue;
+                };
+                for column in 0..self.sizes.columns {
+                    let value = start(level, global, column);
+                    words[self.line(0, level, line) + column as usize] = value.to_bits();
+                }
+            }
+        }
+        self.memory.write(&words)?;
+        Ok(self.machine.world.barrier()?)
+    }
+
+    /// What there is after so many iterations is what the serial run has.
+    fn check(&self, form: &str, turns: u64, alone: &[f64]) -> Result<()> {
+        let words = self.memory.to_vec()?;
+        let (columns, lines) = (self.sizes.columns as usize, self.lines() as usize);
+        let field = if turns % 2 == 0 { 0 } else { 4 };
+        for level in 0..self.sizes.levels {
+            let here = self.line(field, level, 1);
+            let height = self.args.devices as usize * lines;
+            let there = (level as usize * height + self.machine.number() * lines) * columns;
+            let (got, alone) =
+                (&words[here..here + lines * columns], &alone[there..there + lines * columns]);
+            same(&format!("{form}, level {level}"), got, alone.iter().copied())?;
+        }
+        Ok(())
+    }
+
+    /// The windows of the ranks, and what runs them.
+    fn ranks(&self) -> Result<Ranks> {
+        let (plane, columns) = (self.plane(), self.sizes.columns);
+        let ranks = self.machine.open(&self.memory, &Options::new(self.machine.ranks))?;
+        for field in [0, 1, 3, 4] {
+            let share = |rank: u64| {
+                let first = field * self.sizes.levels * plane + rank * self.sizes.lines * columns;
+                let words = (self.sizes.levels - 1) * plane + (self.sizes.lines + 2) * columns;
+                8 * first..8 * (first + words)
+            };
+            ranks.window(&(0..self.args.ranks).map(share).collect::<Vec<_>>())?;
+        }
+        Ok(ranks)
+    }
+}
+
+/// The halos of a field between this device and its neighbours.
+struct Halos {
+    sends: Vec<Send>,
+    recvs: Vec<Recv>,
+}
+
+impl Halos {
+    fn new(domain: &Domain<'_>, field: u64, (down, up): (bool, bool)) -> Result<Halos> {
+        let world = &domain.machine.world;
+        let (rank, last, columns) = (world.rank(), domain.lines(), domain.sizes.columns as usize);
+        let pieces = |line: u64| {
+            let ranges = (0..domain.sizes.levels).map(move |level| domain.line(field, level, line));
+            ranges.map(|from| (&domain.memory, from..from + columns)).collect::<Vec<_>>()
+        };
+        let (mut sends, mut recvs) = (Vec::new(), Vec::new());
+        // Toward the device before, and toward the one behind: who gives what, and where it belongs.
+        let before = rank.checked_sub(1);
+        let behind = Some(rank + 1).filter(|rank| *rank < world.size());
+        for (goes, to, from, line, halo) in
+            [(down, before, behind, 1, last + 1), (up, behind, before, last, 0)]
+        {
+            if !goes {
+                continue;
+            }
+            let tag = 2 * field + u64::from(halo == 0);
+            if let Some(to) = to {
+                sends.push(world.peer(to)?.sendv(&pieces(line), tag)?.prepare()?);
+            }
+            if let Some(from) = from {
+                recvs.push(world.peer(from)?.recvv(&pieces(halo), tag)?.prepare()?);
+            }
+        }
+        Ok(Halos { sends, recvs })
+    }
+
+    fn steps(&self) -> Vec<Step<'_>> {
+        let starts = self.recvs.iter().map(Step::start as fn(_) -> _);
+        let sends = self.sends.iter().map(Step::start as fn(_) -> _);
+        starts.chain(sends).chain(self.recvs.iter().map(Step::wait as fn(_) -> _)).collect()
+    }
+}
+
+/// The whole domain by one thread.
+fn alone(sizes: &Sizes, height: u64, turns: u64) -> Vec<f64> {
+    let (columns, height) = (sizes.columns as usize, height as usize);
+    let mut all = Vec::new();
+    for level in 0..sizes.levels {
+        let points = (0..height * columns)
+            .map(|at| start(level, (at / columns) as u64, (at % columns) as u64));
+        let mut u: Vec<f64> = points.collect();
+        let (mut lap, mut fi, mut fj) = (vec![0.0; u.len()], vec![0.0; u.len()], vec![0.0; u.len()]);
+        for _ in 0..turns {
+            for j in 1..height.saturating_sub(1) {
+                for at in j * columns + 1..((j + 1) * columns).saturating_sub(1) {
+                    lap[at] = u[at + 1] + u[at - 1] + u[at + columns] + u[at - columns] - 4.0 * u[at];
+                }
+            }
+            for at in 0..u.len() {
+                fi[at] = if (at + 1) % columns != 0 { lap[at + 1] - lap[at] } else { 0.0 };
+                fj[at] = if at + columns < u.len() { lap[at + columns] - lap[at] } else { 0.0 };
+            }
+            // In place: each point needs itself only.
+            for j in 2..height.saturating_sub(2) {
+                for at in j * columns + 2..((j + 1) * columns).saturating_sub(2) {
+                    u[at] -= 0.025 * (fi[at] - fi[at - 1] + fj[at] - fj[at - columns]);
+                }
+            }
+        }
+        all.extend(u);
+    }
+    all
+}
+
+/// Checks and measures all forms.
+///
+/// # Errors
+/// A result that is not that of the serial run; what fails.
+pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
+    let serial = std::sync::OnceLock::new();
+    let lines = on_devices(plan, |machine| {
+        let domain = Domain::new(machine, sizes)?;
+        let height = domain.args.devices * domain.lines();
+        let serial = serial.get_or_init(|| alone(sizes, height, plan.check));
+        let ranks = domain.ranks()?;
+        let by_ranks = |each: u64| {
+            let (args, ranks) = (domain.args, &ranks);
+            move |turns| machine.run(ranks, "dcuda_stencil", Stencil { turns, each, ..args })
+        };
+        let halos = |turn: u64| {
+            let of_phase = |phase: usize| Halos::new(&domain, given(phase, turn), GIVEN[phase]);
+            Ok::<_, anyhow::Error>([of_phase(0)?, of_phase(1)?, of_phase(2)?])
+        };
+        // The last phase of every other iteration gives lines of the other field.
+        let even = halos(0)?;
+        let odd = Halos::new(&domain, given(2, 1), GIVEN[2])?;
+        let on_stream = |turns| {
+            machine.on_stream(turns, |turn| {
+                for (phase, halos) in even.iter().enumerate() {
+                    let args = Stencil { turns: turn, phase: phase as u64, ..domain.args };
+                    machine.launch("dcuda_stencil_phase", args)?;
+                    let halos = if phase == 2 && turn % 2 == 1 { &odd } else { halos };
+                    machine.world.enqueue(&machine.stream, &halos.steps())?;
+                }
+                Ok(())
+            })
+        };
+        let (one, all) = (by_ranks(0), by_ranks(1));
+        let forms: [(&str, &dyn Fn(u64) -> Result<()>); 3] = [
+            ("ranks, one notification a halo", &one),
+            ("ranks, one notification a level", &all),
+            ("stream", &on_stream),
+        ];
+        let mut lines = Vec::new();
+        for (form, run) in forms {
+            domain.begin()?;
+            run(plan.check)?;
+            domain.check(form, plan.check, serial)?;
+            if plan.iterations > 0 {
+                let at = format!("{} × {height} × {}", sizes.columns, sizes.levels);
+                lines.push(Line::new("stencil", form, at, machine, Unit::Milliseconds, machine.time(plan, run)?));
+            } else {
+                lines.push(Line::checked("stencil", form, machine));
+            }
+        }
+        Ok(lines)
+    })?;
+    Ok(lines.into_iter().next().unwrap_or_default())
+}

@@ -1,0 +1,75 @@
+//! What the programs print: a line for each form and size, and the same as JSON.
+
+use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
+use mp_program::Spread;
+use serde::Serialize;
+
+use crate::machine::Machine;
+
+/// Units.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub enum Unit {
+    /// Of an iteration.
+    #[serde(rename = "ms")]
+    Milliseconds,
+}
+
+impl Unit {
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Milliseconds => "ms an iteration",
+        }
+    }
+}
+
+/// A figure, or only that the results were right.
+#[derive(Debug, Clone, Serialize)]
+pub struct Line {
+    program: &'static str,
+    form: String,
+    size: String,
+    machine: String,
+    figure: Option<(Unit, Spread)>,
+}
+
+impl Line {
+    /// A figure of a form that has been checked.
+    pub fn new(
+        program: &'static str,
+        form: &str,
+        size: String,
+        machine: &Machine,
+        unit: Unit,
+        spread: Spread,
+    ) -> Line {
+        let figure = Some((unit, spread));
+        Line { program, form: form.into(), size, machine: machine.what(), figure }
+    }
+
+    /// A form that has been checked and not measured.
+    pub fn checked(program: &'static str, form: &str, machine: &Machine) -> Line {
+        let (form, size) = (form.into(), String::new());
+        Line { program, form, size, machine: machine.what(), figure: None }
+    }
+}
+
+/// As a table.
+pub fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(UTF8_FULL_CONDENSED);
+    table.set_header(["program", "form", "size", "median", "least", "most", "unit", "result"]);
+    for line in lines {
+        let mut row = vec![Cell::new(line.program), Cell::new(&line.form), Cell::new(&line.size)];
+        let number = |value: f64| Cell::new(format!("{value:.4}")).set_alignment(CellAlignment::Right);
+        match &line.figure {
+            Some((unit, spread)) => {
+                row.extend([spread.median, spread.min, spread.max].map(number));
+                row.push(Cell::new(unit.name()));
+            }
+            None => row.extend(["", "", "", ""].map(Cell::new)),
+        }
+        row.push(Cell::new("as the serial run"));
+        table.add_row(row);
+    }
+    table
+}
