@@ -29,6 +29,95 @@ shared_structs! {
         /// 1: a notification for each level, 0: one behind the last.
         pub each: u64,
     }
+
+    /// Messages back and forth.
+    pub struct Pairs {
+        /// Address of a word for the nanoseconds and one for the words that were wrong; behind them for each rank what it sends, and
+        /// what comes to it.
+        pub memory: u64,
+        /// Bytes of the room of one message.
+        pub room: u64,
+        /// Bytes of a message.
+        pub bytes: u64,
+        /// Messages each way.
+        pub turns: u64,
+        /// 1: between a device and another one, 0: on each device.
+        pub across: u64,
+        /// 1: each word is compared.
+        pub check: u64,
+    }
+
+    /// Exchange and computation, together or each alone.
+    pub struct Overlap {
+        /// Address of the ranks' memory, `words` each: see overlap.cuh.
+        pub memory: u64,
+        /// Words of a rank.
+        pub words: u64,
+        /// Iterations.
+        pub turns: u64,
+        /// Units of computation in each: 128 divisions, or 1 KiB copied.
+        pub units: u64,
+        /// 1: square roots, 0: copies.
+        pub roots: u64,
+        /// 1: packets are exchanged.
+        pub exchanges: u64,
+        /// 1: the neighbours are the same rank of other devices, 0: the ranks before and behind.
+        pub across: u64,
+        /// Doubles that are copied before it begins anew, a multiple of 128.
+        pub copied: u64,
+    }
+
+    /// Particles in cells, as a device has them.
+    pub struct Particles {
+        /// Address of its memory: see particles.cuh.
+        pub memory: u64,
+        /// Cells of a rank.
+        pub cells: u64,
+        /// Particles that a cell has room for.
+        pub room: u64,
+        /// Ranks of a device.
+        pub ranks: u64,
+        /// Devices.
+        pub devices: u64,
+        /// Which of them this is.
+        pub device: u64,
+        /// Iterations; of one stage: which iteration.
+        pub turns: u64,
+        /// Which stage, of one.
+        pub stage: u64,
+    }
+
+    /// A sparse matrix, as a device has its part.
+    pub struct Matrix {
+        /// Address of the input vector: doubles, as many as rows.
+        pub input: u64,
+        /// Address of the result.
+        pub result: u64,
+        /// Address of two vectors that others add to the result.
+        pub others: u64,
+        /// Address of 32 doubles a row.
+        pub sums: u64,
+        /// Address of the first entry of each row, and the end of the last, words of 64 bits.
+        pub starts: u64,
+        /// Address of the entries' columns, words of 32 bits.
+        pub columns: u64,
+        /// Address of the entries' values.
+        pub values: u64,
+        /// Rows of a rank.
+        pub rows: u64,
+        /// Ranks of a device.
+        pub ranks: u64,
+        /// Devices in a row of the matrix.
+        pub across: u64,
+        /// Devices in a column of it.
+        pub down: u64,
+        /// Which device this is, row by row.
+        pub device: u64,
+        /// Iterations.
+        pub turns: u64,
+        /// Which stage, of one.
+        pub stage: u64,
+    }
 }
 
 /// `cuda/layout.cuh`.
