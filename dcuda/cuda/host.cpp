@@ -3,6 +3,10 @@
 #include <mp/host/launch.hpp>
 #include <system_error>
 
+#include "matrix.cuh"
+#include "overlap.cuh"
+#include "particles.cuh"
+#include "pingpong.cuh"
 #include "stencil.cuh"
 
 namespace {
@@ -28,6 +32,12 @@ const struct {
     const char* name;
     void (*run)(const Launch&);
 } kernels[] = {
+    {"dcuda_matrix", run<programs::Matrix, dcuda_matrix>},
+    {"dcuda_matrix_stage", run<programs::Matrix, dcuda_matrix_stage>},
+    {"dcuda_overlap", run<programs::Overlap, dcuda_overlap>},
+    {"dcuda_particles", run<programs::Particles, dcuda_particles>},
+    {"dcuda_particles_stage", run<programs::Particles, dcuda_particles_stage>},
+    {"dcuda_pingpong", run<programs::Pairs, dcuda_pingpong>},
     {"dcuda_stencil", run<programs::Stencil, dcuda_stencil>},
     {"dcuda_stencil_phase", run<programs::Stencil, dcuda_stencil_phase>},
 };

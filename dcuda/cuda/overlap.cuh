@@ -74,9 +74,13 @@ private:
 DCUDA_KERNEL dcuda_overlap(mp::Ranks ranks, programs::Overlap all) {
     const mp::Rank self = mp::join(ranks);
     const programs::Worker worker(self, all);
+    if (mp::barrier(self, mp::Team::world).failed()) return;
+    const std::uint64_t began = mp::clock_ns();
     for (std::uint64_t turn = 0; turn < all.turns; ++turn) {
         if (all.units != 0) worker.compute(turn);
         if (all.exchanges != 0 && !worker.exchange(turn)) return;
     }
+    if (mp::barrier(self, mp::Team::world).failed()) return;
+    if (self.rank == 0 && mp::block().leads()) *programs::at<std::uint64_t>(all.time) = mp::clock_ns() - began;
     mp::finish(self);
 }

@@ -65,6 +65,8 @@ shared_structs! {
         pub across: u64,
         /// Doubles that are copied before it begins anew, a multiple of 128.
         pub copied: u64,
+        /// Address of a word: the first rank writes the nanoseconds from the barrier before the first iteration to the one behind the last.
+        pub time: u64,
     }
 
     /// Particles in cells, as a device has them.
@@ -85,6 +87,10 @@ shared_structs! {
         pub turns: u64,
         /// Which stage, of one.
         pub stage: u64,
+        /// How far particles push each other away; at most the width of a cell, which is 1.
+        pub cutoff: f64,
+        /// Length of an iteration.
+        pub step: f64,
     }
 
     /// A sparse matrix, as a device has its part.
@@ -133,7 +139,16 @@ const HEADER: mp_kernels::shared::Header = mp_kernels::shared::Header {
 };
 
 /// Every kernel of `cuda/`.
-pub const NAMES: &[&str] = &["dcuda_stencil", "dcuda_stencil_phase"];
+pub const NAMES: &[&str] = &[
+    "dcuda_matrix",
+    "dcuda_matrix_stage",
+    "dcuda_overlap",
+    "dcuda_particles",
+    "dcuda_particles_stage",
+    "dcuda_pingpong",
+    "dcuda_stencil",
+    "dcuda_stencil_phase",
+];
 
 unsafe extern "C" {
     /// `cuda/host.cpp`.

@@ -278,7 +278,8 @@ impl Machine {
         run(plan.iterations.min(2))?;
         let none = Spread::of(&measure(0, plan.repeats.clamp(1, 5))?).context("no measurement")?;
         let of_one = |seconds: f64| (seconds - none.median) * 1e3 / plan.iterations as f64;
-        let samples: Vec<f64> = measure(plan.iterations, plan.repeats)?.into_iter().map(of_one).collect();
+        let samples: Vec<f64> =
+            measure(plan.iterations, plan.repeats)?.into_iter().map(of_one).collect();
         Spread::of(&samples).context("no measurement")
     }
 }

@@ -1,8 +1,13 @@
 //! `dcuda`: the programs of the dCUDA paper (Gysi, Bär, Hoefler, SC16) on device ranks. Each compares its results with a serial run before it
 //! measures, and runs in a form that the host drives by streams and prepared messages, too.
 
+mod halo;
 mod kernels;
 mod machine;
+mod matrix;
+mod overlap;
+mod particles;
+mod pingpong;
 mod stencil;
 mod table;
 
@@ -29,6 +34,34 @@ enum What {
         #[command(flatten)]
         sizes: stencil::Sizes,
     },
+    /// A computation and an exchange, each alone and both: how much is hidden.
+    Overlap {
+        #[command(flatten)]
+        plan: Plan,
+        #[command(flatten)]
+        choices: overlap::Choices,
+    },
+    /// Notified puts back and forth: one way times and rates.
+    Pingpong {
+        #[command(flatten)]
+        plan: Plan,
+        #[command(flatten)]
+        messages: pingpong::Messages,
+    },
+    /// Particles in cells that push each other away at short range.
+    Particles {
+        #[command(flatten)]
+        plan: Plan,
+        #[command(flatten)]
+        sizes: particles::Sizes,
+    },
+    /// A sparse matrix times a vector, and a barrier.
+    Spmv {
+        #[command(flatten)]
+        plan: Plan,
+        #[command(flatten)]
+        sizes: matrix::Sizes,
+    },
 }
 
 fn main() -> ExitCode {
@@ -41,6 +74,10 @@ fn main() -> ExitCode {
 fn run(what: &What) -> Result<()> {
     let (plan, lines) = match what {
         What::Stencil { plan, sizes } => (plan, stencil::run(plan, sizes)?),
+        What::Overlap { plan, choices } => (plan, overlap::run(plan, choices)?),
+        What::Pingpong { plan, messages } => (plan, pingpong::run(plan, messages)?),
+        What::Particles { plan, sizes } => (plan, particles::run(plan, sizes)?),
+        What::Spmv { plan, sizes } => (plan, matrix::run(plan, sizes)?),
     };
     if let Some(path) = &plan.json {
         mp_program::write(path, serde_json::to_string_pretty(&lines)?)?;

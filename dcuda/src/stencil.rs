@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 use dranks::{Options, Ranks};
-use libmp::{Recv, Region, Send, Step};
+use libmp::Region;
 
+use crate::halo::{Halo, Pieces};
 use crate::kernels::Stencil;
 use crate::machine::{Machine, Plan, address, on_devices, same};
 use crate::table::{Line, Unit};
@@ -118,6 +119,18 @@ impl Domain<'_> {
         Ok(())
     }
 
+    /// Lines of a field that the devices before and behind have as halo.
+    fn halo(&self, field: u64, (down, up): (bool, bool)) -> Result<Halo> {
+        let line = |line: u64| -> Pieces {
+            let at = |level| (self.line(field, level, line) as u64, self.sizes.columns);
+            (0..self.sizes.levels).map(at).collect()
+        };
+        let last = self.lines();
+        let (down, up) =
+            (down.then(|| (line(1), line(last + 1))), up.then(|| (line(last), line(0))));
+        Halo::new(self.machine, &self.memory, field, down, up)
+    }
+
     /// The windows of the ranks, and what runs them.
     fn ranks(&self) -> Result<Ranks> {
         let (plane, columns) = (self.plane(), self.sizes.columns);
@@ -134,48 +147,6 @@ impl Domain<'_> {
     }
 }
 
-/// The halos of a field between this device and its neighbours.
-struct Halos {
-    sends: Vec<Send>,
-    recvs: Vec<Recv>,
-}
-
-impl Halos {
-    fn new(domain: &Domain<'_>, field: u64, (down, up): (bool, bool)) -> Result<Halos> {
-        let world = &domain.machine.world;
-        let (rank, last, columns) = (world.rank(), domain.lines(), domain.sizes.columns as usize);
-        let pieces = |line: u64| {
-            let ranges = (0..domain.sizes.levels).map(move |level| domain.line(field, level, line));
-            ranges.map(|from| (&domain.memory, from..from + columns)).collect::<Vec<_>>()
-        };
-        let (mut sends, mut recvs) = (Vec::new(), Vec::new());
-        // Toward the device before, and toward the one behind: who gives what, and where it belongs.
-        let before = rank.checked_sub(1);
-        let behind = Some(rank + 1).filter(|rank| *rank < world.size());
-        for (goes, to, from, line, halo) in
-            [(down, before, behind, 1, last + 1), (up, behind, before, last, 0)]
-        {
-            if !goes {
-                continue;
-            }
-            let tag = 2 * field + u64::from(halo == 0);
-            if let Some(to) = to {
-                sends.push(world.peer(to)?.sendv(&pieces(line), tag)?.prepare()?);
-            }
-            if let Some(from) = from {
-                recvs.push(world.peer(from)?.recvv(&pieces(halo), tag)?.prepare()?);
-            }
-        }
-        Ok(Halos { sends, recvs })
-    }
-
-    fn steps(&self) -> Vec<Step<'_>> {
-        let starts = self.recvs.iter().map(Step::start as fn(_) -> _);
-        let sends = self.sends.iter().map(Step::start as fn(_) -> _);
-        starts.chain(sends).chain(self.recvs.iter().map(Step::wait as fn(_) -> _)).collect()
-    }
-}
-
 /// The whole domain by one thread.
 fn alone(sizes: &Sizes, height: u64, turns: u64) -> Vec<f64> {
     let (columns, height) = (sizes.columns as usize, height as usize);
@@ -184,11 +155,13 @@ fn alone(sizes: &Sizes, height: u64, turns: u64) -> Vec<f64> {
         let points = (0..height * columns)
             .map(|at| start(level, (at / columns) as u64, (at % columns) as u64));
         let mut u: Vec<f64> = points.collect();
-        let (mut lap, mut fi, mut fj) = (vec![0.0; u.len()], vec![0.0; u.len()], vec![0.0; u.len()]);
+        let (mut lap, mut fi, mut fj) =
+            (vec![0.0; u.len()], vec![0.0; u.len()], vec![0.0; u.len()]);
         for _ in 0..turns {
             for j in 1..height.saturating_sub(1) {
                 for at in j * columns + 1..((j + 1) * columns).saturating_sub(1) {
-                    lap[at] = u[at + 1] + u[at - 1] + u[at + columns] + u[at - columns] - 4.0 * u[at];
+                    lap[at] =
+                        u[at + 1] + u[at - 1] + u[at + columns] + u[at - columns] - 4.0 * u[at];
                 }
             }
             for at in 0..u.len() {
@@ -222,13 +195,11 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
             let (args, ranks) = (domain.args, &ranks);
             move |turns| machine.run(ranks, "dcuda_stencil", Stencil { turns, each, ..args })
         };
-        let halos = |turn: u64| {
-            let of_phase = |phase: usize| Halos::new(&domain, given(phase, turn), GIVEN[phase]);
-            Ok::<_, anyhow::Error>([of_phase(0)?, of_phase(1)?, of_phase(2)?])
-        };
+        let phases = [0, 1, 2].map(|phase| domain.halo(given(phase, 0), GIVEN[phase]));
+        let [lap, flux, even] = phases;
+        let even = [lap?, flux?, even?];
         // The last phase of every other iteration gives lines of the other field.
-        let even = halos(0)?;
-        let odd = Halos::new(&domain, given(2, 1), GIVEN[2])?;
+        let odd = domain.halo(given(2, 1), GIVEN[2])?;
         let on_stream = |turns| {
             machine.on_stream(turns, |turn| {
                 for (phase, halos) in even.iter().enumerate() {
@@ -253,7 +224,14 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
             domain.check(form, plan.check, serial)?;
             if plan.iterations > 0 {
                 let at = format!("{} × {height} × {}", sizes.columns, sizes.levels);
-                lines.push(Line::new("stencil", form, at, machine, Unit::Milliseconds, machine.time(plan, run)?));
+                lines.push(Line::new(
+                    "stencil",
+                    form,
+                    at,
+                    machine,
+                    Unit::Milliseconds,
+                    machine.time(plan, run)?,
+                ));
             } else {
                 lines.push(Line::checked("stencil", form, machine));
             }

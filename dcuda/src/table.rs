@@ -9,15 +9,39 @@ use crate::machine::Machine;
 /// Units.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub enum Unit {
-    /// Of an iteration.
+    /// Of an iteration, ms.
     #[serde(rename = "ms")]
     Milliseconds,
+    /// Of a message, µs.
+    #[serde(rename = "us")]
+    OneWay,
+    /// Of all pairs together, millions of messages a second.
+    #[serde(rename = "M/s")]
+    Rate,
+    /// Of the computation alone.
+    #[serde(rename = "t_c ms")]
+    Computing,
+    /// Of the exchange alone.
+    #[serde(rename = "t_x ms")]
+    Exchanging,
+    /// Of both.
+    #[serde(rename = "t ms")]
+    Together,
+    /// (t_c + t_x − t) / min(t_c, t_x).
+    #[serde(rename = "eta")]
+    Hidden,
 }
 
 impl Unit {
     fn name(self) -> &'static str {
         match self {
             Unit::Milliseconds => "ms an iteration",
+            Unit::OneWay => "µs one way",
+            Unit::Rate => "million messages/s",
+            Unit::Computing => "ms computation, t_c",
+            Unit::Exchanging => "ms exchange, t_x",
+            Unit::Together => "ms both, t",
+            Unit::Hidden => "η = (t_c + t_x − t) / min",
         }
     }
 }
@@ -57,10 +81,11 @@ impl Line {
 pub fn table(lines: &[Line]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED);
-    table.set_header(["program", "form", "size", "median", "least", "most", "unit", "result"]);
+    table.set_header(["program", "form", "size", "median", "least", "most", "unit", "checked"]);
     for line in lines {
         let mut row = vec![Cell::new(line.program), Cell::new(&line.form), Cell::new(&line.size)];
-        let number = |value: f64| Cell::new(format!("{value:.4}")).set_alignment(CellAlignment::Right);
+        let number =
+            |value: f64| Cell::new(format!("{value:.4}")).set_alignment(CellAlignment::Right);
         match &line.figure {
             Some((unit, spread)) => {
                 row.extend([spread.median, spread.min, spread.max].map(number));
@@ -68,7 +93,7 @@ pub fn table(lines: &[Line]) -> Table {
             }
             None => row.extend(["", "", "", ""].map(Cell::new)),
         }
-        row.push(Cell::new("as the serial run"));
+        row.push(Cell::new("right"));
         table.add_row(row);
     }
     table

@@ -1,0 +1,229 @@
+//! Overlap: how much of an exchange is hidden behind a computation, or the other way round, by ranks that share multiprocessors (the paper's
+//! Figures 7 and 8). The code is the same with and without each of the two.
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use dranks::{Options, Ranks};
+use libmp::Region;
+use mp_program::{Spread, within};
+
+use crate::kernels::Overlap;
+use crate::machine::{Machine, Plan, address, on_devices, same};
+use crate::table::{Line, Unit};
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Work {
+    /// Square roots by Newton's method, 128 divisions a unit.
+    Newton,
+    /// Copies of 1 KiB a unit.
+    Copy,
+}
+
+/// Who exchanges with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Topology {
+    /// Each rank with the one before and the one behind: only the first and last of a device with another device.
+    Chain,
+    /// Each rank with that of the same number on the device before and the one behind.
+    AllRemote,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Choices {
+    /// What is computed.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "newton,copy")]
+    work: Vec<Work>,
+    /// Who exchanges with whom. Default: chain, and with several devices all-remote too.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    topology: Vec<Topology>,
+    /// Lengths of the computation, as multiples of the exchange's.
+    #[arg(long, value_delimiter = ',', default_value = "0.1,0.3,1,3,10", value_parser = within(0.01..=100.0_f64))]
+    ratios: Vec<f64>,
+    /// Units of the computation, instead of these ratios.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    units: Vec<u64>,
+    /// KiB that each rank copies before it begins anew.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 16))]
+    copied: u64,
+}
+
+/// Doubles of a packet.
+const PACKET: u64 = 128;
+/// Of how many units the time of one is taken.
+const PROBE: u64 = 256;
+
+struct Bench<'a> {
+    machine: &'a Machine,
+    plan: &'a Plan,
+    memory: Region<u64>,
+    ranks: Ranks,
+    args: Overlap,
+}
+
+impl Bench<'_> {
+    fn new<'a>(machine: &'a Machine, plan: &'a Plan, choices: &Choices) -> Result<Bench<'a>> {
+        let copied = choices.copied * PACKET;
+        let words = 7 * PACKET + 2 * copied;
+        let memory = machine.memory(u64::from(machine.ranks) * words + 1)?;
+        let ranks = machine.open(&memory, &Options::new(machine.ranks))?;
+        let share = |rank: u64| 8 * rank * words..8 * (rank * words + 5 * PACKET);
+        ranks.window(&(0..u64::from(machine.ranks)).map(share).collect::<Vec<_>>())?;
+        let begin = address(&memory)?;
+        let time = begin + 8 * u64::from(machine.ranks) * words;
+        let args =
+            Overlap { memory: begin, words, copied, time, exchanges: 1, ..Overlap::default() };
+        Ok(Bench { machine, plan, memory, ranks, args })
+    }
+
+    /// What is copied, and nothing else.
+    fn begin(&self) -> Result<()> {
+        let rank = |rank: u64| {
+            let source = 7 * PACKET..7 * PACKET + self.args.copied;
+            (0..self.args.words).map(move |word| {
+                if source.contains(&word) { copied(rank, word).to_bits() } else { 0 }
+            })
+        };
+        let words = (0..u64::from(self.machine.ranks)).flat_map(rank).chain([0]);
+        self.memory.write(&words.collect::<Vec<_>>())?;
+        Ok(self.machine.world.barrier()?)
+    }
+
+    fn run(&self, args: Overlap) -> Result<()> {
+        self.machine.run(&self.ranks, "dcuda_overlap", args)
+    }
+
+    /// All that is exchanged and computed.
+    fn check(&self, form: &str, args: Overlap) -> Result<()> {
+        self.begin()?;
+        self.run(args)?;
+        let words = self.memory.to_vec()?;
+        let size = self.ranks.size();
+        for (words, rank) in words.chunks_exact(args.words as usize).zip(self.ranks.numbers()) {
+            let each = self.machine.ranks;
+            let neighbours = match args.across {
+                0 => [rank.checked_sub(1), Some(rank + 1).filter(|next| *next < size)],
+                _ => [Some((rank + size - each) % size), Some((rank + each) % size)],
+            };
+            let sum = |i: u64| {
+                let from = |neighbour: u32| {
+                    (0..args.turns)
+                        .map(move |turn| (7 * u64::from(neighbour) + 3 * turn + i) as f64)
+                };
+                neighbours.into_iter().flatten().flat_map(from).sum()
+            };
+            let part = |number: u64| (number * PACKET) as usize..((number + 1) * PACKET) as usize;
+            same(&format!("{form}: sums of rank {rank}"), &words[part(5)], (0..PACKET).map(sum))?;
+            if args.roots != 0 {
+                let root = |i: u64| {
+                    let square = 2.0 + f64::from(rank) + i as f64;
+                    (0..args.units).fold(square, |root, _| 0.5 * (root + square / root))
+                };
+                let what = format!("{form}: square roots of rank {rank}");
+                same(&what, &words[part(6)], (0..PACKET).map(root))?;
+            } else {
+                let local = u64::from(rank % each);
+                let done = (args.turns * args.units * PACKET).min(args.copied);
+                let target = (7 * PACKET + args.copied) as usize;
+                let alone = (0..args.copied)
+                    .map(|i| if i < done { copied(local, 7 * PACKET + i) } else { 0.0 });
+                let got = &words[target..target + args.copied as usize];
+                same(&format!("{form}: copies of rank {rank}"), got, alone)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Milliseconds of an iteration, once, by the clock of the first device.
+    fn once(&self, args: Overlap) -> Result<f64> {
+        let (turns, world) = (self.plan.iterations, &self.machine.world);
+        world.barrier()?;
+        self.run(Overlap { turns, ..args })?;
+        let time = self.memory.slice(self.memory.len() - 1..self.memory.len())?.to_vec()?[0];
+        Ok(world.max(time as f64)? / 1e6 / turns as f64)
+    }
+
+    /// The middle of a few.
+    fn some(&self, args: Overlap) -> Result<f64> {
+        let samples = (0..3).map(|_| self.once(args)).collect::<Result<Vec<_>>>()?;
+        Ok(Spread::of(&samples).context("no measurement")?.median)
+    }
+}
+
+fn copied(rank: u64, word: u64) -> f64 {
+    (rank * 1009 + word) as f64
+}
+
+/// Checks and measures.
+///
+/// # Errors
+/// A result that is not that of the serial run; what fails.
+pub fn run(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
+    let lines = on_devices(plan, |machine| {
+        let bench = Bench::new(machine, plan, choices)?;
+        let mut topologies = choices.topology.clone();
+        let several = machine.world.size() > 1;
+        if topologies.is_empty() {
+            topologies.push(Topology::Chain);
+            topologies.extend(several.then_some(Topology::AllRemote));
+        }
+        let mut lines = Vec::new();
+        for &topology in &topologies {
+            let across = topology == Topology::AllRemote;
+            ensure!(several || !across, "all-remote needs several devices, and there is 1");
+            for &work in &choices.work {
+                let form = format!(
+                    "{}, {}",
+                    if across { "all-remote" } else { "chain" },
+                    if work == Work::Newton { "Newton" } else { "copy" },
+                );
+                let roots = u64::from(work == Work::Newton);
+                let args = Overlap { across: across.into(), roots, ..bench.args };
+                bench.check(&form, Overlap { turns: plan.check, units: 3, ..args })?;
+                if plan.iterations == 0 {
+                    lines.push(Line::checked("overlap", &form, machine));
+                    continue;
+                }
+                lines.extend(measure(&bench, choices, &form, args)?);
+            }
+        }
+        Ok(lines)
+    })?;
+    Ok(lines.into_iter().next().unwrap_or_default())
+}
+
+fn measure(bench: &Bench<'_>, choices: &Choices, form: &str, args: Overlap) -> Result<Vec<Line>> {
+    // The same on all devices, and never 0.
+    let exchange = bench.some(Overlap { units: 0, ..args })?;
+    let unit = bench.some(Overlap { units: PROBE, exchanges: 0, ..args })? / PROBE as f64;
+    let (exchange, unit) = (exchange.max(1e-9), unit.max(1e-9));
+    let of_ratio = |ratio: &f64| ((ratio * exchange / unit).round().clamp(1.0, 1e9)) as u64;
+    let units = match choices.units.is_empty() {
+        true => choices.ratios.iter().map(of_ratio).collect(),
+        false => choices.units.clone(),
+    };
+    let mut lines = Vec::new();
+    for units in units {
+        let mut samples = [const { Vec::new() }; 4];
+        for _ in 0..bench.plan.repeats {
+            let computing = bench.once(Overlap { units, exchanges: 0, ..args })?;
+            let exchange = bench.once(Overlap { units: 0, ..args })?;
+            let both = bench.once(Overlap { units, ..args })?;
+            let hidden = (computing + exchange - both) / computing.min(exchange);
+            for (samples, sample) in samples.iter_mut().zip([computing, exchange, both, hidden]) {
+                samples.push(sample);
+            }
+        }
+        let spreads = samples
+            .iter()
+            .map(|samples| Spread::of(samples).context("a time of 0"))
+            .collect::<Result<Vec<_>>>()?;
+        let size = format!("{units} units, ratio {:.2}", spreads[0].median / spreads[1].median);
+        let names = [Unit::Computing, Unit::Exchanging, Unit::Together, Unit::Hidden];
+        for (unit, spread) in names.into_iter().zip(spreads) {
+            lines.push(Line::new("overlap", form, size.clone(), bench.machine, unit, spread));
+        }
+    }
+    Ok(lines)
+}

@@ -1,0 +1,119 @@
+//! The ping-pong: how long a notified put takes one way, between ranks of one device and of two, for one pair and for many at once.
+
+use anyhow::{Context, Result, ensure};
+use dranks::Options;
+use mp_program::Spread;
+
+use crate::kernels::Pairs;
+use crate::machine::{Machine, Plan, address, on_devices};
+use crate::table::{Line, Unit};
+
+/// Which messages.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Messages {
+    /// Bytes of a message.
+    #[arg(long, value_delimiter = ',', default_value = "0,8,64,512,4096,32768,262144,4194304",
+        value_parser = clap::value_parser!(u64).range(0..=1 << 28))]
+    sizes: Vec<u64>,
+    /// Pairs of ranks of a device at once. Default: 1, and as many as there are ranks for.
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pairs: Vec<u32>,
+    /// Bytes that all messages on their way may have together: larger messages of many pairs are left out.
+    #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    most: u64,
+}
+
+/// Checks and measures: one way times, and how many messages all pairs send in a second.
+///
+/// # Errors
+/// A word that is not the one sent; what fails.
+pub fn run(plan: &Plan, messages: &Messages) -> Result<Vec<Line>> {
+    let lines = on_devices(plan, |machine| {
+        let mut lines = Vec::new();
+        for across in [false, true] {
+            if across && machine.world.size() % 2 != 0 {
+                continue;
+            }
+            let most = if across { machine.ranks } else { machine.ranks / 2 };
+            ensure!(most > 0, "ping-pong on one device needs two ranks, and there is 1");
+            let mut pairs = messages.pairs.clone();
+            if pairs.is_empty() {
+                pairs = vec![1, most];
+                pairs.dedup();
+            }
+            for pairs in pairs {
+                ensure!(pairs <= most, "{pairs} pairs: expected at most {most}, for so many ranks");
+                lines.extend(of_pairs(machine, plan, messages, across, pairs)?);
+            }
+        }
+        Ok(lines)
+    })?;
+    Ok(lines.into_iter().next().unwrap_or_default())
+}
+
+fn of_pairs(
+    machine: &Machine,
+    plan: &Plan,
+    messages: &Messages,
+    across: bool,
+    pairs: u32,
+) -> Result<Vec<Line>> {
+    let ranks = if across { pairs } else { 2 * pairs };
+    let fits = |bytes: &u64| bytes.saturating_mul(u64::from(ranks)) <= messages.most || pairs == 1;
+    let sizes: Vec<u64> = messages.sizes.iter().copied().filter(fits).collect();
+    let room = sizes.iter().copied().max().unwrap_or(0).next_multiple_of(16);
+    let memory = machine.memory(2 + u64::from(ranks) * room / 4)?;
+    let world = machine.open(&memory, &Options::new(ranks))?;
+    let share = |rank: u64| 16 + rank * 2 * room..16 + (rank + 1) * 2 * room;
+    world.window(&(0..u64::from(ranks)).map(share).collect::<Vec<_>>())?;
+    let all_pairs = f64::from(world.size()) / 2.0;
+    let form = format!(
+        "{pairs} pair{} {}",
+        if pairs == 1 { "" } else { "s" },
+        if across { "on two devices" } else { "on one device" }
+    );
+    let mut lines = Vec::new();
+    for bytes in sizes {
+        let args = Pairs {
+            memory: address(&memory)?,
+            room,
+            bytes,
+            turns: plan.check,
+            across: across.into(),
+            check: 1,
+        };
+        memory.slice(0..2)?.write(&[0; 2])?;
+        machine.run(&world, "dcuda_pingpong", args)?;
+        let wrong = memory.slice(1..2)?.to_vec()?[0];
+        ensure!(wrong == 0, "{form}, {bytes} bytes: {wrong} words are not those that were sent");
+        if plan.iterations == 0 {
+            lines.push(Line::checked("ping-pong", &form, machine));
+            continue;
+        }
+        let (mut one_way, mut rate) = (Vec::new(), Vec::new());
+        for repeat in 0..=plan.repeats {
+            machine.world.barrier()?;
+            machine.run(
+                &world,
+                "dcuda_pingpong",
+                Pairs { turns: plan.iterations, check: 0, ..args },
+            )?;
+            let ns = memory.slice(0..1)?.to_vec()?[0] as f64;
+            // The first warms up. Of other devices there is no time.
+            if repeat > 0 && machine.number() == 0 {
+                let messages = 2.0 * plan.iterations as f64;
+                one_way.push(ns / 1e3 / messages);
+                rate.push(all_pairs * messages * 1e3 / ns);
+            }
+        }
+        if machine.number() == 0 {
+            for (unit, samples) in [(Unit::OneWay, one_way), (Unit::Rate, rate)] {
+                let spread = Spread::of(&samples).context("no measurement")?;
+                let size = format!("{bytes} B");
+                lines.push(Line::new("ping-pong", &form, size, machine, unit, spread));
+            }
+        }
+    }
+    machine.world.barrier()?;
+    Ok(lines)
+}
