@@ -30,6 +30,17 @@ struct Stencil {
     // 1: a notification for each level, 0: one behind the last.
     std::uint64_t each;
 };
+static_assert(sizeof(Stencil) == 80 && alignof(Stencil) == 8);
+static_assert(offsetof(Stencil, fields) == 0);
+static_assert(offsetof(Stencil, columns) == 8);
+static_assert(offsetof(Stencil, lines) == 16);
+static_assert(offsetof(Stencil, levels) == 24);
+static_assert(offsetof(Stencil, ranks) == 32);
+static_assert(offsetof(Stencil, devices) == 40);
+static_assert(offsetof(Stencil, device) == 48);
+static_assert(offsetof(Stencil, turns) == 56);
+static_assert(offsetof(Stencil, phase) == 64);
+static_assert(offsetof(Stencil, each) == 72);
 
 // Messages back and forth.
 struct Pairs {
@@ -47,6 +58,13 @@ struct Pairs {
     // 1: each word is compared.
     std::uint64_t check;
 };
+static_assert(sizeof(Pairs) == 48 && alignof(Pairs) == 8);
+static_assert(offsetof(Pairs, memory) == 0);
+static_assert(offsetof(Pairs, room) == 8);
+static_assert(offsetof(Pairs, bytes) == 16);
+static_assert(offsetof(Pairs, turns) == 24);
+static_assert(offsetof(Pairs, across) == 32);
+static_assert(offsetof(Pairs, check) == 40);
 
 // Exchange and computation, together or each alone.
 struct Overlap {
@@ -66,8 +84,19 @@ struct Overlap {
     std::uint64_t across;
     // Doubles that are copied before it begins anew, a multiple of 128.
     std::uint64_t copied;
+    // Address of a word: the first rank writes the nanoseconds from the barrier before the first iteration to the one behind the last.
     std::uint64_t time;
 };
+static_assert(sizeof(Overlap) == 72 && alignof(Overlap) == 8);
+static_assert(offsetof(Overlap, memory) == 0);
+static_assert(offsetof(Overlap, words) == 8);
+static_assert(offsetof(Overlap, turns) == 16);
+static_assert(offsetof(Overlap, units) == 24);
+static_assert(offsetof(Overlap, roots) == 32);
+static_assert(offsetof(Overlap, exchanges) == 40);
+static_assert(offsetof(Overlap, across) == 48);
+static_assert(offsetof(Overlap, copied) == 56);
+static_assert(offsetof(Overlap, time) == 64);
 
 // Particles in cells, as a device has them.
 struct Particles {
@@ -87,9 +116,22 @@ struct Particles {
     std::uint64_t turns;
     // Which stage, of one.
     std::uint64_t stage;
+    // How far particles push each other away; at most the width of a cell, which is 1.
     double cutoff;
+    // Length of an iteration.
     double step;
 };
+static_assert(sizeof(Particles) == 80 && alignof(Particles) == 8);
+static_assert(offsetof(Particles, memory) == 0);
+static_assert(offsetof(Particles, cells) == 8);
+static_assert(offsetof(Particles, room) == 16);
+static_assert(offsetof(Particles, ranks) == 24);
+static_assert(offsetof(Particles, devices) == 32);
+static_assert(offsetof(Particles, device) == 40);
+static_assert(offsetof(Particles, turns) == 48);
+static_assert(offsetof(Particles, stage) == 56);
+static_assert(offsetof(Particles, cutoff) == 64);
+static_assert(offsetof(Particles, step) == 72);
 
 // A sparse matrix, as a device has its part.
 struct Matrix {
@@ -122,5 +164,20 @@ struct Matrix {
     // Which stage, of one.
     std::uint64_t stage;
 };
+static_assert(sizeof(Matrix) == 112 && alignof(Matrix) == 8);
+static_assert(offsetof(Matrix, input) == 0);
+static_assert(offsetof(Matrix, result) == 8);
+static_assert(offsetof(Matrix, others) == 16);
+static_assert(offsetof(Matrix, sums) == 24);
+static_assert(offsetof(Matrix, starts) == 32);
+static_assert(offsetof(Matrix, columns) == 40);
+static_assert(offsetof(Matrix, values) == 48);
+static_assert(offsetof(Matrix, rows) == 56);
+static_assert(offsetof(Matrix, ranks) == 64);
+static_assert(offsetof(Matrix, across) == 72);
+static_assert(offsetof(Matrix, down) == 80);
+static_assert(offsetof(Matrix, device) == 88);
+static_assert(offsetof(Matrix, turns) == 96);
+static_assert(offsetof(Matrix, stage) == 104);
 
 }  // namespace programs

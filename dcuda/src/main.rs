@@ -64,6 +64,18 @@ enum What {
     },
 }
 
+impl What {
+    fn plan(&self) -> &Plan {
+        match self {
+            What::Stencil { plan, .. }
+            | What::Overlap { plan, .. }
+            | What::Pingpong { plan, .. }
+            | What::Particles { plan, .. }
+            | What::Spmv { plan, .. } => plan,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     match run(&Options::parse().what) {
         Ok(()) => ExitCode::SUCCESS,
@@ -72,12 +84,16 @@ fn main() -> ExitCode {
 }
 
 fn run(what: &What) -> Result<()> {
-    let (plan, lines) = match what {
-        What::Stencil { plan, sizes } => (plan, stencil::run(plan, sizes)?),
-        What::Overlap { plan, choices } => (plan, overlap::run(plan, choices)?),
-        What::Pingpong { plan, messages } => (plan, pingpong::run(plan, messages)?),
-        What::Particles { plan, sizes } => (plan, particles::run(plan, sizes)?),
-        What::Spmv { plan, sizes } => (plan, matrix::run(plan, sizes)?),
+    let plan = what.plan();
+    if let Some(path) = &plan.json {
+        mp_program::can_be_written(path)?;
+    }
+    let lines = match what {
+        What::Stencil { plan, sizes } => stencil::run(plan, sizes)?,
+        What::Overlap { plan, choices } => overlap::run(plan, choices)?,
+        What::Pingpong { plan, messages } => pingpong::run(plan, messages)?,
+        What::Particles { plan, sizes } => particles::run(plan, sizes)?,
+        What::Spmv { plan, sizes } => matrix::run(plan, sizes)?,
     };
     if let Some(path) = &plan.json {
         mp_program::write(path, serde_json::to_string_pretty(&lines)?)?;

@@ -77,8 +77,8 @@ impl Line {
     }
 }
 
-/// As a table.
-pub fn table(lines: &[Line]) -> Table {
+/// Where it ran, and a table.
+pub fn table(lines: &[Line]) -> String {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED);
     table.set_header(["program", "form", "size", "median", "least", "most", "unit", "checked"]);
@@ -96,5 +96,6 @@ pub fn table(lines: &[Line]) -> Table {
         row.push(Cell::new("right"));
         table.add_row(row);
     }
-    table
+    let machine = lines.first().map_or("", |line| &line.machine);
+    format!("{machine}\n{table}")
 }
