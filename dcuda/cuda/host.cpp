@@ -40,6 +40,7 @@ const struct {
     {"dcuda_pingpong", run<programs::Pairs, dcuda_pingpong>},
     {"dcuda_stencil", run<programs::Stencil, dcuda_stencil>},
     {"dcuda_stencil_phase", run<programs::Stencil, dcuda_stencil_phase>},
+    {"dcuda_waiting", run<programs::Overlap, dcuda_waiting>},
 };
 
 }  // namespace

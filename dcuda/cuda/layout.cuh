@@ -84,7 +84,8 @@ struct Overlap {
     std::uint64_t across;
     // Doubles that are copied before it begins anew, a multiple of 128.
     std::uint64_t copied;
-    // Address of a word: the first rank writes the nanoseconds from the barrier before the first iteration to the one behind the last.
+    // Address of words for nanoseconds, one for each rank: the first rank writes those from the barrier before the first iteration to the one
+    // behind the last into the first.
     std::uint64_t time;
 };
 static_assert(sizeof(Overlap) == 72 && alignof(Overlap) == 8);

@@ -84,3 +84,24 @@ DCUDA_KERNEL dcuda_overlap(mp::Ranks ranks, programs::Overlap all) {
     if (self.rank == 0 && mp::block().leads()) *programs::at<std::uint64_t>(all.time) = mp::clock_ns() - began;
     mp::finish(self);
 }
+
+// What waiting costs others: the first eighth of a device's ranks compute; the others wait until one of these is done or, without
+// `exchanges`, finish at once. Nanoseconds of each that computes, in words from `time` on. One of eight blocks of each multiprocessor computes, since
+// blocks are given out in turns.
+DCUDA_KERNEL dcuda_waiting(mp::Ranks ranks, programs::Overlap all) {
+    const mp::Rank self = mp::join(ranks);
+    const programs::Worker worker(self, all);
+    const std::uint32_t each_device = self.all->per_device, computing = each_device / 8;
+    if (mp::barrier(self, mp::Team::world).failed()) return;
+    if (self.local < computing) {
+        const std::uint64_t began = mp::clock_ns();
+        for (std::uint64_t turn = 0; turn < all.turns; ++turn) worker.compute(turn);
+        mp::block().sync();
+        if (mp::block().leads()) programs::at<std::uint64_t>(all.time)[self.local] = mp::clock_ns() - began;
+        for (std::uint32_t other = self.local + computing; all.exchanges != 0 && other < each_device; other += computing)
+            if (mp::put_notify(self, 0, self.rank - self.local + other, 0, programs::at(all.memory), 0, 0).failed()) return;
+    } else if (all.exchanges != 0 && mp::wait_notifications(self, {0, mp::any_source, mp::any_tag}, 1).failed()) {
+        return;
+    }
+    mp::finish(self);
+}

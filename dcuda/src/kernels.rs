@@ -65,7 +65,8 @@ shared_structs! {
         pub across: u64,
         /// Doubles that are copied before it begins anew, a multiple of 128.
         pub copied: u64,
-        /// Address of a word: the first rank writes the nanoseconds from the barrier before the first iteration to the one behind the last.
+        /// Address of words for nanoseconds, one for each rank: the first rank writes those from the barrier before the first iteration to the one
+        /// behind the last into the first.
         pub time: u64,
     }
 
@@ -148,6 +149,7 @@ pub const NAMES: &[&str] = &[
     "dcuda_pingpong",
     "dcuda_stencil",
     "dcuda_stencil_phase",
+    "dcuda_waiting",
 ];
 
 unsafe extern "C" {

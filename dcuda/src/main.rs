@@ -41,6 +41,13 @@ enum What {
         #[command(flatten)]
         choices: overlap::Choices,
     },
+    /// What ranks that wait cost those that compute: one of eight computes.
+    Waiting {
+        #[command(flatten)]
+        plan: Plan,
+        #[command(flatten)]
+        choices: overlap::Choices,
+    },
     /// Notified puts back and forth: one way times and rates.
     Pingpong {
         #[command(flatten)]
@@ -69,6 +76,7 @@ impl What {
         match self {
             What::Stencil { plan, .. }
             | What::Overlap { plan, .. }
+            | What::Waiting { plan, .. }
             | What::Pingpong { plan, .. }
             | What::Particles { plan, .. }
             | What::Spmv { plan, .. } => plan,
@@ -91,6 +99,7 @@ fn run(what: &What) -> Result<()> {
     let lines = match what {
         What::Stencil { plan, sizes } => stencil::run(plan, sizes)?,
         What::Overlap { plan, choices } => overlap::run(plan, choices)?,
+        What::Waiting { plan, choices } => overlap::waiting(plan, choices)?,
         What::Pingpong { plan, messages } => pingpong::run(plan, messages)?,
         What::Particles { plan, sizes } => particles::run(plan, sizes)?,
         What::Spmv { plan, sizes } => matrix::run(plan, sizes)?,

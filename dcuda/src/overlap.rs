@@ -66,7 +66,7 @@ impl Bench<'_> {
     fn new<'a>(machine: &'a Machine, plan: &'a Plan, choices: &Choices) -> Result<Bench<'a>> {
         let copied = choices.copied * PACKET;
         let words = 7 * PACKET + 2 * copied;
-        let memory = machine.memory(u64::from(machine.ranks) * words + 1)?;
+        let memory = machine.memory(u64::from(machine.ranks) * (words + 1))?;
         let ranks = machine.open(&memory, &Options::new(machine.ranks))?;
         let share = |rank: u64| 8 * rank * words..8 * (rank * words + 5 * PACKET);
         ranks.window(&(0..u64::from(machine.ranks)).map(share).collect::<Vec<_>>())?;
@@ -85,7 +85,8 @@ impl Bench<'_> {
                 if source.contains(&word) { copied(rank, word).to_bits() } else { 0 }
             })
         };
-        let words = (0..u64::from(self.machine.ranks)).flat_map(rank).chain([0]);
+        let words = (0..u64::from(self.machine.ranks)).flat_map(rank);
+        let words = words.chain((0..self.machine.ranks).map(|_| 0));
         self.memory.write(&words.collect::<Vec<_>>())?;
         Ok(self.machine.world.barrier()?)
     }
@@ -98,9 +99,9 @@ impl Bench<'_> {
     fn check(&self, form: &str, args: Overlap) -> Result<()> {
         self.begin()?;
         self.run(args)?;
-        let words = self.memory.to_vec()?;
+        let all = self.memory.to_vec()?;
         let size = self.ranks.size();
-        for (words, rank) in words.chunks_exact(args.words as usize).zip(self.ranks.numbers()) {
+        for (words, rank) in all.chunks_exact(args.words as usize).zip(self.ranks.numbers()) {
             let each = self.machine.ranks;
             let neighbours = match args.across {
                 0 => [rank.checked_sub(1), Some(rank + 1).filter(|next| *next < size)],
@@ -113,26 +114,36 @@ impl Bench<'_> {
                 };
                 neighbours.into_iter().flatten().flat_map(from).sum()
             };
-            let part = |number: u64| (number * PACKET) as usize..((number + 1) * PACKET) as usize;
-            same(&format!("{form}: sums of rank {rank}"), &words[part(5)], (0..PACKET).map(sum))?;
-            if args.roots != 0 {
-                let root = |i: u64| {
-                    let square = 2.0 + f64::from(rank) + i as f64;
-                    (0..args.units).fold(square, |root, _| 0.5 * (root + square / root))
-                };
-                let what = format!("{form}: square roots of rank {rank}");
-                same(&what, &words[part(6)], (0..PACKET).map(root))?;
-            } else {
-                let local = u64::from(rank % each);
-                let done = (args.turns * args.units * PACKET).min(args.copied);
-                let target = (7 * PACKET + args.copied) as usize;
-                let alone = (0..args.copied)
-                    .map(|i| if i < done { copied(local, 7 * PACKET + i) } else { 0.0 });
-                let got = &words[target..target + args.copied as usize];
-                same(&format!("{form}: copies of rank {rank}"), got, alone)?;
-            }
+            let got = &words[5 * PACKET as usize..6 * PACKET as usize];
+            same(&format!("{form}: sums of rank {rank}"), got, (0..PACKET).map(sum))?;
+            self.computed(form, args, &all, (rank % each) as usize)?;
         }
         Ok(())
+    }
+
+    /// What a rank of this device has computed, in the memory of all.
+    fn computed(&self, form: &str, args: Overlap, all: &[u64], local: usize) -> Result<()> {
+        let words = &all[local * args.words as usize..][..args.words as usize];
+        let rank = self.ranks.numbers().start + local as u32;
+        if args.roots != 0 {
+            let root = |i: u64| {
+                let square = 2.0 + f64::from(rank) + i as f64;
+                (0..args.units).fold(square, |root, _| 0.5 * (root + square / root))
+            };
+            let what = format!("{form}: square roots of rank {rank}");
+            let got = &words[6 * PACKET as usize..7 * PACKET as usize];
+            return same(&what, got, (0..PACKET).map(root));
+        }
+        let done = (args.turns * args.units * PACKET).min(args.copied);
+        let source = |i: u64| if i < done { copied(local as u64, 7 * PACKET + i) } else { 0.0 };
+        let got = &words[(7 * PACKET + args.copied) as usize..];
+        same(&format!("{form}: copies of rank {rank}"), got, (0..args.copied).map(source))
+    }
+
+    /// Nanoseconds that the ranks have written.
+    fn times(&self) -> Result<Vec<u64>> {
+        let ranks = self.machine.ranks as usize;
+        Ok(self.memory.slice(self.memory.len() - ranks..self.memory.len())?.to_vec()?)
     }
 
     /// Milliseconds of an iteration, once, by the clock of the first device.
@@ -140,8 +151,8 @@ impl Bench<'_> {
         let (turns, world) = (self.plan.iterations, &self.machine.world);
         world.barrier()?;
         self.run(Overlap { turns, ..args })?;
-        let time = self.memory.slice(self.memory.len() - 1..self.memory.len())?.to_vec()?[0];
-        Ok(world.max(time as f64)? / 1e6 / turns as f64)
+        // Of other devices there is none.
+        Ok(world.max(self.times()?[0] as f64)? / 1e6 / turns as f64)
     }
 
     /// The middle of a few.
@@ -226,4 +237,56 @@ fn measure(bench: &Bench<'_>, choices: &Choices, form: &str, args: Overlap) -> R
         }
     }
     Ok(lines)
+}
+
+/// Measures what ranks that wait cost those that compute: one of eight computes, with and without seven that wait for it.
+///
+/// # Errors
+/// A number of ranks that is no multiple of eight; a result that is not that of the serial run; what fails.
+pub fn waiting(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
+    let lines = on_devices(plan, |machine| {
+        ensure!(
+            machine.ranks % 8 == 0,
+            "{} ranks: expected a multiple of 8, of which one computes",
+            machine.ranks
+        );
+        let bench = Bench::new(machine, plan, choices)?;
+        let computing = machine.ranks as usize / 8;
+        // Milliseconds of an iteration, the mean of those that compute.
+        let once = |args: Overlap| -> Result<f64> {
+            machine.world.barrier()?;
+            machine.run(&bench.ranks, "dcuda_waiting", args)?;
+            let sum: u64 = bench.times()?[..computing].iter().sum();
+            Ok(sum as f64 / computing as f64 / args.turns as f64 / 1e6)
+        };
+        let mut lines = Vec::new();
+        for &work in &choices.work {
+            for &units in if choices.units.is_empty() { &[PROBE] } else { &choices.units[..] } {
+                let form = format!("{work:?}, seven of eight ranks wait");
+                let roots = u64::from(work == Work::Newton);
+                let args = Overlap { roots, units, ..bench.args };
+                bench.begin()?;
+                once(Overlap { turns: plan.check, ..args })?;
+                let words = bench.memory.to_vec()?;
+                for rank in 0..computing {
+                    bench.computed(&form, Overlap { turns: plan.check, ..args }, &words, rank)?;
+                }
+                if plan.iterations == 0 {
+                    lines.push(Line::checked("waiting", &form, machine));
+                    continue;
+                }
+                let args = Overlap { turns: plan.iterations, ..args };
+                let mut slower = Vec::new();
+                for _ in 0..plan.repeats {
+                    let alone = once(Overlap { exchanges: 0, ..args })?;
+                    slower.push((once(args)? / alone - 1.0) * 100.0);
+                }
+                let spread = Spread::of(&slower).context("a time of 0")?;
+                let size = format!("{units} units");
+                lines.push(Line::new("waiting", &form, size, machine, Unit::Slower, spread));
+            }
+        }
+        Ok(lines)
+    })?;
+    lines.into_iter().next().context("no device")
 }

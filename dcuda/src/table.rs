@@ -30,6 +30,9 @@ pub enum Unit {
     /// (t_c + t_x − t) / min(t_c, t_x).
     #[serde(rename = "eta")]
     Hidden,
+    /// How much longer, in percent.
+    #[serde(rename = "%")]
+    Slower,
 }
 
 impl Unit {
@@ -42,6 +45,7 @@ impl Unit {
             Unit::Exchanging => "ms exchange, t_x",
             Unit::Together => "ms both, t",
             Unit::Hidden => "η = (t_c + t_x − t) / min",
+            Unit::Slower => "% slower",
         }
     }
 }

@@ -69,6 +69,13 @@ fn what_is_exchanged_and_computed_at_once_is_right() {
 }
 
 #[test]
+fn ranks_that_compute_beside_ranks_that_wait_are_right() {
+    assert_eq!(right("waiting", "--devices host,host --ranks 8 --copied 1"), 2);
+    let said = run("waiting", "--devices host --ranks 16 --iterations 3 --repeats 2 --work newton");
+    assert!(said.contains("% slower"), "{said}");
+}
+
+#[test]
 fn every_word_goes_back_and_forth_between_pairs_of_one_device_and_of_two() {
     // Three sizes of one pair and of all, on one device and on two.
     let case = "--devices host,host --ranks 4 --sizes 0,8,5000 --check 20";
@@ -104,6 +111,7 @@ fn times_are_printed_and_written() {
 fn what_cannot_be_is_refused_in_one_sentence() {
     for (arguments, wanted) in [
         ("overlap --devices host --topology all-remote", "all-remote needs several devices"),
+        ("waiting --devices host --ranks 12", "12 ranks: expected a multiple of 8"),
         ("pingpong --devices host --ranks 1", "needs two ranks"),
         ("pingpong --devices host --ranks 4 --pairs 3", "3 pairs: expected at most 2"),
         ("stencil --devices cuda:4000", "4000"),
@@ -129,6 +137,7 @@ mod gpu {
         let small = format!("--devices {devices} --ranks 100");
         assert!(right("pingpong", &format!("{small} --sizes 0,8,4096,65536")) >= 8);
         assert!(right("overlap", &small) >= 2);
+        assert_eq!(right("waiting", &format!("--devices {devices} --ranks 104")), 2);
     }
 
     #[test]
