@@ -48,9 +48,9 @@ impl Halo {
 
     /// Of a stream: all messages start and have come.
     pub fn steps(&self) -> Vec<Step<'_>> {
-        let posts = self.recvs.iter().map(|recv| Step::start(recv));
-        let sends = self.sends.iter().map(|send| Step::start(send));
-        let waits = self.recvs.iter().map(|recv| Step::wait(recv));
+        let posts = self.recvs.iter().map(Step::start);
+        let sends = self.sends.iter().map(Step::start);
+        let waits = self.recvs.iter().map(Step::wait);
         posts.chain(sends).chain(waits).collect()
     }
 }

@@ -92,14 +92,11 @@ fn soon() -> Deadline {
     Deadline::after(Duration::from_secs(600))
 }
 
-/// Runs `body` for each device of the plan, and says what each gave.
+/// Runs `body` for each device of the plan, and says what the first gave.
 ///
 /// # Errors
 /// The first error of a device that is not about another one.
-pub fn on_devices<T: Send>(
-    plan: &Plan,
-    body: impl Fn(&Machine) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
+pub fn on_devices<T: Send>(plan: &Plan, body: impl Fn(&Machine) -> Result<T> + Sync) -> Result<T> {
     let places = if plan.devices.is_empty() { places()? } else { plan.devices.clone() };
     let worlds = World::threads_with_config(places.len(), &Config::from_env()?)?;
     let (body, places) = (&body, &places);
@@ -126,15 +123,18 @@ pub fn on_devices<T: Send>(
             _ => error.downcast_ref().is_some_and(of_world),
         }
     };
-    let (mut values, mut failure) = (Vec::new(), None);
+    let (mut first, mut failure) = (None, None);
     for result in results {
         match result {
-            Ok(value) => values.push(value),
+            Ok(value) => first = first.or(Some(value)),
             Err(error) if failure.as_ref().is_none_or(about_another) => failure = Some(error),
             Err(_) => {}
         }
     }
-    failure.map_or(Ok(values), Err)
+    match failure {
+        None => first.context("no device"),
+        Some(error) => Err(error),
+    }
 }
 
 impl Machine {
@@ -179,7 +179,7 @@ impl Machine {
         format!("{devices} × {ranks} ranks of {threads} threads, {name}")
     }
 
-    /// The same without its own waits.
+    /// So many words of the device, zero.
     pub fn memory(&self, words: u64) -> Result<Region<u64>> {
         let words = usize::try_from(words).context("so much memory")?;
         Ok(self.world.alloc(&self.device, words)?)

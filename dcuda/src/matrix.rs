@@ -1,12 +1,12 @@
 //! The sparse matrix-vector product: by ranks with trees of notified puts, and on streams with trees of messages between devices.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use dranks::{Options, Ranks};
 use libmp::{Collective, Recv, Region, Send, Step};
 
 use crate::kernels::Matrix;
 use crate::machine::{Machine, Plan, address, on_devices, same};
-use crate::table::{Line, Unit};
+use crate::table::{Line, forms};
 
 /// Sizes of the matrix.
 #[derive(Debug, Clone, clap::Args)]
@@ -24,7 +24,7 @@ const LANES: usize = 32;
 
 /// Devices in a row: as square as can be.
 fn across(devices: u64) -> u64 {
-    let divides = |across: &u64| devices % across == 0 && across * across >= devices;
+    let divides = |across: &u64| devices.is_multiple_of(*across) && across * across >= devices;
     (1..=devices).find(divides).unwrap_or(devices)
 }
 
@@ -232,12 +232,12 @@ impl Trees {
         if let Some(recv) = &self.from_above {
             steps.extend([Step::start(recv), Step::wait(recv)]);
         }
-        steps.extend(self.from_along.iter().map(|recv| Step::start(recv)));
-        steps.extend(self.below.iter().map(|send| Step::start(send)));
+        steps.extend(self.from_along.iter().map(Step::start));
+        steps.extend(self.below.iter().map(Step::start));
         world.enqueue(stream, &steps)?;
         stage(0)?;
         if !self.from_along.is_empty() {
-            let waits: Vec<_> = self.from_along.iter().map(|recv| Step::wait(recv)).collect();
+            let waits: Vec<_> = self.from_along.iter().map(Step::wait).collect();
             world.enqueue(stream, &waits)?;
             stage(waits.len() as u64)?;
         }
@@ -253,31 +253,21 @@ impl Trees {
 /// # Errors
 /// A result that is not that of the serial run; what fails.
 pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
-    let lines = on_devices(plan, |machine| {
+    on_devices(plan, |machine| {
         let product = Product::new(machine, sizes)?;
         let ranks = product.ranks()?;
         let by_ranks =
             |turns| machine.run(&ranks, "dcuda_matrix", Matrix { turns, ..product.args });
         let trees = Trees::new(&product)?;
         let on_stream = |turns| machine.on_stream(turns, |_| trees.turn(&product));
-        let forms: [(&str, &dyn Fn(u64) -> Result<()>); 2] =
-            [("ranks", &by_ranks), ("stream", &on_stream)];
-        let mut lines = Vec::new();
-        for (form, run) in forms {
-            product.begin()?;
-            run(plan.check)?;
-            product.check(form, sizes)?;
-            machine.world.barrier()?;
-            if plan.iterations == 0 {
-                lines.push(Line::checked("spmv", form, machine));
-                continue;
-            }
-            let spread = machine.time(plan, run)?;
-            let entries = product.part.columns.len();
-            let size = format!("{} rows, {entries} entries a device", product.rows);
-            lines.push(Line::new("spmv", form, size, machine, Unit::Milliseconds, spread));
-        }
-        Ok(lines)
-    })?;
-    lines.into_iter().next().context("no device")
+        let size =
+            format!("{} rows, {} entries a device", product.rows, product.part.columns.len());
+        forms(
+            (machine, plan),
+            ("spmv", &size),
+            || product.begin(),
+            |form| product.check(form, sizes),
+            &[("ranks", &by_ranks), ("stream", &on_stream)],
+        )
+    })
 }

@@ -171,7 +171,7 @@ fn copied(rank: u64, word: u64) -> f64 {
 /// # Errors
 /// A result that is not that of the serial run; what fails.
 pub fn run(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
-    let lines = on_devices(plan, |machine| {
+    on_devices(plan, |machine| {
         let bench = Bench::new(machine, plan, choices)?;
         let mut topologies = choices.topology.clone();
         let several = machine.world.size() > 1;
@@ -200,8 +200,7 @@ pub fn run(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
             }
         }
         Ok(lines)
-    })?;
-    Ok(lines.into_iter().next().unwrap_or_default())
+    })
 }
 
 fn measure(bench: &Bench<'_>, choices: &Choices, form: &str, args: Overlap) -> Result<Vec<Line>> {
@@ -244,7 +243,7 @@ fn measure(bench: &Bench<'_>, choices: &Choices, form: &str, args: Overlap) -> R
 /// # Errors
 /// A number of ranks that is no multiple of eight; a result that is not that of the serial run; what fails.
 pub fn waiting(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
-    let lines = on_devices(plan, |machine| {
+    on_devices(plan, |machine| {
         ensure!(
             machine.ranks % 8 == 0,
             "{} ranks: expected a multiple of 8, of which one computes",
@@ -287,6 +286,5 @@ pub fn waiting(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
             }
         }
         Ok(lines)
-    })?;
-    lines.into_iter().next().context("no device")
+    })
 }

@@ -8,7 +8,7 @@ use libmp::{Region, Step};
 use crate::halo::Halo;
 use crate::kernels::Particles;
 use crate::machine::{Machine, Plan, address, on_devices, same};
-use crate::table::{Line, Unit};
+use crate::table::{Line, forms};
 
 /// How many.
 #[derive(Debug, Clone, clap::Args)]
@@ -116,7 +116,6 @@ impl Tank<'_> {
 
     fn check(&self, form: &str, turns: u64, alone: &[Vec<Particle>]) -> Result<()> {
         let words = self.memory.to_vec()?;
-        ensure!(words[0] == 0, "{form}: {} particles found no room in their cell", words[0]);
         let first = (self.args.device * (self.slots() - 2)) as usize;
         for cell in 1..self.slots() - 1 {
             let alone = &alone[first + cell as usize - 1];
@@ -135,6 +134,17 @@ impl Tank<'_> {
                 same(&what, &words[from..from + count as usize], alone.iter().map(field))?;
             }
         }
+        Ok(())
+    }
+
+    /// Every cell had room for its particles.
+    fn all_fit(&self) -> Result<()> {
+        let lost = self.memory.slice(0..1)?.to_vec()?[0];
+        ensure!(
+            lost == 0,
+            "{lost} particles found no room in their cell, which has {}",
+            self.args.room
+        );
         Ok(())
     }
 
@@ -253,13 +263,15 @@ fn reflect(place: &mut f64, speed: &mut f64, end: f64) {
 /// A result that is not that of the serial run; particles for which there is no room; what fails.
 pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
     let serial = std::sync::OnceLock::new();
-    let lines = on_devices(plan, |machine| {
+    on_devices(plan, |machine| {
         let tank = Tank::new(machine, sizes)?;
         let cells = tank.args.devices * (tank.slots() - 2);
         let serial = serial.get_or_init(|| alone(sizes, cells, plan.check));
         let ranks = tank.ranks()?;
-        let by_ranks =
-            |turns| machine.run(&ranks, "dcuda_particles", Particles { turns, ..tank.args });
+        let by_ranks = |turns| {
+            machine.run(&ranks, "dcuda_particles", Particles { turns, ..tank.args })?;
+            tank.all_fit()
+        };
         let (edges, leavers) = ([tank.edges(0)?, tank.edges(1)?], tank.leavers()?);
         let on_stream = |turns| {
             machine.on_stream(turns, |turn| {
@@ -273,27 +285,16 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
                 stage(0)?;
                 exchange(leavers.steps())?;
                 stage(1)
-            })
+            })?;
+            tank.all_fit()
         };
-        let forms: [(&str, &dyn Fn(u64) -> Result<()>); 2] =
-            [("ranks", &by_ranks), ("stream", &on_stream)];
-        let mut lines = Vec::new();
-        for (form, run) in forms {
-            tank.begin()?;
-            run(plan.check)?;
-            tank.check(form, plan.check, serial)?;
-            if plan.iterations == 0 {
-                lines.push(Line::checked("particles", form, machine));
-                continue;
-            }
-            tank.begin()?;
-            let spread = machine.time(plan, run)?;
-            let lost = tank.memory.slice(0..1)?.to_vec()?[0];
-            ensure!(lost == 0, "{form}: {lost} particles found no room in their cell");
-            let size = format!("{cells} cells, {} particles", cells * sizes.particles);
-            lines.push(Line::new("particles", form, size, machine, Unit::Milliseconds, spread));
-        }
-        Ok(lines)
-    })?;
-    Ok(lines.into_iter().next().unwrap_or_default())
+        let size = format!("{cells} cells, {} particles", cells * sizes.particles);
+        forms(
+            (machine, plan),
+            ("particles", &size),
+            || tank.begin(),
+            |form| tank.check(form, plan.check, serial),
+            &[("ranks", &by_ranks), ("stream", &on_stream)],
+        )
+    })
 }

@@ -7,7 +7,7 @@ use libmp::Region;
 use crate::halo::{Halo, Pieces};
 use crate::kernels::Stencil;
 use crate::machine::{Machine, Plan, address, on_devices, same};
-use crate::table::{Line, Unit};
+use crate::table::{Line, forms};
 
 /// Sizes of the stencil.
 #[derive(Debug, Clone, clap::Args)]
@@ -30,7 +30,7 @@ const GIVEN: [(bool, bool); 3] = [(true, false), (false, true), (true, true)];
 
 /// The field that a phase gives lines of.
 fn given(phase: usize, turn: u64) -> u64 {
-    [1, 3, if turn % 2 == 0 { 4 } else { 0 }][phase]
+    [1, 3, if turn.is_multiple_of(2) { 4 } else { 0 }][phase]
 }
 
 /// At the beginning.
@@ -107,7 +107,7 @@ impl Domain<'_> {
     fn check(&self, form: &str, turns: u64, alone: &[f64]) -> Result<()> {
         let words = self.memory.to_vec()?;
         let (columns, lines) = (self.sizes.columns as usize, self.lines() as usize);
-        let field = if turns % 2 == 0 { 0 } else { 4 };
+        let field = if turns.is_multiple_of(2) { 0 } else { 4 };
         for level in 0..self.sizes.levels {
             let here = self.line(field, level, 1);
             let height = self.args.devices as usize * lines;
@@ -186,7 +186,7 @@ fn alone(sizes: &Sizes, height: u64, turns: u64) -> Vec<f64> {
 /// A result that is not that of the serial run; what fails.
 pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
     let serial = std::sync::OnceLock::new();
-    let lines = on_devices(plan, |machine| {
+    on_devices(plan, |machine| {
         let domain = Domain::new(machine, sizes)?;
         let height = domain.args.devices * domain.lines();
         let serial = serial.get_or_init(|| alone(sizes, height, plan.check));
@@ -212,31 +212,17 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
             })
         };
         let (one, all) = (by_ranks(0), by_ranks(1));
-        let forms: [(&str, &dyn Fn(u64) -> Result<()>); 3] = [
-            ("ranks, one notification a halo", &one),
-            ("ranks, one notification a level", &all),
-            ("stream", &on_stream),
-        ];
-        let mut lines = Vec::new();
-        for (form, run) in forms {
-            domain.begin()?;
-            run(plan.check)?;
-            domain.check(form, plan.check, serial)?;
-            if plan.iterations > 0 {
-                let at = format!("{} × {height} × {}", sizes.columns, sizes.levels);
-                lines.push(Line::new(
-                    "stencil",
-                    form,
-                    at,
-                    machine,
-                    Unit::Milliseconds,
-                    machine.time(plan, run)?,
-                ));
-            } else {
-                lines.push(Line::checked("stencil", form, machine));
-            }
-        }
-        Ok(lines)
-    })?;
-    Ok(lines.into_iter().next().unwrap_or_default())
+        let size = format!("{} × {height} × {}", sizes.columns, sizes.levels);
+        forms(
+            (machine, plan),
+            ("stencil", &size),
+            || domain.begin(),
+            |form| domain.check(form, plan.check, serial),
+            &[
+                ("ranks, one notification a halo", &one),
+                ("ranks, one notification a level", &all),
+                ("stream", &on_stream),
+            ],
+        )
+    })
 }

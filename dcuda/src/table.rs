@@ -1,10 +1,11 @@
 //! What the programs print: a line for each form and size, and the same as JSON.
 
+use anyhow::Result;
 use comfy_table::{Cell, CellAlignment, Table, presets::UTF8_FULL_CONDENSED};
 use mp_program::Spread;
 use serde::Serialize;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, Plan};
 
 /// Units.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -79,6 +80,38 @@ impl Line {
         let (form, size) = (form.into(), String::new());
         Line { program, form, size, machine: machine.what(), figure: None }
     }
+}
+
+/// Runs so many iterations of a program in one of its forms.
+pub type Run<'a> = &'a dyn Fn(u64) -> Result<()>;
+
+/// Compares each form of a program with the serial run, by `check` after `begin` and the plan's iterations, and measures it.
+///
+/// # Errors
+/// Of these; what fails.
+pub fn forms(
+    (machine, plan): (&Machine, &Plan),
+    (program, size): (&'static str, &str),
+    begin: impl Fn() -> Result<()>,
+    check: impl Fn(&str) -> Result<()>,
+    forms: &[(&str, Run<'_>)],
+) -> Result<Vec<Line>> {
+    let mut lines = Vec::new();
+    for (form, run) in forms {
+        begin()?;
+        run(plan.check)?;
+        check(form)?;
+        // Until nobody looks at the results any more.
+        machine.world.barrier()?;
+        if plan.iterations == 0 {
+            lines.push(Line::checked(program, form, machine));
+            continue;
+        }
+        begin()?;
+        let spread = machine.time(plan, run)?;
+        lines.push(Line::new(program, form, size.into(), machine, Unit::Milliseconds, spread));
+    }
+    Ok(lines)
 }
 
 /// Where it ran, and a table.
