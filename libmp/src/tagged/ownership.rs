@@ -215,7 +215,8 @@ mod barrier {
     pub fn pass() {
         let pass = || membarrier(MembarrierCommand::PrivateExpedited).is_ok();
         // A process that was forked may have to say again that it wants it.
-        if !pass() && !(register() && pass()) {
+        let passed = pass() || (register() && pass());
+        if !passed {
             // Without it two threads would be inside, and it was there.
             tracing::error!("the system has no membarrier any more");
             std::process::abort();
