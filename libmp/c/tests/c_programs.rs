@@ -49,6 +49,20 @@ fn program(folder: &Path, source: &str, mut compiler: Command) -> PathBuf {
     program
 }
 
+#[test]
+#[ignore = "needs an OpenCL platform"]
+fn opencl_memory_is_sent_and_received_behind_its_queue_by_a_c_program() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut compiler = compiler("CC", "cc", "-std=c99");
+    compiler.args(["-Wl,--no-as-needed", "-l:libOpenCL.so.1"]);
+    let opencl = program(folder.path(), "opencl.c", compiler);
+    for path in ["auto", "nic"] {
+        let output = run(without_launcher(&opencl).env("MP_PATH", path));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("is through").count(), 2, "{text}");
+    }
+}
+
 fn without_launcher(program: &Path) -> Command {
     let mut command = Command::new(program);
     for name in libmp::config::VARIABLES {
