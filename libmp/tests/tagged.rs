@@ -661,7 +661,7 @@ fn one_of_several_is_waited_for_and_each_is_seen_once() {
 
 #[test]
 fn threads_of_a_rank_send_and_receive_with_tags_of_their_own() {
-    const THREADS: u64 = 4;
+    const THREADS: u64 = 8;
     ranks(2, |world| {
         let messages = tagged(world);
         let other = 1 - world.rank();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{SOON, ranks};
+use common::{SOON, ranks, stay_to_the_end};
 use libmp::gdsync::{Event, opencl};
 use libmp::tagged::{Options, Place, Request, Source, Status, Tag, Tagged, wait_all};
 use libmp::{Config, Deadline, Device, Error, Region, World};
@@ -138,46 +138,42 @@ fn one_end_in_chunks_and_the_other_one_as_always_get_on() {
 
 #[test]
 fn many_messages_at_once_share_the_chunks_and_those_that_nobody_wants_yet_hold_none() {
-    share_the_chunks(2, 40, CHUNK + 77);
+    ranks(2, |world| share_the_chunks(world, 40, CHUNK + 77));
     // Ten thousand between sixteen: each rank has as many chunks as one of two has.
-    share_the_chunks(16, 625, 3000);
+    let worlds = World::threads_with_config(16, &common::config()).unwrap();
+    stay_to_the_end(worlds, |world| share_the_chunks(world, 625, 3000));
 }
 
-fn share_the_chunks(size: usize, all: usize, len: usize) {
-    ranks(size, |world| {
-        let messages = world.tagged(&staged()).unwrap();
-        let other = (world.rank() + 1) % size;
-        let from = (world.rank() + size - 1) % size;
-        let outs: Vec<_> = (0..all)
-            .map(|tag| {
-                let out = world.alloc::<u8>(&Device::Host, len).unwrap();
-                out.write(&bytes(len, tag + world.rank())).unwrap();
-                out
-            })
-            .collect();
-        let intos: Vec<_> =
-            (0..all).map(|_| world.alloc::<u8>(&Device::Host, len).unwrap()).collect();
-        let mut sends: Vec<Request<'_>> = (outs.iter().zip(0..))
-            .map(|(out, tag)| messages.isend(out, other, tag).unwrap())
-            .collect();
-        world.barrier().unwrap();
-        assert_eq!(messages.staged().in_use, 0);
-        world.barrier().unwrap();
-        // The last first.
-        let mut recvs: Vec<Request<'_>> = (intos.iter().enumerate().rev())
-            .map(|(tag, into)| messages.irecv(into, from, tag as u64).unwrap())
-            .collect();
-        wait_all(&mut recvs, soon()).unwrap();
-        wait_all(&mut sends, soon()).unwrap();
-        for (tag, into) in intos.iter().enumerate() {
-            assert!(into.to_vec().unwrap() == bytes(len, tag + from), "tag {tag}");
-        }
-        let staged = messages.staged();
-        assert!(
-            staged.most <= 2 && staged.in_use == 0 && staged.pool == 2 * 8 * CHUNK,
-            "{staged:?}"
-        );
-    });
+/// Sends so many of so many bytes to the right, all at once.
+fn share_the_chunks(world: &World, all: usize, len: usize) {
+    let size = world.size();
+    let messages = world.tagged(&staged()).unwrap();
+    let other = (world.rank() + 1) % size;
+    let from = (world.rank() + size - 1) % size;
+    let outs: Vec<_> = (0..all)
+        .map(|tag| {
+            let out = world.alloc::<u8>(&Device::Host, len).unwrap();
+            out.write(&bytes(len, tag + world.rank())).unwrap();
+            out
+        })
+        .collect();
+    let intos: Vec<_> = (0..all).map(|_| world.alloc::<u8>(&Device::Host, len).unwrap()).collect();
+    let mut sends: Vec<Request<'_>> =
+        (outs.iter().zip(0..)).map(|(out, tag)| messages.isend(out, other, tag).unwrap()).collect();
+    world.barrier().unwrap();
+    assert_eq!(messages.staged().in_use, 0);
+    world.barrier().unwrap();
+    // The last first.
+    let mut recvs: Vec<Request<'_>> = (intos.iter().enumerate().rev())
+        .map(|(tag, into)| messages.irecv(into, from, tag as u64).unwrap())
+        .collect();
+    wait_all(&mut recvs, soon()).unwrap();
+    wait_all(&mut sends, soon()).unwrap();
+    for (tag, into) in intos.iter().enumerate() {
+        assert!(into.to_vec().unwrap() == bytes(len, tag + from), "tag {tag}");
+    }
+    let staged = messages.staged();
+    assert!(staged.most <= 2 && staged.in_use == 0 && staged.pool == 2 * 8 * CHUNK, "{staged:?}");
 }
 
 #[test]
