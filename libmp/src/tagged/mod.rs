@@ -579,7 +579,8 @@ impl Tagged {
         self.shared.with(&what, |engine, way| engine.receive(way, pattern, |it| it.lend(bytes)))
     }
 
-    /// Waits for what has tickets of these tagged messages, and says in their order what each has got. The tickets up to the one that fails, and that one, are over.
+    /// Waits for what has tickets of these tagged messages, and says in their order what each has got. The tickets up to the one that fails, and that one if it
+    /// was truncated, are over. `each` only takes note: in a call of the same messages it would wait for itself.
     ///
     /// # Errors
     /// As [`Request::wait`], of the first that fails; [`Error::Mismatch`] for a ticket of what is over.
