@@ -172,8 +172,8 @@ MP_DEVICE std::uint64_t clock_cycles();
 // Between two polls. On the GPU nothing: the load is the wait, and sleeping would add to the latency. On the host the
 // CPU goes to another thread, which may be the one being waited for. Orders nothing.
 MP_DEVICE void pause();
-// Between two polls of whoever has waited long: a tenth of a microsecond of sleep on the GPU, as pause on the host.
-MP_DEVICE void doze();
+// Between two polls of whoever has waited long: so much sleep on the GPU, up to twice as long or not at all; as pause on the host.
+MP_DEVICE void doze(unsigned ns);
 
 // For a thread that must not go on, and cannot say so: the kernel fails. On the host the thread stays here until whoever finds out why
 // ends the process.

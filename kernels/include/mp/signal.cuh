@@ -65,39 +65,41 @@ MP_DEVICE std::uint64_t read_signal(const std::uint64_t* word) { return load(wor
 
 namespace impl {
 
-// Cycles between two looks at the deadline and the abort word: 33 to 48 µs at the clocks of sm_80 to sm_100. A look may
-// cross PCIe, which takes a microsecond or two; polls in between read only the signal.
+// Cycles between two looks at the clock: 33 to 48 µs at the clocks of sm_80 to sm_100.
 constexpr std::uint64_t look_every_cycles = 1u << 16;
 
-// What one look at the clock and the abort word found.
+// The abort word lies in the host's memory. A GPU's reads from there take a microsecond or two, and those of a thousand blocks that wait stand in
+// each other's way, and in that of everything else that is read: so a wait looks there first after a millisecond, and then ever less often.
+constexpr std::uint64_t first_abort_ns = 1'000'000, last_abort_ns = 8'000'000;
+
+// What one look at the clock, and at the abort word, found.
 struct Found {
     std::uint64_t began_ns;
     std::uint64_t waited_ns;
+    std::uint64_t abort_ns;  // so long after the beginning the abort word is looked at next
     WaitStatus status;
 };
-MP_DEVICE Found look_now(const WaitBounds& bounds, std::uint64_t began_ns) {
+// `before`: what the look before this one found; nothing is all zero.
+MP_DEVICE Found look_now(const WaitBounds& bounds, const Found& before) {
     const std::uint64_t now_ns = clock_ns();
-    Found found = {began_ns == 0 ? now_ns : began_ns, 0, ok};
-    found.waited_ns = now_ns - found.began_ns;
+    Found found = {now_ns, 0, first_abort_ns, ok};
+    if (before.began_ns != 0) found = {before.began_ns, now_ns - before.began_ns, before.abort_ns, ok};
+    if (found.waited_ns >= bounds.timeout_ns) found.status = timed_out;
+    if (found.status == ok && found.waited_ns < found.abort_ns) return found;
+    found.abort_ns = found.waited_ns + (found.waited_ns < last_abort_ns ? found.waited_ns : last_abort_ns);
     const auto* abort = reinterpret_cast<const std::uint64_t*>(bounds.abort);
-    if (abort != nullptr && load(abort, relaxed, system) != 0)
-        found.status = aborted;
-    else if (found.waited_ns >= bounds.timeout_ns)
-        found.status = timed_out;
+    if (abort != nullptr && load(abort, relaxed, system) != 0) found.status = aborted;
     return found;
 }
 
-MP_COLD Found look_at(const WaitBounds bounds, std::uint64_t began_ns) { return look_now(bounds, began_ns); }
+MP_COLD Found look_at(const WaitBounds bounds, const Found before) { return look_now(bounds, before); }
 
 // The rare part of a wait, kept out of its loop: when it began and whether it has to end.
 struct Look {
-    std::uint64_t began_ns = 0;  // 0: not yet
-    std::uint64_t waited_ns = 0;
+    Found found = {};
 
     MP_DEVICE WaitStatus at(const WaitBounds& bounds) {
-        const Found found = look_at(bounds, began_ns);
-        began_ns = found.began_ns;
-        waited_ns = found.waited_ns;
+        found = look_at(bounds, found);
         return found.status;
     }
 };
@@ -111,17 +113,19 @@ struct Waited {
 };
 
 // Rounds of polls_between_clocks polls, a poll being some 0.15 µs, in which a thread that waits disturbs others so that it loses no
-// time, and those after which it sleeps between two polls.
+// time, and those after which it sleeps between two polls, and then longer each time: who computes on the multiprocessor needs its turns,
+// and a microsecond is little after the third of a millisecond that it takes to get to the longest.
 constexpr int rounds_eager = 4;
-constexpr unsigned rounds_awake = 4;
+constexpr unsigned rounds_awake = 4, least_doze_ns = 100, most_doze_ns = 1600;
 
 // The rest of wait_until, after its first polls. What comes late is looked for by `glance`, which disturbs nobody: an acquire
 // empties the cache that other blocks of the multiprocessor compute from.
 template <class See, class Glance, class Is>
 MP_COLD auto wait_long(const See see, const Glance glance, const Is is, const WaitBounds bounds) -> Waited<decltype(see())> {
-    Found found = {0, 0, ok};
+    Found found = {};
     std::uint64_t looked = clock_cycles();
-    for (unsigned round = 0;; round += round < rounds_awake) {
+    unsigned doze_ns = 0;
+    for (unsigned round = 1;; ++round) {
         for (int polled = 0; polled < polls_between_clocks; ++polled) {
             const auto glanced = glance();
             if (is(glanced)) {
@@ -129,16 +133,17 @@ MP_COLD auto wait_long(const See see, const Glance glance, const Is is, const Wa
                 const auto seen = see();
                 if (is(seen)) return {seen, ok, 0};
             }
-            if (round < rounds_awake)
+            if (doze_ns == 0)
                 pause();
             else
-                doze();
+                doze(doze_ns);
         }
+        if (round % rounds_awake == 0 && doze_ns < most_doze_ns) doze_ns = doze_ns == 0 ? least_doze_ns : 2 * doze_ns;
         const std::uint64_t now = clock_cycles();
         if (now - looked < look_every_cycles) continue;
         looked = now;
         // Not called: whoever calls this should not have to keep registers for two.
-        found = look_now(bounds, found.began_ns);
+        found = look_now(bounds, found);
         if (found.status == ok) continue;
         // This thread may have been off the processor past its deadline: the last look decides, not the schedule.
         const auto seen = see();

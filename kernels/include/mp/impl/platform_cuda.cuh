@@ -257,11 +257,11 @@ MP_DEVICE std::uint64_t clock_cycles() {
 }
 
 MP_DEVICE void pause() {}
-MP_DEVICE void doze() { __nanosleep(100); }
+MP_DEVICE void doze(unsigned ns) { __nanosleep(ns); }
 MP_DEVICE void halt() {
     __trap();
     // The compiler does not know that nothing comes behind it.
-    for (;;) doze();
+    for (;;) doze(1000);
 }
 
 namespace impl {
