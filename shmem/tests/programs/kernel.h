@@ -4,13 +4,16 @@
 #include "check.h"
 
 #if defined(__CUDACC__)
-#define LAUNCH(kernel, blocks, threads, ...)             \
-    do {                                                 \
-        kernel<<<blocks, threads>>>(__VA_ARGS__);        \
-        CHECK(cudaDeviceSynchronize() == cudaSuccess);   \
+/* Waits until what is on streams has happened. */
+inline void finish_streams(void) { CHECK(cudaDeviceSynchronize() == cudaSuccess); }
+#define LAUNCH(kernel, blocks, threads, ...)      \
+    do {                                          \
+        kernel<<<blocks, threads>>>(__VA_ARGS__); \
+        finish_streams();                         \
     } while (0)
 #else
 #include <mp/host/launch.hpp>
+inline void finish_streams(void) {}
 #define __global__ static
 #define LAUNCH(kernel, blocks, threads, ...) mp::host::launch(blocks, threads, kernel, __VA_ARGS__)
 #endif
