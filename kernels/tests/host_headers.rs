@@ -173,6 +173,7 @@ cases! {
     device_ranks_open_no_more_windows_than_there_are_numbers,
     device_ranks_open_windows_of_any_kind_and_use_their_numbers_again,
     device_ranks_put_and_get_any_bytes_from_and_to_any_place,
+    device_ranks_put_and_get_rows_of_any_width_between_arrays_of_any,
     device_ranks_put_and_get_much,
     device_ranks_refuse_what_lies_outside_and_write_and_notify_nothing,
     device_ranks_see_what_those_saw_that_notify_them,
