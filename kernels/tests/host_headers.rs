@@ -192,6 +192,7 @@ cases! {
     every_thread_of_blocks_and_warps_has_the_status_of_its_wait,
     fences_around_relaxed_words_order_data,
     gets_bring_what_is_there_to_any_memory_at_once,
+    half_a_word_is_waited_for_whatever_the_other_half_holds,
     lists_of_steps_mean_what_their_steps_mean_one_after_another,
     litmus_notices_a_signal_that_comes_before_its_put,
     litmus_of_messages_on_many_channels,
