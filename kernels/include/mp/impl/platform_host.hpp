@@ -132,14 +132,20 @@ MP_DEVICE Packet load_packet(const Packet* slot) {
     return packet;
 }
 
+#if defined(__SANITIZE_THREAD__)
+namespace impl {
+// One for fences of every order and scope.
+inline std::uint64_t fences = 0;
+}  // namespace impl
+#endif
+
 template <class Order, class Scope>
 MP_DEVICE void fence([[maybe_unused]] Order order, Scope) {
     static_assert(!std::is_same_v<Order, relaxed_t>, "a fence orders something");
 #if defined(__SANITIZE_THREAD__)
     // ThreadSanitizer does not model fences. A read-modify-write of one common word orders any two fences as two real
     // ones that synchronise would be; it cannot order a fence with an acquire or release of another word.
-    static std::uint64_t common = 0;
-    __atomic_fetch_add(&common, std::uint64_t{1}, __ATOMIC_ACQ_REL);
+    __atomic_fetch_add(&impl::fences, std::uint64_t{1}, __ATOMIC_ACQ_REL);
 #else
     __atomic_thread_fence(impl::order_of(order));
 #endif
