@@ -180,14 +180,20 @@ struct IsThere {
 };
 constexpr IsThere is_there = {};
 
-// One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
+// Looks by `poll(seen)`, for as long as that is there.
 template <class Poll>
-MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
-    const auto look = [&poll] {
+MP_DEVICE auto look_by(const Poll& poll) {
+    return [&poll] {
         Polled polled = {0, false};
         polled.there = poll(polled.seen);
         return polled;
     };
+}
+
+// One thread's wait for `poll(seen)`, which looks once, says whether what is waited for is there and writes what it saw.
+template <class Poll>
+MP_DEVICE WaitResult wait_for(const Poll& poll, const WaitBounds& bounds) {
+    const auto look = look_by(poll);
     const auto result = wait_until(look, look, is_there, bounds);
     return {result.status, result.seen.seen, result.waited_ns};
 }

@@ -255,11 +255,7 @@ MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
 // One thread's wait for `poll(seen)`. Not unrolled, as wait_for is: the polls of a rank are calls.
 template <class Poll>
 MP_DEVICE WaitResult wait_calling(const Poll& poll, const WaitBounds& bounds) {
-    const auto look = [&poll] {
-        Polled polled = {0, false};
-        polled.there = poll(polled.seen);
-        return polled;
-    };
+    const auto look = look_by(poll);
     const auto waited = wait_long(look, look, is_there, bounds);
     return {waited.status, waited.seen.seen, waited.waited_ns};
 }
