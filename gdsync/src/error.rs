@@ -89,6 +89,21 @@ pub enum Error {
         shared: u32,
     },
 
+    /// A kernel needs more shared memory than a block can be given.
+    #[error(
+        "`{kernel}` needs {bytes} bytes of dynamic shared memory a block, {gpu} has at most {most}"
+    )]
+    SharedMemory {
+        /// The kernel.
+        kernel: &'static str,
+        /// The GPU's name.
+        gpu: String,
+        /// Bytes asked for.
+        bytes: u32,
+        /// Bytes there are.
+        most: u32,
+    },
+
     /// A CUDA driver call failed.
     #[error("{call} failed: {message} (CUDA error {code})")]
     Cuda {

@@ -2,3 +2,4 @@
 #include "grid.cu"
 #include "slab.cu"
 #include "resident.cu"
+#include "held.cu"

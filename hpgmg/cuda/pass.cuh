@@ -9,6 +9,15 @@ enum Step { APPLY, RESIDUAL, GSRB, WEIGHTED, CHEBYSHEV };
 // Largest magnitude, as bits: those of non-negative numbers are ordered as the numbers are, and those of NaN above all.
 __device__ __forceinline__ unsigned long long bits(double value) { return __double_as_longlong(fabs(value)); }
 
+// x after a step of a smoother. Chebyshev: `last` is the weight of the step before, which came from `previous()`; the first has none.
+template <int STEP, class F>
+__device__ __forceinline__ double stepped(double x, double residual, double weight, double scale, double last, bool first,
+                                          const F& previous) {
+    if (STEP == GSRB) return x + weight * residual;
+    if (STEP == WEIGHTED || first) return x + scale * weight * residual;
+    return x + last * (x - previous()) + scale * weight * residual;
+}
+
 template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>
 __device__ __forceinline__ double update(const L& level, const Pass& pass, const Point& p) {
     double x = 0.0, ax = 0.0;
@@ -19,13 +28,9 @@ __device__ __forceinline__ double update(const L& level, const Pass& pass, const
     }
     if (STEP == APPLY) return ax;
     const double residual = load<READ_ONLY>(pass.rhs + p.own) - ax;
-    if (STEP == GSRB) return x + __ldg(level.dinv + p.own) * residual;
-    if (STEP == WEIGHTED) return x + pass.scale * __ldg(pass.weight + p.own) * residual;
-    if (STEP == CHEBYSHEV) {
-        if (pass.sweep == 0) return x + pass.scale * __ldg(level.dinv + p.own) * residual;
-        return x + pass.last * (x - pass.out[p.own]) + pass.scale * __ldg(level.dinv + p.own) * residual;
-    }
-    return residual;
+    if (STEP == RESIDUAL) return residual;
+    const double weight = __ldg((STEP == WEIGHTED ? pass.weight : level.dinv) + p.own);
+    return stepped<STEP>(x, residual, weight, pass.scale, pass.last, pass.sweep == 0, [&] { return pass.out[p.own]; });
 }
 
 // New values of the cells 2t and 2t+1 of row (j, k).

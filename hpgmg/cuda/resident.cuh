@@ -20,6 +20,18 @@ constexpr std::int32_t RESIDENT_STEPS = 53;
 // Threads of its block.
 constexpr std::int32_t RESIDENT_THREADS = 512;
 
+// Cells per side of the largest level of the kernel whose levels are in shared memory (`cuda/held.cu`), …
+constexpr std::int32_t HELD_DIM = 16;
+
+// … blocks of its cluster, …
+constexpr std::int32_t HELD_BLOCKS = 8;
+
+// … bytes of shared memory of each, …
+constexpr std::int32_t HELD_BYTES = 198912;
+
+// … and of a block alone, which has the levels of half as many cells a side and fewer.
+constexpr std::int32_t HELD_BYTES_ALONE = 102912;
+
 // A smoother.
 enum [[nodiscard]] SmootherKind : std::uint32_t {
     // Gauss-Seidel, red and black.

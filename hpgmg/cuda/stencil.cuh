@@ -83,14 +83,17 @@ __device__ __forceinline__ double straight(double beta, double far_low, double l
     return beta * (15.0 * (high - low) - (far_high - far_low));
 }
 
-__device__ __forceinline__ double along(double beta_m, double beta_p, double low_m, double high_m, double low_p,
-                                        double high_p) {
-    return (beta_p - beta_m) * ((high_p - low_p) - (high_m - low_m));
+// Of the slope of a coefficient along a face, and of x beside the face.
+__device__ __forceinline__ double along(double slope, double low_m, double high_m, double low_p, double high_p) {
+    return slope * ((high_p - low_p) - (high_m - low_m));
 }
+
+// The faces of a cell: its axis, and which of the two.
+enum Side { LOW, HIGH };
 
 // Coefficients around a cell, from GPU memory: nothing writes them while a kernel runs.
 template <class L>
-struct Faces {
+struct Coefficients {
     const L& level;
     const Point& p;
     __device__ __forceinline__ double operator()(int axis, int di, int dj, int dk) const {
@@ -98,8 +101,49 @@ struct Faces {
     }
 };
 
-template <class L, class X, class B>
-__device__ __forceinline__ double divergence_fv4(const L& level, const X& x, const B& b) {
+// What the operators read of them: `beta(axis, di, dj, dk)` is that of the lower face of a cell. All arguments are constants.
+template <class B>
+struct Faces {
+    const B& beta;
+    // Of the face itself.
+    __device__ __forceinline__ double straight(int axis, Side side) const {
+        const int shift = side == HIGH;
+        return beta(axis, axis == 0 ? shift : 0, axis == 1 ? shift : 0, axis == 2 ? shift : 0);
+    }
+    // Of the face after it, less that of the face before it, along one of the two other axes, in their order.
+    __device__ __forceinline__ double slope(int axis, Side side, int across) const {
+        const int shift = side == HIGH, other = across + (across >= axis);
+        const int i = axis == 0 ? shift : 0, j = axis == 1 ? shift : 0, k = axis == 2 ? shift : 0;
+        const int di = other == 0, dj = other == 1, dk = other == 2;
+        return beta(axis, i + di, j + dj, k + dk) - beta(axis, i - di, j - dj, k - dk);
+    }
+};
+
+// The same of a cell that a thread works on again and again: in its registers.
+struct HeldFaces {
+    double straights[3][2], slopes[3][2][2];
+
+    // Slopes only where the operator reads them.
+    template <class B>
+    __device__ __forceinline__ HeldFaces(const B& beta, bool with_slopes) {
+        const Faces<B> faces{beta};
+#pragma unroll
+        for (int axis = 0; axis < 3; axis++) {
+#pragma unroll
+            for (int side = 0; side < 2; side++) {
+                straights[axis][side] = faces.straight(axis, Side(side));
+#pragma unroll
+                for (int across = 0; across < 2; across++)
+                    slopes[axis][side][across] = with_slopes ? faces.slope(axis, Side(side), across) : 0.0;
+            }
+        }
+    }
+    __device__ __forceinline__ double straight(int axis, Side side) const { return straights[axis][side]; }
+    __device__ __forceinline__ double slope(int axis, Side side, int across) const { return slopes[axis][side][across]; }
+};
+
+template <class L, class X, class F>
+__device__ __forceinline__ double divergence_fv4(const L& level, const X& x, const F& face) {
     const double c = x(0, 0, 0);
     const double im = x(-1, 0, 0), ip = x(1, 0, 0), imm = x(-2, 0, 0), ipp = x(2, 0, 0);
     const double jm = x(0, -1, 0), jp = x(0, 1, 0), jmm = x(0, -2, 0), jpp = x(0, 2, 0);
@@ -108,40 +152,46 @@ __device__ __forceinline__ double divergence_fv4(const L& level, const X& x, con
     const double imkm = x(-1, 0, -1), ipkm = x(1, 0, -1), imkp = x(-1, 0, 1), ipkp = x(1, 0, 1);
     const double jmkm = x(0, -1, -1), jpkm = x(0, 1, -1), jmkp = x(0, -1, 1), jpkp = x(0, 1, 1);
 
-    const double i_low = straight(b(0, 0, 0, 0), imm, im, c, ip) +
-                         0.25 * (along(b(0, 0, -1, 0), b(0, 0, 1, 0), imjm, jm, imjp, jp) +
-                                 along(b(0, 0, 0, -1), b(0, 0, 0, 1), imkm, km, imkp, kp));
-    const double i_high = straight(b(0, 1, 0, 0), im, c, ip, ipp) +
-                          0.25 * (along(b(0, 1, -1, 0), b(0, 1, 1, 0), jm, ipjm, jp, ipjp) +
-                                  along(b(0, 1, 0, -1), b(0, 1, 0, 1), km, ipkm, kp, ipkp));
-    const double j_low = straight(b(1, 0, 0, 0), jmm, jm, c, jp) +
-                         0.25 * (along(b(1, -1, 0, 0), b(1, 1, 0, 0), imjm, im, ipjm, ip) +
-                                 along(b(1, 0, 0, -1), b(1, 0, 0, 1), jmkm, km, jmkp, kp));
-    const double j_high = straight(b(1, 0, 1, 0), jm, c, jp, jpp) +
-                          0.25 * (along(b(1, -1, 1, 0), b(1, 1, 1, 0), im, imjp, ip, ipjp) +
-                                  along(b(1, 0, 1, -1), b(1, 0, 1, 1), km, jpkm, kp, jpkp));
-    const double k_low = straight(b(2, 0, 0, 0), kmm, km, c, kp) +
-                         0.25 * (along(b(2, -1, 0, 0), b(2, 1, 0, 0), imkm, im, ipkm, ip) +
-                                 along(b(2, 0, -1, 0), b(2, 0, 1, 0), jmkm, jm, jpkm, jp));
-    const double k_high = straight(b(2, 0, 0, 1), km, c, kp, kpp) +
-                          0.25 * (along(b(2, -1, 0, 1), b(2, 1, 0, 1), im, imkp, ip, ipkp) +
-                                  along(b(2, 0, -1, 1), b(2, 0, 1, 1), jm, jmkp, jp, jpkp));
+    const double i_low = straight(face.straight(0, LOW), imm, im, c, ip) +
+                         0.25 * (along(face.slope(0, LOW, 0), imjm, jm, imjp, jp) +
+                                 along(face.slope(0, LOW, 1), imkm, km, imkp, kp));
+    const double i_high = straight(face.straight(0, HIGH), im, c, ip, ipp) +
+                          0.25 * (along(face.slope(0, HIGH, 0), jm, ipjm, jp, ipjp) +
+                                  along(face.slope(0, HIGH, 1), km, ipkm, kp, ipkp));
+    const double j_low = straight(face.straight(1, LOW), jmm, jm, c, jp) +
+                         0.25 * (along(face.slope(1, LOW, 0), imjm, im, ipjm, ip) +
+                                 along(face.slope(1, LOW, 1), jmkm, km, jmkp, kp));
+    const double j_high = straight(face.straight(1, HIGH), jm, c, jp, jpp) +
+                          0.25 * (along(face.slope(1, HIGH, 0), im, imjp, ip, ipjp) +
+                                  along(face.slope(1, HIGH, 1), km, jpkm, kp, jpkp));
+    const double k_low = straight(face.straight(2, LOW), kmm, km, c, kp) +
+                         0.25 * (along(face.slope(2, LOW, 0), imkm, im, ipkm, ip) +
+                                 along(face.slope(2, LOW, 1), jmkm, jm, jpkm, jp));
+    const double k_high = straight(face.straight(2, HIGH), km, c, kp, kpp) +
+                          0.25 * (along(face.slope(2, HIGH, 0), im, imkp, ip, ipkp) +
+                                  along(face.slope(2, HIGH, 1), jm, jmkp, jp, jpkp));
     return level.scale * ((i_high - i_low) + (j_high - j_low) + (k_high - k_low));
 }
 
-template <class L, class X, class B>
-__device__ __forceinline__ double divergence_fv2(const L& level, const X& x, const B& b) {
+template <class L, class X, class F>
+__device__ __forceinline__ double divergence_fv2(const L& level, const X& x, const F& face) {
     const double c = x(0, 0, 0);
-    return level.scale * (b(0, 1, 0, 0) * (x(1, 0, 0) - c) + b(0, 0, 0, 0) * (x(-1, 0, 0) - c) +
-                          b(1, 0, 1, 0) * (x(0, 1, 0) - c) + b(1, 0, 0, 0) * (x(0, -1, 0) - c) +
-                          b(2, 0, 0, 1) * (x(0, 0, 1) - c) + b(2, 0, 0, 0) * (x(0, 0, -1) - c));
+    return level.scale * (face.straight(0, HIGH) * (x(1, 0, 0) - c) + face.straight(0, LOW) * (x(-1, 0, 0) - c) +
+                          face.straight(1, HIGH) * (x(0, 1, 0) - c) + face.straight(1, LOW) * (x(0, -1, 0) - c) +
+                          face.straight(2, HIGH) * (x(0, 0, 1) - c) + face.straight(2, LOW) * (x(0, 0, -1) - c));
+}
+
+// A x without its identity term.
+template <int OPERATOR, class L, class X, class F>
+__device__ __forceinline__ double divergence(const L& level, const X& x, const F& face) {
+    return OPERATOR == FV4 ? divergence_fv4(level, x, face) : divergence_fv2(level, x, face);
 }
 
 // A x at `p`.
 template <int OPERATOR, class L, class X>
 __device__ __forceinline__ double apply(const L& level, const Point& p, const X& x) {
-    const Faces<L> faces{level, p};
-    double ax = OPERATOR == FV4 ? divergence_fv4(level, x, faces) : divergence_fv2(level, x, faces);
+    const Coefficients<L> beta{level, p};
+    double ax = divergence<OPERATOR>(level, x, Faces<Coefficients<L>>{beta});
     if (level.alpha) ax += level.a * __ldg(level.alpha + p.own) * x(0, 0, 0);
     return ax;
 }

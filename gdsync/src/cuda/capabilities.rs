@@ -29,6 +29,8 @@ pub struct Capabilities {
     pub multiprocessors: u32,
     /// Device memory in bytes.
     pub memory: u64,
+    /// Bytes of shared memory that a block can be given.
+    pub shared_memory: u32,
     /// PCI address, for example "0000:0a:00.0".
     pub pci: String,
     /// Stream memory operations on 64-bit words.
@@ -80,6 +82,9 @@ impl Capabilities {
             ),
             multiprocessors: get(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             memory: memory as u64,
+            shared_memory: get(
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            )?,
             pci: super::text(&pci),
             stream_mem_ops_64: has(Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS),
             wait_value_nor: has(Attribute::CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR),

@@ -3,6 +3,7 @@
 use gdsync::{CudaDevice, Kernel, Module};
 
 use super::error::CudaError;
+use super::resident::{HELD_BYTES, HELD_BYTES_ALONE};
 use crate::options::Operator;
 
 /// The fatbin of `cuda/module.cu`.
@@ -21,6 +22,9 @@ pub fn fatbin() -> Result<&'static [u8], CudaError> {
     #[cfg(not(hpgmg_fatbin))]
     Err(CudaError::NotBuilt)
 }
+
+/// The first GPUs whose blocks form clusters.
+const CLUSTERS: (u32, u32) = (9, 0);
 
 /// The kernels of one operator over whole levels, or over slabs.
 pub struct Passes {
@@ -67,6 +71,9 @@ pub struct Kernels {
     pub norm: Kernel,
     /// The coarsest levels in one launch.
     pub resident: Kernel,
+    /// Those of 16 cells a side and fewer in shared memory: by a cluster, and of 8 and fewer by a block; where the GPU has what they need.
+    pub held: Option<Kernel>,
+    pub held_alone: Option<Kernel>,
     /// The scalars, to memory of the host.
     pub tell: Kernel,
     /// Keeps the code loaded.
@@ -200,19 +207,29 @@ impl Kernels {
     /// [`CudaError::NotBuilt`], or what the driver says.
     pub fn load(device: &CudaDevice, operator: Operator) -> Result<Self, CudaError> {
         const COMMON: [&str; 3] = ["hpgmg_restrict", "hpgmg_norm", "hpgmg_tell"];
-        let resident =
-            if operator == Operator::Fv4 { "hpgmg_fv4_resident" } else { "hpgmg_fv2_resident" };
+        let [resident, held, held_alone] = match operator {
+            Operator::Fv4 => ["hpgmg_fv4_resident", "hpgmg_fv4_held", "hpgmg_fv4_held_alone"],
+            _ => ["hpgmg_fv2_resident", "hpgmg_fv2_held", "hpgmg_fv2_held_alone"],
+        };
         let (whole, slab) = (Names::of(operator, false), Names::of(operator, true));
         let all: Vec<&'static str> =
-            whole.all().chain(slab.all()).chain(COMMON).chain([resident]).collect();
+            whole.all().chain(slab.all()).chain(COMMON).chain([resident, held, held_alone]).collect();
         let module = device.load_module(fatbin()?, &all)?;
         let [restrict, norm, tell] = COMMON;
+        let capabilities = device.capabilities();
+        let with_shared = |name, bytes: i32, possible: bool| {
+            let bytes = bytes as u32;
+            let fits = possible && bytes <= capabilities.shared_memory;
+            fits.then(|| module.kernel_with_shared(name, bytes)).transpose()
+        };
         Ok(Self {
             whole: whole.load(&module)?,
             slab: slab.load(&module)?,
             restrict: module.kernel(restrict)?,
             norm: module.kernel(norm)?,
             resident: module.kernel(resident)?,
+            held: with_shared(held, HELD_BYTES, capabilities.compute >= CLUSTERS)?,
+            held_alone: with_shared(held_alone, HELD_BYTES_ALONE, true)?,
             tell: module.kernel(tell)?,
             _module: module,
         })

@@ -1,11 +1,12 @@
 //! The kernel of the coarsest levels (`cuda/resident.cu`): steps of a cycle in one launch of one block. What Rust and it share is
 //! declared here; `cuda/resident.cuh` is generated from it.
 
-use gdsync::{Arg, Dims};
+use gdsync::{Arg, Dims, Kernel};
 use mp_kernels::{shared_constants, shared_enum, shared_structs};
 
 use super::device::{Counter, DeviceLevel};
 use super::error::CudaError;
+use super::kernels::Kernels;
 use super::solver::{Gpu, Scalar};
 use crate::cycle::CycleStep;
 use crate::krylov;
@@ -23,6 +24,14 @@ shared_constants! {
     pub const RESIDENT_STEPS: i32 = 53 as RESIDENT_STEPS;
     /// Threads of its block.
     pub const RESIDENT_THREADS: i32 = 512 as RESIDENT_THREADS;
+    /// Cells per side of the largest level of the kernel whose levels are in shared memory (`cuda/held.cu`), …
+    pub const HELD_DIM: i32 = 16 as HELD_DIM;
+    /// … blocks of its cluster, …
+    pub const HELD_BLOCKS: i32 = 8 as HELD_BLOCKS;
+    /// … bytes of shared memory of each, …
+    pub const HELD_BYTES: i32 = 198_912 as HELD_BYTES;
+    /// … and of a block alone, which has the levels of half as many cells a side and fewer.
+    pub const HELD_BYTES_ALONE: i32 = 102_912 as HELD_BYTES_ALONE;
 }
 
 shared_enum! {
@@ -102,11 +111,57 @@ const HEADER: mp_kernels::shared::Header = mp_kernels::shared::Header {
     structs: LAYOUTS,
 };
 
+/// How the coarsest levels are worked on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Coarsest {
+    /// The first of them.
+    pub first: usize,
+    kernel: Kernel,
+    dims: Dims,
+}
+
+impl Coarsest {
+    /// The way for levels of `dims` cells a side of which those from `first` on are done at once by one kernel, and the one before
+    /// may be if `one_more`. Levels of 16, 8, 4 and 2 cells are held in shared memory, that of 16 where the GPU has clusters.
+    pub fn new(
+        kernels: &Kernels,
+        dims: &[usize],
+        bottom: Bottom,
+        first: usize,
+        one_more: bool,
+    ) -> Self {
+        let threads = RESIDENT_THREADS as u32;
+        let shared = |blocks: i32, bytes: i32| {
+            let dims = Dims::linear(blocks as u32, threads);
+            Dims { shared: bytes as u32, ..dims }
+        };
+        // Halves, down to two cells a side.
+        let halved = |l: usize| dims[l..].iter().rev().enumerate().all(|(up, &n)| n == 2 << up);
+        let with_kernel = |first, kernel, dims| Self { first, kernel, dims };
+        if bottom == Bottom::Bicgstab {
+            let spread = if one_more && first > 0 { first - 1 } else { first };
+            if let Some(kernel) = kernels.held
+                && dims[spread] <= HELD_DIM as usize
+                && halved(spread)
+            {
+                return with_kernel(spread, kernel, shared(HELD_BLOCKS, HELD_BYTES));
+            }
+            if let Some(kernel) = kernels.held_alone
+                && dims[first] <= HELD_DIM as usize / 2
+                && halved(first)
+            {
+                return with_kernel(first, kernel, shared(1, HELD_BYTES_ALONE));
+            }
+        }
+        with_kernel(first, kernels.resident, Dims::linear(1, threads))
+    }
+}
+
 impl Gpu {
     /// Enqueues steps of the kernel's levels, at most [`RESIDENT_STEPS`], as one launch.
     pub(super) fn resident(&self, steps: &[CycleStep]) -> Result<(), CudaError> {
         let config = &self.config;
-        let first = steps.iter().map(|step| step.l).min().unwrap_or(self.resident);
+        let first = steps.iter().map(|step| step.l).min().unwrap_or(self.coarsest.first);
         let smoother = match config.smoother {
             Smoother::Gsrb => SmootherKind::Gsrb,
             Smoother::Chebyshev => SmootherKind::Chebyshev,
@@ -123,26 +178,26 @@ impl Gpu {
             reduction: krylov::REDUCTION,
             max_iterations: krylov::MAX_ITERATIONS as i32,
             count: steps.len() as i32,
-            first: (first - self.resident) as i32,
+            first: (first - self.coarsest.first) as i32,
             smoother: smoother as u32,
             bottom: bottom as u32,
             quartic: (config.operator == Operator::Fv4).into(),
             ..Resident::default()
         };
-        let coarsest = &self.levels[self.resident..];
+        let coarsest = &self.levels[self.coarsest.first..];
         for (to, from) in resident.levels.iter_mut().zip(coarsest) {
             *to = from.view;
         }
         for (to, step) in resident.steps.iter_mut().zip(steps) {
-            let level = step.l - self.resident;
+            let level = step.l - self.coarsest.first;
             // Its r, or f of the finest; one and the same in all steps.
             resident.levels[level].r = self.levels[step.l].view.vector(step.rhs);
             *to = ResidentStep { op: step.op as u8, level: level as u8, zero: step.zero.into() };
         }
-        let (dims, kernel) = (Dims::linear(1, RESIDENT_THREADS as u32), &self.kernels.resident);
+        let Coarsest { kernel, dims, .. } = &self.coarsest;
         self.traced(first, kernel.name(), || {
             // SAFETY: the kernel's parameter; its vectors live as long as `self`.
-            Ok(unsafe { self.stream.launch(kernel, dims, &[Arg::new(&resident)]) }?)
+            Ok(unsafe { self.stream.launch(kernel, *dims, &[Arg::new(&resident)]) }?)
         })
     }
 }

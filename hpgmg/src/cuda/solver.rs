@@ -14,6 +14,7 @@ use super::launches::steps;
 use super::layout::{self, Boxes, Grid};
 use super::partition::{Coarse, Partition};
 use super::ranks::{Ranks, Team};
+use super::resident::Coarsest;
 use super::timeline::Timeline;
 use super::upload::{OnGpu, upload, vectors};
 use crate::backend::Vector;
@@ -70,8 +71,8 @@ pub struct Gpu {
     pub(super) stream: Stream,
     pub(super) kernels: Kernels,
     pub(super) levels: Vec<OnGpu>,
-    /// The first level that the resident kernel takes.
-    pub(super) resident: usize,
+    /// How one kernel works on the coarsest levels.
+    pub(super) coarsest: Coarsest,
     /// The first level that it, or the CPU, does with all coarser ones at once.
     pub(super) coarse: usize,
     /// The CPU's part, if it has one.
@@ -115,7 +116,7 @@ impl Gpu {
             team.map_or((1, 0, 0), |team| (team.comm.size(), team.comm.rank(), team.whole));
         // Levels that are done at once are never cut.
         let coarse_levels = Coarse::new(&dims, threshold);
-        let (resident, cpus) = (coarse_levels.resident, coarse_levels.on_cpu);
+        let cpus = coarse_levels.on_cpu;
         let coarse = coarse_levels.first();
         let partition = coarse_levels.partition(&dims, size, rank, whole);
         for (l, slab) in (0..count).filter_map(|l| Some((l, cpu.level(l).slab.as_ref()?))) {
@@ -139,6 +140,10 @@ impl Gpu {
             });
         }
         let kernels = Kernels::load(&device, config.operator)?;
+        let uncut = coarse > 0 && !partition.is_cut(coarse - 1) && cpus.is_none();
+        let first = coarse_levels.resident;
+        let coarsest = Coarsest::new(&kernels, &dims, config.bottom, first, uncut);
+        let coarse = if cpus.is_none() { coarsest.first } else { coarse };
         let place = Device::Cuda(device.clone());
         let stream = place.stream()?;
         let mut memory = (0..count)
@@ -174,7 +179,7 @@ impl Gpu {
             stream,
             kernels,
             levels,
-            resident,
+            coarsest,
             coarse,
             partition,
             use_graphs: !matches!(ranks, Ranks::Staged(_))
@@ -204,7 +209,7 @@ impl Gpu {
         if self.hybrid.is_some() {
             return Ok(());
         }
-        self.resident(&steps(Kind::F, self.levels.len(), self.resident))?;
+        self.resident(&steps(Kind::F, self.levels.len(), self.coarsest.first))?;
         self.clear(Scalar::Iterations)?;
         self.wait()
     }

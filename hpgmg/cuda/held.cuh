@@ -1,0 +1,547 @@
+// Levels of 16, 8, 4 and 2 cells a side that stay in shared memory through all steps of a launch. A block has the levels of 8
+// cells and fewer; that of 16 is cut into pairs of planes over the blocks of a cluster, each with copies of the two planes next to
+// its own, which the neighbours write. Rows are not halved by colour here: places around a cell are at constant
+// distances, and with their two ghosts at either end no two lanes of a warp that updates a colour want the same bank.
+//
+// A thread has one cell of each level, and through a call of the smoother its coefficients in registers. A level is worked on by no
+// more threads than it has work for, so eight cells are a warp's and need no barrier. The sums are those of pass.cuh and
+// bottom.cuh, in the same order.
+#pragma once
+#include "pass.cuh"
+#include "resident.cuh"
+#include "transfer.cuh"
+
+namespace hpgmg {
+
+// A level of N cells a side over BLOCKS blocks.
+template <int N, int BLOCKS>
+struct Shape {
+    static constexpr int n = N, PLANES = N / BLOCKS;
+    static constexpr int PITCH = N + 2 * GHOSTS, PLANE = PITCH * PITCH, VOLUME = PLANE * (PLANES + 2 * GHOSTS);
+    // Of this block.
+    static constexpr int CELLS = N * N * PLANES;
+    // That work on it: one for every cell and every ghost, as far as there are.
+    static constexpr int THREADS = CELLS == RESIDENT_THREADS ? RESIDENT_THREADS : N == 4 ? 160 : 32;
+    static constexpr bool SPREAD = BLOCKS > 1;
+    // Doubles of shared memory: u twice, the coefficients, and the right-hand side of whole levels.
+    static constexpr int SIZE = 5 * VOLUME + (SPREAD ? 0 : CELLS);
+    static_assert(CELLS <= RESIDENT_THREADS, "a thread a cell");
+};
+
+// Where a level begins in shared memory.
+template <int N>
+constexpr int HELD_OFFSET = HELD_OFFSET<N / 2> + Shape<N / 2, 1>::SIZE;
+template <>
+constexpr int HELD_OFFSET<2> = 0;
+static_assert(8 * HELD_OFFSET<16> == HELD_BYTES_ALONE, "as the host asks for");
+static_assert(8 * (HELD_OFFSET<16> + Shape<16, HELD_BLOCKS>::SIZE) == HELD_BYTES, "as the host asks for");
+
+extern __shared__ double held_values[];
+
+__device__ __forceinline__ void copy_double(double* shared, const double* global) {
+    const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"(to), "l"(global) : "memory");
+}
+
+// This block's number in its cluster, shared memory of another one, and a meeting of all of them behind which each sees what the
+// others have written.
+__device__ __forceinline__ int block_of_cluster() { return blockIdx.x; }
+__device__ __forceinline__ double* of_block(double* shared, int block) {
+#if __CUDA_ARCH__ >= 900
+    return static_cast<double*>(__cluster_map_shared_rank(shared, block));
+#else
+    return shared;
+#endif
+}
+__device__ __forceinline__ void meet_cluster() {
+#if __CUDA_ARCH__ >= 900
+    __cluster_barrier_arrive();
+    __cluster_barrier_wait();
+#else
+    __syncthreads();
+#endif
+}
+
+template <int N, int BLOCKS>
+struct Held : Shape<N, BLOCKS> {
+    using S = Shape<N, BLOCKS>;
+    const Level& level;
+    const double scale;
+    const int first;  // plane of this block
+
+    __device__ __forceinline__ explicit Held(const Level& level)
+        : level(level), scale(level.scale), first(S::SPREAD ? S::PLANES * block_of_cluster() : 0) {}
+
+    __device__ __forceinline__ static double* base() { return held_values + HELD_OFFSET<N>; }
+    __device__ __forceinline__ static double* u(int turn = 0) { return base() + (turn & 1) * S::VOLUME; }
+    __device__ __forceinline__ static double* beta(int axis) { return base() + (2 + axis) * S::VOLUME; }
+    __device__ __forceinline__ static double* r() { return base() + 5 * S::VOLUME; }
+
+    __device__ __forceinline__ int at(int i, int j, int k) const {
+        return i + GHOSTS + S::PITCH * (j + GHOSTS) + S::PLANE * (k - first + GHOSTS);
+    }
+
+    // Waits for the other threads that work on this block's part.
+    static __device__ __forceinline__ void meet() {
+        if (S::THREADS == RESIDENT_THREADS) {
+            __syncthreads();
+        } else if (S::THREADS == 32) {
+            __syncwarp();
+        } else {
+            asm volatile("bar.sync 1, %0;" ::"n"(S::THREADS) : "memory");
+        }
+    }
+    // And for those of all blocks.
+    static __device__ __forceinline__ void meet_all() {
+        if (S::SPREAD) {
+            meet_cluster();
+        } else {
+            meet();
+        }
+    }
+
+    // Stores a value of u where the blocks have it: one of these two planes is a ghost of both neighbours.
+    __device__ __forceinline__ void store(int turn, int at, double value) const {
+        double* const here = u(turn) + at;
+        *here = value;
+        if (S::SPREAD) {
+            const int block = block_of_cluster();
+            if (block > 0) *of_block(here + S::PLANES * S::PLANE, block - 1) = value;
+            if (block < BLOCKS - 1) *of_block(here - S::PLANES * S::PLANE, block + 1) = value;
+        }
+    }
+};
+
+// A thread's cell: those of one colour first.
+template <class L>
+struct HeldCell {
+    int i, j, k, colour;
+    int own;     // in vectors of shared memory
+    int global;  // in vectors of the GPU's memory
+    bool has;
+
+    __device__ __forceinline__ explicit HeldCell(const L& held) {
+        constexpr int N = L::n, HALF = L::CELLS / 2;
+        const int cell = threadIdx.x % HALF;
+        has = threadIdx.x < L::CELLS;
+        colour = threadIdx.x / HALF & 1;
+        j = cell / (N / 2) % N;
+        k = cell / (N / 2 * N) + held.first;
+        i = 2 * (cell % (N / 2)) + ((colour + j + k) & 1);
+        own = held.at(i, j, k);
+        global = held.level.at(i, j, k);
+    }
+    __device__ __forceinline__ int compact() const { return i + L::n * (j + L::n * k); }
+};
+
+// x and coefficients around it. `di` to `dk` are constants.
+template <class L>
+struct HeldAround {
+    const double* x;
+    __device__ __forceinline__ double operator()(int di, int dj, int dk) const { return x[di + L::PITCH * dj + L::PLANE * dk]; }
+};
+template <class L>
+struct HeldCoefficients {
+    int own;
+    __device__ __forceinline__ double operator()(int axis, int di, int dj, int dk) const {
+        return L::beta(axis)[own + di + L::PITCH * dj + L::PLANE * dk];
+    }
+};
+
+// A ghost: from cells at `base`, one `inward` of it, and so on; at an edge of the domain from four ghosts that come about in the
+// same way along `second`.
+struct HeldGhost {
+    int base, inward, second;
+};
+
+// The ghosts that the operator reads, in this block's planes and the inner copies next to them: which they are does not change from
+// one half-sweep to the next.
+template <int OPERATOR, class L>
+struct HeldGhosts {
+    static constexpr int N = L::n;
+    static constexpr int SIDE = N * (L::PLANES + (L::SPREAD ? 2 : 0)), SIDES = 4 * SIDE;  // along i and j
+    static constexpr int ENDS = N * N * (L::SPREAD ? 1 : 2);                              // along k
+    static constexpr int COLUMNS = OPERATOR == FV4 ? 4 * L::PLANES : 0;                   // edges along k
+    static constexpr int ROWS = OPERATOR == FV4 ? 4 * N * (L::SPREAD ? 1 : 2) : 0;        // and along i and j
+    static constexpr int COUNT = SIDES + COLUMNS + ENDS + ROWS;
+    static constexpr int TURNS = (COUNT + L::THREADS - 1) / L::THREADS;
+
+    HeldGhost ghosts[TURNS];
+    double near[4], far[4];
+
+    __device__ __forceinline__ explicit HeldGhosts(const L& held) {
+#pragma unroll
+        for (int m = 0; m < 4; m++) {
+            near[m] = TAPS[1 + 2 * held.level.boundary][m];
+            far[m] = TAPS[2 + 2 * held.level.boundary][m];
+        }
+        // The side of the domain along k at which this block is; -1: none.
+        const int end = !L::SPREAD ? 0 : held.first == 0 ? 0 : held.first + L::PLANES == N ? 1 : -1;
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++) {
+            int item = threadIdx.x + turn * L::THREADS;
+            HeldGhost& g = ghosts[turn];
+            g = {-1, 0, 0};
+            auto inner = [](int high) { return high ? N - 1 : 0; };
+            if (item < SIDES) {
+                const int side = item / SIDE, high = side & 1, along = item % N;
+                const int k = item % SIDE / N + held.first - (L::SPREAD ? 1 : 0);
+                if (k < 0 || k >= N) continue;
+                g.base = side < 2 ? held.at(inner(high), along, k) : held.at(along, inner(high), k);
+                g.inward = (high ? -1 : 1) * (side < 2 ? 1 : L::PITCH);
+                continue;
+            }
+            item -= SIDES;
+            if (item < COLUMNS) {
+                const int high_i = item & 1, high_j = item >> 1 & 1;
+                g.base = held.at(inner(high_i), inner(high_j), held.first + item / 4);
+                g.inward = high_i ? -1 : 1;
+                g.second = (high_j ? -1 : 1) * L::PITCH;
+                continue;
+            }
+            item -= COLUMNS;
+            if (item < ENDS) {
+                const int high = L::SPREAD ? end : item / (N * N);
+                if (high < 0) continue;
+                g.base = held.at(item % N, item / N % N, inner(high));
+                g.inward = (high ? -1 : 1) * L::PLANE;
+                continue;
+            }
+            item -= ENDS;
+            if (item >= ROWS) continue;
+            const int high_k = L::SPREAD ? end : item / (4 * N), edge = item / N & 3, along = item % N, high = edge & 1;
+            if (high_k < 0) continue;
+            g.base = edge < 2 ? held.at(along, inner(high), inner(high_k)) : held.at(inner(high), along, inner(high_k));
+            g.inward = (high ? -1 : 1) * (edge < 2 ? L::PITCH : 1);
+            g.second = (high_k ? -1 : 1) * L::PLANE;
+        }
+    }
+
+    static __device__ __forceinline__ double sum(const double (&w)[4], const double* x, int step) {
+        const double x3 = N > 2 ? x[2 * step] : 0.0, x4 = N > 2 ? x[3 * step] : 0.0;
+        return ((w[0] * x[0] + w[1] * x[step]) + w[2] * x3) + w[3] * x4;
+    }
+
+    // Of x, seen by the threads of this block.
+    __device__ __forceinline__ void fill(double* x) const {
+#pragma unroll
+        for (int turn = 0; turn < TURNS; turn++) {
+            const HeldGhost& g = ghosts[turn];
+            if (g.base < 0) continue;
+            double* const from = x + g.base;
+            if (g.second == 0) {
+                from[-g.inward] = sum(near, from, g.inward);
+                if (OPERATOR == FV4) from[-2 * g.inward] = sum(far, from, g.inward);
+            } else {
+                double of[4];
+#pragma unroll
+                for (int m = 0; m < 4; m++) of[m] = N > 2 || m < 2 ? sum(near, from + m * g.second, g.inward) : 0.0;
+                from[-g.inward - g.second] = ((near[0] * of[0] + near[1] * of[1]) + near[2] * of[2]) + near[3] * of[3];
+            }
+        }
+        L::meet();
+    }
+};
+
+// What a thread keeps of its cell.
+template <int OPERATOR, class L>
+struct HeldRow {
+    const HeldCell<L>& cell;
+    const HeldFaces faces;
+    const double alpha;  // with its factor; 0 for Poisson
+    const bool helmholtz;
+
+    __device__ __forceinline__ HeldRow(const L& held, const HeldCell<L>& cell)
+        : cell(cell), faces(HeldCoefficients<L>{cell.own}, OPERATOR == FV4),
+          alpha(held.level.alpha ? held.level.a * __ldg(held.level.alpha + cell.global) : 0.0), helmholtz(held.level.alpha) {}
+
+    // A x.
+    __device__ __forceinline__ double apply(const L& held, const double* x) const {
+        const HeldAround<L> around{x + cell.own};
+        double ax = divergence<OPERATOR>(held, around, faces);
+        if (helmholtz) ax += alpha * around(0, 0, 0);
+        return ax;
+    }
+};
+
+// The right-hand side of a thread's cell: of the first level that is worked on, and of one that is spread, as other kernels left it.
+template <class L>
+__device__ __forceinline__ double held_rhs(const L& held, const HeldCell<L>& cell) {
+    return L::SPREAD ? held.level.r[cell.global] : held.r()[cell.compact()];
+}
+
+// One call of a smoother, and behind it, if asked for, means of the residual onto `coarse`, the r of the next level.
+template <int OPERATOR, int STEP, class L>
+__device__ __forceinline__ void smooth_held(const Resident& r, int l, const L& held, bool zero) {
+    const Level& level = r.levels[l];
+    const HeldCell<L> cell(held);
+    const HeldGhosts<OPERATOR, L> ghosts(held);
+    const HeldRow<OPERATOR, L> row(held, cell);
+    const bool l1 = STEP == WEIGHTED && r.smoother == SMOOTH_L1_JACOBI;
+    const double weight = __ldg((l1 ? level.l1inv : level.dinv) + cell.global), rhs = held_rhs(held, cell);
+    double previous = 0.0;
+#pragma unroll 1
+    for (int sweep = 0; sweep < 6; sweep++) {
+        double* const from = L::u(sweep);
+        const bool from_zero = zero && sweep == 0;
+        if (!from_zero) ghosts.fill(from);
+        double x = from_zero ? 0.0 : from[cell.own];
+        const double before = x;
+        if (cell.has && (STEP != GSRB || cell.colour == (sweep & 1))) {
+            const double ax = from_zero ? 0.0 : row.apply(held, from);
+            const double scale = STEP == CHEBYSHEV ? level.c2[sweep] : l1 ? 1.0 : 2.0 / 3.0;
+            const double last = STEP == CHEBYSHEV ? level.c1[sweep] : 0.0;
+            x = stepped<STEP>(x, rhs - ax, weight, scale, last, sweep == 0, [&] { return previous; });
+        }
+        previous = before;
+        if (cell.has) held.store(sweep + 1, cell.own, x);
+        L::meet_all();
+    }
+}
+
+template <int OPERATOR, class L>
+__device__ __noinline__ void smooth_level(const Resident& r, int l, bool zero) {
+    if (threadIdx.x < L::THREADS) {
+        const L held(r.levels[l]);
+        switch (r.smoother) {
+            case SMOOTH_GSRB: smooth_held<OPERATOR, GSRB>(r, l, held, zero); break;
+            case SMOOTH_CHEBYSHEV: smooth_held<OPERATOR, CHEBYSHEV>(r, l, held, zero); break;
+            default: smooth_held<OPERATOR, WEIGHTED>(r, l, held, zero);
+        }
+    }
+    __syncthreads();
+}
+
+// r of the next level = means of eight values, `value(i, j, k)` of this block's cells.
+template <class Coarse, class L, class F>
+__device__ __forceinline__ void means_held(const L& held, F value) {
+    constexpr int half = L::n / 2;
+    for (int cell = threadIdx.x; cell < half * half * (L::PLANES / 2); cell += L::THREADS) {
+        const int i = cell % half, j = cell / half % half, k = cell / (half * half) + held.first / 2;
+        auto pair = [&](int dj, int dk) {
+            return value(2 * i, 2 * j + dj, 2 * k + dk) + value(2 * i + 1, 2 * j + dj, 2 * k + dk);
+        };
+        double* const to = Coarse::r() + i + half * (j + half * k);
+        *(L::SPREAD ? of_block(to, 0) : to) = 0.125 * ((pair(0, 0) + pair(1, 0)) + (pair(0, 1) + pair(1, 1)));
+    }
+}
+
+template <int OPERATOR, class L, class Coarse>
+__device__ __noinline__ void residual_restrict_level(const Resident& r, int l) {
+    if (threadIdx.x < L::THREADS) {
+        const L held(r.levels[l]);
+        const HeldCell<L> cell(held);
+        const HeldGhosts<OPERATOR, L> ghosts(held);
+        ghosts.fill(L::u());
+        double* const residuals = L::u(1);
+        if (cell.has) {
+            const HeldRow<OPERATOR, L> row(held, cell);
+            residuals[cell.own] = held_rhs(held, cell) - row.apply(held, L::u());
+        }
+        L::meet();
+        means_held<Coarse>(held, [&](int i, int j, int k) { return residuals[held.at(i, j, k)]; });
+        L::meet_all();
+    }
+    __syncthreads();
+}
+
+template <class L, class Coarse>
+__device__ __forceinline__ void restrict_level(const Resident& r, int l) {
+    const L held(r.levels[l]);
+    if (threadIdx.x < L::THREADS) {
+        means_held<Coarse>(held, [&](int i, int j, int k) {
+            return L::SPREAD ? held.level.r[held.level.at(i, j, k)] : held.r()[i + L::n * (j + L::n * k)];
+        });
+        L::meet_all();
+    }
+    __syncthreads();
+}
+
+// All ghosts of u to `depth`, by `rule`: along i, then j, then k.
+template <class L>
+__device__ __forceinline__ void fill_box_held(const L& held, int rule, int depth) {
+    constexpr int n = L::n;
+    const int wide = n + 2 * depth;
+    double* const u = L::u();
+    for (int axis = 0; axis < 3; axis++) {
+        const int across = axis > 0 ? wide : n, up = axis > 1 ? wide : n;
+        const int shift_a = axis > 0 ? depth : 0, shift_b = axis > 1 ? depth : 0;
+        const int step = axis == 0 ? 1 : axis == 1 ? L::PITCH : L::PLANE;
+        for (int item = threadIdx.x; item < 2 * depth * across * up; item += RESIDENT_THREADS) {
+            const int a = item % across - shift_a, b = item / across % up - shift_b, layer = item / (across * up);
+            const int outside = layer < depth ? -1 - layer : n + layer - depth;
+            double* const line = u + (axis == 0 ? held.at(0, a, b) : axis == 1 ? held.at(a, 0, b) : held.at(a, b, 0));
+            const Taps taps(outside, n, rule);
+            double sum = 0.0;
+#pragma unroll
+            for (int m = 0; m < (n < 4 ? n : 4); m++) sum += taps.weight(m) * line[(taps.first + m * taps.step) * step];
+            line[outside * step] = sum;
+        }
+        __syncthreads();
+    }
+}
+
+// u of the finer level L = that of the next, interpolated, or with that added. All blocks of a level that is spread take part; the
+// next level is the first block's.
+template <int REACH, class L, class Coarse>
+__device__ __noinline__ void prolong_level(const Resident& r, int l, int rule, bool add) {
+    const L held(r.levels[l]);
+    const Coarse coarse(r.levels[l + 1]);
+    if (!L::SPREAD || block_of_cluster() == 0) fill_box_held(coarse, rule, REACH);
+    const double* const from = Coarse::u();
+    // The planes that this block's are made of.
+    if (L::SPREAD) {
+        meet_cluster();
+        if (block_of_cluster() != 0) {
+            const int begin = coarse.at(-GHOSTS, -GHOSTS, held.first / 2 - REACH);
+            const int end = coarse.at(-GHOSTS, -GHOSTS, (held.first + L::PLANES) / 2 + REACH);
+            const double* const there = of_block(Coarse::u(), 0);
+            for (int at = begin + threadIdx.x; at < end; at += RESIDENT_THREADS) Coarse::u()[at] = there[at];
+        }
+        __syncthreads();
+    }
+    constexpr int half = L::n / 2, CELLS = half * half * (L::PLANES / 2);
+    auto around = [&](int cell) {
+        const double* const centre = from + coarse.at(cell % half, cell / half % half, cell / (half * half) + held.first / 2);
+        return [=](int di, int dj, int dk) { return centre[di + Coarse::PITCH * dj + Coarse::PLANE * dk]; };
+    };
+    auto put = [&](int cell, int child, double value) {
+        const int at = held.at(2 * (cell % half) + (child & 1), 2 * (cell / half % half) + (child >> 1 & 1),
+                               2 * (cell / (half * half) + held.first / 2) + (child >> 2));
+        held.store(0, at, add ? L::u()[at] + value : value);
+    };
+    if (REACH == 1) {
+        // A thread a child, whose number is the same in all of a warp where there are as many cells.
+        if (threadIdx.x < 8 * CELLS) {
+            const int cell = threadIdx.x % CELLS, child = threadIdx.x / CELLS;
+            put(cell, child, interpolate_child<REACH>(around(cell), child));
+        }
+    } else if (threadIdx.x < CELLS) {
+        double children[2][2][2];
+        interpolate<REACH>(around(threadIdx.x), children);
+#pragma unroll
+        for (int child = 0; child < 8; child++) put(threadIdx.x, child, children[child >> 2][child >> 1 & 1][child & 1]);
+    }
+    if (L::SPREAD) {
+        meet_cluster();
+    } else {
+        __syncthreads();
+    }
+}
+
+// BiCGStab of krylov/bicgstab.rs for eight cells, by one warp: lanes eight apart have the same cell, its values in registers.
+template <int OPERATOR>
+__device__ __noinline__ void solve_held(const Resident& r, int l, bool zero) {
+    using L = Held<2, 1>;
+    const L held(r.levels[l]);
+    const int lane = threadIdx.x, i = lane & 1, j = lane >> 1 & 1, k = lane >> 2 & 1;
+    HeldCell<L> cell(held);
+    cell.own = held.at(i, j, k);
+    cell.global = held.level.at(i, j, k);
+    const HeldGhosts<OPERATOR, L> ghosts(held);
+    const HeldRow<OPERATOR, L> row(held, cell);
+    const double diagonal = __ldg(held.level.dinv + cell.global), rhs = held.r()[lane & 7];
+    double* const operand = L::u();
+    // A v.
+    auto applied = [&](double v) {
+        __syncwarp();
+        if (lane < 8) operand[cell.own] = v;
+        __syncwarp();
+        ghosts.fill(operand);
+        return row.apply(held, operand);
+    };
+    // Row by row, then over the rows.
+    auto dot = [&](double x, double y) {
+        const double mine = x * y, beside = __shfl_xor_sync(~0u, mine, 1);
+        const double sums = (0.0 + (i ? beside : mine)) + (i ? mine : beside);
+        double sum = 0.0;
+#pragma unroll
+        for (int from = 0; from < 8; from += 2) sum += __shfl_sync(~0u, sums, from);
+        return sum;
+    };
+    auto norm = [&](double x) {
+        unsigned long long largest = bits(x);
+#pragma unroll
+        for (int step = 4; step > 0; step /= 2) largest = max(largest, __shfl_xor_sync(~0u, largest, step));
+        return __longlong_as_double(largest);
+    };
+    auto solve = [&](double& x) {
+        const double r0 = rhs - applied(x);
+        double residual = r0, search = r0;
+        double r_r0 = dot(residual, r0);
+        const double start = norm(residual);
+        if (r_r0 == 0.0 || start == 0.0) return 0;
+        auto converged = [&](double norm) { return norm == 0.0 || norm < r.reduction * start; };
+#pragma unroll 1
+        for (int iteration = 1; iteration <= r.max_iterations; iteration++) {
+            const double q = diagonal * search, ap = applied(q);
+            const double ap_r0 = dot(ap, r0);
+            const double alpha = r_r0 / ap_r0;
+            if (ap_r0 == 0.0 || isinf(alpha)) return iteration;
+            x = 1.0 * x + alpha * q;
+            const double s = residual + -alpha * ap;
+            if (converged(norm(s))) return iteration;
+            const double t = diagonal * s, as = applied(t);
+            const double as_as = dot(as, as), as_s = dot(as, s);
+            const double omega = as_s / as_as;
+            if (as_as == 0.0 || omega == 0.0 || isinf(omega)) return iteration;
+            x = 1.0 * x + omega * t;
+            residual = s + -omega * as;
+            if (converged(norm(residual))) return iteration;
+            const double next = dot(residual, r0);
+            const double beta = (next / r_r0) * (alpha / omega);
+            if (next == 0.0 || isinf(beta)) return iteration;
+            search = 1.0 * search + -omega * ap;
+            search = beta * search + 1.0 * residual;
+            r_r0 = next;
+        }
+        return r.max_iterations;
+    };
+    double x = zero ? 0.0 : operand[cell.own];
+    const int iterations = solve(x);
+    __syncwarp();
+    if (lane < 8) operand[cell.own] = x;
+    if (lane == 0) *r.iterations += iterations;
+}
+
+// Starts copying the coefficients of a level; of the first that is worked on u and right-hand side, too.
+template <class L>
+__device__ __forceinline__ void load_level(const Resident& r, int l) {
+    const L held(r.levels[l]);
+    const Level& level = r.levels[l];
+    constexpr int wide = L::n + 2;
+    for (int item = threadIdx.x; item < 3 * wide * wide * (L::PLANES + 2); item += RESIDENT_THREADS) {
+        const int i = item % wide - 1, j = item / wide % wide - 1, plane = item / (wide * wide);
+        const int axis = plane / (L::PLANES + 2), k = held.first + plane % (L::PLANES + 2) - 1;
+        copy_double(L::beta(axis) + held.at(i, j, k), level.beta[axis] + level.at(i, j, k));
+    }
+    if (l != r.first) return;
+    // By stores, which tools that look for races see.
+    const bool from_zero = r.steps[0].op == OP_RESTRICT || r.steps[0].zero;
+    for (int item = threadIdx.x; !from_zero && item < L::n * L::n * (L::PLANES + 2 * GHOSTS); item += RESIDENT_THREADS) {
+        const int i = item % L::n, j = item / L::n % L::n, k = held.first + item / (L::n * L::n) - GHOSTS;
+        if (k >= 0 && k < L::n) L::u()[held.at(i, j, k)] = level.u[level.at(i, j, k)];
+    }
+    if (L::SPREAD) return;
+    for (int item = threadIdx.x; item < L::CELLS; item += RESIDENT_THREADS) {
+        L::r()[item] = level.r[level.at(item % L::n, item / L::n % L::n, item / (L::n * L::n))];
+    }
+}
+
+// u of the first level that is worked on, with the ghosts along i that passes of other kernels read.
+template <int OPERATOR, class L>
+__device__ __forceinline__ void save_level(const Resident& r, int l) {
+    const L held(r.levels[l]);
+    const Level& level = r.levels[l];
+    if (threadIdx.x < L::THREADS) {
+        const HeldGhosts<OPERATOR, L> ghosts(held);
+        ghosts.fill(L::u());
+    }
+    __syncthreads();
+    for (int item = threadIdx.x; item < L::PITCH * L::n * L::PLANES; item += RESIDENT_THREADS) {
+        const int i = item % L::PITCH - GHOSTS, j = item / L::PITCH % L::n, k = held.first + item / (L::PITCH * L::n);
+        level.u[level.at(i, j, k)] = L::u()[held.at(i, j, k)];
+    }
+}
+
+}  // namespace hpgmg
