@@ -339,11 +339,12 @@ impl CudaStream {
         dims: Dims,
         args: &[Arg<'_>],
     ) -> Result<()> {
+        let function = kernel.function()?;
         // SAFETY: `Arg` is a transparent pointer to the argument's value, which outlives the call; number and
         // types of arguments are the caller's promise. The driver copies the values before it returns.
         unsafe {
             cu!(cuLaunchKernel(
-                kernel.function(),
+                function,
                 dims.grid.0,
                 dims.grid.1,
                 dims.grid.2,
@@ -383,11 +384,12 @@ impl CudaStream {
                 shared: dims.shared,
             });
         }
+        let function = kernel.function()?;
         self.enqueue(|number| {
             // SAFETY: as in `launch_as`.
             unsafe {
                 cu!(cuLaunchCooperativeKernel(
-                    kernel.function(),
+                    function,
                     grid.0,
                     grid.1,
                     grid.2,
