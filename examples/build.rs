@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 
 const GUIDE: &str = "../docs/guide";
+/// Its first page.
+const FIRST: &str = "../docs/README.md";
 
 fn main() -> ExitCode {
     match kernels().and_then(|()| guide()) {
@@ -69,8 +71,10 @@ fn kernels() -> Result<(), String> {
 /// `guide.rs`: a module for each chapter, whose documentation is the chapter.
 fn guide() -> Result<(), String> {
     println!("cargo::rerun-if-changed={GUIDE}");
+    println!("cargo::rerun-if-changed={FIRST}");
     let chapters = std::fs::read_dir(GUIDE).map_err(|error| format!("{GUIDE}: {error}"))?;
     let mut chapters: Vec<_> = chapters.flatten().map(|entry| entry.path()).collect();
+    chapters.push(FIRST.into());
     chapters.sort();
     let (mut modules, out) = (String::new(), variable("OUT_DIR")?);
     for chapter in chapters {

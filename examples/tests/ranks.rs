@@ -164,4 +164,18 @@ mod gpu {
         shared(2, |world, gpu| all_reduce_graph::rank(world, gpu, 1000, 50));
         shared(2, |world, gpu| device_ranks::rank(world, gpu, 8, 50, 32));
     }
+
+    /// The programs of the guide's chapter on the stencil, which print their times: several times in turn, since they vary.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn the_times_of_the_guide() {
+        for _ in 0..3 {
+            for side in [256, 1024] {
+                shared(2, |world, gpu| stencil_host::rank(world, gpu, side, 400));
+                shared(2, |world, gpu| stencil_stream::rank(world, gpu, side, 400));
+                shared(2, |world, gpu| stencil_kernel::rank(world, gpu, side, 400));
+                shared(2, |world, gpu| jacobi2d::rank(world, gpu, side, 400));
+            }
+        }
+    }
 }
