@@ -506,6 +506,10 @@ fn show(results: &Results, json: Option<&Path>) -> Result<()> {
     for sentence in &results.method {
         outln!("{sentence}");
     }
+    let verdict = report::verdict(results);
+    if !verdict.is_empty() {
+        outln!("\n{}", verdict.trim_end());
+    }
     json.map_or(Ok(()), |path| results.write(path))
 }
 

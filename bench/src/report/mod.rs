@@ -6,6 +6,7 @@ mod number;
 mod page;
 mod plot;
 pub mod timeline;
+mod verdict;
 
 use std::path::Path;
 
@@ -14,6 +15,7 @@ use anyhow::{Context, Result};
 pub use markdown::markdown;
 pub use page::page;
 pub use timeline::Timeline;
+pub use verdict::{picture, verdict};
 
 use crate::result::{Figure, Point, Results, Role, Series};
 use crate::spread::Ratio;
