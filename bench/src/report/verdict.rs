@@ -1,7 +1,7 @@
 //! The verdict: what this library is faster at, by how much and than whom, what it is slower at, in a table that fits a screen; the same
 //! in ten lines and a picture for the report. All of it comes from the samples of the figures; nothing is weighed or left out by hand.
 
-use std::fmt::Write;
+use mp_program::drawing::{BLUE, Drawing, GREY, INK, ORANGE, PALE, Side};
 
 use super::number::short;
 use super::{Table, at, place, places};
@@ -111,7 +111,10 @@ impl Row<'_> {
         if self.points.len() == 1 {
             return factor;
         }
-        format!("{factor}: {}", runs.iter().map(range).collect::<Vec<_>>().join(", "))
+        let places = runs.iter().map(range).collect::<Vec<_>>().join(", ");
+        // Sizes in bytes explain themselves.
+        let of = if self.figure.x.unit == "B" { "" } else { &self.figure.x.label };
+        format!("{factor}: {places} {of}").trim_end().to_owned()
     }
 
     /// Names and cells.
@@ -123,7 +126,11 @@ impl Row<'_> {
 
 /// A factor with as many digits as it deserves.
 fn times(value: f64) -> String {
-    if value >= 9.95 { format!("{value:.0}") } else { format!("{value:.1}") }
+    match value {
+        9.95.. => format!("{value:.0}"),
+        0.9..1.1 => format!("{value:.2}"),
+        _ => format!("{value:.1}"),
+    }
 }
 
 const HEAD: [&str; 5] = ["what", "beside", "faster", "even", "slower"];
@@ -154,7 +161,8 @@ pub fn verdict(run: &Results) -> String {
     )
 }
 
-const EXPLAINED: &str = "Times as fast as the other, the fastest form of this library at each size; even: the 95 % interval holds 1.";
+/// What the columns mean.
+pub(super) const EXPLAINED: &str = "Times as fast as the other, the fastest form of this library at each size; even: the 95 % interval holds 1.";
 
 /// The rows of a report's summary: each figure once, beside the fastest other library at each size. Where the same is measured in several
 /// runs the first counts; without other libraries the forms of this one are compared, the last with the first.
@@ -200,7 +208,7 @@ pub(super) fn sentence(figure: &Figure) -> String {
     rows(figure).iter().map(one).collect::<Vec<_>>().join(". ")
 }
 
-/// The summary as a drawing: a line for each row, a dot for each size, on a logarithmic scale with 1 marked. White ground, for any page.
+/// The summary as a drawing: a line for each row, a dot for each size, on a logarithmic scale with 1 marked.
 pub fn picture(runs: &[Results]) -> Option<String> {
     const LEFT: f64 = 330.0;
     const WIDTH: f64 = 560.0;
@@ -213,57 +221,29 @@ pub fn picture(runs: &[Results]) -> Option<String> {
         return None;
     }
     let x = |times: f64| LEFT + WIDTH * (times.log2() - low) / (high - low);
-    let (width, height) = (LEFT + WIDTH + 20.0, TOP + LINE * rows.len() as f64 + 26.0);
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
-         <text x=\"{LEFT}\" y=\"18\" fill=\"#1a1a1a\">times as fast as the other; a dot for each size, pale: small, dark: large</text>\n"
-    );
     let bottom = TOP + LINE * rows.len() as f64;
+    let mut drawing = Drawing::new(LEFT + WIDTH + 20.0, bottom + 26.0);
+    let title = "times as fast as the other; a dot for each size, pale: small, dark: large";
+    drawing.text((LEFT, 18.0), Side::Behind, 13, INK, title);
     for power in (low.ceil() as i32)..=(high.floor() as i32) {
-        let (times, colour) =
-            (f64::from(power).exp2(), if power == 0 { "#1a1a1a" } else { "#d5d7db" });
-        let at = x(times);
-        _ = writeln!(
-            svg,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{}\" y2=\"{bottom}\" stroke=\"{colour}\"/>\
-             <text x=\"{at:.1}\" y=\"{}\" text-anchor=\"middle\" fill=\"#1a1a1a\">{}×</text>",
-            TOP - 14.0,
-            bottom + 16.0,
-            short(times)
-        );
+        let (times, colour) = (f64::from(power).exp2(), if power == 0 { INK } else { PALE });
+        drawing.line((x(times), TOP - 14.0), (x(times), bottom), colour);
+        let text = format!("{}×", short(times));
+        drawing.text((x(times), bottom + 16.0), Side::Around, 13, INK, &text);
     }
     for (number, row) in rows.iter().enumerate() {
         let y = TOP + LINE * number as f64 + 4.0;
-        _ = writeln!(
-            svg,
-            "<text x=\"{}\" y=\"{y}\" text-anchor=\"end\" fill=\"#1a1a1a\">{}</text>\
-             <text x=\"{}\" y=\"{}\" text-anchor=\"end\" fill=\"#6b7280\" font-size=\"11\">beside {}</text>",
-            LEFT - 12.0,
-            escaped(&row.figure.title),
-            LEFT - 12.0,
-            y + 13.0,
-            escaped(row.other)
-        );
+        let names = LEFT - 12.0;
+        drawing.text((names, y), Side::Before, 13, INK, &row.figure.title);
+        drawing.text((names, y + 13.0), Side::Before, 11, GREY, &format!("beside {}", row.other));
         let last = (row.points.len() - 1).max(1) as f64;
         for (place, point) in row.points.iter().enumerate() {
-            let colour = if point.times >= 1.0 { "#0080dc" } else { "#d55e00" };
-            _ = writeln!(
-                svg,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\" fill=\"{colour}\" fill-opacity=\"{:.2}\"/>",
-                x(point.times),
-                y - 1.0,
-                0.35 + 0.65 * place as f64 / last
-            );
+            let colour = if point.times >= 1.0 { BLUE } else { ORANGE };
+            let opacity = 0.35 + 0.65 * place as f64 / last;
+            drawing.dot((x(point.times), y - 1.0), 5.0, colour, opacity);
         }
     }
-    svg += "</svg>\n";
-    Some(svg)
-}
-
-/// Text within XML.
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+    Some(drawing.finish())
 }
 
 #[cfg(test)]
@@ -310,7 +290,7 @@ mod tests {
         let cells: Vec<&str> = row.split(['│', '┆']).map(str::trim).collect();
         assert_eq!(
             cells[1..6],
-            ["Latency", "A", "2.0–4.0×: 8 B–64 B", "1.0×: 1 KiB", "0.5×: 64 KiB"]
+            ["Latency", "A", "2.0–4.0×: 8 B–64 B", "1.02×: 1 KiB", "0.5×: 64 KiB"]
         );
         assert!(text.contains("Of 4 comparisons 2 are faster, 1 even, 1 slower."), "{text}");
         // Of rates more is better: the same numbers the other way round, the best form at each size.
@@ -348,6 +328,6 @@ mod tests {
         assert_eq!(table.rows[0][1], "A");
         let picture = picture(&runs).unwrap();
         assert_eq!(picture.matches("<circle").count(), 4);
-        assert_eq!(picture.matches("#d55e00").count(), 1, "one is slower");
+        assert_eq!(picture.matches(ORANGE).count(), 1, "one is slower");
     }
 }
