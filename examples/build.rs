@@ -2,8 +2,13 @@
 //! run on the CPU only. And prepares the guide's chapters for rustdoc, which compiles and runs their Rust code: what they include is an
 //! example and is compiled as such.
 
+#[path = "../kernels/build/module.rs"]
+mod module;
+
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
+
+use module::variable;
 
 const GUIDE: &str = "../docs/guide";
 /// Its first page.
@@ -19,10 +24,6 @@ fn main() -> ExitCode {
     }
 }
 
-fn variable(name: &str) -> Result<String, String> {
-    std::env::var(name).map_err(|error| format!("{name}: {error}"))
-}
-
 fn kernels() -> Result<(), String> {
     let sources = std::fs::read_dir(".").map_err(|error| format!("examples: {error}"))?;
     for source in sources.flatten().map(|entry| entry.path()) {
@@ -31,41 +32,19 @@ fn kernels() -> Result<(), String> {
         }
     }
     println!("cargo::rerun-if-changed=build.rs");
-    let names = ["NVCC", "INCLUDE", "GENCODE"].map(|name| format!("DEP_MP_KERNELS_{name}"));
-    for name in &names {
-        println!("cargo::rerun-if-env-changed={name}");
-    }
-    println!("cargo::rustc-check-cfg=cfg(examples_fatbin)");
-    let [nvcc, include, gencode] = names.map(|name| variable(&name));
-    let include = include?;
-    println!("cargo::rerun-if-changed={include}");
     // Without fused multiply-add, here and below, the results are those of the serial runs.
     cc::Build::new()
         .cpp(true)
         .std("c++20")
         .opt_level(2)
-        .include(&include)
+        .include(module::include()?)
         .flag("-pthread")
         .flag("-ffp-contract=off")
         .flag("-xc++")
         .file("kernels.cu")
         .try_compile("examples_host")
         .map_err(|error| format!("kernels.cu: {error}"))?;
-    let Ok(nvcc) = nvcc else { return Ok(()) };
-    let mut command = Command::new(nvcc);
-    command.args(["-std=c++17", "-fatbin", "-fmad=false", "--threads", "0", "-I", &include]);
-    for code in gencode?.split(' ') {
-        command.args(["-gencode", code]);
-    }
-    let fatbin = Path::new(&variable("OUT_DIR")?).join("examples.fatbin");
-    command.arg("kernels.cu").arg("-o").arg(fatbin);
-    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("{command:?} failed with {}\n{said}", output.status));
-    }
-    println!("cargo::rustc-cfg=examples_fatbin");
-    Ok(())
+    module::fatbin("examples", "kernels.cu", &["-fmad=false"])
 }
 
 /// `guide.rs`: a module for each chapter, whose documentation is the chapter.

@@ -8,7 +8,7 @@ use libmp::{Deadline, Device, Operation, Step, World};
 use mp_examples::{Arguments, Failure, run, soon, verdict};
 
 /// Round trips of a sample, and samples, of which the median is printed.
-const ROUNDS: usize = 200;
+const ROUNDS: usize = 50;
 const SAMPLES: usize = 11;
 
 fn main() -> Result<(), Failure> {

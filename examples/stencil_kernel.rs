@@ -33,16 +33,12 @@ pub fn rank(world: &World, device: &Device, side: usize, steps: usize) -> Result
     let strip = Strip::new(world, device, side)?;
     let (stream, stencil) = (world.stream(device)?, kernel(device, "stencil")?);
     // ANCHOR: handles
-    let mut messages = Vec::new();
+    let messages = strip.messages(world)?; // the handles are valid as long as these
     let mut halos = [[Halo::default(); 2]; 2];
-    for (turn, halos) in halos.iter_mut().enumerate() {
-        for edge in &strip.edges {
-            let peer = world.peer(edge.neighbour)?;
-            let send = peer.send(&strip.row(turn, edge.own)?, turn as u64).prepare()?;
-            let recv = peer.recv(&strip.row(turn, edge.ghost)?, turn as u64).prepare()?;
+    for (halos, messages) in halos.iter_mut().zip(&messages) {
+        for (edge, (send, recv)) in strip.edges.iter().zip(messages) {
             let below = usize::from(edge.neighbour > world.rank());
             halos[below] = Halo { send: send.handle()?, recv: recv.handle()?, there: 1 };
-            messages.push((send, recv)); // the handles are valid as long as these
         }
     }
     // ANCHOR_END: handles

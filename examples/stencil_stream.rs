@@ -21,15 +21,7 @@ fn main() -> Result<(), Failure> {
 pub fn rank(world: &World, device: &Device, side: usize, steps: usize) -> Result<(), Failure> {
     let (strip, steps) = (Strip::new(world, device, side)?, steps.next_multiple_of(2));
     let (stream, sweep) = (world.stream(device)?, kernel(device, "sweep")?);
-    let mut messages = [Vec::new(), Vec::new()];
-    for (turn, messages) in messages.iter_mut().enumerate() {
-        for edge in &strip.edges {
-            let peer = world.peer(edge.neighbour)?;
-            let send = peer.send(&strip.row(turn, edge.own)?, turn as u64).prepare()?;
-            let recv = peer.recv(&strip.row(turn, edge.ghost)?, turn as u64).prepare()?;
-            messages.push((send, recv));
-        }
-    }
+    let messages = strip.messages(world)?;
     let dims = if device.as_cuda().is_some() { Dims::linear(64, 256) } else { Dims::linear(2, 1) };
     let (rows, cells) = (strip.rows as u64, side as u64);
     // ANCHOR: step

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use libmp::{Communicator, Device, Region};
+use libmp::{Communicator, Device, Recv, Region, Send};
 
 use crate::Failure;
 
@@ -88,6 +88,25 @@ impl Strip {
         plates[0].write(&warm)?;
         Ok(Strip { side, rows, edges, first, plates })
     }
+
+    // ANCHOR: messages
+    /// Messages of both plates in turn: each edge row, straight into the neighbour's row beyond the edge, and the neighbour's into this one's.
+    ///
+    /// # Errors
+    /// What preparing them says.
+    pub fn messages(&self, world: &Communicator) -> libmp::Result<[Vec<(Send, Recv)>; 2]> {
+        let mut messages = [Vec::new(), Vec::new()];
+        for (turn, messages) in messages.iter_mut().enumerate() {
+            for edge in &self.edges {
+                let peer = world.peer(edge.neighbour)?;
+                let send = peer.send(&self.row(turn, edge.own)?, turn as u64).prepare()?;
+                let recv = peer.recv(&self.row(turn, edge.ghost)?, turn as u64).prepare()?;
+                messages.push((send, recv));
+            }
+        }
+        Ok(messages)
+    }
+    // ANCHOR_END: messages
 
     /// A row of one of the two.
     ///
