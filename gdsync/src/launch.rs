@@ -62,4 +62,8 @@ impl<'a> Arg<'a> {
     pub fn new<T: Copy>(value: &'a T) -> Arg<'a> {
         Arg { value: std::ptr::from_ref(value).cast(), lifetime: PhantomData }
     }
+
+    pub(crate) fn address(&self) -> *const c_void {
+        self.value
+    }
 }

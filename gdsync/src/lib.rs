@@ -64,6 +64,7 @@ pub use deadline::Deadline;
 pub use device::Device;
 pub use error::{Error, Result};
 pub use event::Event;
+pub use host::kernel::HostEntry;
 pub use launch::{Arg, Dims};
 pub use memop::{MemOp, Until};
 pub use memory::copy::copy_bytes;

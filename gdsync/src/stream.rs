@@ -18,6 +18,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::event::{Event, Inner as EventInner};
 use crate::host::executor::{Executor, HostOp};
+use crate::host::kernel::run_on;
 use crate::launch::{Arg, Dims};
 use crate::memop::{MemOp, Until};
 use crate::memory::Buffer;
@@ -386,10 +387,12 @@ impl Stream {
         }
     }
 
-    /// Launches a kernel.
+    /// Launches a kernel: on a CUDA stream one of a [`Module`](crate::Module), on a host stream one that [`Kernel::host`] made,
+    /// all of whose threads run at once.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] on a host stream ([`Stream::call`] runs closures there); what the driver says.
+    /// [`Error::Unsupported`] for a kernel of the other kind, and on a host stream for a grid of more than one dimension and for
+    /// dynamic shared memory; what the driver says. That a machine has not so many threads [`Stream::synchronize`] reports.
     ///
     /// # Safety
     /// `args` match the kernel's parameters in number and type; every address among them is valid for what the
@@ -397,7 +400,8 @@ impl Stream {
     /// accessed by others meanwhile, unless the kernel's documentation orders it.
     pub unsafe fn launch(&self, kernel: &Kernel, dims: Dims, args: &[Arg<'_>]) -> Result<()> {
         match &self.inner {
-            Inner::Host(_) => Err(self.launches_nothing()),
+            // SAFETY: the caller's promise.
+            Inner::Host(executor) => unsafe { run_on(executor, kernel, dims, args) },
             // SAFETY: the caller's promise.
             Inner::Cuda(stream) => unsafe { stream.launch(kernel, dims, args) },
         }
@@ -418,17 +422,10 @@ impl Stream {
         args: &[Arg<'_>],
     ) -> Result<()> {
         match &self.inner {
-            Inner::Host(_) => Err(self.launches_nothing()),
+            // SAFETY: the caller's promise.
+            Inner::Host(executor) => unsafe { run_on(executor, kernel, dims, args) },
             // SAFETY: the caller's promise.
             Inner::Cuda(stream) => unsafe { stream.launch_together(kernel, dims, args) },
-        }
-    }
-
-    fn launches_nothing(&self) -> Error {
-        Error::Unsupported {
-            what: "launching a kernel",
-            place: self.name.clone(),
-            why: "host streams run closures (Stream::call)".into(),
         }
     }
 
@@ -448,6 +445,10 @@ impl Stream {
     pub fn call(&self, call: impl Fn() + Send + Sync + 'static) -> Result<()> {
         match &self.inner {
             Inner::Host(executor) => {
+                let call = move || {
+                    call();
+                    Ok(())
+                };
                 executor.enqueue(std::iter::once(HostOp::Call(Arc::new(call))), |_| Ok(()))
             }
             Inner::Cuda(stream) => stream.call(Arc::new(call)),
@@ -688,6 +689,15 @@ impl Stream {
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Inner::Cuda(stream) = &self.inner {
+            // Whoever brought it may destroy it after this.
+            stream.give_back();
+        }
     }
 }
 

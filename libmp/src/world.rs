@@ -9,6 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use gdsync::{CudaDevice, Device};
+
 use crate::bootstrap::{self, Meeting, Place, Session, tcp};
 use crate::communicator::Communicator;
 use crate::config::Config;
@@ -274,6 +276,29 @@ impl World {
     /// The device that the launcher chose for this rank (`MP_GPU`): a number, as the CUDA driver counts.
     pub fn assigned_gpu(&self) -> Option<&str> {
         self.gpu.as_deref()
+    }
+
+    /// The device that this rank should use: the GPU that the launcher chose; otherwise one of those that this process sees, which the
+    /// ranks of a host take in turns; the host where there is no GPU, or this build has no code for it.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] if what the launcher chose is no number; [`Error::Memory`] if that GPU cannot be used.
+    pub fn local_device(&self) -> Result<Device> {
+        let op = || "opening this rank's device".to_owned();
+        let failed = |source| Error::Memory { op: op(), source };
+        if let Some(gpu) = &self.gpu {
+            let number = gpu.parse().map_err(|_| Error::Mismatch {
+                op: op(),
+                reason: format!("MP_GPU is {gpu:?}, expected the number of a GPU"),
+            })?;
+            return Device::cuda(number).map_err(failed);
+        }
+        match CudaDevice::count() {
+            Ok(count @ 1..) if mp_kernels::fatbin().is_ok() => {
+                Device::cuda(self.local.0 as u32 % count).map_err(failed)
+            }
+            _ => Ok(Device::Host),
+        }
     }
 
     /// The timeline of this rank, to add to: on if rank 0 was started with `MP_TRACE`.

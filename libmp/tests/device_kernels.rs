@@ -517,28 +517,6 @@ mod host {
         each(super::what_a_kernel_is_refused_is_an_error_of_the_host_that_names_it);
     }
 
-    /// The example kernel_ring, whose counters stay in registers.
-    #[test]
-    fn the_ring_of_the_example_turns() {
-        let kernels = Kernels::of(&Device::Host);
-        each_path(|| {
-            ranks(3, |world| {
-                let cells = 100;
-                let (ring, done) = (Pair::new(world, &Device::Host, cells), kernels.results());
-                ring.out.write(&vec![1000 * world.rank() as u64; cells]).unwrap();
-                let turns = 50;
-                let mut args = Vec::from(ring.handles());
-                args.extend([cells as u64, turns, address(&done)].map(Value::Word));
-                kernels.launch(&ring.stream, "ring", (1, 16), args);
-                world.synchronize(&ring.stream, soon()).unwrap();
-                let origin = (world.rank() + 3 - turns as usize % 3) % 3;
-                assert_eq!(done.to_vec().unwrap()[0], turns);
-                assert_eq!(ring.out.to_vec().unwrap(), vec![1000 * origin as u64 + turns; cells]);
-                world.barrier().unwrap();
-            });
-        });
-    }
-
     /// A request of a kernel that the peer's NIC refuses.
     #[test]
     fn a_request_that_fails_ends_the_kernels_and_the_world_with_the_reason() {

@@ -1,68 +1,10 @@
-//! Halo exchanges: the example's kernel on host threads against one rank alone, phases on host streams, and what is refused.
+//! Halo exchanges: phases on host streams, and what is refused. Exchanges in kernels are those of the examples (`examples/tests`).
 
 mod common;
-#[path = "../examples/jacobi.rs"]
-#[allow(dead_code, reason = "main is the program's")]
-mod jacobi;
-
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::OnceLock;
 
 use common::{PASSES, SOON, config, each_path, on_threads, ranks, stay_to_the_end};
-use jacobi::Kernel;
 use libmp::exchange::{Field, Neighbour, Phase};
 use libmp::{Deadline, Device, Error, Exchange, Region, World};
-
-/// The example's kernel, compiled once.
-fn kernel() -> &'static Kernel {
-    static KERNEL: OnceLock<Kernel> = OnceLock::new();
-    KERNEL.get_or_init(|| {
-        let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-        let out = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let out = out.join(format!("jacobi-{}.so", std::process::id()));
-        let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
-        let status = Command::new(&compiler)
-            .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"])
-            .args(["-pthread", "-I"])
-            .arg(here.join("../kernels/include"))
-            .args(["-x", "c++"])
-            .arg(here.join("examples/jacobi.cu"))
-            .arg("-o")
-            .arg(&out)
-            .status()
-            .unwrap_or_else(|error| panic!("{compiler} does not start: {error}"));
-        assert!(status.success(), "{compiler} cannot compile the kernel: {status}");
-        Kernel::load(&out, &Device::Host).unwrap()
-    })
-}
-
-fn the_box_in_parts_is_the_box_in_one_piece(grid: [i32; 3], around: bool) {
-    let kernel = kernel();
-    ranks(grid.iter().product::<i32>() as usize, |world| {
-        jacobi::rank(world, kernel, &Device::Host, grid, around).unwrap();
-    });
-}
-
-#[test]
-fn a_kernel_beside_two_neighbours_finds_the_bits_of_one_rank() {
-    the_box_in_parts_is_the_box_in_one_piece([3, 1, 1], false);
-}
-
-#[test]
-fn a_rank_that_is_its_own_neighbour_on_all_sides_finds_them() {
-    the_box_in_parts_is_the_box_in_one_piece([1, 1, 1], true);
-}
-
-#[test]
-fn a_kernel_with_rows_and_columns_as_borders_finds_them() {
-    the_box_in_parts_is_the_box_in_one_piece([2, 2, 1], false);
-}
-
-#[test]
-fn a_kernel_with_26_neighbours_finds_them_on_every_path() {
-    the_box_in_parts_is_the_box_in_one_piece([2, 2, 2], true);
-}
 
 fn soon() -> Deadline {
     Deadline::after(SOON)

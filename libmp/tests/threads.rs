@@ -262,6 +262,9 @@ fn a_world_alone_has_the_same_operations() {
     let config = Config::from_variables([("MP_BOOTSTRAP", "alone"), ("MP_GPU", "3")]).unwrap();
     let world = World::with_config(&config).unwrap();
     assert_eq!((world.rank(), world.size(), world.assigned_gpu()), (0, 1, Some("3")));
+    // A GPU that was chosen and is not there is no reason to go on without one.
+    let said = world.local_device().unwrap_err().to_string();
+    assert!(said.contains("opening this rank's device"), "{said}");
     world.barrier().unwrap();
     assert_eq!(world.all_gather(b"x").unwrap(), [b"x"]);
     assert_eq!(world.node_local().unwrap().size(), 1);

@@ -1,7 +1,8 @@
 //! What the programs of this workspace have in common: standard output that somebody may have closed, files that are
-//! written whole or not at all, numbers on the command line within a range, errors as one sentence, what repeated measurements say.
+//! written whole or not at all, numbers on the command line within a range, errors as one sentence, what repeated measurements say, small drawings.
 
 pub mod absurd;
+pub mod drawing;
 mod file;
 mod spread;
 

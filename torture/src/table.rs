@@ -3,6 +3,7 @@
 mod mutations;
 mod runs;
 mod sanitizers;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -76,7 +77,16 @@ pub fn write(files: &[PathBuf], output: &Path) -> Result<()> {
         material.add(&text).with_context(|| path.display().to_string())?;
     }
     let mut text = INTRODUCTION.to_owned();
-    summary(&mut text, &material)?;
+    text += &summary::in_short(&material);
+    let picture = output.with_extension("svg");
+    mp_program::write(&picture, summary::picture(&material))?;
+    if let Some(name) = picture.file_name() {
+        let name = name.to_string_lossy();
+        writeln!(text, "![what was tried, and how much of it came out as it must]({name})\n")?;
+    }
+    folded(&mut text, "What was tried of each class, and by what", |text| {
+        summary::table(text, &material)
+    })?;
     text += METHOD;
     let Material { records, storms, soaked, swept, mutated, fuzzed, ran } = &material;
     records.iter().try_for_each(|record| faults(&mut text, record))?;
@@ -99,67 +109,15 @@ pub fn write(files: &[PathBuf], output: &Path) -> Result<()> {
     Ok(mp_program::write(output, text)?)
 }
 
-/// What was tried of each class, how much of it came out as it must, and by which test.
-fn summary(text: &mut String, material: &Material) -> Result<()> {
-    let Material { records, storms, soaked, swept, mutated, fuzzed, ran } = material;
-    let mut classes: BTreeMap<(&str, &str), [usize; 2]> = BTreeMap::new();
-    let mut count = |class: &'static str, by: &'static str, [right, all]: [usize; 2]| {
-        let [runs, as_they_must] = classes.entry((class, by)).or_default();
-        *runs += all;
-        *as_they_must += right;
-    };
-    for run in records.iter().flat_map(|record| &record.runs) {
-        let (class, by) = match run.phase {
-            Phase::Random => ("a rank killed at any moment", "`mp-torture kills`"),
-            _ => (run.fault.class(), "`mp-torture faults`"),
-        };
-        count(class, by, [usize::from(run.problems.is_empty()), 1]);
-    }
-    for sweep in swept {
-        let class = "every way to start ranks and messages, every path, 1 to 16 ranks";
-        count(class, "`mp-torture sweep`", sweep.right());
-    }
-    for soak in soaked {
-        let right = usize::from(soak.problems.is_empty());
-        count("two hosts on a bad cable", "`mp-torture soak`", [right, 1]);
-    }
-    for [.., struck, caught, _] in mutated {
-        let by = "tests of `hpgmg/src/mutation`";
-        let numbers = [caught, struck].map(|number| number.parse().unwrap_or_default());
-        count("faults in the solver, caught by the verdict", by, numbers);
-    }
-    writeln!(text, "| class | runs | as they must be | by |\n|---|--:|--:|---|")?;
-    for ((class, by), [runs, right]) in classes {
-        writeln!(text, "| {class} | {runs} | {right} | {by} |")?;
-    }
-    if !storms.is_empty() {
-        let operations: u64 = storms.iter().map(|storm| storm.operations).sum();
-        let count = storms.len();
-        writeln!(
-            text,
-            "| storms, {operations:.2e} operations compared with a model | {count} | {count} | `mp-torture storm` |",
-            operations = operations as f64,
-        )?;
-    }
-    if !fuzzed.is_empty() {
-        let right = fuzzed.iter().filter(|target| !target.crashed).count();
-        let inputs: u64 = fuzzed.iter().filter_map(|t| t.executions.parse::<u64>().ok()).sum();
-        writeln!(
-            text,
-            "| parsers, {:.2e} inputs without a crash | {} | {right} | `tools/fuzz` |",
-            inputs as f64,
-            fuzzed.len()
-        )?;
-    }
-    for (tool, [runs, right]) in sanitizers::by_tool(ran) {
-        let by = match tool {
-            "Miri" => "`tools/miri`",
-            "loom" => "`tools/models`",
-            _ => "`tools/tsan`",
-        };
-        writeln!(text, "| tests under {tool} | {runs} | {right} | {by} |")?;
-    }
-    writeln!(text)?;
+/// A part that a reader opens if he wants to see it.
+fn folded(
+    text: &mut String,
+    title: &str,
+    part: impl FnOnce(&mut String) -> Result<()>,
+) -> Result<()> {
+    writeln!(text, "<details><summary>{title}</summary>\n")?;
+    part(text)?;
+    writeln!(text, "</details>\n")?;
     Ok(())
 }
 
@@ -176,6 +134,7 @@ fn faults(text: &mut String, record: &Record) -> Result<()> {
          survivor's report, in the worst run.\n",
         record.runs.len(),
     )?;
+    writeln!(text, "<details><summary>Table</summary>\n")?;
     writeln!(
         text,
         "| fault | phase | workload | runs | survivors' reports | in order | worst time to report | left behind | hung | wrong results | next run | problems |"
@@ -209,7 +168,7 @@ fn faults(text: &mut String, record: &Record) -> Result<()> {
             count(&runs, |r| usize::from(!r.problems.is_empty())),
         )?;
     }
-    writeln!(text)?;
+    writeln!(text, "\n</details>\n")?;
     let stalled = record.runs.iter().chain(&record.void).map(|run| run.stalled).fold(0.0, f64::max);
     writeln!(
         text,
@@ -249,6 +208,7 @@ fn table_of_storms(text: &mut String, storms: &[Summary]) -> Result<()> {
          side. Memory and descriptors of the largest rank after the first quarter and at the end; growth by a line fitted \
          through all samples between; a GPU's memory likewise, as its driver says.\n"
     )?;
+    writeln!(text, "<details><summary>Table</summary>\n")?;
     writeln!(
         text,
         "| ranks | started by | path | kernels on | seed | seconds, in kernels | worlds | operations | a minute | messages compared | words compared | KiB of memory | growth KiB | descriptors | GPU MiB, growth |"
@@ -285,7 +245,7 @@ fn table_of_storms(text: &mut String, storms: &[Summary]) -> Result<()> {
     let mut builds: Vec<String> =
         storms.iter().map(|storm| format!("{}: {}", storm.date, storm.build)).collect();
     builds.dedup();
-    writeln!(text, "\nBegun and built: {}.\n", builds.join("; "))?;
+    writeln!(text, "\nBegun and built: {}.\n\n</details>\n", builds.join("; "))?;
     Ok(())
 }
 
@@ -329,6 +289,7 @@ fn table_of_fuzzing(text: &mut String, targets: &[Fuzzed]) -> Result<()> {
         "## Fuzzing\n\nWith AddressSanitizer and overflow checks; what each target is, `libmp/src/fuzz.rs` and `gdsync/src/fuzz.rs` say. The corpus in \
          `fuzz/corpus` is replayed by the ordinary tests.\n"
     )?;
+    writeln!(text, "<details><summary>Table</summary>\n")?;
     writeln!(text, "| target | begun | seconds | inputs | crashes |\n|---|---|--:|--:|--:|")?;
     for Fuzzed { target, begin, seconds, executions, crashed } in targets {
         writeln!(
@@ -337,7 +298,7 @@ fn table_of_fuzzing(text: &mut String, targets: &[Fuzzed]) -> Result<()> {
             u8::from(*crashed)
         )?;
     }
-    writeln!(text)?;
+    writeln!(text, "\n</details>\n")?;
     Ok(())
 }
 
@@ -382,11 +343,26 @@ mod tests {
         faults(&mut text, &record).unwrap();
         let mut summed = String::new();
         let material = Material { records: vec![record.clone()], ..Material::default() };
-        summary(&mut summed, &material).unwrap();
+        summary::table(&mut summed, &material).unwrap();
         let class = "| a rank killed, stopped, left, panicked | 2 | 1 | `mp-torture faults` |";
         assert!(summed.contains(class), "{summed}");
         let row = "| kill −9 of a rank | middle | HPGMG-FV, host | 2 | 4 of 4 | 0 | 0.30 s | 0 | 0 | 0 | ran | 1 |";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("(seed 2, victim 1): something"), "{text}");
+        let short = summary::in_short(&material);
+        assert!(
+            short.contains("**2 faults** done to running jobs: 1 ended as they must."),
+            "{short}"
+        );
+        assert!(short.contains("Survivors that named the cause: 4 of 4"), "{short}");
+        assert!(
+            short.contains("Slowest report: 0.3 s after the fault (kill −9 of a rank"),
+            "{short}"
+        );
+        let picture = summary::picture(&material);
+        assert!(
+            picture.contains("1 of 2") && picture.contains(mp_program::drawing::ORANGE),
+            "{picture}"
+        );
     }
 }

@@ -491,7 +491,12 @@ fn run(what: What) -> Result<()> {
                 let files: Vec<_> = results.iter().map(|path| path.display().to_string()).collect();
                 let command =
                     format!("mp-perf report {} --markdown {}", files.join(" "), path.display());
-                write(&path, &report::markdown(&runs, &command))?;
+                let picture = report::picture(&runs).map(|svg| (path.with_extension("svg"), svg));
+                if let Some((path, svg)) = &picture {
+                    write(path, svg)?;
+                }
+                let picture = picture.as_ref().map(|(path, _)| path.as_path());
+                write(&path, &report::markdown(&runs, &command, picture))?;
             }
             Ok(())
         }
@@ -505,6 +510,10 @@ fn show(results: &Results, json: Option<&Path>) -> Result<()> {
     }
     for sentence in &results.method {
         outln!("{sentence}");
+    }
+    let verdict = report::verdict(results);
+    if !verdict.is_empty() {
+        outln!("\n{}", verdict.trim_end());
     }
     json.map_or(Ok(()), |path| results.write(path))
 }

@@ -6,6 +6,7 @@ mod number;
 mod page;
 mod plot;
 pub mod timeline;
+mod verdict;
 
 use std::path::Path;
 
@@ -14,6 +15,7 @@ use anyhow::{Context, Result};
 pub use markdown::markdown;
 pub use page::page;
 pub use timeline::Timeline;
+pub use verdict::{picture, verdict};
 
 use crate::result::{Figure, Point, Results, Role, Series};
 use crate::spread::Ratio;
@@ -208,7 +210,7 @@ mod tests {
         assert!(terminal(&run, &run.figures[0]).contains(sentence));
         assert!(!terminal(&run, &run.figures[1]).contains("absent"));
         let runs = [run];
-        assert_eq!(markdown(&runs, "").matches("a peer: absent: no | route").count(), 1);
+        assert_eq!(markdown(&runs, "", None).matches("a peer: absent: no | route").count(), 1);
         assert_eq!(page(&runs, &[]).unwrap().matches(sentence).count(), 1);
     }
 
@@ -260,8 +262,14 @@ mod tests {
 
     #[test]
     fn the_markdown_has_the_same_table() {
-        let text = markdown(&[run()], "mp-perf report run.json");
+        let text =
+            markdown(&[run()], "mp-perf report run.json", Some(Path::new("docs/picture.svg")));
         assert!(text.contains("| 8 B | 10 (8–12) |"), "{text}");
         assert!(text.contains("mp-perf report run.json"), "{text}");
+        // First the summary and the picture, then every table folded.
+        let summary = text.find("| Latency <host> | a peer |").unwrap();
+        assert!(summary < text.find("](picture.svg)").unwrap(), "{text}");
+        let folds = ["<details>", "</details>"].map(|tag| text.matches(tag).count());
+        assert_eq!(folds, [3, 3], "{text}");
     }
 }

@@ -177,12 +177,13 @@ impl CudaDevice {
     /// A failing driver call.
     pub fn co_resident_blocks(&self, kernel: &Kernel, threads: u32, shared: u32) -> Result<u32> {
         self.bind()?;
+        let function = kernel.function()?;
         let mut blocks: c_int = 0;
         // SAFETY: the function belongs to this device's module, which lives as long as `self`.
         unsafe {
             cu!(cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 &mut blocks,
-                kernel.function(),
+                function,
                 threads as c_int,
                 shared as usize
             ))?

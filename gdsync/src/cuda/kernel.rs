@@ -1,4 +1,4 @@
-//! Entry points of loaded GPU code.
+//! Entry points of loaded GPU code, and of kernels that the host compiler made.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -7,25 +7,62 @@ use cudarc::driver::sys;
 
 use super::driver::cu;
 use crate::error::{Error, Result};
+use crate::host::kernel::HostEntry;
 
-/// A loaded entry point. Valid while its module is: the embedded one as long as the device, an application's as long
-/// as its module is loaded.
+/// An entry point: of GPU code, valid while its module is – the embedded one as long as the device, an application's as long
+/// as its module is loaded –, or of the host's ([`Kernel::host`]).
 ///
 /// See [`Arg`](crate::Arg) for an example.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
-    function: sys::CUfunction,
+    code: Code,
     name: &'static str,
 }
 
-// SAFETY: a CUfunction is an immutable driver handle.
+#[derive(Debug, Clone, Copy)]
+enum Code {
+    Gpu(sys::CUfunction),
+    Host(HostEntry),
+}
+
+// SAFETY: a CUfunction is an immutable driver handle, and a function is code.
 unsafe impl Send for Kernel {}
 // SAFETY: as for Send.
 unsafe impl Sync for Kernel {}
 
 impl Kernel {
-    pub(crate) fn function(&self) -> sys::CUfunction {
-        self.function
+    /// The same source compiled for the CPU, for host streams: `entry` is what `MP_HOST_KERNEL(name)` of `mp/host/launch.hpp`
+    /// exports as `name_on_host`. Each GPU thread is a thread of the host, so a grid has tens to a few hundred of them.
+    ///
+    /// # Safety
+    /// `entry` was made by that macro, and its code stays loaded as long as the program runs.
+    pub unsafe fn host(name: &'static str, entry: HostEntry) -> Kernel {
+        Kernel { code: Code::Host(entry), name }
+    }
+
+    pub(crate) fn function(&self) -> Result<sys::CUfunction> {
+        match self.code {
+            Code::Gpu(function) => Ok(function),
+            Code::Host(_) => Err(self.elsewhere("a GPU", "its code is for the host")),
+        }
+    }
+
+    pub(crate) fn entry(&self) -> Result<HostEntry> {
+        match self.code {
+            Code::Host(entry) => Ok(entry),
+            Code::Gpu(_) => Err(self.elsewhere(
+                "the host",
+                "its code is for a GPU; Kernel::host makes one of code for the host, and Stream::call runs closures",
+            )),
+        }
+    }
+
+    pub(crate) fn elsewhere(&self, place: &str, why: &str) -> Error {
+        Error::Unsupported {
+            what: "launching a kernel",
+            place: place.into(),
+            why: format!("{}: {why}", self.name),
+        }
     }
 
     /// The entry point's name.
@@ -68,7 +105,7 @@ impl RawModule {
         unsafe { cu!(cuModuleGetFunction(&mut function, self.handle, symbol.as_ptr()))? };
         // SAFETY: the function was just looked up.
         unsafe { cu!(cuFuncLoad(function))? };
-        self.kernels.insert(name, Kernel { function, name });
+        self.kernels.insert(name, Kernel { code: Code::Gpu(function), name });
         Ok(())
     }
 

@@ -45,7 +45,7 @@ impl Module {
         let attribute = Attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
         // SAFETY: the module is loaded; the call takes plain numbers.
-        unsafe { cu!(cuFuncSetAttribute(kernel.function(), attribute, bytes))? };
+        unsafe { cu!(cuFuncSetAttribute(kernel.function()?, attribute, bytes))? };
         Ok(kernel)
     }
 }

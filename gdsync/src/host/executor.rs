@@ -45,7 +45,7 @@ pub(crate) enum HostOp {
         rows: Rows,
     },
     Fill(Buffer<u8>, u8),
-    Call(Arc<dyn Fn() + Send + Sync>),
+    Call(Arc<dyn Fn() -> Result<()> + Send + Sync>),
     Record(Arc<HostEvent>, u64),
     WaitEvent(Arc<HostEvent>, u64),
     Graph(Arc<[HostOp]>),
@@ -291,13 +291,10 @@ impl Shared {
                 }
             }
             HostOp::Call(call) => {
-                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| call())) {
+                self.note(catch_unwind(AssertUnwindSafe(|| call())).unwrap_or_else(|panic| {
                     let stream = self.name.clone();
-                    self.note(Err(Error::CallbackPanicked {
-                        stream,
-                        message: panic_message(&*panic),
-                    }));
-                }
+                    Err(Error::CallbackPanicked { stream, message: panic_message(&*panic) })
+                }));
             }
             HostOp::Record(event, number) => event.reach(*number),
             HostOp::WaitEvent(event, number) => self.wait(|| event.passed(*number)),

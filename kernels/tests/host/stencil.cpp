@@ -1,11 +1,11 @@
-// The example libmp/examples/stencil_kernel.cu on host threads, three ranks side by side, against the plate computed in one
+// The kernels of examples/stencil.cu on host threads, three ranks side by side, against the plate computed in one
 // piece; and the roles of its blocks.
 #include <array>
 #include <mp/host/launch.hpp>
 #include <memory>
 #include <thread>
 
-#include "../../../libmp/examples/stencil_kernel.cu"
+#include "../../../examples/stencil.cu"
 #include "check.hpp"
 
 using std::uint64_t;

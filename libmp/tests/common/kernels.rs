@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use libloading::Library;
-use libmp::gdsync::{Arg, Buffer, Dims};
+use libmp::gdsync::{Arg, Buffer, Dims, HostEntry, Kernel};
 use libmp::{Device, Stream};
 
 /// An argument of a kernel: a handle by its address and size, or a word.
@@ -72,7 +72,7 @@ impl Kernels {
         });
         if module.is_none() {
             // Compiled now, not while a peer waits.
-            symbol::<Ring>("shim_ring");
+            entry("test_exchange");
         }
         Kernels { device: device.clone(), module }
     }
@@ -81,19 +81,18 @@ impl Kernels {
     pub fn launch(
         &self,
         stream: &Stream,
-        name: &str,
+        name: &'static str,
         (blocks, threads): (u32, u32),
         args: Vec<Value>,
     ) {
-        if let Some(module) = &self.module {
-            let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
-            let kernel = module.kernel(name).unwrap();
-            // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
-            return unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }
-                .unwrap();
-        }
-        let name = name.to_owned();
-        stream.call(move || on_the_host(&name, blocks, threads, &args)).unwrap();
+        let args: Vec<Arg<'_>> = args.iter().map(Value::arg).collect();
+        let kernel = match &self.module {
+            Some(module) => module.kernel(name).unwrap(),
+            // SAFETY: MP_HOST_KERNEL made it, and the shim stays loaded.
+            None => unsafe { Kernel::host(name, entry(name)) },
+        };
+        // SAFETY: the callers give what the kernel takes, and keep it until the stream has been waited for.
+        unsafe { stream.launch(&kernel, Dims::linear(blocks, threads), &args) }.unwrap();
     }
 
     /// Three words for a kernel's results.
@@ -105,211 +104,6 @@ impl Kernels {
 /// Where kernels find it.
 pub fn address<T: bytemuck::Pod>(buffer: &Buffer<T>) -> u64 {
     buffer.device_address().unwrap_or(0)
-}
-
-type Ring =
-    unsafe extern "C" fn(*const mp_kernels::Send, *const mp_kernels::Recv, u64, u64, u64, u32);
-type Exchange = unsafe extern "C" fn(
-    *const mp_kernels::Send,
-    *const mp_kernels::Recv,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u32,
-    u64,
-    u32,
-);
-type Parts = unsafe extern "C" fn(*const mp_kernels::Send, *const mp_kernels::Recv, u64, u32, u32);
-type Reduce = unsafe extern "C" fn(
-    *const mp_kernels::Collective,
-    *const mp_kernels::Collective,
-    u64,
-    u64,
-    u64,
-    u32,
-);
-type Kind = unsafe extern "C" fn(
-    *const mp_kernels::Collective,
-    u32,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u32,
-    u32,
-);
-type Collectives = unsafe extern "C" fn(
-    *const mp_kernels::Collective,
-    *const mp_kernels::Collective,
-    *const mp_kernels::Window,
-    u64,
-    u64,
-    u64,
-    u32,
-    u64,
-    u32,
-);
-type Contexts = unsafe extern "C" fn(
-    *const mp_kernels::Collective,
-    *const mp_kernels::Window,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u32,
-    u32,
-);
-type Prepared = unsafe extern "C" fn(
-    *const mp_kernels::Put,
-    *const mp_kernels::SignalWait,
-    *const mp_kernels::Put,
-    *const mp_kernels::SignalWait,
-    *const mp_kernels::Get,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u64,
-    u32,
-);
-type PutOne = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u64, u32);
-type PutRate = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u64, u64, u32, u32);
-type Refusals = unsafe extern "C" fn(*const mp_kernels::Window, u64, u32, u64, u32);
-type Windows = unsafe extern "C" fn(*const mp_kernels::Window, u64, u64, u64, u32, u64, u32);
-
-/// Runs a kernel of the shim.
-fn on_the_host(name: &str, blocks: u32, threads: u32, args: &[Value]) {
-    use Value::{Collective, Get, Half, Put, Recv, Send, SignalWait, Window, Word};
-    // SAFETY: the shim's signatures; addresses are those of memory that the callers keep.
-    unsafe {
-        match (name, args) {
-            ("ring", [Send(send), Recv(recv), Word(cells), Word(turns), Word(done)]) => {
-                symbol::<Ring>("shim_ring")(send, recv, *cells, *turns, *done, threads);
-            }
-            (
-                "test_exchange",
-                [
-                    Send(send),
-                    Recv(recv),
-                    Word(me),
-                    Word(peer),
-                    Word(words),
-                    Word(rounds),
-                    Word(first),
-                    Half(flavour),
-                    Word(to),
-                ],
-            ) => symbol::<Exchange>("shim_exchange")(
-                send, recv, *me, *peer, *words, *rounds, *first, *flavour, *to, threads,
-            ),
-            ("test_parts", [Send(send), Recv(recv), Word(to)]) => {
-                symbol::<Parts>("shim_parts")(send, recv, *to, blocks, threads);
-            }
-            (
-                "test_contexts",
-                [
-                    Collective(barrier),
-                    Window(window),
-                    Word(mine),
-                    Word(counter),
-                    Word(words),
-                    Word(rounds),
-                    Word(to),
-                ],
-            ) => symbol::<Contexts>("shim_contexts")(
-                barrier, window, *mine, *counter, *words, *rounds, *to, blocks, threads,
-            ),
-            (
-                "test_prepared",
-                [
-                    Put(put),
-                    SignalWait(arrived),
-                    Put(take),
-                    SignalWait(taken),
-                    Get(get),
-                    Word(out),
-                    Word(share),
-                    Word(back),
-                    Word(me),
-                    Word(words),
-                    Word(rounds),
-                    Word(to),
-                ],
-            ) => symbol::<Prepared>("shim_prepared")(
-                put, arrived, take, taken, get, *out, *share, *back, *me, *words, *rounds, *to,
-                threads,
-            ),
-            ("test_put", [Window(window), Word(rank), Word(from), Word(bytes), Word(to)]) => {
-                symbol::<PutOne>("shim_put")(window, *rank, *from, *bytes, *to, threads);
-            }
-            (
-                "test_put_rate",
-                [Window(window), Word(rank), Word(bytes), Word(count), Word(stamps), Word(to)],
-            ) => symbol::<PutRate>("shim_put_rate")(
-                window, *rank, *bytes, *count, *stamps, *to, blocks, threads,
-            ),
-            ("test_refusals", [Window(window), Word(bytes), Half(which), Word(to)]) => {
-                symbol::<Refusals>("shim_refusals")(window, *bytes, *which, *to, threads);
-            }
-            (
-                "test_windows",
-                [
-                    Window(window),
-                    Word(elsewhere),
-                    Word(words),
-                    Word(rounds),
-                    Half(atomics),
-                    Word(to),
-                ],
-            ) => symbol::<Windows>("shim_windows")(
-                window, *elsewhere, *words, *rounds, *atomics, *to, threads,
-            ),
-            (
-                "test_collectives",
-                [
-                    Collective(barrier),
-                    Collective(reduce),
-                    Window(window),
-                    Word(scratch),
-                    Word(count),
-                    Word(rounds),
-                    Half(flavour),
-                    Word(to),
-                ],
-            ) => symbol::<Collectives>("shim_collectives")(
-                barrier, reduce, window, *scratch, *count, *rounds, *flavour, *to, threads,
-            ),
-            (
-                "test_reduce",
-                [Collective(barrier), Collective(reduce), Word(values), Word(count), Word(to)],
-            ) => symbol::<Reduce>("shim_reduce")(barrier, reduce, *values, *count, *to, threads),
-            (
-                "test_kind",
-                [
-                    Collective(all),
-                    Half(kind),
-                    Word(root),
-                    Word(from),
-                    Word(into),
-                    Word(count),
-                    Word(given),
-                    Word(taken),
-                    Word(to),
-                ],
-            ) => symbol::<Kind>("shim_kind")(
-                all, *kind, *root, *from, *into, *count, *given, *taken, *to, blocks, threads,
-            ),
-            _ => panic!("no kernel {name} with these arguments"),
-        }
-    }
 }
 
 /// The shim, compiled once for this process and the ones it starts with `TEST_SHIM`.
@@ -337,13 +131,13 @@ pub fn shim() -> &'static Path {
     })
 }
 
-/// A function of the shim.
-fn symbol<T: Copy>(name: &str) -> T {
+/// A kernel of the shim.
+fn entry(name: &str) -> HostEntry {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| {
         // SAFETY: built from this repository's source; no initialisers but those of the C++ library.
         unsafe { Library::new(shim()) }.expect("the kernels load")
     });
-    // SAFETY: the callers name the type that the shim declares.
-    *unsafe { library.get::<T>(name.as_bytes()) }.expect("the shim has the function")
+    // SAFETY: what MP_HOST_KERNEL exports has this type.
+    *unsafe { library.get(format!("{name}_on_host").as_bytes()) }.expect("the shim has the kernel")
 }

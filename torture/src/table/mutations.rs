@@ -37,6 +37,7 @@ pub fn table(text: &mut String, rows: &[Row]) -> Result<()> {
         sum(4),
         sum(2)
     )?;
+    writeln!(text, "<details><summary>Table</summary>\n")?;
     writeln!(
         text,
         "| operator, smoother, cycle, boundary, equation | communication | faults | caught | by bounds alone |\n|---|---|--:|--:|--:|"
@@ -44,7 +45,7 @@ pub fn table(text: &mut String, rows: &[Row]) -> Result<()> {
     for [settings, way, faults, caught, bounds] in rows {
         writeln!(text, "| {settings} | {way} | {faults} | {caught} | {bounds} |")?;
     }
-    writeln!(text)?;
+    writeln!(text, "\n</details>\n")?;
     Ok(())
 }
 

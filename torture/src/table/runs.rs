@@ -18,6 +18,7 @@ pub fn sweep(text: &mut String, sweep: &Sweep) -> Result<()> {
          had to be refused, each with its sentence.\n",
         sweep.origin, sweep.refused
     )?;
+    writeln!(text, "<details><summary>Table</summary>\n")?;
     writeln!(
         text,
         "| ranks are | messages started by | path | numbers of ranks | longest | problems |\n|---|---|---|---|--:|--:|"
@@ -34,7 +35,7 @@ pub fn sweep(text: &mut String, sweep: &Sweep) -> Result<()> {
         let (start, ranks) = (start.name(), ranks.join(", "));
         writeln!(text, "| {start} | {comm} | {path} | {ranks} | {longest:.1} s | {problems} |")?;
     }
-    writeln!(text)?;
+    writeln!(text, "\n</details>\n")?;
     for job in &sweep.jobs {
         if let Some(problem) = &job.problem {
             writeln!(text, "* {}: {problem}", job.case.name())?;

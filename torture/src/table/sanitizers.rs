@@ -84,6 +84,7 @@ pub fn table(text: &mut String, ran: &[Ran]) -> Result<()> {
          pass). A report is a data race or undefined behaviour. {}.\n",
         sums.join("; ")
     )?;
+    writeln!(text, "<details><summary>Table</summary>\n")?;
     writeln!(
         text,
         "| under | tests of | begun | revision | passed | failed | reports | seconds |"
@@ -96,7 +97,7 @@ pub fn table(text: &mut String, ran: &[Ran]) -> Result<()> {
             "| {tool} | {program} | {begin} | {revision} | {passed} | {failed} | {reports} | {seconds} |"
         )?;
     }
-    writeln!(text)?;
+    writeln!(text, "\n</details>\n")?;
     Ok(())
 }
 

@@ -1,6 +1,9 @@
-/* Two ranks, threads of this process, on the first GPU: each brings a CUstream and device memory of its own, as an application
- * of CUDA does, and mixes its own work on the stream with messages, puts and a captured graph. The driver is loaded by name:
- * no CUDA is needed to compile this. Ends with 77 where there is no GPU. */
+/* A program in C that brings its CUstream: two ranks, threads of this process, on the first GPU, each with a stream and device memory of its
+ * own, as an application of CUDA has them, mix their own work on the stream with messages, puts and a captured graph. The driver is loaded
+ * by name: no CUDA is needed to compile this. Ends with 77 where there is no GPU.
+ *
+ *   tools/install-c prefix
+ *   cc -std=c11 -O2 -I prefix/include examples/custream.c -L prefix/lib -Wl,-rpath,$PWD/prefix/lib -lmp_c -o custream */
 #include <mp.h>
 
 #include <dlfcn.h>
@@ -9,9 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define TIMEOUT 20.0
 #define COUNT 3000
+#define TURNS 1000
 #define BYTES (COUNT * sizeof(uint32_t))
 
 #define CHECK(call)                                                                                          \
@@ -92,6 +97,12 @@ static void holds(uint64_t memory, uint32_t expected) {
     }
 }
 
+static double microseconds(void) {
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
+}
+
 static void *rank(void *argument) {
     mp_world *world = (mp_world *)argument;
     const mp_comm *comm = mp_world_comm(world);
@@ -106,6 +117,7 @@ static void *rank(void *argument) {
     mp_graph *graph;
     mp_step steps[3];
     uint32_t turn;
+    double began, enqueued, replayed;
 
     REQUIRE(cuCtxSetCurrent(context) == 0);
     REQUIRE(cuStreamCreate(&custream, 1) == 0);
@@ -174,11 +186,23 @@ static void *rank(void *argument) {
     REQUIRE(cuMemsetD32Async(out, 60 + me, COUNT, custream) == 0);
     CHECK(mp_enqueue(stream, steps, 3));
     CHECK(mp_stream_end_capture(stream, &graph));
-    for (turn = 0; turn < 10; turn++) {
-        CHECK(mp_stream_launch_graph(stream, graph));
+    CHECK(mp_barrier(comm));
+    began = microseconds();
+    for (turn = 0; turn < TURNS; turn++) CHECK(mp_stream_launch_graph(stream, graph));
+    CHECK(mp_stream_synchronize(stream, TIMEOUT));
+    replayed = (microseconds() - began) / TURNS;
+    holds(in, 60 + other);
+    CHECK(mp_barrier(comm));
+
+    /* The same, enqueued again and again. */
+    began = microseconds();
+    for (turn = 0; turn < TURNS; turn++) {
+        REQUIRE(cuMemsetD32Async(out, 80 + me, COUNT, custream) == 0);
+        CHECK(mp_enqueue(stream, steps, 3));
     }
     CHECK(mp_stream_synchronize(stream, TIMEOUT));
-    holds(in, 60 + other);
+    enqueued = (microseconds() - began) / TURNS;
+    holds(in, 80 + other);
     CHECK(mp_barrier(comm));
 
     CHECK(mp_graph_free(graph));
@@ -194,7 +218,9 @@ static void *rank(void *argument) {
     CHECK(mp_region_free(to));
     CHECK(mp_finish(world));
     REQUIRE(cuMemFree(out) == 0 && cuMemFree(in) == 0 && cuStreamDestroy(custream) == 0);
-    printf("rank %u is through\n", (unsigned)me);
+    if (me == 0)
+        printf("custream: %d bytes between 2 ranks on the caller's streams: %.2f us an exchange, %.2f us from a graph, right\n", (int)BYTES,
+               enqueued, replayed);
     return NULL;
 }
 

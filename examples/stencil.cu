@@ -1,8 +1,19 @@
-// Heat on a plate, a step a launch: the device side of stencil_kernel.rs, compiled by
-//   nvcc -std=c++17 -arch=native -fmad=false -fatbin -I kernels/include -o stencil_kernel.fatbin libmp/examples/stencil_kernel.cu
-// (no fused multiply-adds: the bits are those of the CPU).
+// Heat on a plate that is cut into strips of rows: the kernels of stencil_host.rs, stencil_stream.rs and stencil_kernel.rs. A strip has a
+// row more above and below, its neighbours' or the cold frame.
+#include <mp/host/launch.hpp>
 #include <mp/mp.cuh>
 
+#include "plate.cuh"
+
+// ANCHOR: sweep
+// One step of rows 1 to `rows`. It knows nothing of communication.
+MP_KERNEL void sweep(const double* from, double* to, std::uint64_t rows, std::uint64_t side) {
+    for (std::uint64_t row = 1 + mp::block_rank(); row <= rows; row += mp::grid_blocks()) stencil_row(from, to, row, side);
+}
+// ANCHOR_END: sweep
+MP_HOST_KERNEL(sweep)
+
+// ANCHOR: stencil
 // The way to a neighbour. Where there is none the edge of the plate is.
 struct Halo {
     mp::Send send;  // the own row at the edge
@@ -10,18 +21,7 @@ struct Halo {
     std::uint64_t there;
 };
 
-// One row of `to` from three of `from`; cells beyond the left and right edge are cold.
-MP_DEVICE void stencil_row(const double* from, double* to, std::uint64_t row, std::uint64_t side) {
-    for (std::uint64_t column = mp::thread_rank(); column < side; column += mp::block_threads()) {
-        const std::uint64_t at = row * side + column;
-        const double left = column == 0 ? 0.0 : from[at - 1];
-        const double right = column == side - 1 ? 0.0 : from[at + 1];
-        const double around = left + right + from[at - side] + from[at + side];
-        to[at] = from[at] + 0.2 * (around - 4.0 * from[at]);
-    }
-}
-
-// One step of rows 1 to `rows` of a strip, halo 0 above and halo 1 below it. One block posts and sends for each halo, then come
+// One step, communication included, with halo 0 above and halo 1 below the strip. One block posts and sends for each halo, then come
 // those that compute what needs no neighbour, and one for each halo waits for its row and computes the one beside it.
 MP_KERNEL void stencil(Halo above, Halo below, const double* from, double* to, std::uint64_t rows, std::uint64_t side) {
     const mp::Roles roles = {2, mp::grid_blocks() - 4, 2};
@@ -46,3 +46,5 @@ MP_KERNEL void stencil(Halo above, Halo below, const double* from, double* to, s
         break;
     }
 }
+// ANCHOR_END: stencil
+MP_HOST_KERNEL(stencil)

@@ -1,10 +1,9 @@
-// The mean of 27 cells, again and again: the device side of jacobi.rs, compiled for a GPU or for the host by
-//   nvcc -std=c++17 -arch=native -fatbin -I kernels/include -o jacobi.fatbin libmp/examples/jacobi.cu
-//   c++ -std=c++20 -O2 -shared -fPIC -pthread -I kernels/include -o jacobi.so -x c++ libmp/examples/jacobi.cu
+// The mean of 27 cells, again and again: the device side of jacobi3d.rs.
+#include <mp/host/launch.hpp>
 #include <mp/mp.cuh>
 
 // A step from `in` to `out`, which point at cell (0, 0, 0) and have a ghost around. A block for each tile.
-MP_KERNEL void jacobi(mp::Exchange<26> halo, mp::Tiles tiles, const double* in, double* out, std::int64_t row, std::int64_t plane) {
+MP_KERNEL void jacobi3d(mp::Exchange<26> halo, mp::Tiles tiles, const double* in, double* out, std::int64_t row, std::int64_t plane) {
     const mp::Tile tile = halo.tile(tiles, mp::block_rank());
     if (!halo.enter(mp::block(), tile)) return;
     const int x = tile.end[0] - tile.first[0], y = tile.end[1] - tile.first[1], z = tile.end[2] - tile.first[2];
@@ -19,12 +18,4 @@ MP_KERNEL void jacobi(mp::Exchange<26> halo, mp::Tiles tiles, const double* in, 
     halo.store(mp::block(), tile);
     halo.leave(mp::block(), tile);
 }
-
-#if !defined(__CUDACC__)
-#include <mp/host/launch.hpp>
-
-extern "C" void jacobi_on_host(const mp::Exchange<26>* halo, const mp::Tiles* tiles, const double* in, double* out,
-                               std::int64_t row, std::int64_t plane) {
-    mp::host::launch(tiles->count(), 2, jacobi, *halo, *tiles, in, out, row, plane);
-}
-#endif
+MP_HOST_KERNEL(jacobi3d)

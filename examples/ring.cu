@@ -1,5 +1,5 @@
-// A kernel that communicates by itself: the device side of kernel_ring.rs, compiled by
-//   nvcc -std=c++17 -arch=native -fatbin -I kernels/include -o kernel_ring.fatbin libmp/examples/kernel_ring.cu
+// A kernel that communicates by itself: the device side of ring.rs.
+#include <mp/host/launch.hpp>
 #include <mp/mp.cuh>
 
 // One rank of a ring, one block. Every turn it posts its ghost, sends its edge to the right, waits for what comes from the
@@ -23,3 +23,4 @@ MP_KERNEL void ring(mp::Send send, mp::Recv recv, std::uint64_t cells, std::uint
     left.close(mp::block());
     if (mp::thread_rank() == 0) *turns_done = turn;
 }
+MP_HOST_KERNEL(ring)
