@@ -12,6 +12,7 @@ use std::time::Duration;
 use cudarc::driver::sys;
 
 use super::capabilities::Capabilities;
+use super::capture::Left;
 use super::driver::{Driver, check, cu};
 use super::gate;
 use super::graveyard::{Grave, Graveyard, stream_idle};
@@ -48,6 +49,7 @@ pub(crate) struct Inner {
     turn: gate::Turn,
     rescue: OnceLock<Result<Rescue>>,
     graveyard: Mutex<Graveyard>,
+    left: Left,
     capabilities: Capabilities,
 }
 
@@ -289,6 +291,11 @@ impl CudaDevice {
         &self.inner.turn
     }
 
+    /// Where graphs of others leave what they kept.
+    pub(super) fn left(&self) -> &Left {
+        &self.inner.left
+    }
+
     pub(crate) fn graveyard(&self) -> MutexGuard<'_, Graveyard> {
         lock(&self.inner.graveyard)
     }
@@ -302,6 +309,9 @@ impl CudaDevice {
     /// Releases what was dropped, if no stream of any open device has work and nobody enqueues. Never blocks: the
     /// driver's release of memory waits for every kernel, and one could wait for a rank that this thread holds up.
     pub fn reap(&self) {
+        // Each buries what it holds, which comes back here.
+        let left = std::mem::take(&mut *lock(self.left()));
+        drop(left);
         if self.graveyard().is_empty() {
             return;
         }
@@ -354,6 +364,7 @@ impl Inner {
             turn: gate::Turn::default(),
             rescue: OnceLock::new(),
             graveyard: Mutex::default(),
+            left: Left::default(),
             capabilities: Capabilities::default(),
         };
         // From here on a failure drops `inner`, which gives back what it holds.
