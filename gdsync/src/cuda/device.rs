@@ -109,6 +109,21 @@ impl CudaDevice {
         Ok(None)
     }
 
+    /// The ordinal of the GPU whose memory is at an address; `None`: no GPU's, or memory that the driver does not know. Opens none.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::open`].
+    pub fn ordinal_at(address: u64) -> Result<Option<u32>> {
+        CudaDevice::count()?;
+        let mut ordinal: c_int = -1;
+        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        // SAFETY: the driver is initialised; writes one int; an address that it does not know is refused.
+        match unsafe { sys::cuPointerGetAttribute((&raw mut ordinal).cast(), attribute, address) } {
+            sys::CUresult::CUDA_ERROR_INVALID_VALUE => Ok(None),
+            result => check("cuPointerGetAttribute", result).map(|()| u32::try_from(ordinal).ok()),
+        }
+    }
+
     /// The ordinal of the GPU that is current in this thread, as `cudaSetDevice` of CUDA 12 makes it; `None`: none is. Opens none.
     ///
     /// # Errors
