@@ -19,6 +19,7 @@ while that is captured into a graph. Every wait ends: with what was waited for, 
 """
 
 import atexit
+import os
 import sys
 
 from ._errors import (
@@ -115,7 +116,14 @@ def _end(world: World) -> None:
         return
     # What the interpreter has printed before it came here: nobody handled it.
     error = getattr(sys, "last_value", None)
-    if error is None:
-        world.finish()
-    else:
+    if error is not None:
         world.abort(f"{type(error).__name__}: {error}")
+        return
+    try:
+        world.finish()
+    except Error as late:
+        # What is raised here does not change the exit status.
+        print(f"libmp: {late}", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)

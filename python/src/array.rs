@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use libmp::Region;
-use libmp::gdsync::{Buffer, Device};
+use libmp::gdsync::{Buffer, Device, Guest, Space};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMemoryView};
@@ -82,6 +82,12 @@ impl Array {
         // As long as the view lives, what it shows stays where it is.
         let view = PyMemoryView::from(object)?;
         let buffer = PyUntypedBuffer::get(&view)?;
+        if buffer.suboffsets().is_some() {
+            return Err(argument(
+                "array",
+                "it is made of pointers to rows: copy it into one piece",
+            ));
+        }
         let size = buffer.item_size();
         let format = buffer.format().to_string_lossy().into_owned();
         let shape = buffer.shape().to_vec();
@@ -136,11 +142,14 @@ impl Array {
         };
         let address = address.wrapping_add_signed(low);
         let region = match place {
-            _ if extent == 0 => Region::from_buffer(Buffer::new(
-                &Device::Host,
-                libmp::gdsync::Space::Host,
-                0,
-            )?),
+            _ if extent == 0 => {
+                let device = match place {
+                    Place::Host => Device::Host,
+                    Place::Cuda(number) => stream::cuda(number)?,
+                };
+                let _guest = Guest::enter();
+                Region::from_buffer(Buffer::new(&device, Space::Device, 0)?)
+            }
             Place::Host => {
                 let address = NonNull::new(address as *mut u8)
                     .ok_or_else(|| argument("array", "its memory is at address 0"))?;
@@ -152,7 +161,7 @@ impl Array {
             }
             Place::Cuda(number) => {
                 let device = stream::cuda(number)?;
-                let _guest = libmp::gdsync::Guest::enter();
+                let _guest = Guest::enter();
                 // SAFETY: as above.
                 let buffer = unsafe {
                     Buffer::from_cuda_memory(&device, address as u64, extent, Owner(owner))?

@@ -46,7 +46,10 @@ impl PyCollective {
 
     fn run(&self, kind: Kind, from: PyRegion, to: PyRegion) -> Result<PyRun> {
         if from.dtype != to.dtype {
-            let what = format!("has elements of {}, the other array of {}", to.dtype.name, from.dtype.name);
+            let what = format!(
+                "has elements of {}, the other array of {}",
+                to.dtype.name, from.dtype.name
+            );
             return Err(argument("out", what));
         }
         let (dtype, framework) = (from.dtype, from.framework);
@@ -73,7 +76,7 @@ impl PyCollective {
         }
     }
 
-    /// One of two arrays that only the root needs, which stands for itself elsewhere.
+    /// Where both arrays are looked at: elsewhere one stands for both.
     fn is_root(&self, root: usize) -> bool {
         self.context.comm.rank() == root
     }
@@ -83,7 +86,8 @@ impl PyCollective {
 impl PyCollective {
     /// Waits for all ranks, and orders what they did.
     fn barrier(&self) -> Result<PyRun> {
-        let buffer = libmp::gdsync::Buffer::<u8>::new(&Device::Host, libmp::gdsync::Space::Host, 0)?;
+        let buffer =
+            libmp::gdsync::Buffer::<u8>::new(&Device::Host, libmp::gdsync::Space::Host, 0)?;
         let none = PyRegion::made(Region::from_buffer(buffer), BYTES, vec![0]);
         self.run(Kind::Barrier, none.clone(), none)
     }
@@ -313,6 +317,11 @@ impl PyRun {
     }
 
     fn __repr__(&self) -> String {
-        format!("<libmp.Run {:?} of {} {}>", self.kind, self.from.len() / self.dtype.size, self.dtype.name)
+        format!(
+            "<libmp.Run {:?} of {} {}>",
+            self.kind,
+            self.from.len() / self.dtype.size,
+            self.dtype.name
+        )
     }
 }

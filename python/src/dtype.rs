@@ -109,14 +109,38 @@ impl DType {
 macro_rules! with_number {
     ($dtype:expr, $T:ident => $body:expr, $otherwise:expr) => {
         match $dtype.name {
-            "float64" => { type $T = f64; $body }
-            "float32" => { type $T = f32; $body }
-            "float16" => { type $T = $crate::dtype::F16; $body }
-            "bfloat16" => { type $T = $crate::dtype::Bf16; $body }
-            "int64" => { type $T = i64; $body }
-            "int32" => { type $T = i32; $body }
-            "uint64" => { type $T = u64; $body }
-            "uint32" => { type $T = u32; $body }
+            "float64" => {
+                type $T = f64;
+                $body
+            }
+            "float32" => {
+                type $T = f32;
+                $body
+            }
+            "float16" => {
+                type $T = $crate::dtype::F16;
+                $body
+            }
+            "bfloat16" => {
+                type $T = $crate::dtype::Bf16;
+                $body
+            }
+            "int64" => {
+                type $T = i64;
+                $body
+            }
+            "int32" => {
+                type $T = i32;
+                $body
+            }
+            "uint64" => {
+                type $T = u64;
+                $body
+            }
+            "uint32" => {
+                type $T = u32;
+                $body
+            }
             _ => $otherwise,
         }
     };

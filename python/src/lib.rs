@@ -1,6 +1,9 @@
 //! `libmp` for Python: the module `libmp._libmp`, which the package `libmp` shows. It describes arrays and streams of other libraries to
 //! libmp, waits without the interpreter's lock, and holds no transport.
-#![allow(missing_docs, reason = "the documentation is for Python: the stubs, and what `help` shows")]
+#![allow(
+    missing_docs,
+    reason = "the documentation is for Python: the stubs, and what `help` shows"
+)]
 
 mod array;
 mod collective;

@@ -193,9 +193,7 @@ pub fn enqueue(
         match what.as_str() {
             "start" => Ok(Step::start(operation)),
             "wait" => Ok(Step::wait(operation)),
-            other => {
-                Err(argument("steps", format!("{other:?}, expected \"start\" or \"wait\"")))
-            }
+            other => Err(argument("steps", format!("{other:?}, expected \"start\" or \"wait\""))),
         }
     });
     let list = list.collect::<Result<Vec<Step<'_>>>>()?;

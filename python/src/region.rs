@@ -97,7 +97,12 @@ impl PyRegion {
 
 impl Clone for PyRegion {
     fn clone(&self) -> PyRegion {
-        PyRegion { region: self.region.clone(), runs: self.runs.clone(), shape: self.shape.clone(), ..*self }
+        PyRegion {
+            region: self.region.clone(),
+            runs: self.runs.clone(),
+            shape: self.shape.clone(),
+            ..*self
+        }
     }
 }
 
@@ -185,7 +190,8 @@ impl PyRegion {
         let _ = (stream, max_version);
         let here = dlpack::device(&self.region);
         if self.is_readonly || copy == Some(true) || dl_device.is_some_and(|there| there != here) {
-            let what = "a region is offered as it is: not read-only memory, no copy, no other device";
+            let what =
+                "a region is offered as it is: not read-only memory, no copy, no other device";
             return Err(PyBufferError::new_err(what).into());
         }
         dlpack::offer(py, self.whole()?, self.dtype, &self.shape)
@@ -227,6 +233,11 @@ impl PyRegion {
         }
         if region.runs.is_some() {
             return refused("a region in pieces");
+        }
+        let any = flags & ffi::PyBUF_ANY_CONTIGUOUS == ffi::PyBUF_ANY_CONTIGUOUS;
+        let fortran = flags & ffi::PyBUF_F_CONTIGUOUS == ffi::PyBUF_F_CONTIGUOUS;
+        if fortran && !any && region.shape.len() > 1 {
+            return refused("a region is in C's order, not in Fortran's");
         }
         // Bytes of what the protocol has no name for.
         let (format, size) = match region.dtype.format() {
@@ -282,7 +293,11 @@ impl PyRegion {
 
     fn __repr__(&self) -> String {
         let PyRegion { dtype, shape, .. } = self;
-        format!("<libmp.Region {} {shape:?} on {}>", dtype.name, stream::name(self.region.buffer().device()))
+        format!(
+            "<libmp.Region {} {shape:?} on {}>",
+            dtype.name,
+            stream::name(self.region.buffer().device())
+        )
     }
 }
 

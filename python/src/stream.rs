@@ -128,7 +128,8 @@ impl Adopted {
         };
         let handle = handle(&object)?;
         let Some(ordinal) = device.ordinal() else {
-            let what = "a stream of a GPU for memory of the host, which takes one of `stream(\"cpu\")`";
+            let what =
+                "a stream of a GPU for memory of the host, which takes one of `stream(\"cpu\")`";
             return Err(argument("stream", what));
         };
         // 0 and 1 are the default stream, 2 that of the thread.

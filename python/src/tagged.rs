@@ -163,7 +163,8 @@ impl PyTagged {
     ) -> Result<(Bound<'py, PyBytes>, PyStatus)> {
         let timeout = seconds(timeout, self.context.comm.timeout())?;
         let (source, tag) = pattern(source, tag);
-        let message = wait::wait(py, timeout, |deadline| self.tagged.mprobe(source, tag, deadline))?;
+        let message =
+            wait::wait(py, timeout, |deadline| self.tagged.mprobe(source, tag, deadline))?;
         let status = message.status();
         let deadline = libmp::Deadline::after(timeout);
         let bytes = detached(py, || {

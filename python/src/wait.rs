@@ -34,10 +34,7 @@ pub fn wait<T: Send>(
         let slice = Deadline::after(SLICE.min(total.remaining()));
         match detached(py, || call(slice)) {
             Err(error) if is_late(&error) && !total.expired() => py.check_signals()?,
-            Err(Error::Memory {
-                op,
-                source: gdsync::Error::Timeout { what, detail, .. },
-            }) => {
+            Err(Error::Memory { op, source: gdsync::Error::Timeout { what, detail, .. } }) => {
                 let source = gdsync::Error::Timeout { what, after: timeout, detail };
                 return Err(Error::Memory { op, source }.into());
             }

@@ -33,7 +33,10 @@ fn until(compare: &str, value: u64) -> Result<Until<u64>> {
         "<" => Until::Lt(value),
         "<=" => Until::Le(value),
         _ => {
-            return Err(argument("compare", format!("{compare:?}, expected >=, ==, !=, >, < or <=")));
+            return Err(argument(
+                "compare",
+                format!("{compare:?}, expected >=, ==, !=, >, < or <="),
+            ));
         }
     })
 }
@@ -91,7 +94,9 @@ impl PyWindow {
             "uint64" => of!(u64),
             "uint32" => of!(u32),
             other => {
-                let what = format!("an atomic operation on elements of {other}, expected numbers of 32 or 64 bits");
+                let what = format!(
+                    "an atomic operation on elements of {other}, expected numbers of 32 or 64 bits"
+                );
                 Err(libmp::Error::Mismatch { op: name.into(), reason: what }.into())
             }
         }
@@ -248,8 +253,8 @@ impl PyWindow {
     ) -> Result<PyOperation> {
         let (array, at) = (PyRegion::from(array)?, self.bytes(at)?);
         let window = &self.window;
-        let put = self
-            .with_region(py, &array, |region| window.prepare_put(rank, at, region, signal))?;
+        let put =
+            self.with_region(py, &array, |region| window.prepare_put(rank, at, region, signal))?;
         Ok(self.operation(Op::Put(put), Some(&array)))
     }
 
@@ -263,7 +268,8 @@ impl PyWindow {
         at: u64,
     ) -> Result<PyOperation> {
         let (array, at) = (PyRegion::written(array)?, self.bytes(at)?);
-        let get = self.with_region(py, &array, |region| self.window.prepare_get(rank, at, region))?;
+        let get =
+            self.with_region(py, &array, |region| self.window.prepare_get(rank, at, region))?;
         Ok(self.operation(Op::Get(get), Some(&array)))
     }
 

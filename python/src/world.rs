@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use libmp::gdsync::{Buffer, Device, Guest, Space};
+use libmp::gdsync::{Buffer, Device, Space};
 use libmp::tagged::Options;
 use libmp::{Communicator, Peer, ReduceOp, Region, World};
 use pyo3::exceptions::PyTypeError;
@@ -220,11 +220,7 @@ impl PyCommunicator {
     }
 
     /// Gives every rank the bytes of all, in rank order. A collective call, for set-up: up to a MiB, through rank 0.
-    fn all_gather<'py>(
-        &self,
-        py: Python<'py>,
-        data: Vec<u8>,
-    ) -> Result<Vec<Bound<'py, PyBytes>>> {
+    fn all_gather<'py>(&self, py: Python<'py>, data: Vec<u8>) -> Result<Vec<Bound<'py, PyBytes>>> {
         let comm = self.comm().clone();
         let all = collective(py, move || comm.all_gather(&data))??;
         Ok(all.iter().map(|blob| PyBytes::new(py, blob)).collect())
@@ -247,7 +243,12 @@ impl PyCommunicator {
 
     /// A communicator of the ranks that give the same colour, ordered by `key`; None for a rank without one. A collective call.
     #[pyo3(signature = (color, key=0))]
-    fn split(&self, py: Python<'_>, color: Option<u64>, key: i64) -> Result<Option<PyCommunicator>> {
+    fn split(
+        &self,
+        py: Python<'_>,
+        color: Option<u64>,
+        key: i64,
+    ) -> Result<Option<PyCommunicator>> {
         let comm = self.comm().clone();
         let part = collective(py, move || comm.split(color, key))??;
         Ok(part.map(|part| self.of(part)))
@@ -300,12 +301,7 @@ impl PyCommunicator {
     ) -> Result<PyCollective> {
         let (comm, device) = (self.comm().clone(), self.device(device)?);
         let on = device.clone();
-        let made = collective(py, move || {
-            let made = comm.prepare_collective(&on, nbytes);
-            // The thread ends, and with it nothing that is left to restore.
-            drop(Guest::enter());
-            made
-        })??;
+        let made = collective(py, move || comm.prepare_collective(&on, nbytes))??;
         Ok(PyCollective::new(made, device, &self.context))
     }
 

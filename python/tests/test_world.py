@@ -137,6 +137,19 @@ print(world.is_over)
     assert sum("this world is finished" in line for line in out) == 2
 
 
+def test_a_world_that_cannot_be_finished_at_the_end_fails_the_program(world, tmp_path):
+    alone(world)
+    program = """
+import os, libmp
+world = libmp.init()
+world.barrier()
+if world.rank == 1:
+    os._exit(0)
+"""
+    _, err = job(tmp_path, 2, program, status=1)
+    assert "libmp: rank 1" in err
+
+
 def test_torchrun_s_variables_are_enough(world, tmp_path):
     alone(world)
     program = tmp_path / "program.py"
