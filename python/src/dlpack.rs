@@ -81,15 +81,13 @@ pub fn read(object: &Bound<'_, PyAny>) -> Result<Array> {
     let tensor = unsafe { &managed.as_ref().tensor };
     let Tensor { data, dimensions, code, bits, lanes, shape, strides, byte_offset, .. } = *tensor;
     let count = usize::try_from(dimensions).unwrap_or_default();
-    // SAFETY: as above, one number for each dimension; strides may be NULL for an array in one piece.
     let list = |from: *const i64| -> Vec<isize> {
-        match from.is_null() || count == 0 {
-            true => Vec::new(),
-            false => unsafe { std::slice::from_raw_parts(from, count) }
-                .iter()
-                .map(|number| *number as isize)
-                .collect(),
+        if from.is_null() || count == 0 {
+            return Vec::new();
         }
+        // SAFETY: as above, one number for each dimension; strides may be NULL for an array in one piece.
+        let numbers = unsafe { std::slice::from_raw_parts(from, count) };
+        numbers.iter().map(|number| *number as isize).collect()
     };
     let dtype = DType::from_dlpack(code, bits).filter(|_| lanes == 1);
     let dtype = dtype.ok_or_else(|| {

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use libmp::Stream;
 use libmp::tagged::{Place, Request, Source, Status, Tag, Tagged, Taken};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -114,8 +115,11 @@ impl PyTagged {
             let place = Place::from(region);
             let place = match &held {
                 None => place,
-                // SAFETY: the request keeps the stream in an `Arc`, which does not move it, and goes before it.
-                Some(held) => place.on(unsafe { &*(&raw const ***held) }),
+                Some(held) => {
+                    let stream: *const Stream = &***held;
+                    // SAFETY: the request keeps the stream in an `Arc`, which does not move it, and goes before it.
+                    place.on(unsafe { &*stream })
+                }
             };
             start(&self.tagged, place)
         })?;
