@@ -1,5 +1,5 @@
-//! Arrays of other libraries, as they describe themselves: by the buffer protocol (NumPy, bytearray, array, memoryview), by DLPack
-//! (PyTorch, CuPy, JAX) or by the CUDA array interface (CuPy, Numba). Nothing is copied; the array is kept.
+//! Arrays of other libraries, as they describe themselves: by the buffer protocol (NumPy, bytearray, array, memoryview), DLPack
+//! (PyTorch, CuPy, JAX) or the CUDA array interface (CuPy, Numba). Nothing is copied; the array is kept.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -59,14 +59,17 @@ impl Framework {
 impl Array {
     /// What an object is.
     pub fn of(object: &Bound<'_, PyAny>) -> Result<Array> {
+        // Arrays of CuPy claim to have buffers, for machines on which the CPU reaches a GPU's memory.
+        let is_on_a_gpu = object.hasattr("__cuda_array_interface__")?;
         // SAFETY: asks a live object whether it has the protocol.
-        if unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1 {
+        let has_buffers = unsafe { pyo3::ffi::PyObject_CheckBuffer(object.as_ptr()) } == 1;
+        if has_buffers && !is_on_a_gpu {
             return Array::of_buffer(object);
         }
         if object.hasattr("__dlpack__")? && object.hasattr("__dlpack_device__")? {
             return dlpack::read(object);
         }
-        if object.hasattr("__cuda_array_interface__")? {
+        if is_on_a_gpu {
             return Array::of_cuda(object);
         }
         let what = object.get_type().name()?;

@@ -194,7 +194,7 @@ impl PyTagged {
     }
 
     /// Starts to receive into an array, or a region, which is not used while it is under way. With a stream, what that is given afterwards
-    /// comes after the message.
+    /// comes after the message, a send too: one that the other rank waits for is started before.
     #[pyo3(signature = (array, source=None, tag=None, stream=None))]
     fn irecv(
         &self,

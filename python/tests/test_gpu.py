@@ -103,7 +103,7 @@ def test_regions_are_the_frameworks_own_memory(world, framework):
     pointer = array.data_ptr() if framework.name == "torch" else array.data.ptr
     assert region.__cuda_array_interface__["data"][0] == pointer
     part = world.region(array[1:3])
-    assert part.__cuda_array_interface__["data"][0] == pointer + 40
+    assert part.__cuda_array_interface__["data"][0] == pointer + 20
     with pytest.raises(ValueError, match="pieces"):
         world.window(array[:, 1])
 
@@ -282,8 +282,9 @@ def test_tagged_messages_of_gpu_memory(world, framework):
     stream = framework.stream()
     with framework.current(stream):
         edge += world.rank + 1
-        recv = messages.irecv(ghost, left, 3, stream="current")
+        # In this order: what the stream is given behind the receive waits for it.
         send = messages.isend(edge, right, 3, stream="current")
+        recv = messages.irecv(ghost, left, 3, stream="current")
         ghost += 100
     send.wait(TIMEOUT)
     assert recv.wait(TIMEOUT).nbytes == 80_000
