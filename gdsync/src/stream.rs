@@ -703,6 +703,15 @@ impl fmt::Debug for Stream {
     }
 }
 
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Inner::Cuda(stream) = &self.inner {
+            // Whoever brought it may destroy it after this.
+            stream.give_back();
+        }
+    }
+}
+
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.inner {

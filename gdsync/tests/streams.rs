@@ -536,3 +536,46 @@ fn streams_of_several_threads_wait_for_each_other_however_many_have_been_used(
     }
     Ok(())
 }
+
+mod gpu {
+    use super::*;
+
+    use std::ffi::{c_int, c_void};
+
+    /// Whoever brings a stream destroys it when the one that was made of it has been dropped, though the watchdog still looks how far that is.
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn an_adopted_stream_may_be_destroyed_as_soon_as_it_was_dropped() -> Outcome {
+        let device = common::gpu();
+        device.as_cuda().ok_or("a GPU")?.bind()?;
+        // SAFETY: the driver, which is loaded already; the types are those of cuda.h.
+        let (create, destroy) = unsafe {
+            let driver = libloading::Library::new("libcuda.so.1")?;
+            let create: unsafe extern "C" fn(*mut *mut c_void, u32) -> c_int =
+                *driver.get(b"cuStreamCreate")?;
+            let destroy: unsafe extern "C" fn(*mut c_void) -> c_int =
+                *driver.get(b"cuStreamDestroy_v2")?;
+            std::mem::forget(driver);
+            (create, destroy)
+        };
+        let watchdog = Watchdog::new(&device)?;
+        for round in 0..200 {
+            let mut raw = std::ptr::null_mut();
+            // SAFETY: writes one handle; 1 is CU_STREAM_NON_BLOCKING.
+            assert_eq!(unsafe { create(&mut raw, 1) }, 0);
+            // SAFETY: a stream of the device, destroyed after this was dropped, idle.
+            let stream = unsafe { gdsync::Stream::adopt(&device, raw.cast(), Some(&watchdog))? };
+            let word = device.alloc_pinned::<u64>(1)?.word(0)?;
+            stream.write64(&word, round)?;
+            stream.wait_geq64(&word, round)?;
+            stream.synchronize(soon())?;
+            drop(stream);
+            // SAFETY: made above, idle, and nobody's any more.
+            assert_eq!(unsafe { destroy(raw) }, 0);
+            // Asks how far all watched streams are, and looks whether what was dropped can be released.
+            assert!(watchdog.pending().is_empty());
+            drop(device.alloc::<u64>(1)?);
+        }
+        Ok(())
+    }
+}

@@ -49,6 +49,8 @@ pub(crate) struct CudaStream {
     stream: sys::CUstream,
     /// It is destroyed by whoever made it.
     adopted: bool,
+    /// An adopted one that its user has back, who may have destroyed it: held while the driver is asked of it.
+    given_back: Mutex<bool>,
     name: String,
     /// Operations whose driver call has begun, and has returned.
     begun: AtomicU64,
@@ -87,7 +89,8 @@ impl CudaStream {
     /// A stream that somebody else made and destroys.
     ///
     /// # Safety
-    /// It is a stream of the device and lives, idle at the end, until this has been dropped.
+    /// It is a stream of the device and lives, idle at the end, until [`give_back`](Self::give_back) has returned, or this has been
+    /// dropped.
     pub unsafe fn adopt(
         device: &CudaDevice,
         name: String,
@@ -130,6 +133,7 @@ impl CudaStream {
             device: device.clone(),
             stream,
             adopted: adopted.is_some(),
+            given_back: Mutex::new(false),
             name,
             begun: AtomicU64::new(0),
             ended: AtomicU64::new(0),
@@ -162,8 +166,13 @@ impl CudaStream {
         if !self.adopted || self.capturing.load(Ordering::Acquire) {
             return false;
         }
+        let given_back = lock(&self.given_back);
+        if *given_back {
+            return false;
+        }
         // What cannot be asked is refused when something is enqueued.
         let found = self.device.bind().and_then(|()| capture::under_way(self.stream));
+        drop(given_back);
         let mut others = lock(&self.others);
         match found {
             Ok(Some((id, graph))) => {
@@ -286,6 +295,11 @@ impl CudaStream {
         let _capture = lock(&self.capture);
         if self.is_capturing() {
             return Ok(None);
+        }
+        let given_back = lock(&self.given_back);
+        if *given_back {
+            // Its user said that it is idle.
+            return Ok(Some(()));
         }
         self.device.bind()?;
         stream_idle(self.stream)
@@ -649,8 +663,8 @@ impl CudaStream {
     }
 }
 
-impl Drop for CudaStream {
-    fn drop(&mut self) {
+impl CudaStream {
+    fn end_unwanted_capture(&self) {
         if self.capturing.load(Ordering::Acquire)
             && let Ok((graph, capture)) = self.end_capture()
         {
@@ -658,15 +672,34 @@ impl Drop for CudaStream {
             let _ = unsafe { cu!(cuGraphDestroy(graph)) };
             drop(capture);
         }
+    }
+
+    /// The user of an adopted stream has it back, idle, and may destroy it: from now on nobody here asks the driver for it, though the
+    /// watchdog keeps this a while longer. Of one made here nothing.
+    pub fn give_back(&self) {
+        if !self.adopted {
+            return;
+        }
+        self.end_unwanted_capture();
+        if std::mem::replace(&mut *lock(&self.given_back), true) {
+            return;
+        }
+        let mut graveyard = self.device.graveyard();
+        graveyard.forget_stream(self.stream);
+        self.device.turn().there_are(graveyard.streams());
+    }
+}
+
+impl Drop for CudaStream {
+    fn drop(&mut self) {
+        self.end_unwanted_capture();
+        self.give_back();
         let marks = std::mem::replace(&mut *lock(&self.marks), Marks::new(Vec::new()));
         {
             let mut graveyard = self.device.graveyard();
             let bury = |event| graveyard.bury(super::graveyard::Grave::Event(event));
             marks.into_events().for_each(bury);
-            if self.adopted {
-                graveyard.forget_stream(self.stream);
-                self.device.turn().there_are(graveyard.streams());
-            } else {
+            if !self.adopted {
                 graveyard.orphan_stream(self.stream);
             }
         }
