@@ -46,6 +46,18 @@ def measured(once, agree, timed=None):
     return [timed(rounds) / rounds / 2 * 1e6 for _ in range(REPEATS)]
 
 
+def there_and_back(first, send, recv):
+    """What blocking calls do: one rank sends first, the other receives first."""
+    one, two = (send, recv) if first else (recv, send)
+
+    def once(rounds):
+        for _ in range(rounds):
+            one()
+            two()
+
+    return once
+
+
 # The peers. Each gives, for a size, what does a number of rounds, and how the ranks agree on that number.
 
 
@@ -97,15 +109,7 @@ def mpi4py_host(persistent):
                     send.Start()
                 send.Wait()
 
-        def each(rounds):
-            for _ in range(rounds):
-                if first:
-                    world.Send(out, other)
-                    world.Recv(into, other)
-                else:
-                    world.Recv(into, other)
-                    world.Send(out, other)
-
+        each = there_and_back(first, lambda: world.Send(out, other), lambda: world.Recv(into, other))
         return again if persistent else each, lambda rounds: world.allreduce(rounds, MPI.MIN), None
 
     return first, size
@@ -125,16 +129,7 @@ def gloo_host():
 
     def size(size):
         out, into = torch.zeros(size, dtype=torch.uint8), torch.zeros(size, dtype=torch.uint8)
-
-        def once(rounds):
-            for _ in range(rounds):
-                if first:
-                    distributed.send(out, other)
-                    distributed.recv(into, other)
-                else:
-                    distributed.recv(into, other)
-                    distributed.send(out, other)
-
+        once = there_and_back(first, lambda: distributed.send(out, other), lambda: distributed.recv(into, other))
         return once, agree, None
 
     return first, size
@@ -218,16 +213,7 @@ def nccl_gpu():
         first, other = distributed.get_rank() == 0, 1 - distributed.get_rank()
 
         def enqueue_for(out, into):
-            def each(rounds):
-                for _ in range(rounds):
-                    if first:
-                        distributed.send(out, other)
-                        distributed.recv(into, other)
-                    else:
-                        distributed.recv(into, other)
-                        distributed.send(out, other)
-
-            return each
+            return there_and_back(first, lambda: distributed.send(out, other), lambda: distributed.recv(into, other))
 
         def agree(rounds):
             number = torch.tensor([rounds], device="cuda")

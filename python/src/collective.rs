@@ -193,18 +193,6 @@ impl PyCollective {
         self.two(Kind::Scan(reduction(op)?), array, out)
     }
 
-    /// Whether the last start by the host is complete.
-    fn test(&self, py: Python<'_>) -> Result<bool> {
-        Ok(detached(py, || self.collective.test())?)
-    }
-
-    /// Waits until the last start by the host is complete.
-    #[pyo3(signature = (timeout=None))]
-    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> Result<()> {
-        let timeout = seconds(timeout, self.context.comm.timeout())?;
-        wait::wait(py, timeout, |deadline| self.collective.wait(deadline))
-    }
-
     fn __repr__(&self) -> String {
         format!("<libmp.Collective {:?}>", self.collective)
     }
