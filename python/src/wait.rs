@@ -33,7 +33,10 @@ pub fn wait<T: Send>(
     loop {
         let slice = Deadline::after(SLICE.min(total.remaining()));
         match detached(py, || call(slice)) {
-            Err(error) if is_late(&error) && !total.expired() => py.check_signals()?,
+            // What is late by itself, a wait of a stream that gave up, is said before the slice is over, now or in the next one.
+            Err(error) if is_late(&error) && slice.expired() && !total.expired() => {
+                py.check_signals()?;
+            }
             Err(Error::Memory { op, source: gdsync::Error::Timeout { what, detail, .. } }) => {
                 let source = gdsync::Error::Timeout { what, after: timeout, detail };
                 return Err(Error::Memory { op, source }.into());

@@ -171,6 +171,29 @@ def test_torchrun_s_variables_are_enough(world, tmp_path):
     assert out == ["0 2 2", "1 2 2"]
 
 
+def test_a_wait_of_a_stream_that_gives_up_is_late_at_once(world, tmp_path):
+    """Nobody sends: the wait on the stream ends by the communicator's timeout, long before that of the synchronisation."""
+    alone(world)
+    out, _ = job(
+        tmp_path,
+        1,
+        """
+import time
+import libmp, numpy as np
+world = libmp.init()
+recv, send = (end(np.zeros(3)) for end in (world.with_timeout(0.5).peer(0).recv, world.peer(0).send))
+stream = world.stream()
+libmp.enqueue([(recv, "start"), (recv, "wait")], stream)
+begun = time.monotonic()
+try:
+    stream.synchronize(200)
+except libmp.Late as late:
+    print("recv tag 0 from rank 0" in str(late), time.monotonic() - begun < 100)
+""",
+    )
+    assert out == ["[0] True True"]
+
+
 def test_a_bad_variable_is_an_error_of_the_start(world, tmp_path):
     alone(world)
     out, _ = job(
