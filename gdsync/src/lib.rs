@@ -55,6 +55,7 @@ mod watchdog;
 pub mod wqe;
 
 pub use cuda::capabilities::Capabilities;
+pub use cuda::capture::Guest;
 pub use cuda::device::CudaDevice;
 pub use cuda::driver::Driver;
 pub use cuda::kernel::Kernel;

@@ -128,7 +128,9 @@ impl Stream {
     }
 
     /// A CUDA stream that somebody else made and destroys, with the operations of one made here. Captures of it are begun with
-    /// [`begin_capture`](Stream::begin_capture).
+    /// [`begin_capture`](Stream::begin_capture), or by its owner: then the owner's graph keeps the memory that operations use, as long as it
+    /// can be replayed, and a wait in it that the watchdog must end is a kernel. No other thread uses the stream or drops memory of its
+    /// device at the moment at which its owner begins one.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for the host and for the default stream, which is no stream of its own; what the driver says.
@@ -243,6 +245,13 @@ impl Stream {
             }
             Inner::Cuda(stream) => {
                 if stream.is_capturing() {
+                    if stream.is_captured_by_others() && ops.iter().any(MemOp::is_wait) {
+                        return Err(Error::Unsupported {
+                            what: "a wait by a memory operation in a capture that other code has begun",
+                            place: self.name.clone(),
+                            why: "nobody could end it: wait for a signal instead".into(),
+                        });
+                    }
                     ops.iter().filter_map(target).for_each(|target| stream.capture_target(target));
                     return stream.batch(ops, |_, _| Ok(()));
                 }
@@ -301,13 +310,16 @@ impl Stream {
     }
 
     /// Blocks the stream until the 64-bit word is what is awaited. A watchdog that ends the wait makes it so, or, where no memory
-    /// operation compares like that, ends the kernel that waits.
+    /// operation compares like that, and in captures that other code has begun, ends the kernel that waits.
     ///
     /// # Errors
     /// As [`Stream::batch`].
     pub fn wait64(&self, word: &Word64, until: Until<u64>) -> Result<()> {
         match (&self.inner, until) {
-            (Inner::Host(_), _) | (_, Until::Geq(_) | Until::Eq(_) | Until::And(_)) => {
+            (Inner::Host(_), _) => self.batch(&[MemOp::Wait64(word, until)]),
+            (Inner::Cuda(stream), Until::Geq(_) | Until::Eq(_) | Until::And(_))
+                if !stream.is_captured_by_others() =>
+            {
                 self.batch(&[MemOp::Wait64(word, until)])
             }
             (Inner::Cuda(_), _) => self.wait_signal(word, until, Duration::MAX),

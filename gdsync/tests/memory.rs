@@ -50,7 +50,7 @@ fn part_of_the_users_memory_is_registered_and_only_that_is_written(device: &Devi
     let start = pages.as_ptr().align_offset(4096) + 4096;
     let middle = NonNull::from(&mut pages[start..start + 4096]).cast::<u8>();
     // SAFETY: `pages` outlives the buffer and the synchronise.
-    let buffer = unsafe { Buffer::from_host_memory(device, middle, 4096)? };
+    let buffer = unsafe { Buffer::from_host_memory(device, middle, 4096, ())? };
     let stream = device.stream()?;
     stream.fill(&buffer, 9)?;
     stream.synchronize(soon())?;
@@ -65,22 +65,22 @@ fn part_of_the_users_memory_is_registered_and_only_that_is_written(device: &Devi
     let whole = device.alloc::<u32>(1000)?;
     if device.as_cuda().is_none() {
         // SAFETY: refused before the address is used.
-        let refused = unsafe { Buffer::<u32>::from_cuda_memory(device, 4096, 1) };
+        let refused = unsafe { Buffer::<u32>::from_cuda_memory(device, 4096, 1, ()) };
         assert!(matches!(refused, Err(Error::Unsupported { .. })));
         return Ok(());
     }
     let address = whole.device_address().ok_or("no address")?;
     // SAFETY: `whole` outlives it.
-    let part = unsafe { Buffer::<u32>::from_cuda_memory(device, address + 400, 50)? };
+    let part = unsafe { Buffer::<u32>::from_cuda_memory(device, address + 400, 50, ())? };
     stream.fill(&part, 0x11)?;
     stream.synchronize(soon())?;
     let expected = |i: usize| if (100..150).contains(&i) { 0x1111_1111 } else { 0 };
     assert!(whole.to_vec()?.iter().enumerate().all(|(i, value)| *value == expected(i)));
     // SAFETY: refused: the range leaves the allocation.
-    let beyond = unsafe { Buffer::<u32>::from_cuda_memory(device, address + 400, 1 << 30) };
+    let beyond = unsafe { Buffer::<u32>::from_cuda_memory(device, address + 400, 1 << 30, ()) };
     assert!(matches!(beyond, Err(Error::OutOfRange { offset: 400, .. })), "{beyond:?}");
     // SAFETY: refused: host memory is no device memory.
-    let host = unsafe { Buffer::<u8>::from_cuda_memory(device, pages.as_ptr() as u64, 16) };
+    let host = unsafe { Buffer::<u8>::from_cuda_memory(device, pages.as_ptr() as u64, 16, ()) };
     assert!(matches!(host, Err(Error::Cuda { .. })), "{host:?}");
     Ok(())
 }

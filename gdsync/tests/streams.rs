@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Outcome, on_host_and_cuda, soon};
-use gdsync::{Deadline, Device, Error, Event, MemOp, Rows, Until, Watchdog};
+use gdsync::{
+    Buffer, CudaDevice, Deadline, Device, Error, Event, MemOp, Rows, Stream, Until, Watchdog,
+};
 
 on_host_and_cuda!(
     operations_run_in_the_order_in_which_they_were_enqueued,
@@ -24,6 +26,7 @@ on_host_and_cuda!(
     a_synchronise_that_gives_up_names_the_wait,
     a_graph_replays_what_was_captured,
     a_capture_cannot_begin_twice_or_end_without_beginning,
+    a_capture_by_the_owner_of_an_adopted_stream_keeps_what_operations_use,
     two_streams_play_ping_pong,
     signals_are_raised_and_awaited_on_streams,
     a_bounded_wait_gives_up_and_says_what_it_saw,
@@ -346,6 +349,52 @@ fn a_capture_cannot_begin_twice_or_end_without_beginning(device: &Device) -> Out
     assert!(matches!(stream.begin_capture(), Err(Error::Unsupported { .. })));
     drop(stream.end_capture()?);
     stream.synchronize(soon())?;
+    Ok(())
+}
+
+fn a_capture_by_the_owner_of_an_adopted_stream_keeps_what_operations_use(
+    device: &Device,
+) -> Outcome {
+    let (owner, watchdog) = (device.stream()?, Watchdog::new(device)?);
+    let raw = owner.as_raw_cuda().unwrap_or(std::ptr::null_mut());
+    // SAFETY: the owner outlives what is made of it, which is idle when it is dropped.
+    let adopted = unsafe { Stream::adopt(device, raw, Some(&watchdog)) };
+    if matches!(device, Device::Host) {
+        assert!(matches!(adopted, Err(Error::Unsupported { .. })));
+        return Ok(());
+    }
+    let adopted = adopted?;
+    let (memory, token) = (device.alloc::<u64>(1)?, Arc::new(()));
+    let address = memory.device_address().unwrap_or_default();
+    // SAFETY: `memory` is dropped at the end.
+    let lent = unsafe { Buffer::<u64>::from_cuda_memory(device, address, 1, token.clone())? };
+    let word = lent.word(0)?;
+    assert!(!adopted.is_capturing());
+    owner.begin_capture()?;
+    assert!(adopted.is_capturing());
+    adopted.write64(&word, 7)?;
+    let refused = adopted.wait_geq64(&word, 7).unwrap_err();
+    assert!(matches!(refused, Error::Unsupported { .. }), "{refused}");
+    let bounded = adopted.wait_signal(&word, 7, Duration::from_secs(10));
+    if !matches!(bounded, Err(Error::NoGpuCode { .. })) {
+        bounded?;
+    }
+    let graph = owner.end_capture()?;
+    assert!(!adopted.is_capturing());
+    drop((lent, word));
+    assert_eq!(memory.to_vec()?, [0], "captured, not run");
+    owner.launch_graph(&graph)?;
+    owner.synchronize(soon())?;
+    assert_eq!((memory.to_vec()?, Arc::strong_count(&token)), (vec![7], 2));
+    drop(graph);
+    let gone = soon().poll(|| {
+        device.as_cuda().map(CudaDevice::reap);
+        (Arc::strong_count(&token) == 1).then_some(())
+    });
+    assert!(gone.is_some(), "the graph is gone, and what it kept is not");
+    adopted.write64(&memory.word(0)?, 8)?;
+    adopted.synchronize(soon())?;
+    assert_eq!(memory.to_vec()?, [8]);
     Ok(())
 }
 

@@ -229,8 +229,7 @@ impl Communicator {
     /// [`Error::Memory`]: the device is the host, the stream is NULL; what the driver says.
     ///
     /// # Safety
-    /// It is a stream of the device, which outlives what is returned and is idle when that is dropped. Captures of it are begun
-    /// with [`Stream::begin_capture`].
+    /// As [`Stream::adopt`]: it is a stream of the device, which outlives what is returned and is idle when that is dropped.
     pub unsafe fn adopt_stream(
         &self,
         device: &Device,
@@ -564,7 +563,7 @@ impl Communicator {
     }
 
     /// The time after which its calls give up.
-    pub(crate) fn timeout(&self) -> Duration {
+    pub fn timeout(&self) -> Duration {
         self.timeout
     }
 

@@ -115,7 +115,7 @@ pub fn place(
                 None => fail(call, format!("{ordinal} is no device")),
             };
             // SAFETY: the program keeps the memory until the request is complete, as MPI has it.
-            let buffer = unsafe { Buffer::<u8>::from_cuda_memory(&device, at as u64, len) };
+            let buffer = unsafe { Buffer::<u8>::from_cuda_memory(&device, at as u64, len, ()) };
             let buffer = match buffer {
                 Ok(buffer) => buffer,
                 Err(error) => fail(call, error),

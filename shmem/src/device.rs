@@ -388,7 +388,7 @@ unsafe fn memory_of(
         return None;
     }
     // SAFETY: the caller's promise; what is no memory of the device is refused.
-    unsafe { Buffer::from_cuda_memory(&device.device, address as u64, bytes) }.ok()
+    unsafe { Buffer::from_cuda_memory(&device.device, address as u64, bytes, ()) }.ok()
 }
 
 /// Copies memory that is mapped here, of the CPU or the GPU.

@@ -59,7 +59,7 @@ pub(crate) unsafe fn region<T: Pod>(address: *const T, n: usize) -> Region<T> {
     let buffer = match unsafe { device::memory(address.as_ptr() as usize, bytes_of::<T>(n)) } {
         Some(memory) => memory.cast(),
         // SAFETY: the caller's promise.
-        None => unsafe { Buffer::from_host_memory(&Device::Host, address, n) },
+        None => unsafe { Buffer::from_host_memory(&Device::Host, address, n, ()) },
     };
     Region::from_buffer(buffer.unwrap_or_else(|error| die(error)))
 }

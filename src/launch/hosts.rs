@@ -318,7 +318,11 @@ pub(super) fn start(
 ) -> Result<(), LaunchError> {
     let size = hosts.iter().map(|host| host.count).sum();
     let mut order = Order::for_hosts(options, size)?;
-    let mprun = std::env::current_exe().doing("find mprun itself")?.into_os_string();
+    let mprun = match &options.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe().doing("find mprun itself")?,
+    }
+    .into_os_string();
     let plain = |c: char| c.is_alphanumeric() || "/._-+,=@%".contains(c);
     if !mprun.to_str().is_some_and(|path| path.chars().all(plain)) {
         let why = format!(

@@ -21,6 +21,10 @@ pub struct Options {
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = ranks)]
     pub ranks: Option<usize>,
 
+    /// What other hosts start, if that is not the executable of this process: a script that calls it.
+    #[arg(skip)]
+    pub program: Option<std::path::PathBuf>,
+
     /// Start the ranks on these hosts: NAME or NAME:RANKS, separated by commas. Without RANKS the hosts get equal shares of
     /// -n, in blocks [default for -n: one a host, or the sum of RANKS]
     #[arg(long, value_name = "LIST", value_parser = hosts)]

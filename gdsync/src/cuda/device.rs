@@ -12,6 +12,7 @@ use std::time::Duration;
 use cudarc::driver::sys;
 
 use super::capabilities::Capabilities;
+use super::capture::Left;
 use super::driver::{Driver, check, cu};
 use super::gate;
 use super::graveyard::{Grave, Graveyard, stream_idle};
@@ -48,6 +49,7 @@ pub(crate) struct Inner {
     turn: gate::Turn,
     rescue: OnceLock<Result<Rescue>>,
     graveyard: Mutex<Graveyard>,
+    left: Left,
     capabilities: Capabilities,
 }
 
@@ -105,6 +107,21 @@ impl CudaDevice {
             }
         }
         Ok(None)
+    }
+
+    /// The ordinal of the GPU whose memory is at an address; `None`: no GPU's, or memory that the driver does not know. Opens none.
+    ///
+    /// # Errors
+    /// As [`CudaDevice::open`].
+    pub fn ordinal_at(address: u64) -> Result<Option<u32>> {
+        CudaDevice::count()?;
+        let mut ordinal: c_int = -1;
+        let attribute = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL;
+        // SAFETY: the driver is initialised; writes one int; an address that it does not know is refused.
+        match unsafe { sys::cuPointerGetAttribute((&raw mut ordinal).cast(), attribute, address) } {
+            sys::CUresult::CUDA_ERROR_INVALID_VALUE => Ok(None),
+            result => check("cuPointerGetAttribute", result).map(|()| u32::try_from(ordinal).ok()),
+        }
     }
 
     /// The ordinal of the GPU that is current in this thread, as `cudaSetDevice` of CUDA 12 makes it; `None`: none is. Opens none.
@@ -290,6 +307,11 @@ impl CudaDevice {
         &self.inner.turn
     }
 
+    /// Where graphs of others leave what they kept.
+    pub(super) fn left(&self) -> &Left {
+        &self.inner.left
+    }
+
     pub(crate) fn graveyard(&self) -> MutexGuard<'_, Graveyard> {
         lock(&self.inner.graveyard)
     }
@@ -303,6 +325,9 @@ impl CudaDevice {
     /// Releases what was dropped, if no stream of any open device has work and nobody enqueues. Never blocks: the
     /// driver's release of memory waits for every kernel, and one could wait for a rank that this thread holds up.
     pub fn reap(&self) {
+        // Each buries what it holds, which comes back here.
+        let left = std::mem::take(&mut *lock(self.left()));
+        drop(left);
         if self.graveyard().is_empty() {
             return;
         }
@@ -355,6 +380,7 @@ impl Inner {
             turn: gate::Turn::default(),
             rescue: OnceLock::new(),
             graveyard: Mutex::default(),
+            left: Left::default(),
             capabilities: Capabilities::default(),
         };
         // From here on a failure drops `inner`, which gives back what it holds.

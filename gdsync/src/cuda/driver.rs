@@ -22,6 +22,8 @@ const NEEDED: &[(&str, &str)] = &[
     ("cuGraphInstantiateWithFlags", "11.4"),
     ("cuDevicePrimaryCtxRelease_v2", "11.0"),
     ("cuEventElapsedTime_v2", "12.8"),
+    ("cuStreamGetCaptureInfo_v3", "12.3"),
+    ("cuUserObjectCreate", "11.3"),
 ];
 
 /// The loaded and initialised driver.
@@ -48,6 +50,11 @@ impl Driver {
     /// `cuInit` says otherwise (no device, version mismatch of kernel module and library, …).
     pub fn load() -> Result<Driver> {
         DRIVER.get_or_init(Driver::init).clone()
+    }
+
+    /// Whether that has been done, and went well.
+    pub(super) fn is_loaded() -> bool {
+        matches!(DRIVER.get(), Some(Ok(_)))
     }
 
     fn init() -> Result<Driver> {

@@ -7,6 +7,7 @@ use std::any::Any;
 
 use cudarc::driver::sys;
 
+use super::capture::under_way;
 use super::driver::{check, cu};
 use crate::error::Result;
 
@@ -46,6 +47,8 @@ struct StreamEntry {
     orphan: bool,
     /// Being captured: must not be queried, and nothing is released meanwhile.
     capturing: bool,
+    /// Its owner may begin captures, of which the driver is asked.
+    adopted: bool,
 }
 
 // SAFETY: CUstream handles may be used from any thread with the context bound.
@@ -56,8 +59,8 @@ impl Graveyard {
         self.graves.push(grave);
     }
 
-    pub(crate) fn add_stream(&mut self, stream: sys::CUstream) {
-        self.streams.push(StreamEntry { stream, orphan: false, capturing: false });
+    pub(crate) fn add_stream(&mut self, stream: sys::CUstream, adopted: bool) {
+        self.streams.push(StreamEntry { stream, orphan: false, capturing: false, adopted });
     }
 
     /// How many streams there are.
@@ -92,7 +95,9 @@ impl Graveyard {
     pub(crate) fn is_idle(&self) -> bool {
         let busy = |entry: &StreamEntry| {
             // A stream in error counts as idle: it will not run anything again.
-            entry.capturing || matches!(stream_idle(entry.stream), Ok(None))
+            entry.capturing
+                || (entry.adopted && !matches!(under_way(entry.stream), Ok(None)))
+                || matches!(stream_idle(entry.stream), Ok(None))
         };
         !self.streams.iter().any(busy)
     }

@@ -3,6 +3,7 @@
 mod batch;
 mod callback;
 pub(crate) mod capabilities;
+pub(crate) mod capture;
 pub(crate) mod copies;
 pub(crate) mod device;
 pub(crate) mod driver;

@@ -23,9 +23,12 @@ unsafe impl Send for Rescue {}
 unsafe impl Sync for Rescue {}
 
 impl Rescue {
-    /// Leaves its own context current on the calling thread, as all here do; every other call binds what it needs.
+    /// Leaves the context current on the calling thread that was so before. Everything else here leaves its own; every other call binds
+    /// what it needs.
     pub fn new(device: sys::CUdevice) -> Result<Rescue> {
-        let mut context = std::ptr::null_mut();
+        let (mut before, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: writes one handle.
+        unsafe { cu!(cuCtxGetCurrent(&mut before))? };
         // SAFETY: the device handle is the driver's; no parameters; writes one handle, destroyed in `drop`.
         unsafe { cu!(cuCtxCreate_v4(&mut context, std::ptr::null_mut(), 0, device))? };
         let mut rescue = Rescue { context, stream: std::ptr::null_mut() };
@@ -36,6 +39,8 @@ impl Rescue {
                 sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32
             ))?
         };
+        // SAFETY: the context was current, or there was none.
+        unsafe { cu!(cuCtxSetCurrent(before))? };
         Ok(rescue)
     }
 

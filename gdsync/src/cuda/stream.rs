@@ -12,6 +12,7 @@ use mp_kernels::{Comparison, WaitBounds, WaitReport};
 
 use super::batch::{EMPTY, encode};
 use super::callback::{Callback, run_again, run_once};
+use super::capture::{self, Others};
 use super::device::{CudaDevice, lock};
 use super::driver::cu;
 use super::graveyard::stream_idle;
@@ -58,6 +59,8 @@ pub(crate) struct CudaStream {
     seen: AtomicU64,
     capturing: AtomicBool,
     capture: Mutex<Capture>,
+    /// Of an adopted stream: the capture that its owner began, when it was last seen.
+    others: Mutex<Option<Others>>,
     marks: Mutex<Marks<sys::CUevent>>,
     /// Where a waiting kernel that gives up writes why; first failure wins.
     report: Buffer<u64>,
@@ -123,7 +126,7 @@ impl CudaStream {
         }
         {
             let mut graveyard = device.graveyard();
-            graveyard.add_stream(stream);
+            graveyard.add_stream(stream, adopted.is_some());
             device.turn().there_are(graveyard.streams());
         }
         Ok(CudaStream {
@@ -137,6 +140,7 @@ impl CudaStream {
             seen: AtomicU64::new(0),
             capturing: AtomicBool::new(false),
             capture: Mutex::default(),
+            others: Mutex::default(),
             marks: Mutex::new(Marks::new(events)),
             report,
             failure: Arc::default(),
@@ -153,12 +157,60 @@ impl CudaStream {
     }
 
     pub fn is_capturing(&self) -> bool {
-        self.capturing.load(Ordering::Acquire)
+        self.capturing.load(Ordering::Acquire) || self.is_captured_by_others()
+    }
+
+    /// Whether the owner of an adopted stream has begun a capture, of which nobody but the driver knows. From the first look on its graph
+    /// keeps what operations use.
+    pub fn is_captured_by_others(&self) -> bool {
+        if !self.adopted || self.capturing.load(Ordering::Acquire) {
+            return false;
+        }
+        let given_back = lock(&self.given_back);
+        if *given_back {
+            return false;
+        }
+        // What cannot be asked is refused when something is enqueued.
+        let found = self.device.bind().and_then(|()| capture::under_way(self.stream));
+        drop(given_back);
+        let mut others = lock(&self.others);
+        match found {
+            Ok(Some((id, graph))) => {
+                if others.as_ref().is_none_or(|others| others.id != id) {
+                    *others = Some(Others { id, held: capture::keep(graph, self.device.left()) });
+                }
+                true
+            }
+            Ok(None) | Err(_) => {
+                *others = None;
+                false
+            }
+        }
+    }
+
+    /// Gives what the capture under way, if there is one, is to keep.
+    fn captures(&self, put: impl FnOnce(&mut Capture)) {
+        if self.capturing.load(Ordering::Acquire) {
+            put(&mut lock(&self.capture));
+        } else if self.is_captured_by_others()
+            && let Some(Others { held: Ok(held), .. }) = &*lock(&self.others)
+        {
+            put(&mut lock(held));
+        }
+    }
+
+    /// A capture of others whose graph keeps nothing takes no operation.
+    fn check_capture(&self) -> Result<()> {
+        match &*lock(&self.others) {
+            Some(Others { held: Err(error), .. }) => Err(error.clone()),
+            _ => Ok(()),
+        }
     }
 
     /// Runs a driver call that enqueues; `number` is the operation's. What is captured is not counted: it does not run.
     fn enqueue(&self, call: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         if self.is_capturing() {
+            self.check_capture()?;
             self.device.bind()?;
             return call(self.begun.load(Ordering::Acquire));
         }
@@ -309,8 +361,7 @@ impl CudaStream {
     }
 
     fn hold(&self, ops: &[MemOp<'_>]) {
-        if self.is_capturing() {
-            let mut capture = lock(&self.capture);
+        self.captures(|capture| {
             for op in ops {
                 match op {
                     MemOp::Write32(word, _) | MemOp::Wait32(word, _) => {
@@ -322,14 +373,12 @@ impl CudaStream {
                     MemOp::Barrier => {}
                 }
             }
-        }
+        });
     }
 
     /// The graph being captured, if there is one, keeps the memory.
     pub fn hold_memory(&self, memory: &Arc<Allocation>) {
-        if self.is_capturing() {
-            lock(&self.capture).owners.push(memory.clone());
-        }
+        self.captures(|capture| capture.owners.push(memory.clone()));
     }
 
     /// # Safety
@@ -440,9 +489,7 @@ impl CudaStream {
         let report = self.report.device_address().unwrap_or(0);
         let (value, comparison) = (until.value(), comparison(until) as u32);
         self.hold(&[MemOp::Wait64(word, until)]);
-        if self.is_capturing() {
-            lock(&self.capture).owners.push(self.report.allocation().clone());
-        }
+        self.captures(|capture| capture.owners.push(self.report.allocation().clone()));
         let args = [
             Arg::new(&address),
             Arg::new(&value),
@@ -460,9 +507,8 @@ impl CudaStream {
     /// Copies rows of bytes, which both have.
     pub fn copy(&self, to: &Buffer<u8>, from: &Buffer<u8>, rows: Rows) -> Result<()> {
         let (to_address, from_address) = (self.address("copy", to)?, self.address("copy", from)?);
-        if self.is_capturing() {
-            lock(&self.capture).owners.extend([to.allocation().clone(), from.allocation().clone()]);
-        }
+        let both = || [to.allocation().clone(), from.allocation().clone()];
+        self.captures(|capture| capture.owners.extend(both()));
         if rows.count > 1 && rows.is_pitched() {
             let copy = sys::CUDA_MEMCPY2D {
                 srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_UNIFIED,
@@ -502,9 +548,7 @@ impl CudaStream {
 
     pub fn fill(&self, buffer: &Buffer<u8>, byte: u8) -> Result<()> {
         let address = self.address("fill", buffer)?;
-        if self.is_capturing() {
-            lock(&self.capture).owners.push(buffer.allocation().clone());
-        }
+        self.captures(|capture| capture.owners.push(buffer.allocation().clone()));
         self.enqueue(|number| {
             // SAFETY: the range is inside a live allocation.
             unsafe { cu!(cuMemsetD8Async(address, byte, buffer.len(), self.stream))? };
@@ -527,7 +571,7 @@ impl CudaStream {
         let callback = Arc::new(Callback::new(call, self.name.clone(), self.failure.clone()));
         if self.is_capturing() {
             let data = Arc::as_ptr(&callback);
-            lock(&self.capture).calls.push(callback);
+            self.captures(|capture| capture.calls.push(callback));
             // SAFETY: the callback is held by the capture and then by the graph as long as it can run.
             return self.enqueue(|_| unsafe {
                 cu!(cuLaunchHostFunc(self.stream, Some(run_again), data as *mut c_void))
@@ -556,7 +600,7 @@ impl CudaStream {
     }
 
     pub fn begin_capture(&self) -> Result<()> {
-        let capturing = {
+        let capturing = self.is_captured_by_others() || {
             let _capture = lock(&self.capture);
             self.capturing.swap(true, Ordering::AcqRel)
         };
@@ -578,8 +622,8 @@ impl CudaStream {
 
     /// Ends the capture; the graph and what it must hold.
     pub fn end_capture(&self) -> Result<(sys::CUgraph, Capture)> {
-        if !self.is_capturing() {
-            return Err(self.unsupported("ending a capture", "none is under way"));
+        if !self.capturing.load(Ordering::Acquire) {
+            return Err(self.unsupported("ending a capture", "none of this crate is under way"));
         }
         let mut graph = std::ptr::null_mut();
         // SAFETY: the stream is being captured; writes one handle.
@@ -599,7 +643,7 @@ impl CudaStream {
 
     /// Remembers a wait of the capture under way.
     pub fn capture_target(&self, target: Target) {
-        lock(&self.capture).targets.push(target);
+        self.captures(|capture| capture.targets.push(target));
     }
 
     pub fn launch_graph(
@@ -623,7 +667,7 @@ impl CudaStream {
 
 impl CudaStream {
     fn end_unwanted_capture(&self) {
-        if self.is_capturing()
+        if self.capturing.load(Ordering::Acquire)
             && let Ok((graph, capture)) = self.end_capture()
         {
             // SAFETY: the graph was just made and never instantiated.

@@ -10,6 +10,7 @@ pub(crate) mod shared;
 mod space;
 pub mod word;
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -117,22 +118,24 @@ impl<T: Pod> Buffer<T> {
         Ok(Buffer::whole(allocation, len))
     }
 
-    /// Makes host memory of the user reachable for the device, without copying.
+    /// Makes host memory of the user reachable for the device, without copying. `owner` is dropped when the last view is gone and,
+    /// for a GPU, the device's streams have been idle once; `()` if somebody else keeps the memory that long.
     ///
     /// # Errors
     /// As [`Buffer::from_vec`].
     ///
     /// # Safety
-    /// `address` is aligned for `T` and valid for reads and writes of `len` elements until the last view is dropped
-    /// and the device's streams have been idle once.
+    /// `address` is aligned for `T` and valid for reads and writes of `len` elements until `owner` is dropped.
     pub unsafe fn from_host_memory(
         device: &Device,
         address: NonNull<T>,
         len: usize,
+        owner: impl Any + Send + Sync,
     ) -> Result<Buffer<T>> {
         let bytes = bytes_of::<T>("registration", len)?;
-        // SAFETY: the caller's promise; the owner holds nothing.
-        let allocation = unsafe { Allocation::user(device, address.cast(), bytes, Box::new(()))? };
+        // SAFETY: the caller's promise.
+        let allocation =
+            unsafe { Allocation::user(device, address.cast(), bytes, Box::new(owner))? };
         Ok(Buffer::whole(allocation, len))
     }
 
@@ -162,21 +165,27 @@ impl<T: Pod> Buffer<T> {
         device: &Device,
         address: NonNull<u8>,
         len: usize,
-        owner: Box<dyn std::any::Any + Send + Sync>,
+        owner: Box<dyn Any + Send + Sync>,
     ) -> Result<Buffer<u8>> {
         // SAFETY: the caller's promise.
         let allocation = unsafe { Allocation::registers(device, address, len, owner)? };
         Ok(Buffer::whole(allocation, len))
     }
 
-    /// Takes a range of CUDA device memory that the user allocated, which may be part of a larger allocation.
+    /// Takes a range of CUDA device memory that the user allocated, which may be part of a larger allocation. `owner` as in
+    /// [`Buffer::from_host_memory`].
     ///
     /// # Errors
     /// If the range is not device memory of this GPU or not inside one allocation.
     ///
     /// # Safety
-    /// The memory stays allocated until the last view is dropped and the device's streams have been idle once.
-    pub unsafe fn from_cuda_memory(device: &Device, address: u64, len: usize) -> Result<Buffer<T>> {
+    /// The memory stays allocated until `owner` is dropped.
+    pub unsafe fn from_cuda_memory(
+        device: &Device,
+        address: u64,
+        len: usize,
+        owner: impl Any + Send + Sync,
+    ) -> Result<Buffer<T>> {
         let bytes = bytes_of::<T>("registration", len)?;
         let Device::Cuda(cuda) = device else {
             return Err(Error::Unsupported {
@@ -198,7 +207,7 @@ impl<T: Pod> Buffer<T> {
                 size,
             });
         }
-        let backing = Backing::User(Box::new(()));
+        let backing = Backing::User(Box::new(owner));
         let allocation =
             Allocation::raw(device, Space::Device, bytes, None, Some(address), backing);
         Ok(Buffer::whole(allocation, len))

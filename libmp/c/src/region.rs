@@ -52,7 +52,7 @@ api! {
         place(region, "region")?;
         let address = NonNull::new(address.cast::<u8>());
         let address = address.ok_or_else(|| Failure::argument("address", "is NULL"))?;
-        let buffer = Buffer::from_host_memory(&device(on)?, address, bytes)?;
+        let buffer = Buffer::from_host_memory(&device(on)?, address, bytes, ())?;
         give(region, MpRegion(Region::from_buffer(buffer)), "region")?;
     }
 
@@ -67,7 +67,7 @@ api! {
         if address.is_null() {
             return Err(Failure::argument("address", "is NULL"));
         }
-        let buffer = Buffer::from_cuda_memory(&device(on)?, address as u64, bytes)?;
+        let buffer = Buffer::from_cuda_memory(&device(on)?, address as u64, bytes, ())?;
         give(region, MpRegion(Region::from_buffer(buffer)), "region")?;
     }
 

@@ -80,7 +80,7 @@ impl MpMemory {
                 HOST => {
                     let address = NonNull::new(memory.cast::<u8>().wrapping_add(offset));
                     let address = address.unwrap_or(NonNull::dangling());
-                    Place::from(&Buffer::from_host_memory(&Device::Host, address, bytes)?)
+                    Place::from(&Buffer::from_host_memory(&Device::Host, address, bytes, ())?)
                 }
                 REGION => {
                     let region = borrow(memory.cast_const().cast::<MpRegion>(), "memory")?;
@@ -88,7 +88,7 @@ impl MpMemory {
                 }
                 CUDA => {
                     let (device, address) = (device(self.device)?, memory as u64 + offset as u64);
-                    Place::from(&Buffer::<u8>::from_cuda_memory(&device, address, bytes)?)
+                    Place::from(&Buffer::<u8>::from_cuda_memory(&device, address, bytes, ())?)
                 }
                 OPENCL => Place::from(&opencl::Memory::adopt(memory.cast())?.slice(offset..end)?),
                 other => {

@@ -53,6 +53,9 @@ enum Kind {
     Lent { address: NonNull<u8>, len: usize },
 }
 
+// SAFETY: what is lent is lent to whichever thread waits for the message: `isend_raw` and `irecv_raw` ask for it. The rest is Send.
+unsafe impl Send for Kind {}
+
 #[derive(Clone)]
 enum Order<'a> {
     Now,
