@@ -195,6 +195,8 @@ fn a_mistake_of_a_kernel_is_a_sentence_and_the_end() {
                 "there is no symmetric heap on the device: shmem_init_thread was not asked",
             ),
             ("pe", "rank 7"),
+            // While the host waits for a kernel that waits for what was refused.
+            ("unheard", "rank 7"),
             ("outside", "a kernel's call for bytes of the window"),
             ("odd", "an atomic operation of a kernel"),
             ("comparison", "a kernel's call with the argument 17"),
