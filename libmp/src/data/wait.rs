@@ -56,6 +56,11 @@ impl Backoff {
         }
     }
 
+    /// How many looks of this thread are worth while before a wait begins.
+    pub fn looks() -> u32 {
+        LOOKS.get()
+    }
+
     /// Whether the world was over before the last look.
     pub fn world_ended(&self) -> bool {
         self.ended
