@@ -180,6 +180,11 @@ fn the_examples_for_cpus_and_gpus_compute_what_is_right() {
 }
 
 #[test]
+fn memory_of_the_program_is_made_symmetric() {
+    everywhere("map.cu", &KERNELS);
+}
+
+#[test]
 fn a_program_for_nvshmem_computes_what_one_pe_would() {
     everywhere("porting.cu", &KERNELS);
 }
@@ -269,7 +274,7 @@ fn the_header_compiles_by_itself_in_every_language() {
 
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    let headers = ["shmem.h", "pshmem.h", "shmemg.h"]
+    let headers = ["shmem.h", "pshmem.h", "shmemg.h", "shmemx.h"]
         .map(|name| std::fs::read_to_string(here("shmem/include").join(name)).unwrap());
     // Behind the prototypes is what the header does with them.
     let prototypes = headers
@@ -320,9 +325,15 @@ fn a_mistake_ends_all_pes_with_one_sentence() {
             ("block", "a stride of 2 elements, expected at least 3"),
             ("quiet", "PE 1: there is no PE 3: the PEs are 0 to 2"),
             ("context", "SHMEM_CTX_INVALID is no context"),
+            ("map-opencl", "shmmap of OpenCL memory is not there"),
+            ("map-cuda", "shmmap of CUDA memory needs a GPU"),
+            ("map-type", "17 is no type of memory"),
+            ("map-again", "which is symmetric already"),
+            ("map-null", "shmmap of 10 bytes at 0x0, expected memory"),
+            ("unmap", "was not given by shmmap"),
         ] {
             // All wait for all where memory is given back.
-            let others = if what == "free" { "barrier" } else { others };
+            let others = if ["free", "unmap"].contains(&what) { "barrier" } else { others };
             let (status, _, err) = mistake(&program, path, what, others);
             assert_eq!(status, Some(1), "{path}, {what}, {others}: {err}");
             assert!(err.contains(sentence), "{path}, {what}, {others}: {err}");
