@@ -134,6 +134,11 @@ fn teams_come_and_go_and_have_numbers_and_contexts_of_their_own() {
 }
 
 #[test]
+fn who_is_told_of_a_put_finds_it_and_who_returns_may_write_again() {
+    everywhere("order.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
 fn signals_locks_threads_and_old_names_work() {
     everywhere("signals.c", &["-std=c99", "-pedantic"]);
 }
