@@ -24,9 +24,12 @@ fn main() -> std::io::Result<()> {
     let on_device = std::fs::read_to_string("api/device.txt")?;
     let on_device = table::Table::read(&on_device, &table.types);
     let out = std::env::var_os("OUT_DIR").expect("cargo sets it");
-    let entries = entries::entries(&table) + &entries::entries(&on_device);
+    let extensions = std::fs::read_to_string("api/extensions.txt")?;
+    let extensions = table::Table::read(&extensions, &table.types);
+    let entries = [&table, &on_device, &extensions].map(entries::entries).concat();
     std::fs::write(Path::new(&out).join("entries.rs"), entries)?;
     std::fs::write(Path::new(&out).join("shmemg.h"), device::device_header(&on_device))?;
     std::fs::write(Path::new(&out).join("shmem.h"), header::header(&table))?;
+    std::fs::write(Path::new(&out).join("shmemx.h"), header::extensions_header(&extensions))?;
     std::fs::write(Path::new(&out).join("pshmem.h"), header::profiling_header(&table))
 }

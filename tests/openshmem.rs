@@ -134,6 +134,11 @@ fn teams_come_and_go_and_have_numbers_and_contexts_of_their_own() {
 }
 
 #[test]
+fn who_is_told_of_a_put_finds_it_and_who_returns_may_write_again() {
+    everywhere("order.c", &["-std=c99", "-pedantic"]);
+}
+
+#[test]
 fn signals_locks_threads_and_old_names_work() {
     everywhere("signals.c", &["-std=c99", "-pedantic"]);
 }
@@ -180,6 +185,11 @@ fn the_examples_for_cpus_and_gpus_compute_what_is_right() {
 }
 
 #[test]
+fn memory_of_the_program_is_made_symmetric() {
+    everywhere("map.cu", &KERNELS);
+}
+
+#[test]
 fn a_program_for_nvshmem_computes_what_one_pe_would() {
     everywhere("porting.cu", &KERNELS);
 }
@@ -195,6 +205,8 @@ fn a_mistake_of_a_kernel_is_a_sentence_and_the_end() {
                 "there is no symmetric heap on the device: shmem_init_thread was not asked",
             ),
             ("pe", "rank 7"),
+            // While the host waits for a kernel that waits for what was refused.
+            ("unheard", "rank 7"),
             ("outside", "a kernel's call for bytes of the window"),
             ("odd", "an atomic operation of a kernel"),
             ("comparison", "a kernel's call with the argument 17"),
@@ -267,7 +279,7 @@ fn the_header_compiles_by_itself_in_every_language() {
 
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
-    let headers = ["shmem.h", "pshmem.h", "shmemg.h"]
+    let headers = ["shmem.h", "pshmem.h", "shmemg.h", "shmemx.h"]
         .map(|name| std::fs::read_to_string(here("shmem/include").join(name)).unwrap());
     // Behind the prototypes is what the header does with them.
     let prototypes = headers
@@ -318,9 +330,15 @@ fn a_mistake_ends_all_pes_with_one_sentence() {
             ("block", "a stride of 2 elements, expected at least 3"),
             ("quiet", "PE 1: there is no PE 3: the PEs are 0 to 2"),
             ("context", "SHMEM_CTX_INVALID is no context"),
+            ("map-opencl", "shmmap of OpenCL memory is not there"),
+            ("map-cuda", "shmmap of CUDA memory needs a GPU"),
+            ("map-type", "17 is no type of memory"),
+            ("map-again", "which is symmetric already"),
+            ("map-null", "shmmap of 10 bytes at 0x0, expected memory"),
+            ("unmap", "was not given by shmmap"),
         ] {
             // All wait for all where memory is given back.
-            let others = if what == "free" { "barrier" } else { others };
+            let others = if ["free", "unmap"].contains(&what) { "barrier" } else { others };
             let (status, _, err) = mistake(&program, path, what, others);
             assert_eq!(status, Some(1), "{path}, {what}, {others}: {err}");
             assert!(err.contains(sentence), "{path}, {what}, {others}: {err}");

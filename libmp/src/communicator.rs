@@ -311,12 +311,11 @@ impl Communicator {
         wait_until(&self.inner.plane, op, deadline, look)
     }
 
-    /// Waits until the world is over: what has ended it, or nothing if this rank has finished it, or dropped it. For a thread that
-    /// sees to it that a program which makes no calls of this library ends, too.
+    /// Waits until the world is over: what has ended it, or nothing if this rank has finished it, or dropped it; or until an operation
+    /// on a stream, or a call of a kernel, has failed or was refused, which the next synchronisation would say, too. For a thread
+    /// that sees to it that a program ends which makes no calls of this library, or waits for a kernel that waits for what was refused.
     pub fn wait_for_end(&self) -> Option<Error> {
-        let since = std::time::Instant::now();
-        let cause = self.inner.control.wait_for_end();
-        cause.map(|cause| cause.during("its run", since.elapsed()))
+        self.inner.plane.wait_for_end()
     }
 
     /// The same communicator whose calls give up after `timeout`.

@@ -9,6 +9,7 @@ use super::table::{Entry, Function, Line, Table, Type};
 const BEGIN: &str = include_str!("begin.h");
 const C11: &str = include_str!("c11.h");
 const PROFILING: &str = include_str!("profiling.h");
+const EXTENSIONS: &str = include_str!("extensions.h");
 const CXX: &str = include_str!("cxx.h");
 
 pub fn header(table: &Table<'_>) -> String {
@@ -43,6 +44,18 @@ pub fn header(table: &Table<'_>) -> String {
         choice(&mut text, table, function).expect("a string takes it");
     }
     text.push_str("\n#endif\n#endif /* SHMEM_H */\n");
+    text
+}
+
+/// `shmemx.h`.
+pub fn extensions_header(table: &Table<'_>) -> String {
+    let mut text = EXTENSIONS.to_owned();
+    for line in &table.lines {
+        let Line::Function(function) = line else { continue };
+        let mut entries = table.entries(function).into_iter();
+        entries.try_for_each(|entry| prototype(&mut text, &entry, "")).expect("a string takes it");
+    }
+    text.push_str("#ifdef __cplusplus\n}\n#endif\n#endif /* SHMEMX_H */\n");
     text
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 
 use crate::device::{self, by_cpu};
+use crate::direct::Direct;
 use crate::failure::{OrFail, die};
 use crate::rma::{bytes_of, region, stride_of};
 use crate::team::{Handle, Team};
@@ -41,9 +42,14 @@ pub(crate) unsafe fn broadcast_of<T>(
     let bytes = bytes_of::<T>(n);
     let here = if team.me == root { source } else { dest.cast_const() };
     let run = |values: *mut u8, _| {
+        let (state, operand) = (state(), (values, bytes));
+        if let Some(direct) = Direct::meet(state, team, bytes, (values, bytes), operand) {
+            // SAFETY: the caller's memory.
+            return unsafe { direct.take(bytes, |pe| pe == root && pe != team.me, |_| 0, |_| 0) };
+        }
         // SAFETY: the caller's memory.
         let values = unsafe { region(values, bytes) };
-        team.collective(&state().world).broadcast(root, &values).run().or_fail();
+        team.collective(&state.world).broadcast(root, &values).run().or_fail();
     };
     // SAFETY: the caller's memory, of which the root's is not written.
     unsafe { by_cpu((here.cast::<u8>().cast_mut(), bytes), (std::ptr::null(), 0), run) };
@@ -70,9 +76,14 @@ pub(crate) unsafe fn fcollect_of<T>(team: &Team, dest: *mut T, source: *const T,
     let bytes = bytes_of::<T>(n);
     let all = bytes_of::<T>(n.saturating_mul(team.members.len()));
     let run = |dest: *mut u8, source: *const u8| {
+        let state = state();
+        if let Some(direct) = Direct::meet(state, team, bytes, (source, bytes), (dest, all)) {
+            // SAFETY: the caller's memory.
+            return unsafe { direct.take(bytes, |_| true, |_| 0, |pe| pe * bytes) };
+        }
         // SAFETY: the caller's memory.
         let (from, to) = unsafe { (region(source, bytes), region(dest, all)) };
-        team.collective(&state().world).all_gather(&from, &to).run().or_fail();
+        team.collective(&state.world).all_gather(&from, &to).run().or_fail();
     };
     // SAFETY: the caller's memory.
     unsafe { by_cpu((dest.cast(), all), (source.cast(), bytes), run) };
@@ -128,9 +139,14 @@ pub(crate) unsafe fn collect<T>(team: Handle, dest: *mut T, source: *const T, n:
 pub(crate) unsafe fn alltoall_of<T>(team: &Team, dest: *mut T, source: *const T, n: usize) {
     let bytes = bytes_of::<T>(n.saturating_mul(team.members.len()));
     let run = |dest: *mut u8, source: *const u8| {
+        let (state, each) = (state(), bytes / team.members.len());
+        if let Some(direct) = Direct::meet(state, team, each, (source, bytes), (dest, bytes)) {
+            // SAFETY: the caller's memory.
+            return unsafe { direct.take(each, |_| true, |_| team.me * each, |pe| pe * each) };
+        }
         // SAFETY: the caller's memory.
         let (from, to) = unsafe { (region(source, bytes), region(dest, bytes)) };
-        team.collective(&state().world).all_to_all(&from, &to).run().or_fail();
+        team.collective(&state.world).all_to_all(&from, &to).run().or_fail();
     };
     // SAFETY: the caller's memory.
     unsafe { by_cpu((dest.cast(), bytes), (source.cast(), bytes), run) };

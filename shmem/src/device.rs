@@ -311,6 +311,22 @@ impl OnDevice {
         self.device.as_cuda().is_some()
     }
 
+    /// Memory of the GPU that the program has allocated by itself.
+    ///
+    /// # Errors
+    /// It is no memory of this GPU.
+    ///
+    /// # Safety
+    /// It stays allocated while the buffer is there.
+    pub unsafe fn memory_at(
+        &self,
+        address: usize,
+        bytes: usize,
+    ) -> libmp::gdsync::Result<Buffer<u8>> {
+        // SAFETY: the caller's promise; what is no memory of the device is refused.
+        unsafe { Buffer::from_cuda_memory(&self.device, address as u64, bytes, ()) }
+    }
+
     /// Ends the process if a call of a kernel was refused or has failed.
     pub fn check(&self, state: &State) {
         state.world.synchronize(&self.stream, state.deadline()).or_fail();
@@ -380,15 +396,13 @@ unsafe fn memory_of(
     address: usize,
     bytes: usize,
 ) -> Option<Buffer<u8>> {
-    if let Some(at) = device.heap.offset(address) {
-        let all = device.heap.window.memory_of(state.me).or_fail();
-        return Some(all.slice(at..at + bytes).unwrap_or_else(|error| die(error)));
+    if let Some((segment, at)) = state.find(address) {
+        let all = segment.window.memory_of(state.me).or_fail();
+        let part = || all.slice(at..at + bytes).unwrap_or_else(|error| die(error));
+        return all.host_address().is_none().then(part);
     }
-    if state.find(address).is_some() {
-        return None;
-    }
-    // SAFETY: the caller's promise; what is no memory of the device is refused.
-    unsafe { Buffer::from_cuda_memory(&device.device, address as u64, bytes, ()) }.ok()
+    // SAFETY: the caller's promise.
+    unsafe { device.memory_at(address, bytes) }.ok()
 }
 
 /// Copies memory that is mapped here, of the CPU or the GPU.
@@ -460,8 +474,8 @@ unsafe fn copy_by(
 /// The word is there, and aligned.
 #[cold]
 pub(crate) unsafe fn read<T: Waited>(state: &State, word: *const T) -> T {
-    let on_device = state.device.as_ref().and_then(|device| device.heap.offset(word as usize));
-    if on_device.is_none() {
+    // SAFETY: the caller's promise.
+    if unsafe { memory(word as usize, size_of::<T>()) }.is_none() {
         // SAFETY: the caller's promise.
         return unsafe { T::load(word) };
     }

@@ -2,7 +2,7 @@
 //! no transport here. A put of C is an address turned into an offset of the symmetric heap or of the program's variables, and a copy to
 //! the peer's mapping of these, or a call of a [`libmp::Window`] where a NIC stands between.
 //!
-//! * `api/functions.txt` is the table of all functions, `api/device.txt` of those for GPUs. The build script makes the entry points and the header of it; each entry
+//! * `api/functions.txt` is the table of all functions, `api/device.txt` of those for GPUs, `api/extensions.txt` of those beside the specification. The build script makes the entry points and the header of it; each entry
 //!   point calls one generic function of the modules here.
 //! * A function that cannot go on says why in one sentence on standard error, tells the other PEs, and ends the process: most of
 //!   the functions have no other way to say so. When the world fails, for whichever reason, every PE ends, also one that computes.
@@ -14,9 +14,11 @@ mod collective;
 mod context;
 mod deprecated;
 mod device;
+mod direct;
 mod failure;
 mod heap;
 mod lock;
+mod map;
 mod memory;
 mod order;
 mod parts;
@@ -50,10 +52,11 @@ mod entries {
 pub use heap::{Heap, Symmetric};
 
 /// The headers as the table makes them, by name.
-pub const HEADERS: [(&str, &str); 3] = [
+pub const HEADERS: [(&str, &str); 4] = [
     ("shmem.h", include_str!(concat!(env!("OUT_DIR"), "/shmem.h"))),
     ("pshmem.h", include_str!(concat!(env!("OUT_DIR"), "/pshmem.h"))),
     ("shmemg.h", include_str!(concat!(env!("OUT_DIR"), "/shmemg.h"))),
+    ("shmemx.h", include_str!(concat!(env!("OUT_DIR"), "/shmemx.h"))),
 ];
 
 #[cfg(test)]

@@ -71,6 +71,8 @@ fn given(heap: &Heap<'_>, parts: &Parts, address: *mut c_void) -> usize {
 
 /// `SHMEM_DEVICE_MALLOC_HOST_INIT` and `SHMEM_DEVICE_MALLOC_KERNEL_INIT`: memory of the device.
 const ON_DEVICE: c_long = 3 << 8;
+/// The same and `SHMEM_MALLOC_ATOMICS_REMOTE` and `SHMEM_MALLOC_SIGNAL_REMOTE`: all hints that there are.
+const HINTS: c_long = ON_DEVICE | 3;
 
 pub(crate) unsafe fn malloc(bytes: usize) -> *mut c_void {
     align_in(&state().host_heap(), 1, bytes)
@@ -78,11 +80,9 @@ pub(crate) unsafe fn malloc(bytes: usize) -> *mut c_void {
 
 pub(crate) unsafe fn malloc_with_hints(bytes: usize, hints: c_long) -> *mut c_void {
     let state = state();
-    align_in(
-        &if hints & ON_DEVICE == 0 { state.host_heap() } else { state.device_heap() },
-        1,
-        bytes,
-    )
+    // What is no hint, or for a device that the program has not asked for, is no mistake.
+    let on_device = state.device.is_some() && hints & ON_DEVICE != 0 && hints & !HINTS == 0;
+    align_in(&if on_device { state.device_heap() } else { state.host_heap() }, 1, bytes)
 }
 
 pub(crate) unsafe fn calloc(count: usize, bytes: usize) -> *mut c_void {

@@ -8,8 +8,9 @@ use libmp::{Number, ReduceOp};
 
 use crate::collective::fcollect_of;
 use crate::device::{self, by_cpu};
+use crate::direct::Direct;
 use crate::failure::OrFail;
-use crate::rma::{LongDouble, region};
+use crate::rma::{LongDouble, bytes_of, region};
 use crate::team::{Handle, Team};
 use crate::world::state;
 
@@ -45,9 +46,15 @@ unsafe fn by_libmp<T: Number + Pod>(
     n: usize,
 ) {
     let run = |dest: *mut T, source: *const T| {
+        let (state, bytes) = (state(), bytes_of::<T>(n));
+        let operands = ((source.cast(), bytes), (dest.cast(), bytes));
+        if let Some(direct) = Direct::meet(state, team, bytes, operands.0, operands.1) {
+            // SAFETY: the caller's promise.
+            return unsafe { direct.combine::<T>(op, n) };
+        }
         // SAFETY: the caller's promise.
         let (from, to) = unsafe { (region(source, n), region(dest, n)) };
-        team.collective(&state().world).all_reduce(op, &from, &to).run().or_fail();
+        team.collective(&state.world).all_reduce(op, &from, &to).run().or_fail();
     };
     // SAFETY: the caller's promise.
     unsafe { by_cpu((dest, n), (source, n), run) }

@@ -12,6 +12,7 @@ use libmp::{Config, Deadline, Device, Region, Window, World};
 
 use crate::device::{self, OnDevice};
 use crate::failure::{OrFail, die, exit, fail, leave};
+use crate::map::Maps;
 use crate::parts::Parts;
 use crate::team::{Groups, Team};
 use crate::{order, statics};
@@ -59,6 +60,8 @@ pub(crate) struct State {
     pub groups: Groups,
     /// The teams of active sets: by the first PE, the logarithm of the stride, and the size.
     pub sets: Mutex<HashMap<(c_int, c_int, c_int), Arc<Team>>>,
+    /// What `shmmap` has made symmetric.
+    pub maps: Maps,
     ender: std::thread::JoinHandle<()>,
 }
 
@@ -191,6 +194,7 @@ impl State {
             shared,
             groups,
             sets,
+            maps: Maps::default(),
             ender,
             world,
         }
@@ -213,6 +217,12 @@ impl State {
     /// The symmetric memory that an address of this PE is in, and where. `None`: it is private.
     #[inline]
     pub fn find(&self, address: usize) -> Option<(&Segment, usize)> {
+        self.find_on_host(address).or_else(|| self.find_elsewhere(address))
+    }
+
+    /// The same of the heap of the host, and the program's variables.
+    #[inline]
+    pub fn find_on_host(&self, address: usize) -> Option<(&Segment, usize)> {
         if let Some(at) = self.heap.offset(address) {
             return Some((&self.heap, at));
         }
@@ -221,13 +231,16 @@ impl State {
         {
             return Some((data, at));
         }
-        self.find_on_device(address)
+        None
     }
 
     #[cold]
-    fn find_on_device(&self, address: usize) -> Option<(&Segment, usize)> {
-        let heap = &self.device.as_ref()?.heap;
-        Some((heap, heap.offset(address)?))
+    fn find_elsewhere(&self, address: usize) -> Option<(&Segment, usize)> {
+        let on_device = || {
+            let heap = &self.device.as_ref()?.heap;
+            Some((heap, heap.offset(address)?))
+        };
+        on_device().or_else(|| self.maps.find(address))
     }
 
     /// The symmetric memory that `bytes` bytes of this PE are in.
@@ -372,8 +385,8 @@ fn finalize_all() {
     let state = STATE.swap(std::ptr::null_mut(), Ordering::AcqRel);
     // SAFETY: made by `init`, and nobody else has it: no other call is made behind this one.
     let state = *unsafe { Box::from_raw(state) };
-    let State { world, heap, data, device, all, shared, groups, sets, ender, .. } = state;
-    drop((heap, data, device, all, shared, groups, sets));
+    let State { world, heap, data, device, all, shared, groups, sets, maps, ender, .. } = state;
+    drop((heap, data, maps, device, all, shared, groups, sets));
     world.finish().or_fail();
     // It has nothing to say.
     let _ = ender.join();

@@ -5,7 +5,7 @@
 //! streams of the first are blocked as there are hardware channels, nothing else in it gets through, and what they are
 //! blocked for may be the very message that is being copied. A copy needs a copy engine only, not a free processor, so it
 //! ends while kernels spin. Host memory goes through a bounded pinned pool of two chunks: one is copied by the CPU while
-//! the other is on its way.
+//! the other is on its way. Many short copies to a device are waited for together: a wait takes longer than they do.
 
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
@@ -22,6 +22,8 @@ use crate::memory::{Buffer, Space};
 
 /// Bytes of a chunk: 12 µs of PCIe, a few times what starting a copy costs.
 const CHUNK: usize = 512 * 1024;
+/// What is copied begins in a cache line of its own.
+const LINE: usize = 64;
 
 /// The copies of one device; one at a time.
 pub(crate) struct Copies {
@@ -35,6 +37,9 @@ struct Inner {
     /// Recorded after the last copy of each chunk.
     done: [sys::CUevent; 2],
     pool: Buffer<u8>,
+    /// The chunk that copies to the device fill, which is `turn % 2`, and how many of its bytes they use.
+    turn: usize,
+    filled: usize,
 }
 
 // SAFETY: driver handles that any thread may use after binding the context; the pool is used under the lock.
@@ -49,7 +54,7 @@ impl Copies {
         // SAFETY: the device handle is the driver's; no parameters; writes one handle, destroyed in `drop`.
         unsafe { cu!(cuCtxCreate_v4(&mut context, std::ptr::null_mut(), 0, device.raw()))? };
         let (stream, done) = (std::ptr::null_mut(), [std::ptr::null_mut(); 2]);
-        let inner = Mutex::new(Inner { stream, done, pool });
+        let inner = Mutex::new(Inner { stream, done, pool, turn: 0, filled: 0 });
         let copies = Copies { device: device.clone(), context, inner };
         copies.bind()?;
         let mut inner = lock(&copies.inner);
@@ -75,7 +80,7 @@ impl Copies {
     /// # Safety
     /// Both ranges are valid for `len` bytes.
     pub unsafe fn to_host(&self, from: u64, to: *mut u8, len: usize) -> Result<()> {
-        let inner = self.begin()?;
+        let mut inner = self.begin()?;
         let chunks = len.div_ceil(CHUNK);
         // Chunk k is on its way while chunk k - 1 is copied out of the pool.
         for k in 0..=chunks {
@@ -95,45 +100,53 @@ impl Copies {
                 }
             }
         }
+        // Copies are done in order: so are those to the device before.
+        inner.filled = 0;
         Ok(())
     }
 
-    /// Copies `len` bytes of the host to device memory at `to`, and returns when they are there: kernels that see a
-    /// later copy see this one.
+    /// Begins to copy `len` bytes of the host to device memory at `to`; [`settle`](Self::settle) waits for it. Kernels that see a
+    /// later copy see this one. The host's memory is not looked at any more when it returns.
     ///
     /// # Safety
-    /// Both ranges are valid for `len` bytes.
+    /// Both ranges are valid for `len` bytes, and what is at `to` until it is settled.
     pub unsafe fn to_device(&self, from: *const u8, to: u64, len: usize) -> Result<()> {
-        let inner = self.begin()?;
-        let chunks = len.div_ceil(CHUNK);
-        for k in 0..chunks {
-            if k >= 2 {
-                self.wait(&inner, k - 2)?;
+        let mut inner = self.begin()?;
+        let mut copied = 0;
+        while copied < len {
+            if inner.filled == CHUNK {
+                (inner.turn, inner.filled) = (inner.turn.wrapping_add(1), 0);
+                self.wait(&inner, inner.turn)?;
             }
-            let part = CHUNK.min(len - k * CHUNK);
-            let chunk = inner.chunk(k);
-            // SAFETY: inside the caller's range and the chunk, which nothing uses any more.
+            let part = (CHUNK - inner.filled).min(len - copied);
+            // SAFETY: inside the caller's range and the chunk, of which nothing uses this part.
             unsafe {
-                let from = from.add(k * CHUNK);
-                copy_bytes(from, chunk.as_ptr(), part);
-                inner.enqueue(k, to + (k * CHUNK) as u64, chunk.as_ptr() as u64, part)?;
+                let place = inner.chunk(inner.turn).add(inner.filled).as_ptr();
+                copy_bytes(from.add(copied), place, part);
+                inner.enqueue(inner.turn, to + copied as u64, place as u64, part)?;
             }
-        }
-        for k in chunks.saturating_sub(2)..chunks {
-            self.wait(&inner, k)?;
+            copied += part;
+            inner.filled = (inner.filled + part).next_multiple_of(LINE);
         }
         Ok(())
     }
 
-    /// Copies `len` bytes between device memory of this process's GPUs, and returns when they are there.
+    /// Begins to copy `len` bytes between device memory of this process's GPUs; [`settle`](Self::settle) waits for it.
     ///
     /// # Safety
-    /// Both ranges are valid for `len` bytes.
+    /// Both ranges are valid for `len` bytes until it is settled.
     pub unsafe fn between_devices(&self, from: u64, to: u64, len: usize) -> Result<()> {
         let inner = self.begin()?;
         // SAFETY: the caller's promise.
-        unsafe { inner.enqueue(0, to, from, len)? };
-        self.wait(&inner, 0)
+        unsafe { inner.enqueue(inner.turn, to, from, len) }
+    }
+
+    /// Waits until all copies to the device that have begun are there.
+    pub fn settle(&self) -> Result<()> {
+        let mut inner = self.begin()?;
+        self.wait(&inner, inner.turn)?;
+        inner.filled = 0;
+        Ok(())
     }
 
     fn begin(&self) -> Result<MutexGuard<'_, Inner>> {

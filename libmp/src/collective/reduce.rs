@@ -41,6 +41,18 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
+    /// Combines values with as many others, element by element, as a collective does with those of the next rank. Floating-point numbers
+    /// stay what they are under operations on bits.
+    ///
+    /// ```
+    /// let mut values = [1.0, f64::NAN, 3.0];
+    /// libmp::ReduceOp::Max.combine(&mut values, &[2.0, 2.0, 2.0]);
+    /// assert!(values[0] == 2.0 && values[1].is_nan() && values[2] == 3.0);
+    /// ```
+    pub fn combine<T: Number>(self, values: &mut [T], others: &[T]) {
+        T::combine_all(self, values, others);
+    }
+
     /// As kernels know it.
     pub(crate) fn code(self) -> u32 {
         let reduction = match self {
@@ -152,13 +164,25 @@ mod sealed {
         /// What an atomic operation makes of it.
         fn change(self, kind: AtomicKind, value: Self) -> Self;
 
-        /// Combines the values in words of eight bytes, as they lie in memory.
-        fn combine_words(op: ReduceOp, a: u64, b: u64) -> u64 {
-            let bits = 8 * size_of::<Self>() as u32;
-            (0..64 / bits).fold(0, |word, at| {
-                let of = |word: u64| Self::from_bits64(word >> (at * bits));
-                word | Self::combine(op, of(a), of(b)).to_bits64() << (at * bits)
-            })
+        /// Combines values with as many others: a loop for each operation, of which the compiler makes vector instructions.
+        fn combine_all(op: ReduceOp, values: &mut [Self], others: &[Self]) {
+            let pairs = values.iter_mut().zip(others);
+            macro_rules! each {
+                ($($op:ident),+) => {
+                    match op {
+                        $(ReduceOp::$op => {
+                            pairs.for_each(|(a, b)| *a = Self::combine(ReduceOp::$op, *a, *b));
+                        })+
+                    }
+                };
+            }
+            each!(Sum, Min, Max, Prod, And, Or, Xor);
+        }
+
+        /// The same of values in words of eight bytes, as they lie in memory.
+        fn combine_words(op: ReduceOp, words: &mut [u64], others: &[u64]) {
+            let (values, others) = (bytemuck::cast_slice_mut(words), bytemuck::cast_slice(others));
+            Self::combine_all(op, values, others);
         }
     }
 
@@ -389,12 +413,18 @@ mod tests {
         let [a, b] = [[-1i32, 7], [3, i32::MIN]];
         let word =
             |values: [i32; 2]| u64::from(values[0] as u32) | u64::from(values[1] as u32) << 32;
-        assert_eq!(i32::combine_words(ReduceOp::Min, word(a), word(b)), word([-1, i32::MIN]));
+        let combined = |combine: fn(ReduceOp, &mut [u64], &[u64]), op, a, b| {
+            let mut words = [a];
+            combine(op, &mut words, &[b]);
+            words[0]
+        };
+        let smallest = combined(i32::combine_words, ReduceOp::Min, word(a), word(b));
+        assert_eq!(smallest, word([-1, i32::MIN]));
         let [one, half] =
             [f16::from_f32(1.0), f16::from_f32(0.5)].map(|of| u64::from(of.to_bits()));
         let sum = u64::from(f16::from_f32(1.5).to_bits());
         let all = |bits: u64| bits * 0x0001_0001_0001_0001;
-        assert_eq!(f16::combine_words(ReduceOp::Sum, all(one), all(half)), all(sum));
+        assert_eq!(combined(f16::combine_words, ReduceOp::Sum, all(one), all(half)), all(sum));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! word, which is set before anybody is woken.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -153,13 +154,9 @@ impl Local {
         self.wait(Instant::now() + limit, true, |state| state.passed_on.then_some(()));
     }
 
-    /// Waits until the world has failed: the cause; or is over otherwise.
-    pub(crate) fn wait_for_end(&self) -> Option<Cause> {
-        let mut state = self.lock();
-        while state.cause.is_none() && !self.finished() {
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        state.cause.clone()
+    /// Waits until the world has failed, or is over otherwise, or `limit` has gone by.
+    pub(crate) fn wait_for_end(&self, limit: Duration) -> Waited<Infallible> {
+        self.wait(Instant::now() + limit, false, |_| None)
     }
 
     /// Waits for the world to be complete: its ranks.

@@ -22,6 +22,7 @@ pub(crate) mod message;
 mod root;
 mod wire;
 
+use std::convert::Infallible;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -41,7 +42,8 @@ use handshake::Expected;
 #[cfg(any(test, fuzzing))]
 pub(crate) use hub::Hub;
 pub(crate) use hub::{Heartbeat, WORLD, team_number};
-use local::{Local, Waited};
+use local::Local;
+pub(crate) use local::Waited;
 use message::{Message, Outcome, Payload, PeerInfo};
 
 const WAKE: Token = Token(0);
@@ -339,14 +341,13 @@ impl Control {
         self.post(Message::Fail { cause }, nothing());
     }
 
-    /// Waits until the world is over: the cause, which is on its way to the others by then, or nothing if it has been finished
-    /// or dropped here.
-    pub(crate) fn wait_for_end(&self) -> Option<Cause> {
-        let cause = self.local.wait_for_end();
-        if cause.is_some() {
+    /// Waits until the world is over, or `limit` has gone by. What has ended it is on its way to the others by then.
+    pub(crate) fn wait_for_end(&self, limit: Duration) -> Waited<Infallible> {
+        let waited = self.local.wait_for_end(limit);
+        if matches!(waited, Waited::Ended(_)) {
             self.wait_passed_on();
         }
-        cause
+        waited
     }
 
     /// Waits (shortly) until a failure that this rank reported is on its way to the others.

@@ -23,6 +23,7 @@ use super::counters::{Counters, PeerCounters};
 use super::path::{Path, Paths};
 use super::region::Pieces;
 use super::sparse::Sparse;
+use super::wait::ranks_here;
 use crate::control::Control;
 use crate::control::message::PeerInfo;
 use crate::error::Result;
@@ -101,6 +102,7 @@ impl Plane {
         trace: Trace,
     ) -> Result<Arc<Plane>> {
         let (rank, patience) = (control.rank(), options.patience);
+        ranks_here(peers.iter().filter(|peer| peer.node == peers[rank].node).count());
         let (neighbours, arena, nic) = if together {
             (Neighbours::all(peers.len()), None, None)
         } else {

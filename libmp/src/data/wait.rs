@@ -2,6 +2,7 @@
 //! take the core from the one it waits for.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gdsync::Deadline;
@@ -10,6 +11,8 @@ use gdsync::Deadline;
 /// vain, as where ranks share cores: then who is waited for runs the sooner, the sooner who waits gives its core away.
 const SPINS: u32 = 64;
 const FEWEST_SPINS: u32 = 2;
+/// Every rank of the host has a core, as far as this process knows: then waits look as long as they may, whatever came of the last ones.
+static ROOM: AtomicBool = AtomicBool::new(false);
 /// A wait that was over this soon after it began to yield would have been over while it looked.
 const SOON: Duration = Duration::from_micros(5);
 /// How long it yields after each look then.
@@ -25,6 +28,12 @@ const CLOCK: u32 = 32;
 thread_local! {
     /// How often a wait of this thread looks without giving the core away, after what came of the last ones.
     static LOOKS: Cell<u32> = const { Cell::new(SPINS) };
+}
+
+/// So many ranks are on this host: of the world that began last.
+pub(crate) fn ranks_here(ranks: usize) {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    ROOM.store(ranks <= cores, Ordering::Relaxed);
 }
 
 /// One wait.
@@ -54,6 +63,11 @@ impl Backoff {
             since: None,
             ended: false,
         }
+    }
+
+    /// How many looks of this thread are worth while before a wait begins.
+    pub fn looks() -> u32 {
+        LOOKS.get()
     }
 
     /// Whether the world was over before the last look.
@@ -97,7 +111,7 @@ impl Drop for Backoff {
     fn drop(&mut self) {
         match self.since {
             None if self.spins == SPINS => {}
-            Some(since) if since.elapsed() > SOON => {
+            Some(since) if since.elapsed() > SOON && !ROOM.load(Ordering::Relaxed) => {
                 LOOKS.set((self.spins / 2).max(FEWEST_SPINS));
             }
             _ => LOOKS.set((self.spins * 2).min(SPINS)),

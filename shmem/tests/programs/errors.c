@@ -1,5 +1,5 @@
 /* A mistake, which the first argument names, and how the program ends of it. PE 1 makes it; the others wait, or compute. */
-#include <shmem.h>
+#include <shmemx.h>
 #include <string.h>
 
 #include "check.h"
@@ -20,6 +20,12 @@ static void mistake(const char *what) {
     if (strcmp(what, "block") == 0) shmem_ibput8(bytes, bytes, 3, 2, 3, 2, 0);
     if (strcmp(what, "quiet") == 0) shmem_pe_quiet((const int[]){0, 3}, 2);
     if (strcmp(what, "context") == 0) shmem_ctx_long_p(SHMEM_CTX_INVALID, &word, 1, 0);
+    if (strcmp(what, "map-opencl") == 0) shmmap(&on_stack, 8, OSHM_MEMTYPE_OPENCL);
+    if (strcmp(what, "map-cuda") == 0) shmmap(&on_stack, 8, OSHM_MEMTYPE_CUDA);
+    if (strcmp(what, "map-type") == 0) shmmap(&on_stack, 8, 17);
+    if (strcmp(what, "map-again") == 0) shmmap(bytes, 8, OSHM_MEMTYPE_HOST);
+    if (strcmp(what, "map-null") == 0) shmmap(NULL, 10, OSHM_MEMTYPE_HOST);
+    if (strcmp(what, "unmap") == 0) shmunmap(bytes);
     if (strcmp(what, "exit") == 0) exit(5);
     if (strcmp(what, "return") == 0) return;
     if (strcmp(what, "kill") == 0) abort();

@@ -137,7 +137,9 @@ int main(void) {
     shmem_pcontrol(1);
     shmem_sync_all();
     void *hinted = shmem_malloc_with_hints(64, SHMEM_MALLOC_ATOMICS_REMOTE | SHMEM_MALLOC_SIGNAL_REMOTE);
-    CHECK(hinted != NULL);
+    void *ignored = shmem_malloc_with_hints(64, ~SHMEM_MALLOC_ATOMICS_REMOTE);
+    CHECK(hinted != NULL && ignored != NULL);
+    shmem_free(ignored);
     shmem_free(hinted);
     printf("PE %d of %d is through\n", me, n);
     shmem_finalize();

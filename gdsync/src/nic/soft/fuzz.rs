@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::keys::{KeyTable, RegionMemory};
+use super::keys::{Begun, KeyTable, RegionMemory};
 use super::state::{Context, DirectPath, Driver, LinkState, Machine, Outgoing, Payload};
 use super::wire::Wire;
 use super::wire::frame::{Frame, HEADER};
@@ -161,8 +161,9 @@ impl<'a> Run<'a> {
         let keys = &self.bench.keys;
         let mut direct = Mapped(keys, self.direct);
         let driver = if self.quick { Driver::Caller } else { Driver::Engine };
-        let mut cx =
-            Context { driver, keys, now: self.clock, link: self.link, direct: &mut direct };
+        // There is no GPU.
+        let (direct, begun) = (&mut direct, &mut Begun::default());
+        let mut cx = Context { driver, keys, now: self.clock, link: self.link, direct, begun };
         f(&mut self.machines[side], &mut cx)
     }
 

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use crate::cuda::copies::Copies;
+use crate::error::Error;
 use crate::memory::Buffer;
 use crate::memory::copy::copy_bytes;
 use crate::nic::memory_region::Access;
@@ -53,7 +54,7 @@ pub(crate) enum KeyError {
 #[derive(Clone, Copy)]
 pub(crate) struct Place<'a> {
     pub pointer: *mut u8,
-    gpu: Option<&'a Copies>,
+    gpu: Option<&'a Arc<Copies>>,
 }
 
 impl Place<'static> {
@@ -96,7 +97,7 @@ impl RegionMemory {
 
     /// What [`RegionMemory::check`] returned, with the way to get there.
     pub fn place(&self, pointer: *mut u8) -> Place<'_> {
-        Place { pointer, gpu: self.gpu.as_deref() }
+        Place { pointer, gpu: self.gpu.as_ref() }
     }
 
     pub fn is_on_gpu(&self) -> bool {
@@ -238,31 +239,88 @@ impl KeyTable {
     }
 }
 
-/// Copies from place to place, and returns when the bytes are there.
+/// Copies to memory of a GPU that have begun. Whatever comes behind them, but for more of them, waits for them first.
+#[derive(Default)]
+pub(crate) struct Begun {
+    gpu: Option<Arc<Copies>>,
+    /// One has failed.
+    broken: bool,
+}
+
+impl Begun {
+    /// Copies from place to place, behind all that have begun. Bytes for a GPU are there when it is settled, others when it returns.
+    ///
+    /// # Errors
+    /// [`KeyError::Broken`] if a GPU's driver refuses.
+    ///
+    /// # Safety
+    /// As [`copy_on_host`]; memory of GPUs is valid until it is settled.
+    pub unsafe fn copy(
+        &mut self,
+        from: Place<'_>,
+        to: Place<'_>,
+        len: usize,
+    ) -> Result<(), KeyError> {
+        let Some(copies) = to.gpu else {
+            self.settle()?;
+            // SAFETY: the caller's promise.
+            return unsafe { copy_to_host(from, to.pointer, len) };
+        };
+        if !self.gpu.as_ref().is_some_and(|gpu| Arc::ptr_eq(gpu, copies)) {
+            self.settle()?;
+            self.gpu = Some(copies.clone());
+        }
+        let target = to.pointer as u64;
+        // SAFETY: the caller's promise.
+        let begun = unsafe {
+            match from.gpu {
+                None => copies.to_device(from.pointer, target, len),
+                Some(_) => copies.between_devices(from.pointer as u64, target, len),
+            }
+        };
+        self.broken |= begun.is_err();
+        begun.map_err(broken)
+    }
+
+    /// Waits until all that have begun are there.
+    ///
+    /// # Errors
+    /// [`KeyError::Broken`] if one has failed, now or before.
+    pub fn settle(&mut self) -> Result<(), KeyError> {
+        if let Some(gpu) = self.gpu.take() {
+            let settled = gpu.settle();
+            self.broken |= settled.is_err();
+            settled.map_err(broken)?;
+        }
+        if self.broken { Err(KeyError::Broken) } else { Ok(()) }
+    }
+}
+
+fn broken(error: Error) -> KeyError {
+    tracing::error!("a copy of the software NIC: {error}");
+    KeyError::Broken
+}
+
+/// Copies to memory of the CPU, and returns when the bytes are there.
 ///
 /// # Errors
 /// [`KeyError::Broken`] if a GPU's driver refuses.
 ///
 /// # Safety
 /// As [`copy_on_host`].
-pub(crate) unsafe fn copy(from: Place<'_>, to: Place<'_>, len: usize) -> Result<(), KeyError> {
-    let (source, target) = (from.pointer as u64, to.pointer as u64);
+pub(crate) unsafe fn copy_to_host(
+    from: Place<'_>,
+    to: *mut u8,
+    len: usize,
+) -> Result<(), KeyError> {
     // SAFETY: the caller's promise.
-    let copied = unsafe {
-        match (from.gpu, to.gpu) {
-            (None, None) => {
-                copy_on_host(from.pointer, to.pointer, len);
-                Ok(())
-            }
-            (Some(copies), None) => copies.to_host(source, to.pointer, len),
-            (None, Some(copies)) => copies.to_device(from.pointer, target, len),
-            (Some(_), Some(copies)) => copies.between_devices(source, target, len),
+    unsafe {
+        match from.gpu {
+            None => copy_on_host(from.pointer, to, len),
+            Some(copies) => copies.to_host(from.pointer as u64, to, len).map_err(broken)?,
         }
-    };
-    copied.map_err(|error| {
-        tracing::error!("a copy of the software NIC: {error}");
-        KeyError::Broken
-    })
+    }
+    Ok(())
 }
 
 /// Copies between memories of the CPU. One aligned word of 4 or 8 bytes is one store, so that who polls it never sees

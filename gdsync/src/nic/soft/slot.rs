@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::direct::{Direct, MapRequest};
 use super::door::Expected;
-use super::keys::KeyTable;
+use super::keys::{Begun, KeyTable};
 use super::state::{Context, Driver, LinkState, Machine, Outgoing, Payload, Violation};
 use super::wire::frame::Frame;
 use super::wire::greeting::Greeting;
@@ -118,6 +118,7 @@ pub(crate) struct Slot {
     status: Arc<Status>,
     control: VecDeque<(Frame, Vec<u8>)>,
     direct: Direct,
+    begun: Begun,
     map_peers: bool,
     same_machine: bool,
     mapper: Sender<MapRequest>,
@@ -170,6 +171,7 @@ impl Slot {
             status,
             control: VecDeque::new(),
             direct: Direct::new(false),
+            begun: Begun::default(),
             map_peers,
             same_machine: false,
             mapper,
@@ -340,7 +342,8 @@ impl Slot {
     }
 
     fn advance(&mut self, driver: Driver, keys: &KeyTable, now: Instant) -> bool {
-        let mut cx = Context { driver, keys, now, link: self.link, direct: &mut self.direct };
+        let (direct, begun) = (&mut self.direct, &mut self.begun);
+        let mut cx = Context { driver, keys, now, link: self.link, direct, begun };
         let moved = self.machine.advance(&mut cx);
         if moved && self.machine.is_error() {
             self.tell_cause();
@@ -495,8 +498,8 @@ impl Slot {
             Frame::Revoked { key } => drop(self.unconfirmed.remove(&key)),
             _ => {
                 let driver = Driver::Engine;
-                let mut cx =
-                    Context { driver, keys, now, link: self.link, direct: &mut self.direct };
+                let (direct, begun) = (&mut self.direct, &mut self.begun);
+                let mut cx = Context { driver, keys, now, link: self.link, direct, begun };
                 return self.machine.receive(&mut cx, frame, payload);
             }
         }
@@ -509,7 +512,8 @@ impl Slot {
 
     fn transmit(&mut self, keys: &KeyTable, now: Instant, max: usize, out: &mut Outgoing) -> bool {
         let driver = Driver::Engine;
-        let mut cx = Context { driver, keys, now, link: self.link, direct: &mut self.direct };
+        let (direct, begun) = (&mut self.direct, &mut self.begun);
+        let mut cx = Context { driver, keys, now, link: self.link, direct, begun };
         self.machine.transmit(&mut cx, max, out)
     }
 

@@ -194,7 +194,7 @@ impl List {
 pub(super) struct Reduction {
     pub op: ReduceOp,
     pub element: Element,
-    words: fn(ReduceOp, u64, u64) -> u64,
+    words: fn(ReduceOp, &mut [u64], &[u64]),
 }
 
 impl Reduction {
@@ -202,9 +202,9 @@ impl Reduction {
         Reduction { op, element: T::ELEMENT, words: T::combine_words }
     }
 
-    /// Combines the values in two words.
-    pub fn combine(&self, left: u64, right: u64) -> u64 {
-        (self.words)(self.op, left, right)
+    /// Combines the values in words with those in as many others.
+    pub fn combine(&self, words: &mut [u64], others: &[u64]) {
+        (self.words)(self.op, words, others);
     }
 }
 

@@ -427,9 +427,7 @@ impl HostSide {
         if rank == ranks.start {
             std::mem::swap(&mut run.combined, &mut run.words);
         } else {
-            for (combined, word) in run.combined.iter_mut().zip(&run.words) {
-                *combined = reduction.combine(*combined, *word);
-            }
+            reduction.combine(&mut run.combined, &run.words);
         }
         if rank + 1 == ranks.end {
             let from: &[u8] = bytemuck::cast_slice(&run.combined);

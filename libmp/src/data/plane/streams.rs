@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use gdsync::{Buffer, Deadline, Device, Space, Stream, Watchdog, Word64};
 
 use super::{HELP, Plane, lock};
+use crate::control::Waited;
 use crate::data::name::Name;
 use crate::data::report::{Report, Watch};
 use crate::error::{Error, Result};
@@ -20,6 +21,9 @@ pub(super) struct Streams {
     /// Idle streams of GPUs, for what the host starts there.
     spare: Mutex<Vec<Stream>>,
 }
+
+/// How long what a kernel has reported may be unknown to a thread that waits for the end.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a lent stream waits for room. It has a handful of operations at most.
 const ROOM: Duration = Duration::from_secs(60);
@@ -141,16 +145,40 @@ impl Plane {
             }
             self.check_after(deadline.elapsed(), op)?;
             if let Some((failure, of_path)) = self.streams.watch.failure() {
-                // Of a failed path the link knows the reason, and the world ends with it.
-                let since = Instant::now();
-                while of_path && since.elapsed() < self.verdict {
-                    self.progress();
-                    self.check_after(deadline.elapsed(), op)?;
-                    std::thread::sleep(HELP);
-                }
+                self.await_reason(of_path, || self.check_after(deadline.elapsed(), op))?;
                 return Err(failure);
             }
             return result.map_err(|source| Error::Memory { op: op(), source });
+        }
+    }
+
+    /// Of a failed path the link knows the reason, and the world ends with it: waits until `check` says so.
+    fn await_reason(&self, of_path: bool, check: impl Fn() -> Result<()>) -> Result<()> {
+        let since = Instant::now();
+        while of_path && since.elapsed() < self.verdict {
+            self.progress();
+            check()?;
+            std::thread::sleep(HELP);
+        }
+        Ok(())
+    }
+
+    /// Waits until the world is over, or something has failed on a stream or in a kernel: what, if it was not finished here.
+    pub fn wait_for_end(&self) -> Option<Error> {
+        let since = Instant::now();
+        loop {
+            match self.control.wait_for_end(LOOK) {
+                Waited::Ready(never) => match never {},
+                Waited::Finished => return None,
+                Waited::Ended(cause) => return Some(cause.during("its run", since.elapsed())),
+                Waited::Expired => {}
+            }
+            let Some((failure, of_path)) = self.streams.watch.failure() else { continue };
+            let ended = || if self.ended() { Err(failure.clone()) } else { Ok(()) };
+            // A wait that the end of the world has ended is no reason.
+            if self.await_reason(of_path, ended).is_ok() && !self.ended() {
+                return Some(failure);
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::completion::CompletionWriter;
-use super::keys::{KeyTable, RegionMemory};
+use super::keys::{Begun, KeyTable, RegionMemory};
 use super::wire::frame::{Frame, FrameError};
 use crate::nic::error::Result;
 use crate::nic::memory_region::Access;
@@ -61,6 +61,8 @@ pub(crate) struct Context<'a> {
     pub now: Instant,
     pub link: LinkState,
     pub direct: &'a mut dyn DirectPath,
+    /// What this queue pair copies to GPUs, and what must not come before it.
+    pub begun: &'a mut Begun,
 }
 
 /// Memory of the peer that is mapped here, so that reads, writes and atomics need no frames.
@@ -132,6 +134,12 @@ impl Machine {
         let mut progress = false;
         if self.phase == Phase::Running {
             progress |= self.requester.advance(cx, &self.sends);
+        }
+        let settled = cx.begun.settle();
+        if self.phase == Phase::Running {
+            if settled.is_err() {
+                self.requester.break_copies();
+            }
             if let Some(syndrome) = self.requester.complete(&mut self.sends, &mut progress) {
                 self.fail(Machine::OWN, syndrome);
                 // Before others are flushed the cause can be told.

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::super::keys::{KeyError, Place, RegionMemory, copy};
+use super::super::keys::{KeyError, Place, RegionMemory, copy_to_host};
 use super::super::wire::frame::Frame;
 use crate::memory::copy::copy_bytes;
 
@@ -65,9 +65,8 @@ impl Outgoing {
     fn append(&mut self, from: Place<'_>, len: usize) -> Result<(), KeyError> {
         let at = self.inline.len();
         self.inline.resize(at + len, 0);
-        let to = Place::host(self.inline[at..].as_ptr());
         // SAFETY: registered memory that was checked for these bytes; room for as many was just made.
-        unsafe { copy(from, to, len) }
+        unsafe { copy_to_host(from, self.inline[at..].as_mut_ptr(), len) }
     }
 
     /// Appends a copy of `bytes`.

@@ -10,7 +10,7 @@ use crate::nic::error::Result;
 use crate::nic::memory_region::Access;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{KeyError, Place, copy};
+use crate::nic::soft::keys::{KeyError, Place};
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
 use crate::wqe::{
@@ -149,11 +149,12 @@ impl Responder {
             Frame::Read { length, from, .. } => self.read(cx, psn, from, length).map(|()| None),
             Frame::Atomic { at, operation, .. } => {
                 let word = aligned_word(cx, at);
-                word.map(|word| {
+                word.and_then(|word| {
+                    cx.begun.settle().map_err(|_| NO_COPY)?;
                     // SAFETY: the key table checked 8 bytes, which are aligned.
                     let value = unsafe { operation.apply(word) };
                     self.answer(Response::Atomic { psn, value });
-                    None
+                    Ok(None)
                 })
             }
             _ => Ok(self.inbound),
@@ -176,9 +177,17 @@ impl Responder {
                 // At most 128 KiB.
                 inbound.offset += payload.len as u32;
                 self.inbound = Some(inbound);
-                if inbound.offset == inbound.length {
-                    self.finish(psn, inbound, completions);
+                if inbound.offset < inbound.length {
+                    return Ok(None);
                 }
+                // Whoever gets a completion looks at the bytes.
+                let completes = inbound.imm.is_some() || matches!(inbound.target, Target::Receive);
+                if completes && cx.begun.settle().is_err() {
+                    self.inbound = None;
+                    self.answer(Response::Nak { psn, syndrome: Syndrome::RemoteOperation });
+                    return Ok(Some(Syndrome::RemoteOperation));
+                }
+                self.finish(psn, inbound, completions);
                 Ok(None)
             }
             Err(Stop::NotReady) => {
@@ -285,7 +294,7 @@ impl Responder {
                 let segments = self.entry.segments();
                 let copied = cx.keys.for_pieces(segments, offset, len, need, |region, to, part| {
                     // SAFETY: the parts add up to the payload; the key table checked where they go.
-                    unsafe { copy(from, region.place(to), part)? };
+                    unsafe { cx.begun.copy(from, region.place(to), part)? };
                     from = from.after(part);
                     Ok(())
                 });
@@ -300,7 +309,7 @@ impl Responder {
                     .map_err(|_| REFUSED)?;
                 let (from, to) = (Place::host(payload.pointer), region.place(pointer));
                 // SAFETY: checked for `len` bytes, which the payload has.
-                unsafe { copy(from, to, payload.len) }.map_err(|_| NO_COPY)
+                unsafe { cx.begun.copy(from, to, payload.len) }.map_err(|_| NO_COPY)
             }
         }
     }
@@ -357,7 +366,14 @@ impl Responder {
         let mut fault = None;
         out.frame = match self.answers.front_mut() {
             None => return (false, None),
-            Some(Response::Ack { psn }) => Frame::Ack { psn: *psn },
+            Some(Response::Ack { psn }) => match cx.begun.settle() {
+                Ok(()) => Frame::Ack { psn: *psn },
+                Err(error) => {
+                    let syndrome = answer_to(error);
+                    fault = Some(syndrome);
+                    Frame::Nak { psn: *psn, syndrome }
+                }
+            },
             Some(Response::Atomic { psn, value }) => {
                 Frame::AtomicResult { psn: *psn, value: *value }
             }

@@ -194,7 +194,9 @@ impl<'a> World<'a> {
         let mut none = NoDirect;
         let direct: &mut dyn DirectPath = if self.direct { &mut mapped } else { &mut none };
         let (keys, now, link) = (&self.bench.keys, self.clock, self.link);
-        let mut cx = Context { driver: self.driver, keys, now, link, direct };
+        // There is no GPU.
+        let begun = &mut Begun::default();
+        let mut cx = Context { driver: self.driver, keys, now, link, direct, begun };
         f(&mut self.machines[side], &mut cx)
     }
 

@@ -7,7 +7,7 @@ use super::super::{Context, Violation};
 use super::{Answer, FOR_EVER, Flight, Requester};
 use crate::nic::memory_region::Access;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{KeyTable, Place, copy};
+use crate::nic::soft::keys::Place;
 use crate::nic::soft::wire::frame::Frame;
 use crate::wqe::{Completion, CompletionKind, ErrorSide, Notify, Syndrome, WqeOpcode};
 
@@ -31,12 +31,12 @@ impl Requester {
             Frame::ReadData { psn } => {
                 let at = self.flight_of("data of read", psn)?;
                 self.acknowledge(at);
-                self.take_data(at, cx.keys, payload);
+                self.take_data(at, cx, payload);
             }
             Frame::AtomicResult { psn, value } => {
                 let at = self.flight_of("the result of atomic", psn)?;
                 self.acknowledge(at);
-                self.take_data(at, cx.keys, Payload::of(&value.to_ne_bytes()));
+                self.take_data(at, cx, Payload::of(&value.to_ne_bytes()));
             }
             Frame::Nak { psn, syndrome } => {
                 let at = self.flight_of("a refusal of message", psn)?;
@@ -89,7 +89,7 @@ impl Requester {
         self.stuck |= matches!(answer, Answer::Failed(_));
     }
 
-    fn take_data(&mut self, at: usize, keys: &KeyTable, payload: Payload<'_>) {
+    fn take_data(&mut self, at: usize, cx: &mut Context<'_>, payload: Payload<'_>) {
         let flight = &mut self.flights[at];
         let left = flight.length - flight.received;
         if !flight.pulls || payload.len > left as usize {
@@ -97,14 +97,14 @@ impl Requester {
             return;
         }
         let mut from = Place::host(payload.pointer);
-        let scattered = keys.for_pieces(
+        let scattered = cx.keys.for_pieces(
             &flight.scatter,
             u64::from(flight.received),
             payload.len as u64,
             Access::LOCAL_WRITE,
             |region, to, len| {
                 // SAFETY: the pieces have as many bytes as the payload, and the key table checked them.
-                unsafe { copy(from, region.place(to), len)? };
+                unsafe { cx.begun.copy(from, region.place(to), len)? };
                 from = from.after(len);
                 Ok(())
             },

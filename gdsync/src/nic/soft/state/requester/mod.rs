@@ -304,7 +304,7 @@ impl Requester {
         let Some(flight) = self.flights.back_mut() else { return false };
         let Ok(request) = self.entry.decode() else { return false };
         let step = STEP.min(sending.total - sending.offset);
-        let done = transfer(&request, direct, sending.offset, step, cx.keys);
+        let done = transfer(&request, direct, sending.offset, step, cx);
         sending.offset += step;
         match done {
             Err(syndrome) => {
@@ -319,6 +319,19 @@ impl Requester {
         self.reads -= usize::from(flight.pulls);
         self.sending = None;
         true
+    }
+
+    /// Copies to a GPU have failed, which of them nobody knows: the oldest entry fails, and nothing behind it completes.
+    pub fn break_copies(&mut self) {
+        self.sending = None;
+        if let Some(flight) = self.flights.front_mut() {
+            if flight.state == Answer::Waiting {
+                self.unanswered -= 1;
+                self.reads -= usize::from(flight.pulls);
+            }
+            flight.state = Answer::Failed(Syndrome::RemoteOperation);
+            self.stuck = true;
+        }
     }
 
     /// The next frame of the entry being sent.

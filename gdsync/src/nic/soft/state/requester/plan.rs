@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::Context;
 use crate::nic::memory_region::Access;
-use crate::nic::soft::keys::{Atomic, KeyTable, Place, RegionMemory, copy};
+use crate::nic::soft::keys::{Atomic, KeyTable, Place, RegionMemory};
 use crate::nic::soft::wire::frame::MAX_MESSAGE;
 use crate::wqe::{DataSegment, Operation, Payload as Source, Syndrome, WorkRequest};
 
@@ -108,8 +108,9 @@ pub(super) fn transfer(
     direct: &Direct,
     offset: u64,
     len: u64,
-    keys: &KeyTable,
+    cx: &mut Context<'_>,
 ) -> Result<(), Syndrome> {
+    let keys = cx.keys;
     let (need, write) = match request.operation {
         Operation::Write { .. } => (Access::REMOTE_WRITE, true),
         Operation::Read { .. } => (Access::REMOTE_READ, false),
@@ -122,7 +123,7 @@ pub(super) fn transfer(
             let local = region.place(local);
             let (from, to) = if write { (local, remote) } else { (remote, local) };
             // SAFETY: both ranges were checked for these bytes; the parts add up to `len`.
-            unsafe { copy(from, to, part)? };
+            unsafe { cx.begun.copy(from, to, part)? };
             remote = remote.after(part);
             Ok(())
         });
@@ -132,7 +133,8 @@ pub(super) fn transfer(
         Operation::Write { payload: Source::Inline(data), .. } => {
             // SAFETY: `len` bytes at `offset` of the data, and at `remote`, as checked.
             let copied = unsafe {
-                copy(Place::host(data.as_ptr().add(offset as usize)), remote, len as usize)
+                let data = Place::host(data.as_ptr().add(offset as usize));
+                cx.begun.copy(data, remote, len as usize)
             };
             return copied.map_err(|_| Syndrome::RemoteOperation);
         }
@@ -148,10 +150,11 @@ pub(super) fn transfer(
     };
     let result = keys.check(into.lkey(), into.address(), 8, Access::LOCAL_WRITE);
     let (region, result) = result.map_err(|_| Syndrome::LocalProtection)?;
+    cx.begun.settle().map_err(|_| Syndrome::RemoteOperation)?;
     // SAFETY: `remote` was checked for 8 bytes and is aligned (find_direct); `result` was checked for 8 bytes.
     let copied = unsafe {
         let value = operation.apply(remote.pointer);
-        copy(Place::host((&raw const value).cast()), region.place(result), 8)
+        cx.begun.copy(Place::host((&raw const value).cast()), region.place(result), 8)
     };
     copied.map_err(|_| Syndrome::LocalProtection)
 }
