@@ -24,7 +24,7 @@ pub struct Check {
     pub flavour: u64,
 }
 
-pub const NAMES: [&str; 26] = [
+pub const NAMES: [&str; 27] = [
     "ranks_numbers",
     "ranks_windows",
     "ranks_refusals",
@@ -51,6 +51,7 @@ pub const NAMES: [&str; 26] = [
     "ranks_declared",
     "dcuda_figure_2",
     "ranks_ping_pong",
+    "ranks_with_hosts",
 ];
 
 pub fn soon() -> Deadline {

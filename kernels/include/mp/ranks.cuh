@@ -1,7 +1,7 @@
 // Device ranks: each block of a cooperative launch is a rank of a world that spans the blocks of all devices (dCUDA, SC16). Ranks put to and
 // get from each other's windows, and the target of either can be notified: it waits for notifications by window, source and tag, any of
 // which may be any, in the order in which they have come. The host makes the world and launches it (crate dranks). Not here: more ranks
-// than blocks that run at once, and memory behind a NIC; the host refuses both.
+// than blocks that run at once; the host refuses them.
 //
 // Every call is made by all threads of the block with the same arguments, and begins and ends with a barrier of the block where data or a
 // result crosses threads. Places in windows are in bytes here, in elements in dcuda.cuh.
@@ -9,6 +9,7 @@
 // Order. A notification comes behind all that its rank has put to the target, or got from it, before; notifications of one rank to
 // another come in the order in which they were sent. Who has waited for one sees what it came behind, and also what its
 // sender had been notified of. Nothing is said of what another rank puts at the same time, nor of data that no notification covers.
+// To a device behind a NIC all of that holds, too: what a rank puts there and the notifications behind it go by one queue, in order.
 // What was put by others must not be read through the non-coherent path (`__ldg`, `const __restrict__`) in the same launch.
 //
 // Every call ends: by the world's time limit, or the one given, and when the world is lost. The first failure of a device goes
@@ -18,6 +19,7 @@
 
 #include "copy.cuh"
 #include "signal.cuh"
+#include "window.cuh"
 
 namespace mp {
 
@@ -65,7 +67,7 @@ namespace mp {
 
 // Makes the block a rank of the world, of one at a time. The grid has exactly the world's ranks of a device.
 MP_DEVICE Rank join(const Ranks& ranks) {
-    const Rank self = {block_memory<impl::Desk>(), ranks.device * ranks.per_device + block_rank(), block_rank()};
+    const Rank self = {block_memory<impl::Desk>(), ranks.first + block_rank(), block_rank()};
     block().sync();
     if (block().leads()) {
         static_cast<Ranks&>(*self.all) = ranks;
@@ -79,13 +81,15 @@ MP_DEVICE Rank join(const Ranks& ranks) {
 MP_DEVICE WaitBounds bounds_of(const Rank& self) { return {self.all->abort, self.all->timeout_ns}; }
 MP_DEVICE std::uint32_t rank_in(const Rank& self, Team team) { return team == Team::world ? self.rank : self.local; }
 MP_DEVICE std::uint32_t size_of(const Rank& self, Team team) {
-    return team == Team::world ? impl::size_of_world(*self.all) : self.all->per_device;
+    return team == Team::world ? self.all->size : self.all->per_device;
 }
 
-// Where bytes `at` … `at + bytes` of a rank's share of a window are; null if they are not all in it.
+// Where bytes `at` … `at + bytes` of a rank's share of a window are; null if they are not all in it, or behind a NIC.
 MP_DEVICE void* address_in(const Rank& self, std::uint32_t window, std::uint32_t rank, std::uint64_t at, std::uint64_t bytes) {
     if (window >= 2 * rank_windows || rank >= size_of(self, Team::world)) return nullptr;
-    return impl::at<void>(impl::place_in(*impl::part_in(*self.all, self.all->device, window, rank), at, bytes));
+    const std::uint32_t device = impl::device_of(*self.all, rank);
+    if (impl::is_far(*self.all, device)) return nullptr;
+    return impl::at<void>(impl::place_in(impl::share_of(*self.all, device, window, rank), at, bytes));
 }
 
 // Copies to a rank's share of a window. Nothing is copied if source and destination are the same memory, which is how ranks of one device
@@ -160,11 +164,14 @@ MP_DEVICE WaitResult test_notifications(const Rank& self, const Wanted& wanted, 
     return impl::take(self, wanted, count, out, {{0, 0}, false, false});
 }
 
-// Ends when all that this rank has put and got has happened: sources may be written again, what was got is there for the block.
-MP_DEVICE void flush(const Rank& self) {
+// Ends when all that this rank has put and got has happened here: sources may be written again, what was got is there for the block.
+// Fails only with a NIC that does.
+MP_DEVICE WaitResult flush(const Rank& self) {
+    if (MP_RARELY(self.all->far != 0)) return impl::drain_far(*self.all, 0, self.all->devices, impl::Drain::in_use);
     block().sync();
     if (block().leads()) impl::fence_for(acq_rel, self.all->devices == 1);
     block().sync();
+    return {ok, 0, 0};
 }
 
 // Waits for all ranks of the team to come; who leaves sees what each did before. When one does not come within the time limit the

@@ -50,11 +50,13 @@ public:
         common.positions = room(ranks * devices * sizeof(mp::RankPosition));
         common.queues = room(8 * ranks * shape.spill);
         common.parts = room(2 * mp::rank_windows * all * sizeof(mp::RankPart));
+        common.calls = room(8 * 2 * mp::rank_windows);
         common.report = room(sizeof(mp::RankReport));
         common.abort = address(&abort);
         common.timeout_ns = shape.timeout_ns;
         common.devices = shape.devices;
         common.per_device = shape.ranks;
+        common.size = shape.devices * shape.ranks;
         common.slots = shape.slots;
         common.spill = shape.spill;
         common.log_lines = shape.lines;
@@ -63,21 +65,23 @@ public:
             controls_[device].resize(end / sizeof(mp::Packet));
             memories_[device].resize((ranks + 1) * shape.words + 1);
             results_[device].resize(ranks);
-            addresses_.push_back(address(controls_[device].data()));
             mp::Ranks& mine = ranks_.emplace_back(common);
-            mine.control = addresses_.back();
+            mine.control = address(controls_[device].data());
             mine.memory = address(memories_[device].data());
             mine.bytes = 8 * memories_[device].size();
             mine.device = device;
+            mine.first = device * shape.ranks;
+            firsts_.push_back(mine.first);
+            control_parts_.push_back({mine.control, end, 0, 0});
+            memory_parts_.push_back({mine.memory, mine.bytes, 0, 0});
             if (shape.lines != 0) mine.log = address(lines.data()), mine.log_read = address(&read);
         }
+        firsts_.push_back(common.size);
         for (uint32_t device = 0; device < shape.devices; ++device) {
-            views_.push_back(std::vector<uint64_t>(shape.devices, ranks_[device].memory));
             begin_at(device, shape.first);
-        }
-        for (uint32_t device = 0; device < shape.devices; ++device) {
-            ranks_[device].controls = address(addresses_.data());
-            ranks_[device].views = address(views_[device].data());
+            ranks_[device].controls = address(control_parts_.data());
+            ranks_[device].memories = address(memory_parts_.data());
+            ranks_[device].firsts = address(firsts_.data());
         }
     }
 
@@ -129,8 +133,9 @@ private:
 
     Shape shape_;
     std::vector<std::vector<mp::Packet>> controls_;
-    std::vector<std::vector<uint64_t>> memories_, results_, views_;
-    std::vector<uint64_t> addresses_;
+    std::vector<std::vector<uint64_t>> memories_, results_;
+    std::vector<mp::WindowPart> control_parts_, memory_parts_;
+    std::vector<uint32_t> firsts_;
     std::vector<mp::Ranks> ranks_;
 };
 
