@@ -42,7 +42,7 @@ fn devices_of<T: Send>(
 const MINUTE: u64 = 60_000;
 
 /// Kernels that check themselves, and their rounds.
-const KERNELS: [(&str, u64); 16] = [
+const KERNELS: [(&str, u64); 17] = [
     ("ranks_numbers", 1),
     ("ranks_windows", 20),
     ("ranks_transfers", 1),
@@ -59,6 +59,7 @@ const KERNELS: [(&str, u64); 16] = [
     ("ranks_late", 20_000_000),
     ("ranks_deadline", 1),
     ("ranks_notify_all", 10),
+    ("ranks_collectives", 10),
 ];
 
 fn every_kernel_passes(

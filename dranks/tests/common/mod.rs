@@ -24,7 +24,7 @@ pub struct Check {
     pub flavour: u64,
 }
 
-pub const NAMES: [&str; 27] = [
+pub const NAMES: [&str; 28] = [
     "ranks_numbers",
     "ranks_windows",
     "ranks_refusals",
@@ -52,6 +52,7 @@ pub const NAMES: [&str; 27] = [
     "dcuda_figure_2",
     "ranks_ping_pong",
     "ranks_with_hosts",
+    "ranks_collectives",
 ];
 
 pub fn soon() -> Deadline {

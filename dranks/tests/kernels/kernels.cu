@@ -117,8 +117,11 @@ TEST(ranks_windows) {
 
     EXPECT(mp::put(self, empty, right(), 0, mine, 0) == mp::ok);
     const uint64_t theirs = 8 * (1 + right() % 4);
-    EXPECT(mp::address_in(self, growing, right(), theirs - 8, 8) != nullptr);
-    EXPECT(mp::address_in(self, growing, right(), theirs, 0) != nullptr);
+    // What is behind a NIC has no address here.
+    const bool near = mp::address_in(self, whole, right(), 0, 0) != nullptr;
+    EXPECT(near || self.all->far != 0);
+    EXPECT((mp::address_in(self, growing, right(), theirs - 8, 8) != nullptr) == near);
+    EXPECT((mp::address_in(self, growing, right(), theirs, 0) != nullptr) == near);
     EXPECT(mp::address_in(self, growing, right(), theirs, 1) == nullptr);
     EXPECT(mp::address_in(self, growing, right(), 1, ~uint64_t{0}) == nullptr);
     EXPECT(mp::address_in(self, 63, right(), 0, 0) == nullptr && mp::address_in(self, 1u << 20, 0, 0, 0) == nullptr);
@@ -191,6 +194,8 @@ TEST(ranks_refusals) {
     EXPECT(refused(mp::put_notify(self, window, right(), bytes, shared, 1, 3).status));
     EXPECT(refused(mp::put_notify(self, window, right(), 0, shared, 8, 1u << 24).status));
     EXPECT(refused(mp::get_notify(self, window, right(), 0, shared, bytes + 1, 3).status));
+    EXPECT(refused(mp::barrier_notify(self, 1000, 3).status) && refused(mp::barrier_notify(self, window, 1u << 24).status));
+    EXPECT(refused(mp::broadcast_notify(self, window, bytes, shared, 1, 3).status));
     EXPECT(refused(mp::wait_notifications(self, {window, size(), 0}, 1).status));
     EXPECT(refused(mp::wait_notifications(self, {window, 0, 1u << 24}, 1).status));
     EXPECT(refused(mp::wait_notifications(self, {200, 0, 0}, 1).status));
@@ -606,6 +611,58 @@ TEST(ranks_notify_all) {
         EXPECT(holds(shared, check.words, (self.all->device + devices - 1) % devices, round));
         EXPECT(meet());
     }
+}
+
+// Collectives that notify, in a window of the world, and of the device, on shares of their own and on one for all of a device.
+TEST(ranks_collectives) {
+    uint32_t windows[3] = {0, 0, 0};
+    EXPECT(open(windows[0]));
+    EXPECT(!mp::win_create(self, Team::world, shared, 8 * check.words, windows[1]).failed());
+    EXPECT(!mp::win_create(self, Team::device, mine, 8 * check.words, windows[2]).failed());
+    const uint32_t devices = self.all->devices;
+    for (uint64_t round = 0; round < check.rounds; ++round) {
+        for (const uint32_t window : windows) {
+            const bool world = window < mp::rank_windows;
+            const uint32_t parts = mp::parts_of(self, window), ranks = mp::size_of(self, world ? Team::world : Team::device);
+            const uint32_t first = world ? 0 : self.all->first, root = first + static_cast<uint32_t>(round % ranks);
+            EXPECT(parts == (world ? devices : 1));
+            // A barrier: what each rank wrote before is there.
+            if (window != windows[1]) {
+                if (mp::block().leads()) mine[1] = word(self.rank, round, window);
+                EXPECT(!mp::barrier_notify(self, window, 3).failed());
+                EXPECT(hear(window, mp::any_source, 3, parts));
+                EXPECT(mp::get(self, window, first + (self.rank - first + 1) % ranks, 8, mine + 2, 8) == mp::ok && !mp::flush(self).failed());
+                EXPECT(mine[2] == word(first + (self.rank - first + 1) % ranks, round, window));
+                // All have read it.
+                EXPECT(!mp::barrier_notify(self, window, 4).failed());
+                EXPECT(hear(window, mp::any_source, 4, parts));
+            }
+            // One gives to all.
+            uint64_t* there = window == windows[1] ? shared : mine;
+            if (self.rank == root) {
+                fill(mine + 8, 5, root, round);
+                mp::block().sync();
+                EXPECT(!mp::broadcast_notify(self, window, 8 * 16, mine + 8, 40, 5).failed());
+            }
+            EXPECT(hear(window, root, 5));
+            EXPECT(holds(there + 16, 5, root, round));
+            // Numbers of all, two of each; in the shares that are one for a device there is one operand.
+            const bool one = window == windows[1];
+            if (!one || self.local == 0) each(2, [&](uint64_t i) { there[24 + i] = (one ? self.all->device : self.rank) * 10 + i + round; });
+            mp::block().sync();
+            EXPECT(!mp::barrier(self, world ? Team::world : Team::device).failed());
+            EXPECT(!mp::reduce_notify<uint64_t>(self, window, 8 * 24, 8 * 32, 2, mp::sum_t{}, 6).failed());
+            EXPECT(hear(window, mp::any_source, 6, parts));
+            uint64_t sums[2] = {0, 0}, expected[2] = {0, 0};
+            for (uint32_t part = 0; part < parts; ++part)
+                for (uint32_t i = 0; i < 2; ++i) sums[i] += there[32 + 2 * part + i];
+            for (uint32_t rank = first; rank < first + ranks; ++rank)
+                for (uint32_t i = 0; i < 2; ++i) expected[i] += (one ? mp::impl::device_of(*self.all, rank) : rank) * 10 + i + round;
+            EXPECT(sums[0] == expected[0] && sums[1] == expected[1]);
+            EXPECT(meet());
+        }
+    }
+    EXPECT(there({}, 1) == 0);
 }
 
 // F11: rounds with `flavour` host ranks, the last of the world; their part is in dranks/tests/ranks.rs. The first half of a share is what a

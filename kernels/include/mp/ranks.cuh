@@ -18,6 +18,7 @@
 #pragma once
 
 #include "copy.cuh"
+#include "reduction.cuh"
 #include "signal.cuh"
 #include "window.cuh"
 
@@ -188,6 +189,46 @@ MP_DEVICE WaitResult win_create(const Rank& self, Team team, const void* base, s
 // Closes a window, with a barrier: afterwards nobody of the team uses it, its number may be given again, and notifications of it that
 // nobody has waited for are gone.
 MP_DEVICE WaitResult win_free(const Rank& self, std::uint32_t window) { return impl::free(self, window); }
+
+// ---- collectives that notify ----------------------------------------------------------------------------------
+//
+// Nobody waits in them: who takes part computes on, and takes their notifications, of the window and the tag, when it needs them. All ranks of
+// the window's team call, those of kernels; a rank calls the next one of a window when it has taken the notifications of the last. Who has taken all of
+// them sees what every rank did before its call.
+
+// How many notifications a rank gets of one in which all take part: one from each device of the window's team.
+MP_DEVICE std::uint32_t parts_of(const Rank& self, std::uint32_t window) {
+    return impl::team_of(window) == Team::world ? self.all->devices : 1;
+}
+
+// A barrier that nobody waits in: over for whoever has taken `parts_of` notifications.
+MP_DEVICE WaitResult barrier_notify(const Rank& self, std::uint32_t window, std::uint32_t tag) {
+    if (window >= 2 * rank_windows || !impl::is_tag(tag)) return impl::refuse_collective(self, window, tag, 0, 0);
+    bool last = false;
+    const WaitResult came = impl::come(self, window, last);
+    return !last || came.failed() ? came : impl::put_to_team(self, window, 0, nullptr, 0, tag);
+}
+
+// By one rank, without the others' call: puts to byte `at` of the share of every rank of the window's team, this one too, and notifies each once. Where
+// shares of one device are the same memory the bytes go there once. By every rank, each to a place of its own, it gathers.
+MP_DEVICE WaitResult broadcast_notify(const Rank& self, std::uint32_t window, std::uint64_t at, const void* from, std::uint64_t bytes,
+                                      std::uint32_t tag) {
+    if (window >= 2 * rank_windows || !impl::is_tag(tag)) return impl::refuse_collective(self, window, tag, at, bytes);
+    return impl::put_to_team(self, window, at, from, bytes, tag);
+}
+
+// Combines `count` numbers of every rank, at byte `from` of its share, by an operation of reduction.cuh: each device's go to byte `to` and on of every
+// share, those of the first device first, `count` for each; `parts_of` notifications say so. What is left to the one who takes them is to combine
+// so many numbers. In the order of ranks, so that all get the same bits.
+template <class T, class Operation>
+MP_DEVICE WaitResult reduce_notify(const Rank& self, std::uint32_t window, std::uint64_t from, std::uint64_t to, std::uint64_t count,
+                                   Operation operation, std::uint32_t tag) {
+    if (window >= 2 * rank_windows || !impl::is_tag(tag) || count > ~std::uint64_t{0} / sizeof(T) / 64)
+        return impl::refuse_collective(self, window, tag, from, count);
+    bool last = false;
+    const WaitResult came = impl::come(self, window, last);
+    return !last || came.failed() ? came : impl::reduce_of_device<T>(self, window, from, to, count, operation, tag);
+}
 
 // Says that this rank is done, so that others that wait for it learn why. No barrier.
 MP_DEVICE void finish(const Rank& self) {

@@ -193,6 +193,8 @@ CASE(device_ranks_put_and_get_much) {
     RanksWorld(shape).pass(ranks_puts, 4);
 }
 
+CASE(device_ranks_hear_of_collectives_that_nobody_waits_in) { pass_all(shapes(), ranks_collectives, 20); }
+
 CASE(device_ranks_copy_nothing_where_source_and_target_are_one) { pass_all(shapes(4096), ranks_in_place, 200); }
 
 CASE(device_ranks_see_what_was_put_before_a_notification) { pass_all(shapes(), ranks_puts, 40); }

@@ -775,6 +775,71 @@ MP_CALL WaitResult free(const Rank self, std::uint32_t window) {
     return block().broadcast(result);
 }
 
+// ---- collectives that notify ----------------------------------------------------------------------------------
+
+MP_DEVICE Team team_of(std::uint32_t window) { return window < rank_windows ? Team::world : Team::device; }
+MP_DEVICE WaitResult refuse_collective(const Rank& self, std::uint32_t window, std::uint32_t tag, std::uint64_t at, std::uint64_t bytes) {
+    return refuse_rank(self, rank_put, nobody, window, tag, at, window < 2 * rank_windows ? part_in(*self.all, window, self.rank)->bytes : 0,
+                       bytes);
+}
+
+// Counts this rank of a window's team. `last` of its device: then all of that have come, and what they did before is seen. Nobody waits.
+MP_COLD WaitResult come(const Rank self, std::uint32_t window, bool& last) {
+    const Ranks& all = *self.all;
+    WaitResult result = {ok, 0, 0};
+    block().sync();
+    // What this rank has asked of NICs has happened before it comes.
+    if (MP_RARELY(all.far != 0 && team_of(window) == Team::world)) result = drain_far(all, 0, all.devices, Drain::posted);
+    bool mine = false;
+    if (block().leads() && !result.failed()) {
+        fence(release, system);
+        const std::uint64_t here = fetch_add(at<std::uint64_t>(all.control + all.calls) + window, std::uint64_t{1}, gpu) + 1;
+        mine = here % all.per_device == 0;
+        if (mine) fence(acquire, system);
+    }
+    last = block().any(mine);
+    return result;
+}
+
+// Puts to the share of every rank of a window's team, once where several are the same memory, and notifies each.
+MP_COLD WaitResult put_to_team(const Rank self, std::uint32_t window, std::uint64_t first, const void* from, std::uint64_t bytes,
+                               std::uint32_t tag) {
+    const Ranks& all = *self.all;
+    const bool world = team_of(window) == Team::world;
+    const std::uint32_t begin = world ? 0 : all.first, end = world ? all.size : all.first + all.per_device;
+    WaitResult result = {ok, 0, 0};
+    std::uint64_t before = 0;
+    for (std::uint32_t rank = begin; rank < end && !result.failed(); ++rank) {
+        const RankPart* part = part_in(all, window, rank);
+        const std::uint64_t place = part->behind;
+        const bool same = rank > begin && place == before && rank != first_of(all, device_of(all, rank)) && first + bytes <= part->bytes;
+        before = place;
+        result = transfer(self, {rank_put, window, rank, tag, same ? 0 : first, const_cast<void*>(from), same ? 0 : bytes, Tells::target});
+    }
+    return result;
+}
+
+template <class T, class Operation>
+MP_COLD WaitResult reduce_of_device(const Rank self, std::uint32_t window, std::uint64_t from, std::uint64_t to, std::uint64_t count,
+                                    const Operation operation, std::uint32_t tag) {
+    const Ranks& all = *self.all;
+    const std::uint64_t bytes = count * sizeof(T), mine = to + (team_of(window) == Team::world ? all.device * bytes : 0);
+    // Into this rank's own share, and from there to those of the others.
+    T* sums = at<T>(place_in(share_of(all, all.device, window, self.rank), mine, bytes));
+    bool outside = sums == nullptr;
+    for (std::uint32_t local = 0; local < all.per_device; ++local)
+        outside = outside || place_in(share_of(all, all.device, window, all.first + local), from, bytes) == 0;
+    if (outside) return refuse_collective(self, window, tag, from, bytes);
+    for (std::uint64_t i = thread_rank(); i < count; i += block_threads()) {
+        T sum = at<const T>(share_of(all, all.device, window, all.first).memory + from)[i];
+        for (std::uint32_t local = 1; local < all.per_device; ++local)
+            sum = operation(sum, at<const T>(share_of(all, all.device, window, all.first + local).memory + from)[i]);
+        sums[i] = sum;
+    }
+    block().sync();
+    return put_to_team(self, window, mine, sums, bytes, tag);
+}
+
 // ---- log ------------------------------------------------------------------------------------------------------
 
 template <class T>
