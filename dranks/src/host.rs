@@ -97,15 +97,15 @@ impl Ranks {
             return Err(wrong(format!("less than {}", handle.per_device)));
         }
         let device = self.device();
-        let words =
-            self.words().ok_or_else(|| Error::NotOnHost { device: device.to_string() })?;
+        let words = self.words().ok_or_else(|| Error::NotOnHost { device: device.to_string() })?;
         let word = Region::from_buffer(device.alloc_pinned::<u64>(1)?);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.contains(&local) {
             return Err(wrong("one that no other thread is".into()));
         }
         taken.push(local);
-        let state = |word: usize| words[self.layout.state(local) + word / 8].load(Ordering::Relaxed);
+        let state =
+            |word: usize| words[self.layout.state(local) + word / 8].load(Ordering::Relaxed);
         let first = (handle.positions / 8) as usize
             + (local * handle.devices) as usize * (size_of::<RankPosition>() / 8);
         let position = |device: usize| {
@@ -148,7 +148,13 @@ impl HostRank<'_> {
     ///
     /// # Errors
     /// [`Error::Failed`] for what is outside of the share, and memory that overlaps it; then nothing is written. [`Error::World`]: what libmp says.
-    pub fn put<T: Pod>(&mut self, window: u32, target: u32, at: u64, from: &Region<T>) -> Result<()> {
+    pub fn put<T: Pod>(
+        &mut self,
+        window: u32,
+        target: u32,
+        at: u64,
+        from: &Region<T>,
+    ) -> Result<()> {
         self.transfer(RankCall::Put, (window, target, None), at, from)
     }
 
@@ -474,10 +480,9 @@ impl HostRank<'_> {
         let inside = share.filter(|(_, _, bytes)| at <= *bytes && length <= bytes - at);
         let inside = inside.filter(|_| tag.is_none_or(|tag| tag >> TAG_BITS == 0));
         let apart = |(device, first, _): &(usize, u64, u64)| self.apart(*device, first + at, &mine);
-        let Some(((device, first, _), apart)) =
-            inside.map(|share| (share, apart(&share))).filter(|(_, apart)| {
-                apart.is_none_or(|apart| apart == 0 || apart >= length)
-            })
+        let Some(((device, first, _), apart)) = inside
+            .map(|share| (share, apart(&share)))
+            .filter(|(_, apart)| apart.is_none_or(|apart| apart == 0 || apart >= length))
         else {
             return Err(Error::Failed(Failure {
                 peer: Some(target),
@@ -516,8 +521,8 @@ impl HostRank<'_> {
         let (device, local) = self.ranks.place_of(target).ok_or_else(no_rank)?;
         // What has been put is there, and what has been got is here.
         self.ranks.memories.quiet(device)?;
-        let [head, tail] =
-            [handle.heads, handle.tails].map(|ends| &self.words[ends as usize / 8 + target as usize]);
+        let [head, tail] = [handle.heads, handle.tails]
+            .map(|ends| &self.words[ends as usize / 8 + target as usize]);
         let (mut ticket, mut room) = (None, true);
         self.wait(self.soon(), |rank| {
             let mut next = head.load(Ordering::Relaxed);
@@ -555,11 +560,7 @@ impl HostRank<'_> {
     }
 
     /// How far a rank has got, if its state can be read here: why nothing came of it.
-    fn unheard(
-        &self,
-        rank: Option<u32>,
-        status: WaitStatus,
-    ) -> Result<Option<(u32, RankPhase)>> {
+    fn unheard(&self, rank: Option<u32>, status: WaitStatus) -> Result<Option<(u32, RankPhase)>> {
         let Some(rank) = rank.filter(|_| status == WaitStatus::TimedOut) else { return Ok(None) };
         let phase = self.state_of(rank, std::mem::offset_of!(RankState, phase))?;
         Ok(RankPhase::from_code(phase as u32).map(|phase| (rank, phase)))
@@ -606,7 +607,8 @@ impl HostRank<'_> {
             self.rounds[team as usize] = round;
             self.state(counter).store(round, Ordering::Relaxed);
             let mut room = true;
-            let last = here.fetch_add(1, Ordering::AcqRel) + 1 == round * u64::from(handle.per_device);
+            let last =
+                here.fetch_add(1, Ordering::AcqRel) + 1 == round * u64::from(handle.per_device);
             let arrived = handle.arrived as usize / 8;
             if last && world {
                 for device in 0..handle.devices as usize {

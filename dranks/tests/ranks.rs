@@ -130,9 +130,8 @@ fn windows_are_declared_by_the_host() {
 fn what_cannot_be_opened_is_refused_with_its_value() {
     devices(1, MINUTE, |world| {
         let memory = world.alloc::<u64>(&Device::Host, 8).unwrap();
-        let says = |options: &Options| {
-            Ranks::open(world, &memory, options).unwrap_err().to_string()
-        };
+        let says =
+            |options: &Options| Ranks::open(world, &memory, options).unwrap_err().to_string();
         let good = Options::new(2);
         assert_eq!(
             says(&Options { slots: 3, ..good }),
@@ -195,7 +194,14 @@ fn filled(words: usize, rank: u32, round: u64) -> Vec<u64> {
 }
 
 /// The other half of `ranks_with_hosts`: a host rank, whose share is `words` words for itself and for each rank of kernels.
-fn host_rank(ranks: &Ranks, local: u32, memory: &Region<u64>, kernels: u32, words: usize, rounds: u64) {
+fn host_rank(
+    ranks: &Ranks,
+    local: u32,
+    memory: &Region<u64>,
+    kernels: u32,
+    words: usize,
+    rounds: u64,
+) {
     let mut rank = ranks.host_rank(local).unwrap();
     let (hosts, number) = (rank.size(Team::World) - kernels, rank.rank());
     let (half, host) = (words / 2, number - kernels);
@@ -206,7 +212,8 @@ fn host_rank(ranks: &Ranks, local: u32, memory: &Region<u64>, kernels: u32, word
     let share = memory.slice(first..first + length).unwrap();
     let bytes = 8 * first as u64..8 * (first + length) as u64;
     let window = rank.win_create(Team::World, bytes).unwrap();
-    let wanted = |source, tag: u32| Pattern { context: Some(window.into()), source, tag: Some(tag.into()) };
+    let wanted =
+        |source, tag: u32| Pattern { context: Some(window.into()), source, tag: Some(tag.into()) };
     let mine = share.slice(0..part).unwrap();
     for round in 0..rounds {
         let tag = (round % 100) as u32;
@@ -216,12 +223,20 @@ fn host_rank(ranks: &Ranks, local: u32, memory: &Region<u64>, kernels: u32, word
         for device_rank in 0..kernels {
             let at = half + device_rank as usize * part;
             let got = share.slice(at..at + part).unwrap().to_vec().unwrap();
-            assert_eq!(got, filled(part, device_rank, round), "host {host}, rank {device_rank}, round {round}");
+            assert_eq!(
+                got,
+                filled(part, device_rank, round),
+                "host {host}, rank {device_rank}, round {round}"
+            );
             // Where it came from, it has been read, too.
             let copy = share.slice(share.len() - part..share.len()).unwrap();
             rank.get_notify(window, device_rank, 0, &copy, 102).unwrap();
             rank.flush().unwrap();
-            assert_eq!(copy.to_vec().unwrap(), got, "host {host}, rank {device_rank}, round {round}");
+            assert_eq!(
+                copy.to_vec().unwrap(),
+                got,
+                "host {host}, rank {device_rank}, round {round}"
+            );
             let at = 8 * (half + host as usize * part) as u64;
             rank.put_notify(window, device_rank, at, &mine, tag).unwrap();
         }
@@ -257,7 +272,9 @@ fn host_ranks(place: impl Fn(usize) -> Device + Sync, config: &Config, count: us
                     scope.spawn(move || host_rank(ranks, local, memory, kernels, WORDS, rounds));
                 }
             });
-            assert!(ranks.host_rank(0).unwrap_err().to_string().contains("one that no other thread is"));
+            assert!(
+                ranks.host_rank(0).unwrap_err().to_string().contains("one that no other thread is")
+            );
             world.barrier().unwrap();
         }
         if world.rank() < count {
