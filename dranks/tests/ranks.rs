@@ -42,7 +42,7 @@ fn devices_of<T: Send>(
 const MINUTE: u64 = 60_000;
 
 /// Kernels that check themselves, and their rounds.
-const KERNELS: [(&str, u64); 17] = [
+const KERNELS: [(&str, u64); 19] = [
     ("ranks_numbers", 1),
     ("ranks_windows", 20),
     ("ranks_transfers", 1),
@@ -60,6 +60,8 @@ const KERNELS: [(&str, u64); 17] = [
     ("ranks_deadline", 1),
     ("ranks_notify_all", 10),
     ("ranks_collectives", 10),
+    ("ranks_fompi", 5),
+    ("ranks_beside", 20),
 ];
 
 fn every_kernel_passes(
@@ -294,9 +296,11 @@ fn threads_of_the_cpu_are_ranks_beside_those_of_kernels() {
     }
 }
 
-fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, count: usize) {
+fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, path: &str, count: usize) {
+    let mut config = by_path(path);
+    config.timeout = Duration::from_millis(1500);
     for flavour in [0, 1] {
-        devices(count, 1500, |world| {
+        devices_of(count, &config, |world| {
             let options = Options::new(3);
             let player = Player::new(world, &place(world.rank()), &options, 32, 64).unwrap();
             let (ended, wrong) = player.play("ranks_absent", 1, flavour);
@@ -315,8 +319,9 @@ fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, count: usi
 
 #[test]
 fn a_rank_that_does_not_come_is_named_and_a_new_world_works() {
-    who_does_not_come_is_named(host, 1);
-    who_does_not_come_is_named(host, 2);
+    who_does_not_come_is_named(host, "auto", 1);
+    who_does_not_come_is_named(host, "auto", 2);
+    who_does_not_come_is_named(host, "nic", 2);
 }
 
 fn what_is_refused_is_said(place: impl Fn(usize) -> Device + Sync) {
@@ -511,11 +516,64 @@ fn the_matcher_is_the_model(device: &Device, threads: u32, steps: u64, seed: u64
     });
 }
 
+/// M12 as long as one likes: `tools/notifications`, which says how many steps, and keeps account of them.
+#[test]
+#[ignore = "runs TEST_STEPS steps from TEST_SEED on"]
+fn a_rank_takes_what_the_matcher_of_libmp_takes_over_and_over() {
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    let (steps, seed, each) = (number("TEST_STEPS"), number("TEST_SEED"), 500_000);
+    for part in 0..steps.div_ceil(each) {
+        the_matcher_is_the_model(&Device::Host, 1, each.min(steps - part * each), seed + part);
+    }
+}
+
+/// F3, F9 and S5 at full length.
+#[test]
+#[ignore = "takes minutes"]
+fn windows_barriers_and_delays_in_full() {
+    for (name, rounds) in
+        [("ranks_windows", 100_000), ("ranks_barriers", 1_000_000), ("ranks_late", 1_000_000_000)]
+    {
+        devices(1, MINUTE, |world| {
+            let mut player = Player::new(world, &Device::Host, &Options::new(2), 1, 64).unwrap();
+            player.limit = Duration::from_secs(3600);
+            player.pass(name, rounds);
+        });
+    }
+}
+
+/// K5: worlds that come and go leave no descriptor and no mapping.
+fn nothing_is_left(place: impl Fn(usize) -> Device + Sync) {
+    let count = |what: &str| match what {
+        "fd" => std::fs::read_dir("/proc/self/fd").unwrap().count(),
+        maps => std::fs::read_to_string(format!("/proc/self/{maps}")).unwrap().lines().count(),
+    };
+    devices(1, MINUTE, |world| {
+        let player = || Player::new(world, &place(0), &Options::new(3), 1, 64).unwrap();
+        let round = || {
+            player().pass("ranks_puts", 1);
+            let (ended, _) = player().play("ranks_refusals", 1, 0);
+            assert!(matches!(ended, Err(Error::Failed(_))), "{ended:?}");
+        };
+        // What is kept for the next one is kept once.
+        (0..5).for_each(|_| round());
+        let before = ["fd", "maps"].map(count);
+        (0..30).for_each(|_| round());
+        let after = ["fd", "maps"].map(count);
+        assert!(after[0] <= before[0] && after[1] <= before[1] + 10, "{before:?}, {after:?}");
+    });
+}
+
 #[test]
 fn a_rank_takes_what_the_matcher_of_libmp_takes() {
     for (threads, steps, seed) in [(1, 100_000, 1), (1, 100_000, 2), (32, 500, 3), (128, 100, 4)] {
         the_matcher_is_the_model(&Device::Host, threads, steps, seed);
     }
+}
+
+#[test]
+fn worlds_that_end_leave_nothing() {
+    nothing_is_left(host);
 }
 
 mod gpu {
@@ -573,6 +631,78 @@ mod gpu {
         }
     }
 
+    /// M8, M10: ten thousand notifications through rings of 64, and as many that nobody has waited for.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn ten_thousand_notifications_are_kept_and_matched_on_a_gpu() {
+        for (name, rounds) in [("ranks_many", 10_000), ("ranks_kept", 1)] {
+            devices(1, MINUTE, |world| {
+                let options = Options { spill: 16_384, ..Options::new(4) };
+                let player = Player::new(world, &first(0), &options, 32, 64).unwrap();
+                let (ended, wrong) = player.play(name, rounds, 0);
+                assert_eq!(wrong, []);
+                assert_eq!(ended.is_err(), name == "ranks_kept", "{ended:?}");
+            });
+        }
+    }
+
+    /// M14: rings whose counts end on the way.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn counts_past_the_end_of_a_word_are_right_on_a_gpu() {
+        for before in [1, 5, 90] {
+            devices(2, MINUTE, |world| {
+                let first_ticket = 0_u64.wrapping_sub(before);
+                let options = Options { spill: 512, first: first_ticket, ..Options::new(2) };
+                let player = Player::new(world, &first(0), &options, 32, 64).unwrap();
+                player.pass("ranks_matching", 1);
+                world.barrier().unwrap();
+            });
+        }
+    }
+
+    /// F9, S5 at full length; O1's data many times.
+    #[test]
+    #[ignore = "needs a GPU, and half a minute"]
+    fn barriers_delays_and_puts_many_times_on_a_gpu() {
+        for (name, rounds) in
+            [("ranks_barriers", 100_000), ("ranks_late", 1_000_000_000), ("ranks_puts", 100_000)]
+        {
+            devices(1, MINUTE, |world| {
+                let player = Player::new(world, &first(0), &Options::new(4), 64, 64).unwrap();
+                player.pass(name, rounds);
+            });
+        }
+    }
+
+    /// S4: a kernel that has all of the GPU when ranks are launched lets them begin when it ends; one that is launched after them runs beside or
+    /// behind them.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn other_kernels_before_and_after_ranks_delay_nothing_for_ever() {
+        devices(1, MINUTE, |world| {
+            let player = Player::new(world, &first(0), &Options::new(132), 128, 64).unwrap();
+            let other = Player::new(world, &first(0), &Options::new(132), 1024, 64).unwrap();
+            for ahead in [true, false] {
+                std::thread::scope(|scope| {
+                    // Half a second on all multiprocessors.
+                    let busy = || other.play("ranks_late", 500_000_000, 0);
+                    let begun = ahead.then(|| scope.spawn(busy));
+                    player.pass("ranks_puts", 20);
+                    let ended = begun.unwrap_or_else(|| scope.spawn(busy)).join().unwrap();
+                    assert_eq!(ended.1, []);
+                    ended.0.unwrap();
+                });
+            }
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn worlds_on_a_gpu_leave_nothing() {
+        nothing_is_left(first);
+    }
+
     #[test]
     #[ignore = "needs a GPU"]
     fn windows_are_declared_by_the_host_for_a_gpu() {
@@ -582,7 +712,7 @@ mod gpu {
     #[test]
     #[ignore = "needs a GPU"]
     fn a_rank_of_a_gpu_that_does_not_come_is_named() {
-        who_does_not_come_is_named(first, 1);
+        who_does_not_come_is_named(first, "auto", 1);
     }
 
     #[test]

@@ -613,6 +613,96 @@ TEST(ranks_notify_all) {
     }
 }
 
+// M13: the three stages of foMPI-NA's test of notifications without data – exact, any source, any tag –, two puts whose notifications are
+// waited for in the other order, and a get that the target hears of; as that library's tests put the questions, written anew.
+TEST(ranks_fompi) {
+    uint32_t window = 0;
+    EXPECT(open(window));
+    const uint32_t others = size() - 1;
+    for (uint64_t round = 0; round < check.rounds; ++round) {
+        // Everybody tells everybody else three times; a tag says whose it is and which stage it is for.
+        for (uint32_t stage = 1; stage <= 3; ++stage)
+            for (uint32_t to = 0; to < size(); ++to)
+                if (to != self.rank) EXPECT(tell(window, to, stage == 2 ? 2 : stage * 1000 + self.rank));
+        for (uint32_t from = size(); from-- > 0;)  // 1: source and tag, the last first
+            if (from != self.rank) EXPECT(hear(window, from, 1000 + from));
+        EXPECT(hear(window, mp::any_source, 2, others));  // 2: as many as there are, whoever sent them
+        for (uint32_t from = 0; from < size(); ++from) {  // 3: what one sent, whatever it is
+            if (from == self.rank) continue;
+            mp::Notification got = {};
+            EXPECT(!mp::wait_notifications(self, {window, from, mp::any_tag}, 1, &got).failed());
+            if (mp::block().leads()) EXPECT(got.source == from && got.tag == 3000 + from);
+        }
+        EXPECT(there({}, 1) == 0);
+        EXPECT(meet());
+        // Two puts, waited for in the other order: both have arrived with the second.
+        const uint64_t part = check.words / 4;
+        fill(mine, 2 * part, self.rank, round);
+        mp::block().sync();
+        EXPECT(!mp::put_notify(self, window, right(), 16 * part, mine, 8 * part, 5).failed());
+        EXPECT(!mp::put_notify(self, window, right(), 24 * part, mine + part, 8 * part, 6).failed());
+        EXPECT(hear(window, left(), 6));
+        EXPECT(holds(mine + 2 * part, 2 * part, left(), round));
+        EXPECT(hear(window, left(), 5));
+        EXPECT(meet());
+        // A get: the target may write again what has been read.
+        EXPECT(!mp::get_notify(self, window, right(), 0, mine + 2 * part, 8 * part, 7).failed());
+        EXPECT(!mp::flush(self).failed());
+        EXPECT(hear(window, left(), 7));
+        each(part, [&](uint64_t i) { mine[i] = ~uint64_t{0}; });
+        EXPECT(holds(mine + 2 * part, part, right(), round));
+        EXPECT(meet());
+    }
+    EXPECT(there({}, 1) == 0);
+}
+
+// O7: another block than the one that was there before reads what lies in place: the share begins with what the rank before wrote, and nothing is copied.
+TEST(ranks_beside) {
+    uint32_t window = 0;
+    const bool has_left = self.local > 0, has_right = self.local + 1 < self.all->per_device;
+    uint64_t* base = has_left ? mine - check.words : mine;
+    EXPECT(!mp::win_create(self, Team::device, base, 8 * (mine + check.words - base), window).failed());
+    for (uint64_t round = 0; round < check.rounds; ++round) {
+        // Into this multiprocessor's cache, before they change.
+        if (has_left) EXPECT(holds(base, check.words, self.rank - 1, round - 1) || round == 0);
+        EXPECT(!mp::barrier(self, Team::device).failed());
+        fill(mine, check.words, self.rank, round);
+        mp::block().sync();
+        if (has_right) EXPECT(!mp::put_notify(self, window, self.rank + 1, 0, mine, 8 * check.words, 1).failed());
+        if (has_left) {
+            EXPECT(hear(window, self.rank - 1, 1));
+            EXPECT(holds(base, check.words, self.rank - 1, round));
+        }
+        EXPECT(!mp::barrier(self, Team::device).failed());
+    }
+}
+
+// Q4: rank 0 sends one more than a ring holds to the last rank, whose device never says how far it has read: the last is too late, and has
+// overwritten nothing.
+TEST(ranks_no_credit) {
+    uint32_t window = 0;
+    EXPECT(open(window));
+    const uint32_t slots = self.all->slots;
+    if (self.rank == 0) {
+        for (uint32_t i = 0; i < slots; ++i) EXPECT(tell(window, size() - 1, i));
+        EXPECT(mp::put_notify(self, window, size() - 1, 0, mine, 0, slots).status == mp::timed_out);
+    } else if (self.rank == size() - 1) {
+        for (uint32_t i = 0; i < slots; ++i) {
+            mp::Notification got = {};
+            EXPECT(!mp::wait_notifications(self, {window, 0, mp::any_tag}, 1, &got).failed());
+            if (mp::block().leads()) EXPECT(got.tag == i);
+        }
+        EXPECT(there({}, 1) == 0);
+    }
+}
+
+// K7: one half of the block does not call. Nothing is promised but that the others are not left waiting for threads that have ended.
+TEST(ranks_half) {
+    if (mp::thread_rank() >= (mp::block_threads() + 1) / 2) return;
+    (void)mp::barrier(self, Team::world);
+    (void)mp::put_notify(self, 0, self.rank, 0, mine, 0, 1);
+}
+
 // Collectives that notify, in a window of the world, and of the device, on shares of their own and on one for all of a device.
 TEST(ranks_collectives) {
     uint32_t windows[3] = {0, 0, 0};

@@ -52,6 +52,7 @@ public:
         common.parts = room(2 * mp::rank_windows * all * sizeof(mp::RankPart));
         common.calls = room(8 * 2 * mp::rank_windows);
         common.report = room(sizeof(mp::RankReport));
+        nowhere_ = room(8 * all);
         common.abort = address(&abort);
         common.timeout_ns = shape.timeout_ns;
         common.devices = shape.devices;
@@ -108,6 +109,11 @@ public:
         for (uint32_t device = 0; device < shape_.devices; ++device) CHECK_THAT(report(device).status, ==, 0u);
     }
 
+    // What this device says of how far it has read goes nowhere.
+    void lose_credits(uint32_t device) {
+        ranks_[device].tails = nowhere_;
+    }
+
     uint64_t* memory(uint32_t device) { return memories_[device].data(); }
     const mp::RankReport& report(uint32_t device) const {
         return *mp::impl::at<const mp::RankReport>(ranks_[device].control + ranks_[device].report);
@@ -132,6 +138,7 @@ private:
     }
 
     Shape shape_;
+    uint64_t nowhere_ = 0;  // words that nobody reads
     std::vector<std::vector<mp::Packet>> controls_;
     std::vector<std::vector<uint64_t>> memories_, results_;
     std::vector<mp::WindowPart> control_parts_, memory_parts_;
@@ -194,6 +201,30 @@ CASE(device_ranks_put_and_get_much) {
 }
 
 CASE(device_ranks_hear_of_collectives_that_nobody_waits_in) { pass_all(shapes(), ranks_collectives, 20); }
+
+CASE(device_ranks_answer_the_questions_of_fompi_na) { pass_all(shapes(1024), ranks_fompi, 10); }
+
+CASE(device_ranks_read_what_another_block_wrote_in_place) { pass_all(shapes(), ranks_beside, 40); }
+
+CASE(device_ranks_overwrite_nothing_when_no_credit_comes) {
+    Shape shape;
+    shape.devices = 2, shape.ranks = 1, shape.slots = 4, shape.timeout_ns = 1'000'000'000;
+    RanksWorld world(shape);
+    world.lose_credits(1);
+    world.run(ranks_no_credit, 1);
+    const mp::RankReport& report = world.report(0);
+    CHECK_THAT(report.status, ==, static_cast<uint32_t>(mp::timed_out));
+    CHECK_THAT(report.call, ==, static_cast<uint32_t>(mp::rank_notify));
+    CHECK_THAT(report.peer, ==, 1u);
+    CHECK_THAT(report.tag, ==, 4u);
+    CHECK_THAT(world.report(1).status, ==, 0u);
+}
+
+CASE(device_ranks_are_not_left_waiting_for_threads_that_have_ended) {
+    Shape shape;
+    shape.devices = 2, shape.ranks = 2, shape.threads = 4, shape.timeout_ns = 1'000'000'000;
+    RanksWorld(shape).run(ranks_half, 1);
+}
 
 CASE(device_ranks_copy_nothing_where_source_and_target_are_one) { pass_all(shapes(4096), ranks_in_place, 200); }
 
