@@ -542,38 +542,11 @@ fn windows_barriers_and_delays_in_full() {
     }
 }
 
-/// K5: worlds that come and go leave no descriptor and no mapping.
-fn nothing_is_left(place: impl Fn(usize) -> Device + Sync) {
-    let count = |what: &str| match what {
-        "fd" => std::fs::read_dir("/proc/self/fd").unwrap().count(),
-        maps => std::fs::read_to_string(format!("/proc/self/{maps}")).unwrap().lines().count(),
-    };
-    devices(1, MINUTE, |world| {
-        let player = || Player::new(world, &place(0), &Options::new(3), 1, 64).unwrap();
-        let round = || {
-            player().pass("ranks_puts", 1);
-            let (ended, _) = player().play("ranks_refusals", 1, 0);
-            assert!(matches!(ended, Err(Error::Failed(_))), "{ended:?}");
-        };
-        // What is kept for the next one is kept once.
-        (0..5).for_each(|_| round());
-        let before = ["fd", "maps"].map(count);
-        (0..30).for_each(|_| round());
-        let after = ["fd", "maps"].map(count);
-        assert!(after[0] <= before[0] && after[1] <= before[1] + 10, "{before:?}, {after:?}");
-    });
-}
-
 #[test]
 fn a_rank_takes_what_the_matcher_of_libmp_takes() {
     for (threads, steps, seed) in [(1, 100_000, 1), (1, 100_000, 2), (32, 500, 3), (128, 100, 4)] {
         the_matcher_is_the_model(&Device::Host, threads, steps, seed);
     }
-}
-
-#[test]
-fn worlds_that_end_leave_nothing() {
-    nothing_is_left(host);
 }
 
 mod gpu {
@@ -695,12 +668,6 @@ mod gpu {
                 });
             }
         });
-    }
-
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn worlds_on_a_gpu_leave_nothing() {
-        nothing_is_left(first);
     }
 
     #[test]
