@@ -468,7 +468,8 @@ fn the_matcher_is_the_model(device: &Device, threads: u32, steps: u64, seed: u64
         const SPILL: u32 = 64;
         let options = Options { spill: SPILL, slots: 4, ..Options::new(1) };
         let words = 12 * steps as usize;
-        let player = Player::new(world, device, &options, threads, words).unwrap();
+        let mut player = Player::new(world, device, &options, threads, words).unwrap();
+        player.limit = Duration::from_secs(600);
         let mut state = seed;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
