@@ -80,8 +80,7 @@ pub struct HostRank<'a> {
 }
 
 impl Ranks {
-    /// Rank number `local` of this device, as a thread of the CPU. A device of which some ranks are threads launches no kernel, unless that
-    /// has only the others.
+    /// Rank number `local` of this device, as a thread of the CPU. A device whose ranks are threads launches no kernel of ranks.
     ///
     /// # Errors
     /// [`Error::Option`] for a number that the device does not have, or that is given already; [`Error::NotOnHost`] for memory that the CPU does not
@@ -96,9 +95,10 @@ impl Ranks {
         if local >= handle.per_device {
             return Err(wrong(format!("less than {}", handle.per_device)));
         }
-        let device = self.device();
-        let words = self.words().ok_or_else(|| Error::NotOnHost { device: device.to_string() })?;
-        let word = Region::from_buffer(device.alloc_pinned::<u64>(1)?);
+        let reached = self.words().zip(self.desk.as_ref());
+        let (words, desk) =
+            reached.ok_or_else(|| Error::NotOnHost { device: self.device().to_string() })?;
+        let word = desk.slice(local as usize..local as usize + 1)?;
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         if taken.contains(&local) {
             return Err(wrong("one that no other thread is".into()));

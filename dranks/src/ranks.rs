@@ -115,6 +115,8 @@ pub struct Ranks {
     windows: AtomicU32,
     /// Ranks that are threads of the CPU, by their number on the device.
     pub(crate) taken: Mutex<Vec<u32>>,
+    /// Of host ranks, a word each, which streams copy from and to: made before kernels run, which making memory may wait for.
+    pub(crate) desk: Option<Region<u64>>,
     log: Mutex<Log>,
     /// Kept while kernels use it.
     _table: Region<u32>,
@@ -211,6 +213,10 @@ impl Ranks {
         }
         let table = world.alloc::<u32>(&device, firsts.len())?;
         table.write(&firsts)?;
+        let desk = match control.buffer().host_address() {
+            Some(_) => Some(device.alloc_pinned::<u64>(options.ranks as usize)?),
+            None => None,
+        };
         let (control_handle, memory_handle) = (controls.handle()?, memories.handle()?);
         let log = Log::new(&device, options.lines)?;
         let [lines, read] = log.addresses()?;
@@ -240,6 +246,7 @@ impl Ranks {
             memories,
             windows: AtomicU32::new(0),
             taken: Mutex::new(Vec::new()),
+            desk: desk.map(Region::from_buffer),
             log: Mutex::new(log),
             _table: table,
         })
