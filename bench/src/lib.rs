@@ -2,6 +2,7 @@
 //! a spread, and a peer measured in the same run.
 
 pub mod compare;
+pub mod device_ranks;
 pub mod kernels;
 pub mod model;
 pub mod multigrid;

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use mp::info::{Gpus, Machine};
 use serde::{Deserialize, Serialize};
 
+use crate::device_ranks;
 use crate::spread::Spread;
 
 /// The version of the file format.
@@ -136,6 +137,16 @@ pub struct Point {
     pub p99: Option<f64>,
 }
 
+impl Place {
+    /// Processor, cores and system, or what a program that writes no more says of its machine.
+    pub fn what(&self) -> String {
+        match self.cores {
+            0 => self.processor.clone(),
+            cores => format!("{}, {cores} cores, Linux {}", self.processor, self.kernel),
+        }
+    }
+}
+
 impl Axis {
     /// A linear axis.
     pub fn linear(label: &str, unit: &str) -> Axis {
@@ -209,8 +220,11 @@ impl Results {
     /// # Errors
     /// As [`Results::read`].
     pub fn parse(text: &str, path: &Path) -> Result<Results> {
-        let results: Results = serde_json::from_str(text)
-            .with_context(|| format!("{} is no result of mp-perf", path.display()))?;
+        let results: Results = match device_ranks::is_one(text) {
+            true => device_ranks::parse(text, path)?,
+            false => serde_json::from_str(text)
+                .with_context(|| format!("{} is no result of mp-perf", path.display()))?,
+        };
         ensure!(
             results.format == FORMAT,
             "{}: format {}, this program reads format {FORMAT}",
@@ -254,7 +268,7 @@ fn quoted(argument: String) -> String {
 }
 
 /// `time` in UTC, to the second.
-fn date(time: SystemTime) -> String {
+pub(crate) fn date(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     jiff::Timestamp::from_second(seconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH).to_string()
 }

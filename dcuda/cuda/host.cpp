@@ -35,6 +35,7 @@ const struct {
     {"dcuda_matrix", run<programs::Matrix, dcuda_matrix>},
     {"dcuda_matrix_stage", run<programs::Matrix, dcuda_matrix_stage>},
     {"dcuda_overlap", run<programs::Overlap, dcuda_overlap>},
+    {"dcuda_overlap_stage", run<programs::Overlap, dcuda_overlap_stage>},
     {"dcuda_particles", run<programs::Particles, dcuda_particles>},
     {"dcuda_particles_stage", run<programs::Particles, dcuda_particles_stage>},
     {"dcuda_pingpong", run<programs::Pairs, dcuda_pingpong>},

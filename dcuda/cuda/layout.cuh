@@ -72,8 +72,10 @@ struct Overlap {
     std::uint64_t memory;
     // Words of a rank.
     std::uint64_t words;
-    // Iterations.
+    // Iterations; of one stage: which iteration.
     std::uint64_t turns;
+    // Which stage, of one: the computation and what is given to neighbours of the same device, or the sum of what came.
+    std::uint64_t stage;
     // Units of computation in each: 128 divisions, or 1 KiB copied.
     std::uint64_t units;
     // 1: square roots, 0: copies.
@@ -88,16 +90,17 @@ struct Overlap {
     // behind the last into the first.
     std::uint64_t time;
 };
-static_assert(sizeof(Overlap) == 72 && alignof(Overlap) == 8);
+static_assert(sizeof(Overlap) == 80 && alignof(Overlap) == 8);
 static_assert(offsetof(Overlap, memory) == 0);
 static_assert(offsetof(Overlap, words) == 8);
 static_assert(offsetof(Overlap, turns) == 16);
-static_assert(offsetof(Overlap, units) == 24);
-static_assert(offsetof(Overlap, roots) == 32);
-static_assert(offsetof(Overlap, exchanges) == 40);
-static_assert(offsetof(Overlap, across) == 48);
-static_assert(offsetof(Overlap, copied) == 56);
-static_assert(offsetof(Overlap, time) == 64);
+static_assert(offsetof(Overlap, stage) == 24);
+static_assert(offsetof(Overlap, units) == 32);
+static_assert(offsetof(Overlap, roots) == 40);
+static_assert(offsetof(Overlap, exchanges) == 48);
+static_assert(offsetof(Overlap, across) == 56);
+static_assert(offsetof(Overlap, copied) == 64);
+static_assert(offsetof(Overlap, time) == 72);
 
 // Particles in cells, as a device has them.
 struct Particles {

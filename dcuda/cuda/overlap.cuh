@@ -12,21 +12,21 @@ class Worker {
 public:
     static constexpr uint64_t packet = 128;
 
-    MP_DEVICE Worker(const Rank& self, const Overlap& all)
-        : self_(self), all_(all), mine_(at(all.memory) + self.local * all.words) {
-        const uint32_t size = mp::size_of(self, mp::Team::world), devices = self.all->devices, each_device = self.all->per_device;
-        const uint32_t device = self.all->device;
-        before_ = all.across != 0 ? (device + devices - 1) % devices * each_device + self.local : self.rank - 1;
-        behind_ = all.across != 0 ? (device + 1) % devices * each_device + self.local : self.rank + 1;
-        has_before_ = all.across != 0 || self.rank > 0;
-        has_behind_ = all.across != 0 || self.rank + 1 < size;
+    // Rank `local` of a device of the world.
+    MP_DEVICE Worker(const mp::Ranks& world, uint32_t local, const Overlap& all)
+        : all_(all), mine_(at(all.memory) + local * all.words), rank_(world.first + local), local_(local), each_device_(world.per_device) {
+        const uint32_t devices = world.devices, device = world.device;
+        before_ = all.across != 0 ? (device + devices - 1) % devices * each_device_ + local : rank_ - 1;
+        behind_ = all.across != 0 ? (device + 1) % devices * each_device_ + local : rank_ + 1;
+        has_before_ = all.across != 0 || rank_ > 0;
+        has_behind_ = all.across != 0 || rank_ + 1 < world.size;
     }
 
     // Square roots by the method of Newton, a division a step; or doubles that are copied.
     MP_DEVICE void compute(uint64_t turn) const {
         if (all_.roots != 0) {
             each(packet, [&](uint64_t i) {
-                const double square = 2.0 + static_cast<double>(self_.rank) + static_cast<double>(i);
+                const double square = 2.0 + static_cast<double>(rank_) + static_cast<double>(i);
                 double root = square;
                 for (uint64_t unit = 0; unit < all_.units; ++unit) root = 0.5 * (root + square / root);
                 roots()[i] = root;
@@ -40,30 +40,47 @@ public:
         }
     }
 
-    MP_DEVICE bool exchange(uint64_t turn) const {
+    MP_DEVICE bool exchange(const Rank& self, uint64_t turn) const {
         const auto parity = static_cast<uint32_t>(turn % 2);
-        each(packet, [&](uint64_t i) { mine_[i] = word(self_.rank, turn, i); });
+        fill(turn);
         const uint64_t bytes = packet * sizeof(double), first = (1 + 2 * parity) * bytes;
-        if (has_before_ && mp::put_notify(self_, 0, before_, first + bytes, mine_, bytes, parity).failed()) return false;
-        if (has_behind_ && mp::put_notify(self_, 0, behind_, first, mine_, bytes, parity).failed()) return false;
+        if (has_before_ && mp::put_notify(self, 0, before_, first + bytes, mine_, bytes, parity).failed()) return false;
+        if (has_behind_ && mp::put_notify(self, 0, behind_, first, mine_, bytes, parity).failed()) return false;
         const uint32_t count = has_before_ + has_behind_;
-        if (mp::wait_notifications(self_, {0, mp::any_source, parity}, count).failed()) return false;
-        const double* came = mine_ + (1 + 2 * parity) * packet;
-        each(packet, [&](uint64_t i) { sum()[i] += came[i] + came[packet + i]; });
+        if (mp::wait_notifications(self, {0, mp::any_source, parity}, count).failed()) return false;
+        take(turn);
         return true;
+    }
+
+    // The form on streams: what goes to neighbours on this device is stored there, the rest is for messages.
+    MP_DEVICE void give(uint64_t turn) const {
+        fill(turn);
+        if (all_.across != 0) return;
+        const uint64_t first = (1 + 2 * (turn % 2)) * packet;
+        each(packet, [&](uint64_t i) {
+            if (local_ > 0) mine_[first + packet + i - all_.words] = mine_[i];
+            if (local_ + 1 < each_device_) mine_[first + i + all_.words] = mine_[i];
+        });
+    }
+    MP_DEVICE void take(uint64_t turn) const {
+        const double* came = mine_ + (1 + 2 * (turn % 2)) * packet;
+        each(packet, [&](uint64_t i) { sum()[i] += came[i] + came[packet + i]; });
     }
 
 private:
     // Whole numbers, of which no sum is rounded.
     MP_DEVICE static double word(uint64_t rank, uint64_t turn, uint64_t i) { return static_cast<double>(7 * rank + 3 * turn + i); }
+    MP_DEVICE void fill(uint64_t turn) const {
+        each(packet, [&](uint64_t i) { mine_[i] = word(rank_, turn, i); });
+    }
     MP_DEVICE double* sum() const { return mine_ + 5 * packet; }
     MP_DEVICE double* roots() const { return mine_ + 6 * packet; }
     MP_DEVICE double* source() const { return mine_ + 7 * packet; }
     MP_DEVICE double* target() const { return source() + all_.copied; }
 
-    const Rank& self_;
     const Overlap& all_;
     double* mine_;
+    uint32_t rank_, local_, each_device_;
     uint32_t before_, behind_;
     bool has_before_, has_behind_;
 };
@@ -73,16 +90,27 @@ private:
 // Window 0: the memory of a rank.
 DCUDA_KERNEL dcuda_overlap(mp::Ranks ranks, programs::Overlap all) {
     const mp::Rank self = mp::join(ranks);
-    const programs::Worker worker(self, all);
+    const programs::Worker worker(ranks, self.local, all);
     if (mp::barrier(self, mp::Team::world).failed()) return;
     const std::uint64_t began = mp::clock_ns();
     for (std::uint64_t turn = 0; turn < all.turns; ++turn) {
         if (all.units != 0) worker.compute(turn);
-        if (all.exchanges != 0 && !worker.exchange(turn)) return;
+        if (all.exchanges != 0 && !worker.exchange(self, turn)) return;
     }
     if (mp::barrier(self, mp::Team::world).failed()) return;
     if (self.rank == 0 && mp::block().leads()) *programs::at<std::uint64_t>(all.time) = mp::clock_ns() - began;
     mp::finish(self);
+}
+
+// One stage of iteration `turns`, for the form on streams.
+DCUDA_KERNEL dcuda_overlap_stage(mp::Ranks ranks, programs::Overlap all) {
+    const programs::Worker worker(ranks, mp::block_rank(), all);
+    if (all.stage == 0) {
+        if (all.units != 0) worker.compute(all.turns);
+        if (all.exchanges != 0) worker.give(all.turns);
+    } else {
+        worker.take(all.turns);
+    }
 }
 
 // What waiting costs others: the first eighth of a device's ranks compute; the others wait until one of these is done or, without
@@ -90,7 +118,7 @@ DCUDA_KERNEL dcuda_overlap(mp::Ranks ranks, programs::Overlap all) {
 // blocks are given out in turns.
 DCUDA_KERNEL dcuda_waiting(mp::Ranks ranks, programs::Overlap all) {
     const mp::Rank self = mp::join(ranks);
-    const programs::Worker worker(self, all);
+    const programs::Worker worker(ranks, self.local, all);
     const std::uint32_t each_device = self.all->per_device, computing = each_device / 8;
     if (mp::barrier(self, mp::Team::world).failed()) return;
     if (self.local < computing) {

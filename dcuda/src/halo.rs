@@ -9,6 +9,7 @@ use crate::machine::Machine;
 pub type Pieces = Vec<(u64, u64)>;
 
 /// Messages that go all one way or both.
+#[derive(Default)]
 pub struct Halo {
     sends: Vec<Send>,
     recvs: Vec<Recv>,
@@ -16,17 +17,17 @@ pub struct Halo {
 
 impl Halo {
     /// `down`: what goes to the device before, and where it belongs there, which is where what comes from the device behind belongs here; `up`: the
-    /// other way. Halos at the same time have different numbers.
+    /// other way. Halos at the same time have different numbers. In a `ring` the first device is behind the last.
     pub fn new(
         machine: &Machine,
         memory: &Region<u64>,
-        number: u64,
+        (number, ring): (u64, bool),
         down: Option<(Pieces, Pieces)>,
         up: Option<(Pieces, Pieces)>,
     ) -> Result<Halo> {
-        let world = &machine.world;
-        let before = world.rank().checked_sub(1);
-        let behind = Some(world.rank() + 1).filter(|rank| *rank < world.size());
+        let (world, size) = (&machine.world, machine.world.size());
+        let before = world.rank().checked_sub(1).or(ring.then_some(size - 1));
+        let behind = Some((world.rank() + 1) % size).filter(|rank| ring || *rank > 0);
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         let pieces = |pieces: &Pieces| -> Vec<_> {
             let range = |&(first, words): &(u64, u64)| first as usize..(first + words) as usize;

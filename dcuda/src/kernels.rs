@@ -53,8 +53,10 @@ shared_structs! {
         pub memory: u64,
         /// Words of a rank.
         pub words: u64,
-        /// Iterations.
+        /// Iterations; of one stage: which iteration.
         pub turns: u64,
+        /// Which stage, of one: the computation and what is given to neighbours of the same device, or the sum of what came.
+        pub stage: u64,
         /// Units of computation in each: 128 divisions, or 1 KiB copied.
         pub units: u64,
         /// 1: square roots, 0: copies.
@@ -144,6 +146,7 @@ pub const NAMES: &[&str] = &[
     "dcuda_matrix",
     "dcuda_matrix_stage",
     "dcuda_overlap",
+    "dcuda_overlap_stage",
     "dcuda_particles",
     "dcuda_particles_stage",
     "dcuda_pingpong",

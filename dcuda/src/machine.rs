@@ -81,6 +81,8 @@ pub struct Machine {
     /// Ranks of a device.
     pub ranks: u32,
     threads: u32,
+    /// Devices that are on this one's GPU, or the CPU.
+    together: usize,
     module: Option<Module>,
 }
 
@@ -149,6 +151,7 @@ impl Machine {
             Ok::<_, anyhow::Error>(gpu.load_module(image, NAMES)?)
         };
         let module = device.as_cuda().map(load).transpose()?;
+        let together = places.iter().filter(|other| **other == place).count();
         let threads = plan.threads.unwrap_or(if module.is_some() { 128 } else { 1 });
         let fit = match (&module, device.as_cuda()) {
             (Some(module), Some(gpu)) => {
@@ -157,14 +160,14 @@ impl Machine {
                 for name in NAMES {
                     fit = fit.min(gpu.co_resident_blocks(&module.kernel(name)?, threads, 0)?);
                 }
-                fit / places.iter().filter(|other| **other == place).count() as u32
+                fit / together as u32
             }
             _ => 4,
         };
         // The same on all devices.
         let ranks = plan.ranks.unwrap_or(world.min(fit)?);
         let stream = world.stream(&device)?;
-        Ok(Machine { world, device, stream, ranks, threads, module })
+        Ok(Machine { world, device, stream, ranks, threads, together, module })
     }
 
     /// Which device this is.
@@ -176,7 +179,11 @@ impl Machine {
     pub fn what(&self) -> String {
         let name = self.device.as_cuda().map_or("the CPU", CudaDevice::name);
         let (devices, ranks, threads) = (self.world.size(), self.ranks, self.threads);
-        format!("{devices} × {ranks} ranks of {threads} threads, {name}")
+        let together = match self.together {
+            1 => "",
+            _ => ", which devices share",
+        };
+        format!("{devices} × {ranks} ranks of {threads} threads, {name}{together}")
     }
 
     /// So many words of the device, zero.
@@ -192,15 +199,33 @@ impl Machine {
 
     /// Enqueues a kernel of blocks, one for each rank.
     pub fn launch<T: Pod + Send + Sync>(&self, name: &'static str, args: T) -> Result<()> {
-        match &self.module {
-            Some(module) => {
-                let dims = Dims::linear(self.ranks, self.threads);
-                // SAFETY: each kernel's argument is the struct that its program gives it, and stays in the memory that it names.
-                unsafe { self.stream.launch(&module.kernel(name)?, dims, &[Arg::new(&args)])? };
-                Ok(())
-            }
-            None => self.on_host(name, None, self.ranks, args),
-        }
+        self.enqueue(name, None, args)
+    }
+
+    /// The same of a kernel that takes what ranks know of their world; they do not join it.
+    pub fn launch_knowing<T: Pod + Send + Sync>(
+        &self,
+        ranks: &Ranks,
+        name: &'static str,
+        args: T,
+    ) -> Result<()> {
+        self.enqueue(name, Some(ranks.handle()), args)
+    }
+
+    fn enqueue<T: Pod + Send + Sync>(
+        &self,
+        name: &'static str,
+        ranks: Option<mp_kernels::Ranks>,
+        args: T,
+    ) -> Result<()> {
+        let Some(module) = &self.module else {
+            return self.on_host(name, ranks, self.ranks, args);
+        };
+        let dims = Dims::linear(self.ranks, self.threads);
+        let all: Vec<Arg<'_>> = ranks.iter().map(Arg::new).chain([Arg::new(&args)]).collect();
+        // SAFETY: each kernel's arguments are the structs that its program gives it, and stay in the memory that they name.
+        unsafe { self.stream.launch(&module.kernel(name)?, dims, &all)? };
+        Ok(())
     }
 
     /// Runs a kernel of ranks to its end.

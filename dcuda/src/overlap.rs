@@ -1,5 +1,5 @@
 //! Overlap: how much of an exchange is hidden behind a computation, or the other way round, by ranks that share multiprocessors (the paper's
-//! Figures 7 and 8). The code is the same with and without each of the two.
+//! Figures 7 and 8), and beside it on a stream, where one comes after the other. The code is the same with and without each of the two.
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -7,6 +7,7 @@ use dranks::{Options, Ranks};
 use libmp::Region;
 use mp_program::{Spread, within};
 
+use crate::halo::{Halo, Pieces};
 use crate::kernels::Overlap;
 use crate::machine::{Machine, Plan, address, on_devices, same};
 use crate::table::{Line, Unit};
@@ -54,12 +55,21 @@ const PACKET: u64 = 128;
 /// Of how many units the time of one is taken.
 const PROBE: u64 = 256;
 
+/// Who drives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Ranks,
+    Stream,
+}
+
 struct Bench<'a> {
     machine: &'a Machine,
     plan: &'a Plan,
     memory: Region<u64>,
     ranks: Ranks,
     args: Overlap,
+    /// What the stream sends, in even iterations and in odd ones; of a chain, and of all to other devices.
+    halos: [[Halo; 2]; 2],
 }
 
 impl Bench<'_> {
@@ -74,7 +84,18 @@ impl Bench<'_> {
         let time = begin + 8 * u64::from(machine.ranks) * words;
         let args =
             Overlap { memory: begin, words, copied, time, exchanges: 1, ..Overlap::default() };
-        Ok(Bench { machine, plan, memory, ranks, args })
+        let chain = [0, 1].map(|parity| halo(machine, &memory, words, false, parity));
+        let [even, odd] = chain;
+        let chain = [even?, odd?];
+        let remote = match machine.world.size() {
+            1 => [Halo::default(), Halo::default()],
+            _ => {
+                let remote = [0, 1].map(|parity| halo(machine, &memory, words, true, parity));
+                let [even, odd] = remote;
+                [even?, odd?]
+            }
+        };
+        Ok(Bench { machine, plan, memory, ranks, args, halos: [chain, remote] })
     }
 
     /// What is copied, and nothing else.
@@ -91,14 +112,31 @@ impl Bench<'_> {
         Ok(self.machine.world.barrier()?)
     }
 
-    fn run(&self, args: Overlap) -> Result<()> {
-        self.machine.run(&self.ranks, "dcuda_overlap", args)
+    fn run(&self, form: Form, args: Overlap) -> Result<()> {
+        if form == Form::Ranks {
+            return self.machine.run(&self.ranks, "dcuda_overlap", args);
+        }
+        let stage = |turn, stage| {
+            let args = Overlap { turns: turn, stage, ..args };
+            self.machine.launch_knowing(&self.ranks, "dcuda_overlap_stage", args)
+        };
+        self.machine.on_stream(args.turns, |turn| {
+            stage(turn, 0)?;
+            if args.exchanges == 0 {
+                return Ok(());
+            }
+            let halo = &self.halos[args.across as usize][(turn % 2) as usize];
+            self.machine.world.enqueue(&self.machine.stream, &halo.steps())?;
+            stage(turn, 1)
+        })
     }
 
     /// All that is exchanged and computed.
-    fn check(&self, form: &str, args: Overlap) -> Result<()> {
+    fn check(&self, driver: Form, form: &str, args: Overlap) -> Result<()> {
         self.begin()?;
-        self.run(args)?;
+        self.run(driver, args)?;
+        // Until nobody sends any more.
+        self.machine.world.barrier()?;
         let all = self.memory.to_vec()?;
         let size = self.ranks.size();
         for (words, rank) in all.chunks_exact(args.words as usize).zip(self.ranks.numbers()) {
@@ -140,26 +178,64 @@ impl Bench<'_> {
         same(&format!("{form}: copies of rank {rank}"), got, (0..args.copied).map(source))
     }
 
+    /// Units of a computation that takes so many times as long as the ranks' exchange.
+    fn units(&self, ratios: &[f64], args: Overlap) -> Result<Vec<u64>> {
+        // The same on all devices, and never 0.
+        let exchange = self.some(Form::Ranks, Overlap { units: 0, ..args })?;
+        let unit = self.some(Form::Ranks, Overlap { units: PROBE, exchanges: 0, ..args })?;
+        let (exchange, unit) = (exchange.max(1e-9), (unit / PROBE as f64).max(1e-9));
+        let of_ratio = |ratio: &f64| ((ratio * exchange / unit).round().clamp(1.0, 1e9)) as u64;
+        let mut units: Vec<u64> = ratios.iter().map(of_ratio).collect();
+        units.sort_unstable();
+        units.dedup();
+        Ok(units)
+    }
+
     /// Nanoseconds that the ranks have written.
     fn times(&self) -> Result<Vec<u64>> {
         let ranks = self.machine.ranks as usize;
         Ok(self.memory.slice(self.memory.len() - ranks..self.memory.len())?.to_vec()?)
     }
 
-    /// Milliseconds of an iteration, once, by the clock of the first device.
-    fn once(&self, args: Overlap) -> Result<f64> {
+    /// Milliseconds of an iteration, once, by the clock of the first device; of the stream by the CPU's.
+    fn once(&self, form: Form, args: Overlap) -> Result<f64> {
         let (turns, world) = (self.plan.iterations, &self.machine.world);
+        let run = || self.run(form, Overlap { turns, ..args });
+        if form == Form::Stream {
+            return Ok(self.machine.seconds(run)? * 1e3 / turns as f64);
+        }
         world.barrier()?;
-        self.run(Overlap { turns, ..args })?;
+        run()?;
         // Of other devices there is none.
         Ok(world.max(self.times()?[0] as f64)? / 1e6 / turns as f64)
     }
 
     /// The middle of a few.
-    fn some(&self, args: Overlap) -> Result<f64> {
-        let samples = (0..3).map(|_| self.once(args)).collect::<Result<Vec<_>>>()?;
+    fn some(&self, form: Form, args: Overlap) -> Result<f64> {
+        let samples = (0..3).map(|_| self.once(form, args)).collect::<Result<Vec<_>>>()?;
         Ok(Spread::of(&samples).context("no measurement")?.median)
     }
+}
+
+/// What a device's ranks give the devices before and behind: in a chain the first and the last rank, else all.
+fn halo(
+    machine: &Machine,
+    memory: &Region<u64>,
+    words: u64,
+    across: bool,
+    parity: u64,
+) -> Result<Halo> {
+    let all = u64::from(machine.ranks);
+    let pieces = |ranks: std::ops::Range<u64>, at: u64| -> Pieces {
+        ranks.map(|rank| (rank * words + at, PACKET)).collect()
+    };
+    let (first, last) = if across { (0..all, 0..all) } else { (0..1, all - 1..all) };
+    // Where what comes from the rank before belongs, and behind that what comes from the one behind.
+    let came = (1 + 2 * parity) * PACKET;
+    let down = (pieces(first.clone(), 0), pieces(last.clone(), came + PACKET));
+    let up = (pieces(last, 0), pieces(first, came));
+    let number = 2 * u64::from(across) + parity;
+    Halo::new(machine, memory, (number, across), Some(down), Some(up))
 }
 
 fn copied(rank: u64, word: u64) -> f64 {
@@ -184,42 +260,46 @@ pub fn run(plan: &Plan, choices: &Choices) -> Result<Vec<Line>> {
             let across = topology == Topology::AllRemote;
             ensure!(several || !across, "all-remote needs several devices, and there is 1");
             for &work in &choices.work {
-                let form = format!(
-                    "{}, {}",
-                    if across { "all-remote" } else { "chain" },
-                    if work == Work::Newton { "Newton" } else { "copy" },
-                );
                 let roots = u64::from(work == Work::Newton);
                 let args = Overlap { across: across.into(), roots, ..bench.args };
-                bench.check(&form, Overlap { turns: plan.check, units: 3, ..args })?;
-                if plan.iterations == 0 {
-                    lines.push(Line::checked("overlap", &form, machine));
-                    continue;
+                let mut units = choices.units.clone();
+                for driver in [Form::Ranks, Form::Stream] {
+                    let form = format!(
+                        "{}, {}{}",
+                        if across { "all-remote" } else { "chain" },
+                        if work == Work::Newton { "Newton" } else { "copy" },
+                        if driver == Form::Stream { ", stream" } else { "" },
+                    );
+                    bench.check(driver, &form, Overlap { turns: plan.check, units: 3, ..args })?;
+                    if plan.iterations == 0 {
+                        lines.push(Line::checked("overlap", &form, machine));
+                        continue;
+                    }
+                    if units.is_empty() {
+                        units = bench.units(&choices.ratios, args)?;
+                    }
+                    lines.extend(measure(&bench, driver, &units, &form, args)?);
                 }
-                lines.extend(measure(&bench, choices, &form, args)?);
             }
         }
         Ok(lines)
     })
 }
 
-fn measure(bench: &Bench<'_>, choices: &Choices, form: &str, args: Overlap) -> Result<Vec<Line>> {
-    // The same on all devices, and never 0.
-    let exchange = bench.some(Overlap { units: 0, ..args })?;
-    let unit = bench.some(Overlap { units: PROBE, exchanges: 0, ..args })? / PROBE as f64;
-    let (exchange, unit) = (exchange.max(1e-9), unit.max(1e-9));
-    let of_ratio = |ratio: &f64| ((ratio * exchange / unit).round().clamp(1.0, 1e9)) as u64;
-    let units = match choices.units.is_empty() {
-        true => choices.ratios.iter().map(of_ratio).collect(),
-        false => choices.units.clone(),
-    };
+fn measure(
+    bench: &Bench<'_>,
+    driver: Form,
+    all_units: &[u64],
+    form: &str,
+    args: Overlap,
+) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
-    for units in units {
+    for &units in all_units {
         let mut samples = [const { Vec::new() }; 4];
         for _ in 0..bench.plan.repeats {
-            let computing = bench.once(Overlap { units, exchanges: 0, ..args })?;
-            let exchange = bench.once(Overlap { units: 0, ..args })?;
-            let both = bench.once(Overlap { units, ..args })?;
+            let computing = bench.once(driver, Overlap { units, exchanges: 0, ..args })?;
+            let exchange = bench.once(driver, Overlap { units: 0, ..args })?;
+            let both = bench.once(driver, Overlap { units, ..args })?;
             let hidden = (computing + exchange - both) / computing.min(exchange);
             for (samples, sample) in samples.iter_mut().zip([computing, exchange, both, hidden]) {
                 samples.push(sample);
@@ -232,7 +312,8 @@ fn measure(bench: &Bench<'_>, choices: &Choices, form: &str, args: Overlap) -> R
         let size = format!("{units} units, ratio {:.2}", spreads[0].median / spreads[1].median);
         let names = [Unit::Computing, Unit::Exchanging, Unit::Together, Unit::Hidden];
         for (unit, spread) in names.into_iter().zip(spreads) {
-            lines.push(Line::new("overlap", form, size.clone(), bench.machine, unit, spread));
+            let line = Line::new("overlap", form, size.clone(), bench.machine, unit, spread);
+            lines.push(line.over(units as f64));
         }
     }
     Ok(lines)

@@ -183,7 +183,7 @@ impl Tank<'_> {
         Halo::new(
             self.machine,
             &self.memory,
-            set,
+            (set, false),
             Some((cell(1), cell(last + 1))),
             Some((cell(last), cell(0))),
         )
@@ -194,7 +194,7 @@ impl Tank<'_> {
         let list = |way: u64, cell: u64| vec![(self.leaving(way, cell), 1 + 4 * self.args.room)];
         let last = self.slots() - 2;
         let (down, up) = ((list(0, 1), list(0, last + 1)), (list(1, last), list(1, 0)));
-        Halo::new(self.machine, &self.memory, 2, Some(down), Some(up))
+        Halo::new(self.machine, &self.memory, (2, false), Some(down), Some(up))
     }
 }
 

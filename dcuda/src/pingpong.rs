@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use dranks::Options;
+use libmp::Step;
 use mp_program::Spread;
 
 use crate::kernels::Pairs;
@@ -45,6 +46,9 @@ pub fn run(plan: &Plan, messages: &Messages) -> Result<Vec<Line>> {
                 ensure!(pairs <= most, "{pairs} pairs: expected at most {most}, for so many ranks");
                 lines.extend(of_pairs(machine, plan, messages, across, pairs)?);
             }
+        }
+        if machine.world.size() == 2 {
+            lines.extend(on_stream(machine, plan, messages)?);
         }
         Ok(lines)
     })
@@ -109,9 +113,51 @@ fn of_pairs(
             for (unit, samples) in [(Unit::OneWay, one_way), (Unit::Rate, rate)] {
                 let spread = Spread::of(&samples).context("no measurement")?;
                 let size = format!("{bytes} B");
-                lines.push(Line::new("ping-pong", &form, size, machine, unit, spread));
+                let line = Line::new("ping-pong", &form, size, machine, unit, spread);
+                lines.push(line.over(bytes as f64));
             }
         }
+    }
+    machine.world.barrier()?;
+    Ok(lines)
+}
+
+/// The same by two devices' streams: messages that are prepared once.
+fn on_stream(machine: &Machine, plan: &Plan, messages: &Messages) -> Result<Vec<Line>> {
+    let form = "one message on streams, on two devices";
+    let (first, peer) = (machine.number() == 0, machine.world.peer(1 - machine.number())?);
+    let mut lines = Vec::new();
+    for &bytes in &messages.sizes {
+        let words = bytes.div_ceil(8) as usize;
+        let memory = machine.memory(2 * words.max(1) as u64)?;
+        let (given, taken) = (memory.slice(0..words)?, memory.slice(words..2 * words)?);
+        // The second device sends back what has come.
+        let send = peer.send(if first { &given } else { &taken }, 0).prepare()?;
+        let recv = peer.recv(&taken, 0).prepare()?;
+        let one: &[Step<'_>] = match first {
+            true => &[Step::start(&recv), Step::start(&send), Step::wait(&recv)],
+            false => &[Step::start(&recv), Step::wait(&recv), Step::start(&send)],
+        };
+        let run = |turns| {
+            machine.on_stream(turns, |_| Ok(machine.world.enqueue(&machine.stream, one)?))
+        };
+        let sent: Vec<u64> = (0..words as u64).map(|word| 7 * word + bytes).collect();
+        given.write(&sent)?;
+        machine.world.barrier()?;
+        run(plan.check)?;
+        let wrong = taken.to_vec()?.iter().zip(&sent).filter(|(one, other)| one != other).count();
+        ensure!(wrong == 0, "{form}, {bytes} bytes: {wrong} words are not those that were sent");
+        if plan.iterations == 0 {
+            lines.push(Line::checked("ping-pong", form, machine));
+            continue;
+        }
+        let spread = machine.time(plan, run)?;
+        let half = |ms: f64| ms * 1e3 / 2.0;
+        let Spread { median, min, max, count } = spread;
+        let one_way = Spread { median: half(median), min: half(min), max: half(max), count };
+        let size = format!("{bytes} B");
+        let line = Line::new("ping-pong", form, size, machine, Unit::OneWay, one_way);
+        lines.push(line.over(bytes as f64));
     }
     machine.world.barrier()?;
     Ok(lines)

@@ -128,7 +128,7 @@ impl Domain<'_> {
         let last = self.lines();
         let (down, up) =
             (down.then(|| (line(1), line(last + 1))), up.then(|| (line(last), line(0))));
-        Halo::new(self.machine, &self.memory, field, down, up)
+        Halo::new(self.machine, &self.memory, (field, false), down, up)
     }
 
     /// The windows of the ranks, and what runs them.

@@ -58,6 +58,8 @@ pub struct Line {
     form: String,
     size: String,
     machine: String,
+    /// What is varied, for a drawing: units of computation, bytes.
+    over: Option<f64>,
     figure: Option<(Unit, Spread)>,
 }
 
@@ -72,13 +74,18 @@ impl Line {
         spread: Spread,
     ) -> Line {
         let figure = Some((unit, spread));
-        Line { program, form: form.into(), size, machine: machine.what(), figure }
+        Line { program, form: form.into(), size, machine: machine.what(), over: None, figure }
     }
 
     /// A form that has been checked and not measured.
     pub fn checked(program: &'static str, form: &str, machine: &Machine) -> Line {
         let (form, size) = (form.into(), String::new());
-        Line { program, form, size, machine: machine.what(), figure: None }
+        Line { program, form, size, machine: machine.what(), over: None, figure: None }
+    }
+
+    /// The same at a place of what is varied.
+    pub fn over(self, at: f64) -> Line {
+        Line { over: Some(at), ..self }
     }
 }
 

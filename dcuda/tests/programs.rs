@@ -62,10 +62,10 @@ fn the_product_is_the_serial_one_on_any_grid_of_devices() {
 
 #[test]
 fn what_is_exchanged_and_computed_at_once_is_right() {
-    assert_eq!(right("overlap", "--devices host --ranks 5 --copied 1"), 2);
-    // Both topologies, both kinds of work.
-    assert_eq!(right("overlap", "--devices host,host --ranks 2 --threads 2 --check 70"), 4);
-    assert_eq!(right("overlap", "--devices host,host,host --ranks 2 --topology all-remote"), 2);
+    assert_eq!(right("overlap", "--devices host --ranks 5 --copied 1"), 4);
+    // Both topologies, both kinds of work, by ranks and on streams.
+    assert_eq!(right("overlap", "--devices host,host --ranks 2 --threads 2 --check 70"), 8);
+    assert_eq!(right("overlap", "--devices host,host,host --ranks 2 --topology all-remote"), 4);
 }
 
 #[test]
@@ -77,9 +77,9 @@ fn ranks_that_compute_beside_ranks_that_wait_are_right() {
 
 #[test]
 fn every_word_goes_back_and_forth_between_pairs_of_one_device_and_of_two() {
-    // Three sizes of one pair and of all, on one device and on two.
+    // Three sizes of one pair and of all, on one device and on two, and on streams.
     let case = "--devices host,host --ranks 4 --sizes 0,8,5000 --check 20";
-    assert_eq!(right("pingpong", case), 12);
+    assert_eq!(right("pingpong", case), 15);
     assert_eq!(right("pingpong", "--devices host --ranks 2 --sizes 16 --threads 32"), 1);
 }
 
@@ -89,8 +89,8 @@ fn times_are_printed_and_written() {
     std::fs::create_dir_all(&folder).unwrap();
     for (program, lines, unit) in [
         ("stencil --columns 8 --levels 2", 3, "ms"),
-        ("overlap --topology chain --work copy --units 3,5", 8, "eta"),
-        ("pingpong --sizes 8 --pairs 1", 4, "us"),
+        ("overlap --topology chain --work copy --units 3,5", 16, "eta"),
+        ("pingpong --sizes 8 --pairs 1", 5, "us"),
         ("particles --particles 5", 2, "ms"),
         ("spmv --rows 4", 2, "ms"),
     ] {

@@ -49,6 +49,15 @@ pub enum Error {
         device: String,
     },
 
+    /// A rank cannot be a thread of the CPU, which does not reach its memory.
+    #[error(
+        "device ranks: memory of {device} is not reached by the CPU: a host rank needs host memory, or pinned memory of the GPU"
+    )]
+    NotOnHost {
+        /// The device.
+        device: String,
+    },
+
     /// What libmp says: of the world, memory, or a rank behind a NIC.
     #[error(transparent)]
     World(#[from] libmp::Error),

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytemuck::{Pod, Zeroable};
-use gdsync::{Arg, Buffer, Deadline, Device, Dims, Kernel, Stream};
+use gdsync::{Arg, Buffer, Deadline, Device, Dims, Kernel, Space, Stream};
 use libmp::{Communicator, Region, Window};
-use mp_kernels::{LogLine, RANK_BITS, RANK_WINDOWS, RankPart, RankReport, RankState};
+use mp_kernels::{LogLine, MeetingWord, RANK_BITS, RANK_WINDOWS, RankPart, RankReport, RankState};
 
 use crate::control::Control;
 use crate::error::{Error, Failure, Result};
 use crate::log::Line;
 
-/// How many ranks a device has, and how much memory is kept for what they send each other; the same on all devices.
+/// How many ranks a device has, and how much memory is kept for what they send each other: the same on all devices but for the first.
 ///
 /// ```
 /// use dranks::Options;
@@ -22,7 +22,7 @@ use crate::log::Line;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// Ranks of each device: blocks of the launch.
+    /// Ranks of this device: blocks of its launch, or threads of the CPU ([`Ranks::host_rank`]).
     pub ranks: u32,
     /// Notifications that may be on their way from one device to one rank, a power of two: 16 bytes each for each pair of these. Senders
     /// wait when there are more.
@@ -43,7 +43,7 @@ impl Options {
         Options { ranks, slots: 64, spill: 1024, lines: 1024, first: 0 }
     }
 
-    fn check(&self, devices: usize) -> Result<()> {
+    fn check(&self) -> Result<()> {
         let check = |option, value: u32, least: u32, most: u32, power: bool| {
             let fits = (least..=most).contains(&value);
             if fits && (!power || value == 0 || value.is_power_of_two()) {
@@ -53,16 +53,16 @@ impl Options {
             let expected = format!("{power}from {least} to {most}");
             Err(Error::Option { option, value: value.into(), expected })
         };
-        let most = ((1_u64 << RANK_BITS) - 1) / devices.max(1) as u64;
-        check("the number of ranks of a device", self.ranks, 1, most as u32, false)?;
+        check("the number of ranks of a device", self.ranks, 1, (1 << RANK_BITS) - 1, false)?;
         check("slots", self.slots, 1, 1 << 20, true)?;
         check("spill", self.spill, 1, 1 << 24, true)?;
         check("lines", self.lines, 0, 1 << 24, true)
     }
 
-    fn words(&self) -> [u64; 5] {
-        let Options { ranks, slots, spill, lines, first } = *self;
-        [ranks.into(), slots.into(), spill.into(), lines.into(), first]
+    /// What is the same on all devices.
+    fn words(&self) -> [u64; 4] {
+        let Options { slots, spill, lines, first, .. } = *self;
+        [slots.into(), spill.into(), lines.into(), first]
     }
 }
 
@@ -101,18 +101,25 @@ impl Options {
 /// # }
 /// ```
 pub struct Ranks {
-    world: Communicator,
+    pub(crate) world: Communicator,
     options: Options,
-    layout: Control,
+    pub(crate) layout: Control,
     handle: mp_kernels::Ranks,
+    /// The first rank of each device, and how many there are.
+    firsts: Vec<u32>,
     control: Region<u64>,
-    /// Where each device sees this one's memory.
-    views: Vec<u64>,
+    /// The control memory and the memory of all devices.
+    pub(crate) controls: Window<u64>,
+    pub(crate) memories: Window<u8>,
     /// Windows that the host has declared.
     windows: AtomicU32,
+    /// Ranks that are threads of the CPU, by their number on the device.
+    pub(crate) taken: Mutex<Vec<u32>>,
+    /// Of host ranks, a word each, which streams copy from and to: made before kernels run, which making memory may wait for.
+    pub(crate) desk: Option<Region<u64>>,
     log: Mutex<Log>,
-    /// Kept while kernels use them.
-    _opened: (Window<u64>, Window<u8>, Region<u64>),
+    /// Kept while kernels use it.
+    _table: Region<u32>,
 }
 
 /// The lines, and behind them the word that says how many have been read.
@@ -125,80 +132,107 @@ const LINE: usize = size_of::<LogLine>() / 8;
 
 impl Ranks {
     /// Opens a world of ranks on the memory's device, as all members of the communicator do, each on its own memory; a collective call.
-    /// The memories may differ in length.
+    /// The memories may differ in length, and the devices in their number of ranks.
     ///
     /// # Errors
     /// [`Error::Option`] for an option out of its range, [`Error::Mismatch`] on every rank for options that differ; [`Error::World`]: what
-    /// libmp says, `NoPath` for a device that is reached through a NIC only.
+    /// libmp says.
     pub fn open<T: Pod>(
         world: &Communicator,
         memory: &Region<T>,
         options: &Options,
     ) -> Result<Ranks> {
         let (rank, devices) = (world.rank(), world.size());
-        options.check(devices)?;
+        options.check()?;
         if memory.is_empty() {
             let expected = "at least one".into();
             return Err(Error::Option { option: "the memory's length", value: 0, expected });
         }
         let here = options.words();
-        for (rank, blob) in world.all_gather(bytemuck::bytes_of(&here))?.iter().enumerate() {
-            let theirs: Option<[u64; 5]> = bytemuck::try_pod_read_unaligned(blob).ok();
-            if theirs != Some(here) {
+        let blob = [&here[..], &[u64::from(options.ranks)]].concat();
+        let mut firsts = vec![0_u32];
+        for (rank, blob) in world.all_gather(bytemuck::cast_slice(&blob))?.iter().enumerate() {
+            let theirs = words_of(blob);
+            let said: Option<[u64; 4]> = theirs.get(..4).and_then(|words| words.try_into().ok());
+            let ranks = theirs.get(4).and_then(|ranks| u32::try_from(*ranks).ok());
+            let Some(ranks) = ranks.filter(|_| said == Some(here)) else {
                 return Err(Error::Mismatch {
                     rank,
                     communicator: world.name().into(),
-                    theirs: shown(theirs.unwrap_or_default()),
+                    theirs: shown(said.unwrap_or_default()),
                     here: shown(here),
                 });
-            }
-        }
-        let device = memory.buffer().device().clone();
-        let layout = Control::new(devices as u32, options);
-        let control = world.alloc::<u64>(&device, (layout.bytes / 8) as usize)?;
-        control.write(&layout.begun(options.first))?;
-        let control_window = world.window(&control, 0)?;
-        let memory = Region::from_buffer(memory.buffer().bytes());
-        let memory_window = world.window(&memory, 0)?;
-        let reach = || -> Result<(Vec<u64>, Vec<u64>)> {
-            let of = |rank: usize| -> Result<(u64, u64)> {
-                let control = address("the control memory", control_window.memory_of(rank)?)?;
-                Ok((control, address("the memory", memory_window.memory_of(rank)?)?))
             };
-            Ok((0..devices).map(of).collect::<Result<Vec<_>>>()?.into_iter().unzip())
+            let end = firsts[rank].checked_add(ranks).filter(|end| *end < 1 << RANK_BITS);
+            firsts.push(end.ok_or_else(|| Error::Option {
+                option: "the number of ranks of all devices",
+                value: u64::from(firsts[rank]) + u64::from(ranks),
+                expected: format!("less than {}", 1 << RANK_BITS),
+            })?);
+        }
+        let counts: Vec<u32> = firsts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        let layout = Control::new(&counts, rank, options);
+        let (device, space) = (memory.buffer().device().clone(), memory.buffer().space());
+        let words = (layout.bytes / 8) as usize;
+        // Where the CPU reaches the memory it reaches this, too.
+        let control = match device.as_cuda().is_some() && space == Space::Pinned {
+            true => Region::from_buffer(device.alloc_pinned::<u64>(words)?),
+            false => world.alloc::<u64>(&device, words)?,
+        };
+        control.write(&layout.begun(options.first))?;
+        let controls = world.window(&control, 0)?;
+        let memory = Region::from_buffer(memory.buffer().bytes());
+        let memories = world.window(&memory, 0)?;
+        // How many are behind a NIC.
+        let far = || -> Result<u32> {
+            let mut far = 0;
+            for rank in 0..devices {
+                match controls.memory_of(rank) {
+                    Ok(there) => {
+                        address("the control memory", there)?;
+                        address("the memory", memories.memory_of(rank)?)?;
+                    }
+                    Err(libmp::Error::NoPath { .. }) => far += 1,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            Ok(far)
         };
         // Everybody hears of a failure of anybody.
-        let reached = reach();
-        let seen = reached.as_ref().map_or(&[][..], |(_, memories)| memories);
-        let all = world.all_gather(bytemuck::cast_slice(seen))?;
-        let (controls, memories) = reached?;
-        let view = |(member, blob): (usize, &Vec<u8>)| {
-            let places: Vec<u64> = words_of(blob);
-            places.get(rank).copied().ok_or_else(|| Error::Mismatch {
-                rank: member,
+        let far = far();
+        let said = far.as_ref().err().map_or_else(String::new, ToString::to_string);
+        let all = world.all_gather(said.as_bytes())?;
+        let far = far?;
+        if let Some((rank, said)) = all.iter().enumerate().find(|(_, said)| !said.is_empty()) {
+            return Err(Error::Mismatch {
+                rank,
                 communicator: world.name().into(),
-                theirs: "memory that it cannot reach".into(),
+                theirs: format!("memory that it cannot reach ({})", String::from_utf8_lossy(said)),
                 here: shown(here),
-            })
+            });
+        }
+        let table = world.alloc::<u32>(&device, firsts.len())?;
+        table.write(&firsts)?;
+        let desk = match control.buffer().host_address() {
+            Some(_) => Some(device.alloc_pinned::<u64>(options.ranks as usize)?),
+            None => None,
         };
-        let views = all.iter().enumerate().map(view).collect::<Result<Vec<u64>>>()?;
-        let tables = world.alloc::<u64>(&device, 2 * devices)?;
-        tables.write(&[&controls[..], &views[..]].concat())?;
-        let table = address("the table of devices", tables.buffer())?;
-        let bounds = control_window.handle()?;
+        let (control_handle, memory_handle) = (controls.handle()?, memories.handle()?);
         let log = Log::new(&device, options.lines)?;
         let [lines, read] = log.addresses()?;
         let handle = mp_kernels::Ranks {
-            control: controls[rank],
-            controls: table,
-            views: table + 8 * devices as u64,
-            memory: memories[rank],
+            control: address("the control memory", control.buffer())?,
+            controls: control_handle.parts,
+            memories: memory_handle.parts,
+            firsts: address("the table of devices", table.buffer())?,
+            memory: address("the memory", memory.buffer())?,
             bytes: memory.len() as u64,
+            nic_report: control_handle.report,
             log: lines,
             log_read: read,
-            abort: bounds.abort,
-            timeout_ns: bounds.timeout_ns,
-            device: rank as u32,
+            abort: control_handle.abort,
+            timeout_ns: control_handle.timeout_ns,
+            far,
             ..layout.handle
         };
         Ok(Ranks {
@@ -206,11 +240,15 @@ impl Ranks {
             options: *options,
             layout,
             handle,
+            firsts,
             control,
-            views,
+            controls,
+            memories,
             windows: AtomicU32::new(0),
+            taken: Mutex::new(Vec::new()),
+            desk: desk.map(Region::from_buffer),
             log: Mutex::new(log),
-            _opened: (control_window, memory_window, tables),
+            _table: table,
         })
     }
 
@@ -221,13 +259,27 @@ impl Ranks {
 
     /// Ranks of the world.
     pub fn size(&self) -> u32 {
-        self.handle.devices * self.handle.per_device
+        self.handle.size
     }
 
     /// The ranks of this device, by their numbers in the world.
     pub fn numbers(&self) -> Range<u32> {
-        let first = self.handle.device * self.handle.per_device;
-        first..first + self.handle.per_device
+        self.handle.first..self.handle.first + self.handle.per_device
+    }
+
+    /// The device of a rank, and the rank's number there; `None` if there is no such rank.
+    pub(crate) fn place_of(&self, rank: u32) -> Option<(usize, u32)> {
+        let device = self.firsts.partition_point(|first| *first <= rank).checked_sub(1)?;
+        (rank < self.handle.size).then(|| (device, rank - self.firsts[device]))
+    }
+
+    pub(crate) fn device(&self) -> &Device {
+        self.control.buffer().device()
+    }
+
+    /// The words of this device's control memory, if the CPU reaches them.
+    pub(crate) fn words(&self) -> Option<&[std::sync::atomic::AtomicU64]> {
+        self.control.buffer().atomics()
     }
 
     /// Opens a window before the first launch: `shares` has for each rank of this device the bytes of its memory that are its share, which
@@ -255,28 +307,16 @@ impl Ranks {
             let expected = format!("at most {RANK_WINDOWS}");
             return wrong("the number of windows", u64::from(window) + 1, expected);
         }
-        // As each device sees them.
-        let parts = self.views.iter().flat_map(|view| {
-            shares.iter().flat_map(move |share| [view + share.start, share.end - share.start])
-        });
+        let parts = shares.iter().flat_map(|share| [1 + share.start, share.end - share.start]);
         let parts: Vec<u64> = parts.collect();
         let all = self.world.all_gather(bytemuck::cast_slice(&parts))?;
-        let device = self.handle.device as usize;
-        let mine = all.iter().flat_map(|blob| {
-            let words: Vec<u64> = words_of(blob);
-            let row = 2 * shares.len();
-            words.into_iter().skip(device * row).take(row)
-        });
-        let row = mine.collect::<Vec<u64>>();
-        let at = self.layout.handle.parts / 8 + u64::from(window) * row.len() as u64;
+        let row: Vec<u64> = all.iter().flat_map(|blob| words_of(blob)).collect();
         debug_assert_eq!(row.len(), self.size() as usize * size_of::<RankPart>() / 8);
-        self.control.slice(at as usize..at as usize + row.len())?.write(&row)?;
+        let at = self.layout.part(window, 0);
+        self.control.slice(at..at + row.len())?.write(&row)?;
         self.windows.store(window + 1, Ordering::Relaxed);
-        let states = (self.layout.handle.states / 8) as usize;
-        let (words, taken) =
-            (size_of::<RankState>() / 8, std::mem::offset_of!(RankState, world_windows) / 8);
-        for rank in 0..shares.len() {
-            let word = states + rank * words + taken;
+        for rank in 0..self.options.ranks {
+            let word = self.layout.state(rank) + std::mem::offset_of!(RankState, world_windows) / 8;
             self.control.slice(word..word + 1)?.write(&[u64::MAX >> (63 - window)])?;
         }
         self.world.barrier()?;
@@ -339,13 +379,13 @@ impl Ranks {
     /// # Errors
     /// [`Error::World`]: what the driver says.
     pub fn lost_lines(&self) -> Result<u64> {
-        let word = self.layout.lost();
+        let word = self.layout.meeting(MeetingWord::LogLost);
         Ok(self.control.slice(word..word + 1)?.to_vec()?[0])
     }
 }
 
-fn shown([ranks, slots, spill, lines, first]: [u64; 5]) -> String {
-    format!("{ranks} ranks, {slots} slots, {spill} kept, {lines} lines, from {first} on")
+fn shown([slots, spill, lines, first]: [u64; 4]) -> String {
+    format!("{slots} slots, {spill} kept, {lines} lines, from {first} on")
 }
 
 fn words_of(blob: &[u8]) -> Vec<u64> {

@@ -6,15 +6,23 @@ mod common;
 use std::time::Duration;
 
 use common::Player;
-use dranks::{Call, Error, Options, Phase};
+use dranks::{Call, Error, Options, Phase, Ranks, Team};
 use libmp::matching::{Label, Matcher, Pattern};
-use libmp::{Config, Device, World};
+use libmp::{Config, Device, Region, World};
 
 /// Runs `device` for each of so many devices, each a rank on a thread of its own.
 fn devices<T: Send>(count: usize, timeout: u64, device: impl Fn(&World) -> T + Sync) -> Vec<T> {
     let mut config = Config::from_env().unwrap();
     config.timeout = Duration::from_millis(timeout);
-    let worlds = World::threads_with_config(count, &config).unwrap();
+    devices_of(count, &config, device)
+}
+
+fn devices_of<T: Send>(
+    count: usize,
+    config: &Config,
+    device: impl Fn(&World) -> T + Sync,
+) -> Vec<T> {
+    let worlds = World::threads_with_config(count, config).unwrap();
     std::thread::scope(|scope| {
         let device = &device;
         let threads: Vec<_> = worlds
@@ -34,7 +42,7 @@ fn devices<T: Send>(count: usize, timeout: u64, device: impl Fn(&World) -> T + S
 const MINUTE: u64 = 60_000;
 
 /// Kernels that check themselves, and their rounds.
-const KERNELS: [(&str, u64); 16] = [
+const KERNELS: [(&str, u64); 19] = [
     ("ranks_numbers", 1),
     ("ranks_windows", 20),
     ("ranks_transfers", 1),
@@ -51,6 +59,9 @@ const KERNELS: [(&str, u64); 16] = [
     ("ranks_late", 20_000_000),
     ("ranks_deadline", 1),
     ("ranks_notify_all", 10),
+    ("ranks_collectives", 10),
+    ("ranks_fompi", 5),
+    ("ranks_beside", 20),
 ];
 
 fn every_kernel_passes(
@@ -121,9 +132,8 @@ fn windows_are_declared_by_the_host() {
 fn what_cannot_be_opened_is_refused_with_its_value() {
     devices(1, MINUTE, |world| {
         let memory = world.alloc::<u64>(&Device::Host, 8).unwrap();
-        let says = |options: &Options| {
-            dranks::Ranks::open(world, &memory, options).unwrap_err().to_string()
-        };
+        let says =
+            |options: &Options| Ranks::open(world, &memory, options).unwrap_err().to_string();
         let good = Options::new(2);
         assert_eq!(
             says(&Options { slots: 3, ..good }),
@@ -135,7 +145,7 @@ fn what_cannot_be_opened_is_refused_with_its_value() {
         );
         assert!(says(&Options { spill: 0, ..good }).starts_with("device ranks: spill is 0"));
         assert!(says(&Options { lines: 5, ..good }).starts_with("device ranks: lines is 5"));
-        let ranks = dranks::Ranks::open(world, &memory, &good).unwrap();
+        let ranks = Ranks::open(world, &memory, &good).unwrap();
         let refused = ranks.window(std::slice::from_ref(&(0..8))).unwrap_err().to_string();
         assert_eq!(
             refused,
@@ -151,32 +161,146 @@ fn what_cannot_be_opened_is_refused_with_its_value() {
     });
     let ends = devices(2, MINUTE, |world| {
         let memory = world.alloc::<u64>(&Device::Host, 8).unwrap();
-        let options = Options::new(2 + world.rank() as u32);
-        dranks::Ranks::open(world, &memory, &options).unwrap_err().to_string()
+        let options = Options { spill: 16 << world.rank(), ..Options::new(2) };
+        Ranks::open(world, &memory, &options).unwrap_err().to_string()
     });
-    assert!(ends[0].contains("3 ranks") && ends[1].contains("2 ranks"), "{ends:?}");
+    assert!(ends[0].contains("32 kept") && ends[1].contains("16 kept"), "{ends:?}");
+}
+
+/// What a path is called in the environment.
+fn by_path(path: &str) -> Config {
+    let mut config = Config::from_variables([("MP_PATH", path)]).unwrap();
+    config.timeout = Duration::from_millis(MINUTE);
+    config
 }
 
 #[test]
-fn devices_behind_a_nic_are_refused() {
-    let mut config = Config::from_env().unwrap();
-    config.path = Config::from_variables([("MP_PATH", "nic")]).unwrap().path;
-    let worlds = World::threads_with_config(2, &config).unwrap();
-    std::thread::scope(|scope| {
-        for world in worlds {
-            scope.spawn(move || {
-                let memory = world.alloc::<u64>(&Device::Host, 8).unwrap();
-                let error = dranks::Ranks::open(&world, &memory, &Options::new(2)).unwrap_err();
-                assert!(error.to_string().contains("behind the NIC"), "{error}");
+fn every_kernel_passes_on_devices_behind_a_nic() {
+    for path in ["nic", "nic-tcp"] {
+        for (name, rounds) in KERNELS {
+            devices_of(2, &by_path(path), |world| {
+                let options = Options { spill: 1024, ..Options::new(2) };
+                let player = Player::new(world, &Device::Host, &options, 1, 64).unwrap();
+                player.pass(name, rounds.min(20_000_000));
                 world.barrier().unwrap();
             });
+        }
+    }
+}
+
+/// What a test's kernel fills in for a round.
+fn filled(words: usize, rank: u32, round: u64) -> Vec<u64> {
+    let first = u64::from(rank + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let first = first.wrapping_add(round * 1_000_003);
+    (0..words as u64).map(|i| first.wrapping_add(i)).collect()
+}
+
+/// The other half of `ranks_with_hosts`: a host rank, whose share is `words` words for itself and for each rank of kernels.
+fn host_rank(
+    ranks: &Ranks,
+    local: u32,
+    memory: &Region<u64>,
+    kernels: u32,
+    words: usize,
+    rounds: u64,
+) {
+    let mut rank = ranks.host_rank(local).unwrap();
+    let (hosts, number) = (rank.size(Team::World) - kernels, rank.rank());
+    let (half, host) = (words / 2, number - kernels);
+    let part = half / hosts as usize;
+    // What it gives, and what comes.
+    let length = words * (1 + kernels as usize);
+    let first = local as usize * length;
+    let share = memory.slice(first..first + length).unwrap();
+    let bytes = 8 * first as u64..8 * (first + length) as u64;
+    let window = rank.win_create(Team::World, bytes).unwrap();
+    let wanted =
+        |source, tag: u32| Pattern { context: Some(window.into()), source, tag: Some(tag.into()) };
+    let mine = share.slice(0..part).unwrap();
+    for round in 0..rounds {
+        let tag = (round % 100) as u32;
+        mine.write(&filled(part, number, round)).unwrap();
+        let came = rank.wait_notifications(&wanted(None, tag), kernels as usize).unwrap();
+        assert_eq!(came.len(), kernels as usize);
+        for device_rank in 0..kernels {
+            let at = half + device_rank as usize * part;
+            let got = share.slice(at..at + part).unwrap().to_vec().unwrap();
+            assert_eq!(
+                got,
+                filled(part, device_rank, round),
+                "host {host}, rank {device_rank}, round {round}"
+            );
+            // Where it came from, it has been read, too.
+            let copy = share.slice(share.len() - part..share.len()).unwrap();
+            rank.get_notify(window, device_rank, 0, &copy, 102).unwrap();
+            rank.flush().unwrap();
+            assert_eq!(
+                copy.to_vec().unwrap(),
+                got,
+                "host {host}, rank {device_rank}, round {round}"
+            );
+            let at = 8 * (half + host as usize * part) as u64;
+            rank.put_notify(window, device_rank, at, &mine, tag).unwrap();
+        }
+        rank.wait_notifications(&wanted(None, 101), kernels as usize).unwrap();
+        rank.barrier(Team::World).unwrap();
+    }
+    assert_eq!(rank.test_notifications(&Pattern::default(), 1).unwrap(), None);
+    rank.win_free(window).unwrap();
+    rank.finish();
+}
+
+/// Host ranks beside those of kernels: `count` devices with kernels, and one of threads.
+fn host_ranks(place: impl Fn(usize) -> Device + Sync, config: &Config, count: usize, rounds: u64) {
+    const KERNEL_RANKS: u32 = 3;
+    const HOSTS: u32 = 2;
+    const WORDS: usize = 64;
+    devices_of(count + 1, config, |world| {
+        let (kernels, device) = (count as u32 * KERNEL_RANKS, place(world.rank()));
+        if world.rank() < count {
+            let options = Options { slots: 4, ..Options::new(KERNEL_RANKS) };
+            let player = Player::new(world, &device, &options, 32, WORDS).unwrap();
+            let (ended, wrong) = player.play("ranks_with_hosts", rounds, HOSTS.into());
+            assert!(wrong.is_empty(), "ranks and lines of kernels.cu {wrong:?}, {ended:?}");
+            ended.unwrap();
+        } else {
+            let options = Options { slots: 4, ..Options::new(HOSTS) };
+            let words = HOSTS as usize * WORDS * (1 + kernels as usize);
+            let memory = Region::from_buffer(device.alloc_pinned::<u64>(words).unwrap());
+            let ranks = Ranks::open(world, &memory, &options).unwrap();
+            std::thread::scope(|scope| {
+                for local in 0..HOSTS {
+                    let (ranks, memory) = (&ranks, &memory);
+                    scope.spawn(move || host_rank(ranks, local, memory, kernels, WORDS, rounds));
+                }
+            });
+            assert!(
+                ranks.host_rank(0).unwrap_err().to_string().contains("one that no other thread is")
+            );
+            world.barrier().unwrap();
+        }
+        if world.rank() < count {
+            world.barrier().unwrap();
         }
     });
 }
 
-fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, count: usize) {
+#[test]
+fn threads_of_the_cpu_are_ranks_beside_those_of_kernels() {
+    let mut config = Config::from_env().unwrap();
+    config.timeout = Duration::from_millis(MINUTE);
+    host_ranks(host, &config, 1, 50);
+    host_ranks(host, &config, 2, 20);
+    for path in ["nic", "nic-tcp"] {
+        host_ranks(host, &by_path(path), 2, 10);
+    }
+}
+
+fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, path: &str, count: usize) {
+    let mut config = by_path(path);
+    config.timeout = Duration::from_millis(1500);
     for flavour in [0, 1] {
-        devices(count, 1500, |world| {
+        devices_of(count, &config, |world| {
             let options = Options::new(3);
             let player = Player::new(world, &place(world.rank()), &options, 32, 64).unwrap();
             let (ended, wrong) = player.play("ranks_absent", 1, flavour);
@@ -195,8 +319,9 @@ fn who_does_not_come_is_named(place: impl Fn(usize) -> Device + Sync, count: usi
 
 #[test]
 fn a_rank_that_does_not_come_is_named_and_a_new_world_works() {
-    who_does_not_come_is_named(host, 1);
-    who_does_not_come_is_named(host, 2);
+    who_does_not_come_is_named(host, "auto", 1);
+    who_does_not_come_is_named(host, "auto", 2);
+    who_does_not_come_is_named(host, "nic", 2);
 }
 
 fn what_is_refused_is_said(place: impl Fn(usize) -> Device + Sync) {
@@ -343,7 +468,8 @@ fn the_matcher_is_the_model(device: &Device, threads: u32, steps: u64, seed: u64
         const SPILL: u32 = 64;
         let options = Options { spill: SPILL, slots: 4, ..Options::new(1) };
         let words = 12 * steps as usize;
-        let player = Player::new(world, device, &options, threads, words).unwrap();
+        let mut player = Player::new(world, device, &options, threads, words).unwrap();
+        player.limit = Duration::from_secs(600);
         let mut state = seed;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -391,6 +517,32 @@ fn the_matcher_is_the_model(device: &Device, threads: u32, steps: u64, seed: u64
     });
 }
 
+/// M12 as long as one likes: `tools/notifications`, which says how many steps, and keeps account of them.
+#[test]
+#[ignore = "runs TEST_STEPS steps from TEST_SEED on"]
+fn a_rank_takes_what_the_matcher_of_libmp_takes_over_and_over() {
+    let number = |name: &str| std::env::var(name).unwrap().parse::<u64>().unwrap();
+    let (steps, seed, each) = (number("TEST_STEPS"), number("TEST_SEED"), 500_000);
+    for part in 0..steps.div_ceil(each) {
+        the_matcher_is_the_model(&Device::Host, 1, each.min(steps - part * each), seed + part);
+    }
+}
+
+/// F3, F9 and S5 at full length.
+#[test]
+#[ignore = "takes minutes"]
+fn windows_barriers_and_delays_in_full() {
+    for (name, rounds) in
+        [("ranks_windows", 100_000), ("ranks_barriers", 1_000_000), ("ranks_late", 1_000_000_000)]
+    {
+        devices(1, MINUTE, |world| {
+            let mut player = Player::new(world, &Device::Host, &Options::new(2), 1, 64).unwrap();
+            player.limit = Duration::from_secs(3600);
+            player.pass(name, rounds);
+        });
+    }
+}
+
 #[test]
 fn a_rank_takes_what_the_matcher_of_libmp_takes() {
     for (threads, steps, seed) in [(1, 100_000, 1), (1, 100_000, 2), (32, 500, 3), (128, 100, 4)] {
@@ -433,6 +585,94 @@ mod gpu {
 
     #[test]
     #[ignore = "needs a GPU"]
+    fn threads_of_the_cpu_are_ranks_beside_those_of_a_gpu() {
+        let mut config = Config::from_env().unwrap();
+        config.timeout = Duration::from_millis(MINUTE);
+        host_ranks(first, &config, 1, 50);
+        host_ranks(first, &config, 2, 10);
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn every_kernel_passes_on_two_devices_of_a_gpu_behind_a_nic() {
+        for (name, rounds) in KERNELS {
+            devices_of(2, &by_path("nic"), |world| {
+                let options = Options { spill: 1024, ..Options::new(4) };
+                let player = Player::new(world, &first(0), &options, 32, 64).unwrap();
+                player.pass(name, rounds);
+                world.barrier().unwrap();
+            });
+        }
+    }
+
+    /// M8, M10: ten thousand notifications through rings of 64, and as many that nobody has waited for.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn ten_thousand_notifications_are_kept_and_matched_on_a_gpu() {
+        for (name, rounds) in [("ranks_many", 10_000), ("ranks_kept", 1)] {
+            devices(1, MINUTE, |world| {
+                let options = Options { spill: 16_384, ..Options::new(4) };
+                let player = Player::new(world, &first(0), &options, 32, 64).unwrap();
+                let (ended, wrong) = player.play(name, rounds, 0);
+                assert_eq!(wrong, []);
+                assert_eq!(ended.is_err(), name == "ranks_kept", "{ended:?}");
+            });
+        }
+    }
+
+    /// M14: rings whose counts end on the way.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn counts_past_the_end_of_a_word_are_right_on_a_gpu() {
+        for before in [1, 5, 90] {
+            devices(2, MINUTE, |world| {
+                let first_ticket = 0_u64.wrapping_sub(before);
+                let options = Options { spill: 512, first: first_ticket, ..Options::new(2) };
+                let player = Player::new(world, &first(0), &options, 32, 64).unwrap();
+                player.pass("ranks_matching", 1);
+                world.barrier().unwrap();
+            });
+        }
+    }
+
+    /// F9, S5 at full length; O1's data many times.
+    #[test]
+    #[ignore = "needs a GPU, and half a minute"]
+    fn barriers_delays_and_puts_many_times_on_a_gpu() {
+        for (name, rounds) in
+            [("ranks_barriers", 100_000), ("ranks_late", 1_000_000_000), ("ranks_puts", 100_000)]
+        {
+            devices(1, MINUTE, |world| {
+                let player = Player::new(world, &first(0), &Options::new(4), 64, 64).unwrap();
+                player.pass(name, rounds);
+            });
+        }
+    }
+
+    /// S4: a kernel that has all of the GPU when ranks are launched lets them begin when it ends; one that is launched after them runs beside or
+    /// behind them.
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn other_kernels_before_and_after_ranks_delay_nothing_for_ever() {
+        devices(1, MINUTE, |world| {
+            let player = Player::new(world, &first(0), &Options::new(132), 128, 64).unwrap();
+            let other = Player::new(world, &first(0), &Options::new(132), 1024, 64).unwrap();
+            for ahead in [true, false] {
+                std::thread::scope(|scope| {
+                    // Half a second on all multiprocessors.
+                    let busy = || other.play("ranks_late", 500_000_000, 0);
+                    let begun = ahead.then(|| scope.spawn(busy));
+                    player.pass("ranks_puts", 20);
+                    let ended = begun.unwrap_or_else(|| scope.spawn(busy)).join().unwrap();
+                    assert_eq!(ended.1, []);
+                    ended.0.unwrap();
+                });
+            }
+        });
+    }
+
+    #[test]
+    #[ignore = "needs a GPU"]
     fn windows_are_declared_by_the_host_for_a_gpu() {
         declared(first, 1);
     }
@@ -440,7 +680,7 @@ mod gpu {
     #[test]
     #[ignore = "needs a GPU"]
     fn a_rank_of_a_gpu_that_does_not_come_is_named() {
-        who_does_not_come_is_named(first, 1);
+        who_does_not_come_is_named(first, "auto", 1);
     }
 
     #[test]

@@ -518,11 +518,13 @@ shared_structs! {
     pub struct Ranks {
         /// Address of this device's control memory.
         pub control: u64,
-        /// Address of a word for each device: where its control memory is mapped here.
+        /// Address of a `WindowPart` for each device: its control memory.
         pub controls: u64,
-        /// Address of a word for each device: where this device's memory is mapped there.
-        pub views: u64,
-        /// This device's memory, in which its windows are.
+        /// Address of a `WindowPart` for each device: its memory, in which its windows are.
+        pub memories: u64,
+        /// Address of a number of 32 bits for each device: its first rank; and behind the last, how many ranks the world has.
+        pub firsts: u64,
+        /// This device's memory.
         pub memory: u64,
         /// Its length in bytes.
         pub bytes: u64,
@@ -544,8 +546,12 @@ shared_structs! {
         pub queues: u64,
         /// Offset of a `RankPart` for each window and each rank of the world.
         pub parts: u64,
+        /// Offset of a word for each window: how many ranks of the device have come to its collectives.
+        pub calls: u64,
         /// Offset of the `RankReport`.
         pub report: u64,
+        /// Address of the `WaitReport` of requests that a NIC did not carry out.
+        pub nic_report: u64,
         /// Address of the `LogLine`s in host memory; 0: there is no log.
         pub log: u64,
         /// Address of the word in host memory that says how many lines the host has read.
@@ -558,14 +564,22 @@ shared_structs! {
         pub devices: u32,
         /// This device.
         pub device: u32,
-        /// Ranks of each device.
+        /// Ranks of the world.
+        pub size: u32,
+        /// The first rank of this device.
+        pub first: u32,
+        /// Ranks of this device.
         pub per_device: u32,
+        /// Devices that are reached through a NIC.
+        pub far: u32,
         /// Packets of a ring, a power of two.
         pub slots: u32,
         /// Words of a queue, a power of two.
         pub spill: u32,
         /// Lines of the log, a power of two.
         pub log_lines: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 
     /// What a device rank knows of itself; its block writes it, and others read some of it when something has failed.
@@ -596,10 +610,10 @@ shared_structs! {
         pub told: u64,
     }
 
-    /// A rank's share of a window, as mapped on one device.
+    /// A rank's share of a window.
     pub struct RankPart {
-        /// Address.
-        pub memory: u64,
+        /// Where it begins in its device's memory, in bytes, and one more; 0: there is none.
+        pub behind: u64,
         /// Its length in bytes.
         pub bytes: u64,
     }

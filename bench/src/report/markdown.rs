@@ -29,10 +29,7 @@ pub fn markdown(runs: &[Results], command: &str, picture: Option<&Path>) -> Stri
         );
         let mut line = |what: &str, value: &str| _ = writeln!(text, "* {what}: {value}");
         line("when", &run.date);
-        line(
-            "machine",
-            &format!("{}, {} cores, Linux {}", machine.processor, machine.cores, machine.kernel),
-        );
+        line("machine", &machine.what());
         if !machine.gpus.is_empty() {
             line("GPUs", &machine.gpus.join(", "));
             line("CUDA", machine.driver.as_deref().unwrap_or("unknown"));

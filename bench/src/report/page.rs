@@ -72,7 +72,7 @@ fn section(number: usize, run: &Results) -> Result<Markup> {
         h2 { code { (run.command) } }
         dl {
             dt { "when" } dd { (run.date) }
-            dt { "processor" } dd { (machine.processor) ", " (machine.cores) " cores, Linux " (machine.kernel) }
+            dt { "processor" } dd { (machine.what()) }
             @if !machine.gpus.is_empty() {
                 dt { "GPUs" } dd { (machine.gpus.join(", ")) }
                 dt { "CUDA" } dd { (machine.driver.as_deref().unwrap_or("unknown")) }

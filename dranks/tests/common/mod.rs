@@ -24,7 +24,7 @@ pub struct Check {
     pub flavour: u64,
 }
 
-pub const NAMES: [&str; 26] = [
+pub const NAMES: [&str; 32] = [
     "ranks_numbers",
     "ranks_windows",
     "ranks_refusals",
@@ -51,11 +51,13 @@ pub const NAMES: [&str; 26] = [
     "ranks_declared",
     "dcuda_figure_2",
     "ranks_ping_pong",
+    "ranks_with_hosts",
+    "ranks_collectives",
+    "ranks_fompi",
+    "ranks_beside",
+    "ranks_no_credit",
+    "ranks_half",
 ];
-
-pub fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(60))
-}
 
 /// A device's ranks, with memory as the kernels want it: `words` a rank, and as many for all.
 pub struct Player {
@@ -63,6 +65,8 @@ pub struct Player {
     pub memory: Region<u64>,
     pub stream: Stream,
     pub threads: u32,
+    /// How long a kernel may take.
+    pub limit: Duration,
     words: usize,
     results: Region<u64>,
     module: Option<Module>,
@@ -89,7 +93,8 @@ impl Player {
         let results = world.alloc(device, options.ranks as usize)?;
         let ranks = Ranks::open(world, &memory, options)?;
         let stream = world.stream(device)?;
-        Ok(Player { ranks, memory, stream, threads, words, results, module })
+        let limit = Duration::from_secs(60);
+        Ok(Player { ranks, memory, stream, threads, limit, words, results, module })
     }
 
     /// Runs a kernel to its end: what failed, and the ranks whose check did, with its line in kernels.cu.
@@ -135,7 +140,8 @@ impl Player {
                 self.stream.call(run).map_err(Error::from)
             }
         };
-        let ended = started.and_then(|()| self.ranks.synchronize(&self.stream, soon()));
+        let deadline = Deadline::after(self.limit);
+        let ended = started.and_then(|()| self.ranks.synchronize(&self.stream, deadline));
         let lines = self.results.to_vec().unwrap().into_iter().enumerate();
         (ended, lines.filter(|(_, line)| *line != 0).collect())
     }

@@ -126,8 +126,7 @@ MP_DEVICE int dcuda_test_notifications(dcuda_context& context, dcuda_win window,
 }
 
 MP_DEVICE int dcuda_win_flush(dcuda_context& context, dcuda_win) {
-    mp::flush(context.rank);
-    return 0;
+    return mp::impl::unless_broken(context, [](const mp::Rank& rank) { return mp::flush(rank); });
 }
 MP_DEVICE int dcuda_barrier(dcuda_context& context, dcuda_comm comm) {
     return mp::impl::unless_broken(context, [&](const mp::Rank& rank) { return mp::barrier(rank, comm); });

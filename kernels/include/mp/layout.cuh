@@ -631,11 +631,13 @@ static_assert(offsetof(ShmemWorld, made_end) == 120);
 struct Ranks {
     // Address of this device's control memory.
     std::uint64_t control;
-    // Address of a word for each device: where its control memory is mapped here.
+    // Address of a `WindowPart` for each device: its control memory.
     std::uint64_t controls;
-    // Address of a word for each device: where this device's memory is mapped there.
-    std::uint64_t views;
-    // This device's memory, in which its windows are.
+    // Address of a `WindowPart` for each device: its memory, in which its windows are.
+    std::uint64_t memories;
+    // Address of a number of 32 bits for each device: its first rank; and behind the last, how many ranks the world has.
+    std::uint64_t firsts;
+    // This device's memory.
     std::uint64_t memory;
     // Its length in bytes.
     std::uint64_t bytes;
@@ -657,8 +659,12 @@ struct Ranks {
     std::uint64_t queues;
     // Offset of a `RankPart` for each window and each rank of the world.
     std::uint64_t parts;
+    // Offset of a word for each window: how many ranks of the device have come to its collectives.
+    std::uint64_t calls;
     // Offset of the `RankReport`.
     std::uint64_t report;
+    // Address of the `WaitReport` of requests that a NIC did not carry out.
+    std::uint64_t nic_report;
     // Address of the `LogLine`s in host memory; 0: there is no log.
     std::uint64_t log;
     // Address of the word in host memory that says how many lines the host has read.
@@ -671,41 +677,56 @@ struct Ranks {
     std::uint32_t devices;
     // This device.
     std::uint32_t device;
-    // Ranks of each device.
+    // Ranks of the world.
+    std::uint32_t size;
+    // The first rank of this device.
+    std::uint32_t first;
+    // Ranks of this device.
     std::uint32_t per_device;
+    // Devices that are reached through a NIC.
+    std::uint32_t far;
     // Packets of a ring, a power of two.
     std::uint32_t slots;
     // Words of a queue, a power of two.
     std::uint32_t spill;
     // Lines of the log, a power of two.
     std::uint32_t log_lines;
+    // Zero.
+    std::uint32_t reserved;
 };
-static_assert(sizeof(Ranks) == 176 && alignof(Ranks) == 8);
+static_assert(sizeof(Ranks) == 216 && alignof(Ranks) == 8);
 static_assert(offsetof(Ranks, control) == 0);
 static_assert(offsetof(Ranks, controls) == 8);
-static_assert(offsetof(Ranks, views) == 16);
-static_assert(offsetof(Ranks, memory) == 24);
-static_assert(offsetof(Ranks, bytes) == 32);
-static_assert(offsetof(Ranks, rings) == 40);
-static_assert(offsetof(Ranks, tails) == 48);
-static_assert(offsetof(Ranks, heads) == 56);
-static_assert(offsetof(Ranks, arrived) == 64);
-static_assert(offsetof(Ranks, meetings) == 72);
-static_assert(offsetof(Ranks, states) == 80);
-static_assert(offsetof(Ranks, positions) == 88);
-static_assert(offsetof(Ranks, queues) == 96);
-static_assert(offsetof(Ranks, parts) == 104);
-static_assert(offsetof(Ranks, report) == 112);
-static_assert(offsetof(Ranks, log) == 120);
-static_assert(offsetof(Ranks, log_read) == 128);
-static_assert(offsetof(Ranks, abort) == 136);
-static_assert(offsetof(Ranks, timeout_ns) == 144);
-static_assert(offsetof(Ranks, devices) == 152);
-static_assert(offsetof(Ranks, device) == 156);
-static_assert(offsetof(Ranks, per_device) == 160);
-static_assert(offsetof(Ranks, slots) == 164);
-static_assert(offsetof(Ranks, spill) == 168);
-static_assert(offsetof(Ranks, log_lines) == 172);
+static_assert(offsetof(Ranks, memories) == 16);
+static_assert(offsetof(Ranks, firsts) == 24);
+static_assert(offsetof(Ranks, memory) == 32);
+static_assert(offsetof(Ranks, bytes) == 40);
+static_assert(offsetof(Ranks, rings) == 48);
+static_assert(offsetof(Ranks, tails) == 56);
+static_assert(offsetof(Ranks, heads) == 64);
+static_assert(offsetof(Ranks, arrived) == 72);
+static_assert(offsetof(Ranks, meetings) == 80);
+static_assert(offsetof(Ranks, states) == 88);
+static_assert(offsetof(Ranks, positions) == 96);
+static_assert(offsetof(Ranks, queues) == 104);
+static_assert(offsetof(Ranks, parts) == 112);
+static_assert(offsetof(Ranks, calls) == 120);
+static_assert(offsetof(Ranks, report) == 128);
+static_assert(offsetof(Ranks, nic_report) == 136);
+static_assert(offsetof(Ranks, log) == 144);
+static_assert(offsetof(Ranks, log_read) == 152);
+static_assert(offsetof(Ranks, abort) == 160);
+static_assert(offsetof(Ranks, timeout_ns) == 168);
+static_assert(offsetof(Ranks, devices) == 176);
+static_assert(offsetof(Ranks, device) == 180);
+static_assert(offsetof(Ranks, size) == 184);
+static_assert(offsetof(Ranks, first) == 188);
+static_assert(offsetof(Ranks, per_device) == 192);
+static_assert(offsetof(Ranks, far) == 196);
+static_assert(offsetof(Ranks, slots) == 200);
+static_assert(offsetof(Ranks, spill) == 204);
+static_assert(offsetof(Ranks, log_lines) == 208);
+static_assert(offsetof(Ranks, reserved) == 212);
 
 // What a device rank knows of itself; its block writes it, and others read some of it when something has failed.
 struct RankState {
@@ -747,15 +768,15 @@ static_assert(sizeof(RankPosition) == 16 && alignof(RankPosition) == 8);
 static_assert(offsetof(RankPosition, next) == 0);
 static_assert(offsetof(RankPosition, told) == 8);
 
-// A rank's share of a window, as mapped on one device.
+// A rank's share of a window.
 struct RankPart {
-    // Address.
-    std::uint64_t memory;
+    // Where it begins in its device's memory, in bytes, and one more; 0: there is none.
+    std::uint64_t behind;
     // Its length in bytes.
     std::uint64_t bytes;
 };
 static_assert(sizeof(RankPart) == 16 && alignof(RankPart) == 8);
-static_assert(offsetof(RankPart, memory) == 0);
+static_assert(offsetof(RankPart, behind) == 0);
 static_assert(offsetof(RankPart, bytes) == 8);
 
 // Why a call of a device rank failed; the first failure of a device stays.

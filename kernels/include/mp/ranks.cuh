@@ -1,7 +1,7 @@
 // Device ranks: each block of a cooperative launch is a rank of a world that spans the blocks of all devices (dCUDA, SC16). Ranks put to and
 // get from each other's windows, and the target of either can be notified: it waits for notifications by window, source and tag, any of
 // which may be any, in the order in which they have come. The host makes the world and launches it (crate dranks). Not here: more ranks
-// than blocks that run at once, and memory behind a NIC; the host refuses both.
+// than blocks that run at once; the host refuses them.
 //
 // Every call is made by all threads of the block with the same arguments, and begins and ends with a barrier of the block where data or a
 // result crosses threads. Places in windows are in bytes here, in elements in dcuda.cuh.
@@ -9,6 +9,7 @@
 // Order. A notification comes behind all that its rank has put to the target, or got from it, before; notifications of one rank to
 // another come in the order in which they were sent. Who has waited for one sees what it came behind, and also what its
 // sender had been notified of. Nothing is said of what another rank puts at the same time, nor of data that no notification covers.
+// To a device behind a NIC all of that holds, too: what a rank puts there and the notifications behind it go by one queue, in order.
 // What was put by others must not be read through the non-coherent path (`__ldg`, `const __restrict__`) in the same launch.
 //
 // Every call ends: by the world's time limit, or the one given, and when the world is lost. The first failure of a device goes
@@ -17,7 +18,9 @@
 #pragma once
 
 #include "copy.cuh"
+#include "reduction.cuh"
 #include "signal.cuh"
+#include "window.cuh"
 
 namespace mp {
 
@@ -65,7 +68,7 @@ namespace mp {
 
 // Makes the block a rank of the world, of one at a time. The grid has exactly the world's ranks of a device.
 MP_DEVICE Rank join(const Ranks& ranks) {
-    const Rank self = {block_memory<impl::Desk>(), ranks.device * ranks.per_device + block_rank(), block_rank()};
+    const Rank self = {block_memory<impl::Desk>(), ranks.first + block_rank(), block_rank()};
     block().sync();
     if (block().leads()) {
         static_cast<Ranks&>(*self.all) = ranks;
@@ -79,13 +82,15 @@ MP_DEVICE Rank join(const Ranks& ranks) {
 MP_DEVICE WaitBounds bounds_of(const Rank& self) { return {self.all->abort, self.all->timeout_ns}; }
 MP_DEVICE std::uint32_t rank_in(const Rank& self, Team team) { return team == Team::world ? self.rank : self.local; }
 MP_DEVICE std::uint32_t size_of(const Rank& self, Team team) {
-    return team == Team::world ? impl::size_of_world(*self.all) : self.all->per_device;
+    return team == Team::world ? self.all->size : self.all->per_device;
 }
 
-// Where bytes `at` … `at + bytes` of a rank's share of a window are; null if they are not all in it.
+// Where bytes `at` … `at + bytes` of a rank's share of a window are; null if they are not all in it, or behind a NIC.
 MP_DEVICE void* address_in(const Rank& self, std::uint32_t window, std::uint32_t rank, std::uint64_t at, std::uint64_t bytes) {
     if (window >= 2 * rank_windows || rank >= size_of(self, Team::world)) return nullptr;
-    return impl::at<void>(impl::place_in(*impl::part_in(*self.all, self.all->device, window, rank), at, bytes));
+    const std::uint32_t device = impl::device_of(*self.all, rank);
+    if (impl::is_far(*self.all, device)) return nullptr;
+    return impl::at<void>(impl::place_in(impl::share_of(*self.all, device, window, rank), at, bytes));
 }
 
 // Copies to a rank's share of a window. Nothing is copied if source and destination are the same memory, which is how ranks of one device
@@ -160,11 +165,14 @@ MP_DEVICE WaitResult test_notifications(const Rank& self, const Wanted& wanted, 
     return impl::take(self, wanted, count, out, {{0, 0}, false, false});
 }
 
-// Ends when all that this rank has put and got has happened: sources may be written again, what was got is there for the block.
-MP_DEVICE void flush(const Rank& self) {
+// Ends when all that this rank has put and got has happened here: sources may be written again, what was got is there for the block.
+// Fails only with a NIC that does.
+MP_DEVICE WaitResult flush(const Rank& self) {
+    if (MP_RARELY(self.all->far != 0)) return impl::drain_far(*self.all, 0, self.all->devices, impl::Drain::in_use);
     block().sync();
     if (block().leads()) impl::fence_for(acq_rel, self.all->devices == 1);
     block().sync();
+    return {ok, 0, 0};
 }
 
 // Waits for all ranks of the team to come; who leaves sees what each did before. When one does not come within the time limit the
@@ -181,6 +189,46 @@ MP_DEVICE WaitResult win_create(const Rank& self, Team team, const void* base, s
 // Closes a window, with a barrier: afterwards nobody of the team uses it, its number may be given again, and notifications of it that
 // nobody has waited for are gone.
 MP_DEVICE WaitResult win_free(const Rank& self, std::uint32_t window) { return impl::free(self, window); }
+
+// ---- collectives that notify ----------------------------------------------------------------------------------
+//
+// Nobody waits in them: who takes part computes on, and takes their notifications, of the window and the tag, when it needs them. All ranks of
+// the window's team call, those of kernels; a rank calls the next one of a window when it has taken the notifications of the last. Who has taken all of
+// them sees what every rank did before its call.
+
+// How many notifications a rank gets of one in which all take part: one from each device of the window's team.
+MP_DEVICE std::uint32_t parts_of(const Rank& self, std::uint32_t window) {
+    return impl::team_of(window) == Team::world ? self.all->devices : 1;
+}
+
+// A barrier that nobody waits in: over for whoever has taken `parts_of` notifications.
+MP_DEVICE WaitResult barrier_notify(const Rank& self, std::uint32_t window, std::uint32_t tag) {
+    if (window >= 2 * rank_windows || !impl::is_tag(tag)) return impl::refuse_collective(self, window, tag, 0, 0);
+    bool last = false;
+    const WaitResult came = impl::come(self, window, last);
+    return !last || came.failed() ? came : impl::put_to_team(self, window, 0, nullptr, 0, tag);
+}
+
+// By one rank, without the others' call: puts to byte `at` of the share of every rank of the window's team, this one too, and notifies each once. Where
+// shares of one device are the same memory the bytes go there once. By every rank, each to a place of its own, it gathers.
+MP_DEVICE WaitResult broadcast_notify(const Rank& self, std::uint32_t window, std::uint64_t at, const void* from, std::uint64_t bytes,
+                                      std::uint32_t tag) {
+    if (window >= 2 * rank_windows || !impl::is_tag(tag)) return impl::refuse_collective(self, window, tag, at, bytes);
+    return impl::put_to_team(self, window, at, from, bytes, tag);
+}
+
+// Combines `count` numbers of every rank, at byte `from` of its share, by an operation of reduction.cuh: each device's go to byte `to` and on of every
+// share, those of the first device first, `count` for each; `parts_of` notifications say so. What is left to the one who takes them is to combine
+// so many numbers. In the order of ranks, so that all get the same bits.
+template <class T, class Operation>
+MP_DEVICE WaitResult reduce_notify(const Rank& self, std::uint32_t window, std::uint64_t from, std::uint64_t to, std::uint64_t count,
+                                   Operation operation, std::uint32_t tag) {
+    if (window >= 2 * rank_windows || !impl::is_tag(tag) || count > ~std::uint64_t{0} / sizeof(T) / 64)
+        return impl::refuse_collective(self, window, tag, from, count);
+    bool last = false;
+    const WaitResult came = impl::come(self, window, last);
+    return !last || came.failed() ? came : impl::reduce_of_device<T>(self, window, from, to, count, operation, tag);
+}
 
 // Says that this rank is done, so that others that wait for it learn why. No barrier.
 MP_DEVICE void finish(const Rank& self) {

@@ -50,11 +50,14 @@ public:
         common.positions = room(ranks * devices * sizeof(mp::RankPosition));
         common.queues = room(8 * ranks * shape.spill);
         common.parts = room(2 * mp::rank_windows * all * sizeof(mp::RankPart));
+        common.calls = room(8 * 2 * mp::rank_windows);
         common.report = room(sizeof(mp::RankReport));
+        nowhere_ = room(8 * all);
         common.abort = address(&abort);
         common.timeout_ns = shape.timeout_ns;
         common.devices = shape.devices;
         common.per_device = shape.ranks;
+        common.size = shape.devices * shape.ranks;
         common.slots = shape.slots;
         common.spill = shape.spill;
         common.log_lines = shape.lines;
@@ -63,21 +66,23 @@ public:
             controls_[device].resize(end / sizeof(mp::Packet));
             memories_[device].resize((ranks + 1) * shape.words + 1);
             results_[device].resize(ranks);
-            addresses_.push_back(address(controls_[device].data()));
             mp::Ranks& mine = ranks_.emplace_back(common);
-            mine.control = addresses_.back();
+            mine.control = address(controls_[device].data());
             mine.memory = address(memories_[device].data());
             mine.bytes = 8 * memories_[device].size();
             mine.device = device;
+            mine.first = device * shape.ranks;
+            firsts_.push_back(mine.first);
+            control_parts_.push_back({mine.control, end, 0, 0});
+            memory_parts_.push_back({mine.memory, mine.bytes, 0, 0});
             if (shape.lines != 0) mine.log = address(lines.data()), mine.log_read = address(&read);
         }
+        firsts_.push_back(common.size);
         for (uint32_t device = 0; device < shape.devices; ++device) {
-            views_.push_back(std::vector<uint64_t>(shape.devices, ranks_[device].memory));
             begin_at(device, shape.first);
-        }
-        for (uint32_t device = 0; device < shape.devices; ++device) {
-            ranks_[device].controls = address(addresses_.data());
-            ranks_[device].views = address(views_[device].data());
+            ranks_[device].controls = address(control_parts_.data());
+            ranks_[device].memories = address(memory_parts_.data());
+            ranks_[device].firsts = address(firsts_.data());
         }
     }
 
@@ -104,6 +109,11 @@ public:
         for (uint32_t device = 0; device < shape_.devices; ++device) CHECK_THAT(report(device).status, ==, 0u);
     }
 
+    // What this device says of how far it has read goes nowhere.
+    void lose_credits(uint32_t device) {
+        ranks_[device].tails = nowhere_;
+    }
+
     uint64_t* memory(uint32_t device) { return memories_[device].data(); }
     const mp::RankReport& report(uint32_t device) const {
         return *mp::impl::at<const mp::RankReport>(ranks_[device].control + ranks_[device].report);
@@ -128,9 +138,11 @@ private:
     }
 
     Shape shape_;
+    uint64_t nowhere_ = 0;  // words that nobody reads
     std::vector<std::vector<mp::Packet>> controls_;
-    std::vector<std::vector<uint64_t>> memories_, results_, views_;
-    std::vector<uint64_t> addresses_;
+    std::vector<std::vector<uint64_t>> memories_, results_;
+    std::vector<mp::WindowPart> control_parts_, memory_parts_;
+    std::vector<uint32_t> firsts_;
     std::vector<mp::Ranks> ranks_;
 };
 
@@ -186,6 +198,32 @@ CASE(device_ranks_put_and_get_much) {
     Shape shape;
     shape.devices = 2, shape.ranks = 1, shape.threads = 4, shape.words = 1 << 16;
     RanksWorld(shape).pass(ranks_puts, 4);
+}
+
+CASE(device_ranks_hear_of_collectives_that_nobody_waits_in) { pass_all(shapes(), ranks_collectives, 20); }
+
+CASE(device_ranks_answer_the_questions_of_fompi_na) { pass_all(shapes(1024), ranks_fompi, 10); }
+
+CASE(device_ranks_read_what_another_block_wrote_in_place) { pass_all(shapes(), ranks_beside, 40); }
+
+CASE(device_ranks_overwrite_nothing_when_no_credit_comes) {
+    Shape shape;
+    shape.devices = 2, shape.ranks = 1, shape.slots = 4, shape.timeout_ns = 1'000'000'000;
+    RanksWorld world(shape);
+    world.lose_credits(1);
+    world.run(ranks_no_credit, 1);
+    const mp::RankReport& report = world.report(0);
+    CHECK_THAT(report.status, ==, static_cast<uint32_t>(mp::timed_out));
+    CHECK_THAT(report.call, ==, static_cast<uint32_t>(mp::rank_notify));
+    CHECK_THAT(report.peer, ==, 1u);
+    CHECK_THAT(report.tag, ==, 4u);
+    CHECK_THAT(world.report(1).status, ==, 0u);
+}
+
+CASE(device_ranks_are_not_left_waiting_for_threads_that_have_ended) {
+    Shape shape;
+    shape.devices = 2, shape.ranks = 2, shape.threads = 4, shape.timeout_ns = 1'000'000'000;
+    RanksWorld(shape).run(ranks_half, 1);
 }
 
 CASE(device_ranks_copy_nothing_where_source_and_target_are_one) { pass_all(shapes(4096), ranks_in_place, 200); }

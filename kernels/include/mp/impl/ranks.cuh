@@ -53,23 +53,94 @@ MP_DEVICE Filter filter_of(const Wanted& wanted) {
 
 // ---- places ---------------------------------------------------------------------------------------------------
 
-MP_DEVICE std::uint64_t control_of(const Ranks& all, std::uint32_t device) {
-    return device == all.device ? all.control : fixed(at<const std::uint64_t>(all.controls)[device]);
+// The first rank of a device; of the one behind the last, how many there are.
+MP_DEVICE std::uint32_t first_of(const Ranks& all, std::uint32_t device) { return fixed(at<const std::uint32_t>(all.firsts)[device]); }
+MP_DEVICE std::uint32_t device_of(const Ranks& all, std::uint32_t rank) {
+    std::uint32_t device = 0;
+    while (rank >= first_of(all, device + 1)) ++device;
+    return device;
 }
-MP_DEVICE RankState* state_in(const Ranks& all, std::uint32_t rank) {
-    const std::uint32_t device = rank / all.per_device;
-    return at<RankState>(control_of(all, device) + all.states) + (rank - device * all.per_device);
-}
-MP_DEVICE std::uint32_t size_of_world(const Ranks& all) { return all.devices * all.per_device; }
 
-// Windows of the world have the lower numbers.
-MP_DEVICE RankPart* part_in(const Ranks& all, std::uint32_t device, std::uint32_t window, std::uint32_t rank) {
-    return at<RankPart>(control_of(all, device) + all.parts) + std::uint64_t{window} * size_of_world(all) + rank;
-}// Where bytes `first` … `first + bytes` of a share are, or 0.
+// A device's control memory and its memory, at addresses of this device, or of its own if it is behind a NIC.
+MP_DEVICE const WindowPart& opened_by(std::uint64_t parts, std::uint32_t device) { return at<const WindowPart>(parts)[device]; }
+MP_DEVICE std::uint64_t control_of(const Ranks& all, std::uint32_t device) {
+    return device == all.device ? all.control : fixed(opened_by(all.controls, device).memory);
+}
+MP_DEVICE std::uint64_t memory_of(const Ranks& all, std::uint32_t device) {
+    return device == all.device ? all.memory : fixed(opened_by(all.memories, device).memory);
+}
+MP_DEVICE bool is_far(const Ranks& all, std::uint32_t device) {
+    return all.far != 0 && fixed(opened_by(all.controls, device).nic) != 0;
+}
+
+// Windows of the world have the lower numbers. As this device knows it.
+MP_DEVICE RankPart* part_in(const Ranks& all, std::uint32_t window, std::uint32_t rank) {
+    return at<RankPart>(all.control + all.parts) + std::uint64_t{window} * all.size + rank;
+}
+
+// A rank's share of a window.
+struct RankShare {
+    std::uint64_t memory;  // 0: there is none
+    std::uint64_t bytes;
+};
+MP_DEVICE RankShare share_of(const Ranks& all, std::uint32_t device, std::uint32_t window, std::uint32_t rank) {
+    const RankPart* part = part_in(all, window, rank);
+    const std::uint64_t behind = part->behind;
+    return {behind == 0 ? 0 : memory_of(all, device) + behind - 1, part->bytes};
+}
+// Where bytes `first` … `first + bytes` of a share are, or 0.
 template <class Share>
 MP_DEVICE std::uint64_t place_in(const Share& share, std::uint64_t first, std::uint64_t bytes) {
     const std::uint64_t memory = share.memory, length = share.bytes;
     return memory == 0 || first > length || bytes > length - first ? 0 : memory + first;
+}
+
+// ---- devices behind a NIC -------------------------------------------------------------------------------------
+
+// Requests go by one of a few queues, which the block's number chooses: what a rank asks for is done in order. What is below is for a
+// leader, if it takes no group.
+
+// The devices' memories as a window of libmp, for what is behind a NIC.
+MP_DEVICE Window window_over(const Ranks& all, std::uint64_t parts) {
+    return {parts, all.devices, all.device, 0, all.abort, all.timeout_ns, all.nic_report};
+}
+
+// Writes `bytes` bytes, of the thread's own memory too, and then a word, at these places of a device's control memory.
+MP_COLD WaitStatus write_far(const Ranks& all, std::uint32_t device, std::uint64_t to, const void* from, std::uint64_t bytes,
+                             std::uint64_t word, std::uint64_t value) {
+    const WindowPart& part = opened_by(all.controls, device);
+    const bool posted = put_by_nic(thread(), window_over(all, all.controls), part, block_rank(), part.memory + to, from, bytes,
+                                   part.memory + word, value);
+    return posted ? ok : path_failed;
+}
+
+// Reads a word at a place of a device's control memory. 0 if that fails.
+MP_COLD std::uint64_t read_far(const Ranks& all, std::uint32_t device, std::uint64_t word) {
+    std::uint64_t value = 0;
+    const WindowPart& part = opened_by(all.controls, device);
+    const bool got = get_by_nic(thread(), window_over(all, all.controls), part, part.memory + word, &value, Rows{8, 1, 0, 0});
+    return got ? value : 0;
+}
+
+// Waits until what this device has asked for has happened, or does not need its memory any more.
+MP_COLD WaitResult drain_far(const Ranks& all, std::uint32_t device, std::uint32_t devices, Drain how) {
+    return drain(block(), window_over(all, all.memories), device, devices, 0, how);
+}
+
+// ---- words of other devices -----------------------------------------------------------------------------------
+
+// Raises a word at a place of a device's control memory, behind what this rank has written and put there.
+MP_DEVICE WaitStatus raise_in(const Ranks& all, std::uint32_t device, std::uint64_t word, std::uint64_t value) {
+    if (MP_RARELY(is_far(all, device))) return write_far(all, device, 0, nullptr, 0, word, value);
+    store(at<std::uint64_t>(control_of(all, device) + word), value, release, system);
+    return ok;
+}
+// What a word of a rank's state holds, at this place of it.
+MP_COLD std::uint64_t state_in(const Ranks& all, std::uint32_t rank, std::uint64_t word) {
+    const std::uint32_t device = device_of(all, rank);
+    const std::uint64_t place = all.states + (rank - first_of(all, device)) * sizeof(RankState) + word;
+    if (is_far(all, device)) return read_far(all, device, place);
+    return load(at<const std::uint64_t>(control_of(all, device) + place), relaxed, system);
 }
 
 // The words of the ring from this device to a rank: how many were sent, and how many the target has read.
@@ -93,6 +164,7 @@ struct Route {
     std::uint32_t window;
     std::uint32_t rank;
     std::uint32_t device;
+    std::uint32_t far;  // not 0: behind a NIC
 };
 constexpr unsigned desk_routes = 8;
 
@@ -105,7 +177,7 @@ struct Desk : Ranks {
 MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all->control + self.all->states) + self.local; }
 
 MP_DEVICE void forget_routes(Desk& desk) {
-    for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, nobody, nobody, 0};
+    for (Route& route : desk.routes) route = {0, 0, 0, 0, 0, nobody, nobody, 0, 0};
 }
 
 // The ring from this device to a rank of another.
@@ -114,14 +186,15 @@ MP_DEVICE std::uint64_t ring_to(const Ranks& all, std::uint32_t device, std::uin
 }
 
 MP_COLD void look_up(Desk& all, Route& route, std::uint32_t window, std::uint32_t rank) {
-    route = {0, 0, 0, 0, 0, window, rank, 0};
-    if (window >= 2 * rank_windows || rank >= size_of_world(all)) return;
-    const RankPart* part = part_in(all, all.device, window, rank);
+    route = {0, 0, 0, 0, 0, window, rank, 0, 0};
+    if (window >= 2 * rank_windows || rank >= all.size) return;
     const RingEnds ends = ends_to(all, rank);
-    route.device = rank / all.per_device;
-    route.memory = part->memory;
-    route.bytes = part->bytes;
-    route.ring = ring_to(all, route.device, rank - route.device * all.per_device);
+    route.device = device_of(all, rank);
+    route.far = is_far(all, route.device);
+    const RankShare share = share_of(all, route.device, window, rank);
+    route.memory = share.memory;
+    route.bytes = share.bytes;
+    route.ring = ring_to(all, route.device, rank - first_of(all, route.device));
     route.next = load(ends.head, relaxed, gpu);
     route.read = load(ends.tail, relaxed, system);
 }
@@ -160,8 +233,8 @@ MP_COLD void report_rank(const Ranks& all, std::uint32_t rank, const RankFailure
     if (fetch(&slot->claimed, replace, std::uint32_t{1}, gpu, relaxed) != 0) return;
     std::uint32_t missing = failure.missing;
     // Who is waited for alone is missing if it will not come. Of a world that is lost nobody is asked: its memory may be gone.
-    if (failure.status == timed_out && missing == nobody && failure.peer < size_of_world(all)) missing = failure.peer;
-    slot->phase = missing == nobody ? 0 : static_cast<std::uint32_t>(load(&state_in(all, missing)->phase, relaxed, system));
+    if (failure.status == timed_out && missing == nobody && failure.peer < all.size) missing = failure.peer;
+    slot->phase = missing == nobody ? 0 : static_cast<std::uint32_t>(state_in(all, missing, offsetof(RankState, phase)));
     slot->call = failure.call;
     slot->rank = rank;
     slot->peer = failure.peer;
@@ -240,8 +313,7 @@ MP_DEVICE void take_in(const Ranks& all, std::uint32_t local, Inbox& inbox, cons
         // Half a ring at once: a full ring has been read by then. The slots have been read before they are given back.
         if (next - began.told < (inbox.slots + 1) / 2) continue;
         inbox.positions[device].told = next;
-        auto* tails = at<std::uint64_t>(control_of(all, device) + all.tails);
-        store(tails + all.device * all.per_device + local, next, release, system);
+        (void)raise_in(all, device, all.tails + (all.first + local) * sizeof(std::uint64_t), next);
     }
 }
 // Takes all in. False if there was no room for all.
@@ -312,22 +384,44 @@ MP_DEVICE Packet* slot_in(const Ranks& all, std::uint64_t ring, std::uint64_t nu
     return at<Packet>(ring) + (static_cast<std::uint32_t>(number) & (all.slots - 1));
 }
 
-// Notifies the rank of a route whose ring is full or has another next ticket than was guessed. By the leader, who has fenced.
+// Stores the packet of a ticket in a ring to a rank of a device.
+MP_COLD WaitResult send_packet(const Rank self, std::uint32_t device, std::uint64_t ring, const Ticket& ticket, std::uint64_t label) {
+    const Ranks& all = *self.all;
+    WaitResult result = ticket.result;
+    Packet* slot = slot_in(all, ring, ticket.number);
+    if (!is_far(all, device)) {
+        store_packet(slot, {label, ticket.number + 1});
+        return result;
+    }
+    // The epoch goes behind the label.
+    const std::uint64_t place = address_of(slot) - opened_by(all.controls, device).memory;
+    result.status = write_far(all, device, place, &label, sizeof label, place + offsetof(Packet, epoch), ticket.number + 1);
+    const Notification what = notification_of(label);
+    if (result.failed()) report_rank(all, self.rank, {result.status, rank_notify, nobody, what.window, what.tag, nobody, 0, 1, 0, 0});
+    return result;
+}
+
+// Notifies the rank of a route whose ring is full or has another next ticket than was guessed, or which is far. By the leader, who has fenced.
 MP_COLD WaitResult notify_slowly(const Rank self, Route& route, std::uint64_t next, std::uint64_t label) {
     const Ticket ticket = take_ticket(self, route.rank, label, next, route.read);
     if (ticket.result.failed()) return ticket.result;
-    store_packet(slot_in(*self.all, route.ring, ticket.number), {label, ticket.number + 1});
     route.next = ticket.number + 1;
     route.read = ticket.read;
-    return ticket.result;
+    return send_packet(self, route.device, route.ring, ticket, label);
 }
 
 // Notifies a rank of a device, without a route. By the leader, who has fenced.
 MP_COLD WaitResult notify_one(const Rank self, std::uint32_t device, std::uint32_t local, std::uint64_t label) {
     const Ranks& all = *self.all;
-    const Ticket ticket = take_ticket(self, device * all.per_device + local, label, all.slots, 0);
-    if (!ticket.result.failed()) store_packet(slot_in(all, ring_to(all, device, local), ticket.number), {label, ticket.number + 1});
-    return ticket.result;
+    const Ticket ticket = take_ticket(self, first_of(all, device) + local, label, all.slots, 0);
+    return ticket.result.failed() ? ticket.result : send_packet(self, device, ring_to(all, device, local), ticket, label);
+}
+// Notifies all ranks of a device.
+MP_COLD WaitResult notify_device(const Rank self, std::uint32_t device, std::uint64_t label) {
+    const std::uint32_t ranks = first_of(*self.all, device + 1) - first_of(*self.all, device);
+    WaitResult result = {ok, 0, 0};
+    for (std::uint32_t local = 0; local < ranks && !result.failed(); ++local) result = notify_one(self, device, local, label);
+    return result;
 }
 
 // How long a call looks for notifications, and whether a failure goes into the report.
@@ -363,7 +457,7 @@ MP_CALL WaitResult take(const Rank self, const Wanted wanted, std::uint32_t coun
     if (count == 0) return {ok, 0, 0};
     const Ranks& all = *self.all;
     const bool known = (wanted.window == any_window || wanted.window < 2 * rank_windows) &&
-                       (wanted.source == any_source || wanted.source < size_of_world(all)) &&
+                       (wanted.source == any_source || wanted.source < all.size) &&
                        (wanted.tag == any_tag || is_tag(wanted.tag)) && count <= all.spill;
     if (MP_RARELY(!known)) return refuse_rank(self, rank_wait, wanted.source, wanted.window, wanted.tag, count, all.spill, count);
     WaitResult result = {ok, count, 0};
@@ -427,14 +521,46 @@ struct Transfer {
     Tells tells;
 };
 
+// The same of a device behind a NIC, of rows; `theirs` is an address of that device.
+MP_COLD WaitResult transfer_far(const Rank self, Route& route, const Transfer what, std::uint64_t theirs, const Rows rows) {
+    const Ranks& all = *self.all;
+    const Window window = window_over(all, all.memories);
+    const WindowPart& part = opened_by(all.memories, route.device);
+    block().sync();
+    bool moved = true;
+    if (rows.bytes != 0 && rows.count != 0) {
+        if (what.call == rank_get)
+            moved = get_by_nic(block(), window, part, theirs, what.mine, rows);
+        else if (rows.count == 1)
+            moved = put_by_nic(block(), window, part, block_rank(), theirs, what.mine, rows.bytes, 0, 0);
+        else
+            moved = put_rows_by_nic(block(), window, part, theirs, what.mine, rows);
+    }
+    WaitResult result = {moved ? ok : path_failed, what.tells != Tells::none, 0};
+    // What has been got may be written there again: it is here by then.
+    if (moved && what.call == rank_get && what.tells != Tells::none) result = drain_far(all, route.device, 1, Drain::in_use);
+    if (block().any(result.failed())) {
+        if (block().leads())
+            report_rank(all, self.rank, {path_failed, what.call, what.target, what.window, what.tag, nobody, 0, what.first, route.bytes, 0});
+        return {path_failed, 0, 0};
+    }
+    if (what.tells == Tells::none) return result;
+    const std::uint64_t label = label_of(self.rank, what.window, what.tag);
+    if (block().leads()) result = what.tells == Tells::target ? notify_slowly(self, route, route.next, label) : notify_device(self, route.device, label);
+    if (block().any(result.failed())) return block().broadcast(result);
+    return {ok, 1, 0};
+}
+
 MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     const Ranks& all = *self.all;
     Route& route = route_to(self, what.window, what.target);
     const bool tells = what.tells != Tells::none, leads = block().leads();
     const std::uint64_t theirs = place_in(route, what.first, what.bytes), own = address_of(what.mine);
     const std::uint64_t apart = theirs > own ? theirs - own : own - theirs;
-    if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes) || (tells && !is_tag(what.tag))))
+    const bool far = route.far != 0;
+    if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (tells && !is_tag(what.tag))))
         return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
+    if (MP_RARELY(far)) return transfer_far(self, route, what, theirs, Rows{what.bytes, 1, 0, 0});
     // Asked for here, so that it is there when the data have been moved and fenced, and by another warp if there is one, because a fence waits
     // for what its own has asked. The slot is written behind the branch that sees it free and this rank's. Who guesses wrong learns
     // what is right.
@@ -465,8 +591,7 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
         } else if (what.tells == Tells::target) {
             result = notify_slowly(self, route, head, label);
         } else {
-            for (std::uint32_t local = 0; local < all.per_device && !result.failed(); ++local)
-                result = notify_one(self, route.device, local, label);
+            result = notify_device(self, route.device, label);
         }
     }
     if (block().any(result.failed())) return block().broadcast(result);
@@ -484,15 +609,16 @@ MP_DEVICE bool rows_meet(std::uint64_t theirs, std::uint64_t there, std::uint64_
 
 // The same of rows, which are moved here; `what` says of none how many bytes there are.
 MP_CALL WaitResult transfer_rows(const Rank self, Transfer what, const Rows rows) {
-    const Route& route = route_to(self, what.window, what.target);
+    Route& route = route_to(self, what.window, what.target);
     const std::uint64_t there = extent_of(rows.bytes, rows.count, rows.there), here = extent_of(rows.bytes, rows.count, rows.here);
     const std::uint64_t theirs = place_in(route, what.first, there), own = address_of(what.mine);
-    const bool same = there == 0 || (theirs == own && (rows.there == rows.here || rows.count == 1));
+    const bool far = route.far != 0, same = there == 0 || (theirs == own && !far && (rows.there == rows.here || rows.count == 1));
     const bool tangled = rows.count > 1 && (rows.there < rows.bytes || rows.here < rows.bytes);
-    if (MP_RARELY(theirs == 0 || tangled || (!same && rows_meet(theirs, there, own, here, rows)) ||
+    if (MP_RARELY(theirs == 0 || tangled || (!same && !far && rows_meet(theirs, there, own, here, rows)) ||
                   (what.tells != Tells::none && !is_tag(what.tag))))
         return refuse_rank(self, what.call, what.target, what.window, what.tells == Tells::none ? nobody : what.tag, what.first, route.bytes,
                            there);
+    if (MP_RARELY(far)) return transfer_far(self, route, what, theirs, rows);
     if (!same) {
         block().sync();
         if (what.call == rank_put)
@@ -512,12 +638,11 @@ MP_DEVICE std::uint64_t* meeting_of(const Ranks& all, MeetingWord which) {
 
 // The first rank that has not come to so many barriers.
 MP_COLD std::uint32_t missing_in(const Ranks& all, Team team, std::uint64_t rounds) {
-    const std::uint32_t first = team == Team::world ? 0 : all.device * all.per_device;
-    const std::uint32_t end = team == Team::world ? size_of_world(all) : first + all.per_device;
-    for (std::uint32_t rank = first; rank < end; ++rank) {
-        const RankState* state = state_in(all, rank);
-        if (load(team == Team::world ? &state->world_barriers : &state->device_barriers, relaxed, system) < rounds) return rank;
-    }
+    const std::uint32_t first = team == Team::world ? 0 : all.first;
+    const std::uint32_t end = team == Team::world ? all.size : first + all.per_device;
+    const std::uint64_t word = team == Team::world ? offsetof(RankState, world_barriers) : offsetof(RankState, device_barriers);
+    for (std::uint32_t rank = first; rank < end; ++rank)
+        if (state_in(all, rank, word) < rounds) return rank;
     return nobody;
 }
 
@@ -526,16 +651,21 @@ MP_CALL WaitResult meet(const Rank self, Team team, RankCall call) {
     const Ranks& all = *self.all;
     const WaitBounds bounds = {all.abort, all.timeout_ns};
     WaitResult result = {ok, 0, 0};
+    const bool world = team == Team::world;
     block().sync();
+    // What this rank has asked of NICs has happened before it comes.
+    if (MP_RARELY(world && all.far != 0)) result = drain_far(all, 0, all.devices, Drain::posted);
     if (block().leads()) {
         RankState* state = state_of(self);
-        const bool world = team == Team::world;
         std::uint64_t* rounds = world ? &state->world_barriers : &state->device_barriers;
         const std::uint64_t round = *rounds + 1;
         std::uint64_t* open = meeting_of(all, world ? world_open : device_open);
         bool full = false;
         if (state->broken != 0) {
             result.status = static_cast<WaitStatus>(state->broken);
+        } else if (result.failed()) {
+            state->broken = result.status;
+            report_rank(all, self.rank, {result.status, call, nobody, nobody, nobody, nobody, 0, round, round - 1, result.waited_ns});
         } else {
             store(rounds, round, relaxed, system);
             const std::uint64_t here = fetch_add(meeting_of(all, world ? world_here : device_here), std::uint64_t{1}, gpu) + 1;
@@ -543,8 +673,8 @@ MP_CALL WaitResult meet(const Rank self, Team team, RankCall call) {
                 result = wait_taking_in(self, bounds, full, [&] { return load(open, relaxed, gpu) >= round; });
                 (void)load(open, acquire, gpu);
             } else {
-                for (std::uint32_t device = 0; world && device < all.devices; ++device)
-                    store(at<std::uint64_t>(control_of(all, device) + all.arrived) + all.device, round, release, system);
+                const std::uint64_t word = all.arrived + all.device * sizeof(std::uint64_t);
+                for (std::uint32_t device = 0; world && device < all.devices; ++device) (void)raise_in(all, device, word, round);
                 const auto* arrived = at<const std::uint64_t>(all.control + all.arrived);
                 for (std::uint32_t device = 0; world && device < all.devices && !result.failed(); ++device) {
                     result = wait_taking_in(self, bounds, full, [&] { return load(arrived + device, relaxed, system) >= round; });
@@ -564,16 +694,14 @@ MP_CALL WaitResult meet(const Rank self, Team team, RankCall call) {
     return block().broadcast(result);
 }
 
-// Says to all devices of the team where this rank's share of a window is: so far from the beginning of its device's memory, or nowhere.
-constexpr std::uint64_t nowhere = ~std::uint64_t{0};
-MP_DEVICE void publish(const Rank& self, Team team, std::uint32_t window, std::uint64_t first, std::uint64_t bytes) {
+// Says to all devices of the team where this rank's share of a window is. What fails, the barrier behind it says.
+MP_DEVICE void publish(const Rank& self, Team team, std::uint32_t window, const RankPart& part) {
     const Ranks& all = *self.all;
+    const std::uint64_t place = address_of(part_in(all, window, self.rank)) - all.control;
     for (std::uint32_t device = 0; device < all.devices; ++device) {
         if (team == Team::device && device != all.device) continue;
-        const std::uint64_t view = device == all.device ? all.memory : fixed(at<const std::uint64_t>(all.views)[device]);
-        RankPart* part = part_in(all, device, window, self.rank);
-        store(&part->memory, first == nowhere ? 0 : view + first, relaxed, system);
-        store(&part->bytes, bytes, relaxed, system);
+        (void)raise_in(all, device, place + offsetof(RankPart, behind), part.behind);
+        (void)raise_in(all, device, place + offsetof(RankPart, bytes), part.bytes);
     }
 }
 
@@ -599,7 +727,7 @@ MP_CALL WaitResult create(const Rank self, Team team, const void* base, std::uin
             taken |= std::uint64_t{1} << number;
             created.number = number + (team == Team::world ? 0 : rank_windows);
             // Of an empty share, and of one that is refused, no byte is ever reached; all the same somebody may put nothing there.
-            publish(self, team, created.number, inside && bytes != 0 ? first : 0, inside ? bytes : 0);
+            publish(self, team, created.number, {1 + (inside && bytes != 0 ? first : 0), inside ? bytes : 0});
         }
     }
     created = block().broadcast(created);
@@ -641,10 +769,75 @@ MP_CALL WaitResult free(const Rank self, std::uint32_t window) {
             }
             state->count = kept;
         }
-        publish(self, team, window, nowhere, 0);
+        publish(self, team, window, {0, 0});
         (team == Team::world ? state->world_windows : state->device_windows) &= ~(std::uint64_t{1} << window % rank_windows);
     }
     return block().broadcast(result);
+}
+
+// ---- collectives that notify ----------------------------------------------------------------------------------
+
+MP_DEVICE Team team_of(std::uint32_t window) { return window < rank_windows ? Team::world : Team::device; }
+MP_DEVICE WaitResult refuse_collective(const Rank& self, std::uint32_t window, std::uint32_t tag, std::uint64_t at, std::uint64_t bytes) {
+    return refuse_rank(self, rank_put, nobody, window, tag, at, window < 2 * rank_windows ? part_in(*self.all, window, self.rank)->bytes : 0,
+                       bytes);
+}
+
+// Counts this rank of a window's team. `last` of its device: then all of that have come, and what they did before is seen. Nobody waits.
+MP_COLD WaitResult come(const Rank self, std::uint32_t window, bool& last) {
+    const Ranks& all = *self.all;
+    WaitResult result = {ok, 0, 0};
+    block().sync();
+    // What this rank has asked of NICs has happened before it comes.
+    if (MP_RARELY(all.far != 0 && team_of(window) == Team::world)) result = drain_far(all, 0, all.devices, Drain::posted);
+    bool mine = false;
+    if (block().leads() && !result.failed()) {
+        fence(release, system);
+        const std::uint64_t here = fetch_add(at<std::uint64_t>(all.control + all.calls) + window, std::uint64_t{1}, gpu) + 1;
+        mine = here % all.per_device == 0;
+        if (mine) fence(acquire, system);
+    }
+    last = block().any(mine);
+    return result;
+}
+
+// Puts to the share of every rank of a window's team, once where several are the same memory, and notifies each.
+MP_COLD WaitResult put_to_team(const Rank self, std::uint32_t window, std::uint64_t first, const void* from, std::uint64_t bytes,
+                               std::uint32_t tag) {
+    const Ranks& all = *self.all;
+    const bool world = team_of(window) == Team::world;
+    const std::uint32_t begin = world ? 0 : all.first, end = world ? all.size : all.first + all.per_device;
+    WaitResult result = {ok, 0, 0};
+    std::uint64_t before = 0;
+    for (std::uint32_t rank = begin; rank < end && !result.failed(); ++rank) {
+        const RankPart* part = part_in(all, window, rank);
+        const std::uint64_t place = part->behind;
+        const bool same = rank > begin && place == before && rank != first_of(all, device_of(all, rank)) && first + bytes <= part->bytes;
+        before = place;
+        result = transfer(self, {rank_put, window, rank, tag, same ? 0 : first, const_cast<void*>(from), same ? 0 : bytes, Tells::target});
+    }
+    return result;
+}
+
+template <class T, class Operation>
+MP_COLD WaitResult reduce_of_device(const Rank self, std::uint32_t window, std::uint64_t from, std::uint64_t to, std::uint64_t count,
+                                    const Operation operation, std::uint32_t tag) {
+    const Ranks& all = *self.all;
+    const std::uint64_t bytes = count * sizeof(T), mine = to + (team_of(window) == Team::world ? all.device * bytes : 0);
+    // Into this rank's own share, and from there to those of the others.
+    T* sums = at<T>(place_in(share_of(all, all.device, window, self.rank), mine, bytes));
+    bool outside = sums == nullptr;
+    for (std::uint32_t local = 0; local < all.per_device; ++local)
+        outside = outside || place_in(share_of(all, all.device, window, all.first + local), from, bytes) == 0;
+    if (outside) return refuse_collective(self, window, tag, from, bytes);
+    for (std::uint64_t i = thread_rank(); i < count; i += block_threads()) {
+        T sum = at<const T>(share_of(all, all.device, window, all.first).memory + from)[i];
+        for (std::uint32_t local = 1; local < all.per_device; ++local)
+            sum = operation(sum, at<const T>(share_of(all, all.device, window, all.first + local).memory + from)[i]);
+        sums[i] = sum;
+    }
+    block().sync();
+    return put_to_team(self, window, mine, sums, bytes, tag);
 }
 
 // ---- log ------------------------------------------------------------------------------------------------------
