@@ -11,7 +11,7 @@ use crate::launch::{Arg, Dims};
 
 /// What `MP_HOST_KERNEL(name)` exports as `name_on_host`: runs the kernel with so many blocks and threads and the arguments at these
 /// addresses, and returns 0, or 1 if the machine has not so many threads. Without addresses it writes the arguments' sizes, as many as
-/// it returns, at most [`ARGUMENTS_MAX`].
+/// it returns, at most 64.
 ///
 /// See [`Arg`](crate::Arg) for an example.
 pub type HostEntry = unsafe extern "C" fn(u32, u32, *const *const c_void, *mut usize) -> c_int;
