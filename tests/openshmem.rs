@@ -171,7 +171,8 @@ fn typed_functions_of_kernels_and_host_calls_on_the_device_s_heap_do_what_they_s
 fn the_examples_for_cpus_and_gpus_compute_what_is_right() {
     let folder = tempfile::tempdir().unwrap();
     for (source, arguments) in [("stencil2d.cu", "24 17 12"), ("bfs.cu", "8 6 2")] {
-        let program = program(folder.path(), &format!("../../../examples/openshmem/{source}"), &KERNELS);
+        let program =
+            program(folder.path(), &format!("../../../examples/openshmem/{source}"), &KERNELS);
         for (path, pes) in [("auto", 1), ("auto", 4), ("auto", 7), ("nic", 2), ("nic-tcp", 3)] {
             let mut command = oshrun(pes, path);
             command.arg(&program).args(arguments.split(' '));

@@ -147,7 +147,15 @@ fn copy(tree: &Path) {
 fn build(folder: &Path) -> bool {
     let (tree, target) = (folder.join("tree"), folder.join("target"));
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(&tree).args(["rustc", "-q", "-p", "mp-shmem", "--lib", "--crate-type", "staticlib"]);
+    cargo.current_dir(&tree).args([
+        "rustc",
+        "-q",
+        "-p",
+        "mp-shmem",
+        "--lib",
+        "--crate-type",
+        "staticlib",
+    ]);
     if !cargo.env("CARGO_TARGET_DIR", &target).status().unwrap().success() {
         return false;
     }

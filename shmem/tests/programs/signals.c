@@ -6,7 +6,7 @@
 
 enum { N = 1000, TIMES = 50, THREADS = 3 };
 
-static long data[N], locked, under_lock, counter;
+static long data[N], locked, under_lock, asking, given_back, counter;
 static uint64_t signal_word;
 static unsigned bits;
 static unsigned long more_bits;
@@ -47,6 +47,20 @@ static void locks(int me, int n) {
     if (me == 0) CHECK(under_lock == (long)n * TIMES);
     shmem_set_lock(&locked);
     CHECK(shmem_test_lock(&locked) != 0);
+    shmem_clear_lock(&locked);
+    shmem_barrier_all();
+    /* Who asks while another has it comes in behind it. */
+    if (me == 0) shmem_set_lock(&locked);
+    shmem_barrier_all();
+    if (me == 0) {
+        shmem_long_wait_until(&asking, SHMEM_CMP_EQ, n - 1);
+        for (int i = 0; i < 1000; ++i) sched_yield();
+        shmem_long_p(&given_back, 1, 0);
+    } else {
+        shmem_long_atomic_inc(&asking, 0);
+        shmem_set_lock(&locked);
+        CHECK(shmem_long_g(&given_back, 0) == 1);
+    }
     shmem_clear_lock(&locked);
     shmem_barrier_all();
 }
