@@ -98,12 +98,14 @@ MP_DEVICE void* address_in(const Rank& self, std::uint32_t window, std::uint32_t
 // target knows of it by a notification, or a barrier. Refused with bad_argument outside of the window; then nothing is written.
 [[nodiscard]] MP_DEVICE WaitStatus put(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at,
                                        const void* from, std::uint64_t bytes) {
+    if (impl::is_in_place(self, window, target, at, from, bytes)) return ok;
     return impl::transfer(self, {rank_put, window, target, 0, at, const_cast<void*>(from), bytes, impl::Tells::none}).status;
 }
 
 // Copies from a rank's share of a window: loads, over the link if need be. The bytes are there for the block after `flush`. For the rest as put.
 [[nodiscard]] MP_DEVICE WaitStatus get(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
                                        std::uint64_t bytes) {
+    if (impl::is_in_place(self, window, target, at, to, bytes)) return ok;
     return impl::transfer(self, {rank_get, window, target, 0, at, to, bytes, impl::Tells::none}).status;
 }
 

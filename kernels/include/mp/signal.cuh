@@ -126,6 +126,8 @@ MP_COLD auto wait_long(const See see, const Glance glance, const Is is, const Wa
     std::uint64_t looked = clock_cycles();
     unsigned doze_ns = 0;
     for (unsigned round = 1;; ++round) {
+        // A loop: what waits shall not fill the instruction cache of what computes.
+        MP_NO_UNROLL
         for (int polled = 0; polled < polls_between_clocks; ++polled) {
             const auto glanced = glance();
             if (is(glanced)) {
