@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::keys::{Begun, KeyTable, RegionMemory};
-use super::state::{Context, DirectPath, Driver, LinkState, Machine, Outgoing, Payload};
+use super::state::{Context, DirectPath, Driver, Found, LinkState, Machine, Outgoing, Payload};
 use super::wire::Wire;
 use super::wire::frame::{Frame, HEADER};
 use super::wire::greeting::Greeting;
@@ -52,15 +52,9 @@ impl Tape<'_> {
 struct Mapped<'a>(&'a KeyTable, bool);
 
 impl DirectPath for Mapped<'_> {
-    fn find(
-        &mut self,
-        key: u32,
-        address: u64,
-        len: u64,
-        need: Access,
-    ) -> Option<(Arc<RegionMemory>, *mut u8)> {
+    fn find(&mut self, key: u32, address: u64, len: u64, need: Access) -> Option<Found> {
         let (memory, pointer) = self.0.check(key, address, len, need).ok().filter(|_| self.1)?;
-        Some((memory.clone(), pointer))
+        Some(Found::Mapped(memory.clone(), pointer))
     }
 }
 
@@ -163,7 +157,8 @@ impl<'a> Run<'a> {
         let driver = if self.quick { Driver::Caller } else { Driver::Engine };
         // There is no GPU.
         let (direct, begun) = (&mut direct, &mut Begun::default());
-        let mut cx = Context { driver, keys, now: self.clock, link: self.link, direct, begun };
+        let (now, link, device) = (self.clock, self.link, None);
+        let mut cx = Context { driver, keys, now, link, direct, begun, device };
         f(&mut self.machines[side], &mut cx)
     }
 
