@@ -429,11 +429,11 @@ impl RdmaWire {
     }
 }
 
-/// What the failure of a request is to whoever posted it; `None` where the connection has failed.
+/// What the failure of a request is to whoever posted it; `None` where the connection has failed. (No request here is
+/// malformed: "queue pair operation error" is what rdma_rxe says when its port is down.)
 fn fault(status: Status) -> Option<Syndrome> {
     match status {
         Status::LocalLength => Some(Syndrome::LocalLength),
-        Status::LocalQpOperation => Some(Syndrome::LocalQpOperation),
         Status::LocalProtection => Some(Syndrome::LocalProtection),
         Status::BadResponse => Some(Syndrome::BadResponse),
         Status::RemoteInvalidRequest => Some(Syndrome::RemoteInvalidRequest),
