@@ -232,6 +232,9 @@ impl Plane {
             }
             self.path_failed(place, &error);
         }
+        drop(connected);
+        // What it is to hear has waited, perhaps for nothing but this.
+        self.flush_one(place);
     }
 
     /// The neighbour that is rank `rank` of the world.

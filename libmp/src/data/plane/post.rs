@@ -129,13 +129,20 @@ impl Plane {
 
     /// Puts into mailboxes what waits for room there.
     pub(super) fn flush_all(&self) {
-        for (number, neighbour) in self.neighbours.made() {
-            let state = &mut lock(&neighbour.state);
-            let opened =
-                if state.backlog.is_empty() { Ok(()) } else { self.open_outbox(number, state) };
-            if let Err(error) = opened.and_then(|()| self.flush(number, state)) {
-                self.breach(number, &error.to_string());
-            }
+        for (number, _) in self.neighbours.made() {
+            self.flush_one(number);
+        }
+    }
+
+    /// Puts into a neighbour's mailbox what waits for room there.
+    pub(super) fn flush_one(&self, neighbour: usize) {
+        let state = &mut lock(&self.neighbours[neighbour].state);
+        if state.backlog.is_empty() {
+            return;
+        }
+        let opened = self.open_outbox(neighbour, state);
+        if let Err(error) = opened.and_then(|()| self.flush(neighbour, state)) {
+            self.breach(neighbour, &error.to_string());
         }
     }
 
