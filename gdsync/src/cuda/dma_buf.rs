@@ -38,3 +38,31 @@ pub(crate) fn export(gpu: &CudaDevice, address: u64, len: usize) -> Result<(Owne
     // SAFETY: the driver has just opened it for this caller.
     Ok((unsafe { OwnedFd::from_raw_fd(fd) }, address - begin))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Device;
+    use crate::memory::{Buffer, Space};
+
+    #[test]
+    #[ignore = "needs a GPU"]
+    fn memory_of_a_gpu_is_exported_from_the_page_on_where_it_begins_or_it_is_said_why_not() {
+        let device = Device::cuda(0).unwrap();
+        let gpu = device.as_cuda().unwrap();
+        let buffer = Buffer::<u8>::new(&device, Space::Device, 1 << 20).unwrap();
+        let base = buffer.device_address().unwrap();
+        for (at, len) in [(0, 1 << 20), (PAGE + 256, 100)] {
+            match export(gpu, base + at, len) {
+                Ok((fd, offset)) => {
+                    println!("dma-buf {fd:?}, at {offset} of it");
+                    assert!(gpu.capabilities().dma_buf && offset < PAGE && offset % 256 == 0);
+                }
+                Err(why) => {
+                    println!("{why}");
+                    assert!(!why.is_empty() && !why.contains('\n'), "{why}");
+                }
+            }
+        }
+    }
+}
