@@ -73,7 +73,7 @@ fn play(world: World) -> libmp::Result<()> {
             memory / ENDS,
             files as f64 / ENDS as f64
         );
-        assert!(memory < ENDS * 512, "{memory} KiB for {ENDS} ends");
+        assert!(memory < ENDS * 600, "{memory} KiB for {ENDS} ends");
     }
     world.barrier()?;
     // In the first team everybody puts into the memory of everybody.

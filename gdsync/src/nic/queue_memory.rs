@@ -96,12 +96,7 @@ impl QueueMemory {
             sizes[3],
         ];
         let total = QUEUES + rooms.iter().sum::<usize>();
-        // No other process maps it: without a GPU it is memory like any other.
-        let (shared, own) = match device {
-            Device::Host => (Space::Host, Space::Host),
-            Device::Cuda(_) => (Space::Pinned, Space::Device),
-        };
-        let all = Words::new(Buffer::new(device, shared, total / 8)?)?;
+        let all = Words::new(Buffer::new(device, Space::Pinned, total / 8)?)?;
         let mut from = QUEUES;
         let mut part = |size: usize, used: usize| {
             let words = all.slice(from / 8, used / 8);
@@ -122,6 +117,8 @@ impl QueueMemory {
         let state = match options.send_completions {
             CompletionMode::Ring => None,
             CompletionMode::Collapsed => {
+                // No other process maps it: without a GPU it is memory like any other.
+                let own = if matches!(device, Device::Host) { Space::Host } else { Space::Device };
                 Some(Buffer::new(device, own, STATE_WORDS + options.send_blocks)?)
             }
         };
