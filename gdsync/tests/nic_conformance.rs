@@ -22,8 +22,11 @@ fn nics() -> Outcome<Vec<Nics>> {
     let soft = |way: Way| -> Outcome<Nics> {
         Ok((Box::new(way.nic()?), Box::new(way.nic()?), way.wire()))
     };
-    let rdma = RdmaOptions::default().find().is_ok().then_some(Way::Rdma);
-    [Way::Mapped, Way::Ring, Way::Tcp].into_iter().chain(rdma).map(soft).collect()
+    let mut ways = vec![Way::Mapped, Way::Ring, Way::Tcp];
+    if RdmaOptions::default().find().is_ok() {
+        ways.extend([Way::Rdma, Way::RdmaStaged, Way::RdmaFrames]);
+    }
+    ways.into_iter().map(soft).collect()
 }
 
 /// Two connected queue pairs with 1000 words of memory each, which the other may do everything with.

@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gdsync::nic::QueuePairOptions;
+use gdsync::nic::soft::SoftNic;
 use gdsync::wqe::{Operation, Payload};
 use soft_common::process::{Order, Peer, Task};
 use soft_common::side::Side;
@@ -30,19 +31,25 @@ fn peer() -> Outcome {
 /// A connection to an idle process.
 struct Connection {
     _peer: Peer,
+    nic: SoftNic,
     side: Side,
 }
 
 impl Connection {
     fn new(way: Way) -> Outcome<Connection> {
-        let order = Order::new(way, Task::Idle);
+        Connection::to(Order::new(way, Task::Idle))
+    }
+
+    /// To a process that does something.
+    fn to(order: Order) -> Outcome<Connection> {
+        let way = order.way;
         let mut peer = Peer::start(&order, &[])?;
         let nic = way.nic()?;
         let side =
             Side::start(&nic, way, 1, QueuePairOptions::default().transport_timeout, |own| {
                 peer.exchange(own)
             })?;
-        Ok(Connection { _peer: peer, side })
+        Ok(Connection { _peer: peer, nic, side })
     }
 
     /// Nanoseconds from posting an 8-byte write to its completion, as the mean of many one after the other.
@@ -82,6 +89,23 @@ impl Connection {
         }
         Ok(bytes as f64 / began.elapsed().as_secs_f64())
     }
+}
+
+/// One side of a program of perftest over the guest's device: its numbers. Where it is: `TEST_PERFTEST`, a folder.
+fn perftest(program: &str, size: u32, count: u32) -> Outcome<Vec<f64>> {
+    let folder = std::env::var("TEST_PERFTEST").map_err(|_| "TEST_PERFTEST names no folder")?;
+    let (program, size, count) =
+        (format!("{folder}/{program}"), size.to_string(), count.to_string());
+    let arguments = ["-d", "rxe0", "-x", "1", "-F", "-s", &size, "-n", &count];
+    let _server = Server::start(&program, &arguments)?;
+    std::thread::sleep(Duration::from_secs(1));
+    let output = Command::new(&program).args(arguments).arg("10.99.0.1").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let numbers = |line: &str| {
+        line.split_whitespace().map(|word| word.parse().ok()).collect::<Option<Vec<f64>>>()
+    };
+    let found = text.lines().filter_map(numbers).find(|numbers| numbers.len() >= 4);
+    found.ok_or_else(|| format!("{program} said: {text}").into())
 }
 
 /// A program of a peer's that serves, killed when dropped.
@@ -149,6 +173,82 @@ fn table(what: &str, unit: &str, ours: &[f64], peer: &str, peers: &[f64]) -> (f6
     let (mine, other) = (median(ours.to_vec()), median(peers.to_vec()));
     println!("{what}: {mine:.3} {unit} {ours:.3?}; {peer}: {other:.3} {unit} {peers:.3?}");
     (mine, other)
+}
+
+/// Writes of the device itself beside perftest's, in the same guest: 8 bytes there (half of a round trip of two writes, as
+/// `ib_write_lat` counts), and 1 MiB. Printed beside them: the same by messages of the software NIC.
+///
+/// `TEST_PERFTEST=... tools/rxe-vm --cpus 2 test --release -p gdsync --test soft_against_peers -- --nocapture rdma_writes`
+#[test]
+#[ignore = "needs the verbs device of tools/rxe-vm, perftest and an idle machine"]
+fn rdma_writes_keep_up_with_perftest() -> Outcome {
+    const COUNT: u64 = 200;
+    let volley = |way| -> Outcome<f64> {
+        let connection = Connection::to(Order::new(way, Task::Volley(2 * COUNT)))?;
+        let run = |first: u64| connection.side.volley_from(&connection.nic, first, COUNT);
+        run(0)?;
+        let began = Instant::now();
+        run(COUNT)?;
+        Ok(began.elapsed().as_secs_f64() * 1e6 / (2 * COUNT) as f64)
+    };
+    let bandwidth = |way| -> Outcome<f64> {
+        Ok(Connection::new(way)?.bandwidth(Duration::from_secs(2))? / 1e6)
+    };
+    let mut times = [const { Vec::new() }; 3];
+    let mut rates = [const { Vec::new() }; 3];
+    for _ in 0..3 {
+        times[0].push(volley(Way::Rdma)?);
+        times[1].push(perftest("ib_write_lat", 8, 200)?[4]);
+        times[2].push(volley(Way::RdmaFrames)?);
+        rates[0].push(bandwidth(Way::Rdma)?);
+        // MiB a second.
+        rates[1].push(perftest("ib_write_bw", 1 << 20, 40)?[3] * 1.048576);
+        rates[2].push(bandwidth(Way::RdmaFrames)?);
+        println!("{times:.0?} µs, {rates:.0?} MB/s: ours, perftest's, by messages");
+    }
+    table("8 B write, one way", "µs", &times[0], "by messages", &times[2]);
+    table("1 MiB writes", "MB/s", &rates[0], "by messages", &rates[2]);
+    let (mine, theirs) = table("8 B write, one way", "µs", &times[0], "ib_write_lat", &times[1]);
+    let (fast, others) = table("1 MiB writes", "MB/s", &rates[0], "ib_write_bw", &rates[1]);
+    assert!(mine <= 1.3 * theirs, "{:.2} times as long as ib_write_lat", mine / theirs);
+    assert!(fast >= 0.9 * others, "{:.2} of ib_write_bw", fast / others);
+    Ok(())
+}
+
+/// How often the threads of this process gave up their core by themselves, and had it taken.
+fn switches() -> Outcome<[u64; 2]> {
+    let mut sums = [0; 2];
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let status = std::fs::read_to_string(task?.path().join("status"))?;
+        for (sum, name) in sums.iter_mut().zip(["voluntary_ctxt", "nonvoluntary_ctxt"]) {
+            let line = status.lines().find(|line| line.starts_with(name));
+            let count = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+            *sum += count.unwrap_or(0);
+        }
+    }
+    Ok(sums)
+}
+
+/// Says what a write of 8 bytes over TCP costs, half of a round trip: time, and switches of threads on this side. With
+/// `strace -f -c` before it the system calls, too, of 2,000 round trips.
+#[test]
+#[ignore = "measures, on an idle machine"]
+fn what_an_8_byte_write_over_tcp_costs() -> Outcome {
+    const COUNT: u64 = 2_000;
+    for _ in 0..ROUNDS {
+        let connection = Connection::to(Order::new(Way::Tcp, Task::Volley(COUNT)))?;
+        let (began, before) = (Instant::now(), switches()?);
+        connection.side.volley_from(&connection.nic, 0, COUNT)?;
+        let time = began.elapsed().as_secs_f64() * 1e6 / (2 * COUNT) as f64;
+        let [own, taken] = switches()?;
+        let each = |now: u64, then: u64| now.saturating_sub(then) as f64 / (2 * COUNT) as f64;
+        println!(
+            "{time:.2} µs; {:.2} switches by itself, {:.2} taken, each",
+            each(own, before[0]),
+            each(taken, before[1])
+        );
+    }
+    Ok(())
 }
 
 #[test]

@@ -63,6 +63,37 @@ fn a_killed_peer_is_noticed_at_once_over_rdma() -> Outcome {
     a_killed_peer(Way::Rdma)
 }
 
+/// A stopped process executes nothing: what happens all the same its device does.
+#[test]
+#[ignore = "needs a verbs device (run by tools/rxe-vm)"]
+fn writes_reads_and_atomics_need_nothing_of_a_peer_over_rdma() -> Outcome {
+    for way in [Way::Rdma, Way::RdmaStaged] {
+        let order = Order::new(way, Task::Idle);
+        let mut peer = Peer::start(&order, &[])?;
+        let nic = way.nic()?;
+        let side = Side::start(&nic, way, 1, order.transport_timeout, |own| peer.exchange(own))?;
+        let (remote, one) = (side.remote, [side.segment(0, 8)?]);
+        let read = Operation::Read { remote, into: &one };
+        let write = Operation::Write { remote, payload: Payload::Gather(&one), imm: None };
+        let add = Operation::FetchAdd { remote, add: 1, into: side.segment(8, 8)? };
+        let carry_out = |operations: &[Operation<'_>]| {
+            operations.iter().try_for_each(|operation| {
+                side.queue.wait(side.queue.post(&signaled(*operation))?, soon())
+            })
+        };
+        // The first goes as a message, with the question what the device calls the key.
+        carry_out(&[read, write, read])?;
+        std::thread::sleep(Duration::from_millis(300));
+        signal(peer.child.id(), rustix::process::Signal::STOP)?;
+        // Staged stands for a device whose atomics are not for all.
+        let atomic: &[Operation<'_>] = if way == Way::Rdma { &[add] } else { &[] };
+        let outcome = carry_out(&[read, write, read]).and_then(|()| carry_out(atomic));
+        signal(peer.child.id(), rustix::process::Signal::CONT)?;
+        outcome?;
+    }
+    Ok(())
+}
+
 /// The interface below the guest's RDMA device, taken down and up again.
 struct Down;
 

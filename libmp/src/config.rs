@@ -18,6 +18,7 @@
 //! | `MP_NIC_PKEY` | first | partition key, as in `0x8001`: its entry of the port's table may stand at another index on every host |
 //! | `MP_NIC_SERVICE_LEVEL` | `0` | 0 to 15: the lane of an InfiniBand fabric, the priority on Ethernet |
 //! | `MP_NIC_TRAFFIC_CLASS` | `0` | 0 to 255, in the global route header; on RoCE v2 four times the DSCP |
+//! | `MP_NIC_ZERO_COPY` | `on` | what the RDMA device carries out itself, on registered memory of both sides: `off` (nothing: all goes in messages of the software NIC), `staged` (as `on`, by way of a pool, as memory goes that the device does not reach), `on` (writes and reads; atomics if the device says that its are atomic for the CPU, too) or `all` (atomics in any case: for programs in which only this device changes such words) |
 //! | `MP_PMIX_LIBRARY` | searched | path of `libpmix.so.2` |
 //! | `MP_TRACE` | off | file for a timeline of all ranks ([`trace`](crate::trace)); rank 0's value holds |
 //! | `MP_TRACE_EVENTS` | `1000000` | events that each rank keeps for it (rank 0's value holds) |
@@ -41,7 +42,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use gdsync::path::PathChoice;
-use gdsync::verbs::{PortChoice, RdmaOptions};
+use gdsync::verbs::{PortChoice, RdmaOptions, ZeroCopy};
 
 use crate::bootstrap::tcp;
 use crate::build_info::BuildInfo;
@@ -65,6 +66,7 @@ pub const VARIABLES: &[&str] = &[
     "MP_NIC_PKEY",
     "MP_NIC_SERVICE_LEVEL",
     "MP_NIC_TRAFFIC_CLASS",
+    "MP_NIC_ZERO_COPY",
     "MP_PMIX_LIBRARY",
     "MP_TRACE",
     "MP_TRACE_EVENTS",
@@ -166,7 +168,8 @@ pub struct Config {
     pub path: PathChoice,
     /// `MP_CONTEXTS`.
     pub contexts: Option<u32>,
-    /// `MP_NIC_DEVICE`, `MP_NIC_PORT`, `MP_NIC_GID_INDEX`, `MP_NIC_PKEY`, `MP_NIC_SERVICE_LEVEL` and `MP_NIC_TRAFFIC_CLASS`.
+    /// `MP_NIC_DEVICE`, `MP_NIC_PORT`, `MP_NIC_GID_INDEX`, `MP_NIC_PKEY`, `MP_NIC_SERVICE_LEVEL`, `MP_NIC_TRAFFIC_CLASS` and
+    /// `MP_NIC_ZERO_COPY`.
     pub rdma: RdmaOptions,
     /// `MP_PMIX_LIBRARY`.
     pub pmix_library: Option<PathBuf>,
@@ -363,7 +366,20 @@ impl Variables {
             service_level: service_level.map_or(0, byte),
             traffic_class: traffic_class.map_or(0, byte),
         };
-        Ok(RdmaOptions { device: self.get("MP_NIC_DEVICE").map(str::to_owned), port })
+        let zero_copy = match self.get("MP_NIC_ZERO_COPY") {
+            None | Some("on") => ZeroCopy::On,
+            Some("off") => ZeroCopy::Off,
+            Some("staged") => ZeroCopy::Staged,
+            Some("all") => ZeroCopy::All,
+            Some(value) => {
+                return Err(Error::Variable {
+                    name: "MP_NIC_ZERO_COPY".into(),
+                    value: value.into(),
+                    expected: "off, staged, on or all".into(),
+                });
+            }
+        };
+        Ok(RdmaOptions { device: self.get("MP_NIC_DEVICE").map(str::to_owned), port, zero_copy })
     }
 
     fn seconds(&self, name: &str, default: f64) -> Result<Duration> {
@@ -453,6 +469,7 @@ mod tests {
             ("MP_NIC_PKEY", "0x+1", "from 0x1 to 0xffff"),
             ("MP_NIC_SERVICE_LEVEL", "16", "from 0 to 15"),
             ("MP_NIC_TRAFFIC_CLASS", "-1", "from 0 to 255"),
+            ("MP_NIC_ZERO_COPY", "yes", "off, staged, on or all"),
             ("MP_HEARTBEAT_TIMEOUT", "0.6", "at least twice MP_HEARTBEAT=0.5"),
         ] {
             let text = from(&[(name, value)]).unwrap_err().to_string();
@@ -472,6 +489,7 @@ mod tests {
             ("MP_NIC_PKEY", "0x8001"),
             ("MP_NIC_SERVICE_LEVEL", "4"),
             ("MP_NIC_TRAFFIC_CLASS", "104"),
+            ("MP_NIC_ZERO_COPY", "staged"),
         ])
         .unwrap();
         let port = PortChoice {
@@ -481,7 +499,8 @@ mod tests {
             service_level: 4,
             traffic_class: 104,
         };
-        assert_eq!(config.rdma, RdmaOptions { device: Some("mlx5_2".into()), port });
+        let (device, zero_copy) = (Some("mlx5_2".into()), ZeroCopy::Staged);
+        assert_eq!(config.rdma, RdmaOptions { device, port, zero_copy });
         assert_eq!(from(&[]).unwrap().rdma, RdmaOptions::default());
     }
 

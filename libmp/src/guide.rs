@@ -5,8 +5,8 @@
 //! each other through the software NIC of `gdsync`: queue pairs whose entries have the format of mlx5 adapters, over TCP
 //! between hosts and shared memory within one. Messages and windows are the same there, of host and GPU memory, from the host,
 //! on streams and in kernels, which post to the queue pairs by themselves, the collectives of devices included;
-//! [`Window`] says what differs. [`Communicator::path`] tells which path leads to a rank. A world with a NIC has at most 256 ranks; in a larger one ranks of different hosts have the
-//! collectives only.
+//! [`Window`] says what differs. [`Communicator::path`] tells which path leads to a rank. Two ranks are connected when one first has
+//! something for the other; the ranks of a process share as many NICs as it has cores.
 //!
 //! # Streams, graphs and kernels
 //! A prepared operation ([`Send`], [`Recv`]) counts its starts in the memory of the device that its region belongs to, and

@@ -25,6 +25,7 @@ use crate::data::plane::{NicOptions, Plane};
 use crate::error::{Error, Result};
 use crate::node;
 use crate::trace::{self, Sampler, Summary, Trace, TraceFile};
+use crate::transport::nic::Nics;
 
 /// The ranks that were started together, as one of them sees them. It is the [`Communicator`] of all ranks, and more: what
 /// the launcher said, and the way a world ends.
@@ -181,7 +182,7 @@ impl World {
         };
         let (patience, contexts) = (2 * config.heartbeat_timeout, config.contexts);
         let rdma = config.rdma.clone();
-        let nic = NicOptions { listen, rdma, patience, contexts };
+        let nic = NicOptions { listen, rdma, patience, contexts, nics: Nics::default() };
         let (mut worlds, mut planes) = (Vec::with_capacity(controls.len()), Vec::new());
         // What is the same for all ranks that are here is found out once.
         let mut known: Option<Known> = None;
@@ -228,7 +229,7 @@ impl World {
             let Known { paths, members, turns, .. } = known;
             let common = match known.together {
                 true => known.common.clone(),
-                false => Arc::default(),
+                false => Arc::new(Common::with_pieces(known.common.pieces.clone())),
             };
             let paths = (paths.clone(), common, known.together);
             let plane = Plane::new(control.clone(), peers.clone(), paths, nic.clone(), trace)?;

@@ -114,6 +114,7 @@ const TABLE: &[(&str, Absurd)] = &[
     ("MP_NIC_PKEY", Refused(&["x", "-1", "0", "0x10000", "65536", "8001h"])),
     ("MP_NIC_SERVICE_LEVEL", Refused(&["x", "-1", "16", "1.5"])),
     ("MP_NIC_TRAFFIC_CLASS", Refused(&["x", "-1", "256", "CS1"])),
+    ("MP_NIC_ZERO_COPY", Refused(&["x", "1", "true", "ON"])),
     ("MP_CONTEXTS", Refused(&["x", "-1", "0", "65", "1.5", "1e1"])),
     ("MP_PMIX_LIBRARY", Refused(&["/nonexistent/libpmix.so.2", "x", "/", "-1"])),
     ("MP_TRACE", Anything("what cannot be written is said at the start, and the job runs")),

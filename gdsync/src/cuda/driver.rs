@@ -90,7 +90,7 @@ impl Driver {
     }
 }
 
-fn has_symbol(name: &str) -> bool {
+pub(super) fn has_symbol(name: &str) -> bool {
     // SAFETY: `is_culib_present` was true, so `culib` does not panic; the symbol is only looked up, not called.
     unsafe { sys::culib().get::<*const ()>(name).is_ok() }
 }

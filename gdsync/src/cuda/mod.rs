@@ -6,6 +6,7 @@ pub(crate) mod capabilities;
 pub(crate) mod capture;
 pub(crate) mod copies;
 pub(crate) mod device;
+pub(crate) mod dma_buf;
 pub(crate) mod driver;
 mod gate;
 pub(crate) mod graph;

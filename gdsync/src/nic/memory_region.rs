@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::error::{Error, Result};
 use crate::deadline::Deadline;
+use crate::verbs;
 use crate::wqe::{DataSegment, RemoteAddress};
 
 /// What may be done with a region, besides reading it for this process. Combine with `|`.
@@ -35,6 +36,23 @@ impl Access {
         self.0
     }
 
+    /// The same permissions for libibverbs, which lets the owner always read and write.
+    pub(crate) fn for_verbs(self) -> verbs::Access {
+        [
+            (Access::REMOTE_READ, verbs::Access::REMOTE_READ),
+            (Access::REMOTE_WRITE, verbs::Access::REMOTE_WRITE),
+            (Access::REMOTE_ATOMIC, verbs::Access::REMOTE_ATOMIC),
+        ]
+        .into_iter()
+        .filter(|(needed, _)| self.includes(*needed))
+        .fold(verbs::Access::LOCAL, |all, (_, allowed)| all | allowed)
+    }
+
+    /// Without what is in `other`.
+    pub(crate) const fn without(self, other: Access) -> Access {
+        Access(self.0 & !other.0)
+    }
+
     pub(crate) const fn from_bits(bits: u8) -> Option<Access> {
         if bits & !15 == 0 { Some(Access(bits)) } else { None }
     }
@@ -61,8 +79,8 @@ pub(crate) struct Keys {
 }
 
 /// Memory that a NIC may use under a key. It holds the memory. Dropping it takes the key back: requests that come later
-/// are refused. Peers of this host that have the memory mapped give it up soon after; [`MemoryRegion::deregister`] waits
-/// for that.
+/// are refused. Peers that have the memory mapped, or reach it by an RDMA device, give it up soon after;
+/// [`MemoryRegion::deregister`] waits for that.
 ///
 /// See [`soft`](super::soft) for an example.
 pub struct MemoryRegion {

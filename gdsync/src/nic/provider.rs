@@ -15,7 +15,8 @@ pub(crate) trait Provider: Send + Sync {
     /// a given one. Returns at once.
     fn connect(&self, peer: &Address, wire: Option<WireKind>) -> Result<()>;
 
-    /// Whether the peer has connected, too, as far as can be told.
+    /// Whether the peer has connected, too, as far as can be told. By somebody who waits for that: connections that are
+    /// made on demand are then made.
     fn is_connected(&self) -> bool;
 
     /// Why the peer cannot be reached any more, if so.

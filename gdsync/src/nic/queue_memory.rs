@@ -117,7 +117,9 @@ impl QueueMemory {
         let state = match options.send_completions {
             CompletionMode::Ring => None,
             CompletionMode::Collapsed => {
-                Some(Buffer::new(device, Space::Device, STATE_WORDS + options.send_blocks)?)
+                // No other process maps it: without a GPU it is memory like any other.
+                let own = if matches!(device, Device::Host) { Space::Host } else { Space::Device };
+                Some(Buffer::new(device, own, STATE_WORDS + options.send_blocks)?)
             }
         };
         Ok(QueueMemory {

@@ -7,7 +7,9 @@ use super::library::verbs;
 use super::port::{GidEntry, Port, PortChoice, read_gids, read_port};
 use super::protection_domain::ProtectionDomain;
 use gdsync_sys::Verbs;
-use gdsync_sys::verbs::{IBV_ATOMIC_NONE, ibv_context, ibv_device, ibv_device_attr};
+use gdsync_sys::verbs::{
+    IBV_ATOMIC_GLOB, IBV_ATOMIC_NONE, ibv_context, ibv_device, ibv_device_attr,
+};
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -49,6 +51,8 @@ pub struct Limits {
     pub outgoing_reads: u8,
     /// Whether it does 64-bit atomics on memory.
     pub atomics: bool,
+    /// Whether its atomics are atomic for the CPU, too, and not only among themselves.
+    pub atomics_for_all: bool,
 }
 
 impl Context {
@@ -177,6 +181,7 @@ impl Limits {
             incoming_reads: byte(attr.max_qp_rd_atom),
             outgoing_reads: byte(attr.max_qp_init_rd_atom),
             atomics: attr.atomic_cap != IBV_ATOMIC_NONE,
+            atomics_for_all: attr.atomic_cap == IBV_ATOMIC_GLOB,
         }
     }
 }

@@ -113,7 +113,7 @@ pub use endpoint::Endpoint;
 pub(crate) use error::last_errno;
 pub use error::{Error, Result};
 pub use memory_region::{Access, DmaBuf, MemoryRegion, RegionSlice, RemoteRegion};
-pub use port::{Gid, GidEntry, GidType, LinkLayer, Mtu, Port, PortChoice, RdmaOptions};
+pub use port::{Gid, GidEntry, GidType, LinkLayer, Mtu, Port, PortChoice, RdmaOptions, ZeroCopy};
 pub use post::{SendOperation, SendRequest};
 pub use protection_domain::ProtectionDomain;
 pub use queue_pair::{

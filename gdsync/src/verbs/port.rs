@@ -359,6 +359,31 @@ pub struct RdmaOptions {
     pub device: Option<String>,
     /// Port, GID, partition, service level and traffic class.
     pub port: PortChoice,
+    /// What the device carries out itself.
+    pub zero_copy: ZeroCopy,
+}
+
+/// Which requests of a software NIC the RDMA device carries out itself, on registered memory of both sides, without a copy by
+/// the CPU and without the peer's help. The others go as messages between the two NICs.
+///
+/// ```
+/// use gdsync::verbs::{RdmaOptions, ZeroCopy};
+///
+/// let by_messages = RdmaOptions { zero_copy: ZeroCopy::Off, ..RdmaOptions::default() };
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ZeroCopy {
+    /// None.
+    Off,
+    /// As `On`, but this side's memory goes through a small pool, as memory does that the device cannot reach.
+    Staged,
+    /// Writes and reads; atomics if those of the peer's device are atomic for its CPU, too.
+    #[default]
+    On,
+    /// Atomics in any case. For programs that change such words by this device alone: few devices' atomics are atomic for
+    /// the CPU, which does those of peers on the same host.
+    All,
 }
 
 impl RdmaOptions {

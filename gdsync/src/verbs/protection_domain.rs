@@ -8,10 +8,12 @@ use super::memory_region::{Access, DmaBuf, MemoryRegion};
 use super::port::Port;
 use super::queue_pair::{QueuePair, QueuePairOptions, Reset};
 use super::shared_receives::SharedReceiveQueue;
-use crate::Buffer;
+use crate::cuda::dma_buf;
+use crate::{Buffer, Device};
 use bytemuck::Pod;
 use gdsync_sys::verbs::ibv_pd;
 use std::fmt;
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -66,6 +68,29 @@ impl ProtectionDomain {
     ) -> Result<Arc<MemoryRegion>> {
         // SAFETY: the caller's promise.
         unsafe { MemoryRegion::gpu(self, buffer.bytes(), dmabuf, access) }
+    }
+
+    /// Registers memory of the host, or of a GPU, which is exported as a dma-buf where that is possible.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register) and [`register_gpu`](Self::register_gpu).
+    pub(crate) fn register_any(
+        self: &Arc<Self>,
+        buffer: &Buffer<u8>,
+        access: Access,
+    ) -> Result<Arc<MemoryRegion>> {
+        let Device::Cuda(gpu) = buffer.device() else { return self.register(buffer, access) };
+        if buffer.host_address().is_some() {
+            return self.register(buffer, access);
+        }
+        let exported = match buffer.device_address() {
+            Some(address) => dma_buf::export(gpu, address, buffer.size()),
+            None => Err("it has no address on its GPU".to_owned()),
+        };
+        let exported = exported.as_ref().map_err(Clone::clone);
+        let from = exported.map(|(fd, offset)| DmaBuf { fd: fd.as_fd(), offset: *offset });
+        // SAFETY: it exports the pages of this memory, which begins at that offset.
+        unsafe { self.register_gpu(buffer, from, access) }
     }
 
     /// Makes a reliable connected queue pair that reports to these completion queues, which may be one.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gdsync::nic::soft::{SoftNic, SoftNicOptions};
 use gdsync::nic::{Access, MemoryRegion, Nic, QueuePair, QueuePairOptions, WireKind};
-use gdsync::verbs::RdmaOptions;
+use gdsync::verbs::{RdmaOptions, ZeroCopy};
 use gdsync::wqe::{Notify, Operation, WorkRequest};
 use gdsync::{Buffer, Deadline, Device};
 use serde::{Deserialize, Serialize};
@@ -32,8 +32,12 @@ pub enum Way {
     Ring,
     /// TCP over the loopback interface.
     Tcp,
-    /// The first RDMA device.
+    /// The first RDMA device, which carries out writes, reads and atomics itself.
     Rdma,
+    /// The same, with this side's memory going through the pool.
+    RdmaStaged,
+    /// The same device, everything in frames.
+    RdmaFrames,
 }
 
 impl Way {
@@ -41,7 +45,7 @@ impl Way {
         match self {
             Way::Mapped | Way::Ring => WireKind::SharedMemory,
             Way::Tcp => WireKind::Tcp,
-            Way::Rdma => WireKind::Rdma,
+            Way::Rdma | Way::RdmaStaged | Way::RdmaFrames => WireKind::Rdma,
         }
     }
 
@@ -51,7 +55,13 @@ impl Way {
             Way::Tcp => Some("127.0.0.1:0".parse()?),
             _ => None,
         };
-        let rdma = (self == Way::Rdma).then(RdmaOptions::default);
+        let zero_copy = match self {
+            Way::Rdma => Some(ZeroCopy::All),
+            Way::RdmaStaged => Some(ZeroCopy::Staged),
+            Way::RdmaFrames => Some(ZeroCopy::Off),
+            _ => None,
+        };
+        let rdma = zero_copy.map(|zero_copy| RdmaOptions { zero_copy, ..RdmaOptions::default() });
         let map_peers = self == Way::Mapped;
         let options = SoftNicOptions { listen, rdma, map_peers, ..SoftNicOptions::default() };
         Ok(SoftNic::open(&options)?)

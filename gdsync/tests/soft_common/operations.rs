@@ -23,6 +23,20 @@ macro_rules! on_every_way {
                 super::$name(super::Way::Rdma)
             })+
         }
+        mod rdma_staged {
+            $(#[test]
+            #[ignore = "needs a verbs device (run by tools/rxe-vm)"]
+            fn $name() -> super::Outcome {
+                super::$name(super::Way::RdmaStaged)
+            })+
+        }
+        mod rdma_frames {
+            $(#[test]
+            #[ignore = "needs a verbs device (run by tools/rxe-vm)"]
+            fn $name() -> super::Outcome {
+                super::$name(super::Way::RdmaFrames)
+            })+
+        }
     };
 }
 pub(crate) use on_every_way;

@@ -35,6 +35,8 @@ pub enum Task {
     Idle,
     /// Offers so many bytes of a GPU's own memory, and waits to be killed.
     OfferGpuMemory(usize),
+    /// Answers so many writes ([`Side::volley`]), and waits to be killed.
+    Volley(u64),
     /// Sends without an end, says "sending", and then how and how long after the last success it failed.
     SendUntilCut,
 }
@@ -149,6 +151,10 @@ pub fn peer() -> Outcome {
             println!("peer: {} operations, {} bytes", operations, side.bytes);
         }
         Task::Idle | Task::OfferGpuMemory(_) => std::thread::sleep(Duration::from_secs(60)),
+        Task::Volley(count) => {
+            side.volley(&nic, 0..count, false)?;
+            std::thread::sleep(Duration::from_secs(60));
+        }
         Task::SendUntilCut => {
             let write =
                 Operation::Write { remote: side.remote, payload: Payload::Inline(b"?"), imm: None };

@@ -2,6 +2,7 @@
 //! answer, every message and in the end every byte is checked.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use gdsync::nic::soft::SoftNic;
@@ -33,6 +34,8 @@ pub struct Side {
     local: Buffer<u8>,
     lkey: u32,
     base: u64,
+    /// What the peer works on.
+    pub arena: Buffer<u8>,
     _arena: gdsync::nic::MemoryRegion,
     _source: gdsync::nic::MemoryRegion,
     pub remote: RemoteAddress,
@@ -79,7 +82,8 @@ impl Side {
             ..QueuePairOptions::default()
         };
         let queue = nic.queue_pair(&Device::Host, &options)?;
-        let arena = nic.register(&Device::Host.alloc_pinned::<u8>(ARENA)?, Access::ALL)?;
+        let memory = Device::Host.alloc_pinned::<u8>(ARENA)?;
+        let arena = nic.register(&memory, Access::ALL)?;
         let local = Device::Host.alloc_pinned::<u8>(LOCAL)?;
         let source = nic.register(&local.bytes(), Access::LOCAL_WRITE)?;
         let own = (queue.address().clone(), arena.address(), arena.rkey());
@@ -92,6 +96,7 @@ impl Side {
             local,
             lkey,
             base,
+            arena: memory,
             _arena: arena,
             _source: source,
             remote: RemoteAddress { address, rkey },
@@ -121,6 +126,40 @@ impl Side {
         ];
         self.queue.receive(&segments)?;
         self.posted_receives += 1;
+        Ok(())
+    }
+
+    /// Writes `count` numbers after `first` into the peer's first word one by one, each after the answer to the one before:
+    /// round trips of two writes.
+    pub fn volley_from(&self, nic: &SoftNic, first: u64, count: u64) -> Outcome {
+        self.volley(nic, first..first + count, true)
+    }
+
+    /// The same, or the answers.
+    pub fn volley(&self, nic: &SoftNic, numbers: Range<u64>, begins: bool) -> Outcome {
+        let (word, remote) = (self.arena.clone().cast::<u64>()?.word(0)?, self.remote);
+        let arrives = |number| -> Outcome {
+            let deadline = soon();
+            while word.load() != Some(number) {
+                nic.progress();
+                if deadline.expired() {
+                    return Err(format!("number {number} does not come").into());
+                }
+            }
+            Ok(())
+        };
+        for number in numbers.map(|number| number + 1) {
+            if !begins {
+                arrives(number)?;
+            }
+            let bytes = number.to_ne_bytes();
+            let write = Operation::Write { remote, payload: Payload::Inline(&bytes), imm: None };
+            let position = self.queue.post(&signaled(write))?;
+            if begins {
+                arrives(number)?;
+            }
+            self.queue.wait(position, soon())?;
+        }
         Ok(())
     }
 

@@ -300,6 +300,9 @@ impl Hub {
             Message::Fail { cause } => self.fail(cause),
             Message::Leave { how } => self.lost(from, how),
             Message::Release { group } if self.running() => self.release(from, group),
+            Message::Letter { rank } if self.running() && (rank as usize) < self.peers.len() => {
+                self.out.push((rank, Message::Letter { rank: from }, payload));
+            }
             Message::Enter { group, turn, call, timeout_ms, what, team } if self.running() => {
                 let met = team.map_or(Ok(()), |team| self.meet(from, group, team));
                 let entered = met.and_then(|()| {
@@ -310,7 +313,8 @@ impl Hub {
                 }
             }
             // Sent before its rank heard of the end.
-            Message::Release { .. } | Message::Enter { .. } if self.over() => {}
+            Message::Release { .. } | Message::Enter { .. } | Message::Letter { .. }
+                if self.over() => {}
             _ => self.broken(from, "a message that only rank 0 sends, or out of order"),
         }
     }

@@ -30,6 +30,12 @@ pub(crate) struct Local {
     changed: Condvar,
 }
 
+/// Called with who has written a letter, and the letter.
+pub(super) type OnLetter = Arc<dyn Fn(u32, &[u8]) + Send + Sync>;
+
+/// Letters that are kept for a rank that does not read them yet: one of each of so many ranks.
+const LETTERS: usize = 4096;
+
 /// Called with the cause.
 pub(super) type OnFailure = Box<dyn FnOnce(&str) + Send>;
 
@@ -42,6 +48,9 @@ struct State {
     missing: Vec<u32>,
     replies: HashMap<u64, (u64, Outcome, Payload)>,
     cause: Option<Cause>,
+    /// To be called with letters; those that came before.
+    on_letter: Option<OnLetter>,
+    letters: Vec<(u32, Payload)>,
     /// To be called when the world fails.
     on_failure: Vec<OnFailure>,
     /// The failure has been passed on as far as this rank can.
@@ -92,6 +101,17 @@ impl Local {
             Message::Reply { group, turn, outcome } => {
                 state.replies.insert(group, (turn, outcome, payload));
             }
+            Message::Letter { rank } => {
+                match state.on_letter.clone() {
+                    Some(read) => {
+                        drop(state);
+                        read(rank, &payload);
+                    }
+                    None if state.letters.len() < LETTERS => state.letters.push((rank, payload)),
+                    None => return Err("more letters than there are ranks"),
+                }
+                return Ok(());
+            }
             _ => return Err("a message that only goes to rank 0"),
         }
         drop(state);
@@ -112,6 +132,17 @@ impl Local {
         drop(state);
         self.changed.notify_all();
         calls.into_iter().for_each(|call| call(&text));
+    }
+
+    /// Calls `read` with the letters of other ranks, also those that have come, in this thread or the control thread.
+    pub(super) fn on_letter(&self, read: OnLetter) {
+        let mut state = self.lock();
+        let came = std::mem::take(&mut state.letters);
+        state.on_letter = Some(read.clone());
+        drop(state);
+        for (rank, letter) in came {
+            read(rank, &letter);
+        }
     }
 
     /// Calls `call` when the world fails, or now if it has.

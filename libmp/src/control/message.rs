@@ -72,6 +72,8 @@ pub(crate) enum Message {
     AskTime { asked: u64 },
     /// From rank 0: the answer.
     Time { asked: u64, root: u64 },
+    /// To rank 0: the payload is for this rank. From rank 0: it is from this one.
+    Letter { rank: u32 },
     /// A sign of life.
     Alive,
     /// To rank 0, from the launcher and instead of a `Hello`: this rank has ended and will not come.

@@ -321,6 +321,17 @@ impl Control {
         self.local.on_failure(Box::new(call));
     }
 
+    /// Sends a letter to a rank, by way of rank 0. It is read whatever that rank is doing.
+    pub(crate) fn write_to(&self, rank: usize, letter: &[u8]) {
+        // Ranks are far fewer than 2^32.
+        self.post(Message::Letter { rank: rank as u32 }, Arc::from(letter));
+    }
+
+    /// Calls `read` with the letters of other ranks, in the control thread: it must not wait for anybody.
+    pub(crate) fn on_letter(&self, read: impl Fn(u32, &[u8]) + Send + Sync + 'static) {
+        self.local.on_letter(Arc::new(read));
+    }
+
     /// Somebody breaks the protocol of the data plane: the world is over.
     pub(crate) fn breach(&self, what: String) -> Error {
         self.fail(Cause::Protocol { what }).during("check", Duration::ZERO)

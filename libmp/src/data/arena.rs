@@ -41,15 +41,10 @@ impl Arena {
         let memory = self.memory.slice(at..at + mailbox::SIZE);
         Mailbox::new(&memory.map_err(failed("opening a mailbox"))?)
     }
-
-    /// The memory, for a NIC.
-    pub fn memory(&self) -> &Buffer<u8> {
-        &self.memory
-    }
 }
 
 /// Where the mailbox that neighbour number `writer` writes to begins.
-pub(crate) fn mailbox_at(writer: usize) -> usize {
+fn mailbox_at(writer: usize) -> usize {
     writer * mailbox::SIZE
 }
 

@@ -27,6 +27,11 @@ type Key = (u64, u64);
 type Slot = Arc<Mutex<Option<Weak<dyn Any + Send + Sync>>>>;
 
 impl Common {
+    /// For a rank that has nothing in common with those whose `pieces` it uses, too.
+    pub fn with_pieces(pieces: Arc<Pieces>) -> Common {
+        Common { pieces, ..Common::default() }
+    }
+
     /// The mailbox that `writer` writes to and `reader` reads, made for whoever asks first.
     ///
     /// # Errors

@@ -65,7 +65,7 @@ mod peer;
 pub(crate) mod pieces;
 pub(crate) mod plane;
 mod positions;
-mod region;
+pub(crate) mod region;
 pub(crate) mod report;
 mod sparse;
 pub(crate) mod wait;

@@ -57,9 +57,9 @@ impl Notice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::arena::Arena;
+    use super::super::region::Pieces;
     use super::*;
-    use crate::transport::nic::Nic;
+    use crate::transport::nic::{Nic, Nics};
     use crate::transport::{MappedOpening, Opening};
     use gdsync::{Buffer, Device, Space};
     use proptest::prelude::*;
@@ -69,9 +69,9 @@ mod tests {
     fn a_notice_comes_back_as_it_was_and_fits_a_slot() {
         let memory = Buffer::<u8>::new(&Device::Host, Space::Pinned, 100).unwrap();
         let listen = Some(std::net::Ipv4Addr::LOCALHOST.into());
-        let arena = Arena::create(1).unwrap();
-        let nic = Nic::open(&arena, (listen, None), Duration::from_secs(1), None).unwrap();
-        let link = nic.host_link().unwrap().address();
+        let nic = Nics::default().of(0, (listen, None)).unwrap();
+        let nic = Nic::new(nic, Duration::from_secs(1), None);
+        let link = nic.host_link(&Pieces::default()).unwrap().link.address();
         let key = Key { group: u64::MAX, tag: u64::MAX, lane: Lane::Message };
         let mapped = Opening::Mapped(MappedOpening {
             state: memory.export().unwrap(),

@@ -28,7 +28,7 @@ use crate::control::Control;
 use crate::control::message::PeerInfo;
 use crate::error::Result;
 use crate::trace::{Probes, Trace};
-use crate::transport::nic::{Nic, RANKS_MAX, refused};
+use crate::transport::nic::{Nic, Nics, refused};
 pub(crate) use help::{Help, Helpers};
 use neighbours::{Neighbour, Neighbours};
 pub(crate) use streams::Abort;
@@ -50,6 +50,8 @@ pub(crate) struct NicOptions {
     pub patience: Duration,
     /// Contexts of a device's kernels for each rank, if somebody has said how many.
     pub contexts: Option<u32>,
+    /// The NICs of this process.
+    pub nics: Nics,
 }
 
 /// A rank's data plane.
@@ -142,36 +144,29 @@ impl Plane {
         rank: usize,
         peers: &[PeerInfo],
         paths: &Paths,
-        NicOptions { listen, rdma, patience, contexts }: NicOptions,
+        NicOptions { listen, rdma, patience, contexts, nics }: NicOptions,
     ) -> Result<(Neighbours, Arena, Option<Nic>)> {
-        let with_nic = !paths.all_direct() && peers.len() <= RANKS_MAX;
-        let ranks: Vec<usize> = (0..peers.len())
-            .filter(|&other| with_nic || paths.between(rank, other) == Path::Direct)
-            .collect();
-        let arena = Arena::create(ranks.len())?;
-        let nic = match with_nic {
-            false => None,
-            true => {
-                let some = |path| ranks.iter().any(|&other| paths.between(rank, other) == path);
+        let ranks = 0..peers.len();
+        let nic = match paths.all_direct() {
+            true => None,
+            false => {
+                let some = |path| ranks.clone().any(|other| paths.between(rank, other) == path);
                 let listen = if some(Path::NicTcp) { Some(listen?) } else { None };
                 let rdma = some(Path::NicVerbs).then_some(rdma);
-                let nic = Nic::open(&arena, (listen, rdma), patience, contexts);
-                Some(nic.map_err(refused(|| "starting the software NIC".into()))?)
+                let nic = nics.of(rank, (listen, rdma));
+                let nic = nic.map_err(refused(|| "starting the software NIC".into()))?;
+                Some(Nic::new(nic, patience, contexts))
             }
         };
-        let link = |path: Path, other: usize| match (&nic, path) {
-            (Some(nic), Path::NicTcp | Path::NicSharedMemory | Path::NicVerbs) => {
-                let op = || format!("making a queue pair for rank {other}");
-                nic.host_link().map(Some).map_err(refused(op))
-            }
-            _ => Ok(None),
-        };
+        let is_direct = |other: &usize| paths.between(rank, *other) == Path::Direct;
+        let arena = Arena::create(ranks.clone().filter(is_direct).count())?;
+        let mut places = 0..;
         let neighbours = ranks
-            .into_iter()
-            .enumerate()
-            .map(|(place, other)| {
+            .map(|other| {
                 let path = paths.between(rank, other);
-                Ok(Neighbour::new((other, path), arena.mailbox(place)?, link(path, other)?))
+                let mut place = || places.next().unwrap_or_default();
+                let inbox = if path == Path::Direct { Some(arena.mailbox(place())?) } else { None };
+                Ok(Neighbour::new((other, path), inbox))
             })
             .collect::<Result<Vec<_>>>()?;
         Ok((Neighbours::of(neighbours)?, arena, nic))

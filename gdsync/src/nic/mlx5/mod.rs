@@ -103,16 +103,8 @@ impl Nic for Mlx5Nic {
     }
 
     fn register(&self, memory: &Buffer<u8>, access: Access) -> Result<MemoryRegion> {
-        let (domain, allowed) = (&self.device.domain, verbs_access(access));
-        let gpus_own = memory.host_address().is_none() && memory.device().as_cuda().is_some();
-        let region = match gpus_own {
-            false => domain.register(memory, allowed)?,
-            true => {
-                let dmabuf = Err("no dma-buf is exported".to_owned());
-                // SAFETY: there is no dma-buf that could export other memory.
-                unsafe { domain.register_gpu(memory, dmabuf, allowed)? }
-            }
-        };
+        let (domain, allowed) = (&self.device.domain, access.for_verbs());
+        let region = domain.register_any(memory, allowed)?;
         let keys = Keys { lkey: region.lkey(), rkey: region.rkey() };
         let (address, len) = (region.remote().address, region.len() as u64);
         Ok(MemoryRegion::new(keys, address, len, Box::new(Registered { _region: region })))
@@ -133,18 +125,6 @@ impl Registration for Registered {
     fn deregister(self: Box<Self>, _deadline: Deadline) -> Result<()> {
         Ok(())
     }
-}
-
-/// The same permissions for libibverbs, which lets the owner always read and write.
-fn verbs_access(access: Access) -> verbs::Access {
-    [
-        (Access::REMOTE_READ, verbs::Access::REMOTE_READ),
-        (Access::REMOTE_WRITE, verbs::Access::REMOTE_WRITE),
-        (Access::REMOTE_ATOMIC, verbs::Access::REMOTE_ATOMIC),
-    ]
-    .into_iter()
-    .filter(|(needed, _)| access.includes(*needed))
-    .fold(verbs::Access::LOCAL, |all, (_, allowed)| all | allowed)
 }
 
 impl std::fmt::Debug for Mlx5Nic {

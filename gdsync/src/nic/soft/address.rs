@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::wire::rdma::RdmaAddress;
 use crate::error::{Error, Result};
 use crate::nic::wire::WireKind;
 use crate::peer::PeerHandle;
+use crate::verbs::Endpoint;
 
 /// Where a queue pair is found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,8 +19,8 @@ pub(crate) struct QueuePairAddress {
     pub(super) token: u64,
     pub(super) ring: PeerHandle,
     pub(super) tcp: Option<SocketAddr>,
-    /// Its end of a connection over an RDMA device, if the NIC has one.
-    pub(super) rdma: Option<RdmaAddress>,
+    /// The port of the NIC's RDMA device, if it has one. Its `qp_num` is that of the queue pair for datagrams.
+    pub(super) rdma: Option<Endpoint>,
 }
 
 impl QueuePairAddress {
@@ -29,9 +29,7 @@ impl QueuePairAddress {
     pub fn wire_to(&self, other: &QueuePairAddress) -> WireKind {
         match (self.host == other.host, &self.rdma, &other.rdma) {
             (true, ..) => WireKind::SharedMemory,
-            (false, Some(own), Some(others))
-                if own.endpoint.link_layer == others.endpoint.link_layer =>
-            {
+            (false, Some(own), Some(others)) if own.link_layer == others.link_layer => {
                 WireKind::Rdma
             }
             _ => WireKind::Tcp,

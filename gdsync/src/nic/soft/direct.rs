@@ -1,8 +1,9 @@
-//! Memory of peers mapped here, by the peers' keys, so that writes, reads and atomics within a host are one copy and
-//! no frame.
+//! Memory of peers that is reached from here, by the peers' keys, so that writes, reads and atomics need no frame: mapped
+//! within a host, where they are one copy; by the RDMA device between hosts, which then carries them out itself.
 //!
 //! A key that is met for the first time goes to the peer by frames, and a question with it: where is that memory? The
-//! answer is mapped by a thread of its own, since mapping may wait for a driver call of somebody else. When the peer
+//! answer is what the device needs; or memory to map, by a thread of its own, since mapping may wait for a driver call of
+//! somebody else. When the peer
 //! takes a key back it says so and waits for the word that nobody uses it any more.
 
 use std::collections::HashMap;
@@ -11,10 +12,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::engine::{Command, Shared};
 use super::keys::RegionMemory;
-use super::state::{DirectPath, Violation};
+use super::state::{DirectPath, Found, Violation};
 use crate::device::Device;
 use crate::nic::memory_region::Access;
 use crate::peer::{PeerHandle, PeerMemory};
+use crate::verbs::RemoteRegion;
+use crate::wqe::RemoteAddress;
 
 /// What is known of a peer's key.
 enum Known {
@@ -24,8 +27,24 @@ enum Known {
     Mapping(u64),
     /// Mapped.
     Mapped(Arc<RegionMemory>),
+    /// Reached by the device.
+    ByDevice(DeviceMemory),
     /// Cannot be mapped here.
     No,
+}
+
+/// Memory of a peer as its entries and its device name it.
+pub(crate) struct DeviceMemory {
+    pub address: u64,
+    pub access: Access,
+    pub region: RemoteRegion,
+}
+
+impl DeviceMemory {
+    fn find(&self, address: u64, len: u64, need: Access) -> Option<RemoteAddress> {
+        let offset = address.checked_sub(self.address).filter(|_| self.access.includes(need))?;
+        self.region.at(offset, len).ok()
+    }
 }
 
 /// The keys of one peer.
@@ -76,6 +95,16 @@ impl Direct {
         }
     }
 
+    /// The peer's answer: there its device has it.
+    ///
+    /// # Errors
+    /// If nobody asked.
+    pub fn told(&mut self, key: u32, memory: DeviceMemory) -> Result<(), Violation> {
+        self.answered(key, true)?;
+        self.known.insert(key, Known::ByDevice(memory));
+        Ok(())
+    }
+
     /// The peer takes the key back.
     pub fn forget(&mut self, key: u32) {
         self.known.remove(&key);
@@ -83,18 +112,13 @@ impl Direct {
 }
 
 impl DirectPath for Direct {
-    fn find(
-        &mut self,
-        key: u32,
-        address: u64,
-        len: u64,
-        need: Access,
-    ) -> Option<(Arc<RegionMemory>, *mut u8)> {
+    fn find(&mut self, key: u32, address: u64, len: u64, need: Access) -> Option<Found> {
         match self.known.get(&key) {
             Some(Known::Mapped(memory)) => {
                 let pointer = memory.check(address, len, need).ok()?;
-                Some((memory.clone(), pointer))
+                Some(Found::Mapped(memory.clone(), pointer))
             }
+            Some(Known::ByDevice(memory)) => memory.find(address, len, need).map(Found::ByDevice),
             Some(Known::Asked | Known::Mapping(_) | Known::No) => None,
             None => {
                 if self.enabled && self.known.len() < MAX_KEYS {
@@ -198,6 +222,35 @@ mod tests {
         assert!(direct.answered(7, true).is_err());
         found(&mut direct);
         assert!(direct.answered(7, false).is_ok() && direct.answered(7, true).is_err());
+    }
+
+    #[test]
+    fn memory_of_a_device_is_found_within_its_bounds_and_rights() {
+        let mut direct = Direct::new(true);
+        let far = |direct: &mut Direct, address, len, need| match direct.find(7, address, len, need)
+        {
+            Some(Found::ByDevice(there)) => Some(there),
+            _ => None,
+        };
+        let write = Access::REMOTE_WRITE;
+        assert!(far(&mut direct, 0x1000, 8, write).is_none());
+        let region = RemoteRegion { address: 0x70_0000, size: 64, rkey: 9 };
+        let memory = || DeviceMemory { address: 0x1000, access: write, region };
+        direct.told(7, memory()).unwrap();
+        let there = far(&mut direct, 0x1038, 8, write).unwrap();
+        assert_eq!(there, RemoteAddress { address: 0x70_0038, rkey: 9 });
+        for (address, len, need) in [
+            (0x1039, 8, write),
+            (0xfff, 8, write),
+            (u64::MAX, 8, write),
+            (0x1000, u64::MAX, write),
+            (0x1000, 8, Access::REMOTE_READ),
+        ] {
+            assert!(far(&mut direct, address, len, need).is_none(), "{address:#x} {len}");
+        }
+        assert!(direct.told(7, memory()).is_err(), "nobody asked again");
+        direct.forget(7);
+        assert!(far(&mut direct, 0x1000, 8, write).is_none());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use subtle::ConstantTimeEq;
 use super::door::{Door, LISTENER, Listener, STRANGERS};
 use super::doze::Doze;
 use super::inbox::Inbox;
-use super::keys::{KeyTable, RegionMemory};
+use super::keys::{KeyTable, RegionMemory, TakenBack};
 use super::pace::STEP;
 use super::rest::{Pause, Rest};
 use super::slot::{Dial, SharedSlot, Slot};
@@ -72,7 +72,7 @@ pub(crate) enum Command {
     Add(Arc<SharedSlot>),
     Connect { qpn: u32, plan: Plan },
     Close { qpn: u32 },
-    Revoke { key: u32, token: Arc<()> },
+    Revoke { key: u32, token: Arc<TakenBack> },
     Mapped { qpn: u32, key: u32, answer: u64, memory: Option<RegionMemory> },
 }
 

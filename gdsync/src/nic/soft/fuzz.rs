@@ -3,6 +3,7 @@
 //! memory that grows without bound.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -11,7 +12,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::keys::{Begun, KeyTable, RegionMemory};
-use super::state::{Context, DirectPath, Driver, LinkState, Machine, Outgoing, Payload};
+use super::state::{
+    CarriedOut, Context, DeviceRequest, DeviceUse, DirectPath, Driver, Found, LinkState, Machine,
+    Outgoing, Payload,
+};
 use super::wire::Wire;
 use super::wire::frame::{Frame, HEADER};
 use super::wire::greeting::Greeting;
@@ -19,6 +23,7 @@ use super::wire::rdma::each_frame;
 use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Stranger, TcpWire};
 use crate::device::Device;
+use crate::memory::copy::copy_bytes;
 use crate::memory::{Buffer, Space};
 use crate::nic::completion_queue::{CompletionReader, clear};
 use crate::nic::memory_region::Access;
@@ -26,7 +31,7 @@ use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_memory::QueueMemory;
 use crate::wqe::{
     DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, ReceiveRing,
-    RemoteAddress, RingMemoryMut, SendRing, WorkRequest,
+    RemoteAddress, RingMemoryMut, SendRing, Syndrome, WorkRequest,
 };
 
 const QPN: u32 = 0x40;
@@ -49,18 +54,26 @@ impl Tape<'_> {
     }
 }
 
-struct Mapped<'a>(&'a KeyTable, bool);
+/// Nothing, or all of the peer's memory is reached: mapped, or by a device that takes the addresses of this process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Nothing,
+    Mapped,
+    ByDevice,
+}
 
-impl DirectPath for Mapped<'_> {
-    fn find(
-        &mut self,
-        key: u32,
-        address: u64,
-        len: u64,
-        need: Access,
-    ) -> Option<(Arc<RegionMemory>, *mut u8)> {
-        let (memory, pointer) = self.0.check(key, address, len, need).ok().filter(|_| self.1)?;
-        Some((memory.clone(), pointer))
+struct Reached<'a>(&'a KeyTable, Reach);
+
+impl DirectPath for Reached<'_> {
+    fn find(&mut self, key: u32, address: u64, len: u64, need: Access) -> Option<Found> {
+        let (memory, pointer) = self.0.check(key, address, len, need).ok()?;
+        match self.1 {
+            Reach::Nothing => None,
+            Reach::Mapped => Some(Found::Mapped(memory.clone(), pointer)),
+            Reach::ByDevice => {
+                Some(Found::ByDevice(RemoteAddress { address: pointer as u64, rkey: key }))
+            }
+        }
     }
 }
 
@@ -137,7 +150,9 @@ struct Run<'a> {
     bench: &'a Bench,
     machines: [Machine; 2],
     link: LinkState,
-    direct: bool,
+    reach: Reach,
+    /// What a device has carried out and not reported: bytes, whether staged, and what it brought.
+    done: VecDeque<(usize, bool, Option<Vec<u8>>)>,
     quick: bool,
     clock: Instant,
     next: u16,
@@ -150,7 +165,8 @@ impl<'a> Run<'a> {
             bench,
             machines: [machine(&bench.queues[0]), machine(&bench.queues[1])],
             link: LinkState::Up,
-            direct: false,
+            reach: Reach::Nothing,
+            done: VecDeque::new(),
             quick: false,
             clock: Instant::now(),
             next: 0,
@@ -159,11 +175,13 @@ impl<'a> Run<'a> {
 
     fn with<T>(&mut self, side: usize, f: impl FnOnce(&mut Machine, &mut Context<'_>) -> T) -> T {
         let keys = &self.bench.keys;
-        let mut direct = Mapped(keys, self.direct);
+        let mut direct = Reached(keys, self.reach);
         let driver = if self.quick { Driver::Caller } else { Driver::Engine };
         // There is no GPU.
         let (direct, begun) = (&mut direct, &mut Begun::default());
-        let mut cx = Context { driver, keys, now: self.clock, link: self.link, direct, begun };
+        let (now, link, device) =
+            (self.clock, self.link, Some(DeviceUse { staged: false, atomics: true }));
+        let mut cx = Context { driver, keys, now, link, direct, begun, device };
         f(&mut self.machines[side], &mut cx)
     }
 
@@ -258,11 +276,50 @@ impl<'a> Run<'a> {
         let mut payload = vec![0; out.len];
         // SAFETY: the vector has this many bytes.
         unsafe { out.copy_payload(payload.as_mut_ptr()) };
+        if let Some(request) = out.request {
+            return self.carry_out(request, payload, out.staged);
+        }
         if let Some(side) = to {
             let frame = out.frame;
             let _ =
                 self.with(side, |machine, cx| machine.receive(cx, frame, Payload::of(&payload)));
         }
+    }
+
+    /// As the device does, which refuses nothing: what it is given was checked.
+    fn carry_out(&mut self, request: DeviceRequest, mut payload: Vec<u8>, staged: bool) {
+        let (len, begin) = (payload.len(), self.bench.address);
+        let place = |remote: RemoteAddress, len: usize| {
+            let at = remote.address.checked_sub(begin).expect("not before the region");
+            assert!(at + len as u64 <= (WORDS * 4) as u64, "past the region");
+            remote.address as *mut u8
+        };
+        // SAFETY: inside the registered half of the words, which the bench holds.
+        let brought = unsafe {
+            match request {
+                DeviceRequest::Write { to } => {
+                    copy_bytes(payload.as_ptr(), place(to, len), len);
+                    None
+                }
+                DeviceRequest::Read { from } => {
+                    copy_bytes(place(from, len), payload.as_mut_ptr(), len);
+                    Some(payload)
+                }
+                DeviceRequest::Atomic { word, operation } => {
+                    Some(operation.apply(place(word, 8)).to_ne_bytes().to_vec())
+                }
+            }
+        };
+        self.done.push_back((len, staged, brought));
+    }
+
+    /// The device reports the oldest that it was given: as done, or as failed.
+    fn report(&mut self, failed: bool) {
+        let Some((len, staged, brought)) = self.done.pop_front() else { return };
+        let outcome = if failed { Err(Syndrome::RemoteAccess) } else { Ok(()) };
+        let brought = brought.as_deref().filter(|_| staged && !failed).map(Payload::of);
+        let done = CarriedOut { outcome, len, staged, brought };
+        self.with(0, |machine, cx| machine.carried_out(cx, &done));
     }
 
     /// A well-formed entry with operands of the input: where it points may be anywhere.
@@ -322,9 +379,18 @@ impl<'a> Run<'a> {
 
     fn circumstances(&mut self, what: u8) {
         self.clock += Duration::from_micros(u64::from(what));
-        (self.direct, self.quick) = (what & 1 != 0, what & 2 != 0);
+        self.quick = what & 2 != 0;
+        self.reach = match what & 9 {
+            0 => Reach::Nothing,
+            1 => Reach::Mapped,
+            _ => Reach::ByDevice,
+        };
+        if what & 4 != 0 {
+            self.report(what & 0x80 != 0);
+        }
         if what & 0x70 == 0x70 {
             self.link = LinkState::Lost;
+            self.done.clear();
             self.machines.iter_mut().for_each(Machine::lose);
         }
     }

@@ -16,6 +16,7 @@ use crate::memory::Buffer;
 use crate::memory::copy::copy_bytes;
 use crate::nic::memory_region::Access;
 use crate::peer::PeerHandle;
+use crate::verbs;
 use crate::wqe::DataSegment;
 
 /// Memory that the NIC may touch. Holds the memory.
@@ -30,6 +31,8 @@ pub(crate) struct RegionMemory {
     pub access: Access,
     /// By which peers of this machine map it, where they can.
     pub handle: Option<PeerHandle>,
+    /// As the RDMA device knows it, if that reaches it.
+    pub device: Option<Arc<verbs::MemoryRegion>>,
 }
 
 // SAFETY: a view of memory that the buffer holds; copies to and from it are ordered by the protocol, as on a NIC.
@@ -48,6 +51,18 @@ pub(crate) enum KeyError {
     Permission,
     /// The GPU whose memory it is does not copy.
     Broken,
+}
+
+/// What is held until no peer uses a key any more that was taken back: the registration with the RDMA device, if there is one.
+#[derive(Default)]
+pub(crate) struct TakenBack {
+    _device: Option<Arc<verbs::MemoryRegion>>,
+}
+
+impl TakenBack {
+    pub fn of(memory: &RegionMemory) -> TakenBack {
+        TakenBack { _device: memory.device.clone() }
+    }
 }
 
 /// Where bytes are: in memory of the CPU, or in a GPU's own.
@@ -80,7 +95,7 @@ impl RegionMemory {
         handle: Option<PeerHandle>,
     ) -> Option<RegionMemory> {
         let base = buffer.host_address()?.as_ptr();
-        Some(RegionMemory { buffer, base, gpu: None, address, access, handle })
+        Some(RegionMemory { buffer, base, gpu: None, address, access, handle, device: None })
     }
 
     /// A GPU's own memory, named by `address`, reached by `copies` of that GPU.
@@ -92,7 +107,26 @@ impl RegionMemory {
         copies: Arc<Copies>,
     ) -> Option<RegionMemory> {
         let base = buffer.device_address()? as *mut u8;
-        Some(RegionMemory { buffer, base, gpu: Some(copies), address, access, handle })
+        Some(RegionMemory {
+            buffer,
+            base,
+            gpu: Some(copies),
+            address,
+            access,
+            handle,
+            device: None,
+        })
+    }
+
+    /// The same memory, which an RDMA device reaches as `device`.
+    pub fn reached_by(self, device: Option<Arc<verbs::MemoryRegion>>) -> RegionMemory {
+        RegionMemory { device, ..self }
+    }
+
+    /// The `len` bytes at `pointer`, which [`RegionMemory::check`] returned, for requests of the RDMA device.
+    pub fn slice(&self, pointer: *const u8, len: usize) -> Option<verbs::RegionSlice> {
+        let at = (pointer as usize).checked_sub(self.base as usize)?;
+        self.device.as_ref()?.slice(at..at.checked_add(len)?).ok()
     }
 
     /// What [`RegionMemory::check`] returned, with the way to get there.

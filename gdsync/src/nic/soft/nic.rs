@@ -147,6 +147,9 @@ impl Nic for SoftNic {
 
     /// As [`Nic::register`]. A GPU's own memory is copied by the NIC's thread, on copy engines only: straight to and from
     /// GPU memory of peers that it can map, through a small pinned pool otherwise. It allows no atomics of peers.
+    ///
+    /// With an RDMA device that carries out requests itself ([`ZeroCopy`](crate::verbs::ZeroCopy)), memory is registered with
+    /// that, too; what it does not take, for example for want of locked memory, goes by messages.
     fn register(&self, memory: &Buffer<u8>, access: Access) -> Result<MemoryRegion> {
         let refused = |why| Error::Register {
             nic: self.inner.capabilities.name.clone(),
@@ -170,7 +173,9 @@ impl Nic for SoftNic {
             }
             _ => RegionMemory::new(bytes, address, access, handle),
         };
-        let registered = Arc::new(registered.ok_or_else(|| refused("it has no address"))?);
+        let by_device = self.inner.rdma.as_ref().and_then(|port| port.register(memory, access));
+        let registered = registered.ok_or_else(|| refused("it has no address"))?;
+        let registered = Arc::new(registered.reached_by(by_device));
         let mut keys = self.inner.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
         let key = keys.insert(registered.clone(), Instant::now());
         let key = key.ok_or_else(|| refused("no keys are left"))?;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::address::QueuePairAddress;
@@ -14,7 +14,7 @@ use super::state::Machine;
 use super::wire::PeerProcess;
 use super::wire::frame::VERSION;
 use super::wire::greeting::Greeting;
-use super::wire::rdma::{RdmaEnd, RdmaWire};
+use super::wire::rdma::RdmaWire;
 use super::wire::shm::Ring;
 use crate::cuda::device::lock;
 use crate::device::Device;
@@ -36,8 +36,6 @@ struct SoftProvider {
     ring: Ring,
     status: Arc<Status>,
     slot: Arc<SharedSlot>,
-    /// Until it is connected.
-    rdma: Mutex<Option<RdmaEnd>>,
     patience: Duration,
 }
 
@@ -56,7 +54,6 @@ pub(super) fn queue_pair(
     rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| crate::Error::os("getrandom", "a queue pair's secret", e))?;
     let token = u64::from_ne_bytes(token);
-    let rdma = nic.rdma.as_ref().map(RdmaEnd::new).transpose()?;
     let own = QueuePairAddress {
         version: VERSION,
         host: nic.host.clone(),
@@ -64,7 +61,7 @@ pub(super) fn queue_pair(
         token,
         ring: ring.handle()?,
         tcp: nic.listens(),
-        rdma: rdma.as_ref().map(RdmaEnd::address),
+        rdma: nic.rdma.as_ref().map(|port| port.endpoint()),
     };
     let door = nic.listener.as_ref().map(|listener| {
         listener.expect().map_err(|e| crate::Error::os("listen", listener.address(), e))
@@ -85,8 +82,8 @@ pub(super) fn queue_pair(
     drop(keys);
     nic.shared.command(Command::Add(slot.clone()));
     let address = Address::of_soft(own.clone());
-    let (rdma, patience) = (Mutex::new(rdma), options.transport_timeout);
-    let provider = Box::new(SoftProvider { nic, own, address, ring, status, slot, rdma, patience });
+    let patience = options.transport_timeout;
+    let provider = Box::new(SoftProvider { nic, own, address, ring, status, slot, patience });
     QueuePair::new(qpn, device, options, memory, provider)
 }
 
@@ -107,8 +104,6 @@ impl Provider for SoftProvider {
         }
         let own = Greeting { qpn: remote.qpn, to: remote.token, from: self.own.token };
         let peers = Greeting { qpn, to: self.own.token, from: remote.token };
-        // What is not used is no burden from here on.
-        let rdma = lock(&self.rdma).take();
         let plan = match wire.unwrap_or_else(|| self.own.wire_to(remote)) {
             WireKind::SharedMemory => {
                 let pid = remote.pid();
@@ -141,17 +136,13 @@ impl Provider for SoftProvider {
                 let without = |whose: &str| {
                     refused(format!("{whose} NIC has no RDMA device: its option `rdma` is not set"))
                 };
-                let end = rdma.ok_or_else(|| without("this"))?;
+                let port = self.nic.rdma.as_ref().ok_or_else(|| without("this"))?;
                 let peer = remote.rdma.ok_or_else(|| without("the peer's"))?;
                 let near = remote.host == self.own.host;
                 let process = near.then(|| PeerProcess::new(remote.pid()));
-                Plan::Rdma(Box::new(RdmaWire::new(
-                    end,
-                    peer,
-                    (own, peers),
-                    self.patience,
-                    process,
-                )?))
+                let (greetings, patience) = ((own, peers), self.patience);
+                let wire = RdmaWire::new(port, peer, greetings, patience, process)?;
+                Plan::Rdma(Box::new(wire))
             }
         };
         self.nic.shared.command(Command::Connect { qpn, plan });
@@ -159,6 +150,7 @@ impl Provider for SoftProvider {
     }
 
     fn is_connected(&self) -> bool {
+        self.status.wanted.store(true, Ordering::Relaxed);
         self.status.up.load(Ordering::Acquire)
     }
 

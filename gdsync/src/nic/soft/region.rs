@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::engine::Command;
 use super::instance::Inner;
-use super::keys::RegionMemory;
+use super::keys::{RegionMemory, TakenBack};
 use crate::deadline::Deadline;
 use crate::nic::error::{Error, Result};
 use crate::nic::memory_region::{Keys, MemoryRegion, Registration};
@@ -43,15 +43,13 @@ impl Registration for SoftRegistration {
 
 impl SoftRegistration {
     /// Takes the key back. The token is shared with whoever may still use the memory.
-    fn revoke(&self) -> Arc<()> {
-        let token = Arc::new(());
+    fn revoke(&self) -> Arc<TakenBack> {
         let mut keys = self.nic.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
-        let known = keys.remove(self.key, Instant::now()).is_some();
+        let known = keys.remove(self.key, Instant::now());
         drop(keys);
-        if known {
-            let token = token.clone();
-            self.nic.shared.command(Command::Revoke { key: self.key, token });
-        }
+        let Some(memory) = known else { return Arc::default() };
+        let token = Arc::new(TakenBack::of(&memory));
+        self.nic.shared.command(Command::Revoke { key: self.key, token: token.clone() });
         token
     }
 }

@@ -8,10 +8,10 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::direct::{Direct, MapRequest};
+use super::direct::{DeviceMemory, Direct, MapRequest};
 use super::door::Expected;
-use super::keys::{Begun, KeyTable};
-use super::state::{Context, Driver, LinkState, Machine, Outgoing, Payload, Violation};
+use super::keys::{Begun, KeyTable, RegionMemory, TakenBack};
+use super::state::{Context, DeviceUse, Driver, LinkState, Machine, Outgoing, Payload, Violation};
 use super::wire::frame::Frame;
 use super::wire::greeting::Greeting;
 use super::wire::{Cut, Wire};
@@ -36,6 +36,8 @@ const MOST_DOUBLINGS: u32 = 5;
 #[derive(Default)]
 pub(crate) struct Status {
     pub up: AtomicBool,
+    /// Somebody waits for the connection, though no request does.
+    pub wanted: AtomicBool,
     /// Why the peer cannot be reached any more.
     pub lost: Mutex<Option<String>>,
     /// Why its own requests are flushed, if one of them failed.
@@ -121,11 +123,13 @@ pub(crate) struct Slot {
     begun: Begun,
     map_peers: bool,
     same_machine: bool,
+    /// How the device of the wire carries out requests itself, if it does.
+    device: Option<DeviceUse>,
     mapper: Sender<MapRequest>,
     /// Keys of ours that the peer may have mapped, and those that it is asked to give up: the peer's word drops the
     /// token.
     exported: HashSet<u32>,
-    unconfirmed: HashMap<u32, Arc<()>>,
+    unconfirmed: HashMap<u32, (Instant, Arc<TakenBack>)>,
     /// Keys of the peer's that it took back and waits for our word.
     revoked: Vec<u32>,
     /// A connection over TCP that the peer dials: who it must be, and what we answer.
@@ -174,6 +178,7 @@ impl Slot {
             begun: Begun::default(),
             map_peers,
             same_machine: false,
+            device: None,
             mapper,
             exported: HashSet::new(),
             unconfirmed: HashMap::new(),
@@ -194,9 +199,10 @@ impl Slot {
     pub fn attach(&mut self, wire: Box<dyn Wire>, same_machine: bool) {
         if self.link == LinkState::Connecting {
             self.door = None;
-            self.wire = Some(wire);
             self.same_machine = same_machine;
-            self.direct = Direct::new(self.map_peers && same_machine);
+            self.device = wire.device();
+            self.wire = Some(wire);
+            self.direct = Direct::new(self.map_peers && same_machine || self.device.is_some());
         }
     }
 
@@ -233,14 +239,14 @@ impl Slot {
     }
 
     /// The mapper is done with a key of the peer's.
-    pub fn learn(&mut self, key: u32, answer: u64, memory: Option<super::keys::RegionMemory>) {
+    pub fn learn(&mut self, key: u32, answer: u64, memory: Option<RegionMemory>) {
         self.direct.learn(key, answer, memory);
     }
 
     /// A key of ours is taken back; the token is kept until the peer has let go of the memory.
-    pub fn revoke(&mut self, key: u32, token: &Arc<()>) {
+    pub fn revoke(&mut self, key: u32, token: &Arc<TakenBack>) {
         if self.exported.remove(&key) && self.wire.is_some() {
-            self.unconfirmed.insert(key, token.clone());
+            self.unconfirmed.insert(key, (Instant::now(), token.clone()));
             self.control.push_back((Frame::Revoke { key }, Vec::new()));
         }
     }
@@ -342,9 +348,8 @@ impl Slot {
     }
 
     fn advance(&mut self, driver: Driver, keys: &KeyTable, now: Instant) -> bool {
-        let (direct, begun) = (&mut self.direct, &mut self.begun);
-        let mut cx = Context { driver, keys, now, link: self.link, direct, begun };
-        let moved = self.machine.advance(&mut cx);
+        let (machine, mut cx) = self.with_context(driver, keys, now);
+        let moved = machine.advance(&mut cx);
         if moved && self.machine.is_error() {
             self.tell_cause();
         }
@@ -360,7 +365,8 @@ impl Slot {
     ) -> Result<bool, Cut> {
         let mut busy = false;
         if self.link == LinkState::Connecting {
-            if !wire.poll_up()? {
+            let wanted = self.machine.wants_peer() || self.status.wanted.load(Ordering::Relaxed);
+            if !wire.poll_up(wanted)? {
                 return Ok(self.advance(Driver::Engine, keys, now));
             }
             self.link = LinkState::Up;
@@ -373,7 +379,14 @@ impl Slot {
         let heard = wire.receive(&mut |frame, payload| {
             bye |= frame == Frame::Bye;
             self.incoming(frame, payload, keys, now)
-        })?;
+        });
+        // Also where the connection is over: what the device did before is done, and why it stopped is known.
+        while let Some(done) = wire.carried_out() {
+            let (machine, mut cx) = self.with_context(Driver::Engine, keys, now);
+            machine.carried_out(&mut cx, &done);
+            busy = true;
+        }
+        let heard = heard?;
         if heard {
             self.last_heard = now;
         }
@@ -430,7 +443,7 @@ impl Slot {
         while let Some(key) = self.direct.wanted() {
             self.control.push_back((Frame::Resolve { key }, Vec::new()));
         }
-        if !self.revoked.is_empty() && !self.machine.is_copying() {
+        if !self.revoked.is_empty() && !self.machine.touches_peer() {
             for key in self.revoked.drain(..) {
                 self.control.push_back((Frame::Revoked { key }, Vec::new()));
             }
@@ -466,23 +479,27 @@ impl Slot {
     ) -> Result<(), Violation> {
         match frame {
             Frame::Ping | Frame::Bye => {}
-            Frame::Hello { .. } => return Err(Violation::Other("a second hello")),
+            Frame::Hello { .. } | Frame::Knock { .. } => {
+                return Err(Violation::Other("a second hello"));
+            }
             Frame::Resolve { key } => {
-                let region = keys.find(key).filter(|_| self.same_machine);
-                let region = region.map(|region| (region, region.handle.as_ref()));
-                let answer = match region {
-                    Some((region, Some(handle))) => {
-                        let (address, access) = (region.address, region.access.bits());
-                        let handle = postcard::to_stdvec(handle).unwrap_or_default();
+                let reached = keys.find(key).and_then(|region| self.way_to(region));
+                let answer = match reached {
+                    Some((address, access, way)) => {
                         self.exported.insert(key);
-                        (Frame::Resolved { key, address, access }, handle)
+                        (Frame::Resolved { key, address, access: access.bits() }, way)
                     }
-                    _ => (Frame::Resolved { key, address: 0, access: 0 }, Vec::new()),
+                    None => (Frame::Resolved { key, address: 0, access: 0 }, Vec::new()),
                 };
                 self.control.push_back(answer);
             }
             Frame::Resolved { key, address, access } => {
                 let access = Access::from_bits(access).filter(|_| payload.len > 0);
+                if let (Some(access), Some(_)) = (access, self.device) {
+                    let region = postcard::from_bytes(&payload.to_vec());
+                    let region = region.map_err(|_| Violation::Other("no memory of a device"))?;
+                    return self.direct.told(key, DeviceMemory { address, access, region });
+                }
                 let answer = self.direct.answered(key, access.is_some())?;
                 if let Some(access) = access {
                     let (qpn, handle) = (self.qpn, payload.to_vec());
@@ -497,10 +514,8 @@ impl Slot {
             }
             Frame::Revoked { key } => drop(self.unconfirmed.remove(&key)),
             _ => {
-                let driver = Driver::Engine;
-                let (direct, begun) = (&mut self.direct, &mut self.begun);
-                let mut cx = Context { driver, keys, now, link: self.link, direct, begun };
-                return self.machine.receive(&mut cx, frame, payload);
+                let (machine, mut cx) = self.with_context(Driver::Engine, keys, now);
+                return machine.receive(&mut cx, frame, payload);
             }
         }
         // A peer that asks faster than it listens would fill the memory.
@@ -510,11 +525,33 @@ impl Slot {
         Ok(())
     }
 
+    /// How the peer gets at registered memory without frames: the address that entries name it by, what it may do, and the
+    /// handle to map it by, or what the device calls it.
+    fn way_to(&self, region: &RegionMemory) -> Option<(u64, Access, Vec<u8>)> {
+        let (access, way) = if self.same_machine {
+            (region.access, postcard::to_stdvec(region.handle.as_ref()?))
+        } else {
+            let DeviceUse { atomics, .. } = self.device?;
+            let kept = if atomics { Access::default() } else { Access::REMOTE_ATOMIC };
+            (region.access.without(kept), postcard::to_stdvec(&region.device.as_ref()?.remote()))
+        };
+        Some((region.address, access, way.ok()?))
+    }
+
     fn transmit(&mut self, keys: &KeyTable, now: Instant, max: usize, out: &mut Outgoing) -> bool {
-        let driver = Driver::Engine;
+        let (machine, mut cx) = self.with_context(Driver::Engine, keys, now);
+        machine.transmit(&mut cx, max, out)
+    }
+
+    fn with_context<'a>(
+        &'a mut self,
+        driver: Driver,
+        keys: &'a KeyTable,
+        now: Instant,
+    ) -> (&'a mut Machine, Context<'a>) {
+        let (link, device) = (self.link, self.device);
         let (direct, begun) = (&mut self.direct, &mut self.begun);
-        let mut cx = Context { driver, keys, now, link: self.link, direct, begun };
-        self.machine.transmit(&mut cx, max, out)
+        (&mut self.machine, Context { driver, keys, now, link, direct, begun, device })
     }
 
     /// The engine did not run for so long: what the peer did meanwhile is not known, and held against nobody.
@@ -537,6 +574,12 @@ impl Slot {
         match (self.link, &mut self.wire) {
             (LinkState::Up, Some(wire)) => {
                 wire.check_peer()?;
+                if self.device.is_some() {
+                    // A peer that does not let go has had its time: its device gets no further than the registration.
+                    let timeout = self.timeout;
+                    self.unconfirmed
+                        .retain(|_, (since, _)| now.saturating_duration_since(*since) <= timeout);
+                }
                 let silence = now.saturating_duration_since(self.last_heard);
                 if silence > self.timeout && wire.is_lost_by_silence() {
                     return Err(Cut(format!("silent for {silence:?}")));

@@ -7,38 +7,61 @@ use gdsync::PeerHandle;
 use gdsync::path::PathChoice;
 use serde::{Deserialize, Serialize};
 
-use super::Plane;
 use super::post::State;
+use super::{Plane, lock};
+use crate::control::cause::{Cause, Loss};
 use crate::data::arena::Arena;
 use crate::data::mailbox::Mailbox;
 use crate::data::path::Path;
 use crate::data::sparse::Sparse;
 use crate::error::{Error, Result};
-use crate::transport::nic::{Link, LinkAddress, NicIntroduction, RemoteArena, refused};
+use crate::transport::nic::{HostLink, Letter, Link, Place, refused};
 
 /// What a rank tells the others of its data plane.
 #[derive(Serialize, Deserialize)]
 struct Introduction {
     choice: PathChoice,
     arena: PeerHandle,
-    nic: Option<NicIntroduction>,
 }
 
 /// A rank that this one reaches.
 pub(crate) struct Neighbour {
     pub rank: usize,
     pub path: Path,
-    pub inbox: Mailbox,
-    /// Through the NIC: the host's link, and its arena once it has told.
-    pub link: Option<Arc<Link>>,
-    pub remote: OnceLock<RemoteArena>,
+    inbox: OnceLock<Mailbox>,
+    /// If it is reached through the NIC.
+    pub behind: Option<Behind>,
     pub state: Mutex<State>,
 }
 
 impl Neighbour {
-    pub fn new((rank, path): (usize, Path), inbox: Mailbox, link: Option<Arc<Link>>) -> Neighbour {
-        Neighbour { rank, path, inbox, link, remote: OnceLock::new(), state: Mutex::default() }
+    /// With the mailbox that it writes; one behind the NIC gets it with its link.
+    pub fn new((rank, path): (usize, Path), inbox: Option<Mailbox>) -> Neighbour {
+        let behind = path.wire().map(|_| Behind::default());
+        let inbox = inbox.map_or_else(OnceLock::new, OnceLock::from);
+        Neighbour { rank, path, inbox, behind, state: Mutex::default() }
     }
+
+    /// The mailbox that it writes, once it may.
+    pub fn inbox(&self) -> Option<&Mailbox> {
+        self.inbox.get()
+    }
+
+    /// The host's link, if it is reached through the NIC and there is one.
+    pub fn link(&self) -> Option<&Arc<Link>> {
+        self.behind.as_ref()?.host.get().map(|host| &host.link)
+    }
+}
+
+/// A rank behind the NIC. Two ranks that have nothing to say to each other have no link.
+#[derive(Default)]
+pub(crate) struct Behind {
+    /// The host's link, made when it is first needed, here or there.
+    host: OnceLock<HostLink>,
+    /// Held while it is made and connected: whether it is.
+    connected: Mutex<bool>,
+    /// The mailbox that this rank writes there, once it has told.
+    pub outbox: OnceLock<Place>,
 }
 
 /// The ranks that a rank reaches, in rank order. Those of its own process are made when it first has a message with them.
@@ -103,16 +126,8 @@ impl Index<usize> for Neighbours {
 impl Plane {
     /// What the other ranks need to know of this one.
     pub fn introduction(&self) -> Result<Vec<u8>> {
-        let nic = self.nic.as_ref().map(|nic| {
-            let links: Vec<Option<LinkAddress>> = self
-                .neighbours
-                .made()
-                .map(|(_, neighbour)| neighbour.link.as_ref().map(|link| link.address()))
-                .collect();
-            nic.introduction(links)
-        });
         let arena = self.arena.as_ref().ok_or_else(|| self.not_introduced(self.rank))?.export()?;
-        let introduction = Introduction { choice: self.paths.wish, arena, nic };
+        let introduction = Introduction { choice: self.paths.wish, arena };
         postcard::to_stdvec(&introduction)
             .map_err(|error| self.nonsense(self.rank, &error.to_string()))
     }
@@ -137,22 +152,89 @@ impl Plane {
             let neighbour = &self.neighbours[place];
             let not_faster = self.paths.choice(self.rank, rank).not_faster.unwrap_or_default();
             tracing::info!(rank = self.rank, peer = rank, path = %neighbour.path, not_faster, "path");
-            let (Some(link), Some(wire)) = (&neighbour.link, neighbour.path.wire()) else {
-                continue;
-            };
-            let nic = introduction.nic.ok_or_else(|| self.not_introduced(rank))?;
-            let _ = neighbour.remote.set(nic.arena());
-            let address = nic.links.get(self.own_place()?).and_then(Option::as_ref);
-            let address = address.ok_or_else(|| self.not_introduced(rank))?;
-            let op = || format!("connecting to rank {rank} on {}", self.peer(rank).host);
-            if let Err(error) = link.connect(address, wire) {
-                self.news_of_leaving()?;
-                return Err(refused(op)(error));
-            }
         }
         // A second time would bring the same.
         let _ = self.arenas.set(arenas);
+        if let Some(this) = self.this.get().filter(|_| self.nic.is_some()) {
+            let this = this.clone();
+            self.control.on_letter(move |rank, letter| {
+                if let Some(plane) = this.upgrade() {
+                    plane.asked_for_link(rank as usize, letter);
+                }
+            });
+        }
         Ok(())
+    }
+
+    /// The host's link to a neighbour behind the NIC. The first time it is made, and the neighbour is asked for its side: what
+    /// is posted meanwhile waits for that.
+    ///
+    /// # Errors
+    /// [`Error::NoPath`] if the neighbour is not behind the NIC; what the NIC says.
+    pub fn link_to(&self, neighbour: usize) -> Result<&Arc<Link>> {
+        let behind = &self.neighbours[neighbour].behind;
+        let behind = behind.as_ref().ok_or_else(|| self.no_nic(neighbour))?;
+        match behind.host.get() {
+            Some(host) => Ok(&host.link),
+            None => self.made_link(neighbour, behind, &mut lock(&behind.connected)),
+        }
+    }
+
+    fn made_link<'a>(
+        &self,
+        neighbour: usize,
+        behind: &'a Behind,
+        _making: &mut bool,
+    ) -> Result<&'a Arc<Link>> {
+        if let Some(host) = behind.host.get() {
+            return Ok(&host.link);
+        }
+        let rank = self.neighbours[neighbour].rank;
+        let nic = self.nic.as_ref().ok_or_else(|| self.no_nic(neighbour))?;
+        let op = || format!("making a queue pair for rank {rank}");
+        let host = nic.host_link(&self.pieces).map_err(refused(op))?;
+        let _ = self.neighbours[neighbour].inbox.set(Mailbox::new(&host.memory)?);
+        let letter = postcard::to_stdvec(&host.letter());
+        let letter = letter.map_err(|error| self.nonsense(self.rank, &error.to_string()))?;
+        self.control.write_to(rank, &letter);
+        Ok(&behind.host.get_or_init(|| host).link)
+    }
+
+    /// A rank has made its side of the link of the two hosts, which may be the answer to this side's letter.
+    fn asked_for_link(&self, rank: usize, letter: &[u8]) {
+        let Ok(place) = self.place(rank) else { return };
+        let neighbour = &self.neighbours[place];
+        let (Some(behind), Some(wire)) = (&neighbour.behind, neighbour.path.wire()) else {
+            drop(self.breach(place, "a letter, and it is not behind a NIC"));
+            return;
+        };
+        let Ok(Letter { link: address, mailbox }) = postcard::from_bytes(letter) else {
+            drop(self.breach(place, "a letter that is none"));
+            return;
+        };
+        let mut connected = lock(&behind.connected);
+        if std::mem::replace(&mut *connected, true) {
+            drop(self.breach(place, "a second letter"));
+            return;
+        }
+        let link = match self.made_link(place, behind, &mut connected) {
+            Ok(link) => link,
+            Err(error) => {
+                let (rank, host) = (self.rank as u32, self.peer(self.rank).host.clone());
+                let how = Loss::Path { detail: error.to_string() };
+                return self.control.report(Cause::Lost { rank, host, how });
+            }
+        };
+        let _ = behind.outbox.set(mailbox);
+        if let Err(error) = link.connect(&address, wire) {
+            if let gdsync::nic::Error::Connect { process: Some(pid), .. } = &error {
+                self.suspect_process(place, *pid, error.to_string());
+            }
+            self.path_failed(place, &error);
+        }
+        drop(connected);
+        // What it is to hear has waited, perhaps for nothing but this.
+        self.flush_one(place);
     }
 
     /// The neighbour that is rank `rank` of the world.
@@ -164,15 +246,15 @@ impl Plane {
         // The others are all there from the beginning.
         self.neighbours.list.get_or(place, || {
             let inbox = self.common.mailbox(self.rank, rank)?;
-            Ok::<_, Error>(Neighbour::new((rank, Path::Direct), inbox, None))
+            Ok::<_, Error>(Neighbour::new((rank, Path::Direct), Some(inbox)))
         })?;
         Ok(place)
     }
 
     fn place(&self, rank: usize) -> Result<usize> {
-        self.neighbours.place(rank).ok_or_else(|| {
-            self.no_path(rank, "the software NIC connects worlds of at most 256 ranks")
-        })
+        self.neighbours
+            .place(rank)
+            .ok_or_else(|| self.no_path(rank, "there is no rank of that number"))
     }
 
     /// A neighbour behind a NIC that this rank does not have.
@@ -199,19 +281,20 @@ impl Plane {
         if self.together {
             return self.common.mailbox(self.neighbours[neighbour].rank, self.rank);
         }
-        self.peer_arena(neighbour)?.mailbox(self.place(self.rank)?)
+        self.peer_arena(neighbour)?.mailbox(self.directly(neighbour, self.rank))
     }
 
-    /// Where this rank's mailboxes are at the others.
-    pub fn own_place(&self) -> Result<usize> {
-        self.place(self.rank)
+    /// How many of the ranks below `end` a neighbour reaches directly: each has a mailbox in its arena, in rank order.
+    fn directly(&self, neighbour: usize, end: usize) -> usize {
+        let rank = self.neighbours[neighbour].rank;
+        (0..end).filter(|&other| self.paths.between(rank, other) == Path::Direct).count()
     }
 
     fn peer_arena(&self, neighbour: usize) -> Result<Arena> {
         let handle = self.arenas.get().and_then(|arenas| arenas.get(neighbour));
         let rank = self.neighbours[neighbour].rank;
         let handle = handle.ok_or_else(|| self.not_introduced(rank))?;
-        let failed = match Arena::map(handle, self.neighbours.len()) {
+        let failed = match Arena::map(handle, self.directly(neighbour, self.neighbours.len())) {
             Ok(arena) => return Ok(arena),
             Err(error) => error,
         };

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Neighbour, Plane, Prepared, lock};
+use super::{Plane, Prepared, lock};
 use crate::data::mailbox::Mailbox;
 use crate::data::notice::{Key, Notice};
 use crate::data::pairing::Pairing;
@@ -76,13 +76,14 @@ impl Plane {
 
     /// Takes in what a neighbour has told.
     pub fn listen(&self, neighbour: usize) {
-        if self.neighbours[neighbour].inbox.is_empty() {
+        let Some(inbox) = self.neighbours[neighbour].inbox() else { return };
+        if inbox.is_empty() {
             return;
         }
         let mut state = lock(&self.neighbours[neighbour].state);
         let state = &mut *state;
         loop {
-            let blob = match self.neighbours[neighbour].inbox.take() {
+            let blob = match inbox.take() {
                 Ok(Some(blob)) => blob,
                 Ok(None) => return self.echo(neighbour, state),
                 Err(error) => return drop(self.breach(neighbour, &error.to_string())),
@@ -128,10 +129,20 @@ impl Plane {
 
     /// Puts into mailboxes what waits for room there.
     pub(super) fn flush_all(&self) {
-        for (number, neighbour) in self.neighbours.made() {
-            if let Err(error) = self.flush(number, &mut lock(&neighbour.state)) {
-                self.breach(number, &error.to_string());
-            }
+        for (number, _) in self.neighbours.made() {
+            self.flush_one(number);
+        }
+    }
+
+    /// Puts into a neighbour's mailbox what waits for room there.
+    pub(super) fn flush_one(&self, neighbour: usize) {
+        let state = &mut lock(&self.neighbours[neighbour].state);
+        if state.backlog.is_empty() {
+            return;
+        }
+        let opened = self.open_outbox(neighbour, state);
+        if let Err(error) = opened.and_then(|()| self.flush(neighbour, state)) {
+            self.breach(neighbour, &error.to_string());
         }
     }
 
@@ -139,16 +150,16 @@ impl Plane {
         if state.outbox.is_some() {
             return Ok(());
         }
-        let Neighbour { rank, link, remote, inbox, .. } = &self.neighbours[neighbour];
-        state.outbox = Some(match link {
+        let there = &self.neighbours[neighbour];
+        state.outbox = Some(match &there.behind {
             None => Way::Mapped(self.outbox(neighbour)?),
-            Some(link) => {
-                let remote = remote.get().ok_or_else(|| self.not_introduced(*rank))?;
-                Way::Nic(Outbox::new(
-                    link.clone(),
-                    remote.mailbox(self.own_place()?),
-                    inbox.echo().clone(),
-                ))
+            Some(behind) => {
+                let link = self.link_to(neighbour)?;
+                // Until it has told, what it is to hear waits.
+                let (Some(mailbox), Some(inbox)) = (behind.outbox.get(), there.inbox()) else {
+                    return Ok(());
+                };
+                Way::Nic(Outbox::new(link.clone(), *mailbox, inbox.echo().clone()))
             }
         });
         Ok(())
@@ -172,7 +183,8 @@ impl Plane {
 
     /// Tells a neighbour on the NIC path how many of its notices were taken, if it does not know.
     pub(crate) fn echo(&self, neighbour: usize, state: &mut State) {
-        let Neighbour { inbox, link: Some(_), .. } = &self.neighbours[neighbour] else { return };
+        let there = &self.neighbours[neighbour];
+        let (Some(_), Some(inbox)) = (there.link(), there.inbox()) else { return };
         let taken = inbox.taken();
         if taken > 0
             && self.open_outbox(neighbour, state).is_ok()

@@ -169,7 +169,7 @@ impl end::End for End {
         };
         let receiver = if here.side == Side::Send { other } else { &self.opening };
         let line = Requests {
-            link: call.plane.link(here.neighbour).cloned().ok_or_else(none)?,
+            link: call.plane.link_to(here.neighbour)?.clone(),
             neighbour: here.neighbour,
             theirs: Some(other.signal),
             target: other.memory,

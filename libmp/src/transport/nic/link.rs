@@ -11,10 +11,11 @@ use gdsync::nic::{
     Result, Trigger, WireKind,
 };
 use gdsync::wqe::{DataSegment, Notify, Operation, Payload, RemoteAddress, WorkRequest, blocks};
-use gdsync::{Buffer, Deadline, Device, Space, Stream, Word64};
+use gdsync::{Deadline, Device, Space, Stream, Word64};
 use serde::{Deserialize, Serialize};
 
 use super::Place;
+use crate::data::region::Pieces;
 
 /// Longest part of a message in one entry: a multiple of a page below the format's 2^31 - 1.
 const PART: u64 = 1 << 30;
@@ -102,8 +103,13 @@ impl Post<'_> {
 }
 
 impl Link {
-    /// A link whose queues `device` reaches. `patience` is how long the peer may be silent.
-    pub fn new(nic: &dyn Nic, device: &Device, what: Use, patience: Duration) -> Result<Link> {
+    /// A link whose queues `device` reaches, with memory of `pieces`. `patience` is how long the peer may be silent.
+    pub fn new(
+        (nic, pieces): (&dyn Nic, &Pieces),
+        device: &Device,
+        what: Use,
+        patience: Duration,
+    ) -> Result<Link> {
         let options = QueuePairOptions {
             send_blocks: match what {
                 Use::Host | Use::Kernels => 1024,
@@ -115,7 +121,7 @@ impl Link {
             transport_timeout: patience.clamp(Duration::from_millis(10), Duration::from_secs(3600)),
             ..QueuePairOptions::default()
         };
-        let memory = Buffer::<u8>::new(device, Space::Pinned, MEMORY)?;
+        let memory = pieces.cut(device, Space::Pinned, MEMORY)?;
         let words = memory.cast::<u64>()?;
         // The first flush finds 1.
         words.word(COUNTER / 8)?.store(1)?;

@@ -25,9 +25,9 @@ const LISTEN: u32 = 8;
 const CHECK: u32 = 8;
 
 impl Plane {
-    /// The host's link to a neighbour, if it is reached through the NIC.
+    /// The host's link to a neighbour, if it is reached through the NIC and there is one ([`link_to`](Self::link_to) makes it).
     pub fn link(&self, neighbour: usize) -> Option<&Arc<Link>> {
-        self.neighbours[neighbour].link.as_ref()
+        self.neighbours[neighbour].link()
     }
 
     /// Registers memory with this rank's NIC. None where there is none, and for no bytes.
@@ -110,7 +110,7 @@ impl Plane {
             return;
         }
         for (number, neighbour) in self.neighbours.made() {
-            let Some(link) = &neighbour.link else { continue };
+            let Some(link) = neighbour.link() else { continue };
             self.listen(number);
             self.echo(number, &mut lock(&neighbour.state));
             if tick.is_multiple_of(LISTEN * CHECK) {
@@ -182,7 +182,7 @@ impl Plane {
         timeout: Duration,
         op: &dyn Fn() -> String,
     ) -> Result<u64> {
-        let Some(link) = self.link(neighbour) else { return Ok(0) };
+        let link = self.link_to(neighbour)?;
         self.until(neighbour, timeout, op, || match link.post(posts) {
             Ok(posted) => Ok(posted.map(|posted| posted.position)),
             Err(error) => {
@@ -301,7 +301,8 @@ impl Plane {
         }
         let rank = self.neighbours[neighbour].rank;
         let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
-        let far = self.neighbours.made().filter(|(_, neighbour)| neighbour.link.is_some()).count();
+        let far =
+            self.neighbours.made().filter(|(_, neighbour)| neighbour.behind.is_some()).count();
         let (mut contexts, mut rows, mut held) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..nic.contexts(device, far) {
             let owner = format!("{owner}, context {number}");
@@ -365,7 +366,8 @@ impl Plane {
         }
         let rank = self.neighbours[neighbour].rank;
         let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
-        let link = Link::new(&*nic.nic, device, what, nic.patience).map_err(refused(op))?;
+        let from = (&*nic.nic, &*self.pieces);
+        let link = Link::new(from, device, what, nic.patience).map_err(refused(op))?;
         // As many as there are streams, and contexts of devices.
         let number = state.links.opened.len() as u32;
         self.post(neighbour, &mut state, &Notice::Link { number, address: link.address() })?;
@@ -401,7 +403,8 @@ impl Plane {
             return Err("this rank has no NIC".into());
         };
         let answer = || -> gdsync::nic::Result<Link> {
-            let link = Link::new(&*nic.nic, &gdsync::Device::Host, Use::Answer, nic.patience)?;
+            let from = (&*nic.nic, &*self.pieces);
+            let link = Link::new(from, &Device::Host, Use::Answer, nic.patience)?;
             link.connect(address, wire)?;
             Ok(link)
         };

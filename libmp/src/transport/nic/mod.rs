@@ -10,7 +10,9 @@
 //! * A window's memory (`window`) is written and read in place; the host waits for the completion, a stream for a counter
 //!   that an atomic operation behind the others counts up.
 //!
-//! The host has one link to each such rank, made when the world starts, through which host streams send messages as well. The
+//! The host has one link to each such rank that it has something to say to, through which host streams send messages as well: each
+//! side makes its own when the first operation needs it, or the letter comes that the other has (by the control plane, whatever
+//! the rank is doing). So a world may have as many ranks as it likes, of which each knows a few. The
 //! kernels of a device get their own when the first operation for them is prepared (on host memory: when its handle is first asked
 //! for), which the peer answers in any of its calls that wait; so do streams that put into windows, at their first put.
 //!
@@ -30,14 +32,14 @@ mod window;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gdsync::nic::soft::{SoftNic, SoftNicOptions};
 use gdsync::nic::{Access, Error, MemoryRegion, Result};
 use gdsync::verbs::RdmaOptions;
 use gdsync::wqe::RemoteAddress;
-use gdsync::{Buffer, Device};
+use gdsync::{Buffer, Device, Space};
 use mp_kernels::Context;
 use serde::{Deserialize, Serialize};
 
@@ -47,20 +49,38 @@ pub(crate) use link::{Link, LinkAddress, NOWHERE, Post, Use};
 pub(crate) use outbox::Outbox;
 pub(super) use window::{Far, OwnShare, Share, leads_to};
 
-use crate::data::arena::{Arena, mailbox_at};
-
-/// Ranks of the largest world with a NIC: every rank has a queue pair to every other.
-pub(crate) const RANKS_MAX: usize = 256;
+use crate::data::mailbox;
+use crate::data::region::Pieces;
 
 /// Contexts of a GPU's kernels for each rank that is reached through the NIC, if those are at most so many.
 const CONTEXTS: u32 = 4;
 const FEW_RANKS: usize = 32;
 
+/// What a rank tells another one that it first has something to say to, or hears from: where its link is, and the mailbox that
+/// is to be written.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Letter {
+    pub link: LinkAddress,
+    pub mailbox: Place,
+}
+
+/// The host's link to a rank, and the mailbox that the rank writes.
+pub(crate) struct HostLink {
+    pub link: Arc<Link>,
+    pub memory: Buffer<u8>,
+    registered: MemoryRegion,
+}
+
+impl HostLink {
+    /// What the rank is told.
+    pub fn letter(&self) -> Letter {
+        Letter { link: self.link.address(), mailbox: Place::of(&self.registered) }
+    }
+}
+
 /// A rank's NIC.
 pub(crate) struct Nic {
     nic: Arc<dyn gdsync::nic::Nic>,
-    /// This rank's arena, which peers write.
-    arena: MemoryRegion,
     /// How long a peer may be silent.
     patience: Duration,
     /// Contexts of a device's kernels, if somebody has said how many.
@@ -116,32 +136,6 @@ impl Place {
     /// The byte `offset` further.
     pub fn after(self, offset: usize) -> RemoteAddress {
         RemoteAddress { address: self.address.wrapping_add(offset as u64), rkey: self.rkey }
-    }
-}
-
-/// A peer's arena.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RemoteArena {
-    place: Place,
-}
-
-impl RemoteArena {
-    pub fn mailbox(self, writer: usize) -> RemoteAddress {
-        self.place.after(mailbox_at(writer))
-    }
-}
-
-/// What a rank tells the others of its NIC.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct NicIntroduction {
-    arena: Place,
-    /// For each rank of the world its queue pair.
-    pub links: Vec<Option<LinkAddress>>,
-}
-
-impl NicIntroduction {
-    pub fn arena(&self) -> RemoteArena {
-        RemoteArena { place: self.arena }
     }
 }
 
@@ -206,31 +200,25 @@ pub(crate) struct OpenedLinks {
 }
 
 impl Nic {
-    /// Starts the NIC of a rank. It listens at the first of `wires`, if peers reach it over TCP, and has the RDMA device that
-    /// the second names, if they do over that.
-    pub fn open(
-        arena: &Arena,
-        wires: (Option<IpAddr>, Option<RdmaOptions>),
-        patience: Duration,
-        contexts: Option<u32>,
-    ) -> Result<Nic> {
-        let nic = open(wires)?;
-        let arena = nic.register(arena.memory(), Access::ALL)?;
-        Ok(Nic {
+    /// What a rank has of `nic`.
+    pub fn new(nic: Arc<dyn gdsync::nic::Nic>, patience: Duration, contexts: Option<u32>) -> Nic {
+        Nic {
             nic,
-            arena,
             patience,
             contexts,
             failing: Mutex::default(),
             finishing: AtomicBool::new(false),
             ticks: AtomicU32::new(0),
             windows: Mutex::default(),
-        })
+        }
     }
 
-    /// A link for the host.
-    pub fn host_link(&self) -> Result<Arc<Link>> {
-        Link::new(&*self.nic, &Device::Host, Use::Host, self.patience).map(Arc::new)
+    /// A link for the host, and a mailbox for the other side to write.
+    pub fn host_link(&self, pieces: &Pieces) -> Result<HostLink> {
+        let link = Link::new((&*self.nic, pieces), &Device::Host, Use::Host, self.patience)?;
+        let memory = pieces.cut(&Device::Host, Space::Pinned, mailbox::SIZE)?;
+        let registered = self.nic.register(&memory, Access::ALL)?;
+        Ok(HostLink { link: Arc::new(link), memory, registered })
     }
 
     /// How many contexts the kernels of a device have for each of so many ranks: more are worth their memory, and the time in which
@@ -239,9 +227,32 @@ impl Nic {
         let many = device.as_cuda().is_some() && ranks <= FEW_RANKS;
         self.contexts.unwrap_or(if many { CONTEXTS } else { 1 })
     }
+}
 
-    pub fn introduction(&self, links: Vec<Option<LinkAddress>>) -> NicIntroduction {
-        NicIntroduction { arena: Place::of(&self.arena), links }
+/// The NICs of a process. Of ranks that are its threads each has one, as far as there are cores: the threads of more would
+/// only take the cores from each other.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Nics {
+    open: Arc<Mutex<HashMap<usize, Arc<dyn gdsync::nic::Nic>>>>,
+}
+
+impl Nics {
+    /// The NIC for a rank. It listens at the first of `wires`, if peers reach it over TCP, and has the RDMA device that the
+    /// second names, if they do over that: the same for all ranks of a process.
+    pub fn of(
+        &self,
+        rank: usize,
+        wires: (Option<IpAddr>, Option<RdmaOptions>),
+    ) -> Result<Arc<dyn gdsync::nic::Nic>> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut nics = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = rank % cores;
+        if let Some(nic) = nics.get(&place) {
+            return Ok(nic.clone());
+        }
+        let nic = open(wires)?;
+        nics.insert(place, nic.clone());
+        Ok(nic)
     }
 }
 

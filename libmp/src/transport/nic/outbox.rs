@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use gdsync::Word64;
 use gdsync::nic::Result;
-use gdsync::wqe::RemoteAddress;
 
 use super::Place;
 use super::link::{Link, Post};
@@ -23,8 +22,8 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub fn new(link: Arc<Link>, mailbox: RemoteAddress, taken: Word64) -> Outbox {
-        Outbox { link, mailbox: Place::at(mailbox), put: 0, taken, echoed: 0 }
+    pub fn new(link: Arc<Link>, mailbox: Place, taken: Word64) -> Outbox {
+        Outbox { link, mailbox, put: 0, taken, echoed: 0 }
     }
 
     /// Puts a blob, which fits a slot, in; false if there is no room now.

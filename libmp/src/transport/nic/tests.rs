@@ -9,6 +9,7 @@ use gdsync::{Buffer, Deadline, Device, Space};
 
 use super::link::{Link, Post, Use, parts};
 use super::{OpenedLinks, Place, open};
+use crate::data::region::Pieces;
 use crate::{Config, Error, Loss, Operation, Region, World};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -20,7 +21,8 @@ fn soon() -> Deadline {
 /// Two links of one NIC, connected.
 fn pair(what: Use) -> (Arc<dyn Nic>, Link, Link) {
     let nic = open((None, None)).unwrap();
-    let link = |what| Link::new(&*nic, &Device::Host, what, PATIENCE).unwrap();
+    let pieces = Pieces::default();
+    let link = |what| Link::new((&*nic, &pieces), &Device::Host, what, PATIENCE).unwrap();
     let (one, two) = (link(what), link(Use::Answer));
     one.connect(&two.address(), WireKind::SharedMemory).unwrap();
     two.connect(&one.address(), WireKind::SharedMemory).unwrap();
@@ -76,7 +78,8 @@ fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held
 #[test]
 fn memory_of_what_is_started_is_kept_until_it_is_complete() {
     let nic = open((None, None)).unwrap();
-    let link = |what| Link::new(&*nic, &Device::Host, what, PATIENCE).unwrap();
+    let pieces = Pieces::default();
+    let link = |what| Link::new((&*nic, &pieces), &Device::Host, what, PATIENCE).unwrap();
     let (one, two) = (link(Use::Host), link(Use::Answer));
     one.connect(&two.address(), WireKind::SharedMemory).unwrap();
     let (from, to) = (memory(1000), memory(1000));

@@ -165,8 +165,8 @@ impl Far {
         let Call { plane, timeout, op } = *call;
         let (mut posts, mut value, mut result) = (posts, [0; 8], None);
         if let Some(signal) = signal {
-            if let (SignalAction::Add(_), Some(link)) = (signal.action, plane.link(self.neighbour))
-            {
+            if let SignalAction::Add(_) = signal.action {
+                let link = plane.link_to(self.neighbour)?;
                 // Nobody else's result is overwritten.
                 result = Some(link.atomics.lock().unwrap_or_else(PoisonError::into_inner));
             }
@@ -328,8 +328,7 @@ impl Connection for Far {
     }
 
     fn atomic(&self, call: &Call<'_>, at: usize, atomic: Atomic) -> Result<Option<u64>> {
-        let link = call.plane.link(self.neighbour);
-        let link = link.ok_or_else(|| call.plane.no_nic(self.neighbour))?;
+        let link = call.plane.link_to(self.neighbour)?;
         if !self.share.atomics {
             return Err(call.failed(gdsync::Error::NotReachable {
                 what: "an atomic operation",
@@ -474,11 +473,11 @@ impl Connection for Far {
         let access = if gets { Access::LOCAL_WRITE } else { Access::LOCAL_READ };
         let here = call.plane.register(&what.memory, access, call.op)?.map(Arc::new);
         let target = here.as_ref().map(|_| Place::at(self.byte(what.at)));
-        let host = call.plane.link(self.neighbour).cloned();
+        let host = call.plane.link_to(self.neighbour)?.clone();
         let device = self.table.device();
         let table = call.plane.table(device, &[NicEnd::default()], call.op)?;
         let line = Requests {
-            link: host.ok_or_else(|| call.plane.no_nic(self.neighbour))?,
+            link: host,
             neighbour: self.neighbour,
             theirs: what.signal.map(|signal| Place::at(self.signal_at(signal))),
             target,

@@ -27,8 +27,8 @@ use crate::nic::error::Result;
 use crate::nic::memory_region::Access;
 use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_memory::QueueMemory;
-use crate::wqe::Syndrome;
-pub(crate) use outgoing::{Outgoing, Payload};
+use crate::wqe::{RemoteAddress, Syndrome};
+pub(crate) use outgoing::{DeviceRequest, Outgoing, Payload, Piece};
 use requester::Requester;
 use responder::Responder;
 
@@ -63,19 +63,53 @@ pub(crate) struct Context<'a> {
     pub direct: &'a mut dyn DirectPath,
     /// What this queue pair copies to GPUs, and what must not come before it.
     pub begun: &'a mut Begun,
+    /// What the RDMA device below the wire does, if there is one that carries out requests itself.
+    pub device: Option<DeviceUse>,
 }
 
-/// Memory of the peer that is mapped here, so that reads, writes and atomics need no frames.
+/// How an RDMA device carries out requests itself, on registered memory of both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeviceUse {
+    /// Whether this side's memory always goes through the pool.
+    pub staged: bool,
+    /// Whether peers may do atomics by this side's device.
+    pub atomics: bool,
+}
+
+/// Bytes of one request of a device: a longer message becomes several.
+pub(crate) const DEVICE_PART: u64 = 1 << 20;
+/// Bytes of a chunk of the pool, through which memory goes that the device does not reach, and the chunks under way at a
+/// time.
+pub(crate) const CHUNK: usize = 256 << 10;
+pub(crate) const CHUNKS: usize = 2;
+/// Bytes that a request for a device takes along itself.
+pub(crate) const INLINE: usize = 64;
+/// Pieces of memory of such a request.
+pub(crate) const PIECES: usize = 4;
+
+/// What became of a request that a device was given.
+pub(crate) struct CarriedOut<'a> {
+    pub outcome: std::result::Result<(), Syndrome>,
+    /// Bytes of this side's memory that had a part in it.
+    pub len: usize,
+    pub staged: bool,
+    /// What a read or an atomic brought into the pool.
+    pub brought: Option<Payload<'a>>,
+}
+
+/// Memory of the peer that is mapped here, or reached by an RDMA device, so that reads, writes and atomics need no frames.
 pub(crate) trait DirectPath {
-    /// Where `len` bytes at `address` under the peer's `key` are, if they are mapped and `need` is allowed. A refusal
+    /// Where `len` bytes at `address` under the peer's `key` are, if they are reached and `need` is allowed. A refusal
     /// is no error: the request then goes to the peer, who decides.
-    fn find(
-        &mut self,
-        key: u32,
-        address: u64,
-        len: u64,
-        need: Access,
-    ) -> Option<(Arc<RegionMemory>, *mut u8)>;
+    fn find(&mut self, key: u32, address: u64, len: u64, need: Access) -> Option<Found>;
+}
+
+/// Memory of the peer.
+pub(crate) enum Found {
+    /// Mapped here.
+    Mapped(Arc<RegionMemory>, *mut u8),
+    /// As the device knows it.
+    ByDevice(RemoteAddress),
 }
 
 /// A peer that does not keep to the protocol.
@@ -218,6 +252,16 @@ impl Machine {
     /// Whether nothing is left to be done for the requests that were rung.
     pub fn is_idle(&self) -> bool {
         self.phase == Phase::Running && self.requester.is_idle()
+    }
+
+    /// The device of the wire has carried out a request, or failed to.
+    pub fn carried_out(&mut self, cx: &mut Context<'_>, done: &CarriedOut<'_>) {
+        self.requester.carried_out(cx, done);
+    }
+
+    /// Whether something is under way that touches memory of the peer without its help.
+    pub fn touches_peer(&self) -> bool {
+        self.is_copying() || self.requester.is_on_device()
     }
 
     /// Whether a copy to or from mapped memory of the peer is under way.

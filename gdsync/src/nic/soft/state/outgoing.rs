@@ -4,13 +4,27 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use super::super::keys::{KeyError, Place, RegionMemory, copy_to_host};
+use super::super::keys::{Atomic, KeyError, Place, RegionMemory, copy_to_host};
 use super::super::wire::frame::Frame;
 use crate::memory::copy::copy_bytes;
+use crate::verbs::RegionSlice;
+use crate::wqe::RemoteAddress;
+
+/// What an RDMA device does itself, with memory of the peer as the device knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeviceRequest {
+    Write { to: RemoteAddress },
+    Read { from: RemoteAddress },
+    Atomic { word: RemoteAddress, operation: Atomic },
+}
 
 /// A frame to send: its payload is either inline or pieces.
 pub(crate) struct Outgoing {
     pub frame: Frame,
+    /// Instead of the frame: a request for the device of the wire, with its memory here as the payload.
+    pub request: Option<DeviceRequest>,
+    /// Whether that memory is one that the device does not reach.
+    pub staged: bool,
     pub inline: Vec<u8>,
     pub pieces: Vec<Piece>,
     /// Bytes of payload.
@@ -27,12 +41,27 @@ pub(crate) struct Piece {
 // SAFETY: the memory is held, and may be read by any thread.
 unsafe impl Send for Piece {}
 
+impl Piece {
+    /// The piece as the RDMA device knows it, if that reaches it.
+    pub fn slice(&self) -> Option<RegionSlice> {
+        self.memory.slice(self.pointer, self.len)
+    }
+}
+
 impl Outgoing {
     pub fn new() -> Outgoing {
-        Outgoing { frame: Frame::Ping, inline: Vec::new(), pieces: Vec::new(), len: 0 }
+        Outgoing {
+            frame: Frame::Ping,
+            request: None,
+            staged: false,
+            inline: Vec::new(),
+            pieces: Vec::new(),
+            len: 0,
+        }
     }
 
     pub fn clear(&mut self) {
+        self.request = None;
         self.inline.clear();
         self.pieces.clear();
         self.len = 0;
@@ -67,6 +96,12 @@ impl Outgoing {
         self.inline.resize(at + len, 0);
         // SAFETY: registered memory that was checked for these bytes; room for as many was just made.
         unsafe { copy_to_host(from, self.inline[at..].as_mut_ptr(), len) }
+    }
+
+    /// Appends `len` bytes of registered memory that a device reads or writes where they are.
+    pub fn name(&mut self, memory: &Arc<RegionMemory>, pointer: *mut u8, len: usize) {
+        self.pieces.push(Piece { pointer, len, memory: memory.clone() });
+        self.len += len;
     }
 
     /// Appends a copy of `bytes`.

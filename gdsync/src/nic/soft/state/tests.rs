@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::device::Device;
+use crate::memory::copy::copy_bytes;
 use crate::memory::{Buffer, Space};
 use crate::nic::completion_queue::{CompletionReader, clear};
 use crate::nic::options::CompletionMode;
@@ -27,7 +28,7 @@ const FRAGMENT: usize = 8;
 struct NoDirect;
 
 impl DirectPath for NoDirect {
-    fn find(&mut self, _: u32, _: u64, _: u64, _: Access) -> Option<(Arc<RegionMemory>, *mut u8)> {
+    fn find(&mut self, _: u32, _: u64, _: u64, _: Access) -> Option<Found> {
         None
     }
 }
@@ -36,16 +37,37 @@ impl DirectPath for NoDirect {
 struct AllDirect<'a>(&'a KeyTable);
 
 impl DirectPath for AllDirect<'_> {
-    fn find(
-        &mut self,
-        key: u32,
-        address: u64,
-        len: u64,
-        need: Access,
-    ) -> Option<(Arc<RegionMemory>, *mut u8)> {
+    fn find(&mut self, key: u32, address: u64, len: u64, need: Access) -> Option<Found> {
         let (memory, pointer) = self.0.check(key, address, len, need).ok()?;
-        Some((memory.clone(), pointer))
+        Some(Found::Mapped(memory.clone(), pointer))
     }
+}
+
+/// All of the peer's memory is reached by the device, by the addresses of this process.
+struct AllByDevice<'a>(&'a KeyTable);
+
+impl DirectPath for AllByDevice<'_> {
+    fn find(&mut self, key: u32, address: u64, len: u64, need: Access) -> Option<Found> {
+        let (_, pointer) = self.0.check(key, address, len, need).ok()?;
+        Some(Found::ByDevice(RemoteAddress { address: pointer as u64, rkey: key }))
+    }
+}
+
+/// How the peer's memory is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Frames,
+    Mapped,
+    Device,
+}
+
+const REACHES: [Reach; 3] = [Reach::Frames, Reach::Mapped, Reach::Device];
+
+/// What the device has carried out and not reported: what it brought.
+struct Done {
+    len: usize,
+    staged: bool,
+    brought: Option<Vec<u8>>,
 }
 
 /// What sequences are made of.
@@ -122,7 +144,10 @@ struct World<'a> {
     bench: &'a Bench,
     machines: [Machine; 2],
     link: LinkState,
-    direct: bool,
+    reach: Reach,
+    /// Frames that the device has delivered and the peer has not looked at, and requests that it has carried out.
+    arrived: VecDeque<(Frame, Vec<u8>)>,
+    done: VecDeque<Done>,
     /// Who rings executes what it can by itself.
     callers: bool,
     driver: Driver,
@@ -145,7 +170,7 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(bench: &'a Bench, mode: CompletionMode, start: u16, direct: bool) -> World<'a> {
+    fn new(bench: &'a Bench, mode: CompletionMode, start: u16, reach: Reach) -> World<'a> {
         for queue in &bench.queues {
             for words in [&queue.send, &queue.receive] {
                 (0..words.len()).for_each(|at| words.word(at).store(0, Ordering::Relaxed));
@@ -169,7 +194,9 @@ impl<'a> World<'a> {
         World {
             machines: [make(&bench.queues[0]), make(&bench.queues[1])],
             link: LinkState::Up,
-            direct,
+            reach,
+            arrived: VecDeque::new(),
+            done: VecDeque::new(),
             callers: false,
             driver: Driver::Engine,
             clock: Instant::now(),
@@ -191,12 +218,18 @@ impl<'a> World<'a> {
 
     fn with<T>(&mut self, side: usize, f: impl FnOnce(&mut Machine, &mut Context<'_>) -> T) -> T {
         let mut mapped = AllDirect(&self.bench.keys);
-        let mut none = NoDirect;
-        let direct: &mut dyn DirectPath = if self.direct { &mut mapped } else { &mut none };
+        let mut far = AllByDevice(&self.bench.keys);
+        let direct: &mut dyn DirectPath = match self.reach {
+            Reach::Frames => &mut NoDirect,
+            Reach::Mapped => &mut mapped,
+            Reach::Device => &mut far,
+        };
         let (keys, now, link) = (&self.bench.keys, self.clock, self.link);
         // There is no GPU.
         let begun = &mut Begun::default();
-        let mut cx = Context { driver: self.driver, keys, now, link, direct, begun };
+        let device =
+            (self.reach == Reach::Device).then_some(DeviceUse { staged: false, atomics: true });
+        let mut cx = Context { driver: self.driver, keys, now, link, direct, begun, device };
         f(&mut self.machines[side], &mut cx)
     }
 
@@ -228,10 +261,59 @@ impl<'a> World<'a> {
         let mut payload = vec![0; out.len];
         // SAFETY: the vector has this many bytes.
         unsafe { out.copy_payload(payload.as_mut_ptr()) };
+        if let Some(request) = out.request {
+            assert!(self.arrived.is_empty(), "it overtakes {:?}", self.arrived);
+            self.carry_out(request, payload, out.staged);
+            return true;
+        }
         let (frame, len) = Frame::decode(out.frame.encode(out.len as u32)).unwrap();
         assert_eq!((frame, len as usize), (out.frame, payload.len()));
-        self.with(1 - from, |machine, cx| machine.receive(cx, frame, Payload::of(&payload)))
-            .unwrap();
+        match (self.reach, from) {
+            (Reach::Device, 0) => self.arrived.push_back((frame, payload)),
+            _ => self.hear(1 - from, frame, &payload),
+        }
+        true
+    }
+
+    fn hear(&mut self, side: usize, frame: Frame, payload: &[u8]) {
+        self.with(side, |machine, cx| machine.receive(cx, frame, Payload::of(payload))).unwrap();
+    }
+
+    /// The device carries out a request at once, and reports it later.
+    fn carry_out(&mut self, request: DeviceRequest, payload: Vec<u8>, staged: bool) {
+        let at = |remote: RemoteAddress| remote.address as *mut u8;
+        let len = payload.len();
+        // SAFETY: addresses that the key table has checked for so many bytes of memory that the bench holds.
+        let brought = unsafe {
+            match request {
+                DeviceRequest::Write { to } => {
+                    copy_bytes(payload.as_ptr(), at(to), len);
+                    None
+                }
+                DeviceRequest::Read { from } => {
+                    let mut bytes = payload;
+                    copy_bytes(at(from), bytes.as_mut_ptr(), len);
+                    Some(bytes)
+                }
+                DeviceRequest::Atomic { word, operation } => {
+                    Some(operation.apply(at(word)).to_ne_bytes().to_vec())
+                }
+            }
+        };
+        self.done.push_back(Done { len, staged, brought });
+    }
+
+    /// The device reports, or the peer looks at what has arrived. False if there is nothing.
+    fn device(&mut self) -> bool {
+        // Frames first: the report of what was before them may come after the answer to them.
+        if let Some((frame, payload)) = self.arrived.pop_front() {
+            self.hear(1, frame, &payload);
+            return true;
+        }
+        let Some(Done { len, staged, brought }) = self.done.pop_front() else { return false };
+        let brought = brought.as_deref().map(Payload::of);
+        let done = CarriedOut { outcome: Ok(()), len, staged, brought };
+        self.with(0, |machine, cx| machine.carried_out(cx, &done));
         true
     }
 
@@ -367,6 +449,8 @@ impl<'a> World<'a> {
     fn cut(&mut self) {
         if self.link == LinkState::Up {
             self.link = LinkState::Lost;
+            self.arrived.clear();
+            self.done.clear();
             self.machines.iter_mut().for_each(Machine::lose);
         }
     }
@@ -379,7 +463,11 @@ impl<'a> World<'a> {
                 self.execute();
             }
             Action::ToPeer => drop(self.deliver(0)),
-            Action::FromPeer => drop(self.deliver(1)),
+            Action::FromPeer => {
+                if !self.deliver(1) {
+                    self.device();
+                }
+            }
             Action::Receive => self.receive(),
             Action::Poll => drop(self.poll()),
             Action::Cut => self.cut(),
@@ -398,9 +486,9 @@ impl<'a> World<'a> {
                 self.receive();
             }
             self.advance();
-            let moved = [self.deliver(0), self.deliver(1), self.poll()];
+            let moved = [self.deliver(0), self.deliver(1), self.device(), self.poll()];
             let waits = self.link == LinkState::Up && self.machines[0].wants_peer();
-            if moved == [false; 3] && !waits {
+            if moved == [false; 4] && !waits {
                 break;
             }
         }
@@ -430,11 +518,11 @@ fn record(next: u16) -> u32 {
 }
 
 /// Runs every sequence of `length` actions.
-fn every_sequence(length: u32, mode: CompletionMode, start: u16, direct: bool, callers: bool) {
+fn every_sequence(length: u32, mode: CompletionMode, start: u16, reach: Reach, callers: bool) {
     let bench = Bench::new(mode);
     let count = ACTIONS.len();
     for mut number in 0..count.pow(length) {
-        let mut world = World::new(&bench, mode, start, direct);
+        let mut world = World::new(&bench, mode, start, reach);
         world.callers = callers;
         for _ in 0..length {
             world.act(ACTIONS[number % count]);
@@ -447,26 +535,32 @@ fn every_sequence(length: u32, mode: CompletionMode, start: u16, direct: bool, c
 #[test]
 fn no_short_interleaving_loses_doubles_or_reorders_a_completion() {
     // The second and third entry lie on both sides of the wrap.
-    every_sequence(6, CompletionMode::Ring, u16::MAX, false, false);
+    every_sequence(6, CompletionMode::Ring, u16::MAX, Reach::Frames, false);
 }
 
 #[test]
 fn nor_does_one_with_mapped_memory_or_a_collapsed_queue() {
-    every_sequence(5, CompletionMode::Ring, 0, true, false);
-    every_sequence(5, CompletionMode::Collapsed, u16::MAX - 2, false, false);
+    every_sequence(5, CompletionMode::Ring, 0, Reach::Mapped, false);
+    every_sequence(5, CompletionMode::Collapsed, u16::MAX - 2, Reach::Frames, false);
+}
+
+#[test]
+fn nor_does_one_where_a_device_carries_out_what_it_can() {
+    every_sequence(6, CompletionMode::Ring, u16::MAX, Reach::Device, false);
+    every_sequence(5, CompletionMode::Collapsed, 0, Reach::Device, false);
 }
 
 #[test]
 fn nor_does_one_where_who_rings_executes_what_it_can() {
-    every_sequence(5, CompletionMode::Ring, u16::MAX, true, true);
-    every_sequence(5, CompletionMode::Collapsed, 0, true, true);
-    every_sequence(4, CompletionMode::Ring, 0, false, true);
+    every_sequence(5, CompletionMode::Ring, u16::MAX, Reach::Mapped, true);
+    every_sequence(5, CompletionMode::Collapsed, 0, Reach::Mapped, true);
+    every_sequence(4, CompletionMode::Ring, 0, Reach::Frames, true);
 }
 
 #[test]
 #[ignore = "long"]
 fn no_interleaving_of_eight_actions_does() {
-    every_sequence(8, CompletionMode::Ring, u16::MAX - 1, false, false);
+    every_sequence(8, CompletionMode::Ring, u16::MAX - 1, Reach::Frames, false);
 }
 
 proptest! {
@@ -476,13 +570,13 @@ proptest! {
     fn no_long_interleaving_does_either(
         actions in prop::collection::vec(0usize..100, 0..200),
         start: u16,
-        direct: bool,
+        reach in 0usize..3,
         callers: bool,
         collapsed: bool,
     ) {
         let mode = if collapsed { CompletionMode::Collapsed } else { CompletionMode::Ring };
         let bench = Bench::new(mode);
-        let mut world = World::new(&bench, mode, start, direct);
+        let mut world = World::new(&bench, mode, start, REACHES[reach]);
         world.callers = callers;
         for action in actions {
             // A cut is rare, or nothing else would be seen.
@@ -502,7 +596,7 @@ proptest! {
         consumer: u32,
     ) {
         let bench = Bench::new(CompletionMode::Ring);
-        let mut world = World::new(&bench, CompletionMode::Ring, 0, false);
+        let mut world = World::new(&bench, CompletionMode::Ring, 0, Reach::Frames);
         let queue = &bench.queues[0];
         let mut words = queue.send.clone();
         for (at, octoword) in send.iter().enumerate() {
@@ -546,7 +640,7 @@ proptest! {
 fn a_doorbell_record_that_cannot_be_ends_the_queue() {
     for nonsense in [33, 40_000, u16::MAX] {
         let bench = Bench::new(CompletionMode::Ring);
-        let mut world = World::new(&bench, CompletionMode::Ring, 0, false);
+        let mut world = World::new(&bench, CompletionMode::Ring, 0, Reach::Frames);
         world.post();
         bench.queues[0].send_record().store(record(nonsense), Ordering::Release);
         world.machines[0].doorbell();
@@ -562,7 +656,7 @@ fn a_doorbell_record_that_cannot_be_ends_the_queue() {
 #[test]
 fn mapped_memory_needs_no_frames() {
     let bench = Bench::new(CompletionMode::Ring);
-    let mut world = World::new(&bench, CompletionMode::Ring, 0, true);
+    let mut world = World::new(&bench, CompletionMode::Ring, 0, Reach::Mapped);
     world.post(); // A fetch and add.
     world.ring();
     world.advance();
@@ -586,7 +680,7 @@ fn answers_that_nobody_asked_for_are_violations() {
         Frame::Read { psn: psn + 1, length: 8, from: bench.remote(0) },
     ];
     for frame in frames {
-        let mut world = World::new(&bench, CompletionMode::Ring, 0, false);
+        let mut world = World::new(&bench, CompletionMode::Ring, 0, Reach::Frames);
         let result = world.with(0, |machine, cx| machine.receive(cx, frame, Payload::of(&[])));
         assert!(result.is_err(), "{frame:?}");
     }
@@ -595,7 +689,7 @@ fn answers_that_nobody_asked_for_are_violations() {
 #[test]
 fn an_answer_out_of_turn_fails_the_request_it_skips() {
     let bench = Bench::new(CompletionMode::Ring);
-    let mut world = World::new(&bench, CompletionMode::Ring, 0, false);
+    let mut world = World::new(&bench, CompletionMode::Ring, 0, Reach::Frames);
     (0..2).for_each(|_| world.post()); // A fetch and add, and a send.
     world.ring();
     world.advance();

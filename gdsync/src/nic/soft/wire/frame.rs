@@ -16,7 +16,7 @@ pub(crate) const HEADER: usize = 48;
 /// Most bytes of payload in one frame.
 pub(crate) const MAX_PAYLOAD: usize = 128 * 1024;
 /// Version of this format; the two sides of a connection must agree.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Longest message, as on hardware.
 pub(crate) const MAX_MESSAGE: u64 = 1 << 31;
 
@@ -25,6 +25,9 @@ pub(crate) const MAX_MESSAGE: u64 = 1 << 31;
 pub(crate) enum Frame {
     /// First on a new connection between hosts, from both sides: which queue pair it is for, and the secrets of both.
     Hello { version: u32, qpn: u32, to: u64, from: u64 },
+    /// A datagram between RDMA devices before there is a connection: the same, the number and the first sequence number of
+    /// this side's queue pair of the device, and whether that has been connected to the peer's.
+    Knock { version: u32, qpn: u32, to: u64, from: u64, number: u32, first: u32, ready: bool },
     /// I am alive.
     Ping,
     /// I will send nothing more.
@@ -93,10 +96,12 @@ struct Raw {
 const SOLICITED: u8 = 1;
 const IMM: u8 = 2;
 const COMPARE: u8 = 4;
+const READY: u8 = 8;
 
 const HELLO: u8 = 1;
 const PING: u8 = 2;
 const BYE: u8 = 3;
+const KNOCK: u8 = 4;
 const SEND: u8 = 16;
 const WRITE: u8 = 17;
 const READ: u8 = 18;
@@ -129,6 +134,12 @@ impl Frame {
             Frame::Hello { version, qpn, to, from } => {
                 message(HELLO, version, 0, None, false);
                 (raw.key, raw.first, raw.second) = (qpn.into(), to.into(), from.into());
+            }
+            Frame::Knock { version, qpn, to, from, number, first, ready } => {
+                message(KNOCK, version, 0, None, false);
+                (raw.key, raw.first, raw.second) = (qpn.into(), to.into(), from.into());
+                (raw.address, raw.imm) = (u64::from(number).into(), first.into());
+                raw.flags = u8::from(ready) * READY;
             }
             Frame::Ping => message(PING, 0, 0, None, false),
             Frame::Bye => message(BYE, 0, 0, None, false),
@@ -216,6 +227,12 @@ impl Frame {
         let (first, second) = (raw.first.get(), raw.second.get());
         let (frame, known_flags, max) = match kind {
             HELLO => (Frame::Hello { version: psn, qpn: key, to: first, from: second }, 0, 0),
+            KNOCK => {
+                let (number, ready) = (at.address as u32, flags & READY != 0);
+                let (version, qpn, to, from) = (psn, key, first, second);
+                let first = raw.imm.get();
+                (Frame::Knock { version, qpn, to, from, number, first, ready }, READY, 0)
+            }
             PING => (Frame::Ping, 0, 0),
             BYE => (Frame::Bye, 0, 0),
             SEND => (Frame::Send { psn, length, imm, solicited }, IMM | SOLICITED, length as usize),
@@ -283,6 +300,17 @@ mod tests {
                 to,
                 from
             }),
+            (any::<(u32, u32, u64, u64)>(), any::<(u32, u32, bool)>()).prop_map(
+                |((version, qpn, to, from), (number, first, ready))| Frame::Knock {
+                    version,
+                    qpn,
+                    to,
+                    from,
+                    number,
+                    first,
+                    ready
+                }
+            ),
             Just(Frame::Ping),
             Just(Frame::Bye),
             head.clone().prop_map(|(psn, length, imm, solicited)| Frame::Send {

@@ -29,6 +29,12 @@ impl Greeting {
         Frame::Hello { version: VERSION, qpn, to, from }.encode(0)
     }
 
+    /// The datagram that says it, and where this side's queue pair of the device is.
+    pub fn knock(&self, number: u32, first: u32, ready: bool) -> [u8; HEADER] {
+        let Greeting { qpn, to, from } = *self;
+        Frame::Knock { version: VERSION, qpn, to, from, number, first, ready }.encode(0)
+    }
+
     /// Whether the first frame of a connection is the hello that says this.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::state::{Outgoing, Payload, Violation};
+use super::state::{CarriedOut, DeviceUse, Outgoing, Payload, Violation};
 use crate::process::Process;
 use frame::Frame;
 
@@ -69,8 +69,9 @@ impl PeerProcess {
 
 /// A connection to one peer, driven by polling.
 pub(crate) trait Wire: Send {
-    /// Whether the peer is there. Carries on with what it takes to get there.
-    fn poll_up(&mut self) -> Result<bool, Cut>;
+    /// Whether the peer is there. Carries on with what it takes to get there; a wire that costs something waits until it is
+    /// `wanted`, here or by the peer.
+    fn poll_up(&mut self, wanted: bool) -> Result<bool, Cut>;
 
     /// Most bytes of payload that a frame on this wire should have.
     fn max_payload(&self) -> usize;
@@ -78,7 +79,17 @@ pub(crate) trait Wire: Send {
     /// Whether a frame of that size would be taken now.
     fn has_room(&mut self) -> bool;
 
-    /// Sends a frame; only when there is room. May take the contents of `out`.
+    /// How the device of this wire carries out requests itself, if it does.
+    fn device(&self) -> Option<DeviceUse> {
+        None
+    }
+
+    /// What became of the oldest request that the device was given, once it is known.
+    fn carried_out(&mut self) -> Option<CarriedOut<'_>> {
+        None
+    }
+
+    /// Sends a frame, or gives the device a request; only when there is room. May take the contents of `out`.
     fn send(&mut self, out: &mut Outgoing) -> Result<(), Cut>;
 
     /// Pushes on what was sent. True if something moved.

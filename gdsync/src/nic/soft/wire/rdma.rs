@@ -6,27 +6,35 @@
 //! which the last place of the window is kept. A side that may send nothing else and waits for such word sends one in the
 //! place before, once: if the peer is gone, the device then says so.
 //!
+//! # What the device does itself
+//! Between messages go requests on registered memory ([`DeviceRequest`]). The connection keeps the order of both, so what a
+//! request writes is there before a message behind it arrives. Each is reported in its turn; what a read brings into memory of
+//! the pool is handed over with the report.
+//!
 //! # How a connection begins
-//! A message to a queue pair that is not ready yet is lost, and the device waits for long before it sends it again, as it
-//! should when the connection is up. So a side that is ready knocks: it sends its hello as a datagram, again and again until
-//! it hears something. Who hears the other knock, or its hello, sends its own hello over the connection, as over TCP; nothing
-//! else is sent before, or looked at.
+//! Only when it is wanted, here or there, is a queue pair of the device made. A message to a queue pair that is not ready yet
+//! is lost, and the device waits for long before it sends it again, as it should when the connection is up. So a side knocks:
+//! it says which queue pair it has and whether that is connected, as a datagram, again and again until it hears something. Who
+//! hears where the peer's queue pair is connects its own, and who hears that the peer's is connected sends its hello over the
+//! connection, as over TCP; nothing else is sent before, or looked at.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::frame::{Frame, HEADER};
 use super::greeting::Greeting;
 use super::{Cut, PeerProcess, Sink, Wire};
-use crate::nic::soft::rdma::{MESSAGE, Message, RdmaPort, WINDOW};
-use crate::nic::soft::state::{Outgoing, Payload, Violation};
+use crate::nic::soft::keys::Atomic;
+use crate::nic::soft::rdma::{Knock, MESSAGE, Message, REQUESTS, RdmaPort, WINDOW};
+use crate::nic::soft::state::{
+    CHUNKS, CarriedOut, DeviceRequest, DeviceUse, Outgoing, PIECES, Payload, Piece, Violation,
+};
 use crate::verbs::{
     Access, Completion, CompletionQueue, DatagramRoute, Done, Endpoint, Error, Init, QueuePair,
-    ReadyToSend, Result, RetryPolicy, SendOperation, SendRequest, Status,
+    QueueSide, ReadyToSend, Result, RetryPolicy, SendOperation, SendRequest, Status,
 };
+use crate::wqe::Syndrome;
 
 /// Messages taken in one go.
 const BATCH: usize = 4;
@@ -40,53 +48,36 @@ const WITH_BYTES: usize = WINDOW - 2;
 /// Waits of the device for a receive of the peer: for ever, the peer's silence has its own limit.
 const NOT_READY_RETRIES: u8 = 7;
 
-/// This side of a connection, before the peer is known.
-pub(crate) struct RdmaEnd {
-    port: Arc<RdmaPort>,
-    pair: QueuePair<Init>,
-    completions: Arc<CompletionQueue>,
-}
-
-impl RdmaEnd {
-    pub fn new(port: &Arc<RdmaPort>) -> Result<RdmaEnd> {
-        let (pair, completions) = port.queue_pair()?;
-        let pair = pair.init(port.port(), Access::LOCAL)?;
-        Ok(RdmaEnd { port: port.clone(), pair, completions })
-    }
-
-    /// Where it is found.
-    pub fn address(&self) -> RdmaAddress {
-        let datagrams = self.port.datagrams().endpoint().qp_num;
-        RdmaAddress { endpoint: self.pair.endpoint(), datagrams }
-    }
-}
-
-/// Where an end is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RdmaAddress {
-    pub endpoint: Endpoint,
-    /// The queue pair for datagrams at the same port.
-    datagrams: u32,
-}
-
 /// A connection.
 pub(crate) struct RdmaWire {
     port: Arc<RdmaPort>,
-    /// There until the end.
-    pair: Option<QueuePair<ReadyToSend>>,
-    completions: Arc<CompletionQueue>,
-    /// Where to knock; nothing once this side has said hello.
+    /// The peer's port.
+    peer: Endpoint,
+    patience: Duration,
+    stage: Stage,
+    /// Of the queue pair of the device, once there is one.
+    completions: Option<Arc<CompletionQueue>>,
+    /// How the peer is told that this side is there, until both know it.
     knocking: Option<Knocking>,
     process: Option<PeerProcess>,
     greeting: Greeting,
     expected: Greeting,
     heard: bool,
+    said: bool,
     /// The message that is put together, and its bytes so far.
     gathered: Option<(Message, usize)>,
     /// Memory for the next one.
     spare: Option<Message>,
-    /// Sent and not acknowledged by the peer's device, the oldest first.
-    under_way: VecDeque<Option<Message>>,
+    /// Given to the device and not reported, the oldest first; and the requests among them.
+    under_way: VecDeque<UnderWay>,
+    requests: usize,
+    /// Requests that have ended and were not asked for, the oldest first.
+    ended: VecDeque<Ended>,
+    /// Chunks that nothing uses.
+    chunks: Vec<Message>,
+    has_chunks: bool,
+    /// The chunk whose bytes were handed over last.
+    shown: Option<Message>,
     /// Messages sent, and how many of them the peer has taken.
     sent: u32,
     taken_by_peer: u32,
@@ -101,6 +92,35 @@ pub(crate) struct RdmaWire {
     failed: Option<Cut>,
 }
 
+/// How far a connection has come.
+enum Stage {
+    /// Nobody has wanted it.
+    Idle,
+    /// This side has a queue pair and does not know the peer's.
+    Alone(QueuePair<Init>),
+    Connected(QueuePair<ReadyToSend>),
+    /// It could not be made.
+    Broken,
+}
+
+/// What the device was given.
+enum UnderWay {
+    Message(Option<Message>),
+    Request(Request),
+}
+
+/// A request: the bytes of this side's memory in it, its chunk of the pool, and whether that is to be brought something.
+struct Request {
+    len: usize,
+    chunk: Option<Message>,
+    brings: bool,
+}
+
+struct Ended {
+    request: Request,
+    outcome: std::result::Result<(), Syndrome>,
+}
+
 /// How often a side has knocked, and when it does so again.
 struct Knocking {
     route: DatagramRoute,
@@ -109,58 +129,109 @@ struct Knocking {
 }
 
 impl RdmaWire {
-    /// Connects `end` to the queue pair at `peer`: `greeting` is said, `expected` must be heard. A peer that is silent for
-    /// `patience` is lost; `process` is it, if it is one of this machine.
+    /// A connection to a queue pair at the port `peer`: `greeting` is said, `expected` must be heard. A peer that is silent
+    /// for `patience` is lost; `process` is it, if it is one of this machine.
     pub fn new(
-        end: RdmaEnd,
-        peer: RdmaAddress,
+        port: &Arc<RdmaPort>,
+        peer: Endpoint,
         (greeting, expected): (Greeting, Greeting),
         patience: Duration,
         process: Option<PeerProcess>,
     ) -> Result<RdmaWire> {
-        let RdmaEnd { port, pair, completions } = end;
-        // All repetitions together: the device rounds up to a power of two.
-        let timeout = patience / (2 * (u32::from(RETRIES) + 1));
-        let retries =
-            RetryPolicy { timeout, retries: RETRIES, not_ready_retries: NOT_READY_RETRIES };
-        let RdmaAddress { endpoint, datagrams } = peer;
-        let route = port.datagrams().route(&Endpoint { qp_num: datagrams, ..endpoint })?;
-        let pair = pair.connect(&endpoint)?.ready_to_send(&retries)?;
+        let (ours, theirs) = (port.endpoint().link_layer, peer.link_layer);
+        if ours != theirs {
+            return Err(Error::LinkLayer { device: port.name().to_owned(), ours, theirs });
+        }
         Ok(RdmaWire {
-            port,
-            pair: Some(pair),
-            completions,
-            knocking: Some(Knocking { route, times: 0, again: Instant::now() }),
+            port: port.clone(),
+            peer,
+            patience,
+            stage: Stage::Idle,
+            completions: None,
+            knocking: None,
             process,
             greeting,
             expected,
             heard: false,
+            said: false,
             gathered: None,
             spare: None,
-            under_way: VecDeque::with_capacity(WINDOW),
+            under_way: VecDeque::new(),
+            requests: 0,
+            ended: VecDeque::new(),
+            chunks: Vec::new(),
+            has_chunks: false,
+            shown: None,
             sent: 0,
             taken_by_peer: 0,
             arrived: 0,
             taken: 0,
             told: 0,
-            inbox: VecDeque::with_capacity(WINDOW),
-            ends: Vec::with_capacity(2 * WINDOW),
+            inbox: VecDeque::new(),
+            ends: Vec::new(),
             failed: None,
         })
     }
 
-    /// Knocks if it is time, and says hello once the peer is there.
-    fn approach(&mut self) -> Result<()> {
-        let Some(Knocking { route, times, again }) = &mut self.knocking else { return Ok(()) };
-        if self.heard || self.port.has_knocked(&self.expected)? {
-            self.knocking = None;
-            let hello = self.greeting.hello();
-            return self.post(None, SendOperation::SendInline { data: &hello, imm: Some(0) });
+    /// The next step towards the peer, if it is time.
+    fn approach(&mut self, wanted: bool) -> Result<()> {
+        if self.said {
+            return Ok(());
         }
+        let knock = self.port.knocked(&self.expected)?;
+        if matches!(self.stage, Stage::Idle) && (wanted || knock.is_some()) {
+            let (pair, completions) = self.port.queue_pair()?;
+            let access = self.port.device_use().map_or(Access::LOCAL, |_| Access::ALL);
+            self.stage = Stage::Alone(pair.init(self.port.port(), access)?);
+            self.completions = Some(completions);
+            let route = self.port.datagrams().route(&self.peer)?;
+            self.knocking = Some(Knocking { route, times: 0, again: Instant::now() });
+        }
+        if let Some(knock) = knock {
+            self.connect(knock)?;
+            // The peer waits for an answer.
+            self.knocking.iter_mut().for_each(|knocking| knocking.again = Instant::now());
+        }
+        let is_connected = matches!(self.stage, Stage::Connected(_));
+        if is_connected && (self.heard || knock.is_some_and(|knock| knock.ready)) {
+            self.said = true;
+            let hello = self.greeting.hello();
+            self.post_message(None, SendOperation::SendInline { data: &hello, imm: Some(0) })?;
+        }
+        self.knock()
+    }
+
+    /// Connects this side's queue pair, once it is known where the peer's is.
+    fn connect(&mut self, Knock { number, first, .. }: Knock) -> Result<()> {
+        let pair = match std::mem::replace(&mut self.stage, Stage::Broken) {
+            Stage::Alone(pair) => pair,
+            other => {
+                self.stage = other;
+                return Ok(());
+            }
+        };
+        // All repetitions together: the device rounds up to a power of two.
+        let timeout = self.patience / (2 * (u32::from(RETRIES) + 1));
+        let retries =
+            RetryPolicy { timeout, retries: RETRIES, not_ready_retries: NOT_READY_RETRIES };
+        let peer = Endpoint { qp_num: number & 0x00ff_ffff, psn: first & 0x00ff_ffff, ..self.peer };
+        self.stage = Stage::Connected(pair.connect(&peer)?.ready_to_send(&retries)?);
+        Ok(())
+    }
+
+    /// Says that this side is there, if it is time.
+    fn knock(&mut self) -> Result<()> {
+        let (end, ready) = match &self.stage {
+            Stage::Alone(pair) => (pair.endpoint(), false),
+            Stage::Connected(pair) => (pair.endpoint(), true),
+            Stage::Idle | Stage::Broken => return Ok(()),
+        };
+        let Some(Knocking { route, times, again }) = &mut self.knocking else { return Ok(()) };
         let now = Instant::now();
         if now >= *again {
+            let word = self.greeting.knock(end.qp_num, end.psn, ready);
             // Of too many under way some are lost, as any may be.
-            if let Err(error) = self.port.datagrams().send(route, &self.greeting.hello()) {
+            if let Err(error) = self.port.datagrams().send(route, &word) {
                 tracing::debug!("knocking: {error}");
             }
             *again = now + KNOCK_AGAIN * (1 << (*times).min(MOST_DOUBLINGS));
@@ -169,18 +240,65 @@ impl RdmaWire {
         Ok(())
     }
 
-    fn post(&mut self, held: Option<Message>, operation: SendOperation<'_>) -> Result<()> {
-        let Some(pair) = &self.pair else { return Ok(()) };
+    fn pair(&self) -> Option<&QueuePair<ReadyToSend>> {
+        match &self.stage {
+            Stage::Connected(pair) => Some(pair),
+            _ => None,
+        }
+    }
+
+    fn post_message(&mut self, held: Option<Message>, operation: SendOperation<'_>) -> Result<()> {
+        let Some(pair) = self.pair() else { return Ok(()) };
         pair.post(&SendRequest::new(0, operation))?;
-        self.under_way.push_back(held);
+        self.under_way.push_back(UnderWay::Message(held));
         self.sent = self.sent.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Gives the device a request, whose memory here is the payload of `out`.
+    fn post_request(&mut self, request: DeviceRequest, out: &Outgoing) -> Result<()> {
+        let mut chunk = None;
+        let mut pieces = Vec::with_capacity(PIECES);
+        if out.staged {
+            if !self.has_chunks {
+                self.chunks = self.port.chunks()?;
+                self.has_chunks = true;
+            }
+            // As many are under way as there are, at most.
+            let free = self.chunks.pop().ok_or(Error::Full { depth: CHUNKS as u32 })?;
+            // SAFETY: a chunk is as large as a staged part, and this one nobody's.
+            unsafe { out.copy_payload(free.pointer) };
+            pieces.push(free.slice(out.len)?);
+            chunk = Some(free);
+        } else {
+            pieces.extend(out.pieces.iter().filter_map(Piece::slice));
+        }
+        let Some(pair) = self.pair() else { return Ok(()) };
+        let one = || pieces.first().ok_or(Error::AtomicResult { length: 0 });
+        let operation = match request {
+            DeviceRequest::Write { to } if pieces.is_empty() => {
+                SendOperation::WriteInline { data: &out.inline, to, imm: None }
+            }
+            DeviceRequest::Write { to } => SendOperation::Write { from: &pieces, to, imm: None },
+            DeviceRequest::Read { from } => SendOperation::Read { into: &pieces, from },
+            DeviceRequest::Atomic { word, operation } => match operation {
+                Atomic::FetchAdd(add) => SendOperation::FetchAdd { word, add, into: one()? },
+                Atomic::CompareSwap { compare, swap } => {
+                    SendOperation::CompareSwap { word, compare, swap, into: one()? }
+                }
+            },
+        };
+        pair.post(&SendRequest::new(0, operation))?;
+        let brings = !matches!(request, DeviceRequest::Write { .. });
+        self.under_way.push_back(UnderWay::Request(Request { len: out.len, chunk, brings }));
+        self.requests += 1;
         Ok(())
     }
 
     /// Messages that the peer has not taken, or its device not acknowledged.
     fn in_window(&self) -> usize {
         let not_taken = self.sent.wrapping_sub(self.taken_by_peer) as usize;
-        not_taken.max(self.under_way.len())
+        not_taken.max(self.under_way.len() - self.requests)
     }
 
     /// Messages with bytes that may be sent.
@@ -190,8 +308,9 @@ impl RdmaWire {
 
     /// Looks what has become of requests, and what has arrived. True if there was something.
     fn poll(&mut self) -> std::result::Result<bool, Cut> {
+        let Some(completions) = &self.completions else { return Ok(false) };
         let mut ends = std::mem::take(&mut self.ends);
-        let polled = self.completions.poll(&mut ends).map_err(|error| Cut(error.to_string()));
+        let polled = completions.poll(&mut ends).map_err(|error| Cut(error.to_string()));
         let mut outcome = polled.map(|count| count > 0);
         for end in ends.drain(..) {
             // Receives among them are this side's to give back, also after one that failed.
@@ -220,10 +339,14 @@ impl RdmaWire {
                 }
                 Ok(())
             }
-            Ok(Done::Sent) => {
-                if let Some(Some(message)) = self.under_way.pop_front() {
-                    self.port.give_back(message);
-                }
+            Ok(
+                Done::Sent
+                | Done::Written
+                | Done::Read
+                | Done::FetchedAndAdded
+                | Done::ComparedAndSwapped,
+            ) => {
+                self.ended(Ok(()));
                 Ok(())
             }
             Ok(_) => {
@@ -232,6 +355,9 @@ impl RdmaWire {
             }
             Err(failure) => {
                 self.give_back(end);
+                if failure.side == QueueSide::Send {
+                    self.ended(Err(failure.status));
+                }
                 if self.failed.is_none() {
                     let why = match failure.status {
                         Status::RetryExceeded => "the peer's device does not answer".to_owned(),
@@ -241,6 +367,25 @@ impl RdmaWire {
                     self.failed = Some(Cut(format!("{why}{}", trouble.unwrap_or_default())));
                 }
                 Ok(())
+            }
+        }
+    }
+
+    /// The oldest that the device was given has ended.
+    fn ended(&mut self, outcome: std::result::Result<(), Status>) {
+        match self.under_way.pop_front() {
+            None | Some(UnderWay::Message(None)) => {}
+            Some(UnderWay::Message(Some(message))) => self.port.give_back(message),
+            Some(UnderWay::Request(request)) => {
+                self.requests -= 1;
+                // What is not the request's fault is the connection's end.
+                match outcome.map_err(fault) {
+                    Ok(()) => self.ended.push_back(Ended { request, outcome: Ok(()) }),
+                    Err(Some(syndrome)) => {
+                        self.ended.push_back(Ended { request, outcome: Err(syndrome) });
+                    }
+                    Err(None) => {}
+                }
             }
         }
     }
@@ -279,8 +424,22 @@ impl RdmaWire {
         let imm = Some(self.taken);
         let from = [message.slice(len)?];
         self.told = self.taken;
-        self.post(Some(message), SendOperation::Send { from: &from, imm })?;
+        self.post_message(Some(message), SendOperation::Send { from: &from, imm })?;
         Ok(true)
+    }
+}
+
+/// What the failure of a request is to whoever posted it; `None` where the connection has failed. (No request here is
+/// malformed: "queue pair operation error" is what rdma_rxe says when its port is down.)
+fn fault(status: Status) -> Option<Syndrome> {
+    match status {
+        Status::LocalLength => Some(Syndrome::LocalLength),
+        Status::LocalProtection => Some(Syndrome::LocalProtection),
+        Status::BadResponse => Some(Syndrome::BadResponse),
+        Status::RemoteInvalidRequest => Some(Syndrome::RemoteInvalidRequest),
+        Status::RemoteAccess => Some(Syndrome::RemoteAccess),
+        Status::RemoteOperation => Some(Syndrome::RemoteOperation),
+        _ => None,
     }
 }
 
@@ -303,7 +462,7 @@ fn failed(error: Error) -> Cut {
 }
 
 impl Wire for RdmaWire {
-    fn poll_up(&mut self) -> std::result::Result<bool, Cut> {
+    fn poll_up(&mut self, wanted: bool) -> std::result::Result<bool, Cut> {
         self.poll()?;
         if !self.heard && !self.inbox.is_empty() {
             let (expected, mut heard) = (self.expected, false);
@@ -316,11 +475,31 @@ impl Wire for RdmaWire {
             }
             self.heard = true;
         }
-        self.approach().map_err(failed)?;
+        self.approach(wanted).map_err(failed)?;
         match &self.failed {
             Some(cut) if self.inbox.is_empty() => Err(cut.clone()),
-            _ => Ok(self.heard && self.knocking.is_none()),
+            _ if self.heard && self.said => {
+                self.knocking = None;
+                Ok(true)
+            }
+            _ => Ok(false),
         }
+    }
+
+    fn device(&self) -> Option<DeviceUse> {
+        self.port.device_use()
+    }
+
+    fn carried_out(&mut self) -> Option<CarriedOut<'_>> {
+        self.chunks.extend(self.shown.take());
+        let Ended { request: Request { len, chunk, brings }, outcome } = self.ended.pop_front()?;
+        let staged = chunk.is_some();
+        self.shown = chunk;
+        let brought = self.shown.as_ref().filter(|_| brings && outcome.is_ok()).map(|chunk| {
+            // SAFETY: the device has written so many bytes there; the chunk is used again at the next call.
+            unsafe { Payload::new(chunk.pointer, len) }
+        });
+        Some(CarriedOut { outcome, len, staged, brought })
     }
 
     fn max_payload(&self) -> usize {
@@ -329,7 +508,9 @@ impl Wire for RdmaWire {
 
     fn has_room(&mut self) -> bool {
         // What is gathered may have to go first.
-        if self.failed.is_some() || self.window() <= usize::from(self.gathered.is_some()) {
+        let is_full =
+            self.requests >= REQUESTS || self.window() <= usize::from(self.gathered.is_some());
+        if self.failed.is_some() || is_full {
             return false;
         }
         if self.spare.is_none() {
@@ -339,6 +520,9 @@ impl Wire for RdmaWire {
     }
 
     fn send(&mut self, out: &mut Outgoing) -> std::result::Result<(), Cut> {
+        if let Some(request) = out.request {
+            return self.post_request(request, out).map_err(failed);
+        }
         let len = HEADER + out.len;
         if self.gathered.as_ref().is_some_and(|(_, gathered)| gathered + len > MESSAGE) {
             self.send_gathered().map_err(failed)?;
@@ -373,7 +557,7 @@ impl Wire for RdmaWire {
         }
         self.told = self.taken;
         let nothing = SendOperation::SendInline { data: &[], imm: Some(self.taken) };
-        self.post(None, nothing).map_err(failed)?;
+        self.post_message(None, nothing).map_err(failed)?;
         Ok(true)
     }
 
@@ -414,11 +598,15 @@ impl Drop for RdmaWire {
                 tracing::warn!("a receive of the software NIC is lost: {error}");
             }
         }
+        let messages = self.under_way.drain(..).filter_map(|it| match it {
+            UnderWay::Message(message) => message,
+            UnderWay::Request(_) => None,
+        });
         let held = self.gathered.take().map(|(message, _)| message).into_iter();
-        let sent = held.chain(self.spare.take()).chain(self.under_way.drain(..).flatten());
-        let sent = sent.collect();
-        if let Some(pair) = self.pair.take() {
-            self.port.bury(pair, self.completions.clone(), sent);
+        let sent = held.chain(self.spare.take()).chain(messages).collect();
+        let stage = std::mem::replace(&mut self.stage, Stage::Broken);
+        if let (Stage::Connected(pair), Some(completions)) = (stage, self.completions.take()) {
+            self.port.bury(pair, completions, sent);
         }
     }
 }

@@ -125,7 +125,7 @@ impl ShmWire {
 }
 
 impl Wire for ShmWire {
-    fn poll_up(&mut self) -> Result<bool, Cut> {
+    fn poll_up(&mut self, _wanted: bool) -> Result<bool, Cut> {
         self.up = self.up || self.inbound.flags().load(Ordering::Acquire) & ATTACHED != 0;
         Ok(self.up)
     }
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn frames_of_all_sizes_come_out_as_they_went_in_for_many_rounds() {
         let (mut one, mut two) = pair();
-        assert_eq!((one.poll_up(), two.poll_up()), (Ok(true), Ok(true)));
+        assert_eq!((one.poll_up(true), two.poll_up(true)), (Ok(true), Ok(true)));
         let sizes = [0, 1, 7, 8, 100, 4096, MAX_PAYLOAD - 1, MAX_PAYLOAD];
         let (mut sent, mut seen) = (0u32, 0u32);
         while seen < 2000 {

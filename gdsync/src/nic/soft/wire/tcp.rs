@@ -133,7 +133,7 @@ fn cut(what: &str, error: &std::io::Error) -> Cut {
 }
 
 impl Wire for TcpWire {
-    fn poll_up(&mut self) -> Result<bool, Cut> {
+    fn poll_up(&mut self, _wanted: bool) -> Result<bool, Cut> {
         if self.greeted && self.heard {
             return Ok(true);
         }

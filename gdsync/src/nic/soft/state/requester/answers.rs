@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::super::outgoing::Payload;
-use super::super::{Context, Violation};
+use super::super::{CarriedOut, Context, Violation};
 use super::{Answer, FOR_EVER, Flight, Requester};
 use crate::nic::memory_region::Access;
 use crate::nic::soft::completion::CompletionWriter;
@@ -67,7 +67,8 @@ impl Requester {
     /// answers of their own.
     fn acknowledge(&mut self, end: usize) {
         for at in 0..end {
-            if self.flights[at].state != Answer::Waiting {
+            // The device answers for what it does; its word may come later than that of a frame behind it.
+            if self.flights[at].state != Answer::Waiting || self.flights[at].on_device {
                 continue;
             }
             if self.flights[at].pulls {
@@ -82,11 +83,40 @@ impl Requester {
     pub(super) fn settle(&mut self, at: usize, answer: Answer) {
         let Some(flight) = self.flights.get_mut(at) else { return };
         if flight.state == Answer::Waiting {
-            self.unanswered -= 1;
-            self.reads -= usize::from(flight.pulls);
             flight.state = answer;
+            let (pulls, on_device) = (flight.pulls, flight.on_device);
+            self.no_longer_waits(pulls, on_device);
         }
         self.stuck |= matches!(answer, Answer::Failed(_));
+    }
+
+    fn no_longer_waits(&mut self, pulls: bool, on_device: bool) {
+        self.unanswered -= 1;
+        self.reads -= usize::from(pulls);
+        self.on_device -= usize::from(on_device);
+    }
+
+    /// The device has carried out a part of the oldest request that it has, or failed to.
+    pub fn carried_out(&mut self, cx: &mut Context<'_>, done: &CarriedOut<'_>) {
+        self.staged -= usize::from(done.staged);
+        let waits = |flight: &Flight| flight.on_device && flight.state == Answer::Waiting;
+        // None after a failure.
+        let Some(at) = self.flights.iter().position(waits) else { return };
+        match (done.outcome, done.brought) {
+            (Err(syndrome), _) => {
+                self.settle(at, Answer::Failed(syndrome));
+                self.sending = None;
+            }
+            (Ok(()), Some(brought)) => self.take_data(at, cx, brought),
+            (Ok(()), None) => {
+                let flight = &mut self.flights[at];
+                // At most as many as it has.
+                flight.received += done.len as u32;
+                if flight.received == flight.length {
+                    self.settle(at, Answer::Done);
+                }
+            }
+        }
     }
 
     fn take_data(&mut self, at: usize, cx: &mut Context<'_>, payload: Payload<'_>) {
@@ -127,10 +157,9 @@ impl Requester {
         self.retried = self.retried.saturating_add(1);
         self.next = self.flights[at].index;
         self.psn = self.flights[at].psn.unwrap_or(self.psn);
-        for flight in self.flights.drain(at..) {
+        for flight in self.flights.split_off(at) {
             if flight.state == Answer::Waiting {
-                self.unanswered -= 1;
-                self.reads -= usize::from(flight.pulls);
+                self.no_longer_waits(flight.pulls, flight.on_device);
             }
         }
         self.sending = None;
@@ -214,8 +243,7 @@ impl Requester {
             };
             progress = true;
             if flight.state == Answer::Waiting {
-                self.unanswered -= 1;
-                self.reads -= usize::from(flight.pulls);
+                self.no_longer_waits(flight.pulls, flight.on_device);
             }
             self.oldest = flight.index.wrapping_add(flight.blocks);
             self.report(&flight, Syndrome::Flushed, completions);

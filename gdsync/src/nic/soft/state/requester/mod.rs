@@ -9,7 +9,10 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::outgoing::Outgoing;
-use super::{Context, Driver, LinkState, MAX_READS, RetryPolicy, WINDOW};
+use super::{
+    CHUNK, CHUNKS, Context, DEVICE_PART, DeviceRequest, Driver, LinkState, MAX_READS, RetryPolicy,
+    WINDOW,
+};
 use crate::nic::error::Result;
 use crate::nic::memory_region::Access;
 use crate::nic::options::QueuePairOptions;
@@ -19,8 +22,8 @@ use crate::nic::soft::keys::Atomic;
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
 use crate::wqe::{
-    DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, SendRing,
-    Syndrome,
+    DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, RemoteAddress,
+    SendRing, Syndrome,
 };
 use plan::{Direct, Role, find_direct, plan, transfer};
 
@@ -47,9 +50,12 @@ pub(super) struct Requester {
     /// Sequence number of the next message.
     psn: u32,
     flights: VecDeque<Flight>,
-    /// Flights without an answer, and the reads and atomics among them.
+    /// Flights without an answer, the reads and atomics among them, and those that the device carries out.
     unanswered: usize,
     reads: usize,
+    on_device: usize,
+    /// Requests of theirs under way that use the pool.
+    staged: usize,
     /// The entry of the last flight while it is being sent or copied.
     sending: Option<Sending>,
     entry: Entry,
@@ -73,7 +79,9 @@ struct Flight {
     /// Where the answer of a read or an atomic goes.
     scatter: Vec<DataSegment>,
     pulls: bool,
+    on_device: bool,
     length: u32,
+    /// Bytes that have arrived, or that the device has carried out.
     received: u32,
     state: Answer,
 }
@@ -111,6 +119,8 @@ impl Requester {
             flights: VecDeque::with_capacity(WINDOW),
             unanswered: 0,
             reads: 0,
+            on_device: 0,
+            staged: 0,
             sending: None,
             entry: Entry::new(),
             stuck: false,
@@ -151,7 +161,12 @@ impl Requester {
     }
 
     pub fn is_copying(&self) -> bool {
-        self.sending.as_ref().is_some_and(|sending| sending.direct.is_some())
+        let direct = self.sending.as_ref().and_then(|sending| sending.direct.as_ref());
+        matches!(direct, Some(Direct::Mapped(_)))
+    }
+
+    pub fn is_on_device(&self) -> bool {
+        self.on_device > 0
     }
 
     /// Fetches what can be fetched, and copies what is copied directly.
@@ -231,6 +246,7 @@ impl Requester {
             psn: None,
             scatter: Vec::new(),
             pulls,
+            on_device: false,
             // At most 2^31.
             length: plan.total as u32,
             received: 0,
@@ -246,17 +262,31 @@ impl Requester {
                 LinkState::Up => {}
             }
             flight.state = Answer::Waiting;
-            // Mapped memory may be touched only when everything before is done, or the order would be lost.
-            let direct = if self.unanswered == 0 { find_direct(&request, &plan, cx) } else { None };
+            let direct = find_direct(&request, &plan, cx).filter(|direct| match direct {
+                // Mapped memory may be touched only when everything before is done, or the order would be lost.
+                Direct::Mapped(_) => self.unanswered == 0,
+                Direct::ByDevice { .. } => true,
+            });
+            // A device keeps the order of what it is given. Frames that it has delivered the peer executes later: they are
+            // waited for. (Those that come after what the device does may follow at once.)
+            let by_device = matches!(direct, Some(Direct::ByDevice { .. }));
+            if by_device && self.unanswered > self.on_device {
+                return false;
+            }
             if cx.driver == Driver::Caller
-                && !direct.as_ref().is_some_and(|direct| {
-                    plan.total <= QUICK && direct.is_for_the_cpu(&request, cx.keys)
+                && !direct.as_ref().is_some_and(|direct| match direct {
+                    Direct::Mapped(mapped) => {
+                        plan.total <= QUICK && mapped.is_for_the_cpu(&request, cx.keys)
+                    }
+                    Direct::ByDevice { .. } => false,
                 })
             {
                 return false;
             }
             self.unanswered += 1;
             self.reads += usize::from(pulls);
+            self.on_device += usize::from(by_device);
+            flight.on_device = by_device;
             if direct.is_none() {
                 flight.psn = Some(self.psn);
                 self.psn = self.psn.wrapping_add(1);
@@ -289,6 +319,7 @@ impl Requester {
             psn: None,
             scatter: Vec::new(),
             pulls: false,
+            on_device: false,
             length: 0,
             received: 0,
             state: Answer::Failed(syndrome),
@@ -300,7 +331,7 @@ impl Requester {
     /// The next step of a copy to or from mapped memory of the peer.
     fn copy_directly(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(sending) = &mut self.sending else { return false };
-        let Some(direct) = &sending.direct else { return false };
+        let Some(Direct::Mapped(direct)) = &sending.direct else { return false };
         let Some(flight) = self.flights.back_mut() else { return false };
         let Ok(request) = self.entry.decode() else { return false };
         let step = STEP.min(sending.total - sending.offset);
@@ -340,8 +371,12 @@ impl Requester {
             return false;
         }
         let Some(sending) = &mut self.sending else { return false };
-        if sending.direct.is_some() {
-            return false;
+        match sending.direct {
+            None => {}
+            Some(Direct::Mapped(_)) => return false,
+            Some(Direct::ByDevice { remote, staged }) => {
+                return self.hand_over(cx, (remote, staged), out);
+            }
         }
         let Ok(request) = self.entry.decode() else { return false };
         let (psn, length) = (sending.psn, sending.total as u32);
@@ -384,12 +419,8 @@ impl Requester {
                     |region, pointer, len| out.push(region, pointer, len),
                 );
                 if gathered.is_err() {
-                    // The key was taken back under the message, which the peer will never see the end of.
-                    out.clear();
-                    self.sending = None;
-                    let last = self.flights.len().saturating_sub(1);
-                    self.settle(last, Answer::Failed(Syndrome::LocalProtection));
-                    return false;
+                    // The peer will never see the end of the message.
+                    return self.break_off(out);
                 }
             }
         }
@@ -397,6 +428,81 @@ impl Requester {
         if sending.offset == sending.total {
             self.sending = None;
         }
+        true
+    }
+
+    /// The key of this side's memory was taken back under the request. Returns that there is nothing to send.
+    fn break_off(&mut self, out: &mut Outgoing) -> bool {
+        out.clear();
+        self.sending = None;
+        let last = self.flights.len().saturating_sub(1);
+        self.settle(last, Answer::Failed(Syndrome::LocalProtection));
+        false
+    }
+
+    /// The next part of the entry being sent, for the device.
+    fn hand_over(
+        &mut self,
+        cx: &mut Context<'_>,
+        (remote, staged): (RemoteAddress, bool),
+        out: &mut Outgoing,
+    ) -> bool {
+        let Some(sending) = &mut self.sending else { return false };
+        let Ok(request) = self.entry.decode() else { return false };
+        if staged && self.staged >= CHUNKS {
+            return false;
+        }
+        let largest = if staged { CHUNK as u64 } else { DEVICE_PART };
+        let (offset, part) = (sending.offset, largest.min(sending.total - sending.offset));
+        let at = RemoteAddress { address: remote.address.wrapping_add(offset), ..remote };
+        out.staged = staged;
+        let pieces = |segments: &[DataSegment], need, out: &mut Outgoing| {
+            cx.keys.for_pieces(segments, offset, part, need, |region, pointer, len| match staged {
+                // What is brought into the pool is copied when it is there.
+                true if need == Access::LOCAL_WRITE => Ok(()),
+                true => out.push(region, pointer, len),
+                false => {
+                    out.name(region, pointer, len);
+                    Ok(())
+                }
+            })
+        };
+        let named = match request.operation {
+            Operation::Write { payload: Source::Inline(data), .. } => {
+                let from = offset as usize;
+                out.push_inline(&data[from..from + part as usize]);
+                Ok(())
+            }
+            Operation::Write { payload: Source::Gather(segments), .. } => {
+                pieces(segments, Access::LOCAL_READ, out)
+            }
+            Operation::Read { into, .. } => pieces(into, Access::LOCAL_WRITE, out),
+            Operation::FetchAdd { into, .. } | Operation::CompareSwap { into, .. } => {
+                pieces(&[into], Access::LOCAL_WRITE, out)
+            }
+            _ => return false,
+        };
+        out.request = Some(match request.operation {
+            Operation::Read { .. } => DeviceRequest::Read { from: at },
+            Operation::FetchAdd { add, .. } => {
+                DeviceRequest::Atomic { word: at, operation: Atomic::FetchAdd(add) }
+            }
+            Operation::CompareSwap { compare, swap, .. } => {
+                let operation = Atomic::CompareSwap { compare, swap };
+                DeviceRequest::Atomic { word: at, operation }
+            }
+            _ => DeviceRequest::Write { to: at },
+        });
+        if named.is_err() {
+            return self.break_off(out);
+        }
+        // Also where the bytes come later, and no piece has been named.
+        out.len = part as usize;
+        sending.offset += part;
+        if sending.offset == sending.total {
+            self.sending = None;
+        }
+        self.staged += usize::from(staged);
         true
     }
 }

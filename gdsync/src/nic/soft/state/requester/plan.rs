@@ -2,19 +2,27 @@
 
 use std::sync::Arc;
 
-use super::super::Context;
+use super::super::{Context, Found, INLINE, PIECES};
 use crate::nic::memory_region::Access;
 use crate::nic::soft::keys::{Atomic, KeyTable, Place, RegionMemory};
 use crate::nic::soft::wire::frame::MAX_MESSAGE;
-use crate::wqe::{DataSegment, Operation, Payload as Source, Syndrome, WorkRequest};
+use crate::wqe::{DataSegment, Operation, Payload as Source, RemoteAddress, Syndrome, WorkRequest};
 
-/// Memory of the peer that a request is carried out on.
-pub(super) struct Direct {
+/// How a request is carried out on memory of the peer without its help.
+pub(super) enum Direct {
+    /// On memory that is mapped here.
+    Mapped(Mapped),
+    /// By the RDMA device; through the pool if that does not reach this side's memory.
+    ByDevice { remote: RemoteAddress, staged: bool },
+}
+
+/// Memory of the peer that is mapped here.
+pub(super) struct Mapped {
     memory: Arc<RegionMemory>,
     address: u64,
 }
 
-impl Direct {
+impl Mapped {
     /// Whether no GPU's own memory has a part in the request.
     pub fn is_for_the_cpu(&self, request: &WorkRequest<'_>, keys: &KeyTable) -> bool {
         let local = match &request.operation {
@@ -79,7 +87,7 @@ pub(super) fn plan(request: &WorkRequest<'_>, keys: &KeyTable) -> Result<Plan, S
     }
 }
 
-/// The peer's memory of a write, read or atomic, if it is mapped. Anything that the peer would refuse is left to it.
+/// The peer's memory of a write, read or atomic, if it is reached from here. Anything that the peer would refuse is left to it.
 pub(super) fn find_direct(
     request: &WorkRequest<'_>,
     plan: &Plan,
@@ -93,19 +101,50 @@ pub(super) fn find_direct(
         }
         _ => return None,
     };
-    let (memory, pointer) = cx.direct.find(remote.rkey, remote.address, plan.total, need)?;
+    let found = cx.direct.find(remote.rkey, remote.address, plan.total, need)?;
+    let (memory, pointer) = match found {
+        Found::Mapped(memory, pointer) => (memory, pointer),
+        // What is not aligned the peer refuses.
+        Found::ByDevice(remote) if need == Access::REMOTE_ATOMIC => {
+            let aligned = remote.address.is_multiple_of(8);
+            let staged = is_staged(request, cx);
+            return aligned.then_some(Direct::ByDevice { remote, staged });
+        }
+        Found::ByDevice(remote) => {
+            return Some(Direct::ByDevice { remote, staged: is_staged(request, cx) });
+        }
+    };
     // What is not aligned the peer refuses, and so it does atomics on a GPU's memory.
     let atomic = need == Access::REMOTE_ATOMIC;
     if atomic && (memory.is_on_gpu() || !(pointer as usize).is_multiple_of(8)) {
         return None;
     }
-    Some(Direct { memory, address: remote.address })
+    Some(Direct::Mapped(Mapped { memory, address: remote.address }))
+}
+
+/// Whether a device cannot take this side's memory of a request as it is.
+fn is_staged(request: &WorkRequest<'_>, cx: &Context<'_>) -> bool {
+    let local = match &request.operation {
+        Operation::Write { payload: Source::Inline(data), .. } => return data.len() > INLINE,
+        Operation::Write { payload: Source::Gather(segments), .. } => segments,
+        Operation::Read { into, .. } => *into,
+        Operation::FetchAdd { into, .. } | Operation::CompareSwap { into, .. } => {
+            std::slice::from_ref(into)
+        }
+        _ => &[],
+    };
+    let reaches = |segment: &DataSegment| {
+        cx.keys.find(segment.lkey()).is_some_and(|region| region.device.is_some())
+    };
+    cx.device.is_none_or(|device| device.staged)
+        || local.len() > PIECES
+        || !local.iter().all(reaches)
 }
 
 /// Carries out bytes `offset` to `offset + len` of a request on mapped memory.
 pub(super) fn transfer(
     request: &WorkRequest<'_>,
-    direct: &Direct,
+    direct: &Mapped,
     offset: u64,
     len: u64,
     cx: &mut Context<'_>,
