@@ -212,8 +212,12 @@ impl Kernels {
             _ => ["hpgmg_fv2_resident", "hpgmg_fv2_held", "hpgmg_fv2_held_alone"],
         };
         let (whole, slab) = (Names::of(operator, false), Names::of(operator, true));
-        let all: Vec<&'static str> =
-            whole.all().chain(slab.all()).chain(COMMON).chain([resident, held, held_alone]).collect();
+        let all: Vec<&'static str> = whole
+            .all()
+            .chain(slab.all())
+            .chain(COMMON)
+            .chain([resident, held, held_alone])
+            .collect();
         let module = device.load_module(fatbin()?, &all)?;
         let [restrict, norm, tell] = COMMON;
         let capabilities = device.capabilities();
