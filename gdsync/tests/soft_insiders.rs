@@ -67,11 +67,12 @@ impl Victim {
         queue.receive(&[self.inbox.region.segment(0, 64)?])?;
         let own = serde_json::to_value(queue.address())?;
         let token = own["Soft"]["token"].as_u64().ok_or("a secret")?;
+        let version = own["Soft"]["version"].as_u64().ok_or("a version")? as u32;
         let mut insider = self.other.clone();
         // The smaller secret dials.
         insider["Soft"]["token"] = 0.into();
         queue.connect_over(&serde_json::from_value::<Address>(insider)?, WireKind::Tcp)?;
-        let mut hello = frame(1, 1, 0);
+        let mut hello = frame(1, version, 0);
         hello[12..16].copy_from_slice(&queue.qpn().to_le_bytes());
         hello[32..40].copy_from_slice(&token.to_le_bytes());
         Ok(Insider { queue, to: self.nic.listens().ok_or("it listens")?, hello })
@@ -219,9 +220,11 @@ fn who_knows_one_secret_of_two_does_not_keep_the_peer_out() -> Outcome {
     // The secret by which a queue pair is found, and not that of its peer.
     let mut impostors = Vec::new();
     for (nic, queue) in [(&left_nic, &left), (&right_nic, &right)] {
-        let token = serde_json::to_value(queue.address())?["Soft"]["token"].as_u64();
+        let own = serde_json::to_value(queue.address())?;
+        let token = own["Soft"]["token"].as_u64();
+        let version = own["Soft"]["version"].as_u64().ok_or("a version")? as u32;
         for number in 0..200u64 {
-            let mut hello = frame(1, 1, 0);
+            let mut hello = frame(1, version, 0);
             hello[12..16].copy_from_slice(&queue.qpn().to_le_bytes());
             hello[32..40].copy_from_slice(&token.ok_or("a secret")?.to_le_bytes());
             hello[40..48].copy_from_slice(&number.to_le_bytes());
