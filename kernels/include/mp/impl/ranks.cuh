@@ -331,47 +331,10 @@ MP_COLD bool take_all_in(const Ranks& all, std::uint32_t local) {
     return inbox.room;
 }
 
-// Where the next notification comes in to a rank: what a look needs, and no more, so that it stays in registers. Whoever waits looks often, and each
-// instruction of it takes a turn, and a place in the instruction cache, of those that compute.
-struct Doorstep {
-    const Packet* rings;
-    const RankPosition* positions;
-    const std::uint64_t* epoch;  // of the first device's ring
-    std::uint64_t expected;
-    std::uint32_t slots, devices;
-
-    MP_DEVICE void look_behind_what_came() {
-        const std::uint64_t next = positions->next;
-        epoch = &rings[static_cast<std::uint32_t>(next) & (slots - 1)].epoch;
-        expected = next + 1;
-    }
-    MP_DEVICE bool has_come() const {
-        if (load(epoch, relaxed, system) == expected) return true;
-        MP_NO_UNROLL
-        for (std::uint32_t device = 1; device < devices; ++device) {
-            const std::uint64_t next = positions[device].next;
-            const Packet* slot = rings + std::uint64_t{device} * slots + (static_cast<std::uint32_t>(next) & (slots - 1));
-            if (load(&slot->epoch, relaxed, system) == next + 1) return true;
-        }
-        return false;
-    }
-};
-MP_DEVICE Doorstep doorstep_of(const Ranks& all, std::uint32_t local) {
-    Doorstep door = {at<const Packet>(all.control + all.rings) + std::uint64_t{local} * all.devices * all.slots,
-                     at<const RankPosition>(all.control + all.positions) + std::uint64_t{local} * all.devices,
-                     nullptr,
-                     0,
-                     all.slots,
-                     all.devices};
-    door.look_behind_what_came();
-    return door;
-}
-
-// One thread's wait for `poll()`. Not unrolled, as wait_for is.
+// One thread's wait for `poll(seen)`. Not unrolled, as wait_for is: the polls of a rank are calls.
 template <class Poll>
 MP_DEVICE WaitResult wait_calling(const Poll& poll, const WaitBounds& bounds) {
-    const auto looked = [&poll](std::uint64_t&) { return poll(); };
-    const auto look = look_by(looked);
+    const auto look = look_by(poll);
     const auto waited = wait_long(look, look, is_there, bounds);
     return {waited.status, waited.seen.seen, waited.waited_ns};
 }
@@ -379,20 +342,14 @@ MP_DEVICE WaitResult wait_calling(const Poll& poll, const WaitBounds& bounds) {
 // Waits for `is`, which looks at a word, and takes in meanwhile what comes. By the leader. `full`: its queue was at the last look.
 template <class Is>
 MP_DEVICE WaitResult wait_taking_in(const Rank& self, const WaitBounds& bounds, bool& full, const Is& is) {
-    Doorstep door = doorstep_of(*self.all, self.local);
-    bool no_room = false;
     const WaitResult result = wait_calling(
-        [&] {
+        [&](std::uint64_t&) {
             if (is()) return true;
-            if (MP_RARELY(door.has_come())) {
-                no_room = !take_all_in(*self.all, self.local);
-                door.look_behind_what_came();
-            }
+            full = !take_all_in(*self.all, self.local);
             return false;
         },
         bounds);
-    full = no_room;
-    if (result.status == timed_out && full) return {mp::no_room, result.seen, result.waited_ns};
+    if (result.status == timed_out && full) return {no_room, result.seen, result.waited_ns};
     return result;
 }
 
@@ -495,12 +452,9 @@ MP_COLD void take_out(const Inbox inbox, const Filter filter, std::uint32_t look
 // The rest of a wait that was not short.
 MP_COLD WaitResult take_late(const Ranks& all, std::uint32_t local, Inbox& inbox, const Filter filter, std::uint32_t count,
                              const WaitBounds bounds) {
-    Doorstep door = doorstep_of(all, local);
     return wait_calling(
-        [&] {
-            if (!door.has_come()) return false;
+        [&](std::uint64_t&) {
             take_in(all, local, inbox, filter, count);
-            door.look_behind_what_came();
             return inbox.matched == count || !inbox.room;
         },
         bounds);
