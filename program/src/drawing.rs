@@ -14,7 +14,7 @@ pub const GREY: &str = "#6b7280";
 /// Lines that only guide the eye.
 pub const PALE: &str = "#d5d7db";
 
-/// On which side of its place a text is.
+/// On which side of its place a text is. See [`Drawing`] for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// It ends there.

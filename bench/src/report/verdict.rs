@@ -135,6 +135,9 @@ fn times(value: f64) -> String {
 
 const HEAD: [&str; 5] = ["what", "beside", "faster", "even", "slower"];
 
+/// Columns of a screen.
+const SCREEN: u16 = 160;
+
 /// The table of a run for a terminal, and a line that counts; nothing without other libraries.
 pub fn verdict(run: &Results) -> String {
     let rows: Vec<Row<'_>> = run.figures.iter().flat_map(rows).collect();
@@ -142,7 +145,11 @@ pub fn verdict(run: &Results) -> String {
         return String::new();
     }
     let mut drawn = comfy_table::Table::new();
-    drawn.load_preset(comfy_table::presets::UTF8_FULL_CONDENSED).set_header(HEAD);
+    drawn
+        .load_preset(comfy_table::presets::UTF8_FULL_CONDENSED)
+        .set_content_arrangement(comfy_table::ContentArrangement::Dynamic)
+        .set_width(SCREEN)
+        .set_header(HEAD);
     let mut before = "";
     for row in &rows {
         let mut line = row.line();
@@ -290,7 +297,7 @@ mod tests {
         let cells: Vec<&str> = row.split(['│', '┆']).map(str::trim).collect();
         assert_eq!(
             cells[1..6],
-            ["Latency", "A", "2.0–4.0×: 8 B–64 B", "1.02×: 1 KiB", "0.5×: 64 KiB"]
+            ["Latency", "A", "2.0–4.0×: 8 B–64 B", "1.01×: 1 KiB", "0.5×: 64 KiB"]
         );
         assert!(text.contains("Of 4 comparisons 2 are faster, 1 even, 1 slower."), "{text}");
         // Of rates more is better: the same numbers the other way round, the best form at each size.
@@ -308,7 +315,7 @@ mod tests {
                 .filter(|line| line.contains('│'))
                 .map(|line| line.chars().count())
                 .max();
-            assert!(text.lines().count() <= 50 && width.unwrap() <= 160, "{text}");
+            assert!(text.lines().count() <= 50 && width.unwrap() <= usize::from(SCREEN), "{text}");
         }
     }
 
