@@ -14,6 +14,9 @@ use crate::error::{Error, Result};
 /// How long the news of a rank that left may take, on a busy machine too.
 const NEWS: Duration = Duration::from_secs(5);
 
+/// How long a process may take from the closing of its files to its end, also where it waits for a processor.
+const ENDING: Duration = Duration::from_secs(2);
+
 impl Plane {
     /// Whether the world is over. Cheap.
     #[inline]
@@ -64,9 +67,13 @@ impl Plane {
 
     /// The same of anything else of a neighbour's process that could not be had.
     pub fn suspect_process(&self, neighbour: usize, pid: u32, detail: String) {
-        // Nobody, or the remains of somebody, has ended.
-        if Process::of(pid).is_ok_and(|process| process.runs) {
-            return;
+        // Nobody, or the remains of somebody, has ended. Who is ending has closed its files before it is seen to have ended.
+        let until = Instant::now() + ENDING;
+        while Process::of(pid).is_ok_and(|process| process.runs) && !self.ended() {
+            if Instant::now() > until {
+                return;
+            }
+            std::thread::sleep(HELP);
         }
         let rank = self.neighbours[neighbour].rank;
         let host = self.peer(rank).host.clone();
