@@ -227,9 +227,7 @@ impl Plane {
         };
         let _ = behind.outbox.set(mailbox);
         if let Err(error) = link.connect(&address, wire) {
-            if let gdsync::nic::Error::Connect { process: Some(pid), .. } = &error {
-                self.suspect_process(place, *pid, error.to_string());
-            }
+            // Told and not waited for: by this thread the news of the world come.
             self.path_failed(place, &error);
         }
         drop(connected);

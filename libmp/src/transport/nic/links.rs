@@ -428,6 +428,7 @@ impl Plane {
             opened.link.connect(&address, wire).map_err(|error| {
                 // It may have ended since it answered.
                 if let gdsync::nic::Error::Connect { process: Some(pid), .. } = &error {
+                    self.await_ending(*pid);
                     self.suspect_process(neighbour, *pid, error.to_string());
                 }
                 error.to_string()
