@@ -65,16 +65,6 @@ impl Plane {
         }
     }
 
-    /// Waits until a process whose files are closed is seen to have ended, or the world has: it closes them before its end, and one
-    /// that leaves a lost world does so, too. Not for the thread by which the news of the world come.
-    pub fn await_ending(&self, pid: u32) {
-        let until = Instant::now() + ENDING;
-        let runs = || Process::of(pid).is_ok_and(|process| process.runs);
-        while !self.ended() && runs() && Instant::now() < until {
-            std::thread::sleep(HELP);
-        }
-    }
-
     /// The same of anything else of a neighbour's process that could not be had.
     pub fn suspect_process(&self, neighbour: usize, pid: u32, detail: String) {
         // Nobody, or the remains of somebody, has ended.
@@ -91,6 +81,16 @@ impl Plane {
                 self.control.fail(cause);
                 return;
             }
+            std::thread::sleep(HELP);
+        }
+    }
+
+    /// Waits until a process whose files are closed is seen to have ended, or the world has: it closes them before its end, and one
+    /// that leaves a lost world does so, too. Not for the thread by which the news of the world come.
+    pub fn await_ending(&self, pid: u32) {
+        let until = Instant::now() + ENDING;
+        let runs = || Process::of(pid).is_ok_and(|process| process.runs);
+        while !self.ended() && runs() && Instant::now() < until {
             std::thread::sleep(HELP);
         }
     }
