@@ -270,7 +270,7 @@ __device__ __forceinline__ double held_rhs(const L& held, const HeldCell<L>& cel
     return L::SPREAD ? held.level.r[cell.global] : held.r()[cell.compact()];
 }
 
-// One call of a smoother, and behind it, if asked for, means of the residual onto `coarse`, the r of the next level.
+// One call of a smoother.
 template <int OPERATOR, int STEP, class L>
 __device__ __forceinline__ void smooth_held(const Resident& r, int l, const L& held, bool zero) {
     const Level& level = r.levels[l];
@@ -400,27 +400,20 @@ __device__ __noinline__ void prolong_level(const Resident& r, int l, int rule, b
         }
         __syncthreads();
     }
-    constexpr int half = L::n / 2, CELLS = half * half * (L::PLANES / 2);
-    auto around = [&](int cell) {
-        const double* const centre = from + coarse.at(cell % half, cell / half % half, cell / (half * half) + held.first / 2);
-        return [=](int di, int dj, int dk) { return centre[di + Coarse::PITCH * dj + Coarse::PLANE * dk]; };
-    };
-    auto put = [&](int cell, int child, double value) {
-        const int at = held.at(2 * (cell % half) + (child & 1), 2 * (cell / half % half) + (child >> 1 & 1),
-                               2 * (cell / (half * half) + held.first / 2) + (child >> 2));
-        held.store(0, at, add ? L::u()[at] + value : value);
-    };
-    if (REACH == 1) {
-        // A thread a child, whose number is the same in all of a warp where there are as many cells.
-        if (threadIdx.x < 8 * CELLS) {
-            const int cell = threadIdx.x % CELLS, child = threadIdx.x / CELLS;
-            put(cell, child, interpolate_child<REACH>(around(cell), child));
-        }
-    } else if (threadIdx.x < CELLS) {
+    constexpr int half = L::n / 2;
+    const int cell = threadIdx.x;
+    if (cell < half * half * (L::PLANES / 2)) {
+        const int i = cell % half, j = cell / half % half, k = cell / (half * half) + held.first / 2;
+        const double* const centre = from + coarse.at(i, j, k);
         double children[2][2][2];
-        interpolate<REACH>(around(threadIdx.x), children);
+        interpolate<REACH>([&](int di, int dj, int dk) { return centre[di + Coarse::PITCH * dj + Coarse::PLANE * dk]; }, children);
 #pragma unroll
-        for (int child = 0; child < 8; child++) put(threadIdx.x, child, children[child >> 2][child >> 1 & 1][child & 1]);
+        for (int child = 0; child < 8; child++) {
+            const int pi = child & 1, pj = child >> 1 & 1, pk = child >> 2;
+            const int at = held.at(2 * i + pi, 2 * j + pj, 2 * k + pk);
+            const double value = children[pk][pj][pi];
+            held.store(0, at, add ? L::u()[at] + value : value);
+        }
     }
     if (L::SPREAD) {
         meet_cluster();

@@ -60,36 +60,6 @@ __device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)
     }
 }
 
-// One of the children, its number i + 2 j + 4 k, by the same sums.
-template <int REACH, class Coarse>
-__device__ __forceinline__ double interpolate_child(const Coarse& coarse, int child) {
-    constexpr int WIDTH = 2 * REACH + 1;
-    double wi[WIDTH], wj[WIDTH], wk[WIDTH];
-#pragma unroll
-    for (int m = 0; m < WIDTH; m++) {
-        wi[m] = child & 1 ? weight<REACH>(1, m) : weight<REACH>(0, m);
-        wj[m] = child & 2 ? weight<REACH>(1, m) : weight<REACH>(0, m);
-        wk[m] = child & 4 ? weight<REACH>(1, m) : weight<REACH>(0, m);
-    }
-    double sum = 0.0;
-#pragma unroll
-    for (int a = 0; a < WIDTH; a++) {
-        double line = 0.0;
-#pragma unroll
-        for (int b = 0; b < WIDTH; b++) {
-            double plane = 0.0;
-#pragma unroll
-            for (int c = 0; c < WIDTH; c++) {
-                const double term = wk[c] * coarse(a - REACH, b - REACH, c - REACH);
-                plane = c == 0 ? term : plane + term;
-            }
-            line = b == 0 ? wj[0] * plane : line + wj[b] * plane;
-        }
-        sum = a == 0 ? wi[0] * line : sum + wi[a] * line;
-    }
-    return sum;
-}
-
 // Sum of the cells 2t and 2t+1 of row (j, k).
 template <bool READ_ONLY>
 __device__ __forceinline__ double sum_of_pair(const Level& level, const double* x, int t, int j, int k) {
