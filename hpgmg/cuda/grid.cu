@@ -72,44 +72,9 @@ __device__ __forceinline__ void residual_norm(const Level& level, const Pass& pa
     raise(largest, mine);
 }
 
-// Coarse cells that a block interpolates from: 32 x TILE x TILE and the neighbours that the rule reads.
-template <int REACH>
-struct Tile {
-    static constexpr int ROW = 32 + 2 * REACH, SIDE = TILE + 2 * REACH, CELLS = ROW * SIDE * SIDE;
-    double cells[SIDE][SIDE][ROW];
-
-    // Fills the tile whose first cell is (i0, j0, k0): from the planes [low, high) of x inside the domain, then outside along
-    // i, j and k in turn. Other cells hold nothing that is used.
-    template <bool READ_ONLY = true>
-    __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0, int low = 0,
-                                         int high = 1 << 30) {
-        const int thread = threadIdx.x + 32 * (threadIdx.y + TILE * threadIdx.z);
-        for (int stage = 0; stage < 4; stage++) {
-            for (int cell = thread; cell < CELLS; cell += 32 * TILE * TILE) {
-                const int a = cell % ROW, b = cell / ROW % SIDE, c = cell / (ROW * SIDE);
-                const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
-                const bool in_i = level.has(i), in_j = level.has(j), in_k = level.has(k) && k >= low && k < high;
-                if (stage == 0) {
-                    if (in_i && in_j && in_k) cells[c][b][a] = load<READ_ONLY>(x + level.at(i, j, k));
-                    continue;
-                }
-                const bool now = stage == 1 ? !in_i && in_j && in_k : stage == 2 ? !in_j && in_k : !in_k;
-                const int at = stage == 1 ? i : stage == 2 ? j : k, here = stage == 1 ? a : stage == 2 ? b : c;
-                // Further out, where a tile hangs over, nothing is needed.
-                if (!now || at < -2 || at > level.n + 1) continue;
-                const Taps taps(at, level.n, rule);
-                double sum = 0.0;
-                const int count = rule == QUARTIC ? 4 : rule == QUADRATIC ? 2 : 1;
-                for (int m = 0; m < count; m++) {
-                    const int from = here + taps.first + m * taps.step - at;
-                    sum += taps.weight(m) * (stage == 1 ? cells[c][b][from] : stage == 2 ? cells[c][from][a] : cells[from][b][a]);
-                }
-                cells[c][b][a] = sum;
-            }
-            __syncthreads();
-        }
-    }
-};
+// Blocks that interpolate are 32 x TILE x TILE.
+constexpr int TILE_THREADS = 32 * TILE * TILE;
+__device__ __forceinline__ int thread_of_tile() { return threadIdx.x + 32 * (threadIdx.y + TILE * threadIdx.z); }
 
 // fine = P coarse, or fine += P coarse.
 template <int REACH, bool ADD>
@@ -118,7 +83,7 @@ __device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, 
     // The last tiles along j and k begin early enough to hold the cells that the ghosts are sums of.
     const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)),
               k0 = min(blockIdx.z * TILE, max(coarse.n - TILE, 0));
-    tile.fill(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0);
+    tile.fill(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(), TILE_THREADS);
     const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
     const bool mine = i < coarse.n && j < coarse.n && k < coarse.n && j >= blockIdx.y * TILE && k >= blockIdx.z * TILE;
     double children[2][2][2] = {};
@@ -185,7 +150,6 @@ using namespace hpgmg;
         pass_level<FV4, GSRB, false>(Sized<N>(level), pass);                                                \
     }
 HPGMG_SIZED(16)
-HPGMG_SIZED(32)
 
 // Passes of large levels, column by column.
 #define HPGMG_COLUMN_GSRB(name, LEVEL)                                                                      \
@@ -225,7 +189,7 @@ HPGMG_OPERATOR(fv4, FV4)
 HPGMG_OPERATOR(fv2, FV2)
 
 #define HPGMG_PROLONG(name, REACH, ADD)                                                                     \
-    extern "C" __global__ void __launch_bounds__(32 * TILE * TILE)                                          \
+    extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                          \
         hpgmg_##name(const __grid_constant__ Level coarse, const __grid_constant__ Level fine,              \
                      const double* from, double* to) {                                                      \
         prolong<REACH, ADD>(coarse, fine, from, to);                                                        \

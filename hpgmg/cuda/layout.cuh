@@ -26,6 +26,19 @@ constexpr std::int32_t LARGE = 64;
 // Rows and planes of coarse cells of a block that interpolates.
 constexpr std::int32_t TILE = 4;
 
+// Blocks of a leg, …
+constexpr std::int32_t LEG_BLOCKS = 128;
+
+// … threads of each on a level of 32 cells a side and of 64, …
+constexpr std::int32_t LEG_THREADS_32 = 128;
+
+constexpr std::int32_t LEG_THREADS_64 = 512;
+
+// … and bytes of shared memory.
+constexpr std::int32_t LEG_BYTES_32 = 61440;
+
+constexpr std::int32_t LEG_BYTES_64 = 221184;
+
 // One-dimensional rules for ghosts of homogeneous Dirichlet boundaries.
 enum [[nodiscard]] GhostRule : std::uint32_t {
     // Of one cell.
@@ -135,6 +148,26 @@ static_assert(offsetof(Pass, sweep) == 48);
 static_assert(offsetof(Pass, planes) == 52);
 static_assert(offsetof(Pass, tiles) == 56);
 static_assert(offsetof(Pass, reserved) == 60);
+
+// A leg of a cycle on one level: a correction, a call of the smoother and a residual, which is restricted.
+struct Leg {
+    // Right-hand side.
+    ReadOnly rhs;
+    // 1: u of the next level is interpolated and added first.
+    std::int32_t correct;
+    // 1: what u holds counts as zero.
+    std::int32_t zero;
+    // 1: r of the next level becomes means of the residual at last.
+    std::int32_t restrict;
+    // Keeps the size a multiple of 8; ignored.
+    std::int32_t reserved;
+};
+static_assert(sizeof(Leg) == 24 && alignof(Leg) == 8);
+static_assert(offsetof(Leg, rhs) == 0);
+static_assert(offsetof(Leg, correct) == 8);
+static_assert(offsetof(Leg, zero) == 12);
+static_assert(offsetof(Leg, restrict) == 16);
+static_assert(offsetof(Leg, reserved) == 20);
 
 // Planes that a launch works on.
 struct Planes {

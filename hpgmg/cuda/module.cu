@@ -3,3 +3,4 @@
 #include "slab.cu"
 #include "resident.cu"
 #include "held.cu"
+#include "leg.cu"

@@ -77,8 +77,8 @@ __device__ __forceinline__ void prolong_slab(const Level& coarse, const Level& f
     const March m(slab, TILE, gridDim.z);
     if (!m.enter(slab)) return;
     const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)), k0 = min(m.k, max(coarse.n - TILE, 0));
-    tile.template fill<false>(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0,
-                              slab.first - slab.held, slab.end + slab.held);
+    tile.template fill<false>(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
+                              TILE_THREADS, slab.first - slab.held, slab.end + slab.held);
     const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
     const bool mine = i < coarse.n && j < coarse.n && j >= blockIdx.y * TILE && k >= m.k && k < m.end;
     double children[2][2][2] = {};
@@ -177,7 +177,7 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
 }
 
 #define HPGMG_SLAB_PROLONG(name, REACH, ADD)                                                                \
-    extern "C" __global__ void __launch_bounds__(32 * TILE * TILE)                                          \
+    extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                          \
         hpgmg_slab_##name(const __grid_constant__ Level coarse, const __grid_constant__ Level fine,         \
                           const double* from, double* to, const __grid_constant__ Slab slab) {              \
         prolong_slab<REACH, ADD>(coarse, fine, from, to, slab);                                             \

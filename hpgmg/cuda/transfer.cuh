@@ -60,6 +60,44 @@ __device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)
     }
 }
 
+// Coarse cells that a block interpolates from, so many along i, j and k, and the neighbours that the rule reads.
+template <int REACH, int I = 32, int J = TILE, int K = TILE>
+struct Tile {
+    static constexpr int ROW = I + 2 * REACH, ROWS = J + 2 * REACH, PLANES = K + 2 * REACH, CELLS = ROW * ROWS * PLANES;
+    double cells[PLANES][ROWS][ROW];
+
+    // Fills the tile whose first cell is (i0, j0, k0): from the planes [low, high) of x inside the domain, then outside along
+    // i, j and k in turn. Other cells hold nothing that is used. By thread number `thread` of `threads`.
+    template <bool READ_ONLY = true>
+    __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0, int thread,
+                                         int threads, int low = 0, int high = 1 << 30) {
+        for (int stage = 0; stage < 4; stage++) {
+            for (int cell = thread; cell < CELLS; cell += threads) {
+                const int a = cell % ROW, b = cell / ROW % ROWS, c = cell / (ROW * ROWS);
+                const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
+                const bool in_i = level.has(i), in_j = level.has(j), in_k = level.has(k) && k >= low && k < high;
+                if (stage == 0) {
+                    if (in_i && in_j && in_k) cells[c][b][a] = load<READ_ONLY>(x + level.at(i, j, k));
+                    continue;
+                }
+                const bool now = stage == 1 ? !in_i && in_j && in_k : stage == 2 ? !in_j && in_k : !in_k;
+                const int at = stage == 1 ? i : stage == 2 ? j : k, here = stage == 1 ? a : stage == 2 ? b : c;
+                // Further out, where a tile hangs over, nothing is needed.
+                if (!now || at < -2 || at > level.n + 1) continue;
+                const Taps taps(at, level.n, rule);
+                double sum = 0.0;
+                const int count = rule == QUARTIC ? 4 : rule == QUADRATIC ? 2 : 1;
+                for (int m = 0; m < count; m++) {
+                    const int from = here + taps.first + m * taps.step - at;
+                    sum += taps.weight(m) * (stage == 1 ? cells[c][b][from] : stage == 2 ? cells[c][from][a] : cells[from][b][a]);
+                }
+                cells[c][b][a] = sum;
+            }
+            __syncthreads();
+        }
+    }
+};
+
 // Sum of the cells 2t and 2t+1 of row (j, k).
 template <bool READ_ONLY>
 __device__ __forceinline__ double sum_of_pair(const Level& level, const double* x, int t, int j, int k) {

@@ -4,7 +4,7 @@
 use gdsync::{Arg, Dims, Kernel};
 
 use super::columns::columns;
-use super::device::{Pass, Planes, TILE};
+use super::device::{Leg, Pass, Planes, TILE};
 use super::error::CudaError;
 use super::halo::slab;
 use super::kernels::{Columns, Passes};
@@ -146,9 +146,11 @@ impl Gpu {
             self.enqueue_norm(l, Vector::F, None, Scalar::RightHandSide)?;
         }
         let steps = steps(kind, self.levels.len(), l);
-        grouped(&steps, self.coarse).try_for_each(|together| match together {
-            [step] if step.l < self.coarse => self.step(*step),
-            coarse => self.at_once(coarse),
+        let legs = |l: usize| self.leg(l).is_some();
+        grouped(&steps, self.coarse, legs).try_for_each(|together| match together {
+            [first, ..] if first.l >= self.coarse => self.at_once(together),
+            [step] if step.op != Op::Smooth || !legs(step.l) => self.step(*step),
+            leg => self.run_leg(leg),
         })
     }
 
@@ -165,6 +167,33 @@ impl Gpu {
             Op::Replace => self.prolong(l, &k.replace),
             Op::Solve => self.at_once(&[step]),
         }
+    }
+
+    /// The kernel for legs on level `l`, and its launch.
+    fn leg(&self, l: usize) -> Option<(&Kernel, Dims)> {
+        let possible = self.config.smoother == Smoother::Gsrb && !self.partition.is_cut(l);
+        self.kernels.leg(self.levels[l].grid.n).filter(|_| possible)
+    }
+
+    /// Steps that follow each other on one level, one of them a call of the smoother, in one launch.
+    fn run_leg(&self, steps: &[CycleStep]) -> Result<(), CudaError> {
+        let Some(smooth) = steps.iter().find(|step| step.op == Op::Smooth) else { return Ok(()) };
+        let (l, zero) = (smooth.l, smooth.zero);
+        let Some((kernel, dims)) = self.leg(l) else { return Ok(()) };
+        let has = |op: Op| steps.iter().any(|step| step.op == op);
+        let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        let leg = Leg {
+            rhs: level.vector(smooth.rhs),
+            correct: has(Op::Correct).into(),
+            zero: zero.into(),
+            restrict: has(Op::RestrictResidual).into(),
+            reserved: 0,
+        };
+        let args = [Arg::new(level), Arg::new(coarse), Arg::new(&leg)];
+        self.traced(l, kernel.name(), || {
+            // SAFETY: the kernel's parameters; its vectors live as long as `self`.
+            Ok(unsafe { self.stream.launch_together(kernel, dims, &args) }?)
+        })
     }
 
     fn smooth(&self, l: usize, rhs: Vector, zero: bool) -> Result<(), CudaError> {

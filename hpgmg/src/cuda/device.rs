@@ -28,6 +28,14 @@ shared_constants! {
     pub const LARGE: i32 = 64 as LARGE;
     /// Rows and planes of coarse cells of a block that interpolates.
     pub const TILE: i32 = 4 as TILE;
+    /// Blocks of a leg, …
+    pub const LEG_BLOCKS: i32 = 128 as LEG_BLOCKS;
+    /// … threads of each on a level of 32 cells a side and of 64, …
+    pub const LEG_THREADS_32: i32 = 128 as LEG_THREADS_32;
+    pub const LEG_THREADS_64: i32 = 512 as LEG_THREADS_64;
+    /// … and bytes of shared memory.
+    pub const LEG_BYTES_32: i32 = 61_440 as LEG_BYTES_32;
+    pub const LEG_BYTES_64: i32 = 221_184 as LEG_BYTES_64;
 }
 
 shared_enum! {
@@ -119,6 +127,20 @@ shared_structs! {
         pub planes: i32,
         /// Blocks along k; the grid has as many for each band of rows.
         pub tiles: i32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: i32,
+    }
+
+    /// A leg of a cycle on one level: a correction, a call of the smoother and a residual, which is restricted.
+    pub struct Leg {
+        /// Right-hand side.
+        pub rhs: ReadOnly,
+        /// 1: u of the next level is interpolated and added first.
+        pub correct: i32,
+        /// 1: what u holds counts as zero.
+        pub zero: i32,
+        /// 1: r of the next level becomes means of the residual at last.
+        pub restrict: i32,
         /// Keeps the size a multiple of 8; ignored.
         pub reserved: i32,
     }

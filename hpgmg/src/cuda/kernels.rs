@@ -1,7 +1,8 @@
 //! The embedded GPU code and its entry points.
 
-use gdsync::{CudaDevice, Kernel, Module};
+use gdsync::{CudaDevice, Dims, Kernel, Module};
 
+use super::device::{LEG_BLOCKS, LEG_BYTES_32, LEG_BYTES_64, LEG_THREADS_32, LEG_THREADS_64};
 use super::error::CudaError;
 use super::resident::{HELD_BYTES, HELD_BYTES_ALONE};
 use crate::options::Operator;
@@ -59,12 +60,22 @@ pub struct Columns {
     pub residual_norm: Kernel,
 }
 
+/// A kernel that does a leg of a cycle at once (`cuda/leg.cuh`).
+pub struct OneLeg {
+    /// Cells a side of its levels.
+    n: i32,
+    kernel: Kernel,
+    dims: Dims,
+}
+
 /// All kernels for one operator.
 pub struct Kernels {
     /// Over whole levels.
     pub whole: Passes,
     /// Over a rank's slab.
     pub slab: Passes,
+    /// Legs of a cycle, where the GPU has what their kernels need.
+    legs: Vec<OneLeg>,
     /// Restriction, with or without the largest value of what is restricted.
     pub restrict: Kernel,
     /// Largest value, or difference from a finer level.
@@ -134,9 +145,18 @@ macro_rules! columns {
 const COLUMNS: &ColumnNames = &columns!("");
 const SLAB_COLUMNS: &ColumnNames = &columns!("_slab");
 
-/// The half-sweep of fv4 for the levels of the benchmark's usual sizes: with constant distances between rows and planes
-/// it executes a third fewer instructions.
-const SIZED: &[(i32, &str)] = &[(16, "hpgmg_fv4_gsrb_16"), (32, "hpgmg_fv4_gsrb_32")];
+/// The half-sweep of fv4 for levels of a usual size: with constant distances between rows and planes it executes a third fewer
+/// instructions.
+const SIZED: &[(i32, &str)] = &[(16, "hpgmg_fv4_gsrb_16")];
+
+/// What [`OneLeg::load`] is told of kernels.
+type Legs = &'static [(i32, &'static str, i32, i32)];
+
+/// The kernels of legs, for fv4: cells a side, name, threads of a block, and bytes of its shared memory.
+const LEGS: Legs = &[
+    (32, "hpgmg_fv4_leg_32", LEG_THREADS_32, LEG_BYTES_32),
+    (64, "hpgmg_fv4_leg_64", LEG_THREADS_64, LEG_BYTES_64),
+];
 
 impl Names {
     fn of(operator: Operator, slab: bool) -> Self {
@@ -200,16 +220,46 @@ impl Columns {
     }
 }
 
+impl OneLeg {
+    /// Those whose kernels fit `device`.
+    fn load(device: &CudaDevice, module: &Module, legs: Legs) -> Result<Vec<Self>, CudaError> {
+        let capabilities = device.capabilities();
+        let mut fit = Vec::new();
+        for &(n, name, threads, bytes) in legs {
+            let (blocks, threads, shared) = (LEG_BLOCKS as u32, threads as u32, bytes as u32);
+            if !capabilities.cooperative_launch || shared > capabilities.shared_memory {
+                continue;
+            }
+            let kernel = module.kernel_with_shared(name, shared)?;
+            if device.co_resident_blocks(&kernel, threads, shared)? >= blocks {
+                fit.push(Self {
+                    n,
+                    kernel,
+                    dims: Dims { shared, ..Dims::linear(blocks, threads) },
+                });
+            }
+        }
+        Ok(fit)
+    }
+}
+
 impl Kernels {
+    /// The kernel for legs on whole levels of `n` cells a side with GSRB, and its launch.
+    pub fn leg(&self, n: usize) -> Option<(&Kernel, Dims)> {
+        self.legs.iter().find(|leg| leg.n as usize == n).map(|leg| (&leg.kernel, leg.dims))
+    }
+
     /// Loads the code for `operator`.
     ///
     /// # Errors
     /// [`CudaError::NotBuilt`], or what the driver says.
     pub fn load(device: &CudaDevice, operator: Operator) -> Result<Self, CudaError> {
         const COMMON: [&str; 3] = ["hpgmg_restrict", "hpgmg_norm", "hpgmg_tell"];
-        let [resident, held, held_alone] = match operator {
-            Operator::Fv4 => ["hpgmg_fv4_resident", "hpgmg_fv4_held", "hpgmg_fv4_held_alone"],
-            _ => ["hpgmg_fv2_resident", "hpgmg_fv2_held", "hpgmg_fv2_held_alone"],
+        let ([resident, held, held_alone], legs): (_, Legs) = match operator {
+            Operator::Fv4 => {
+                (["hpgmg_fv4_resident", "hpgmg_fv4_held", "hpgmg_fv4_held_alone"], LEGS)
+            }
+            _ => (["hpgmg_fv2_resident", "hpgmg_fv2_held", "hpgmg_fv2_held_alone"], &[]),
         };
         let (whole, slab) = (Names::of(operator, false), Names::of(operator, true));
         let all: Vec<&'static str> = whole
@@ -217,6 +267,7 @@ impl Kernels {
             .chain(slab.all())
             .chain(COMMON)
             .chain([resident, held, held_alone])
+            .chain(legs.iter().map(|leg| leg.1))
             .collect();
         let module = device.load_module(fatbin()?, &all)?;
         let [restrict, norm, tell] = COMMON;
@@ -229,6 +280,7 @@ impl Kernels {
         Ok(Self {
             whole: whole.load(&module)?,
             slab: slab.load(&module)?,
+            legs: OneLeg::load(device, &module, legs)?,
             restrict: module.kernel(restrict)?,
             norm: module.kernel(norm)?,
             resident: module.kernel(resident)?,

@@ -42,9 +42,20 @@ pub(super) fn steps(kind: Kind, count: usize, l: usize) -> Vec<CycleStep> {
     steps
 }
 
-/// The steps as they are launched: those of the levels from `coarse` on as many at once as follow each other, the others one by one.
-pub(super) fn grouped(steps: &[CycleStep], coarse: usize) -> impl Iterator<Item = &[CycleStep]> {
-    steps.chunk_by(move |step, next| step.l.min(next.l) >= coarse)
+/// The steps as they are launched: those of the levels from `coarse` on as many at once as follow each other, on levels with `legs`
+/// a correction, a call of the smoother and a restricted residual as far as they do, the others one by one.
+pub(super) fn grouped(
+    steps: &[CycleStep],
+    coarse: usize,
+    legs: impl Fn(usize) -> bool,
+) -> impl Iterator<Item = &[CycleStep]> {
+    steps.chunk_by(move |step, next| {
+        let follow = matches!(
+            (step.op, next.op),
+            (Op::Correct, Op::Smooth) | (Op::Smooth, Op::RestrictResidual)
+        );
+        step.l.min(next.l) >= coarse || step.l == next.l && follow && legs(step.l)
+    })
 }
 
 /// The launches of an F-cycle from the finest level, or of one V-cycle (`Cycle::V`), on levels of `dims` cells a side above
@@ -133,7 +144,7 @@ mod tests {
 
     /// The steps that are launched together, by their first letters and levels, `|` between launches, `*` behind levels that
     /// are done at once.
-    fn sequence(kind: Kind, count: usize, l: usize, coarse: usize) -> String {
+    fn sequence(kind: Kind, count: usize, l: usize, coarse: usize, legs: usize) -> String {
         let word = |step: &CycleStep| {
             let what = match step.op {
                 Op::Smooth => "s",
@@ -149,20 +160,31 @@ mod tests {
             let mark = if group[0].l >= coarse { "*" } else { "" };
             group.iter().map(word).collect::<Vec<_>>().join(" ") + mark
         };
-        grouped(&steps(kind, count, l), coarse).map(together).collect::<Vec<_>>().join("|")
+        grouped(&steps(kind, count, l), coarse, |l| l == legs)
+            .map(together)
+            .collect::<Vec<_>>()
+            .join("|")
     }
 
     #[test]
     fn each_way_down_and_up_again_through_the_coarse_levels_is_one_launch() {
         assert_eq!(
-            sequence(Kind::F, 4, 0, 2),
+            sequence(Kind::F, 4, 0, 2, 9),
             "0r|1r|2r 3b0 2p 2s 2rr 3b0 2c 2s*|1p|1s|1rr|2s0 2rr 3b0 2c 2s*|1c|1s|\
              0p|0s|0rr|1s0|1rr|2s0 2rr 3b0 2c 2s*|1c|1s|0c|0s"
         );
-        assert_eq!(sequence(Kind::V, 4, 0, 2), "0s|0rr|1s0|1rr|2s0 2rr 3b0 2c 2s*|1c|1s|0c|0s");
-        assert_eq!(sequence(Kind::F, 4, 2, 2), "2r 3b0 2p 2s 2rr 3b0 2c 2s*");
-        assert_eq!(sequence(Kind::V, 4, 3, 2), "3b*");
-        assert_eq!(sequence(Kind::V, 3, 1, 2), "1s|1rr|2b0*|1c|1s");
+        assert_eq!(sequence(Kind::V, 4, 0, 2, 9), "0s|0rr|1s0|1rr|2s0 2rr 3b0 2c 2s*|1c|1s|0c|0s");
+        assert_eq!(sequence(Kind::F, 4, 2, 2, 9), "2r 3b0 2p 2s 2rr 3b0 2c 2s*");
+        assert_eq!(sequence(Kind::V, 4, 3, 2, 9), "3b*");
+        assert_eq!(sequence(Kind::V, 3, 1, 2, 9), "1s|1rr|2b0*|1c|1s");
+    }
+
+    #[test]
+    fn a_leg_is_one_launch() {
+        assert_eq!(
+            sequence(Kind::F, 3, 0, 2, 1),
+            "0r|1r|2b0*|1p|1s 1rr|2b0*|1c 1s|0p|0s|0rr|1s0 1rr|2b0*|1c 1s|0c|0s"
+        );
     }
 
     /// The numbers of `docs/hpgmg-gpu.md`, for four ranks: 384³ to 48³ in slabs, 24³ whole on each.

@@ -1,0 +1,238 @@
+// A leg of a cycle in one launch: on one level a correction, a call of GSRB and the restricted residual, each where it is asked
+// for. All blocks run at once; each has its share of the level with the ghosts around it, and the coefficients there, in shared memory
+// through all of the leg, and after each half-sweep they meet and fetch what the blocks around them changed. So a half-sweep is no
+// launch, and the coefficients come from memory once. For fv4 on levels whose size the compiler knows. The sums are those of grid.cu,
+// in the same order.
+#pragma once
+#include <cooperative_groups.h>
+
+#include "column.cuh"
+#include "transfer.cuh"
+
+namespace hpgmg {
+
+// The rows and planes of a block of a level of N cells a side, with ghosts, as a level of its own: rows in halves by colour.
+template <int N, int ROWS_, int PLANES_, int THREADS_>
+struct Share {
+    static constexpr int n = N, ROWS = ROWS_, PLANES = PLANES_, THREADS = THREADS_, PAIRS = N / 2;
+    static constexpr int BLOCKS = (N / ROWS) * (N / PLANES);
+    // Pairs of cells of a thread, the next this many planes further.
+    static constexpr int EACH = PAIRS * ROWS * PLANES / THREADS, STEP = PLANES / EACH;
+    // Two pairs at either end, of which the inner are ghosts and the outer keep copies of 16 bytes aligned.
+    static constexpr int half = PAIRS + 4, PITCH = 2 * half;
+    static constexpr int ALL_ROWS = ROWS + 2 * GHOSTS, ALL_PLANES = PLANES + 2 * GHOSTS;
+    static constexpr int PLANE = ALL_ROWS * PITCH, VOLUME = ALL_PLANES * PLANE;
+    // u and the coefficients.
+    static constexpr int BYTES = 4 * VOLUME * static_cast<int>(sizeof(double));
+    static_assert(ROWS % 2 == 0 && PLANES % 2 == 0 && PAIRS * ROWS * PLANES % THREADS == 0 && PLANES % EACH == 0);
+
+    const Sized<N>& level;
+    const double scale;
+    const int boundary;
+    const int j0, k0;  // the first row and plane
+
+    __device__ __forceinline__ explicit Share(const Sized<N>& level)
+        : level(level), scale(level.scale), boundary(level.boundary), j0(blockIdx.x % (N / ROWS) * ROWS),
+          k0(blockIdx.x / (N / ROWS) * PLANES) {}
+
+    __device__ __forceinline__ static int pitch() { return PITCH; }
+    __device__ __forceinline__ static int plane() { return PLANE; }
+    __device__ __forceinline__ int row(int j, int k) const { return 2 + (j - j0 + GHOSTS) * PITCH + (k - k0 + GHOSTS) * PLANE; }
+    __device__ __forceinline__ static bool has(int i) { return static_cast<unsigned>(i) < static_cast<unsigned>(N); }
+
+    // Starts copying 16 bytes, the pairs `pair` - 2 and `pair` - 1, of a colour, row and plane counted from the first ghost.
+    __device__ __forceinline__ void copy(double* to, const double* from, int colour, int pair, int row, int plane) const {
+        const int there = level.row(j0 - GHOSTS, k0 - GHOSTS) + row * level.pitch() + plane * level.plane() + colour * level.half;
+        copy_async(to + colour * half + row * PITCH + plane * PLANE + pair, from + there + pair - 2);
+    }
+    // All of a vector here that is at most `reach` rows and planes around the share.
+    __device__ __forceinline__ void load(double* to, const double* from, int reach) const {
+        const int rows = ROWS + 2 * reach, planes = PLANES + 2 * reach;
+        for (int item = threadIdx.x; item < half * rows * planes; item += THREADS) {
+            const int side = item / (half / 2), row = side / 2 % rows, plane = side / (2 * rows);
+            copy(to, from, side & 1, 2 * (item % (half / 2)), row + GHOSTS - reach, plane + GHOSTS - reach);
+        }
+    }
+    // What other blocks changed around the share: one colour, and ghosts along i of the other.
+    __device__ __forceinline__ void fetch(double* to, const double* from, int colour) const {
+        constexpr int ITEMS = half / 2 + 2;
+        for (int item = threadIdx.x; item < ITEMS * ALL_ROWS * ALL_PLANES; item += THREADS) {
+            const int at = item % ITEMS, row = item / ITEMS % ALL_ROWS, plane = item / (ITEMS * ALL_ROWS);
+            if (has_row(row) && has_plane(plane)) continue;
+            const bool other = at >= half / 2;
+            copy(to, from, other ? 1 - colour : colour, other ? (at - half / 2) * (half - 2) : 2 * at, row, plane);
+        }
+    }
+    __device__ __forceinline__ static bool has_row(int row) { return row >= GHOSTS && row < GHOSTS + ROWS; }
+    __device__ __forceinline__ static bool has_plane(int plane) { return plane >= GHOSTS && plane < GHOSTS + PLANES; }
+
+    // The two ghosts beyond a cell at the border, `inward` of which the next ones lie. Where the colour of a cell changes the
+    // halves of its row do.
+    __device__ __forceinline__ void extend(double* cell, int flip, int inward) const {
+        double cells[4];
+#pragma unroll
+        for (int m = 0; m < 4; m++) cells[m] = cell[m * inward + (m & 1 ? flip : 0)];
+#pragma unroll
+        for (int layer = 0; layer < GHOSTS; layer++) {
+            double sum = 0.0;
+#pragma unroll
+            for (int m = 0; m < 4; m++) sum += TAPS[1 + 2 * boundary + layer][m] * cells[m];
+            cell[-(layer + 1) * inward + (layer == 0 ? flip : 0)] = sum;
+        }
+    }
+    // Waits for copies, and fills the ghosts along j and k beyond the domain. For all threads.
+    __device__ __forceinline__ void complete(double* x) const {
+        copied();
+        __syncthreads();
+        const bool low_j = j0 == 0, high_j = j0 + ROWS == N, low_k = k0 == 0, high_k = k0 + PLANES == N;
+        auto flip = [](int at) { return at < half ? half : -half; };
+        if (low_j || high_j) {
+            for (int item = threadIdx.x; item < PITCH * ALL_PLANES; item += THREADS) {
+                double* const column = x + item % PITCH + item / PITCH * PLANE;
+                if (low_j) extend(column + GHOSTS * PITCH, flip(item % PITCH), PITCH);
+                if (high_j) extend(column + (GHOSTS + ROWS - 1) * PITCH, flip(item % PITCH), -PITCH);
+            }
+            __syncthreads();
+        }
+        if (low_k || high_k) {
+            for (int item = threadIdx.x; item < PLANE; item += THREADS) {
+                if (low_k) extend(x + item + GHOSTS * PLANE, flip(item % PITCH), PLANE);
+                if (high_k) extend(x + item + (GHOSTS + PLANES - 1) * PLANE, flip(item % PITCH), -PLANE);
+            }
+            __syncthreads();
+        }
+    }
+};
+
+template <class S>
+struct SharedCoefficients {
+    const double* beta;
+    const Point& p;
+    __device__ __forceinline__ double operator()(int axis, int di, int dj, int dk) const {
+        return beta[axis * S::VOLUME + p.at(di, dj, dk)];
+    }
+};
+
+// A thread's pair of cells.
+struct LegPair {
+    int t, j, k;
+    double rhs[2], weight[2];  // by colour
+
+    // What becomes of the cell of one colour whose value in x is `old`: its residual.
+    template <class S>
+    __device__ __forceinline__ double residual(const S& share, const double* x, const double* beta, int colour) const {
+        const Point p(share, t, (colour + j + k) & 1, j, k);
+        const Inside<false> around(share, x, p);
+        double ax = divergence<FV4>(share, around, Faces<SharedCoefficients<S>>{SharedCoefficients<S>{beta, p}});
+        const auto& level = share.level;
+        if (level.alpha) ax += level.a * __ldg(level.alpha + level.row(j, k) + t + colour * level.half) * around(0, 0, 0);
+        return (colour ? rhs[1] : rhs[0]) - ax;
+    }
+};
+
+template <class S>
+__device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& coarse, const Leg& leg) {
+    extern __shared__ double values[];
+    const auto grid = cooperative_groups::this_grid();
+    const S share(level);
+    double *const x = values, *const beta = values + S::VOLUME;
+    if (leg.zero) {
+        for (int at = threadIdx.x; at < S::VOLUME; at += S::THREADS) x[at] = 0.0;
+    } else {
+        share.load(x, level.u, GHOSTS);
+    }
+#pragma unroll
+    for (int axis = 0; axis < 3; axis++) share.load(beta + axis * S::VOLUME, level.beta[axis], 1);
+    LegPair pairs[S::EACH];
+#pragma unroll
+    for (int m = 0; m < S::EACH; m++) {
+        LegPair& pair = pairs[m];
+        pair.t = threadIdx.x % S::PAIRS;
+        pair.j = share.j0 + threadIdx.x / S::PAIRS % S::ROWS;
+        pair.k = share.k0 + threadIdx.x / (S::PAIRS * S::ROWS) + m * S::STEP;
+#pragma unroll
+        for (int colour = 0; colour < 2; colour++) {
+            const int at = level.row(pair.j, pair.k) + pair.t + colour * level.half;
+            pair.rhs[colour] = __ldg(leg.rhs + at);
+            pair.weight[colour] = __ldg(level.dinv + at);
+        }
+    }
+    auto store = [&](int t, int j, int k, double even, double odd) {
+        store_row(share, x, t, j, k, even, odd);
+        store_row(level, level.u, t, j, k, even, odd);
+    };
+    if (leg.correct) {
+        __shared__ Tile<1, S::PAIRS, S::ROWS / 2, S::PLANES / 2> tile;
+        constexpr int PAIRS = S::PAIRS, ROWS = S::ROWS / 2, CELLS = PAIRS * ROWS * (S::PLANES / 2);
+        static_assert(CELLS % 32 == 0 && CELLS <= S::THREADS, "whole warps, each of whole rows");
+        tile.fill(coarse, coarse.u, coarse.correct, 0, share.j0 / 2, share.k0 / 2, threadIdx.x, S::THREADS);
+        copied();
+        __syncthreads();
+        if (threadIdx.x < CELLS) {
+            const int i = threadIdx.x % PAIRS, j = threadIdx.x / PAIRS % ROWS, k = threadIdx.x / (PAIRS * ROWS);
+            double children[2][2][2];
+            interpolate<1>([&](int di, int dj, int dk) { return tile.cells[k + 1 + dk][j + 1 + dj][i + 1 + di]; }, children);
+#pragma unroll
+            for (int child = 0; child < 4; child++) {
+                const int fine_j = share.j0 + 2 * j + (child & 1), fine_k = share.k0 + 2 * k + child / 2, q = (fine_j + fine_k) & 1;
+                const double* const at = x + share.row(fine_j, fine_k) + i;
+                store(i, fine_j, fine_k, at[q * S::half] + children[child / 2][child & 1][0],
+                      at[(1 - q) * S::half] + children[child / 2][child & 1][1]);
+            }
+        }
+        grid.sync();
+        share.fetch(x, level.u, 0);
+        share.fetch(x, level.u, 1);
+    }
+    for (int sweep = 0; sweep < 6; sweep++) {
+        const int colour = sweep & 1;
+        const bool from_zero = leg.zero && sweep == 0;
+        if (sweep > 0) {
+            grid.sync();
+            share.fetch(x, level.u, 1 - colour);
+        }
+        share.complete(x);
+        double updated[S::EACH], kept[S::EACH];
+#pragma unroll
+        for (int m = 0; m < S::EACH; m++) {
+            const LegPair& pair = pairs[m];
+            const double* const own = x + share.row(pair.j, pair.k) + pair.t;
+            const double residual = from_zero ? (colour ? pair.rhs[1] : pair.rhs[0]) : pair.residual(share, x, beta, colour);
+            updated[m] = own[colour * S::half] + (colour ? pair.weight[1] : pair.weight[0]) * residual;
+            kept[m] = own[(1 - colour) * S::half];
+        }
+        // All have read what is changed.
+        __syncthreads();
+#pragma unroll
+        for (int m = 0; m < S::EACH; m++) {
+            const LegPair& pair = pairs[m];
+            const bool odd = (colour + pair.j + pair.k) & 1;
+            store(pair.t, pair.j, pair.k, odd ? kept[m] : updated[m], odd ? updated[m] : kept[m]);
+        }
+    }
+    if (!leg.restrict) return;
+    grid.sync();
+    share.fetch(x, level.u, 1);
+    share.complete(x);
+    double sums[S::EACH];
+#pragma unroll
+    for (int m = 0; m < S::EACH; m++) {
+        const LegPair& pair = pairs[m];
+        const int even = (pair.j + pair.k) & 1;
+        sums[m] = pair.residual(share, x, beta, even);
+        sums[m] += pair.residual(share, x, beta, 1 - even);
+    }
+    // In place of x.
+    __syncthreads();
+    auto place = [&](int t, int j, int k) { return x + t + S::PAIRS * (j + S::ROWS * k); };
+#pragma unroll
+    for (int m = 0; m < S::EACH; m++) *place(pairs[m].t, pairs[m].j - share.j0, pairs[m].k - share.k0) = sums[m];
+    __syncthreads();
+    for (int cell = threadIdx.x; cell < S::PAIRS * (S::ROWS / 2) * (S::PLANES / 2); cell += S::THREADS) {
+        const int i = cell % S::PAIRS, j = cell / S::PAIRS % (S::ROWS / 2), k = cell / (S::PAIRS * (S::ROWS / 2));
+        auto pair_of_rows = [&](int dk) { return *place(i, 2 * j, 2 * k + dk) + *place(i, 2 * j + 1, 2 * k + dk); };
+        coarse.r[coarse.at(i, share.j0 / 2 + j, share.k0 / 2 + k)] = 0.125 * (pair_of_rows(0) + pair_of_rows(1));
+    }
+}
+
+}  // namespace hpgmg
