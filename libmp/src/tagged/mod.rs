@@ -36,7 +36,6 @@ mod envelope;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
 mod memory;
-mod ownership;
 mod place;
 mod pool;
 mod request;
@@ -58,12 +57,12 @@ use crate::data::wait::Backoff;
 use crate::data::window::Window;
 use crate::error::{Error, Result};
 use crate::matching::{Label, Pattern};
+use crate::ownership::{Guard, Lock};
 use crate::transport::Call;
 use engine::{Arrival, Engine, Outcome, Way, What};
 #[cfg(any(test, fuzzing))]
 pub use fuzz::lines as fuzz_lines;
 use memory::Memory;
-use ownership::{Guard, Lock};
 pub use place::Place;
 pub use pool::Ticket;
 pub use request::{Request, Scope, wait_all, wait_any};
