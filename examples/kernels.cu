@@ -4,3 +4,4 @@
 #include "jacobi3d.cu"
 #include "ring.cu"
 #include "stencil.cu"
+#include "visits.cu"

@@ -138,6 +138,7 @@ kernels! {
     ring ring_on_host,
     stencil stencil_on_host,
     sweep sweep_on_host,
+    visits visits_on_host,
 }
 
 /// The GPU code; none if there was no nvcc when this was built.
