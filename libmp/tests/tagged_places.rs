@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{SOON, ranks, stay_to_the_end};
 use libmp::gdsync::{Event, opencl};
 use libmp::tagged::{Options, Place, Request, Source, Status, Tag, Tagged, wait_all};
-use libmp::{Config, Deadline, Device, Error, Region, World};
+use libmp::{Config, Deadline, Device, Error, Path, Region, World};
 
 const CHUNK: usize = 256 << 10;
 /// Around every border: nothing, a line, the eager limit, a piece of the ring, a chunk, more than all chunks of a lane.
@@ -119,6 +119,10 @@ fn messages_of_any_length_go_through_chunks_on_every_path_and_the_pool_stays_as_
         let first = messages.staged();
         assert_eq!(first.pool, 2 * 8 * CHUNK); // of two lanes
         assert!(first.most <= 2 && first.copies > 100 && first.in_use == 0, "{first:?}");
+        // Out of the own rings without a chunk, into the other's where these are mapped.
+        let is_mapped = world.path(1 - world.rank()).unwrap() == Path::Direct;
+        assert_eq!(first.straight == first.copies, is_mapped, "{first:?}");
+        assert!(first.straight > 0, "{first:?}");
         all_lengths(world, &messages, |len| Memory::region(world, &Device::Host, len));
         assert_eq!(messages.staged().pool, first.pool);
     });

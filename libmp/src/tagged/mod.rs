@@ -41,6 +41,7 @@ mod pool;
 mod request;
 mod rings;
 mod staging;
+mod straight;
 
 use std::fmt;
 use std::ops::Deref;

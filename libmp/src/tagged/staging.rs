@@ -2,7 +2,8 @@
 //! direction, made when it is first needed and never larger: a stream (of OpenCL a queue) that nobody else uses, and a few pinned chunks.
 //! A message has at most two chunks of a lane: one is copied by the device while the other one is copied to or from the rings. It gets a chunk
 //! when there is something to do with it, and without a free one it waits. A chunk of a receive is free again by the device's copy alone,
-//! so receives never wait for sends, and sends only for who receives.
+//! so receives never wait for sends, and sends only for who receives. Where the rings themselves can be pinned the bytes go straight into them and out
+//! of them (`straight.rs`), and chunks are for what came with its envelope.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,13 +14,14 @@ use gdsync::opencl::{self, Queues};
 use gdsync::{Buffer, Deadline, Device, Event, Result, Space, Stream, Word64};
 
 use super::memory::{Memory, write};
+use super::straight::Pinned;
 
 /// Bytes of a chunk.
 pub(super) const CHUNK: usize = 256 << 10;
 /// Chunks of a lane.
 const CHUNKS: usize = 8;
 /// Chunks that a message has at most.
-const IN_FLIGHT: usize = 2;
+pub(super) const IN_FLIGHT: usize = 2;
 /// OpenCL's contexts whose queues are kept.
 const CONTEXTS: usize = 4;
 /// How long the end waits for copies under way, which wait for nobody.
@@ -123,26 +125,33 @@ impl Words {
     }
 }
 
-/// A chunk on its way between a device and the host.
-struct Copy {
+/// Bytes on their way between a device and the host.
+pub(super) struct Copy {
     lane: usize,
-    chunk: usize,
+    /// Of the lane; `None` for a piece of a ring.
+    chunk: Option<usize>,
     done: Point,
     /// Its bytes, and how many of them the rings have got. Of a receive they came from there.
-    len: usize,
+    pub len: usize,
     given: usize,
+}
+
+impl Copy {
+    pub fn is_done(&self) -> Result<bool> {
+        self.done.is_reached()
+    }
 }
 
 /// The memory of a request that goes through chunks.
 pub(super) struct Away {
-    memory: Where,
+    pub memory: Where,
     /// Before it the memory is somebody else's.
     after: Option<Point>,
     /// Raised when this is dropped.
     _release: Option<Release>,
-    copies: VecDeque<Copy>,
+    pub copies: VecDeque<Copy>,
     /// Bytes that copies have been started for.
-    begun: usize,
+    pub begun: usize,
     /// Of a receive: what came with its envelope.
     pub held: Option<Box<[u8]>>,
     /// Whether it came so.
@@ -175,7 +184,7 @@ impl Away {
     }
 
     /// Whether the memory may be used.
-    fn is_free(&mut self) -> Result<bool> {
+    pub fn is_free(&mut self) -> Result<bool> {
         if let Some(after) = &self.after {
             if !after.is_reached()? {
                 return Ok(false);
@@ -232,8 +241,10 @@ pub struct Staged {
     pub in_use: usize,
     /// The most chunks that one message had at once.
     pub most: usize,
-    /// Copies between devices and chunks.
+    /// Copies between devices and chunks, or rings.
     pub copies: u64,
+    /// Those of them between a device and a ring: no CPU of this rank touches their bytes.
+    pub straight: u64,
     /// Queues of OpenCL's that were made, two for each context.
     pub contexts: u64,
 }
@@ -242,13 +253,16 @@ pub struct Staged {
 pub(super) struct Staging {
     lanes: Vec<Lane>,
     queues: Queues,
+    pub rings: Pinned,
     most: usize,
     copies: u64,
+    straight: u64,
 }
 
 impl Staging {
     pub fn new() -> Staging {
-        Staging { lanes: Vec::new(), queues: Queues::new(CONTEXTS), most: 0, copies: 0 }
+        let (lanes, queues, rings) = (Vec::new(), Queues::new(CONTEXTS), Pinned::default());
+        Staging { lanes, queues, rings, most: 0, copies: 0, straight: 0 }
     }
 
     /// Copies started so far.
@@ -262,6 +276,7 @@ impl Staging {
             in_use: self.lanes.iter().map(|lane| CHUNKS - lane.free.len()).sum(),
             most: self.most,
             copies: self.copies,
+            straight: self.straight,
             contexts: self.queues.made(),
         }
     }
@@ -327,14 +342,42 @@ impl Staging {
             }
             (Hand::OpenCl, Where::Buffer(_)) => return Ok(()), // A lane's hand is that of its memory.
         };
-        away.copies.push_back(Copy { lane, chunk, done, len, given: 0 });
+        self.begun(away, Copy { lane, chunk: Some(chunk), done, len, given: 0 });
+        Ok(())
+    }
+
+    fn begun(&mut self, away: &mut Away, copy: Copy) {
+        away.copies.push_back(copy);
         self.copies += 1;
         self.most = self.most.max(away.copies.len());
+    }
+
+    /// Starts a copy between a piece of a ring that a device reaches and memory of that device, behind the bytes that were begun before.
+    pub fn copy_straight(
+        &mut self,
+        away: &mut Away,
+        ring: &Buffer<u8>,
+        is_down: bool,
+    ) -> Result<()> {
+        let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // There is a ring for no other.
+        let lane = self.lane(&away.memory, is_down)?;
+        let Hand::Stream(stream) = &self.lanes[lane].hand else { return Ok(()) };
+        let (at, len) = (away.begun, ring.len());
+        let memory = memory.slice(at..at + len)?;
+        match is_down {
+            true => stream.copy(ring, &memory)?,
+            false => stream.copy(&memory, ring)?,
+        }
+        let done = Event::new(stream.device())?;
+        stream.record(&done)?;
+        away.begun += len;
+        self.straight += 1;
+        self.begun(away, Copy { lane, chunk: None, done: Point::Event(done), len, given: 0 });
         Ok(())
     }
 
     fn give_back(&mut self, copy: &Copy) {
-        self.lanes[copy.lane].free.push(copy.chunk);
+        self.lanes[copy.lane].free.extend(copy.chunk);
     }
 
     /// Starts to fetch what a send's rings can soon take.
@@ -355,10 +398,11 @@ impl Staging {
     /// What of a send has been fetched and the rings have not got: memory of that many bytes.
     pub fn fetched(&self, away: &Away) -> Result<Option<(Memory, usize)>> {
         let Some(copy) = away.copies.front() else { return Ok(None) };
+        let Some(chunk) = copy.chunk else { return Ok(None) };
         if !copy.done.is_reached()? {
             return Ok(None);
         }
-        let memory = self.lanes[copy.lane].chunk(copy.chunk, copy.given);
+        let memory = self.lanes[copy.lane].chunk(chunk, copy.given);
         Ok(Some((memory, copy.len - copy.given)))
     }
 
