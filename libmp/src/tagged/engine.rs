@@ -9,7 +9,7 @@ use super::envelope::{Envelope, Inside};
 use super::memory::{Memory, write};
 use super::pool::{Pool, Ticket};
 use super::rings::{Fit, Layout, Rings};
-use super::staging::{CHUNK, Staged, Staging};
+use super::staging::{Staged, Staging};
 use super::{Source, Status, Tag};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
@@ -145,7 +145,7 @@ impl Engine {
         share: &Buffer<u8>,
         layout: Layout,
         (rank, ranks): (usize, &[usize]),
-        plane: &Plane,
+        (plane, chunk): (&Plane, Option<usize>),
     ) -> Result<Engine> {
         let failed = |source| Error::Memory { op: "making tagged messages".into(), source };
         let stretch = layout.stretch();
@@ -172,7 +172,7 @@ impl Engine {
             peers,
             requests: Pool::default(),
             matcher: Matcher::new(),
-            staging: Staging::new(),
+            staging: Staging::new(chunk),
             moved: 0,
             landing: Vec::new(),
             turn: 0,
@@ -743,7 +743,7 @@ impl Engine {
                     let Some((memory, place)) = self.staging.room(away).map_err(failed)? else {
                         break;
                     };
-                    let taken = peer.rings.take_bulk(way, &memory, 0, len.min(CHUNK))?;
+                    let taken = peer.rings.take_bulk(way, &memory, 0, len.min(memory.len()))?;
                     self.staging.store(away, place, taken).map_err(failed)?;
                     taken
                 }

@@ -8,7 +8,7 @@ use gdsync::{Buffer, Device};
 
 use super::engine::Way;
 use super::rings::Rings;
-use super::staging::{Away, CHUNK, IN_FLIGHT, Staging, Where};
+use super::staging::{Away, IN_FLIGHT, Staging, Where};
 use crate::error::Result;
 
 /// Rings of this rank and of others that devices reach, or cannot.
@@ -76,7 +76,8 @@ impl Staging {
             && away.copies.len() < IN_FLIGHT
             && away.is_free().map_err(failed)?
         {
-            let Some((at, len)) = rings.reserve(way, CHUNK.min(away.len() - away.begun))? else {
+            let chunk = self.chunk(&away.memory, true).map_err(failed)?;
+            let Some((at, len)) = rings.reserve(way, chunk.min(away.len() - away.begun))? else {
                 break;
             };
             let piece = ring.slice(at..at + len);
@@ -104,7 +105,8 @@ impl Staging {
             && away.copies.len() < IN_FLIGHT
             && away.is_free().map_err(failed)?
         {
-            let Some((at, len)) = rings.claim(way, CHUNK.min(until - away.begun))? else { break };
+            let chunk = self.chunk(&away.memory, false).map_err(failed)?;
+            let Some((at, len)) = rings.claim(way, chunk.min(until - away.begun))? else { break };
             let piece = ring.slice(at..at + len);
             let copied = piece.and_then(|piece| self.copy_straight(away, &piece, false));
             copied.inspect_err(|_| rings.unclaim(len)).map_err(failed)?;
