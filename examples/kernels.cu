@@ -3,4 +3,6 @@
 #include "jacobi2d.cu"
 #include "jacobi3d.cu"
 #include "ring.cu"
+#include "seismic.cu"
 #include "stencil.cu"
+#include "visits.cu"

@@ -16,7 +16,7 @@ const MAILBOX: Model = Model { file: "mailbox", sources: &["libmp/src/data/posit
 const MESSAGE: Model = Model { file: "message", sources: &["gdsync/src/memory/access.rs"] };
 const LOCKSTEP: Model = Model { file: "lockstep", sources: &["gdsync/src/memory/access.rs"] };
 const RINGS: Model = Model { file: "rings", sources: &["libmp/src/transport/line.rs"] };
-const LOCK: Model = Model { file: "lock", sources: &["libmp/src/tagged/ownership.rs"] };
+const LOCK: Model = Model { file: "lock", sources: &["libmp/src/ownership.rs"] };
 const SLEEP: Model = Model {
     file: "sleep",
     sources: &[

@@ -136,8 +136,12 @@ kernels! {
     jacobi3d jacobi3d_on_host,
     plate_of_ranks plate_of_ranks_on_host,
     ring ring_on_host,
+    seismic_face seismic_face_on_host,
+    seismic_stress seismic_stress_on_host,
+    seismic_velocity seismic_velocity_on_host,
     stencil stencil_on_host,
     sweep sweep_on_host,
+    visits visits_on_host,
 }
 
 /// The GPU code; none if there was no nvcc when this was built.

@@ -26,6 +26,9 @@ mod ping_pong;
 #[path = "../ring.rs"]
 #[allow(dead_code, reason = "main is the program's")]
 mod ring;
+#[path = "../seismic.rs"]
+#[allow(dead_code, reason = "main is the program's")]
+mod seismic;
 #[path = "../stencil_host.rs"]
 #[allow(dead_code, reason = "main is the program's")]
 mod stencil_host;
@@ -38,6 +41,9 @@ mod stencil_stream;
 #[path = "../tagged_opencl.rs"]
 #[allow(dead_code, reason = "main is the program's")]
 mod tagged_opencl;
+#[path = "../visits.rs"]
+#[allow(dead_code, reason = "main is the program's")]
+mod visits;
 
 /// Runs the ranks of an example over every path.
 fn every_rank_is_right(size: usize, rank: impl Fn(&World) -> Result<(), Failure> + Sync) {
@@ -177,5 +183,21 @@ mod gpu {
                 shared(2, |world, gpu| jacobi2d::rank(world, gpu, side, 400));
             }
         }
+    }
+}
+
+#[test]
+fn the_visits_are_all_counted() {
+    for size in [1, 2, 3] {
+        every_rank_is_right(size, |world| visits::rank(world, &Device::Host, 600, 50, 2));
+    }
+    // More than a message for each rank.
+    every_rank_is_right(2, |world| visits::rank(world, &Device::Host, 2500, 50, 1));
+}
+
+#[test]
+fn the_waves_in_a_cut_box_are_those_in_a_whole_one() {
+    for size in [1, 2, 3] {
+        every_rank_is_right(size, |world| seismic::rank(world, &Device::Host, 9, 7));
     }
 }

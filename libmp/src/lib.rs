@@ -84,6 +84,7 @@ pub mod guide;
 pub mod launcher;
 pub mod matching;
 mod node;
+mod ownership;
 mod patience;
 pub mod porting;
 pub mod tagged;
@@ -99,7 +100,7 @@ pub use config::{Bootstrap, Config};
 pub use data::{
     AtomicNumber, AtomicOp, Collective, CollectiveRun, FusedStream, Get, Local, Message, Operation,
     Path, Peer, PeerCounters, Put, Recv, Region, Send, SignalWait, Step, Steps, Traffic, Window,
-    wait_all, wait_any,
+    start_all, wait_all, wait_any,
 };
 pub use error::{Error, Loss, Result};
 pub use exchange::Exchange;

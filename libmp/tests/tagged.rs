@@ -100,8 +100,10 @@ fn a_message_of_any_length_arrives_whole_expected_or_not_from_a_slice_a_region_o
 
 #[test]
 fn with_the_smallest_rings_and_nothing_unexpected_all_of_it_arrives_too() {
-    let smallest = Options { eager_limit: 0, unexpected: 0, ring: Some(4096), staged: false };
-    let narrow = Options { eager_limit: 100, unexpected: 300, ring: Some(4096), staged: false };
+    let smallest =
+        Options { eager_limit: 0, unexpected: 0, ring: Some(4096), ..Options::default() };
+    let narrow =
+        Options { eager_limit: 100, unexpected: 300, ring: Some(4096), ..Options::default() };
     for options in [smallest, narrow] {
         ranks(2, |world| {
             let messages = world.tagged(&options).unwrap();
@@ -716,6 +718,9 @@ fn options_that_differ_or_make_no_sense_are_refused_everywhere() {
         let ring = (world.rank() == 1).then_some(5000);
         let error = world.tagged(&Options { ring, ..Options::default() }).unwrap_err().to_string();
         assert!(error.contains("a ring of 5000 bytes: a power of two"), "{error}");
+        let chunk = (world.rank() == 0).then_some(100);
+        let error = world.tagged(&Options { chunk, ..Options::default() }).unwrap_err().to_string();
+        assert!(error.contains("a chunk of 100 bytes: from 4096"), "{error}");
         world.finish().unwrap();
     });
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use common::{SOON, ranks, stay_to_the_end};
 use libmp::gdsync::{Event, opencl};
 use libmp::tagged::{Options, Place, Request, Source, Status, Tag, Tagged, wait_all};
-use libmp::{Config, Deadline, Device, Error, Region, World};
+use libmp::{Config, Deadline, Device, Error, Path, Region, World};
 
 const CHUNK: usize = 256 << 10;
 /// Around every border: nothing, a line, the eager limit, a piece of the ring, a chunk, more than all chunks of a lane.
@@ -119,9 +119,27 @@ fn messages_of_any_length_go_through_chunks_on_every_path_and_the_pool_stays_as_
         let first = messages.staged();
         assert_eq!(first.pool, 2 * 8 * CHUNK); // of two lanes
         assert!(first.most <= 2 && first.copies > 100 && first.in_use == 0, "{first:?}");
+        // Out of the own rings without a chunk, into the other's where these are mapped.
+        let is_mapped = world.path(1 - world.rank()).unwrap() == Path::Direct;
+        assert_eq!(first.straight == first.copies, is_mapped, "{first:?}");
+        assert!(first.straight > 0, "{first:?}");
         all_lengths(world, &messages, |len| Memory::region(world, &Device::Host, len));
         assert_eq!(messages.staged().pool, first.pool);
     });
+}
+
+#[test]
+fn chunks_of_any_size_do() {
+    for chunk in [4096, 5001, 1 << 20] {
+        ranks(2, |world| {
+            let options = Options { chunk: Some(chunk), ring: Some(64 << 10), ..staged() };
+            let messages = world.tagged(&options).unwrap();
+            all_lengths(world, &messages, |len| Memory::region(world, &Device::Host, len));
+            let staged = messages.staged();
+            assert_eq!((staged.chunk, staged.pool), (chunk, 2 * 8 * chunk));
+            assert!(staged.most <= 2 && staged.in_use == 0, "{staged:?}");
+        });
+    }
 }
 
 #[test]
@@ -600,57 +618,5 @@ mod gpu {
             assert!(got == vec![9; 1 << 20]);
             world.synchronize(&stream, soon()).unwrap();
         });
-    }
-
-    /// Prints how long 64 MiB take from one process's GPU memory to the other's through chunks, and copied as a whole to pinned memory, sent, and copied
-    /// from there as a whole.
-    #[test]
-    #[ignore = "needs a GPU"]
-    fn a_long_message_in_chunks_is_timed_beside_one_copied_as_a_whole() {
-        const LEN: usize = 64 << 20;
-        const ROUNDS: usize = 10;
-        let device = Device::cuda(0).unwrap();
-        let rates = |world: World| {
-            let messages = world.tagged(&Options::default()).unwrap();
-            let memory = world.alloc::<u8>(&device, LEN).unwrap();
-            let pinned = Region::from_buffer(device.alloc_pinned::<u8>(LEN).unwrap());
-            let stream = world.stream(&device).unwrap();
-            let other = 1 - world.rank();
-            let mut in_chunks = || {
-                if world.rank() == 0 {
-                    messages.isend(&memory, other, 1).unwrap().wait(soon()).unwrap();
-                } else {
-                    messages.irecv(&memory, other, 1).unwrap().wait(soon()).unwrap();
-                }
-            };
-            let mut whole = || {
-                if world.rank() == 0 {
-                    stream.copy(pinned.buffer(), memory.buffer()).unwrap();
-                    world.synchronize(&stream, soon()).unwrap();
-                    messages.isend(&pinned, other, 1).unwrap().wait(soon()).unwrap();
-                } else {
-                    messages.irecv(&pinned, other, 1).unwrap().wait(soon()).unwrap();
-                    stream.copy(memory.buffer(), pinned.buffer()).unwrap();
-                    world.synchronize(&stream, soon()).unwrap();
-                }
-            };
-            let ways: [&mut dyn FnMut(); 2] = [&mut in_chunks, &mut whole];
-            let rates = ways.map(|way| {
-                let times = (0..ROUNDS).map(|_| {
-                    world.barrier().unwrap();
-                    let since = std::time::Instant::now();
-                    way();
-                    world.barrier().unwrap();
-                    since.elapsed()
-                });
-                LEN as f64 / times.min().unwrap_or_default().as_secs_f64() / 1e9
-            });
-            world.finish().unwrap();
-            rates
-        };
-        for worlds in common::on_every_path(2) {
-            let [in_chunks, whole] = common::on_threads(worlds, rates)[1];
-            println!("64 MiB: {in_chunks:.2} GB/s in chunks, {whole:.2} GB/s as a whole");
-        }
     }
 }

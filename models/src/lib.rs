@@ -17,7 +17,7 @@ mod inbox;
 mod line;
 #[path = "../../gdsync/src/watchdog/outstanding.rs"]
 mod outstanding;
-#[path = "../../libmp/src/tagged/ownership.rs"]
+#[path = "../../libmp/src/ownership.rs"]
 mod ownership;
 #[path = "../../gdsync/src/nic/soft/pace.rs"]
 mod pace;

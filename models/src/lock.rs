@@ -1,4 +1,4 @@
-//! The lock of tagged messages: one thread owns it and enters by a store, others come meanwhile and take it away.
+//! The lock of tagged messages and of prepared operations: one thread owns it and enters by a store, others come meanwhile and take it away.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

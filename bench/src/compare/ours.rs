@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use libmp::tagged::{self, Options, Tagged};
 use libmp::{
-    Collective, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World, wait_all,
+    Collective, Deadline, Device, Operation, Recv, ReduceOp, Region, Send, World, start_all,
+    wait_all,
 };
 
 use super::{IN_FLIGHT, Player};
@@ -89,15 +90,15 @@ impl Player for Ours<'_> {
         for _ in 0..rounds {
             if self.world.rank() == 0 {
                 answer.recv.start()?;
-                self.wires.iter().try_for_each(|wire| wire.send.start())?;
                 let sends: Vec<&dyn Operation> =
                     self.wires.iter().map(|wire| &wire.send as &dyn Operation).collect();
+                start_all(&sends)?;
                 wait_all(&sends, deadline())?;
                 answer.recv.wait(deadline())?;
             } else {
-                self.wires.iter().try_for_each(|wire| wire.recv.start())?;
                 let recvs: Vec<&dyn Operation> =
                     self.wires.iter().map(|wire| &wire.recv as &dyn Operation).collect();
+                start_all(&recvs)?;
                 wait_all(&recvs, deadline())?;
                 answer.send.start()?;
                 answer.send.wait(deadline())?;

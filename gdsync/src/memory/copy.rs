@@ -6,7 +6,20 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 const WORD: usize = size_of::<u64>();
 
+/// A hint; see [`Word64::prefetch`](super::Word64::prefetch).
+#[inline]
+pub(super) fn prefetch(at: *const u8) {
+    // SAFETY: it changes nothing that a program sees, for any address.
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    unsafe {
+        std::arch::asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
 /// A hint; see [`Buffer::prefetch_for_write`](super::Buffer::prefetch_for_write).
+#[inline]
 pub(super) fn prefetch_for_write(at: *const u8) {
     // SAFETY: it changes nothing that a program sees, for any address, and does nothing on a processor that has no such hint.
     #[cfg(all(target_arch = "x86_64", not(miri)))]

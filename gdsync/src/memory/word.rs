@@ -2,12 +2,14 @@
 //! A word keeps its memory alive.
 
 use std::fmt;
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::Buffer;
 use super::access::Access;
 use super::allocation::Allocation;
+use super::copy;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
@@ -25,6 +27,8 @@ use crate::error::{Error, Result};
 pub struct Word64 {
     allocation: Arc<Allocation>,
     offset: usize,
+    /// For the CPU, if it reaches the word.
+    host: Option<NonNull<u64>>,
 }
 
 /// A naturally aligned 32-bit word.
@@ -41,6 +45,8 @@ pub struct Word64 {
 pub struct Word32 {
     allocation: Arc<Allocation>,
     offset: usize,
+    /// For the CPU, if it reaches the word.
+    host: Option<NonNull<u32>>,
 }
 
 impl Buffer<u64> {
@@ -50,7 +56,8 @@ impl Buffer<u64> {
     /// [`Error::OutOfRange`].
     pub fn word(&self, index: usize) -> Result<Word64> {
         let element = self.slice(index..index.saturating_add(1))?;
-        Ok(Word64 { allocation: element.allocation().clone(), offset: element.offset() })
+        let (allocation, host) = (element.allocation().clone(), element.host_address());
+        Ok(Word64 { allocation, offset: element.offset(), host })
     }
 }
 
@@ -71,22 +78,29 @@ impl Buffer<u32> {
     /// [`Error::OutOfRange`].
     pub fn word(&self, index: usize) -> Result<Word32> {
         let element = self.slice(index..index.saturating_add(1))?;
-        Ok(Word32 { allocation: element.allocation().clone(), offset: element.offset() })
+        let (allocation, host) = (element.allocation().clone(), element.host_address());
+        Ok(Word32 { allocation, offset: element.offset(), host })
     }
 }
 
 macro_rules! word {
     ($word:ident, $atomic:ident, $int:ident) => {
+        // SAFETY: the address is used for atomic accesses only, and the allocation is `Send` and `Sync`.
+        unsafe impl Send for $word {}
+        // SAFETY: as for Send.
+        unsafe impl Sync for $word {}
+
         impl $word {
             /// The word as an atomic, if the CPU can reach it.
+            #[inline]
             pub fn atomic(&self) -> Option<&$atomic> {
-                let base = self.allocation.host?;
                 // SAFETY: the word lies inside the allocation, which `self` keeps; words come from
                 // buffers of this integer type, so it is aligned; all who share it access it atomically.
-                Some(unsafe { $atomic::from_ptr(base.add(self.offset).cast().as_ptr()) })
+                self.host.map(|word| unsafe { $atomic::from_ptr(word.as_ptr()) })
             }
 
             /// The value seen by the CPU (acquire at system scope), or `None` if the CPU cannot reach it.
+            #[inline]
             pub fn load(&self) -> Option<$int> {
                 self.atomic().map(Access::see)
             }
@@ -99,10 +113,35 @@ macro_rules! word {
                 self.load().ok_or_else(|| self.not_reachable("a load", "the CPU"))
             }
 
+            /// Asks the processor for the word's cache line, and does not wait for it: a look a little later does not have to.
+            ///
+            /// ```
+            /// let word = gdsync::Device::Host.alloc_pinned::<u64>(1)?.word(0)?;
+            /// word.prefetch(); // while this one looks at another
+            /// # Ok::<(), gdsync::Error>(())
+            /// ```
+            #[inline]
+            pub fn prefetch(&self) {
+                self.host.inspect(|word| copy::prefetch(word.as_ptr().cast()));
+            }
+
+            /// The same for a store. Nothing happens where the processor has no such instruction.
+            ///
+            /// ```
+            /// let word = gdsync::Device::Host.alloc_pinned::<u64>(1)?.word(0)?;
+            /// word.prefetch_for_write(); // while this one writes what comes before it
+            /// # Ok::<(), gdsync::Error>(())
+            /// ```
+            #[inline]
+            pub fn prefetch_for_write(&self) {
+                self.host.inspect(|word| copy::prefetch_for_write(word.as_ptr().cast()));
+            }
+
             /// Stores from the CPU (release at system scope).
             ///
             /// # Errors
             /// [`Error::NotReachable`] if the CPU cannot reach the word.
+            #[inline]
             pub fn store(&self, value: $int) -> Result<()> {
                 match self.atomic() {
                     Some(word) => {
@@ -148,6 +187,7 @@ macro_rules! word {
                 self.allocation.clone()
             }
 
+            #[cold]
             fn not_reachable(&self, what: &'static str, place: &str) -> Error {
                 Error::NotReachable {
                     what,

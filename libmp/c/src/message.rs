@@ -197,7 +197,7 @@ api! {
 
     /// Starts several.
     fn mp_start_all(ops: *const *const MpOp, count: usize) {
-        operations(ops, count)?.into_iter().try_for_each(MpOp::start)?;
+        libmp::start_all(&dynamic(&operations(ops, count)?))?;
     }
 
     /// Whether the last start is complete.

@@ -8,7 +8,7 @@ pub(crate) mod stream;
 mod trigger;
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use gdsync::{Buffer, Deadline, Device, Stream, Word64};
@@ -23,9 +23,10 @@ use super::counters::Counters;
 use super::name::{Name, Progress, What};
 use super::notice::{Key, Lane, Notice};
 use super::pieces::{Move, Pieces};
-use super::plane::{Plane, Prepared, Wake};
+use super::plane::{Place, Plane};
 use super::wait::Backoff;
 use crate::error::{Error, Result};
+use crate::ownership::Lock;
 use crate::transport::{
     Call, Connection, End, EndNotice, EndState, Here, IN_ONE, Line, Met, NewEnd, OneSided,
     OneSidedKind, Side, open,
@@ -50,8 +51,10 @@ pub(crate) struct Endpoint {
     end: Option<Box<dyn End>>,
     bounds: OnceLock<Bounds>,
     /// Starts by the host.
-    starts: Mutex<HostStarts>,
+    starts: Lock<HostStarts>,
     shared: Arc<Shared>,
+    /// In the list of those that wait.
+    pub place: Place,
     told: OnceLock<Told>,
     /// Of an operation on a window, which nobody has prepared the other end of.
     pub one_sided: Option<OneSidedKind>,
@@ -205,8 +208,9 @@ impl Endpoint {
             state,
             end: None,
             bounds: OnceLock::new(),
-            starts: Mutex::default(),
+            starts: Lock::new(HostStarts::default()),
             shared: Arc::default(),
+            place: Place::default(),
             told: OnceLock::new(),
             one_sided: None,
             way: OnceLock::new(),
@@ -315,7 +319,14 @@ impl Endpoint {
         starts.dropped = true;
         if !starts.is_under_way() {
             self.release(plane);
+            drop(starts);
+            plane.waiting.forget(self);
         }
+    }
+
+    /// Nothing starts it any more.
+    pub fn is_dropped(&self) -> bool {
+        self.lock().dropped
     }
 
     /// It was dropped, and nothing is under way.
@@ -423,14 +434,9 @@ impl Endpoint {
         let other = if self.side == Side::Send { "receive" } else { "send" };
         format!("rank {rank} has not prepared a {other} with tag {tag}; it has {tags}")
     }
-}
 
-impl Prepared for Endpoint {
-    fn neighbour(&self) -> usize {
-        self.neighbour
-    }
-
-    fn pair(&self, plane: &Plane, other: EndNotice) {
+    /// The peer's end is known now.
+    pub fn pair(&self, plane: &Plane, other: EndNotice) {
         let Some(end) = &self.end else { return };
         let way = self.lengths(other.len).and_then(|(sent, posted)| {
             let met =
@@ -444,17 +450,21 @@ impl Prepared for Endpoint {
         let _ = self.way.set(way);
     }
 
-    fn is_paired(&self) -> bool {
-        Endpoint::is_paired(self)
+    /// A hint that it is started or, with `starts` false, waited for soon: on host memory asks for the cache lines that other ranks have.
+    pub fn prefetch(&self, starts: bool) {
+        if let Some(Ok(Way { host: Some(host), .. })) = self.way.get() {
+            match (starts, self.side) {
+                (true, _) => host.prefetch_start(),
+                (false, Side::Recv) => host.prefetch_message(),
+                (false, Side::Send) => {}
+            }
+        }
     }
 
-    fn signal(&self) -> Option<Word64> {
+    /// What a start of the host looks at, on host memory and once the peer is known.
+    pub fn signal(&self) -> Option<Word64> {
         let Some(Ok(Way { host: Some(host), .. })) = self.way.get() else { return None };
         Some(host.signal().clone())
-    }
-
-    fn help(self: Arc<Self>, plane: &Plane, number: u64) -> Option<Wake> {
-        self.help_start(plane, number)
     }
 }
 

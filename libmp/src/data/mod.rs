@@ -80,7 +80,7 @@ pub use fused::{FusedStream, Steps};
 #[cfg(any(test, fuzzing))]
 pub use mailbox::fuzz as fuzz_mailbox;
 pub use message::{Recv, Send};
-pub use operation::{Operation, wait_all, wait_any};
+pub use operation::{Operation, start_all, wait_all, wait_any};
 pub use path::Path;
 pub(crate) use path::Paths;
 pub use peer::{Message, Peer};

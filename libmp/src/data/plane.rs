@@ -34,7 +34,7 @@ use neighbours::{Neighbour, Neighbours};
 pub(crate) use streams::Abort;
 use streams::Streams;
 use waiting::Waiting;
-pub(crate) use waiting::{Prepared, Wake};
+pub(crate) use waiting::{Place, Wake};
 
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);

@@ -182,13 +182,17 @@ impl Random {
     }
 }
 
-/// Random steps for ten seconds, each run with other numbers of sources and tags; prints how many a second.
+/// Random steps, each run with other numbers of sources and tags; prints how many a second. `TEST_STEPS`: how many (ten million), `TEST_SEED`:
+/// the first run's number (1), which is another one's for other runs.
 #[test]
 #[ignore = "takes ten seconds"]
 fn a_long_random_run_agrees_with_the_two_lists() {
-    let since = Instant::now();
-    let (mut steps, mut seed) = (0u64, 1);
-    while since.elapsed().as_secs() < 10 {
+    let number = |name: &str, otherwise| {
+        std::env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(otherwise)
+    };
+    let (all, mut seed) = (number("TEST_STEPS", 10_000_000), number("TEST_SEED", 1u64));
+    let (since, mut steps) = (Instant::now(), 0u64);
+    while steps < all {
         let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ seed);
         let (sources, tags) = (1 + seed % 64, 1 + seed % 7);
         let mut pair = Pair::default();

@@ -9,7 +9,7 @@ use super::envelope::{Envelope, Inside};
 use super::memory::{Memory, write};
 use super::pool::{Pool, Ticket};
 use super::rings::{Fit, Layout, Rings};
-use super::staging::{CHUNK, Staged, Staging};
+use super::staging::{Staged, Staging};
 use super::{Source, Status, Tag};
 use crate::data::path::Path;
 use crate::data::plane::Plane;
@@ -145,7 +145,7 @@ impl Engine {
         share: &Buffer<u8>,
         layout: Layout,
         (rank, ranks): (usize, &[usize]),
-        plane: &Plane,
+        (plane, chunk): (&Plane, Option<usize>),
     ) -> Result<Engine> {
         let failed = |source| Error::Memory { op: "making tagged messages".into(), source };
         let stretch = layout.stretch();
@@ -172,7 +172,7 @@ impl Engine {
             peers,
             requests: Pool::default(),
             matcher: Matcher::new(),
-            staging: Staging::new(),
+            staging: Staging::new(chunk),
             moved: 0,
             landing: Vec::new(),
             turn: 0,
@@ -497,8 +497,17 @@ impl Engine {
                 return Ok(()); // Whatever is in this queue streams.
             };
             let failed = |source| way.call.failed(source);
-            let written = match &mut entry.memory {
+            let ring = match &entry.memory {
                 Memory::Away(away) => {
+                    self.staging.rings.of(&away.memory, || peer.rings.bulk_there())
+                }
+                _ => None,
+            };
+            let written = match (&mut entry.memory, ring) {
+                (Memory::Away(away), Some(ring)) => {
+                    self.staging.send_straight(way, away, (&ring, &mut peer.rings))?
+                }
+                (Memory::Away(away), None) => {
                     self.staging.fetch(away).map_err(failed)?;
                     let Some((memory, len)) = self.staging.fetched(away).map_err(failed)? else {
                         return Ok(());
@@ -507,7 +516,7 @@ impl Engine {
                     self.staging.given(away, written);
                     written
                 }
-                memory => peer.rings.write_bulk(way, memory, at, until - at)?,
+                (memory, _) => peer.rings.write_bulk(way, memory, at, until - at)?,
             };
             if written == 0 {
                 return Ok(());
@@ -704,11 +713,27 @@ impl Engine {
 
     /// Takes what is in the bulk ring.
     fn take_bulk(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
-        let mut there = self.peers[from].rings.bulk(way)?;
         while let Some(&key) = self.peers[from].incoming.front() {
             let (peer, entry) = (&mut self.peers[from], &mut self.requests[key]);
             let State::Streaming { at, until } = entry.state else { return Ok(()) };
-            let len = (until - at).min(there);
+            if let Memory::Away(away) = &mut entry.memory
+                && let Some(ring) = self.staging.rings.of(&away.memory, || peer.rings.bulk_here())
+                && (!away.dropped || !away.is_idle() || at == until)
+            {
+                let rings = (&*ring, &mut peer.rings);
+                let goes_on = self.staging.receive_straight(way, (away, until), rings)?;
+                let (at, is_over) = (away.begun, away.begun == until && away.is_idle());
+                entry.state = State::Streaming { at, until };
+                if is_over {
+                    let label = entry.label;
+                    peer.incoming.pop_front();
+                    self.received(key, label, until, until);
+                } else if !goes_on {
+                    break;
+                }
+                continue;
+            }
+            let len = (until - at).min(peer.rings.bulk(way)?);
             if len == 0 {
                 break;
             }
@@ -718,14 +743,13 @@ impl Engine {
                     let Some((memory, place)) = self.staging.room(away).map_err(failed)? else {
                         break;
                     };
-                    let taken = peer.rings.take_bulk(way, &memory, 0, len.min(CHUNK))?;
+                    let taken = peer.rings.take_bulk(way, &memory, 0, len.min(memory.len()))?;
                     self.staging.store(away, place, taken).map_err(failed)?;
                     taken
                 }
                 Memory::Away(_) => peer.rings.take_bulk(way, &Memory::Nowhere, at, len)?,
                 memory => peer.rings.take_bulk(way, memory, at, len)?,
             };
-            there -= taken;
             self.moved += 1;
             entry.state = State::Streaming { at: at + taken, until };
             if at + taken == until {

@@ -36,12 +36,12 @@ mod envelope;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
 mod memory;
-mod ownership;
 mod place;
 mod pool;
 mod request;
 mod rings;
 mod staging;
+mod straight;
 
 use std::fmt;
 use std::ops::Deref;
@@ -58,12 +58,12 @@ use crate::data::wait::Backoff;
 use crate::data::window::Window;
 use crate::error::{Error, Result};
 use crate::matching::{Label, Pattern};
+use crate::ownership::{Guard, Lock};
 use crate::transport::Call;
 use engine::{Arrival, Engine, Outcome, Way, What};
 #[cfg(any(test, fuzzing))]
 pub use fuzz::lines as fuzz_lines;
 use memory::Memory;
-use ownership::{Guard, Lock};
 pub use place::Place;
 pub use pool::Ticket;
 pub use request::{Request, Scope, wait_all, wait_any};
@@ -152,6 +152,10 @@ pub struct Options {
     pub unexpected: usize,
     /// Bytes of the ring through which longer messages go, of each pair of ranks; `None`: by the number of ranks. A power of two from 4 KiB to 64 MiB.
     pub ring: Option<usize>,
+    /// The most bytes that are copied at once between a device and host memory, from 4 KiB to 16 MiB; `None`: by what copies of several sizes take on
+    /// this device, when it is first used ([`Staged::chunk`] says what came of it). Through a ring a copy has at most a quarter of it. Each rank says it
+    /// for itself.
+    pub chunk: Option<usize>,
     /// Whether also regions that the CPU reaches go the way of those that it does not, as on a machine where nothing is mapped: to measure
     /// that way, and to test it. Each rank says it for itself.
     pub staged: bool,
@@ -159,7 +163,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { eager_limit: 8192, unexpected: 1 << 20, ring: None, staged: false }
+        Options { eager_limit: 8192, unexpected: 1 << 20, ring: None, chunk: None, staged: false }
     }
 }
 
@@ -169,6 +173,9 @@ impl Options {
         if self.eager_limit > 64 << 10 {
             let reason = format!("an eager limit of {} bytes, at most 65536", self.eager_limit);
             return Err(mismatch(reason));
+        }
+        if let Some(chunk) = self.chunk.filter(|chunk| !(4096..=16 << 20).contains(chunk)) {
+            return Err(mismatch(format!("a chunk of {chunk} bytes: from 4096 to 16 MiB")));
         }
         match self.ring {
             Some(ring) if !ring.is_power_of_two() || !(4096..=64 << 20).contains(&ring) => {
@@ -293,7 +300,8 @@ impl Tagged {
         let share = communicator.alloc::<u8>(&Device::Host, size * layout.stretch())?;
         let window = Window::open(communicator, plane, &share, 0)?;
         let share = share.buffer().clone();
-        let engine = Engine::new(window, &share, layout, (rank, &ranks), plane)?;
+        let plane_and_chunk = (&**plane, options.chunk);
+        let engine = Engine::new(window, &share, layout, (rank, &ranks), plane_and_chunk)?;
         let shared = Arc::new(Shared {
             plane: plane.clone(),
             ranks,

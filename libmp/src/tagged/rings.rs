@@ -16,6 +16,8 @@ use crate::error::{Error, Result};
 use crate::transport::{Channel, line};
 
 const WORD: usize = size_of::<u64>();
+/// The bulk ring begins at a multiple of this in a stretch, so that drivers can pin it by itself.
+const PAGE: usize = 4096;
 /// What a message is counted as beyond its bytes, while nobody has taken it.
 const COST: u64 = LINE as u64;
 
@@ -64,7 +66,7 @@ impl Layout {
 
     /// Bytes of a stretch.
     pub fn stretch(&self) -> usize {
-        self.bulk_at() + self.bulk
+        (self.bulk_at() + self.bulk).next_multiple_of(PAGE)
     }
 
     fn line_at(&self, number: u64) -> usize {
@@ -76,7 +78,7 @@ impl Layout {
     }
 
     fn bulk_at(&self) -> usize {
-        self.eager_at() + self.eager
+        (self.eager_at() + self.eager).next_multiple_of(PAGE)
     }
 
     /// The largest piece that is written to the bulk ring at once.
@@ -125,9 +127,13 @@ pub(super) struct Rings {
     share: Buffer<u8>,
     words: Buffer<u64>,
     sent: Counts,
+    /// Bytes of the bulk ring there that are sent, or on their way into it.
+    reserved: u64,
     /// What it has taken of this, when it was last looked at.
     seen: Counts,
     taken: Counts,
+    /// Bytes of the bulk ring here that are taken, or on their way out of it.
+    claimed: u64,
     /// What it has been told of this.
     told: Counts,
 }
@@ -152,7 +158,21 @@ impl Rings {
         let none = Counts::default();
         let (sent, seen, taken, told) = (none, none, none, none);
         let there = channel.words();
-        Ok(Rings { layout, rank, channel, there, share, words, sent, seen, taken, told })
+        let (reserved, claimed) = (0, 0);
+        Ok(Rings {
+            layout,
+            rank,
+            channel,
+            there,
+            share,
+            words,
+            sent,
+            reserved,
+            seen,
+            taken,
+            claimed,
+            told,
+        })
     }
 
     /// It has written what no rank writes.
@@ -276,12 +296,8 @@ impl Rings {
     ) -> Result<usize> {
         let layout = self.layout;
         let piece = len.min(layout.piece());
-        let free = |rings: &Rings| layout.bulk - (rings.sent.bulk - rings.seen.bulk) as usize;
-        if free(self) < piece {
-            self.look(way)?;
-            if free(self) < piece {
-                return Ok(0);
-            }
+        if !self.has_bulk(way, piece)? {
+            return Ok(0);
         }
         let mut at = at;
         for (ring_at, part) in parts(layout.bulk, self.sent.bulk, piece) {
@@ -291,9 +307,48 @@ impl Rings {
             written.map_err(|source| way.call.failed(source))?;
             at += part;
         }
-        self.sent.bulk += piece as u64;
-        self.channel.line(way.call, Layout::WRITTEN, &[self.sent.bulk])?;
+        self.reserved += piece as u64;
+        self.publish(way, piece)?;
         Ok(piece)
+    }
+
+    /// Whether there is room for so many bytes more in the bulk ring.
+    fn has_bulk(&mut self, way: &Way<'_>, len: usize) -> Result<bool> {
+        let bulk = self.layout.bulk;
+        let has = |rings: &Rings| bulk - (rings.reserved - rings.seen.bulk) as usize >= len;
+        if !has(self) {
+            self.look(way)?;
+        }
+        Ok(has(self))
+    }
+
+    /// The bulk ring there, if it is mapped here.
+    pub fn bulk_there(&self) -> Option<Buffer<u8>> {
+        let layout = self.layout;
+        let stretch = self.there.as_ref()?.bytes();
+        stretch.slice(layout.bulk_at()..layout.bulk_at() + layout.bulk).ok()
+    }
+
+    /// Room in the bulk ring there for the next bytes, behind all that was reserved: where it is, in one piece, and how many, at most `len`.
+    pub fn reserve(&mut self, way: &Way<'_>, len: usize) -> Result<Option<(usize, usize)>> {
+        let at = self.reserved as usize & (self.layout.bulk - 1);
+        let piece = len.min(self.layout.piece()).min(self.layout.bulk - at);
+        let has_room = self.has_bulk(way, piece)?;
+        if has_room {
+            self.reserved += piece as u64;
+        }
+        Ok(has_room.then_some((at, piece)))
+    }
+
+    /// The last bytes that were reserved are not needed.
+    pub fn unreserve(&mut self, len: usize) {
+        self.reserved -= len as u64;
+    }
+
+    /// The first of the bytes that were reserved are there.
+    pub fn publish(&mut self, way: &Way<'_>, len: usize) -> Result<()> {
+        self.sent.bulk += len as u64;
+        self.channel.line(way.call, Layout::WRITTEN, &[self.sent.bulk])
     }
 
     // From the other rank.
@@ -331,11 +386,11 @@ impl Rings {
         Ok(())
     }
 
-    /// Bytes in the bulk ring.
+    /// Bytes in the bulk ring that nobody has claimed.
     pub fn bulk(&self, way: &Way<'_>) -> Result<usize> {
         let words = self.words.atomics().unwrap_or_default();
         let written = words[Layout::WRITTEN / WORD].load(Ordering::Acquire);
-        match written.wrapping_sub(self.taken.bulk) {
+        match written.wrapping_sub(self.claimed) {
             there if there > self.layout.bulk as u64 => {
                 Err(self.breach(way, "it has written past the end of a ring"))
             }
@@ -362,9 +417,35 @@ impl Rings {
                 at += part;
             }
         }
-        self.taken.bulk += piece as u64;
-        self.tell(way)?;
+        self.claimed += piece as u64;
+        self.release(way, piece)?;
         Ok(piece)
+    }
+
+    /// The bulk ring here.
+    pub fn bulk_here(&self) -> Option<Buffer<u8>> {
+        let layout = self.layout;
+        self.share.slice(layout.bulk_at()..layout.bulk_at() + layout.bulk).ok()
+    }
+
+    /// The next bytes in the bulk ring here, behind all that was claimed: where they are, in one piece, and how many, at most `len`.
+    pub fn claim(&mut self, way: &Way<'_>, len: usize) -> Result<Option<(usize, usize)>> {
+        let at = self.claimed as usize & (self.layout.bulk - 1);
+        let there = self.bulk(way)?.min(self.layout.bulk - at);
+        let piece = len.min(self.layout.piece()).min(there);
+        self.claimed += piece as u64;
+        Ok((piece > 0).then_some((at, piece)))
+    }
+
+    /// The last bytes that were claimed are still there.
+    pub fn unclaim(&mut self, len: usize) {
+        self.claimed -= len as u64;
+    }
+
+    /// The first of the bytes that were claimed are not needed any more.
+    pub fn release(&mut self, way: &Way<'_>, len: usize) -> Result<()> {
+        self.taken.bulk += len as u64;
+        self.tell(way)
     }
 
     /// A message of so many bytes that came with its envelope is where it was wanted.

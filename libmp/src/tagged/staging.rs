@@ -2,24 +2,30 @@
 //! direction, made when it is first needed and never larger: a stream (of OpenCL a queue) that nobody else uses, and a few pinned chunks.
 //! A message has at most two chunks of a lane: one is copied by the device while the other one is copied to or from the rings. It gets a chunk
 //! when there is something to do with it, and without a free one it waits. A chunk of a receive is free again by the device's copy alone,
-//! so receives never wait for sends, and sends only for who receives.
+//! so receives never wait for sends, and sends only for who receives. Where the rings themselves can be pinned the bytes go straight into them and out
+//! of them (`straight.rs`), and chunks are for what came with its envelope.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gdsync::opencl::{self, Queues};
 use gdsync::{Buffer, Deadline, Device, Event, Result, Space, Stream, Word64};
 
 use super::memory::{Memory, write};
+use super::straight::Pinned;
 
-/// Bytes of a chunk.
-pub(super) const CHUNK: usize = 256 << 10;
+/// Bytes of a chunk of memory that no GPU copies.
+const CHUNK: usize = 256 << 10;
+/// Of a GPU's those that are tried.
+const TRIED: [usize; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+/// The smallest is taken with which copies are at least so fast as with the best one.
+const ENOUGH: f64 = 0.95;
 /// Chunks of a lane.
 const CHUNKS: usize = 8;
 /// Chunks that a message has at most.
-const IN_FLIGHT: usize = 2;
+pub(super) const IN_FLIGHT: usize = 2;
 /// OpenCL's contexts whose queues are kept.
 const CONTEXTS: usize = 4;
 /// How long the end waits for copies under way, which wait for nobody.
@@ -123,26 +129,33 @@ impl Words {
     }
 }
 
-/// A chunk on its way between a device and the host.
-struct Copy {
+/// Bytes on their way between a device and the host.
+pub(super) struct Copy {
     lane: usize,
-    chunk: usize,
+    /// Of the lane; `None` for a piece of a ring.
+    chunk: Option<usize>,
     done: Point,
     /// Its bytes, and how many of them the rings have got. Of a receive they came from there.
-    len: usize,
+    pub len: usize,
     given: usize,
+}
+
+impl Copy {
+    pub fn is_done(&self) -> Result<bool> {
+        self.done.is_reached()
+    }
 }
 
 /// The memory of a request that goes through chunks.
 pub(super) struct Away {
-    memory: Where,
+    pub memory: Where,
     /// Before it the memory is somebody else's.
     after: Option<Point>,
     /// Raised when this is dropped.
     _release: Option<Release>,
-    copies: VecDeque<Copy>,
+    pub copies: VecDeque<Copy>,
     /// Bytes that copies have been started for.
-    begun: usize,
+    pub begun: usize,
     /// Of a receive: what came with its envelope.
     pub held: Option<Box<[u8]>>,
     /// Whether it came so.
@@ -175,7 +188,7 @@ impl Away {
     }
 
     /// Whether the memory may be used.
-    fn is_free(&mut self) -> Result<bool> {
+    pub fn is_free(&mut self) -> Result<bool> {
         if let Some(after) = &self.after {
             if !after.is_reached()? {
                 return Ok(false);
@@ -198,6 +211,8 @@ struct Lane {
     /// From the device to the host, of sends.
     is_down: bool,
     hand: Hand,
+    /// Bytes of a chunk, and the most of a piece of a ring.
+    chunk: usize,
     pool: Buffer<u8>,
     free: Vec<usize>,
 }
@@ -206,9 +221,47 @@ impl Lane {
     fn chunk(&self, chunk: usize, at: usize) -> Memory {
         let base = self.pool.host_address().unwrap_or(std::ptr::NonNull::dangling());
         // SAFETY: the pool has so many chunks, and a chunk so many bytes.
-        let address = unsafe { base.add(chunk * CHUNK + at) };
-        Memory::Lent { address, len: CHUNK - at, stays: false }
+        let address = unsafe { base.add(chunk * self.chunk + at) };
+        Memory::Lent { address, len: self.chunk - at, stays: false }
     }
+}
+
+/// The best size of a chunk for a device's copies in a direction: each size is tried, two copies at a time as a message has them.
+fn best_chunk(stream: &Stream, is_down: bool) -> Result<usize> {
+    const TIMES: usize = 8;
+    let (device, most) = (stream.device(), *TRIED.last().unwrap_or(&CHUNK));
+    let host = Buffer::<u8>::new(device, Space::Pinned, 2 * most)?;
+    let memory = Buffer::<u8>::new(device, Space::Device, 2 * most)?;
+    let done = Event::new(device)?;
+    let mut rates = [0.0; TRIED.len()];
+    for (rate, size) in rates.iter_mut().zip(TRIED) {
+        let mut best = f64::INFINITY;
+        for _ in 0..TIMES {
+            let since = Instant::now();
+            for half in [0..size, size..2 * size] {
+                let (host, memory) = (host.slice(half.clone())?, memory.slice(half)?);
+                match is_down {
+                    true => stream.copy(&host, &memory)?,
+                    false => stream.copy(&memory, &host)?,
+                }
+            }
+            stream.record(&done)?;
+            done.synchronize(Deadline::after(OWN_WORK))?;
+            best = best.min(since.elapsed().as_secs_f64());
+        }
+        *rate = (2 * size) as f64 / best / 1e9;
+    }
+    let chunk = enough(&rates);
+    let way = if is_down { "to the host" } else { "from the host" };
+    tracing::info!(%device, way, ?rates, chunk, "GB/s of copies of 64 KiB to 1 MiB, and the chunk of tagged messages");
+    Ok(chunk)
+}
+
+/// The smallest of the sizes that were tried whose rate is enough.
+fn enough(rates: &[f64; TRIED.len()]) -> usize {
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let first = rates.iter().position(|rate| *rate >= ENOUGH * best);
+    TRIED[first.unwrap_or(TRIED.len() - 1)]
 }
 
 /// What staging has done so far, of one rank's tagged messages.
@@ -230,10 +283,14 @@ pub struct Staged {
     pub pool: usize,
     /// Chunks of it that are in use now.
     pub in_use: usize,
+    /// Bytes of a chunk, the largest of its lanes: as chosen by what copies of several sizes take, or as [`Options::chunk`](super::Options::chunk) says.
+    pub chunk: usize,
     /// The most chunks that one message had at once.
     pub most: usize,
-    /// Copies between devices and chunks.
+    /// Copies between devices and chunks, or rings.
     pub copies: u64,
+    /// Those of them between a device and a ring: no CPU of this rank touches their bytes.
+    pub straight: u64,
     /// Queues of OpenCL's that were made, two for each context.
     pub contexts: u64,
 }
@@ -242,13 +299,18 @@ pub struct Staged {
 pub(super) struct Staging {
     lanes: Vec<Lane>,
     queues: Queues,
+    /// See [`Options::chunk`](super::Options::chunk).
+    chosen: Option<usize>,
+    pub rings: Pinned,
     most: usize,
     copies: u64,
+    straight: u64,
 }
 
 impl Staging {
-    pub fn new() -> Staging {
-        Staging { lanes: Vec::new(), queues: Queues::new(CONTEXTS), most: 0, copies: 0 }
+    pub fn new(chosen: Option<usize>) -> Staging {
+        let (lanes, queues, rings) = (Vec::new(), Queues::new(CONTEXTS), Pinned::default());
+        Staging { lanes, queues, chosen, rings, most: 0, copies: 0, straight: 0 }
     }
 
     /// Copies started so far.
@@ -260,8 +322,10 @@ impl Staging {
         Staged {
             pool: self.lanes.iter().map(|lane| lane.pool.len()).sum(),
             in_use: self.lanes.iter().map(|lane| CHUNKS - lane.free.len()).sum(),
+            chunk: self.lanes.iter().map(|lane| lane.chunk).max().unwrap_or_default(),
             most: self.most,
             copies: self.copies,
+            straight: self.straight,
             contexts: self.queues.made(),
         }
     }
@@ -277,18 +341,31 @@ impl Staging {
         if let Some(lane) = known {
             return Ok(lane);
         }
-        let (hand, pool) = match memory {
+        let (hand, chunk, pool) = match memory {
             Where::Buffer(buffer) => {
                 let device = buffer.device();
-                let pool = Buffer::new(device, Space::Pinned, CHUNKS * CHUNK)?;
-                (Hand::Stream(device.stream()?), pool)
+                let stream = device.stream()?;
+                let chunk = match (self.chosen, device) {
+                    (Some(chosen), _) => chosen,
+                    (None, Device::Cuda(_)) => best_chunk(&stream, is_down)?,
+                    (None, Device::Host) => CHUNK,
+                };
+                let pool = Buffer::new(device, Space::Pinned, CHUNKS * chunk)?;
+                (Hand::Stream(stream), chunk, pool)
             }
             Where::OpenCl(_) => {
-                (Hand::OpenCl, Buffer::new(&Device::Host, Space::Host, CHUNKS * CHUNK)?)
+                let chunk = self.chosen.unwrap_or(CHUNK);
+                (Hand::OpenCl, chunk, Buffer::new(&Device::Host, Space::Host, CHUNKS * chunk)?)
             }
         };
-        self.lanes.push(Lane { ordinal, is_down, hand, pool, free: (0..CHUNKS).collect() });
+        self.lanes.push(Lane { ordinal, is_down, hand, chunk, pool, free: (0..CHUNKS).collect() });
         Ok(self.lanes.len() - 1)
+    }
+
+    /// Bytes of a chunk for a memory in a direction.
+    pub fn chunk(&mut self, memory: &Where, is_down: bool) -> Result<usize> {
+        let lane = self.lane(memory, is_down)?;
+        Ok(self.lanes[lane].chunk)
     }
 
     /// Starts a copy between a chunk that was taken and the memory, from its byte `at` on.
@@ -300,8 +377,8 @@ impl Staging {
         at: usize,
         len: usize,
     ) -> Result<()> {
-        let Lane { hand, pool, is_down, .. } = &self.lanes[lane];
-        let start = chunk * CHUNK;
+        let Lane { hand, pool, is_down, chunk: size, .. } = &self.lanes[lane];
+        let start = chunk * size;
         let done = match (hand, &away.memory) {
             (Hand::Stream(stream), Where::Buffer(memory)) => {
                 let (host, memory) = (pool.slice(start..start + len)?, memory.slice(at..at + len)?);
@@ -327,14 +404,42 @@ impl Staging {
             }
             (Hand::OpenCl, Where::Buffer(_)) => return Ok(()), // A lane's hand is that of its memory.
         };
-        away.copies.push_back(Copy { lane, chunk, done, len, given: 0 });
+        self.begun(away, Copy { lane, chunk: Some(chunk), done, len, given: 0 });
+        Ok(())
+    }
+
+    fn begun(&mut self, away: &mut Away, copy: Copy) {
+        away.copies.push_back(copy);
         self.copies += 1;
         self.most = self.most.max(away.copies.len());
+    }
+
+    /// Starts a copy between a piece of a ring that a device reaches and memory of that device, behind the bytes that were begun before.
+    pub fn copy_straight(
+        &mut self,
+        away: &mut Away,
+        ring: &Buffer<u8>,
+        is_down: bool,
+    ) -> Result<()> {
+        let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // There is a ring for no other.
+        let lane = self.lane(&away.memory, is_down)?;
+        let Hand::Stream(stream) = &self.lanes[lane].hand else { return Ok(()) };
+        let (at, len) = (away.begun, ring.len());
+        let memory = memory.slice(at..at + len)?;
+        match is_down {
+            true => stream.copy(ring, &memory)?,
+            false => stream.copy(&memory, ring)?,
+        }
+        let done = Event::new(stream.device())?;
+        stream.record(&done)?;
+        away.begun += len;
+        self.straight += 1;
+        self.begun(away, Copy { lane, chunk: None, done: Point::Event(done), len, given: 0 });
         Ok(())
     }
 
     fn give_back(&mut self, copy: &Copy) {
-        self.lanes[copy.lane].free.push(copy.chunk);
+        self.lanes[copy.lane].free.extend(copy.chunk);
     }
 
     /// Starts to fetch what a send's rings can soon take.
@@ -342,7 +447,7 @@ impl Staging {
         while away.begun < away.len() && away.copies.len() < IN_FLIGHT && away.is_free()? {
             let lane = self.lane(&away.memory, true)?;
             let Some(chunk) = self.lanes[lane].free.pop() else { return Ok(()) };
-            let (at, len) = (away.begun, CHUNK.min(away.len() - away.begun));
+            let (at, len) = (away.begun, self.lanes[lane].chunk.min(away.len() - away.begun));
             if let Err(error) = self.copy(lane, chunk, away, at, len) {
                 self.lanes[lane].free.push(chunk);
                 return Err(error);
@@ -355,10 +460,11 @@ impl Staging {
     /// What of a send has been fetched and the rings have not got: memory of that many bytes.
     pub fn fetched(&self, away: &Away) -> Result<Option<(Memory, usize)>> {
         let Some(copy) = away.copies.front() else { return Ok(None) };
+        let Some(chunk) = copy.chunk else { return Ok(None) };
         if !copy.done.is_reached()? {
             return Ok(None);
         }
-        let memory = self.lanes[copy.lane].chunk(copy.chunk, copy.given);
+        let memory = self.lanes[copy.lane].chunk(chunk, copy.given);
         Ok(Some((memory, copy.len - copy.given)))
     }
 
@@ -434,5 +540,18 @@ impl Staging {
             }
             self.give_back(&copy);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_chunk_is_taken_with_which_copies_are_about_as_fast_as_they_get() {
+        assert_eq!(enough(&[10.0, 20.0, 30.0, 38.5, 40.0]), 512 << 10);
+        assert_eq!(enough(&[40.0, 39.0, 38.0, 37.0, 36.0]), 64 << 10);
+        assert_eq!(enough(&[1.0, 2.0, 4.0, 8.0, 16.0]), 1 << 20);
+        assert_eq!(enough(&[f64::NAN; 5]), 1 << 20);
     }
 }

@@ -181,6 +181,9 @@ pub(crate) trait Line: Send + Sync {
     /// sees the signal sees the message.
     fn tell(&self, kind: StepKind, epoch: u64) -> std::result::Result<Handed, NicError>;
 
+    /// A hint that the other end will be told soon.
+    fn prefetch(&self) {}
+
     /// Whether the entry at this position is complete.
     fn is_complete(&self, _: u64) -> std::result::Result<bool, NicError> {
         Ok(true)

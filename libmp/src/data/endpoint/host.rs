@@ -76,6 +76,18 @@ impl HostEnd {
         &self.mine
     }
 
+    /// A hint that the next start is soon.
+    pub fn prefetch_start(&self) {
+        self.mine.prefetch();
+        self.line.prefetch();
+        self.moves.first().inspect(|first| first.to.prefetch_for_write(0));
+    }
+
+    /// A hint that a message will be looked for soon.
+    pub fn prefetch_message(&self) {
+        self.mine.prefetch();
+    }
+
     /// What this end's signal must have reached before the next message may be sent.
     pub fn needed(&self) -> u64 {
         (load(&self.epoch) + 1).saturating_sub(self.ahead)

@@ -2,8 +2,8 @@
 //! but does not wait: what cannot be done at once is left to later calls (`waiting`). On memory of a GPU, whose counters the CPU
 //! does not reach, it runs on a stream that the world lends it until it is complete.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gdsync::{Deadline, Device, Event, Space, Stream, Word64};
@@ -15,6 +15,7 @@ use crate::data::name::{Progress, What};
 use crate::data::plane::Plane;
 use crate::data::plane::Wake;
 use crate::error::{Error, Result};
+use crate::ownership::Guard;
 use crate::transport::Handed;
 use crate::transport::nic::refused;
 
@@ -135,7 +136,7 @@ impl Endpoint {
         let (number, waits) = (starts.host, self.go_on(plane, &mut starts));
         drop(starts);
         if let Some(wake) = waits {
-            plane.waiting.add(self.clone(), number, wake);
+            plane.waiting.add(self, number, wake);
         }
         self.known(plane).map(drop)
     }
@@ -521,7 +522,8 @@ impl Endpoint {
         Error::Started { op: self.name.to_string(), epoch: self.latest(starts).max(queued) }
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, HostStarts> {
-        self.starts.lock().unwrap_or_else(PoisonError::into_inner)
+    #[inline]
+    pub(super) fn lock(&self) -> Guard<'_, HostStarts> {
+        self.starts.lock()
     }
 }

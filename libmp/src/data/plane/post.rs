@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::{Plane, Prepared, lock};
+use super::{Plane, lock};
+use crate::data::endpoint::Endpoint;
 use crate::data::mailbox::Mailbox;
 use crate::data::notice::{Key, Notice};
 use crate::data::pairing::Pairing;
@@ -24,8 +25,8 @@ pub(crate) struct State {
     outbox: Option<Way>,
     pub links: OpenedLinks,
     backlog: VecDeque<Vec<u8>>,
-    sends: Pairing<Arc<dyn Prepared>, EndNotice>,
-    recvs: Pairing<Arc<dyn Prepared>, EndNotice>,
+    sends: Pairing<Arc<Endpoint>, EndNotice>,
+    recvs: Pairing<Arc<Endpoint>, EndNotice>,
 }
 
 /// Tags that an error lists.
@@ -35,12 +36,12 @@ impl Plane {
     /// An operation was prepared: tells the peer, and pairs what can be paired.
     pub fn announce(
         &self,
-        end: Arc<dyn Prepared>,
+        end: Arc<Endpoint>,
         (side, key): (Side, Key),
         notice: Notice,
     ) -> Result<()> {
-        let mut state = lock(&self.neighbours[end.neighbour()].state);
-        self.post(end.neighbour(), &mut state, &notice)?;
+        let mut state = lock(&self.neighbours[end.neighbour].state);
+        self.post(end.neighbour, &mut state, &notice)?;
         let pairing = match side {
             Side::Send => &mut state.sends,
             Side::Recv => &mut state.recvs,

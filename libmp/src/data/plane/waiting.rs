@@ -2,13 +2,14 @@
 //! looks at all of them, again and again, and there may be hundreds: a look at one that still waits is one load of the word
 //! that will say so. Nobody has to tell the list that something has changed, so no news can be lost.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use gdsync::Word64;
 
 use super::Plane;
-use crate::transport::EndNotice;
+use crate::data::endpoint::Endpoint;
+use crate::ownership::Lock;
 
 /// What a start waits for.
 #[derive(Debug, Clone, Copy)]
@@ -21,34 +22,22 @@ pub(crate) enum Wake {
     Room,
 }
 
-/// A prepared operation, as the plane sees it.
-pub(crate) trait Prepared: Send + Sync {
-    fn neighbour(&self) -> usize;
-
-    /// The peer's end is known now.
-    fn pair(&self, plane: &Plane, other: EndNotice);
-
-    /// Whether the peer's end is known.
-    fn is_paired(&self) -> bool;
-
-    /// What a start of the host looks at, on host memory and once the peer is known.
-    fn signal(&self) -> Option<Word64>;
-
-    /// Does the part of this rank in start number `number`, if it can be done now. What it waits for, or nothing if nothing
-    /// is left to do.
-    fn help(self: Arc<Self>, plane: &Plane, number: u64) -> Option<Wake>;
-}
-
 /// The list.
-#[derive(Default)]
 pub(crate) struct Waiting {
-    entries: Mutex<Vec<Entry>>,
-    /// How many these are, for those who only pass by.
+    entries: Lock<Entries>,
+    /// How many wait, for those who only pass by.
     count: AtomicUsize,
 }
 
+/// First those that wait, then those that have: an operation that has waited once keeps its entry until it is dropped.
+#[derive(Default)]
+struct Entries {
+    all: Vec<Entry>,
+    waiting: usize,
+}
+
 struct Entry {
-    end: Arc<dyn Prepared>,
+    end: Arc<Endpoint>,
     /// Its signal once the peer is known, beside the rest of what a look needs.
     signal: Option<Word64>,
     /// Number of the start.
@@ -56,13 +45,47 @@ struct Entry {
     wake: Wake,
 }
 
+/// Where the entry of an operation is. Of the list's, behind its lock.
+pub(crate) struct Place(AtomicUsize);
+
+impl Default for Place {
+    fn default() -> Place {
+        Place(AtomicUsize::new(usize::MAX))
+    }
+}
+
+impl Place {
+    fn get(&self) -> Option<usize> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|&at| at != usize::MAX)
+    }
+
+    fn set(&self, at: Option<usize>) {
+        self.0.store(at.unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting { entries: Lock::new(Entries::default()), count: AtomicUsize::new(0) }
+    }
+}
+
 impl Waiting {
     /// Notes start number `number` of an operation.
-    pub fn add(&self, end: Arc<dyn Prepared>, number: u64, wake: Wake) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let signal = end.signal();
-        entries.push(Entry { end, signal, number, wake });
-        self.count.store(entries.len(), Ordering::Relaxed);
+    pub fn add(&self, end: &Arc<Endpoint>, number: u64, wake: Wake) {
+        let mut entries = self.entries.lock();
+        let at = entries.place(end);
+        let entry = &mut entries.all[at];
+        (entry.number, entry.wake) = (number, wake);
+        if entry.signal.is_none() {
+            entry.signal = end.signal();
+        }
+        if at >= entries.waiting {
+            let first = entries.waiting;
+            entries.swap(at, first);
+            entries.waiting += 1;
+        }
+        self.count.store(entries.waiting, Ordering::Relaxed);
     }
 
     /// Goes on with those that can, unless another thread is at it.
@@ -70,9 +93,28 @@ impl Waiting {
         if self.is_empty() {
             return;
         }
-        let Ok(mut entries) = self.entries.try_lock() else { return };
-        entries.retain_mut(|entry| entry.waits(plane) || entry.go_on(plane));
-        self.count.store(entries.len(), Ordering::Relaxed);
+        let Some(mut entries) = self.entries.try_lock() else { return };
+        let mut at = 0;
+        while at < entries.waiting {
+            let entry = &mut entries.all[at];
+            if entry.waits(plane) || entry.go_on(plane) {
+                at += 1;
+            } else if entry.end.is_dropped() {
+                entries.remove(at);
+            } else {
+                entries.rest(at);
+            }
+        }
+        self.count.store(entries.waiting, Ordering::Relaxed);
+    }
+
+    /// An operation is dropped, and nothing of it is under way.
+    pub fn forget(&self, end: &Endpoint) {
+        let mut entries = self.entries.lock();
+        if let Some(at) = end.place.get() {
+            entries.remove(at);
+        }
+        self.count.store(entries.waiting, Ordering::Relaxed);
     }
 
     /// How many there are.
@@ -87,12 +129,46 @@ impl Waiting {
     }
 }
 
+impl Entries {
+    /// Where an operation's entry is, which is made.
+    fn place(&mut self, end: &Arc<Endpoint>) -> usize {
+        end.place.get().unwrap_or_else(|| {
+            let at = self.all.len();
+            end.place.set(Some(at));
+            self.all.push(Entry { end: end.clone(), signal: None, number: 0, wake: Wake::Room });
+            at
+        })
+    }
+
+    fn swap(&mut self, one: usize, other: usize) {
+        self.all.swap(one, other);
+        for at in [one, other] {
+            self.all[at].end.place.set(Some(at));
+        }
+    }
+
+    /// One that waited waits no more.
+    fn rest(&mut self, at: usize) {
+        self.waiting -= 1;
+        self.swap(at, self.waiting);
+    }
+
+    fn remove(&mut self, mut at: usize) {
+        if at < self.waiting {
+            self.rest(at);
+            at = self.waiting;
+        }
+        self.swap(at, self.all.len() - 1);
+        self.all.pop().inspect(|entry| entry.end.place.set(None));
+    }
+}
+
 impl Entry {
     /// Whether there is no use in trying.
     fn waits(&self, plane: &Plane) -> bool {
         match self.wake {
             Wake::Peer => {
-                plane.listen(self.end.neighbour());
+                plane.listen(self.end.neighbour);
                 !self.end.is_paired()
             }
             Wake::Credit(value) => {
@@ -106,7 +182,7 @@ impl Entry {
     /// Tries. False if nothing is left to do: the start is handed over, here or by a call of its user, who then notes by
     /// himself what he starts next.
     fn go_on(&mut self, plane: &Plane) -> bool {
-        match self.end.clone().help(plane, self.number) {
+        match self.end.help_start(plane, self.number) {
             Some(wake) => {
                 self.wake = wake;
                 if self.signal.is_none() {

@@ -201,6 +201,10 @@ impl Line for Word64 {
     fn tell(&self, _: StepKind, epoch: u64) -> std::result::Result<Handed, NicError> {
         Ok(self.store(epoch).map(|()| Handed::Done)?)
     }
+
+    fn prefetch(&self) {
+        self.prefetch_for_write();
+    }
 }
 
 /// Whether a peer's memory may be a GPU's: whether the machine has a GPU driver, without starting it.

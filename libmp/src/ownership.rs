@@ -26,7 +26,7 @@ const NOBODY: usize = 0;
 const EVERYBODY: usize = 1;
 
 /// See the module.
-pub(super) struct Lock<T> {
+pub(crate) struct Lock<T> {
     owner: AtomicUsize,
     /// The owner is.
     inside: AtomicBool,
@@ -39,7 +39,7 @@ pub(super) struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 /// The value, until it is dropped.
-pub(super) struct Guard<'a, T> {
+pub(crate) struct Guard<'a, T> {
     lock: &'a Lock<T>,
     /// None of the owner.
     mutex: Option<MutexGuard<'a, ()>>,
@@ -160,7 +160,7 @@ impl<T> Drop for Guard<'_, T> {
 /// What this thread is called: no other that lives is.
 #[inline]
 #[cfg(not(loom))]
-fn this_thread() -> usize {
+pub(crate) fn this_thread() -> usize {
     thread_local! {
         static THIS: u16 = const { 0 };
     }

@@ -1,0 +1,298 @@
+//! Tagged messages of a GPU's memory: every kind of memory that CUDA has, the time of long messages beside copies by hand, and what the application's own
+//! copies notice of them. Figures are printed; what must hold on any GPU is asserted. Needs a GPU.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use common::{SOON, on_threads, ranks};
+use cudarc::driver::sys;
+use libmp::gdsync::Buffer;
+use libmp::tagged::{Options, Place, Tagged};
+use libmp::{Deadline, Device, Region, World};
+
+const MIB: usize = 1 << 20;
+
+fn soon() -> Deadline {
+    Deadline::after(SOON)
+}
+
+/// The median of some seconds.
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Memory of a kind that the program has allocated by the driver itself, for as long as the process runs.
+fn allocated(kind: &str, len: usize) -> u64 {
+    let mut address = 0;
+    let ok = sys::CUresult::CUDA_SUCCESS;
+    // SAFETY: calls of the driver with places for what they return; a context is current, which the caller's device has made.
+    unsafe {
+        match kind {
+            "device" => assert_eq!(sys::cuMemAlloc_v2(&mut address, len), ok),
+            "managed" => assert_eq!(sys::cuMemAllocManaged(&mut address, len, 1), ok),
+            "of a pool" => {
+                assert_eq!(sys::cuMemAllocAsync(&mut address, len, std::ptr::null_mut()), ok);
+                assert_eq!(sys::cuStreamSynchronize(std::ptr::null_mut()), ok);
+            }
+            _ => {
+                let mut props: sys::CUmemAllocationProp = std::mem::zeroed();
+                props.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+                props.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+                let size = len.next_multiple_of(2 * MIB);
+                let mut handle = 0;
+                assert_eq!(sys::cuMemCreate(&mut handle, size, &props, 0), ok);
+                assert_eq!(sys::cuMemAddressReserve(&mut address, size, 0, 0, 0), ok);
+                assert_eq!(sys::cuMemMap(address, size, 0, handle, 0), ok);
+                let access = sys::CUmemAccessDesc {
+                    location: props.location,
+                    flags: sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                };
+                assert_eq!(sys::cuMemSetAccess(address, size, &access, 1), ok);
+            }
+        }
+    }
+    address
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn memory_of_every_kind_is_sent_and_received() {
+    let device = Device::cuda(0).unwrap();
+    // Its context becomes current.
+    let stream = device.stream().unwrap();
+    stream.synchronize(soon()).unwrap();
+    for kind in ["device", "managed", "of a pool", "mapped by the program"] {
+        let len = MIB + 77;
+        let address = allocated(kind, len);
+        // SAFETY: it stays.
+        let memory = unsafe { Buffer::<u8>::from_cuda_memory(&device, address, len, ()) };
+        let memory = match memory {
+            Ok(memory) => Region::from_buffer(memory),
+            Err(error) => panic!("{kind}: {error}"),
+        };
+        let bytes: Vec<u8> = (0..len).map(|at| (at * 31 + at / 257) as u8).collect();
+        ranks(1, |world| {
+            let messages = world.tagged(&Options::default()).unwrap();
+            let mut send = messages
+                .isend(
+                    &Region::from_buffer(Buffer::from_vec(&Device::Host, bytes.clone()).unwrap()),
+                    0,
+                    1,
+                )
+                .unwrap();
+            messages.irecv(&memory, 0, 1).unwrap().wait(soon()).unwrap();
+            send.wait(soon()).unwrap();
+            let mut got = vec![0u8; len];
+            let mut send = messages.isend(&memory, 0, 2).unwrap();
+            messages.recv(&mut got, 0, 2, soon()).unwrap();
+            send.wait(soon()).unwrap();
+            assert!(got == bytes, "{kind}");
+        });
+        println!("{kind}: right");
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn a_stream_of_another_device_than_the_memory_is_refused() {
+    let device = Device::cuda(0).unwrap();
+    ranks(1, |world| {
+        let messages = world.tagged(&Options::default()).unwrap();
+        let (memory, stream) = (world.alloc::<u8>(&device, 9).unwrap(), Device::Host.stream());
+        let stream = stream.unwrap();
+        let refused = messages.isend(Place::from(&memory).on(&stream), 0, 1);
+        assert!(refused.is_err());
+        // Nothing of it was sent.
+        assert_eq!(messages.iprobe(0, 1).unwrap(), None);
+    });
+}
+
+/// Two ranks of this process that have memory of a GPU, pinned memory of theirs, and messages.
+struct Pair {
+    world: World,
+    messages: Tagged,
+    memory: Region<u8>,
+    pinned: Region<u8>,
+    stream: libmp::gdsync::Stream,
+}
+
+impl Pair {
+    fn new(world: World, device: &Device, most: usize, options: &Options) -> Pair {
+        let messages = world.tagged(options).unwrap();
+        let memory = world.alloc::<u8>(device, most).unwrap();
+        let pinned = Region::from_buffer(device.alloc_pinned::<u8>(most).unwrap());
+        let stream = world.stream(device).unwrap();
+        Pair { world, messages, memory, pinned, stream }
+    }
+
+    fn sends(&self) -> bool {
+        self.world.rank() == 0
+    }
+
+    /// As the library does it.
+    fn message(&self, len: usize) {
+        let memory = self.memory.slice(0..len).unwrap();
+        if self.sends() {
+            self.messages.isend(&memory, 1, 1).unwrap().wait(soon()).unwrap();
+        } else {
+            self.messages.irecv(&memory, 0, 1).unwrap().wait(soon()).unwrap();
+        }
+    }
+
+    /// A copy of the whole, a message of host memory, and a copy of the whole: in parts of so many bytes, of which a rank has two pinned
+    /// ones in turn when there are several.
+    fn by_hand(&self, len: usize, part: usize) {
+        let mut sends = Vec::new();
+        let parts = (0..len).step_by(part).map(|at| at..len.min(at + part));
+        for range in parts {
+            let (memory, pinned) = (self.memory.slice(range.clone()), self.pinned.slice(range));
+            let (memory, pinned) = (memory.unwrap(), pinned.unwrap());
+            if self.sends() {
+                self.stream.copy(pinned.buffer(), memory.buffer()).unwrap();
+                self.stream.synchronize(soon()).unwrap();
+                sends.push(self.messages.isend(&pinned, 1, 2).unwrap());
+                if sends.len() > 1 {
+                    sends.remove(0).wait(soon()).unwrap();
+                }
+            } else {
+                self.messages.irecv(&pinned, 0, 2).unwrap().wait(soon()).unwrap();
+                self.stream.copy(memory.buffer(), pinned.buffer()).unwrap();
+            }
+        }
+        for send in &mut sends {
+            send.wait(soon()).unwrap();
+        }
+        self.stream.synchronize(soon()).unwrap();
+    }
+
+    /// GB/s of the median, until both are through.
+    fn rate(&self, len: usize, mut way: impl FnMut()) -> f64 {
+        let mut times = Vec::new();
+        for turn in 0..9 {
+            self.world.barrier().unwrap();
+            let since = Instant::now();
+            way();
+            self.world.barrier().unwrap();
+            if turn > 0 {
+                times.push(since.elapsed().as_secs_f64());
+            }
+        }
+        len as f64 / median(times) / 1e9
+    }
+}
+
+/// GB/s of one copy of the whole.
+fn link(device: &Device, len: usize, is_down: bool) -> f64 {
+    let (memory, pinned) = (device.alloc::<u8>(len).unwrap(), device.alloc_pinned(len).unwrap());
+    let stream = device.stream().unwrap();
+    let times = (0..9).map(|_| {
+        let since = Instant::now();
+        match is_down {
+            true => stream.copy(&pinned, &memory).unwrap(),
+            false => stream.copy(&memory, &pinned).unwrap(),
+        }
+        stream.synchronize(soon()).unwrap();
+        since.elapsed().as_secs_f64()
+    });
+    len as f64 / median(times.collect()) / 1e9
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn long_messages_are_timed_beside_copies_by_hand() {
+    let device = Device::cuda(0).unwrap();
+    let most = 64 * MIB;
+    println!(
+        "link: to the host {:.1}, from it {:.1} GB/s",
+        link(&device, most, true),
+        link(&device, most, false)
+    );
+    println!(
+        "bytes: a message with rings of 512 KiB, 4 MiB, 16 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s"
+    );
+    for len in [64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB, most] {
+        let mut row = Vec::new();
+        for ring in [512 << 10, 4 * MIB, 16 * MIB] {
+            let options = Options { ring: Some(ring), ..Options::default() };
+            let rates = on_threads(World::threads(2).unwrap(), |world| {
+                let pair = Pair::new(world, &device, len, &options);
+                let message = pair.rate(len, || pair.message(len));
+                let staged = pair.messages.staged();
+                assert_eq!(staged.straight, staged.copies, "{staged:?}");
+                let whole = pair.rate(len, || pair.by_hand(len, len));
+                let parts = pair.rate(len, || pair.by_hand(len, MIB));
+                let chunk = staged.chunk;
+                pair.world.finish().unwrap();
+                (message, whole, parts, chunk)
+            });
+            row.push(rates[0]);
+        }
+        let messages = row.iter().map(|it| format!("{:.2}", it.0)).collect::<Vec<_>>().join(" ");
+        println!("{len}: {messages}; {:.2}, {:.2}; chunk {}", row[0].1, row[0].2, row[0].3);
+    }
+}
+
+/// What a rank of another thread does over and over, in microseconds each, alone and while messages go from and to the same GPU.
+#[test]
+#[ignore = "needs a GPU"]
+fn what_the_application_copies_is_timed_while_messages_go() {
+    const LEN: usize = 16 * MIB;
+    let device = Device::cuda(0).unwrap();
+    let victim = |kind: &str| {
+        let memory = [(); 2].map(|()| device.alloc::<u8>(LEN).unwrap());
+        let pinned = device.alloc_pinned::<u8>(LEN).unwrap();
+        let stream = device.stream().unwrap();
+        let times = (0..60).map(|_| {
+            let since = Instant::now();
+            match kind {
+                "to the host" => stream.copy(&pinned, &memory[0]).unwrap(),
+                "from the host" => stream.copy(&memory[0], &pinned).unwrap(),
+                _ => (0..16).for_each(|_| stream.copy(&memory[0], &memory[1]).unwrap()),
+            }
+            stream.synchronize(soon()).unwrap();
+            since.elapsed().as_secs_f64() * 1e6
+        });
+        median(times.collect())
+    };
+    let options = Options { ring: Some(4 * MIB), ..Options::default() };
+    println!(
+        "16 MiB, the application's: alone; beside messages; beside copies by hand: us, and how much slower"
+    );
+    for kind in ["to the host", "from the host", "on the device"] {
+        let alone = victim(kind);
+        let beside = [true, false].map(|library| {
+            let stop = AtomicBool::new(false);
+            let (stop, options, device) = (&stop, &options, &device);
+            std::thread::scope(|scope| {
+                let ranks = scope.spawn(move || {
+                    on_threads(World::threads(2).unwrap(), |world| {
+                        let pair = Pair::new(world, device, LEN, options);
+                        let mut goes_on = true;
+                        while goes_on {
+                            match library {
+                                true => pair.message(LEN),
+                                false => pair.by_hand(LEN, LEN),
+                            }
+                            let stops = pair.sends() && stop.load(Ordering::Relaxed);
+                            goes_on = pair.world.sum(u64::from(stops)).unwrap() == 0;
+                        }
+                        pair.world.finish().unwrap();
+                    });
+                });
+                std::thread::sleep(std::time::Duration::from_millis(300)); // messages are under way: nothing depends on it
+                let time = victim(kind);
+                stop.store(true, Ordering::Relaxed);
+                ranks.join().unwrap();
+                time
+            })
+        });
+        let slower = beside.map(|time| (time / alone - 1.0) * 100.0);
+        println!(
+            "{kind}: {alone:.0}; {:.0} ({:+.1} %); {:.0} ({:+.1} %)",
+            beside[0], slower[0], beside[1], slower[1]
+        );
+    }
+}
