@@ -4,11 +4,13 @@
 //! threads; each call is one unit, the order between threads is theirs to arrange.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytemuck::Pod;
+use mp_kernels::QueuePair as DeviceQueuePair;
 
 use crate::cuda::graph::CudaGraph;
 use crate::cuda::kernel::Kernel;
@@ -343,6 +345,19 @@ impl Stream {
         match &self.inner {
             Inner::Host(_) => self.write64(word, value),
             Inner::Cuda(stream) => stream.raise("mp_signal_store", word, value),
+        }
+    }
+
+    /// Rings blocks of a queue by a kernel of one thread; on a host stream `None`: nothing was done.
+    pub(crate) fn ring_by_kernel(
+        &self,
+        queue: &DeviceQueuePair,
+        blocks: Range<u64>,
+        timeout: Duration,
+    ) -> Option<Result<()>> {
+        match &self.inner {
+            Inner::Host(_) => None,
+            Inner::Cuda(stream) => Some(stream.ring(queue, blocks, timeout)),
         }
     }
 

@@ -7,7 +7,7 @@ mod soft_common;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Duration;
 
-use gdsync::nic::{Access, CompletionMode, Error, QueuePairOptions, Trigger};
+use gdsync::nic::{Access, CompletionMode, Error, Nic, QueuePairOptions, Trigger};
 use gdsync::wqe::{Operation, Payload};
 use gdsync::{Deadline, Device};
 use soft_common::operations::write;
@@ -162,5 +162,32 @@ fn threads_and_a_stream(way: Way) -> Outcome {
         Ok(())
     })?;
     assert_eq!(word.buffer.cast::<u64>()?.to_vec()?[0], (THREADS + 1) * EACH);
+    Ok(())
+}
+
+#[test]
+fn what_may_go_along_goes_though_nobody_looks_any_more() -> Outcome {
+    for way in [Way::Mapped, Way::Ring, Way::Tcp] {
+        let pair = pair(way, CompletionMode::Collapsed)?;
+        let to = Memory::new(&pair.right_nic, &[0; 16], Access::ALL)?;
+        let words = to.buffer.cast::<u64>()?;
+        let store = |at: u64, value: u64| -> Result<_, Error> {
+            let (remote, bytes) = (to.region.remote(8 * at), value.to_ne_bytes());
+            let payload = Payload::Inline(&bytes);
+            pair.left.prepare(&signaled(Operation::Write { remote, payload, imm: None }))
+        };
+        for round in 1..=200_u64 {
+            // A thread that waits has looked a moment ago, and is gone.
+            (0..20).for_each(|_| pair.left_nic.progress());
+            pair.left.ring_along(store(0, round)?, soon())?;
+            if round % 2 == 0 {
+                pair.left.ring(store(1, round)?, soon())?;
+            }
+            let last = words.word(usize::from(round % 2 == 0))?;
+            let come = soon().poll(|| (last.load()? == round).then_some(()));
+            come.ok_or_else(|| format!("{way:?}: round {round} has not come"))?;
+            assert_eq!(words.word(0)?.load(), Some(round), "{way:?}: it was posted first");
+        }
+    }
     Ok(())
 }

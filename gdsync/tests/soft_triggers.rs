@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use common::on_host_and_cuda;
 use gdsync::nic::soft::{SoftNic, SoftNicOptions};
-use gdsync::nic::{Access, CompletionMode, Cpu, Error, Nic, QueuePair, QueuePairOptions, Trigger};
+use gdsync::nic::{
+    Access, ByKernel, CompletionMode, Cpu, Error, Nic, QueuePair, QueuePairOptions, Trigger,
+};
 use gdsync::wqe::{Operation, Payload, WorkRequest};
 use gdsync::{Buffer, Deadline, Device};
 use soft_common::{Outcome, signaled, soon};
 
 on_host_and_cuda!(
     a_stream_rings_what_the_cpu_has_prepared,
+    a_kernel_that_only_rings_rings_what_the_cpu_has_prepared,
     cpu_and_streams_ring_one_queue_in_the_order_of_its_entries,
     what_a_stream_wrote_before_it_rang_is_what_the_nic_sends,
     an_entry_cannot_be_rung_before_those_prepared_earlier,
@@ -52,6 +55,32 @@ fn a_stream_rings_what_the_cpu_has_prepared(device: &Device) -> Outcome {
     left.wait(position, soon())?;
     assert_eq!(memory.to_vec()?, [42, 42]);
     stream.synchronize(soon())?;
+    Ok(())
+}
+
+fn a_kernel_that_only_rings_rings_what_the_cpu_has_prepared(device: &Device) -> Outcome {
+    let nic = SoftNic::open(&SoftNicOptions::default())?;
+    let (left, _right) = pair(device, &nic)?;
+    let memory = device.alloc_pinned::<u64>(1)?;
+    let region = nic.register(&memory.bytes(), Access::ALL)?;
+    let stream = device.stream()?;
+    for round in 1..=50_u64 {
+        let bytes = round.to_ne_bytes();
+        let payload = Payload::Inline(&bytes);
+        let write = Operation::Write { remote: region.remote(0), payload, imm: None };
+        let prepared = left.prepare(&signaled(write))?;
+        let position = prepared.position();
+        // Behind the stream's own, and before them.
+        match round % 3 {
+            0 => stream.ring(&left, prepared)?,
+            _ => ByKernel(&stream, Duration::from_secs(20)).ring(&left, prepared)?,
+        }
+        if round % 5 == 0 {
+            stream.synchronize(soon())?;
+            left.wait(position, soon())?;
+            assert_eq!(memory.to_vec()?, [round]);
+        }
+    }
     Ok(())
 }
 

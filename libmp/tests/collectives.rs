@@ -171,7 +171,7 @@ fn triggers_mix(device: &Device, rounds: u64) {
             let me = world.rank();
             let stream = world.stream(device).unwrap();
             let barrier = world.prepare_collective(device, 0).unwrap();
-            let mut reduce = world.prepare_collective(device, 8 * len).unwrap();
+            let reduce = world.prepare_collective(device, 8 * len).unwrap();
             let values: Region<f64> = world.alloc(device, len).unwrap();
             let results = kernels.results();
             // Making memory may wait for kernels, which must not wait for this rank yet.
@@ -220,6 +220,19 @@ fn triggers_mix(device: &Device, rounds: u64) {
                     |sum: Vec<f64>, rank| sum.iter().zip(of(rank)).map(|(a, b)| a + b).collect();
                 let expected: Vec<f64> = (1..ranks).fold(of(0).collect(), sum);
                 assert_eq!(values.to_vec().unwrap(), expected, "round {round} on rank {me}");
+                // Values of the host, and on the next rank a region.
+                let root = round as usize % ranks;
+                let mut told = [fraction(me, round, 1)];
+                if me % 2 == 0 {
+                    reduce.broadcast_slice(root, &mut told).unwrap();
+                } else {
+                    let region = values.slice(0..1).unwrap();
+                    region.write(&told).unwrap();
+                    reduce.broadcast(root, &region).run().unwrap();
+                    told = [region.to_vec().unwrap()[0]];
+                }
+                assert_eq!(told, [fraction(root, round, 1)], "round {round} on rank {me}");
+                assert!(reduce.broadcast_slice(ranks, &mut told).is_err(), "there is no such rank");
             }
             world.barrier().unwrap();
             drop((barrier, reduce));
@@ -232,7 +245,7 @@ fn triggers_mix(device: &Device, rounds: u64) {
 fn every_number_is_combined_as_by_the_control_plane(device: &Device) {
     fn of<T: Number + std::fmt::Debug>(world: &World, device: &Device, mine: [T; 3]) {
         let stream = world.stream(device).unwrap();
-        let mut reduce = world.prepare_collective(device, 24).unwrap();
+        let reduce = world.prepare_collective(device, 24).unwrap();
         let values: Region<T> = world.alloc(device, 3).unwrap();
         for op in [ReduceOp::Sum, ReduceOp::Min, ReduceOp::Max] {
             let mut expected = mine;
@@ -382,7 +395,7 @@ mod host {
             config.path = path.parse().unwrap();
             on_threads(World::threads_with_config(3, &config).unwrap(), |world| {
                 let me = world.rank() as u64;
-                let mut reduce = world.prepare_collective(&Device::Host, 8 * 9).unwrap();
+                let reduce = world.prepare_collective(&Device::Host, 8 * 9).unwrap();
                 for run in 0..runs {
                     // One in turn sleeps, so that the others come to the next run as early as they can.
                     if run % 512 == 11 * me {
@@ -407,7 +420,7 @@ mod host {
         each_path(|| {
             on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
                 let hasty = world.with_timeout(PASSES);
-                let mut reduce = hasty.prepare_collective(&Device::Host, 8).unwrap();
+                let reduce = hasty.prepare_collective(&Device::Host, 8).unwrap();
                 let barrier = hasty.prepare_collective(&Device::Host, 0).unwrap();
                 world.barrier().unwrap();
                 if world.rank() == 0 {
@@ -428,7 +441,7 @@ mod host {
     #[test]
     fn more_values_than_there_is_room_for_are_refused_by_every_trigger() {
         on_threads(World::threads_with_config(1, &config()).unwrap(), |world| {
-            let mut reduce = world.prepare_collective(&Device::Host, 8 * 5).unwrap();
+            let reduce = world.prepare_collective(&Device::Host, 8 * 5).unwrap();
             let stream = world.stream(&Device::Host).unwrap();
             let six: Region<f64> = world.alloc(&Device::Host, 6).unwrap();
             for refused in [
@@ -521,7 +534,7 @@ mod host {
     #[test]
     fn what_cannot_be_done_is_refused_by_the_rank_that_asks() {
         on_threads(World::threads_with_config(2, &config()).unwrap(), |world| {
-            let mut all = world.prepare_collective(&Device::Host, 40).unwrap();
+            let all = world.prepare_collective(&Device::Host, 40).unwrap();
             let of = |len| world.alloc::<f64>(&Device::Host, len).unwrap();
             let (two, three, one) = (of(2), of(3), 1 - world.rank());
             let refused = |error: Error, words: &str| {

@@ -526,7 +526,7 @@ fn an_all_reduce_gives_all_ranks_the_bits_of_the_sum_in_rank_order() {
     use libmp::ReduceOp;
     for size in [1, 2, 3, 8] {
         ranks(size, |world| {
-            let mut reduce = world.prepare_collective(&Device::Host, 40).unwrap();
+            let reduce = world.prepare_collective(&Device::Host, 40).unwrap();
             for round in 0..100 {
                 let mine = |rank: usize| {
                     [1e16, 1.0, -1e16, 0.1, 3.0, f64::from(round), 2.0, 7.5]

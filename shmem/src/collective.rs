@@ -5,7 +5,7 @@ use std::ffi::c_int;
 use crate::device::{self, by_cpu};
 use crate::direct::Direct;
 use crate::failure::{OrFail, die};
-use crate::rma::{bytes_of, region, stride_of};
+use crate::rma::{bytes_of, region, slice_of, stride_of};
 use crate::team::{Handle, Team};
 use crate::world::state;
 
@@ -47,9 +47,9 @@ pub(crate) unsafe fn broadcast_of<T>(
             // SAFETY: the caller's memory.
             return unsafe { direct.take(bytes, |pe| pe == root && pe != team.me, |_| 0, |_| 0) };
         }
-        // SAFETY: the caller's memory.
-        let values = unsafe { region(values, bytes) };
-        team.collective(&state.world).broadcast(root, &values).run().or_fail();
+        // SAFETY: the caller's memory, which is nobody else's until this returns.
+        let values = unsafe { slice_of(values, bytes) };
+        team.collective(&state.world).broadcast_slice(root, values).or_fail();
     };
     // SAFETY: the caller's memory, of which the root's is not written.
     unsafe { by_cpu((here.cast::<u8>().cast_mut(), bytes), (std::ptr::null(), 0), run) };

@@ -10,7 +10,7 @@ use crate::collective::fcollect_of;
 use crate::device::{self, by_cpu};
 use crate::direct::Direct;
 use crate::failure::OrFail;
-use crate::rma::{LongDouble, bytes_of, region};
+use crate::rma::{LongDouble, bytes_of, slice_of};
 use crate::team::{Handle, Team};
 use crate::world::state;
 
@@ -52,9 +52,13 @@ unsafe fn by_libmp<T: Number + Pod>(
             // SAFETY: the caller's promise.
             return unsafe { direct.combine::<T>(op, n) };
         }
-        // SAFETY: the caller's promise.
-        let (from, to) = unsafe { (region(source, n), region(dest, n)) };
-        team.collective(&state.world).all_reduce(op, &from, &to).run().or_fail();
+        if dest.cast_const() != source {
+            // SAFETY: the caller's promise: they are the same or apart.
+            unsafe { std::ptr::copy(source, dest, n) };
+        }
+        // SAFETY: the caller's memory, which is nobody else's until this returns.
+        let values = unsafe { slice_of(dest, n) };
+        team.collective(&state.world).all_reduce_slice(op, values).or_fail();
     };
     // SAFETY: the caller's promise.
     unsafe { by_cpu((dest, n), (source, n), run) }

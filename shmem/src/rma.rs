@@ -64,6 +64,22 @@ pub(crate) unsafe fn region<T: Pod>(address: *const T, n: usize) -> Region<T> {
     Region::from_buffer(buffer.unwrap_or_else(|error| die(error)))
 }
 
+/// Elements of this PE in the memory of the host, for a collective.
+///
+/// # Safety
+/// They are this process's, and nobody else's, while the slice is used.
+pub(crate) unsafe fn slice_of<'a, T: Pod>(address: *mut T, n: usize) -> &'a mut [T] {
+    if n == 0 {
+        return &mut [];
+    }
+    if address.is_null() || !address.is_aligned() {
+        let (bytes, align) = (bytes_of::<T>(n), align_of::<T>());
+        die(format!("{bytes} bytes at {address:p}, expected memory at a multiple of {align}"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(address, n) }
+}
+
 /// Something has been posted for a PE.
 pub(crate) fn used(state: &State, pe: usize) {
     if let Ok(at) = state.far.binary_search_by_key(&pe, |(far, _)| *far) {

@@ -119,7 +119,7 @@ impl Player for Ours<'_> {
     }
 
     fn meet(&mut self, rounds: usize) -> Result<Option<()>> {
-        let meeting = self.meeting.as_mut().context("not prepared")?;
+        let meeting = self.meeting.as_ref().context("not prepared")?;
         for _ in 0..rounds {
             meeting.all_reduce_slice(ReduceOp::Max, &mut [1u64])?;
         }

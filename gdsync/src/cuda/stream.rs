@@ -3,12 +3,13 @@
 //! ([`gate`](super::gate)).
 
 use std::ffi::c_void;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use cudarc::driver::sys;
-use mp_kernels::{Comparison, WaitBounds, WaitReport};
+use mp_kernels::{Comparison, QueuePair, WaitBounds, WaitReport};
 
 use super::batch::{EMPTY, encode};
 use super::callback::{Callback, run_again, run_once};
@@ -471,6 +472,23 @@ impl CudaStream {
         self.hold(&[MemOp::Write64(word, value)]);
         // SAFETY: the kernel takes an address and a value; the word is alive as for `batch`.
         unsafe { self.launch(&kernel, Dims::one(), &[Arg::new(&address), Arg::new(&value)]) }
+    }
+
+    /// By a kernel that rings blocks of a queue of prepared entries.
+    pub fn ring(&self, queue: &QueuePair, blocks: Range<u64>, timeout: Duration) -> Result<()> {
+        let kernel = self.device.kernel("mp_ring")?;
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        let bounds = WaitBounds { abort: 0, timeout_ns };
+        let report = self.report.device_address().unwrap_or(0);
+        let args = [
+            Arg::new(queue),
+            Arg::new(&blocks.start),
+            Arg::new(&blocks.end),
+            Arg::new(&bounds),
+            Arg::new(&report),
+        ];
+        // SAFETY: the kernel's signature; the queue's memory and the report are alive as for `batch`.
+        unsafe { self.launch(&kernel, Dims::one(), &args) }
     }
 
     pub fn wait_signal(

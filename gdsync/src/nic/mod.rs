@@ -35,7 +35,7 @@ pub use memory_region::{Access, MemoryRegion};
 pub use options::{CompletionMode, QueuePairOptions};
 pub use queue_memory::DeviceQueuePair;
 pub use queue_pair::{Prepared, QueuePair};
-pub use trigger::{Cpu, Trigger};
+pub use trigger::{ByKernel, Cpu, Trigger};
 pub use wire::WireKind;
 
 /// A NIC: registers memory and makes queue pairs, any number of them for each peer.

@@ -28,8 +28,9 @@ pub(crate) trait Provider: Send + Sync {
         None
     }
 
-    /// The CPU has rung: a NIC of threads may execute what is quickly done right here, or want to be woken.
-    fn rung(&self);
+    /// The CPU has rung: a NIC of threads may execute what is quickly done right here, or want to be woken. Without `hurry`
+    /// it may leave what it would have to send to the thread that looks next, if one does so now.
+    fn rung(&self, hurry: bool);
 
     /// By a thread that waits for something: as [`Nic::progress`](super::Nic::progress).
     fn progress(&self) {}

@@ -1,9 +1,10 @@
 //! Who rings: the CPU, a stream, or a kernel. One queue takes all three; entries are rung in the order in which they
 //! were prepared.
 //!
-//! The kernel's trigger is `mp::ring` of `mp/qp.cuh`, with the [device view](QueuePair::device_view) of the queue.
+//! The trigger of a kernel of one's own is `mp::ring` of `mp/qp.cuh`, with the [device view](QueuePair::device_view) of the queue.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::error::Result;
 use super::queue_pair::{Prepared, QueuePair};
@@ -56,6 +57,33 @@ pub struct Cpu(pub Deadline);
 impl Trigger for Cpu {
     fn ring(&self, queue: &QueuePair, prepared: Prepared) -> Result<()> {
         queue.ring(prepared, self.0)
+    }
+}
+
+/// Rings by a kernel of one thread when the stream gets there, as kernels ring that post by themselves: through the GPU's own path to
+/// the doorbell. On a host stream, whose kernels are threads of the CPU, as the stream itself. The kernel waits until entries before
+/// are rung, at most this long, which [`Stream::synchronize`] reports then.
+///
+/// See [`Trigger`] for an example.
+#[derive(Debug, Clone, Copy)]
+pub struct ByKernel<'a>(pub &'a Stream, pub Duration);
+
+impl Trigger for ByKernel<'_> {
+    fn ring(&self, queue: &QueuePair, prepared: Prepared) -> Result<()> {
+        let ByKernel(stream, patience) = *self;
+        let (view, blocks) = (queue.device_view()?, prepared.blocks());
+        let mut send = lock(&queue.send);
+        match stream.ring_by_kernel(&view, blocks, patience) {
+            Some(launched) => {
+                // Another stream does not know when the kernel has run.
+                send.last_stream = None;
+                Ok(launched?)
+            }
+            None => {
+                drop(send);
+                stream.ring(queue, prepared)
+            }
+        }
     }
 }
 

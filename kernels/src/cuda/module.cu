@@ -3,6 +3,7 @@
 // (src/lib.rs).
 #include "collective.cu"
 #include "exchange.cu"
+#include "queue.cu"
 #include "signal.cu"
 #include "steps.cu"
 #include "window.cu"

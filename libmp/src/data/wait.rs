@@ -11,7 +11,9 @@ use gdsync::Deadline;
 /// vain, as where ranks share cores: then who is waited for runs the sooner, the sooner who waits gives its core away.
 const SPINS: u32 = 64;
 const FEWEST_SPINS: u32 = 2;
-/// Every rank of the host has a core, as far as this process knows: then waits look as long as they may, whatever came of the last ones.
+/// Every rank of the host has a core, as far as this process knows: then waits look so often, whatever came of the last ones. Who gives
+/// its core away there gives it to somebody else's process, and may get it back a millisecond later.
+const SPINS_WITH_ROOM: u32 = 256;
 static ROOM: AtomicBool = AtomicBool::new(false);
 /// A wait that was over this soon after it began to yield would have been over while it looked.
 const SOON: Duration = Duration::from_micros(5);
@@ -56,12 +58,13 @@ pub(crate) struct Backoff {
 
 impl Backoff {
     pub fn new(deadline: Deadline) -> Backoff {
+        let room = ROOM.load(Ordering::Relaxed);
         Backoff {
             deadline,
             looks: 0,
             rounds: 0,
-            spins: LOOKS.get(),
-            room: ROOM.load(Ordering::Relaxed),
+            spins: if room { SPINS_WITH_ROOM } else { LOOKS.get() },
+            room,
             moved: 0,
             since: None,
             ended: false,
@@ -113,8 +116,9 @@ impl Backoff {
 impl Drop for Backoff {
     fn drop(&mut self) {
         match self.since {
+            _ if self.room => {}
             None if self.spins == SPINS => {}
-            Some(since) if since.elapsed() > SOON && !self.room => {
+            Some(since) if since.elapsed() > SOON => {
                 LOOKS.set((self.spins / 2).max(FEWEST_SPINS));
             }
             _ => LOOKS.set((self.spins * 2).min(SPINS)),
@@ -132,7 +136,7 @@ mod tests {
         let wait = |long: bool| {
             let mut backoff = Backoff::new(Deadline::after(Duration::from_secs(60)));
             // Whatever worlds other tests have.
-            backoff.room = false;
+            (backoff.room, backoff.spins) = (false, LOOKS.get());
             let spins = backoff.spins;
             (0..spins).for_each(|_| assert!(backoff.pause()));
             assert!(backoff.since.is_none());

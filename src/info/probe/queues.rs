@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use gdsync::nic::{Access, Error, MemoryRegion, Nic, QueuePair, Trigger};
+use gdsync::nic::{Access, ByKernel, Error, MemoryRegion, Nic, QueuePair, Trigger};
 use gdsync::wqe::{Notify, Operation, Payload, RemoteAddress, Syndrome, WorkRequest};
 use gdsync::{Buffer, Deadline, Device, Space};
 
@@ -14,8 +14,10 @@ const WORDS: usize = 64;
 /// The word that requests write and read.
 const AT: usize = 1;
 
+const PATIENCE: Duration = Duration::from_secs(5);
+
 fn soon() -> Deadline {
-    Deadline::after(Duration::from_secs(5))
+    Deadline::after(PATIENCE)
 }
 
 /// Who rings.
@@ -23,6 +25,7 @@ fn soon() -> Deadline {
 enum By {
     Cpu,
     Stream,
+    Kernel,
 }
 
 /// Two connected queue pairs, and memory.
@@ -58,9 +61,18 @@ pub(super) fn self_test(
     pair.write(provider, "RDMA_WRITE, inline data, rung by the CPU", 41, By::Cpu, None);
     pair.write(provider, "RDMA_WRITE, inline data, rung by a stream", 42, By::Stream, None);
     if matches!(device, Device::Cuda(_)) {
+        pair.write(provider, "RDMA_WRITE, inline data, doorbell by a kernel", 44, By::Kernel, None);
         let far = provider.expect("register GPU memory", "a key", || register(Space::Device), keys);
         if let Some(far) = &far {
-            pair.write(provider, "RDMA_WRITE to GPU memory", 43, By::Stream, Some(far));
+            pair.write(
+                provider,
+                "RDMA_WRITE to GPU memory, rung by a stream",
+                43,
+                By::Stream,
+                Some(far),
+            );
+            let what = "RDMA_WRITE to GPU memory, doorbell by a kernel";
+            pair.write(provider, what, 45, By::Kernel, Some(far));
         }
     }
     pair.error(provider)?;
@@ -83,6 +95,13 @@ impl Pair<'_> {
                 stream.ring(self.left, prepared)?;
                 self.left.wait(position, soon())?;
                 stream.synchronize(soon())?;
+            }
+            By::Kernel => {
+                let stream = self.device.stream()?;
+                ByKernel(&stream, PATIENCE).ring(self.left, prepared)?;
+                // What the kernel says comes first: without a doorbell there is no completion.
+                stream.synchronize(soon())?;
+                self.left.wait(position, soon())?;
             }
         }
         Ok(())

@@ -206,7 +206,7 @@ impl Provider for Mlx5Provider {
     }
 
     /// It needs nobody to wake it; the doorbell has to leave the processor.
-    fn rung(&self) {
+    fn rung(&self, _hurry: bool) {
         if self.uar.is_combining() {
             ordering::flush_combined_writes();
         }

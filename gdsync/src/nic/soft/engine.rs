@@ -23,7 +23,7 @@ use super::inbox::Inbox;
 use super::keys::{KeyTable, RegionMemory, TakenBack};
 use super::pace::STEP;
 use super::rest::{Pause, Rest};
-use super::slot::{Dial, SharedSlot, Slot};
+use super::slot::{By, Dial, SharedSlot, Slot};
 use super::state::Outgoing;
 use super::wire::Cut;
 use super::wire::greeting::Greeting;
@@ -41,13 +41,20 @@ const ABSENCE: Duration = Duration::from_millis(200);
 /// How often a NIC without connections over sockets looks for new ones.
 const LISTENING: Duration = Duration::from_micros(50);
 
-/// So long after the last pass of a thread that waits the NIC's thread leaves the work to it: some of its passes, and less
-/// than it sleeps when it has waited for long, or is off its core.
-const HELPED: Duration = Duration::from_micros(20);
+/// So long after the last pass of a thread that waits the NIC's thread leaves the work to it: as long as it sleeps itself, and
+/// about as long as the other is off its core when others want that.
+const HELPED: Duration = STEP;
+/// So many sleeps beside a thread that waits all that time, and they get longer, up to a limit: each takes a core from somebody.
+const SHORT_SLEEPS: u32 = 8;
+const LONGEST_SLEEP: Duration = Duration::from_micros(180);
+
+/// A thread that waits asks the sockets of so many peers, if they were heard lately, and for the others the system, so often.
+const LIVELY: usize = 4;
+const ASKING: Duration = Duration::from_micros(10);
 
 /// Passes without work by a thread that waits between two offers of its core to others: they ask the system, so that
 /// those whom it waits for would have to wait for long.
-const OFFER_EVERY: u32 = 4;
+const OFFER_EVERY: u32 = 8;
 
 /// What the owner of a NIC and its engine share.
 pub(crate) struct Shared {
@@ -123,7 +130,7 @@ impl Shared {
     }
 
     /// Whether a thread that waits makes the passes.
-    fn is_helped(&self, now: Instant) -> bool {
+    pub fn is_helped(&self, now: Instant) -> bool {
         let helped = self.helped.load(Ordering::Relaxed);
         helped > 0 && now < self.begin + Duration::from_nanos(helped) + HELPED
     }
@@ -209,9 +216,11 @@ impl Engine {
     }
 
     /// Looks at everything once.
-    fn pass(&mut self, now: Instant) -> Pass {
+    fn pass(&mut self, by: By, now: Instant) -> Pass {
         let mut busy = self.obey();
-        busy |= self.look_at_sockets(now);
+        if by == By::Engine || !self.asks_peers(now) {
+            busy |= self.look_at_sockets(now);
+        }
         let mut taken = false;
         {
             let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
@@ -221,7 +230,7 @@ impl Engine {
                     taken = true;
                     continue;
                 };
-                busy |= slot.drive(&keys, now, &mut self.out);
+                busy |= slot.drive(by, &keys, now, &mut self.out);
                 with_sockets |= slot.has_socket();
             }
             if with_sockets || !taken {
@@ -242,6 +251,24 @@ impl Engine {
             (false, true) => Pass::Taken,
             (false, false) => Pass::Idle,
         }
+    }
+
+    /// Has the sockets of peers that were heard lately asked themselves. False if the system is to be asked for the others.
+    fn asks_peers(&mut self, now: Instant) -> bool {
+        let (mut count, mut others) = (0, false);
+        for mut slot in self.slots.iter().filter_map(|slot| slot.try_lock()) {
+            if slot.is_lively(now) {
+                count += 1;
+                if count > LIVELY {
+                    return false;
+                }
+                slot.ready(true, true);
+            } else {
+                others |= slot.has_socket();
+            }
+        }
+        let often = if others { ASKING } else { LISTENING };
+        count > 0 && self.sockets.asked.is_some_and(|at| now - at < often)
     }
 
     fn keep_house(&mut self, now: Instant) {
@@ -434,16 +461,20 @@ pub(crate) fn run(engine: &Mutex<Engine>, spin: Duration) {
     // Also when this thread panics: nobody is to wait for it for ever.
     let _ended = SetOnDrop(&shared.ended);
     let mut rest = Rest::new(spin);
+    let mut sleeps = 0_u32;
     loop {
         let now = Instant::now();
         if shared.is_helped(now) && !shared.stop.load(Ordering::Acquire) {
             // Two would only take the core from each other. Nobody need wake it: what they leave the helper finds, or this
             // thread does so much later.
             shared.doze.cancel();
-            std::thread::park_timeout(STEP);
+            sleeps = sleeps.saturating_add(1);
+            let many = sleeps / SHORT_SLEEPS + 1;
+            std::thread::park_timeout((STEP * many.min(SHORT_SLEEPS)).min(LONGEST_SLEEP));
             continue;
         }
-        let pass = try_lock(engine).map_or(Pass::Taken, |mut engine| engine.pass(now));
+        sleeps = 0;
+        let pass = try_lock(engine).map_or(Pass::Taken, |mut engine| engine.pass(By::Engine, now));
         let pause = match pass {
             Pass::Over => return,
             // No sleep before every queue pair was looked at: what was rung while a caller had one may still wait.
@@ -465,14 +496,15 @@ pub(crate) fn help(shared: &Shared, engine: &Mutex<Engine>) {
     if !shared.with_sockets.load(Ordering::Relaxed) || !shared.is_of_the_cpu() {
         return;
     }
-    let Some(mut engine) = try_lock(engine) else { return };
+    // Also if the NIC's thread is at it now: it is not needed after this pass.
     let now = Instant::now();
-    let busy = engine.pass(now) == Pass::Busy;
+    let helped = now.saturating_duration_since(shared.begin).as_nanos() as u64;
+    shared.helped.store(helped.max(1), Ordering::Relaxed);
+    let Some(mut engine) = try_lock(engine) else { return };
+    let busy = engine.pass(By::Waiting, now) == Pass::Busy;
     engine.idle_helps = if busy { 0 } else { engine.idle_helps.wrapping_add(1) };
     let yields = engine.idle_helps % OFFER_EVERY == OFFER_EVERY - 1;
     drop(engine);
-    let helped = now.saturating_duration_since(shared.begin).as_nanos() as u64;
-    shared.helped.store(helped.max(1), Ordering::Relaxed);
     if yields {
         std::thread::yield_now();
     }

@@ -1,9 +1,9 @@
 //! What the software NIC does for a queue pair: it finds the peer and wakes the engine.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::address::QueuePairAddress;
 use super::direct::MapRequest;
@@ -36,6 +36,8 @@ struct SoftProvider {
     ring: Ring,
     status: Arc<Status>,
     slot: Arc<SharedSlot>,
+    /// Whether what it sends goes over a socket.
+    far: AtomicBool,
     patience: Duration,
 }
 
@@ -83,7 +85,8 @@ pub(super) fn queue_pair(
     nic.shared.command(Command::Add(slot.clone()));
     let address = Address::of_soft(own.clone());
     let patience = options.transport_timeout;
-    let provider = Box::new(SoftProvider { nic, own, address, ring, status, slot, patience });
+    let far = AtomicBool::new(false);
+    let provider = Box::new(SoftProvider { nic, own, address, ring, status, slot, far, patience });
     QueuePair::new(qpn, device, options, memory, provider)
 }
 
@@ -104,7 +107,9 @@ impl Provider for SoftProvider {
         }
         let own = Greeting { qpn: remote.qpn, to: remote.token, from: self.own.token };
         let peers = Greeting { qpn, to: self.own.token, from: remote.token };
-        let plan = match wire.unwrap_or_else(|| self.own.wire_to(remote)) {
+        let wire = wire.unwrap_or_else(|| self.own.wire_to(remote));
+        self.far.store(wire == WireKind::Tcp, Ordering::Relaxed);
+        let plan = match wire {
             WireKind::SharedMemory => {
                 let pid = remote.pid();
                 let outbound = Ring::open(&remote.ring).map_err(|error| Error::Connect {
@@ -162,8 +167,12 @@ impl Provider for SoftProvider {
         self.status.cause.get().copied()
     }
 
-    fn rung(&self) {
+    fn rung(&self, hurry: bool) {
         let shared = &self.nic.shared;
+        if !hurry && self.far.load(Ordering::Relaxed) && shared.is_helped(Instant::now()) {
+            self.status.along.store(true, Ordering::Relaxed);
+            return;
+        }
         if !self.slot.execute(&shared.keys, shared.is_of_the_cpu()) {
             shared.wake();
         }

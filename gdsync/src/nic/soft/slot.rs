@@ -24,8 +24,15 @@ use crate::wqe::{Doorbell, Syndrome};
 const LINGER: Duration = Duration::from_millis(200);
 /// Frames about anything but requests and their answers that wait to be sent: as many as a peer may have keys mapped.
 const MAX_CONTROL: usize = 4096;
+/// Acknowledgements of so many bytes at most may wait for what this side sends next: the peer has such messages in its entries,
+/// and nobody waits until their memory is free.
+const SHORT: usize = 256;
+/// So many looks by threads that wait what can go along with something else is left for that.
+const LOOKS: u32 = 3;
 /// Turns of fetching and sending in one go.
 const ROUNDS: usize = 8;
+/// How long after it said something a peer is likely to say more.
+const LIVELY: Duration = Duration::from_micros(500);
 /// Turns of executing in one go, by a thread that has other things to do.
 const CALLERS_ROUNDS: usize = 2;
 /// How long after it was turned away a queue pair dials again; twice as long each time, up to a limit.
@@ -38,6 +45,8 @@ pub(crate) struct Status {
     pub up: AtomicBool,
     /// Somebody waits for the connection, though no request does.
     pub wanted: AtomicBool,
+    /// What was rung last may go along with something else.
+    pub along: AtomicBool,
     /// Why the peer cannot be reached any more.
     pub lost: Mutex<Option<String>>,
     /// Why its own requests are flushed, if one of them failed.
@@ -145,6 +154,23 @@ pub(crate) struct Slot {
     /// The owner is gone.
     closing: bool,
     said_bye: Option<Instant>,
+    /// Something was given to the wire that somebody waits for.
+    hurry: bool,
+    /// What was rung may go along with something else.
+    along: bool,
+    /// How often what the wire holds was left there.
+    looks: u32,
+}
+
+/// By whom a slot is driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// The NIC's thread.
+    Engine,
+    /// A thread that waits, and will look again in a moment: acknowledgements may be left to that look, or to what it posts.
+    Waiting,
+    /// A thread that has rung: what comes is not its business.
+    Ringing,
 }
 
 /// What a slot is made of.
@@ -191,6 +217,9 @@ impl Slot {
             waiting: None,
             closing: false,
             said_bye: None,
+            hurry: false,
+            along: false,
+            looks: 0,
         }
     }
 
@@ -229,6 +258,12 @@ impl Slot {
     pub fn must_dial(&mut self, now: Instant) -> bool {
         let dial = self.dialing.as_mut();
         dial.is_some_and(|dial| dial.again.take_if(|again| *again <= now).is_some())
+    }
+
+    /// Whether its peer was heard over a socket so lately that it is worth asking the socket itself.
+    pub fn is_lively(&self, now: Instant) -> bool {
+        let up = self.link == LinkState::Up && !self.same_machine;
+        up && now.saturating_duration_since(self.last_heard) < LIVELY
     }
 
     /// A socket event.
@@ -279,11 +314,11 @@ impl Slot {
     }
 
     /// Does what there is to do. False if there was nothing.
-    pub fn drive(&mut self, keys: &KeyTable, now: Instant, out: &mut Outgoing) -> bool {
+    pub fn drive(&mut self, by: By, keys: &KeyTable, now: Instant, out: &mut Outgoing) -> bool {
         let mut busy = self.hear_doorbell();
         match self.wire.take() {
             None => busy |= self.advance(Driver::Engine, keys, now),
-            Some(mut wire) => match self.pump(&mut *wire, keys, now, out) {
+            Some(mut wire) => match self.pump(by, &mut *wire, keys, now, out) {
                 Ok(moved) => {
                     busy |= moved;
                     self.wire = Some(wire);
@@ -324,7 +359,7 @@ impl Slot {
         if !self.same_machine {
             // It is on its way then. What comes back is for who waits, or for the engine.
             if of_the_cpu {
-                self.drive(keys, Instant::now(), &mut Outgoing::new());
+                self.drive(By::Ringing, keys, Instant::now(), &mut Outgoing::new());
             }
             return false;
         }
@@ -358,6 +393,7 @@ impl Slot {
 
     fn pump(
         &mut self,
+        by: By,
         wire: &mut dyn Wire,
         keys: &KeyTable,
         now: Instant,
@@ -376,10 +412,15 @@ impl Slot {
             busy = true;
         }
         let mut bye = false;
-        let heard = wire.receive(&mut |frame, payload| {
-            bye |= frame == Frame::Bye;
-            self.incoming(frame, payload, keys, now)
-        });
+        let mut short = by == By::Waiting && wire.gathers();
+        let heard = match by {
+            By::Ringing => Ok(false),
+            By::Engine | By::Waiting => wire.receive(&mut |frame, payload| {
+                bye |= frame == Frame::Bye;
+                short &= payload.len <= SHORT;
+                self.incoming(frame, payload, keys, now)
+            }),
+        };
         // Also where the connection is over: what the device did before is done, and why it stopped is known.
         while let Some(done) = wire.carried_out() {
             let (machine, mut cx) = self.with_context(Driver::Engine, keys, now);
@@ -391,6 +432,26 @@ impl Slot {
             self.last_heard = now;
         }
         busy |= heard;
+        busy |= self.send_on(wire, keys, now, out, short)?;
+        if bye {
+            return Err(Cut("the peer closed the connection".into()));
+        }
+        self.end(wire, now)?;
+        Ok(busy)
+    }
+
+    /// Sends what there is to send. Where it `may_wait`, what nobody waits for stays where the wire gathers it for some looks.
+    fn send_on(
+        &mut self,
+        wire: &mut dyn Wire,
+        keys: &KeyTable,
+        now: Instant,
+        out: &mut Outgoing,
+        may_wait: bool,
+    ) -> Result<bool, Cut> {
+        let mut busy = false;
+        self.along = self.status.along.swap(false, Ordering::Relaxed);
+        self.hurry = !may_wait;
         for _ in 0..ROUNDS {
             let mut moved = false;
             // Entries are fetched one by one: what the wire can gather of them goes out at once.
@@ -400,16 +461,18 @@ impl Slot {
                     break;
                 }
             }
+            busy |= moved;
+            if !self.hurry && self.looks < LOOKS {
+                self.looks = if wire.is_flushed() { 0 } else { self.looks + 1 };
+                break;
+            }
+            self.looks = 0;
             moved |= wire.flush()?;
             busy |= moved;
             if !moved {
                 break;
             }
         }
-        if bye {
-            return Err(Cut("the peer closed the connection".into()));
-        }
-        self.end(wire, now)?;
         Ok(busy)
     }
 
@@ -431,6 +494,11 @@ impl Slot {
             } else if !self.transmit(keys, now, wire.max_payload(), out) {
                 break;
             }
+            self.hurry |= match out.frame {
+                Frame::Ack { .. } => false,
+                Frame::Write { .. } => !self.along,
+                _ => true,
+            };
             wire.send(out)?;
             self.last_sent = now;
             moved = true;
@@ -642,7 +710,7 @@ mod tests {
         let _peer = ShmWire::new(peers.clone(), own.clone(), std::process::id());
         slot.attach(Box::new(ShmWire::new(own, peers, pid)), true);
         let begin = Instant::now();
-        slot.drive(&KeyTable::default(), begin, &mut Outgoing::new());
+        slot.drive(By::Engine, &KeyTable::default(), begin, &mut Outgoing::new());
         assert_eq!(slot.link, LinkState::Up);
         slot.keep_house(begin + options.transport_timeout);
         assert_eq!(slot.link, LinkState::Up, "not before");

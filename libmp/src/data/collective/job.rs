@@ -41,14 +41,12 @@ impl Job {
         let bytes = count.checked_mul(size_of::<T>());
         let bytes = bytes.ok_or_else(|| mismatch(format!("{name}: {count} elements")))?;
         let phases = phases_of(shared, &kind, bytes, reduction.is_some());
-        let ranks = shared.world_ranks.len();
         if let Kind::Broadcast { root }
         | Kind::Gather { root }
         | Kind::Scatter { root }
         | Kind::Reduce { root } = kind
-            && root >= ranks
         {
-            return Err(Error::NoSuchRank { rank: root, communicator: shared.name(), size: ranks });
+            shared.has_rank(root)?;
         }
         // A rank knows only its own blocks of all-to-all-v: how they go is decided by the room there is, and through a NIC the ranks
         // agree on how many rows there are.

@@ -11,6 +11,7 @@ mod host;
 mod job;
 mod shared;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,7 +64,7 @@ const STAGED: usize = 64 << 10;
 ///
 /// # fn main() -> libmp::Result<()> {
 /// # let world = World::init()?;
-/// let mut all = world.prepare_collective(&Device::Host, 1024)?;
+/// let all = world.prepare_collective(&Device::Host, 1024)?;
 /// let (mine, everyones) = (world.alloc::<f64>(&Device::Host, 2)?, world.alloc::<f64>(&Device::Host, 2 * world.size())?);
 /// mine.write(&[1.0, world.rank() as f64])?;
 /// all.all_gather(&mine, &everyones).run()?;
@@ -82,7 +83,9 @@ pub struct Collective {
     started: Mutex<Option<Started>>,
     /// Values of the host that a GPU combines.
     staging: Option<Region<u64>>,
-    slice: SliceRun,
+    slice: Mutex<SliceRun>,
+    /// Always the same.
+    barrier: Job,
 }
 
 /// A run of a [`Collective`] that is to be started.
@@ -102,13 +105,13 @@ pub struct Collective {
 #[must_use = "nothing happens before it is started"]
 pub struct CollectiveRun<'a> {
     collective: &'a Collective,
-    job: Result<Job>,
+    job: Result<Cow<'a, Job>>,
 }
 
 /// The last run of values of the host, whose memory the next takes.
 #[derive(Default)]
 struct SliceRun {
-    bytes: usize,
+    of: Option<(Kind, usize)>,
     phases: Vec<Phase>,
     run: Run,
 }
@@ -139,14 +142,20 @@ impl Collective {
             bytes.and_then(|bytes| bytes.cast()).map(Region::from_buffer).map_err(failed)
         });
         let (staging, shared) = (staging.transpose()?, Arc::new(shared));
-        Ok(Collective { shared, started: Mutex::new(None), staging, slice: SliceRun::default() })
+        let nothing = shared.nothing()?;
+        let barrier = Job::new(&shared, Kind::Barrier, (&nothing, &nothing), 0, None)?;
+        Ok(Collective {
+            shared,
+            started: Mutex::new(None),
+            staging,
+            slice: Mutex::default(),
+            barrier,
+        })
     }
 
     /// Waits for all ranks, and orders what they did.
     pub fn barrier(&self) -> CollectiveRun<'_> {
-        let nothing = self.shared.nothing();
-        let job = nothing.and_then(|none| self.job(Kind::Barrier, &none, &none, 0, None));
-        CollectiveRun { collective: self, job }
+        CollectiveRun { collective: self, job: Ok(Cow::Borrowed(&self.barrier)) }
     }
 
     /// Gives every rank the values of rank `root`.
@@ -260,44 +269,66 @@ impl Collective {
     ///
     /// # Errors
     /// As [`CollectiveRun::run`].
-    pub fn all_reduce_slice<T: Number>(&mut self, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        let (shared, since) = (self.shared.clone(), Instant::now());
-        let bytes = size_of_val(values);
-        shared.fits(Kind::AllReduce.name(), bytes as u64)?;
+    pub fn all_reduce_slice<T: Number>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
+        if let Some(reason) = op.refuses(T::ELEMENT) {
+            return Err(Error::Mismatch { op: self.shared.name(), reason });
+        }
+        let reduction = Some(Reduction::of::<T>(op));
+        self.in_place(Kind::AllReduce, reduction, values, |part| self.all_reduce(op, part, part))
+    }
+
+    /// A broadcast of values of the host in place, as [`all_reduce_slice`](Self::all_reduce_slice).
+    ///
+    /// # Errors
+    /// As [`CollectiveRun::run`].
+    pub fn broadcast_slice<T: Pod>(&self, root: usize, values: &mut [T]) -> Result<()> {
+        self.shared.has_rank(root)?;
+        self.in_place(Kind::Broadcast { root }, None, values, |part| self.broadcast(root, part))
+    }
+
+    /// Values of the host: in place, or where a GPU works on them through memory of its own, by `staged`.
+    fn in_place<'a, T: Pod>(
+        &'a self,
+        kind: Kind,
+        reduction: Option<Reduction>,
+        values: &mut [T],
+        staged: impl Fn(&Region<T>) -> CollectiveRun<'a>,
+    ) -> Result<()> {
+        let (shared, bytes, name) = (&*self.shared, size_of_val(values), kind.name());
+        shared.fits(name, bytes as u64)?;
         if let Some(staging) = &self.staging {
-            let staging = Region::from_buffer(
-                staging
-                    .buffer()
-                    .cast::<T>()
-                    .map_err(|source| Error::Memory { op: shared.name(), source })?,
-            );
+            let staging = staging.buffer().cast::<T>();
+            let staging = staging.map_err(|source| Error::Memory { op: shared.name(), source })?;
+            let staging = Region::from_buffer(staging);
             for values in values.chunks_mut(staging.len()) {
                 let part = staging.slice(0..values.len())?;
                 part.write(values)?;
-                self.all_reduce(op, &part, &part).run()?;
+                staged(&part).run()?;
                 values.copy_from_slice(&part.to_vec()?);
             }
             return Ok(());
-        }
-        let reduction = Reduction::of::<T>(op);
-        if let Some(reason) = op.refuses(T::ELEMENT) {
-            return Err(Error::Mismatch { op: shared.name(), reason });
         }
         if self.lock().is_some() {
             return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
         }
         shared.check(Duration::ZERO)?;
-        let _span = shared.plane.trace.span("host", Kind::AllReduce.name());
-        let SliceRun { bytes: last, phases, run } = &mut self.slice;
-        if *last != bytes || phases.is_empty() {
-            (*last, *phases) = (bytes, phases_of(&shared, &Kind::AllReduce, bytes, true));
+        let _span = shared.plane.trace.span("host", name);
+        let mut slice = self.slice.lock().unwrap_or_else(PoisonError::into_inner);
+        let SliceRun { of, phases, run } = &mut *slice;
+        let this = Some((kind, bytes));
+        if *of != this {
+            let kind = this.as_ref().map_or(&Kind::Barrier, |(kind, _)| kind);
+            *phases = phases_of(shared, kind, bytes, reduction.is_some());
+            *of = this;
         }
         run.reset();
-        let (most, reduction) = (bytes as u64, Some(reduction));
-        let task = Task { phases, reduction, most, is_barrier: false };
+        let task = Task { phases, reduction, most: bytes as u64, is_barrier: false };
         let mut memory = InPlace(bytemuck::cast_slice_mut(values));
-        let (deadline, name) = (Deadline::after(shared.timeout), Kind::AllReduce.name());
-        shared.finish(run, &task, &mut memory, name, deadline, since)
+        if shared.is_soon_through(run, &task, &mut memory)? {
+            return Ok(());
+        }
+        let deadline = Deadline::after(shared.timeout);
+        shared.finish(run, &task, &mut memory, name, deadline, Instant::now())
     }
 
     /// Whether the last start of the host is complete. Makes progress, does not block; complete before the first start.
@@ -352,7 +383,8 @@ impl Collective {
         to: &Region<T>,
         count: usize,
     ) -> CollectiveRun<'_> {
-        CollectiveRun { collective: self, job: self.job(kind, from, to, count, None) }
+        let job = self.job(kind, from, to, count, None);
+        CollectiveRun { collective: self, job }
     }
 
     fn combines<T: Number>(
@@ -374,8 +406,8 @@ impl Collective {
         to: &Region<T>,
         count: usize,
         reduction: Option<Reduction>,
-    ) -> Result<Job> {
-        Job::new(&self.shared, kind, (from, to), count, reduction)
+    ) -> Result<Cow<'_, Job>> {
+        Job::new(&self.shared, kind, (from, to), count, reduction).map(Cow::Owned)
     }
 
     fn refused(&self, reason: String) -> CollectiveRun<'_> {
@@ -409,7 +441,7 @@ impl CollectiveRun<'_> {
                 let mut run = Run::default();
                 let mut memory = InRegions { from: &job.from, to: &job.to };
                 let _ = shared.advance(&mut run, &job.task(), &mut memory)?;
-                How::Here { run, job }
+                How::Here { run, job: job.into_owned() }
             }
             None => {
                 let stream = shared.plane.lend(&shared.device)?;
@@ -439,18 +471,14 @@ impl CollectiveRun<'_> {
         shared.check(Duration::ZERO)?;
         let (task, mut run) = (job.task(), Run::default());
         let mut memory = InRegions { from: &job.from, to: &job.to };
-        // Where nobody is late the clock would take longer than the rest.
-        for _ in 0..Backoff::looks() {
-            if shared.advance(&mut run, &task, &mut memory)?.is_none() {
-                return Ok(());
-            }
-            std::hint::spin_loop();
+        if shared.is_soon_through(&mut run, &task, &mut memory)? {
+            return Ok(());
         }
         let since = Instant::now();
         let deadline = Deadline::after(shared.timeout);
         let result = shared.finish(&mut run, &task, &mut memory, job.name, deadline, since);
         if matches!(result, Err(Error::Late { .. })) {
-            *started = Some(Started { since, how: How::Here { run, job } });
+            *started = Some(Started { since, how: How::Here { run, job: job.into_owned() } });
         }
         result
     }
@@ -468,12 +496,29 @@ impl CollectiveRun<'_> {
             return shared.launch(stream, &job);
         }
         let failed = |source| Error::Memory { op: shared.name(), source };
-        let shared = shared.clone();
+        let (shared, job) = (shared.clone(), job.into_owned());
         stream.call(move || shared.run_on_a_host_stream(&job)).map_err(failed)
     }
 }
 
 impl Shared {
+    /// Goes on with a run of the host without a look at the clock, which takes longer than the rest where nobody is late. False if
+    /// somebody is.
+    fn is_soon_through<M: Memory>(
+        &self,
+        run: &mut Run,
+        task: &Task<'_>,
+        memory: &mut M,
+    ) -> Result<bool> {
+        for _ in 0..Backoff::looks() {
+            if self.advance(run, task, memory)?.is_none() {
+                return Ok(true);
+            }
+            std::hint::spin_loop();
+        }
+        Ok(false)
+    }
+
     /// Goes on with a run of the host until all ranks have come.
     fn finish<M: Memory>(
         &self,

@@ -282,6 +282,14 @@ impl Shared {
         self.plane.check_after(age, || self.name())
     }
 
+    /// An error for a root that there is not.
+    pub fn has_rank(&self, rank: usize) -> Result<()> {
+        match self.world_ranks.len() {
+            size if rank < size => Ok(()),
+            size => Err(Error::NoSuchRank { rank, communicator: self.name(), size }),
+        }
+    }
+
     /// An error for larger blocks than it was prepared for.
     pub fn fits(&self, what: &str, bytes: u64) -> Result<()> {
         let room = self.bytes as u64;

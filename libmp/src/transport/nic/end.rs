@@ -288,6 +288,8 @@ impl Line for Requests {
         };
         let posted = match (data, signal) {
             (Some(data), Some(signal)) => self.link.post(&[data, signal])?,
+            // That there is a buffer: who waits for that sends, and a rank that gives one mostly sends itself in a moment.
+            (None, Some(credit)) if kind == StepKind::Post => self.link.post_along(&[credit])?,
             (Some(one), None) | (None, Some(one)) => self.link.post(&[one])?,
             (None, None) => return Ok(Handed::Done),
         };

@@ -83,6 +83,16 @@ pub(crate) enum Post<'a> {
     Flush,
 }
 
+/// When a batch is rung.
+#[derive(Clone, Copy)]
+pub(crate) enum Ring<'a> {
+    Now,
+    /// Along with what is posted next, where that saves something: nobody waits for it yet.
+    Along,
+    /// When the stream gets there.
+    On(&'a Stream),
+}
+
 /// What became of a batch.
 pub(crate) struct Posted {
     /// Of its last entry, for [`Link::is_complete`].
@@ -211,7 +221,13 @@ impl Link {
     /// Posts a batch from the host; `None` if there is no room for all of it now.
     pub fn post(&self, posts: &[Post<'_>]) -> Result<Option<Posted>> {
         let mut turn = self.turn();
-        if turn.has_room(posts)? { turn.post(posts, None).map(Some) } else { Ok(None) }
+        if turn.has_room(posts)? { turn.post(posts, Ring::Now).map(Some) } else { Ok(None) }
+    }
+
+    /// As [`post`](Self::post), for what nobody waits for yet: it may go along with what is posted next.
+    pub fn post_along(&self, posts: &[Post<'_>]) -> Result<Option<Posted>> {
+        let mut turn = self.turn();
+        if turn.has_room(posts)? { turn.post(posts, Ring::Along).map(Some) } else { Ok(None) }
     }
 }
 
@@ -230,8 +246,8 @@ impl Turn<'_> {
         Ok(self.link.queue.room()? >= posts.iter().map(Post::blocks).sum())
     }
 
-    /// Posts the requests, for which there is room: rung at once, or when `stream` gets there.
-    pub fn post(&mut self, posts: &[Post<'_>], stream: Option<&Stream>) -> Result<Posted> {
+    /// Posts the requests, for which there is room.
+    pub fn post(&mut self, posts: &[Post<'_>], ring: Ring<'_>) -> Result<Posted> {
         let link = self.link;
         let mut prepared: Option<Prepared> = None;
         for (number, post) in posts.iter().enumerate() {
@@ -244,7 +260,7 @@ impl Turn<'_> {
                     Some(before) => match before.and(next) {
                         Ok(both) => both,
                         Err((before, next)) => {
-                            link.ring(before, stream)?;
+                            link.ring(before, ring)?;
                             next
                         }
                     },
@@ -284,7 +300,7 @@ impl Turn<'_> {
         }
         let position = prepared.as_ref().map_or(0, Prepared::position);
         if let Some(prepared) = prepared {
-            link.ring(prepared, stream)?;
+            link.ring(prepared, ring)?;
         }
         Ok(Posted { position, flushes: self.posting.flushes })
     }
@@ -300,10 +316,12 @@ impl Turn<'_> {
 pub(crate) const NOWHERE: RemoteAddress = RemoteAddress { address: 0, rkey: 0 };
 
 impl Link {
-    fn ring(&self, prepared: Prepared, stream: Option<&Stream>) -> Result<()> {
-        match stream {
-            Some(stream) => stream.ring(&self.queue, prepared),
-            None => self.queue.ring(prepared, Deadline::after(RING_PATIENCE)),
+    fn ring(&self, prepared: Prepared, ring: Ring<'_>) -> Result<()> {
+        let soon = Deadline::after(RING_PATIENCE);
+        match ring {
+            Ring::On(stream) => stream.ring(&self.queue, prepared),
+            Ring::Now => self.queue.ring(prepared, soon),
+            Ring::Along => self.queue.ring_along(prepared, soon),
         }
     }
 }

@@ -7,7 +7,7 @@ use gdsync::nic::{Access, Nic, WireKind};
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, Space};
 
-use super::link::{Link, Post, Use, parts};
+use super::link::{Link, Post, Ring, Use, parts};
 use super::{OpenedLinks, Place, open};
 use crate::data::region::Pieces;
 use crate::{Config, Error, Loss, Operation, Region, World};
@@ -60,7 +60,7 @@ fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held
         let held = Arc::downgrade(&source);
         stream.wait_geq64(&gate, round).unwrap();
         let mut turn = link.turn();
-        let posted = turn.post(&[write, Post::Flush], Some(&stream)).unwrap();
+        let posted = turn.post(&[write, Post::Flush], Ring::On(&stream)).unwrap();
         turn.hold(source);
         drop(turn);
         assert_eq!(posted.flushes, round);
@@ -111,13 +111,13 @@ fn a_batch_that_does_not_fit_is_refused_whole_until_there_is_room() {
     let posts = || [Post::Inline { bytes: &value, to: word }, Post::FetchAdd { word, add: 1 }];
     let mut batches = 0;
     while link.turn().has_room(&posts()).unwrap() {
-        link.turn().post(&posts(), Some(&stream)).unwrap();
+        link.turn().post(&posts(), Ring::On(&stream)).unwrap();
         batches += 1;
     }
     assert_eq!(batches, 256);
     gate.store(1).unwrap();
     soon().poll(|| link.turn().has_room(&posts()).unwrap().then_some(())).unwrap();
-    let posted = link.turn().post(&posts(), Some(&stream)).unwrap();
+    let posted = link.turn().post(&posts(), Ring::On(&stream)).unwrap();
     soon().poll(|| link.is_complete(posted.position).unwrap().then_some(())).unwrap();
     assert_eq!((to.to_vec().unwrap(), link.result()), (vec![8], 7));
 }

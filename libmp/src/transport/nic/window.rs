@@ -11,6 +11,7 @@ use mp_kernels::{AtomicKind, NicEnd, NicPart, WindowPart};
 use serde::{Deserialize, Serialize};
 
 use super::end::{ForKernels, Requests, close};
+use super::link::Ring;
 use super::{KernelLinks, Link, NOWHERE, Place, Post, refused};
 use crate::collective::Element;
 use crate::data::path::Path;
@@ -232,7 +233,7 @@ impl Far {
         let batches = posts.len().div_ceil(BATCH);
         for (number, batch) in posts.chunks(BATCH).enumerate() {
             let mut turn = plane.turn_with_room(self.neighbour, &link, batch, timeout, op)?;
-            let posted = turn.post(batch, Some(stream)).map_err(refused(op))?;
+            let posted = turn.post(batch, Ring::On(stream)).map_err(refused(op))?;
             if let (Some(memory), true) = (&memory, number + 1 == batches) {
                 turn.hold(memory.clone());
                 let waiting = stream.wait_geq64(link.done(), posted.flushes);

@@ -92,6 +92,11 @@ pub(crate) trait Wire: Send {
     /// Sends a frame, or gives the device a request; only when there is room. May take the contents of `out`.
     fn send(&mut self, out: &mut Outgoing) -> Result<(), Cut>;
 
+    /// Whether frames that were sent stay here, to go out together, until they are flushed.
+    fn gathers(&self) -> bool {
+        false
+    }
+
     /// Pushes on what was sent. True if something moved.
     fn flush(&mut self) -> Result<bool, Cut>;
 

@@ -191,6 +191,10 @@ impl Wire for TcpWire {
         Ok(())
     }
 
+    fn gathers(&self) -> bool {
+        true
+    }
+
     fn flush(&mut self) -> Result<bool, Cut> {
         let mut moved = false;
         while self.writable && !self.is_flushed() {
