@@ -1,11 +1,18 @@
-// A x at one cell, for both operators. The order of the additions is that of the CPU's code (operators/fv4.rs,
-// operators/second_order.rs); compiled without fused multiply-add the results are the same bits.
+// A x at one cell, for every operator. The order of the additions is that of the CPU's code (operators/fv4.rs,
+// operators/second_order.rs, operators/p27.rs); compiled without fused multiply-add the results are the same bits.
 #pragma once
 #include "boundary.cuh"
 
 namespace hpgmg {
 
-enum Operator { FV2 = 2, FV4 = 4 };
+// Which stencil, and whether the domain wraps around: one of the first four, or one of them | WRAPS. 7pt has the stencil of fv2, and
+// other ghosts, transfers and numbers of sweeps.
+enum Operator { P7 = 1, FV2 = 2, P27 = 3, FV4 = 4, WRAPS = 8 };
+
+__host__ __device__ constexpr int stencil_of(int op) { return op & ~WRAPS; }
+__host__ __device__ constexpr bool wraps(int op) { return op & WRAPS; }
+// Cells on either side that it reads.
+__host__ __device__ constexpr int reach_of(int op) { return stencil_of(op) == FV4 ? 2 : 1; }
 
 // Offsets of a cell and of its neighbours in any vector of the level.
 struct Point {
@@ -76,6 +83,22 @@ struct Beside {
             sum += dk == 0 ? row : along_k.weight(c) * row;
         }
         return sum;
+    }
+};
+
+// x around any cell of a domain that wraps around and has an even number of cells a side: so colours go on beyond its end.
+// READ_ONLY: all planes of the level are here; else ghost planes are in memory.
+template <bool READ_ONLY>
+struct Wrapped : Beside<READ_ONLY> {
+    using Beside<READ_ONLY>::Beside;
+
+    // What to add to a distance along j or k that leads to cell `at`.
+    __device__ __forceinline__ int around(int at) const {
+        return at < 0 ? this->level.n : at >= this->level.n ? -this->level.n : 0;
+    }
+    // `di` to `dk` are constants.
+    __device__ __forceinline__ double operator()(int di, int dj, int dk) const {
+        return this->cell(di, dj + around(this->p.j + dj), READ_ONLY ? dk + around(this->p.k + dk) : dk);
     }
 };
 
@@ -181,10 +204,22 @@ __device__ __forceinline__ double divergence_fv2(const L& level, const X& x, con
                           face.straight(2, HIGH) * (x(0, 0, 1) - c) + face.straight(2, LOW) * (x(0, 0, -1) - c));
 }
 
+template <class L, class X>
+__device__ __forceinline__ double divergence_p27(const L& level, const X& x) {
+    const double corner = x(-1, -1, -1) + x(1, -1, -1) + x(-1, 1, -1) + x(1, 1, -1) + x(-1, -1, 1) + x(1, -1, 1) +
+                          x(-1, 1, 1) + x(1, 1, 1);
+    const double edge = x(0, -1, -1) + x(-1, -1, 0) + x(1, -1, 0) + x(0, -1, 1) + x(-1, 0, -1) + x(1, 0, -1) + x(-1, 0, 1) +
+                        x(1, 0, 1) + x(0, 1, -1) + x(-1, 1, 0) + x(1, 1, 0) + x(0, 1, 1);
+    const double face = x(0, 0, -1) + x(0, -1, 0) + x(-1, 0, 0) + x(1, 0, 0) + x(0, 1, 0) + x(0, 0, 1);
+    return level.scale *
+           ((1.0 / 30.0) * corner + (3.0 / 30.0) * edge + (14.0 / 30.0) * face + (-128.0 / 30.0) * x(0, 0, 0));
+}
+
 // A x without its identity term.
 template <int OPERATOR, class L, class X, class F>
 __device__ __forceinline__ double divergence(const L& level, const X& x, const F& face) {
-    return OPERATOR == FV4 ? divergence_fv4(level, x, face) : divergence_fv2(level, x, face);
+    if (stencil_of(OPERATOR) == P27) return divergence_p27(level, x);
+    return stencil_of(OPERATOR) == FV4 ? divergence_fv4(level, x, face) : divergence_fv2(level, x, face);
 }
 
 // A x at `p`.
@@ -199,7 +234,7 @@ __device__ __forceinline__ double apply(const L& level, const Point& p, const X&
 // Layers around a row that the operator reads.
 template <int OPERATOR, class L>
 __device__ __forceinline__ bool is_inside(const L& level, int j, int k) {
-    constexpr int reach = OPERATOR / 2;
+    constexpr int reach = reach_of(OPERATOR);
     return j >= reach && j < level.n - reach && k >= reach && k < level.n - reach;
 }
 
