@@ -3,9 +3,12 @@
 
 namespace hpgmg {
 
+// Whether there is code for levels of the usual sizes each: the others' would take minutes to compile.
+__host__ __device__ constexpr bool is_special(int op) { return op == FV2 || op == FV4; }
+
 template <int OPERATOR>
 __device__ __noinline__ void solve_bottom(const Resident& r, int l, const double* rhs, bool zero) {
-    sized(r.levels[l].n, [&](auto as) {
+    sized<is_special(OPERATOR)>(r.levels[l].n, [&](auto as) {
         using L = typename decltype(as)::Type;
         if (zero) set(L(r.levels[l]), r.levels[l].u, nullptr);
         const int iterations = r.bottom == BICGSTAB ? bicgstab<OPERATOR, L>(r, l, rhs)
@@ -15,9 +18,9 @@ __device__ __noinline__ void solve_bottom(const Resident& r, int l, const double
     });
 }
 
-template <int RULE, bool WRAPPED>
+template <int RULE, bool WRAPPED, bool SPECIAL>
 __device__ __noinline__ void prolong_block(const Level& from, const Level& fine, int rule, bool add) {
-    sized(from.n, [&](auto as) {
+    sized<SPECIAL>(from.n, [&](auto as) {
         const typename decltype(as)::Type coarse(from);
         if (WRAPPED) {
             wrap_box(coarse, coarse.u, reach_of_rule(RULE));
@@ -63,22 +66,24 @@ __device__ __forceinline__ void resident(const Resident& r) {
         const double* const rhs = r.levels[l].r;
         switch (step.op) {
             case OP_SMOOTH:
-                sized(r.levels[l].n, [&](auto as) {
+                sized<is_special(OPERATOR)>(r.levels[l].n, [&](auto as) {
                     smooth_block<OPERATOR, typename decltype(as)::Type>(r, l, rhs, step.zero);
                 });
                 break;
             case OP_RESTRICT_RESIDUAL:
-                sized(r.levels[l].n, [&](auto as) { residual_in_temp<OPERATOR, typename decltype(as)::Type>(r, l, rhs); });
+                sized<is_special(OPERATOR)>(r.levels[l].n, [&](auto as) { residual_in_temp<OPERATOR, typename decltype(as)::Type>(r, l, rhs); });
                 restrict_block(r.levels[l], r.levels[l].temp, r.levels[l + 1]);
                 break;
             case OP_RESTRICT:
                 restrict_block(r.levels[l], rhs, r.levels[l + 1]);
                 break;
             case OP_CORRECT:
-                prolong_block<correction_of(OPERATOR), wraps(OPERATOR)>(r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
+                prolong_block<correction_of(OPERATOR), wraps(OPERATOR), is_special(OPERATOR)>(
+                    r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
                 break;
             case OP_REPLACE:
-                prolong_block<solution_of(OPERATOR), wraps(OPERATOR)>(r.levels[l + 1], r.levels[l], r.levels[l + 1].replace, false);
+                prolong_block<solution_of(OPERATOR), wraps(OPERATOR), is_special(OPERATOR)>(
+                    r.levels[l + 1], r.levels[l], r.levels[l + 1].replace, false);
                 break;
             default:
                 solve_bottom<OPERATOR>(r, l, rhs, step.zero);

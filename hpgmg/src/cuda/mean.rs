@@ -84,9 +84,10 @@ impl Gpu {
         };
         let address = |buffer: Option<u64>| buffer.unwrap_or(0);
         let sums = address(rows.device_address());
-        let share = self.partition.planes(l);
-        let (dims, each) = self.shape(boxes, n, share.len());
-        let planes = Planes { first: share.start as i32, end: share.end as i32, each, reserved: 0 };
+        let grid = on_gpu.grid;
+        let (dims, each) = self.shape(boxes, n, grid.planes);
+        let end = (grid.first + grid.planes) as i32;
+        let planes = Planes { first: grid.first as i32, end, each, reserved: 0 };
         let box_dim = (n / boxes) as i32;
         let args =
             [Arg::new(level), Arg::new(&level.u), Arg::new(&sums), Arg::new(&planes), Arg::new(&box_dim)];
