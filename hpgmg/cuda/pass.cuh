@@ -70,6 +70,8 @@ __device__ __forceinline__ void any_pair(const L& level, const Pass& pass, int t
         pair<OPERATOR, STEP, ZERO, READ_ONLY, Inside>(level, pass, t, j, k, even, odd);
     } else if (wraps(OPERATOR)) {
         pair<OPERATOR, STEP, ZERO, READ_ONLY, Wrapped>(level, pass, t, j, k, even, odd);
+    } else if (OPERATOR != FV4) {
+        pair<OPERATOR, STEP, ZERO, READ_ONLY, BesideOfTwo>(level, pass, t, j, k, even, odd);
     } else {
         pair<OPERATOR, STEP, ZERO, READ_ONLY, Beside>(level, pass, t, j, k, even, odd);
     }

@@ -51,14 +51,14 @@ struct Inside {
     }
 };
 
-// x around any cell of a level of at least four cells a side. Every neighbour along j or k is a sum of four cells,
-// without a branch, so that all loads are under way together.
-template <bool READ_ONLY>
-struct Beside {
+// x around any cell of a level of at least four cells a side. Every neighbour along j or k is a sum of `CELLS` cells, as many as the
+// operator's rule beyond the boundary reads, without a branch, so that all loads are under way together.
+template <bool READ_ONLY, int CELLS>
+struct BesideOf {
     const Level& level;
     const double* x;
     const Point& p;
-    __device__ __forceinline__ Beside(const Level& level, const double* x, const Point& p) : level(level), x(x), p(p) {}
+    __device__ __forceinline__ BesideOf(const Level& level, const double* x, const Point& p) : level(level), x(x), p(p) {}
 
     __device__ __forceinline__ double cell(int di, int dj, int dk) const {
         const int shift = di == 0 ? 0 : di == 2 ? 1 : di == -2 ? -1 : di == 1 ? p.odd : p.odd - 1;
@@ -72,11 +72,11 @@ struct Beside {
         const Taps along_j(p.j + dj, level.n, level.boundary), along_k(p.k + dk, level.n, level.boundary);
         double sum = 0.0;
 #pragma unroll
-        for (int c = 0; c < (dk == 0 ? 1 : 4); c++) {
+        for (int c = 0; c < (dk == 0 ? 1 : CELLS); c++) {
             const int k = dk == 0 ? 0 : along_k.first + c * along_k.step - p.k;
             double row = 0.0;
 #pragma unroll
-            for (int b = 0; b < (dj == 0 ? 1 : 4); b++) {
+            for (int b = 0; b < (dj == 0 ? 1 : CELLS); b++) {
                 const int j = dj == 0 ? 0 : along_j.first + b * along_j.step - p.j;
                 row += dj == 0 ? cell(di, j, k) : along_j.weight(b) * cell(di, j, k);
             }
@@ -86,11 +86,16 @@ struct Beside {
     }
 };
 
+template <bool READ_ONLY>
+using Beside = BesideOf<READ_ONLY, 4>;
+template <bool READ_ONLY>
+using BesideOfTwo = BesideOf<READ_ONLY, 2>;
+
 // x around any cell of a domain that wraps around and has an even number of cells a side: so colours go on beyond its end.
 // READ_ONLY: all planes of the level are here; else ghost planes are in memory.
 template <bool READ_ONLY>
-struct Wrapped : Beside<READ_ONLY> {
-    using Beside<READ_ONLY>::Beside;
+struct Wrapped : BesideOf<READ_ONLY, 1> {
+    using BesideOf<READ_ONLY, 1>::BesideOf;
 
     // What to add to a distance along j or k that leads to cell `at`.
     __device__ __forceinline__ int around(int at) const {
