@@ -41,9 +41,43 @@ __device__ __forceinline__ void each_cell(const L& level, F f) {
     __syncthreads();
 }
 
+// All ghosts to `depth`, by `rule`: along i, then j, then k.
+template <class L>
+__device__ __forceinline__ void fill_box(const L& level, double* x, int rule, int depth) {
+    const int n = level.n, wide = n + 2 * depth;
+    for (int axis = 0; axis < 3; axis++) {
+        const int across = axis > 0 ? wide : n, up = axis > 1 ? wide : n;
+        const int shift_a = axis > 0 ? depth : 0, shift_b = axis > 1 ? depth : 0;
+        for (int item = threadIdx.x; item < 2 * depth * across * up; item += RESIDENT_THREADS) {
+            const int a = item % across - shift_a, b = item / across % up - shift_b, layer = item / (across * up);
+            const int outside = layer < depth ? -1 - layer : n + layer - depth;
+            auto at = [&](int c) { return x + (axis == 0 ? level.at(c, a, b) : axis == 1 ? level.at(a, c, b) : level.at(a, b, c)); };
+            const Taps taps(outside, n, rule);
+            double sum = 0.0;
+            for (int m = 0; m < cells_of(rule); m++) sum += taps.weight(m) * *at(taps.first + m * taps.step);
+            *at(outside) = sum;
+        }
+        __syncthreads();
+    }
+}
+
+// All ghosts to `depth`, where the domain wraps around.
+template <class L>
+__device__ __forceinline__ void wrap_box(const L& level, double* x, int depth) {
+    const int n = level.n, wide = n + 2 * depth;
+    for (int item = threadIdx.x; item < wide * wide * wide; item += RESIDENT_THREADS) {
+        const int i = item % wide - depth, j = item / wide % wide - depth, k = item / (wide * wide) - depth;
+        if (level.has(i) && level.has(j) && level.has(k)) continue;
+        x[level.at(i, j, k)] = x[level.at((i + n) % n, (j + n) % n, (k + n) % n)];
+    }
+    __syncthreads();
+}
+
 // The ghosts that the operator reads.
 template <int OPERATOR, class L>
 __device__ __forceinline__ void fill(const L& level, double* x) {
+    if (wraps(OPERATOR)) return wrap_box(level, x, reach_of(OPERATOR));
+    if (OPERATOR == P27) return fill_box(level, x, level.boundary, 1);
     const int n = level.n, face = n * n;
     const Divisor by(n);
     for (int item = threadIdx.x; item < 6 * face; item += RESIDENT_THREADS) {
@@ -74,27 +108,6 @@ __device__ __forceinline__ void fill(const L& level, double* x) {
             };
             const bool deep = level.boundary == QUARTIC;
             *at(0) = ghost(level.boundary, 0, *at(1), n > 1 ? *at(2) : 0.0, deep ? *at(3) : 0.0, deep ? *at(4) : 0.0);
-        }
-        __syncthreads();
-    }
-}
-
-// All ghosts to `depth`, by `rule`: along i, then j, then k.
-template <class L>
-__device__ __forceinline__ void fill_box(const L& level, double* x, int rule, int depth) {
-    const int n = level.n, wide = n + 2 * depth;
-    const int count = rule == QUARTIC ? 4 : rule == QUADRATIC ? 2 : 1;
-    for (int axis = 0; axis < 3; axis++) {
-        const int across = axis > 0 ? wide : n, up = axis > 1 ? wide : n;
-        const int shift_a = axis > 0 ? depth : 0, shift_b = axis > 1 ? depth : 0;
-        for (int item = threadIdx.x; item < 2 * depth * across * up; item += RESIDENT_THREADS) {
-            const int a = item % across - shift_a, b = item / across % up - shift_b, layer = item / (across * up);
-            const int outside = layer < depth ? -1 - layer : n + layer - depth;
-            auto at = [&](int c) { return x + (axis == 0 ? level.at(c, a, b) : axis == 1 ? level.at(a, c, b) : level.at(a, b, c)); };
-            const Taps taps(outside, n, rule);
-            double sum = 0.0;
-            for (int m = 0; m < count; m++) sum += taps.weight(m) * *at(taps.first + m * taps.step);
-            *at(outside) = sum;
         }
         __syncthreads();
     }
@@ -132,8 +145,9 @@ __device__ __forceinline__ double broadcast(double value) {
     return sum;
 }
 
-template <class L>
-__device__ double dot(const L& level, const double* x, const double* y) {
+// The sum of `value(at)` over all cells, whose places are `at`.
+template <class L, class F>
+__device__ __forceinline__ double sum_of_cells(const L& level, F value) {
     const int rows = level.n * level.n;
     const Divisor side(level.n);
     for (int row = threadIdx.x; row < rows; row += RESIDENT_THREADS) {
@@ -141,8 +155,7 @@ __device__ double dot(const L& level, const double* x, const double* y) {
         const int k = side.divide(j);
         double sum = 0.0;
         for (int i = 0; i < level.n; i++) {
-            const int at = level.at(i, j, k);
-            sum += x[at] * y[at];
+            sum += value(level.at(i, j, k));
         }
         shared_rows[row] = sum;
     }
@@ -152,6 +165,20 @@ __device__ double dot(const L& level, const double* x, const double* y) {
         for (int row = 0; row < rows; row++) sum += shared_rows[row];
     }
     return broadcast(sum);
+}
+
+template <class L>
+__device__ double dot(const L& level, const double* x, const double* y) {
+    return sum_of_cells(level, [&](int at) { return x[at] * y[at]; });
+}
+
+// Makes the mean of x zero where the operator does not see it.
+template <int OPERATOR, class L>
+__device__ void remove_mean(const L& level, double* x) {
+    if (!wraps(OPERATOR) || level.alpha) return;
+    const int n = level.n;
+    const double mean = sum_of_cells(level, [&](int at) { return x[at]; }) / (n * n * n);
+    each_cell(level, [&](int i, int j, int k) { x[level.at(i, j, k)] += -mean; });
 }
 
 template <class L>
@@ -220,11 +247,18 @@ __device__ __forceinline__ void residual_block(const L& level, double* out, cons
     pass_block<OPERATOR, RESIDUAL, false>(level, Pass{x, out, rhs, nullptr, 0.0, 0.0, 0, 0, 1, 0});
 }
 
+// Passes of one call of a smoother, as in smoothers.rs.
+template <int OPERATOR>
+__device__ __forceinline__ int passes_of(unsigned smoother) {
+    constexpr bool OF_POINTS = stencil_of(OPERATOR) == P7 || stencil_of(OPERATOR) == P27;
+    return OF_POINTS && (smoother == SMOOTH_GSRB || smoother == SMOOTH_CHEBYSHEV) ? 4 : 6;
+}
+
 // One call of the smoother on level `l`; with `zero` x is taken as zero, whatever it holds.
 template <int OPERATOR, class L>
 __device__ __noinline__ void smooth_block(const Resident& r, int l, const double* rhs, bool zero) {
     const L level(r.levels[l]);
-    for (int sweep = 0; sweep < 6; sweep++) {
+    for (int sweep = 0; sweep < passes_of<OPERATOR>(r.smoother); sweep++) {
         Pass pass{sweep % 2 ? level.temp : level.u, sweep % 2 ? level.u : level.temp, rhs, level.dinv, 2.0 / 3.0, 0.0, sweep, 0, 1, 0};
         const bool from_zero = zero && sweep == 0;
         switch (r.smoother) {
@@ -272,6 +306,7 @@ __device__ __noinline__ int bicgstab(const Resident& resident, int l, const doub
     double *const r0 = work(0), *const r = work(1), *const p = work(2), *const q = work(3);
     double *const s = work(4), *const t = work(5), *const ap = work(6), *const as = work(7);
     residual_block<OPERATOR>(level, r0, x, rhs);
+    remove_mean<OPERATOR>(level, r0);
     set(level, r, r0);
     set(level, p, r0);
     double r_r0 = dot(level, r, r0);
@@ -286,6 +321,7 @@ __device__ __noinline__ int bicgstab(const Resident& resident, int l, const doub
         if (ap_r0 == 0.0 || isinf(alpha)) return iteration;
         axpby(level, x, 1.0, q, alpha);
         sum_of(level, s, r, -alpha, ap);
+        remove_mean<OPERATOR>(level, s);
         if (converged(norm(level, s))) return iteration;
         multiply(level, t, level.dinv, s);
         apply_block<OPERATOR>(level, as, t);
@@ -294,6 +330,7 @@ __device__ __noinline__ int bicgstab(const Resident& resident, int l, const doub
         if (as_as == 0.0 || omega == 0.0 || isinf(omega)) return iteration;
         axpby(level, x, 1.0, t, omega);
         sum_of(level, r, s, -omega, as);
+        remove_mean<OPERATOR>(level, r);
         if (converged(norm(level, r))) return iteration;
         const double next = dot(level, r, r0);
         const double beta = (next / r_r0) * (alpha / omega);
@@ -312,6 +349,7 @@ __device__ __noinline__ int conjugate_gradients(const Resident& resident, int l,
     auto work = [&](int v) { return level.krylov + v * level.volume; };
     double *const r = work(0), *const p = work(1), *const ap = work(2), *const z = work(3);
     residual_block<OPERATOR>(level, r, x, rhs);
+    remove_mean<OPERATOR>(level, r);
     const double start = norm(level, r);
     if (start == 0.0) return 0;
     multiply(level, z, level.dinv, r);
@@ -325,6 +363,7 @@ __device__ __noinline__ int conjugate_gradients(const Resident& resident, int l,
         if (ap_p == 0.0 || isinf(alpha)) return iteration;
         axpby(level, x, 1.0, p, alpha);
         axpby(level, r, 1.0, ap, -alpha);
+        remove_mean<OPERATOR>(level, r);
         const double size = norm(level, r);
         if (size == 0.0 || size < resident.reduction * start) return iteration;
         multiply(level, z, level.dinv, r);
@@ -341,10 +380,12 @@ template <int OPERATOR, class L>
 __device__ __noinline__ int relaxation(const Resident& resident, int l, const double* rhs) {
     const L level(resident.levels[l]);
     residual_block<OPERATOR>(level, level.temp, level.u, rhs);
+    remove_mean<OPERATOR>(level, level.temp);
     const double start = norm(level, level.temp);
     if (start == 0.0) return 0;
     for (int iteration = 1; iteration <= resident.max_iterations; iteration++) {
         smooth_block<OPERATOR, L>(resident, l, rhs, false);
+        remove_mean<OPERATOR>(level, level.u);
         residual_block<OPERATOR>(level, level.temp, level.u, rhs);
         const double size = norm(level, level.temp);
         if (size == 0.0 || size < resident.reduction * start) return iteration;

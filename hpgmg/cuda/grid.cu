@@ -1,6 +1,9 @@
 // Kernels over one level, a warp per 32 pairs of cells of a row, blocks marching through planes. Bytes of a GSRB
 // half-sweep of fv4 per cell: x 8, coefficients 24, right-hand side and diagonal of one colour 4 + 4, result 8: 48.
+#ifdef __CUDACC__
 #include "column.cuh"
+#endif
+#include "pass.cuh"
 #include "transfer.cuh"
 
 namespace hpgmg {
@@ -30,7 +33,7 @@ __device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
     for (int k = p.k; k < p.end; k++) {
         double even = 0.0, odd = 0.0;
         if (mine) any_pair<OPERATOR, STEP, ZERO>(level, pass, p.t, p.j, k, even, odd);
-        store_row(level, pass.out, p.t, p.j, k, even, odd);
+        store_row<wraps(OPERATOR)>(level, pass.out, p.t, p.j, k, even, odd);
     }
 }
 
@@ -77,18 +80,20 @@ constexpr int TILE_THREADS = 32 * TILE * TILE;
 __device__ __forceinline__ int thread_of_tile() { return threadIdx.x + 32 * (threadIdx.y + TILE * threadIdx.z); }
 
 // fine = P coarse, or fine += P coarse.
-template <int REACH, bool ADD>
+template <int RULE, bool ADD, bool WRAPPED = false>
 __device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, const double* from, double* to) {
+    constexpr int REACH = reach_of_rule(RULE);
     __shared__ Tile<REACH> tile;
     // The last tiles along j and k begin early enough to hold the cells that the ghosts are sums of.
     const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)),
               k0 = min(blockIdx.z * TILE, max(coarse.n - TILE, 0));
-    tile.fill(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(), TILE_THREADS);
+    tile.template fill<true, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
+                                      TILE_THREADS);
     const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
     const bool mine = i < coarse.n && j < coarse.n && k < coarse.n && j >= blockIdx.y * TILE && k >= blockIdx.z * TILE;
     double children[2][2][2] = {};
     if (mine) {
-        interpolate<REACH>(
+        interpolate<RULE>(
             [&](int di, int dj, int dk) {
                 return tile.cells[threadIdx.z + REACH + dk][threadIdx.y + REACH + dj][threadIdx.x + REACH + di];
             },
@@ -107,7 +112,7 @@ __device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, 
                 even = to[at + q * fine.half] + even;
                 odd = to[at + (1 - q) * fine.half] + odd;
             }
-            store_row(fine, to, i, fine_j, fine_k, even, odd);
+            store_row<WRAPPED>(fine, to, i, fine_j, fine_k, even, odd);
         }
     }
 }
@@ -151,7 +156,8 @@ using namespace hpgmg;
     }
 HPGMG_SIZED(16)
 
-// Passes of large levels, column by column.
+// Passes of large levels, column by column; not on the host, which has no asynchronous copies.
+#ifdef __CUDACC__
 #define HPGMG_COLUMN_GSRB(name, LEVEL)                                                                      \
     extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)                                         \
         hpgmg_fv4_column_gsrb##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass) { \
@@ -184,19 +190,20 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
     const int first = blockIdx.z * pass.planes, end = min(first + pass.planes, level.n);
     raise(largest, residual_largest(level, pass, ring, first, end));
 }
+#endif
 
 HPGMG_OPERATOR(fv4, FV4)
 HPGMG_OPERATOR(fv2, FV2)
 
-#define HPGMG_PROLONG(name, REACH, ADD)                                                                     \
-    extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                          \
+#define HPGMG_PROLONG(name, RULE, ADD, WRAPPED)                                                             \
+    extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                              \
         hpgmg_##name(const __grid_constant__ Level coarse, const __grid_constant__ Level fine,              \
                      const double* from, double* to) {                                                      \
-        prolong<REACH, ADD>(coarse, fine, from, to);                                                        \
+        prolong<RULE, ADD, WRAPPED>(coarse, fine, from, to);                                                \
     }
-HPGMG_PROLONG(correct, 1, true)
-HPGMG_PROLONG(replace_quadratic, 1, false)
-HPGMG_PROLONG(replace_quartic, 2, false)
+HPGMG_PROLONG(correct, AVERAGES_QUADRATIC, true, false)
+HPGMG_PROLONG(replace_quadratic, AVERAGES_QUADRATIC, false, false)
+HPGMG_PROLONG(replace_quartic, AVERAGES_QUARTIC, false, false)
 
 // to = means of from; where `largest` is given also max |from|.
 extern "C" __global__ void __launch_bounds__(256)

@@ -47,6 +47,8 @@ enum [[nodiscard]] GhostRule : std::uint32_t {
     QUADRATIC = 1,
     // Of four.
     QUARTIC = 2,
+    // Of two, in point values.
+    POINT_QUADRATIC = 3,
 };
 
 // A level: one grid of n^3 cells, all boxes of the rank merged, and where its values lie.

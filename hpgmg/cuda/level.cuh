@@ -47,10 +47,10 @@ struct As {
     using Type = L;
 };
 
-// Calls f with the type for a level of n cells a side: a Sized one where that pays.
-template <class F>
+// Calls f with the type for a level of n cells a side: a Sized one where that pays and is SPECIAL.
+template <bool SPECIAL = true, class F>
 __device__ __forceinline__ void sized(int n, F f) {
-    switch (n) {
+    switch (SPECIAL ? n : 0) {
         case 8: return f(As<Sized<8>>());
         case 4: return f(As<Sized<4>>());
         case 2: return f(As<Sized<2>>());

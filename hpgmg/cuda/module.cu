@@ -4,3 +4,4 @@
 #include "resident.cu"
 #include "held.cu"
 #include "leg.cu"
+#include "general.cu"

@@ -4,7 +4,8 @@
 
 namespace hpgmg {
 
-enum Step { APPLY, RESIDUAL, GSRB, WEIGHTED, CHEBYSHEV };
+// SHIFT: x in place, and the number at `rhs` added.
+enum Step { APPLY, RESIDUAL, GSRB, WEIGHTED, CHEBYSHEV, SHIFT };
 
 // Largest magnitude, as bits: those of non-negative numbers are ordered as the numbers are, and those of NaN above all.
 __device__ __forceinline__ unsigned long long bits(double value) { return __double_as_longlong(fabs(value)); }
@@ -36,7 +37,11 @@ __device__ __forceinline__ double update(const L& level, const Pass& pass, const
 // New values of the cells 2t and 2t+1 of row (j, k).
 template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY, template <bool> class Around, class L>
 __device__ __forceinline__ void pair(const L& level, const Pass& pass, int t, int j, int k, double& even, double& odd) {
-    if (STEP == GSRB) {
+    if (STEP == SHIFT) {
+        const Point p(level, t, 0, j, k);
+        even = pass.x[p.own] + *pass.rhs;
+        odd = pass.x[p.other] + *pass.rhs;
+    } else if (STEP == GSRB) {
         // Cells with (i + j + k + sweep) % 2 == 0 are updated, the others copied.
         const Point p(level, t, (pass.sweep + j + k) & 1, j, k);
         const double kept = ZERO ? 0.0 : load<READ_ONLY>(pass.x + p.other);
@@ -57,12 +62,16 @@ __device__ __forceinline__ void pair(const L& level, const Pass& pass, int t, in
     }
 }
 
-// The same for any row, ghosts along j and k extrapolated where they are read. READ_ONLY: no peer writes x meanwhile.
+// The same for any row, ghosts along j and k found where they are read. READ_ONLY: no peer writes x meanwhile.
 template <int OPERATOR, int STEP, bool ZERO, bool READ_ONLY = true, class L>
 __device__ __forceinline__ void any_pair(const L& level, const Pass& pass, int t, int j, int k, double& even,
                                          double& odd) {
-    if (ZERO || is_inside<OPERATOR>(level, j, k)) {
+    if (ZERO || STEP == SHIFT || is_inside<OPERATOR>(level, j, k)) {
         pair<OPERATOR, STEP, ZERO, READ_ONLY, Inside>(level, pass, t, j, k, even, odd);
+    } else if (wraps(OPERATOR)) {
+        pair<OPERATOR, STEP, ZERO, READ_ONLY, Wrapped>(level, pass, t, j, k, even, odd);
+    } else if (OPERATOR != FV4) {
+        pair<OPERATOR, STEP, ZERO, READ_ONLY, BesideOfTwo>(level, pass, t, j, k, even, odd);
     } else {
         pair<OPERATOR, STEP, ZERO, READ_ONLY, Beside>(level, pass, t, j, k, even, odd);
     }

@@ -3,9 +3,12 @@
 
 namespace hpgmg {
 
+// Whether there is code for levels of the usual sizes each: the others' would take minutes to compile.
+__host__ __device__ constexpr bool is_special(int op) { return op == FV2 || op == FV4; }
+
 template <int OPERATOR>
 __device__ __noinline__ void solve_bottom(const Resident& r, int l, const double* rhs, bool zero) {
-    sized(r.levels[l].n, [&](auto as) {
+    sized<is_special(OPERATOR)>(r.levels[l].n, [&](auto as) {
         using L = typename decltype(as)::Type;
         if (zero) set(L(r.levels[l]), r.levels[l].u, nullptr);
         const int iterations = r.bottom == BICGSTAB ? bicgstab<OPERATOR, L>(r, l, rhs)
@@ -15,14 +18,18 @@ __device__ __noinline__ void solve_bottom(const Resident& r, int l, const double
     });
 }
 
-template <int REACH>
+template <int RULE, bool WRAPPED, bool SPECIAL>
 __device__ __noinline__ void prolong_block(const Level& from, const Level& fine, int rule, bool add) {
-    sized(from.n, [&](auto as) {
+    sized<SPECIAL>(from.n, [&](auto as) {
         const typename decltype(as)::Type coarse(from);
-        fill_box(coarse, coarse.u, rule, REACH);
+        if (WRAPPED) {
+            wrap_box(coarse, coarse.u, reach_of_rule(RULE));
+        } else {
+            fill_box(coarse, coarse.u, rule, reach_of_rule(RULE));
+        }
         each_cell(coarse, [&](int i, int j, int k) {
             double children[2][2][2];
-            interpolate<REACH>([&](int di, int dj, int dk) { return coarse.u[coarse.at(i + di, j + dj, k + dk)]; },
+            interpolate<RULE>([&](int di, int dj, int dk) { return coarse.u[coarse.at(i + di, j + dj, k + dk)]; },
                                children);
             for (int child = 0; child < 8; child++) {
                 const int pi = child & 1, pj = child >> 1 & 1, pk = child >> 2;
@@ -40,6 +47,17 @@ __device__ void restrict_block(const Level& fine, const double* from, const Leve
     });
 }
 
+// How corrections and solutions come from a coarser level, as Rule::of_operator says.
+__host__ __device__ constexpr int correction_of(int op) {
+    return stencil_of(op) == P7 ? CONSTANT : stencil_of(op) == P27 ? POINTS_QUADRATIC : AVERAGES_QUADRATIC;
+}
+__host__ __device__ constexpr int solution_of(int op) {
+    return stencil_of(op) == P7    ? POINTS_LINEAR
+           : stencil_of(op) == P27 ? POINTS_QUADRATIC
+           : stencil_of(op) == FV4 ? AVERAGES_QUARTIC
+                                   : AVERAGES_QUADRATIC;
+}
+
 template <int OPERATOR>
 __device__ __forceinline__ void resident(const Resident& r) {
     for (int at = 0; at < r.count; at++) {
@@ -48,26 +66,24 @@ __device__ __forceinline__ void resident(const Resident& r) {
         const double* const rhs = r.levels[l].r;
         switch (step.op) {
             case OP_SMOOTH:
-                sized(r.levels[l].n, [&](auto as) {
+                sized<is_special(OPERATOR)>(r.levels[l].n, [&](auto as) {
                     smooth_block<OPERATOR, typename decltype(as)::Type>(r, l, rhs, step.zero);
                 });
                 break;
             case OP_RESTRICT_RESIDUAL:
-                sized(r.levels[l].n, [&](auto as) { residual_in_temp<OPERATOR, typename decltype(as)::Type>(r, l, rhs); });
+                sized<is_special(OPERATOR)>(r.levels[l].n, [&](auto as) { residual_in_temp<OPERATOR, typename decltype(as)::Type>(r, l, rhs); });
                 restrict_block(r.levels[l], r.levels[l].temp, r.levels[l + 1]);
                 break;
             case OP_RESTRICT:
                 restrict_block(r.levels[l], rhs, r.levels[l + 1]);
                 break;
             case OP_CORRECT:
-                prolong_block<1>(r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
+                prolong_block<correction_of(OPERATOR), wraps(OPERATOR), is_special(OPERATOR)>(
+                    r.levels[l + 1], r.levels[l], r.levels[l + 1].correct, true);
                 break;
             case OP_REPLACE:
-                if (r.quartic) {
-                    prolong_block<2>(r.levels[l + 1], r.levels[l], r.levels[l + 1].replace, false);
-                } else {
-                    prolong_block<1>(r.levels[l + 1], r.levels[l], r.levels[l + 1].replace, false);
-                }
+                prolong_block<solution_of(OPERATOR), wraps(OPERATOR), is_special(OPERATOR)>(
+                    r.levels[l + 1], r.levels[l], r.levels[l + 1].replace, false);
                 break;
             default:
                 solve_bottom<OPERATOR>(r, l, rhs, step.zero);
@@ -79,10 +95,10 @@ __device__ __forceinline__ void resident(const Resident& r) {
 
 }  // namespace hpgmg
 
-extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS) hpgmg_fv4_resident(const __grid_constant__ hpgmg::Resident r) {
-    hpgmg::resident<hpgmg::FV4>(r);
-}
-
-extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS) hpgmg_fv2_resident(const __grid_constant__ hpgmg::Resident r) {
-    hpgmg::resident<hpgmg::FV2>(r);
-}
+#define HPGMG_RESIDENT(name, OPERATOR)                                                                      \
+    extern "C" __global__ void __launch_bounds__(hpgmg::RESIDENT_THREADS)                                   \
+        hpgmg_##name##_resident(const __grid_constant__ hpgmg::Resident r) {                                \
+        hpgmg::resident<OPERATOR>(r);                                                                       \
+    }
+HPGMG_RESIDENT(fv4, hpgmg::FV4)
+HPGMG_RESIDENT(fv2, hpgmg::FV2)

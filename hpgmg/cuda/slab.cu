@@ -5,12 +5,12 @@
 namespace hpgmg {
 
 // A row of the vector written: here and in the neighbours whose ghost it is.
-template <class L>
+template <bool WRAPPED = false, class L>
 __device__ __forceinline__ void store_shared(const L& level, const Slab& slab, int first, int end, double* out, int t, int j,
                                              int k, double even, double odd) {
-    store_row(level, out, t, j, k, even, odd);
+    store_row<WRAPPED>(level, out, t, j, k, even, odd);
     for (int side = 0; side < 2; side++) {
-        if (March::sends(slab, side, k, first, end)) store_row(level, slab.halo.twin<double>(side), t, j, k, even, odd);
+        if (March::sends(slab, side, k, first, end)) store_row<WRAPPED>(level, slab.halo.twin<double>(side), t, j, k, even, odd);
     }
 }
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ void pass_slab(const L& level, const Pass& pass, cons
     for (int k = m.k; k < m.end; k++) {
         double even = 0.0, odd = 0.0;
         if (mine) any_pair<OPERATOR, STEP, ZERO, false>(level, pass, m.t, m.j, k, even, odd);
-        store_shared(level, slab, slab.first, slab.end, pass.out, m.t, m.j, k, even, odd);
+        store_shared<wraps(OPERATOR)>(level, slab, slab.first, slab.end, pass.out, m.t, m.j, k, even, odd);
     }
     m.leave(slab);
 }
@@ -70,20 +70,21 @@ __device__ __forceinline__ void residual_norm_slab(const Level& level, const Pas
 }
 
 // As prolong; slab.first to slab.end are coarse planes.
-template <int REACH, bool ADD>
+template <int RULE, bool ADD, bool WRAPPED = false>
 __device__ __forceinline__ void prolong_slab(const Level& coarse, const Level& fine, const double* from, double* to,
                                              const Slab& slab) {
+    constexpr int REACH = reach_of_rule(RULE);
     __shared__ Tile<REACH> tile;
     const March m(slab, TILE, gridDim.z);
     if (!m.enter(slab)) return;
     const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)), k0 = min(m.k, max(coarse.n - TILE, 0));
-    tile.template fill<false>(coarse, from, ADD || REACH == 1 ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
-                              TILE_THREADS, slab.first - slab.held, slab.end + slab.held);
+    tile.template fill<false, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
+                                       TILE_THREADS, slab.first - slab.held, slab.end + slab.held);
     const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
     const bool mine = i < coarse.n && j < coarse.n && j >= blockIdx.y * TILE && k >= m.k && k < m.end;
     double children[2][2][2] = {};
     if (mine) {
-        interpolate<REACH>(
+        interpolate<RULE>(
             [&](int di, int dj, int dk) {
                 return tile.cells[threadIdx.z + REACH + dk][threadIdx.y + REACH + dj][threadIdx.x + REACH + di];
             },
@@ -101,7 +102,7 @@ __device__ __forceinline__ void prolong_slab(const Level& coarse, const Level& f
                     even = to[at + q * fine.half] + even;
                     odd = to[at + (1 - q) * fine.half] + odd;
                 }
-                store_shared(fine, slab, 2 * slab.first, 2 * slab.end, to, i, fine_j, fine_k, even, odd);
+                store_shared<WRAPPED>(fine, slab, 2 * slab.first, 2 * slab.end, to, i, fine_j, fine_k, even, odd);
             }
         }
     }
@@ -136,6 +137,7 @@ HPGMG_SLAB_OPERATOR(fv4, FV4)
 HPGMG_SLAB_OPERATOR(fv2, FV2)
 
 // As the columns of grid.cu.
+#ifdef __CUDACC__
 #define HPGMG_SLAB_COLUMN_GSRB(name, LEVEL)                                                                 \
     extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)                                         \
         hpgmg_fv4_slab_column_gsrb##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass, \
@@ -175,13 +177,14 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
     raise(largest, residual_largest(level, pass, ring, m.k, m.end));
     m.leave(slab);
 }
+#endif
 
-#define HPGMG_SLAB_PROLONG(name, REACH, ADD)                                                                \
-    extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                          \
+#define HPGMG_SLAB_PROLONG(name, RULE, ADD, WRAPPED)                                                        \
+    extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                              \
         hpgmg_slab_##name(const __grid_constant__ Level coarse, const __grid_constant__ Level fine,         \
                           const double* from, double* to, const __grid_constant__ Slab slab) {              \
-        prolong_slab<REACH, ADD>(coarse, fine, from, to, slab);                                             \
+        prolong_slab<RULE, ADD, WRAPPED>(coarse, fine, from, to, slab);                                     \
     }
-HPGMG_SLAB_PROLONG(correct, 1, true)
-HPGMG_SLAB_PROLONG(replace_quadratic, 1, false)
-HPGMG_SLAB_PROLONG(replace_quartic, 2, false)
+HPGMG_SLAB_PROLONG(correct, AVERAGES_QUADRATIC, true, false)
+HPGMG_SLAB_PROLONG(replace_quadratic, AVERAGES_QUADRATIC, false, false)
+HPGMG_SLAB_PROLONG(replace_quartic, AVERAGES_QUARTIC, false, false)

@@ -1,11 +1,18 @@
-// A x at one cell, for both operators. The order of the additions is that of the CPU's code (operators/fv4.rs,
-// operators/second_order.rs); compiled without fused multiply-add the results are the same bits.
+// A x at one cell, for every operator. The order of the additions is that of the CPU's code (operators/fv4.rs,
+// operators/second_order.rs, operators/p27.rs); compiled without fused multiply-add the results are the same bits.
 #pragma once
 #include "boundary.cuh"
 
 namespace hpgmg {
 
-enum Operator { FV2 = 2, FV4 = 4 };
+// Which stencil, and whether the domain wraps around: one of the first four, or one of them | WRAPS. 7pt has the stencil of fv2, and
+// other ghosts, transfers and numbers of sweeps.
+enum Operator { P7 = 1, FV2 = 2, P27 = 3, FV4 = 4, WRAPS = 8 };
+
+__host__ __device__ constexpr int stencil_of(int op) { return op & ~WRAPS; }
+__host__ __device__ constexpr bool wraps(int op) { return op & WRAPS; }
+// Cells on either side that it reads.
+__host__ __device__ constexpr int reach_of(int op) { return stencil_of(op) == FV4 ? 2 : 1; }
 
 // Offsets of a cell and of its neighbours in any vector of the level.
 struct Point {
@@ -44,14 +51,14 @@ struct Inside {
     }
 };
 
-// x around any cell of a level of at least four cells a side. Every neighbour along j or k is a sum of four cells,
-// without a branch, so that all loads are under way together.
-template <bool READ_ONLY>
-struct Beside {
+// x around any cell of a level of at least four cells a side. Every neighbour along j or k is a sum of `CELLS` cells, as many as the
+// operator's rule beyond the boundary reads, without a branch, so that all loads are under way together.
+template <bool READ_ONLY, int CELLS>
+struct BesideOf {
     const Level& level;
     const double* x;
     const Point& p;
-    __device__ __forceinline__ Beside(const Level& level, const double* x, const Point& p) : level(level), x(x), p(p) {}
+    __device__ __forceinline__ BesideOf(const Level& level, const double* x, const Point& p) : level(level), x(x), p(p) {}
 
     __device__ __forceinline__ double cell(int di, int dj, int dk) const {
         const int shift = di == 0 ? 0 : di == 2 ? 1 : di == -2 ? -1 : di == 1 ? p.odd : p.odd - 1;
@@ -65,17 +72,38 @@ struct Beside {
         const Taps along_j(p.j + dj, level.n, level.boundary), along_k(p.k + dk, level.n, level.boundary);
         double sum = 0.0;
 #pragma unroll
-        for (int c = 0; c < (dk == 0 ? 1 : 4); c++) {
+        for (int c = 0; c < (dk == 0 ? 1 : CELLS); c++) {
             const int k = dk == 0 ? 0 : along_k.first + c * along_k.step - p.k;
             double row = 0.0;
 #pragma unroll
-            for (int b = 0; b < (dj == 0 ? 1 : 4); b++) {
+            for (int b = 0; b < (dj == 0 ? 1 : CELLS); b++) {
                 const int j = dj == 0 ? 0 : along_j.first + b * along_j.step - p.j;
                 row += dj == 0 ? cell(di, j, k) : along_j.weight(b) * cell(di, j, k);
             }
             sum += dk == 0 ? row : along_k.weight(c) * row;
         }
         return sum;
+    }
+};
+
+template <bool READ_ONLY>
+using Beside = BesideOf<READ_ONLY, 4>;
+template <bool READ_ONLY>
+using BesideOfTwo = BesideOf<READ_ONLY, 2>;
+
+// x around any cell of a domain that wraps around and has an even number of cells a side: so colours go on beyond its end.
+// READ_ONLY: all planes of the level are here; else ghost planes are in memory.
+template <bool READ_ONLY>
+struct Wrapped : BesideOf<READ_ONLY, 1> {
+    using BesideOf<READ_ONLY, 1>::BesideOf;
+
+    // What to add to a distance along j or k that leads to cell `at`.
+    __device__ __forceinline__ int around(int at) const {
+        return at < 0 ? this->level.n : at >= this->level.n ? -this->level.n : 0;
+    }
+    // `di` to `dk` are constants.
+    __device__ __forceinline__ double operator()(int di, int dj, int dk) const {
+        return this->cell(di, dj + around(this->p.j + dj), READ_ONLY ? dk + around(this->p.k + dk) : dk);
     }
 };
 
@@ -181,10 +209,22 @@ __device__ __forceinline__ double divergence_fv2(const L& level, const X& x, con
                           face.straight(2, HIGH) * (x(0, 0, 1) - c) + face.straight(2, LOW) * (x(0, 0, -1) - c));
 }
 
+template <class L, class X>
+__device__ __forceinline__ double divergence_p27(const L& level, const X& x) {
+    const double corner = x(-1, -1, -1) + x(1, -1, -1) + x(-1, 1, -1) + x(1, 1, -1) + x(-1, -1, 1) + x(1, -1, 1) +
+                          x(-1, 1, 1) + x(1, 1, 1);
+    const double edge = x(0, -1, -1) + x(-1, -1, 0) + x(1, -1, 0) + x(0, -1, 1) + x(-1, 0, -1) + x(1, 0, -1) + x(-1, 0, 1) +
+                        x(1, 0, 1) + x(0, 1, -1) + x(-1, 1, 0) + x(1, 1, 0) + x(0, 1, 1);
+    const double face = x(0, 0, -1) + x(0, -1, 0) + x(-1, 0, 0) + x(1, 0, 0) + x(0, 1, 0) + x(0, 0, 1);
+    return level.scale *
+           ((1.0 / 30.0) * corner + (3.0 / 30.0) * edge + (14.0 / 30.0) * face + (-128.0 / 30.0) * x(0, 0, 0));
+}
+
 // A x without its identity term.
 template <int OPERATOR, class L, class X, class F>
 __device__ __forceinline__ double divergence(const L& level, const X& x, const F& face) {
-    return OPERATOR == FV4 ? divergence_fv4(level, x, face) : divergence_fv2(level, x, face);
+    if (stencil_of(OPERATOR) == P27) return divergence_p27(level, x);
+    return stencil_of(OPERATOR) == FV4 ? divergence_fv4(level, x, face) : divergence_fv2(level, x, face);
 }
 
 // A x at `p`.
@@ -199,7 +239,7 @@ __device__ __forceinline__ double apply(const L& level, const Point& p, const X&
 // Layers around a row that the operator reads.
 template <int OPERATOR, class L>
 __device__ __forceinline__ bool is_inside(const L& level, int j, int k) {
-    constexpr int reach = OPERATOR / 2;
+    constexpr int reach = reach_of(OPERATOR);
     return j >= reach && j < level.n - reach && k >= reach && k < level.n - reach;
 }
 

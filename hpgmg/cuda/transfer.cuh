@@ -1,23 +1,35 @@
 // Between levels: means of eight cells, and interpolation as tensor product. Section 7 of the HPGMG-FV description; the
-// order of the sums is that of transfer.rs: along k, then j, then i.
+// order of the sums is that of transfer/interpolation.rs: along k, then j, then i.
 #pragma once
 #include "boundary.cuh"
 
 namespace hpgmg {
 
+// One-dimensional rules, as in transfer/interpolation.rs. Those of cell averages have the number of coarse cells that they read on
+// either side.
+enum Interpolation { CONSTANT = 0, AVERAGES_QUADRATIC = 1, AVERAGES_QUARTIC = 2, POINTS_LINEAR = 3, POINTS_QUADRATIC = 4 };
+
+__host__ __device__ constexpr int reach_of_rule(int rule) { return rule == CONSTANT ? 0 : rule == AVERAGES_QUARTIC ? 2 : 1; }
+
 // Weights of coarse cells -REACH..REACH for the even child; the odd child mirrors them.
-template <int REACH>
+template <int RULE>
 __device__ __forceinline__ double weight(int child, int m) {
     const double quadratic[3] = {0.125, 1.0, -0.125};
     const double quartic[5] = {-3.0 / 128.0, 22.0 / 128.0, 1.0, -22.0 / 128.0, 3.0 / 128.0};
-    const int at = child ? 2 * REACH - m : m;
-    return REACH == 1 ? quadratic[at] : quartic[at];
+    const double linear[3] = {0.25, 0.75, 0.0};
+    const double of_points[3] = {5.0 / 32.0, 30.0 / 32.0, -3.0 / 32.0};
+    const int at = child ? 2 * reach_of_rule(RULE) - m : m;
+    return RULE == CONSTANT             ? 1.0
+           : RULE == AVERAGES_QUADRATIC ? quadratic[at]
+           : RULE == AVERAGES_QUARTIC   ? quartic[at]
+           : RULE == POINTS_LINEAR      ? linear[at]
+                                        : of_points[at];
 }
 
 // The eight children of a coarse cell: fine[k][j][i]. `coarse(di, dj, dk)` is the coarse value that far from it.
-template <int REACH, class Coarse>
+template <int RULE, class Coarse>
 __device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)[2][2][2]) {
-    constexpr int WIDTH = 2 * REACH + 1;
+    constexpr int REACH = reach_of_rule(RULE), WIDTH = 2 * REACH + 1;
     double lines[2][2][WIDTH];
 #pragma unroll
     for (int a = 0; a < WIDTH; a++) {
@@ -29,7 +41,7 @@ __device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)
                 const double value = coarse(a - REACH, b - REACH, c - REACH);
 #pragma unroll
                 for (int child = 0; child < 2; child++) {
-                    const double term = weight<REACH>(child, c) * value;
+                    const double term = weight<RULE>(child, c) * value;
                     planes[child][b] = c == 0 ? term : planes[child][b] + term;
                 }
             }
@@ -38,9 +50,9 @@ __device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)
         for (int pk = 0; pk < 2; pk++) {
 #pragma unroll
             for (int pj = 0; pj < 2; pj++) {
-                double sum = weight<REACH>(pj, 0) * planes[pk][0];
+                double sum = weight<RULE>(pj, 0) * planes[pk][0];
 #pragma unroll
-                for (int b = 1; b < WIDTH; b++) sum += weight<REACH>(pj, b) * planes[pk][b];
+                for (int b = 1; b < WIDTH; b++) sum += weight<RULE>(pj, b) * planes[pk][b];
                 lines[pk][pj][a] = sum;
             }
         }
@@ -51,9 +63,9 @@ __device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)
         for (int pj = 0; pj < 2; pj++) {
 #pragma unroll
             for (int pi = 0; pi < 2; pi++) {
-                double sum = weight<REACH>(pi, 0) * lines[pk][pj][0];
+                double sum = weight<RULE>(pi, 0) * lines[pk][pj][0];
 #pragma unroll
-                for (int a = 1; a < WIDTH; a++) sum += weight<REACH>(pi, a) * lines[pk][pj][a];
+                for (int a = 1; a < WIDTH; a++) sum += weight<RULE>(pi, a) * lines[pk][pj][a];
                 fine[pk][pj][pi] = sum;
             }
         }
@@ -68,13 +80,22 @@ struct Tile {
 
     // Fills the tile whose first cell is (i0, j0, k0): from the planes [low, high) of x inside the domain, then outside along
     // i, j and k in turn. Other cells hold nothing that is used. By thread number `thread` of `threads`.
-    template <bool READ_ONLY = true>
+    // WRAPPED: from where the cells are that those outside are, at once; along k only if all planes are inside.
+    template <bool READ_ONLY = true, bool WRAPPED = false>
     __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0, int thread,
                                          int threads, int low = 0, int high = 1 << 30) {
-        for (int stage = 0; stage < 4; stage++) {
+        const bool all_planes = high - low > 2 * level.n;
+        auto around = [&](int at) { return at < 0 ? at + level.n : at >= level.n ? at - level.n : at; };
+        for (int stage = 0; stage < (WRAPPED ? 1 : 4); stage++) {
             for (int cell = thread; cell < CELLS; cell += threads) {
                 const int a = cell % ROW, b = cell / ROW % ROWS, c = cell / (ROW * ROWS);
                 const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
+                if (WRAPPED) {
+                    const int ii = around(i), jj = around(j), kk = all_planes ? around(k) : k;
+                    const bool here = all_planes ? level.has(kk) : kk >= low && kk < high;
+                    if (level.has(ii) && level.has(jj) && here) cells[c][b][a] = load<READ_ONLY>(x + level.at(ii, jj, kk));
+                    continue;
+                }
                 const bool in_i = level.has(i), in_j = level.has(j), in_k = level.has(k) && k >= low && k < high;
                 if (stage == 0) {
                     if (in_i && in_j && in_k) cells[c][b][a] = load<READ_ONLY>(x + level.at(i, j, k));
@@ -86,8 +107,7 @@ struct Tile {
                 if (!now || at < -2 || at > level.n + 1) continue;
                 const Taps taps(at, level.n, rule);
                 double sum = 0.0;
-                const int count = rule == QUARTIC ? 4 : rule == QUADRATIC ? 2 : 1;
-                for (int m = 0; m < count; m++) {
+                for (int m = 0; m < cells_of(rule); m++) {
                     const int from = here + taps.first + m * taps.step - at;
                     sum += taps.weight(m) * (stage == 1 ? cells[c][b][from] : stage == 2 ? cells[c][from][a] : cells[from][b][a]);
                 }

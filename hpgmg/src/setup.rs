@@ -320,12 +320,7 @@ fn side(level: &Level) -> Side<'_> {
 }
 
 fn prepare_transfers(config: &Config, comm: &dyn Comm, levels: &mut [Level]) -> Result<(), Error> {
-    let (correct, replace) = match config.operator {
-        Operator::Fv4 => (Rule::Quadratic, Rule::Quartic),
-        Operator::Fv2 => (Rule::Quadratic, Rule::Quadratic),
-        Operator::P7 => (Rule::Constant, Rule::Linear),
-        Operator::P27 => (Rule::PointQuadratic, Rule::PointQuadratic),
-    };
+    let (correct, replace) = Rule::of_operator(config.operator);
     for l in 0..levels.len() - 1 {
         let (fine, coarse) = (side(&levels[l]), side(&levels[l + 1]));
         let restriction =

@@ -5,7 +5,6 @@
 use std::time::Instant;
 
 use crate::backend::{Prolongation, Vector};
-use crate::boundary::Extrapolation;
 use crate::comm::CommError;
 use crate::cpu::{Cpu, Step};
 #[cfg(test)]
@@ -151,13 +150,7 @@ impl Cpu {
     fn surround(&mut self, l: usize, x: Vector, rule: Rule, stage: Stage) -> Result<(), CommError> {
         let clock = Instant::now();
         let n = self.levels[l].geometry.n;
-        let boundary = match rule {
-            Rule::Constant => return Ok(()),
-            Rule::Linear => Extrapolation::Linear,
-            Rule::PointQuadratic => Extrapolation::PointQuadratic.lowered(n),
-            Rule::Quadratic => Extrapolation::Quadratic.lowered(n),
-            Rule::Quartic => Extrapolation::Quartic.lowered(n),
-        };
+        let Some(boundary) = rule.ghosts(n) else { return Ok(()) };
         let boundary = (self.config.boundary == Boundary::Dirichlet).then_some(boundary);
         #[cfg(test)]
         self.about_to(Site::Message, l, x, stage);

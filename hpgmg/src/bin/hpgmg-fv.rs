@@ -155,7 +155,7 @@ fn one_rank(
     let bar = if comm.rank() == 0 { progress_bar() } else { ProgressBar::hidden() };
     bar.set_message("setting up");
     bar.tick();
-    let gpu = gpu_of(cli, config, comm)?;
+    let gpu = gpu_of(cli, comm)?;
     if let Some(device) = gpu {
         return on_gpu(cli, config, effort, comm, device, threads, &bar);
     }
@@ -405,8 +405,8 @@ fn shown_by(bar: &ProgressBar) -> impl FnMut(usize, usize, usize) {
 }
 
 /// The GPU to solve on, if it is to be one. With `--device auto` whatever speaks against it means the CPU.
-fn gpu_of(cli: &Cli, config: &Config, comm: &dyn Comm) -> Result<Option<CudaDevice>, Error> {
-    let open = || cuda::check(config).and_then(|()| cuda::open_for(comm));
+fn gpu_of(cli: &Cli, comm: &dyn Comm) -> Result<Option<CudaDevice>, Error> {
+    let open = || cuda::open_for(comm);
     match cli.device {
         Device::Cpu => Ok(None),
         Device::Cuda => Ok(Some(open()?)),

@@ -24,11 +24,16 @@ pub(super) struct Exchanged {
 
 /// All exchanges of rank `rank` of `size`, by their numbers: for each cut level of the two vectors that smoothers alternate
 /// between, whose borders go to the neighbours; then of the right-hand side of the first whole level, of which every rank
-/// gets the others' shares.
-pub(super) fn exchanges(partition: &Partition, rank: usize, size: usize) -> Vec<Exchanged> {
+/// gets the others' shares. The domain wraps around if `around`.
+pub(super) fn exchanges(
+    partition: &Partition,
+    rank: usize,
+    size: usize,
+    around: bool,
+) -> Vec<Exchanged> {
     let whole = partition.whole();
     let of_level = |level: usize| {
-        let borders = borders(partition, rank, size, level);
+        let borders = borders(partition, rank, neighbours(rank, size, around), level);
         [Vector::Temp, Vector::U].map(|vector| Exchanged {
             level,
             vector,
@@ -50,19 +55,28 @@ pub(super) fn gather_number(partition: &Partition) -> usize {
     2 * partition.whole()
 }
 
-fn borders(partition: &Partition, rank: usize, size: usize, l: usize) -> Vec<Border> {
+/// The ranks below and above; where the domain wraps around two ranks are each other's on both sides.
+pub(super) fn neighbours(rank: usize, size: usize, around: bool) -> [Option<usize>; 2] {
+    let below = rank.checked_sub(1).or(around.then_some(size - 1));
+    let above = (rank + 1 < size).then_some(rank + 1).or(around.then_some(0));
+    [below, above]
+}
+
+fn borders(
+    partition: &Partition,
+    rank: usize,
+    [below, above]: [Option<usize>; 2],
+    l: usize,
+) -> Vec<Border> {
     let planes = partition.planes_of(l, rank);
     let (start, end, depth) = (planes.start as isize, planes.end as isize, GHOSTS as isize);
-    let below = (rank > 0).then(|| Border {
-        peer: rank - 1,
+    let below = below.map(|peer| Border {
+        peer,
         send: (start, GHOSTS),
         receive: (start - depth, GHOSTS),
     });
-    let above = (rank + 1 < size).then(|| Border {
-        peer: rank + 1,
-        send: (end - depth, GHOSTS),
-        receive: (end, GHOSTS),
-    });
+    let above =
+        above.map(|peer| Border { peer, send: (end - depth, GHOSTS), receive: (end, GHOSTS) });
     below.into_iter().chain(above).collect()
 }
 
@@ -88,7 +102,7 @@ mod tests {
     fn of(rank: usize) -> Vec<Exchanged> {
         let partition = Partition::new(&[96, 48, 24, 12, 6, 3], RANKS, rank, 24);
         assert_eq!(partition.whole(), 2);
-        exchanges(&partition, rank, RANKS)
+        exchanges(&partition, rank, RANKS, false)
     }
 
     #[test]

@@ -29,11 +29,11 @@ const BAND: u32 = 128;
 
 /// What a launch has to do with ghosts.
 #[derive(Clone, Copy)]
-struct Ghosts {
+pub(super) struct Ghosts {
     /// The vector whose ghosts are read, and its level.
-    read: Option<(usize, Vector)>,
+    pub read: Option<(usize, Vector)>,
     /// The vector that is written and has some.
-    written: Option<Vector>,
+    pub written: Option<Vector>,
 }
 
 /// Makes a launch over a level of `n` cells a side go band by band, and gives the blocks along k of one band.
@@ -50,9 +50,9 @@ impl Gpu {
     /// Dimensions of a launch with a thread for `width` things in each of `n` rows of `planes` planes, and the planes that a
     /// block marches through: a few where there are blocks enough, so that neighbouring planes are read from the
     /// first-level cache. More than three measured slower (on an H100): the last blocks then run alone.
-    fn shape(&self, width: usize, n: usize, planes: usize) -> (Dims, i32) {
+    pub(super) fn shape(&self, width: usize, n: usize, planes: usize) -> (Dims, i32) {
         let (x, y) = (width.div_ceil(BLOCK.0 as usize), n.div_ceil(BLOCK.1 as usize));
-        let enough = 8 * self.device.capabilities().multiprocessors as usize;
+        let enough = 8 * self.machine.multiprocessors as usize;
         let each = (x * y * planes).div_ceil(enough.max(1)).clamp(1, 3);
         let grid = (x as u32, y as u32, planes.div_ceil(each) as u32);
         (Dims { grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 }, each as i32)
@@ -60,7 +60,7 @@ impl Gpu {
 
     /// For a thread for each pair of cells of this rank's part of level `l`, band by band; with the planes of a block and
     /// the blocks along k.
-    fn pairs(&self, l: usize) -> (Dims, i32, i32) {
+    pub(super) fn pairs(&self, l: usize) -> (Dims, i32, i32) {
         let grid = self.levels[l].grid;
         let (mut dims, each) = self.shape(grid.n.div_ceil(2), grid.n, grid.planes);
         let tiles = banded(&mut dims, grid.n);
@@ -71,14 +71,14 @@ impl Gpu {
     /// block; none if the level has no such kernels.
     fn columns(&self, l: usize) -> Option<(&Columns, Dims, i32)> {
         let (grid, kernels) = (self.levels[l].grid, self.passes(l).columns.as_ref()?);
-        let multiprocessors = self.device.capabilities().multiprocessors as usize;
+        let multiprocessors = self.machine.multiprocessors as usize;
         let blocks = columns(grid.n, grid.planes, multiprocessors, grid.n >= BANDS_FROM)?;
         let dims = Dims { grid: blocks.grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 };
         Some((kernels, dims, blocks.planes as i32))
     }
 
     /// The kernels for level `l`.
-    fn passes(&self, l: usize) -> &Passes {
+    pub(super) fn passes(&self, l: usize) -> &Passes {
         if self.partition.is_cut(l) { &self.kernels.slab } else { &self.kernels.whole }
     }
 
@@ -87,7 +87,7 @@ impl Gpu {
     ///
     /// # Safety
     /// As for [`gdsync::Stream::launch`], without the last parameter of kernels over slabs.
-    unsafe fn phase<const N: usize>(
+    pub(super) unsafe fn phase<const N: usize>(
         &self,
         l: usize,
         share: usize,
@@ -99,7 +99,7 @@ impl Gpu {
         if !self.partition.is_cut(l) {
             return self.traced(l, kernel.name(), || {
                 // SAFETY: the caller's promise.
-                Ok(unsafe { self.stream.launch(kernel, dims, &args) }?)
+                unsafe { self.machine.launch(&self.stream, kernel, dims, &args) }
             });
         }
         let read = read.filter(|(level, _)| self.partition.is_cut(*level));
@@ -113,7 +113,7 @@ impl Gpu {
         self.traced(l, kernel.name(), || {
             // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in
             // other ranks' memory.
-            Ok(unsafe { self.stream.launch(kernel, dims, &all[..=N]) }?)
+            unsafe { self.machine.launch(&self.stream, kernel, dims, &all[..=N]) }
         })?;
         match (&self.ranks, written) {
             (Ranks::Halo(halo), written) => halo.leave(self, l, written),
@@ -252,7 +252,7 @@ impl Gpu {
         let pairs = (level.n as u32 / 2).div_ceil(BLOCK.0);
         let (rows, planes) =
             ((level.n as u32).div_ceil(4), (self.levels[l].grid.planes as u32).div_ceil(2));
-        let enough = 8 * self.device.capabilities().multiprocessors;
+        let enough = 8 * self.machine.multiprocessors;
         let turns = (pairs * rows * planes).div_ceil(enough).clamp(1, 2);
         let grid = (pairs, rows, planes.div_ceil(turns));
         let mut dims = Dims { grid, block: (BLOCK.0, 4, 2), shared: 0 };
@@ -299,7 +299,7 @@ impl Gpu {
         ];
         self.traced(l, self.kernels.restrict.name(), || {
             // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-            Ok(unsafe { self.stream.launch(&self.kernels.restrict, dims, &args) }?)
+            unsafe { self.machine.launch(&self.stream, &self.kernels.restrict, dims, &args) }
         })?;
         self.gather_below(l)
     }
@@ -348,7 +348,7 @@ impl Gpu {
         ];
         self.traced(l, self.kernels.norm.name(), || {
             // SAFETY: as above.
-            Ok(unsafe { self.stream.launch(&self.kernels.norm, dims, &args) }?)
+            unsafe { self.machine.launch(&self.stream, &self.kernels.norm, dims, &args) }
         })
     }
 

@@ -47,14 +47,17 @@ shared_enum! {
         Quadratic = 1 as QUADRATIC,
         /// Of four.
         Quartic = 2 as QUARTIC,
+        /// Of two, in point values.
+        PointQuadratic = 3 as POINT_QUADRATIC,
     }
 }
 
 impl GhostRule {
-    /// The number of a rule; no kernels know the point-centred one.
+    /// The number of a rule.
     pub fn number(rule: Extrapolation) -> i32 {
         let rule = match rule {
-            Extrapolation::Linear | Extrapolation::PointQuadratic => Self::Linear,
+            Extrapolation::Linear => Self::Linear,
+            Extrapolation::PointQuadratic => Self::PointQuadratic,
             Extrapolation::Quadratic => Self::Quadratic,
             Extrapolation::Quartic => Self::Quartic,
         };

@@ -16,12 +16,6 @@ pub enum CudaError {
          CUDA_HOME), then cargo build"
     )]
     NotBuilt,
-    /// What was asked for has no kernels.
-    #[error("--device cuda: no GPU code for {what}; it runs with --device cpu")]
-    NoKernels {
-        /// The options, as on the command line.
-        what: String,
-    },
     /// The levels do not fit into the memory of the GPU.
     #[error("--device cuda: the levels need {needed_mib} MiB and {gpu} has {available_mib} MiB")]
     Memory {

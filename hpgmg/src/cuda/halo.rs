@@ -6,7 +6,7 @@ use gdsync::{Buffer, Device, Stream};
 use libmp::exchange::{Cells, Exchange, Field, Neighbour, Phase};
 use libmp::{Collective, Communicator, Deadline, ReduceOp, Region};
 
-use super::borders::{Border, Exchanged, border_number, exchanges, gather_number};
+use super::borders::{Border, Exchanged, border_number, exchanges, gather_number, neighbours};
 use super::device::{Slab, Turns};
 use super::error::CudaError;
 use super::layout::{BASE, GHOSTS, Grid};
@@ -36,6 +36,8 @@ pub(super) struct Form {
     pub apart: bool,
     /// Kernels of mapped ranks store straight into the ghosts.
     pub direct: bool,
+    /// The domain wraps around: the first rank and the last are neighbours.
+    pub around: bool,
     /// Values that are agreed on at a time.
     pub values: usize,
 }
@@ -55,7 +57,7 @@ impl Halo {
         form: Form,
     ) -> Result<Self, CudaError> {
         let (rank, size) = (communicator.rank(), communicator.size());
-        let all = exchanges(partition, rank, size);
+        let all = exchanges(partition, rank, size, form.around);
         let field = |exchanged: &Exchanged| {
             let Exchanged { level: l, vector, borders } = exchanged;
             let grid = Grid::slab(dims[*l], partition.planes(*l));
@@ -75,12 +77,15 @@ impl Halo {
         let slabs: Vec<Field> = slabs.iter().map(field).collect();
         let shares: Vec<Field> = shares.iter().map(|share| field(share).buffered(false)).collect();
         let cut = partition.whole() > 0;
-        let neighbour =
-            |peer: Option<usize>| peer.filter(|&peer| cut && peer < size).map(Neighbour::new);
-        let sides = [rank.checked_sub(1), Some(rank + 1)].map(neighbour);
+        let sides = neighbours(rank, size, form.around).map(|side| side.filter(|_| cut));
+        let [below, above] = sides;
+        let sides = [
+            below.map(|peer| Neighbour::toward(peer, [0, 0, -1])),
+            above.map(|peer| Neighbour::toward(peer, [0, 0, 1])),
+        ];
         let others: Vec<_> = (0..size)
             .filter(|&peer| peer != rank && cut)
-            .map(|peer| neighbour(Some(peer)))
+            .map(|peer| Some(Neighbour::new(peer)))
             .collect();
         let borders = communicator.exchange(device, &sides, &slabs).map_err(CommError::from)?;
         let shares = communicator.exchange(device, &others, &shares).map_err(CommError::from)?;

@@ -1,11 +1,12 @@
 //! The embedded GPU code and its entry points.
 
-use gdsync::{CudaDevice, Dims, Kernel, Module};
+use gdsync::{Dims, Kernel};
 
 use super::device::{LEG_BLOCKS, LEG_BYTES_32, LEG_BYTES_64, LEG_THREADS_32, LEG_THREADS_64};
 use super::error::CudaError;
+use super::machine::{Code, Machine};
 use super::resident::{HELD_BYTES, HELD_BYTES_ALONE};
-use crate::options::Operator;
+use crate::options::{Boundary, Operator};
 
 /// The fatbin of `cuda/module.cu`.
 ///
@@ -45,6 +46,8 @@ pub struct Passes {
     pub correct: Kernel,
     /// Interpolation of a solution.
     pub replace: Kernel,
+    /// Addition of a number to all cells.
+    pub shift: Kernel,
     /// Of large levels, column by column.
     pub columns: Option<Columns>,
 }
@@ -87,13 +90,15 @@ pub struct Kernels {
     pub held_alone: Option<Kernel>,
     /// The scalars, to memory of the host.
     pub tell: Kernel,
+    /// Sums of the rows of a level, of those of its boxes, and the number that makes the mean zero.
+    pub means: [Kernel; 3],
     /// Keeps the code loaded.
-    _module: Module,
+    _code: Code,
 }
 
 /// Names of the kernels of [`Passes`], in its order, and of half-sweeps by size.
 struct Names {
-    passes: [&'static str; 9],
+    passes: [&'static str; 10],
     sized: &'static [(i32, &'static str)],
     columns: Option<&'static ColumnNames>,
 }
@@ -105,7 +110,7 @@ struct ColumnNames {
 }
 
 macro_rules! names {
-    ($operator:literal, $slab:literal, $replace:literal, $sized:expr, $columns:expr) => {
+    ($operator:literal, $slab:literal, $correct:literal, $replace:literal, $sized:expr, $columns:expr) => {
         Names {
             passes: [
                 concat!("hpgmg_", $operator, $slab, "_gsrb"),
@@ -115,8 +120,9 @@ macro_rules! names {
                 concat!("hpgmg_", $operator, $slab, "_chebyshev"),
                 concat!("hpgmg_", $operator, $slab, "_residual_restrict"),
                 concat!("hpgmg_", $operator, $slab, "_residual_norm"),
-                concat!("hpgmg", $slab, "_correct"),
-                concat!("hpgmg", $slab, "_replace_", $replace),
+                concat!("hpgmg", $slab, "_", $correct),
+                concat!("hpgmg", $slab, "_", $replace),
+                concat!("hpgmg", $slab, "_shift"),
             ],
             sized: $sized,
             columns: $columns,
@@ -159,12 +165,58 @@ const LEGS: Legs = &[
 ];
 
 impl Names {
-    fn of(operator: Operator, slab: bool) -> Self {
-        match (operator == Operator::Fv4, slab) {
-            (true, false) => names!("fv4", "", "quartic", SIZED, Some(COLUMNS)),
-            (true, true) => names!("fv4", "_slab", "quartic", &[], Some(SLAB_COLUMNS)),
-            (false, false) => names!("fv2", "", "quadratic", &[], None),
-            (false, true) => names!("fv2", "_slab", "quadratic", &[], None),
+    /// Of a domain that ends, or that wraps around. 7pt has the stencil of fv2.
+    fn of(operator: Operator, boundary: Boundary, slab: bool) -> Self {
+        use Boundary::{Dirichlet, Periodic};
+        use Operator::{Fv2, Fv4, P7, P27};
+        macro_rules! plain {
+            ($operator:literal, $correct:literal, $replace:literal) => {
+                match slab {
+                    false => names!($operator, "", $correct, $replace, &[], None),
+                    true => names!($operator, "_slab", $correct, $replace, &[], None),
+                }
+            };
+        }
+        match (operator, boundary) {
+            (Fv4, Dirichlet) if slab => {
+                names!("fv4", "_slab", "correct", "replace_quartic", &[], Some(SLAB_COLUMNS))
+            }
+            (Fv4, Dirichlet) => {
+                names!("fv4", "", "correct", "replace_quartic", SIZED, Some(COLUMNS))
+            }
+            (Fv2, Dirichlet) => plain!("fv2", "correct", "replace_quadratic"),
+            (P7, Dirichlet) => plain!("fv2", "correct_constant", "replace_linear"),
+            (P27, Dirichlet) => plain!("p27", "correct_points", "replace_points"),
+            (Fv4, Periodic) => {
+                plain!("fv4_wrapped", "wrapped_correct", "wrapped_replace_quartic")
+            }
+            (Fv2, Periodic) => {
+                plain!("fv2_wrapped", "wrapped_correct", "wrapped_replace_quadratic")
+            }
+            (P7, Periodic) => {
+                plain!("fv2_wrapped", "wrapped_correct_constant", "wrapped_replace_linear")
+            }
+            (P27, Periodic) => {
+                plain!("p27_wrapped", "wrapped_correct_points", "wrapped_replace_points")
+            }
+        }
+    }
+
+    /// The kernel of the coarsest levels, and those that have them in shared memory, which the benchmark's operators have.
+    fn coarsest(operator: Operator, boundary: Boundary) -> (&'static str, Option<[&'static str; 2]>) {
+        match (operator, boundary) {
+            (Operator::Fv4, Boundary::Dirichlet) => {
+                ("hpgmg_fv4_resident", Some(["hpgmg_fv4_held", "hpgmg_fv4_held_alone"]))
+            }
+            (Operator::Fv2, Boundary::Dirichlet) => {
+                ("hpgmg_fv2_resident", Some(["hpgmg_fv2_held", "hpgmg_fv2_held_alone"]))
+            }
+            (Operator::P7, Boundary::Dirichlet) => ("hpgmg_p7_resident", None),
+            (Operator::P27, Boundary::Dirichlet) => ("hpgmg_p27_resident", None),
+            (Operator::Fv4, Boundary::Periodic) => ("hpgmg_fv4_wrapped_resident", None),
+            (Operator::Fv2, Boundary::Periodic) => ("hpgmg_fv2_wrapped_resident", None),
+            (Operator::P7, Boundary::Periodic) => ("hpgmg_p7_wrapped_resident", None),
+            (Operator::P27, Boundary::Periodic) => ("hpgmg_p27_wrapped_resident", None),
         }
     }
 
@@ -175,7 +227,7 @@ impl Names {
         self.passes.into_iter().chain(self.sized.iter().map(|sized| sized.1)).chain(columns)
     }
 
-    fn load(&self, module: &Module) -> Result<Passes, CudaError> {
+    fn load(&self, module: &Code) -> Result<Passes, CudaError> {
         let k = |index: usize| module.kernel(self.passes[index]);
         let by_size = |names: &[(i32, &'static str)]| -> Result<Vec<_>, CudaError> {
             names.iter().map(|&(n, name)| Ok((n, module.kernel(name)?))).collect()
@@ -198,7 +250,8 @@ impl Names {
             residual_norm: k(6)?,
             correct: k(7)?,
             replace: k(8)?,
-            columns: self.columns.map(columns).transpose()?,
+            shift: k(9)?,
+            columns: self.columns.filter(|_| module.has_columns()).map(columns).transpose()?,
         })
     }
 }
@@ -221,8 +274,9 @@ impl Columns {
 }
 
 impl OneLeg {
-    /// Those whose kernels fit `device`.
-    fn load(device: &CudaDevice, module: &Module, legs: Legs) -> Result<Vec<Self>, CudaError> {
+    /// Those whose kernels fit the machine, if it is a GPU.
+    fn load(machine: &Machine, code: &Code, legs: Legs) -> Result<Vec<Self>, CudaError> {
+        let Some(device) = machine.device.as_cuda() else { return Ok(Vec::new()) };
         let capabilities = device.capabilities();
         let mut fit = Vec::new();
         for &(n, name, threads, bytes) in legs {
@@ -230,7 +284,7 @@ impl OneLeg {
             if !capabilities.cooperative_launch || shared > capabilities.shared_memory {
                 continue;
             }
-            let kernel = module.kernel_with_shared(name, shared)?;
+            let kernel = code.kernel_with_shared(name, shared)?;
             if device.co_resident_blocks(&kernel, threads, shared)? >= blocks {
                 fit.push(Self {
                     n,
@@ -249,45 +303,57 @@ impl Kernels {
         self.legs.iter().find(|leg| leg.n as usize == n).map(|leg| (&leg.kernel, leg.dims))
     }
 
-    /// Loads the code for `operator`.
+    /// Loads the code for `operator` with `boundary`.
     ///
     /// # Errors
     /// [`CudaError::NotBuilt`], or what the driver says.
-    pub fn load(device: &CudaDevice, operator: Operator) -> Result<Self, CudaError> {
-        const COMMON: [&str; 3] = ["hpgmg_restrict", "hpgmg_norm", "hpgmg_tell"];
-        let ([resident, held, held_alone], legs): (_, Legs) = match operator {
-            Operator::Fv4 => {
-                (["hpgmg_fv4_resident", "hpgmg_fv4_held", "hpgmg_fv4_held_alone"], LEGS)
-            }
-            _ => (["hpgmg_fv2_resident", "hpgmg_fv2_held", "hpgmg_fv2_held_alone"], &[]),
+    pub fn load(
+        machine: &Machine,
+        operator: Operator,
+        boundary: Boundary,
+    ) -> Result<Self, CudaError> {
+        const COMMON: [&str; 6] = [
+            "hpgmg_restrict",
+            "hpgmg_norm",
+            "hpgmg_tell",
+            "hpgmg_sum_rows",
+            "hpgmg_sum_boxes",
+            "hpgmg_mean",
+        ];
+        let (resident, in_shared) = Names::coarsest(operator, boundary);
+        let legs: Legs = match (operator, boundary) {
+            (Operator::Fv4, Boundary::Dirichlet) => LEGS,
+            _ => &[],
         };
-        let (whole, slab) = (Names::of(operator, false), Names::of(operator, true));
+        let (whole, slab) =
+            (Names::of(operator, boundary, false), Names::of(operator, boundary, true));
         let all: Vec<&'static str> = whole
             .all()
             .chain(slab.all())
             .chain(COMMON)
-            .chain([resident, held, held_alone])
+            .chain([resident])
+            .chain(in_shared.into_iter().flatten())
             .chain(legs.iter().map(|leg| leg.1))
             .collect();
-        let module = device.load_module(fatbin()?, &all)?;
-        let [restrict, norm, tell] = COMMON;
-        let capabilities = device.capabilities();
-        let with_shared = |name, bytes: i32, possible: bool| {
-            let bytes = bytes as u32;
-            let fits = possible && bytes <= capabilities.shared_memory;
-            fits.then(|| module.kernel_with_shared(name, bytes)).transpose()
+        let code = machine.load(&all)?;
+        let [restrict, norm, tell, rows, boxes, mean] = COMMON;
+        let with_shared = |which: usize, bytes: i32, possible: bool| {
+            let fits = possible && bytes as u32 <= machine.shared_memory;
+            let name = in_shared.filter(|_| fits).map(|names| names[which]);
+            name.map(|name| code.kernel_with_shared(name, bytes as u32)).transpose()
         };
         Ok(Self {
-            whole: whole.load(&module)?,
-            slab: slab.load(&module)?,
-            legs: OneLeg::load(device, &module, legs)?,
-            restrict: module.kernel(restrict)?,
-            norm: module.kernel(norm)?,
-            resident: module.kernel(resident)?,
-            held: with_shared(held, HELD_BYTES, capabilities.compute >= CLUSTERS)?,
-            held_alone: with_shared(held_alone, HELD_BYTES_ALONE, true)?,
-            tell: module.kernel(tell)?,
-            _module: module,
+            whole: whole.load(&code)?,
+            slab: slab.load(&code)?,
+            legs: OneLeg::load(machine, &code, legs)?,
+            restrict: code.kernel(restrict)?,
+            norm: code.kernel(norm)?,
+            resident: code.kernel(resident)?,
+            held: with_shared(0, HELD_BYTES, machine.compute >= CLUSTERS)?,
+            held_alone: with_shared(1, HELD_BYTES_ALONE, true)?,
+            tell: code.kernel(tell)?,
+            means: [code.kernel(rows)?, code.kernel(boxes)?, code.kernel(mean)?],
+            _code: code,
         })
     }
 }

@@ -12,17 +12,25 @@ mod cycle;
 mod device;
 mod error;
 mod halo;
+#[cfg(test)]
+mod host;
 mod hybrid;
 mod kernels;
 mod launches;
 mod layout;
+mod machine;
+mod mean;
 mod partition;
 mod ranks;
 mod resident;
 #[cfg(test)]
 mod setup_tests;
 mod solver;
+#[cfg(test)]
+mod solves;
 mod staged;
+#[cfg(test)]
+mod table;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -47,7 +55,7 @@ use crate::comm::threads::ThreadComm;
 use crate::cpu::Cpu;
 use crate::decomposition::{LevelShape, boxes_per_side, hierarchy};
 use crate::error::{ConfigError, Error};
-use crate::options::{Boundary, Config};
+use crate::options::{Boundary, Config, Operator};
 use crate::setup;
 use crate::slab::Slab;
 use partition::Coarse;
@@ -106,8 +114,19 @@ pub struct Cut {
     pub threshold: u64,
 }
 
-/// The planes that rank `rank` of `ranks` has of the levels that are cut.
-fn cut_planes(shapes: &[LevelShape], ranks: usize, rank: usize, cut: Cut) -> Vec<Range<usize>> {
+/// The planes that rank `rank` of `ranks` sets up of the levels that are cut; none if it sets up all of every level. What the
+/// formulas alone do not give – the mean of a right-hand side, ghosts of the other end of the domain – and the closed form of a diagonal
+/// are there for whole levels only.
+fn cut_planes(
+    config: &Config,
+    shapes: &[LevelShape],
+    ranks: usize,
+    rank: usize,
+    cut: Cut,
+) -> Vec<Range<usize>> {
+    if config.boundary == Boundary::Periodic || config.operator == Operator::P7 {
+        return Vec::new();
+    }
     let dims: Vec<usize> = shapes.iter().map(|shape| shape.dim).collect();
     let partition = Coarse::new(&dims, cut.threshold).partition(&dims, ranks, rank, cut.whole);
     (0..partition.whole()).map(|l| partition.planes(l)).collect()
@@ -117,7 +136,7 @@ fn cut_planes(shapes: &[LevelShape], ranks: usize, rank: usize, cut: Cut) -> Vec
 /// cut and the whole of the others. Collective over `comm`.
 ///
 /// # Errors
-/// As [`Cpu::new`]; [`CudaError::NoKernels`].
+/// As [`Cpu::new`].
 pub fn set_up(
     config: &Config,
     comm: &dyn Comm,
@@ -136,9 +155,8 @@ fn set_up_all(
     cut: Cut,
     threads: usize,
 ) -> Result<Rc<RefCell<Cpu>>, Error> {
-    check(&all)?;
     let size = comm.size();
-    let planes = cut_planes(&hierarchy(&all, 1)?, size, comm.rank(), cut);
+    let planes = cut_planes(&all, &hierarchy(&all, 1)?, size, comm.rank(), cut);
     let mut group = comm.group(&(0..size).collect::<Vec<_>>())?;
     let mut agree = |values: &mut [f64]| group.as_mut().map_or(Ok(()), |group| group.max(values));
     // The solver of the levels that every rank has is a world of one, which waits for nobody.
@@ -164,7 +182,7 @@ pub fn check_memory(
     crate::cli::check_memory(&all, 1, 1, available.saturating_mul(8 * ranks as u64))?;
     let shapes = hierarchy(&all, 1)?;
     let needed = |rank: usize| {
-        let planes = cut_planes(&shapes, ranks, rank, cut);
+        let planes = cut_planes(config, &shapes, ranks, rank, cut);
         let slabs = shapes.iter().zip(&planes);
         let slabs = slabs.map(|(shape, planes)| Slab::memory(config, shape.dim, planes.len()));
         let boxes = setup::memory(&all, &shapes[planes.len()..], LevelShape::boxes);
@@ -174,21 +192,6 @@ pub fn check_memory(
     if needed > available {
         let (needed_mib, available_mib) = (needed >> 20, available >> 20);
         return Err(ConfigError::Memory { dim: shapes[0].dim, needed_mib, available_mib });
-    }
-    Ok(())
-}
-
-/// Whether there are kernels for `config`.
-///
-/// # Errors
-/// [`CudaError::NoKernels`] naming the option.
-pub fn check(config: &Config) -> Result<(), CudaError> {
-    let refuse = |what: String| Err(CudaError::NoKernels { what });
-    if config.operator.is_point_centred() {
-        return refuse(format!("--operator {}", crate::known::name(config.operator)));
-    }
-    if config.boundary == Boundary::Periodic {
-        return refuse("--boundary periodic".into());
     }
     Ok(())
 }

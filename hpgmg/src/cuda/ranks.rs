@@ -66,22 +66,22 @@ pub(super) enum Ranks {
 }
 
 impl Ranks {
-    /// Connects the ranks; `memory` and `dims` are the levels'. They agree on `values` values at a time.
+    /// Connects the ranks; `memory` and `dims` are the levels'. The domain wraps around if `around`, and they agree on `values`
+    /// values at a time.
     ///
     /// # Errors
     /// If the ranks do not reach each other; what ended the world.
     pub fn new(
         team: &Team<'_>,
-        device: &CudaDevice,
+        place: &Device,
         partition: &Partition,
         memory: &[Buffer<f64>],
         dims: &[usize],
-        values: usize,
+        (around, values): (bool, usize),
         limit: Duration,
     ) -> Result<Self, CudaError> {
-        let place = Device::Cuda(device.clone());
         if team.mode == Mode::Staged {
-            return Ok(Self::Staged(Staged::prepare(team.messages, &place, partition, dims)?));
+            return Ok(Self::Staged(Staged::prepare(team.messages, place, partition, dims, around)?));
         }
         let communicator = team.comm.communicator().ok_or(CudaError::NoPeers)?;
         let ranks = communicator.size();
@@ -90,12 +90,13 @@ impl Ranks {
         }
         let form = Form {
             in_kernels: team.mode == Mode::Kernel,
-            apart: sharing(team.comm, device)? == 1,
+            apart: place.as_cuda().map_or(Ok(1), |gpu| sharing(team.comm, gpu))? == 1,
             direct: team.direct_halo || team.mode == Mode::Stream,
+            around,
             values,
         };
         let communicator = communicator.with_timeout(limit);
-        let halo = Halo::prepare(communicator, &place, partition, memory, dims, form)?;
+        let halo = Halo::prepare(communicator, place, partition, memory, dims, form)?;
         Ok(Self::Halo(Box::new(halo)))
     }
 }

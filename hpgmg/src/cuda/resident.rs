@@ -197,7 +197,7 @@ impl Gpu {
         let Coarsest { kernel, dims, .. } = &self.coarsest;
         self.traced(first, kernel.name(), || {
             // SAFETY: the kernel's parameter; its vectors live as long as `self`.
-            Ok(unsafe { self.stream.launch(kernel, *dims, &[Arg::new(&resident)]) }?)
+            unsafe { self.machine.launch(&self.stream, kernel, *dims, &[Arg::new(&resident)]) }
         })
     }
 }

@@ -5,24 +5,26 @@ use std::cell::{Ref, RefCell};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use gdsync::{Arg, Buffer, CudaDevice, Deadline, Device, Dims, Graph, Stream};
+use gdsync::{Arg, Buffer, CudaDevice, Deadline, Dims, Graph, Stream};
 
 use super::error::CudaError;
 use super::hybrid::Hybrid;
 use super::kernels::Kernels;
 use super::launches::steps;
 use super::layout::{self, Boxes, Grid};
+use super::machine::Machine;
+use super::mean::Mean;
 use super::partition::{Coarse, Partition};
 use super::ranks::{Ranks, Team};
 use super::resident::Coarsest;
 use super::timeline::Timeline;
 use super::upload::{OnGpu, upload, vectors};
-use crate::backend::Vector;
+use crate::backend::{Backend, Vector};
 use crate::comm::{CommError, Group};
 use crate::cpu::Cpu;
 use crate::cycle::{self, Cycles, Kind, Norms, Solved};
 use crate::error::Error;
-use crate::options::{Config, Cycle};
+use crate::options::{Boundary, Config, Cycle};
 use crate::timers::Timers;
 
 /// Numbers that kernels leave for the host; the ranks agree on those before [`Scalar::Iterations`].
@@ -67,7 +69,7 @@ pub struct Gpu {
     cpu: Rc<RefCell<Cpu>>,
     pub(super) config: Config,
     timers: Timers,
-    pub(super) device: CudaDevice,
+    pub(super) machine: Machine,
     pub(super) stream: Stream,
     pub(super) kernels: Kernels,
     pub(super) levels: Vec<OnGpu>,
@@ -79,6 +81,8 @@ pub struct Gpu {
     pub(super) hybrid: Option<Hybrid>,
     pub(super) partition: Partition,
     pub(super) ranks: Ranks,
+    /// For the mean of a solution that the operator does not see.
+    pub(super) mean: Option<Mean>,
     /// For what the host agrees on; none of one rank.
     group: Option<Box<dyn Group>>,
     pub(super) scalars: Buffer<u64>,
@@ -98,7 +102,7 @@ impl Gpu {
     /// only rank or one of `team`. Levels of fewer than `threshold` cells the CPU computes.
     ///
     /// # Errors
-    /// [`CudaError`] if there are no kernels for the configuration, the levels do not fit, the ranks do not reach each
+    /// [`CudaError`] if the levels do not fit, the ranks do not reach each
     /// other, or the driver refuses.
     pub fn new(
         shared: Rc<RefCell<Cpu>>,
@@ -107,8 +111,18 @@ impl Gpu {
         threshold: u64,
         limit: Duration,
     ) -> Result<Self, CudaError> {
+        Self::on(shared, Machine::gpu(device), team, threshold, limit)
+    }
+
+    /// The same on any machine.
+    pub(super) fn on(
+        shared: Rc<RefCell<Cpu>>,
+        machine: Machine,
+        team: Option<&Team<'_>>,
+        threshold: u64,
+        limit: Duration,
+    ) -> Result<Self, CudaError> {
         let cpu = shared.borrow();
-        super::check(cpu.config())?;
         let config = cpu.config().clone();
         let count = cpu.timers.levels();
         let dims: Vec<usize> = (0..count).map(|l| cpu.level(l).shape.dim).collect();
@@ -131,20 +145,20 @@ impl Gpu {
         };
         let elements = |l: usize| grid(l).volume() * vectors(&cpu, l).len();
         let needed: usize = (0..count).map(|l| 8 * elements(l)).sum();
-        let available = device.capabilities().memory;
+        let available = machine.memory;
         if needed as u64 > available {
             return Err(CudaError::Memory {
-                gpu: device.name().to_owned(),
+                gpu: machine.name,
                 needed_mib: needed as u64 >> 20,
                 available_mib: available >> 20,
             });
         }
-        let kernels = Kernels::load(&device, config.operator)?;
+        let kernels = Kernels::load(&machine, config.operator, config.boundary)?;
         let uncut = coarse > 0 && !partition.is_cut(coarse - 1) && cpus.is_none();
         let first = coarse_levels.resident;
         let coarsest = Coarsest::new(&kernels, &dims, config.bottom, first, uncut);
         let coarse = if cpus.is_none() { coarsest.first } else { coarse };
-        let place = Device::Cuda(device.clone());
+        let place = machine.device.clone();
         let stream = place.stream()?;
         let mut memory = (0..count)
             .map(|l| Ok(place.alloc::<f64>(elements(l))?))
@@ -153,7 +167,8 @@ impl Gpu {
             None => Ranks::Alone,
             Some(team) => {
                 let values = Scalar::Iterations as usize;
-                Ranks::new(team, &device, &partition, &memory, &dims, values, limit)?
+                let around = config.boundary == Boundary::Periodic;
+                Ranks::new(team, &place, &partition, &memory, &dims, (around, values), limit)?
             }
         };
         let group = match team {
@@ -166,6 +181,10 @@ impl Gpu {
         }
         let scalars = place.alloc::<u64>(SCALARS)?;
         let results = place.alloc_pinned::<u64>(SCALARS)?;
+        let mean = match cpu.singular() {
+            true => Some(Mean::new(&levels, team, &place, partition.whole() > 0)?),
+            false => None,
+        };
         let hybrid = cpus
             .map(|first| Hybrid::new(shared.clone(), first, dims[first], &place))
             .transpose()?;
@@ -175,7 +194,7 @@ impl Gpu {
             timers,
             cpu: shared,
             config,
-            device,
+            machine,
             stream,
             kernels,
             levels,
@@ -187,6 +206,7 @@ impl Gpu {
                 && team.is_none_or(|team| team.graph),
             hybrid,
             ranks,
+            mean,
             group,
             scalars,
             results,
@@ -255,7 +275,7 @@ impl Gpu {
 
     /// Name of the GPU.
     pub fn name(&self) -> &str {
-        self.device.name()
+        &self.machine.name
     }
 
     /// A vector of level `l` in the layout of the CPU; 0 where other ranks have it.
@@ -312,6 +332,7 @@ impl Gpu {
             self.clear(Scalar::RightHandSide)?;
         }
         self.cycle(kind, l)?;
+        self.remove_mean(l)?;
         self.residual_norm(l)?;
         self.settle(l)
     }
@@ -327,7 +348,7 @@ impl Gpu {
         let args = [Arg::new(&from), Arg::new(&to), Arg::new(&count)];
         self.traced(l, "agree", || {
             // SAFETY: the kernel's parameters: as many words each, which live as long as `self`.
-            unsafe { self.stream.launch(tell, Dims::linear(1, 32), &args) }?;
+            unsafe { self.machine.launch(&self.stream, tell, Dims::linear(1, 32), &args) }?;
             match self.partition.is_cut(l) {
                 true => {
                     halo.agree(&self.stream, &self.results.slice(0..Scalar::Iterations as usize)?)
@@ -383,7 +404,8 @@ impl Gpu {
     pub(super) fn wait(&self) -> Result<(), CudaError> {
         const PAUSE: Duration = Duration::from_micros(2);
         let deadline = Deadline::after(self.limit);
-        while !deadline.expired() && !self.stream.is_idle()? {
+        let spins = self.machine.device.as_cuda().is_some();
+        while spins && !deadline.expired() && !self.stream.is_idle()? {
             let looked = Instant::now();
             while looked.elapsed() < PAUSE {
                 std::hint::spin_loop();

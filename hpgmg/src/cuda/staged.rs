@@ -34,7 +34,7 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Prepares the messages of all exchanges. `dims` are those of the levels.
+    /// Prepares the messages of all exchanges. `dims` are those of the levels; the domain wraps around if `around`.
     ///
     /// # Errors
     /// When the library refuses, or has no buffers that the GPU can copy from.
@@ -43,12 +43,19 @@ impl Staged {
         device: &Device,
         partition: &Partition,
         dims: &[usize],
+        around: bool,
     ) -> Result<Self, CudaError> {
         let (rank, size) = (comm.rank(), comm.size());
-        let route = |(number, Exchanged { level, borders, .. })| {
+        let route = |(number, Exchanged { level, mut borders, .. })| {
+            // Messages to one rank come in the order in which it sends them: around a ring of two that of its other side first.
+            if let [below, above] = &mut borders[..]
+                && below.peer == above.peer
+            {
+                std::mem::swap(&mut below.receive, &mut above.receive);
+            }
             Route::prepare(comm, device, TAG + number as i32, borders, dims[level])
         };
-        let all = exchanges(partition, rank, size).into_iter().enumerate();
+        let all = exchanges(partition, rank, size, around).into_iter().enumerate();
         let routes = all.map(route).collect::<Result<_, _>>()?;
         Ok(Self { partition: partition.clone(), routes: RefCell::new(routes) })
     }

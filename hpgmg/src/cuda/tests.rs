@@ -1,42 +1,15 @@
 //! Solves on a GPU against the CPU and against the reference's numbers. Named `gpu::…` so that whoever runs the tests of
 //! a GPU machine finds them.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-use std::time::Duration;
-
 use super::Gpu;
 use super::layout::Grid;
+use super::solves::{Found, LIMIT, Place, SHORT, Way, cpu, found, shared};
 use super::timeline::Timeline;
-use super::{Cut, Mode, Team};
-use crate::comm::threads::ThreadComm;
-use crate::cpu::Cpu;
+use super::{Mode, Team};
 use crate::options::{Bottom, Config, Cycle, Equation, Operator, Smoother};
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-fn cpu(config: &Config) -> Cpu {
-    let comm = ThreadComm::world(1, LIMIT).pop().unwrap();
-    Cpu::new(config.clone(), &comm, 2).unwrap()
-}
-
-fn shared(config: &Config) -> Rc<RefCell<Cpu>> {
-    Rc::new(RefCell::new(cpu(config)))
-}
-
-fn gpu(config: &Config) -> Gpu {
-    Gpu::new(shared(config), super::open().unwrap(), None, 0, LIMIT).unwrap()
-}
 
 const SMOOTHERS: [Smoother; 4] =
     [Smoother::Gsrb, Smoother::Chebyshev, Smoother::Jacobi, Smoother::L1Jacobi];
-
-#[test]
-fn what_has_no_kernels_is_refused_by_the_name_of_its_option() {
-    let config = Config { operator: Operator::P27, ..Config::default() };
-    let error = super::check(&config).unwrap_err().to_string();
-    assert!(error.contains("--operator 27pt"), "{error}");
-}
 
 #[test]
 fn planes_of_several_boxes_arrive_where_the_kernels_look() {
@@ -69,33 +42,16 @@ fn planes_of_several_boxes_arrive_where_the_kernels_look() {
 
 mod gpu {
     use super::*;
-    use crate::backend::{Backend, Vector};
-    use crate::cycle::{Solved, solve};
-    use crate::known::{Verdict, judge, known};
-    use crate::run::{Effort, Solver, run};
+    use crate::backend::Vector;
+    use crate::cycle::Solved;
+    use crate::run::Solver;
 
-    /// Solves on both and returns the largest difference of the solutions over the largest value.
-    fn difference(config: &Config) -> f64 {
-        let (mut cpu, mut gpu) = (cpu(config), gpu(config));
-        let (mut expected, mut found) = (Solved::empty(), Solved::empty());
-        solve(&mut cpu, 0, config.cycle, &mut expected).unwrap();
-        gpu.solve(0, &mut found).unwrap();
-        assert_eq!(found.fmax, expected.fmax);
-        assert_eq!(found.cycles.len(), expected.cycles.len());
-        let u = gpu.download(0, Vector::U).unwrap();
-        let level = cpu.level(0);
-        let g = level.geometry;
-        let mut worst: f64 = 0.0;
-        for index in 0..level.boxes.len() {
-            for row in 0..g.n * g.n {
-                let at = index * g.volume + g.row(row % g.n, row / g.n);
-                let expected = &level.field(Vector::U)[at..at + g.n];
-                for (found, expected) in u[at..at + g.n].iter().zip(expected) {
-                    worst = worst.max((found - expected).abs());
-                }
-            }
-        }
-        worst / cpu.norm(0, Vector::U).unwrap()
+    fn gpu(config: &Config) -> Gpu {
+        Place::Gpu.alone(config)
+    }
+
+    fn together(config: &Config, ranks: usize, mode: Mode, whole: usize, graph: bool) -> Found {
+        Place::Gpu.together(config, ranks, Way::new(mode, whole, graph))
     }
 
     #[test]
@@ -106,7 +62,7 @@ mod gpu {
                 for (box_dim, boxes_per_rank) in [(16, 1), (16, 8), (16, 27), (64, 1)] {
                     let config =
                         Config { operator, smoother, box_dim, boxes_per_rank, ..Config::default() };
-                    let off = difference(&config);
+                    let off = Place::Gpu.difference(&config);
                     println!("{operator:?} {smoother:?} {boxes_per_rank} x {box_dim}: {off:.1e}");
                     assert!(off <= 1e-12, "{config:?}: {off:e}");
                 }
@@ -119,7 +75,7 @@ mod gpu {
     fn solutions_are_the_cpus_on_odd_coarse_grids() {
         for boxes_per_rank in [125, 343] {
             let config = Config { box_dim: 16, boxes_per_rank, ..Config::default() };
-            let off = difference(&config);
+            let off = Place::Gpu.difference(&config);
             assert!(off <= 1e-12, "{boxes_per_rank} boxes: {off:e}");
         }
     }
@@ -132,35 +88,11 @@ mod gpu {
             for cycle in [Cycle::F, Cycle::V, Cycle::Fv] {
                 for equation in [Equation::Poisson, Equation::Helmholtz] {
                     let config = Config { bottom, cycle, equation, ..base.clone() };
-                    let off = difference(&config);
+                    let off = Place::Gpu.difference(&config);
                     assert!(off <= 1e-12, "{config:?}: {off:e}");
                 }
             }
         }
-    }
-
-    #[test]
-    #[ignore = "needs a CUDA GPU"]
-    fn the_reference_numbers_come_out_up_to_128_cells_a_side() {
-        let mut checked = 0;
-        for operator in [Operator::Fv4, Operator::Fv2] {
-            for smoother in SMOOTHERS {
-                for cycle in [Cycle::F, Cycle::V, Cycle::Fv] {
-                    for box_dim in [16, 32, 64, 128] {
-                        let config =
-                            Config { operator, smoother, cycle, box_dim, ..Config::default() };
-                        if known(&config, box_dim).is_none() {
-                            continue;
-                        }
-                        checked += 1;
-                        let outcome = run(&mut gpu(&config), Effort::Solves(2), |_, _, _| {});
-                        let verdict = judge(&config, &outcome.unwrap());
-                        assert!(matches!(verdict, Verdict::Pass(_)), "{config:?}: {verdict:?}");
-                    }
-                }
-            }
-        }
-        assert!(checked > 10, "{checked} cases");
     }
 
     #[test]
@@ -222,77 +154,6 @@ mod gpu {
         }
     }
 
-    /// Ranks that share a GPU do not wait for each other for long.
-    const SHORT: Duration = Duration::from_secs(15);
-
-    /// How ranks solve.
-    #[derive(Clone, Copy, Debug)]
-    struct Way {
-        mode: Mode,
-        whole: usize,
-        graph: bool,
-        direct_halo: bool,
-        /// Levels of fewer cells are the CPU's.
-        threshold: u64,
-    }
-
-    /// The solution, residuals and norms that `ranks` ranks find together on the first GPU, each bit.
-    fn together(config: &Config, ranks: usize, mode: Mode, whole: usize, graph: bool) -> Found {
-        let way = Way { mode, whole, graph, direct_halo: true, threshold: 0 };
-        in_worlds(libmp::World::threads(ranks).unwrap(), config, way).unwrap()
-    }
-
-    fn in_worlds(
-        worlds: Vec<libmp::World>,
-        config: &Config,
-        way: Way,
-    ) -> Result<Found, crate::error::Error> {
-        let Way { mode, whole, graph, direct_halo, threshold } = way;
-        let all = std::sync::Mutex::new(Vec::new());
-        crate::comm::libmp::run(worlds, SHORT, |comm| {
-            let team = Team { comm, messages: comm, mode, whole, direct_halo, graph };
-            let device = super::super::open()?;
-            let cut = Cut { whole, threshold };
-            let planes = super::super::set_up_all(config.clone(), comm, cut, 2)?;
-            let mut gpu = Gpu::new(planes, device, Some(&team), threshold, SHORT)?;
-            let found = found(&mut gpu);
-            all.lock().unwrap().push(found);
-            Ok(())
-        })?;
-        let mut all = all.into_inner().unwrap();
-        let mut first = all.pop().unwrap();
-        for other in all {
-            assert_eq!(other.numbers, first.numbers, "the ranks agree");
-            for (sum, part) in first.u.iter_mut().zip(other.u) {
-                *sum += part;
-            }
-        }
-        Ok(first)
-    }
-
-    #[derive(Debug, PartialEq)]
-    struct Found {
-        numbers: Vec<u64>,
-        u: Vec<f64>,
-    }
-
-    /// Two solves from zero and what the report needs of them.
-    fn found(gpu: &mut Gpu) -> Found {
-        let mut solved = Solved::empty();
-        for _ in 0..2 {
-            gpu.zero_solution(0).unwrap();
-            gpu.solve(0, &mut solved).unwrap();
-        }
-        let mut numbers = vec![solved.fmax.to_bits()];
-        numbers.extend(solved.cycles.iter().map(|cycle| cycle.residual.to_bits()));
-        let u = gpu.download(0, Vector::U).unwrap();
-        gpu.zero_solution(1).unwrap();
-        gpu.solve(1, &mut solved).unwrap();
-        numbers.push(gpu.largest(1).unwrap().to_bits());
-        numbers.push(gpu.difference(0).unwrap().to_bits());
-        Found { numbers, u }
-    }
-
     #[test]
     #[ignore = "needs a CUDA GPU"]
     fn two_ranks_on_one_gpu_find_the_bits_of_one() {
@@ -333,7 +194,7 @@ mod gpu {
             let way = Way { mode: Mode::Kernel, whole: 8, graph, direct_halo: false, threshold: 0 };
             println!("{smoother:?} {cycle:?} {ranks} {graph}");
             let worlds = libmp::World::threads(ranks).unwrap();
-            let packed = in_worlds(worlds, &config, way).unwrap();
+            let packed = Place::Gpu.in_worlds(worlds, &config, way).unwrap();
             assert_eq!(packed.numbers, one.numbers, "{config:?}");
             assert!(packed.u == one.u, "{config:?}");
         }
@@ -377,7 +238,7 @@ mod gpu {
             for mode in [Mode::Kernel, Mode::Stream, Mode::Staged] {
                 let way =
                     Way { mode, whole: 8, graph: false, direct_halo: true, threshold: 10_000 };
-                let two = in_worlds(libmp::World::threads(2).unwrap(), &config, way).unwrap();
+                let two = Place::Gpu.in_worlds(libmp::World::threads(2).unwrap(), &config, way).unwrap();
                 assert_eq!(two.numbers, one.numbers, "{operator:?} {smoother:?} {mode:?}");
                 assert!(two.u == one.u, "{operator:?} {smoother:?} {mode:?}");
             }
@@ -394,7 +255,7 @@ mod gpu {
             let solved = |mode, graph| {
                 let worlds = libmp::World::threads_with_config(2, &through).unwrap();
                 let way = Way { mode, whole: 8, graph, direct_halo: true, threshold: 0 };
-                in_worlds(worlds, &config, way)
+                Place::Gpu.in_worlds(worlds, &config, way)
             };
             for (mode, graph) in [
                 (Mode::Stream, false),

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use gdsync::{Deadline, Device};
+use gdsync::Deadline;
 
 use super::error::CudaError;
 use super::launches::{OnLevel, Sent, launches};
@@ -62,7 +62,7 @@ impl Gpu {
     /// What the driver says.
     pub fn copy_bandwidth(&self) -> Result<f64, CudaError> {
         const LEN: usize = 1 << 26;
-        let place = Device::Cuda(self.device.clone());
+        let place = &self.machine.device;
         let (to, from) = (place.alloc::<f64>(LEN)?, place.alloc::<f64>(LEN)?);
         let mut best = f64::INFINITY;
         for _ in 0..6 {

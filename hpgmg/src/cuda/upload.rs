@@ -13,12 +13,15 @@ use crate::cpu::Cpu;
 use crate::options::{Bottom, Config, Operator, Smoother};
 use crate::slab::Slab;
 use crate::smoothers::chebyshev_weights;
+use crate::transfer::Rule;
 
 /// One level in GPU memory, or a rank's slab of it.
 pub(super) struct OnGpu {
     pub view: DeviceLevel,
     pub grid: Grid,
     pub outline: Outline,
+    /// Boxes per side of the domain.
+    boxes: usize,
     /// All vectors, one after the other; the view's addresses point into it.
     memory: Buffer<f64>,
 }
@@ -28,6 +31,16 @@ impl OnGpu {
     pub fn vector(&self, index: usize) -> Result<Buffer<f64>, CudaError> {
         let volume = self.grid.volume();
         Ok(self.memory.slice(index * volume..(index + 1) * volume)?)
+    }
+
+    /// Boxes per side of the domain, as the CPU has them.
+    pub fn boxes(&self) -> usize {
+        self.boxes
+    }
+
+    /// Rows of all boxes.
+    pub fn row_pieces(&self) -> usize {
+        self.boxes * self.grid.n * self.grid.n
     }
 
     pub fn u(&self) -> Result<Buffer<f64>, CudaError> {
@@ -75,7 +88,8 @@ pub(super) fn upload(
         }
     }
     let h2inv = 1.0 / (level.shape.h * level.shape.h);
-    let lowered = |rule: Extrapolation| GhostRule::number(rule.lowered(level.geometry.n));
+    let (correct, replace) = Rule::of_operator(config.operator);
+    let ghosts = |rule: Rule| rule.ghosts(level.geometry.n).map_or(0, GhostRule::number);
     let weights = chebyshev_weights(level.lambda_max);
     let fv4 = config.operator == Operator::Fv4;
     let view = DeviceLevel {
@@ -96,12 +110,12 @@ pub(super) fn upload(
         n: grid.n as i32,
         half: grid.half as i32,
         boundary: GhostRule::number(Extrapolation::of_operator(config.operator, level.geometry.n)),
-        correct: lowered(Extrapolation::Quadratic),
-        replace: lowered(if fv4 { Extrapolation::Quartic } else { Extrapolation::Quadratic }),
+        correct: ghosts(correct),
+        replace: ghosts(replace),
         reserved: 0,
     };
     let outline = Outline { fused: false, ..cpu.outline(l) };
-    Ok(OnGpu { view, grid, outline, memory })
+    Ok(OnGpu { view, grid, outline, boxes: level.shape.boxes_per_side, memory })
 }
 
 /// Where the CPU has a vector.

@@ -2,9 +2,11 @@
 
 use super::{Side, coarse_of};
 use crate::block::{Block, Phase, View, tile};
+use crate::boundary::Extrapolation;
 use crate::comm::{Comm, CommError};
 use crate::halo::copy_blocks;
 use crate::isa::Isa;
+use crate::options::Operator;
 use crate::route::Route;
 use crate::rows::SharedVector;
 use crate::team::Team;
@@ -28,6 +30,28 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// The rules of an operator's corrections and of its solutions.
+    pub fn of_operator(operator: Operator) -> (Rule, Rule) {
+        match operator {
+            Operator::Fv4 => (Rule::Quadratic, Rule::Quartic),
+            Operator::Fv2 => (Rule::Quadratic, Rule::Quadratic),
+            Operator::P7 => (Rule::Constant, Rule::Linear),
+            Operator::P27 => (Rule::PointQuadratic, Rule::PointQuadratic),
+        }
+    }
+
+    /// What extrapolates the ghosts that it reads, where boxes have `n` cells a side; it may read none.
+    pub fn ghosts(self, n: usize) -> Option<Extrapolation> {
+        let rule = match self {
+            Rule::Constant => return None,
+            Rule::Linear => Extrapolation::Linear,
+            Rule::PointQuadratic => Extrapolation::PointQuadratic,
+            Rule::Quadratic => Extrapolation::Quadratic,
+            Rule::Quartic => Extrapolation::Quartic,
+        };
+        Some(rule.lowered(n))
+    }
+
     /// Coarse cells read on either side.
     pub fn reach(self) -> usize {
         match self {

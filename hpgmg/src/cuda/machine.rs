@@ -1,0 +1,108 @@
+//! What works on the levels: a GPU, or in tests the host, for whose compiler the kernels are the same C++ (`tests/host`).
+
+use gdsync::{Arg, CudaDevice, Device, Dims, Kernel, Module, Stream};
+
+use super::error::CudaError;
+use super::kernels::fatbin;
+
+/// What works on the levels.
+#[derive(Clone, Debug)]
+pub(super) struct Machine {
+    pub device: Device,
+    pub name: String,
+    pub multiprocessors: u32,
+    /// Bytes.
+    pub memory: u64,
+    /// Bytes that a block may have.
+    pub shared_memory: u32,
+    /// The version of its instructions.
+    pub compute: (u32, u32),
+}
+
+/// The code of a machine.
+pub(super) enum Code {
+    Gpu(Module),
+    #[cfg(test)]
+    Host,
+}
+
+impl Machine {
+    /// The GPU.
+    pub fn gpu(device: CudaDevice) -> Self {
+        let name = device.name().to_owned();
+        let able = device.capabilities().clone();
+        Self {
+            device: Device::Cuda(device),
+            name,
+            multiprocessors: able.multiprocessors,
+            memory: able.memory,
+            shared_memory: able.shared_memory,
+            compute: able.compute,
+        }
+    }
+
+    /// The code of the kernels `names`.
+    ///
+    /// # Errors
+    /// [`CudaError::NotBuilt`], or what the driver says.
+    pub fn load(&self, names: &[&'static str]) -> Result<Code, CudaError> {
+        match self.device.as_cuda() {
+            Some(gpu) => Ok(Code::Gpu(gpu.load_module(fatbin()?, names)?)),
+            #[cfg(test)]
+            None => Ok(Code::Host),
+            #[cfg(not(test))]
+            None => Err(CudaError::NotBuilt),
+        }
+    }
+
+    /// Enqueues a kernel.
+    ///
+    /// # Safety
+    /// As for [`Stream::launch`].
+    pub unsafe fn launch(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel,
+        dims: Dims,
+        args: &[Arg<'_>],
+    ) -> Result<(), CudaError> {
+        #[cfg(test)]
+        if self.device.as_cuda().is_none() {
+            // SAFETY: the caller's promise.
+            return unsafe { super::host::launch(stream, kernel, dims, args) };
+        }
+        // SAFETY: the caller's promise.
+        Ok(unsafe { stream.launch(kernel, dims, args) }?)
+    }
+}
+
+impl Code {
+    /// A kernel of it.
+    ///
+    /// # Errors
+    /// If there is none of that name.
+    pub fn kernel(&self, name: &'static str) -> Result<Kernel, CudaError> {
+        match self {
+            Self::Gpu(module) => Ok(module.kernel(name)?),
+            #[cfg(test)]
+            Self::Host => Ok(super::host::kernel(name)),
+        }
+    }
+
+    /// A kernel whose blocks have `bytes` of shared memory.
+    ///
+    /// # Errors
+    /// If there is none of that name; what the driver says.
+    pub fn kernel_with_shared(&self, name: &'static str, bytes: u32) -> Result<Kernel, CudaError> {
+        match self {
+            Self::Gpu(module) => Ok(module.kernel_with_shared(name, bytes)?),
+            #[cfg(test)]
+            Self::Host => Ok(super::host::kernel(name)),
+        }
+    }
+
+    /// Whether there are kernels that march through columns: the host has none of their copies.
+    pub fn has_columns(&self) -> bool {
+        matches!(self, Self::Gpu(_))
+    }
+}

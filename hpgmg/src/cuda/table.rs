@@ -1,0 +1,194 @@
+//! Every operator with every smoother and boundary, in every way of communicating: the table of `docs/hpgmg-gpu.md`, each cell of
+//! which is solved here, on the host by the same kernels and on a GPU if there is one. And every cycle, bottom solver and equation.
+
+use clap::ValueEnum;
+
+use super::Mode;
+use super::solves::{Place, Way, found};
+use crate::known::{Verdict, judge, known, name};
+use crate::options::{Bottom, Boundary, Config, Cycle, Equation, Operator, Smoother};
+use crate::run::{Effort, run};
+
+/// How several ranks communicate, as the command line names it.
+const WAYS: [(&str, Mode); 3] =
+    [("kernel", Mode::Kernel), ("stream", Mode::Stream), ("host", Mode::Staged)];
+
+/// The cells of a row.
+fn cells(operator: Operator, boundary: Boundary) -> impl Iterator<Item = Config> {
+    let config = Config { operator, boundary, box_dim: 16, ..Config::default() };
+    let smoothers = Smoother::value_variants().iter();
+    smoothers.map(move |&smoother| Config { smoother, ..config.clone() })
+}
+
+fn rows() -> impl Iterator<Item = (Operator, Boundary)> {
+    let operators = Operator::value_variants().iter();
+    operators.flat_map(|&operator| {
+        Boundary::value_variants().iter().map(move |&boundary| (operator, boundary))
+    })
+}
+
+/// What the page says.
+fn table() -> String {
+    let ways: Vec<String> = WAYS.iter().map(|(way, _)| format!("`{way}`")).collect();
+    let mut text = String::from("| `--operator` | `--boundary` |");
+    let headings = Smoother::value_variants().iter().map(|&s| format!(" `--smoother {}` |", name(s)));
+    text.extend(headings);
+    text += "\n|---|---|";
+    text.extend(Smoother::value_variants().iter().map(|_| "---|"));
+    for (operator, boundary) in rows() {
+        text += &format!("\n| `{}` | `{}` |", name(operator), name(boundary));
+        text.extend(cells(operator, boundary).map(|_| format!(" alone, {} |", ways.join(", "))));
+    }
+    text
+}
+
+#[test]
+fn the_page_about_gpus_has_the_table_of_what_is_tested_here() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hpgmg-gpu.md");
+    let text = std::fs::read_to_string(page).unwrap();
+    let (begin, end) = ("<!-- operators -->\n", "\n<!-- end -->");
+    let (before, rest) = text.split_once(begin).unwrap();
+    let (found, after) = rest.split_once(end).unwrap();
+    if std::env::var_os("MP_REGENERATE").is_some() {
+        std::fs::write(page, format!("{before}{begin}{}{end}{after}", table())).unwrap();
+    } else {
+        assert_eq!(found, table(), "MP_REGENERATE=1 cargo test -p hpgmg writes it anew");
+    }
+}
+
+/// The CPU's solution.
+fn is_the_cpus(place: Place, config: &Config) {
+    let off = place.difference(config);
+    assert!(off == 0.0, "{config:?}: {off:e}");
+}
+
+/// One rank finds the CPU's bits, and several find those in every way of communicating.
+fn in_every_way(place: Place, config: &Config, ranks: usize, graph: bool) {
+    is_the_cpus(place, config);
+    let one = found(&mut place.alone(config));
+    for (_, mode) in WAYS {
+        let several = place.together(config, ranks, Way::new(mode, 8, graph && mode != Mode::Staged));
+        assert_eq!(several.numbers, one.numbers, "{config:?} {mode:?}");
+        assert!(several.u == one.u, "{config:?} {mode:?}");
+    }
+}
+
+fn row(place: Place, (operator, boundary): (Operator, Boundary)) {
+    cells(operator, boundary).for_each(|config| in_every_way(place, &config, 2, true));
+}
+
+/// Boxes of the CPU's, in whose order sums are formed, and neighbours on two sides around the domain and within it.
+fn with_boxes(place: Place) {
+    for (operator, boundary) in rows() {
+        let config =
+            Config { operator, boundary, box_dim: 16, boxes_per_rank: 8, ..Config::default() };
+        in_every_way(place, &config, 3, false);
+    }
+}
+
+/// Every cycle, bottom solver and equation.
+fn every_cycle(place: Place) {
+    for (operator, boundary) in rows() {
+        for &cycle in Cycle::value_variants() {
+            for &bottom in Bottom::value_variants() {
+                for &equation in Equation::value_variants() {
+                    let box_dim = 16;
+                    let config = Config {
+                        operator,
+                        boundary,
+                        cycle,
+                        bottom,
+                        equation,
+                        box_dim,
+                        ..Config::default()
+                    };
+                    is_the_cpus(place, &config);
+                }
+            }
+        }
+    }
+}
+
+/// The reference program's numbers, wherever it has been run on grids of these sizes.
+fn reference(place: Place, sizes: &[usize]) -> usize {
+    let mut checked = 0;
+    for (operator, boundary) in rows() {
+        for config in cells(operator, boundary) {
+            for &cycle in Cycle::value_variants() {
+                for &bottom in Bottom::value_variants() {
+                    for &equation in Equation::value_variants() {
+                        for &box_dim in sizes {
+                            let config =
+                                Config { cycle, bottom, equation, box_dim, ..config.clone() };
+                            if known(&config, box_dim).is_none() {
+                                continue;
+                            }
+                            checked += 1;
+                            let mut solver = place.alone(&config);
+                            let outcome = run(&mut solver, Effort::Solves(1), |_, _, _| {});
+                            let verdict = judge(&config, &outcome.unwrap());
+                            assert!(matches!(verdict, Verdict::Pass(_)), "{config:?}: {verdict:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    checked
+}
+
+/// The tests of a place; each row by itself, so that they run at the same time.
+macro_rules! tests {
+    ($place:expr, [$($row:ident: $operator:ident, $boundary:ident;)*], $sizes:expr, $least:expr, #[$when:meta]) => {
+        $(
+            #[test]
+            #[$when]
+            fn $row() {
+                row($place, (Operator::$operator, Boundary::$boundary));
+            }
+        )*
+
+        #[test]
+        #[$when]
+        fn three_ranks_find_the_bits_of_one_and_of_the_cpus_boxes() {
+            with_boxes($place);
+        }
+
+        #[test]
+        #[$when]
+        fn every_cycle_bottom_solver_and_equation_finds_the_cpus_bits() {
+            every_cycle($place);
+        }
+
+        #[test]
+        #[$when]
+        fn the_reference_programs_numbers_come_out() {
+            let checked = reference($place, $sizes);
+            assert!(checked >= $least, "{checked} cases");
+        }
+    };
+    ($place:expr, $sizes:expr, $least:expr, #[$when:meta]) => {
+        tests!($place, [
+            fv4_finds_the_cpus_bits_in_every_way: Fv4, Dirichlet;
+            fv4_around_finds_the_cpus_bits_in_every_way: Fv4, Periodic;
+            fv2_finds_the_cpus_bits_in_every_way: Fv2, Dirichlet;
+            fv2_around_finds_the_cpus_bits_in_every_way: Fv2, Periodic;
+            p7_finds_the_cpus_bits_in_every_way: P7, Dirichlet;
+            p7_around_finds_the_cpus_bits_in_every_way: P7, Periodic;
+            p27_finds_the_cpus_bits_in_every_way: P27, Dirichlet;
+            p27_around_finds_the_cpus_bits_in_every_way: P27, Periodic;
+        ], $sizes, $least, #[$when]);
+    };
+}
+
+mod host {
+    use super::*;
+
+    tests!(Place::Host, &[16], 10, #[cfg(not(miri))]);
+}
+
+mod gpu {
+    use super::*;
+
+    tests!(Place::Gpu, &[16, 32, 64, 128], 50, #[ignore = "needs a CUDA GPU"]);
+}

@@ -1,0 +1,61 @@
+// The kernels over levels for the host compiler: for src/cuda/host.rs.
+#include "cuda.hpp"
+
+#include "grid.cu"
+#include "slab.cu"
+#include "resident.cu"
+#include "general.cu"
+
+#define ON_HOST(kernel)                                                                                \
+    extern "C" int kernel##_on_host(unsigned, unsigned, void* const* arguments, std::size_t* sizes) {  \
+        return emulated::launch(kernel, arguments, sizes);                                             \
+    }
+#define OPERATOR_ON_HOST(name)         \
+    ON_HOST(name##_gsrb)               \
+    ON_HOST(name##_gsrb_zero)          \
+    ON_HOST(name##_weighted)           \
+    ON_HOST(name##_weighted_zero)      \
+    ON_HOST(name##_chebyshev)          \
+    ON_HOST(name##_residual_restrict)  \
+    ON_HOST(name##_residual_norm)
+#define BOTH_ON_HOST(name)                \
+    OPERATOR_ON_HOST(hpgmg_##name)        \
+    OPERATOR_ON_HOST(hpgmg_##name##_slab)
+BOTH_ON_HOST(fv4)
+BOTH_ON_HOST(fv2)
+BOTH_ON_HOST(p27)
+BOTH_ON_HOST(fv4_wrapped)
+BOTH_ON_HOST(fv2_wrapped)
+BOTH_ON_HOST(p27_wrapped)
+ON_HOST(hpgmg_fv4_gsrb_16)
+
+#define TRANSFERS_ON_HOST(name)              \
+    ON_HOST(name##_correct)                  \
+    ON_HOST(name##_replace_quadratic)        \
+    ON_HOST(name##_replace_quartic)          \
+    ON_HOST(name##_correct_constant)         \
+    ON_HOST(name##_replace_linear)           \
+    ON_HOST(name##_correct_points)           \
+    ON_HOST(name##_replace_points)
+TRANSFERS_ON_HOST(hpgmg)
+TRANSFERS_ON_HOST(hpgmg_slab)
+TRANSFERS_ON_HOST(hpgmg_wrapped)
+TRANSFERS_ON_HOST(hpgmg_slab_wrapped)
+
+ON_HOST(hpgmg_fv4_resident)
+ON_HOST(hpgmg_fv2_resident)
+ON_HOST(hpgmg_p7_resident)
+ON_HOST(hpgmg_p27_resident)
+ON_HOST(hpgmg_fv4_wrapped_resident)
+ON_HOST(hpgmg_fv2_wrapped_resident)
+ON_HOST(hpgmg_p7_wrapped_resident)
+ON_HOST(hpgmg_p27_wrapped_resident)
+
+ON_HOST(hpgmg_restrict)
+ON_HOST(hpgmg_norm)
+ON_HOST(hpgmg_tell)
+ON_HOST(hpgmg_shift)
+ON_HOST(hpgmg_slab_shift)
+ON_HOST(hpgmg_sum_rows)
+ON_HOST(hpgmg_sum_boxes)
+ON_HOST(hpgmg_mean)
