@@ -4,6 +4,6 @@ import sys
 
 
 def main() -> None:
-    from . import _libmp
+    from . import _libmp  # type: ignore[attr-defined]
 
     _libmp.mprun(sys.argv)
