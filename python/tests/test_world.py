@@ -1,9 +1,6 @@
 """Worlds, communicators, how jobs end, and that the stubs say what is there."""
 
-import ast
-import inspect
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -209,34 +206,6 @@ except libmp.StartError as error:
         environment={"MP_TIMEOUT": "soon"}.items(),
     )
     assert out == ["[0] MP_TIMEOUT True"]
-
-
-def test_the_stubs_name_what_is_there(world):
-    stubs = ast.parse((pathlib.Path(libmp.__file__).parent / "__init__.pyi").read_text())
-    described = {node.name: node for node in stubs.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    for name in libmp.__all__:
-        thing = getattr(libmp, name)
-        if not callable(thing):
-            continue
-        assert name in described, f"{name} has no stub"
-        if not isinstance(described[name], ast.ClassDef):
-            continue
-        methods = {node.name: node for node in described[name].body if isinstance(node, ast.FunctionDef)}
-        there = {
-            method
-            for method, value in vars(thing).items()
-            if not method.startswith("_") or method in ("__getitem__", "__dlpack__", "__cuda_stream__")
-        } if thing.__module__ == "libmp" else set()
-        assert there - set(methods) == set(), f"{name} has methods without stubs"
-        # Python 3.11 has the protocol without the method.
-        methods.pop("__buffer__", None)
-        for method, node in methods.items():
-            assert inspect.getattr_static(thing, method) is not None
-            text = getattr(getattr(thing, method), "__text_signature__", None)
-            if text and not method.startswith("__"):
-                names = [parameter for parameter in inspect.signature(getattr(thing, method)).parameters if parameter != "self"]
-                wanted = [argument.arg for argument in node.args.args + node.args.kwonlyargs if argument.arg != "self"]
-                assert names == wanted, f"{name}.{method}"
 
 
 def test_everything_is_documented(world):
