@@ -1,4 +1,4 @@
-"""Worlds, communicators, how jobs end, and that the stubs say what is there."""
+"""Worlds, communicators, and how jobs end."""
 
 import os
 import subprocess
