@@ -275,8 +275,8 @@ fn what_the_application_copies_is_timed_while_messages_go() {
     for kind in ["to the host", "from the host", "on the device"] {
         let alone = victim(kind);
         let beside = [true, false].map(|library| {
-            let stop = AtomicBool::new(false);
-            let (stop, options, device) = (&stop, &options, &device);
+            let (stop, under_way) = (AtomicBool::new(false), AtomicBool::new(false));
+            let (stop, under_way, options, device) = (&stop, &under_way, &options, &device);
             std::thread::scope(|scope| {
                 let ranks = scope.spawn(move || {
                     on_threads(World::threads(2).unwrap(), |world| {
@@ -287,13 +287,16 @@ fn what_the_application_copies_is_timed_while_messages_go() {
                                 true => pair.message(LEN),
                                 false => pair.by_hand(LEN, LEN),
                             }
+                            under_way.store(true, Ordering::Relaxed);
                             let stops = pair.sends() && stop.load(Ordering::Relaxed);
                             goes_on = pair.world.sum(u64::from(stops)).unwrap() == 0;
                         }
                         pair.world.finish().unwrap();
                     });
                 });
-                std::thread::sleep(std::time::Duration::from_millis(300)); // messages are under way: nothing depends on it
+                while !under_way.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 let time = victim(kind);
                 stop.store(true, Ordering::Relaxed);
                 ranks.join().unwrap();
