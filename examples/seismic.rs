@@ -80,7 +80,8 @@ impl<'a> Waves<'a> {
         let gpu = self.device.as_cuda().is_some();
         let dims = if gpu { Dims::linear(256, 256) } else { Dims::linear(1, 1) };
         // SAFETY: the kernel's parameters; the memory lives until the stream has been waited for.
-        Ok(unsafe { self.stream.launch(&self.kernels[number], dims, args)? })
+        unsafe { self.stream.launch(&self.kernels[number], dims, args)? };
+        Ok(())
     }
 
     /// Half a step: velocities (0) or stresses (1).

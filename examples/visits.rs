@@ -19,8 +19,6 @@ const LONG: u64 = 64;
 /// Visits in a message, and words of it.
 const FRAGMENT: usize = 1024;
 const WORDS: usize = 1 + 2 * FRAGMENT;
-/// Receives that are posted at once.
-const POSTED: usize = 4;
 const TAG: u64 = 1;
 
 fn main() -> Result<(), Failure> {
@@ -236,7 +234,10 @@ pub fn rank(
         let (fragment, stream) = (world.alloc::<u32>(device, WORDS)?, world.stream(device)?);
         Ok::<_, Failure>(Slot { fragment, stream })
     };
-    let slots = (0..POSTED).map(slot).collect::<Result<Vec<_>, _>>()?;
+    // Receives that are posted at once, each before a stream that waits for it. A GPU has 8 channels for streams, unless
+    // CUDA_DEVICE_MAX_CONNECTIONS says more, and as many that wait would let nothing through.
+    let posted = if device.as_cuda().is_some() { (4 / size).max(1) } else { 4 };
+    let slots = (0..posted).map(slot).collect::<Result<Vec<_>, _>>()?;
     let pool = || {
         let stage = |_: &Slot| {
             let memory = Region::from_buffer(device.alloc_pinned(WORDS)?);

@@ -122,7 +122,6 @@ impl Communicator {
         self.info(rank).map(|peer| &peer.host[..])
     }
 
-    #[cfg(test)]
     pub(crate) fn plane(&self) -> &Arc<Plane> {
         &self.inner.plane
     }

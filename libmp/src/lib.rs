@@ -87,6 +87,7 @@ mod node;
 mod ownership;
 mod patience;
 pub mod porting;
+mod progress;
 pub mod tagged;
 pub mod trace;
 mod transport;
@@ -108,6 +109,7 @@ pub use gdsync;
 pub use gdsync::path::PathChoice;
 pub use gdsync::{Deadline, Device, Stream};
 pub use half::{bf16, f16};
+pub use progress::ProgressThread;
 pub use trace::Trace;
 pub use world::World;
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{on_every_path, on_threads, ranks};
 use libmp::{
     Communicator, Deadline, Device, Error, Operation, Path, PathChoice, Recv, Region, Send, World,
-    wait_all, wait_any,
+    start_all, wait_all, wait_any,
 };
 
 fn soon() -> Deadline {
@@ -43,6 +43,44 @@ fn a_message_goes_round_a_ring_of_any_size_many_times() {
             }
         });
     }
+}
+
+#[test]
+fn operations_are_started_together_in_order_up_to_the_first_that_cannot_be() {
+    ranks(2, |world| {
+        let other = world.peer(1 - world.rank()).unwrap();
+        let regions: Vec<_> = (0..80).map(|value| region(world, &[value])).collect();
+        let (outs, intos) = regions.split_at(40);
+        let number = 0..40u64;
+        let send = |(region, tag)| other.send(region, tag).prepare().unwrap();
+        let recv = |(region, tag)| other.recv(region, tag).prepare().unwrap();
+        let sends: Vec<Send> = outs.iter().zip(number.clone()).map(send).collect();
+        let recvs: Vec<Recv> = intos.iter().zip(number).map(recv).collect();
+        let all: Vec<&dyn Operation> = recvs.iter().map(|it| it as &dyn Operation).collect();
+        for round in 0..20u64 {
+            for (out, value) in outs.iter().zip(round..) {
+                out.write(&[value]).unwrap();
+            }
+            // One that is started already: those before it are started, those behind it not.
+            recvs[30].start().unwrap();
+            let refused = start_all(&all).unwrap_err();
+            assert!(
+                matches!(&refused, Error::Started { op, .. } if op.contains("tag 30")),
+                "{refused}"
+            );
+            start_all(&all[31..]).unwrap();
+            let sends: Vec<&dyn Operation> = sends.iter().map(|it| it as &dyn Operation).collect();
+            start_all(&sends).unwrap();
+            wait_all(&all, soon()).unwrap();
+            wait_all(&sends, soon()).unwrap();
+            for (into, value) in intos.iter().zip(round..) {
+                assert_eq!(into.to_vec().unwrap(), [value]);
+            }
+            // Nobody writes what the other is still to look at.
+            world.barrier().unwrap();
+        }
+        start_all(&[]).unwrap();
+    });
 }
 
 #[test]

@@ -97,16 +97,25 @@ fn memory_of_every_kind_is_sent_and_received() {
 
 #[test]
 #[ignore = "needs a GPU"]
-fn a_stream_of_another_device_than_the_memory_is_refused() {
+fn a_stream_of_another_device_than_the_memory_orders_its_messages_as_well() {
     let device = Device::cuda(0).unwrap();
     ranks(1, |world| {
         let messages = world.tagged(&Options::default()).unwrap();
-        let (memory, stream) = (world.alloc::<u8>(&device, 9).unwrap(), Device::Host.stream());
-        let stream = stream.unwrap();
-        let refused = messages.isend(Place::from(&memory).on(&stream), 0, 1);
-        assert!(refused.is_err());
-        // Nothing of it was sent.
-        assert_eq!(messages.iprobe(0, 1).unwrap(), None);
+        let (out, into) = (world.alloc::<u8>(&device, MIB), world.alloc::<u8>(&device, MIB));
+        let (out, into) = (out.unwrap(), into.unwrap());
+        let host = world.stream(&Device::Host).unwrap();
+        let word = Device::Host.alloc_pinned::<u64>(1).unwrap().word(0).unwrap();
+        host.wait_geq64(&word, 1).unwrap();
+        let mut send = messages.isend(Place::from(&out).on(&host), 0, 1).unwrap();
+        let mut recv = messages.irecv(&into, 0, 1).unwrap();
+        for _ in 0..1000 {
+            assert_eq!((send.test().unwrap(), recv.test().unwrap()), (None, None));
+        }
+        out.write(&vec![7; MIB]).unwrap();
+        word.store(1).unwrap();
+        recv.wait(soon()).unwrap();
+        send.wait(soon()).unwrap();
+        assert!(into.to_vec().unwrap() == vec![7; MIB]);
     });
 }
 
@@ -211,12 +220,14 @@ fn long_messages_are_timed_beside_copies_by_hand() {
         link(&device, most, false)
     );
     println!(
-        "bytes: a message with rings of 512 KiB, 4 MiB, 16 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s"
+        "bytes: a message with rings of 512 KiB, 4 MiB, 16 MiB, 16 MiB in chunks of 4 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s"
     );
     for len in [64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB, most] {
         let mut row = Vec::new();
-        for ring in [512 << 10, 4 * MIB, 16 * MIB] {
-            let options = Options { ring: Some(ring), ..Options::default() };
+        let chunks =
+            [(512 << 10, None), (4 * MIB, None), (16 * MIB, None), (16 * MIB, Some(4 * MIB))];
+        for (ring, chunk) in chunks {
+            let options = Options { ring: Some(ring), chunk, ..Options::default() };
             let rates = on_threads(World::threads(2).unwrap(), |world| {
                 let pair = Pair::new(world, &device, len, &options);
                 let message = pair.rate(len, || pair.message(len));
@@ -264,8 +275,8 @@ fn what_the_application_copies_is_timed_while_messages_go() {
     for kind in ["to the host", "from the host", "on the device"] {
         let alone = victim(kind);
         let beside = [true, false].map(|library| {
-            let stop = AtomicBool::new(false);
-            let (stop, options, device) = (&stop, &options, &device);
+            let (stop, under_way) = (AtomicBool::new(false), AtomicBool::new(false));
+            let (stop, under_way, options, device) = (&stop, &under_way, &options, &device);
             std::thread::scope(|scope| {
                 let ranks = scope.spawn(move || {
                     on_threads(World::threads(2).unwrap(), |world| {
@@ -276,13 +287,16 @@ fn what_the_application_copies_is_timed_while_messages_go() {
                                 true => pair.message(LEN),
                                 false => pair.by_hand(LEN, LEN),
                             }
+                            under_way.store(true, Ordering::Relaxed);
                             let stops = pair.sends() && stop.load(Ordering::Relaxed);
                             goes_on = pair.world.sum(u64::from(stops)).unwrap() == 0;
                         }
                         pair.world.finish().unwrap();
                     });
                 });
-                std::thread::sleep(std::time::Duration::from_millis(300)); // messages are under way: nothing depends on it
+                while !under_way.load(Ordering::Relaxed) {
+                    std::thread::yield_now();
+                }
                 let time = victim(kind);
                 stop.store(true, Ordering::Relaxed);
                 ranks.join().unwrap();

@@ -1,5 +1,6 @@
-//! The death of a rank while others are in every kind of call that tagged messages have with it, and its messages in every state: one of 7 processes is
-//! killed, and each survivor has to say what it was at, with whom, and how far. `TEST_KILLS`: how often (100 for a full run).
+//! The end of a rank while others are in every kind of call that tagged messages have with it, and its messages in every state: one of 8 processes is
+//! killed, is stopped, or aborts the world, and each survivor has to say what it was at, with whom, and how far. `TEST_KILLS`: how often it is
+//! killed, and how often it aborts (100 for a full run).
 
 mod common;
 
@@ -9,7 +10,7 @@ use common::{SOON, say, start_mprun};
 use libmp::tagged::{Options, Tagged};
 use libmp::{Deadline, Device, World};
 
-const RANKS: usize = 7;
+const RANKS: usize = 8;
 const VICTIM: usize = 1;
 const START: Duration = Duration::from_secs(60);
 const LONG: usize = 16 << 20;
@@ -48,8 +49,17 @@ fn victim(world: &World, messages: &Tagged) {
             assert_eq!((send.test().unwrap(), recv.test().unwrap()), (None, None));
         }
     }
+    // Offered, and never asked again whether somebody wants it.
+    let _offered = messages.isend(&out, 7, 18).unwrap();
+    messages.send(&[1u8], 7, 1, soon()).unwrap();
     say("ready");
-    std::thread::sleep(Duration::from_secs(600));
+    let go = std::env::var("TEST_GO").unwrap();
+    while !std::path::Path::new(&go).exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    world.abort("enough of it");
+    // Until the others have said what they say.
+    std::thread::sleep(SOON);
 }
 
 /// What a rank does with the victim when that is killed.
@@ -81,6 +91,13 @@ fn survivor(world: &World, messages: &Tagged) -> libmp::Result<()> {
             ready();
             messages.mprobe(VICTIM, 15, soon())?;
         }
+        7 => {
+            messages.recv(&mut [0u8], VICTIM, 1, soon())?;
+            let mut wanted = messages.irecv(&region, VICTIM, 18)?;
+            assert_eq!((wanted.test()?, messages.staged().copies), (None, 0));
+            ready();
+            wanted.wait(soon())?;
+        }
         _ => {
             let mut got = messages.irecv(&region, VICTIM, 16)?;
             while messages.iprobe(VICTIM, 99)?.is_none() && got.is_active() {
@@ -98,33 +115,70 @@ fn survivor(world: &World, messages: &Tagged) -> libmp::Result<()> {
     Ok(())
 }
 
+/// How the victim ends, and what is said of it then.
+#[derive(Clone, Copy)]
+enum End {
+    Killed,
+    Stopped,
+    Aborts,
+}
+
+fn every_survivor_says_how_far_it_was(end: End, turn: usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let go = folder.path().join("go");
+    let (silence, word) = match end {
+        End::Killed => ("60", "is lost"),
+        End::Stopped => ("10", "is lost"),
+        End::Aborts => ("60", "aborted the world: enough of it"),
+    };
+    let variables = [("TEST_GO", go.to_str().unwrap()), ("MP_HEARTBEAT_TIMEOUT", silence)];
+    let mut ranks = start_mprun("tagged", RANKS, &variables);
+    for (number, rank) in ranks.iter().enumerate() {
+        assert_eq!(rank.next(START).as_deref(), Some("ready"), "rank {number}, turn {turn}");
+    }
+    match end {
+        End::Killed => ranks[VICTIM].signal(libc::SIGKILL),
+        End::Stopped => ranks[VICTIM].signal(libc::SIGSTOP),
+        End::Aborts => std::fs::write(&go, "").unwrap(),
+    }
+    let expected = [
+        (0, "receive of tag 10 from rank 1", "0 of 100 bytes"),
+        (2, "send of tag 12 to rank 1", "0 of 1048576 bytes"),
+        (3, "send of tag 13 to rank 1", "of 16777216 bytes"),
+        (4, "receive of tag 14 from rank 1", "of 16777216 bytes"),
+        (5, "probe for tag 15 from rank 1", ""),
+        (6, "probe for tag 17 from rank 1", ""),
+        (7, "receive of tag 18 from rank 1", ", 0 of 16777216 bytes"),
+    ];
+    for (number, what, far) in expected {
+        let said = ranks[number].next(SOON).unwrap_or_default();
+        let in_the_middle = [3, 4].contains(&number);
+        let is_right = said.starts_with("rank 1 on ")
+            && said.contains(word)
+            && said.contains(what)
+            && said.contains(far)
+            && !(in_the_middle && said.contains(", 0 of"));
+        assert!(is_right, "rank {number}, turn {turn}: {said}");
+        assert_eq!(ranks[number].end(SOON), Some(3), "rank {number}, turn {turn}");
+    }
+    ranks[VICTIM].signal(libc::SIGKILL);
+}
+
+fn turns() -> usize {
+    std::env::var("TEST_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(2)
+}
+
 #[test]
 fn every_survivor_says_what_it_was_at_with_the_killed_rank_and_how_far() {
-    let kills = std::env::var("TEST_KILLS").ok().and_then(|it| it.parse().ok()).unwrap_or(3);
-    for kill in 0..kills {
-        let mut ranks = start_mprun("tagged", RANKS, &[]);
-        for (number, rank) in ranks.iter().enumerate() {
-            assert_eq!(rank.next(START).as_deref(), Some("ready"), "rank {number}, kill {kill}");
-        }
-        ranks[VICTIM].signal(libc::SIGKILL);
-        let expected = [
-            (0, "receive of tag 10 from rank 1", "0 of 100 bytes"),
-            (2, "send of tag 12 to rank 1", "0 of 1048576 bytes"),
-            (3, "send of tag 13 to rank 1", "of 16777216 bytes"),
-            (4, "receive of tag 14 from rank 1", "of 16777216 bytes"),
-            (5, "probe for tag 15 from rank 1", ""),
-            (6, "probe for tag 17 from rank 1", ""),
-        ];
-        for (number, what, far) in expected {
-            let said = ranks[number].next(SOON).unwrap_or_default();
-            let in_the_middle = [3, 4].contains(&number);
-            let is_right = said.starts_with("rank 1 on ")
-                && said.contains("is lost")
-                && said.contains(what)
-                && said.contains(far)
-                && !(in_the_middle && said.contains(", 0 of"));
-            assert!(is_right, "rank {number}, kill {kill}: {said}");
-            assert_eq!(ranks[number].end(SOON), Some(3), "rank {number}, kill {kill}");
-        }
-    }
+    (0..turns()).for_each(|turn| every_survivor_says_how_far_it_was(End::Killed, turn));
+}
+
+#[test]
+fn every_survivor_says_so_when_the_rank_aborts_the_world() {
+    (0..turns()).for_each(|turn| every_survivor_says_how_far_it_was(End::Aborts, turn));
+}
+
+#[test]
+fn every_survivor_says_so_when_the_rank_is_stopped_and_silent() {
+    every_survivor_says_how_far_it_was(End::Stopped, 0);
 }

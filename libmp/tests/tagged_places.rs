@@ -195,6 +195,41 @@ fn share_the_chunks(world: &World, all: usize, len: usize) {
 }
 
 #[test]
+fn with_a_thread_for_progress_messages_go_on_while_their_rank_makes_no_calls() {
+    for path in common::paths() {
+        for options in [Options::default(), staged()] {
+            let config = Config::from_variables([("MP_PATH", path)]).unwrap();
+            let worlds = World::threads_with_config(2, &config).unwrap();
+            let (got, sent) = (AtomicBool::new(false), AtomicBool::new(false));
+            stay_to_the_end(worlds, |world| {
+                let messages = world.tagged(&options).unwrap();
+                let memory = world.alloc::<u8>(&Device::Host, 8 * CHUNK).unwrap();
+                if world.rank() == 1 {
+                    while !sent.load(Ordering::Acquire) {
+                        std::thread::yield_now();
+                    }
+                    messages.irecv(&memory, 0, 1).unwrap().wait(soon()).unwrap();
+                    assert_eq!(memory.to_vec().unwrap(), bytes(8 * CHUNK, 3));
+                    got.store(true, Ordering::Release);
+                    return;
+                }
+                let progress = world.progress().unwrap();
+                memory.write(&bytes(8 * CHUNK, 3)).unwrap();
+                let mut send = messages.isend(&memory, 1, 1).unwrap();
+                sent.store(true, Ordering::Release);
+                let deadline = soon();
+                while !got.load(Ordering::Acquire) {
+                    assert!(!deadline.expired(), "{path}: nobody has moved the message on");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                drop(progress);
+                send.wait(soon()).unwrap();
+            });
+        }
+    }
+}
+
+#[test]
 fn a_send_on_a_stream_returns_at_once_and_carries_what_the_stream_has_written_before() {
     ranks(2, |world| {
         let messages = world.tagged(&Options::default()).unwrap();

@@ -28,7 +28,7 @@
 //! error of whichever call finds it.
 //!
 //! # Progress and failure
-//! Whatever call of this rank waits moves its messages on; there is no hidden thread. Every wait has a deadline, and a lost rank ends the world
+//! Whatever call of this rank waits moves its messages on; there is no hidden thread, but one [for the asking](Communicator::progress). Every wait has a deadline, and a lost rank ends the world
 //! of all: the error names the message, and how much of it there was.
 
 mod engine;
@@ -1011,13 +1011,14 @@ impl Shared {
 
 impl Help for Shared {
     /// Unless another thread is at it, or this one is on its way through.
-    fn help(&self) {
-        if let Some(mut engine) = self.engine.try_lock() {
-            let what = || format!("tagged messages of {}", self.name);
-            let call = Call { plane: &self.plane, timeout: self.timeout, op: &what };
-            // What fails ends the world, which whoever waits sees.
-            let _ = engine.progress(&Way { plane: &self.plane, call: &call });
-        }
+    fn help(&self) -> bool {
+        let Some(mut engine) = self.engine.try_lock() else { return false };
+        let what = || format!("tagged messages of {}", self.name);
+        let call = Call { plane: &self.plane, timeout: self.timeout, op: &what };
+        let before = engine.moved();
+        // What fails ends the world, which whoever waits sees.
+        let _ = engine.progress(&Way { plane: &self.plane, call: &call });
+        engine.moved() != before
     }
 }
 

@@ -92,6 +92,9 @@ impl<'a> Place<'a> {
     /// *receive* was started waits until that is over, whatever became of it; behind a send nothing waits. The stream is not one whose operations are being
     /// captured: which message a receive gets is only known when it has come. Instead of another [`after`](Self::after).
     ///
+    /// A stream of a GPU that waits holds one of the hardware channels through which all streams of the process go (`CUDA_DEVICE_MAX_CONNECTIONS`, 8 by
+    /// default): when as many receives wait as there are channels nothing gets through, these messages neither.
+    ///
     /// The stream waits at most the world's timeout, and goes on then; its synchronisation says so.
     pub fn on(self, stream: &'a Stream) -> Place<'a> {
         Place { order: Order::Stream(stream), ..self }

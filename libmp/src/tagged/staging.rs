@@ -28,6 +28,8 @@ const CHUNKS: usize = 8;
 pub(super) const IN_FLIGHT: usize = 2;
 /// OpenCL's contexts whose queues are kept.
 const CONTEXTS: usize = 4;
+/// How often the driver is asked whether a copy has failed that is not seen done: it then never is. Questions are in the way of the process's other calls.
+const ASKING: Duration = Duration::from_millis(1);
 /// How long the end waits for copies under way, which wait for nobody.
 const OWN_WORK: Duration = Duration::from_secs(60);
 
@@ -69,21 +71,13 @@ impl Point {
             Point::OpenCl(event) => event.is_reached(),
         }
     }
+}
 
-    /// Waits for a copy of a lane.
-    fn finish(&self) -> Result<()> {
-        match self {
-            Point::Event(event) => event.synchronize(Deadline::after(OWN_WORK)),
-            Point::OpenCl(event) => {
-                let deadline = Deadline::after(OWN_WORK);
-                let reached = deadline.poll(|| match event.is_reached() {
-                    Ok(false) => None,
-                    other => Some(other.map(drop)),
-                });
-                reached.unwrap_or(Ok(()))
-            }
-        }
-    }
+/// What says that a copy is done.
+enum Done {
+    /// The lane's word has this value.
+    Word(u64),
+    OpenCl(opencl::Event),
 }
 
 /// A word for which a stream waits; it is raised when this is dropped, whatever became of the request.
@@ -134,16 +128,10 @@ pub(super) struct Copy {
     lane: usize,
     /// Of the lane; `None` for a piece of a ring.
     chunk: Option<usize>,
-    done: Point,
+    done: Done,
     /// Its bytes, and how many of them the rings have got. Of a receive they came from there.
     pub len: usize,
     given: usize,
-}
-
-impl Copy {
-    pub fn is_done(&self) -> Result<bool> {
-        self.done.is_reached()
-    }
 }
 
 /// The memory of a request that goes through chunks.
@@ -201,8 +189,56 @@ impl Away {
 
 /// By what a lane copies.
 enum Hand {
-    Stream(Stream),
+    /// Behind each copy the stream writes its number into a word: a look at that asks no driver.
+    Stream {
+        stream: Stream,
+        word: Word64,
+        number: u64,
+        /// When the driver was asked last.
+        asked: Instant,
+    },
     OpenCl,
+}
+
+impl Hand {
+    /// Says when what the stream was given so far is done.
+    fn mark(&mut self) -> Result<Done> {
+        let Hand::Stream { stream, word, number, .. } = self else { return Ok(Done::Word(0)) };
+        *number += 1;
+        stream.write64(word, *number)?;
+        Ok(Done::Word(*number))
+    }
+
+    fn is_done(&mut self, done: &Done) -> Result<bool> {
+        match (self, done) {
+            (_, Done::OpenCl(event)) => event.is_reached(),
+            (Hand::OpenCl, Done::Word(_)) => Ok(true),
+            (Hand::Stream { stream, word, asked, .. }, Done::Word(number)) => {
+                let is_there = || word.load().is_some_and(|there| there >= *number);
+                if !is_there() && asked.elapsed() > ASKING {
+                    *asked = Instant::now();
+                    stream.is_idle()?;
+                }
+                Ok(is_there())
+            }
+        }
+    }
+
+    /// Waits until it is done.
+    fn finish(&self, done: &Done) -> Result<()> {
+        let deadline = Deadline::after(OWN_WORK);
+        match (self, done) {
+            (Hand::Stream { stream, .. }, Done::Word(_)) => stream.synchronize(deadline),
+            (_, Done::Word(_)) => Ok(()),
+            (_, Done::OpenCl(event)) => {
+                let reached = deadline.poll(|| match event.is_reached() {
+                    Ok(false) => None,
+                    other => Some(other.map(drop)),
+                });
+                reached.unwrap_or(Ok(()))
+            }
+        }
+    }
 }
 
 struct Lane {
@@ -351,7 +387,9 @@ impl Staging {
                     (None, Device::Host) => CHUNK,
                 };
                 let pool = Buffer::new(device, Space::Pinned, CHUNKS * chunk)?;
-                (Hand::Stream(stream), chunk, pool)
+                let word = Buffer::<u64>::new(device, Space::Pinned, 1)?.word(0)?;
+                let hand = Hand::Stream { stream, word, number: 0, asked: Instant::now() };
+                (hand, chunk, pool)
             }
             Where::OpenCl(_) => {
                 let chunk = self.chosen.unwrap_or(CHUNK);
@@ -377,30 +415,28 @@ impl Staging {
         at: usize,
         len: usize,
     ) -> Result<()> {
-        let Lane { hand, pool, is_down, chunk: size, .. } = &self.lanes[lane];
-        let start = chunk * size;
-        let done = match (hand, &away.memory) {
-            (Hand::Stream(stream), Where::Buffer(memory)) => {
+        let Lane { hand, pool, is_down, chunk: size, .. } = &mut self.lanes[lane];
+        let start = chunk * *size;
+        let done = match (&mut *hand, &away.memory) {
+            (Hand::Stream { stream, .. }, Where::Buffer(memory)) => {
                 let (host, memory) = (pool.slice(start..start + len)?, memory.slice(at..at + len)?);
                 match is_down {
                     true => stream.copy(&host, &memory)?,
                     false => stream.copy(&memory, &host)?,
                 }
-                let event = Event::new(stream.device())?;
-                stream.record(&event)?;
-                Point::Event(event)
+                hand.mark()?
             }
             (_, Where::OpenCl(memory)) => {
                 let queue = self.queues.of(memory)?;
                 let host = self.lanes[lane].chunk(chunk, 0).at(0);
                 // SAFETY: the chunk is this copy's until it is given back, and the pool outlives it.
                 let event = unsafe {
-                    match is_down {
+                    match self.lanes[lane].is_down {
                         true => queue.read(memory, at, host, len)?,
                         false => queue.write(memory, at, host, len)?,
                     }
                 };
-                Point::OpenCl(Arc::new(event))
+                Done::OpenCl(event)
             }
             (Hand::OpenCl, Where::Buffer(_)) => return Ok(()), // A lane's hand is that of its memory.
         };
@@ -423,19 +459,25 @@ impl Staging {
     ) -> Result<()> {
         let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // There is a ring for no other.
         let lane = self.lane(&away.memory, is_down)?;
-        let Hand::Stream(stream) = &self.lanes[lane].hand else { return Ok(()) };
+        let hand = &mut self.lanes[lane].hand;
+        let Hand::Stream { stream, .. } = hand else { return Ok(()) };
         let (at, len) = (away.begun, ring.len());
         let memory = memory.slice(at..at + len)?;
         match is_down {
             true => stream.copy(ring, &memory)?,
             false => stream.copy(&memory, ring)?,
         }
-        let done = Event::new(stream.device())?;
-        stream.record(&done)?;
+        let done = hand.mark()?;
         away.begun += len;
         self.straight += 1;
-        self.begun(away, Copy { lane, chunk: None, done: Point::Event(done), len, given: 0 });
+        self.begun(away, Copy { lane, chunk: None, done, len, given: 0 });
         Ok(())
+    }
+
+    /// Whether the first copy of a message is done; nothing if there is none.
+    pub fn is_first_done(&mut self, away: &Away) -> Result<bool> {
+        let Some(copy) = away.copies.front() else { return Ok(false) };
+        self.lanes[copy.lane].hand.is_done(&copy.done)
     }
 
     fn give_back(&mut self, copy: &Copy) {
@@ -458,12 +500,12 @@ impl Staging {
     }
 
     /// What of a send has been fetched and the rings have not got: memory of that many bytes.
-    pub fn fetched(&self, away: &Away) -> Result<Option<(Memory, usize)>> {
-        let Some(copy) = away.copies.front() else { return Ok(None) };
-        let Some(chunk) = copy.chunk else { return Ok(None) };
-        if !copy.done.is_reached()? {
+    pub fn fetched(&mut self, away: &Away) -> Result<Option<(Memory, usize)>> {
+        if !self.is_first_done(away)? {
             return Ok(None);
         }
+        let Some(copy) = away.copies.front() else { return Ok(None) };
+        let Some(chunk) = copy.chunk else { return Ok(None) };
         let memory = self.lanes[copy.lane].chunk(chunk, copy.given);
         Ok(Some((memory, copy.len - copy.given)))
     }
@@ -481,10 +523,7 @@ impl Staging {
 
     /// Gives back the chunks of a receive whose bytes are there.
     pub fn settle(&mut self, away: &mut Away) -> Result<()> {
-        while let Some(copy) = away.copies.front() {
-            if !copy.done.is_reached()? {
-                break;
-            }
+        while self.is_first_done(away)? {
             let Some(copy) = away.copies.pop_front() else { break };
             self.give_back(&copy);
         }
@@ -535,7 +574,7 @@ impl Staging {
     pub fn finish(&mut self, away: &mut Away) {
         for copy in away.copies.drain(..) {
             // What fails has ended, too.
-            if let Err(error) = copy.done.finish() {
+            if let Err(error) = self.lanes[copy.lane].hand.finish(&copy.done) {
                 tracing::debug!(%error, "a copy of a tagged message");
             }
             self.give_back(&copy);

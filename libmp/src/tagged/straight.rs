@@ -68,7 +68,7 @@ impl Staging {
         (ring, rings): (&Buffer<u8>, &mut Rings),
     ) -> Result<usize> {
         let failed = |source| way.call.failed(source);
-        let there = done(away).map_err(failed)?;
+        let there = self.done(away).map_err(failed)?;
         if there > 0 {
             rings.publish(way, there)?;
         }
@@ -95,7 +95,7 @@ impl Staging {
         (ring, rings): (&Buffer<u8>, &mut Rings),
     ) -> Result<bool> {
         let failed = |source| way.call.failed(source);
-        let here = done(away).map_err(failed)?;
+        let here = self.done(away).map_err(failed)?;
         if here > 0 {
             rings.release(way, here)?;
         }
@@ -113,16 +113,15 @@ impl Staging {
         }
         Ok(here > 0 || away.begun > before)
     }
-}
 
-/// Takes out the copies that have ended, in order: how many bytes they were.
-fn done(away: &mut Away) -> gdsync::Result<usize> {
-    let mut bytes = 0;
-    while let Some(copy) = away.copies.front()
-        && copy.is_done()?
-    {
-        bytes += copy.len;
-        away.copies.pop_front();
+    /// Takes out the copies that have ended, in order: how many bytes they were.
+    fn done(&mut self, away: &mut Away) -> gdsync::Result<usize> {
+        let mut bytes = 0;
+        while self.is_first_done(away)?
+            && let Some(copy) = away.copies.pop_front()
+        {
+            bytes += copy.len;
+        }
+        Ok(bytes)
     }
-    Ok(bytes)
 }

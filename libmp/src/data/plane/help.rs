@@ -8,9 +8,9 @@ use crate::ownership::Lock;
 /// Calls between two rounds of help.
 const EACH: u32 = 4;
 
-/// Goes on with what can go on. Does not wait, not even for a lock.
+/// Goes on with what can go on, and says whether something did. Does not wait, not even for a lock.
 pub(crate) trait Help: Send + Sync {
-    fn help(&self);
+    fn help(&self) -> bool;
 }
 
 /// Those of a rank, as long as somebody else holds them.
@@ -19,12 +19,14 @@ pub(crate) struct Helpers {
     /// How many there are, for those who only pass by.
     count: AtomicUsize,
     ticks: AtomicU32,
+    /// Changes when something went on.
+    moved: AtomicU32,
 }
 
 impl Default for Helpers {
     fn default() -> Helpers {
-        let (list, count, ticks) = (Lock::new(Vec::new()), AtomicUsize::new(0), AtomicU32::new(0));
-        Helpers { list, count, ticks }
+        let (list, count) = (Lock::new(Vec::new()), AtomicUsize::new(0));
+        Helpers { list, count, ticks: AtomicU32::new(0), moved: AtomicU32::new(0) }
     }
 }
 
@@ -48,8 +50,18 @@ impl Helpers {
         }
         // Whoever is the last to hold one drops it here, and may come back: then the list is taken.
         let Some(mut list) = self.list.try_lock() else { return };
-        list.retain(|helper| helper.upgrade().inspect(|helper| helper.help()).is_some());
+        let mut moved = false;
+        list.retain(|helper| helper.upgrade().inspect(|it| moved |= it.help()).is_some());
+        if moved {
+            // Behind the lock.
+            self.moved.store(self.moved.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
         self.count.store(list.len(), Ordering::Relaxed);
+    }
+
+    /// Changes when something went on.
+    pub fn moved(&self) -> u32 {
+        self.moved.load(Ordering::Relaxed)
     }
 
     pub fn is_empty(&self) -> bool {
