@@ -239,6 +239,12 @@ fn what_cannot_be_connected_says_why() -> Outcome {
         let refused = from.connect_over(to.address(), gdsync::nic::WireKind::Tcp).unwrap_err();
         assert!(refused.to_string().contains("its option `listen` is not set"), "{refused}");
     }
+    let wire = Some(gdsync::nic::WireKind::Tcp);
+    let far = nic.queue_pair(&Device::Host, &QueuePairOptions { wire, ..Default::default() })?;
+    for (from, to) in [(&one, &far), (&far, &one)] {
+        let refused = from.connect(to.address()).unwrap_err().to_string();
+        assert!(refused.contains("one of the two was made for another wire"), "{refused}");
+    }
     let mut other = serde_json::to_value(two.address())?;
     let version = other["Soft"]["version"].as_u64().ok_or("a version")?;
     other["Soft"]["version"] = 99.into();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::error::{Error, Result};
+use super::wire::WireKind;
 use crate::wqe::MAX_QUEUE_BLOCKS;
 
 /// How completions are written.
@@ -62,6 +63,8 @@ pub struct QueuePairOptions {
     /// a host only a process that is stopped counts as silent: one that runs may wait long for a processor, and one that
     /// has ended is noticed at once.
     pub transport_timeout: Duration,
+    /// The only wire that it will be connected over, where that is known before: it then has no memory for the others.
+    pub wire: Option<WireKind>,
 }
 
 impl Default for QueuePairOptions {
@@ -75,6 +78,7 @@ impl Default for QueuePairOptions {
             receiver_not_ready_retries: 7,
             receiver_not_ready_delay: Duration::from_micros(100),
             transport_timeout: Duration::from_secs(5),
+            wire: None,
         }
     }
 }

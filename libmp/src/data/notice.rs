@@ -61,6 +61,7 @@ mod tests {
     use super::*;
     use crate::transport::nic::{Nic, Nics};
     use crate::transport::{MappedOpening, Opening};
+    use gdsync::nic::WireKind;
     use gdsync::{Buffer, Device, Space};
     use proptest::prelude::*;
     use std::time::Duration;
@@ -71,7 +72,8 @@ mod tests {
         let listen = Some(std::net::Ipv4Addr::LOCALHOST.into());
         let nic = Nics::default().of(0, (listen, None)).unwrap();
         let nic = Nic::new(nic, Duration::from_secs(1), None);
-        let link = nic.host_link(&Pieces::default()).unwrap().link.address();
+        let link =
+            nic.host_link(&Pieces::default(), WireKind::SharedMemory).unwrap().link.address();
         let key = Key { group: u64::MAX, tag: u64::MAX, lane: Lane::Message };
         let mapped = Opening::Mapped(MappedOpening {
             state: memory.export().unwrap(),

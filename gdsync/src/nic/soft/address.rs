@@ -17,7 +17,9 @@ pub(crate) struct QueuePairAddress {
     pub(super) qpn: u32,
     /// Tells this queue pair from all others ever.
     pub(super) token: u64,
-    pub(super) ring: PeerHandle,
+    pub(super) pid: u32,
+    /// Where the peer writes, if it may be connected over shared memory.
+    pub(super) ring: Option<PeerHandle>,
     pub(super) tcp: Option<SocketAddr>,
     /// The port of the NIC's RDMA device, if it has one. Its `qp_num` is that of the queue pair for datagrams.
     pub(super) rdma: Option<Endpoint>,
@@ -38,7 +40,7 @@ impl QueuePairAddress {
 
     /// Its process.
     pub fn pid(&self) -> u32 {
-        self.ring.pid()
+        self.pid
     }
 }
 

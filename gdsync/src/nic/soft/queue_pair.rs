@@ -33,7 +33,8 @@ struct SoftProvider {
     nic: Arc<Inner>,
     own: QueuePairAddress,
     address: Address,
-    ring: Ring,
+    /// What the peer writes, if it may be connected over shared memory.
+    ring: Option<Ring>,
     status: Arc<Status>,
     slot: Arc<SharedSlot>,
     /// Whether what it sends goes over a socket.
@@ -51,7 +52,8 @@ pub(super) fn queue_pair(
 ) -> Result<QueuePair> {
     let memory = QueueMemory::new(device, options)?;
     let status = Arc::new(Status::default());
-    let ring = Ring::create()?;
+    let by_ring = matches!(options.wire, None | Some(WireKind::SharedMemory));
+    let ring = by_ring.then(Ring::create).transpose()?;
     let mut token = [0; 8];
     rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| crate::Error::os("getrandom", "a queue pair's secret", e))?;
@@ -61,7 +63,8 @@ pub(super) fn queue_pair(
         host: nic.host.clone(),
         qpn,
         token,
-        ring: ring.handle()?,
+        pid: std::process::id(),
+        ring: ring.as_ref().map(Ring::handle).transpose()?,
         tcp: nic.listens(),
         rdma: nic.rdma.as_ref().map(|port| port.endpoint()),
     };
@@ -112,12 +115,15 @@ impl Provider for SoftProvider {
         let plan = match wire {
             WireKind::SharedMemory => {
                 let pid = remote.pid();
-                let outbound = Ring::open(&remote.ring).map_err(|error| Error::Connect {
+                let without = || refused("one of the two was made for another wire".into());
+                let inbound = self.ring.clone().ok_or_else(without)?;
+                let handle = remote.ring.as_ref().ok_or_else(without)?;
+                let outbound = Ring::open(handle).map_err(|error| Error::Connect {
                     qpn,
                     why: error.to_string(),
                     process: Some(pid),
                 })?;
-                Plan::Shm { inbound: self.ring.clone(), outbound, pid }
+                Plan::Shm { inbound, outbound, pid }
             }
             WireKind::Tcp if self.own.token == remote.token => {
                 return Err(refused("a queue pair has no TCP connection to itself".into()));

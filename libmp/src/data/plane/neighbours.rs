@@ -190,9 +190,10 @@ impl Plane {
             return Ok(&host.link);
         }
         let rank = self.neighbours[neighbour].rank;
-        let nic = self.nic.as_ref().ok_or_else(|| self.no_nic(neighbour))?;
+        let nic = self.nic.as_ref().zip(self.neighbours[neighbour].path.wire());
+        let (nic, wire) = nic.ok_or_else(|| self.no_nic(neighbour))?;
         let op = || format!("making a queue pair for rank {rank}");
-        let host = nic.host_link(&self.pieces).map_err(refused(op))?;
+        let host = nic.host_link(&self.pieces, wire).map_err(refused(op))?;
         let _ = self.neighbours[neighbour].inbox.set(Mailbox::new(&host.memory)?);
         let letter = postcard::to_stdvec(&host.letter());
         let letter = letter.map_err(|error| self.nonsense(self.rank, &error.to_string()))?;

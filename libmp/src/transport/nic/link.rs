@@ -113,11 +113,13 @@ impl Post<'_> {
 }
 
 impl Link {
-    /// A link whose queues `device` reaches, with memory of `pieces`. `patience` is how long the peer may be silent.
+    /// A link whose queues `device` reaches, with memory of `pieces`, that will be connected over `wire`. `patience` is how long the
+    /// peer may be silent.
     pub fn new(
         (nic, pieces): (&dyn Nic, &Pieces),
         device: &Device,
         what: Use,
+        wire: WireKind,
         patience: Duration,
     ) -> Result<Link> {
         let options = QueuePairOptions {
@@ -129,6 +131,7 @@ impl Link {
             receive_entries: 1,
             send_completions: CompletionMode::Collapsed,
             transport_timeout: patience.clamp(Duration::from_millis(10), Duration::from_secs(3600)),
+            wire: Some(wire),
             ..QueuePairOptions::default()
         };
         let memory = pieces.cut(device, Space::Pinned, MEMORY)?;

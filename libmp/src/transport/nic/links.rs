@@ -365,9 +365,13 @@ impl Plane {
             return Ok(known.clone());
         }
         let rank = self.neighbours[neighbour].rank;
-        let nic = self.nic.as_ref().ok_or_else(|| self.not_introduced(rank))?;
+        let (nic, wire) = self
+            .nic
+            .as_ref()
+            .zip(self.neighbours[neighbour].path.wire())
+            .ok_or_else(|| self.not_introduced(rank))?;
         let from = (&*nic.nic, &*self.pieces);
-        let link = Link::new(from, device, what, nic.patience).map_err(refused(op))?;
+        let link = Link::new(from, device, what, wire, nic.patience).map_err(refused(op))?;
         // As many as there are streams, and contexts of devices.
         let number = state.links.opened.len() as u32;
         self.post(neighbour, &mut state, &Notice::Link { number, address: link.address() })?;
@@ -404,7 +408,7 @@ impl Plane {
         };
         let answer = || -> gdsync::nic::Result<Link> {
             let from = (&*nic.nic, &*self.pieces);
-            let link = Link::new(from, &Device::Host, Use::Answer, nic.patience)?;
+            let link = Link::new(from, &Device::Host, Use::Answer, wire, nic.patience)?;
             link.connect(address, wire)?;
             Ok(link)
         };

@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use gdsync::nic::soft::{SoftNic, SoftNicOptions};
-use gdsync::nic::{Access, Error, MemoryRegion, Result};
+use gdsync::nic::{Access, Error, MemoryRegion, Result, WireKind};
 use gdsync::verbs::RdmaOptions;
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Device, Space};
@@ -214,8 +214,8 @@ impl Nic {
     }
 
     /// A link for the host, and a mailbox for the other side to write.
-    pub fn host_link(&self, pieces: &Pieces) -> Result<HostLink> {
-        let link = Link::new((&*self.nic, pieces), &Device::Host, Use::Host, self.patience)?;
+    pub fn host_link(&self, pieces: &Pieces, wire: WireKind) -> Result<HostLink> {
+        let link = Link::new((&*self.nic, pieces), &Device::Host, Use::Host, wire, self.patience)?;
         let memory = pieces.cut(&Device::Host, Space::Pinned, mailbox::SIZE)?;
         let registered = self.nic.register(&memory, Access::ALL)?;
         Ok(HostLink { link: Arc::new(link), memory, registered })

@@ -22,7 +22,9 @@ fn soon() -> Deadline {
 fn pair(what: Use) -> (Arc<dyn Nic>, Link, Link) {
     let nic = open((None, None)).unwrap();
     let pieces = Pieces::default();
-    let link = |what| Link::new((&*nic, &pieces), &Device::Host, what, PATIENCE).unwrap();
+    let link = |what| {
+        Link::new((&*nic, &pieces), &Device::Host, what, WireKind::SharedMemory, PATIENCE).unwrap()
+    };
     let (one, two) = (link(what), link(Use::Answer));
     one.connect(&two.address(), WireKind::SharedMemory).unwrap();
     two.connect(&one.address(), WireKind::SharedMemory).unwrap();
@@ -79,7 +81,9 @@ fn a_flush_is_counted_when_what_was_posted_before_it_is_there_and_memory_is_held
 fn memory_of_what_is_started_is_kept_until_it_is_complete() {
     let nic = open((None, None)).unwrap();
     let pieces = Pieces::default();
-    let link = |what| Link::new((&*nic, &pieces), &Device::Host, what, PATIENCE).unwrap();
+    let link = |what| {
+        Link::new((&*nic, &pieces), &Device::Host, what, WireKind::SharedMemory, PATIENCE).unwrap()
+    };
     let (one, two) = (link(Use::Host), link(Use::Answer));
     one.connect(&two.address(), WireKind::SharedMemory).unwrap();
     let (from, to) = (memory(1000), memory(1000));
@@ -174,8 +178,8 @@ fn a_peer_that_ends_while_a_link_to_it_is_made_is_lost() {
     let opened = plane.kernel_links(neighbour, &Device::Host, &op).unwrap().contexts[0].clone();
     assert!(!plane.is_connected(&opened, &op).unwrap());
     let mut address = serde_json::to_value(opened.link.address()).unwrap();
-    for part in ["process", "kind/Segment"] {
-        *address.pointer_mut(&format!("/queue/Soft/ring/{part}/pid")).unwrap() = gone.id().into();
+    for process in ["pid", "ring/process/pid", "ring/kind/Segment/pid"] {
+        *address.pointer_mut(&format!("/queue/Soft/{process}")).unwrap() = gone.id().into();
     }
     let links = OpenedLinks { opened: vec![opened.clone()], ..OpenedLinks::default() };
     plane.link_answered(neighbour, &links, 0, Ok(serde_json::from_value(address).unwrap()));

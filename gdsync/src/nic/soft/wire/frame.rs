@@ -16,7 +16,7 @@ pub(crate) const HEADER: usize = 48;
 /// Most bytes of payload in one frame.
 pub(crate) const MAX_PAYLOAD: usize = 128 * 1024;
 /// Version of this format; the two sides of a connection must agree.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// Longest message, as on hardware.
 pub(crate) const MAX_MESSAGE: u64 = 1 << 31;
 
