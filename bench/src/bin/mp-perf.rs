@@ -103,9 +103,13 @@ enum What {
         #[arg(required = true)]
         results: Vec<PathBuf>,
         /// Cells a side of a GPU's box: powers of two.
-        #[arg(long, value_delimiter = ',', default_value = "32,64,128",
+        #[arg(long, value_delimiter = ',', default_value = "32,64,128,512",
             value_parser = clap::value_parser!(u64).range(4..=512))]
         boxes: Vec<u64>,
+        /// Cells a side of domains that all ranks share: powers of two.
+        #[arg(long, value_delimiter = ',', default_value = "1024",
+            value_parser = clap::value_parser!(u64).range(64..=4096))]
+        domains: Vec<u64>,
         /// Ranks: cubes of powers of two.
         #[arg(long, value_delimiter = ',', default_value = "1,8,64,512,4096",
             value_parser = clap::value_parser!(u64).range(1..=4096))]
@@ -417,13 +421,23 @@ fn run(what: What) -> Result<()> {
             };
             show(&multigrid::measure(&plan)?, json.as_deref())
         }
-        What::Model { results, boxes, ranks, gpus_per_node, nic_latency, nic_bandwidth, json } => {
+        What::Model {
+            results,
+            boxes,
+            domains,
+            ranks,
+            gpus_per_node,
+            nic_latency,
+            nic_bandwidth,
+            json,
+        } => {
             let runs =
                 results.iter().map(|path| Results::read(path)).collect::<Result<Vec<_>>>()?;
             let numbers =
                 |values: Vec<u64>| values.into_iter().map(|value| value as usize).collect();
             let plan = model::Plan {
                 boxes: numbers(boxes),
+                domains: numbers(domains),
                 ranks: numbers(ranks),
                 gpus_per_node: numbers(gpus_per_node),
                 nic_latency,

@@ -20,6 +20,8 @@ use simulate::{Machine, f_cycle};
 pub struct Plan {
     /// Cells a side of a GPU's box.
     pub boxes: Vec<usize>,
+    /// Cells a side of domains that all ranks share.
+    pub domains: Vec<usize>,
     /// Ranks; cubes of powers of two.
     pub ranks: Vec<usize>,
     /// GPUs of a node.
@@ -67,6 +69,13 @@ pub fn run(measured: &[Results], plan: &Plan) -> Result<Results> {
     for &cells in &plan.boxes {
         for &gpus in &plan.gpus_per_node {
             results.figures.push(weak_scaling(&parameters, plan, cells, gpus)?);
+        }
+    }
+    for &dim in &plan.domains {
+        for &gpus in &plan.gpus_per_node {
+            let figure = strong_scaling(&parameters, plan, dim, gpus)?;
+            results.method.push(choices(dim, gpus, &figure));
+            results.figures.push(figure);
         }
     }
     if let Some(&gpus) = plan.gpus_per_node.last() {
@@ -169,6 +178,52 @@ fn weak_scaling(parameters: &Parameters, plan: &Plan, cells: usize, gpus: usize)
     Ok(figure(title(cells, gpus), ranks, solve, true, series))
 }
 
+/// A domain on more and more ranks: in slabs, as far as there are planes enough, and in boxes.
+fn strong_scaling(parameters: &Parameters, plan: &Plan, dim: usize, gpus: usize) -> Result<Figure> {
+    let (tree, compute) = (plan.tree(gpus), parameters.compute);
+    let mut series = Vec::new();
+    for &(name, mode) in &parameters.modes {
+        let machine = Machine { mode, tree, compute };
+        let (mut slabs, mut boxes) = (Vec::new(), Vec::new());
+        for &ranks in &plan.ranks {
+            let along = cube(ranks)?;
+            let add = |points: &mut Vec<Point>, along, division| {
+                let ms = f_cycle(&machine, dim, along, division) * 1e-3;
+                points.push(Point { x: ranks as f64, samples: vec![ms], p99: None });
+            };
+            if let Some(division) = Division::slabs(dim, ranks, WHOLE) {
+                add(&mut slabs, [1, 1, ranks], division);
+            }
+            add(&mut boxes, along, Division::Boxes);
+        }
+        for (points, division) in [(slabs, SLABS), (boxes, BOXES)] {
+            series.push(Series { name: format!("{name}, {division}"), role: Role::Model, points });
+        }
+    }
+    let s = if gpus == 1 { "" } else { "s" };
+    let title = format!("Model: strong scaling, {dim}³, {gpus} GPU{s} a node");
+    Ok(figure(title, Axis::log("ranks", ""), Axis::log("solve", "ms"), true, series))
+}
+
+const SLABS: &str = "slabs";
+const BOXES: &str = "boxes";
+
+/// Which division is the faster one for how many ranks, in words: from a figure of [`strong_scaling`].
+fn choices(dim: usize, gpus: usize, figure: &Figure) -> String {
+    let chosen = figure.series.chunks_exact(2).map(|pair| {
+        let [slabs, boxes] = pair else { return String::new() };
+        let each = boxes.points.iter().map(|point| {
+            let sliced = slabs.points.iter().find(|slab| slab.x == point.x);
+            let faster = sliced.filter(|slab| slab.samples[0] <= point.samples[0]);
+            format!("{} {}", point.x, if faster.is_some() { SLABS } else { BOXES })
+        });
+        let mode = boxes.name.split(',').next().unwrap_or_default();
+        format!("{mode}: {}", each.collect::<Vec<_>>().join(", "))
+    });
+    let chosen: Vec<String> = chosen.collect();
+    format!("The faster division of {dim}³ by ranks, {gpus} a node: {}.", chosen.join("; "))
+}
+
 /// The gain of each mode over the last one, by number of ranks, for each size of a box: from the figures of
 /// [`weak_scaling`] for nodes of `gpus`.
 fn gains(plan: &Plan, gpus: usize, scaling: &[Figure]) -> Figure {
@@ -208,6 +263,7 @@ mod tests {
     fn plan() -> Plan {
         Plan {
             boxes: vec![32],
+            domains: vec![256],
             ranks: vec![1, 8, 64],
             gpus_per_node: vec![1, 8],
             nic_latency: None,
@@ -227,6 +283,8 @@ mod tests {
                 "Model against measurement, 2 ranks",
                 "Model: weak scaling, 32³ a GPU, 1 GPU a node",
                 "Model: weak scaling, 32³ a GPU, 8 GPUs a node",
+                "Model: strong scaling, 256³, 1 GPU a node",
+                "Model: strong scaling, 256³, 8 GPUs a node",
                 "Model: gain, 8 GPUs a node"
             ]
         );
@@ -247,6 +305,19 @@ mod tests {
         // kernel, stream, mpi.
         assert!(last(1, 0) < last(1, 2) && last(2, 0) < last(2, 2));
         assert!(last(2, 0) < last(1, 0));
+    }
+
+    #[test]
+    fn a_domain_of_many_ranks_is_faster_in_boxes_and_the_choice_is_said() {
+        let results = run(&measured(), &plan()).unwrap();
+        // kernel in slabs, kernel in boxes: eight ranks, and 64.
+        let [slabs, boxes] = [0, 1].map(|series| &results.figures[3].series[series].points);
+        let at = |points: &[Point], x: f64| {
+            points.iter().find(|point| point.x == x).map(|point| point.samples[0])
+        };
+        assert!(at(boxes, 64.0).unwrap() < at(slabs, 64.0).unwrap());
+        let said = results.method.iter().find(|line| line.contains("faster division")).unwrap();
+        assert!(said.contains("64 boxes"), "{said}");
     }
 
     #[test]

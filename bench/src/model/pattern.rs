@@ -36,6 +36,27 @@ pub struct Level {
     pub whole: bool,
 }
 
+/// Planes that a rank has at least of a level in slabs, as `hpgmg-fv` cuts them.
+const MIN_PLANES: usize = 4;
+
+impl Division {
+    /// Slabs of a domain of `dim` cells a side on `ranks`, with levels of at most `whole` cells a side computed by all and those that are too
+    /// small to be cut; none if the domain itself is.
+    pub fn slabs(dim: usize, ranks: usize, whole: usize) -> Option<Self> {
+        let halves = std::iter::successors(Some(dim), |n| n.is_multiple_of(2).then_some(n / 2));
+        let mut enough = halves.take_while(|n| 2 * (n / ranks) >= MIN_PLANES);
+        let mut whole_from = enough.next()?;
+        for n in enough {
+            if whole_from <= whole {
+                break;
+            }
+            whole_from = n;
+        }
+        let whole = whole_from;
+        (whole < dim).then_some(Self::Slabs { whole })
+    }
+}
+
 impl Level {
     /// Cells of a rank's part.
     pub fn cells(&self) -> f64 {
@@ -105,6 +126,14 @@ mod tests {
         assert_eq!(bytes, [2.0 * 128.0 * 128.0 * 8.0; 2]);
         assert!(levels[2].whole && levels[2].neighbours().is_empty());
         assert_eq!(levels[2].part, [32, 32, 32]);
+    }
+
+    #[test]
+    fn slabs_end_where_ranks_would_have_less_than_four_planes() {
+        let whole = |ranks| Division::slabs(1024, ranks, 32);
+        assert_eq!(whole(8), Some(Division::Slabs { whole: 32 }));
+        assert_eq!(whole(64), Some(Division::Slabs { whole: 128 }));
+        assert_eq!([whole(512), Division::slabs(64, 64, 32)], [None, None]);
     }
 
     #[test]

@@ -8,9 +8,6 @@ use super::layout::GHOSTS;
 use crate::cycle::{CycleStep, Kind, Levels, Op};
 use crate::options::Cycle;
 
-/// The sweeps before and after the coarser levels, each.
-const SWEEPS: usize = 6;
-
 /// The launches of one solve over a level, of those that are not done with all coarser ones at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OnLevel {
@@ -59,15 +56,15 @@ pub(super) fn grouped(
 }
 
 /// The launches of an F-cycle from the finest level, or of one V-cycle (`Cycle::V`), on levels of `dims` cells a side above
-/// those that are done at once.
-pub(super) fn launches(cycle: Cycle, dims: &[usize]) -> Vec<OnLevel> {
+/// those that are done at once; a call of the smoother is `sweeps` of them.
+pub(super) fn launches(cycle: Cycle, dims: &[usize], sweeps: usize) -> Vec<OnLevel> {
     let kind = if cycle == Cycle::V { Kind::V } else { Kind::F };
     let mut levels: Vec<_> = dims.iter().map(|&n| OnLevel { n, ..OnLevel::default() }).collect();
     for CycleStep { op, l, zero, .. } in steps(kind, dims.len() + 1, 0) {
         let Some(level) = levels.get_mut(l) else { continue };
         match op {
             Op::Smooth => {
-                level.sweeps += SWEEPS;
+                level.sweeps += sweeps;
                 level.from_zero += usize::from(zero);
             }
             Op::RestrictResidual => level.residuals += 1,
@@ -132,11 +129,11 @@ mod tests {
 
     #[test]
     fn a_level_is_visited_once_for_each_finer_one_and_itself() {
-        let f = launches(Cycle::F, &[64, 32, 16]);
+        let f = launches(Cycle::F, &[64, 32, 16], 6);
         assert_eq!(f.iter().map(|l| l.sweeps).collect::<Vec<_>>(), [12, 24, 36]);
         assert_eq!(f.iter().map(|l| l.from_zero).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(f.iter().map(|l| l.norms).collect::<Vec<_>>(), [1, 0, 0]);
-        let v = launches(Cycle::V, &[64, 32, 16]);
+        let v = launches(Cycle::V, &[64, 32, 16], 6);
         assert_eq!(v.iter().map(|l| l.sweeps).collect::<Vec<_>>(), [12; 3]);
         assert_eq!(v.iter().map(|l| l.from_zero).collect::<Vec<_>>(), [0, 1, 1]);
         assert_eq!(v.iter().map(|l| l.solutions + l.restrictions).sum::<usize>(), 0);
@@ -190,7 +187,7 @@ mod tests {
     /// The numbers of `docs/hpgmg-gpu.md`, for four ranks: 384³ to 48³ in slabs, 24³ whole on each.
     #[test]
     fn the_page_about_gpus_states_these_counts() {
-        let levels = launches(Cycle::F, &[384, 192, 96, 48, 24]);
+        let levels = launches(Cycle::F, &[384, 192, 96, 48, 24], 6);
         let sent = Sent::of(&levels, 4);
         assert_eq!(sent, Sent { exchanges: 134, phases: 145, bytes: 56_807_424, gathers: 5 });
         assert_eq!(levels.iter().map(OnLevel::phases).collect::<Vec<_>>(), [16, 29, 43, 57, 71]);

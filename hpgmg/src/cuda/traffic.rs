@@ -1,5 +1,5 @@
 //! Bytes that the kernels move through GPU memory, counted: every vector that a pass touches once, neighbours from the
-//! caches. Per cell and pass with three face coefficients (24 bytes):
+//! caches. Per cell and pass with three face coefficients (24 bytes; 27pt has none):
 //!
 //! | pass | bytes |
 //! |---|---|
@@ -16,14 +16,16 @@ use gdsync::Deadline;
 use super::error::CudaError;
 use super::launches::{OnLevel, Sent, launches};
 use super::solver::Gpu;
-use crate::options::Smoother;
+use crate::options::{Operator, Smoother};
+use crate::smoothers;
 
 impl Gpu {
     /// Bytes that the GPU moves in one F-cycle from level 0; for iterated cycles one V-cycle's.
     pub fn bytes_per_solve(&self) -> f64 {
         let config = &self.config;
         let alpha = if config.equation.a() == 0.0 { 0.0 } else { 8.0 };
-        let coefficients = 24.0 + alpha;
+        let faces = if config.operator == Operator::P27 { 0.0 } else { 24.0 };
+        let coefficients = faces + alpha;
         let (pass, first) = match config.smoother {
             Smoother::Gsrb => (24.0 + coefficients - 0.5 * alpha, 16.0),
             Smoother::Chebyshev => (40.0 + coefficients, 48.0 + coefficients),
@@ -47,7 +49,8 @@ impl Gpu {
     /// The launches of such a solve on the first `count` levels, if each has its own.
     pub(super) fn launches(&self, count: usize) -> Vec<OnLevel> {
         let dims: Vec<usize> = self.levels[..count].iter().map(|level| level.grid.n).collect();
-        launches(self.config.cycle, &dims)
+        let sweeps = self.levels.first().map_or(0, |level| smoothers::passes(&level.outline));
+        launches(self.config.cycle, &dims, sweeps)
     }
 
     /// What a rank sends in such a solve.
