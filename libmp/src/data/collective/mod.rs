@@ -80,10 +80,9 @@ const STAGED: usize = 64 << 10;
 /// ```
 pub struct Collective {
     shared: Arc<Shared>,
-    started: Mutex<Option<Started>>,
+    host: Mutex<OfHost>,
     /// Values of the host that a GPU combines.
     staging: Option<Region<u64>>,
-    slice: Mutex<SliceRun>,
     /// Always the same.
     barrier: Job,
 }
@@ -106,6 +105,13 @@ pub struct Collective {
 pub struct CollectiveRun<'a> {
     collective: &'a Collective,
     job: Result<Cow<'a, Job>>,
+}
+
+/// What the host runs, one at a time.
+#[derive(Default)]
+struct OfHost {
+    started: Option<Started>,
+    slice: SliceRun,
 }
 
 /// The last run of values of the host, whose memory the next takes.
@@ -144,13 +150,7 @@ impl Collective {
         let (staging, shared) = (staging.transpose()?, Arc::new(shared));
         let nothing = shared.nothing()?;
         let barrier = Job::new(&shared, Kind::Barrier, (&nothing, &nothing), 0, None)?;
-        Ok(Collective {
-            shared,
-            started: Mutex::new(None),
-            staging,
-            slice: Mutex::default(),
-            barrier,
-        })
+        Ok(Collective { shared, host: Mutex::default(), staging, barrier })
     }
 
     /// Waits for all ranks, and orders what they did.
@@ -308,13 +308,13 @@ impl Collective {
             }
             return Ok(());
         }
-        if self.lock().is_some() {
+        let mut host = self.lock();
+        if host.started.is_some() {
             return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
         }
         shared.check(Duration::ZERO)?;
         let _span = shared.plane.trace.span("host", name);
-        let mut slice = self.slice.lock().unwrap_or_else(PoisonError::into_inner);
-        let SliceRun { of, phases, run } = &mut *slice;
+        let SliceRun { of, phases, run } = &mut host.slice;
         let this = Some((kind, bytes));
         if *of != this {
             let kind = this.as_ref().map_or(&Kind::Barrier, |(kind, _)| kind);
@@ -347,8 +347,8 @@ impl Collective {
     /// # Errors
     /// [`Error::Late`] at the deadline, naming a rank that has not come, and it stays started; as [`test`](Self::test).
     pub fn wait(&self, deadline: Deadline) -> Result<()> {
-        let mut guard = self.lock();
-        let Some(started) = guard.as_mut() else { return Ok(()) };
+        let mut host = self.lock();
+        let Some(started) = host.started.as_mut() else { return Ok(()) };
         let (shared, since) = (&self.shared, started.since);
         let result = match &mut started.how {
             How::Here { run, job } => {
@@ -363,7 +363,7 @@ impl Collective {
             },
         };
         if !matches!(result, Err(Error::Late { .. }))
-            && let Some(Started { how: How::OnStream(stream), .. }) = guard.take()
+            && let Some(Started { how: How::OnStream(stream), .. }) = host.started.take()
             && result.is_ok()
         {
             shared.plane.give_back(stream);
@@ -415,8 +415,8 @@ impl Collective {
         CollectiveRun { collective: self, job }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Started>> {
-        self.started.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, OfHost> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -430,7 +430,7 @@ impl CollectiveRun<'_> {
     /// what ended the world.
     pub fn start(self) -> Result<()> {
         let (job, shared) = (self.job?, &self.collective.shared);
-        let mut started = self.collective.lock();
+        let started = &mut self.collective.lock().started;
         if started.is_some() {
             return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
         }
@@ -464,7 +464,7 @@ impl CollectiveRun<'_> {
             return collective.wait(Deadline::after(shared.timeout));
         }
         let job = self.job?;
-        let mut started = collective.lock();
+        let started = &mut collective.lock().started;
         if started.is_some() {
             return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
         }
