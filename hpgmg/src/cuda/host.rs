@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use gdsync::{Arg, Device, Dims, HostEntry, Kernel, Stream};
+use gdsync::{Arg, Buffer, Device, Dims, HostEntry, Kernel, Stream};
 use libloading::Library;
 
 use super::error::CudaError;
@@ -24,6 +24,14 @@ impl Machine {
             shared_memory: 0,
             compute: (0, 0),
         }
+    }
+}
+
+/// Writes what is no number into memory that is new, if it is the host's, where it is zero: a GPU's holds whatever was there.
+pub fn spoil(memory: &Buffer<f64>) {
+    if memory.device().as_cuda().is_none() {
+        // SAFETY: nobody else knows it yet.
+        unsafe { memory.as_mut_slice() }.unwrap().fill(f64::NAN);
     }
 }
 

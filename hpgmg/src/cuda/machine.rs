@@ -1,6 +1,6 @@
 //! What works on the levels: a GPU, or in tests the host, for whose compiler the kernels are the same C++ (`tests/host`).
 
-use gdsync::{Arg, CudaDevice, Device, Dims, Kernel, Module, Stream};
+use gdsync::{Arg, Buffer, CudaDevice, Device, Dims, Kernel, Module, Stream};
 
 use super::error::CudaError;
 use super::kernels::fatbin;
@@ -39,6 +39,17 @@ impl Machine {
             shared_memory: able.shared_memory,
             compute: able.compute,
         }
+    }
+
+    /// Memory for `len` values, which are any.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn alloc(&self, len: usize) -> Result<Buffer<f64>, CudaError> {
+        let memory = self.device.alloc::<f64>(len)?;
+        #[cfg(test)]
+        super::host::spoil(&memory);
+        Ok(memory)
     }
 
     /// The code of the kernels `names`.

@@ -29,8 +29,14 @@ pub(super) struct Mean {
 /// How ranks get each other's sums.
 enum Between {
     Nobody,
-    Stream(Collective),
-    Cpu(Box<RefCell<(Box<dyn Group>, Buffer<u64>)>>),
+    Stream(Box<Collective>),
+    Cpu(RefCell<Staged>),
+}
+
+/// What the CPU sends them with.
+struct Staged {
+    group: Box<dyn Group>,
+    sums: Buffer<u64>,
 }
 
 impl Mean {
@@ -52,12 +58,12 @@ impl Mean {
             Some(team) if team.mode == Mode::Staged => {
                 let all: Vec<usize> = (0..team.comm.size()).collect();
                 let group = team.comm.group(&all)?.ok_or(CudaError::NoPeers)?;
-                Between::Cpu(Box::new(RefCell::new((group, device.alloc_pinned(rows)?))))
+                Between::Cpu(RefCell::new(Staged { group, sums: device.alloc_pinned(rows)? }))
             }
             Some(team) => {
                 let communicator = team.comm.communicator().ok_or(CudaError::NoPeers)?;
                 let sums = communicator.prepare_collective(device, size_of::<u64>() * rows);
-                Between::Stream(sums.map_err(CommError::from)?)
+                Between::Stream(Box::new(sums.map_err(CommError::from)?))
             }
         };
         Ok(Self { rows: device.alloc(rows)?, totals: device.alloc(boxes + 1)?, between })
@@ -89,8 +95,13 @@ impl Gpu {
         let end = (grid.first + grid.planes) as i32;
         let planes = Planes { first: grid.first as i32, end, each, reserved: 0 };
         let box_dim = (n / boxes) as i32;
-        let args =
-            [Arg::new(level), Arg::new(&level.u), Arg::new(&sums), Arg::new(&planes), Arg::new(&box_dim)];
+        let args = [
+            Arg::new(level),
+            Arg::new(&level.u),
+            Arg::new(&sums),
+            Arg::new(&planes),
+            Arg::new(&box_dim),
+        ];
         launch(of_rows, dims, &args)?;
         if cut {
             self.traced(l, "gather", || mean.gather(self, &rows))?;
@@ -123,8 +134,8 @@ impl Mean {
                 Ok(all.start_on(&gpu.stream).map_err(CommError::from)?)
             }
             Between::Cpu(both) => {
-                let (group, staging) = &mut *both.borrow_mut();
-                let staging = staging.slice(0..rows.len())?;
+                let Staged { group, sums } = &mut *both.borrow_mut();
+                let staging = sums.slice(0..rows.len())?;
                 gpu.stream.copy(&staging, rows)?;
                 gpu.wait()?;
                 // SAFETY: the copy into it has been waited for, and the one out of it is before this rank comes here again.

@@ -161,7 +161,7 @@ impl Gpu {
         let place = machine.device.clone();
         let stream = place.stream()?;
         let mut memory = (0..count)
-            .map(|l| Ok(place.alloc::<f64>(elements(l))?))
+            .map(|l| machine.alloc(elements(l)))
             .collect::<Result<Vec<_>, CudaError>>()?;
         let ranks = match team {
             None => Ranks::Alone,

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::machine::Machine;
@@ -37,6 +37,18 @@ impl Place {
         }
     }
 
+    /// For as long as a test solves on a GPU: tests of one process take turns there, for streams of many ranks share the queues of
+    /// the GPU, and one that waits holds up the others of its queue.
+    pub fn turn(self) -> Option<MutexGuard<'static, ()>> {
+        static TURN: Mutex<()> = Mutex::new(());
+        (self == Self::Gpu).then(|| TURN.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether a solve of 16³ takes milliseconds, and not most of a second.
+    pub fn is_fast(self) -> bool {
+        self == Self::Gpu
+    }
+
     /// Waits last no longer.
     fn limit(self) -> Duration {
         match self {
@@ -55,6 +67,7 @@ impl Place {
         let (mut cpu, mut gpu) = (cpu(config), self.alone(config));
         let (mut expected, mut found) = (Solved::empty(), Solved::empty());
         solve(&mut cpu, 0, config.cycle, &mut expected).unwrap();
+        gpu.zero_solution(0).unwrap();
         gpu.solve(0, &mut found).unwrap();
         assert_eq!(found.fmax, expected.fmax);
         assert_eq!(found.cycles.len(), expected.cycles.len());
