@@ -70,11 +70,8 @@ fn borders(
 ) -> Vec<Border> {
     let planes = partition.planes_of(l, rank);
     let (start, end, depth) = (planes.start as isize, planes.end as isize, GHOSTS as isize);
-    let below = below.map(|peer| Border {
-        peer,
-        send: (start, GHOSTS),
-        receive: (start - depth, GHOSTS),
-    });
+    let below =
+        below.map(|peer| Border { peer, send: (start, GHOSTS), receive: (start - depth, GHOSTS) });
     let above =
         above.map(|peer| Border { peer, send: (end - depth, GHOSTS), receive: (end, GHOSTS) });
     below.into_iter().chain(above).collect()

@@ -203,7 +203,10 @@ impl Names {
     }
 
     /// The kernel of the coarsest levels, and those that have them in shared memory, which the benchmark's operators have.
-    fn coarsest(operator: Operator, boundary: Boundary) -> (&'static str, Option<[&'static str; 2]>) {
+    fn coarsest(
+        operator: Operator,
+        boundary: Boundary,
+    ) -> (&'static str, Option<[&'static str; 2]>) {
         match (operator, boundary) {
             (Operator::Fv4, Boundary::Dirichlet) => {
                 ("hpgmg_fv4_resident", Some(["hpgmg_fv4_held", "hpgmg_fv4_held_alone"]))

@@ -89,8 +89,13 @@ impl Gpu {
         let end = (grid.first + grid.planes) as i32;
         let planes = Planes { first: grid.first as i32, end, each, reserved: 0 };
         let box_dim = (n / boxes) as i32;
-        let args =
-            [Arg::new(level), Arg::new(&level.u), Arg::new(&sums), Arg::new(&planes), Arg::new(&box_dim)];
+        let args = [
+            Arg::new(level),
+            Arg::new(&level.u),
+            Arg::new(&sums),
+            Arg::new(&planes),
+            Arg::new(&box_dim),
+        ];
         launch(of_rows, dims, &args)?;
         if cut {
             self.traced(l, "gather", || mean.gather(self, &rows))?;

@@ -81,7 +81,13 @@ impl Ranks {
         limit: Duration,
     ) -> Result<Self, CudaError> {
         if team.mode == Mode::Staged {
-            return Ok(Self::Staged(Staged::prepare(team.messages, place, partition, dims, around)?));
+            return Ok(Self::Staged(Staged::prepare(
+                team.messages,
+                place,
+                partition,
+                dims,
+                around,
+            )?));
         }
         let communicator = team.comm.communicator().ok_or(CudaError::NoPeers)?;
         let ranks = communicator.size();

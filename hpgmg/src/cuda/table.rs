@@ -31,7 +31,8 @@ fn rows() -> impl Iterator<Item = (Operator, Boundary)> {
 fn table() -> String {
     let ways: Vec<String> = WAYS.iter().map(|(way, _)| format!("`{way}`")).collect();
     let mut text = String::from("| `--operator` | `--boundary` |");
-    let headings = Smoother::value_variants().iter().map(|&s| format!(" `--smoother {}` |", name(s)));
+    let headings =
+        Smoother::value_variants().iter().map(|&s| format!(" `--smoother {}` |", name(s)));
     text.extend(headings);
     text += "\n|---|---|";
     text.extend(Smoother::value_variants().iter().map(|_| "---|"));
@@ -67,7 +68,8 @@ fn in_every_way(place: Place, config: &Config, ranks: usize, graph: bool) {
     is_the_cpus(place, config);
     let one = found(&mut place.alone(config));
     for (_, mode) in WAYS {
-        let several = place.together(config, ranks, Way::new(mode, 8, graph && mode != Mode::Staged));
+        let several =
+            place.together(config, ranks, Way::new(mode, 8, graph && mode != Mode::Staged));
         assert_eq!(several.numbers, one.numbers, "{config:?} {mode:?}");
         assert!(several.u == one.u, "{config:?} {mode:?}");
     }

@@ -238,7 +238,8 @@ mod gpu {
             for mode in [Mode::Kernel, Mode::Stream, Mode::Staged] {
                 let way =
                     Way { mode, whole: 8, graph: false, direct_halo: true, threshold: 10_000 };
-                let two = Place::Gpu.in_worlds(libmp::World::threads(2).unwrap(), &config, way).unwrap();
+                let two =
+                    Place::Gpu.in_worlds(libmp::World::threads(2).unwrap(), &config, way).unwrap();
                 assert_eq!(two.numbers, one.numbers, "{operator:?} {smoother:?} {mode:?}");
                 assert!(two.u == one.u, "{operator:?} {smoother:?} {mode:?}");
             }
