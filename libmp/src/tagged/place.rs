@@ -110,6 +110,19 @@ impl<'a> Place<'a> {
         Place { order: Order::OpenCl(event.clone()), ..self }
     }
 
+    /// The memory of a message that is started now, and only once.
+    #[inline]
+    pub(super) fn into_memory(self, shared: &Shared, receives: bool) -> Result<Memory> {
+        match self {
+            Place { memory: Kind::Memory(Where::Buffer(buffer)), order: Order::Now }
+                if goes_as_it_is(&buffer, shared) =>
+            {
+                Ok(Memory::Own(buffer))
+            }
+            place => place.memory(shared, receives),
+        }
+    }
+
     /// The memory of a message that is started now.
     pub(super) fn memory(&self, shared: &Shared, receives: bool) -> Result<Memory> {
         let failed = |source| Error::Memory { op: "a tagged message".into(), source };
@@ -127,11 +140,10 @@ impl<'a> Place<'a> {
             });
         }
         if let Where::Buffer(buffer) = place {
-            let is_reached = buffer.host_address().is_some() || buffer.is_empty();
-            if is_reached && matches!(self.order, Order::Now) && !shared.staged {
+            if matches!(self.order, Order::Now) && goes_as_it_is(buffer, shared) {
                 return Ok(Memory::Own(buffer.clone()));
             }
-            if !is_reached && matches!(buffer.device(), Device::Host) {
+            if !is_reached(buffer) && matches!(buffer.device(), Device::Host) {
                 return Err(failed(gdsync::Error::NotReachable {
                     what: "a tagged message",
                     memory: format!("{buffer:?}"),
@@ -167,6 +179,17 @@ impl<'a> Place<'a> {
         }
         Ok(Memory::Away(Box::new(Away::new(place.clone(), after, release))))
     }
+}
+
+/// Whether the CPU may use it.
+#[inline]
+fn is_reached(buffer: &Buffer<u8>) -> bool {
+    buffer.host_address().is_some() || buffer.is_empty()
+}
+
+#[inline]
+fn goes_as_it_is(buffer: &Buffer<u8>, shared: &Shared) -> bool {
+    is_reached(buffer) && !shared.staged
 }
 
 impl std::fmt::Debug for Place<'_> {

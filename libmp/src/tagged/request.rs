@@ -119,7 +119,7 @@ impl<'a> Request<'a> {
 
     fn new(shared: &Kept, what: What, place: Place<'a>, starts: bool) -> Result<Request<'a>> {
         if starts {
-            let memory = place.memory(shared, what.receives())?;
+            let memory = place.into_memory(shared, what.receives())?;
             return Request::started(shared, what, memory);
         }
         let (shared, place) = (shared.clone(), Some(Box::new(place)));
