@@ -222,11 +222,7 @@ fn only_the_configuration_reads_the_environment() {
             let reads = ["env::var", "env::vars", "getenv"].iter().any(|call| text.contains(call));
             // Tests may be told how much they are to do.
             let allowed = path.ends_with("libmp/src/config.rs") || path.ends_with("tests.rs");
-            assert!(
-                !reads || allowed,
-                "{} reads the environment by itself",
-                path.display()
-            );
+            assert!(!reads || allowed, "{} reads the environment by itself", path.display());
         }
     }
 }
