@@ -1,10 +1,11 @@
 //! The kernels as the host compiler makes them (`tests/host`), for tests on machines without a GPU: the solver, its launches and what it
 //! computes are the same, and its streams are the host's.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::SystemTime;
 
 use gdsync::{Arg, Buffer, Device, Dims, HostEntry, Kernel, Stream};
 use libloading::Library;
@@ -74,7 +75,7 @@ fn built() -> PathBuf {
     let out = Path::new(env!("OUT_DIR")).join("kernels-on-host.so");
     let guard = std::fs::File::create(out.with_extension("lock")).unwrap();
     guard.lock().unwrap();
-    if out.metadata().is_ok_and(|known| known.modified().unwrap() > newest) {
+    if out.metadata().is_ok_and(|known| changed(&known) > newest) {
         return out;
     }
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
@@ -96,14 +97,19 @@ fn built() -> PathBuf {
     out
 }
 
-/// When a file of a folder was last changed.
-fn newest(folder: &Path) -> SystemTime {
+/// When a file was last changed, in seconds and nanoseconds.
+fn changed(file: &Metadata) -> (i64, i64) {
+    (file.mtime(), file.mtime_nsec())
+}
+
+/// When a file of a folder was.
+fn newest(folder: &Path) -> (i64, i64) {
     let of = |entry: std::io::Result<std::fs::DirEntry>| {
         let entry = entry.unwrap();
         match entry.file_type().unwrap().is_dir() {
             true => newest(&entry.path()),
-            false => entry.metadata().unwrap().modified().unwrap(),
+            false => changed(&entry.metadata().unwrap()),
         }
     };
-    std::fs::read_dir(folder).unwrap().map(of).max().unwrap_or(SystemTime::UNIX_EPOCH)
+    std::fs::read_dir(folder).unwrap().map(of).max().unwrap_or_default()
 }
