@@ -223,14 +223,17 @@ impl Link {
 
     /// Posts a batch from the host; `None` if there is no room for all of it now.
     pub fn post(&self, posts: &[Post<'_>]) -> Result<Option<Posted>> {
-        let mut turn = self.turn();
-        if turn.has_room(posts)? { turn.post(posts, Ring::Now).map(Some) } else { Ok(None) }
+        self.post_if_room(posts, Ring::Now)
     }
 
     /// As [`post`](Self::post), for what nobody waits for yet: it may go along with what is posted next.
     pub fn post_along(&self, posts: &[Post<'_>]) -> Result<Option<Posted>> {
+        self.post_if_room(posts, Ring::Along)
+    }
+
+    fn post_if_room(&self, posts: &[Post<'_>], ring: Ring<'_>) -> Result<Option<Posted>> {
         let mut turn = self.turn();
-        if turn.has_room(posts)? { turn.post(posts, Ring::Along).map(Some) } else { Ok(None) }
+        if turn.has_room(posts)? { turn.post(posts, ring).map(Some) } else { Ok(None) }
     }
 }
 
