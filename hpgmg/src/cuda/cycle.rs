@@ -147,10 +147,13 @@ impl Gpu {
         }
         let steps = steps(kind, self.levels.len(), l);
         let legs = |l: usize| self.leg(l).is_some();
-        grouped(&steps, self.coarse, legs).try_for_each(|together| match together {
-            [first, ..] if first.l >= self.coarse => self.at_once(together),
-            [step] if step.op != Op::Smooth || !legs(step.l) => self.step(*step),
-            leg => self.run_leg(leg),
+        grouped(&steps, self.coarse, legs).try_for_each(|together| {
+            let smooth = together.iter().find(|step| step.op == Op::Smooth);
+            match smooth.and_then(|smooth| Some((smooth, self.leg(smooth.l)?))) {
+                _ if together.iter().all(|step| step.l >= self.coarse) => self.at_once(together),
+                Some((smooth, kernel)) => self.run_leg(together, smooth, kernel),
+                None => together.iter().try_for_each(|step| self.step(*step)),
+            }
         })
     }
 
@@ -175,17 +178,20 @@ impl Gpu {
         self.kernels.leg(self.levels[l].grid.n).filter(|_| possible)
     }
 
-    /// Steps that follow each other on one level, one of them a call of the smoother, in one launch.
-    fn run_leg(&self, steps: &[CycleStep]) -> Result<(), CudaError> {
-        let Some(smooth) = steps.iter().find(|step| step.op == Op::Smooth) else { return Ok(()) };
-        let (l, zero) = (smooth.l, smooth.zero);
-        let Some((kernel, dims)) = self.leg(l) else { return Ok(()) };
+    /// Steps that follow each other on one level, one of them `smooth`, in one launch.
+    fn run_leg(
+        &self,
+        steps: &[CycleStep],
+        smooth: &CycleStep,
+        (kernel, dims): (&Kernel, Dims),
+    ) -> Result<(), CudaError> {
+        let l = smooth.l;
         let has = |op: Op| steps.iter().any(|step| step.op == op);
         let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
         let leg = Leg {
             rhs: level.vector(smooth.rhs),
             correct: has(Op::Correct).into(),
-            zero: zero.into(),
+            zero: smooth.zero.into(),
             restrict: has(Op::RestrictResidual).into(),
             reserved: 0,
         };
