@@ -5,11 +5,11 @@ mod soft_common;
 use std::time::{Duration, Instant};
 
 use gdsync::nic::{
-    Access, CompletionMode, Error, MemoryRegion, Nic, Prepared, QueuePair, QueuePairOptions,
-    Trigger, WireKind,
+    Access, CompletionMode, Error, MemoryRegion, Nic, Posters, Prepared, QueuePair,
+    QueuePairOptions, Trigger, WireKind,
 };
 use gdsync::verbs::RdmaOptions;
-use gdsync::wqe::{Operation, Payload, RemoteAddress, Syndrome};
+use gdsync::wqe::{Operation, Payload, RemoteAddress, Syndrome, WorkRequest};
 use gdsync::{Buffer, Device};
 use soft_common::operations::{syndrome, write};
 use soft_common::{Outcome, Way, signaled, soon};
@@ -162,6 +162,16 @@ fn kernels_get_a_view_of_a_queue_whose_completions_are_collapsed() -> Outcome {
         let view = pair(&nics, &options(CompletionMode::Collapsed))?.here.device_view()?;
         assert_eq!(view.blocks as usize, QueuePairOptions::default().send_blocks);
         assert!(pair(&nics, &options(CompletionMode::Ring))?.here.device_view().is_err());
+        // What is theirs alone the CPU leaves to them, and may ask about.
+        let theirs =
+            QueuePairOptions { posters: Posters::Kernels, ..options(CompletionMode::Collapsed) };
+        let queue = pair(&nics, &theirs)?.here;
+        assert!(matches!(
+            queue.post(&WorkRequest::new(Operation::Nop)),
+            Err(Error::KernelsOnly { .. })
+        ));
+        assert!(matches!(queue.receive(&[]), Err(Error::KernelsOnly { .. })));
+        assert!(queue.device_view().is_ok() && queue.is_idle()?);
     }
     Ok(())
 }

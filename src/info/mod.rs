@@ -57,7 +57,7 @@ impl Report {
     /// Looks at this machine. What is missing is part of the report, not an error.
     pub fn collect() -> Report {
         let gpus = Gpus::collect();
-        let rdma = RdmaDevices::collect();
+        let rdma = RdmaDevices::collect(&gpus);
         let paths = paths::all(&gpus, &rdma);
         Report {
             build: Build {

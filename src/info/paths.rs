@@ -112,6 +112,7 @@ mod tests {
             guid: String::new(),
             error: None,
             ports: vec![port],
+            kernel_queues: Vec::new(),
         };
         RdmaDevices {
             missing: name.is_none().then(|| "none".into()),

@@ -49,6 +49,9 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
                 port.number, port.link_layer, port.mtu
             )?;
         }
+        for line in &device.kernel_queues {
+            writeln!(out, "    {line}")?;
+        }
     }
     let environment = &report.environment;
     writeln!(out, "\nStarted by {}", environment.started_by)?;

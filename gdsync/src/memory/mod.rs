@@ -505,6 +505,14 @@ impl<T: Pod> Buffer<T> {
         Ok(unsafe { address.as_ptr().add(at) })
     }
 
+    /// Copies all of it into pinned memory of the same length and device now, as [`Buffer::to_vec`] does.
+    pub(crate) fn bring_to(&self, pinned: &Buffer<T>) -> Result<()> {
+        match self.host_address() {
+            Some(_) => pinned.copy_from(self),
+            None => self.copy_now(pinned, false),
+        }
+    }
+
     fn copy_now(&self, staging: &Buffer<T>, upload: bool) -> Result<()> {
         let (Device::Cuda(cuda), Some(device), Some(host)) =
             (self.device(), self.device_address(), staging.device_address())

@@ -68,6 +68,15 @@ pub enum Error {
         size: u64,
     },
 
+    /// The CPU was to post, or to take completions, where only kernels do ([`Posters::Kernels`](super::Posters::Kernels)).
+    #[error("queue pair {qpn:#x}: only kernels of {device} post to it")]
+    KernelsOnly {
+        /// The queue pair.
+        qpn: u32,
+        /// Whose kernels.
+        device: String,
+    },
+
     /// Entries before this one were never rung.
     #[error(
         "queue pair {qpn:#x}: entry {begin} cannot be rung: after {after:?} the entries up to it had not been, only those below {published}"

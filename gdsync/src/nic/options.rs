@@ -20,6 +20,19 @@ pub enum CompletionMode {
     Collapsed,
 }
 
+/// Who posts to the send queue of a queue pair.
+///
+/// See [`QueuePairOptions`] for an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Posters {
+    /// The CPU, streams and kernels.
+    #[default]
+    All,
+    /// Kernels of its device alone. An adapter may then have the queues in the device's own memory, where kernels look for room
+    /// and completions without a way over the bus ([`mlx5::Placement`](super::mlx5::Placement)). The CPU asks how far they are.
+    Kernels,
+}
+
 /// Options of a queue pair. Change what differs from [`QueuePairOptions::default`].
 ///
 /// ```
@@ -27,7 +40,8 @@ pub enum CompletionMode {
 ///
 /// use gdsync::Device;
 /// use gdsync::nic::soft::{SoftNic, SoftNicOptions};
-/// use gdsync::nic::{CompletionMode, Nic, QueuePairOptions};
+/// use gdsync::nic::{CompletionMode, Nic, Posters, QueuePairOptions};
+/// use gdsync::wqe::{Operation, WorkRequest};
 ///
 /// let nic = SoftNic::open(&SoftNicOptions::default())?;
 /// let options = QueuePairOptions {
@@ -37,6 +51,10 @@ pub enum CompletionMode {
 /// };
 /// let for_kernels = nic.queue_pair(&Device::Host, &options)?.device_view()?;
 /// assert_eq!(for_kernels.blocks, 1024);
+///
+/// let theirs = QueuePairOptions { posters: Posters::Kernels, ..options };
+/// let refused = nic.queue_pair(&Device::Host, &theirs)?.post(&WorkRequest::new(Operation::Nop));
+/// assert!(refused.unwrap_err().to_string().ends_with("only kernels of host post to it"));
 ///
 /// let wrong = QueuePairOptions { send_blocks: 48, ..QueuePairOptions::default() };
 /// let refused = nic.queue_pair(&Device::Host, &wrong).unwrap_err();
@@ -63,6 +81,8 @@ pub struct QueuePairOptions {
     /// a host only a process that is stopped counts as silent: one that runs may wait long for a processor, and one that
     /// has ended is noticed at once.
     pub transport_timeout: Duration,
+    /// Who posts to its send queue. [`Posters::Kernels`] goes with collapsed send completions.
+    pub posters: Posters,
     /// The only wire that it will be connected over, where that is known before: it then has no memory for the others.
     pub wire: Option<WireKind>,
 }
@@ -78,6 +98,7 @@ impl Default for QueuePairOptions {
             receiver_not_ready_retries: 7,
             receiver_not_ready_delay: Duration::from_micros(100),
             transport_timeout: Duration::from_secs(5),
+            posters: Posters::All,
             wire: None,
         }
     }
@@ -107,6 +128,14 @@ impl QueuePairOptions {
             if !value.is_power_of_two() || !(min..=max).contains(&value) {
                 return Err(Error::Option { option, value: value.to_string(), expected });
             }
+        }
+        if self.posters == Posters::Kernels && self.send_completions == CompletionMode::Ring {
+            let expected = "Posters::Kernels needs CompletionMode::Collapsed: kernels read no ring";
+            return Err(Error::Option {
+                option: "send_completions",
+                value: "Ring".into(),
+                expected,
+            });
         }
         if self.receiver_not_ready_retries > 7 {
             let value = self.receiver_not_ready_retries.to_string();
@@ -144,6 +173,7 @@ mod tests {
         assert!(refused(|o| o.receive_entries = 0).starts_with("receive_entries is 0"));
         assert!(refused(|o| o.receive_segments = 64).starts_with("receive_segments is 64"));
         assert!(refused(|o| o.receiver_not_ready_retries = 8).contains("7 for ever"));
+        assert!(refused(|o| o.posters = Posters::Kernels).contains("kernels read no ring"));
         assert!(refused(|o| o.transport_timeout = Duration::ZERO).contains("10 ms"));
     }
 }

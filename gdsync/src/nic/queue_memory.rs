@@ -1,4 +1,5 @@
-//! The memory of a queue pair: one pinned allocation that the CPU, the GPU and the NIC share.
+//! The memory of a queue pair: one pinned allocation that the CPU, the GPU and the NIC share. What only kernels post to may lie in
+//! a GPU's own memory, in the same order ([`Resident`](super::resident::Resident)).
 //!
 //! | from byte | what |
 //! |---|---|
@@ -11,6 +12,7 @@
 //! The counters belong to those who post, not to the NIC: how many blocks of the send queue are reserved, rung, and
 //! known to be free again. They count from 0 and never wrap.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 pub use mp_kernels::QueuePair as DeviceQueuePair;
@@ -19,6 +21,7 @@ use mp_kernels::QueuePairState;
 use super::completion_queue::CompletionMemory;
 use super::error::Result;
 use super::options::{CompletionMode, QueuePairOptions};
+use super::resident::Resident;
 use super::words::Words;
 use crate::device::Device;
 use crate::memory::word::{Word32, Word64};
@@ -48,13 +51,16 @@ pub(crate) struct QueueMemory {
     pub send_completions: CompletionMemory,
     pub receive_completions: CompletionMemory,
     pub receive_stride: usize,
+    pub layout: Layout,
+    /// Where the queues are, if not in `all`.
+    resident: Option<Arc<Resident>>,
     /// What the threads of the device share about the send queue; only for collapsed completions, which kernels read.
     state: Option<Buffer<u64>>,
 }
 
-/// Bytes from the beginning of the allocation.
+/// Where in the allocation what is: bytes from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Offsets {
+pub(crate) struct Layout {
     pub record: usize,
     pub send_consumer: usize,
     pub receive_consumer: usize,
@@ -62,6 +68,39 @@ pub(crate) struct Offsets {
     pub receive_completions: usize,
     /// The receive queue, with the send queue behind it.
     pub queues: usize,
+    pub sends: usize,
+    /// Of the whole.
+    pub len: usize,
+}
+
+impl Layout {
+    /// The order for these options, which are valid. The first three parts begin on pages, sends follow receives.
+    pub fn of(options: &QueuePairOptions) -> Layout {
+        let send_slots = slot_bytes(options.send_completions, options.send_blocks);
+        let receive_slots = slot_bytes(options.receive_completions, options.receive_entries);
+        let receive_completions = QUEUES + send_slots.next_multiple_of(PAGE);
+        let queues = receive_completions + receive_slots.next_multiple_of(PAGE);
+        let receives = options.receive_entries * options.receive_segments * OCTOWORD_BYTES;
+        let sends = queues + receives.next_multiple_of(LINE);
+        Layout {
+            record: RECORD,
+            send_consumer: SEND_CONSUMER,
+            receive_consumer: RECEIVE_CONSUMER,
+            send_completions: QUEUES,
+            receive_completions,
+            queues,
+            sends,
+            len: sends + options.send_blocks * BLOCK_BYTES,
+        }
+    }
+}
+
+/// Of the completions of a queue with so many entries.
+fn slot_bytes(mode: CompletionMode, entries: usize) -> usize {
+    match mode {
+        CompletionMode::Ring => entries * CQE_BYTES,
+        CompletionMode::Collapsed => CQE_BYTES,
+    }
 }
 
 impl QueueMemory {
@@ -77,36 +116,16 @@ impl QueueMemory {
         doorbell: Option<Buffer<u64>>,
     ) -> Result<QueueMemory> {
         options.validate()?;
-        let slots = |mode, entries| match mode {
-            CompletionMode::Ring => entries,
-            CompletionMode::Collapsed => 1,
-        };
+        let layout = Layout::of(options);
+        let all = Words::new(Buffer::new(device, Space::Pinned, layout.len / 8)?)?;
+        let part = |from: usize, bytes: usize| all.slice(from / 8, bytes / 8);
+        let (sends, receives) = (options.send_completions, options.receive_completions);
+        let send_slots = part(layout.send_completions, slot_bytes(sends, options.send_blocks))?;
+        let receive_slots =
+            part(layout.receive_completions, slot_bytes(receives, options.receive_entries))?;
         let receive_bytes = options.receive_entries * options.receive_segments * OCTOWORD_BYTES;
-        let sizes = [
-            slots(options.send_completions, options.send_blocks) * CQE_BYTES,
-            slots(options.receive_completions, options.receive_entries) * CQE_BYTES,
-            receive_bytes,
-            options.send_blocks * BLOCK_BYTES,
-        ];
-        // The room that each takes: the first three begin on pages, sends follow receives.
-        let rooms = [
-            sizes[0].next_multiple_of(PAGE),
-            sizes[1].next_multiple_of(PAGE),
-            sizes[2].next_multiple_of(LINE),
-            sizes[3],
-        ];
-        let total = QUEUES + rooms.iter().sum::<usize>();
-        let all = Words::new(Buffer::new(device, Space::Pinned, total / 8)?)?;
-        let mut from = QUEUES;
-        let mut part = |size: usize, used: usize| {
-            let words = all.slice(from / 8, used / 8);
-            from += size;
-            words
-        };
-        let send_slots = part(rooms[0], sizes[0])?;
-        let receive_slots = part(rooms[1], sizes[1])?;
-        let receive = part(rooms[2], sizes[2])?;
-        let send = part(rooms[3], sizes[3])?;
+        let receive = part(layout.queues, receive_bytes)?;
+        let send = part(layout.sends, options.send_blocks * BLOCK_BYTES)?;
         let doorbell = match doorbell {
             Some(register) => Words::new(register)?,
             None => all.slice(Doorbell::UAR_OFFSET / 8, 1)?,
@@ -134,27 +153,46 @@ impl QueueMemory {
             send,
             receive,
             receive_stride: options.receive_segments,
+            layout,
+            resident: None,
             all,
         })
+    }
+
+    /// The same for queues in the device's own memory: what the CPU then has is a copy, as far as it [looks](Self::look).
+    pub fn resident(
+        device: &Device,
+        options: &QueuePairOptions,
+        doorbell: Buffer<u64>,
+    ) -> Result<QueueMemory> {
+        let mut memory = QueueMemory::with_doorbell(device, options, Some(doorbell))?;
+        memory.resident =
+            Some(Arc::new(Resident::new(&memory.all, memory.layout.send_completions)?));
+        Ok(memory)
+    }
+
+    /// Brings counters and the last completion of queues in the device's own memory; nothing is to be done for others. `lately`
+    /// is soon enough: within a millisecond.
+    pub fn look(&self, lately: bool) -> Result<()> {
+        let Some(resident) = &self.resident else { return Ok(()) };
+        let Some(seen) = resident.look(lately)? else { return Ok(()) };
+        self.reserved().fetch_max(seen.word(RESERVED / 8), Ordering::AcqRel);
+        self.published().fetch_max(seen.word(PUBLISHED / 8), Ordering::AcqRel);
+        self.completed().fetch_max(seen.word(COMPLETED / 8), Ordering::AcqRel);
+        let (slots, first) = (&self.send_completions.slots, self.layout.send_completions / 8);
+        (0..slots.len())
+            .for_each(|at| slots.word(at).store(seen.word(first + at), Ordering::Release));
+        Ok(())
+    }
+
+    /// The queues in the device's own memory, if they are there, for an adapter to register.
+    pub fn in_device_memory(&self) -> Option<&Buffer<u8>> {
+        self.resident.as_ref().map(|resident| resident.memory())
     }
 
     /// The allocation, for an adapter to register.
     pub fn whole(&self) -> (*mut u8, usize) {
         (self.all.pointer(0), 8 * self.all.len())
-    }
-
-    /// Where in it what is, for an adapter.
-    pub fn offsets(&self) -> Offsets {
-        let base = self.all.pointer(0) as usize;
-        let from = |words: &Words| words.pointer(0) as usize - base;
-        Offsets {
-            record: RECORD,
-            send_consumer: SEND_CONSUMER,
-            receive_consumer: RECEIVE_CONSUMER,
-            send_completions: from(&self.send_completions.slots),
-            receive_completions: from(&self.receive_completions.slots),
-            queues: from(&self.receive),
-        }
     }
 
     /// The doorbell register.
@@ -188,11 +226,15 @@ impl QueueMemory {
     }
 
     /// Basic blocks of the entry that begins at this block of the send queue, as its control segment says.
-    pub fn entry_blocks(&self, block: u64) -> u64 {
+    pub fn entry_blocks(&self, block: u64) -> Result<u64> {
         let word = (block % self.send_blocks()) as usize * (BLOCK_BYTES / 8);
+        let control = match &self.resident {
+            Some(resident) => resident.word(self.layout.sends / 8 + word)?,
+            None => self.send.word(word).load(Ordering::Acquire),
+        };
         // Number of the queue pair in 24 bits, then octowords in 6.
-        let octowords = self.send.word(word).load(Ordering::Acquire).to_ne_bytes()[7] & 0x3f;
-        u64::from(octowords).div_ceil((BLOCK_BYTES / OCTOWORD_BYTES) as u64)
+        let octowords = control.to_ne_bytes()[7] & 0x3f;
+        Ok(u64::from(octowords).div_ceil((BLOCK_BYTES / OCTOWORD_BYTES) as u64))
     }
 
     /// Basic blocks of the send queue.
@@ -215,16 +257,15 @@ impl QueueMemory {
         ))
     }
 
-    /// Address for the device of byte `offset` of the whole.
-    fn device_address(&self, words: &Words, offset: usize) -> Result<u64> {
-        let base = words.buffer().device_address();
-        let base = base.ok_or_else(|| crate::Error::NotReachable {
+    /// Address for the device of the first of the words.
+    fn device_address(&self, words: &Words) -> Result<u64> {
+        let address = words.buffer().device_address();
+        Ok(address.ok_or_else(|| crate::Error::NotReachable {
             what: "a queue",
             memory: words.buffer().space().to_string(),
             place: words.buffer().device().to_string(),
             hint: "use pinned memory",
-        })?;
-        Ok(base + offset as u64)
+        })?)
     }
 
     /// What a kernel needs to post; `None` if the send completions are not collapsed.
@@ -232,15 +273,20 @@ impl QueueMemory {
         let Some(state) = self.state.as_ref().and_then(Buffer::device_address) else {
             return Ok(None);
         };
+        let base = match &self.resident {
+            Some(resident) => resident.address(),
+            None => self.device_address(&self.all)?,
+        };
+        let at = |offset: usize| base + offset as u64;
         Ok(Some(DeviceQueuePair {
             state,
-            send_queue: self.device_address(&self.send, 0)?,
-            completion: self.device_address(&self.send_completions.slots, 0)?,
-            send_record: self.device_address(&self.all, RECORD + DoorbellRecord::SEND_OFFSET)?,
-            doorbell: self.device_address(&self.doorbell, 0)?,
-            reserved: self.device_address(&self.all, RESERVED)?,
-            published: self.device_address(&self.all, PUBLISHED)?,
-            completed: self.device_address(&self.all, COMPLETED)?,
+            send_queue: at(self.layout.sends),
+            completion: at(self.layout.send_completions),
+            send_record: at(RECORD + DoorbellRecord::SEND_OFFSET),
+            doorbell: self.device_address(&self.doorbell)?,
+            reserved: at(RESERVED),
+            published: at(PUBLISHED),
+            completed: at(COMPLETED),
             blocks: self.send_blocks() as u32,
             qpn,
         }))
@@ -283,8 +329,8 @@ mod tests {
         assert!(parts.iter().all(|part| part.start % 64 == 0));
         assert!(parts[3].end <= place(&memory.all).end);
         // As an adapter wants them: on pages, sends directly after receives.
-        let offsets = memory.offsets();
-        for page in [offsets.send_completions, offsets.receive_completions, offsets.queues] {
+        let layout = memory.layout;
+        for page in [layout.send_completions, layout.receive_completions, layout.queues] {
             assert_eq!(page % PAGE, 0);
         }
         assert_eq!(parts[3].start - parts[2].start, 64, "a line, though receives take half of it");

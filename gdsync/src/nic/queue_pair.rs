@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::address::Address;
 use super::completion_queue::CompletionReader;
 use super::error::{Error, Result};
-use super::options::{CompletionMode, QueuePairOptions};
+use super::options::{CompletionMode, Posters, QueuePairOptions};
 use super::provider::Provider;
 use super::queue_memory::{DeviceQueuePair, QueueMemory};
 use super::wire::WireKind;
@@ -78,6 +78,7 @@ pub struct QueuePair {
     qpn: u32,
     device: Device,
     memory: QueueMemory,
+    posters: Posters,
     pub(super) send: Mutex<SendSide>,
     receive: Mutex<ReceiveSide>,
 }
@@ -123,6 +124,7 @@ impl QueuePair {
             qpn,
             device: device.clone(),
             memory,
+            posters: options.posters,
             send: Mutex::new(send),
             receive: Mutex::new(receive),
         })
@@ -206,8 +208,9 @@ impl QueuePair {
     /// set here. Where the request's buffers are may be read until it completes; inline data are copied now.
     ///
     /// # Errors
-    /// [`Error::Full`] while the queue has no room; a request that does not fit the format.
+    /// [`Error::Full`] while the queue has no room; a request that does not fit the format; [`Error::KernelsOnly`].
     pub fn prepare(&self, request: &WorkRequest<'_>) -> Result<Prepared> {
+        self.is_for_the_cpu()?;
         let mut send = lock(&self.send);
         let (reserved, size) = (self.memory.reserved(), self.memory.send_blocks());
         loop {
@@ -231,6 +234,15 @@ impl QueuePair {
         }
     }
 
+    fn is_for_the_cpu(&self) -> Result<()> {
+        match self.posters {
+            Posters::All => Ok(()),
+            Posters::Kernels => {
+                Err(Error::KernelsOnly { qpn: self.qpn, device: self.device.to_string() })
+            }
+        }
+    }
+
     /// Basic blocks of 64 bytes that can be prepared now.
     ///
     /// # Errors
@@ -247,23 +259,29 @@ impl QueuePair {
     /// # Errors
     /// As [`check`](Self::check).
     pub fn is_idle(&self) -> Result<bool> {
-        self.check()?;
+        self.check_as_of(false)?;
         let reserved = self.memory.reserved().load(Ordering::Acquire);
         let completed = self.memory.completed().load(Ordering::Acquire);
         let Some(last) = completed.checked_sub(1).filter(|_| completed < reserved) else {
             return Ok(completed >= reserved);
         };
         // A completion tells an entry's first block: the last entry may have more.
-        Ok(last + self.memory.entry_blocks(last) == reserved)
+        Ok(last + self.memory.entry_blocks(last)? == reserved)
     }
 
     /// Whether requests can still complete. Takes no completion of a collapsed queue from anybody; of a ring it sees
-    /// only what others have polled.
+    /// only what others have polled, of a queue in a GPU's memory what was so within the last millisecond.
     ///
     /// # Errors
     /// [`Error::Failed`] with the first failure of the queue; [`Error::Stopped`].
     pub fn check(&self) -> Result<()> {
+        self.check_as_of(true)
+    }
+
+    /// As [`check`](Self::check), as of now or of lately.
+    fn check_as_of(&self, lately: bool) -> Result<()> {
         let mut send = lock(&self.send);
+        self.memory.look(lately)?;
         self.learn_progress(&mut send)?;
         match send.failure {
             Some((failure, _)) => Err(self.failed("request", failure)),
@@ -282,7 +300,7 @@ impl QueuePair {
     /// In a collapsed queue the index can be looked at without taking a completion from anybody.
     fn learn_progress(&self, send: &mut SendSide) -> Result<()> {
         if self.memory.send_completions.mode == CompletionMode::Collapsed {
-            self.poll_into(send)?;
+            self.take_completion(send)?;
         }
         Ok(())
     }
@@ -349,8 +367,9 @@ impl QueuePair {
     /// completion carries as index.
     ///
     /// # Errors
-    /// [`Error::Full`]; more segments than the queue was made for.
+    /// [`Error::Full`]; more segments than the queue was made for; [`Error::KernelsOnly`].
     pub fn receive(&self, segments: &[DataSegment]) -> Result<u64> {
+        self.is_for_the_cpu()?;
         let mut receive = lock(&self.receive);
         let used = receive.posted - receive.completions.progress();
         let size = self.memory.receive_entries();
@@ -375,6 +394,11 @@ impl QueuePair {
     }
 
     fn poll_into(&self, send: &mut SendSide) -> Result<Option<Completion>> {
+        self.memory.look(false)?;
+        self.take_completion(send)
+    }
+
+    fn take_completion(&self, send: &mut SendSide) -> Result<Option<Completion>> {
         // A kernel may have seen completions that this reader has not: their indices have 16 bits.
         send.completions.catch_up(self.memory.completed().load(Ordering::Acquire));
         let polled = send.completions.poll();

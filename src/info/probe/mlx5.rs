@@ -3,7 +3,7 @@
 
 use anyhow::{Error, Result};
 use gdsync::nic::mlx5::{IncomingWrites, Mlx5Nic};
-use gdsync::nic::{CompletionMode, QueuePair, QueuePairOptions};
+use gdsync::nic::{CompletionMode, Posters, QueuePair, QueuePairOptions};
 use gdsync::verbs::{self, PortChoice};
 use gdsync::{CudaDevice, Device, Driver};
 
@@ -45,8 +45,20 @@ fn try_all(provider: &mut Provider, name: &str, port: &PortChoice, device: &Devi
         let what = "writes of the adapter to GPU memory";
         provider.expect(what, "in order, or flushed by streams", ask, ToString::to_string)?;
     }
-    let left = queue_pair(provider, &nic, device, "first queue pair")?;
-    let right = queue_pair(provider, &nic, device, "second queue pair")?;
+    let left = queue_pair(provider, &nic, device, Posters::All, "first queue pair")?;
+    let right = queue_pair(provider, &nic, device, Posters::All, "second queue pair")?;
+    connect(provider, &left, &right)?;
+    // Whose queues a GPU has in its own memory, if it can be.
+    let what = "a queue pair for kernels";
+    if let Some(theirs) = queue_pair(provider, &nic, device, Posters::Kernels, what)
+        && let Some(other) = queue_pair(provider, &nic, device, Posters::Kernels, "its peer")
+    {
+        connect(provider, &theirs, &other);
+    }
+    queues::self_test(provider, &nic, device, &left)
+}
+
+fn connect(provider: &mut Provider, left: &QueuePair, right: &QueuePair) -> Option<()> {
     provider.expect(
         "connect them to each other (RTR, RTS)",
         "both ready to send",
@@ -55,8 +67,7 @@ fn try_all(provider: &mut Provider, name: &str, port: &PortChoice, device: &Devi
             Ok(right.connect(left.address())?)
         },
         |()| "ready to send".into(),
-    )?;
-    queues::self_test(provider, &nic, device, &left)
+    )
 }
 
 /// Makes one and notes every step.
@@ -64,10 +75,12 @@ fn queue_pair(
     provider: &mut Provider,
     nic: &Mlx5Nic,
     device: &Device,
+    posters: Posters,
     what: &'static str,
 ) -> Option<QueuePair> {
     let options = QueuePairOptions {
         send_completions: CompletionMode::Collapsed,
+        posters,
         ..QueuePairOptions::default()
     };
     let mut seen = Vec::new();

@@ -3,26 +3,28 @@
 //! **Not yet run on hardware.** It is written against rdma-core's headers; the commands are tested byte by byte, the rest
 //! is not. `mp-info --probe-nic` tries every step on the adapters of a machine and says what each got.
 //!
-//! Queues, doorbell record and counters are one pinned allocation as for the software NIC (see
-//! [`QueuePair`]), registered with the adapter as DEVX memory; the doorbell register is a page
-//! of the adapter's own, mapped for the GPU as I/O memory. Completion queues and queue pair are made by DEVX commands,
+//! Queues, completions, doorbell record and counters are one allocation, registered with the adapter as DEVX memory: pinned, as for the
+//! software NIC (see [`QueuePair`]); or, where only kernels post and the adapter reaches it, the GPU's own ([`Placement`]). The doorbell
+//! register is a page of the adapter's own, mapped for the GPU as I/O memory. Completion queues and queue pair are made by DEVX commands,
 //! which are the only way to a collapsed completion queue. Data in completions (scatter-to-CQE) and compressed
 //! completions are off, receives lie before sends.
 //!
 //! On Ethernet (RoCE) packets go to the address that the kernel resolves for the peer's GID, a router's where there is one between.
 //!
 //! # Limits
-//! The queues are in pinned memory of the host. A GPU's own memory is registered through nvidia-peermem; atomics on it are atomic among requests of this adapter only.
+//! Atomics on a GPU's own memory are atomic among requests of this adapter only.
 
 pub(super) mod address;
 mod command;
 mod objects;
 mod ordering;
+mod placement;
 mod queue_pair;
 
 use std::sync::Arc;
 
 pub use ordering::IncomingWrites;
+pub use placement::Placement;
 pub use queue_pair::Observer;
 
 use super::error::Result;

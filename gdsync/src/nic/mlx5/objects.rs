@@ -2,6 +2,7 @@
 //! itself back when dropped, and holds what it depends on.
 
 use std::ffi::c_void;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
@@ -10,8 +11,9 @@ use gdsync_sys::mlx5dv::{
     MLX5DV_OBJ_AH, MLX5DV_OBJ_PD, mlx5dv_ah, mlx5dv_context_attr, mlx5dv_devx_obj, mlx5dv_devx_uar,
     mlx5dv_devx_umem, mlx5dv_obj, mlx5dv_pd,
 };
+use gdsync_sys::mlx5dv_dmabuf::{MLX5DV_UMEM_MASK_DMABUF, mlx5dv_devx_umem_in};
 use gdsync_sys::verbs::{IBV_ACCESS_LOCAL_WRITE, ibv_ah_attr, ibv_gid};
-use gdsync_sys::{LoadError, Mlx5};
+use gdsync_sys::{LoadError, Mlx5, Mlx5Dmabuf};
 
 use super::command::{self, ANSWER, CAPABILITIES, Command, HOPS, Timestamps, answer};
 use crate::nic::error::{Error, Result};
@@ -21,6 +23,13 @@ use crate::verbs::{self, Context, Gid, Port, ProtectionDomain};
 pub(super) fn library() -> Result<&'static Mlx5> {
     static LIBRARY: OnceLock<std::result::Result<Mlx5, Arc<LoadError>>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| Mlx5::load().map_err(Arc::new));
+    library.as_ref().map_err(|error| Error::Library(error.clone()))
+}
+
+/// What newer versions of libmlx5 have for dma-bufs, never unloaded.
+pub(super) fn dma_bufs() -> Result<&'static Mlx5Dmabuf> {
+    static LIBRARY: OnceLock<std::result::Result<Mlx5Dmabuf, Arc<LoadError>>> = OnceLock::new();
+    let library = LIBRARY.get_or_init(|| Mlx5Dmabuf::load().map_err(Arc::new));
     library.as_ref().map_err(|error| Error::Library(error.clone()))
 }
 
@@ -208,9 +217,45 @@ impl Umem {
         Ok(Umem { device: device.clone(), umem })
     }
 
+    /// The same for memory of a GPU: `len` bytes from byte `offset` of the dma-buf `fd` on, which need not stay open.
+    ///
+    /// # Safety
+    /// The memory stays until the value is dropped.
+    pub unsafe fn of_dma_buf(
+        device: &Arc<Opened>,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> Result<Umem> {
+        let (library, context) = (dma_bufs()?, device.context.as_ptr());
+        let mut what = dma_buf_umem(fd, offset, len);
+        // SAFETY: the context is open, the description complete; the memory is the caller's.
+        let umem = unsafe { library.mlx5dv_devx_umem_reg_ex(context, &mut what) };
+        let umem = NonNull::new(umem).ok_or_else(|| {
+            let what = format!("{len} bytes of queues at {offset:#x} of a dma-buf");
+            device.context.failed("mlx5dv_devx_umem_reg_ex", &what, verbs::last_errno())
+        })?;
+        Ok(Umem { device: device.clone(), umem })
+    }
+
     pub fn id(&self) -> u32 {
         // SAFETY: alive as long as `self`.
         unsafe { self.umem.as_ref() }.umem_id
+    }
+}
+
+/// Pages of an adapter.
+const PAGE: u64 = 4096;
+
+/// What names a part of a dma-buf: its offset in the place of an address, and pages of any size.
+fn dma_buf_umem(fd: BorrowedFd<'_>, offset: u64, len: usize) -> mlx5dv_devx_umem_in {
+    mlx5dv_devx_umem_in {
+        addr: std::ptr::without_provenance_mut(offset as usize),
+        size: len,
+        access: IBV_ACCESS_LOCAL_WRITE,
+        pgsz_bitmap: u64::MAX & !(PAGE - 1),
+        comp_mask: u64::from(MLX5DV_UMEM_MASK_DMABUF),
+        dmabuf_fd: fd.as_raw_fd(),
     }
 }
 
@@ -291,5 +336,22 @@ impl Drop for Object {
         if rc != 0 {
             tracing::warn!(device = self.device.context.name(), rc, "devx_obj_destroy failed");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_dma_buf_is_named_by_its_offset() {
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let what = dma_buf_umem(file.as_fd(), 0x3_0000, 0x1_5000);
+        assert_eq!((what.addr as usize, what.size), (0x3_0000, 0x1_5000));
+        assert_eq!((what.comp_mask, what.dmabuf_fd), (1, file.as_raw_fd()));
+        // As for host memory: the adapter writes completions. From 4 KiB on every power of two.
+        assert_eq!((what.access, what.pgsz_bitmap), (1, 0xffff_ffff_ffff_f000));
     }
 }

@@ -1,5 +1,6 @@
 //! What an mlx5 adapter does for a queue pair: the objects that make it read and write the memory of the queues.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -8,6 +9,8 @@ use super::address::{QueuePairAddress, route};
 use super::command::{self, NewCompletionQueue, NewQueuePair, Place, Receiving, Sending};
 use super::objects::{Object, Opened, Uar, Umem};
 use super::ordering;
+use super::placement::Placement;
+use crate::cuda::dma_buf;
 use crate::device::Device;
 use crate::memory::Buffer;
 use crate::nic::address::Address;
@@ -74,14 +77,11 @@ pub(super) fn queue_pair(
     observer("timestamps of completions", format!("{timestamps:?}"));
     let doorbell = doorbell(device, &uar)?;
     observer("doorbell mapped for the device", format!("{device}"));
-    let memory = QueueMemory::with_doorbell(device, options, Some(doorbell))?;
-    let (base, len) = memory.whole();
-    observer("pinned memory of the queues", format!("{len} bytes"));
-    // SAFETY: the umem is dropped before the memory, which is held beside it.
-    let umem = unsafe { Umem::new(opened, base, len)? };
+    let (memory, umem, placement) = place_queues(opened, device, options, doorbell)?;
+    let offsets = memory.layout;
+    observer("memory of the queues", format!("{} bytes {placement}", offsets.len));
     observer("queues registered", format!("umem {:#x}", umem.id()));
     let place = |offset: usize| Place { umem: umem.id(), offset: offset as u64 };
-    let offsets = memory.offsets();
     let completion_queue = |what, mode, entries: usize, slots, record| {
         let collapsed = mode == CompletionMode::Collapsed;
         Object::create(
@@ -215,6 +215,59 @@ impl Provider for Mlx5Provider {
     fn stopped(&self) -> Option<Error> {
         None
     }
+}
+
+/// Memory for queues, registered: where it is best, or where it can be.
+fn place_queues(
+    opened: &Arc<Opened>,
+    device: &Device,
+    options: &QueuePairOptions,
+    doorbell: Buffer<u64>,
+) -> Result<(QueueMemory, Umem, Placement)> {
+    let mut placement = Placement::choose(device, options.posters);
+    if !matches!(placement, Placement::Pinned { .. }) {
+        let memory = QueueMemory::resident(device, options, doorbell.clone())?;
+        if placement == Placement::DmaBuf {
+            match register(opened, &memory, &placement) {
+                Ok(umem) => return Ok((memory, umem, placement)),
+                Err(why) => placement = Placement::Address { why },
+            }
+        }
+        if let Placement::Address { why } = &placement {
+            match register(opened, &memory, &placement) {
+                Ok(umem) => return Ok((memory, umem, placement)),
+                Err(by_address) => {
+                    let why = format!("no dma-buf, {why}; by its address, {by_address}");
+                    placement = Placement::Pinned { why };
+                }
+            }
+        }
+    }
+    let memory = QueueMemory::with_doorbell(device, options, Some(doorbell))?;
+    let (base, len) = memory.whole();
+    // SAFETY: who gets both drops the umem before the memory.
+    let umem = unsafe { Umem::new(opened, base, len)? };
+    Ok((memory, umem, placement))
+}
+
+/// Registers queues in the memory of a GPU, or says why not.
+fn register(
+    opened: &Arc<Opened>,
+    memory: &QueueMemory,
+    placement: &Placement,
+) -> Result<Umem, String> {
+    let queues = memory.in_device_memory().ok_or("it has none")?;
+    let address = queues.device_address().ok_or("it has no address")?;
+    let (gpu, len) = (queues.device().as_cuda().ok_or("it is no GPU's")?, queues.size());
+    let umem = if *placement == Placement::DmaBuf {
+        let (fd, offset) = dma_buf::export(gpu, address, len)?;
+        // SAFETY: who gets both drops the umem before the memory.
+        unsafe { Umem::of_dma_buf(opened, fd.as_fd(), offset, len) }
+    } else {
+        // SAFETY: as above. The kernel pins the pages behind a GPU's address only if nvidia-peermem claims them, and fails otherwise.
+        unsafe { Umem::new(opened, std::ptr::without_provenance_mut(address as usize), len) }
+    };
+    umem.map_err(|error| error.to_string())
 }
 
 /// The doorbell register as a word that the CPU and the device write.

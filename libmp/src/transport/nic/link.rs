@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use gdsync::nic::{
-    Access, Address, CompletionMode, MemoryRegion, Nic, Prepared, QueuePair, QueuePairOptions,
-    Result, Trigger, WireKind,
+    Access, Address, CompletionMode, MemoryRegion, Nic, Posters, Prepared, QueuePair,
+    QueuePairOptions, Result, Trigger, WireKind,
 };
 use gdsync::wqe::{DataSegment, Notify, Operation, Payload, RemoteAddress, WorkRequest, blocks};
 use gdsync::{Deadline, Device, Space, Stream, Word64};
@@ -130,6 +130,7 @@ impl Link {
             },
             receive_entries: 1,
             send_completions: CompletionMode::Collapsed,
+            posters: if what == Use::Kernels { Posters::Kernels } else { Posters::All },
             transport_timeout: patience.clamp(Duration::from_millis(10), Duration::from_secs(3600)),
             wire: Some(wire),
             ..QueuePairOptions::default()
