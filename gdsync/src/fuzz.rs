@@ -4,7 +4,7 @@
 
 use crate::nic::Address;
 use crate::nic::soft::address::QueuePairAddress;
-pub use crate::nic::soft::fuzz::{queues, shared_ring, tcp_stream};
+pub use crate::nic::soft::fuzz::{connection, queues, shared_ring, tcp_stream};
 use crate::peer::PeerHandle;
 use crate::wqe::{Cqe, Entry, ReceiveEntry, ReceiveRing, SendRing};
 use zerocopy::FromBytes;
@@ -89,6 +89,11 @@ mod tests {
     #[test]
     fn the_corpus_of_queues_is_taken() {
         replay("queues", super::queues);
+    }
+
+    #[test]
+    fn the_corpus_of_connections_is_taken() {
+        replay("connection", super::connection);
     }
 
     #[test]

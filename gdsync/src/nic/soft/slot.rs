@@ -187,7 +187,7 @@ pub(crate) struct SlotParts {
 }
 
 impl Slot {
-    fn new(parts: SlotParts) -> Slot {
+    pub fn new(parts: SlotParts) -> Slot {
         let SlotParts { qpn, token: _, memory, machine, timeout, status, map_peers, mapper, door } =
             parts;
         let now = Instant::now();

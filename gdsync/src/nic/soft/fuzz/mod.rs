@@ -2,6 +2,8 @@
 //! that a peer writes, on a socket. What must hold whatever they say: no panic, no write outside registered memory, no
 //! memory that grows without bound.
 
+mod connection;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::Write;
@@ -10,6 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+pub use connection::connection;
 
 use super::keys::{Begun, KeyTable, RegionMemory};
 use super::state::{
@@ -29,6 +33,7 @@ use crate::nic::completion_queue::{CompletionReader, clear};
 use crate::nic::memory_region::Access;
 use crate::nic::options::QueuePairOptions;
 use crate::nic::queue_memory::QueueMemory;
+use crate::peer::PeerHandle;
 use crate::wqe::{
     DataSegment, DoorbellRecord, Entry, Fence, Notify, Operation, Payload as Source, ReceiveRing,
     RemoteAddress, RingMemoryMut, SendRing, Syndrome, WorkRequest,
@@ -85,6 +90,8 @@ struct Bench {
     /// All rights; reading only.
     rkeys: [u32; 2],
     address: u64,
+    /// By which peers of this machine map it, if they can.
+    handle: Option<PeerHandle>,
 }
 
 fn options() -> QueuePairOptions {
@@ -98,16 +105,88 @@ fn options() -> QueuePairOptions {
 
 impl Bench {
     fn new() -> Bench {
+        Bench::of(Space::Host)
+    }
+
+    /// Pinned memory is also what peers of this machine map.
+    fn of(space: Space) -> Bench {
         let queue = || QueueMemory::new(&Device::Host, &options()).expect("memory for a queue");
-        let words = Buffer::<u64>::new(&Device::Host, Space::Host, WORDS).expect("some words");
+        let words = Buffer::<u64>::new(&Device::Host, space, WORDS).expect("some words");
         let middle = words.slice(WORDS / 4..3 * WORDS / 4).expect("half of them");
         let address = middle.device_address().expect("host memory has an address");
-        let mut keys = KeyTable::default();
-        let rkeys = [Access::ALL, Access::REMOTE_READ].map(|access| {
-            let region = RegionMemory::new(middle.bytes(), address, access, None);
-            keys.insert(Arc::new(region.expect("host memory")), Instant::now()).expect("a key")
+        let handle = words.export().ok();
+        let mut bench = Bench {
+            queues: [queue(), queue()],
+            words,
+            keys: KeyTable::default(),
+            rkeys: [0; 2],
+            address,
+            handle,
+        };
+        bench.rkeys = [Access::ALL, Access::REMOTE_READ].map(|access| {
+            let region = Arc::new(bench.region(access));
+            bench.keys.insert(region, Instant::now()).expect("a key")
         });
-        Bench { queues: [queue(), queue()], words, keys, rkeys, address }
+        bench
+    }
+
+    /// The registered half.
+    fn region(&self, access: Access) -> RegionMemory {
+        let middle = self.words.slice(WORDS / 4..3 * WORDS / 4).expect("half of them");
+        let region = RegionMemory::new(middle.bytes(), self.address, access, self.handle.clone());
+        region.expect("host memory")
+    }
+
+    /// A well-formed entry with operands of the input: where it points may be anywhere.
+    fn post(&self, tape: &mut Tape<'_>, next: &mut u16) {
+        let [what, key, flags] = tape.bytes();
+        let lkey = self.rkeys.get(usize::from(key % 4)).copied().unwrap_or(u32::from(key));
+        let rkey = self.rkeys.get(usize::from(key / 4 % 4)).copied().unwrap_or(1);
+        let offset = |tape: &mut Tape<'_>| i64::from(i16::from_le_bytes(tape.bytes()));
+        let address = self.address;
+        let remote = RemoteAddress { address: address.wrapping_add_signed(offset(tape)), rkey };
+        let mut segment = || {
+            let length = u32::from(tape.byte()).max(1);
+            DataSegment::new(lkey, address.wrapping_add_signed(offset(tape)), length)
+        };
+        let (Ok(one), Ok(two)) = (segment(), segment()) else { return };
+        let pieces = [one, two];
+        let imm = (flags & 1 != 0).then_some(7);
+        let Ok(word) = DataSegment::new(lkey, one.address(), 8) else { return };
+        let operation = match what % 7 {
+            0 => Operation::Nop,
+            1 => Operation::Send { payload: Source::Gather(&pieces), imm },
+            2 => {
+                Operation::Send { payload: Source::Inline(&[9; 40][..usize::from(key % 40)]), imm }
+            }
+            3 => Operation::Write { remote, payload: Source::Gather(&pieces), imm },
+            4 => Operation::Read { remote, into: &pieces },
+            5 => Operation::FetchAdd { remote, add: 3, into: word },
+            _ => Operation::CompareSwap { remote, compare: 3, swap: 5, into: word },
+        };
+        let notify = if flags & 2 != 0 { Notify::Always } else { Notify::OnError };
+        let fence = [Fence::None, Fence::ReadsAndAtomics, Fence::Full, Fence::Strong]
+            [usize::from(flags >> 2 & 3)];
+        let mut request = WorkRequest { notify, fence, ..WorkRequest::new(operation) };
+        (request.qpn, request.index) = (QPN, *next);
+        let mut entry = Entry::new();
+        if entry.encode(&request).is_ok()
+            && let Ok(mut ring) = SendRing::new(self.queues[0].send.clone())
+            && ring.store(&entry).is_ok()
+        {
+            *next = next.wrapping_add(entry.blocks() as u16);
+        }
+    }
+
+    /// Nothing outside the registered half was written, and whatever stands in the completion queues can be read.
+    fn check(&self) {
+        let words = self.words.to_vec().expect("host memory is readable");
+        let guards = words[..WORDS / 4].iter().chain(&words[3 * WORDS / 4..]);
+        assert!(guards.into_iter().all(|&word| word == GUARD), "written outside the region");
+        for completions in [&self.queues[0].send_completions, &self.queues[0].receive_completions] {
+            let mut reader = CompletionReader::new(completions.clone());
+            while let Some(_completion) = reader.poll().expect("the NIC writes completions") {}
+        }
     }
 
     fn clear(&self) {
@@ -215,7 +294,7 @@ impl<'a> Run<'a> {
                     let consumer = u32::from_le_bytes(tape.bytes());
                     queue.send_completions.consumer().store(consumer, Ordering::Relaxed);
                 }
-                7 => self.post(&mut tape),
+                7 => bench.post(&mut tape, &mut self.next),
                 8 => {
                     queue.send_record().store(record(self.next), Ordering::Relaxed);
                     self.machines[0].doorbell();
@@ -233,7 +312,7 @@ impl<'a> Run<'a> {
                 self.with(side, |machine, cx| machine.advance(cx));
             }
         }
-        self.check();
+        bench.check();
     }
 
     /// A frame of the peer, of any bytes.
@@ -322,47 +401,6 @@ impl<'a> Run<'a> {
         self.with(0, |machine, cx| machine.carried_out(cx, &done));
     }
 
-    /// A well-formed entry with operands of the input: where it points may be anywhere.
-    fn post(&mut self, tape: &mut Tape<'_>) {
-        let [what, key, flags] = tape.bytes();
-        let lkey = self.bench.rkeys.get(usize::from(key % 4)).copied().unwrap_or(u32::from(key));
-        let rkey = self.bench.rkeys.get(usize::from(key / 4 % 4)).copied().unwrap_or(1);
-        let offset = |tape: &mut Tape<'_>| i64::from(i16::from_le_bytes(tape.bytes()));
-        let address = self.bench.address;
-        let remote = RemoteAddress { address: address.wrapping_add_signed(offset(tape)), rkey };
-        let mut segment = || {
-            let length = u32::from(tape.byte()).max(1);
-            DataSegment::new(lkey, address.wrapping_add_signed(offset(tape)), length)
-        };
-        let (Ok(one), Ok(two)) = (segment(), segment()) else { return };
-        let pieces = [one, two];
-        let imm = (flags & 1 != 0).then_some(7);
-        let Ok(word) = DataSegment::new(lkey, one.address(), 8) else { return };
-        let operation = match what % 7 {
-            0 => Operation::Nop,
-            1 => Operation::Send { payload: Source::Gather(&pieces), imm },
-            2 => {
-                Operation::Send { payload: Source::Inline(&[9; 40][..usize::from(key % 40)]), imm }
-            }
-            3 => Operation::Write { remote, payload: Source::Gather(&pieces), imm },
-            4 => Operation::Read { remote, into: &pieces },
-            5 => Operation::FetchAdd { remote, add: 3, into: word },
-            _ => Operation::CompareSwap { remote, compare: 3, swap: 5, into: word },
-        };
-        let notify = if flags & 2 != 0 { Notify::Always } else { Notify::OnError };
-        let fence = [Fence::None, Fence::ReadsAndAtomics, Fence::Full, Fence::Strong]
-            [usize::from(flags >> 2 & 3)];
-        let mut request = WorkRequest { notify, fence, ..WorkRequest::new(operation) };
-        (request.qpn, request.index) = (QPN, self.next);
-        let mut entry = Entry::new();
-        if entry.encode(&request).is_ok()
-            && let Ok(mut ring) = SendRing::new(self.bench.queues[0].send.clone())
-            && ring.store(&entry).is_ok()
-        {
-            self.next = self.next.wrapping_add(entry.blocks() as u16);
-        }
-    }
-
     /// Posts a receive at the peer.
     fn receive(&mut self, tape: &mut Tape<'_>) {
         let [index, length, key] = tape.bytes();
@@ -392,19 +430,6 @@ impl<'a> Run<'a> {
             self.link = LinkState::Lost;
             self.done.clear();
             self.machines.iter_mut().for_each(Machine::lose);
-        }
-    }
-
-    /// Nothing outside the registered half was written, and whatever stands in the completion queues can be read.
-    fn check(&self) {
-        let words = self.bench.words.to_vec().expect("host memory is readable");
-        let guards = words[..WORDS / 4].iter().chain(&words[3 * WORDS / 4..]);
-        assert!(guards.into_iter().all(|&word| word == GUARD), "written outside the region");
-        for completions in
-            [&self.bench.queues[0].send_completions, &self.bench.queues[0].receive_completions]
-        {
-            let mut reader = CompletionReader::new(completions.clone());
-            while let Some(_completion) = reader.poll().expect("the NIC writes completions") {}
         }
     }
 }

@@ -1,0 +1,4 @@
+//! `gdsync::fuzz::connection` says what the bytes are.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| gdsync::fuzz::connection(data));
