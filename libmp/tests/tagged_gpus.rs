@@ -193,7 +193,7 @@ impl Pair {
     }
 }
 
-/// GB/s of one copy of the whole.
+/// GB/s of copies of the whole: to the host or from it.
 fn link(device: &Device, len: usize, is_down: bool) -> f64 {
     let (memory, pinned) = (device.alloc::<u8>(len).unwrap(), device.alloc_pinned(len).unwrap());
     let stream = device.stream().unwrap();
@@ -209,25 +209,33 @@ fn link(device: &Device, len: usize, is_down: bool) -> f64 {
     len as f64 / median(times.collect()) / 1e9
 }
 
+/// The slower one of both at once, as both ranks of a pair have them that share a GPU.
+fn link_both_ways(device: &Device, len: usize) -> f64 {
+    std::thread::scope(|scope| {
+        let down = scope.spawn(|| link(device, len, true));
+        link(device, len, false).min(down.join().unwrap())
+    })
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn long_messages_are_timed_beside_copies_by_hand() {
     let device = Device::cuda(0).unwrap();
     let most = 64 * MIB;
     println!(
-        "link: to the host {:.1}, from it {:.1} GB/s",
+        "link: to the host {:.1}, from it {:.1}, both at once {:.1} GB/s",
         link(&device, most, true),
-        link(&device, most, false)
+        link(&device, most, false),
+        link_both_ways(&device, most),
     );
     println!(
-        "bytes: a message with rings of 512 KiB, 4 MiB, 16 MiB, 16 MiB in chunks of 4 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s"
+        "bytes: a message as it is, with rings of 4 MiB, 16 MiB in chunks of 4 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s"
     );
     for len in [64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB, most] {
         let mut row = Vec::new();
-        let chunks =
-            [(512 << 10, None), (4 * MIB, None), (16 * MIB, None), (16 * MIB, Some(4 * MIB))];
-        for (ring, chunk) in chunks {
-            let options = Options { ring: Some(ring), chunk, ..Options::default() };
+        for (ring, chunk) in [(None, None), (Some(4 * MIB), None), (Some(16 * MIB), Some(4 * MIB))]
+        {
+            let options = Options { ring, chunk, ..Options::default() };
             let rates = on_threads(World::threads(2).unwrap(), |world| {
                 let pair = Pair::new(world, &device, len, &options);
                 let message = pair.rate(len, || pair.message(len));
@@ -268,7 +276,7 @@ fn what_the_application_copies_is_timed_while_messages_go() {
         });
         median(times.collect())
     };
-    let options = Options { ring: Some(4 * MIB), ..Options::default() };
+    let options = Options::default();
     println!(
         "16 MiB, the application's: alone; beside messages; beside copies by hand: us, and how much slower"
     );
