@@ -9,7 +9,7 @@ use gdsync::opencl;
 use gdsync::{Buffer, Deadline, Device, Event, Result, Space, Stream, Word64};
 
 use super::memory::Memory;
-use super::staging::{CHUNK, CHUNKS, IN_FLIGHT};
+use super::staging::{CHUNK, CHUNKS};
 
 /// Bytes of a GPU's chunk that are tried.
 const TRIED: [usize; 6] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
@@ -17,40 +17,23 @@ const TRIED: [usize; 6] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2
 const ENOUGH: f64 = 0.95;
 /// How often the driver is asked whether a copy has failed that is not seen done: it then never is. Questions are in the way of the process's other calls.
 const ASKING: Duration = Duration::from_millis(1);
-/// A message of a GPU that is one copy of at most so many bytes is waited for at once …
-const SHORT: usize = 256 << 10;
-/// … so long: its stream may share a hardware channel with one that waits for what only this call can do.
-const PATIENCE: Duration = Duration::from_micros(30);
 /// How long the end waits for copies under way, which wait for nobody.
 const OWN_WORK: Duration = Duration::from_secs(60);
 
 /// What says that a copy is done.
 pub(super) enum Done {
-    Now,
-    /// The word of this one of the lane's streams has this value.
-    Word(usize, u64),
+    /// The lane's word has this value.
+    Word(u64),
     OpenCl(opencl::Event),
-}
-
-/// A stream, and the word into which it writes how many of its copies are done: a look at that asks no driver.
-pub(super) struct Numbered {
-    stream: Stream,
-    word: Word64,
-    number: u64,
-}
-
-impl Numbered {
-    fn is_done(&self, number: u64) -> bool {
-        self.word.load().is_some_and(|there| there >= number)
-    }
 }
 
 /// By what a lane copies.
 pub(super) enum Hand {
-    /// A GPU has as many as a message has copies: each takes its turn, and the next copy need not wait until the word of the last one is written.
-    Streams {
-        streams: Vec<Numbered>,
-        turn: usize,
+    /// Behind each copy the stream writes its number into a word: a look at that asks no driver.
+    Stream {
+        stream: Stream,
+        word: Word64,
+        number: u64,
         /// When the driver was asked last.
         asked: Instant,
     },
@@ -59,47 +42,30 @@ pub(super) enum Hand {
 
 impl Hand {
     fn of(device: &Device) -> Result<Hand> {
-        const LINE: usize = 8;
-        let count = if device.as_cuda().is_some() { IN_FLIGHT } else { 1 };
-        let words = Buffer::<u64>::new(device, Space::Pinned, count * LINE)?;
-        let numbered = |at: usize| {
-            Ok(Numbered { stream: device.stream()?, word: words.word(at * LINE)?, number: 0 })
-        };
-        let streams = (0..count).map(numbered).collect::<Result<Vec<_>>>()?;
-        Ok(Hand::Streams { streams, turn: 0, asked: Instant::now() })
+        let word = Buffer::<u64>::new(device, Space::Pinned, 1)?.word(0)?;
+        Ok(Hand::Stream { stream: device.stream()?, word, number: 0, asked: Instant::now() })
     }
 
-    /// Starts a copy; one that is `alone`, all of a short message, is waited for if that takes no longer than to see it done later.
-    pub fn copy(&mut self, to: &Buffer<u8>, from: &Buffer<u8>, alone: bool) -> Result<Done> {
-        let Hand::Streams { streams, turn, .. } = self else { return Ok(Done::Now) };
-        let idle = streams.iter().all(|it| it.is_done(it.number));
-        *turn = (*turn + 1) % streams.len();
-        let Numbered { stream, word, number } = &mut streams[*turn];
+    /// Starts a copy.
+    pub fn copy(&mut self, to: &Buffer<u8>, from: &Buffer<u8>) -> Result<Done> {
+        let Hand::Stream { stream, word, number, .. } = self else { return Ok(Done::Word(0)) };
         stream.copy(to, from)?;
-        if alone && idle && to.len() <= SHORT && stream.device().as_cuda().is_some() {
-            let since = Instant::now();
-            while since.elapsed() < PATIENCE {
-                if stream.is_idle()? {
-                    return Ok(Done::Now);
-                }
-            }
-        }
         *number += 1;
         stream.write64(word, *number)?;
-        Ok(Done::Word(*turn, *number))
+        Ok(Done::Word(*number))
     }
 
     pub fn is_done(&mut self, done: &Done) -> Result<bool> {
         match (self, done) {
-            (_, Done::Now) | (Hand::OpenCl, Done::Word(..)) => Ok(true),
             (_, Done::OpenCl(event)) => event.is_reached(),
-            (Hand::Streams { streams, asked, .. }, Done::Word(of, number)) => {
-                let numbered = &streams[*of];
-                if !numbered.is_done(*number) && asked.elapsed() > ASKING {
+            (Hand::OpenCl, Done::Word(_)) => Ok(true),
+            (Hand::Stream { stream, word, asked, .. }, Done::Word(number)) => {
+                let is_there = || word.load().is_some_and(|there| there >= *number);
+                if !is_there() && asked.elapsed() > ASKING {
                     *asked = Instant::now();
-                    numbered.stream.is_idle()?;
+                    stream.is_idle()?;
                 }
-                Ok(numbered.is_done(*number))
+                Ok(is_there())
             }
         }
     }
@@ -108,10 +74,8 @@ impl Hand {
     pub fn finish(&self, done: &Done) -> Result<()> {
         let deadline = Deadline::after(OWN_WORK);
         match (self, done) {
-            (Hand::Streams { streams, .. }, Done::Word(of, _)) => {
-                streams[*of].stream.synchronize(deadline)
-            }
-            (_, Done::Now | Done::Word(..)) => Ok(()),
+            (Hand::Stream { stream, .. }, Done::Word(_)) => stream.synchronize(deadline),
+            (_, Done::Word(_)) => Ok(()),
             (_, Done::OpenCl(event)) => {
                 let reached = deadline.poll(|| match event.is_reached() {
                     Ok(false) => None,

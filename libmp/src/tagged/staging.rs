@@ -306,10 +306,9 @@ impl Staging {
         let done = match &away.memory {
             Where::Buffer(memory) => {
                 let (host, part) = (pool.slice(start..start + len)?, memory.slice(at..at + len)?);
-                let alone = len == memory.len();
                 match is_down {
-                    true => hand.copy(&host, &part, alone)?,
-                    false => hand.copy(&part, &host, alone)?,
+                    true => hand.copy(&host, &part)?,
+                    false => hand.copy(&part, &host)?,
                 }
             }
             Where::OpenCl(memory) => {
@@ -346,10 +345,10 @@ impl Staging {
         let lane = self.lane(&away.memory, is_down)?;
         let hand = &mut self.lanes[lane].hand;
         let (at, len) = (away.begun, ring.len());
-        let (part, alone) = (memory.slice(at..at + len)?, len == memory.len());
+        let part = memory.slice(at..at + len)?;
         let done = match is_down {
-            true => hand.copy(ring, &part, alone)?,
-            false => hand.copy(&part, ring, alone)?,
+            true => hand.copy(ring, &part)?,
+            false => hand.copy(&part, ring)?,
         };
         away.begun += len;
         self.straight += 1;

@@ -68,31 +68,21 @@ impl Staging {
         (ring, rings): (&Buffer<u8>, &mut Rings),
     ) -> Result<usize> {
         let failed = |source| way.call.failed(source);
-        let mut there = 0;
-        loop {
-            let done = self.done(away).map_err(failed)?;
-            if done > 0 {
-                rings.publish(way, done)?;
-                there += done;
-            }
-            let before = away.begun;
-            while away.begun < away.len()
-                && away.copies.len() < IN_FLIGHT
-                && away.is_free().map_err(failed)?
-            {
-                let chunk = self.chunk(&away.memory, true).map_err(failed)?;
-                let Some((at, len)) = rings.reserve(way, chunk.min(away.len() - away.begun))?
-                else {
-                    break;
-                };
-                let piece = ring.slice(at..at + len);
-                let copied = piece.and_then(|piece| self.copy_straight(away, &piece, true));
-                copied.inspect_err(|_| rings.unreserve(len)).map_err(failed)?;
-            }
-            // A short copy is done at once.
-            if away.begun == before {
+        let there = self.done(away).map_err(failed)?;
+        if there > 0 {
+            rings.publish(way, there)?;
+        }
+        while away.begun < away.len()
+            && away.copies.len() < IN_FLIGHT
+            && away.is_free().map_err(failed)?
+        {
+            let chunk = self.chunk(&away.memory, true).map_err(failed)?;
+            let Some((at, len)) = rings.reserve(way, chunk.min(away.len() - away.begun))? else {
                 break;
-            }
+            };
+            let piece = ring.slice(at..at + len);
+            let copied = piece.and_then(|piece| self.copy_straight(away, &piece, true));
+            copied.inspect_err(|_| rings.unreserve(len)).map_err(failed)?;
         }
         Ok(there)
     }
