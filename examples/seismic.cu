@@ -1,5 +1,6 @@
 // Waves in an elastic solid, velocities and stresses on a staggered grid: the device side of seismic.rs. Each field has a ghost cell around;
-// a box is cut along x, so a face is one cell of each row.
+// a box is cut along x, so a face is one cell of each row. Near the border of the whole box a perfectly matched layer absorbs (Komatitsch and Martin,
+// Geophysics 72, 2007): each derivative has a memory there, m <- b m + a d, and m is added to the derivative d. Elsewhere a is 0.
 #include <mp/host/launch.hpp>
 #include <mp/mp.cuh>
 
@@ -8,7 +9,12 @@ struct Grid {
     std::uint64_t nx, ny, nz, first, all;
 };
 
-// One of the nine fields; a place (x, y, z) of it may be a ghost.
+// a and b of the layer at half a cell: of place p at 2 p, of p + 1/2 at 2 p + 1. The same along every axis of the whole box, a cube.
+struct Layer {
+    double a, b;
+};
+
+// One of the nine fields, or of the 18 memories behind them; a place (x, y, z) of it may be a ghost.
 struct Waves {
     double* fields;
     Grid grid;
@@ -22,15 +28,10 @@ struct Waves {
 
 enum Field : unsigned { vx, vy, vz, sxx, syy, szz, sxy, sxz, syz };
 
-// How much of a wave is left near the border of the whole box, where it is absorbed.
-MP_DEVICE double kept(const Grid& grid, std::uint64_t x, std::uint64_t y, std::uint64_t z) {
-    const std::uint64_t global = grid.first + x, sides[3][2] = {{global, grid.all}, {y, grid.ny}, {z, grid.nz}};
-    double left = 1.0;
-    for (const auto& side : sides) {
-        const std::uint64_t beyond = side[1] - 1 - side[0], near = side[0] < beyond ? side[0] : beyond;
-        if (near < 8) left *= 1.0 - 0.001 * double((8 - near) * (8 - near));
-    }
-    return left;
+// A derivative with what the layer adds to it, whose memory this is.
+MP_DEVICE double absorbed(double derivative, double& memory, const Layer& layer) {
+    memory = layer.b * memory + layer.a * derivative;
+    return derivative + memory;
 }
 
 // Calls `each` with every cell of this rank, shared among all threads of the launch.
@@ -42,40 +43,44 @@ MP_DEVICE void every_cell(const Grid& grid, Each each) {
 }
 
 // Velocities, half a step later. The ghosts have sxx of the right neighbour, and sxy and sxz of the left one.
-MP_KERNEL void seismic_velocity(double* fields, Grid grid) {
+MP_KERNEL void seismic_velocity(double* fields, Grid grid, const Layer* layers) {
     const Waves waves = {fields, grid};
     const std::uint64_t row = grid.nx + 2, layer = row * (grid.ny + 2);
     const double *xx = waves.field(sxx), *yy = waves.field(syy), *zz = waves.field(szz);
     const double *xy = waves.field(sxy), *xz = waves.field(sxz), *yz = waves.field(syz);
     every_cell(grid, [&](std::uint64_t x, std::uint64_t y, std::uint64_t z) {
         const std::uint64_t at = waves.at(x, y, z);
-        const double left = kept(grid, x, y, z);
+        const Layer *lx = layers + 2 * (grid.first + x), *ly = layers + 2 * y, *lz = layers + 2 * z;
+        const auto memory = [&](unsigned number) -> double& { return waves.field(9 + number)[at]; };
         double &u = waves.field(vx)[at], &v = waves.field(vy)[at], &w = waves.field(vz)[at];
-        u = left * (u + 0.3 * ((xx[at + 1] - xx[at]) + (xy[at] - xy[at - row]) + (xz[at] - xz[at - layer])));
-        v = left * (v + 0.3 * ((xy[at] - xy[at - 1]) + (yy[at + row] - yy[at]) + (yz[at] - yz[at - layer])));
-        w = left * (w + 0.3 * ((xz[at] - xz[at - 1]) + (yz[at] - yz[at - row]) + (zz[at + layer] - zz[at])));
+        u += 0.3 * (absorbed(xx[at + 1] - xx[at], memory(0), lx[1]) + absorbed(xy[at] - xy[at - row], memory(1), ly[0]) +
+                    absorbed(xz[at] - xz[at - layer], memory(2), lz[0]));
+        v += 0.3 * (absorbed(xy[at] - xy[at - 1], memory(3), lx[0]) + absorbed(yy[at + row] - yy[at], memory(4), ly[1]) +
+                    absorbed(yz[at] - yz[at - layer], memory(5), lz[0]));
+        w += 0.3 * (absorbed(xz[at] - xz[at - 1], memory(6), lx[0]) + absorbed(yz[at] - yz[at - row], memory(7), ly[0]) +
+                    absorbed(zz[at + layer] - zz[at], memory(8), lz[1]));
     });
 }
 
 // Stresses, the other half; `pulse` is added in the middle of the box. The ghosts have vx of the left neighbour, and vy and vz of the right one.
-MP_KERNEL void seismic_stress(double* fields, Grid grid, double pulse) {
+MP_KERNEL void seismic_stress(double* fields, Grid grid, const Layer* layers, double pulse) {
     const Waves waves = {fields, grid};
     const std::uint64_t row = grid.nx + 2, layer = row * (grid.ny + 2);
     const double *u = waves.field(vx), *v = waves.field(vy), *w = waves.field(vz);
     every_cell(grid, [&](std::uint64_t x, std::uint64_t y, std::uint64_t z) {
         const std::uint64_t at = waves.at(x, y, z);
-        const double left = kept(grid, x, y, z);
+        const Layer *lx = layers + 2 * (grid.first + x), *ly = layers + 2 * y, *lz = layers + 2 * z;
+        const auto memory = [&](unsigned number) -> double& { return waves.field(18 + number)[at]; };
         const bool middle = grid.first + x == grid.all / 2 && y == grid.ny / 2 && z == grid.nz / 2;
-        const double ex = u[at] - u[at - 1], ey = v[at] - v[at - row], ez = w[at] - w[at - layer];
+        const double ex = absorbed(u[at] - u[at - 1], memory(0), lx[0]), ey = absorbed(v[at] - v[at - row], memory(1), ly[0]);
+        const double ez = absorbed(w[at] - w[at - layer], memory(2), lz[0]);
         const double all = 0.3 * (ex + ey + ez) + (middle ? pulse : 0.0);
-        double &xx = waves.field(sxx)[at], &yy = waves.field(syy)[at], &zz = waves.field(szz)[at];
-        double &xy = waves.field(sxy)[at], &xz = waves.field(sxz)[at], &yz = waves.field(syz)[at];
-        xx = left * (xx + all + 0.4 * ex);
-        yy = left * (yy + all + 0.4 * ey);
-        zz = left * (zz + all + 0.4 * ez);
-        xy = left * (xy + 0.2 * ((u[at + row] - u[at]) + (v[at + 1] - v[at])));
-        xz = left * (xz + 0.2 * ((u[at + layer] - u[at]) + (w[at + 1] - w[at])));
-        yz = left * (yz + 0.2 * ((v[at + layer] - v[at]) + (w[at + row] - w[at])));
+        waves.field(sxx)[at] += all + 0.4 * ex;
+        waves.field(syy)[at] += all + 0.4 * ey;
+        waves.field(szz)[at] += all + 0.4 * ez;
+        waves.field(sxy)[at] += 0.2 * (absorbed(u[at + row] - u[at], memory(3), ly[1]) + absorbed(v[at + 1] - v[at], memory(4), lx[1]));
+        waves.field(sxz)[at] += 0.2 * (absorbed(u[at + layer] - u[at], memory(5), lz[1]) + absorbed(w[at + 1] - w[at], memory(6), lx[1]));
+        waves.field(syz)[at] += 0.2 * (absorbed(v[at + layer] - v[at], memory(7), lz[1]) + absorbed(w[at + row] - w[at], memory(8), ly[1]));
     });
 }
 

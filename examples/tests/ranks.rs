@@ -201,3 +201,13 @@ fn the_waves_in_a_cut_box_are_those_in_a_whole_one() {
         every_rank_is_right(size, |world| seismic::rank(world, &Device::Host, 9, 7));
     }
 }
+
+/// So many steps that the program asks what is left of their energy.
+#[test]
+fn the_waves_are_absorbed_at_the_border() {
+    let worlds = World::threads(2).unwrap();
+    common::on_threads(worlds, |world| {
+        seismic::rank(&world, &Device::Host, 24, 144).unwrap();
+        world.finish().unwrap();
+    });
+}

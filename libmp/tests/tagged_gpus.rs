@@ -6,9 +6,9 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use common::{SOON, on_threads, ranks};
+use common::{SOON, on_threads, ranks, say, start_mprun};
 use cudarc::driver::sys;
-use libmp::gdsync::Buffer;
+use libmp::gdsync::{Buffer, PeerMemory};
 use libmp::tagged::{Options, Place, Tagged};
 use libmp::{Deadline, Device, Region, World};
 
@@ -119,6 +119,94 @@ fn a_stream_of_another_device_than_the_memory_orders_its_messages_as_well() {
     });
 }
 
+/// A rank process: memory of rank 0's on the GPU is mapped by rank 1, which sends and receives it.
+#[test]
+#[ignore = "is a rank of the other test"]
+fn a_rank() {
+    const LEN: usize = MIB + 77;
+    let bytes = |seed: usize| (0..LEN).map(|at| (at * 31 + at / 257 + seed) as u8).collect();
+    let world = World::init().unwrap();
+    let device = Device::cuda(0).unwrap();
+    let messages = world.tagged(&Options::default()).unwrap();
+    let mut got = vec![0u8; LEN];
+    if world.rank() == 0 {
+        let memory = device.alloc::<u8>(LEN).unwrap();
+        let written: Vec<u8> = bytes(0);
+        memory.write(&written).unwrap();
+        let handle = postcard::to_stdvec(&memory.export().unwrap()).unwrap();
+        messages.send(&handle, 1, 1, soon()).unwrap();
+        messages.recv(&mut got, 1, 2, soon()).unwrap();
+        assert!(got == written);
+        messages.send::<u8>(&bytes(5), 1, 3, soon()).unwrap();
+        world.barrier().unwrap();
+        assert!(memory.to_vec().unwrap() == bytes(5));
+    } else {
+        let len = messages.recv(&mut got, 0, 1, soon()).unwrap().bytes;
+        let handle = postcard::from_bytes(&got[..len]).unwrap();
+        let memory = Region::from_buffer(PeerMemory::map(&handle, &device).unwrap().buffer);
+        messages.isend(&memory, 0, 2).unwrap().wait(soon()).unwrap();
+        messages.irecv(&memory, 0, 3).unwrap().wait(soon()).unwrap();
+        world.barrier().unwrap();
+    }
+    world.finish().unwrap();
+    say("done");
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn memory_that_another_process_has_exported_is_sent_and_received() {
+    for (number, rank) in start_mprun("imported", 2, &[]).iter_mut().enumerate() {
+        assert_eq!(rank.next(2 * SOON).as_deref(), Some("done"), "rank {number}");
+        assert_eq!(rank.end(SOON), Some(0));
+    }
+}
+
+/// Nanoseconds of a message of 8 bytes to itself: of plain bytes, of a region, which says what it is, and of plain bytes after the driver was asked.
+#[test]
+#[ignore = "needs a GPU"]
+fn a_message_of_host_memory_is_timed_with_and_without_what_says_so() {
+    const MANY: usize = 20_000;
+    let device = Device::cuda(0).unwrap();
+    device.stream().unwrap().synchronize(soon()).unwrap();
+    let times = on_threads(World::threads(1).unwrap(), |world| {
+        let messages = world.tagged(&Options::default()).unwrap();
+        let regions = [0, 1].map(|_| world.alloc::<u8>(&Device::Host, 8).unwrap());
+        let bytes = regions.each_ref().map(|it| (it.buffer().host_address().unwrap(), 8));
+        let ask = |at: u64| {
+            let mut kind = 0u32;
+            let what = sys::CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+            // SAFETY: the driver writes one word; that it does not know host memory is no matter.
+            let _ = unsafe { sys::cuPointerGetAttribute((&raw mut kind).cast(), what, at) };
+        };
+        let plain = || {
+            // SAFETY: the regions outlive what is waited for here.
+            let (recv, send) = unsafe {
+                let recv = messages.start_recv(bytes[1], 0, 1).unwrap();
+                (recv, messages.start_send(bytes[0], 0, 1).unwrap())
+            };
+            messages.finish(send.into_iter().chain([recv]), soon(), drop).unwrap();
+        };
+        let says = || {
+            let mut recv = messages.irecv(&regions[1], 0, 1).unwrap();
+            messages.isend(&regions[0], 0, 1).unwrap().wait(soon()).unwrap();
+            recv.wait(soon()).unwrap();
+        };
+        let asks = || {
+            bytes.iter().for_each(|(at, _)| ask(at.as_ptr() as u64));
+            plain();
+        };
+        let each = |does: &dyn Fn()| {
+            let since = Instant::now();
+            (0..MANY).for_each(|_| does());
+            since.elapsed().as_secs_f64() * 1e9 / MANY as f64
+        };
+        let turns: Vec<_> = (0..9).map(|_| [each(&plain), each(&says), each(&asks)]).collect();
+        world.finish().unwrap();
+        [0, 1, 2].map(|way| median(turns.iter().map(|turn| turn[way]).collect()))
+    });
+    println!("ns: plain {:.0}, region {:.0}, asked {:.0}", times[0][0], times[0][1], times[0][2]);
+}
+
 /// Two ranks of this process that have memory of a GPU, pinned memory of theirs, and messages.
 struct Pair {
     world: World,
@@ -193,7 +281,7 @@ impl Pair {
     }
 }
 
-/// GB/s of one copy of the whole.
+/// GB/s of copies of the whole: to the host or from it.
 fn link(device: &Device, len: usize, is_down: bool) -> f64 {
     let (memory, pinned) = (device.alloc::<u8>(len).unwrap(), device.alloc_pinned(len).unwrap());
     let stream = device.stream().unwrap();
@@ -209,25 +297,33 @@ fn link(device: &Device, len: usize, is_down: bool) -> f64 {
     len as f64 / median(times.collect()) / 1e9
 }
 
+/// The slower one of both at once, as both ranks of a pair have them that share a GPU.
+fn link_both_ways(device: &Device, len: usize) -> f64 {
+    std::thread::scope(|scope| {
+        let down = scope.spawn(|| link(device, len, true));
+        link(device, len, false).min(down.join().unwrap())
+    })
+}
+
 #[test]
 #[ignore = "needs a GPU"]
 fn long_messages_are_timed_beside_copies_by_hand() {
     let device = Device::cuda(0).unwrap();
     let most = 64 * MIB;
     println!(
-        "link: to the host {:.1}, from it {:.1} GB/s",
+        "link: to the host {:.1}, from it {:.1}, both at once {:.1} GB/s",
         link(&device, most, true),
-        link(&device, most, false)
+        link(&device, most, false),
+        link_both_ways(&device, most),
     );
     println!(
-        "bytes: a message with rings of 512 KiB, 4 MiB, 16 MiB, 16 MiB in chunks of 4 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s"
+        "bytes: a message as it is, with rings of 4 MiB, 16 MiB in chunks of 4 MiB; by hand as a whole, by hand in parts of 1 MiB; GB/s"
     );
     for len in [64 << 10, 256 << 10, MIB, 4 * MIB, 16 * MIB, most] {
         let mut row = Vec::new();
-        let chunks =
-            [(512 << 10, None), (4 * MIB, None), (16 * MIB, None), (16 * MIB, Some(4 * MIB))];
-        for (ring, chunk) in chunks {
-            let options = Options { ring: Some(ring), chunk, ..Options::default() };
+        for (ring, chunk) in [(None, None), (Some(4 * MIB), None), (Some(16 * MIB), Some(4 * MIB))]
+        {
+            let options = Options { ring, chunk, ..Options::default() };
             let rates = on_threads(World::threads(2).unwrap(), |world| {
                 let pair = Pair::new(world, &device, len, &options);
                 let message = pair.rate(len, || pair.message(len));
@@ -268,7 +364,7 @@ fn what_the_application_copies_is_timed_while_messages_go() {
         });
         median(times.collect())
     };
-    let options = Options { ring: Some(4 * MIB), ..Options::default() };
+    let options = Options::default();
     println!(
         "16 MiB, the application's: alone; beside messages; beside copies by hand: us, and how much slower"
     );

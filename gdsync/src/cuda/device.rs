@@ -70,6 +70,11 @@ impl CudaDevice {
         Ok(Driver::load()?.device_count())
     }
 
+    /// Whether this process has a GPU open.
+    pub fn is_any_open() -> bool {
+        lock(&OPEN).iter().any(|(_, device)| device.strong_count() > 0)
+    }
+
     /// Opens the GPU with this ordinal, or shares it if it is open: retains its primary context, loads every kernel
     /// of the embedded module (a lazy load behind a blocked stream would deadlock) and probes what it can do.
     ///

@@ -356,6 +356,12 @@ typedef struct mp_message_status {
 mp_status mp_tagged_open(const mp_comm *comm, const mp_tagged_options *options, mp_tagged **tagged);
 mp_status mp_tagged_free(mp_tagged *tagged);
 
+/* A thread that makes calls in this rank's place while it computes: messages and started operations go on that otherwise only its own calls
+ * move. It takes a share of a core. Stop it before mp_finish. */
+typedef struct mp_progress mp_progress;
+mp_status mp_progress_start(const mp_comm *comm, mp_progress **progress);
+mp_status mp_progress_stop(mp_progress *progress);
+
 /* Sends, and waits until the memory is the caller's again. Tags are from 0 on. After MP_ERR_LATE the message goes on from a copy. */
 mp_status mp_tagged_send(const mp_tagged *tagged, const void *data, size_t bytes, int to, int64_t tag, double timeout);
 /* Receives a message of at most `bytes` bytes. MP_ERR_TRUNCATED if it is longer: it is lost, and its sender hears nothing of it. After

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use libmp::gdsync::{Buffer, Device, opencl};
+use libmp::ProgressThread;
 use libmp::tagged::{self, Options, Place, Request, Source, Status, Tag, Tagged, Taken};
 
 use crate::handle::{
@@ -17,6 +18,9 @@ use crate::world::MpComm;
 
 /// `mp_tagged`.
 pub struct MpTagged(Tagged);
+
+/// `mp_progress`.
+pub struct MpProgress(ProgressThread);
 
 /// `mp_request`.
 pub struct MpRequest(Request<'static>);
@@ -314,6 +318,18 @@ api! {
     /// Gives them back.
     fn mp_tagged_free(tagged: *mut MpTagged) {
         drop(take(tagged, "tagged")?);
+    }
+
+    /// Starts a thread that makes calls in this rank's place.
+    fn mp_progress_start(comm: *const MpComm, progress: *mut *mut MpProgress) {
+        place(progress, "progress")?;
+        let made = borrow(comm, "comm")?.0.progress()?;
+        give(progress, MpProgress(made), "progress")?;
+    }
+
+    /// Stops it, and waits for its end.
+    fn mp_progress_stop(progress: *mut MpProgress) {
+        drop(take(progress, "progress")?.0);
     }
 
     /// Sends, and waits.

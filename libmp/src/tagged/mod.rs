@@ -35,6 +35,7 @@ mod engine;
 mod envelope;
 #[cfg(any(test, fuzzing))]
 mod fuzz;
+mod lane;
 mod memory;
 mod place;
 mod pool;
@@ -50,7 +51,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
-use gdsync::{Deadline, Device};
+use gdsync::{CudaDevice, Deadline, Device};
 
 use crate::communicator::Communicator;
 use crate::data::plane::{Help, Plane};
@@ -150,7 +151,8 @@ pub struct Options {
     pub eager_limit: usize,
     /// How much may lie unexpected at a rank of each other one: bytes, and 64 for each message. Beyond it senders wait.
     pub unexpected: usize,
-    /// Bytes of the ring through which longer messages go, of each pair of ranks; `None`: by the number of ranks. A power of two from 4 KiB to 64 MiB.
+    /// Bytes of the ring through which longer messages go, of each pair of ranks; `None`: by the number of ranks, 512 KiB for a few, and 8 MiB where one
+    /// of them has opened a GPU before: room for four of its copies. A power of two from 4 KiB to 64 MiB.
     pub ring: Option<usize>,
     /// The most bytes that are copied at once between a device and host memory, from 4 KiB to 16 MiB; `None`: by what copies of several sizes take on
     /// this device, when it is first used ([`Staged::chunk`] says what came of it). Through a ring a copy has at most a quarter of it. Each rank says it
@@ -283,11 +285,14 @@ impl Tagged {
         // Everybody hears of what anybody cannot do.
         let checked = options.check().map_err(|error| error.to_string());
         let mine = (checked, options.eager_limit, options.unexpected, options.ring);
-        let blob = postcard::to_stdvec(&mine).map_err(|error| mismatch(error.to_string()))?;
+        let mut gpus = CudaDevice::is_any_open();
+        let blob =
+            postcard::to_stdvec(&(&mine, gpus)).map_err(|error| mismatch(error.to_string()))?;
         for (rank, blob) in communicator.gather_blobs(&blob)?.blobs().into_iter().enumerate() {
             type Told = (std::result::Result<(), String>, usize, usize, Option<usize>);
-            let told: Told = postcard::from_bytes(blob)
+            let (told, has_gpu): (Told, bool) = postcard::from_bytes(blob)
                 .map_err(|error| mismatch(format!("rank {rank}: {error}")))?;
+            gpus |= has_gpu;
             told.0.clone().map_err(|reason| mismatch(format!("rank {rank}: {reason}")))?;
             if told != mine {
                 return Err(mismatch(format!("{mine:?} here, {told:?} of rank {rank}")));
@@ -296,7 +301,7 @@ impl Tagged {
         let (rank, size) = (communicator.rank(), communicator.size());
         let ranks = (0..size).map(|rank| communicator.world_rank(rank));
         let ranks = ranks.collect::<Result<Vec<_>>>()?;
-        let layout = Layout::new(options, size);
+        let layout = Layout::new(options, size, gpus);
         let share = communicator.alloc::<u8>(&Device::Host, size * layout.stretch())?;
         let window = Window::open(communicator, plane, &share, 0)?;
         let share = share.buffer().clone();

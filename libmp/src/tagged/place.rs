@@ -167,9 +167,7 @@ impl<'a> Place<'a> {
                         ),
                     });
                 }
-                let event = Event::new(stream.device()).map_err(failed)?;
-                stream.record(&event).map_err(failed)?;
-                after = Some(Point::Event(event));
+                after = Some(Point::Mark(shared.words.mark(stream).map_err(failed)?));
                 if receives {
                     let (held, word, value) = shared.words.take(stream.device()).map_err(failed)?;
                     stream.wait_signal(&word, value, shared.timeout).map_err(failed)?;

@@ -46,13 +46,17 @@ impl Layout {
     const WRITTEN: usize = LINE;
     const LINES: usize = 2 * LINE;
 
-    /// For so many ranks. A rank has a stretch for each of them.
-    pub fn new(options: &Options, ranks: usize) -> Layout {
+    /// For so many ranks, some of which may have GPUs. A rank has a stretch for each of them.
+    pub fn new(options: &Options, ranks: usize, gpus: bool) -> Layout {
         let share = |most: usize, least: usize, all: usize| (all / ranks.max(1)).clamp(least, most);
         let limit = options.eager_limit;
         let lines = share(256, 32, 8192).next_power_of_two();
         let eager = share(16 * limit, 2 * limit, 1 << 20).max(256).next_power_of_two();
-        let bulk = options.ring.unwrap_or_else(|| share(512 << 10, 32 << 10, 8 << 20));
+        let bulk = options.ring.unwrap_or_else(|| match gpus {
+            // Two copies of a sender and two of a receiver, each as large as a GPU's copies are to be; what is not used is no memory.
+            true => share(8 << 20, 64 << 10, 64 << 20),
+            false => share(512 << 10, 32 << 10, 8 << 20),
+        });
         let (bulk, unexpected) = (bulk.next_power_of_two(), options.unexpected as u64);
         let quarter = |all: u64| all.div_ceil(4).max(1);
         let quarters = Counts {

@@ -8,31 +8,22 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use gdsync::opencl::{self, Queues};
-use gdsync::{Buffer, Deadline, Device, Event, Result, Space, Stream, Word64};
+use gdsync::{Buffer, Device, Event, Result, Space, Stream, Word64};
 
+use super::lane::{Done, Lane};
 use super::memory::{Memory, write};
 use super::straight::Pinned;
 
 /// Bytes of a chunk of memory that no GPU copies.
-const CHUNK: usize = 256 << 10;
-/// Of a GPU's those that are tried.
-const TRIED: [usize; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
-/// The smallest is taken with which copies are at least so fast as with the best one.
-const ENOUGH: f64 = 0.95;
+pub(super) const CHUNK: usize = 256 << 10;
 /// Chunks of a lane.
-const CHUNKS: usize = 8;
+pub(super) const CHUNKS: usize = 8;
 /// Chunks that a message has at most.
 pub(super) const IN_FLIGHT: usize = 2;
 /// OpenCL's contexts whose queues are kept.
 const CONTEXTS: usize = 4;
-/// How often the driver is asked whether a copy has failed that is not seen done: it then never is. Questions are in the way of the process's other calls.
-const ASKING: Duration = Duration::from_millis(1);
-/// How long the end waits for copies under way, which wait for nobody.
-const OWN_WORK: Duration = Duration::from_secs(60);
-
 /// Where bytes are that the CPU does not reach, or is not to.
 #[derive(Clone)]
 pub(super) enum Where {
@@ -61,6 +52,7 @@ impl fmt::Debug for Where {
 /// A point that has to be reached before bytes are looked at.
 pub(super) enum Point {
     Event(Event),
+    Mark(Mark),
     OpenCl(Arc<opencl::Event>),
 }
 
@@ -68,16 +60,10 @@ impl Point {
     fn is_reached(&self) -> Result<bool> {
         match self {
             Point::Event(event) => event.is_reached(),
+            Point::Mark(Mark { event, .. }) => event.as_ref().map_or(Ok(true), Event::is_reached),
             Point::OpenCl(event) => event.is_reached(),
         }
     }
-}
-
-/// What says that a copy is done.
-enum Done {
-    /// The lane's word has this value.
-    Word(u64),
-    OpenCl(opencl::Event),
 }
 
 /// A word for which a stream waits; it is raised when this is dropped, whatever became of the request.
@@ -96,13 +82,40 @@ impl Drop for Release {
     }
 }
 
-/// Words for streams to wait for. One is used again with a higher value.
+/// A point of a stream; the event is used again when this is dropped.
+pub(super) struct Mark {
+    words: Arc<Words>,
+    device: Option<u32>,
+    event: Option<Event>,
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        let event = self.event.take().map(|event| (self.device, event));
+        self.words.events.lock().unwrap_or_else(PoisonError::into_inner).extend(event);
+    }
+}
+
+/// Words for streams to wait for, of which one is used again with a higher value, and events.
 #[derive(Default)]
 pub(super) struct Words {
     free: Mutex<Vec<(Word64, u64)>>,
+    events: Mutex<Vec<(Option<u32>, Event)>>,
 }
 
 impl Words {
+    /// Marks what a stream has been given so far.
+    pub fn mark(self: &Arc<Words>, stream: &Stream) -> Result<Mark> {
+        let device = stream.device().ordinal();
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = events.iter().position(|(of, _)| *of == device);
+        let known = known.map(|at| events.swap_remove(at).1);
+        drop(events);
+        let event = known.map_or_else(|| Event::new(stream.device()), Ok)?;
+        stream.record(&event)?;
+        Ok(Mark { words: self.clone(), device, event: Some(event) })
+    }
+
     /// One that a device reaches, and the value to wait for.
     pub fn take(self: &Arc<Words>, device: &Device) -> Result<(Release, Word64, u64)> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,119 +200,6 @@ impl Away {
     }
 }
 
-/// By what a lane copies.
-enum Hand {
-    /// Behind each copy the stream writes its number into a word: a look at that asks no driver.
-    Stream {
-        stream: Stream,
-        word: Word64,
-        number: u64,
-        /// When the driver was asked last.
-        asked: Instant,
-    },
-    OpenCl,
-}
-
-impl Hand {
-    /// Says when what the stream was given so far is done.
-    fn mark(&mut self) -> Result<Done> {
-        let Hand::Stream { stream, word, number, .. } = self else { return Ok(Done::Word(0)) };
-        *number += 1;
-        stream.write64(word, *number)?;
-        Ok(Done::Word(*number))
-    }
-
-    fn is_done(&mut self, done: &Done) -> Result<bool> {
-        match (self, done) {
-            (_, Done::OpenCl(event)) => event.is_reached(),
-            (Hand::OpenCl, Done::Word(_)) => Ok(true),
-            (Hand::Stream { stream, word, asked, .. }, Done::Word(number)) => {
-                let is_there = || word.load().is_some_and(|there| there >= *number);
-                if !is_there() && asked.elapsed() > ASKING {
-                    *asked = Instant::now();
-                    stream.is_idle()?;
-                }
-                Ok(is_there())
-            }
-        }
-    }
-
-    /// Waits until it is done.
-    fn finish(&self, done: &Done) -> Result<()> {
-        let deadline = Deadline::after(OWN_WORK);
-        match (self, done) {
-            (Hand::Stream { stream, .. }, Done::Word(_)) => stream.synchronize(deadline),
-            (_, Done::Word(_)) => Ok(()),
-            (_, Done::OpenCl(event)) => {
-                let reached = deadline.poll(|| match event.is_reached() {
-                    Ok(false) => None,
-                    other => Some(other.map(drop)),
-                });
-                reached.unwrap_or(Ok(()))
-            }
-        }
-    }
-}
-
-struct Lane {
-    /// `None`: of OpenCL.
-    ordinal: Option<Option<u32>>,
-    /// From the device to the host, of sends.
-    is_down: bool,
-    hand: Hand,
-    /// Bytes of a chunk, and the most of a piece of a ring.
-    chunk: usize,
-    pool: Buffer<u8>,
-    free: Vec<usize>,
-}
-
-impl Lane {
-    fn chunk(&self, chunk: usize, at: usize) -> Memory {
-        let base = self.pool.host_address().unwrap_or(std::ptr::NonNull::dangling());
-        // SAFETY: the pool has so many chunks, and a chunk so many bytes.
-        let address = unsafe { base.add(chunk * self.chunk + at) };
-        Memory::Lent { address, len: self.chunk - at, stays: false }
-    }
-}
-
-/// The best size of a chunk for a device's copies in a direction: each size is tried, two copies at a time as a message has them.
-fn best_chunk(stream: &Stream, is_down: bool) -> Result<usize> {
-    const TIMES: usize = 8;
-    let (device, most) = (stream.device(), *TRIED.last().unwrap_or(&CHUNK));
-    let host = Buffer::<u8>::new(device, Space::Pinned, 2 * most)?;
-    let memory = Buffer::<u8>::new(device, Space::Device, 2 * most)?;
-    let done = Event::new(device)?;
-    let mut rates = [0.0; TRIED.len()];
-    for (rate, size) in rates.iter_mut().zip(TRIED) {
-        let mut best = f64::INFINITY;
-        for _ in 0..TIMES {
-            let since = Instant::now();
-            for half in [0..size, size..2 * size] {
-                let (host, memory) = (host.slice(half.clone())?, memory.slice(half)?);
-                match is_down {
-                    true => stream.copy(&host, &memory)?,
-                    false => stream.copy(&memory, &host)?,
-                }
-            }
-            stream.record(&done)?;
-            done.synchronize(Deadline::after(OWN_WORK))?;
-            best = best.min(since.elapsed().as_secs_f64());
-        }
-        *rate = (2 * size) as f64 / best / 1e9;
-    }
-    let chunk = enough(&rates);
-    let way = if is_down { "to the host" } else { "from the host" };
-    tracing::info!(%device, way, ?rates, chunk, "GB/s of copies of 64 KiB to 1 MiB, and the chunk of tagged messages");
-    Ok(chunk)
-}
-
-/// The smallest of the sizes that were tried whose rate is enough.
-fn enough(rates: &[f64; TRIED.len()]) -> usize {
-    let best = rates.iter().copied().fold(0.0, f64::max);
-    let first = rates.iter().position(|rate| *rate >= ENOUGH * best);
-    TRIED[first.unwrap_or(TRIED.len() - 1)]
-}
-
 /// What staging has done so far, of one rank's tagged messages.
 ///
 /// ```
@@ -356,7 +256,7 @@ impl Staging {
 
     pub fn report(&self) -> Staged {
         Staged {
-            pool: self.lanes.iter().map(|lane| lane.pool.len()).sum(),
+            pool: self.lanes.iter().map(Lane::size).sum(),
             in_use: self.lanes.iter().map(|lane| CHUNKS - lane.free.len()).sum(),
             chunk: self.lanes.iter().map(|lane| lane.chunk).max().unwrap_or_default(),
             most: self.most,
@@ -377,26 +277,11 @@ impl Staging {
         if let Some(lane) = known {
             return Ok(lane);
         }
-        let (hand, chunk, pool) = match memory {
-            Where::Buffer(buffer) => {
-                let device = buffer.device();
-                let stream = device.stream()?;
-                let chunk = match (self.chosen, device) {
-                    (Some(chosen), _) => chosen,
-                    (None, Device::Cuda(_)) => best_chunk(&stream, is_down)?,
-                    (None, Device::Host) => CHUNK,
-                };
-                let pool = Buffer::new(device, Space::Pinned, CHUNKS * chunk)?;
-                let word = Buffer::<u64>::new(device, Space::Pinned, 1)?.word(0)?;
-                let hand = Hand::Stream { stream, word, number: 0, asked: Instant::now() };
-                (hand, chunk, pool)
-            }
-            Where::OpenCl(_) => {
-                let chunk = self.chosen.unwrap_or(CHUNK);
-                (Hand::OpenCl, chunk, Buffer::new(&Device::Host, Space::Host, CHUNKS * chunk)?)
-            }
+        let device = match memory {
+            Where::Buffer(buffer) => Some(buffer.device()),
+            Where::OpenCl(_) => None,
         };
-        self.lanes.push(Lane { ordinal, is_down, hand, chunk, pool, free: (0..CHUNKS).collect() });
+        self.lanes.push(Lane::new(device, is_down, self.chosen)?);
         Ok(self.lanes.len() - 1)
     }
 
@@ -415,18 +300,18 @@ impl Staging {
         at: usize,
         len: usize,
     ) -> Result<()> {
-        let Lane { hand, pool, is_down, chunk: size, .. } = &mut self.lanes[lane];
+        let pool = self.lanes[lane].pool()?;
+        let Lane { hand, is_down, chunk: size, .. } = &mut self.lanes[lane];
         let start = chunk * *size;
-        let done = match (&mut *hand, &away.memory) {
-            (Hand::Stream { stream, .. }, Where::Buffer(memory)) => {
-                let (host, memory) = (pool.slice(start..start + len)?, memory.slice(at..at + len)?);
+        let done = match &away.memory {
+            Where::Buffer(memory) => {
+                let (host, part) = (pool.slice(start..start + len)?, memory.slice(at..at + len)?);
                 match is_down {
-                    true => stream.copy(&host, &memory)?,
-                    false => stream.copy(&memory, &host)?,
+                    true => hand.copy(&host, &part)?,
+                    false => hand.copy(&part, &host)?,
                 }
-                hand.mark()?
             }
-            (_, Where::OpenCl(memory)) => {
+            Where::OpenCl(memory) => {
                 let queue = self.queues.of(memory)?;
                 let host = self.lanes[lane].chunk(chunk, 0).at(0);
                 // SAFETY: the chunk is this copy's until it is given back, and the pool outlives it.
@@ -438,7 +323,6 @@ impl Staging {
                 };
                 Done::OpenCl(event)
             }
-            (Hand::OpenCl, Where::Buffer(_)) => return Ok(()), // A lane's hand is that of its memory.
         };
         self.begun(away, Copy { lane, chunk: Some(chunk), done, len, given: 0 });
         Ok(())
@@ -460,14 +344,12 @@ impl Staging {
         let Where::Buffer(memory) = &away.memory else { return Ok(()) }; // There is a ring for no other.
         let lane = self.lane(&away.memory, is_down)?;
         let hand = &mut self.lanes[lane].hand;
-        let Hand::Stream { stream, .. } = hand else { return Ok(()) };
         let (at, len) = (away.begun, ring.len());
-        let memory = memory.slice(at..at + len)?;
-        match is_down {
-            true => stream.copy(ring, &memory)?,
-            false => stream.copy(&memory, ring)?,
-        }
-        let done = hand.mark()?;
+        let part = memory.slice(at..at + len)?;
+        let done = match is_down {
+            true => hand.copy(ring, &part)?,
+            false => hand.copy(&part, ring)?,
+        };
         away.begun += len;
         self.straight += 1;
         self.begun(away, Copy { lane, chunk: None, done, len, given: 0 });
@@ -538,6 +420,7 @@ impl Staging {
         }
         let lane = self.lane(&away.memory, false)?;
         let Some(&chunk) = self.lanes[lane].free.last() else { return Ok(None) };
+        self.lanes[lane].pool()?;
         Ok(Some((self.lanes[lane].chunk(chunk, 0), (lane, chunk))))
     }
 
@@ -579,18 +462,5 @@ impl Staging {
             }
             self.give_back(&copy);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_smallest_chunk_is_taken_with_which_copies_are_about_as_fast_as_they_get() {
-        assert_eq!(enough(&[10.0, 20.0, 30.0, 38.5, 40.0]), 512 << 10);
-        assert_eq!(enough(&[40.0, 39.0, 38.0, 37.0, 36.0]), 64 << 10);
-        assert_eq!(enough(&[1.0, 2.0, 4.0, 8.0, 16.0]), 1 << 20);
-        assert_eq!(enough(&[f64::NAN; 5]), 1 << 20);
     }
 }

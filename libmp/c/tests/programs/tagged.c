@@ -187,6 +187,41 @@ static void memories(const mp_comm *comm, const mp_tagged *tagged, int me) {
     CHECK(mp_region_free(region));
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int is_sent;
+
+/* Rank 1 posts a receive and makes no call until rank 0 knows its message taken: only a thread for progress can have done it. */
+static void progress(const mp_comm *comm, const mp_tagged *tagged, int me) {
+    static unsigned char out[LONG], in[LONG];
+    mp_progress *thread;
+    mp_request *request;
+    mp_message_status status;
+    if (me == 0) {
+        fill(out, LONG, 3);
+        CHECK(mp_tagged_isend(tagged, out, LONG, 1, 12, &request));
+        CHECK(mp_request_wait(request, TIMEOUT, NULL));
+        CHECK(mp_request_free(request));
+        pthread_mutex_lock(&lock);
+        is_sent = 1;
+        pthread_cond_broadcast(&changed);
+        pthread_mutex_unlock(&lock);
+    } else if (me == 1) {
+        CHECK(mp_progress_start(comm, &thread));
+        CHECK(mp_tagged_irecv(tagged, in, LONG, 0, 12, &request));
+        pthread_mutex_lock(&lock);
+        while (!is_sent) pthread_cond_wait(&changed, &lock);
+        pthread_mutex_unlock(&lock);
+        CHECK(mp_request_wait(request, TIMEOUT, &status));
+        CHECK(mp_request_free(request));
+        REQUIRE(status.bytes == LONG && memcmp(in, out, LONG) == 0);
+        CHECK(mp_progress_stop(thread));
+    }
+    FAILS(mp_progress_start(NULL, &thread), MP_ERR_ARGUMENT, "comm");
+    FAILS(mp_progress_start(comm, NULL), MP_ERR_ARGUMENT, "progress");
+    FAILS(mp_progress_stop(NULL), MP_ERR_ARGUMENT, "progress");
+}
+
 static void nonsense(const mp_tagged *tagged) {
     int value = 0;
     mp_request *request;
@@ -215,6 +250,7 @@ static void *rank(void *argument) {
     requests(tagged, me, right, left);
     probes(tagged, me);
     memories(comm, tagged, me);
+    progress(comm, tagged, me);
     nonsense(tagged);
     CHECK(mp_tagged_free(tagged));
     CHECK(mp_finish(world));
