@@ -191,6 +191,29 @@ fn memory_of_the_program_is_made_symmetric() {
 }
 
 #[test]
+#[ignore = "needs an OpenCL platform"]
+fn opencl_memory_of_the_program_is_made_symmetric() {
+    let linked = ["-std=gnu99", "-Wl,--no-as-needed", "-l:libOpenCL.so.1"];
+    everywhere("opencl.c", &linked);
+    let folder = tempfile::tempdir().unwrap();
+    let program = program(folder.path(), "opencl.c", &linked);
+    for (what, sentence) in [
+        ("read-only", "was made with CL_MEM_READ_ONLY"),
+        ("length", "of PE 1 has 239992 bytes, that of PE"),
+        ("past", "shmmap of 240008 bytes of OpenCL memory: a slice"),
+        (
+            "atomic",
+            "PE 1: OpenCL memory takes puts and gets only, expected memory of the host or a GPU",
+        ),
+        ("put-past", "PE 1: the 240000 bytes at"),
+    ] {
+        let (status, _, err) = mistake(&program, "auto", what, "");
+        assert_eq!(status, Some(1), "{what}: {err}");
+        assert!(err.contains(sentence), "{what}: {err}");
+    }
+}
+
+#[test]
 fn a_program_for_nvshmem_computes_what_one_pe_would() {
     everywhere("porting.cu", &KERNELS);
 }
@@ -331,7 +354,6 @@ fn a_mistake_ends_all_pes_with_one_sentence() {
             ("block", "a stride of 2 elements, expected at least 3"),
             ("quiet", "PE 1: there is no PE 3: the PEs are 0 to 2"),
             ("context", "SHMEM_CTX_INVALID is no context"),
-            ("map-opencl", "shmmap of OpenCL memory is not there"),
             ("map-cuda", "shmmap of CUDA memory needs a GPU"),
             ("map-type", "17 is no type of memory"),
             ("map-again", "which is symmetric already"),

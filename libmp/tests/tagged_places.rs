@@ -454,7 +454,22 @@ fn a_sender_lost_in_the_middle_of_a_long_message_is_named_and_the_next_world_run
 }
 
 mod on_opencl {
+    use libmp::gdsync::Rows;
+
     use super::*;
+
+    /// Memory of 8 bytes that was made with `CL_MEM_READ_ONLY`.
+    fn sealed(context: &opencl::Context) -> opencl::Memory {
+        use cl3::memory::{CL_MEM_READ_ONLY, create_buffer, release_mem_object};
+        // SAFETY: no host memory is named; it is released once.
+        unsafe {
+            let raw = create_buffer(context.as_raw(), CL_MEM_READ_ONLY, 8, std::ptr::null_mut());
+            let raw = raw.unwrap();
+            let memory = opencl::Memory::adopt(raw).unwrap();
+            release_mem_object(raw).unwrap();
+            memory
+        }
+    }
 
     #[test]
     #[ignore = "needs an OpenCL platform"]
@@ -511,23 +526,64 @@ mod on_opencl {
         });
     }
 
+    /// By several threads of each rank at once, and while the owner's others do nothing.
+    #[test]
+    #[ignore = "needs an OpenCL platform"]
+    fn memory_that_is_served_is_put_into_and_got_from() {
+        const LEN: usize = 300_000;
+        ranks(3, |world| {
+            let context = opencl::Context::open().unwrap();
+            let (memory, me) = (context.alloc(LEN + world.rank()).unwrap(), world.rank());
+            memory.write(&vec![0xee; LEN + me]).unwrap();
+            let all = world.serve(&memory).unwrap();
+            assert_eq!((all.len(2), all.len(3)), (Some(LEN as u64 + 2), None));
+            let right = (me + 1) % 3;
+            std::thread::scope(|scope| {
+                for part in 0..3 {
+                    let all = &all;
+                    scope.spawn(move || {
+                        let (at, mine) = (part * LEN / 3, bytes(LEN / 3, 10 * me + part));
+                        all.put(right, at as u64, &mine, Rows::one(LEN / 3)).unwrap();
+                        let mut got = vec![0; LEN / 3];
+                        all.get(right, at as u64, &mut got, Rows::one(LEN / 3)).unwrap();
+                        assert!(got == mine, "part {part}");
+                    });
+                }
+            });
+            world.barrier().unwrap();
+            let left = (me + 2) % 3;
+            let expected: Vec<u8> =
+                (0..3).flat_map(|part| bytes(LEN / 3, 10 * left + part)).collect();
+            let held = memory.to_vec().unwrap();
+            assert!(held[..LEN] == expected && held[LEN..].iter().all(|&byte| byte == 0xee));
+            world.barrier().unwrap();
+            let rows = Rows { len: 2, count: 3, to: 5, from: 4 };
+            all.put(right, 1, &[1, 2, 9, 9, 3, 4, 9, 9, 5, 6], rows).unwrap();
+            let mut got = [7; 12];
+            all.get(right, 1, &mut got, Rows { from: 5, ..rows }).unwrap();
+            assert_eq!(got, [1, 2, 7, 7, 7, 3, 4, 7, 7, 7, 5, 6]);
+            for (rank, at, here) in [(3, 0, 8), (right, LEN as u64, 8), (right, 0, 7)] {
+                let refused = all.put(rank, at, &vec![0; here], Rows::one(8)).unwrap_err();
+                let refused = refused.to_string();
+                let why = if rank == 3 { "rank 3 does not exist" } else { "elements" };
+                assert!(refused.contains(why), "{refused}");
+            }
+            world.barrier().unwrap();
+            drop(all);
+            let sealed = sealed(&context);
+            let refused = world.serve(&sealed).unwrap_err().to_string();
+            assert!(refused.contains("CL_MEM_READ_ONLY"), "{refused}");
+        });
+    }
+
     #[test]
     #[ignore = "needs an OpenCL platform"]
     fn opencl_memory_that_may_only_be_read_is_sent_and_not_received_into() {
-        use libmp::gdsync::opencl::{Context, Memory};
+        use libmp::gdsync::opencl::Context;
         ranks(1, |world| {
             let messages = world.tagged(&Options::default()).unwrap();
             let context = Context::open().unwrap();
-            // SAFETY: no host memory is named; it is released once.
-            let memory = unsafe {
-                use cl3::memory::{CL_MEM_READ_ONLY, create_buffer, release_mem_object};
-                let raw =
-                    create_buffer(context.as_raw(), CL_MEM_READ_ONLY, 8, std::ptr::null_mut())
-                        .unwrap();
-                let memory = Memory::adopt(raw).unwrap();
-                release_mem_object(raw).unwrap();
-                memory
-            };
+            let memory = sealed(&context);
             let refused = messages.irecv(&memory, 0, 1).unwrap_err().to_string();
             assert!(refused.contains("CL_MEM_READ_ONLY"), "{refused}");
             memory.write(&[5; 8]).unwrap();

@@ -107,15 +107,27 @@ NVSHMEM_KERNEL void nvshmemx_sync_all_warp() { shmemg_sync_all_htg(); }
 
 /* ---- puts and gets, by bytes -------------------------------------------------------------------------------------- */
 
+/* A kernel's copy within its own PE, whose memory may be any that it reaches: programs compute alone with the kernels that they compute together with. */
+template <class Group>
+NVSHMEM_KERNEL bool nvshmem_copied_here(Group group, void *dest, const void *source, size_t bytes, int pe) {
+    if (pe != shmemg_my_pe()) return false;
+    mp::copy(group, dest, source, bytes);
+    group.sync();
+    return true;
+}
+
 #define NVSHMEM_COPY(name) \
+    NVSHMEM_KERNEL void nvshmem_kernel_##name(void *dest, const void *source, size_t bytes, int pe) { \
+        if (!nvshmem_copied_here(mp::thread(), dest, source, bytes, pe)) shmemg_##name(dest, source, bytes, pe); \
+    } \
     NVSHMEM_BOTH void nvshmem_##name(void *dest, const void *source, size_t bytes, int pe) { \
-        NVSHMEM_HERE(shmemg_##name, shmem_##name, dest, source, bytes, pe); \
+        NVSHMEM_HERE(nvshmem_kernel_##name, shmem_##name, dest, source, bytes, pe); \
     } \
     NVSHMEM_KERNEL void nvshmemx_##name##_block(void *dest, const void *source, size_t bytes, int pe) { \
-        shmemg_##name##_tg(dest, source, bytes, pe); \
+        if (!nvshmem_copied_here(mp::block(), dest, source, bytes, pe)) shmemg_##name##_tg(dest, source, bytes, pe); \
     } \
     NVSHMEM_KERNEL void nvshmemx_##name##_warp(void *dest, const void *source, size_t bytes, int pe) { \
-        shmemg_##name##_htg(dest, source, bytes, pe); \
+        if (!nvshmem_copied_here(mp::warp(), dest, source, bytes, pe)) shmemg_##name##_htg(dest, source, bytes, pe); \
     }
 NVSHMEM_COPY(putmem)
 NVSHMEM_COPY(putmem_nbi)
@@ -164,11 +176,20 @@ NVSHMEM_BOTH uint64_t nvshmem_signal_wait_until(uint64_t *signal, int comparison
         nvshmemx_##bytes##_warp(dest, source, count * sizeof(TYPE), pe); \
     }
 #define NVSHMEM_RMA(NAME, TYPE) \
+    NVSHMEM_KERNEL void nvshmem_kernel_##NAME##_p(TYPE *dest, TYPE value, int pe) { \
+        if (pe == shmemg_my_pe()) \
+            *dest = value; \
+        else \
+            shmemg_##NAME##_p(dest, value, pe); \
+    } \
     NVSHMEM_BOTH void nvshmem_##NAME##_p(TYPE *dest, TYPE value, int pe) { \
-        NVSHMEM_HERE(shmemg_##NAME##_p, shmem_##NAME##_p, dest, value, pe); \
+        NVSHMEM_HERE(nvshmem_kernel_##NAME##_p, shmem_##NAME##_p, dest, value, pe); \
+    } \
+    NVSHMEM_KERNEL TYPE nvshmem_kernel_##NAME##_g(const TYPE *source, int pe) { \
+        return pe == shmemg_my_pe() ? *(const volatile TYPE *)source : shmemg_##NAME##_g(source, pe); \
     } \
     NVSHMEM_BOTH TYPE nvshmem_##NAME##_g(const TYPE *source, int pe) { \
-        return NVSHMEM_HERE(shmemg_##NAME##_g, shmem_##NAME##_g, source, pe); \
+        return NVSHMEM_HERE(nvshmem_kernel_##NAME##_g, shmem_##NAME##_g, source, pe); \
     } \
     NVSHMEM_GROUPS(NAME, TYPE, put, putmem) \
     NVSHMEM_GROUPS(NAME, TYPE, put_nbi, putmem_nbi) \

@@ -84,7 +84,7 @@ pub(crate) unsafe fn change<T: Word>(
     match there(state(), ctx, dest as usize, size_of::<T>(), pe) {
         // SAFETY: a word of the peer's, as aligned as here.
         There::Mapped(word) => unsafe { T::apply(word, op) },
-        There::Far(segment, pe, at) => segment.window.atomic(pe, at, op).or_fail(),
+        There::Far(segment, pe, at) => segment.window().atomic(pe, at, op).or_fail(),
     }
 }
 

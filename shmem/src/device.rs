@@ -12,6 +12,7 @@ use mp_kernels::{SHMEM_DEVICE_SHARED, SHMEM_DEVICE_WORLD, ShmemTeam, ShmemWorld}
 
 use crate::context::Made;
 use crate::failure::{OrFail, die};
+use crate::opencl;
 use crate::parts::Parts;
 use crate::rma::region;
 use crate::team::{Groups, Team};
@@ -252,7 +253,7 @@ impl OnDevice {
             die("the device has no teams")
         };
         let view = ShmemWorld {
-            heap: heap.window.handle().or_fail(),
+            heap: heap.window().handle().or_fail(),
             base: heap.base as u64,
             all: of_all,
             shared: of_shared,
@@ -369,7 +370,7 @@ impl OnDevice {
 
     /// Sets bytes of this PE's heap to zero.
     pub fn clear(&self, state: &State, at: usize, bytes: usize) {
-        let memory = self.heap.window.memory_of(state.me).or_fail().slice(at..at + bytes);
+        let memory = self.heap.window().memory_of(state.me).or_fail().slice(at..at + bytes);
         let filled = memory.and_then(|memory| self.stream.fill(&memory, 0));
         filled.unwrap_or_else(|error| die(error));
         self.check(state);
@@ -397,7 +398,7 @@ unsafe fn memory_of(
     bytes: usize,
 ) -> Option<Buffer<u8>> {
     if let Some((segment, at)) = state.find(address) {
-        let all = segment.window.memory_of(state.me).or_fail();
+        let all = segment.window().memory_of(state.me).or_fail();
         let part = || all.slice(at..at + bytes).unwrap_or_else(|error| die(error));
         return all.host_address().is_none().then(part);
     }
@@ -405,13 +406,22 @@ unsafe fn memory_of(
     unsafe { device.memory_at(address, bytes) }.ok()
 }
 
-/// Copies memory that is mapped here, of the CPU or the GPU.
+/// Whether the CPU does not reach memory at an address of the program: it is a GPU's, or OpenCL's.
+///
+/// # Safety
+/// As [`region`].
+unsafe fn is_away(address: usize, bytes: usize) -> bool {
+    // SAFETY: the caller's promise.
+    opencl::at(state(), address).is_some() || unsafe { memory(address, bytes) }.is_some()
+}
+
+/// Copies memory that is mapped here, or this PE's on a GPU or of OpenCL.
 ///
 /// # Safety
 /// `bytes` bytes of both, which may be the same.
 #[inline]
 pub(crate) unsafe fn copy(state: &State, to: *mut u8, from: *const u8, bytes: usize) {
-    match state.has_gpu {
+    match state.away.load(Ordering::Relaxed) {
         // SAFETY: the caller's promise.
         true => unsafe { copy_any(state, to, from, bytes) },
         // SAFETY: the caller's promise.
@@ -425,13 +435,15 @@ pub(crate) unsafe fn copy(state: &State, to: *mut u8, from: *const u8, bytes: us
 unsafe fn copy_any(state: &State, to: *mut u8, from: *const u8, bytes: usize) {
     // SAFETY: the caller's promise.
     unsafe {
-        if !copy_by(state, (to, bytes), (from, bytes), Rows::one(bytes)) {
+        let rows = Rows::one(bytes);
+        if !opencl::copy(state, to, from, rows) && !copy_by(state, (to, bytes), (from, bytes), rows)
+        {
             std::ptr::copy(from, to, bytes);
         }
     }
 }
 
-/// Copies rows if either side is on a GPU: true then.
+/// Copies rows if either side is on a GPU, or OpenCL's: true then.
 ///
 /// # Safety
 /// So many bytes of both.
@@ -443,7 +455,9 @@ pub(crate) unsafe fn copy_rows(
     rows: Rows,
 ) -> bool {
     // SAFETY: the caller's promise.
-    state.has_gpu && unsafe { copy_by(state, to, from, rows) }
+    let by_others =
+        || unsafe { opencl::copy(state, to.0, from.0, rows) || copy_by(state, to, from, rows) };
+    state.away.load(Ordering::Relaxed) && by_others()
 }
 
 /// # Safety
@@ -468,14 +482,14 @@ unsafe fn copy_by(
     true
 }
 
-/// One look at a word, which may be on the GPU.
+/// One look at a word, which the CPU may not reach.
 ///
 /// # Safety
 /// The word is there, and aligned.
 #[cold]
 pub(crate) unsafe fn read<T: Waited>(state: &State, word: *const T) -> T {
     // SAFETY: the caller's promise.
-    if unsafe { memory(word as usize, size_of::<T>()) }.is_none() {
+    if !unsafe { is_away(word as usize, size_of::<T>()) } {
         // SAFETY: the caller's promise.
         return unsafe { T::load(word) };
     }
@@ -487,7 +501,7 @@ pub(crate) unsafe fn read<T: Waited>(state: &State, word: *const T) -> T {
     }
 }
 
-/// Has a collective work on memory that the CPU reaches: what a program has on its GPU is copied there, and back.
+/// Has a call work on memory that the CPU reaches: what a program has on its GPU, or of OpenCL's, is copied there, and back.
 ///
 /// # Safety
 /// `dest` and `source` have so many elements.
@@ -497,9 +511,10 @@ pub(crate) unsafe fn by_cpu<T, R>(
     run: impl FnOnce(*mut T, *const T) -> R,
 ) -> R {
     let [to, from] = [(dest.cast_const(), taken), (source, given)].map(|(address, n)| {
+        let away = n > 0 && try_state().is_some_and(|state| state.away.load(Ordering::Relaxed));
         // SAFETY: the caller's promise.
-        let on_gpu = n > 0 && unsafe { memory(address as usize, n * size_of::<T>()) }.is_some();
-        on_gpu.then(|| {
+        let away = away && unsafe { is_away(address as usize, n * size_of::<T>()) };
+        away.then(|| {
             let mut here: Vec<T> = Vec::with_capacity(n);
             // SAFETY: room for as many elements.
             unsafe { copy(state(), here.as_mut_ptr().cast(), address.cast(), n * size_of::<T>()) };

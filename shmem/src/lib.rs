@@ -20,6 +20,7 @@ mod heap;
 mod lock;
 mod map;
 mod memory;
+mod opencl;
 mod order;
 mod parts;
 mod reduce;

@@ -9,6 +9,7 @@ use libmp::Region;
 use libmp::gdsync::Buffer;
 
 use crate::failure::die;
+use crate::opencl;
 use crate::order::barrier;
 use crate::world::{Segment, State, state};
 
@@ -47,21 +48,30 @@ pub(crate) unsafe fn map(object: *mut c_void, bytes: usize, kind: c_int) -> *mut
     let Some(address) = NonNull::new(object.cast::<u8>()).filter(|_| bytes > 0) else {
         die(format!("shmmap of {bytes} bytes at {object:p}, expected memory"))
     };
-    if state.find(object as usize).is_some() {
+    // A cl_mem is no address.
+    if kind != OPENCL && state.find(object as usize).is_some() {
         die(format!("shmmap of {object:p}, which is symmetric already"));
+    }
+    if kind == OPENCL {
+        // SAFETY: C's promise.
+        let segment = unsafe { opencl::open(state, object, bytes) };
+        return keep(state, segment);
     }
     let memory = match kind {
         // SAFETY: C's promise.
         HOST => unsafe { shared(address, bytes) },
         // SAFETY: C's promise.
         CUDA => unsafe { of_cuda(state, address, bytes) },
-        OPENCL => die("shmmap of OpenCL memory is not there: expected OSHM_MEMTYPE_HOST or _CUDA"),
-        _ => {
-            die(format!("{kind} is no type of memory: expected OSHM_MEMTYPE_HOST or _CUDA, 0 or 1"))
-        }
+        _ => die(format!(
+            "{kind} is no type of memory: expected OSHM_MEMTYPE_HOST, _CUDA or _OPENCL, 0 to 2"
+        )),
     };
     let region = Region::from_buffer(memory);
-    let segment = Segment::open(&state.world, &region, "what shmmap is given");
+    keep(state, Segment::open(&state.world, &region, "what shmmap is given"))
+}
+
+/// Gives the address that stands for it.
+fn keep(state: &State, segment: Segment) -> *mut c_void {
     let segment: &'static Segment = Box::leak(Box::new(segment));
     state.maps.lock().push(segment);
     barrier(state);

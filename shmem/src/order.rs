@@ -23,9 +23,9 @@ pub(crate) fn complete(state: &State) {
 
 /// What has been posted for a PE has happened. One queue a PE, for the heap and the variables; the device may have another.
 fn quiet_of(state: &State, pe: usize) {
-    state.heap.window.quiet(pe).or_fail();
+    state.heap.window().quiet(pe).or_fail();
     if let Some(device) = &state.device {
-        device.heap.window.quiet(pe).or_fail();
+        device.heap.window().quiet(pe).or_fail();
     }
 }
 

@@ -12,6 +12,7 @@ use libmp::{Device, Region};
 use crate::context::Context;
 use crate::device;
 use crate::failure::{OrFail, die};
+use crate::opencl;
 use crate::world::{Segment, State, state};
 
 /// `long double`, which Rust does not have: its bytes.
@@ -137,11 +138,15 @@ unsafe fn put_far(
     when: Return,
 ) {
     // SAFETY: the caller's promise.
+    if unsafe { opencl::put(state, (segment, pe, at), source, Rows::one(bytes)) } {
+        return;
+    }
+    // SAFETY: the caller's promise.
     let source = unsafe { region(source, bytes) };
-    segment.window.start_put(pe, at, &source).or_fail();
+    segment.window().start_put(pe, at, &source).or_fail();
     used(state, pe);
     if when == Return::Done {
-        segment.window.flush(pe).or_fail();
+        segment.window().flush(pe).or_fail();
     }
 }
 
@@ -179,11 +184,15 @@ unsafe fn get_far(
     when: Return,
 ) {
     // SAFETY: the caller's promise.
+    if unsafe { opencl::get(state, (segment, pe, at), dest, Rows::one(bytes)) } {
+        return;
+    }
+    // SAFETY: the caller's promise.
     let dest = unsafe { region(dest, bytes) };
-    segment.window.start_get(pe, at, &dest).or_fail();
+    segment.window().start_get(pe, at, &dest).or_fail();
     used(state, pe);
     if when == Return::Done {
-        segment.window.flush(pe).or_fail();
+        segment.window().flush(pe).or_fail();
     }
 }
 
@@ -308,12 +317,15 @@ pub(crate) unsafe fn ibput<T: Copy>(
     match there(state, ctx, dest as usize, strided.extent(strided.to), pe) {
         // SAFETY: the peer's memory of this extent, and the caller's.
         There::Mapped(to) => unsafe { strided.copy::<T>(state, to, source.cast()) },
+        // SAFETY: the caller's.
+        There::Far(segment, pe, at)
+            if unsafe { opencl::put(state, (segment, pe, at), source.cast(), strided.rows()) } => {}
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's, until the flush.
             let source = unsafe { region(source.cast::<u8>(), strided.extent(strided.from)) };
-            segment.window.start_put(pe, at, (&source, strided.rows())).or_fail();
+            segment.window().start_put(pe, at, (&source, strided.rows())).or_fail();
             used(state, pe);
-            segment.window.flush(pe).or_fail();
+            segment.window().flush(pe).or_fail();
         }
     }
 }
@@ -337,10 +349,13 @@ pub(crate) unsafe fn ibget<T: Copy>(
     match there(state, ctx, source as usize, strided.extent(strided.from), pe) {
         // SAFETY: the peer's memory of this extent, and the caller's.
         There::Mapped(from) => unsafe { strided.copy::<T>(state, dest.cast(), from) },
+        // SAFETY: the caller's.
+        There::Far(segment, pe, at)
+            if unsafe { opencl::get(state, (segment, pe, at), dest.cast(), strided.rows()) } => {}
         There::Far(segment, pe, at) => {
             // SAFETY: the caller's.
             let dest = unsafe { region(dest.cast::<u8>(), strided.extent(strided.to)) };
-            segment.window.get(pe, at, (&dest, strided.rows())).or_fail();
+            segment.window().get(pe, at, (&dest, strided.rows())).or_fail();
         }
     }
 }

@@ -27,13 +27,13 @@ macro_rules! waited {
         })+
     };
 }
-/// One look at a word of this PE, on a GPU, too.
+/// One look at a word of this PE, wherever it is.
 ///
 /// # Safety
 /// As [`Waited::load`].
 #[inline]
 pub(crate) unsafe fn see<T: Waited>(state: &State, word: *const T) -> T {
-    match state.has_gpu {
+    match state.away.load(Ordering::Relaxed) {
         // SAFETY: the caller's promise.
         true => unsafe { device::read(state, word) },
         // SAFETY: the caller's promise.

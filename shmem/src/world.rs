@@ -13,6 +13,7 @@ use libmp::{Config, Deadline, Device, Region, Window, World};
 use crate::device::{self, OnDevice};
 use crate::failure::{OrFail, die, exit, fail, leave};
 use crate::map::Maps;
+use crate::opencl::OpenCl;
 use crate::parts::Parts;
 use crate::team::{Groups, Team};
 use crate::{order, statics};
@@ -37,7 +38,15 @@ pub(crate) struct Segment {
     /// The same as the memory's device has it; 0: behind a NIC.
     pub views: Box<[usize]>,
     /// Reaches those.
-    pub window: Window<u8>,
+    pub reach: Reach,
+}
+
+/// How other PEs' symmetric memory is reached where it is not mapped.
+pub(crate) enum Reach {
+    /// It has addresses.
+    Window(Window<u8>),
+    /// OpenCL's, which has none: those of the program are reserved, and nothing is there.
+    OpenCl(OpenCl),
 }
 
 pub(crate) struct State {
@@ -50,6 +59,8 @@ pub(crate) struct State {
     pub device: Option<OnDevice>,
     /// It is one, and a GPU.
     pub has_gpu: bool,
+    /// The CPU does not reach all memory that calls name: a GPU's, or OpenCL's.
+    pub away: AtomicBool,
     /// Who has what of the heap.
     pub parts: Mutex<Parts>,
     /// PEs behind a NIC, and whether anything has gone to them.
@@ -114,7 +125,26 @@ impl Segment {
             (by_cpu.map_or(std::ptr::null_mut(), |address| address.as_ptr()), view as usize)
         });
         let (peers, views): (Vec<_>, Vec<_>) = ways.unzip();
-        Segment { base, len, peers: peers.into(), views: views.into(), window }
+        let reach = Reach::Window(window);
+        Segment { base, len, peers: peers.into(), views: views.into(), reach }
+    }
+
+    /// What reaches memory that has addresses, for a call that needs these.
+    pub fn window(&self) -> &Window<u8> {
+        match &self.reach {
+            Reach::Window(window) => window,
+            Reach::OpenCl(_) => die(
+                "OpenCL memory takes puts and gets only, expected memory of the host or a GPU: it has no addresses for atomic operations, signals and locks",
+            ),
+        }
+    }
+
+    /// If it is OpenCL's.
+    pub fn opencl(&self) -> Option<&OpenCl> {
+        match &self.reach {
+            Reach::Window(_) => None,
+            Reach::OpenCl(memory) => Some(memory),
+        }
     }
 
     /// Where an address of this PE is in it.
@@ -188,6 +218,7 @@ impl State {
             data,
             device,
             has_gpu,
+            away: AtomicBool::new(has_gpu),
             parts,
             far,
             all,

@@ -41,6 +41,7 @@ mod place;
 mod pool;
 mod request;
 mod rings;
+mod served;
 mod staging;
 mod straight;
 
@@ -69,6 +70,7 @@ pub use place::Place;
 pub use pool::Ticket;
 pub use request::{Request, Scope, wait_all, wait_any};
 use rings::Layout;
+pub use served::Served;
 pub use staging::Staged;
 use staging::Words;
 

@@ -20,7 +20,6 @@ static void mistake(const char *what) {
     if (strcmp(what, "block") == 0) shmem_ibput8(bytes, bytes, 3, 2, 3, 2, 0);
     if (strcmp(what, "quiet") == 0) shmem_pe_quiet((const int[]){0, 3}, 2);
     if (strcmp(what, "context") == 0) shmem_ctx_long_p(SHMEM_CTX_INVALID, &word, 1, 0);
-    if (strcmp(what, "map-opencl") == 0) shmmap(&on_stack, 8, OSHM_MEMTYPE_OPENCL);
     if (strcmp(what, "map-cuda") == 0) shmmap(&on_stack, 8, OSHM_MEMTYPE_CUDA);
     if (strcmp(what, "map-type") == 0) shmmap(&on_stack, 8, 17);
     if (strcmp(what, "map-again") == 0) shmmap(bytes, 8, OSHM_MEMTYPE_HOST);

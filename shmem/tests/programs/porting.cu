@@ -136,6 +136,29 @@ static void signals() {
     nvshmem_free(dest);
 }
 
+/* A PE alone, with memory of its own that is not symmetric. */
+__global__ void within(float *cells, int me) {
+    if (mp::thread_rank() == 0) nvshmem_float_p(cells, 3.0f, me);
+    mp::block().sync();
+    nvshmemx_float_put_nbi_block(cells + 1, cells, 1, me);
+    nvshmemx_float_get_block(cells + 2, cells + 1, 1, me);
+    if (mp::thread_rank() == 0) nvshmem_float_put(cells + 3, cells + 2, 1, me);
+    if (mp::thread_rank() == 0) cells[4] = 2.0f * nvshmem_float_g(cells + 3, me);
+}
+static void alone() {
+    float got[5];
+#if defined(__CUDACC__)
+    float *cells;
+    CHECK(cudaMalloc((void **)&cells, sizeof got) == cudaSuccess);
+    LAUNCH(within, 1, THREADS, cells, me);
+    CHECK(cudaMemcpy(got, cells, sizeof got, cudaMemcpyDefault) == cudaSuccess && cudaFree(cells) == cudaSuccess);
+#else
+    LAUNCH(within, 1, THREADS, got, me);
+#endif
+    for (int i = 0; i < 4; ++i) CHECK(got[i] == 3.0f);
+    CHECK(got[4] == 6.0f);
+}
+
 int main() {
     setenv("NVSHMEM_SYMMETRIC_SIZE", "3m", 1);
     nvshmemx_init_attr_t attributes = NVSHMEMX_INIT_ATTR_INITIALIZER;
@@ -147,6 +170,7 @@ int main() {
     transpose();
     reduce();
     signals();
+    alone();
     printf("PE %d of %d is through\n", me, n);
     nvshmem_finalize();
     return 0;
