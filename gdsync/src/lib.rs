@@ -60,6 +60,7 @@ pub use cuda::device::CudaDevice;
 pub use cuda::driver::Driver;
 pub use cuda::kernel::Kernel;
 pub use cuda::module::Module;
+pub use cuda::tensor_map::TensorMap;
 pub use cuda::topology::PeerLink;
 pub use deadline::Deadline;
 pub use device::Device;

@@ -16,6 +16,7 @@ mod marks;
 pub(crate) mod module;
 pub(crate) mod rescue;
 pub(crate) mod stream;
+pub(crate) mod tensor_map;
 pub(crate) mod topology;
 
 use std::ffi::c_char;
