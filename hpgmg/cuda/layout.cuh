@@ -39,6 +39,25 @@ constexpr std::int32_t LEG_BYTES_32 = 61440;
 
 constexpr std::int32_t LEG_BYTES_64 = 221184;
 
+// Rows of a block that does a whole sweep, …
+constexpr std::int32_t SWEEP_ROWS = 8;
+
+// … its threads, …
+constexpr std::int32_t SWEEP_THREADS = 640;
+
+// … its shared memory, …
+constexpr std::int32_t SWEEP_BYTES = 232256;
+
+// … and what it copies at once of each colour: elements of a row and rows, of x …
+constexpr std::int32_t SWEEP_X_PAIRS = 36;
+
+constexpr std::int32_t SWEEP_X_ROWS = 14;
+
+// … and of a coefficient.
+constexpr std::int32_t SWEEP_BETA_PAIRS = 38;
+
+constexpr std::int32_t SWEEP_BETA_ROWS = 12;
+
 // One-dimensional rules for ghosts of homogeneous Dirichlet boundaries.
 enum [[nodiscard]] GhostRule : std::uint32_t {
     // Of one cell.

@@ -4,4 +4,5 @@
 #include "resident.cu"
 #include "held.cu"
 #include "leg.cu"
+#include "sweep.cu"
 #include "general.cu"

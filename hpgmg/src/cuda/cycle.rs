@@ -11,6 +11,7 @@ use super::kernels::{Columns, Passes};
 use super::launches::{grouped, steps};
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
+use super::sweep::Sweep;
 use super::upload::OnGpu;
 use crate::backend::Vector;
 use crate::cpu::Step;
@@ -147,14 +148,16 @@ impl Gpu {
         }
         let steps = steps(kind, self.levels.len(), l);
         let legs = |l: usize| self.leg(l).is_some();
-        grouped(&steps, self.coarse, legs).try_for_each(|together| {
+        let launched = grouped(&steps, self.coarse, legs).try_for_each(|together| {
             let smooth = together.iter().find(|step| step.op == Op::Smooth);
             match smooth.and_then(|smooth| Some((smooth, self.leg(smooth.l)?))) {
                 _ if together.iter().all(|step| step.l >= self.coarse) => self.at_once(together),
                 Some((smooth, kernel)) => self.run_leg(together, smooth, kernel),
                 None => together.iter().try_for_each(|step| self.step(*step)),
             }
-        })
+        });
+        debug_assert!(launched.is_err() || self.levels.iter().all(OnGpu::in_place));
+        launched
     }
 
     /// A step of a level that has launches of its own.
@@ -187,7 +190,7 @@ impl Gpu {
     ) -> Result<(), CudaError> {
         let l = smooth.l;
         let has = |op: Op| steps.iter().any(|step| step.op == op);
-        let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        let (level, coarse) = (&self.levels[l].view(), &self.levels[l + 1].view());
         let leg = Leg {
             rhs: level.vector(smooth.rhs),
             correct: has(Op::Correct).into(),
@@ -202,50 +205,90 @@ impl Gpu {
         })
     }
 
+    /// A call of the smoother.
     fn smooth(&self, l: usize, rhs: Vector, zero: bool) -> Result<(), CudaError> {
-        let OnGpu { view: level, outline, .. } = &self.levels[l];
-        let k = self.passes(l);
+        let outline = &self.levels[l].outline;
+        let passes = smoothers::passes(outline);
         if zero && outline.smoother == Smoother::Chebyshev {
             // The second step reads the start again.
             self.zero_u(l)?;
         }
-        let pairs = self.pairs(l);
-        let columns = self.columns(l);
-        for number in 0..smoothers::passes(outline) {
-            let from_zero = zero && number == 0;
-            let step = smoothers::step(outline, rhs, number);
-            let (kernel, (dims, planes, tiles)) = match (step, &columns) {
-                (Step::Gsrb { .. }, Some((columns, dims, planes))) if !from_zero => {
-                    (columns.gsrb(level.n), (*dims, *planes, 0))
-                }
-                (Step::Gsrb { .. }, _) => (k.gsrb(level.n, from_zero), pairs),
-                (Step::Chebyshev { .. }, _) => (&k.chebyshev, pairs),
-                _ => (&k.weighted[usize::from(from_zero)], pairs),
-            };
-            let (weight, scale, last) = match step {
-                Step::Weighted { weight, scale, .. } => (level.vector(weight), scale, 0.0),
-                Step::Chebyshev { c1, c2, .. } => (0, c2, c1),
-                _ => (0, 0.0, 0.0),
-            };
-            let (read, written) = smoothers::vectors(Vector::U, number);
-            let [x, out, rhs] = [read, written, rhs].map(|v| level.vector(v));
-            let sweep = number as i32;
-            let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, reserved: 0 };
-            let args = [Arg::new(level), Arg::new(&pass)];
-            // Nothing has been sent of a start that is zero.
-            let read = (!from_zero).then_some((l, read));
-            // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
-            unsafe {
-                self.phase(l, l, kernel, dims, args, Ghosts { read, written: Some(written) })?
-            };
+        let Some(sweep) = &self.sweeps[l] else {
+            return (0..passes).try_for_each(|number| {
+                let vectors = smoothers::vectors(Vector::U, number);
+                self.pass(l, rhs, number, zero && number == 0, vectors)
+            });
+        };
+        for number in 0..passes / 2 {
+            if zero && number == 0 {
+                // What reads nothing writes where the next reads.
+                self.pass(l, rhs, 0, true, (Vector::Temp, Vector::U))?;
+                self.pass(l, rhs, 1, false, (Vector::U, Vector::Temp))?;
+            } else {
+                self.sweep(l, rhs, sweep)?;
+            }
+            // The next one reads what this one has written, and so does who reads U after the call: a cycle smooths twice on a
+            // level, and an even number of changes is none.
+            self.levels[l].change_places();
         }
         Ok(())
+    }
+
+    /// Two half-sweeps of GSRB in one launch, from U to the scratch vector.
+    fn sweep(&self, l: usize, rhs: Vector, sweep: &Sweep) -> Result<(), CudaError> {
+        let Some(kernels) = &self.kernels.sweeps else { return Ok(()) };
+        let level = &self.levels[l].view();
+        let (x, out, rhs, planes) = (level.u, level.temp, level.vector(rhs), sweep.planes);
+        let pass = Pass { x, out, rhs, planes, ..Pass::default() };
+        let maps = sweep.maps(self.levels[l].in_place());
+        let args = [Arg::new(level), Arg::new(maps), Arg::new(&pass)];
+        let ghosts = Ghosts { read: None, written: None };
+        // SAFETY: the kernel's parameters; its vectors, from which the maps copy, live as long as `self`.
+        unsafe { self.phase(l, l, kernels.kernel(self.levels[l].grid.n), sweep.dims, args, ghosts) }
+    }
+
+    /// Pass `number` of a call of the smoother; `from_zero`: what it would read counts as zero.
+    fn pass(
+        &self,
+        l: usize,
+        rhs: Vector,
+        number: usize,
+        from_zero: bool,
+        (read, written): (Vector, Vector),
+    ) -> Result<(), CudaError> {
+        let outline = &self.levels[l].outline;
+        let level = &self.levels[l].view();
+        let k = self.passes(l);
+        let pairs = self.pairs(l);
+        let step = smoothers::step(outline, rhs, number);
+        let (kernel, (dims, planes, tiles)) = match (step, self.columns(l)) {
+            (Step::Gsrb { .. }, Some((columns, dims, planes))) if !from_zero => {
+                (columns.gsrb(level.n), (dims, planes, 0))
+            }
+            (Step::Gsrb { .. }, _) => (k.gsrb(level.n, from_zero), pairs),
+            (Step::Chebyshev { .. }, _) => (&k.chebyshev, pairs),
+            _ => (&k.weighted[usize::from(from_zero)], pairs),
+        };
+        let (weight, scale, last) = match step {
+            Step::Weighted { weight, scale, .. } => (level.vector(weight), scale, 0.0),
+            Step::Chebyshev { c1, c2, .. } => (0, c2, c1),
+            _ => (0, 0.0, 0.0),
+        };
+        let [x, out, rhs] = [read, written, rhs].map(|v| level.vector(v));
+        let sweep = number as i32;
+        let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, reserved: 0 };
+        let args = [Arg::new(level), Arg::new(&pass)];
+        // Nothing has been sent of a start that is zero.
+        let read = (!from_zero).then_some((l, read));
+        let ghosts = Ghosts { read, written: Some(written) };
+        // SAFETY: level and pass are what the kernel takes; its vectors live as long as `self`.
+        unsafe { self.phase(l, l, kernel, dims, args, ghosts) }
     }
 
     /// R of level l+1 = means of the residual of level `l`.
     fn residual_restrict(&self, l: usize, rhs: Vector) -> Result<(), CudaError> {
         let ghosts = Ghosts { read: Some((l, Vector::U)), written: None };
-        let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        let (level, coarse) = (&self.levels[l].view(), &self.levels[l + 1].view());
         let rhs = level.vector(rhs);
         if let Some((columns, dims, planes)) = self.columns(l) {
             let pass = Pass { x: level.u, out: coarse.r, rhs, planes, ..Pass::default() };
@@ -273,7 +316,7 @@ impl Gpu {
 
     /// The norm of the residual on F.
     pub(super) fn residual_norm(&self, l: usize) -> Result<(), CudaError> {
-        let level = &self.levels[l].view;
+        let level = &self.levels[l].view();
         let (kernel, (dims, planes, tiles)) = match self.columns(l) {
             Some((columns, dims, planes)) => (&columns.residual_norm, (dims, planes, 0)),
             None => (&self.passes(l).residual_norm, self.pairs(l)),
@@ -288,7 +331,7 @@ impl Gpu {
 
     /// R of level l+1 = means of `from` of level `l`; with `norm` also the norm of `from`.
     fn restrict(&self, l: usize, from: Vector, norm: bool) -> Result<(), CudaError> {
-        let (level, coarse) = (&self.levels[l].view, &self.levels[l + 1].view);
+        let (level, coarse) = (&self.levels[l].view(), &self.levels[l + 1].view());
         let from = level.vector(from);
         let share = self.partition.share(l + 1);
         let n = coarse.n as usize;
@@ -312,7 +355,7 @@ impl Gpu {
 
     /// u of level `l` from u of level l+1, replaced or corrected by `kernel`.
     fn prolong(&self, l: usize, kernel: &Kernel) -> Result<(), CudaError> {
-        let (coarse, fine) = (&self.levels[l + 1].view, &self.levels[l].view);
+        let (coarse, fine) = (&self.levels[l + 1].view(), &self.levels[l].view());
         let planes = self.partition.share(l + 1).len() as u32;
         let tile = TILE as u32;
         let (across, up) = ((coarse.n as u32).div_ceil(BLOCK.0), (coarse.n as u32).div_ceil(tile));
@@ -332,8 +375,8 @@ impl Gpu {
         finer: Option<usize>,
         into: Scalar,
     ) -> Result<(), CudaError> {
-        let level = &self.levels[l].view;
-        let fine = finer.map_or(level, |l| &self.levels[l].view);
+        let level = &self.levels[l].view();
+        let fine = &self.levels[finer.unwrap_or(l)].view();
         // Of the first whole level this rank has the finer values of its share only.
         let share = match finer {
             Some(finer) if self.partition.is_cut(finer) => self.partition.share(l),

@@ -36,6 +36,18 @@ shared_constants! {
     /// … and bytes of shared memory.
     pub const LEG_BYTES_32: i32 = 61_440 as LEG_BYTES_32;
     pub const LEG_BYTES_64: i32 = 221_184 as LEG_BYTES_64;
+    /// Rows of a block that does a whole sweep, …
+    pub const SWEEP_ROWS: i32 = 8 as SWEEP_ROWS;
+    /// … its threads, …
+    pub const SWEEP_THREADS: i32 = 640 as SWEEP_THREADS;
+    /// … its shared memory, …
+    pub const SWEEP_BYTES: i32 = 232_256 as SWEEP_BYTES;
+    /// … and what it copies at once of each colour: elements of a row and rows, of x …
+    pub const SWEEP_X_PAIRS: i32 = 36 as SWEEP_X_PAIRS;
+    pub const SWEEP_X_ROWS: i32 = 14 as SWEEP_X_ROWS;
+    /// … and of a coefficient.
+    pub const SWEEP_BETA_PAIRS: i32 = 38 as SWEEP_BETA_PAIRS;
+    pub const SWEEP_BETA_ROWS: i32 = 12 as SWEEP_BETA_ROWS;
 }
 
 shared_enum! {

@@ -6,6 +6,7 @@ use super::device::{LEG_BLOCKS, LEG_BYTES_32, LEG_BYTES_64, LEG_THREADS_32, LEG_
 use super::error::CudaError;
 use super::machine::{Code, Machine};
 use super::resident::{HELD_BYTES, HELD_BYTES_ALONE};
+use super::sweep::{SWEEPS, Sweeps};
 use crate::options::{Boundary, Operator};
 
 /// The fatbin of `cuda/module.cu`.
@@ -79,6 +80,8 @@ pub struct Kernels {
     pub slab: Passes,
     /// Legs of a cycle, where the GPU has what their kernels need.
     legs: Vec<OneLeg>,
+    /// Whole sweeps over large levels, where the GPU has what they need.
+    pub sweeps: Option<Sweeps>,
     /// Restriction, with or without the largest value of what is restricted.
     pub restrict: Kernel,
     /// Largest value, or difference from a finer level.
@@ -324,10 +327,9 @@ impl Kernels {
             "hpgmg_mean",
         ];
         let (resident, in_shared) = Names::coarsest(operator, boundary);
-        let legs: Legs = match (operator, boundary) {
-            (Operator::Fv4, Boundary::Dirichlet) => LEGS,
-            _ => &[],
-        };
+        let fast = (operator, boundary) == (Operator::Fv4, Boundary::Dirichlet);
+        let legs: Legs = if fast { LEGS } else { &[] };
+        let sweeps = fast.then(|| SWEEPS.1.iter().map(|sized| sized.1).chain([SWEEPS.0]));
         let (whole, slab) =
             (Names::of(operator, boundary, false), Names::of(operator, boundary, true));
         let all: Vec<&'static str> = whole
@@ -337,6 +339,7 @@ impl Kernels {
             .chain([resident])
             .chain(in_shared.into_iter().flatten())
             .chain(legs.iter().map(|leg| leg.1))
+            .chain(sweeps.into_iter().flatten())
             .collect();
         let code = machine.load(&all)?;
         let [restrict, norm, tell, rows, boxes, mean] = COMMON;
@@ -349,6 +352,7 @@ impl Kernels {
             whole: whole.load(&code)?,
             slab: slab.load(&code)?,
             legs: OneLeg::load(machine, &code, legs)?,
+            sweeps: if fast { Sweeps::load(machine, &code)? } else { None },
             restrict: code.kernel(restrict)?,
             norm: code.kernel(norm)?,
             resident: code.kernel(resident)?,

@@ -86,6 +86,11 @@ impl OnLevel {
         self.sweeps + self.corrections + self.solutions
     }
 
+    /// Sweeps of both colours, where they are one launch: all but those whose first half is from zero.
+    pub fn whole_sweeps(&self) -> usize {
+        self.sweeps / 2 - self.from_zero
+    }
+
     /// Launches after which neighbours may go on, if the level is cut: phases of `cuda/slab.cuh`.
     pub fn phases(&self) -> usize {
         self.exchanges() + self.residuals + self.norms

@@ -75,7 +75,7 @@ impl Gpu {
     pub(super) fn remove_mean(&self, l: usize) -> Result<(), CudaError> {
         let Some(mean) = &self.mean else { return Ok(()) };
         let on_gpu = &self.levels[l];
-        let (level, n, boxes) = (&on_gpu.view, on_gpu.grid.n, on_gpu.boxes());
+        let (level, n, boxes) = (&on_gpu.view(), on_gpu.grid.n, on_gpu.boxes());
         let rows = mean.rows.slice(0..on_gpu.row_pieces())?;
         let cut = self.partition.is_cut(l);
         if cut {

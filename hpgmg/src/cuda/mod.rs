@@ -29,6 +29,7 @@ mod solver;
 #[cfg(test)]
 mod solves;
 mod staged;
+mod sweep;
 #[cfg(test)]
 mod table;
 #[cfg(test)]

@@ -186,12 +186,12 @@ impl Gpu {
         };
         let coarsest = &self.levels[self.coarsest.first..];
         for (to, from) in resident.levels.iter_mut().zip(coarsest) {
-            *to = from.view;
+            *to = from.view();
         }
         for (to, step) in resident.steps.iter_mut().zip(steps) {
             let level = step.l - self.coarsest.first;
             // Its r, or f of the finest; one and the same in all steps.
-            resident.levels[level].r = self.levels[step.l].view.vector(step.rhs);
+            resident.levels[level].r = self.levels[step.l].view().vector(step.rhs);
             *to = ResidentStep { op: step.op as u8, level: level as u8, zero: step.zero.into() };
         }
         let Coarsest { kernel, dims, .. } = &self.coarsest;

@@ -17,6 +17,7 @@ use super::mean::Mean;
 use super::partition::{Coarse, Partition};
 use super::ranks::{Ranks, Team};
 use super::resident::Coarsest;
+use super::sweep::Sweep;
 use super::timeline::Timeline;
 use super::upload::{OnGpu, upload, vectors};
 use crate::backend::{Backend, Vector};
@@ -24,7 +25,7 @@ use crate::comm::{CommError, Group};
 use crate::cpu::Cpu;
 use crate::cycle::{self, Cycles, Kind, Norms, Solved};
 use crate::error::Error;
-use crate::options::{Boundary, Config, Cycle};
+use crate::options::{Boundary, Config, Cycle, Smoother};
 use crate::timers::Timers;
 
 /// Numbers that kernels leave for the host; the ranks agree on those before [`Scalar::Iterations`].
@@ -73,6 +74,8 @@ pub struct Gpu {
     pub(super) stream: Stream,
     pub(super) kernels: Kernels,
     pub(super) levels: Vec<OnGpu>,
+    /// Sweeps over the levels that have some.
+    pub(super) sweeps: Vec<Option<Sweep>>,
     /// How one kernel works on the coarsest levels.
     pub(super) coarsest: Coarsest,
     /// The first level that it, or the CPU, does with all coarser ones at once.
@@ -179,6 +182,14 @@ impl Gpu {
         for (l, memory) in memory.drain(..).enumerate() {
             levels.push(upload(&cpu, &stream, l, grid(l), memory)?);
         }
+        let sweeps = levels.iter().enumerate().map(|(l, level)| {
+            let possible = kernels.sweeps.is_some() && !partition.is_cut(l) && l < coarse;
+            match possible && config.smoother == Smoother::Gsrb {
+                true => Sweep::new(level, machine.multiprocessors),
+                false => Ok(None),
+            }
+        });
+        let sweeps = sweeps.collect::<Result<Vec<_>, CudaError>>()?;
         let scalars = place.alloc::<u64>(SCALARS)?;
         let results = place.alloc_pinned::<u64>(SCALARS)?;
         let mean = match cpu.singular() {
@@ -198,6 +209,7 @@ impl Gpu {
             stream,
             kernels,
             levels,
+            sweeps,
             coarsest,
             coarse,
             partition,

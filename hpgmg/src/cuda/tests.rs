@@ -95,6 +95,21 @@ mod gpu {
         }
     }
 
+    /// Levels with a launch for both colours, compiled for their size and for any.
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn solutions_of_large_levels_are_the_cpus_bits() {
+        for box_dim in [128, 192] {
+            for cycle in [Cycle::F, Cycle::V] {
+                for equation in [Equation::Poisson, Equation::Helmholtz] {
+                    let config = Config { box_dim, cycle, equation, ..Config::default() };
+                    let off = Place::Gpu.difference(&config);
+                    assert!(off == 0.0, "{config:?}: {off:e}");
+                }
+            }
+        }
+    }
+
     #[test]
     #[ignore = "needs a CUDA GPU"]
     fn a_solve_launches_what_is_counted_for_it() {
@@ -123,8 +138,13 @@ mod gpu {
                 };
                 let gsrb = ["gsrb", "gsrb_16", "gsrb_64", "gsrb_128"];
                 let zero = count(&["gsrb_zero"]);
+                let both = count(&["sweep", "sweep_128"]);
                 assert_eq!(zero, by_itself(counted.from_zero), "{cycle:?} level {l}");
-                assert_eq!(count(&gsrb) + zero, by_itself(counted.sweeps), "{cycle:?} level {l}");
+                let half_sweeps = count(&gsrb) + zero + 2 * both;
+                assert_eq!(half_sweeps, by_itself(counted.sweeps), "{cycle:?} level {l}");
+                let whole =
+                    if gpu.sweeps[l].is_some() { by_itself(counted.whole_sweeps()) } else { 0 };
+                assert_eq!(both, whole, "{cycle:?} level {l}");
                 assert_eq!(count(&["residual_restrict"]), by_itself(counted.residuals));
                 assert_eq!(count(&["correct"]), by_itself(counted.corrections));
                 let launched = if legs { times * counted.sweeps / 6 } else { 0 };

@@ -4,6 +4,7 @@
 //! | pass | bytes |
 //! |---|---|
 //! | GSRB half-sweep: x, coefficients, right-hand side and diagonal of one colour, result | 48 |
+//! | both half-sweeps at once: x, coefficients, right-hand side, diagonal, result | 56 |
 //! | first half-sweep from zero | 16 |
 //! | Jacobi sweep; step of Chebyshev's recurrence, which reads the iterate before too | 56; 64 |
 //! | residual and restriction | 41 |
@@ -16,6 +17,7 @@ use gdsync::Deadline;
 use super::error::CudaError;
 use super::launches::{OnLevel, Sent, launches};
 use super::solver::Gpu;
+use super::sweep::Sweep;
 use crate::options::{Operator, Smoother};
 use crate::smoothers;
 
@@ -32,9 +34,11 @@ impl Gpu {
             Smoother::Jacobi | Smoother::L1Jacobi => (32.0 + coefficients, 24.0),
         };
         let residual = 16.0 + coefficients;
-        let of_level = |level: &OnLevel| {
-            let other = level.sweeps - level.from_zero;
+        let of_level = |(level, sweep): (&OnLevel, &Option<Sweep>)| {
+            let whole = if sweep.is_some() { level.whole_sweeps() } else { 0 };
+            let other = level.sweeps - level.from_zero - 2 * whole;
             let bytes = other as f64 * pass
+                + whole as f64 * (32.0 + coefficients)
                 + level.from_zero as f64 * first
                 + level.residuals as f64 * (residual + 1.0)
                 + level.corrections as f64 * 17.0
@@ -43,7 +47,7 @@ impl Gpu {
             (level.n as f64).powi(3) * bytes
         };
         let count = self.first_on_cpu().min(self.levels.len() - 1);
-        self.launches(count).iter().map(of_level).sum()
+        self.launches(count).iter().zip(&self.sweeps).map(of_level).sum()
     }
 
     /// The launches of such a solve on the first `count` levels, if each has its own.

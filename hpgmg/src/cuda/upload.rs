@@ -1,5 +1,6 @@
 //! The memory of a level on a GPU, and getting into it what the CPU has set up.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use gdsync::{Buffer, Deadline, Stream};
@@ -17,7 +18,9 @@ use crate::transfer::Rule;
 
 /// One level in GPU memory, or a rank's slab of it.
 pub(super) struct OnGpu {
-    pub view: DeviceLevel,
+    view: DeviceLevel,
+    /// Whether U and the scratch vector have changed places, for the rest of a cycle.
+    changed: Cell<bool>,
     pub grid: Grid,
     pub outline: Outline,
     /// Boxes per side of the domain.
@@ -27,6 +30,23 @@ pub(super) struct OnGpu {
 }
 
 impl OnGpu {
+    /// Where its vectors lie now.
+    pub fn view(&self) -> DeviceLevel {
+        let DeviceLevel { u, temp, .. } = self.view;
+        let (u, temp) = if self.changed.get() { (temp, u) } else { (u, temp) };
+        DeviceLevel { u, temp, ..self.view }
+    }
+
+    /// Whether U is in its own place, and not in that of the scratch vector.
+    pub fn in_place(&self) -> bool {
+        !self.changed.get()
+    }
+
+    /// From what is enqueued next on U is where the scratch vector was, and the other way round.
+    pub fn change_places(&self) {
+        self.changed.set(!self.changed.get());
+    }
+
     /// The elements of one vector, by its place among [`vectors`].
     pub fn vector(&self, index: usize) -> Result<Buffer<f64>, CudaError> {
         let volume = self.grid.volume();
@@ -115,7 +135,14 @@ pub(super) fn upload(
         reserved: 0,
     };
     let outline = Outline { fused: false, ..cpu.outline(l) };
-    Ok(OnGpu { view, grid, outline, boxes: level.shape.boxes_per_side, memory })
+    Ok(OnGpu {
+        view,
+        changed: Cell::new(false),
+        grid,
+        outline,
+        boxes: level.shape.boxes_per_side,
+        memory,
+    })
 }
 
 /// Where the CPU has a vector.
