@@ -224,6 +224,7 @@ fn a_kernel_gets_back_what_it_wrote_to_the_peer(device: &Device) -> Outcome {
                 to: remote(&to_region),
                 into: (&into, into_region.lkey()),
                 rounds,
+                threads: if matches!(device, Device::Host) { 32 } else { 256 },
             };
             let began = Instant::now();
             kernels.round_trip(ends.left.device_view()?, &args, &results)?;
@@ -234,6 +235,53 @@ fn a_kernel_gets_back_what_it_wrote_to_the_peer(device: &Device) -> Outcome {
         }
     }
     Ok(())
+}
+
+/// What a kernel gets out of a queue over mapped memory: the time of a write and a read one after the other, which are two doorbells and
+/// the completion of both, and how many writes of a word so many blocks of a thread post in a second.
+fn measure(device: &Device) -> Outcome {
+    const ROUNDS: u32 = 3_000;
+    let kernels = Kernels::on(device)?;
+    for _ in 0..5 {
+        let ends = Ends::new(device, Way::Mapped, 1024)?;
+        let (from, from_region) = ends.memory(device, Space::Pinned, 1)?;
+        let (_to, to_region) = ends.memory(device, Space::Pinned, 1)?;
+        let (into, into_region) = ends.memory(device, Space::Pinned, 1)?;
+        let results = kernels.results(3)?;
+        let args = RoundTripArgs {
+            from: (&from, from_region.lkey()),
+            to: remote(&to_region),
+            into: (&into, into_region.lkey()),
+            rounds: ROUNDS,
+            threads: 1,
+        };
+        let began = Instant::now();
+        kernels.round_trip(ends.left.device_view()?, &args, &results)?;
+        kernels.finish()?;
+        let each = began.elapsed() / ROUNDS;
+        assert_eq!(results.to_vec()?, [OK, ROUNDS, 0]);
+        let mut rates = Vec::new();
+        for blocks in [1u32, 4, 16] {
+            let count = 16_000 / blocks;
+            let (_target, region) =
+                ends.memory(device, Space::Pinned, (blocks * count) as usize)?;
+            let results = kernels.results(blocks as usize)?;
+            let (view, grid) = (ends.left.device_view()?, (blocks, 1));
+            let began = Instant::now();
+            kernels.write_words(view, remote(&region), count, Flavour::Thread, grid, &results)?;
+            kernels.finish()?;
+            ends.settle()?;
+            rates.push(f64::from(blocks * count) / began.elapsed().as_secs_f64() / 1e6);
+        }
+        println!("write and read {each:.2?}; {rates:.3?} million posts/s of 1, 4, 16 blocks");
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "measures, on an idle machine"]
+fn what_kernels_of_the_cpu_get_out_of_a_queue() -> Outcome {
+    measure(&Device::Host)
 }
 
 fn a_kernel_whose_peer_has_left_is_told_so(device: &Device) -> Outcome {
@@ -251,6 +299,7 @@ fn a_kernel_whose_peer_has_left_is_told_so(device: &Device) -> Outcome {
         to: remote(&region),
         into: (&buffer, key),
         rounds: 1,
+        threads: 32,
     };
     kernels.round_trip(left.device_view()?, &args, &results)?;
     kernels.finish()?;
@@ -300,6 +349,7 @@ mod gpu {
                 to: Remote { address: at, rkey, pad: 0 },
                 into: (&into, into_region.lkey()),
                 rounds: 20,
+                threads: 256,
             };
             let began = Instant::now();
             kernels.round_trip(queue.device_view()?, &args, &results)?;
@@ -309,6 +359,12 @@ mod gpu {
             assert_eq!(results.to_vec()?, [OK, 20, 0], "{way:?}");
         }
         Ok(())
+    }
+
+    #[test]
+    #[ignore = "measures, on a CUDA GPU"]
+    fn what_kernels_of_a_gpu_get_out_of_a_queue() -> Outcome {
+        measure(&common::gpu())
     }
 
     /// A GPU's words cannot be changed atomically from outside.

@@ -87,6 +87,8 @@ pub struct RoundTripArgs<'a> {
     pub to: Remote,
     pub into: (&'a Buffer<u64>, u32),
     pub rounds: u32,
+    /// Of the block.
+    pub threads: u32,
 }
 
 impl Kernels {
@@ -179,6 +181,7 @@ impl Kernels {
         let (from, into) = (device_address(args.from.0)?, device_address(args.into.0)?);
         let (from_key, into_key, to, rounds) = (args.from.1, args.into.1, args.to, args.rounds);
         let (words, seed, address) = (args.from.0.len() as u32, 7u64, device_address(results)?);
+        let threads = args.threads;
         let Some(kernel) = self.kernel("mp_qp_round_trip")? else {
             let run: RoundTrip = symbol("shim_round_trip");
             let results = results.clone();
@@ -189,7 +192,7 @@ impl Kernels {
                 unsafe {
                     run(
                         &qp, from, from_key, &to, into, into_key, words, seed, rounds, &BOUNDS,
-                        results, 32,
+                        results, threads,
                     )
                 }
             };
@@ -209,7 +212,7 @@ impl Kernels {
             Arg::new(&address),
         ];
         // SAFETY: as above.
-        unsafe { self.stream.launch(&kernel, Dims::linear(1, 256), &args)? };
+        unsafe { self.stream.launch(&kernel, Dims::linear(1, threads), &args)? };
         Ok(())
     }
 

@@ -253,7 +253,7 @@ fn dma_buf_umem(fd: BorrowedFd<'_>, offset: u64, len: usize) -> mlx5dv_devx_umem
         addr: std::ptr::without_provenance_mut(offset as usize),
         size: len,
         access: IBV_ACCESS_LOCAL_WRITE,
-        pgsz_bitmap: u64::MAX & !(PAGE - 1),
+        pgsz_bitmap: !(PAGE - 1),
         comp_mask: u64::from(MLX5DV_UMEM_MASK_DMABUF),
         dmabuf_fd: fd.as_raw_fd(),
     }

@@ -54,10 +54,11 @@ impl Placement {
     /// Of queues to which `posters` of `device` post. What is chosen may still be refused when it is tried; then it is the next one.
     pub fn choose(device: &Device, posters: Posters) -> Placement {
         let library = dma_bufs().map(drop).map_err(|error| error.to_string());
+        let library = library.as_ref().copied().map_err(String::as_str);
         let gpu = device.as_cuda().map(|gpu| Gpu {
             direct: gpu.capabilities().gpudirect_rdma,
             dma_buf: gpu.capabilities().dma_buf,
-            library: library.as_ref().map(|()| ()).map_err(String::as_str),
+            library,
         });
         choose(&Facts { posters, gpu })
     }
