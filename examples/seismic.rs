@@ -146,8 +146,7 @@ impl<'a> Waves<'a> {
     fn half(&self, half: usize, step: usize) -> Result<(), Failure> {
         let (fields, layers) = (address(&self.fields)?, address(&self.layers)?);
         let pulse = pulse(step);
-        let args =
-            [Arg::new(&fields), Arg::new(&self.grid), Arg::new(&layers), Arg::new(&pulse)];
+        let args = [Arg::new(&fields), Arg::new(&self.grid), Arg::new(&layers), Arg::new(&pulse)];
         self.launch(half, &args[..3 + half])
     }
 
@@ -363,9 +362,10 @@ pub fn rank(world: &World, device: &Device, side: usize, steps: usize) -> Result
         times.push(format!("{name} {each:.0}"));
         right &= is_part((&waves, &alone.grid), &waves.fields.to_vec()?, &expected, ALL, 0);
         right &= (written.len() == planes.len() || files == Files::None)
-            && written.iter().zip(&planes).all(|(here, there)| {
-                is_part((&waves, &alone.grid), here, there, 3, 1)
-            });
+            && written
+                .iter()
+                .zip(&planes)
+                .all(|(here, there)| is_part((&waves, &alone.grid), here, there, 3, 1));
     }
     let times = times.join(", ");
     let line = format!(
@@ -404,7 +404,8 @@ impl Kept {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("mp-seismic-{}-{rank}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        let file = File::create_new(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let file =
+            File::create_new(&path).map_err(|error| format!("{}: {error}", path.display()))?;
         Ok(Kept { path, file })
     }
 

@@ -4,8 +4,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use libmp::gdsync::{Buffer, Device, opencl};
 use libmp::ProgressThread;
+use libmp::gdsync::{Buffer, Device, opencl};
 use libmp::tagged::{self, Options, Place, Request, Source, Status, Tag, Tagged, Taken};
 
 use crate::handle::{
