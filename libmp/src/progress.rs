@@ -7,12 +7,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::communicator::Communicator;
-use crate::data::plane::Plane;
+use crate::data::plane::{EAGER, Plane};
 use crate::error::{Error, Result};
 
-/// It looks without a pause for so long after something has moved …
-const EAGER: Duration = Duration::from_micros(200);
-/// … and this often then.
+/// How often it looks when nothing has moved for as long as [`EAGER`].
 const NAP: Duration = Duration::from_micros(50);
 
 /// The thread, until it is dropped or the world is over: [`Communicator::progress`].
@@ -68,6 +66,7 @@ fn run(plane: &Plane, stopped: &AtomicBool) {
     let mut seen = plane.helpers.moved();
     while !stopped.load(Ordering::Relaxed) && !plane.ended() {
         plane.progress();
+        plane.helpers.help_now();
         let now = plane.helpers.moved();
         if now != seen {
             (seen, moved) = (now, Instant::now());

@@ -36,6 +36,9 @@ use streams::Streams;
 use waiting::Waiting;
 pub(crate) use waiting::{Place, Wake};
 
+/// Who helps messages on looks without a pause for so long after something has moved.
+pub(crate) const EAGER: Duration = Duration::from_micros(200);
+
 /// Between two rounds of help while a rank waits for a stream.
 const HELP: Duration = Duration::from_millis(1);
 

@@ -103,7 +103,10 @@ pub(super) struct Lane {
 }
 
 /// What was chosen for a device and direction: every communicator of the process has the same.
-static CHOSEN: Mutex<Vec<((Option<u32>, bool), usize)>> = Mutex::new(Vec::new());
+static CHOSEN: Mutex<Vec<(Key, usize)>> = Mutex::new(Vec::new());
+
+/// A device's ordinal, and whether it is the way to the host.
+type Key = (Option<u32>, bool);
 
 impl Lane {
     /// Of a device, or of OpenCL, with chunks of the size that its user has chosen, or as its copies have it.

@@ -45,9 +45,13 @@ impl Helpers {
         // Of threads that come at once one's call may not count.
         let tick = self.ticks.load(Ordering::Relaxed);
         self.ticks.store(tick.wrapping_add(1), Ordering::Relaxed);
-        if !tick.is_multiple_of(EACH) {
-            return;
+        if tick.is_multiple_of(EACH) {
+            self.help_now();
         }
+    }
+
+    /// The same in any case, for who pauses between two calls.
+    pub fn help_now(&self) {
         // Whoever is the last to hold one drops it here, and may come back: then the list is taken.
         let Some(mut list) = self.list.try_lock() else { return };
         let mut moved = false;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use gdsync::{Buffer, Deadline, Device, Space, Stream, Watchdog, Word64};
 
-use super::{HELP, Plane, lock};
+use super::{EAGER, HELP, Plane, lock};
 use crate::control::Waited;
 use crate::data::name::Name;
 use crate::data::report::{Report, Watch};
@@ -135,9 +135,28 @@ impl Plane {
     pub fn synchronize(&self, stream: &Stream, deadline: Deadline) -> Result<()> {
         let op = || format!("synchronising {}", stream.name());
         let _span = self.trace.span("wait", "synchronize");
+        let (mut moved, mut seen) = (Instant::now(), self.helpers.moved());
         loop {
             let helping = self.progress();
-            let slice = if helping { HELP.min(deadline.remaining()) } else { deadline.remaining() };
+            self.helpers.help_now();
+            if self.helpers.moved() != seen {
+                (moved, seen) = (Instant::now(), self.helpers.moved());
+            }
+            // A message that the stream waits for takes several looks: while messages go on, and at first, there is no pause between them.
+            let (quiet, helpers) = (moved.elapsed(), !self.helpers.is_empty());
+            if helpers
+                && quiet < EAGER
+                && matches!(stream.is_idle(), Ok(false))
+                && !deadline.expired()
+            {
+                std::thread::yield_now();
+                continue;
+            }
+            let slice = match helping {
+                true if helpers => (quiet / 4).clamp(EAGER / 4, HELP).min(deadline.remaining()),
+                true => HELP.min(deadline.remaining()),
+                false => deadline.remaining(),
+            };
             let result = stream.synchronize(Deadline::after(slice));
             self.probes.resolve(&self.trace);
             if matches!(result, Err(gdsync::Error::Timeout { .. })) && !deadline.expired() {
