@@ -317,10 +317,11 @@ pub(crate) unsafe fn ibput<T: Copy>(
     match there(state, ctx, dest as usize, strided.extent(strided.to), pe) {
         // SAFETY: the peer's memory of this extent, and the caller's.
         There::Mapped(to) => unsafe { strided.copy::<T>(state, to, source.cast()) },
-        // SAFETY: the caller's.
-        There::Far(segment, pe, at)
-            if unsafe { opencl::put(state, (segment, pe, at), source.cast(), strided.rows()) } => {}
         There::Far(segment, pe, at) => {
+            // SAFETY: the caller's.
+            if unsafe { opencl::put(state, (segment, pe, at), source.cast(), strided.rows()) } {
+                return;
+            }
             // SAFETY: the caller's, until the flush.
             let source = unsafe { region(source.cast::<u8>(), strided.extent(strided.from)) };
             segment.window().start_put(pe, at, (&source, strided.rows())).or_fail();
@@ -349,10 +350,11 @@ pub(crate) unsafe fn ibget<T: Copy>(
     match there(state, ctx, source as usize, strided.extent(strided.from), pe) {
         // SAFETY: the peer's memory of this extent, and the caller's.
         There::Mapped(from) => unsafe { strided.copy::<T>(state, dest.cast(), from) },
-        // SAFETY: the caller's.
-        There::Far(segment, pe, at)
-            if unsafe { opencl::get(state, (segment, pe, at), dest.cast(), strided.rows()) } => {}
         There::Far(segment, pe, at) => {
+            // SAFETY: the caller's.
+            if unsafe { opencl::get(state, (segment, pe, at), dest.cast(), strided.rows()) } {
+                return;
+            }
             // SAFETY: the caller's.
             let dest = unsafe { region(dest.cast::<u8>(), strided.extent(strided.to)) };
             segment.window().get(pe, at, (&dest, strided.rows())).or_fail();

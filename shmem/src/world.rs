@@ -44,7 +44,7 @@ pub(crate) struct Segment {
 /// How other PEs' symmetric memory is reached where it is not mapped.
 pub(crate) enum Reach {
     /// It has addresses.
-    Window(Window<u8>),
+    Window(Box<Window<u8>>),
     /// OpenCL's, which has none: those of the program are reserved, and nothing is there.
     OpenCl(OpenCl),
 }
@@ -125,7 +125,7 @@ impl Segment {
             (by_cpu.map_or(std::ptr::null_mut(), |address| address.as_ptr()), view as usize)
         });
         let (peers, views): (Vec<_>, Vec<_>) = ways.unzip();
-        let reach = Reach::Window(window);
+        let reach = Reach::Window(Box::new(window));
         Segment { base, len, peers: peers.into(), views: views.into(), reach }
     }
 

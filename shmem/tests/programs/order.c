@@ -5,7 +5,7 @@
 
 #include "check.h"
 
-enum { MANY = 3 << 20, NUMBERS = 100003, ROUNDS = 4 };
+enum { MANY = 3 << 20, NUMBERS = 100003, ROUNDS = 4, TURNS = 6 };
 
 static char from[MANY], to[MANY], taken[MANY];
 static double values[NUMBERS], sums[NUMBERS];
@@ -14,7 +14,7 @@ static uint64_t arrived;
 
 int main(void) {
     shmem_init();
-    const int me = shmem_my_pe(), n = shmem_n_pes(), right = (me + 1) % n, last = n - 1;
+    const int me = shmem_my_pe(), n = shmem_n_pes(), right = (me + 1) % n, left = (me + n - 1) % n, last = n - 1;
     for (int round = 1; round <= ROUNDS; ++round) {
         /* PE 0 puts to PE 1, and tells the last, who looks at PE 1's. */
         memset(from, round, MANY);
@@ -29,12 +29,18 @@ int main(void) {
             CHECK(shmem_char_g(to + MANY - 1, 1 % n) == round && shmem_char_g(to + MANY / 2, 1 % n) == round);
         }
         shmem_barrier_all();
-        /* The signal is behind the bytes. */
-        memset(from, 16 + round, MANY);
-        shmem_putmem_signal(taken, from, MANY, &arrived, (uint64_t)round, SHMEM_SIGNAL_SET, right);
-        shmem_signal_wait_until(&arrived, SHMEM_CMP_EQ, (uint64_t)round);
-        CHECK(taken[0] == 16 + round && taken[MANY - 1] == 16 + round);
-        shmem_barrier_all();
+        /* The signal is behind the bytes: who is told does nothing but wait for it, and looks at the last of them at once. */
+        for (int turn = 0; turn < TURNS; ++turn) {
+            const int value = 16 + (TURNS * round + turn) % 100;
+            memset(from, value, MANY);
+            shmem_barrier_all();
+            if (me % 2 == turn % 2) shmem_putmem_signal(taken, from, MANY, &arrived, (uint64_t)value, SHMEM_SIGNAL_SET, right);
+            if (left % 2 == turn % 2) {
+                shmem_signal_wait_until(&arrived, SHMEM_CMP_EQ, (uint64_t)value);
+                CHECK(taken[MANY - 1] == value && taken[0] == value);
+            }
+            shmem_barrier_all();
+        }
         for (long i = 1; i <= 1000; ++i) {
             shmem_long_p(&word, 1000 * round + i, right);
             shmem_fence();
