@@ -107,9 +107,11 @@ NVSHMEM_KERNEL void nvshmemx_sync_all_warp() { shmemg_sync_all_htg(); }
 
 /* ---- puts and gets, by bytes -------------------------------------------------------------------------------------- */
 
-/* A kernel's copy within its own PE, whose memory may be any that it reaches: programs compute alone with the kernels that they compute together with. */
+/* A kernel's copy within its own PE, whose memory may be any that it reaches: programs compute alone with the kernels that they compute together with. A group
+   meets before any copy: programs have its threads write what it then puts. */
 template <class Group>
 NVSHMEM_KERNEL bool nvshmem_copied_here(Group group, void *dest, const void *source, size_t bytes, int pe) {
+    group.sync();
     if (pe != shmemg_my_pe()) return false;
     mp::copy(group, dest, source, bytes);
     group.sync();
