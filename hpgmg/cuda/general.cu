@@ -9,10 +9,10 @@ HPGMG_OPERATOR(p27, P27)
 HPGMG_OPERATOR(fv4_wrapped, FV4 | WRAPS)
 HPGMG_OPERATOR(fv2_wrapped, FV2 | WRAPS)
 HPGMG_OPERATOR(p27_wrapped, P27 | WRAPS)
-HPGMG_SLAB_OPERATOR(p27, P27)
-HPGMG_SLAB_OPERATOR(fv4_wrapped, FV4 | WRAPS)
-HPGMG_SLAB_OPERATOR(fv2_wrapped, FV2 | WRAPS)
-HPGMG_SLAB_OPERATOR(p27_wrapped, P27 | WRAPS)
+HPGMG_PARTS_OPERATOR(p27, P27)
+HPGMG_PARTS_OPERATOR(fv4_wrapped, FV4 | WRAPS)
+HPGMG_PARTS_OPERATOR(fv2_wrapped, FV2 | WRAPS)
+HPGMG_PARTS_OPERATOR(p27_wrapped, P27 | WRAPS)
 HPGMG_RESIDENT(p7, hpgmg::P7)
 HPGMG_RESIDENT(p27, hpgmg::P27)
 HPGMG_RESIDENT(p7_wrapped, hpgmg::P7 | hpgmg::WRAPS)
@@ -31,28 +31,29 @@ HPGMG_PROLONG(wrapped_correct_constant, CONSTANT, true, true)
 HPGMG_PROLONG(wrapped_replace_linear, POINTS_LINEAR, false, true)
 HPGMG_PROLONG(wrapped_correct_points, POINTS_QUADRATIC, true, true)
 HPGMG_PROLONG(wrapped_replace_points, POINTS_QUADRATIC, false, true)
-HPGMG_SLAB_PROLONG(correct_constant, CONSTANT, true, false)
-HPGMG_SLAB_PROLONG(replace_linear, POINTS_LINEAR, false, false)
-HPGMG_SLAB_PROLONG(correct_points, POINTS_QUADRATIC, true, false)
-HPGMG_SLAB_PROLONG(replace_points, POINTS_QUADRATIC, false, false)
-HPGMG_SLAB_PROLONG(wrapped_correct, AVERAGES_QUADRATIC, true, true)
-HPGMG_SLAB_PROLONG(wrapped_replace_quadratic, AVERAGES_QUADRATIC, false, true)
-HPGMG_SLAB_PROLONG(wrapped_replace_quartic, AVERAGES_QUARTIC, false, true)
-HPGMG_SLAB_PROLONG(wrapped_correct_constant, CONSTANT, true, true)
-HPGMG_SLAB_PROLONG(wrapped_replace_linear, POINTS_LINEAR, false, true)
-HPGMG_SLAB_PROLONG(wrapped_correct_points, POINTS_QUADRATIC, true, true)
-HPGMG_SLAB_PROLONG(wrapped_replace_points, POINTS_QUADRATIC, false, true)
+HPGMG_PARTS_PROLONG(correct_constant, CONSTANT, true, false)
+HPGMG_PARTS_PROLONG(replace_linear, POINTS_LINEAR, false, false)
+HPGMG_PARTS_PROLONG(correct_points, POINTS_QUADRATIC, true, false)
+HPGMG_PARTS_PROLONG(replace_points, POINTS_QUADRATIC, false, false)
+HPGMG_PARTS_PROLONG(wrapped_correct, AVERAGES_QUADRATIC, true, true)
+HPGMG_PARTS_PROLONG(wrapped_replace_quadratic, AVERAGES_QUADRATIC, false, true)
+HPGMG_PARTS_PROLONG(wrapped_replace_quartic, AVERAGES_QUARTIC, false, true)
+HPGMG_PARTS_PROLONG(wrapped_correct_constant, CONSTANT, true, true)
+HPGMG_PARTS_PROLONG(wrapped_replace_linear, POINTS_LINEAR, false, true)
+HPGMG_PARTS_PROLONG(wrapped_correct_points, POINTS_QUADRATIC, true, true)
+HPGMG_PARTS_PROLONG(wrapped_replace_points, POINTS_QUADRATIC, false, true)
 
 // x in place, and the number at pass.rhs added. Ghosts of x follow.
 HPGMG_PASS(shift, FV2 | WRAPS, SHIFT, false)
-HPGMG_SLAB_PASS(slab_shift, FV2 | WRAPS, SHIFT, false, level)
+HPGMG_PART_PASS(slab_shift, Slab, FV2 | WRAPS, SHIFT, false)
+HPGMG_PART_PASS(box_shift, Brick, FV2 | WRAPS, SHIFT, false)
 
-// Sums of the rows, cut where boxes of `box` cells a side end, of some planes of x: in the order of boxes and of the rows in each.
+// Sums of the rows, cut where boxes of `box` cells a side end, of a part of x: in the order of boxes and of the rows in each.
 extern "C" __global__ void __launch_bounds__(256)
-    hpgmg_sum_rows(const __grid_constant__ Level level, const double* x, double* sums, const __grid_constant__ Planes planes, int box) {
-    const Place p(planes);
+    hpgmg_sum_rows(const __grid_constant__ Level level, const double* x, double* sums, const __grid_constant__ Extent extent, int box) {
+    const Place p(extent);
     const int side = level.n / box;
-    if (p.t >= side || p.j >= level.n) return;
+    if (!p.mine) return;
     for (int k = p.k; k < p.end; k++) {
         double sum = 0.0;
         for (int i = p.t * box; i < (p.t + 1) * box; i++) sum += x[level.at(i, p.j, k)];

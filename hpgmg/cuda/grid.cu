@@ -15,24 +15,25 @@ __device__ __forceinline__ void raise(unsigned long long* largest, unsigned long
 
 struct Place {
     int t, j, k, end;
-    __device__ __forceinline__ explicit Place(const Planes& planes)
-        : t(blockIdx.x * 32 + threadIdx.x), j(blockIdx.y * blockDim.y + threadIdx.y),
-          k(planes.first + blockIdx.z * planes.each), end(min(planes.end, k + planes.each)) {}
+    bool mine;
+    __device__ __forceinline__ explicit Place(const Extent& extent)
+        : t(extent.first[0] + blockIdx.x * 32 + threadIdx.x), j(extent.first[1] + blockIdx.y * blockDim.y + threadIdx.y),
+          k(extent.first[2] + blockIdx.z * extent.each), end(min(extent.end[2], k + extent.each)),
+          mine(t < extent.end[0] && j < extent.end[1]) {}
     // Band by band of rows, so that the planes of one are still in the second-level cache when the next block along k
     // reads them.
     __device__ __forceinline__ Place(const Pass& pass, int n, int each)
         : t(blockIdx.x * 32 + threadIdx.x),
           j((blockIdx.z / pass.tiles * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y),
-          k(blockIdx.z % pass.tiles * each), end(min(n, k + each)) {}
+          k(blockIdx.z % pass.tiles * each), end(min(n, k + each)), mine(2 * t < n && j < n) {}
 };
 
 template <int OPERATOR, int STEP, bool ZERO, class L>
 __device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
     const Place p(pass, level.n, pass.planes);
-    const bool mine = 2 * p.t < level.n && p.j < level.n;
     for (int k = p.k; k < p.end; k++) {
         double even = 0.0, odd = 0.0;
-        if (mine) any_pair<OPERATOR, STEP, ZERO>(level, pass, p.t, p.j, k, even, odd);
+        if (p.mine) any_pair<OPERATOR, STEP, ZERO>(level, pass, p.t, p.j, k, even, odd);
         store_row<wraps(OPERATOR)>(level, pass.out, p.t, p.j, k, even, odd);
     }
 }
@@ -46,7 +47,7 @@ __device__ __forceinline__ void residual_restrict(const Level& level, const Leve
     const int a = threadIdx.y, b = threadIdx.z, i = threadIdx.x;
     int turn = 0;
     for (int k = p.k; k < p.end; k += 2, turn ^= 1) {
-        if (2 * p.t < level.n && p.j < level.n) {
+        if (p.mine) {
             double even, odd;
             any_pair<OPERATOR, RESIDUAL, false>(level, pass, p.t, p.j, k + b, even, odd);
             sums[turn][b][a][i] = even + odd;
@@ -65,7 +66,7 @@ template <int OPERATOR>
 __device__ __forceinline__ void residual_norm(const Level& level, const Pass& pass, unsigned long long* largest) {
     const Place p(pass, level.n, pass.planes);
     unsigned long long mine = 0;
-    if (2 * p.t < level.n && p.j < level.n) {
+    if (p.mine) {
         for (int k = p.k; k < p.end; k++) {
             double even, odd;
             any_pair<OPERATOR, RESIDUAL, false>(level, pass, p.t, p.j, k, even, odd);
@@ -208,10 +209,10 @@ HPGMG_PROLONG(replace_quartic, AVERAGES_QUARTIC, false, false)
 // to = means of from; where `largest` is given also max |from|.
 extern "C" __global__ void __launch_bounds__(256)
     hpgmg_restrict(const __grid_constant__ Level fine, const __grid_constant__ Level coarse, const double* from, double* to,
-                   const __grid_constant__ Planes planes, unsigned long long* largest) {
-    const Place p(planes);
+                   const __grid_constant__ Extent extent, unsigned long long* largest) {
+    const Place p(extent);
     unsigned long long mine = 0;
-    if (p.t < coarse.n && p.j < coarse.n) {
+    if (p.mine) {
         for (int k = p.k; k < p.end; k++) {
             double sums[2][2];
 #pragma unroll
@@ -233,10 +234,10 @@ extern "C" __global__ void __launch_bounds__(256)
 // max |x|, or max |x - means of fine| where `fine` is given (a vector of level `finer`).
 extern "C" __global__ void __launch_bounds__(256)
     hpgmg_norm(const __grid_constant__ Level level, const __grid_constant__ Level finer, const double* x, const double* fine,
-               const __grid_constant__ Planes planes, unsigned long long* largest) {
-    const Place p(planes);
+               const __grid_constant__ Extent extent, unsigned long long* largest) {
+    const Place p(extent);
     unsigned long long mine = 0;
-    if (p.j < level.n) {
+    if (p.mine) {
         for (int k = p.k; k < p.end; k++) {
             for (int i = 2 * p.t; i < min(level.n, 2 * p.t + 2); i++) {
                 double value = __ldg(x + level.at(i, p.j, k));
@@ -246,6 +247,15 @@ extern "C" __global__ void __launch_bounds__(256)
         }
     }
     raise(largest, mine);
+}
+
+// A box of elements, to another place; by all threads of the grid.
+extern "C" __global__ void __launch_bounds__(256) hpgmg_copy(const __grid_constant__ Copy copy) {
+    const std::int64_t plane = copy.row * copy.rows, all = plane * copy.planes;
+    for (std::int64_t at = blockIdx.x * blockDim.x + threadIdx.x; at < all; at += gridDim.x * blockDim.x) {
+        const std::int64_t x = at % copy.row, y = at / copy.row % copy.rows, z = at / plane;
+        copy.to[x + y * copy.to_strides[0] + z * copy.to_strides[1]] = copy.from[x + y * copy.from_strides[0] + z * copy.from_strides[1]];
+    }
 }
 
 // The scalars, to memory of the host: a copy behind a launch that waits would hold up the copies of other ranks on the same GPU.

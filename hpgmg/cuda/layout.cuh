@@ -110,8 +110,8 @@ struct DeviceLevel {
     std::int32_t correct;
     // `GhostRule` for interpolating solutions from this level.
     std::int32_t replace;
-    // Keeps the size a multiple of 8; ignored.
-    std::int32_t reserved;
+    // Rows of a plane that are here, without ghosts.
+    std::int32_t rows;
 };
 static_assert(sizeof(DeviceLevel) == 232 && alignof(DeviceLevel) == 8);
 static_assert(offsetof(DeviceLevel, u) == 0);
@@ -133,7 +133,7 @@ static_assert(offsetof(DeviceLevel, half) == 212);
 static_assert(offsetof(DeviceLevel, boundary) == 216);
 static_assert(offsetof(DeviceLevel, correct) == 220);
 static_assert(offsetof(DeviceLevel, replace) == 224);
-static_assert(offsetof(DeviceLevel, reserved) == 228);
+static_assert(offsetof(DeviceLevel, rows) == 228);
 
 // A pass of the operator. One from zero takes x as zero without reading it.
 struct Pass {
@@ -190,22 +190,48 @@ static_assert(offsetof(Leg, zero) == 12);
 static_assert(offsetof(Leg, restrict) == 16);
 static_assert(offsetof(Leg, reserved) == 20);
 
-// Planes that a launch works on.
-struct Planes {
-    // The first.
-    std::int32_t first;
+// The part of a level that a launch works on: along i in what a thread has of a row.
+struct Extent {
+    // The first along each axis.
+    std::int32_t first[3];
     // Behind the last.
-    std::int32_t end;
-    // That a block marches through.
+    std::int32_t end[3];
+    // Planes that a block marches through.
     std::int32_t each;
     // Keeps the size a multiple of 8; ignored.
     std::int32_t reserved;
 };
-static_assert(sizeof(Planes) == 16 && alignof(Planes) == 4);
-static_assert(offsetof(Planes, first) == 0);
-static_assert(offsetof(Planes, end) == 4);
-static_assert(offsetof(Planes, each) == 8);
-static_assert(offsetof(Planes, reserved) == 12);
+static_assert(sizeof(Extent) == 32 && alignof(Extent) == 4);
+static_assert(offsetof(Extent, first) == 0);
+static_assert(offsetof(Extent, end) == 12);
+static_assert(offsetof(Extent, each) == 24);
+static_assert(offsetof(Extent, reserved) == 28);
+
+// Elements that are copied: rows of so many, so many rows in a plane, and planes.
+struct Copy {
+    // The first.
+    ReadOnly from;
+    // Where it goes.
+    Values to;
+    // Elements from row to row and from plane to plane, where they are.
+    std::int64_t from_strides[2];
+    // Where they go.
+    std::int64_t to_strides[2];
+    // Elements of a row.
+    std::int64_t row;
+    // Rows of a plane.
+    std::int64_t rows;
+    // Planes.
+    std::int64_t planes;
+};
+static_assert(sizeof(Copy) == 72 && alignof(Copy) == 8);
+static_assert(offsetof(Copy, from) == 0);
+static_assert(offsetof(Copy, to) == 8);
+static_assert(offsetof(Copy, from_strides) == 16);
+static_assert(offsetof(Copy, to_strides) == 32);
+static_assert(offsetof(Copy, row) == 48);
+static_assert(offsetof(Copy, rows) == 56);
+static_assert(offsetof(Copy, planes) == 64);
 
 // A rank's planes of a level and its turns with the ranks next to it.
 struct Slab {
@@ -226,5 +252,25 @@ static_assert(offsetof(Slab, first) == 136);
 static_assert(offsetof(Slab, end) == 140);
 static_assert(offsetof(Slab, held) == 144);
 static_assert(offsetof(Slab, reserved) == 148);
+
+// A rank's box of a level and its turns with the ranks around it.
+struct Brick {
+    // As that of a slab.
+    TurnsAround halo;
+    // First cell along each axis; of interpolation that of the coarse level.
+    std::int32_t first[3];
+    // Behind the last.
+    std::int32_t end[3];
+    // Cells beyond these in memory, along each axis: 2, or all of a level that is not cut along it.
+    std::int32_t held[3];
+    // Keeps the size a multiple of 8; ignored.
+    std::int32_t reserved;
+};
+static_assert(sizeof(Brick) == 1136 && alignof(Brick) == 8);
+static_assert(offsetof(Brick, halo) == 0);
+static_assert(offsetof(Brick, first) == 1096);
+static_assert(offsetof(Brick, end) == 1108);
+static_assert(offsetof(Brick, held) == 1120);
+static_assert(offsetof(Brick, reserved) == 1132);
 
 }  // namespace hpgmg

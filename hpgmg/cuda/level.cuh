@@ -10,7 +10,7 @@ namespace hpgmg {
 
 struct Level : DeviceLevel {
     __device__ __forceinline__ int pitch() const { return 2 * half; }
-    __device__ __forceinline__ int plane() const { return 2 * half * (n + 2 * GHOSTS); }
+    __device__ __forceinline__ int plane() const { return 2 * half * (rows + 2 * GHOSTS); }
     __device__ __forceinline__ int row(int j, int k) const {
         return BASE + (j + GHOSTS) * pitch() + (k + GHOSTS) * plane();
     }

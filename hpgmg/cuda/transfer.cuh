@@ -72,31 +72,40 @@ __device__ __forceinline__ void interpolate(const Coarse& coarse, double (&fine)
     }
 }
 
+// All cells are in memory.
+struct All {
+    static constexpr bool ALL_ROWS = true;
+    __device__ __forceinline__ static constexpr int low(int) { return 0; }
+    __device__ __forceinline__ static constexpr int high(int) { return 1 << 30; }
+};
+
 // Coarse cells that a block interpolates from, so many along i, j and k, and the neighbours that the rule reads.
 template <int REACH, int I = 32, int J = TILE, int K = TILE>
 struct Tile {
     static constexpr int ROW = I + 2 * REACH, ROWS = J + 2 * REACH, PLANES = K + 2 * REACH, CELLS = ROW * ROWS * PLANES;
     double cells[PLANES][ROWS][ROW];
 
-    // Fills the tile whose first cell is (i0, j0, k0): from the planes [low, high) of x inside the domain, then outside along
-    // i, j and k in turn. Other cells hold nothing that is used. By thread number `thread` of `threads`.
-    // WRAPPED: from where the cells are that those outside are, at once; along k only if all planes are inside.
-    template <bool READ_ONLY = true, bool WRAPPED = false>
+    // Fills the tile whose first cell is (i0, j0, k0): from the cells of x inside the domain that `here` says are in memory, then
+    // outside along i, j and k in turn. Other cells hold nothing that is used. By thread number `thread` of `threads`.
+    // WRAPPED: from where the cells are that those outside are, at once; along j and k only if all of them are inside.
+    template <bool READ_ONLY = true, bool WRAPPED = false, class Here = All>
     __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0, int thread,
-                                         int threads, int low = 0, int high = 1 << 30) {
-        const bool all_planes = high - low > 2 * level.n;
+                                         int threads, const Here& here_is = {}) {
+        const bool all_planes = here_is.high(2) - here_is.low(2) > 2 * level.n;
         auto around = [&](int at) { return at < 0 ? at + level.n : at >= level.n ? at - level.n : at; };
+        auto in = [&](int axis, int at) { return at >= here_is.low(axis) && at < here_is.high(axis); };
         for (int stage = 0; stage < (WRAPPED ? 1 : 4); stage++) {
             for (int cell = thread; cell < CELLS; cell += threads) {
                 const int a = cell % ROW, b = cell / ROW % ROWS, c = cell / (ROW * ROWS);
                 const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
                 if (WRAPPED) {
-                    const int ii = around(i), jj = around(j), kk = all_planes ? around(k) : k;
-                    const bool here = all_planes ? level.has(kk) : kk >= low && kk < high;
-                    if (level.has(ii) && level.has(jj) && here) cells[c][b][a] = load<READ_ONLY>(x + level.at(ii, jj, kk));
+                    const bool all_rows = Here::ALL_ROWS || here_is.high(1) - here_is.low(1) > 2 * level.n;
+                    const int ii = around(i), jj = all_rows ? around(j) : j, kk = all_planes ? around(k) : k;
+                    const bool row = all_rows ? level.has(jj) : in(1, jj), plane = all_planes ? level.has(kk) : in(2, kk);
+                    if (level.has(ii) && row && plane) cells[c][b][a] = load<READ_ONLY>(x + level.at(ii, jj, kk));
                     continue;
                 }
-                const bool in_i = level.has(i), in_j = level.has(j), in_k = level.has(k) && k >= low && k < high;
+                const bool in_i = level.has(i) && in(0, i), in_j = level.has(j) && in(1, j), in_k = level.has(k) && in(2, k);
                 if (stage == 0) {
                     if (in_i && in_j && in_k) cells[c][b][a] = load<READ_ONLY>(x + level.at(i, j, k));
                     continue;

@@ -8,5 +8,6 @@ using Values = double*;
 using ReadOnly = const double*;
 using Counter = unsigned long long*;
 using Turns = mp::Exchange<2>;
+using TurnsAround = mp::Exchange<26>;
 
 }  // namespace hpgmg

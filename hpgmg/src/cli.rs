@@ -88,6 +88,10 @@ pub struct Cli {
     /// communication (32 by default; with --compare less if the finest level would not be distributed otherwise).
     #[arg(long, value_name = "CELLS")]
     pub whole: Option<usize>,
+    /// With several ranks on GPUs: ranks along i, j and k, such as 2x2x2, and behind commas of the next coarser levels, such as
+    /// 4x4x4,4x4x4,2x2x2; by default what a count of bytes, neighbours and launches says costs least (the report names it).
+    #[arg(long, value_name = "IxJxK", value_delimiter = ',', value_parser = along)]
+    pub along: Vec<[usize; 3]>,
     /// On GPUs: levels of fewer cells are computed by the CPU. 0, all on the GPU, is the fastest at every size (measured
     /// on an H200); 10000 is what the paper has.
     #[arg(long, value_name = "CELLS", default_value_t = 0)]
@@ -220,6 +224,15 @@ pub fn available_memory(local: usize, here: usize, threads: usize) -> u64 {
     };
     let host = limits::host_room().map_or(u64::MAX, |room| room.bytes);
     limits::process_room().map_or(u64::MAX, own).min(host) / 11 * 10
+}
+
+/// Ranks along three axes.
+fn along(text: &str) -> Result<[usize; 3], String> {
+    let numbers: Option<Vec<usize>> =
+        text.split('x').map(|number| number.parse().ok().filter(|&ranks| ranks > 0)).collect();
+    numbers
+        .and_then(|numbers| numbers.try_into().ok())
+        .ok_or_else(|| "expected ranks along i, j and k, such as 2x2x2".into())
 }
 
 #[cfg(test)]

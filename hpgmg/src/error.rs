@@ -34,6 +34,16 @@ pub enum ConfigError {
         /// Cells per side.
         dim: usize,
     },
+    /// The user's division of levels among ranks does not fit.
+    #[error("--along {}: {reason}, {ranks}", .along.iter().map(|[i, j, k]| format!("{i}x{j}x{k}")).collect::<Vec<_>>().join(","))]
+    Along {
+        /// Ranks along i, j and k of the finest level, of the next, and so on.
+        along: Vec<[usize; 3]>,
+        /// Ranks of the run.
+        ranks: usize,
+        /// Why not.
+        reason: &'static str,
+    },
     /// The levels would not fit into memory.
     #[error(
         "{dim}³ cells need {needed_mib} MiB on this machine and {available_mib} MiB are available; \

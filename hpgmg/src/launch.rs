@@ -102,9 +102,11 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
     let refuse = |text: String| Err(Refused(text));
     let size = cli.ranks.unwrap_or(launcher.map_or(1, |l| l.size));
     let on_gpus = cli.device == Device::Cuda;
-    if !on_gpus && (cli.graph || cli.whole.is_some() || !cli.direct_halo) {
+    let of_gpus = cli.graph || cli.whole.is_some() || !cli.along.is_empty() || !cli.direct_halo;
+    if !on_gpus && of_gpus {
         return refuse(
-            "--graph, --whole and --direct-halo are for ranks on GPUs: with --device cuda".into(),
+            "--graph, --whole, --along and --direct-halo are for ranks on GPUs: with --device cuda"
+                .into(),
         );
     }
     if cli.gpu_threshold > 0 && cli.device != Device::Cuda {
@@ -271,6 +273,7 @@ mod tests {
             (&["--ranks", "2", "--compare", "mpi,kernel"], "mpi"),
             (&["--direct-halo=false"], "--device cuda"),
             (&["--graph"], "--device cuda"),
+            (&["--along", "2x2x2"], "--device cuda"),
             (&["--gpu-threshold", "10000"], "--device cuda"),
             (&["--timeline", "t.json"], "--device cuda"),
             (&["--device", "cuda", "--graph", "--gpu-threshold", "1"], "no graph"),

@@ -1,7 +1,7 @@
 //! Coefficients and right-hand sides of slabs of several levels, from the formulas of the finest one.
 //!
 //! What restriction makes of a pencil, all cells along i of as many rows and planes as lie under one row of the coarsest
-//! level, depends on that pencil alone. So pencil after pencil is computed and restricted in a cache, and the planes that
+//! level, depends on that pencil alone. So pencil after pencil is computed and restricted in a cache, and the cells that
 //! this rank has of each level are kept. It has all of the coarsest one then without asking other ranks for theirs. The
 //! numbers are those of a rank that has everything, bit by bit.
 
@@ -49,8 +49,10 @@ fn fill_one(team: &Team, isa: Isa, problem: &Problem, slabs: &mut [Slab], normal
         team.share(count, n * n * n, &Buffers::default, &|buffers, pencil| {
             let (js, ks) = (rows(1, pencil % pencils(1)), rows(2, pencil / pencils(1)));
             let kept = |(l, slab): (usize, &Slab)| {
-                let stored = slab.stored(slab.n() + more[2]);
-                stored.start << l < ks.end && ks.start < stored.end << l
+                [(1, &js), (2, &ks)].into_iter().all(|(axis, cells)| {
+                    let stored = slab.stored(axis, slab.n() + more[axis]);
+                    stored.start << l < cells.end && cells.start < stored.end << l
+                })
             };
             if !slabs.iter().enumerate().any(kept) {
                 return;
@@ -59,12 +61,13 @@ fn fill_one(team: &Team, isa: Isa, problem: &Problem, slabs: &mut [Slab], normal
             evaluate(problem, normal, [&x, &y[js.clone()], &z[ks.clone()]], fine);
             let mut dims = [x.len(), js.len(), ks.len()];
             for (l, (slab, out)) in slabs.iter().zip(&outputs).enumerate() {
-                let stored = slab.stored(slab.n() + more[2]);
+                let stored = [0, 1, 2].map(|axis| slab.stored(axis, slab.n() + more[axis]));
                 for (row, values) in fine.chunks_exact(dims[0]).take(dims[1] * dims[2]).enumerate()
                 {
                     let (j, k) = ((js.start >> l) + row % dims[1], (ks.start >> l) + row / dims[1]);
-                    if stored.contains(&k) {
-                        let at = slab.at(0, j as isize, k as isize);
+                    if stored[1].contains(&j) && stored[2].contains(&k) {
+                        let at = slab.at(stored[0].start as isize, j as isize, k as isize);
+                        let values = &values[stored[0].clone()];
                         // SAFETY: every row is one pencil's.
                         unsafe { out.row(at, values.len()) }.copy_from_slice(values);
                     }

@@ -2,8 +2,6 @@
 //! the diagonal of the operator and the bound of its spectrum. Section 4.4 of the HPGMG-FV description
 //! for the ghosts of the coefficients.
 
-use std::ops::Range;
-
 use crate::backend::{Backend, Operators, Vector};
 use crate::boundary::{Faces, extrapolate_beta};
 use crate::comm::{Comm, CommError};
@@ -21,7 +19,7 @@ use crate::options::{Bottom, Boundary, Config, Equation, Operator, Smoother};
 use crate::pencils;
 use crate::problem::Problem;
 use crate::rows::SharedVector;
-use crate::slab::Slab;
+use crate::slab::{Part, Slab};
 use crate::team::Team;
 use crate::timers::Timers;
 use crate::transfer::{self, Interpolation, Restriction, Rule, Side};
@@ -82,7 +80,7 @@ impl Cpu {
         Self::with_slabs(config, comm, threads, &[], &mut |_| Ok(()))
     }
 
-    /// As [`new`](Self::new), but of the first levels only some planes, `planes`, are set up, which others then solve on;
+    /// As [`new`](Self::new), but of the first levels only these parts are set up, which others then solve on;
     /// `agree` gives the largest of what all who do so have. The domain does not wrap then.
     ///
     /// # Errors
@@ -91,7 +89,7 @@ impl Cpu {
         config: Config,
         comm: &dyn Comm,
         threads: usize,
-        planes: &[Range<usize>],
+        parts: &[Part],
         agree: &mut dyn FnMut(&mut [f64]) -> Result<(), CommError>,
     ) -> Result<Self, Error> {
         let shapes = hierarchy(&config, comm.size())?;
@@ -99,7 +97,7 @@ impl Cpu {
         let scratch = operators::scratch_len(n).max(transfer::scratch_len(n));
         let team = Team::new(threads, scratch).map_err(Error::Threads)?;
         // The first level in boxes.
-        let first = planes.len();
+        let first = parts.len();
         let mut levels = Vec::with_capacity(shapes.len());
         for l in 0..shapes.len() {
             levels.push(build_level(&config, comm, &team, &shapes, l, l < first)?);
@@ -120,7 +118,7 @@ impl Cpu {
         if first == 0 {
             cpu.fill_finest();
         } else {
-            cpu.fill_slabs(planes, agree)?;
+            cpu.fill_slabs(parts, agree)?;
         }
         // Where the domain wraps, whatever the equation: the point values of a right-hand side of mean zero have another.
         if cpu.config.boundary == Boundary::Periodic && cpu.active(0) {
@@ -145,23 +143,23 @@ impl Cpu {
         Ok(cpu)
     }
 
-    /// The levels of which only `planes` are set up; coefficients and right-hand side of the one after them.
+    /// The levels of which only `parts` are set up; coefficients and right-hand side of the one after them.
     fn fill_slabs(
         &mut self,
-        planes: &[Range<usize>],
+        parts: &[Part],
         agree: &mut dyn FnMut(&mut [f64]) -> Result<(), CommError>,
     ) -> Result<(), CommError> {
         let Self { levels, team, config, isa, .. } = self;
         let dim = |l: usize| levels[l].shape.dim;
-        let mut slabs: Vec<Slab> = (0..planes.len())
-            .map(|l| Slab::new(config, dim(l), planes[l].clone()))
-            .chain([Slab::new(config, dim(planes.len()), 0..dim(planes.len()))])
+        let mut slabs: Vec<Slab> = (0..parts.len())
+            .map(|l| Slab::new(config, dim(l), parts[l].clone()))
+            .chain([Slab::new(config, dim(parts.len()), [0, 1, 2].map(|_| 0..dim(parts.len())))])
             .collect();
         let (boundary, h) = (config.boundary, levels[0].shape.h);
         let problem = Problem::new(config.operator, boundary, config.equation.a(), h);
         pencils::fill(team, *isa, &problem, &mut slabs);
         if let Some(whole) = slabs.pop() {
-            levels[planes.len()].copy_from(&whole);
+            levels[parts.len()].copy_from(&whole);
         }
         let mut lambda = Vec::with_capacity(slabs.len());
         for (l, slab) in slabs.iter_mut().enumerate() {

@@ -324,25 +324,33 @@ fn write_timeline<'a>(
 }
 
 /// Which levels the ranks on GPUs share.
-fn cut(cli: &Cli, config: &Config, ranks: usize) -> Result<Cut, ConfigError> {
+fn cut<'a>(cli: &'a Cli, config: &Config, ranks: usize) -> Result<Cut<'a>, ConfigError> {
     let most = match cli.compare.is_empty() {
         true => cuda::WHOLE,
         // What is compared is communication: the finest level at least is cut.
         false => cuda::WHOLE.min(cuda::finest(config, ranks)? / 2),
     };
-    Ok(Cut { whole: cli.whole.unwrap_or(most), threshold: cli.gpu_threshold })
+    let whole = cli.whole.unwrap_or(most);
+    Ok(Cut { whole, threshold: cli.gpu_threshold, along: &cli.along })
 }
 
 /// The ranks on their GPUs, communicating in one way.
-fn team<'a>(cli: &Cli, way: CommMode, comm: &'a dyn Comm, mpi: &'a Messages, cut: Cut) -> Team<'a> {
+fn team<'a>(
+    cli: &Cli,
+    way: CommMode,
+    comm: &'a dyn Comm,
+    mpi: &'a Messages,
+    cut: Cut<'a>,
+) -> Team<'a> {
     let mode = match way {
         CommMode::Auto | CommMode::Kernel => Mode::Kernel,
         CommMode::Stream => Mode::Stream,
         CommMode::Host | CommMode::Mpi => Mode::Staged,
     };
     let messages = if way == CommMode::Mpi { mpi.of(comm) } else { comm };
-    let (whole, direct_halo, graph) = (cut.whole, cli.direct_halo, cli.graph);
-    Team { comm, messages, mode, whole, direct_halo, graph }
+    let Cut { whole, along, .. } = cut;
+    let (direct_halo, graph) = (cli.direct_halo, cli.graph);
+    Team { comm, messages, mode, whole, along, direct_halo, graph }
 }
 
 /// MPI beside libmp, where it is asked for: the ranks are the same.

@@ -4,11 +4,12 @@
 use gdsync::{Arg, Dims, Kernel};
 
 use super::columns::columns;
-use super::device::{Leg, Pass, Planes, TILE};
+use super::device::{Extent, Leg, Pass, TILE};
 use super::error::CudaError;
-use super::halo::slab;
+use super::halo::turn;
 use super::kernels::{Columns, Passes};
 use super::launches::{grouped, steps};
+use super::partition::Part;
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
 use super::sweep::Sweep;
@@ -48,10 +49,10 @@ fn banded(dims: &mut Dims, n: usize) -> i32 {
 }
 
 impl Gpu {
-    /// Dimensions of a launch with a thread for `width` things in each of `n` rows of `planes` planes, and the planes that a
+    /// Dimensions of a launch with a thread for each of `width` things in each of `n` rows of `planes` planes, and the planes that a
     /// block marches through: a few where there are blocks enough, so that neighbouring planes are read from the
     /// first-level cache. More than three measured slower (on an H100): the last blocks then run alone.
-    pub(super) fn shape(&self, width: usize, n: usize, planes: usize) -> (Dims, i32) {
+    pub(super) fn shape(&self, [width, n, planes]: [usize; 3]) -> (Dims, i32) {
         let (x, y) = (width.div_ceil(BLOCK.0 as usize), n.div_ceil(BLOCK.1 as usize));
         let enough = 8 * self.machine.multiprocessors as usize;
         let each = (x * y * planes).div_ceil(enough.max(1)).clamp(1, 3);
@@ -62,10 +63,18 @@ impl Gpu {
     /// For a thread for each pair of cells of this rank's part of level `l`, band by band; with the planes of a block and
     /// the blocks along k.
     pub(super) fn pairs(&self, l: usize) -> (Dims, i32, i32) {
-        let grid = self.levels[l].grid;
-        let (mut dims, each) = self.shape(grid.n.div_ceil(2), grid.n, grid.planes);
-        let tiles = banded(&mut dims, grid.n);
+        let [cells, rows, planes] = self.levels[l].grid.size;
+        let (mut dims, each) = self.shape([cells.div_ceil(2), rows, planes]);
+        let tiles = banded(&mut dims, rows);
         (dims, each, tiles)
+    }
+
+    /// Dimensions of a launch over `part`, along i in what a thread has of a row, and what it is told.
+    pub(super) fn extent(&self, part: Part) -> (Dims, Extent) {
+        let (dims, each) = self.shape([0, 1, 2].map(|axis| part[axis].len()));
+        let [first, end] = [0, 1]
+            .map(|what| [0, 1, 2].map(|axis| [part[axis].start, part[axis].end][what] as i32));
+        (dims, Extent { first, end, each, reserved: 0 })
     }
 
     /// Dimensions of a launch that marches through the columns of this rank's part of level `l`, and the planes of a
@@ -73,21 +82,25 @@ impl Gpu {
     fn columns(&self, l: usize) -> Option<(&Columns, Dims, i32)> {
         let (grid, kernels) = (self.levels[l].grid, self.passes(l).columns.as_ref()?);
         let multiprocessors = self.machine.multiprocessors as usize;
-        let blocks = columns(grid.n, grid.planes, multiprocessors, grid.n >= BANDS_FROM)?;
+        let blocks = columns(grid.n, grid.size[2], multiprocessors, grid.n >= BANDS_FROM)?;
         let dims = Dims { grid: blocks.grid, block: (BLOCK.0, BLOCK.1, 1), shared: 0 };
         Some((kernels, dims, blocks.planes as i32))
     }
 
     /// The kernels for level `l`.
     pub(super) fn passes(&self, l: usize) -> &Passes {
-        if self.partition.is_cut(l) { &self.kernels.slab } else { &self.kernels.whole }
+        match self.partition.is_cut(l) {
+            false => &self.kernels.whole,
+            true if self.partition.in_slabs(l) => &self.kernels.slab,
+            true => &self.kernels.boxes,
+        }
     }
 
     /// Enqueues a kernel over level `l` (or, to interpolate from it, over the coarser one that `share` names) that
     /// touches `ghosts`: over a cut level one phase of the exchange.
     ///
     /// # Safety
-    /// As for [`gdsync::Stream::launch`], without the last parameter of kernels over slabs.
+    /// As for [`gdsync::Stream::launch`], without the last parameter of kernels over slabs and boxes.
     pub(super) unsafe fn phase<const N: usize>(
         &self,
         l: usize,
@@ -104,15 +117,16 @@ impl Gpu {
             });
         }
         let read = read.filter(|(level, _)| self.partition.is_cut(*level));
-        let halo = match &self.ranks {
-            Ranks::Halo(halo) => halo.enter(self, read, written.map(|vector| (l, vector)))?,
-            Ranks::Alone | Ranks::Staged(_) => mp_kernels::Exchange::default(),
+        let part = match &self.ranks {
+            Ranks::Halo(halo) => {
+                halo.enter(self, read, written.map(|vector| (l, vector)), l, share)?
+            }
+            Ranks::Alone | Ranks::Staged(_) => turn(&self.partition, l, share),
         };
-        let slab = slab(&self.partition, share, self.levels[share].grid.n, halo);
-        let mut all = [Arg::new(&slab); 5];
+        let mut all = [part.arg(); 5];
         all[..N].copy_from_slice(&args);
         self.traced(l, kernel.name(), || {
-            // SAFETY: the caller's promise; kernels over slabs take the slab last, and phases order what is written in
+            // SAFETY: the caller's promise; kernels over slabs and boxes take them last, and phases order what is written in
             // other ranks' memory.
             unsafe { self.machine.launch(&self.stream, kernel, dims, &all[..=N]) }
         })?;
@@ -123,13 +137,13 @@ impl Gpu {
         }
     }
 
-    /// After a restriction from level `l`: every rank gets the right-hand side of the first whole level.
+    /// After a restriction from level `l`: a rank gets what others have of its part of the next level's right-hand side.
     fn gather_below(&self, l: usize) -> Result<(), CudaError> {
         match &self.ranks {
-            _ if l + 1 != self.partition.whole() => Ok(()),
+            _ if !self.partition.gathers(l + 1) => Ok(()),
             Ranks::Alone => Ok(()),
-            Ranks::Halo(halo) => halo.gather(self),
-            Ranks::Staged(staged) => staged.gather(self, Vector::R),
+            Ranks::Halo(halo) => halo.gather(self, l + 1),
+            Ranks::Staged(staged) => staged.gather(self, l + 1),
         }
     }
 
@@ -298,14 +312,14 @@ impl Gpu {
             return self.gather_below(l);
         }
         // A block and turn does four rows of two planes.
-        let pairs = (level.n as u32 / 2).div_ceil(BLOCK.0);
-        let (rows, planes) =
-            ((level.n as u32).div_ceil(4), (self.levels[l].grid.planes as u32).div_ceil(2));
+        let [cells, rows, planes] = self.levels[l].grid.size.map(|size| size as u32);
+        let (pairs, rows, planes) =
+            ((cells / 2).div_ceil(BLOCK.0), rows.div_ceil(4), planes.div_ceil(2));
         let enough = 8 * self.machine.multiprocessors;
         let turns = (pairs * rows * planes).div_ceil(enough).clamp(1, 2);
         let grid = (pairs, rows, planes.div_ceil(turns));
         let mut dims = Dims { grid, block: (BLOCK.0, 4, 2), shared: 0 };
-        let tiles = banded(&mut dims, self.levels[l].grid.n);
+        let tiles = banded(&mut dims, self.levels[l].grid.size[1]);
         let (x, out, planes) = (level.u, coarse.r, turns as i32);
         let pass = Pass { x, out, rhs, planes, tiles, ..Pass::default() };
         let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
@@ -333,17 +347,14 @@ impl Gpu {
     fn restrict(&self, l: usize, from: Vector, norm: bool) -> Result<(), CudaError> {
         let (level, coarse) = (&self.levels[l].view(), &self.levels[l + 1].view());
         let from = level.vector(from);
-        let share = self.partition.share(l + 1);
-        let n = coarse.n as usize;
-        let (dims, each) = self.shape(n, n, share.len());
-        let planes = Planes { first: share.start as i32, end: share.end as i32, each, reserved: 0 };
+        let (dims, extent) = self.extent(self.partition.share(l + 1));
         let largest = if norm { self.address(Scalar::RightHandSide) } else { 0 };
         let args = [
             Arg::new(level),
             Arg::new(coarse),
             Arg::new(&from),
             Arg::new(&coarse.r),
-            Arg::new(&planes),
+            Arg::new(&extent),
             Arg::new(&largest),
         ];
         self.traced(l, self.kernels.restrict.name(), || {
@@ -356,10 +367,9 @@ impl Gpu {
     /// u of level `l` from u of level l+1, replaced or corrected by `kernel`.
     fn prolong(&self, l: usize, kernel: &Kernel) -> Result<(), CudaError> {
         let (coarse, fine) = (&self.levels[l + 1].view(), &self.levels[l].view());
-        let planes = self.partition.share(l + 1).len() as u32;
+        let [cells, rows, planes] = self.partition.share(l + 1).map(|along| along.len() as u32);
         let tile = TILE as u32;
-        let (across, up) = ((coarse.n as u32).div_ceil(BLOCK.0), (coarse.n as u32).div_ceil(tile));
-        let grid = (across, up, planes.div_ceil(tile));
+        let grid = (cells.div_ceil(BLOCK.0), rows.div_ceil(tile), planes.div_ceil(tile));
         let dims = Dims { grid, block: (BLOCK.0, tile, tile), shared: 0 };
         let args = [Arg::new(coarse), Arg::new(fine), Arg::new(&coarse.u), Arg::new(&fine.u)];
         let ghosts = Ghosts { read: Some((l + 1, Vector::U)), written: Some(Vector::U) };
@@ -377,14 +387,14 @@ impl Gpu {
     ) -> Result<(), CudaError> {
         let level = &self.levels[l].view();
         let fine = &self.levels[finer.unwrap_or(l)].view();
-        // Of the first whole level this rank has the finer values of its share only.
-        let share = match finer {
-            Some(finer) if self.partition.is_cut(finer) => self.partition.share(l),
-            _ => self.levels[l].grid.first..self.levels[l].grid.first + self.levels[l].grid.planes,
+        // Where the level below is shared by more ranks this one has the finer values of its share only.
+        let [cells, rows, planes] = match finer {
+            Some(_) => self.partition.share(l),
+            None => self.partition.part(l),
         };
-        let n = level.n as usize;
-        let (dims, each) = self.shape(n.div_ceil(2), n, share.len());
-        let planes = Planes { first: share.start as i32, end: share.end as i32, each, reserved: 0 };
+        // A thread has a pair of cells.
+        let pairs = cells.start / 2..cells.end.div_ceil(2);
+        let (dims, extent) = self.extent([pairs, rows, planes]);
         let (x, from) = (level.vector(x), if finer.is_some() { fine.u } else { 0 });
         let largest = self.address(into);
         let args = [
@@ -392,7 +402,7 @@ impl Gpu {
             Arg::new(fine),
             Arg::new(&x),
             Arg::new(&from),
-            Arg::new(&planes),
+            Arg::new(&extent),
             Arg::new(&largest),
         ];
         self.traced(l, self.kernels.norm.name(), || {

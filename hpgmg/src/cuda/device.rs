@@ -14,6 +14,8 @@ pub type ReadOnly = u64;
 pub type Counter = u64;
 /// Turns with the ranks below and above, in `cuda/types.cuh` an `mp::Exchange<2>`.
 pub type Turns = Exchange<2>;
+/// Turns with the ranks around, in `cuda/types.cuh` an `mp::Exchange<26>`.
+pub type TurnsAround = Exchange<26>;
 
 shared_constants! {
     /// Ghost rows and planes around the grid.
@@ -118,8 +120,8 @@ shared_structs! {
         pub correct: i32,
         /// `GhostRule` for interpolating solutions from this level.
         pub replace: i32,
-        /// Keeps the size a multiple of 8; ignored.
-        pub reserved: i32,
+        /// Rows of a plane that are here, without ghosts.
+        pub rows: i32,
     }
 
     /// A pass of the operator. One from zero takes x as zero without reading it.
@@ -160,16 +162,34 @@ shared_structs! {
         pub reserved: i32,
     }
 
-    /// Planes that a launch works on.
-    pub struct Planes {
-        /// The first.
-        pub first: i32,
+    /// The part of a level that a launch works on: along i in what a thread has of a row.
+    pub struct Extent {
+        /// The first along each axis.
+        pub first: [i32; 3],
         /// Behind the last.
-        pub end: i32,
-        /// That a block marches through.
+        pub end: [i32; 3],
+        /// Planes that a block marches through.
         pub each: i32,
         /// Keeps the size a multiple of 8; ignored.
         pub reserved: i32,
+    }
+
+    /// Elements that are copied: rows of so many, so many rows in a plane, and planes.
+    pub struct Copy {
+        /// The first.
+        pub from: ReadOnly,
+        /// Where it goes.
+        pub to: Values,
+        /// Elements from row to row and from plane to plane, where they are.
+        pub from_strides: [i64; 2],
+        /// Where they go.
+        pub to_strides: [i64; 2],
+        /// Elements of a row.
+        pub row: i64,
+        /// Rows of a plane.
+        pub rows: i64,
+        /// Planes.
+        pub planes: i64,
     }
 
     /// A rank's planes of a level and its turns with the ranks next to it.
@@ -182,6 +202,20 @@ shared_structs! {
         pub end: i32,
         /// Planes beyond these in memory: 2, or all of a level that every rank has.
         pub held: i32,
+        /// Keeps the size a multiple of 8; ignored.
+        pub reserved: i32,
+    }
+
+    /// A rank's box of a level and its turns with the ranks around it.
+    pub struct Brick {
+        /// As that of a slab.
+        pub halo: TurnsAround,
+        /// First cell along each axis; of interpolation that of the coarse level.
+        pub first: [i32; 3],
+        /// Behind the last.
+        pub end: [i32; 3],
+        /// Cells beyond these in memory, along each axis: 2, or all of a level that is not cut along it.
+        pub held: [i32; 3],
         /// Keeps the size a multiple of 8; ignored.
         pub reserved: i32,
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::comm::CommError;
+use crate::error::ConfigError;
 
 /// A GPU run that was refused or failed.
 ///
@@ -26,18 +27,15 @@ pub enum CudaError {
         /// What the GPU has.
         available_mib: u64,
     },
-    /// Other planes were set up than this solver computes.
-    #[error(
-        "of {n}³ cells planes {} to {} were set up; this rank computes {} to {}",
-        .held.start, .held.end, .needed.start, .needed.end
-    )]
-    OtherPlanes {
+    /// Other cells were set up than this solver computes.
+    #[error("of {n}³ cells {held:?} were set up; this rank computes {needed:?}")]
+    OtherCells {
         /// Cells per side of the level.
         n: usize,
         /// What was set up.
-        held: Range<usize>,
+        held: [Range<usize>; 3],
         /// What is needed.
-        needed: Range<usize>,
+        needed: [Range<usize>; 3],
     },
     /// The launcher's choice is no number.
     #[error("MP_GPU is {0:?}; expected the number of a GPU of this machine")]
@@ -50,14 +48,9 @@ pub enum CudaError {
     /// The messages of the library are in memory that the GPU does not reach.
     #[error("messages of {0} are in memory that the GPU cannot copy from")]
     NoBuffers(&'static str),
-    /// More ranks than phases keep apart.
-    #[error("--device cuda: {ranks} ranks; at most {most} communicate by kernels and streams")]
-    TooManyRanks {
-        /// Ranks of the run.
-        ranks: usize,
-        /// As many as there may be.
-        most: usize,
-    },
+    /// The ranks share the levels in no such way.
+    #[error(transparent)]
+    Division(#[from] ConfigError),
     /// The ranks lost each other.
     #[error(transparent)]
     Comm(#[from] CommError),

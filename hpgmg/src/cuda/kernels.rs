@@ -29,7 +29,15 @@ pub fn fatbin() -> Result<&'static [u8], CudaError> {
 /// The first GPUs whose blocks form clusters.
 const CLUSTERS: (u32, u32) = (9, 0);
 
-/// The kernels of one operator over whole levels, or over slabs.
+/// What kernels work on: all of a level, or a rank's slab or box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    Whole,
+    Slab,
+    Box,
+}
+
+/// The kernels of one operator over whole levels, over slabs, or over boxes.
 pub struct Passes {
     /// GSRB half-sweep, and from zero.
     gsrb: [Kernel; 2],
@@ -78,6 +86,8 @@ pub struct Kernels {
     pub whole: Passes,
     /// Over a rank's slab.
     pub slab: Passes,
+    /// Over a rank's box.
+    pub boxes: Passes,
     /// Legs of a cycle, where the GPU has what their kernels need.
     legs: Vec<OneLeg>,
     /// Whole sweeps over large levels, where the GPU has what they need.
@@ -93,6 +103,8 @@ pub struct Kernels {
     pub held_alone: Option<Kernel>,
     /// The scalars, to memory of the host.
     pub tell: Kernel,
+    /// A box of elements, to another place.
+    pub copy: Kernel,
     /// Sums of the rows of a level, of those of its boxes, and the number that makes the mean zero.
     pub means: [Kernel; 3],
     /// Keeps the code loaded.
@@ -169,24 +181,28 @@ const LEGS: Legs = &[
 
 impl Names {
     /// Of a domain that ends, or that wraps around. 7pt has the stencil of fv2.
-    fn of(operator: Operator, boundary: Boundary, slab: bool) -> Self {
+    fn of(operator: Operator, boundary: Boundary, over: Over) -> Self {
         use Boundary::{Dirichlet, Periodic};
         use Operator::{Fv2, Fv4, P7, P27};
         macro_rules! plain {
             ($operator:literal, $correct:literal, $replace:literal) => {
-                match slab {
-                    false => names!($operator, "", $correct, $replace, &[], None),
-                    true => names!($operator, "_slab", $correct, $replace, &[], None),
+                match over {
+                    Over::Whole => names!($operator, "", $correct, $replace, &[], None),
+                    Over::Slab => names!($operator, "_slab", $correct, $replace, &[], None),
+                    Over::Box => names!($operator, "_box", $correct, $replace, &[], None),
                 }
             };
         }
         match (operator, boundary) {
-            (Fv4, Dirichlet) if slab => {
-                names!("fv4", "_slab", "correct", "replace_quartic", &[], Some(SLAB_COLUMNS))
-            }
-            (Fv4, Dirichlet) => {
-                names!("fv4", "", "correct", "replace_quartic", SIZED, Some(COLUMNS))
-            }
+            (Fv4, Dirichlet) => match over {
+                Over::Whole => {
+                    names!("fv4", "", "correct", "replace_quartic", SIZED, Some(COLUMNS))
+                }
+                Over::Slab => {
+                    names!("fv4", "_slab", "correct", "replace_quartic", &[], Some(SLAB_COLUMNS))
+                }
+                Over::Box => names!("fv4", "_box", "correct", "replace_quartic", &[], None),
+            },
             (Fv2, Dirichlet) => plain!("fv2", "correct", "replace_quadratic"),
             (P7, Dirichlet) => plain!("fv2", "correct_constant", "replace_linear"),
             (P27, Dirichlet) => plain!("p27", "correct_points", "replace_points"),
@@ -318,10 +334,11 @@ impl Kernels {
         operator: Operator,
         boundary: Boundary,
     ) -> Result<Self, CudaError> {
-        const COMMON: [&str; 6] = [
+        const COMMON: [&str; 7] = [
             "hpgmg_restrict",
             "hpgmg_norm",
             "hpgmg_tell",
+            "hpgmg_copy",
             "hpgmg_sum_rows",
             "hpgmg_sum_boxes",
             "hpgmg_mean",
@@ -330,11 +347,12 @@ impl Kernels {
         let fast = (operator, boundary) == (Operator::Fv4, Boundary::Dirichlet);
         let legs: Legs = if fast { LEGS } else { &[] };
         let sweeps = fast.then(|| SWEEPS.1.iter().map(|sized| sized.1).chain([SWEEPS.0]));
-        let (whole, slab) =
-            (Names::of(operator, boundary, false), Names::of(operator, boundary, true));
+        let [whole, slab, boxes] =
+            [Over::Whole, Over::Slab, Over::Box].map(|over| Names::of(operator, boundary, over));
         let all: Vec<&'static str> = whole
             .all()
             .chain(slab.all())
+            .chain(boxes.all())
             .chain(COMMON)
             .chain([resident])
             .chain(in_shared.into_iter().flatten())
@@ -342,7 +360,7 @@ impl Kernels {
             .chain(sweeps.into_iter().flatten())
             .collect();
         let code = machine.load(&all)?;
-        let [restrict, norm, tell, rows, boxes, mean] = COMMON;
+        let [restrict, norm, tell, copy, of_rows, of_boxes, mean] = COMMON;
         let with_shared = |which: usize, bytes: i32, possible: bool| {
             let fits = possible && bytes as u32 <= machine.shared_memory;
             let name = in_shared.filter(|_| fits).map(|names| names[which]);
@@ -351,6 +369,7 @@ impl Kernels {
         Ok(Self {
             whole: whole.load(&code)?,
             slab: slab.load(&code)?,
+            boxes: boxes.load(&code)?,
             legs: OneLeg::load(machine, &code, legs)?,
             sweeps: if fast { Sweeps::load(machine, &code)? } else { None },
             restrict: code.kernel(restrict)?,
@@ -359,7 +378,8 @@ impl Kernels {
             held: with_shared(0, HELD_BYTES, machine.compute >= CLUSTERS)?,
             held_alone: with_shared(1, HELD_BYTES_ALONE, true)?,
             tell: code.kernel(tell)?,
-            means: [code.kernel(rows)?, code.kernel(boxes)?, code.kernel(mean)?],
+            copy: code.kernel(copy)?,
+            means: [code.kernel(of_rows)?, code.kernel(of_boxes)?, code.kernel(mean)?],
             _code: code,
         })
     }

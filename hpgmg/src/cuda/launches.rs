@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 
-use super::layout::GHOSTS;
+use super::division::Division;
 use crate::cycle::{CycleStep, Kind, Levels, Op};
 use crate::options::Cycle;
 
@@ -95,35 +95,40 @@ impl OnLevel {
     pub fn phases(&self) -> usize {
         self.exchanges() + self.residuals + self.norms
     }
-
-    /// Bytes of one exchange, to each neighbour.
-    pub fn border_bytes(&self) -> usize {
-        GHOSTS * self.n * self.n * size_of::<f64>()
-    }
 }
 
 /// What a rank sends in one solve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sent {
-    /// Exchanges with each neighbour that carry planes.
+    /// Exchanges with the neighbours that carry borders.
     pub exchanges: usize,
     /// Phases, those that carry nothing among them.
     pub phases: usize,
-    /// Bytes to each neighbour.
+    /// Bytes to all neighbours together, of a rank in the middle.
     pub bytes: usize,
-    /// Times that all ranks give each other their shares of the first whole level.
+    /// Its neighbours on the finest level.
+    pub neighbours: usize,
+    /// Exchanges in which ranks give each other what they have restricted to a level that has fewer parts.
     pub gathers: usize,
 }
 
 impl Sent {
-    /// What is sent of the launches `levels` if the first `cut` of them are over slabs.
-    pub fn of(levels: &[OnLevel], cut: usize) -> Self {
-        let cut = &levels[..cut];
+    /// What is sent of the launches `levels` if levels are divided so.
+    pub fn of(levels: &[OnLevel], division: &Division) -> Self {
+        let cut = &levels[..division.whole()];
+        let bytes =
+            |(l, level): (usize, &OnLevel)| level.exchanges() * division.sent(l, level.n).bytes;
+        let gathers = |(l, level): (usize, &OnLevel)| {
+            let (along, next) = (division.along(l), division.along(l + 1));
+            let stages = (0..3).filter(|&axis| along[axis] != next[axis]).count();
+            stages * (level.restrictions + level.residuals)
+        };
         Self {
             exchanges: cut.iter().map(OnLevel::exchanges).sum(),
             phases: cut.iter().map(OnLevel::phases).sum(),
-            bytes: cut.iter().map(|level| level.exchanges() * level.border_bytes()).sum(),
-            gathers: cut.last().map_or(0, |level| level.restrictions + level.residuals),
+            bytes: cut.iter().enumerate().map(bytes).sum(),
+            neighbours: levels.first().map_or(0, |level| division.sent(0, level.n).neighbours),
+            gathers: cut.iter().enumerate().map(gathers).sum(),
         }
     }
 }
@@ -193,8 +198,10 @@ mod tests {
     #[test]
     fn the_page_about_gpus_states_these_counts() {
         let levels = launches(Cycle::F, &[384, 192, 96, 48, 24], 6);
-        let sent = Sent::of(&levels, 4);
-        assert_eq!(sent, Sent { exchanges: 134, phases: 145, bytes: 56_807_424, gathers: 5 });
+        let division = Division::of(&[384, 192, 96, 48, 24], [1, 1, 4], 24).unwrap();
+        let sent = Sent::of(&levels, &division);
+        let (exchanges, phases, bytes) = (134, 145, 2 * 56_807_424);
+        assert_eq!(sent, Sent { exchanges, phases, bytes, neighbours: 2, gathers: 5 });
         assert_eq!(levels.iter().map(OnLevel::phases).collect::<Vec<_>>(), [16, 29, 43, 57, 71]);
         assert_eq!(levels[4].sweeps, 60);
     }

@@ -4,7 +4,10 @@
 
 use std::ops::Range;
 
+use libmp::exchange::Cells;
+
 use super::device;
+use super::partition::Part;
 use crate::decomposition::LevelShape;
 use crate::geometry::BoxGeometry;
 use crate::level::Level;
@@ -15,63 +18,113 @@ pub const GHOSTS: usize = device::GHOSTS as usize;
 /// Elements before the first row: room for the ghosts in front of it, and alignment.
 pub const BASE: usize = device::BASE as usize;
 
-/// The part of a level's grid that is in this GPU's memory: some planes, and ghosts around them.
+/// The part of a level's grid that is in this GPU's memory: a box of cells, and ghosts around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Cells per side of the level.
     pub n: usize,
     /// Elements of half a row.
     pub half: usize,
-    /// The first plane here.
-    pub first: usize,
-    /// Planes here.
-    pub planes: usize,
+    /// The first cell here, by its indices in the level; the first is even.
+    pub first: [usize; 3],
+    /// Cells here along each axis.
+    pub size: [usize; 3],
 }
 
 impl Grid {
     /// The grid of all `n`³ cells.
     pub fn new(n: usize) -> Self {
-        Self::slab(n, 0..n)
+        Self::part(n, &[0..n, 0..n, 0..n])
     }
 
-    /// The planes `planes` of `n`³ cells.
-    pub fn slab(n: usize, planes: Range<usize>) -> Self {
+    /// The cells `part` of `n`³.
+    pub fn part(n: usize, part: &Part) -> Self {
         // Large rows start on multiples of 128 bytes; small levels stay small enough for the caches.
         let align =
             if n < device::LARGE as usize { device::HALF_ROW } else { device::LARGE_HALF_ROW };
-        let half = (n / 2 + 3).next_multiple_of(align as usize);
-        Self { n, half, first: planes.start, planes: planes.len() }
+        let [first, size] = [0, 1].map(|what| {
+            [0, 1, 2].map(|axis| if what == 0 { part[axis].start } else { part[axis].len() })
+        });
+        let half = (size[0] / 2 + 3).next_multiple_of(align as usize);
+        Self { n, half, first, size }
     }
 
-    /// Elements before the first plane of the level, if all of it were here: what kernels, which count planes from the
+    /// Elements before the first cell of the level, if all of it were here: what kernels, which count cells from the
     /// beginning of the level, are to be told as the beginning of a vector lies as far before it.
     pub fn shift(&self) -> usize {
-        self.first * self.plane()
+        let [i, j, k] = self.first;
+        k * self.plane() + j * 2 * self.half + i / 2
     }
 
     /// Elements of a plane.
     pub fn plane(&self) -> usize {
-        2 * self.half * (self.n + 2 * GHOSTS)
+        2 * self.half * (self.size[1] + 2 * GHOSTS)
     }
 
     /// Elements of a vector.
     pub fn volume(&self) -> usize {
         // The first row's ghosts lie before it, the last row's behind.
-        (BASE + self.plane() * (self.planes + 2 * GHOSTS)).next_multiple_of(BASE)
+        (BASE + self.plane() * (self.size[2] + 2 * GHOSTS)).next_multiple_of(BASE)
+    }
+
+    /// The planes here.
+    pub fn planes(&self) -> Range<isize> {
+        self.first[2] as isize..(self.first[2] + self.size[2]) as isize
     }
 
     /// Offset of a plane, from its first ghost row on; ghost planes are two more at both ends.
     pub fn plane_at(&self, k: isize) -> usize {
-        BASE + (k + GHOSTS as isize - self.first as isize) as usize * self.plane()
+        BASE + (k + GHOSTS as isize - self.first[2] as isize) as usize * self.plane()
     }
 
     /// Offset of a cell, by its indices in the level; ghosts are two more at all ends.
     pub fn at(&self, i: isize, j: isize, k: isize) -> usize {
         let g = GHOSTS as isize;
-        let row = (j + g) * 2 * self.half as isize
-            + (k + g - self.first as isize) * self.plane() as isize;
+        let [first_i, first_j, first_k] = self.first.map(|first| first as isize);
+        let row = (j + g - first_j) * 2 * self.half as isize
+            + (k + g - first_k) * self.plane() as isize
+            - first_i / 2;
         let colour = (i + j + k).rem_euclid(2) * self.half as isize;
         (BASE as isize + row + colour + i.div_euclid(2)) as usize
+    }
+}
+
+/// Cells of a level, ghosts among them.
+pub type Region = [Range<isize>; 3];
+
+/// How elements are numbered where some of them are sent: where element (0, 0, 0) is in a vector, which may be before it, and how many
+/// elements there are from row to row and from plane to plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbering {
+    pub origin: isize,
+    pub strides: [usize; 2],
+}
+
+impl Grid {
+    /// Of cells of which there are all in a plane: a plane, ghosts and all, is a row.
+    pub fn in_planes(&self) -> Numbering {
+        let origin = (BASE + GHOSTS * self.plane()) as isize - self.shift() as isize;
+        Numbering { origin, strides: [self.plane(); 2] }
+    }
+
+    /// Planes `k` in that numbering.
+    pub fn planes_at(&self, k: &Range<isize>) -> Cells {
+        // Those of a box begin where its first cell would be, not where that of the level would.
+        let before = (self.first[1] * 2 * self.half + self.first[0] / 2) as i32;
+        [before..before + self.plane() as i32, 0..1, k.start as i32..k.end as i32]
+    }
+
+    /// Of any pairs of cells along i: half a row, of one colour, is a row.
+    pub fn in_pairs(&self) -> Numbering {
+        let ghosts = GHOSTS * (self.plane() + 2 * self.half);
+        let origin = (BASE + ghosts) as isize - self.shift() as isize;
+        Numbering { origin, strides: [self.half, self.plane()] }
+    }
+
+    /// The cells `region`, pairs along i, in that numbering.
+    pub fn pairs_at(region: &Region) -> Cells {
+        let [i, j, k] = [0, 1, 2].map(|axis| (region[axis].start as i32, region[axis].end as i32));
+        [i.0.div_euclid(2)..i.1.div_euclid(2), 2 * j.0..2 * j.1, k.0..k.1]
     }
 }
 
@@ -100,7 +153,7 @@ fn in_boxes(level: Boxes<'_>, at: [isize; 3]) -> usize {
     id * level.geometry.volume + level.geometry.at(local[0], local[1], local[2])
 }
 
-/// Writes plane `k` of a vector, with one ghost layer around the domain, into `out`, a plane in the GPU's layout whose
+/// Writes what is here of plane `k` of a vector, with one ghost layer around it, into `out`, a plane in the GPU's layout whose
 /// first element is that of offset `first` of a vector.
 pub fn gather_plane(
     level: Boxes<'_>,
@@ -111,13 +164,14 @@ pub fn gather_plane(
     out: &mut [f64],
 ) {
     let n = grid.n as isize;
-    for j in -1..=n {
-        let mut i = -1;
-        while i <= n {
+    let [columns, rows] = surrounded(grid);
+    for j in rows {
+        let mut i = columns.start;
+        while i < columns.end {
             // Cells of one box are consecutive there.
             let box_dim = level.geometry.n as isize;
             let end = if i < 0 { box_dim } else { (i / box_dim + 1) * box_dim };
-            let end = if end >= n { n + 1 } else { end };
+            let end = if end >= n { n + 1 } else { end }.min(columns.end);
             let from = in_boxes(level, [i, j, k]);
             let values = &field[from..from + (end - i) as usize];
             put_row(grid, [i, j, k], first, values, out);
@@ -135,11 +189,18 @@ pub fn gather_from_slab(
     first: usize,
     out: &mut [f64],
 ) {
-    let n = grid.n as isize;
-    for j in -1..=n {
-        let from = slab.at(-1, j, k);
-        put_row(grid, [-1, j, k], first, &field[from..from + grid.n + 2], out);
+    let [columns, rows] = surrounded(grid);
+    for j in rows {
+        let from = slab.at(columns.start, j, k);
+        put_row(grid, [columns.start, j, k], first, &field[from..from + columns.len()], out);
     }
+}
+
+/// The cells along i and j that are here, and one ghost at each end.
+fn surrounded(grid: &Grid) -> [Range<isize>; 2] {
+    [0, 1].map(|axis| {
+        grid.first[axis] as isize - 1..(grid.first[axis] + grid.size[axis]) as isize + 1
+    })
 }
 
 /// Writes the cells from `at` on along i into `out`, whose first element is that of offset `first` of a vector: the two
@@ -164,10 +225,10 @@ pub fn scatter(level: Boxes<'_>, grid: &Grid, values: &[f64]) -> Vec<f64> {
 
 /// As [`scatter`], into a vector of the CPU; what is not in `values` stays.
 pub fn scatter_into(level: Boxes<'_>, grid: &Grid, values: &[f64], field: &mut [f64]) {
-    let n = grid.n as isize;
-    for k in grid.first as isize..(grid.first + grid.planes) as isize {
-        for j in 0..n {
-            for i in 0..n {
+    let [columns, rows] = surrounded(grid);
+    for k in grid.planes() {
+        for j in rows.start + 1..rows.end - 1 {
+            for i in columns.start + 1..columns.end - 1 {
                 field[in_boxes(level, [i, j, k])] = values[grid.at(i, j, k)];
             }
         }
@@ -196,12 +257,57 @@ mod tests {
 
     #[test]
     fn a_slab_is_the_same_planes_further_to_the_front() {
-        let (whole, slab) = (Grid::new(20), Grid::slab(20, 6..11));
+        let (whole, slab) = (Grid::new(20), Grid::part(20, &[0..20, 0..20, 6..11]));
         assert_eq!(slab.volume(), whole.volume() - 15 * whole.plane());
         for (i, j, k) in [(0, 0, 6), (-1, 3, 4), (19, 21, 12)] {
             assert_eq!(slab.at(i, j, k), whole.at(i, j, k) - slab.shift());
         }
         assert_eq!(slab.plane_at(4), whole.plane_at(4) - slab.shift());
+    }
+
+    #[test]
+    fn cells_and_ghosts_of_a_box_have_places_of_their_own() {
+        let grid = Grid::part(20, &[8..14, 5..10, 3..8]);
+        let mut seen = vec![false; grid.volume()];
+        for k in 1..10 {
+            for j in 3..12 {
+                for i in 6..16 {
+                    let at = grid.at(i, j, k);
+                    assert!(!std::mem::replace(&mut seen[at], true), "{i} {j} {k}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn pairs_of_cells_lie_where_their_numbers_say() {
+        let grid = Grid::part(64, &[8..24, 16..32, 4..12]);
+        let Numbering { origin, strides } = grid.in_pairs();
+        for region in [[6..8, 16..32, 4..12], [8..24, 30..34, 10..12]] {
+            let mut cells: Vec<usize> = Vec::new();
+            for k in region[2].clone() {
+                for j in region[1].clone() {
+                    cells.extend(region[0].clone().map(|i| grid.at(i, j, k)));
+                }
+            }
+            let [x, y, z] = Grid::pairs_at(&region);
+            let mut elements: Vec<usize> = Vec::new();
+            for z in z {
+                for y in y.clone() {
+                    let row = origin
+                        + y as isize * strides[0] as isize
+                        + z as isize * strides[1] as isize;
+                    elements.extend(x.clone().map(|x| (row + x as isize) as usize));
+                }
+            }
+            cells.sort_unstable();
+            elements.sort_unstable();
+            assert_eq!(cells, elements);
+        }
+        let (Numbering { origin, strides }, [x, _, z]) =
+            (grid.in_planes(), grid.planes_at(&(5..7)));
+        let first = origin + x.start as isize + (z.start as usize * strides[1]) as isize;
+        assert_eq!((first as usize, x.len()), (grid.plane_at(5), grid.plane()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use gdsync::{Arg, Buffer, Device, Dims};
 use libmp::{Collective, ReduceOp, Region};
 
 use super::cycle::Ghosts;
-use super::device::{Pass, Planes};
+use super::device::Pass;
 use super::error::CudaError;
 use super::ranks::{Mode, Team};
 use super::solver::Gpu;
@@ -90,19 +90,21 @@ impl Gpu {
         };
         let address = |buffer: Option<u64>| buffer.unwrap_or(0);
         let sums = address(rows.device_address());
-        let grid = on_gpu.grid;
-        let (dims, each) = self.shape(boxes, n, grid.planes);
-        let end = (grid.first + grid.planes) as i32;
-        let planes = Planes { first: grid.first as i32, end, each, reserved: 0 };
+        // Rows are whole.
+        let [_, rows_here, planes_here] = self.partition.part(l);
+        let (dims, extent) = self.extent([0..boxes, rows_here, planes_here]);
         let box_dim = (n / boxes) as i32;
         let args = [
             Arg::new(level),
             Arg::new(&level.u),
             Arg::new(&sums),
-            Arg::new(&planes),
+            Arg::new(&extent),
             Arg::new(&box_dim),
         ];
-        launch(of_rows, dims, &args)?;
+        // Of ranks that have the same cells one says what they are.
+        if self.partition.speaks(l) {
+            launch(of_rows, dims, &args)?;
+        }
         if cut {
             self.traced(l, "gather", || mean.gather(self, &rows))?;
         }

@@ -1,5 +1,5 @@
 //! The backend that runs every level on GPUs. The boxes are merged into one grid a level. Of several ranks each has a slab
-//! of the fine levels and all of the coarse ones (`partition.rs`); they find the bits that one rank finds.
+//! or a box of the fine levels and all of the coarse ones (`division.rs`, `partition.rs`); they find the bits that one rank finds.
 //!
 //! Set-up (coefficients, right-hand side, diagonal, spectrum) is the CPU's, uploaded once. A solve is one CUDA graph:
 //! nothing synchronises inside but the final norm that the host reads. The kernels (`cuda/*.cu`) compute what the CPU
@@ -10,6 +10,7 @@ mod borders;
 mod columns;
 mod cycle;
 mod device;
+mod division;
 mod error;
 mod halo;
 #[cfg(test)]
@@ -38,14 +39,13 @@ mod timeline;
 mod traffic;
 mod upload;
 
+pub use division::WHOLE;
 pub use error::CudaError;
-pub use partition::WHOLE;
 pub use ranks::{Mode, Team, sharing};
 pub use solver::Gpu;
 pub use timeline::{gather, timeline};
 
 use std::cell::RefCell;
-use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -59,7 +59,8 @@ use crate::error::{ConfigError, Error};
 use crate::options::{Boundary, Config, Operator};
 use crate::setup;
 use crate::slab::Slab;
-use partition::Coarse;
+use division::Division;
+use partition::{Coarse, Part, Partition};
 
 /// The first GPU, if this build and this machine can use it.
 ///
@@ -108,32 +109,36 @@ pub fn finest(config: &Config, ranks: usize) -> Result<usize, ConfigError> {
 ///
 /// See [`Gpu`] for an example.
 #[derive(Clone, Copy, Debug)]
-pub struct Cut {
+pub struct Cut<'a> {
     /// Levels of at most so many cells a side are computed by every rank.
     pub whole: usize,
     /// Levels of fewer cells are the CPU's.
     pub threshold: u64,
+    /// As of [`Team`].
+    pub along: &'a [[usize; 3]],
 }
 
-/// The planes that rank `rank` of `ranks` sets up of the levels that are cut; none if it sets up all of every level. What the
+/// The parts that rank `rank` of `ranks` sets up of the levels that are cut; none if it sets up all of every level. What the
 /// formulas alone do not give – the mean of a right-hand side, ghosts of the other end of the domain – and the closed form of a diagonal
 /// are there for whole levels only.
-fn cut_planes(
+fn cut_parts(
     config: &Config,
     shapes: &[LevelShape],
     ranks: usize,
     rank: usize,
-    cut: Cut,
-) -> Vec<Range<usize>> {
-    if config.boundary == Boundary::Periodic || config.operator == Operator::P7 {
-        return Vec::new();
-    }
+    cut: Cut<'_>,
+) -> Result<Vec<Part>, ConfigError> {
     let dims: Vec<usize> = shapes.iter().map(|shape| shape.dim).collect();
-    let partition = Coarse::new(&dims, cut.threshold).partition(&dims, ranks, rank, cut.whole);
-    (0..partition.whole()).map(|l| partition.planes(l)).collect()
+    let coarse = Coarse::new(&dims, cut.threshold).first();
+    let division = Division::new(config, &dims[..=coarse], ranks, cut.whole, cut.along)?;
+    if config.boundary == Boundary::Periodic || config.operator == Operator::P7 {
+        return Ok(Vec::new());
+    }
+    let partition = Partition::new(&dims, division, rank);
+    Ok((0..partition.whole()).map(|l| partition.part(l)).collect())
 }
 
-/// Sets up, with `threads` threads, what this rank of `comm` computes, for [`Gpu::new`]: its planes of the levels that are
+/// Sets up, with `threads` threads, what this rank of `comm` computes, for [`Gpu::new`]: its parts of the levels that are
 /// cut and the whole of the others. Collective over `comm`.
 ///
 /// # Errors
@@ -141,7 +146,7 @@ fn cut_planes(
 pub fn set_up(
     config: &Config,
     comm: &dyn Comm,
-    cut: Cut,
+    cut: Cut<'_>,
     threads: usize,
 ) -> Result<Rc<RefCell<Cpu>>, Error> {
     let cpu = set_up_all(all_boxes(config, comm.size()), comm, cut, threads)?;
@@ -153,18 +158,18 @@ pub fn set_up(
 fn set_up_all(
     all: Config,
     comm: &dyn Comm,
-    cut: Cut,
+    cut: Cut<'_>,
     threads: usize,
 ) -> Result<Rc<RefCell<Cpu>>, Error> {
     let size = comm.size();
-    let planes = cut_planes(&all, &hierarchy(&all, 1)?, size, comm.rank(), cut);
+    let parts = cut_parts(&all, &hierarchy(&all, 1)?, size, comm.rank(), cut)?;
     let mut group = comm.group(&(0..size).collect::<Vec<_>>())?;
     let mut agree = |values: &mut [f64]| group.as_mut().map_or(Ok(()), |group| group.max(values));
     // The solver of the levels that every rank has is a world of one, which waits for nobody.
     let alone = ThreadComm::world(1, Duration::MAX);
     let none = || Error::Threads(std::io::Error::other("a world of one rank has none"));
     let alone = alone.first().ok_or_else(none)?;
-    let cpu = Cpu::with_slabs(all, alone, threads, &planes, &mut agree)?;
+    let cpu = Cpu::with_slabs(all, alone, threads, &parts, &mut agree)?;
     Ok(Rc::new(RefCell::new(cpu)))
 }
 
@@ -175,7 +180,7 @@ fn set_up_all(
 pub fn check_memory(
     config: &Config,
     ranks: usize,
-    cut: Cut,
+    cut: Cut<'_>,
     available: u64,
 ) -> Result<(), ConfigError> {
     let all = all_boxes(config, ranks);
@@ -183,13 +188,13 @@ pub fn check_memory(
     crate::cli::check_memory(&all, 1, 1, available.saturating_mul(8 * ranks as u64))?;
     let shapes = hierarchy(&all, 1)?;
     let needed = |rank: usize| {
-        let planes = cut_planes(config, &shapes, ranks, rank, cut);
-        let slabs = shapes.iter().zip(&planes);
-        let slabs = slabs.map(|(shape, planes)| Slab::memory(config, shape.dim, planes.len()));
-        let boxes = setup::memory(&all, &shapes[planes.len()..], LevelShape::boxes);
-        slabs.sum::<u64>() + boxes
+        let parts = cut_parts(config, &shapes, ranks, rank, cut)?;
+        let cut: u64 = parts.iter().map(|part| Slab::memory(config, part)).sum();
+        let boxes = setup::memory(&all, &shapes[parts.len()..], LevelShape::boxes);
+        Ok(cut + boxes)
     };
-    let needed = (0..ranks).map(needed).max().unwrap_or(0);
+    let needed = (0..ranks).map(needed).collect::<Result<Vec<u64>, ConfigError>>()?;
+    let needed = needed.into_iter().max().unwrap_or(0);
     if needed > available {
         let (needed_mib, available_mib) = (needed >> 20, available >> 20);
         return Err(ConfigError::Memory { dim: shapes[0].dim, needed_mib, available_mib });

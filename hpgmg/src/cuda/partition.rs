@@ -1,17 +1,12 @@
-//! Which planes of which level a rank computes. Fine levels are cut into slabs of consecutive planes, one a rank, such
-//! that a rank's fine planes are the children of its coarse ones. From some level on every rank computes everything:
-//! there a launch takes no longer for all cells than for a share of them, and nothing has to be communicated.
+//! Which box of which level a rank computes. Fine levels are cut along k, into slabs of consecutive planes, or along all axes, one box
+//! a rank, such that a rank's fine cells are the children of its coarse ones. Coarser levels have fewer boxes, each of which several
+//! ranks compute, and from some level on every rank computes everything: there a launch takes no longer for all cells than for a
+//! share of them, and nothing has to be communicated. Which cut it is `division.rs` chooses.
 
-use std::ops::Range;
-
+use super::division::Division;
 use super::hybrid::first_below;
 use super::resident::{RESIDENT_DIM, RESIDENT_LEVELS};
-
-/// Cells per side of the largest level that every rank computes, unless the user says otherwise.
-pub const WHOLE: usize = 32;
-
-/// Planes a rank has at least of a level that is cut: ghosts beyond the domain are sums of four cells.
-const MIN_PLANES: usize = 4;
+pub use crate::slab::Part;
 
 /// Which levels are done at once, by one kernel or by the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +27,9 @@ impl Coarse {
         Self { resident, on_cpu: first_below(dims, threshold) }
     }
 
-    /// The first level that is done with all coarser ones at once.
+    /// The first level that is done with all coarser ones at once; it is never cut.
     pub fn first(&self) -> usize {
         self.on_cpu.unwrap_or(self.resident)
-    }
-
-    /// The cut of levels of `dims` cells a side among `ranks`, as [`Partition::new`]: what is done at once is never cut.
-    pub fn partition(&self, dims: &[usize], ranks: usize, rank: usize, whole: usize) -> Partition {
-        Partition::new(&dims[..=self.first()], ranks, rank, whole)
     }
 }
 
@@ -48,64 +38,97 @@ impl Coarse {
 pub struct Partition {
     /// Cells per side of the levels, finest first.
     dims: Vec<usize>,
+    division: Division,
     /// This rank.
     rank: usize,
-    /// The first level that every rank has.
-    whole: usize,
-    /// First planes of the ranks' shares of that level, and its end.
-    cuts: Vec<usize>,
 }
 
 impl Partition {
-    /// Cuts levels of `dims` cells a side, each half of the one before, among `ranks`; levels of at most `whole` cells a
-    /// side every rank has, and those that are too small to be cut.
-    pub fn new(dims: &[usize], ranks: usize, rank: usize, whole: usize) -> Self {
-        let bottom = dims.len() - 1;
-        let small = dims.iter().position(|&n| n <= whole).unwrap_or(bottom);
-        // The coarsest level that is cut has twice the planes of the first that is not.
-        let enough = |l: &usize| 2 * (dims[*l] / ranks) >= MIN_PLANES;
-        let whole = if ranks == 1 { 0 } else { (0..=small).rev().find(enough).unwrap_or(0) };
-        let cuts = (0..=ranks).map(|r| r * dims[whole] / ranks).collect();
-        Self { dims: dims.to_vec(), rank, whole, cuts }
+    /// What rank `rank` has of levels of `dims` cells a side.
+    pub fn new(dims: &[usize], division: Division, rank: usize) -> Self {
+        Self { dims: dims.to_vec(), division, rank }
+    }
+
+    /// This rank.
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Cells per side of level `l`.
+    pub fn dim(&self, l: usize) -> usize {
+        self.dims[l]
+    }
+
+    /// How it is divided.
+    pub fn division(&self) -> &Division {
+        &self.division
     }
 
     /// The first level that every rank has; levels before it are cut.
     pub fn whole(&self) -> usize {
-        self.whole
+        self.division.whole()
     }
 
-    /// Whether ranks have slabs of level `l`.
+    /// Whether ranks have boxes of level `l`.
     pub fn is_cut(&self, l: usize) -> bool {
-        l < self.whole
+        l < self.whole()
     }
 
-    /// The planes of level `l` that rank `rank` has.
-    pub fn planes_of(&self, l: usize, rank: usize) -> Range<usize> {
-        if self.is_cut(l) { self.share_of(l, rank) } else { 0..self.dims[l] }
+    /// Whether the boxes of level `l` are whole planes.
+    pub fn in_slabs(&self, l: usize) -> bool {
+        self.division.along(l)[..2] == [1, 1]
     }
 
-    /// The planes of level `l` that this rank has.
-    pub fn planes(&self, l: usize) -> Range<usize> {
-        self.planes_of(l, self.rank)
-    }
-
-    /// The planes of level `l`, at most the first whole one, under or above which rank `rank` works: its share.
-    pub fn share_of(&self, l: usize, rank: usize) -> Range<usize> {
-        if l > self.whole {
-            return 0..self.dims[l];
+    /// The cells of level `l` that rank `rank` has.
+    pub fn part_of(&self, l: usize, rank: usize) -> Part {
+        if !self.is_cut(l) {
+            return [0, 1, 2].map(|_| 0..self.dims[l]);
         }
-        let finer = self.whole - l;
-        self.cuts[rank] << finer..self.cuts[rank + 1] << finer
+        let (along, at) = (self.division.along(l), self.division.place(l, rank));
+        // What goes on unchanged to coarser levels is cut where the last of them has pairs of cells.
+        let last = self.division.last_alike(l);
+        let (unit, finer) = (self.dims[last] / 2, last + 1 - l);
+        [0, 1, 2].map(|axis| {
+            let cut = |at: usize| (at * unit / along[axis]) << finer;
+            cut(at[axis])..cut(at[axis] + 1)
+        })
+    }
+
+    /// The cells of level `l` that this rank has.
+    pub fn part(&self, l: usize) -> Part {
+        self.part_of(l, self.rank)
+    }
+
+    /// The cells of level `l` under which rank `rank` has those of the next finer level: what it restricts to.
+    pub fn share_of(&self, l: usize, rank: usize) -> Part {
+        match l.checked_sub(1) {
+            Some(finer) if self.is_cut(finer) => {
+                self.part_of(finer, rank).map(|fine| fine.start / 2..fine.end / 2)
+            }
+            _ => self.part_of(l, rank),
+        }
     }
 
     /// This rank's share of level `l`.
-    pub fn share(&self, l: usize) -> Range<usize> {
+    pub fn share(&self, l: usize) -> Part {
         self.share_of(l, self.rank)
+    }
+
+    /// Whether this rank is the first of those that have the same cells of level `l`.
+    pub fn speaks(&self, l: usize) -> bool {
+        !self.is_cut(l) || self.division.is_first(l, self.rank)
+    }
+
+    /// Whether restriction to level `l` leaves a rank with less than it has of that level: it gets the rest from others.
+    pub fn gathers(&self, l: usize) -> bool {
+        l > 0 && self.division.along(l - 1) != self.division.along(l)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use super::*;
 
     fn dims(finest: usize) -> Vec<usize> {
@@ -116,43 +139,75 @@ mod tests {
         dims
     }
 
+    fn cells(part: &Part) -> usize {
+        part.iter().map(Range::len).product()
+    }
+
     #[test]
-    fn shares_cover_each_level_once_and_children_stay_with_their_parents() {
-        for (finest, ranks, whole) in
-            [(256, 2, 32), (64, 2, 16), (192, 3, 24), (128, 8, 32), (80, 3, 20)]
-        {
-            let dims = dims(finest);
-            let of = |rank| Partition::new(&dims, ranks, rank, whole);
+    fn parts_cover_each_level_and_children_stay_with_their_parents() {
+        for (finest, along, whole) in [
+            (256, [1, 1, 2], 32),
+            (64, [1, 1, 2], 16),
+            (192, [1, 1, 3], 24),
+            (80, [1, 1, 3], 20),
+            (128, [2, 2, 2], 32),
+            (96, [1, 2, 3], 24),
+            (96, [3, 3, 3], 24),
+            (256, [4, 4, 4], 16),
+        ] {
+            let (dims, ranks) = (dims(finest), along.iter().product());
+            let division = Division::of(&dims, along, whole).unwrap();
+            let of = |rank| Partition::new(&dims, division.clone(), rank);
+            assert!(of(0).whole() > 0, "{finest} {along:?}");
             for (l, &dim) in dims.iter().enumerate().take(of(0).whole() + 1) {
-                let mut next = 0;
+                let mut seen = vec![0; dim.pow(3)];
                 for rank in 0..ranks {
                     let share = of(rank).share(l);
-                    assert_eq!(share.start, next, "{finest} {ranks} level {l}");
-                    next = share.end;
+                    for k in share[2].clone() {
+                        for j in share[1].clone() {
+                            for i in share[0].clone() {
+                                seen[i + dim * (j + dim * k)] += 1;
+                            }
+                        }
+                    }
                     if of(rank).is_cut(l) {
-                        assert!(share.len() >= MIN_PLANES, "{share:?}");
+                        assert!(share.iter().all(|cells| cells.len() >= 4), "{share:?}");
                         let coarse = of(rank).share(l + 1);
-                        assert_eq!(share, 2 * coarse.start..2 * coarse.end);
+                        assert_eq!(share, coarse.map(|cells| 2 * cells.start..2 * cells.end));
                     }
                 }
-                assert_eq!(next, dim);
+                assert!(seen.iter().all(|&times| times == 1), "{finest} {along:?} level {l}");
             }
         }
     }
 
     #[test]
-    fn levels_up_to_the_limit_and_all_of_one_rank_are_whole() {
-        let cut = |ranks, whole| Partition::new(&dims(256), ranks, 0, whole).whole();
-        assert_eq!([cut(2, 32), cut(2, 64), cut(2, 256), cut(1, 32)], [3, 2, 0, 0]);
-        let two = Partition::new(&dims(256), 2, 1, 32);
-        assert_eq!((two.planes(0), two.planes(3), two.share(3)), (128..256, 0..32, 16..32));
+    fn levels_up_to_the_limit_are_whole() {
+        let dims = dims(256);
+        let cut = |whole| Division::of(&dims, [1, 1, 2], whole).map_or(0, |d| d.whole());
+        assert_eq!([cut(32), cut(64), cut(256)], [3, 2, 0]);
+        let two = Partition::new(&dims, Division::of(&dims, [1, 1, 2], 32).unwrap(), 1);
+        assert_eq!(two.part(0), [0..256, 0..256, 128..256]);
+        assert_eq!(two.part(3), [0..32, 0..32, 0..32]);
+        assert_eq!(two.share(3), [0..32, 0..32, 16..32]);
+        assert!(two.gathers(3) && !two.gathers(2) && !two.gathers(4));
     }
 
     #[test]
-    fn a_level_with_too_few_planes_for_the_ranks_is_not_cut() {
-        // Of 16 planes 8 ranks would cut the level above into 4 each; of 8 not.
-        let whole = |limit| Partition::new(&dims(64), 8, 0, limit).whole();
-        assert_eq!([whole(16), whole(8), whole(1)], [2, 2, 2]);
-        assert_eq!(Partition::new(&dims(16), 16, 3, 1).whole(), 0);
+    fn levels_go_to_fewer_ranks_step_by_step_and_each_box_to_several() {
+        let dims = dims(256);
+        let steps = vec![[4, 4, 4], [4, 4, 4], [2, 2, 2], [1, 1, 1]];
+        let division = Division::by_level(&dims, steps).unwrap();
+        for rank in 0..64 {
+            let of = Partition::new(&dims, division.clone(), rank);
+            assert_eq!((cells(&of.part(1)), cells(&of.part(2))), (32 * 32 * 32, 32 * 32 * 32));
+            assert_eq!(cells(&of.share(2)), 16 * 16 * 16);
+            let (share, part) = (of.share(2), of.part(2));
+            assert!(
+                (0..3).all(|axis| part[axis].start <= share[axis].start
+                    && share[axis].end <= part[axis].end)
+            );
+            assert!(of.gathers(2) && of.gathers(3) && !of.gathers(1));
+        }
     }
 }

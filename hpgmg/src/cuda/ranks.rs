@@ -10,10 +10,6 @@ use super::partition::Partition;
 use super::staged::Staged;
 use crate::comm::{Comm, CommError};
 
-/// Ranks that do not meet at a border have read what the last gather brought before the next one overwrites it because there are
-/// enough phases of borders between the two for the news to pass from the first rank to the last.
-const RANKS_MAX: usize = 8;
-
 /// How the ranks exchange what they share.
 ///
 /// See [`Team`] for an example.
@@ -36,7 +32,8 @@ pub enum Mode {
 ///
 /// // The ranks of a world of libmp, whose kernels communicate.
 /// fn in_kernels(comm: &dyn Comm) -> Team<'_> {
-///     Team { comm, messages: comm, mode: Mode::Kernel, whole: WHOLE, direct_halo: true, graph: false }
+///     let mode = Mode::Kernel;
+///     Team { comm, messages: comm, mode, whole: WHOLE, along: &[], direct_halo: true, graph: false }
 /// }
 /// ```
 #[derive(Clone, Copy)]
@@ -49,6 +46,8 @@ pub struct Team<'a> {
     pub mode: Mode,
     /// Levels of at most so many cells a side are computed by every rank.
     pub whole: usize,
+    /// Ranks along i, j and k of the finest level, the next, and so on, the last entry for all behind it; empty: what costs least.
+    pub along: &'a [[usize; 3]],
     /// Kernels store straight into the neighbours' ghosts, not into receive buffers that are unpacked.
     pub direct_halo: bool,
     /// Solves are captured in graphs.
@@ -66,7 +65,7 @@ pub(super) enum Ranks {
 }
 
 impl Ranks {
-    /// Connects the ranks; `memory` and `dims` are the levels'. The domain wraps around if `around`, and they agree on `values`
+    /// Connects the ranks; `memory` is the levels'. The domain wraps around if `around`, and they agree on `values`
     /// values at a time.
     ///
     /// # Errors
@@ -76,24 +75,14 @@ impl Ranks {
         place: &Device,
         partition: &Partition,
         memory: &[Buffer<f64>],
-        dims: &[usize],
         (around, values): (bool, usize),
         limit: Duration,
     ) -> Result<Self, CudaError> {
         if team.mode == Mode::Staged {
-            return Ok(Self::Staged(Staged::prepare(
-                team.messages,
-                place,
-                partition,
-                dims,
-                around,
-            )?));
+            let staged = Staged::prepare(team.messages, place, partition, around)?;
+            return Ok(Self::Staged(staged));
         }
         let communicator = team.comm.communicator().ok_or(CudaError::NoPeers)?;
-        let ranks = communicator.size();
-        if ranks > RANKS_MAX {
-            return Err(CudaError::TooManyRanks { ranks, most: RANKS_MAX });
-        }
         let form = Form {
             in_kernels: team.mode == Mode::Kernel,
             apart: place.as_cuda().map_or(Ok(1), |gpu| sharing(team.comm, gpu))? == 1,
@@ -102,7 +91,7 @@ impl Ranks {
             values,
         };
         let communicator = communicator.with_timeout(limit);
-        let halo = Halo::prepare(communicator, place, partition, memory, dims, form)?;
+        let halo = Halo::prepare(communicator, place, partition, memory, form)?;
         Ok(Self::Halo(Box::new(halo)))
     }
 }

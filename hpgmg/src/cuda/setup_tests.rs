@@ -28,7 +28,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
 }
 
 /// Compares what `ranks` ranks set up with the whole problem; returns how many levels are cut.
-fn compare(config: &Config, ranks: usize, cut: Cut) -> usize {
+fn compare(config: &Config, ranks: usize, cut: Cut<'_>) -> usize {
     on_threads(ranks, LIMIT, |comm| {
         let alone = ThreadComm::world(1, LIMIT).pop().unwrap();
         let whole = Cpu::new(config.clone(), &alone, 1)?;
@@ -50,10 +50,10 @@ fn compare(config: &Config, ranks: usize, cut: Cut) -> usize {
                 if field.is_empty() {
                     continue;
                 }
-                let (boxes, planes) = (Boxes::of(expected), slab.planes());
-                let grid = Grid::slab(expected.shape.dim, planes.clone());
+                let (boxes, part) = (Boxes::of(expected), slab.part());
+                let grid = Grid::part(expected.shape.dim, part);
                 let mut uploaded = [vec![f64::NAN; grid.volume()], vec![f64::NAN; grid.volume()]];
-                for k in planes.start as isize - 1..=planes.end as isize {
+                for k in grid.planes().start - 1..=grid.planes().end {
                     layout::gather_from_slab(slab, slab.field(v), &grid, k, 0, &mut uploaded[0]);
                     layout::gather_plane(boxes, field, &grid, k, 0, &mut uploaded[1]);
                 }
@@ -67,19 +67,41 @@ fn compare(config: &Config, ranks: usize, cut: Cut) -> usize {
 }
 
 #[test]
-fn planes_of_several_ranks_are_those_of_the_whole_problem_bit_by_bit() {
+fn parts_of_several_ranks_are_those_of_the_whole_problem_bit_by_bit() {
     let base = Config { box_dim: 16, ..Config::default() };
     for (operator, equation, smoother, box_dim, boxes_per_rank, cuts) in [
-        (Operator::Fv4, Equation::Poisson, Smoother::Gsrb, 64, 1, &[(2, 8, 3), (3, 32, 1)][..]),
-        (Operator::Fv4, Equation::Helmholtz, Smoother::L1Jacobi, 16, 27, &[(2, 12, 2), (5, 24, 1)]),
-        (Operator::Fv2, Equation::Helmholtz, Smoother::L1Jacobi, 16, 8, &[(2, 4, 2), (4, 8, 2)]),
-        (Operator::Fv2, Equation::Poisson, Smoother::Chebyshev, 32, 8, &[(3, 8, 3)]),
+        (
+            Operator::Fv4,
+            Equation::Poisson,
+            Smoother::Gsrb,
+            64,
+            1,
+            &[([1, 1, 2], 8, 3), ([1, 1, 3], 32, 1), ([2, 2, 2], 8, 3), ([1, 2, 1], 8, 3)][..],
+        ),
+        (
+            Operator::Fv4,
+            Equation::Helmholtz,
+            Smoother::L1Jacobi,
+            16,
+            27,
+            &[([1, 1, 2], 12, 2), ([1, 1, 5], 24, 1), ([2, 3, 1], 12, 2)],
+        ),
+        (
+            Operator::Fv2,
+            Equation::Helmholtz,
+            Smoother::L1Jacobi,
+            16,
+            8,
+            &[([1, 1, 2], 4, 2), ([1, 1, 4], 8, 2), ([1, 2, 2], 4, 2)],
+        ),
+        (Operator::Fv2, Equation::Poisson, Smoother::Chebyshev, 32, 8, &[([1, 1, 3], 8, 3)]),
     ] {
         let config =
             Config { operator, equation, smoother, box_dim, boxes_per_rank, ..base.clone() };
-        for &(ranks, limit, levels) in cuts {
-            let cut = Cut { whole: limit, threshold: 0 };
-            assert_eq!(compare(&config, ranks, cut), levels, "{config:?} {ranks} {limit}");
+        for &(along, limit, levels) in cuts {
+            let cut = Cut { whole: limit, threshold: 0, along: &[along] };
+            let ranks = along.iter().product();
+            assert_eq!(compare(&config, ranks, cut), levels, "{config:?} {along:?} {limit}");
         }
     }
 }
@@ -87,14 +109,14 @@ fn planes_of_several_ranks_are_those_of_the_whole_problem_bit_by_bit() {
 #[test]
 fn coarse_levels_of_the_cpu_are_whole_on_every_rank() {
     let config = Config { box_dim: 64, ..Config::default() };
-    let cut = Cut { whole: 4, threshold: 40_000 };
+    let cut = Cut { whole: 4, threshold: 40_000, along: &[] };
     assert_eq!(compare(&config, 2, cut), 1);
 }
 
 #[test]
 fn a_rank_of_several_needs_about_its_share_of_the_memory() {
     let config = Config { box_dim: 128, boxes_per_rank: 1, ..Config::default() };
-    let cut = Cut { whole: 32, threshold: 0 };
+    let cut = Cut { whole: 32, threshold: 0, along: &[] };
     // 256³ cells: five vectors of an eighth, and something around them.
     let share = 256u64.pow(3) / 8 * 5 * 8;
     assert!(check_memory(&config, 8, cut, share).is_err());
@@ -107,7 +129,7 @@ fn a_rank_of_several_needs_about_its_share_of_the_memory() {
 fn times_of_setting_up() {
     for (log2, ranks) in [(7, 1), (7, 2), (8, 1), (8, 2)] {
         let config = Config { box_dim: 1 << (log2 - 1), boxes_per_rank: 8, ..Config::default() };
-        let cut = Cut { whole: super::WHOLE, threshold: 0 };
+        let cut = Cut { whole: super::WHOLE, threshold: 0, along: &[] };
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let begin = std::time::Instant::now();
         on_threads(ranks, LIMIT, |comm| {

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use gdsync::{Arg, Buffer, CudaDevice, Deadline, Dims, Graph, Stream};
 
+use super::division::Division;
 use super::error::CudaError;
 use super::hybrid::Hybrid;
 use super::kernels::Kernels;
@@ -129,21 +130,23 @@ impl Gpu {
         let config = cpu.config().clone();
         let count = cpu.timers.levels();
         let dims: Vec<usize> = (0..count).map(|l| cpu.level(l).shape.dim).collect();
-        let (size, rank, whole) =
-            team.map_or((1, 0, 0), |team| (team.comm.size(), team.comm.rank(), team.whole));
+        let (size, rank, whole, along) = team.map_or((1, 0, 0, &[][..]), |team| {
+            (team.comm.size(), team.comm.rank(), team.whole, team.along)
+        });
         // Levels that are done at once are never cut.
         let coarse_levels = Coarse::new(&dims, threshold);
         let cpus = coarse_levels.on_cpu;
         let coarse = coarse_levels.first();
-        let partition = coarse_levels.partition(&dims, size, rank, whole);
+        let division = Division::new(&config, &dims[..=coarse], size, whole, along)?;
+        let partition = Partition::new(&dims, division, rank);
         for (l, slab) in (0..count).filter_map(|l| Some((l, cpu.level(l).slab.as_ref()?))) {
-            let (held, needed) = (slab.planes(), partition.planes(l));
-            if held != needed {
-                return Err(CudaError::OtherPlanes { n: dims[l], held, needed });
+            let (held, needed) = (slab.part(), partition.part(l));
+            if *held != needed {
+                return Err(CudaError::OtherCells { n: dims[l], held: held.clone(), needed });
             }
         }
         let grid = |l: usize| match l <= coarse {
-            true => Grid::slab(dims[l], partition.planes(l)),
+            true => Grid::part(dims[l], &partition.part(l)),
             false => Grid::new(dims[l]),
         };
         let elements = |l: usize| grid(l).volume() * vectors(&cpu, l).len();
@@ -171,7 +174,7 @@ impl Gpu {
             Some(team) => {
                 let values = Scalar::Iterations as usize;
                 let around = config.boundary == Boundary::Periodic;
-                Ranks::new(team, &place, &partition, &memory, &dims, (around, values), limit)?
+                Ranks::new(team, &place, &partition, &memory, (around, values), limit)?
             }
         };
         let group = match team {
@@ -261,25 +264,41 @@ impl Gpu {
         self.hybrid.as_ref().map_or(Duration::ZERO, Hybrid::take_spent)
     }
 
-    /// Which levels are distributed over the ranks, in words; none of one rank.
+    /// Which levels are distributed over the ranks, how, and what that sends, in words; none of one rank.
     pub fn distribution(&self) -> Option<String> {
         let (size, whole) = (self.group.as_ref()?.size(), self.partition.whole());
         let n = |l: usize| self.levels[l].grid.n;
-        let cut = match whole {
-            0 => {
-                return Some(format!(
-                    "nothing is distributed: each of {size} ranks solves all of it"
-                ));
-            }
-            1 => format!("{}³", n(0)),
-            _ => format!("{}³ to {}³", n(0), n(whole - 1)),
-        };
+        if whole == 0 {
+            let all = format!("nothing is distributed: each of {size} ranks solves all of it");
+            return Some(all);
+        }
+        let division = self.partition.division();
+        let mut text = String::new();
+        let mut l = 0;
+        while l < whole {
+            let (along, last) = (division.along(l), division.last_alike(l));
+            let levels = match last {
+                last if last == l => format!("{}³", n(l)),
+                last => format!("{}³ to {}³", n(l), n(last)),
+            };
+            let ranks: usize = along.iter().product();
+            let [i, j, k] = along;
+            let parts = match along {
+                [1, 1, _] => format!("{levels} in slabs on {ranks} ranks"),
+                _ => format!("{levels} in {i} × {j} × {k} boxes on {ranks} ranks"),
+            };
+            let each = size / ranks;
+            let repeated = if each > 1 { format!(" (each on {each})") } else { String::new() };
+            text += &format!("{parts}{repeated}, ");
+            l = last + 1;
+        }
         let sent = self.sent();
         Some(format!(
-            "{cut} in slabs on {size} ranks, {}³ and coarser whole on each; in a cycle {:.3} MB to each neighbour in {} \
+            "{text}{}³ and coarser whole on each; in a cycle {:.3} MB to {} neighbours in {} \
              exchanges, and {} gathers",
             n(whole),
             sent.bytes as f64 / 1e6,
+            sent.neighbours,
             sent.exchanges,
             sent.gathers
         ))
@@ -483,7 +502,7 @@ impl crate::run::Solver for Gpu {
 
     fn fingerprint(&mut self, l: usize) -> Result<u64, Error> {
         let (level, u) = (&self.levels[l], Vector::U.index());
-        let values = level.planes(u, level.grid.first as isize, level.grid.planes);
+        let values = level.planes(u, level.grid.planes().start, level.grid.size[2]);
         let values = values.and_then(|planes| Ok(planes.to_vec()?)).map_err(plain)?;
         Ok(crate::vectors::fingerprint(&values))
     }

@@ -99,11 +99,11 @@ impl Place {
         config: &Config,
         way: Way,
     ) -> Result<Found, Error> {
-        let Way { mode, whole, graph, direct_halo, threshold } = way;
+        let Way { mode, whole, along, graph, direct_halo, threshold } = way;
         let all = Mutex::new(Vec::new());
         crate::comm::libmp::run(worlds, self.limit(), |comm| {
-            let team = Team { comm, messages: comm, mode, whole, direct_halo, graph };
-            let cut = Cut { whole, threshold };
+            let team = Team { comm, messages: comm, mode, whole, along, direct_halo, graph };
+            let cut = Cut { whole, threshold, along };
             let planes = super::set_up_all(config.clone(), comm, cut, 2)?;
             let mut gpu = Gpu::on(planes, self.machine(), Some(&team), threshold, self.limit())?;
             let found = found(&mut gpu);
@@ -127,6 +127,7 @@ impl Place {
 pub struct Way {
     pub mode: Mode,
     pub whole: usize,
+    pub along: &'static [[usize; 3]],
     pub graph: bool,
     pub direct_halo: bool,
     /// Levels of fewer cells are the CPU's.
@@ -135,7 +136,7 @@ pub struct Way {
 
 impl Way {
     pub fn new(mode: Mode, whole: usize, graph: bool) -> Self {
-        Self { mode, whole, graph, direct_halo: true, threshold: 0 }
+        Self { mode, whole, along: &[], graph, direct_halo: true, threshold: 0 }
     }
 }
 

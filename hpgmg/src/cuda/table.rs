@@ -168,6 +168,34 @@ macro_rules! tests {
 
         #[test]
         #[$when]
+        fn eight_ranks_in_boxes_find_the_bits_of_one_on_every_path() {
+            let _turn = $place.turn();
+            eight_boxes($place);
+        }
+
+        #[test]
+        #[$when]
+        fn two_hosts_of_two_ranks_find_the_bits_of_one() {
+            let _turn = $place.turn();
+            on_two_hosts($place);
+        }
+
+        #[test]
+        #[$when]
+        fn every_operator_and_boundary_finds_the_bits_of_one_in_boxes() {
+            let _turn = $place.turn();
+            every_operator_in_boxes($place);
+        }
+
+        #[test]
+        #[$when]
+        fn coarser_levels_go_to_fewer_ranks_without_another_bit() {
+            let _turn = $place.turn();
+            step_by_step($place);
+        }
+
+        #[test]
+        #[$when]
         fn every_cycle_bottom_solver_and_equation_finds_the_cpus_bits() {
             let _turn = $place.turn();
             every_cycle($place);
@@ -193,6 +221,108 @@ macro_rules! tests {
             p27_around_finds_the_cpus_bits_in_every_way: P27, Periodic;
         ], $sizes, $least, #[$when]);
     };
+}
+
+/// Ranks that share the levels in so many parts find the bits of one, however they reach each other.
+fn in_parts(place: Place, config: &Config, way: Way, paths: &[&str]) {
+    let one = found(&mut place.alone(config));
+    for path in paths {
+        let through = libmp::Config::from_variables([("MP_PATH", *path)]).unwrap();
+        let ranks = way.along[0].iter().product();
+        let worlds = libmp::World::threads_with_config(ranks, &through).unwrap();
+        let several = place.in_worlds(worlds, config, way).unwrap();
+        assert_eq!(several.numbers, one.numbers, "{config:?} {way:?} {path}");
+        assert!(several.u == one.u, "{config:?} {way:?} {path}");
+    }
+}
+
+/// How a domain that ends, and one that wraps around, is cut into boxes here.
+fn boxes(boundary: Boundary) -> &'static [[usize; 3]] {
+    match boundary {
+        Boundary::Dirichlet => &[[2, 2, 1]],
+        Boundary::Periodic => &[[1, 2, 2]],
+    }
+}
+
+/// Every operator and boundary in boxes, with each smoother in one of the ways.
+fn every_operator_in_boxes(place: Place) {
+    for (number, (operator, boundary)) in rows().enumerate() {
+        for (turn, config) in cells(operator, boundary).enumerate() {
+            let (_, mode) = WAYS[(number + turn) % WAYS.len()];
+            let way = Way { along: boxes(boundary), ..Way::new(mode, 8, false) };
+            in_parts(place, &config, way, &["auto"]);
+        }
+    }
+}
+
+/// Eight boxes, in every way, through memory and by NICs.
+fn eight_boxes(place: Place) {
+    let config = Config { box_dim: 16, ..Config::default() };
+    for (_, mode) in WAYS {
+        let way = Way { along: &[[2, 2, 2]], ..Way::new(mode, 8, false) };
+        in_parts(place, &config, way, &["auto", "nic", "nic-tcp"]);
+    }
+    let way = Way { along: &[[2, 2, 2]], ..Way::new(Mode::Kernel, 8, place == Place::Gpu) };
+    in_parts(place, &config, Way { direct_halo: false, ..way }, &["auto"]);
+}
+
+/// Coarser levels on fewer ranks, step by step: boxes to boxes, to slabs, and to all.
+fn step_by_step(place: Place) {
+    let config = Config { box_dim: 32, ..Config::default() };
+    for (_, mode) in WAYS {
+        let along: &[[usize; 3]] = &[[2, 2, 2], [1, 1, 2]];
+        in_parts(place, &config, Way { along, ..Way::new(mode, 8, false) }, &["auto"]);
+    }
+    let along: &[[usize; 3]] = &[[1, 2, 2], [1, 1, 2]];
+    let around = Config { boundary: Boundary::Periodic, operator: Operator::Fv2, ..config };
+    let way = |mode| Way { along, ..Way::new(mode, 8, false) };
+    in_parts(place, &around, way(Mode::Staged), &["auto"]);
+    in_parts(place, &around, way(Mode::Kernel), &["nic"]);
+}
+
+/// Worlds of four ranks, two on each of two hosts that this process plays.
+fn two_hosts() -> Vec<libmp::World> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = port.to_string();
+    let world = |rank: usize| {
+        let (number, local) = (rank.to_string(), (rank % 2).to_string());
+        let node = format!("host {}", rank / 2);
+        let variables = [
+            ("RANK", number.as_str()),
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_RANK", &local),
+            ("LOCAL_WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "127.0.0.1"),
+            ("MASTER_PORT", &port),
+            ("MP_NODE", &node),
+        ];
+        libmp::World::with_config(&libmp::Config::from_variables(variables).unwrap()).unwrap()
+    };
+    std::thread::scope(|scope| {
+        let started: Vec<_> = (0..4)
+            .map(|rank| {
+                scope.spawn({
+                    let world = &world;
+                    move || world(rank)
+                })
+            })
+            .collect();
+        started.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// Two hosts of two ranks: neighbours on the same host by mapped memory, those on the other by the NIC, in the same kernels.
+fn on_two_hosts(place: Place) {
+    let config = Config { box_dim: 16, ..Config::default() };
+    let one = found(&mut place.alone(&config));
+    for (_, mode) in WAYS {
+        for along in [&[[2, 1, 2]], &[[1, 1, 4]]] {
+            let way = Way { along, ..Way::new(mode, 8, false) };
+            let several = place.in_worlds(two_hosts(), &config, way).unwrap();
+            assert_eq!(several.numbers, one.numbers, "{way:?}");
+            assert!(several.u == one.u, "{way:?}");
+        }
+    }
 }
 
 mod host {

@@ -211,7 +211,7 @@ mod gpu {
         ] {
             let config = Config { smoother, cycle, box_dim, boxes_per_rank, ..Config::default() };
             let one = found(&mut gpu(&config));
-            let way = Way { mode: Mode::Kernel, whole: 8, graph, direct_halo: false, threshold: 0 };
+            let way = Way { direct_halo: false, ..Way::new(Mode::Kernel, 8, graph) };
             println!("{smoother:?} {cycle:?} {ranks} {graph}");
             let worlds = libmp::World::threads(ranks).unwrap();
             let packed = Place::Gpu.in_worlds(worlds, &config, way).unwrap();
@@ -256,8 +256,7 @@ mod gpu {
                 assert!(alone.u == one.u, "{operator:?} {smoother:?} {threshold}");
             }
             for mode in [Mode::Kernel, Mode::Stream, Mode::Staged] {
-                let way =
-                    Way { mode, whole: 8, graph: false, direct_halo: true, threshold: 10_000 };
+                let way = Way { threshold: 10_000, ..Way::new(mode, 8, false) };
                 let two =
                     Place::Gpu.in_worlds(libmp::World::threads(2).unwrap(), &config, way).unwrap();
                 assert_eq!(two.numbers, one.numbers, "{operator:?} {smoother:?} {mode:?}");
@@ -275,7 +274,7 @@ mod gpu {
             let through = libmp::Config::from_variables([("MP_PATH", path)]).unwrap();
             let solved = |mode, graph| {
                 let worlds = libmp::World::threads_with_config(2, &through).unwrap();
-                let way = Way { mode, whole: 8, graph, direct_halo: true, threshold: 0 };
+                let way = Way::new(mode, 8, graph);
                 Place::Gpu.in_worlds(worlds, &config, way)
             };
             for (mode, graph) in [
@@ -312,6 +311,7 @@ mod gpu {
                             messages: comm,
                             mode,
                             whole: 16,
+                            along: &[],
                             direct_halo: true,
                             graph,
                         };

@@ -59,8 +59,7 @@ impl Gpu {
 
     /// What a rank sends in such a solve.
     pub(super) fn sent(&self) -> Sent {
-        let cut = self.partition.whole();
-        Sent::of(&self.launches(cut), cut)
+        Sent::of(&self.launches(self.partition.whole()), self.partition.division())
     }
 
     /// Bytes per second, read and written, of a copy within the GPU's memory; the best of several.

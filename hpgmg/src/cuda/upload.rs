@@ -16,7 +16,7 @@ use crate::slab::Slab;
 use crate::smoothers::chebyshev_weights;
 use crate::transfer::Rule;
 
-/// One level in GPU memory, or a rank's slab of it.
+/// One level in GPU memory, or a rank's part of it.
 pub(super) struct OnGpu {
     view: DeviceLevel,
     /// Whether U and the scratch vector have changed places, for the rest of a cycle.
@@ -129,10 +129,10 @@ pub(super) fn upload(
         volume: volume as i64,
         n: grid.n as i32,
         half: grid.half as i32,
+        rows: grid.size[1] as i32,
         boundary: GhostRule::number(Extrapolation::of_operator(config.operator, level.geometry.n)),
         correct: ghosts(correct),
         replace: ghosts(replace),
-        reserved: 0,
     };
     let outline = Outline { fused: false, ..cpu.outline(l) };
     Ok(OnGpu {
@@ -186,11 +186,11 @@ fn upload_vector(
         return Ok(());
     }
     let plane = grid.plane();
-    let end = (grid.first + grid.planes) as isize;
-    let per_turn = (STAGED / plane).clamp(1, grid.planes + 2);
+    let std::ops::Range { start, end } = grid.planes();
+    let per_turn = (STAGED / plane).clamp(1, grid.size[2] + 2);
     let staging = stream.device().alloc_pinned::<f64>(per_turn * plane)?;
     let threads = cpu.threads().min(per_turn);
-    let mut k = grid.first as isize - 1;
+    let mut k = start - 1;
     while k <= end {
         let count = per_turn.min((end + 1 - k) as usize);
         let first = grid.plane_at(k);

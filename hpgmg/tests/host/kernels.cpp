@@ -18,15 +18,16 @@
     ON_HOST(name##_chebyshev)          \
     ON_HOST(name##_residual_restrict)  \
     ON_HOST(name##_residual_norm)
-#define BOTH_ON_HOST(name)                \
+#define ALL_ON_HOST(name)                \
     OPERATOR_ON_HOST(hpgmg_##name)        \
-    OPERATOR_ON_HOST(hpgmg_##name##_slab)
-BOTH_ON_HOST(fv4)
-BOTH_ON_HOST(fv2)
-BOTH_ON_HOST(p27)
-BOTH_ON_HOST(fv4_wrapped)
-BOTH_ON_HOST(fv2_wrapped)
-BOTH_ON_HOST(p27_wrapped)
+    OPERATOR_ON_HOST(hpgmg_##name##_slab) \
+    OPERATOR_ON_HOST(hpgmg_##name##_box)
+ALL_ON_HOST(fv4)
+ALL_ON_HOST(fv2)
+ALL_ON_HOST(p27)
+ALL_ON_HOST(fv4_wrapped)
+ALL_ON_HOST(fv2_wrapped)
+ALL_ON_HOST(p27_wrapped)
 ON_HOST(hpgmg_fv4_gsrb_16)
 
 #define TRANSFERS_ON_HOST(name)              \
@@ -39,8 +40,10 @@ ON_HOST(hpgmg_fv4_gsrb_16)
     ON_HOST(name##_replace_points)
 TRANSFERS_ON_HOST(hpgmg)
 TRANSFERS_ON_HOST(hpgmg_slab)
+TRANSFERS_ON_HOST(hpgmg_box)
 TRANSFERS_ON_HOST(hpgmg_wrapped)
 TRANSFERS_ON_HOST(hpgmg_slab_wrapped)
+TRANSFERS_ON_HOST(hpgmg_box_wrapped)
 
 ON_HOST(hpgmg_fv4_resident)
 ON_HOST(hpgmg_fv2_resident)
@@ -56,6 +59,8 @@ ON_HOST(hpgmg_norm)
 ON_HOST(hpgmg_tell)
 ON_HOST(hpgmg_shift)
 ON_HOST(hpgmg_slab_shift)
+ON_HOST(hpgmg_box_shift)
+ON_HOST(hpgmg_copy)
 ON_HOST(hpgmg_sum_rows)
 ON_HOST(hpgmg_sum_boxes)
 ON_HOST(hpgmg_mean)

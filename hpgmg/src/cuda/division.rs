@@ -1,0 +1,459 @@
+//! How many ranks along i, j and k share each level: chosen by a count of the bytes and neighbours of a solve, or as the user says.
+//! Slabs, [1, 1, ranks], are whole planes: what is sent is stored once, by the kernel that computes it. Boxes send less to more
+//! neighbours. Coarser levels may have fewer boxes: each is then computed by several ranks, one of each group of ranks that share
+//! the level among them, so that nothing has to be brought back; from some level on every rank computes everything.
+//!
+//! Only numbers are handled here; which cells they stand for is `partition.rs`.
+
+use super::launches::{OnLevel, launches};
+use super::layout::GHOSTS;
+use crate::error::ConfigError;
+use crate::options::{Boundary, Config, Cycle};
+
+/// Cells per side of the largest level that every rank computes, unless the user says otherwise.
+pub const WHOLE: usize = 32;
+
+/// Ranks along i, j and k.
+pub type Along = [usize; 3];
+
+/// Cells that a rank has at least of a level that is cut, along each axis: ghosts beyond the domain are sums of four cells.
+const MIN_CELLS: usize = 4;
+
+/// Ranks that get a level's right-hand side from each other are at most so many along an axis: they have read what the last gather
+/// brought before the next one overwrites it because there are enough phases of borders between the two for the news to pass
+/// from the first of them to the last.
+pub const GATHERED_MAX: usize = 8;
+
+/// What a count of bytes, neighbours and launches is weighed with: nanoseconds, and bytes a nanosecond. Of an H200, NVLink and a NIC
+/// of 400 Gbit/s, rounded: what is chosen hardly depends on them (`docs/hpgmg-gpu.md`).
+#[derive(Clone, Copy, Debug)]
+struct Weights {
+    /// A pass over a level without cells, and bytes of memory.
+    launch: f64,
+    memory: f64,
+    /// An exchange that carries nothing, each neighbour of it, and the bytes that a rank sends.
+    exchange: f64,
+    neighbour: f64,
+    link: f64,
+}
+
+const WEIGHTS: Weights =
+    Weights { launch: 3000.0, memory: 3000.0, exchange: 2000.0, neighbour: 100.0, link: 200.0 };
+
+/// Sweeps of a call of the smoother, the benchmark's.
+const SWEEPS: usize = 6;
+
+/// Divisions of the finest level that are looked at more closely.
+const CLOSER: usize = 4;
+
+/// Bytes of memory of a cell and pass, a half-sweep of the benchmark's.
+const PASS_BYTES: f64 = 48.0;
+
+/// How levels are divided, finest first, down to the first that every rank has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Division {
+    /// Of each level; the last is [1, 1, 1].
+    along: Vec<Along>,
+    /// Of all ranks: rank x + i (y + j z) is at (x, y, z).
+    ranks: Along,
+}
+
+/// What a rank that has neighbours on all sides sends in an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    pub bytes: usize,
+    pub neighbours: usize,
+}
+
+impl Division {
+    /// The division of levels of `dims` cells a side, each half of the one before: as `along` says, whose last entry holds for the levels
+    /// behind it, or the one that costs least. Levels of at most `whole` cells a side every rank has, the last of `dims`, and
+    /// those that are too small to be cut.
+    ///
+    /// # Errors
+    /// [`ConfigError::Along`] if `along` does not fit.
+    pub fn new(
+        config: &Config,
+        dims: &[usize],
+        ranks: usize,
+        whole: usize,
+        along: &[Along],
+    ) -> Result<Self, ConfigError> {
+        let nothing = Self { along: vec![[1; 3]], ranks: [1, 1, ranks] };
+        if ranks == 1 {
+            return Ok(nothing);
+        }
+        let possible = |along: Along| {
+            // Rows of a domain that wraps around are whole: their sums are formed in the CPU's order.
+            let [i, j, k] = along;
+            config.boundary == Boundary::Dirichlet || i == 1 && (j == 1 || k > 1)
+        };
+        if let [first, ..] = along {
+            let refuse = |reason| ConfigError::Along { along: along.to_vec(), ranks, reason };
+            if first.iter().product::<usize>() != ranks {
+                return Err(refuse("their product is not the number of ranks"));
+            }
+            if !along.iter().all(|&along| possible(along)) {
+                return Err(refuse("a domain that wraps around is not cut along i"));
+            }
+            let at = |l: usize| along[l.min(along.len() - 1)];
+            let small = Self::small(dims, whole);
+            // Levels that are too small are whole; where they are may make those before them too small.
+            let found = (1..=small).rev().find_map(|count| {
+                let steps = (0..count).map(at).chain([[1; 3]]).collect();
+                Self::by_level(dims, steps)
+            });
+            return found.ok_or_else(|| {
+                refuse("the parts of the finest level would be too small, or of unequal size")
+            });
+        }
+        let levels = launches(Cycle::F, &dims[..dims.len() - 1], SWEEPS);
+        let all = factors(ranks).into_iter().filter(|&along| possible(along));
+        let mut found: Vec<(f64, Self)> = all
+            .filter_map(|along| Self::of(dims, along, whole))
+            .map(|division| (division.cost(&levels), division))
+            .collect();
+        // The first of those that cost the same: slabs if they do. Few are worth a closer look.
+        found.sort_by(|one, other| one.0.total_cmp(&other.0));
+        found.truncate(CLOSER);
+        let small = Self::small(dims, whole);
+        // Slabs stay on all their ranks, as they have been measured.
+        let in_slabs = |(_, division): &(f64, Self)| division.ranks[..2] == [1, 1];
+        if found.first().is_some_and(in_slabs) {
+            found.truncate(1);
+        }
+        for (cost, division) in found.iter_mut().filter(|one| !in_slabs(one)) {
+            division.improve(cost, dims, &levels[..small], possible);
+        }
+        let best = found.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
+        Ok(best.map_or(nothing, |(_, division)| division))
+    }
+
+    /// The first level of at most `whole` cells, or the last.
+    fn small(dims: &[usize], whole: usize) -> usize {
+        dims.iter().position(|&n| n <= whole).unwrap_or(dims.len() - 1)
+    }
+
+    /// `along` on all levels down to the first of at most `whole` cells, or of as many as can be cut; none if none can.
+    pub fn of(dims: &[usize], along: Along, whole: usize) -> Option<Self> {
+        (1..=Self::small(dims, whole)).rev().find_map(|count| {
+            Self::by_level(dims, std::iter::repeat_n(along, count).chain([[1; 3]]).collect())
+        })
+    }
+
+    /// `steps` says it of each level, and ends with [1, 1, 1]; none if a level cannot be cut so.
+    pub fn by_level(dims: &[usize], steps: Vec<Along>) -> Option<Self> {
+        let whole = steps.len().checked_sub(1)?;
+        let division = Self { ranks: *steps.first()?, along: steps };
+        let fits = |l: usize| {
+            let (along, next) = (division.along[l], division.along[l + 1]);
+            let unit = dims[division.last_alike(l)] / 2;
+            let after_all = division.along[division.last_alike(l) + 1];
+            // Planes may be cut unequally, if nothing else happens.
+            let slabs = along[..2] == [1, 1] && after_all == [1; 3] && along == division.ranks;
+            (0..3).all(|axis| {
+                let (ranks, after) = (along[axis], next[axis]);
+                // Half a part is what a rank restricts to: pairs of cells along i, where colours take turns.
+                let pairs = if axis == 0 { 2 } else { 1 };
+                let equal = slabs || ranks == 1 || unit.is_multiple_of(pairs * ranks);
+                2 * (unit / ranks) >= MIN_CELLS
+                    && equal
+                    && ranks.is_multiple_of(after)
+                    && ranks / after <= GATHERED_MAX
+            })
+        };
+        let cut = (0..whole).all(|l| division.along[l] != [1; 3] && fits(l));
+        (whole < dims.len() && division.along[whole] == [1; 3] && cut).then_some(division)
+    }
+
+    /// Gives `levels` but the first to fewer ranks as long as that makes it cost less.
+    fn improve(
+        &mut self,
+        cost: &mut f64,
+        dims: &[usize],
+        levels: &[OnLevel],
+        possible: impl Fn(Along) -> bool,
+    ) {
+        let mut improved = true;
+        while std::mem::take(&mut improved) {
+            for l in (1..levels.len()).rev() {
+                for fewer in fewer(self.ranks).into_iter().filter(|&fewer| possible(fewer)) {
+                    let mut steps: Vec<Along> = (0..=levels.len()).map(|l| self.along(l)).collect();
+                    steps[l] = fewer;
+                    for later in &mut steps[l + 1..] {
+                        let possible = (0..3).all(|axis| fewer[axis].is_multiple_of(later[axis]));
+                        *later = if possible { *later } else { fewer };
+                    }
+                    let end =
+                        steps.iter().position(|&along| along == [1; 3]).unwrap_or(levels.len());
+                    steps.truncate(end);
+                    steps.push([1; 3]);
+                    let Some(other) = Self::by_level(dims, steps) else { continue };
+                    let its = other.cost(levels);
+                    if its < *cost {
+                        (*self, *cost, improved) = (other, its, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first level that every rank has.
+    pub fn whole(&self) -> usize {
+        self.along.len() - 1
+    }
+
+    /// Ranks along the axes of level `l`.
+    pub fn along(&self, l: usize) -> Along {
+        self.along[l.min(self.whole())]
+    }
+
+    /// Levels of which the same ranks have the same shares follow level `l`, which is cut, down to this one.
+    pub fn last_alike(&self, l: usize) -> usize {
+        let alike = self.along[l..].iter().take_while(|along| **along == self.along[l]).count();
+        l + alike - 1
+    }
+
+    /// Where rank `rank` is among those along the axes of level `l`.
+    pub fn place(&self, l: usize, rank: usize) -> [usize; 3] {
+        let (at, along) = (self.coordinates(rank), self.along(l));
+        [0, 1, 2].map(|axis| at[axis] * along[axis] / self.ranks[axis])
+    }
+
+    /// Whether the rank is the first of those that have the same part of level `l`.
+    pub fn is_first(&self, l: usize, rank: usize) -> bool {
+        let (at, along) = (self.coordinates(rank), self.along(l));
+        (0..3).all(|axis| at[axis].is_multiple_of(self.ranks[axis] / along[axis]))
+    }
+
+    fn coordinates(&self, rank: usize) -> [usize; 3] {
+        let [i, j, _] = self.ranks;
+        [rank % i, rank / i % j, rank / (i * j)]
+    }
+
+    fn rank_at(&self, [x, y, z]: [usize; 3]) -> usize {
+        x + self.ranks[0] * (y + self.ranks[1] * z)
+    }
+
+    /// The rank that is so many parts of level `l` further; the domain wraps around if `around`, along axes that are cut.
+    pub fn toward(&self, l: usize, rank: usize, direction: [i8; 3], around: bool) -> Option<usize> {
+        let (mut at, along) = (self.coordinates(rank), self.along(l));
+        for axis in 0..3 {
+            let (step, here) = (isize::from(direction[axis]), self.place(l, rank)[axis] as isize);
+            let (there, ranks) = (here + step, along[axis] as isize);
+            if step != 0 && (ranks == 1 || !around && !(0..ranks).contains(&there)) {
+                return None;
+            }
+            // The ranks that have a part each are in the same places of their groups.
+            let group = self.ranks[axis] / along[axis];
+            at[axis] = there.rem_euclid(ranks) as usize * group + at[axis] % group;
+        }
+        Some(self.rank_at(at))
+    }
+
+    /// The ranks that give each other along an axis what they have restricted to level `l`, `rank` among them, in order.
+    pub fn gathered(&self, l: usize, rank: usize, axis: usize) -> Vec<usize> {
+        let (finer, coarser) = (self.along(l - 1)[axis], self.along(l)[axis]);
+        let (at, count) = (self.coordinates(rank), finer / coarser);
+        let group = self.ranks[axis] / finer;
+        let first = at[axis] / (group * count) * (group * count) + at[axis] % group;
+        let there = |turn: usize| {
+            let mut there = at;
+            there[axis] = first + turn * group;
+            self.rank_at(there)
+        };
+        (0..count).map(there).collect()
+    }
+
+    /// What a rank in the middle sends when it exchanges a vector of level `l` of `n` cells a side.
+    pub fn sent(&self, l: usize, n: usize) -> Sent {
+        let along = self.along(l);
+        let cells = along.map(|ranks| n.div_ceil(ranks));
+        let sides = along.map(|ranks| ranks.min(3) - 1);
+        let mut sent = Sent { bytes: 0, neighbours: 0 };
+        for which in 1..8 {
+            let of = |axis: usize| which >> axis & 1 == 1;
+            let ways: usize = (0..3).map(|axis| if of(axis) { sides[axis] } else { 1 }).product();
+            let border: usize =
+                (0..3).map(|axis| if of(axis) { GHOSTS } else { cells[axis] }).product();
+            sent.neighbours += ways;
+            sent.bytes += ways * border * size_of::<f64>();
+        }
+        sent
+    }
+
+    /// What an F-cycle of the benchmark costs: launches, bytes of memory, exchanges, their neighbours and bytes, in nanoseconds of
+    /// a machine like those of [`WEIGHTS`].
+    fn cost(&self, levels: &[OnLevel]) -> f64 {
+        let w = WEIGHTS;
+        let of_level = |(l, level): (usize, &OnLevel)| {
+            let (n, along) = (level.n, self.along(l));
+            let cells: f64 = along.iter().map(|&ranks| n.div_ceil(ranks) as f64).product();
+            let pass = w.launch + PASS_BYTES * cells / w.memory;
+            let mut cost = level.phases() as f64 * pass;
+            if l < self.whole() {
+                let sent = self.sent(l, n);
+                // What kernels store as they compute it is moved once; other borders are read again.
+                let times = if along[..2] == [1, 1] { 1.0 } else { 2.0 };
+                let exchange = w.exchange
+                    + w.neighbour * sent.neighbours as f64
+                    + times * sent.bytes as f64 / w.link;
+                cost += level.exchanges() as f64 * exchange;
+                // What the next level's ranks get of each other.
+                let next = self.along(l + 1);
+                let stages = (0..3).filter(|&axis| along[axis] != next[axis]).count();
+                let received: f64 = next.iter().map(|&ranks| (n / 2 / ranks) as f64).product();
+                if stages > 0 {
+                    let gathers = (level.restrictions + level.residuals) as f64;
+                    cost += gathers * (stages as f64 * w.exchange + 8.0 * received / w.link);
+                }
+            }
+            cost
+        };
+        levels.iter().enumerate().map(of_level).sum()
+    }
+}
+
+/// All ways to write a number as a product of three, slabs first.
+fn factors(ranks: usize) -> Vec<Along> {
+    let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
+    divisors(ranks).flat_map(|i| divisors(ranks / i).map(move |j| [i, j, ranks / i / j])).collect()
+}
+
+/// All that `along` is a multiple of, along each axis, but itself.
+fn fewer(along: Along) -> Vec<Along> {
+    let divisors = |n: usize| (1..=n).filter(move |d| n.is_multiple_of(*d));
+    let [i, j, k] = along;
+    let all = divisors(i)
+        .flat_map(|i| divisors(j).flat_map(move |j| divisors(k).map(move |k| [i, j, k])));
+    all.filter(|&other| other != along).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dims(finest: usize) -> Vec<usize> {
+        let mut dims = vec![finest];
+        while dims[dims.len() - 1] % 2 == 0 && dims[dims.len() - 1] > 16 {
+            dims.push(dims[dims.len() - 1] / 2);
+        }
+        dims
+    }
+
+    fn chosen(finest: usize, ranks: usize) -> Division {
+        Division::new(&Config::default(), &dims(finest), ranks, 32, &[]).unwrap()
+    }
+
+    #[test]
+    fn few_ranks_have_slabs_and_many_have_boxes() {
+        for ranks in [2, 3, 4] {
+            for finest in [64, 96, 128, 192, 256, 384, 512, 768, 1024] {
+                let division = chosen(finest, ranks);
+                for l in 0..division.whole() {
+                    assert_eq!(division.along(l), [1, 1, ranks], "{finest} {ranks}");
+                }
+            }
+        }
+        assert_eq!(chosen(1024, 8).along(0), [2, 2, 2]);
+        let mut of_27 = chosen(768, 27).along(0);
+        of_27.sort_unstable();
+        assert_eq!(of_27, [3, 3, 3]);
+        // Half as many neighbours make up for a few more bytes.
+        assert_eq!(chosen(1024, 64).along(0), [2, 4, 8]);
+        // Seven are prime to all sizes: planes are cut unequally.
+        assert_eq!(chosen(256, 7).along(0), [1, 1, 7]);
+        assert_eq!(chosen(256, 1).whole(), 0);
+    }
+
+    #[test]
+    fn coarse_levels_of_many_ranks_go_to_fewer_step_by_step() {
+        let division = chosen(1024, 64);
+        let steps: Vec<usize> =
+            (0..=division.whole()).map(|l| division.along(l).iter().product()).collect();
+        assert!(steps.is_sorted_by(|one, next| one >= next), "{steps:?}");
+        assert_eq!(steps.last(), Some(&1));
+        assert!(steps.iter().any(|&ranks| 1 < ranks && ranks < 64), "{steps:?}");
+        // What is chosen costs no more than to stay, and than slabs.
+        let dims = dims(1024);
+        let levels = launches(Cycle::F, &dims[..dims.len() - 1], SWEEPS);
+        for other in [[4, 4, 4], [1, 8, 8], [2, 4, 8]] {
+            let other = Division::of(&dims, other, 32).unwrap();
+            assert!(division.cost(&levels) <= other.cost(&levels), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_level_with_too_few_cells_for_the_ranks_is_not_cut() {
+        let dims = [64, 32, 16, 8, 4, 2, 1];
+        let whole = |limit| Division::of(&dims, [1, 1, 8], limit).unwrap().whole();
+        assert_eq!([whole(16), whole(8), whole(1)], [2, 2, 2]);
+        assert_eq!(Division::of(&[16, 8, 4, 2, 1], [1, 1, 16], 1), None);
+        // Along i half a part is pairs of cells.
+        assert_eq!(Division::of(&[24, 12, 6, 3], [4, 1, 1], 1), None);
+        assert_eq!(Division::of(&[24, 12, 6, 3], [1, 4, 1], 1).unwrap().whole(), 1);
+    }
+
+    #[test]
+    fn bytes_and_neighbours_are_those_of_a_rank_in_the_middle() {
+        let sent = |along, n| Division::of(&[n, n / 2], along, 1).unwrap().sent(0, n);
+        assert_eq!(sent([1, 1, 4], 96), Sent { bytes: 2 * 2 * 96 * 96 * 8, neighbours: 2 });
+        let corner = Sent { bytes: 8 * (3 * 2 * 48 * 48 + 3 * 4 * 48 + 8), neighbours: 7 };
+        assert_eq!(sent([2, 2, 2], 96), corner);
+        assert_eq!(sent([3, 3, 3], 96).neighbours, 26);
+    }
+
+    #[test]
+    fn neighbours_are_neighbours_of_each_other_and_groups_agree() {
+        let dims = dims(256);
+        let steps = vec![[4, 2, 4], [2, 2, 2], [1, 1, 2], [1, 1, 1]];
+        let division = Division::by_level(&dims, steps).unwrap();
+        for rank in 0..32 {
+            for l in 0..3 {
+                for code in 0..27i8 {
+                    let direction = [code % 3 - 1, code / 3 % 3 - 1, code / 9 - 1];
+                    for around in [false, true] {
+                        let Some(peer) = division.toward(l, rank, direction, around) else {
+                            continue;
+                        };
+                        let back = direction.map(|step| -step);
+                        assert_eq!(division.toward(l, peer, back, around), Some(rank));
+                        let (here, there) = (division.place(l, rank), division.place(l, peer));
+                        for axis in 0..3 {
+                            let along = division.along(l)[axis] as isize;
+                            let expected = (here[axis] as isize + isize::from(direction[axis]))
+                                .rem_euclid(along);
+                            assert_eq!(there[axis] as isize, expected);
+                        }
+                    }
+                }
+                for axis in 0..3 {
+                    let all = division.gathered(l + 1, rank, axis);
+                    assert!(all.contains(&rank));
+                    for &other in &all {
+                        assert_eq!(division.gathered(l + 1, other, axis), all);
+                        assert_eq!(
+                            division.place(l + 1, other)[axis],
+                            division.place(l + 1, rank)[axis]
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_user_says_is_done_or_refused_with_the_reason() {
+        let dims = dims(64);
+        let said =
+            |along: &[Along], ranks| Division::new(&Config::default(), &dims, ranks, 16, along);
+        assert_eq!(said(&[[2, 2, 2]], 8).unwrap().along, [[2, 2, 2], [2, 2, 2], [1; 3]]);
+        assert_eq!(said(&[[2, 2, 2], [1, 1, 2]], 8).unwrap().along, [[2, 2, 2], [1, 1, 2], [1; 3]]);
+        let error = said(&[[2, 2, 2]], 4).unwrap_err().to_string();
+        assert!(error.contains("2x2x2") && error.contains("number of ranks"), "{error}");
+        assert!(said(&[[5, 1, 1]], 5).unwrap_err().to_string().contains("too small"));
+        let around = Config { boundary: Boundary::Periodic, ..Config::default() };
+        let error = Division::new(&around, &dims, 2, 16, &[[2, 1, 1]]).unwrap_err().to_string();
+        assert!(error.contains("wraps around"), "{error}");
+    }
+}
