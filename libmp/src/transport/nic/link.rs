@@ -130,7 +130,11 @@ impl Link {
             },
             receive_entries: 1,
             send_completions: CompletionMode::Collapsed,
-            posters: if what == Use::Kernels { Posters::Kernels } else { Posters::All },
+            // On the host a program's streams post to the same queues as its kernels.
+            posters: match what {
+                Use::Kernels if device.as_cuda().is_some() => Posters::Kernels,
+                _ => Posters::All,
+            },
             transport_timeout: patience.clamp(Duration::from_millis(10), Duration::from_secs(3600)),
             wire: Some(wire),
             ..QueuePairOptions::default()
