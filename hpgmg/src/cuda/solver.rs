@@ -61,7 +61,8 @@ const RELEASED: Duration = Duration::from_secs(10);
 /// let ranks = ThreadComm::world(1, limit);
 /// let gpu = cuda::open()?; // says why there is none
 /// // The CPU sets up, all of it where there is one rank.
-/// let cpu = cuda::set_up(&config, &ranks[0], Cut { whole: cuda::WHOLE, threshold: 0 }, 4)?;
+/// let cut = Cut { whole: cuda::WHOLE, threshold: 0, along: &[] };
+/// let cpu = cuda::set_up(&config, &ranks[0], cut, 4)?;
 /// let mut solver = Gpu::new(cpu, gpu, None, 0, limit)?;
 /// let outcome = run(&mut solver, Effort::Seconds(1.0), |_, _, _| {})?;
 /// println!("{}: {:?} a solve", solver.name(), outcome.runs[0].mean);
