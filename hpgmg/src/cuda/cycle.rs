@@ -250,7 +250,6 @@ impl Gpu {
 
     /// Two half-sweeps of GSRB in one launch, from U to the scratch vector.
     fn sweep(&self, l: usize, rhs: Vector, sweep: &Sweep) -> Result<(), CudaError> {
-        let Some(kernels) = &self.kernels.sweeps else { return Ok(()) };
         let level = &self.levels[l].view();
         let (x, out, rhs, planes) = (level.u, level.temp, level.vector(rhs), sweep.planes);
         let pass = Pass { x, out, rhs, planes, ..Pass::default() };
@@ -258,7 +257,7 @@ impl Gpu {
         let args = [Arg::new(level), Arg::new(maps), Arg::new(&pass)];
         let ghosts = Ghosts { read: None, written: None };
         // SAFETY: the kernel's parameters; its vectors, from which the maps copy, live as long as `self`.
-        unsafe { self.phase(l, l, kernels.kernel(self.levels[l].grid.n), sweep.dims, args, ghosts) }
+        unsafe { self.phase(l, l, &sweep.kernel, sweep.dims, args, ghosts) }
     }
 
     /// Pass `number` of a call of the smoother; `from_zero`: what it would read counts as zero.
@@ -277,9 +276,10 @@ impl Gpu {
         let step = smoothers::step(outline, rhs, number);
         let (kernel, (dims, planes, tiles)) = match (step, self.columns(l)) {
             (Step::Gsrb { .. }, Some((columns, dims, planes))) if !from_zero => {
-                (columns.gsrb(level.n), (dims, planes, 0))
+                (columns.gsrb.of(level.n), (dims, planes, 0))
             }
-            (Step::Gsrb { .. }, _) => (k.gsrb(level.n, from_zero), pairs),
+            (Step::Gsrb { .. }, _) if from_zero => (&k.gsrb_zero, pairs),
+            (Step::Gsrb { .. }, _) => (k.gsrb.of(level.n), pairs),
             (Step::Chebyshev { .. }, _) => (&k.chebyshev, pairs),
             _ => (&k.weighted[usize::from(from_zero)], pairs),
         };

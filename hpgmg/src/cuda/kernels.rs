@@ -6,7 +6,7 @@ use super::device::{LEG_BLOCKS, LEG_BYTES_32, LEG_BYTES_64, LEG_THREADS_32, LEG_
 use super::error::CudaError;
 use super::machine::{Code, Machine};
 use super::resident::{HELD_BYTES, HELD_BYTES_ALONE};
-use super::sweep::{SWEEPS, Sweeps};
+use super::sweep::{self, SWEEPS};
 use crate::options::{Boundary, Operator};
 
 /// The fatbin of `cuda/module.cu`.
@@ -37,12 +37,39 @@ enum Over {
     Box,
 }
 
+/// A kernel for levels of any size, and compiled for one size each, with that size.
+pub struct BySize {
+    any: Kernel,
+    sized: Vec<(i32, Kernel)>,
+}
+
+impl BySize {
+    /// Those that `kernel` finds.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn load(
+        any: &'static str,
+        sized: &[(i32, &'static str)],
+        kernel: impl Fn(&'static str) -> Result<Kernel, CudaError>,
+    ) -> Result<Self, CudaError> {
+        let sized = sized.iter().map(|&(n, name)| Ok((n, kernel(name)?)));
+        let sized = sized.collect::<Result<Vec<_>, CudaError>>()?;
+        Ok(Self { any: kernel(any)?, sized })
+    }
+
+    /// That for levels of `n` cells a side.
+    pub fn of(&self, n: i32) -> &Kernel {
+        self.sized.iter().find(|(size, _)| *size == n).map_or(&self.any, |(_, kernel)| kernel)
+    }
+}
+
 /// The kernels of one operator over whole levels, over slabs, or over boxes.
 pub struct Passes {
-    /// GSRB half-sweep, and from zero.
-    gsrb: [Kernel; 2],
-    /// GSRB half-sweeps compiled for one size of level each, with that size.
-    sized: Vec<(i32, Kernel)>,
+    /// GSRB half-sweep.
+    pub gsrb: BySize,
+    /// The first from zero.
+    pub gsrb_zero: Kernel,
     /// Jacobi sweep, and from zero.
     pub weighted: [Kernel; 2],
     /// Step of the Chebyshev recurrence.
@@ -63,9 +90,8 @@ pub struct Passes {
 
 /// The kernels that march through columns of tiles (`cuda/column.cuh`).
 pub struct Columns {
-    /// GSRB half-sweep, and compiled for one size of level each, with that size.
-    gsrb: Kernel,
-    sized: Vec<(i32, Kernel)>,
+    /// GSRB half-sweep.
+    pub gsrb: BySize,
     /// Residual, restricted.
     pub residual_restrict: Kernel,
     /// Largest residual.
@@ -91,7 +117,7 @@ pub struct Kernels {
     /// Legs of a cycle, where the GPU has what their kernels need.
     legs: Vec<OneLeg>,
     /// Whole sweeps over large levels, where the GPU has what they need.
-    pub sweeps: Option<Sweeps>,
+    pub sweeps: Option<BySize>,
     /// Restriction, with or without the largest value of what is restricted.
     pub restrict: Kernel,
     /// Largest value, or difference from a finer level.
@@ -251,21 +277,17 @@ impl Names {
 
     fn load(&self, module: &Code) -> Result<Passes, CudaError> {
         let k = |index: usize| module.kernel(self.passes[index]);
-        let by_size = |names: &[(i32, &'static str)]| -> Result<Vec<_>, CudaError> {
-            names.iter().map(|&(n, name)| Ok((n, module.kernel(name)?))).collect()
-        };
         let columns = |names: &ColumnNames| -> Result<Columns, CudaError> {
             let [gsrb, residual_restrict, residual_norm] = names.passes;
             Ok(Columns {
-                gsrb: module.kernel(gsrb)?,
-                sized: by_size(&names.sized)?,
+                gsrb: BySize::load(gsrb, &names.sized, |name| module.kernel(name))?,
                 residual_restrict: module.kernel(residual_restrict)?,
                 residual_norm: module.kernel(residual_norm)?,
             })
         };
         Ok(Passes {
-            gsrb: [k(0)?, k(1)?],
-            sized: by_size(self.sized)?,
+            gsrb: BySize::load(self.passes[0], self.sized, |name| module.kernel(name))?,
+            gsrb_zero: k(1)?,
             weighted: [k(2)?, k(3)?],
             chebyshev: k(4)?,
             residual_restrict: k(5)?,
@@ -275,23 +297,6 @@ impl Names {
             shift: k(9)?,
             columns: self.columns.filter(|_| module.has_columns()).map(columns).transpose()?,
         })
-    }
-}
-
-impl Passes {
-    /// The GSRB half-sweep for levels of `n` cells a side, or the first from zero.
-    pub fn gsrb(&self, n: i32, zero: bool) -> &Kernel {
-        if zero {
-            return &self.gsrb[1];
-        }
-        self.sized.iter().find(|(size, _)| *size == n).map_or(&self.gsrb[0], |(_, kernel)| kernel)
-    }
-}
-
-impl Columns {
-    /// The GSRB half-sweep for levels of `n` cells a side.
-    pub fn gsrb(&self, n: i32) -> &Kernel {
-        self.sized.iter().find(|(size, _)| *size == n).map_or(&self.gsrb, |(_, kernel)| kernel)
     }
 }
 
@@ -371,7 +376,7 @@ impl Kernels {
             slab: slab.load(&code)?,
             boxes: boxes.load(&code)?,
             legs: OneLeg::load(machine, &code, legs)?,
-            sweeps: if fast { Sweeps::load(machine, &code)? } else { None },
+            sweeps: if fast { sweep::load(machine, &code)? } else { None },
             restrict: code.kernel(restrict)?,
             norm: code.kernel(norm)?,
             resident: code.kernel(resident)?,

@@ -187,10 +187,10 @@ impl Gpu {
             levels.push(upload(&cpu, &stream, l, grid(l), memory)?);
         }
         let sweeps = levels.iter().enumerate().map(|(l, level)| {
-            let possible = kernels.sweeps.is_some() && !partition.is_cut(l) && l < coarse;
-            match possible && config.smoother == Smoother::Gsrb {
-                true => Sweep::new(level, machine.multiprocessors),
-                false => Ok(None),
+            let possible = config.smoother == Smoother::Gsrb && !partition.is_cut(l) && l < coarse;
+            match kernels.sweeps.as_ref().filter(|_| possible) {
+                Some(kernels) => Sweep::new(kernels, level, machine.multiprocessors),
+                None => Ok(None),
             }
         });
         let sweeps = sweeps.collect::<Result<Vec<_>, CudaError>>()?;

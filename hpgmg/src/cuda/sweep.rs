@@ -8,6 +8,7 @@ use super::device::{
     SWEEP_X_PAIRS, SWEEP_X_ROWS,
 };
 use super::error::CudaError;
+use super::kernels::BySize;
 use super::layout::Grid;
 use super::machine::{Code, Machine};
 use super::upload::OnGpu;
@@ -32,39 +33,24 @@ pub(super) const SWEEPS: (&str, [(i32, &str); 3]) = (
 /// What a launch over a level is given, in `cuda/sweep.cuh` a `SweepMaps`: x and the three coefficients.
 pub(super) type Maps = [TensorMap; 4];
 
-/// The loaded kernels.
-pub struct Sweeps {
-    any: Kernel,
-    sized: Vec<(i32, Kernel)>,
-}
-
-impl Sweeps {
-    /// Those of `code`, if the machine can run them.
-    ///
-    /// # Errors
-    /// What the driver says.
-    pub fn load(machine: &Machine, code: &Code) -> Result<Option<Self>, CudaError> {
-        let bytes = SWEEP_BYTES as u32;
-        let gpu = machine.device.as_cuda().is_some();
-        if !gpu || machine.compute < TILES || machine.shared_memory < bytes {
-            return Ok(None);
-        }
-        let kernel = |name| code.kernel_with_shared(name, bytes);
-        let sized = SWEEPS.1.iter().map(|&(n, name)| Ok((n, kernel(name)?)));
-        let sized = sized.collect::<Result<Vec<_>, CudaError>>()?;
-        Ok(Some(Self { any: kernel(SWEEPS.0)?, sized }))
+/// The kernels of `code`, if the machine can run them.
+///
+/// # Errors
+/// What the driver says.
+pub(super) fn load(machine: &Machine, code: &Code) -> Result<Option<BySize>, CudaError> {
+    let bytes = SWEEP_BYTES as u32;
+    let gpu = machine.device.as_cuda().is_some();
+    if !gpu || machine.compute < TILES || machine.shared_memory < bytes {
+        return Ok(None);
     }
-
-    /// That for levels of `n` cells a side.
-    pub fn kernel(&self, n: usize) -> &Kernel {
-        let sized = self.sized.iter().find(|(size, _)| *size as usize == n);
-        sized.map_or(&self.any, |(_, kernel)| kernel)
-    }
+    let kernel = |name| code.kernel_with_shared(name, bytes);
+    BySize::load(SWEEPS.0, &SWEEPS.1, kernel).map(Some)
 }
 
 /// Sweeps over one level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sweep {
+    pub kernel: Kernel,
     pub dims: Dims,
     /// Planes of a block.
     pub planes: i32,
@@ -73,11 +59,15 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// None if the level is too small, or of no multiple of 64 cells a side.
+    /// By one of `kernels`; none if the level is too small, or of no multiple of 64 cells a side.
     ///
     /// # Errors
     /// What the driver says.
-    pub fn new(level: &OnGpu, multiprocessors: u32) -> Result<Option<Self>, CudaError> {
+    pub fn new(
+        kernels: &BySize,
+        level: &OnGpu,
+        multiprocessors: u32,
+    ) -> Result<Option<Self>, CudaError> {
         let Some((grid, planes)) = blocks(level.grid.n, multiprocessors as usize) else {
             return Ok(None);
         };
@@ -90,7 +80,8 @@ impl Sweep {
         let threads = (SWEEP_THREADS as u32, 1, 1);
         let dims = Dims { grid, block: threads, shared: SWEEP_BYTES as u32 };
         let maps = [with(Vector::U)?, with(Vector::Temp)?];
-        Ok(Some(Self { dims, planes: planes as i32, maps }))
+        let kernel = *kernels.of(level.grid.n as i32);
+        Ok(Some(Self { kernel, dims, planes: planes as i32, maps }))
     }
 
     /// What is copied from if x is in U, or else in the scratch vector.
