@@ -158,7 +158,7 @@ const REFUSED: [(&str, &[&str], &str); 4] = [
     (
         "exec \"$0\" \"$@\"",
         &["--graph"],
-        "--graph, --whole and --direct-halo are for ranks on GPUs",
+        "--graph, --whole, --along and --direct-halo are for ranks on GPUs",
     ),
 ];
 
