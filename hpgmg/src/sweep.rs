@@ -93,7 +93,9 @@ pub unsafe fn run(isa: Isa, operator: Operator, pass: &Pass<'_>, tile: &Tile, sc
 fn view<S: Stencil>(pass: &Pass<'_>, tile: &Tile) -> BoxView {
     let g = pass.geometry;
     let c = &pass.coefficients;
-    assert!(tile.j.end <= g.n && tile.k.end <= g.n, "tile outside of its box");
+    // Not all boxes are cubes: a patch has its own numbers of rows and planes.
+    let (rows, planes) = (g.plane / g.pitch - 2 * g.ghosts, g.volume / g.plane - 2 * g.ghosts);
+    assert!(tile.j.end <= rows && tile.k.end <= planes, "tile outside of its box");
     assert!(g.ghosts >= S::RADIUS, "ghosts shallower than the stencil");
     let start = |vector: &[f64]| {
         assert!(vector.len() >= g.volume, "vector shorter than its box");
