@@ -110,8 +110,8 @@ enum What {
         #[arg(long, value_delimiter = ',', default_value = "1024",
             value_parser = clap::value_parser!(u64).range(64..=4096))]
         domains: Vec<u64>,
-        /// Ranks: cubes of powers of two.
-        #[arg(long, value_delimiter = ',', default_value = "1,8,64,512,4096",
+        /// Ranks; for boxes of their own only cubes are taken.
+        #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,64,512,4096",
             value_parser = clap::value_parser!(u64).range(1..=4096))]
         ranks: Vec<u64>,
         /// GPUs of a node.

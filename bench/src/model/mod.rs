@@ -1,18 +1,17 @@
 //! A model of HPGMG-FV on more GPUs than there are to run on: parameters from results that `mp-perf compare` and `multigrid`
-//! measured, the exchanges of one F-cycle played through rank by rank, and its error at the points that were measured.
-//! Everything that comes out is marked as a model.
+//! measured, the exchanges of one F-cycle, divided as `hpgmg-fv` divides it, played through rank by rank, and its error at the
+//! points that were measured. Everything that comes out is marked as a model.
 
 mod network;
 mod parameters;
-mod pattern;
 mod simulate;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
+use hpgmg::cuda::{Cut, FCycle, FCycleLevel};
 
 use crate::result::{Axis, Figure, Plot, Point, Results, Role, Series};
 use network::FatTree;
 pub use parameters::{MODES, Parameters};
-use pattern::Division;
 use simulate::{Machine, f_cycle};
 
 /// What is asked of the model.
@@ -22,7 +21,7 @@ pub struct Plan {
     pub boxes: Vec<usize>,
     /// Cells a side of domains that all ranks share.
     pub domains: Vec<usize>,
-    /// Ranks; cubes of powers of two.
+    /// Ranks; for weak scaling only cubes are taken.
     pub ranks: Vec<usize>,
     /// GPUs of a node.
     pub gpus_per_node: Vec<usize>,
@@ -41,13 +40,10 @@ impl Plan {
     }
 }
 
-/// Levels of at most so many cells a side every rank computes on its own (`hpgmg-fv --whole`).
-const WHOLE: usize = 32;
-
 /// Fits, checks and simulates.
 ///
 /// # Errors
-/// The results lack a figure that the parameters come from; a number of ranks that is no cube of a power of two.
+/// The results lack a figure that the parameters come from.
 pub fn run(measured: &[Results], plan: &Plan) -> Result<Results> {
     let parameters = Parameters::of(measured)?;
     let mut results = Results::begin(vec![
@@ -64,7 +60,7 @@ pub fn run(measured: &[Results], plan: &Plan) -> Result<Results> {
         "Between nodes nothing was measured. Assumed: a NIC for each GPU, {} µs through one switch and {} µs for each further one, {:.0} GB/s, full bisection, {} nodes a first-layer switch; a mode's overhead as within a node.",
         tree.nic_latency, tree.hop, 1e-3 / tree.per_byte, tree.radix
     ));
-    results.method.push("Weak scaling: a box a GPU, 18 neighbours, two ghost layers, twelve half-sweeps a visit, an exchange after each; boxes below 4³ go to fewer ranks. Nothing overlaps.".into());
+    results.method.push("Levels are divided, and go to fewer ranks, as hpgmg-fv does it by its count; passes, bytes of memory, borders and gathers are its own, too. Consecutive ranks are on a node. Weak scaling: a cube of cells a GPU. Nothing overlaps.".into());
     results.figures = check.figures;
     for &cells in &plan.boxes {
         for &gpus in &plan.gpus_per_node {
@@ -73,8 +69,8 @@ pub fn run(measured: &[Results], plan: &Plan) -> Result<Results> {
     }
     for &dim in &plan.domains {
         for &gpus in &plan.gpus_per_node {
-            let figure = strong_scaling(&parameters, plan, dim, gpus)?;
-            results.method.push(choices(dim, gpus, &figure));
+            let (figure, division) = strong_scaling(&parameters, plan, dim, gpus)?;
+            results.method.push(division);
             results.figures.push(figure);
         }
     }
@@ -105,8 +101,8 @@ fn check(parameters: &Parameters, measured: &[Results], plan: &Plan) -> Result<C
             let mut modelled = Vec::new();
             for point in &found.points {
                 let Some(spread) = point.spread() else { continue };
-                let division = Division::Slabs { whole: WHOLE };
-                let ms = f_cycle(&machine, point.x as usize, [1, 1, ranks], division) * 1e-3;
+                let ms = f_cycle(&machine, &FCycle::new(point.x as usize, ranks, Cut::default())?)
+                    * 1e-3;
                 let error = (ms / spread.median - 1.0) * 100.0;
                 errors.push((error, format!("{mode} {}³ on {ranks}: {error:+.0} %", point.x)));
                 modelled.push(Point { x: point.x, samples: vec![ms], p99: None });
@@ -146,14 +142,15 @@ fn check(parameters: &Parameters, measured: &[Results], plan: &Plan) -> Result<C
     Ok(Check { figures, sentence })
 }
 
-/// Ranks along x, y, z.
-fn cube(ranks: usize) -> Result<[usize; 3]> {
+/// Ranks along each axis, if they are a cube.
+fn cube(ranks: usize) -> Option<usize> {
     let side = (ranks as f64).cbrt().round() as usize;
-    ensure!(
-        side.pow(3) == ranks && side.is_power_of_two(),
-        "{ranks} ranks: the model takes cubes of powers of two, 1, 8, 64, 512, 4096"
-    );
-    Ok([side; 3])
+    (side.pow(3) == ranks).then_some(side)
+}
+
+/// Ranks with a GPU each, `gpus` on a host.
+fn on_hosts(gpus: usize) -> Cut<'static> {
+    Cut { host: gpus, ..Cut::default() }
 }
 
 fn title(cells: usize, gpus: usize) -> String {
@@ -163,65 +160,95 @@ fn title(cells: usize, gpus: usize) -> String {
 
 fn weak_scaling(parameters: &Parameters, plan: &Plan, cells: usize, gpus: usize) -> Result<Figure> {
     let (tree, compute) = (plan.tree(gpus), parameters.compute);
+    let cubes = plan.ranks.iter().filter_map(|&ranks| Some((ranks, cube(ranks)?)));
+    let cycles = cubes.map(|(ranks, side)| FCycle::new(cells * side, ranks, on_hosts(gpus)));
+    let cycles = cycles.collect::<Result<Vec<_>, _>>()?;
     let mut series = Vec::new();
     for &(name, mode) in &parameters.modes {
-        let mut points = Vec::new();
-        for &ranks in &plan.ranks {
-            let along = cube(ranks)?;
-            let machine = Machine { mode, tree, compute };
-            let ms = f_cycle(&machine, cells * along[0], along, Division::Boxes) * 1e-3;
-            points.push(Point { x: ranks as f64, samples: vec![ms], p99: None });
-        }
+        let of = |cycle: &FCycle| {
+            let ms = f_cycle(&Machine { mode, tree, compute }, cycle) * 1e-3;
+            Point { x: cycle.ranks() as f64, samples: vec![ms], p99: None }
+        };
+        let points = cycles.iter().map(of).collect();
         series.push(Series { name: name.into(), role: Role::Model, points });
     }
     let (ranks, solve) = (Axis::log("ranks", ""), Axis::log("solve", "ms"));
     Ok(figure(title(cells, gpus), ranks, solve, true, series))
 }
 
-/// A domain on more and more ranks: in slabs, as far as there are planes enough, and in boxes.
-fn strong_scaling(parameters: &Parameters, plan: &Plan, dim: usize, gpus: usize) -> Result<Figure> {
+/// A domain on more and more ranks, in each mode as `hpgmg-fv` divides it, and in the first mode in other ways, too; with what the
+/// division is, and where another would be faster, in words.
+fn strong_scaling(
+    parameters: &Parameters,
+    plan: &Plan,
+    dim: usize,
+    gpus: usize,
+) -> Result<(Figure, String)> {
     let (tree, compute) = (plan.tree(gpus), parameters.compute);
-    let mut series = Vec::new();
+    let time = |mode, cycle: &FCycle| f_cycle(&Machine { mode, tree, compute }, cycle) * 1e-3;
+    let point = |ranks: usize, ms| Point { x: ranks as f64, samples: vec![ms], p99: None };
+    let cycles = plan.ranks.iter().map(|&ranks| FCycle::new(dim, ranks, on_hosts(gpus)));
+    let cycles = cycles.collect::<Result<Vec<_>, _>>()?;
+    let mut series: Vec<Series> = Vec::new();
     for &(name, mode) in &parameters.modes {
-        let machine = Machine { mode, tree, compute };
-        let (mut slabs, mut boxes) = (Vec::new(), Vec::new());
-        for &ranks in &plan.ranks {
-            let along = cube(ranks)?;
-            let add = |points: &mut Vec<Point>, along, division| {
-                let ms = f_cycle(&machine, dim, along, division) * 1e-3;
-                points.push(Point { x: ranks as f64, samples: vec![ms], p99: None });
-            };
-            if let Some(division) = Division::slabs(dim, ranks, WHOLE) {
-                add(&mut slabs, [1, 1, ranks], division);
-            }
-            add(&mut boxes, along, Division::Boxes);
-        }
-        for (points, division) in [(slabs, SLABS), (boxes, BOXES)] {
-            series.push(Series { name: format!("{name}, {division}"), role: Role::Model, points });
-        }
+        let points = cycles.iter().map(|cycle| point(cycle.ranks(), time(mode, cycle))).collect();
+        series.push(Series { name: name.into(), role: Role::Model, points });
+    }
+    let Some(&(name, mode)) = parameters.modes.first() else {
+        anyhow::bail!("no mode has parameters");
+    };
+    for other in [SLABS, BOXES] {
+        let along = |ranks: usize| match other {
+            SLABS => Some([1, 1, ranks]),
+            _ => cube(ranks).map(|side| [side; 3]),
+        };
+        let divided = |&ranks: &usize| {
+            let along = &[along(ranks).filter(|_| ranks > 1)?];
+            let cycle = FCycle::new(dim, ranks, Cut { along, ..on_hosts(gpus) });
+            // What cannot be cut so has no point.
+            Some(point(ranks, time(mode, &cycle.ok()?)))
+        };
+        let points = plan.ranks.iter().filter_map(divided).collect();
+        series.push(Series { name: format!("{name}, {other}"), role: Role::Model, points });
+    }
+    let mut said = Vec::new();
+    for (number, cycle) in cycles.iter().enumerate().filter(|(_, cycle)| cycle.ranks() > 1) {
+        let (ranks, division) = (cycle.ranks(), words(cycle));
+        let chosen = series[0].points[number].samples[0];
+        let others = series[series.len() - 2..].iter().filter_map(|other| {
+            let there = other.points.iter().find(|point| point.x == ranks as f64)?.samples[0];
+            (there < 0.99 * chosen).then(|| format!("{} {there:.3} ms", other.name))
+        });
+        let faster: Vec<String> = others.collect();
+        said.push(match faster.as_slice() {
+            [] => format!("{ranks} ranks: {division}"),
+            faster => format!("{ranks} ranks: {division} (faster here: {})", faster.join(", ")),
+        });
     }
     let s = if gpus == 1 { "" } else { "s" };
     let title = format!("Model: strong scaling, {dim}³, {gpus} GPU{s} a node");
-    Ok(figure(title, Axis::log("ranks", ""), Axis::log("solve", "ms"), true, series))
+    let figure = figure(title, Axis::log("ranks", ""), Axis::log("solve", "ms"), true, series);
+    Ok((figure, format!("{dim}³, {gpus} a node. {}.", said.join("; "))))
 }
 
 const SLABS: &str = "slabs";
-const BOXES: &str = "boxes";
+const BOXES: &str = "cubes";
 
-/// Which division is the faster one for how many ranks, in words: from a figure of [`strong_scaling`].
-fn choices(dim: usize, gpus: usize, figure: &Figure) -> String {
-    let chosen = figure.series.chunks_exact(2).map(|pair| {
-        let [slabs, boxes] = pair else { return String::new() };
-        let each = boxes.points.iter().map(|point| {
-            let sliced = slabs.points.iter().find(|slab| slab.x == point.x);
-            let faster = sliced.filter(|slab| slab.samples[0] <= point.samples[0]);
-            format!("{} {}", point.x, if faster.is_some() { SLABS } else { BOXES })
-        });
-        let mode = boxes.name.split(',').next().unwrap_or_default();
-        format!("{mode}: {}", each.collect::<Vec<_>>().join(", "))
-    });
-    let chosen: Vec<String> = chosen.collect();
-    format!("The faster division of {dim}³ by ranks, {gpus} a node: {}.", chosen.join("; "))
+/// How the levels of a cycle are divided.
+fn words(cycle: &FCycle) -> String {
+    let runs = cycle.levels().chunk_by(|level, next| level.along == next.along);
+    let run = |levels: &[FCycleLevel]| {
+        let (first, last) = (&levels[0], &levels[levels.len() - 1]);
+        let levels = match first.n == last.n {
+            true => format!("{}³", first.n),
+            false => format!("{}³ to {}³", first.n, last.n),
+        };
+        match first.along {
+            [1, 1, 1] => format!("{levels} and coarser whole"),
+            [i, j, k] => format!("{levels} in {i} × {j} × {k}"),
+        }
+    };
+    runs.map(run).collect::<Vec<_>>().join(", ")
 }
 
 /// The gain of each mode over the last one, by number of ranks, for each size of a box: from the figures of
@@ -308,21 +335,30 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_of_many_ranks_is_faster_in_boxes_and_the_choice_is_said() {
+    fn a_domain_is_divided_as_the_program_divides_it_and_the_division_is_said() {
         let results = run(&measured(), &plan()).unwrap();
-        // kernel in slabs, kernel in boxes: eight ranks, and 64.
-        let [slabs, boxes] = [0, 1].map(|series| &results.figures[3].series[series].points);
-        let at = |points: &[Point], x: f64| {
+        let names: Vec<_> = results.figures[3].series.iter().map(|s| s.name.as_str()).collect();
+        assert_eq!(names, ["kernel", "stream", "mpi", "kernel, slabs", "kernel, cubes"]);
+        let at = |series: usize, x: f64| {
+            let points = &results.figures[3].series[series].points;
             points.iter().find(|point| point.x == x).map(|point| point.samples[0])
         };
-        assert!(at(boxes, 64.0).unwrap() < at(slabs, 64.0).unwrap());
-        let said = results.method.iter().find(|line| line.contains("faster division")).unwrap();
-        assert!(said.contains("64 boxes"), "{said}");
+        // Eight ranks keep slabs, 64 have something else.
+        assert_eq!(at(0, 8.0), at(3, 8.0));
+        assert!(at(0, 64.0).is_some() && at(4, 64.0).is_some() && at(0, 64.0) != at(3, 64.0));
+        let said = results.method.iter().find(|line| line.starts_with("256³, 1 a node")).unwrap();
+        assert!(
+            said.contains("8 ranks: 256³ to 64³ in 1 × 1 × 8, 32³ and coarser whole"),
+            "{said}"
+        );
     }
 
     #[test]
-    fn ranks_that_are_no_cube_are_refused() {
-        let error = run(&measured(), &Plan { ranks: vec![6], ..plan() }).unwrap_err().to_string();
-        assert!(error.contains("6 ranks") && error.contains("64"), "{error}");
+    fn weak_scaling_takes_the_cubes_among_the_ranks() {
+        let results = run(&measured(), &Plan { ranks: vec![1, 6, 27], ..plan() }).unwrap();
+        let ranks = |figure: usize| -> Vec<f64> {
+            results.figures[figure].series[0].points.iter().map(|point| point.x).collect()
+        };
+        assert_eq!((ranks(1), ranks(3)), (vec![1.0, 27.0], vec![1.0, 6.0, 27.0]));
     }
 }

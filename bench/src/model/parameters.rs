@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
+use hpgmg::cuda::{Cut, FCycle};
+
 use super::network::LogGp;
 use super::simulate::Compute;
 use crate::result::{Results, Series};
@@ -17,9 +19,6 @@ const EXCHANGE: &str = "Exchange of a halo, two GPUs";
 const CPU_TIME: &str = "CPU time of a receive and a send on a stream";
 const HOST: &str = "Latency, host memory";
 const SOLVE: &str = "HPGMG-FV, one solve, ";
-
-/// Cells a side of the largest level that one kernel of `hpgmg-fv` computes together with all coarser ones.
-const RESIDENT: usize = 12;
 
 /// What the simulation needs.
 #[derive(Debug, Clone)]
@@ -70,8 +69,8 @@ impl Parameters {
         sentences.push("L: plain stores and a release; G: the slope of an exchange of halos over the two largest; o: half of what the smallest exchange takes above these; g: the CPU's time for a message, for mpi that of a message on the host, none in kernels.".into());
         let c = &self.compute;
         sentences.push(format!(
-            "Passes, fitted to solves on one rank: {:.2} µs and {:.2} ps a cell; {:.0} µs a solve for levels of at most {} cells a side.",
-            c.pass, c.cell * 1e6, c.resident, c.small
+            "One GPU, fitted to solves on one rank: {:.2} µs a pass and {:.3} ps a byte of memory; {:.1} µs each time that the coarsest levels are done at once.",
+            c.pass, c.byte * 1e6, c.at_once
         ));
         sentences
     }
@@ -146,13 +145,14 @@ fn compute(measured: &[Results]) -> Result<Compute> {
         points.len() > 1,
         "a figure {title:?} with two sizes or more is needed: mp-perf multigrid --ranks 1,2 --json measures it"
     );
-    let rows: Vec<[f64; 3]> = points
-        .iter()
-        .map(|(dim, us)| Compute::features(*dim as usize, RESIDENT).map(|feature| feature / us))
-        .collect();
-    let [resident, pass, cell] =
+    let row = |&(dim, us): &(f64, f64)| -> Result<[f64; 3]> {
+        let cycle = FCycle::new(dim as usize, 1, Cut::default())?;
+        Ok(Compute::features(&cycle).map(|feature| feature / us))
+    };
+    let rows = points.iter().map(row).collect::<Result<Vec<_>>>()?;
+    let [at_once, pass, byte] =
         not_negative(&rows).context("the solves on one rank allow no fit")?;
-    Ok(Compute { resident, pass, cell, small: RESIDENT })
+    Ok(Compute { at_once, pass, byte })
 }
 
 /// The x, none below zero, with the least |A x - 1|²: the best of the solutions with some of them zero.
@@ -235,11 +235,12 @@ pub(super) mod tests {
         }
     }
 
-    /// Times as of two H200, rounded; solves on one rank that a pass of 3 µs, 10 ps a cell and 200 µs explain.
+    /// Times as of two H200, rounded; solves on one rank that a pass of 3 µs, 0.3 ps a byte and 60 µs for the coarsest levels explain.
     pub fn measured() -> Vec<Results> {
         let solve = |dim: f64| {
-            let [one, passes, cells] = Compute::features(dim as usize, RESIDENT);
-            (dim, (200.0 * one + 3.0 * passes + 1e-5 * cells) * 1e-3)
+            let cycle = FCycle::new(dim as usize, 1, Cut::default()).unwrap();
+            let [visits, passes, bytes] = Compute::features(&cycle);
+            (dim, (60.0 * visits + 3.0 * passes + 3e-7 * bytes) * 1e-3)
         };
         let alone = [64.0, 128.0, 256.0].map(solve);
         let mut run = Results::begin(Vec::new());
@@ -272,11 +273,11 @@ pub(super) mod tests {
         assert!((kernel.latency - 1.9).abs() < 1e-9 && (kernel.per_byte - slope).abs() < 1e-12);
         assert!((kernel.overhead - (2.4 - 1.9 - 4096.0 * slope) / 2.0).abs() < 1e-9);
         assert!((mpi.per_byte - 200.0 / 786432.0).abs() < 1e-12 && mpi.gap == 0.4);
-        let Compute { resident, pass, cell, .. } = parameters.compute;
+        let Compute { at_once, pass, byte } = parameters.compute;
         assert!(
-            (resident - 200.0).abs() < 0.1
-                && (pass - 3.0).abs() < 1e-3
-                && (cell - 1e-5).abs() < 1e-9
+            (at_once - 60.0).abs() < 0.1
+                && (pass - 3.0).abs() < 1e-2
+                && (byte - 3e-7).abs() < 1e-11
         );
     }
 

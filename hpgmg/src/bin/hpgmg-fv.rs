@@ -136,7 +136,7 @@ fn check_memory(
     available: u64,
 ) -> anyhow::Result<()> {
     if cli.device == Device::Cuda && ranks > 1 {
-        let cut = cut(cli, config, ranks)?;
+        let cut = cut(cli, config, ranks, local)?;
         return Ok(cuda::check_memory(config, ranks, cut, available / local as u64)?);
     }
     // Ways that are compared have a solver each.
@@ -255,15 +255,15 @@ fn on_gpu(
     } else if ranks > 1 {
         cuda::sharing(comm, &device)?;
     }
-    let cut = cut(cli, config, ranks)?;
+    let cut = cut(cli, config, ranks, cuda::on_a_host(comm)?)?;
     let cpu = cuda::set_up(config, comm, cut, threads)?;
     let mpi = Messages::open(cli, comm)?;
     let limit = cli.limit();
     if !cli.compare.is_empty() {
         let mut gpus = Vec::new();
         for &way in &cli.compare {
-            let team = team(cli, way, comm, &mpi, cut);
-            let gpu = Gpu::new(cpu.clone(), device.clone(), Some(&team), cli.gpu_threshold, limit)?;
+            let team = team(cli, way, comm, &mpi);
+            let gpu = Gpu::new(cpu.clone(), device.clone(), Some(&team), cut, limit)?;
             gpus.push((known::name(way), gpu));
         }
         let mut contestants: Vec<Contestant<'_>> = gpus
@@ -276,8 +276,8 @@ fn on_gpu(
         return Ok((comm.rank() == 0).then_some(Answer::Comparison(comparison)));
     }
     let alone = ranks == 1;
-    let team = team(cli, cli.comm, comm, &mpi, cut);
-    let mut gpu = Gpu::new(cpu, device, (!alone).then_some(&team), cli.gpu_threshold, limit)?;
+    let team = team(cli, cli.comm, comm, &mpi);
+    let mut gpu = Gpu::new(cpu, device, (!alone).then_some(&team), cut, limit)?;
     let outcome = run::run(&mut gpu, effort, shown_by(bar))?;
     bar.finish_and_clear();
     write_timeline(cli, comm, [("solve", &mut gpu)])?;
@@ -323,34 +323,31 @@ fn write_timeline<'a>(
     Ok(())
 }
 
-/// Which levels the ranks on GPUs share.
-fn cut<'a>(cli: &'a Cli, config: &Config, ranks: usize) -> Result<Cut<'a>, ConfigError> {
+/// Which levels the ranks on GPUs share, `host` of them on a host.
+fn cut<'a>(
+    cli: &'a Cli,
+    config: &Config,
+    ranks: usize,
+    host: usize,
+) -> Result<Cut<'a>, ConfigError> {
     let most = match cli.compare.is_empty() {
         true => cuda::WHOLE,
         // What is compared is communication: the finest level at least is cut.
         false => cuda::WHOLE.min(cuda::finest(config, ranks)? / 2),
     };
     let whole = cli.whole.unwrap_or(most);
-    Ok(Cut { whole, threshold: cli.gpu_threshold, along: &cli.along })
+    Ok(Cut { whole, threshold: cli.gpu_threshold, along: &cli.along, host })
 }
 
 /// The ranks on their GPUs, communicating in one way.
-fn team<'a>(
-    cli: &Cli,
-    way: CommMode,
-    comm: &'a dyn Comm,
-    mpi: &'a Messages,
-    cut: Cut<'a>,
-) -> Team<'a> {
+fn team<'a>(cli: &Cli, way: CommMode, comm: &'a dyn Comm, mpi: &'a Messages) -> Team<'a> {
     let mode = match way {
         CommMode::Auto | CommMode::Kernel => Mode::Kernel,
         CommMode::Stream => Mode::Stream,
         CommMode::Host | CommMode::Mpi => Mode::Staged,
     };
     let messages = if way == CommMode::Mpi { mpi.of(comm) } else { comm };
-    let Cut { whole, along, .. } = cut;
-    let (direct_halo, graph) = (cli.direct_halo, cli.graph);
-    Team { comm, messages, mode, whole, along, direct_halo, graph }
+    Team { comm, messages, mode, direct_halo: cli.direct_halo, graph: cli.graph }
 }
 
 /// MPI beside libmp, where it is asked for: the ranks are the same.

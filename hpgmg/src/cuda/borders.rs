@@ -122,12 +122,13 @@ mod tests {
         exchanges(&Partition::new(&DIMS, division, rank), around)
     }
 
-    const CASES: [(&[Along], bool); 5] = [
+    const CASES: [(&[Along], bool); 6] = [
         (&[[1, 1, 3], [1, 1, 3], [1, 1, 1]], false),
         (&[[1, 1, 2], [1, 1, 1]], true),
         (&[[2, 3, 2], [1, 1, 2], [1, 1, 1]], false),
         (&[[1, 2, 2], [1, 2, 2], [1, 1, 1]], true),
         (&[[3, 3, 3], [1, 1, 1]], false),
+        (&[[5, 5, 2], [1, 1, 1]], false),
     ];
 
     #[test]

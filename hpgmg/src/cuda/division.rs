@@ -16,6 +16,28 @@ pub const WHOLE: usize = 32;
 /// Ranks along i, j and k.
 pub type Along = [usize; 3];
 
+/// Which levels the ranks share, and how. The same on all ranks, and for the set-up ([`super::set_up`]) as for [`super::Gpu::new`].
+///
+/// See [`super::Gpu`] for an example.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut<'a> {
+    /// Levels of at most so many cells a side are computed by every rank.
+    pub whole: usize,
+    /// Levels of fewer cells are the CPU's.
+    pub threshold: u64,
+    /// Ranks along i, j and k of the finest level, the next, and so on, the last entry for all behind it; empty: what costs least.
+    pub along: &'a [Along],
+    /// Consecutive ranks that are on a host; between hosts there are NICs.
+    pub host: usize,
+}
+
+impl Default for Cut<'_> {
+    /// All levels are GPUs', divided as costs least on one host.
+    fn default() -> Self {
+        Self { whole: WHOLE, threshold: 0, along: &[], host: usize::MAX }
+    }
+}
+
 /// Cells that a rank has at least of a level that is cut, along each axis: ghosts beyond the domain are sums of four cells.
 const MIN_CELLS: usize = 4;
 
@@ -37,6 +59,9 @@ struct Weights {
     exchange: f64,
     neighbour: f64,
     link: f64,
+    /// What an exchange with another host takes longer, and the bytes that a rank's NIC sends.
+    hosts: f64,
+    nic: f64,
 }
 
 const WEIGHTS: Weights = Weights {
@@ -46,13 +71,18 @@ const WEIGHTS: Weights = Weights {
     exchange: 2000.0,
     neighbour: 100.0,
     link: 200.0,
+    hosts: 1500.0,
+    nic: 48.0,
 };
+
+/// Ranks whose messages are looked at.
+const LOOKED_AT: usize = 16;
 
 /// Levels of a multiple of so many cells a side have columns.
 const COLUMNS_OF: usize = 64;
 
 /// Sweeps of a call of the smoother, the benchmark's.
-const SWEEPS: usize = 6;
+pub const SWEEPS: usize = 6;
 
 /// Divisions of the finest level that are looked at more closely.
 const CLOSER: usize = 4;
@@ -77,9 +107,8 @@ pub struct Sent {
 }
 
 impl Division {
-    /// The division of levels of `dims` cells a side, each half of the one before: as `along` says, whose last entry holds for the levels
-    /// behind it, or the one that costs least. Levels of at most `whole` cells a side every rank has, the last of `dims`, and
-    /// those that are too small to be cut.
+    /// The division of levels of `dims` cells a side, each half of the one before, as `cut` says. Every rank has the last of `dims`, too,
+    /// and those that are too small to be cut.
     ///
     /// # Errors
     /// [`ConfigError::Along`] if `along` does not fit.
@@ -87,9 +116,9 @@ impl Division {
         config: &Config,
         dims: &[usize],
         ranks: usize,
-        whole: usize,
-        along: &[Along],
+        cut: Cut<'_>,
     ) -> Result<Self, ConfigError> {
+        let Cut { whole, along, host, .. } = cut;
         let nothing = Self { along: vec![[1; 3]], ranks: [1, 1, ranks] };
         if ranks == 1 {
             return Ok(nothing);
@@ -107,22 +136,17 @@ impl Division {
             if !along.iter().all(|&along| possible(along)) {
                 return Err(refuse("a domain that wraps around is not cut along i"));
             }
-            let at = |l: usize| along[l.min(along.len() - 1)];
-            let small = Self::small(dims, whole);
-            // Levels that are too small are whole; where they are may make those before them too small.
-            let found = (1..=small).rev().find_map(|count| {
-                let steps = (0..count).map(at).chain([[1; 3]]).collect();
-                Self::by_level(dims, steps)
-            });
-            return found.ok_or_else(|| {
-                refuse("the parts of the finest level would be too small, or of unequal size")
+            return Self::of(dims, along, whole).ok_or_else(|| {
+                refuse(
+                    "the parts of the finest level would be too small, or cannot go to fewer ranks",
+                )
             });
         }
         let levels = launches(Cycle::F, &dims[..dims.len() - 1], SWEEPS);
         let all = factors(ranks).into_iter().filter(|&along| possible(along));
         let mut found: Vec<(f64, Self)> = all
-            .filter_map(|along| Self::of(dims, along, whole))
-            .map(|division| (division.cost(&levels), division))
+            .filter_map(|along| Self::of(dims, &[along], whole))
+            .map(|division| (division.cost(&levels, host), division))
             .collect();
         // The first of those that cost the same: slabs if they do. Few are worth a closer look.
         found.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -134,7 +158,7 @@ impl Division {
             found.truncate(1);
         }
         for (cost, division) in found.iter_mut().filter(|one| !in_slabs(one)) {
-            division.improve(cost, dims, &levels[..small], possible);
+            division.improve(cost, dims, (&levels[..small], host), possible);
         }
         let best = found.into_iter().min_by(|one, other| one.0.total_cmp(&other.0));
         Ok(best.map_or(nothing, |(_, division)| division))
@@ -145,10 +169,17 @@ impl Division {
         dims.iter().position(|&n| n <= whole).unwrap_or(dims.len() - 1)
     }
 
-    /// `along` on all levels down to the first of at most `whole` cells, or of as many as can be cut; none if none can.
-    pub fn of(dims: &[usize], along: Along, whole: usize) -> Option<Self> {
+    /// `along` on the levels down to the first of at most `whole` cells, or of as many as can be cut, its last entry on those behind it
+    /// but for the last few where they cannot be every rank's at once; none if none can be cut.
+    pub fn of(dims: &[usize], along: &[Along], whole: usize) -> Option<Self> {
+        let at = |l: usize| along[l.min(along.len() - 1)];
+        // Levels that are too small are whole; where they are may make those before them too small.
         (1..=Self::small(dims, whole)).rev().find_map(|count| {
-            Self::by_level(dims, std::iter::repeat_n(along, count).chain([[1; 3]]).collect())
+            let steps = (1..=count).rev().find_map(|kept| {
+                let ends = ends(at(kept - 1))?;
+                (kept + ends.len() == count + 1).then(|| (0..kept).map(at).chain(ends).collect())
+            });
+            Self::by_level(dims, steps?)
         })
     }
 
@@ -160,15 +191,15 @@ impl Division {
             let (along, next) = (division.along[l], division.along[l + 1]);
             let unit = dims[division.last_alike(l)] / 2;
             let after_all = division.along[division.last_alike(l) + 1];
-            // Planes may be cut unequally, if nothing else happens.
-            let slabs = along[..2] == [1, 1] && after_all == [1; 3] && along == division.ranks;
+            // Parts may be unequal, if the same ranks have them until every rank has everything.
+            let to_all = after_all == [1; 3] && along == division.ranks;
             (0..3).all(|axis| {
                 let (ranks, after) = (along[axis], next[axis]);
-                // Half a part is what a rank restricts to: pairs of cells along i, where colours take turns.
-                let pairs = if axis == 0 { 2 } else { 1 };
-                let equal = slabs || ranks == 1 || unit.is_multiple_of(pairs * ranks);
-                2 * (unit / ranks) >= MIN_CELLS
-                    && equal
+                let (unit, step) = (unit / step(axis, ranks), step(axis, ranks));
+                let equal = unit.is_multiple_of(ranks);
+                2 * step * (unit / ranks) >= MIN_CELLS
+                    && dims[division.last_alike(l)].is_multiple_of(2 * step)
+                    && (equal || to_all)
                     && ranks.is_multiple_of(after)
                     && ranks / after <= GATHERED_MAX
             })
@@ -182,7 +213,7 @@ impl Division {
         &mut self,
         cost: &mut f64,
         dims: &[usize],
-        levels: &[OnLevel],
+        (levels, host): (&[OnLevel], usize),
         possible: impl Fn(Along) -> bool,
     ) {
         let mut improved = true;
@@ -200,7 +231,7 @@ impl Division {
                     steps.truncate(end);
                     steps.push([1; 3]);
                     let Some(other) = Self::by_level(dims, steps) else { continue };
-                    let its = other.cost(levels);
+                    let its = other.cost(levels, host);
                     if its < *cost {
                         (*self, *cost, improved) = (other, its, true);
                     }
@@ -293,9 +324,72 @@ impl Division {
         sent
     }
 
+    /// The bytes that rank `rank` sends to each neighbour on level `l` of `n` cells a side.
+    pub fn borders(&self, l: usize, n: usize, rank: usize) -> impl Iterator<Item = (usize, usize)> {
+        let cells = self.along(l).map(|ranks| n.div_ceil(ranks));
+        let directions = (0..27i8).map(|code| [code % 3 - 1, code / 3 % 3 - 1, code / 9 - 1]);
+        directions.filter(|direction| *direction != [0; 3]).filter_map(move |direction| {
+            let peer = self.toward(l, rank, direction, false)?;
+            let deep = |axis: usize| if direction[axis] == 0 { cells[axis] } else { GHOSTS };
+            Some((peer, (0..3).map(deep).product::<usize>() * size_of::<f64>()))
+        })
+    }
+
+    /// The ranks to which rank `rank` sends its share of level `l` of `n` cells a side after restriction to it, with the bytes for each, axis by
+    /// axis: what came along one axis goes on along the next.
+    pub fn gathers(&self, l: usize, n: usize, rank: usize) -> Vec<(Vec<usize>, usize)> {
+        let finer = self.along(l.saturating_sub(1));
+        if l == 0 || finer == self.along(l) {
+            return Vec::new();
+        }
+        let mut cells: usize = finer.iter().map(|ranks| n.div_ceil(*ranks)).product();
+        let mut stages = Vec::new();
+        for axis in 0..3 {
+            let mut others = self.gathered(l, rank, axis);
+            let count = others.len();
+            others.retain(|&other| other != rank);
+            if !others.is_empty() {
+                stages.push((others, cells * size_of::<f64>()));
+            }
+            cells *= count;
+        }
+        stages
+    }
+
+    /// What the borders and, level by level, the gathers of a cycle cost the rank that they cost most, if `host` ranks are on a host.
+    fn messages(&self, l: usize, level: &OnLevel, host: usize) -> f64 {
+        let w = WEIGHTS;
+        let (n, ranks) = (level.n, self.ranks.iter().product::<usize>());
+        // What kernels store as they compute it is moved once; other borders are read again.
+        let times = if self.along(l)[..2] == [1, 1] { 1.0 } else { 2.0 };
+        let (exchanges, gathers) = (level.exchanges(), level.restrictions + level.residuals);
+        let of_rank = |rank: usize| {
+            let sent = |to: &mut dyn Iterator<Item = (usize, usize)>, times: f64| {
+                let (mut cost, mut far) = (w.exchange, 0.0);
+                for (peer, bytes) in to {
+                    cost += w.neighbour;
+                    match peer / host == rank / host {
+                        true => cost += times * bytes as f64 / w.link,
+                        false => (cost, far) = (cost + bytes as f64 / w.nic, w.hosts),
+                    }
+                }
+                cost + far
+            };
+            let borders = exchanges as f64 * sent(&mut self.borders(l, n, rank), times);
+            let stages = self.gathers(l + 1, n / 2, rank).into_iter();
+            let stages = stages.map(|(others, bytes)| {
+                sent(&mut others.into_iter().map(|other| (other, bytes)), 1.0)
+            });
+            borders + gathers as f64 * stages.sum::<f64>()
+        };
+        // That in the middle has the most neighbours, those beside it are on its host or the next ones.
+        let first = self.rank_at(self.ranks.map(|ranks| ranks / 2)).saturating_sub(LOOKED_AT / 2);
+        (first..ranks.min(first + LOOKED_AT)).map(of_rank).fold(0.0, f64::max)
+    }
+
     /// What an F-cycle of the benchmark costs: launches, bytes of memory, exchanges, their neighbours and bytes, in nanoseconds of
-    /// a machine like those of [`WEIGHTS`].
-    fn cost(&self, levels: &[OnLevel]) -> f64 {
+    /// a machine like those of [`WEIGHTS`] with `host` ranks a host.
+    fn cost(&self, levels: &[OnLevel], host: usize) -> f64 {
         let w = WEIGHTS;
         let of_level = |(l, level): (usize, &OnLevel)| {
             let (n, along) = (level.n, self.along(l));
@@ -305,26 +399,36 @@ impl Division {
             let pass = w.launch + slower * PASS_BYTES * cells / w.memory;
             let mut cost = level.phases() as f64 * pass;
             if l < self.whole() {
-                let sent = self.sent(l, n);
-                // What kernels store as they compute it is moved once; other borders are read again.
-                let times = if boxes { 2.0 } else { 1.0 };
-                let exchange = w.exchange
-                    + w.neighbour * sent.neighbours as f64
-                    + times * sent.bytes as f64 / w.link;
-                cost += level.exchanges() as f64 * exchange;
-                // What the next level's ranks get of each other.
-                let next = self.along(l + 1);
-                let stages = (0..3).filter(|&axis| along[axis] != next[axis]).count();
-                let received: f64 = next.iter().map(|&ranks| (n / 2 / ranks) as f64).product();
-                if stages > 0 {
-                    let gathers = (level.restrictions + level.residuals) as f64;
-                    cost += gathers * (stages as f64 * w.exchange + 8.0 * received / w.link);
-                }
+                cost += self.messages(l, level, host);
             }
             cost
         };
         levels.iter().enumerate().map(of_level).sum()
     }
+}
+
+/// Parts of a level that restricts to another are a multiple of so many cells of that: pairs along i, where colours take turns.
+pub fn step(axis: usize, ranks: usize) -> usize {
+    if axis == 0 && ranks > 1 { 2 } else { 1 }
+}
+
+/// What levels may go to one after the other, each to no more than [`GATHERED_MAX`] times fewer along an axis, after one that has parts
+/// `along`, until every rank has everything; none if there is no such way.
+fn ends(along: Along) -> Option<Vec<Along>> {
+    let mut ends = vec![along];
+    while let Some(last) = ends.last().filter(|last| last.iter().any(|&n| n > GATHERED_MAX)) {
+        let fewer = last.map(|n| {
+            let enough = |d: &usize| n.is_multiple_of(*d) && n / d <= GATHERED_MAX;
+            if n > GATHERED_MAX { (1..=n).find(enough).unwrap_or(n) } else { n }
+        });
+        if fewer == *last {
+            return None;
+        }
+        ends.push(fewer);
+    }
+    ends.push([1; 3]);
+    ends.remove(0);
+    Some(ends)
 }
 
 /// All ways to write a number as a product of three, slabs first.
@@ -355,7 +459,7 @@ mod tests {
     }
 
     fn chosen(finest: usize, ranks: usize) -> Division {
-        Division::new(&Config::default(), &dims(finest), ranks, 32, &[]).unwrap()
+        Division::new(&Config::default(), &dims(finest), ranks, Cut::default()).unwrap()
     }
 
     #[test]
@@ -368,7 +472,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(chosen(1024, 16).along(0), [2, 2, 4]);
+        assert_eq!(chosen(1024, 16).along(0), [1, 1, 16]);
         let mut of_27 = chosen(768, 27).along(0);
         of_27.sort_unstable();
         assert_eq!(of_27, [3, 3, 3]);
@@ -391,25 +495,52 @@ mod tests {
         let dims = dims(1024);
         let levels = launches(Cycle::F, &dims[..dims.len() - 1], SWEEPS);
         for other in [[4, 4, 4], [1, 8, 8], [2, 4, 8]] {
-            let other = Division::of(&dims, other, 32).unwrap();
-            assert!(division.cost(&levels) <= other.cost(&levels), "{other:?}");
+            let other = Division::of(&dims, &[other], 32).unwrap();
+            assert!(
+                division.cost(&levels, usize::MAX) <= other.cost(&levels, usize::MAX),
+                "{other:?}"
+            );
         }
+    }
+
+    #[test]
+    fn between_hosts_bytes_weigh_more() {
+        let on = |host| {
+            let cut = Cut { host, ..Cut::default() };
+            Division::new(&Config::default(), &dims(512), 16, cut).unwrap().along(0)
+        };
+        assert_eq!(on(16), [1, 1, 16]);
+        // Half of a box's surface is within a host of eight.
+        assert_eq!(on(8), [2, 4, 2]);
+    }
+
+    #[test]
+    fn many_ranks_are_divided_and_go_to_all_in_steps_that_are_short_enough() {
+        for (finest, ranks) in [(1024, 4096), (8192, 4096), (4096, 512), (256, 12), (512, 24)] {
+            let division = chosen(finest, ranks);
+            assert_eq!(division.along(0).iter().product::<usize>(), ranks, "{finest} {ranks}");
+        }
+        let steps = Division::of(&dims(1024), &[[16, 16, 16]], 32).unwrap().along;
+        assert_eq!(steps[3..], [[16; 3], [2; 3], [1; 3]]);
+        assert_eq!(ends([1, 1, 128]), Some(vec![[1, 1, 16], [1, 1, 2], [1; 3]]));
+        assert_eq!([ends([1, 1, 11]), ends([1, 22, 1])], [None, None]);
     }
 
     #[test]
     fn a_level_with_too_few_cells_for_the_ranks_is_not_cut() {
         let dims = [64, 32, 16, 8, 4, 2, 1];
-        let whole = |limit| Division::of(&dims, [1, 1, 8], limit).unwrap().whole();
+        let whole = |limit| Division::of(&dims, &[[1, 1, 8]], limit).unwrap().whole();
         assert_eq!([whole(16), whole(8), whole(1)], [2, 2, 2]);
-        assert_eq!(Division::of(&[16, 8, 4, 2, 1], [1, 1, 16], 1), None);
+        assert_eq!(Division::of(&[16, 8, 4, 2, 1], &[[1, 1, 16]], 1), None);
         // Along i half a part is pairs of cells.
-        assert_eq!(Division::of(&[24, 12, 6, 3], [4, 1, 1], 1), None);
-        assert_eq!(Division::of(&[24, 12, 6, 3], [1, 4, 1], 1).unwrap().whole(), 1);
+        assert_eq!(Division::of(&[18, 9], &[[2, 1, 1]], 1), None);
+        assert_eq!(Division::of(&[18, 9], &[[1, 2, 1]], 1).unwrap().whole(), 1);
+        assert_eq!(Division::of(&[24, 12, 6, 3], &[[1, 4, 1]], 1).unwrap().whole(), 1);
     }
 
     #[test]
     fn bytes_and_neighbours_are_those_of_a_rank_in_the_middle() {
-        let sent = |along, n| Division::of(&[n, n / 2], along, 1).unwrap().sent(0, n);
+        let sent = |along, n| Division::of(&[n, n / 2], &[along], 1).unwrap().sent(0, n);
         assert_eq!(sent([1, 1, 4], 96), Sent { bytes: 2 * 2 * 96 * 96 * 8, neighbours: 2 });
         let corner = Sent { bytes: 8 * (3 * 2 * 48 * 48 + 3 * 4 * 48 + 8), neighbours: 7 };
         assert_eq!(sent([2, 2, 2], 96), corner);
@@ -458,15 +589,18 @@ mod tests {
     #[test]
     fn what_the_user_says_is_done_or_refused_with_the_reason() {
         let dims = dims(64);
+        fn cut(along: &[Along]) -> Cut<'_> {
+            Cut { whole: 16, along, ..Cut::default() }
+        }
         let said =
-            |along: &[Along], ranks| Division::new(&Config::default(), &dims, ranks, 16, along);
+            |along: &[Along], ranks| Division::new(&Config::default(), &dims, ranks, cut(along));
         assert_eq!(said(&[[2, 2, 2]], 8).unwrap().along, [[2, 2, 2], [2, 2, 2], [1; 3]]);
         assert_eq!(said(&[[2, 2, 2], [1, 1, 2]], 8).unwrap().along, [[2, 2, 2], [1, 1, 2], [1; 3]]);
         let error = said(&[[2, 2, 2]], 4).unwrap_err().to_string();
         assert!(error.contains("2x2x2") && error.contains("number of ranks"), "{error}");
-        assert!(said(&[[5, 1, 1]], 5).unwrap_err().to_string().contains("too small"));
+        assert!(said(&[[17, 1, 1]], 17).unwrap_err().to_string().contains("too small"));
         let around = Config { boundary: Boundary::Periodic, ..Config::default() };
-        let error = Division::new(&around, &dims, 2, 16, &[[2, 1, 1]]).unwrap_err().to_string();
+        let error = Division::new(&around, &dims, 2, cut(&[[2, 1, 1]])).unwrap_err().to_string();
         assert!(error.contains("wraps around"), "{error}");
     }
 }

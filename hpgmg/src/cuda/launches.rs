@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn the_page_about_gpus_states_these_counts() {
         let levels = launches(Cycle::F, &[384, 192, 96, 48, 24], 6);
-        let division = Division::of(&[384, 192, 96, 48, 24], [1, 1, 4], 24).unwrap();
+        let division = Division::of(&[384, 192, 96, 48, 24], &[[1, 1, 4]], 24).unwrap();
         let sent = Sent::of(&levels, &division);
         let (exchanges, phases, bytes) = (134, 145, 2 * 56_807_424);
         assert_eq!(sent, Sent { exchanges, phases, bytes, neighbours: 2, gathers: 5 });

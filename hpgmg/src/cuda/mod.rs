@@ -12,6 +12,7 @@ mod cycle;
 mod device;
 mod division;
 mod error;
+mod f_cycle;
 mod halo;
 #[cfg(test)]
 mod host;
@@ -39,8 +40,9 @@ mod timeline;
 mod traffic;
 mod upload;
 
-pub use division::WHOLE;
+pub use division::{Cut, WHOLE};
 pub use error::CudaError;
+pub use f_cycle::{FCycle, FCycleLevel};
 pub use ranks::{Mode, Team, sharing};
 pub use solver::Gpu;
 pub use timeline::{gather, timeline};
@@ -51,8 +53,8 @@ use std::time::Duration;
 
 use gdsync::CudaDevice;
 
-use crate::comm::Comm;
 use crate::comm::threads::ThreadComm;
+use crate::comm::{Comm, CommError};
 use crate::cpu::Cpu;
 use crate::decomposition::{LevelShape, boxes_per_side, hierarchy};
 use crate::error::{ConfigError, Error};
@@ -89,6 +91,20 @@ fn open_number(number: u32) -> Result<CudaDevice, CudaError> {
     Ok(CudaDevice::open(number)?)
 }
 
+/// How many consecutive ranks are on the first rank's host, where the library knows; else all.
+///
+/// # Errors
+/// [`CommError`], if a rank is gone.
+pub fn on_a_host(comm: &dyn Comm) -> Result<usize, CommError> {
+    let Some(communicator) = comm.communicator() else { return Ok(comm.size()) };
+    let first = communicator.host(0)?;
+    let mut here = 1;
+    while here < comm.size() && communicator.host(here)? == first {
+        here += 1;
+    }
+    Ok(here)
+}
+
 /// The configuration of one rank that has the boxes of `ranks`.
 pub fn all_boxes(config: &Config, ranks: usize) -> Config {
     Config { boxes_per_rank: config.boxes_per_rank.saturating_mul(ranks), ..config.clone() }
@@ -105,37 +121,28 @@ pub fn finest(config: &Config, ranks: usize) -> Result<usize, ConfigError> {
         .ok_or(ConfigError::NoDecomposition { boxes_per_rank: config.boxes_per_rank, ranks })
 }
 
-/// Which part of the problem a rank sets up; as of [`Team`] and [`Gpu::new`].
-///
-/// See [`Gpu`] for an example.
-#[derive(Clone, Copy, Debug)]
-pub struct Cut<'a> {
-    /// Levels of at most so many cells a side are computed by every rank.
-    pub whole: usize,
-    /// Levels of fewer cells are the CPU's.
-    pub threshold: u64,
-    /// As of [`Team`].
-    pub along: &'a [[usize; 3]],
-}
-
-/// The parts that rank `rank` of `ranks` sets up of the levels that are cut; none if it sets up all of every level. What the
-/// formulas alone do not give – the mean of a right-hand side, ghosts of the other end of the domain – and the closed form of a diagonal
-/// are there for whole levels only.
-fn cut_parts(
+/// How the levels of the hierarchy `shapes` are divided.
+fn division(
     config: &Config,
     shapes: &[LevelShape],
     ranks: usize,
-    rank: usize,
     cut: Cut<'_>,
-) -> Result<Vec<Part>, ConfigError> {
+) -> Result<(Vec<usize>, Division), ConfigError> {
     let dims: Vec<usize> = shapes.iter().map(|shape| shape.dim).collect();
     let coarse = Coarse::new(&dims, cut.threshold).first();
-    let division = Division::new(config, &dims[..=coarse], ranks, cut.whole, cut.along)?;
+    let division = Division::new(config, &dims[..=coarse], ranks, cut)?;
+    Ok((dims, division))
+}
+
+/// The parts that rank `rank` sets up of the levels that are cut; none if it sets up all of every level. What the
+/// formulas alone do not give – the mean of a right-hand side, ghosts of the other end of the domain – and the closed form of a diagonal
+/// are there for whole levels only.
+fn cut_parts(config: &Config, (dims, division): &(Vec<usize>, Division), rank: usize) -> Vec<Part> {
     if config.boundary == Boundary::Periodic || config.operator == Operator::P7 {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let partition = Partition::new(&dims, division, rank);
-    Ok((0..partition.whole()).map(|l| partition.part(l)).collect())
+    let partition = Partition::new(dims, division.clone(), rank);
+    (0..partition.whole()).map(|l| partition.part(l)).collect()
 }
 
 /// Sets up, with `threads` threads, what this rank of `comm` computes, for [`Gpu::new`]: its parts of the levels that are
@@ -162,7 +169,8 @@ fn set_up_all(
     threads: usize,
 ) -> Result<Rc<RefCell<Cpu>>, Error> {
     let size = comm.size();
-    let parts = cut_parts(&all, &hierarchy(&all, 1)?, size, comm.rank(), cut)?;
+    let division = division(&all, &hierarchy(&all, 1)?, size, cut)?;
+    let parts = cut_parts(&all, &division, comm.rank());
     let mut group = comm.group(&(0..size).collect::<Vec<_>>())?;
     let mut agree = |values: &mut [f64]| group.as_mut().map_or(Ok(()), |group| group.max(values));
     // The solver of the levels that every rank has is a world of one, which waits for nobody.
@@ -187,14 +195,13 @@ pub fn check_memory(
     // What is far more than all ranks together could hold first: the lists of such a hierarchy would not fit either.
     crate::cli::check_memory(&all, 1, 1, available.saturating_mul(8 * ranks as u64))?;
     let shapes = hierarchy(&all, 1)?;
+    let division = division(config, &shapes, ranks, cut)?;
     let needed = |rank: usize| {
-        let parts = cut_parts(config, &shapes, ranks, rank, cut)?;
+        let parts = cut_parts(config, &division, rank);
         let cut: u64 = parts.iter().map(|part| Slab::memory(config, part)).sum();
-        let boxes = setup::memory(&all, &shapes[parts.len()..], LevelShape::boxes);
-        Ok(cut + boxes)
+        cut + setup::memory(&all, &shapes[parts.len()..], LevelShape::boxes)
     };
-    let needed = (0..ranks).map(needed).collect::<Result<Vec<u64>, ConfigError>>()?;
-    let needed = needed.into_iter().max().unwrap_or(0);
+    let needed = (0..ranks).map(needed).max().unwrap_or(0);
     if needed > available {
         let (needed_mib, available_mib) = (needed >> 20, available >> 20);
         return Err(ConfigError::Memory { dim: shapes[0].dim, needed_mib, available_mib });

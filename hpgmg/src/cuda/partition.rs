@@ -3,7 +3,7 @@
 //! ranks compute, and from some level on every rank computes everything: there a launch takes no longer for all cells than for a
 //! share of them, and nothing has to be communicated. Which cut it is `division.rs` chooses.
 
-use super::division::Division;
+use super::division::{Division, step};
 use super::hybrid::first_below;
 use super::resident::{RESIDENT_DIM, RESIDENT_LEVELS};
 pub use crate::slab::Part;
@@ -89,7 +89,8 @@ impl Partition {
         let last = self.division.last_alike(l);
         let (unit, finer) = (self.dims[last] / 2, last + 1 - l);
         [0, 1, 2].map(|axis| {
-            let cut = |at: usize| (at * unit / along[axis]) << finer;
+            let (ranks, step) = (along[axis], step(axis, along[axis]));
+            let cut = |at: usize| (at * (unit / step) / ranks * step) << finer;
             cut(at[axis])..cut(at[axis] + 1)
         })
     }
@@ -152,11 +153,13 @@ mod tests {
             (80, [1, 1, 3], 20),
             (128, [2, 2, 2], 32),
             (96, [1, 2, 3], 24),
+            (128, [3, 2, 3], 32),
+            (256, [1, 3, 4], 32),
             (96, [3, 3, 3], 24),
             (256, [4, 4, 4], 16),
         ] {
             let (dims, ranks) = (dims(finest), along.iter().product());
-            let division = Division::of(&dims, along, whole).unwrap();
+            let division = Division::of(&dims, &[along], whole).unwrap();
             let of = |rank| Partition::new(&dims, division.clone(), rank);
             assert!(of(0).whole() > 0, "{finest} {along:?}");
             for (l, &dim) in dims.iter().enumerate().take(of(0).whole() + 1) {
@@ -184,9 +187,9 @@ mod tests {
     #[test]
     fn levels_up_to_the_limit_are_whole() {
         let dims = dims(256);
-        let cut = |whole| Division::of(&dims, [1, 1, 2], whole).map_or(0, |d| d.whole());
+        let cut = |whole| Division::of(&dims, &[[1, 1, 2]], whole).map_or(0, |d| d.whole());
         assert_eq!([cut(32), cut(64), cut(256)], [3, 2, 0]);
-        let two = Partition::new(&dims, Division::of(&dims, [1, 1, 2], 32).unwrap(), 1);
+        let two = Partition::new(&dims, Division::of(&dims, &[[1, 1, 2]], 32).unwrap(), 1);
         assert_eq!(two.part(0), [0..256, 0..256, 128..256]);
         assert_eq!(two.part(3), [0..32, 0..32, 0..32]);
         assert_eq!(two.share(3), [0..32, 0..32, 16..32]);

@@ -28,12 +28,12 @@ pub enum Mode {
 ///
 /// ```
 /// use hpgmg::comm::Comm;
-/// use hpgmg::cuda::{Mode, Team, WHOLE};
+/// use hpgmg::cuda::{Mode, Team};
 ///
 /// // The ranks of a world of libmp, whose kernels communicate.
 /// fn in_kernels(comm: &dyn Comm) -> Team<'_> {
 ///     let mode = Mode::Kernel;
-///     Team { comm, messages: comm, mode, whole: WHOLE, along: &[], direct_halo: true, graph: false }
+///     Team { comm, messages: comm, mode, direct_halo: true, graph: false }
 /// }
 /// ```
 #[derive(Clone, Copy)]
@@ -44,10 +44,6 @@ pub struct Team<'a> {
     pub messages: &'a dyn Comm,
     /// How they communicate.
     pub mode: Mode,
-    /// Levels of at most so many cells a side are computed by every rank.
-    pub whole: usize,
-    /// Ranks along i, j and k of the finest level, the next, and so on, the last entry for all behind it; empty: what costs least.
-    pub along: &'a [[usize; 3]],
     /// Kernels store straight into the neighbours' ghosts, not into receive buffers that are unpacked.
     pub direct_halo: bool,
     /// Solves are captured in graphs.

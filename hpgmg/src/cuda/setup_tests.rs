@@ -99,7 +99,7 @@ fn parts_of_several_ranks_are_those_of_the_whole_problem_bit_by_bit() {
         let config =
             Config { operator, equation, smoother, box_dim, boxes_per_rank, ..base.clone() };
         for &(along, limit, levels) in cuts {
-            let cut = Cut { whole: limit, threshold: 0, along: &[along] };
+            let cut = Cut { whole: limit, along: &[along], ..Cut::default() };
             let ranks = along.iter().product();
             assert_eq!(compare(&config, ranks, cut), levels, "{config:?} {along:?} {limit}");
         }
@@ -109,14 +109,14 @@ fn parts_of_several_ranks_are_those_of_the_whole_problem_bit_by_bit() {
 #[test]
 fn coarse_levels_of_the_cpu_are_whole_on_every_rank() {
     let config = Config { box_dim: 64, ..Config::default() };
-    let cut = Cut { whole: 4, threshold: 40_000, along: &[] };
+    let cut = Cut { whole: 4, threshold: 40_000, ..Cut::default() };
     assert_eq!(compare(&config, 2, cut), 1);
 }
 
 #[test]
 fn a_rank_of_several_needs_about_its_share_of_the_memory() {
     let config = Config { box_dim: 128, boxes_per_rank: 1, ..Config::default() };
-    let cut = Cut { whole: 32, threshold: 0, along: &[] };
+    let cut = Cut::default();
     // 256³ cells: five vectors of an eighth, and something around them.
     let share = 256u64.pow(3) / 8 * 5 * 8;
     assert!(check_memory(&config, 8, cut, share).is_err());
@@ -129,7 +129,7 @@ fn a_rank_of_several_needs_about_its_share_of_the_memory() {
 fn times_of_setting_up() {
     for (log2, ranks) in [(7, 1), (7, 2), (8, 1), (8, 2)] {
         let config = Config { box_dim: 1 << (log2 - 1), boxes_per_rank: 8, ..Config::default() };
-        let cut = Cut { whole: super::WHOLE, threshold: 0, along: &[] };
+        let cut = Cut::default();
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         let begin = std::time::Instant::now();
         on_threads(ranks, LIMIT, |comm| {

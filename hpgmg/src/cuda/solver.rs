@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gdsync::{Arg, Buffer, CudaDevice, Deadline, Dims, Graph, Stream};
 
-use super::division::Division;
+use super::division::{Cut, Division};
 use super::error::CudaError;
 use super::hybrid::Hybrid;
 use super::kernels::Kernels;
@@ -61,9 +61,9 @@ const RELEASED: Duration = Duration::from_secs(10);
 /// let ranks = ThreadComm::world(1, limit);
 /// let gpu = cuda::open()?; // says why there is none
 /// // The CPU sets up, all of it where there is one rank.
-/// let cut = Cut { whole: cuda::WHOLE, threshold: 0, along: &[] };
+/// let cut = Cut::default();
 /// let cpu = cuda::set_up(&config, &ranks[0], cut, 4)?;
-/// let mut solver = Gpu::new(cpu, gpu, None, 0, limit)?;
+/// let mut solver = Gpu::new(cpu, gpu, None, cut, limit)?;
 /// let outcome = run(&mut solver, Effort::Seconds(1.0), |_, _, _| {})?;
 /// println!("{}: {:?} a solve", solver.name(), outcome.runs[0].mean);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -104,7 +104,7 @@ pub struct Gpu {
 
 impl Gpu {
     /// Uploads what `shared` holds, the set-up of the whole problem or of this rank's part of it ([`super::set_up`]), as the
-    /// only rank or one of `team`. Levels of fewer than `threshold` cells the CPU computes.
+    /// only rank or one of `team`; `cut` is that of the set-up.
     ///
     /// # Errors
     /// [`CudaError`] if the levels do not fit, the ranks do not reach each
@@ -113,10 +113,10 @@ impl Gpu {
         shared: Rc<RefCell<Cpu>>,
         device: CudaDevice,
         team: Option<&Team<'_>>,
-        threshold: u64,
+        cut: Cut<'_>,
         limit: Duration,
     ) -> Result<Self, CudaError> {
-        Self::on(shared, Machine::gpu(device), team, threshold, limit)
+        Self::on(shared, Machine::gpu(device), team, cut, limit)
     }
 
     /// The same on any machine.
@@ -124,21 +124,19 @@ impl Gpu {
         shared: Rc<RefCell<Cpu>>,
         machine: Machine,
         team: Option<&Team<'_>>,
-        threshold: u64,
+        cut: Cut<'_>,
         limit: Duration,
     ) -> Result<Self, CudaError> {
         let cpu = shared.borrow();
         let config = cpu.config().clone();
         let count = cpu.timers.levels();
         let dims: Vec<usize> = (0..count).map(|l| cpu.level(l).shape.dim).collect();
-        let (size, rank, whole, along) = team.map_or((1, 0, 0, &[][..]), |team| {
-            (team.comm.size(), team.comm.rank(), team.whole, team.along)
-        });
+        let (size, rank) = team.map_or((1, 0), |team| (team.comm.size(), team.comm.rank()));
         // Levels that are done at once are never cut.
-        let coarse_levels = Coarse::new(&dims, threshold);
+        let coarse_levels = Coarse::new(&dims, cut.threshold);
         let cpus = coarse_levels.on_cpu;
         let coarse = coarse_levels.first();
-        let division = Division::new(&config, &dims[..=coarse], size, whole, along)?;
+        let division = Division::new(&config, &dims[..=coarse], size, cut)?;
         let partition = Partition::new(&dims, division, rank);
         for (l, slab) in (0..count).filter_map(|l| Some((l, cpu.level(l).slab.as_ref()?))) {
             let (held, needed) = (slab.part(), partition.part(l));

@@ -59,7 +59,7 @@ impl Place {
 
     /// One rank that has all of a problem.
     pub fn alone(self, config: &Config) -> Gpu {
-        Gpu::on(shared(config), self.machine(), None, 0, 4 * LIMIT).unwrap()
+        Gpu::on(shared(config), self.machine(), None, Cut::default(), 4 * LIMIT).unwrap()
     }
 
     /// Solves here and on the CPU and returns the largest difference of the solutions over the largest value.
@@ -102,10 +102,10 @@ impl Place {
         let Way { mode, whole, along, graph, direct_halo, threshold } = way;
         let all = Mutex::new(Vec::new());
         crate::comm::libmp::run(worlds, self.limit(), |comm| {
-            let team = Team { comm, messages: comm, mode, whole, along, direct_halo, graph };
-            let cut = Cut { whole, threshold, along };
+            let team = Team { comm, messages: comm, mode, direct_halo, graph };
+            let cut = Cut { whole, threshold, along, ..Cut::default() };
             let planes = super::set_up_all(config.clone(), comm, cut, 2)?;
-            let mut gpu = Gpu::on(planes, self.machine(), Some(&team), threshold, self.limit())?;
+            let mut gpu = Gpu::on(planes, self.machine(), Some(&team), cut, self.limit())?;
             let found = found(&mut gpu);
             all.lock().unwrap().push(found);
             Ok(())

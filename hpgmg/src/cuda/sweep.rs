@@ -120,10 +120,15 @@ fn map(
     })
 }
 
+/// Whether whole levels of `n` cells a side have them, where the machine does.
+pub(super) fn has_sweeps(n: usize) -> bool {
+    n >= LEAST && n.is_multiple_of(CELLS)
+}
+
 /// The blocks of a launch over a level of `n` cells a side, one a multiprocessor at once, and the planes of each: as many along k as
 /// make the last block end first.
 fn blocks(n: usize, multiprocessors: usize) -> Option<((u32, u32, u32), usize)> {
-    if n < LEAST || !n.is_multiple_of(CELLS) {
+    if !has_sweeps(n) {
         return None;
     }
     let (x, y) = (n / CELLS, n / SWEEP_ROWS as usize);

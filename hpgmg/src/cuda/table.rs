@@ -175,6 +175,13 @@ macro_rules! tests {
 
         #[test]
         #[$when]
+        fn six_ranks_in_unequal_boxes_find_the_bits_of_one() {
+            let _turn = $place.turn();
+            unequal_boxes($place);
+        }
+
+        #[test]
+        #[$when]
         fn two_hosts_of_two_ranks_find_the_bits_of_one() {
             let _turn = $place.turn();
             on_two_hosts($place);
@@ -264,6 +271,17 @@ fn eight_boxes(place: Place) {
     }
     let way = Way { along: &[[2, 2, 2]], ..Way::new(Mode::Kernel, 8, place == Place::Gpu) };
     in_parts(place, &config, Way { direct_halo: false, ..way }, &["auto"]);
+}
+
+/// Boxes of unequal size along each axis, in every way.
+fn unequal_boxes(place: Place) {
+    let config = Config { box_dim: 32, ..Config::default() };
+    for (_, mode) in WAYS {
+        for along in [&[[1, 3, 2]], &[[3, 1, 2]]] {
+            let paths: &[&str] = if mode == Mode::Kernel { &["auto", "nic"] } else { &["auto"] };
+            in_parts(place, &config, Way { along, ..Way::new(mode, 8, false) }, paths);
+        }
+    }
 }
 
 /// Coarser levels on fewer ranks, step by step: boxes to boxes, to slabs, and to all.

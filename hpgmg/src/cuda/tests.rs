@@ -5,7 +5,7 @@ use super::Gpu;
 use super::layout::Grid;
 use super::solves::{Found, LIMIT, Place, SHORT, Way, cpu, found, shared};
 use super::timeline::Timeline;
-use super::{Mode, Team};
+use super::{Cut, Mode, Team};
 use crate::options::{Bottom, Config, Cycle, Equation, Operator, Smoother};
 
 const SMOOTHERS: [Smoother; 4] =
@@ -250,7 +250,14 @@ mod gpu {
             // Levels below 4 and 8 cells a side, the paper's, all but the finest, all.
             for threshold in [2, 100, 10_000, 40_000, u64::MAX] {
                 let device = super::super::open().unwrap();
-                let mut alone = Gpu::new(shared(&config), device, None, threshold, LIMIT).unwrap();
+                let mut alone = Gpu::new(
+                    shared(&config),
+                    device,
+                    None,
+                    Cut { threshold, ..Cut::default() },
+                    LIMIT,
+                )
+                .unwrap();
                 let alone = found(&mut alone);
                 assert_eq!(alone.numbers, one.numbers, "{operator:?} {smoother:?} {threshold}");
                 assert!(alone.u == one.u, "{operator:?} {smoother:?} {threshold}");
@@ -306,18 +313,11 @@ mod gpu {
                     scope.spawn(|| {
                         let world = world;
                         let comm = &crate::comm::libmp::LibmpComm::new(&world, SHORT);
-                        let team = Team {
-                            comm,
-                            messages: comm,
-                            mode,
-                            whole: 16,
-                            along: &[],
-                            direct_halo: true,
-                            graph,
-                        };
+                        let team = Team { comm, messages: comm, mode, direct_halo: true, graph };
                         let device = super::super::open().unwrap();
+                        let cut = Cut { whole: 16, ..Cut::default() };
                         let mut gpu =
-                            Gpu::new(shared(&config), device, Some(&team), 0, SHORT).unwrap();
+                            Gpu::new(shared(&config), device, Some(&team), cut, SHORT).unwrap();
                         if world.rank() == 1 {
                             // Capturing a graph the ranks still meet.
                             if graph {

@@ -18,13 +18,12 @@ use super::error::CudaError;
 use super::launches::{OnLevel, Sent, launches};
 use super::solver::Gpu;
 use super::sweep::Sweep;
-use crate::options::{Operator, Smoother};
+use crate::options::{Config, Operator, Smoother};
 use crate::smoothers;
 
-impl Gpu {
-    /// Bytes that the GPU moves in one F-cycle from level 0; for iterated cycles one V-cycle's.
-    pub fn bytes_per_solve(&self) -> f64 {
-        let config = &self.config;
+impl OnLevel {
+    /// Bytes of a cell of the level that its launches move, with both colours of a sweep at once or not.
+    pub(super) fn bytes_a_cell(&self, config: &Config, sweeps: bool) -> f64 {
         let alpha = if config.equation.a() == 0.0 { 0.0 } else { 8.0 };
         let faces = if config.operator == Operator::P27 { 0.0 } else { 24.0 };
         let coefficients = faces + alpha;
@@ -34,17 +33,23 @@ impl Gpu {
             Smoother::Jacobi | Smoother::L1Jacobi => (32.0 + coefficients, 24.0),
         };
         let residual = 16.0 + coefficients;
+        let whole = if sweeps { self.whole_sweeps() } else { 0 };
+        let other = self.sweeps - self.from_zero - 2 * whole;
+        other as f64 * pass
+            + whole as f64 * (32.0 + coefficients)
+            + self.from_zero as f64 * first
+            + self.residuals as f64 * (residual + 1.0)
+            + self.corrections as f64 * 17.0
+            + (self.solutions + self.restrictions) as f64 * 9.0
+            + self.norms as f64 * residual
+    }
+}
+
+impl Gpu {
+    /// Bytes that the GPU moves in one F-cycle from level 0; for iterated cycles one V-cycle's.
+    pub fn bytes_per_solve(&self) -> f64 {
         let of_level = |(level, sweep): (&OnLevel, &Option<Sweep>)| {
-            let whole = if sweep.is_some() { level.whole_sweeps() } else { 0 };
-            let other = level.sweeps - level.from_zero - 2 * whole;
-            let bytes = other as f64 * pass
-                + whole as f64 * (32.0 + coefficients)
-                + level.from_zero as f64 * first
-                + level.residuals as f64 * (residual + 1.0)
-                + level.corrections as f64 * 17.0
-                + (level.solutions + level.restrictions) as f64 * 9.0
-                + level.norms as f64 * residual;
-            (level.n as f64).powi(3) * bytes
+            (level.n as f64).powi(3) * level.bytes_a_cell(&self.config, sweep.is_some())
         };
         let count = self.first_on_cpu().min(self.levels.len() - 1);
         self.launches(count).iter().zip(&self.sweeps).map(of_level).sum()
