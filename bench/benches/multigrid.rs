@@ -2,11 +2,10 @@
 //! filling the halo from the boxes of the same rank. Peer: what a copy of as many bytes takes.
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use hpgmg::backend::Vector;
-use hpgmg::comm::threads::ThreadComm;
+use hpgmg::comm::Alone;
 use hpgmg::cpu::Cpu;
 use hpgmg::cpu::Step;
 use hpgmg::options::{Config, Operator};
@@ -23,9 +22,7 @@ fn multigrid(c: &mut Criterion) {
     ];
     for (name, operator) in operators {
         let config = Config { operator, box_dim: 32, boxes_per_rank: 8, ..Config::default() };
-        let mut world = ThreadComm::world(1, Duration::from_secs(60));
-        let comm = world.remove(0);
-        let mut cpu = Cpu::new(config, &comm, 1).unwrap_or_else(|error| panic!("{error}"));
+        let mut cpu = Cpu::new(config, &Alone, 1).unwrap_or_else(|error| panic!("{error}"));
         let step = Step::Gsrb { rhs: Vector::F, sweep: 0 };
         group.bench_function(BenchmarkId::new("half-sweep", name), |b| {
             b.iter(|| cpu.run(Work::Pass { l: 0, x: Vector::U, out: Vector::Temp, step }));

@@ -96,13 +96,12 @@ pub struct Outline {
 /// use std::time::Duration;
 ///
 /// use hpgmg::backend::{Backend, Operators, Vector};
-/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::comm::Alone;
 /// use hpgmg::cpu::{Cpu, Step};
 /// use hpgmg::options::Config;
 /// use hpgmg::work::Work;
 ///
-/// let ranks = ThreadComm::world(1, Duration::from_secs(60));
-/// let mut cpu = Cpu::new(Config { box_dim: 16, ..Config::default() }, &ranks[0], 1)?;
+/// let mut cpu = Cpu::new(Config { box_dim: 16, ..Config::default() }, &Alone, 1)?;
 /// let smoother = cpu.outline(0).smoother; // of the finest level
 /// cpu.clear(0, Vector::U)?;
 /// cpu.smooth(0, Vector::U, Vector::F)?;

@@ -110,15 +110,14 @@ pub struct Row {
 /// ```
 /// use std::time::Duration;
 ///
-/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::comm::Alone;
 /// use hpgmg::compare::{Contestant, compare};
 /// use hpgmg::cpu::Cpu;
 /// use hpgmg::options::Config;
 ///
 /// let config = Config { box_dim: 16, ..Config::default() };
-/// let ranks = ThreadComm::world(1, Duration::from_secs(60));
-/// let mut one = Cpu::new(config.clone(), &ranks[0], 1)?;
-/// let mut two = Cpu::new(config, &ranks[0], 2)?;
+/// let mut one = Cpu::new(config.clone(), &Alone, 1)?;
+/// let mut two = Cpu::new(config, &Alone, 2)?;
 /// let comparison = compare(
 ///     &mut [
 ///         Contestant { name: "one thread".into(), solver: &mut one },

@@ -214,13 +214,12 @@ pub struct Norms {
 /// ```
 /// use std::time::Duration;
 ///
-/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::comm::Alone;
 /// use hpgmg::cpu::Cpu;
 /// use hpgmg::cycle::{Cycles, Kind};
 /// use hpgmg::options::Config;
 ///
-/// let ranks = ThreadComm::world(1, Duration::from_secs(60));
-/// let mut cpu = Cpu::new(Config { box_dim: 16, ..Config::default() }, &ranks[0], 1)?;
+/// let mut cpu = Cpu::new(Config { box_dim: 16, ..Config::default() }, &Alone, 1)?;
 /// let first = cpu.run_cycle(Kind::F, 0, true)?;
 /// let second = cpu.run_cycle(Kind::V, 0, false)?;
 /// assert!(second.residual < first.residual && first.residual < first.rhs);

@@ -209,11 +209,9 @@ fn closed_form(cpu: &mut Cpu, l: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::backend::Backend;
-    use crate::comm::threads::ThreadComm;
+    use crate::comm::Alone;
     use crate::options::{Config, Equation, Smoother};
 
     /// D and S of the whole level, by applying the operator to whole coloured vectors.
@@ -271,8 +269,7 @@ mod tests {
                     smoother: Smoother::L1Jacobi,
                     ..Config::default()
                 };
-                let comm = ThreadComm::world(1, Duration::from_secs(60)).pop().unwrap();
-                let mut cpu = Cpu::new(config.clone(), &comm, threads).unwrap();
+                let mut cpu = Cpu::new(config.clone(), &Alone, threads).unwrap();
                 let colours = if operator == Operator::Fv4 { 4 } else { 2 };
                 let [mut d, mut s] = of_whole_vectors(&mut cpu, colours);
                 let lambda = finish(&mut d, &mut s);

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::cli::{Cli, CommMode, Device};
-use crate::comm::CommError;
-use crate::comm::threads::ThreadComm;
+use crate::comm::libmp::LibmpComm;
+use crate::comm::{self, CommError};
 use crate::error::Error;
 
 /// What a launcher says about this process.
@@ -66,13 +66,8 @@ pub fn launcher(get: impl Fn(&str) -> Option<String>) -> Option<Launcher> {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// This process starts them all, as threads.
+    /// Threads of this process.
     Threads {
-        /// How many.
-        ranks: usize,
-    },
-    /// libmp's ranks, as threads of this process.
-    LibmpThreads {
         /// How many.
         ranks: usize,
     },
@@ -147,11 +142,10 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
                 "--comm mpi and --compare mpi: MPI ranks are started by mpirun or srun".into(),
             );
         }
-        return Ok(launcher.map_or(Launch::LibmpThreads { ranks }, |_| Launch::Libmp));
+        return Ok(launcher.map_or(Launch::Threads { ranks }, |_| Launch::Libmp));
     }
     match (cli.comm, launcher) {
-        (CommMode::Auto, None) => return Ok(Launch::Threads { ranks }),
-        (CommMode::Host, None) => return Ok(Launch::LibmpThreads { ranks }),
+        (CommMode::Auto | CommMode::Host, None) => return Ok(Launch::Threads { ranks }),
         (CommMode::Host, Some(_)) => return Ok(Launch::Libmp),
         // MPI leads to other hosts too, where there is an MPI.
         (CommMode::Auto, Some(launcher)) if !(cfg!(feature = "mpi") && launcher.starts_mpi()) => {
@@ -175,65 +169,17 @@ pub fn decide(cli: &Cli, launcher: Option<&Launcher>) -> Result<Launch, Refused>
     Ok(Launch::Mpi { local_size: launcher.and_then(|l| l.local_size) })
 }
 
-/// Runs `body` on `ranks` threads, each with its communicator, and returns what rank 0 returns. A rank
-/// that fails or panics releases the others; its own error is the one that comes back.
+/// Runs `body` on `ranks` threads, each a rank of a world of libmp, and returns what rank 0 returns. A rank
+/// that fails releases the others; its own error is the one that comes back. No wait lasts longer than `limit`.
 ///
 /// # Errors
-/// The first error of a rank, a cause before its consequences.
+/// The first error of a rank, a cause before its consequences; libmp's, where it has no room for such a world.
 pub fn on_threads<T: Send>(
     ranks: usize,
     limit: Duration,
-    body: impl Fn(&ThreadComm) -> Result<T, Error> + Sync,
+    body: impl Fn(&LibmpComm) -> Result<T, Error> + Sync,
 ) -> Result<T, Error> {
-    let results: Vec<Result<T, Error>> = std::thread::scope(|scope| {
-        let spawn = |comm: ThreadComm| {
-            let builder = std::thread::Builder::new().name(format!("rank-{}", rank(&comm)));
-            let body = &body;
-            builder.spawn_scoped(scope, move || {
-                let alarm = comm.alarm();
-                let result = body(&comm);
-                if result.is_ok() {
-                    alarm.disarm();
-                }
-                result
-            })
-        };
-        // Starting all before joining any; a rank that cannot start fails the others' waits.
-        let started: Vec<_> = ThreadComm::world(ranks, limit)
-            .into_iter()
-            .map(|comm| {
-                let alarm = comm.alarm();
-                spawn(comm).inspect(|_| alarm.disarm())
-            })
-            .collect();
-        started
-            .into_iter()
-            .map(|handle| match handle {
-                Ok(handle) => handle.join().unwrap_or_else(|p| std::panic::resume_unwind(p)),
-                Err(error) => Err(Error::Threads(error)),
-            })
-            .collect()
-    });
-    let mut first = None;
-    let mut consequence = None;
-    for result in results {
-        match result {
-            Ok(value) => first = first.or(Some(value)),
-            Err(error @ Error::Comm(CommError::PeerFailed { .. })) => {
-                consequence = consequence.or(Some(error));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    match (consequence, first) {
-        (None, Some(value)) => Ok(value),
-        (Some(error), _) => Err(error),
-        (None, None) => Err(Error::Threads(std::io::Error::other("a run of no ranks"))),
-    }
-}
-
-fn rank(comm: &ThreadComm) -> usize {
-    crate::comm::Comm::rank(comm)
+    comm::libmp::run(libmp::World::threads(ranks).map_err(CommError::from)?, limit, body)
 }
 
 #[cfg(test)]
@@ -254,13 +200,13 @@ mod tests {
         assert_eq!(decide(&cli(&[]), None), Ok(Launch::Threads { ranks: 1 }));
         assert_eq!(decide(&cli(&["--ranks", "4"]), None), Ok(Launch::Threads { ranks: 4 }));
         let gpus = cli(&["--ranks", "2", "--device", "cuda"]);
-        assert_eq!(decide(&gpus, None), Ok(Launch::LibmpThreads { ranks: 2 }));
+        assert_eq!(decide(&gpus, None), Ok(Launch::Threads { ranks: 2 }));
         for comm in ["host", "stream", "kernel"] {
             let cli = cli(&["--ranks", "4", "--comm", comm]);
-            assert_eq!(decide(&cli, None), Ok(Launch::LibmpThreads { ranks: 4 }));
+            assert_eq!(decide(&cli, None), Ok(Launch::Threads { ranks: 4 }));
         }
         let compare = cli(&["--ranks", "2", "--compare", "host,stream,kernel"]);
-        assert_eq!(decide(&compare, None), Ok(Launch::LibmpThreads { ranks: 2 }));
+        assert_eq!(decide(&compare, None), Ok(Launch::Threads { ranks: 2 }));
     }
 
     #[test]

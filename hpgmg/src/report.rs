@@ -16,7 +16,7 @@ use crate::timers::{Phase, Timers};
 /// ```
 /// use std::time::Duration;
 ///
-/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::comm::Alone;
 /// use hpgmg::cpu::Cpu;
 /// use hpgmg::known::judge;
 /// use hpgmg::options::Config;
@@ -24,8 +24,7 @@ use crate::timers::{Phase, Timers};
 /// use hpgmg::run::{Effort, run};
 ///
 /// let config = Config { box_dim: 16, ..Config::default() };
-/// let ranks = ThreadComm::world(1, Duration::from_secs(60));
-/// let mut cpu = Cpu::new(config.clone(), &ranks[0], 1)?;
+/// let mut cpu = Cpu::new(config.clone(), &Alone, 1)?;
 /// let outcome = run(&mut cpu, Effort::Solves(1), |_, _, _| {})?;
 /// let facts = Facts {
 ///     ranks: 1,

@@ -13,7 +13,6 @@ use hpgmg::comm;
 use hpgmg::cpu::Cpu;
 use hpgmg::options::{Boundary, Config, Operator};
 use hpgmg::run::{Effort, Outcome, run};
-use libmp::World;
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt,
 };
@@ -27,7 +26,7 @@ fn bits(outcome: &Outcome) -> Vec<u64> {
 }
 
 #[test]
-fn ranks_of_a_libmp_world_give_the_bits_of_ranks_that_are_threads() {
+fn ranks_give_the_bits_of_a_rank_that_has_all_boxes() {
     for (ranks, boxes_per_rank, operator, boundary) in [
         (1, 8, Operator::Fv4, Boundary::Dirichlet),
         (2, 4, Operator::Fv2, Boundary::Dirichlet),
@@ -40,12 +39,10 @@ fn ranks_of_a_libmp_world_give_the_bits_of_ranks_that_are_threads() {
         let config =
             Config { box_dim: 16, boxes_per_rank, operator, boundary, ..Config::default() };
         let solve = |cpu: &mut Cpu| run(cpu, Effort::Solves(1), |_, _, _| {});
-        let expected = common::on_ranks(&config, ranks, 1, |cpu, _| solve(cpu));
-        let worlds = World::threads(ranks).unwrap();
-        let found = comm::libmp::run(worlds, Duration::from_secs(60), |comm| {
-            solve(&mut Cpu::new(config.clone(), comm, 1)?)
-        });
-        assert_eq!(bits(&found.unwrap()), bits(&expected), "{config:?} on {ranks} ranks");
+        let all = Config { boxes_per_rank: ranks * boxes_per_rank, ..config.clone() };
+        let expected = solve(&mut Cpu::new(all, &comm::Alone, 1).unwrap()).unwrap();
+        let found = common::on_ranks(&config, ranks, 1, |cpu, _| solve(cpu));
+        assert_eq!(bits(&found), bits(&expected), "{config:?} on {ranks} ranks");
     }
 }
 

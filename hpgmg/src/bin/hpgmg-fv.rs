@@ -53,17 +53,6 @@ fn start(cli: &Cli) -> anyhow::Result<bool> {
             })?;
             finish(cli, report)
         }
-        Launch::LibmpThreads { ranks } => {
-            check_files(cli)?;
-            let threads = cli.threads.unwrap_or((cores / ranks).max(1));
-            let available = cli::available_memory(ranks, ranks, threads);
-            check_memory(cli, &config, ranks, ranks, available)?;
-            let worlds = libmp::World::threads(ranks)?;
-            let report = comm::libmp::run(worlds, limit, |comm| {
-                one_rank(cli, &config, effort, comm, threads)
-            })?;
-            finish(cli, report)
-        }
         Launch::Libmp => {
             let world = libmp::World::init()?;
             let (rank, local) = (world.rank(), world.local_size());

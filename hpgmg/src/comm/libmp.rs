@@ -230,9 +230,9 @@ impl Links {
 
     /// Waits until what was sent has arrived.
     fn settle(&self) -> Result<(), CommError> {
-        let sends: Vec<&dyn Operation> =
-            self.links.iter().filter_map(|link| Some(&link.send.as_ref()?.1 as _)).collect();
-        Ok(libmp::wait_all(&sends, Deadline::after(self.limit))?)
+        let deadline = Deadline::after(self.limit);
+        let mut sends = self.links.iter().filter_map(|link| link.send.as_ref());
+        Ok(sends.try_for_each(|(_, send)| send.wait(deadline))?)
     }
 }
 
@@ -353,5 +353,95 @@ impl Group for LibmpGroup {
 
     fn sum(&mut self, values: &mut [f64]) -> Result<(), CommError> {
         self.reduce(ReduceOp::Sum, values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::on_threads;
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_ring_of_messages_arrives_in_order_many_times() {
+        on_threads(3, LIMIT, |comm| {
+            let (left, right) = ((comm.rank() + 2) % 3, (comm.rank() + 1) % 3);
+            let messages = [
+                Message { peer: left, send: 0, receive: 2 },
+                Message { peer: right, send: 2, receive: 0 },
+            ];
+            let mut ring = comm.prepare(7, &messages)?;
+            for round in 0..500 {
+                ring.begin()?;
+                ring.send_buffer(1).copy_from_slice(&[comm.rank() as f64, round as f64]);
+                ring.start(1)?;
+                assert_eq!(ring.receive(0)?, [left as f64, round as f64]);
+                ring.end()?;
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn reductions_agree_on_all_members_and_leave_others_out() {
+        on_threads(4, LIMIT, |comm| {
+            let group = comm.group(&[0, 2, 3])?;
+            assert_eq!(group.is_none(), comm.rank() == 1);
+            if let Some(mut group) = group {
+                let mut sums: Vec<f64> = (0..300).map(|i| (comm.rank() * i) as f64).collect();
+                group.sum(&mut sums)?;
+                let mut max = [comm.rank() as f64];
+                group.max(&mut max)?;
+                assert_eq!((sums[299], max[0]), (1495.0, 3.0));
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn the_maximum_is_not_a_number_if_a_members_value_is_none_whichever_member_that_is() {
+        for bad in 0..3 {
+            on_threads(3, LIMIT, |comm| {
+                let Some(mut group) = comm.group(&[0, 1, 2])? else { panic!("a member") };
+                let mut values = [if comm.rank() == bad { f64::NAN } else { 1.0 }, 2.0];
+                group.max(&mut values)?;
+                assert!(values[0].is_nan() && values[1] == 2.0, "{bad}: {values:?}");
+                Ok(())
+            })
+            .unwrap();
+        }
+    }
+
+    #[test]
+    fn a_message_that_never_comes_is_an_error_that_names_the_peer_and_its_tag() {
+        let error = on_threads(2, Duration::from_millis(200), |comm| {
+            let peer = 1 - comm.rank();
+            let mut exchange = comm.prepare(3, &[Message { peer, send: 1, receive: 1 }])?;
+            exchange.begin()?;
+            if comm.rank() == 0 {
+                exchange.receive(0)?;
+            }
+            Ok(())
+        });
+        let error = Box::<dyn std::error::Error>::from(error.unwrap_err());
+        let text = mp_program::sentence(error.as_ref());
+        assert!(text.contains("rank 1") && text.contains("tag 3"), "{text}");
+    }
+
+    #[test]
+    fn ranks_that_disagree_on_a_length_are_told() {
+        let error = on_threads(2, LIMIT, |comm| {
+            let (rank, peer) = (comm.rank(), 1 - comm.rank());
+            let mut exchange = comm.prepare(1, &[Message { peer, send: 2 - rank, receive: 2 }])?;
+            exchange.begin()?;
+            exchange.start(0)?;
+            exchange.receive(0)?;
+            Ok(())
+        });
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("1 elements at the sender, 2 at the receiver"), "{text}");
     }
 }

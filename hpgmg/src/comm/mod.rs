@@ -5,15 +5,17 @@
 //! shared buffers between threads. Every wait has a deadline; a failed wait is an error value that
 //! names the peer. Nothing here allocates after `prepare`.
 
+mod alone;
 pub mod libmp;
 #[cfg(feature = "mpi")]
 pub mod mpi;
-pub mod threads;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use gdsync::{Buffer, Device};
+
+pub use alone::Alone;
 
 /// A failure of communication.
 ///
@@ -33,13 +35,13 @@ pub enum CommError {
         /// The deadline.
         limit: Duration,
     },
-    /// Another rank of this run has failed.
-    #[error("rank {rank} gave up {what}: another rank has failed")]
-    PeerFailed {
-        /// The waiting rank.
-        rank: usize,
-        /// What it was waiting for.
-        what: String,
+    /// A message of a rank that is alone.
+    #[error("a message with rank {peer}, tag {tag}, of a rank that is alone")]
+    Alone {
+        /// The other end.
+        peer: usize,
+        /// Its tag.
+        tag: i32,
     },
     /// Two ranks prepared a message of different lengths.
     #[error(
@@ -99,11 +101,7 @@ impl CommError {
     /// Whether it only says that another rank has failed.
     pub fn is_about_another_rank(&self) -> bool {
         use ::libmp::Error;
-        matches!(
-            self,
-            CommError::PeerFailed { .. }
-                | CommError::Libmp(Error::PeerLost { .. } | Error::Aborted { .. })
-        )
+        matches!(self, CommError::Libmp(Error::PeerLost { .. } | Error::Aborted { .. }))
     }
 }
 
@@ -264,12 +262,6 @@ pub enum Starter {
     /// A stream, on which sends, receives and waits are enqueued ([`libmp::Links`]): between them its tasks fill and read
     /// the buffers, and calls start and wait for nothing.
     Stream,
-}
-
-/// The larger of two numbers; NaN if one of them is, which `f64::max` would drop, and with it the news that a rank has
-/// diverged.
-fn larger(a: f64, b: f64) -> f64 {
-    if a.is_nan() || a > b { a } else { b }
 }
 
 /// Ranks that reduce together. All members call the same operations in the same order.

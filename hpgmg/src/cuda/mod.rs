@@ -49,12 +49,10 @@ pub use timeline::{gather, timeline};
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 
 use gdsync::CudaDevice;
 
-use crate::comm::threads::ThreadComm;
-use crate::comm::{Comm, CommError};
+use crate::comm::{Alone, Comm, CommError};
 use crate::cpu::Cpu;
 use crate::decomposition::{LevelShape, boxes_per_side, hierarchy};
 use crate::error::{ConfigError, Error};
@@ -173,11 +171,8 @@ fn set_up_all(
     let parts = cut_parts(&all, &division, comm.rank());
     let mut group = comm.group(&(0..size).collect::<Vec<_>>())?;
     let mut agree = |values: &mut [f64]| group.as_mut().map_or(Ok(()), |group| group.max(values));
-    // The solver of the levels that every rank has is a world of one, which waits for nobody.
-    let alone = ThreadComm::world(1, Duration::MAX);
-    let none = || Error::Threads(std::io::Error::other("a world of one rank has none"));
-    let alone = alone.first().ok_or_else(none)?;
-    let cpu = Cpu::with_slabs(all, alone, threads, &parts, &mut agree)?;
+    // The solver of the levels that every rank has waits for nobody.
+    let cpu = Cpu::with_slabs(all, &Alone, threads, &parts, &mut agree)?;
     Ok(Rc::new(RefCell::new(cpu)))
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::layout::{self, Boxes, Grid};
 use super::{Cut, check_memory, set_up_all};
 use crate::backend::Vector;
+use crate::comm::Alone;
 use crate::comm::Comm;
-use crate::comm::threads::ThreadComm;
 use crate::cpu::Cpu;
 use crate::launch::on_threads;
 use crate::options::{Config, Equation, Operator, Smoother};
@@ -30,8 +30,7 @@ fn bits(values: &[f64]) -> Vec<u64> {
 /// Compares what `ranks` ranks set up with the whole problem; returns how many levels are cut.
 fn compare(config: &Config, ranks: usize, cut: Cut<'_>) -> usize {
     on_threads(ranks, LIMIT, |comm| {
-        let alone = ThreadComm::world(1, LIMIT).pop().unwrap();
-        let whole = Cpu::new(config.clone(), &alone, 1)?;
+        let whole = Cpu::new(config.clone(), &Alone, 1)?;
         let part = set_up_all(config.clone(), comm, cut, 2)?;
         let part = part.borrow();
         let mut cut_levels = 0;

@@ -52,17 +52,16 @@ const RELEASED: Duration = Duration::from_secs(10);
 /// ```no_run
 /// use std::time::Duration;
 ///
-/// use hpgmg::comm::threads::ThreadComm;
+/// use hpgmg::comm::Alone;
 /// use hpgmg::cuda::{self, Cut, Gpu};
 /// use hpgmg::options::Config;
 /// use hpgmg::run::{Effort, run};
 ///
 /// let (config, limit) = (Config { box_dim: 128, ..Config::default() }, Duration::from_secs(60));
-/// let ranks = ThreadComm::world(1, limit);
 /// let gpu = cuda::open()?; // says why there is none
 /// // The CPU sets up, all of it where there is one rank.
 /// let cut = Cut::default();
-/// let cpu = cuda::set_up(&config, &ranks[0], cut, 4)?;
+/// let cpu = cuda::set_up(&config, &Alone, cut, 4)?;
 /// let mut solver = Gpu::new(cpu, gpu, None, cut, limit)?;
 /// let outcome = run(&mut solver, Effort::Seconds(1.0), |_, _, _| {})?;
 /// println!("{}: {:?} a solve", solver.name(), outcome.runs[0].mean);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::machine::Machine;
 use super::{Cut, Gpu, Mode, Team};
 use crate::backend::{Backend, Vector};
-use crate::comm::threads::ThreadComm;
+use crate::comm::Alone;
 use crate::cpu::Cpu;
 use crate::cycle::{Solved, solve};
 use crate::error::Error;
@@ -164,8 +164,7 @@ pub fn found(gpu: &mut Gpu) -> Found {
 }
 
 pub fn cpu(config: &Config) -> Cpu {
-    let comm = ThreadComm::world(1, LIMIT).pop().unwrap();
-    Cpu::new(config.clone(), &comm, 2).unwrap()
+    Cpu::new(config.clone(), &Alone, 2).unwrap()
 }
 
 pub fn shared(config: &Config) -> Rc<RefCell<Cpu>> {

@@ -3,11 +3,9 @@
 
 use std::time::Duration;
 
-use libmp::World;
-
 use super::faults::FAULTS;
 use super::*;
-use crate::comm::{self, Comm};
+use crate::comm::Comm;
 use crate::cycle::TOLERANCE;
 use crate::enqueued::{Enqueued, Form};
 use crate::error::Error;
@@ -22,7 +20,6 @@ const RANKS: usize = 2;
 /// How the ranks communicate.
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    Threads,
     Host,
     Enqueued(Form),
 }
@@ -30,7 +27,6 @@ enum Way {
 impl Way {
     fn name(self) -> &'static str {
         match self {
-            Way::Threads => "threads",
             Way::Host => "host",
             Way::Enqueued(Form::Stream) => "stream",
             Way::Enqueued(Form::Kernel) => "kernel",
@@ -94,11 +90,9 @@ fn outcomes<S: OnCpu>(solver: &mut S, rank: usize) -> Result<Vec<(Outcome, bool)
 
 fn solve(config: &Config, way: Way) -> Vec<(Outcome, bool)> {
     let cpu = |comm: &dyn Comm| outcomes(&mut Cpu::new(config.clone(), comm, 1)?, comm.rank());
-    let worlds = || World::threads(RANKS).unwrap();
     let found = match way {
-        Way::Threads => on_threads(RANKS, LIMIT, |comm| cpu(comm)),
-        Way::Host => comm::libmp::run(worlds(), LIMIT, |comm| cpu(comm)),
-        Way::Enqueued(form) => comm::libmp::run(worlds(), LIMIT, |comm| {
+        Way::Host => on_threads(RANKS, LIMIT, |comm| cpu(comm)),
+        Way::Enqueued(form) => on_threads(RANKS, LIMIT, |comm| {
             let mut solver = Enqueued::new(config.clone(), comm, 1, form, LIMIT)?;
             outcomes(&mut solver, comm.rank())
         }),
@@ -169,13 +163,13 @@ fn config(operator: Operator, smoother: Smoother, cycle: Cycle) -> Config {
 #[test]
 fn faults_are_caught_with_every_operator() {
     for operator in [Operator::Fv4, Operator::Fv2, Operator::P7, Operator::P27] {
-        all_are_caught(config(operator, Smoother::Gsrb, Cycle::F), Way::Threads, 40, 25);
+        all_are_caught(config(operator, Smoother::Gsrb, Cycle::F), Way::Host, 40, 25);
     }
 }
 
 #[test]
 fn faults_are_caught_in_every_way_to_communicate() {
-    for way in [Way::Host, Way::Enqueued(Form::Stream), Way::Enqueued(Form::Kernel)] {
+    for way in [Way::Enqueued(Form::Stream), Way::Enqueued(Form::Kernel)] {
         all_are_caught(Config::default(), way, 40, 25);
     }
 }
@@ -183,21 +177,21 @@ fn faults_are_caught_in_every_way_to_communicate() {
 #[test]
 fn faults_are_caught_with_every_smoother() {
     for smoother in [Smoother::Chebyshev, Smoother::Jacobi, Smoother::L1Jacobi] {
-        all_are_caught(config(Operator::Fv4, smoother, Cycle::F), Way::Threads, 40, 25);
+        all_are_caught(config(Operator::Fv4, smoother, Cycle::F), Way::Host, 40, 25);
     }
 }
 
 #[test]
 fn faults_are_caught_where_cycles_are_iterated() {
-    all_are_caught(config(Operator::Fv4, Smoother::Gsrb, Cycle::Fv), Way::Threads, 40, 25);
-    all_are_caught(config(Operator::Fv2, Smoother::Gsrb, Cycle::V), Way::Threads, 40, 25);
+    all_are_caught(config(Operator::Fv4, Smoother::Gsrb, Cycle::Fv), Way::Host, 40, 25);
+    all_are_caught(config(Operator::Fv2, Smoother::Gsrb, Cycle::V), Way::Host, 40, 25);
 }
 
 #[test]
 fn faults_are_caught_with_an_identity_term() {
     let poisson = config(Operator::Fv4, Smoother::Gsrb, Cycle::Fv);
     let helmholtz = Config { equation: Equation::Helmholtz, ..poisson };
-    all_are_caught(helmholtz, Way::Threads, 40, 25);
+    all_are_caught(helmholtz, Way::Host, 40, 25);
 }
 
 #[test]
@@ -205,6 +199,6 @@ fn faults_are_caught_in_a_domain_without_boundary() {
     for cycle in [Cycle::F, Cycle::Fv] {
         let poisson = config(Operator::Fv4, Smoother::Gsrb, cycle);
         let periodic = Config { boundary: Boundary::Periodic, ..poisson };
-        all_are_caught(periodic, Way::Threads, 40, 25);
+        all_are_caught(periodic, Way::Host, 40, 25);
     }
 }

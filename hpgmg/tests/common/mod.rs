@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hpgmg::comm::threads::ThreadComm;
+use hpgmg::comm::libmp::LibmpComm;
 use hpgmg::cpu::Cpu;
 use hpgmg::error::Error;
 use hpgmg::launch::on_threads;
@@ -14,7 +14,7 @@ pub fn on_ranks<T: Send>(
     config: &Config,
     ranks: usize,
     threads: usize,
-    body: impl Fn(&mut Cpu, &ThreadComm) -> Result<T, Error> + Sync,
+    body: impl Fn(&mut Cpu, &LibmpComm) -> Result<T, Error> + Sync,
 ) -> T {
     let limit = Duration::from_secs(120);
     let result = on_threads(ranks, limit, |comm| {
