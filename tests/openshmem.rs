@@ -289,7 +289,7 @@ fn the_header_compiles_by_itself_in_every_language() {
         // Twice: it guards itself.
         std::fs::write(
             &source,
-            "#include <shmem.h>\n#include <mpp/shmem.h>\n#include <shmemx.h>\n#include <pshmem.h>\n#include <shmemg.h>\n",
+            "#include <shmem.h>\n#include <mpp/shmem.h>\n#include <shmemx.h>\n#include <mpp/shmemx.h>\n#include <pshmem.h>\n#include <shmemg.h>\n",
         )
         .unwrap();
         for standard in standards {

@@ -22,6 +22,8 @@ shared_constants! {
     pub const LANE_SLOTS: u32 = 4 as lane_slots;
     /// Bytes of the smallest piece, of which all others are multiples.
     pub const LEAST_PIECE: u64 = 1024 as least_piece;
+    /// Packets of the smallest ring of a collective, of 16 bytes: so far a rank that only gives may be ahead.
+    pub const LEAST_RING: u64 = 64 as least_ring;
     /// Bytes between two words of lanes: a cache line.
     pub const LANE_STRIDE: u64 = 64 as lane_stride;
     /// What `CollectiveRun::reduction` is if blocks are placed, not combined.
@@ -673,9 +675,11 @@ shared_structs! {
         /// Packets, of 8 bytes of data, that a rank can send to another at once. A block of more goes in pieces. Through a NIC words
         /// of a row, an even number.
         pub len: u64,
+        /// Packets of the ring that each rank has in an inbox: a power of two, twice `len` or more. Through a NIC 0.
+        pub ring: u64,
         /// Bytes that there is room for: of the largest block that a rank gives another.
         pub bytes: u64,
-        /// Lanes of large blocks, behind the packets in the inbox; 0: there are none.
+        /// Lanes of large blocks, behind the rings in the inbox; 0: there are none.
         pub lanes: u64,
         /// Bytes of a piece of a large block, a multiple of 16.
         pub piece: u64,
@@ -698,10 +702,13 @@ shared_structs! {
     pub struct CollectiveState {
         /// Runs by packets or through a NIC so far.
         pub runs: u64,
-        /// 1: in the last run this rank has not waited for all others. It does so ahead of the next.
-        pub unheard: u64,
+        /// Packets of a ring that runs have had so far: the same of all rings, as all ranks know how many a run has.
+        pub position: u64,
+        /// The position up to which all others are known to have taken their packets. Through a NIC the last run in which this
+        /// rank has waited for all others; if that is not the last of all, it does so ahead of the next.
+        pub heard: u64,
         /// Keeps what changes on a cache line of its own; ignored.
-        pub reserved: [u64; 6],
+        pub reserved: [u64; 5],
         /// Itself, as its handle has it: what is out of the way takes it from here, so that the handle stays among the kernel's
         /// parameters.
         pub collective: Collective,

@@ -14,6 +14,8 @@
 #define SHMEM_MINOR_VERSION 6
 #define SHMEM_MAX_NAME_LEN 256
 #define SHMEM_VENDOR_STRING "libmp"
+/* What programs ask that were written for implementations which have this name for it. */
+#define OSHMEM_SPEC_VERSION 10600
 
 /* Comparisons of waits and tests. */
 #define SHMEM_CMP_EQ 1

@@ -2,7 +2,7 @@
 //! has made, and old names. Their `pSync` and `pWrk` are not needed.
 
 use std::ffi::{c_int, c_long, c_void};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use libmp::ReduceOp;
 
@@ -14,34 +14,55 @@ use crate::order;
 use crate::reduce::Reduced;
 use crate::team::Team;
 use crate::wait::{Waited, wait_until};
-use crate::world::{self, state};
+use crate::world::{self, State, state};
 
 /// `SHMEM_CMP_NE`.
 const NE: c_int = 2;
 
+/// The active sets that there have been, each found by going from one to the next: without a lock, and mostly there is one.
+#[derive(Default)]
+pub(crate) struct Sets(OnceLock<Box<Set>>);
+
+struct Set {
+    /// The first PE, the logarithm of the stride, and the size.
+    key: (c_int, c_int, c_int),
+    team: Team,
+    next: Sets,
+}
+
 /// The team of an active set.
-fn set(start: c_int, log_stride: c_int, size: c_int) -> Arc<Team> {
+fn set(start: c_int, log_stride: c_int, size: c_int) -> &'static Team {
     let state = state();
-    let mut sets = state.sets.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (start, log_stride, size);
-    sets.entry(key)
-        .or_insert_with(|| {
-            let stride = u32::try_from(log_stride).ok().and_then(|log| 1_usize.checked_shl(log));
-            let members = usize::try_from(start).ok().zip(stride).zip(usize::try_from(size).ok());
-            let members = members.and_then(|((start, stride), size)| {
-                (0..size).map(|i| start.checked_add(i.checked_mul(stride)?).filter(|pe| *pe < state.n)).collect()
-            });
-            let members: Option<Arc<[usize]>> = members;
-            let team = members.and_then(|members| Team::new(&state.groups, members, state.me, 0));
-            Arc::new(team.unwrap_or_else(|| {
-                let last = state.n - 1;
-                die(format!(
-                    "an active set of {size} PEs from {start} on with a stride of 2^{log_stride} is not of PEs 0 to {last}, or does \
-                     not have this one"
-                ))
-            }))
-        })
-        .clone()
+    let mut sets = &state.sets;
+    loop {
+        let set = sets.0.get_or_init(|| {
+            let next = Sets::default();
+            Box::new(Set { key, team: team_of(state, start, log_stride, size), next })
+        });
+        if set.key == key {
+            return &set.team;
+        }
+        sets = &set.next;
+    }
+}
+
+#[cold]
+fn team_of(state: &State, start: c_int, log_stride: c_int, size: c_int) -> Team {
+    let stride = u32::try_from(log_stride).ok().and_then(|log| 1_usize.checked_shl(log));
+    let members = usize::try_from(start).ok().zip(stride).zip(usize::try_from(size).ok());
+    let members = members.and_then(|((start, stride), size)| {
+        let pe = |i: usize| start.checked_add(i.checked_mul(stride)?).filter(|pe| *pe < state.n);
+        (0..size).map(pe).collect::<Option<Arc<[usize]>>>()
+    });
+    let team = members.and_then(|members| Team::new(&state.groups, members, state.me, 0));
+    team.unwrap_or_else(|| {
+        let last = state.n - 1;
+        die(format!(
+            "an active set of {size} PEs from {start} on with a stride of 2^{log_stride} is not of PEs 0 to {last}, or does not have \
+             this one"
+        ))
+    })
 }
 
 /// Needs no end of its own, however often it is called.
@@ -78,11 +99,11 @@ pub(crate) unsafe fn wait<T: Waited>(word: *mut T, value: T) {
 
 pub(crate) unsafe fn barrier(start: c_int, log_stride: c_int, size: c_int, _: *mut c_long) {
     order::complete(state());
-    collective::sync_of(&set(start, log_stride, size));
+    collective::sync_of(set(start, log_stride, size));
 }
 
 pub(crate) unsafe fn sync(start: c_int, log_stride: c_int, size: c_int, _: *mut c_long) {
-    collective::sync_of(&set(start, log_stride, size));
+    collective::sync_of(set(start, log_stride, size));
 }
 
 macro_rules! active_sets {
@@ -94,7 +115,7 @@ macro_rules! active_sets {
         ) {
             let team = set(start, log_stride, size);
             // SAFETY: as here.
-            unsafe { collective::$of::<T>(&team, dest.cast(), source.cast(), $($given),*) }
+            unsafe { collective::$of::<T>(team, dest.cast(), source.cast(), $($given),*) }
         })+
     };
 }
@@ -116,7 +137,7 @@ macro_rules! to_all {
             let count = usize::try_from(n);
             let n = count.unwrap_or_else(|_| die(format!("{n} elements to reduce, expected none or more")));
             // SAFETY: as here.
-            unsafe { T::all_reduce(&set(start, log_stride, size), ReduceOp::$op, dest, source, n) }
+            unsafe { T::all_reduce(set(start, log_stride, size), ReduceOp::$op, dest, source, n) }
         })+
     };
 }

@@ -1,7 +1,6 @@
 //! The state between `shmem_init` and `shmem_finalize`: the world, the symmetric memory as every PE reaches it, and the questions that
 //! programs ask about them.
 
-use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
@@ -10,6 +9,7 @@ use std::time::Duration;
 use libmp::gdsync::Buffer;
 use libmp::{Config, Deadline, Device, Region, Window, World};
 
+use crate::deprecated::Sets;
 use crate::device::{self, OnDevice};
 use crate::failure::{OrFail, die, exit, fail, leave};
 use crate::map::Maps;
@@ -69,8 +69,8 @@ pub(crate) struct State {
     pub all: Team,
     pub shared: Team,
     pub groups: Groups,
-    /// The teams of active sets: by the first PE, the logarithm of the stride, and the size.
-    pub sets: Mutex<HashMap<(c_int, c_int, c_int), Arc<Team>>>,
+    /// The teams of active sets.
+    pub sets: Sets,
     /// What `shmmap` has made symmetric.
     pub maps: Maps,
     ender: std::thread::JoinHandle<()>,
@@ -208,7 +208,6 @@ impl State {
         let all = team((0..n).collect());
         let shared = team((0..n).filter(|&pe| !heap.peers[pe].is_null()).collect());
         all.collective(&world);
-        let sets = Mutex::default();
         let parts = Mutex::new(Parts::new(size));
         let has_gpu = device.as_ref().is_some_and(OnDevice::is_gpu);
         State {
@@ -224,7 +223,7 @@ impl State {
             all,
             shared,
             groups,
-            sets,
+            sets: Sets::default(),
             maps: Maps::default(),
             ender,
             world,

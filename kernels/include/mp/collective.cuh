@@ -25,7 +25,7 @@ namespace mp {
 struct sync_only_t {};
 constexpr sync_only_t sync_only = {};
 
-// Barriers that a group meets at again and again in one kernel, their counter in a register meanwhile, as Sender: what is read from
+// Barriers that a group meets at again and again in one kernel, their counters in registers meanwhile, as Sender: what is read from
 // memory is read once. Made and closed by all threads of the group; between that nobody else runs the collective.
 class Barrier {
 public:
@@ -36,16 +36,20 @@ public:
         const auto* inboxes = impl::at<const std::uint64_t>(collective.inboxes);
         const auto* state = impl::at<const CollectiveState>(collective.state);
         // Asked for at once: the last acquire has emptied the cache, and one after the other they would take twice as long.
-        std::uint64_t runs = state->runs, unheard = state->unheard, mine = impl::fixed(inboxes[collective.rank]);
+        std::uint64_t runs = state->runs, position = state->position, heard = state->heard, mine = impl::fixed(inboxes[collective.rank]);
         std::uint64_t theirs = impl::fixed(inboxes[group.rank() < collective.ranks ? group.rank() : collective.rank]);
         impl::keep(runs);
-        impl::keep(unheard);
+        impl::keep(position);
+        impl::keep(heard);
         impl::keep(theirs);
         impl::keep(mine);
         runs_ = runs;
+        position_ = position;
         theirs_ = theirs;
         mine_ = mine;
-        if (MP_RARELY(unheard != 0)) last_ = impl::hear_last(group, collective.state, impl::bounds_of(collective));
+        // One packet of a ring. From the first barrier on all others are known to have taken what is before the last.
+        if (MP_RARELY(position + 1 > heard + collective.ring))
+            last_ = impl::hear_taken(group, collective.state, impl::bounds_of(collective), position + 1 - collective.ring);
     }
 
     // As mp::barrier.
@@ -60,11 +64,15 @@ public:
         return meet(group, relaxed, relaxed);
     }
 
-    // Writes the counter back. Then others may run the collective, after a barrier of the group.
+    // Writes the counters back. Then others may run the collective, after a barrier of the group.
     template <class Group>
     MP_DEVICE void close(Group group) {
         // Without a meeting others of the group may still be about to read it.
-        if (group.leads() && has_met_) impl::at<CollectiveState>(collective_.state)->runs = runs_;
+        if (!group.leads() || !has_met_) return;
+        auto* state = impl::at<CollectiveState>(collective_.state);
+        state->runs = runs_;
+        state->position = position_;
+        state->heard = position_ - 1;
     }
 
 private:
@@ -78,18 +86,20 @@ private:
         has_met_ = true;
         for (std::uint64_t rank = group.rank(); rank < ranks; rank += group.size()) {
             const std::uint64_t theirs = rank == group.rank() ? theirs_ : impl::at<const std::uint64_t>(collective_.inboxes)[rank];
-            if (rank != me) store(&impl::turn_in(theirs, collective_, me, run)->epoch, run, announced, system);
+            if (rank != me) store(&impl::packet_in(theirs, collective_, me, position_)->epoch, run, announced, system);
         }
         for (std::uint64_t rank = group.rank(); rank < ranks && !result.failed(); rank += group.size())
             if (rank != me)
-                result = impl::wait_alone(&impl::turn_in(mine_, collective_, rank, run)->epoch, run, impl::bounds_of(collective_), heard);
+                result = impl::wait_alone(&impl::packet_in(mine_, collective_, rank, position_)->epoch, run, impl::bounds_of(collective_), heard);
         if (group.any(result.failed())) return last_ = impl::failed_apart(group, collective_.report, run, result);
         runs_ = run;
+        ++position_;
         return {ok, run, 0};
     }
 
     const Collective& collective_;
     std::uint64_t runs_ = 0;
+    std::uint64_t position_ = 0;
     std::uint64_t theirs_ = 0;  // the inbox of the thread's first rank
     std::uint64_t mine_ = 0;
     bool has_met_ = false;

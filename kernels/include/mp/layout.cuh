@@ -31,6 +31,9 @@ constexpr std::uint32_t lane_slots = 4;
 // Bytes of the smallest piece, of which all others are multiples.
 constexpr std::uint64_t least_piece = 1024;
 
+// Packets of the smallest ring of a collective, of 16 bytes: so far a rank that only gives may be ahead.
+constexpr std::uint64_t least_ring = 64;
+
 // Bytes between two words of lanes: a cache line.
 constexpr std::uint64_t lane_stride = 64;
 
@@ -854,9 +857,11 @@ struct Collective {
     // Packets, of 8 bytes of data, that a rank can send to another at once. A block of more goes in pieces. Through a NIC words
     // of a row, an even number.
     std::uint64_t len;
+    // Packets of the ring that each rank has in an inbox: a power of two, twice `len` or more. Through a NIC 0.
+    std::uint64_t ring;
     // Bytes that there is room for: of the largest block that a rank gives another.
     std::uint64_t bytes;
-    // Lanes of large blocks, behind the packets in the inbox; 0: there are none.
+    // Lanes of large blocks, behind the rings in the inbox; 0: there are none.
     std::uint64_t lanes;
     // Bytes of a piece of a large block, a multiple of 16.
     std::uint64_t piece;
@@ -874,29 +879,33 @@ struct Collective {
     // memory.
     std::uint64_t nic;
 };
-static_assert(sizeof(Collective) == 104 && alignof(Collective) == 8);
+static_assert(sizeof(Collective) == 112 && alignof(Collective) == 8);
 static_assert(offsetof(Collective, inboxes) == 0);
 static_assert(offsetof(Collective, ranks) == 8);
 static_assert(offsetof(Collective, rank) == 16);
 static_assert(offsetof(Collective, len) == 24);
-static_assert(offsetof(Collective, bytes) == 32);
-static_assert(offsetof(Collective, lanes) == 40);
-static_assert(offsetof(Collective, piece) == 48);
-static_assert(offsetof(Collective, counters) == 56);
-static_assert(offsetof(Collective, state) == 64);
-static_assert(offsetof(Collective, abort) == 72);
-static_assert(offsetof(Collective, timeout_ns) == 80);
-static_assert(offsetof(Collective, report) == 88);
-static_assert(offsetof(Collective, nic) == 96);
+static_assert(offsetof(Collective, ring) == 32);
+static_assert(offsetof(Collective, bytes) == 40);
+static_assert(offsetof(Collective, lanes) == 48);
+static_assert(offsetof(Collective, piece) == 56);
+static_assert(offsetof(Collective, counters) == 64);
+static_assert(offsetof(Collective, state) == 72);
+static_assert(offsetof(Collective, abort) == 80);
+static_assert(offsetof(Collective, timeout_ns) == 88);
+static_assert(offsetof(Collective, report) == 96);
+static_assert(offsetof(Collective, nic) == 104);
 
 // What a collective remembers, in the memory of its device.
 struct CollectiveState {
     // Runs by packets or through a NIC so far.
     std::uint64_t runs;
-    // 1: in the last run this rank has not waited for all others. It does so ahead of the next.
-    std::uint64_t unheard;
+    // Packets of a ring that runs have had so far: the same of all rings, as all ranks know how many a run has.
+    std::uint64_t position;
+    // The position up to which all others are known to have taken their packets. Through a NIC the last run in which this
+    // rank has waited for all others; if that is not the last of all, it does so ahead of the next.
+    std::uint64_t heard;
     // Keeps what changes on a cache line of its own; ignored.
-    std::uint64_t reserved[6];
+    std::uint64_t reserved[5];
     // Itself, as its handle has it: what is out of the way takes it from here, so that the handle stays among the kernel's
     // parameters.
     Collective collective;
@@ -904,12 +913,13 @@ struct CollectiveState {
     // each rank.
     Window window;
 };
-static_assert(sizeof(CollectiveState) == 224 && alignof(CollectiveState) == 8);
+static_assert(sizeof(CollectiveState) == 232 && alignof(CollectiveState) == 8);
 static_assert(offsetof(CollectiveState, runs) == 0);
-static_assert(offsetof(CollectiveState, unheard) == 8);
-static_assert(offsetof(CollectiveState, reserved) == 16);
+static_assert(offsetof(CollectiveState, position) == 8);
+static_assert(offsetof(CollectiveState, heard) == 16);
+static_assert(offsetof(CollectiveState, reserved) == 24);
 static_assert(offsetof(CollectiveState, collective) == 64);
-static_assert(offsetof(CollectiveState, window) == 168);
+static_assert(offsetof(CollectiveState, window) == 176);
 
 // Pieces of large blocks in one lane between this rank and another, modulo 2^32.
 struct LaneCounters {

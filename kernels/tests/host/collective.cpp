@@ -1,6 +1,7 @@
 // Collectives of mp/*.cuh on host threads: the kernels of src/cuda/collective.cu and those of mp-perf, ranks as launches that run
 // at once. Meant for ThreadSanitizer as well.
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -21,7 +22,7 @@ uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointe
 
 // The memory of a collective of `ranks` ranks with room for `bytes` bytes, of which `small` go as packets.
 struct Ranks {
-    uint64_t ranks, bytes, len, lanes, piece;
+    uint64_t ranks, bytes, len, ring, lanes, piece;
     std::vector<std::vector<mp::Packet>> inboxes;
     std::vector<std::vector<uint64_t>> tables;
     std::vector<std::vector<mp::LaneCounters>> counters;
@@ -29,9 +30,9 @@ struct Ranks {
     std::vector<mp::WaitReport> reports;
 
     Ranks(uint64_t count, uint64_t room, uint64_t small, uint64_t lane_count = 0, uint64_t piece_bytes = 0)
-        : ranks(count), bytes(room), len(small / 8), lanes(lane_count), piece(piece_bytes), states(count), reports(count) {
+        : ranks(count), bytes(room), len(small / 8), ring(std::bit_ceil(2 * len)), lanes(lane_count), piece(piece_bytes), states(count), reports(count) {
         const uint64_t slots = (ranks - 1) * lanes * mp::lane_slots * piece;
-        const uint64_t packets = 2 * ranks * len + (lanes * ranks * mp::lane_stride + slots) / mp::packet_size;
+        const uint64_t packets = ranks * ring + (ranks * mp::lane_stride + lanes * ranks * mp::lane_stride + slots) / mp::packet_size;
         for (uint64_t rank = 0; rank < ranks; ++rank) inboxes.emplace_back(packets);
         for (uint64_t rank = 0; rank < ranks; ++rank) {
             tables.emplace_back();
@@ -46,6 +47,7 @@ struct Ranks {
         collective.ranks = ranks;
         collective.rank = rank;
         collective.len = len;
+        collective.ring = ring;
         collective.bytes = bytes;
         collective.lanes = lanes;
         collective.piece = piece;
@@ -254,7 +256,7 @@ CASE(more_than_a_collective_has_room_for_is_refused_by_every_thread) {
 }
 
 CASE(a_collective_whose_partner_does_not_come_reports_and_ends) {
-    // By packets, by lanes, and ahead of the run after one that waits for nobody.
+    // By packets, by lanes, and where only one gives, when the ring has come round.
     Ranks ranks(2, 1024, 16, 2, 32);
     std::vector<uint64_t> values(128);
     CHECK_THAT(mp::all_reduce(mp::thread(), ranks.of(0, 1'000'000), values.data(), 2, mp::sum_t{}).status, ==, mp::timed_out);
@@ -263,9 +265,14 @@ CASE(a_collective_whose_partner_does_not_come_reports_and_ends) {
     CHECK_THAT(mp::all_reduce(mp::thread(), large.of(0, 1'000'000), values.data(), 128, mp::sum_t{}).status, ==, mp::timed_out);
     CHECK_THAT(large.reports[0].status, ==, static_cast<std::uint32_t>(mp::timed_out));
     Ranks root(2, 1024, 16, 2, 32);
-    CHECK_THAT(mp::broadcast(mp::thread(), root.of(0, 1'000'000), 0, values.data(), 16).status, ==, mp::ok);
-    CHECK_THAT(mp::broadcast(mp::thread(), root.of(0, 1'000'000), 0, values.data(), 16).status, ==, mp::timed_out);
-    CHECK_THAT(root.reports[0].expected, ==, 1u);
+    const auto give = [&](uint64_t rank, uint64_t bytes) { return mp::broadcast(mp::thread(), root.of(rank, 1'000'000), 0, values.data(), bytes).status; };
+    for (const uint64_t bytes : {8, 16, 8}) CHECK_THAT(give(0, bytes), ==, mp::ok);
+    CHECK_THAT(give(0, 8), ==, mp::timed_out);
+    CHECK(root.reports[0].expected == 3 && root.states[0].position == 4);
+    // What has been taken may be overwritten, and no more.
+    CHECK_THAT(give(1, 8), ==, mp::ok);
+    CHECK_THAT(give(0, 8), ==, mp::ok);
+    CHECK_THAT(give(0, 8), ==, mp::timed_out);
 }
 
 // All 2^16 numbers there and back, and what lies between two of them.
@@ -308,7 +315,7 @@ CASE(barriers_that_are_met_at_again_and_again_are_runs_like_others) {
                     if (mp::thread_rank() == 0) values[rank][0] = rank + round;
                     CHECK(!mp::all_reduce(mp::block(), collective, values[rank], 1, mp::sum_t{}).failed());
                     CHECK_THAT(values[rank][0], ==, 3 + 3 * round);
-                    // A rank that gives and takes nothing waits for nobody, but ahead of the next.
+                    // Of a run in which not all hear all a rank tells the others when it has taken.
                     CHECK(!mp::broadcast(mp::block(), collective, 0, values[rank], 8).failed());
                 }
             }, ranks.of(rank), rank);

@@ -2,11 +2,12 @@
 // combined in rank order. Not to be included by itself. What a collective is – who gives what to whom – is in `Blocks`; here is
 // how blocks travel.
 //
-// Small blocks are packets: one round of stores, no fence. A run writes into one of two turns of the inboxes. Who has heard all
-// others in run n knows that they have finished run n - 1, so nobody reads that turn any more, which n + 1 overwrites. Every
-// rank writes at least one packet to every other in every run, empty if it has no block for it; who does not need all blocks
-// does not wait for all packets, remembers that (`unheard`), and waits ahead of the next run. So an all-reduce or a barrier pays
-// one test for it, and a tree, which would spare packets, is not worth its steps with the few ranks that map each other.
+// Small blocks are packets: one round of stores, no fence. An inbox has a ring of packets for each rank that writes there, and a run
+// has as many of every ring as its largest block needs, whether a block goes there or not: so all ranks know where the next run
+// begins. What is overwritten has been taken: who hears all others in a run knows that they have taken all before it, and a ring is
+// as large as two runs, so an all-reduce or a barrier pays one comparison for it. A run in which not all hear all has each rank
+// tell the others at its end up to where it has taken, in a word for each pair, which they look at when a ring has come round:
+// who only gives is ahead by a ring. A tree, which would spare packets, is not worth its steps with the few ranks that map each other.
 //
 // Large blocks go in pieces through lanes. A lane has slots for each pair of ranks, in the memory of who takes, and one word each
 // way with both its counters: pieces sent, and pieces taken from the other. The pieces of a run are as large as its largest
@@ -51,9 +52,9 @@ MP_DEVICE std::uint64_t most_of(const Blocks& blocks, std::uint64_t ranks) {
     return most;
 }
 
-// Whether something comes from every rank.
-MP_DEVICE bool hears_all(const Blocks& takes, std::uint64_t ranks) {
-    return takes.table == 0 && takes.bytes != 0 && takes.first == 0 && takes.end == ranks && takes.stride * (ranks - 1) < takes.total;
+// Whether there is something for, or of, every rank.
+MP_DEVICE bool is_of_all(const Blocks& blocks, std::uint64_t ranks) {
+    return blocks.table == 0 && blocks.bytes != 0 && blocks.first == 0 && blocks.end == ranks && blocks.stride * (ranks - 1) < blocks.total;
 }
 
 // Words of blocks: `left` bytes from `from` on, at most 8, filled up with zeros.
@@ -104,48 +105,65 @@ MP_DEVICE void store_at(std::uint64_t to, std::uint64_t left, std::uint64_t word
 
 // ---- packets ----------------------------------------------------------------------------------------------------
 
-MP_DEVICE Packet* turn_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from, std::uint64_t run) {
-    return at<Packet>(inbox) + (run % 2 * collective.ranks + from) * collective.len;
+// A packet of the ring of rank `from` in an inbox.
+MP_DEVICE Packet* packet_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from, std::uint64_t position) {
+    return at<Packet>(inbox) + from * collective.ring + (position & (collective.ring - 1));
 }
-MP_DEVICE Packet* turn_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t run) {
-    return turn_in(fixed(at<const std::uint64_t>(collective.inboxes)[rank]), collective, from, run);
+MP_DEVICE Packet* packet_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t position) {
+    return packet_in(fixed(at<const std::uint64_t>(collective.inboxes)[rank]), collective, from, position);
 }
 
-// The end of a run: the vote of the group over its threads' waits. The state changes behind it, when all have read it.
+// Behind the rings: up to where rank `from` has taken what is in its own inbox.
+MP_DEVICE std::uint64_t* taken_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from) {
+    return at<std::uint64_t>(inbox + collective.ranks * collective.ring * packet_size + from * lane_stride);
+}
+
+// Where a run is in the rings.
+struct RingRun {
+    std::uint64_t number;
+    std::uint64_t position;
+    std::uint64_t end;
+};
+
+// The end of a run: the vote of the group over its threads' waits. The state changes behind it, when all have read it. `together`: all
+// ranks have heard all.
 template <class Group>
-MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, std::uint64_t run, bool heard, const WaitResult& result) {
-    if (group.any(result.failed())) return failed_apart(group, collective.report, run, result);
+MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, const RingRun& run, bool together, const WaitResult& result) {
+    if (group.any(result.failed())) return failed_apart(group, collective.report, run.number, result);
     if (group.leads()) {
         auto* state = at<CollectiveState>(collective.state);
-        state->runs = run;
-        if (!heard) state->unheard = 1;
+        state->runs = run.number;
+        state->position = run.end;
+        if (together) state->heard = run.position;
     }
-    return {ok, run, 0};
+    if (!together)
+        for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
+            if (rank != collective.rank)
+                store(taken_in(fixed(at<const std::uint64_t>(collective.inboxes)[rank]), collective, collective.rank), run.end, relaxed, system);
+    return {ok, run.number, 0};
 }
 
-// Waits for what the last run has not waited for.
+// Waits until all others have taken what is before `position`.
 template <class Group>
-MP_COLD WaitResult hear_last(Group group, std::uint64_t state, const WaitBounds bounds) {
+MP_COLD WaitResult hear_taken(Group group, std::uint64_t state, const WaitBounds bounds, std::uint64_t position) {
     auto& memory = *at<CollectiveState>(state);
     const Collective& collective = memory.collective;
-    const std::uint64_t run = memory.runs;
+    const std::uint64_t run = memory.runs, inbox = at<const std::uint64_t>(collective.inboxes)[collective.rank];
     WaitResult result = {ok, run, 0};
     for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
-        if (rank != collective.rank)
-            result = wait_alone(&turn_of(collective, collective.rank, rank, run)->epoch, run, bounds, relaxed);
+        if (rank != collective.rank) result = wait_alone(taken_in(inbox, collective, rank), position, bounds, relaxed);
     if (group.any(result.failed())) return failed_apart(group, collective.report, run, result);
-    if (group.leads()) memory.unheard = 0;
+    if (group.leads()) memory.heard = position;
     return {ok, run, 0};
 }
 
-// Word `i` of the block that `rank` gets, or the packet that says that there is none.
+// Word `i` of the block that `rank` gets, if it is so long.
 template <class T>
-MP_DEVICE void send_word(const Collective& collective, const Blocks& gives, std::uint64_t rank, std::uint64_t i, std::uint64_t run) {
+MP_DEVICE void send_word(const Collective& collective, const Blocks& gives, std::uint64_t rank, std::uint64_t i, const RingRun& run) {
     const BlockAt block = block_of(gives, rank);
-    if (8 * i < block.bytes)
-        store_packet(turn_of(collective, rank, collective.rank, run) + i, {load_of<T>(block.address + 8 * i, block.bytes - 8 * i), run});
-    else if (i == 0)
-        store_packet(turn_of(collective, rank, collective.rank, run), {0, run});
+    if (8 * i >= block.bytes) return;
+    Packet* packet = packet_of(collective, rank, collective.rank, run.position + i);
+    store_packet(packet, {load_of<T>(block.address + 8 * i, block.bytes - 8 * i), run.number});
 }
 
 // Blocks of at most `len` words: `words` of the longest, at least one.
@@ -156,10 +174,10 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
     auto* state = at<CollectiveState>(collective.state);
     const std::uint64_t me = collective.rank, ranks = collective.ranks;
     group.sync();
-    const std::uint64_t run = state->runs + 1;
-    WaitResult result = {ok, run, 0};
-    if (MP_RARELY(state->unheard != 0)) {
-        result = hear_last(group, collective.state, bounds_of(collective));
+    const RingRun run = {state->runs + 1, state->position, state->position + words};
+    WaitResult result = {ok, run.number, 0};
+    if (MP_RARELY(run.end > state->heard + collective.ring)) {
+        result = hear_taken(group, collective.state, bounds_of(collective), run.end - collective.ring);
         if (result.failed()) return result;
     }
     if constexpr (Take::places) {
@@ -177,7 +195,7 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
                 if (own == to.address) continue;
                 word = load_of<T>(own + first, to.bytes - first);
             } else {
-                result = wait_packet(turn_of(collective, me, rank, run) + i / of, run, word, bounds_of(collective));
+                result = wait_packet(packet_of(collective, me, rank, run.position + i / of), run.number, word, bounds_of(collective));
             }
             if (!result.failed()) store_at<T>(to.address + first, to.bytes - first, word);
         }
@@ -193,13 +211,13 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
                 if (rank == me)
                     word = load_of<T>(block_of(gives, me).address + first, left);
                 else
-                    result = wait_packet(turn_of(collective, me, rank, run) + i, run, word, bounds_of(collective));
+                    result = wait_packet(packet_of(collective, me, rank, run.position + i), run.number, word, bounds_of(collective));
                 combined = rank == takes.first ? word : take(combined, word);
             }
             if (!result.failed()) store_at<T>(takes.memory + first, left, combined);
         }
     }
-    return end_of_run(group, collective, run, hears_all(takes, ranks) || ranks == 1, result);
+    return end_of_run(group, collective, run, is_of_all(takes, ranks) && is_of_all(gives, ranks), result);
 }
 
 // ---- lanes ------------------------------------------------------------------------------------------------------
@@ -208,9 +226,9 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
 constexpr std::uint64_t lane_lag = 2;
 static_assert(lane_lag < lane_slots, "a slot is free again when its turn comes");
 
-// Behind the packets of an inbox: the words, by lane and the rank that writes them.
+// Behind that of an inbox: the words, by lane and the rank that writes them.
 MP_DEVICE std::uint64_t lanes_in(std::uint64_t inbox, const Collective& collective) {
-    return inbox + 2 * collective.ranks * collective.len * packet_size;
+    return inbox + collective.ranks * (collective.ring * packet_size + lane_stride);
 }
 MP_DEVICE std::uint64_t* lane_word(std::uint64_t inbox, const Collective& collective, std::uint64_t lane, std::uint64_t from) {
     return at<std::uint64_t>(lanes_in(inbox, collective) + (lane * collective.ranks + from) * lane_stride);

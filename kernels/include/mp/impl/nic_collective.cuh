@@ -103,7 +103,7 @@ template <class Group>
 MP_DEVICE WaitResult end_of_nic_run(Group group, CollectiveState& state, std::uint64_t run, bool heard) {
     if (group.leads()) {
         state.runs = run;
-        state.unheard = heard ? 0 : 1;
+        if (heard) state.heard = run;
     }
     return {ok, run, 0};
 }
@@ -140,7 +140,7 @@ MP_COLD WaitResult agree_by_nic(Group group, std::uint64_t memory, const WaitBou
     group.sync();
     const std::uint64_t run = state.runs + 1, round = last_round(run);
     WaitResult result = {ok, round, 0};
-    if (state.unheard != 0) result = hear_all(group, state, bounds, last_round(run - 1));
+    if (state.heard != state.runs) result = hear_all(group, state, bounds, last_round(run - 1));
     if (result.failed()) return result;
     if (group.leads()) *at<std::uint64_t>(said) = mine;
     group.sync();
@@ -178,7 +178,7 @@ MP_COLD WaitResult run_by_nic(Group group, std::uint64_t memory, const WaitBound
     do {
         group.sync();
         const std::uint64_t run = state.runs + 1, round = last_round(run);
-        if (state.unheard != 0) {
+        if (state.heard != state.runs) {
             result = hear_all(group, state, bounds, last_round(run - 1));
             if (result.failed()) return result;
         }
@@ -190,7 +190,7 @@ MP_COLD WaitResult run_by_nic(Group group, std::uint64_t memory, const WaitBound
         take_pieces(group, takes, first, row, sources, take);
         // Nobody's values are sent again, or the run ended, before all of the group have taken theirs.
         group.sync();
-        result = end_of_nic_run(group, state, run, hears_all(takes, collective.ranks) && first < takes.bytes);
+        result = end_of_nic_run(group, state, run, is_of_all(takes, collective.ranks) && first < takes.bytes);
         first += row;
     } while (first < most);
     group.sync();

@@ -76,6 +76,11 @@ pub(super) struct Phase {
 }
 
 impl Phase {
+    /// Whether all ranks hear all in it: what one of them sees of its own blocks, all do.
+    pub fn is_of_all(&self, ranks: usize) -> bool {
+        self.takes.is_of_all(ranks) && self.gives.is_of_all(ranks)
+    }
+
     /// Bytes of the largest block that this rank gives or takes.
     pub fn most(&self) -> u64 {
         self.gives.most().max(self.takes.most())
@@ -175,9 +180,9 @@ impl List {
         !self.table.is_empty()
     }
 
-    /// Whether something comes from each of `ranks` ranks. What has a table may be empty for one, which it does not look at, as
-    /// kernels do not.
-    pub fn is_from_all(&self, ranks: usize) -> bool {
+    /// Whether there is something of, or for, each of `ranks` ranks. What has a table may be empty for one, which it does not look
+    /// at, as kernels do not.
+    pub fn is_of_all(&self, ranks: usize) -> bool {
         !self.is_table() && (0..ranks).all(|rank| self.block(rank).bytes != 0)
     }
 

@@ -13,22 +13,29 @@ use crate::error::{Error, Result};
 
 /// A collective's memory as the CPU sees it.
 pub(super) struct HostSide {
-    /// Counts the runs.
-    pub state: Word64,
-    /// As `mp::CollectiveState::unheard`.
-    pub unheard: Word64,
+    /// As in `mp::CollectiveState`.
+    pub state: Counts,
     /// The last run of the host and its streams; the last of all may have been a kernel's.
     pub by_host: AtomicU64,
     pub rank: usize,
     pub ranks: usize,
     /// Words that a rank can send to another at once.
     pub len: usize,
+    /// Packets of a ring; through a NIC there are none.
+    pub ring: usize,
     pub way: Way,
+}
+
+/// Its words that change.
+pub(super) struct Counts {
+    pub runs: Word64,
+    pub position: Word64,
+    pub heard: Word64,
 }
 
 /// How the others are reached.
 pub(super) enum Way {
-    /// Their inboxes, and the own one, in rank order: two turns of `len` packets (data, run) of each rank, and behind them lanes.
+    /// Their inboxes, and the own one, in rank order: a ring of packets (data, run) of each rank, a word of each, and behind them lanes.
     Mapped { inboxes: Vec<Buffer<u64>>, lanes: Lanes },
     /// By a window whose shares have two turns of `len` words of each rank, and a signal for each.
     Nic { window: Box<Window<u64>>, share: Buffer<u64>, mine: Region<u64> },
@@ -42,6 +49,9 @@ pub(super) struct Lanes {
     /// Of each lane and rank: pieces sent to it, and in the upper half pieces taken from it.
     pub counters: Buffer<u64>,
 }
+
+/// Words of a cache line.
+const LINE: usize = (LANE_STRIDE / 8) as usize;
 
 /// Where the blocks are.
 pub(super) trait Memory {
@@ -101,6 +111,11 @@ pub(super) struct Task<'a> {
 }
 
 impl Task<'_> {
+    /// Packets that a run has of every ring.
+    fn packets(&self) -> u64 {
+        self.most.div_ceil(8).max(1)
+    }
+
     /// Bytes of the largest block of any rank in lanes: of two halves, of either.
     pub fn most_in_lanes(&self) -> u64 {
         if self.phases.len() > 1 { self.phases[0].gives.most() } else { self.most }
@@ -112,6 +127,8 @@ impl Task<'_> {
 pub(super) struct Run {
     stage: Stage,
     number: u64,
+    /// Where its packets begin in the rings.
+    position: u64,
     /// The phase, and of large blocks the lane.
     phase: usize,
     lane: usize,
@@ -177,7 +194,7 @@ impl HostSide {
 
     /// Runs so far.
     pub fn runs(&self) -> u64 {
-        self.state.load().unwrap_or_default()
+        self.state.runs.load().unwrap_or_default()
     }
 
     // ---- packets, and puts of a window -----------------------------------------------------------------------------
@@ -192,17 +209,9 @@ impl HostSide {
         loop {
             match run.stage {
                 Stage::Hear => {
-                    let before = self.runs();
-                    if self.unheard.load() == Some(1) {
-                        while run.rank < self.ranks {
-                            if !self.has_told(run.rank, before, last_round(before))? {
-                                return Ok(Some(run.rank));
-                            }
-                            run.rank += 1;
-                        }
-                        let _ = self.unheard.store(0);
+                    if let Some(missing) = self.hear(run, task)? {
+                        return Ok(Some(missing));
                     }
-                    run.number = before + 1;
                     match self.is_to_agree(run, phase, task) {
                         true => {
                             self.tell_largest(run, phase)?;
@@ -219,7 +228,7 @@ impl HostSide {
                         run.agreed = run.agreed.max(Some(largest));
                         run.rank += 1;
                     }
-                    self.end(run.number);
+                    self.end(run, true);
                     if run.agreed == Some(0) {
                         return Ok(None);
                     }
@@ -249,7 +258,7 @@ impl HostSide {
                 }
                 Stage::Meet => {
                     while run.rank < self.ranks {
-                        if !self.has_told(run.rank, run.number, last_round(run.number))? {
+                        if !self.has_told(run.rank, run, last_round(run.number))? {
                             return Ok(Some(run.rank));
                         }
                         run.rank += 1;
@@ -257,11 +266,12 @@ impl HostSide {
                     run.goes_on(Stage::Through);
                 }
                 Stage::Through => {
-                    let heard = task.is_barrier || self.has_heard_all(phase, run.first);
-                    if !heard && self.ranks > 1 {
-                        let _ = self.unheard.store(1);
+                    match &self.way {
+                        Way::Mapped { inboxes, .. } => self.end_in_rings(run, task, phase, inboxes),
+                        Way::Nic { .. } => {
+                            self.end(run, task.is_barrier || self.has_heard_all(phase, run.first));
+                        }
                     }
-                    self.end(run.number);
                     run.first += 8 * self.len as u64;
                     if run.first >= run.agreed.unwrap_or(task.most) {
                         return Ok(None);
@@ -273,10 +283,59 @@ impl HostSide {
         }
     }
 
-    /// A run has come to its end.
-    fn end(&self, number: u64) {
-        self.by_host.store(number, Ordering::Relaxed);
-        let _ = self.state.store(number);
+    /// Begins the next run: waits for what it overwrites to be taken; a rank that has not.
+    fn hear(&self, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>> {
+        let before = self.runs();
+        let heard = self.state.heard.load().unwrap_or_default();
+        run.number = before + 1;
+        let Way::Mapped { inboxes, .. } = &self.way else {
+            while heard != before && run.rank < self.ranks {
+                if !self.has_told(run.rank, run, last_round(before))? {
+                    return Ok(Some(run.rank));
+                }
+                run.rank += 1;
+            }
+            return Ok(None);
+        };
+        run.position = self.state.position.load().unwrap_or_default();
+        let needed = (run.position + task.packets()).saturating_sub(self.ring as u64);
+        if needed <= heard {
+            return Ok(None);
+        }
+        // What has been taken since: more than is needed, or it would be looked at again in every run.
+        let mut taken = u64::MAX;
+        for rank in self.others() {
+            let theirs = self.taken(&inboxes[self.rank], rank).load(Ordering::Acquire);
+            if theirs < needed {
+                return Ok(Some(rank));
+            }
+            taken = taken.min(theirs);
+        }
+        let _ = self.state.heard.store(taken);
+        Ok(None)
+    }
+
+    /// A run through a NIC has come to its end; `heard`: of all others.
+    fn end(&self, run: &Run, heard: bool) {
+        self.by_host.store(run.number, Ordering::Relaxed);
+        let _ = self.state.runs.store(run.number);
+        if heard {
+            let _ = self.state.heard.store(run.number);
+        }
+    }
+
+    /// A run over mapped memory has come to its end. If not all have heard all, the others are told that what they gave is taken.
+    fn end_in_rings(&self, run: &Run, task: &Task<'_>, phase: &Phase, inboxes: &[Buffer<u64>]) {
+        let end = run.position + task.packets();
+        let _ = self.state.runs.store(run.number);
+        let _ = self.state.position.store(end);
+        if task.is_barrier || phase.is_of_all(self.ranks) {
+            let _ = self.state.heard.store(run.position);
+            return;
+        }
+        for rank in self.others() {
+            self.taken(&inboxes[rank], self.rank).store(end, Ordering::Release);
+        }
     }
 
     /// Whether the ranks have yet to agree on how many rows there are: a rank knows only its own blocks of a table.
@@ -302,7 +361,7 @@ impl HostSide {
         if run.rank == self.rank {
             return Ok(Some(phase.most()));
         }
-        if !self.has_told(run.rank, run.number, last_round(run.number))? {
+        if !self.has_told(run.rank, run, last_round(run.number))? {
             return Ok(None);
         }
         let word = &share.atomics().unwrap_or_default()[self.turn_at(run.rank, run.number)];
@@ -311,7 +370,7 @@ impl HostSide {
 
     /// Whether something has come from every rank, of what lies behind byte `first` of the blocks.
     fn has_heard_all(&self, phase: &Phase, first: u64) -> bool {
-        phase.takes.is_from_all(self.ranks)
+        phase.takes.is_of_all(self.ranks)
             && (0..self.ranks).all(|rank| phase.takes.block(rank).bytes > first)
     }
 
@@ -334,12 +393,13 @@ impl HostSide {
             }
             match &self.way {
                 Way::Mapped { inboxes, .. } => {
-                    let turn = self.turn(&inboxes[rank], self.rank, run.number);
-                    let (packets, _) = turn.as_chunks::<2>();
-                    if run.words.is_empty() {
-                        packets[0][1].store(run.number, Ordering::Release);
+                    let ring = self.ring(&inboxes[rank], self.rank);
+                    if is_barrier {
+                        let [_, number] = &ring[at_in(ring, run.position)];
+                        number.store(run.number, Ordering::Release);
                     }
-                    for ([data, number], word) in packets.iter().zip(&run.words) {
+                    for (position, word) in (run.position..).zip(&run.words) {
+                        let [data, number] = &ring[at_in(ring, position)];
                         data.store(*word, Ordering::Relaxed);
                         number.store(run.number, Ordering::Release);
                     }
@@ -366,7 +426,7 @@ impl HostSide {
     ) -> Result<bool> {
         let (rank, first) = (run.rank, run.first);
         if task.is_barrier {
-            return self.has_told(rank, run.number, first_round(run.number));
+            return self.has_told(rank, run, first_round(run.number));
         }
         let block = phase.takes.block(rank);
         let bytes = block.bytes.saturating_sub(first).min(8 * self.len as u64) as usize;
@@ -380,13 +440,12 @@ impl HostSide {
         } else {
             match &self.way {
                 Way::Mapped { inboxes, .. } => {
-                    let turn = self.turn(&inboxes[self.rank], rank, run.number);
-                    let (packets, _) = turn.as_chunks::<2>();
+                    let ring = self.ring(&inboxes[self.rank], rank);
                     if run.word == 0 {
                         run.words.clear();
                     }
                     while run.word < count {
-                        let [data, number] = &packets[run.word];
+                        let [data, number] = &ring[at_in(ring, run.position + run.word as u64)];
                         if number.load(Ordering::Acquire) != run.number {
                             return Ok(false);
                         }
@@ -395,7 +454,7 @@ impl HostSide {
                     }
                 }
                 Way::Nic { share, .. } => {
-                    if !self.has_told(rank, run.number, last_round(run.number))? {
+                    if !self.has_told(rank, run, last_round(run.number))? {
                         return Ok(false);
                     }
                     let row =
@@ -436,15 +495,15 @@ impl HostSide {
         Ok(true)
     }
 
-    /// Whether a rank has said that it is in run `number`, and through a NIC that its signals have reached `round`.
-    fn has_told(&self, rank: usize, number: u64, round: u64) -> Result<bool> {
+    /// Whether a rank has said that it is in this run, and through a NIC that its signals have reached `round`.
+    fn has_told(&self, rank: usize, run: &Run, round: u64) -> Result<bool> {
         if rank == self.rank {
             return Ok(true);
         }
         match &self.way {
             Way::Mapped { inboxes, .. } => {
-                let turn = self.turn(&inboxes[self.rank], rank, number);
-                Ok(turn[1].load(Ordering::Acquire) == number)
+                let ring = self.ring(&inboxes[self.rank], rank);
+                Ok(ring[at_in(ring, run.position)][1].load(Ordering::Acquire) == run.number)
             }
             Way::Nic { window, .. } => Ok(window.read_signal(rank)? >= round),
         }
@@ -455,15 +514,20 @@ impl HostSide {
         (0..self.ranks).filter(move |rank| *rank != me)
     }
 
-    /// Where the values of a rank are, by packets or words.
+    /// Where the values of a rank are in a share.
     fn turn_at(&self, from: usize, number: u64) -> usize {
         ((number % 2) as usize * self.ranks + from) * self.len
     }
 
-    /// The packets of a rank in an inbox.
-    fn turn<'a>(&self, inbox: &'a Buffer<u64>, from: usize, number: u64) -> &'a [AtomicU64] {
-        let at = 2 * self.turn_at(from, number);
-        &inbox.atomics().unwrap_or_default()[at..at + 2 * self.len]
+    /// The ring of a rank in an inbox.
+    fn ring<'a>(&self, inbox: &'a Buffer<u64>, from: usize) -> &'a [[AtomicU64; 2]] {
+        let (packets, _) = inbox.atomics().unwrap_or_default().as_chunks::<2>();
+        &packets[from * self.ring..(from + 1) * self.ring]
+    }
+
+    /// The word behind the rings of an inbox: up to where rank `from` has taken what is in its own.
+    fn taken<'a>(&self, inbox: &'a Buffer<u64>, from: usize) -> &'a AtomicU64 {
+        &inbox.atomics().unwrap_or_default()[2 * self.ranks * self.ring + from * LINE]
     }
 
     /// Puts the words to a rank, and raises this rank's signal there to `round`.
@@ -632,7 +696,7 @@ impl Lanes {
 
     /// Words of an inbox before its lanes.
     fn begin(host: &HostSide) -> usize {
-        4 * host.ranks * host.len
+        host.ranks * (2 * host.ring + LINE)
     }
 
     /// The word that rank `from` writes.
@@ -643,7 +707,7 @@ impl Lanes {
         lane: usize,
         from: usize,
     ) -> &'a AtomicU64 {
-        let at = Lanes::begin(host) + (lane * host.ranks + from) * (LANE_STRIDE / 8) as usize;
+        let at = Lanes::begin(host) + (lane * host.ranks + from) * LINE;
         &inbox.atomics().unwrap_or_default()[at]
     }
 
@@ -655,7 +719,7 @@ impl Lanes {
         (lane, from, to): (usize, usize, usize),
         number: u32,
     ) -> &'a [AtomicU64] {
-        let words = self.count * host.ranks * (LANE_STRIDE / 8) as usize;
+        let words = self.count * host.ranks * LINE;
         let pair = lane * (host.ranks - 1) + from - usize::from(from > to);
         let slot = pair * LANE_SLOTS as usize + (number % LANE_SLOTS) as usize;
         let at = Lanes::begin(host) + words + slot * self.piece / 8;
@@ -677,6 +741,11 @@ fn load<M: Memory>(
         return Ok(());
     }
     memory.load(again, at, &mut bytemuck::cast_slice_mut(words)[..bytes])
+}
+
+/// Where a position is in a ring.
+fn at_in(ring: &[[AtomicU64; 2]], position: u64) -> usize {
+    position as usize & (ring.len() - 1)
 }
 
 /// The counters in a word: pieces sent, and pieces taken.

@@ -14,7 +14,7 @@ mod shared;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
@@ -27,6 +27,7 @@ use super::wait::Backoff;
 use crate::collective::{Number, ReduceOp};
 use crate::communicator::Communicator;
 use crate::error::{Error, Result};
+use crate::ownership::Lock;
 use blocks::{Kind, Phase, Reduction};
 use host::{InPlace, InRegions, Memory, Run, Task};
 use job::{Job, extents, phases_of};
@@ -80,7 +81,7 @@ const STAGED: usize = 64 << 10;
 /// ```
 pub struct Collective {
     shared: Arc<Shared>,
-    host: Mutex<OfHost>,
+    host: Lock<OfHost>,
     /// Values of the host that a GPU combines.
     staging: Option<Region<u64>>,
     /// Always the same.
@@ -150,7 +151,7 @@ impl Collective {
         let (staging, shared) = (staging.transpose()?, Arc::new(shared));
         let nothing = shared.nothing()?;
         let barrier = Job::new(&shared, Kind::Barrier, (&nothing, &nothing), 0, None)?;
-        Ok(Collective { shared, host: Mutex::default(), staging, barrier })
+        Ok(Collective { shared, host: Lock::new(OfHost::default()), staging, barrier })
     }
 
     /// Waits for all ranks, and orders what they did.
@@ -308,7 +309,7 @@ impl Collective {
             }
             return Ok(());
         }
-        let mut host = self.lock();
+        let mut host = self.host.lock();
         if host.started.is_some() {
             return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
         }
@@ -347,7 +348,7 @@ impl Collective {
     /// # Errors
     /// [`Error::Late`] at the deadline, naming a rank that has not come, and it stays started; as [`test`](Self::test).
     pub fn wait(&self, deadline: Deadline) -> Result<()> {
-        let mut host = self.lock();
+        let mut host = self.host.lock();
         let Some(started) = host.started.as_mut() else { return Ok(()) };
         let (shared, since) = (&self.shared, started.since);
         let result = match &mut started.how {
@@ -414,10 +415,6 @@ impl Collective {
         let job = Err(Error::Mismatch { op: self.shared.name(), reason });
         CollectiveRun { collective: self, job }
     }
-
-    fn lock(&self) -> MutexGuard<'_, OfHost> {
-        self.host.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl CollectiveRun<'_> {
@@ -430,7 +427,7 @@ impl CollectiveRun<'_> {
     /// what ended the world.
     pub fn start(self) -> Result<()> {
         let (job, shared) = (self.job?, &self.collective.shared);
-        let started = &mut self.collective.lock().started;
+        let started = &mut self.collective.host.lock().started;
         if started.is_some() {
             return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
         }
@@ -464,7 +461,7 @@ impl CollectiveRun<'_> {
             return collective.wait(Deadline::after(shared.timeout));
         }
         let job = self.job?;
-        let started = &mut collective.lock().started;
+        let started = &mut collective.host.lock().started;
         if started.is_some() {
             return Err(Error::Started { op: shared.name(), epoch: shared.runs() });
         }

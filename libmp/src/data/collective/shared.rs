@@ -1,5 +1,6 @@
 //! What all starts of a collective have in common: memory, the handle of kernels, launches, and runs on host streams.
 
+use std::mem::offset_of;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -7,12 +8,12 @@ use std::time::{Duration, Instant};
 use gdsync::{Arg, Buffer, Deadline, Device, Dims, PeerHandle, PeerMemory, Space, Stream, Word64};
 use mp_kernels::{
     Collective, CollectiveRun, CollectiveState, Extent, LANE_SLOTS, LANE_STRIDE, LEAST_PIECE,
-    LaneCounters, NO_REDUCTION, PACKET, WaitStatus,
+    LEAST_RING, LaneCounters, NO_REDUCTION, PACKET, WaitStatus,
 };
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{List, Phase};
-use super::host::{HostSide, InRegions, Lanes, Memory, Run, Task, Way};
+use super::host::{Counts, HostSide, InRegions, Lanes, Memory, Run, Task, Way};
 use super::job::Job;
 use crate::communicator::Communicator;
 use crate::data::endpoint::is_set;
@@ -25,7 +26,7 @@ use crate::data::wait::Backoff;
 use crate::data::window::{Window, nanoseconds};
 use crate::error::{Error, Result};
 
-/// Blocks of up to so many bytes go as packets, which take four times the room, twice.
+/// Blocks of up to so many bytes go as packets, whose rings take four times the room.
 const SMALL: usize = 8 << 10;
 /// Bytes of a row through a NIC.
 const ROW: usize = 16 << 10;
@@ -75,6 +76,8 @@ struct Told {
 struct Form {
     /// Words that go at once.
     len: usize,
+    /// Packets of a ring.
+    ring: usize,
     lanes: usize,
     piece: usize,
     /// Bytes of what the others write.
@@ -89,11 +92,12 @@ impl Form {
             // Rows that 16 bytes can be read of at once, and one more, from which puts are made.
             let len = len.next_multiple_of(2);
             let inbox = len.checked_mul(8)?.checked_mul(2 * ranks + 1)?;
-            return Some(Form { len, lanes: 0, piece: 0, inbox });
+            return Some(Form { len, ring: 0, lanes: 0, piece: 0, inbox });
         }
-        let packets = len.checked_mul(PACKET as usize)?.checked_mul(2 * ranks)?;
+        let ring = (2 * len).next_power_of_two().max(LEAST_RING as usize);
+        let rings = ranks * (ring * PACKET as usize + LANE_STRIDE as usize);
         if bytes <= SMALL {
-            return Some(Form { len, lanes: 0, piece: 0, inbox: packets });
+            return Some(Form { len, ring, lanes: 0, piece: 0, inbox: rings });
         }
         let (others, slots) = (ranks - 1, LANE_SLOTS as usize);
         let (lanes, piece) = match gpu {
@@ -105,7 +109,13 @@ impl Form {
             false => HOST_LANES,
         };
         let words = lanes * ranks * LANE_STRIDE as usize;
-        Some(Form { len, lanes, piece, inbox: packets + words + lanes * others * slots * piece })
+        Some(Form {
+            len,
+            ring,
+            lanes,
+            piece,
+            inbox: rings + words + lanes * others * slots * piece,
+        })
     }
 }
 
@@ -175,8 +185,13 @@ impl Shared {
             }
             handles.push(theirs.inbox);
         }
-        let [state, unheard] = [words.word(0).map_err(failed)?, words.word(1).map_err(failed)?];
-        let address = state.device_address().map_err(failed)?;
+        let word = |offset: usize| words.word(offset / 8).map_err(failed);
+        let state = Counts {
+            runs: word(offset_of!(CollectiveState, runs))?,
+            position: word(offset_of!(CollectiveState, position))?,
+            heard: word(offset_of!(CollectiveState, heard))?,
+        };
+        let address = state.runs.device_address().map_err(failed)?;
         let abort = plane.abort_of(device)?;
         let host = communicator.host(rank)?.into();
         let name = Name { verb, tag: 0, direction: "on", rank: world_ranks[rank], host };
@@ -186,6 +201,7 @@ impl Shared {
             ranks: size as u64,
             rank: rank as u64,
             len: form.len as u64,
+            ring: form.ring as u64,
             bytes: bytes as u64,
             lanes: form.lanes as u64,
             piece: form.piece as u64,
@@ -202,7 +218,7 @@ impl Shared {
             let share: Buffer<u64> = inbox.cast().map_err(failed)?;
             let region = Region::from_buffer(share.clone());
             let opened = Window::open_as(communicator, plane, &region, size, (verb, "on"))?;
-            handle.nic = address + std::mem::offset_of!(CollectiveState, window) as u64;
+            handle.nic = address + offset_of!(CollectiveState, window) as u64;
             view = opened.handle()?;
             held.extend(opened.memory());
             if gpu {
@@ -242,8 +258,8 @@ impl Shared {
         let memory = || words.bytes().slice(0..table)?.cast()?.write(&[known]);
         memory().map_err(failed)?;
         let host = way.map(|way| {
-            let len = form.len;
-            HostSide { state, unheard, by_host: AtomicU64::new(0), rank, ranks: size, len, way }
+            let Form { len, ring, .. } = form;
+            HostSide { state, by_host: AtomicU64::new(0), rank, ranks: size, len, ring, way }
         });
         Ok(Shared {
             plane: plane.clone(),
