@@ -2,7 +2,6 @@
 //! the wire takes them.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::outgoing::{Outgoing, Payload};
@@ -11,7 +10,7 @@ use crate::nic::error::Result;
 use crate::nic::memory_region::Access;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{KeyError, KeyTable, RegionMemory};
+use crate::nic::soft::keys::{EachPiece, KeyError, KeyTable};
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
 use crate::wqe::{
@@ -307,7 +306,7 @@ impl Responder {
         keys: &KeyTable,
         inbound: Inbound,
         len: usize,
-        piece: &mut dyn FnMut(&Arc<RegionMemory>, *mut u8, usize) -> Result<(), KeyError>,
+        piece: &mut EachPiece<'_>,
     ) -> Result<(), KeyError> {
         let (offset, all) = (u64::from(inbound.offset), len as u64);
         match inbound.target {
@@ -325,13 +324,7 @@ impl Responder {
     }
 
     /// Calls `piece` for where the next `len` bytes of message number `psn` go. False if they are not expected, or may not.
-    pub fn places(
-        &self,
-        keys: &KeyTable,
-        psn: u32,
-        len: usize,
-        piece: &mut dyn FnMut(&Arc<RegionMemory>, *mut u8, usize) -> Result<(), KeyError>,
-    ) -> bool {
+    pub fn places(&self, keys: &KeyTable, psn: u32, len: usize, piece: &mut EachPiece<'_>) -> bool {
         let Some(inbound) = self.inbound.filter(|_| psn == self.expected) else { return false };
         len <= (inbound.length - inbound.offset) as usize
             && self.targets(keys, inbound, len, piece).is_ok()

@@ -1,6 +1,5 @@
 //! What comes back: the peer's answers, going back into the queue, and completing in order.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::outgoing::Payload;
@@ -8,7 +7,7 @@ use super::super::{CarriedOut, Context, Violation};
 use super::{Answer, FOR_EVER, Flight, Requester};
 use crate::nic::memory_region::Access;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{KeyError, KeyTable, RegionMemory};
+use crate::nic::soft::keys::{EachPiece, KeyError, KeyTable};
 use crate::nic::soft::wire::frame::Frame;
 use crate::wqe::{Completion, CompletionKind, ErrorSide, Notify, Syndrome, WqeOpcode};
 
@@ -18,7 +17,7 @@ impl Flight {
         &self,
         keys: &KeyTable,
         len: usize,
-        piece: &mut dyn FnMut(&Arc<RegionMemory>, *mut u8, usize) -> Result<(), KeyError>,
+        piece: &mut EachPiece<'_>,
     ) -> Result<(), KeyError> {
         let (offset, len) = (u64::from(self.received), len as u64);
         keys.for_pieces(&self.scatter, offset, len, Access::LOCAL_WRITE, piece)
@@ -164,13 +163,7 @@ impl Requester {
     }
 
     /// Calls `piece` for where the next `len` bytes of the answer to read number `psn` go. False if they are not expected, or may not.
-    pub fn places(
-        &self,
-        keys: &KeyTable,
-        psn: u32,
-        len: usize,
-        piece: &mut dyn FnMut(&Arc<RegionMemory>, *mut u8, usize) -> Result<(), KeyError>,
-    ) -> bool {
+    pub fn places(&self, keys: &KeyTable, psn: u32, len: usize, piece: &mut EachPiece<'_>) -> bool {
         let waits = |flight: &&Flight| {
             flight.psn == Some(psn) && flight.pulls && flight.state == Answer::Waiting
         };
