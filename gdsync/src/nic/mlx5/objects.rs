@@ -134,6 +134,13 @@ impl Opened {
     }
 }
 
+/// An uncached page of registers, or else one that combines writes, and whether it is such.
+fn uncached_or_combining<T>(mut allocate: impl FnMut(u32) -> Option<T>) -> Option<(T, bool)> {
+    allocate(MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC)
+        .map(|page| (page, false))
+        .or_else(|| allocate(MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF).map(|page| (page, true)))
+}
+
 /// A page of doorbell registers.
 pub(super) struct Uar {
     device: Arc<Opened>,
@@ -156,13 +163,10 @@ impl Uar {
                 device.library.mlx5dv_devx_alloc_uar(device.context.as_ptr(), kind)
             })
         };
-        let uncached = allocate(MLX5_IB_UAPI_UAR_ALLOC_TYPE_NC);
-        let combining = uncached.is_none();
-        let uar =
-            uncached.or_else(|| allocate(MLX5_IB_UAPI_UAR_ALLOC_TYPE_BF)).ok_or_else(|| {
-                let what = "a page of doorbell registers";
-                device.context.failed("mlx5dv_devx_alloc_uar", what, verbs::last_errno())
-            })?;
+        let (uar, combining) = uncached_or_combining(allocate).ok_or_else(|| {
+            let what = "a page of doorbell registers";
+            device.context.failed("mlx5dv_devx_alloc_uar", what, verbs::last_errno())
+        })?;
         Ok(Uar { device: device.clone(), uar, combining })
     }
 

@@ -52,6 +52,9 @@ const LONGEST_SLEEP: Duration = Duration::from_micros(180);
 const LIVELY: usize = 4;
 const ASKING: Duration = Duration::from_micros(10);
 
+/// So often the NIC's thread looks again for what others have, between two sleeps.
+const LOOKS_AGAIN: u32 = 2;
+
 /// Passes without work by a thread that waits between two offers of its core to others: they ask the system, so that
 /// those whom it waits for would have to wait for long.
 const OFFER_EVERY: u32 = 8;
@@ -133,6 +136,12 @@ impl Shared {
     pub fn is_helped(&self, now: Instant) -> bool {
         let helped = self.helped.load(Ordering::Relaxed);
         helped > 0 && now < self.begin + Duration::from_nanos(helped) + HELPED
+    }
+
+    /// A thread that waits makes the passes.
+    fn help_at(&self, now: Instant) {
+        let helped = now.saturating_duration_since(self.begin).as_nanos() as u64;
+        self.helped.store(helped.max(1), Ordering::Relaxed);
     }
 
     /// Whether passes may be anybody's: none of them copies a GPU's memory.
@@ -226,7 +235,7 @@ impl Engine {
             let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
             let mut with_sockets = false;
             for slot in &self.slots {
-                let Some(mut slot) = slot.try_lock() else {
+                let Some(mut slot) = slot.try_drive() else {
                     taken = true;
                     continue;
                 };
@@ -291,8 +300,12 @@ impl Engine {
         }
     }
 
+    fn shared_slot(&self, qpn: u32) -> Option<&SharedSlot> {
+        self.slots.iter().map(Arc::as_ref).find(|slot| slot.qpn == qpn)
+    }
+
     fn slot(&self, qpn: u32) -> Option<MutexGuard<'_, Slot>> {
-        self.slots.iter().find(|slot| slot.qpn == qpn).map(|slot| slot.lock())
+        self.shared_slot(qpn).map(SharedSlot::lock)
     }
 
     fn obey(&mut self) -> bool {
@@ -373,7 +386,7 @@ impl Engine {
                 }
                 Token(qpn) => {
                     // Tokens below `STRANGERS` are numbers of queue pairs.
-                    if let Some(mut slot) = self.slot(qpn as u32) {
+                    if let Some(slot) = self.shared_slot(qpn as u32) {
                         let readable =
                             event.is_readable() || event.is_read_closed() || event.is_error();
                         let writable =
@@ -461,7 +474,7 @@ pub(crate) fn run(engine: &Mutex<Engine>, spin: Duration) {
     // Also when this thread panics: nobody is to wait for it for ever.
     let _ended = SetOnDrop(&shared.ended);
     let mut rest = Rest::new(spin);
-    let mut sleeps = 0_u32;
+    let (mut sleeps, mut taken) = (0_u32, 0_u32);
     loop {
         let now = Instant::now();
         if shared.is_helped(now) && !shared.stop.load(Ordering::Acquire) {
@@ -475,9 +488,12 @@ pub(crate) fn run(engine: &Mutex<Engine>, spin: Duration) {
         }
         sleeps = 0;
         let pass = try_lock(engine).map_or(Pass::Taken, |mut engine| engine.pass(By::Engine, now));
+        taken = if pass == Pass::Taken { taken + 1 } else { 0 };
         let pause = match pass {
             Pass::Over => return,
-            // No sleep before every queue pair was looked at: what was rung while a caller had one may still wait.
+            // A megabyte to a socket takes them 0.2 ms: to look again all that time would take a core from the peer.
+            Pass::Taken if taken.is_multiple_of(LOOKS_AGAIN) => Pause::Sleep(STEP),
+            // No long sleep before every queue pair was looked at: what was rung while a caller had one may still wait.
             Pass::Taken => Pause::Yield,
             Pass::Busy | Pass::Idle => rest.after(pass == Pass::Busy, now, &shared.doze),
         };
@@ -498,10 +514,13 @@ pub(crate) fn help(shared: &Shared, engine: &Mutex<Engine>) {
     }
     // Also if the NIC's thread is at it now: it is not needed after this pass.
     let now = Instant::now();
-    let helped = now.saturating_duration_since(shared.begin).as_nanos() as u64;
-    shared.helped.store(helped.max(1), Ordering::Relaxed);
+    shared.help_at(now);
     let Some(mut engine) = try_lock(engine) else { return };
     let busy = engine.pass(By::Waiting, now) == Pass::Busy;
+    if busy {
+        // It may have been long.
+        shared.help_at(Instant::now());
+    }
     engine.idle_helps = if busy { 0 } else { engine.idle_helps.wrapping_add(1) };
     let yields = engine.idle_helps % OFFER_EVERY == OFFER_EVERY - 1;
     drop(engine);

@@ -156,6 +156,10 @@ impl RegionMemory {
     }
 }
 
+/// Is told of pieces of registered memory, one after the other.
+pub(crate) type EachPiece<'a> =
+    dyn FnMut(&Arc<RegionMemory>, *mut u8, usize) -> Result<(), KeyError> + 'a;
+
 /// The keys of a NIC.
 #[derive(Default)]
 pub(crate) struct KeyTable {

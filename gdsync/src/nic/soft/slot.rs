@@ -11,10 +11,12 @@ use std::time::{Duration, Instant};
 use super::direct::{DeviceMemory, Direct, MapRequest};
 use super::door::Expected;
 use super::keys::{Begun, KeyTable, RegionMemory, TakenBack};
-use super::state::{Context, DeviceUse, Driver, LinkState, Machine, Outgoing, Payload, Violation};
+use super::state::{
+    Context, DeviceUse, Driver, LinkState, Machine, Outgoing, Payload, Piece, Violation,
+};
 use super::wire::frame::Frame;
 use super::wire::greeting::Greeting;
-use super::wire::{Cut, Wire};
+use super::wire::{Cut, Sink, Wire};
 use crate::cuda::device::lock;
 use crate::nic::memory_region::Access;
 use crate::nic::queue_memory::QueueMemory;
@@ -77,6 +79,9 @@ impl Dial {
 pub(crate) struct SharedSlot {
     pub qpn: u32,
     pub token: u64,
+    /// What the system has said of its socket, and nobody has told it: readable, writable. Not under the lock, which a thread
+    /// that sends much has for long.
+    ready: [AtomicBool; 2],
     slot: Mutex<Slot>,
 }
 
@@ -86,7 +91,16 @@ const TRIES: usize = 64;
 impl SharedSlot {
     pub fn new(parts: SlotParts) -> SharedSlot {
         let (qpn, token) = (parts.qpn, parts.token);
-        SharedSlot { qpn, token, slot: Mutex::new(Slot::new(parts)) }
+        SharedSlot { qpn, token, ready: Default::default(), slot: Mutex::new(Slot::new(parts)) }
+    }
+
+    /// A socket event: for who has the queue pair next.
+    pub fn ready(&self, readable: bool, writable: bool) {
+        for (ready, said) in self.ready.iter().zip([readable, writable]) {
+            if said {
+                ready.store(true, Ordering::Release);
+            }
+        }
     }
 
     /// The queue pair, for what has to be told to it.
@@ -103,11 +117,24 @@ impl SharedSlot {
         }
     }
 
+    /// The queue pair, if nobody else has it, to be driven: it knows what was said of its socket.
+    pub fn try_drive(&self) -> Option<MutexGuard<'_, Slot>> {
+        let mut slot = self.try_lock()?;
+        let [readable, writable] = self
+            .ready
+            .each_ref()
+            .map(|ready| ready.load(Ordering::Relaxed) && ready.swap(false, Ordering::Acquire));
+        if readable || writable {
+            slot.ready(readable, writable);
+        }
+        Some(slot)
+    }
+
     /// By a thread that has rung: executes what is quickly done, and sends what goes over a socket if no GPU has a part in
     /// it. False if there is, or may be, something left to do.
     pub fn execute(&self, keys: &RwLock<KeyTable>, of_the_cpu: bool) -> bool {
         let mut tries = (0..TRIES).map(|_| {
-            let slot = self.try_lock();
+            let slot = self.try_drive();
             if slot.is_none() {
                 std::hint::spin_loop();
             }
@@ -184,6 +211,30 @@ pub(crate) struct SlotParts {
     pub map_peers: bool,
     pub mapper: Sender<MapRequest>,
     pub door: Option<Expected>,
+}
+
+/// What takes the frames that have arrived.
+struct Arrivals<'a> {
+    slot: &'a mut Slot,
+    keys: &'a KeyTable,
+    now: Instant,
+    /// The peer has said goodbye.
+    bye: bool,
+    /// All of them were short.
+    short: bool,
+}
+
+impl Sink for Arrivals<'_> {
+    fn take(&mut self, frame: Frame, payload: Payload<'_>) -> Result<(), Violation> {
+        self.bye |= frame == Frame::Bye;
+        self.short &= payload.len <= SHORT && !matches!(frame, Frame::More { .. });
+        self.slot.incoming(frame, payload, self.keys, self.now)
+    }
+
+    fn places(&mut self, frame: Frame, len: usize, places: &mut Vec<Piece>) {
+        let (machine, mut cx) = self.slot.with_context(Driver::Engine, self.keys, self.now);
+        machine.places(&mut cx, frame, len, places);
+    }
 }
 
 impl Slot {
@@ -411,16 +462,13 @@ impl Slot {
             self.status.up.store(true, Ordering::Release);
             busy = true;
         }
-        let mut bye = false;
-        let mut short = by == By::Waiting && wire.gathers();
+        let short = by == By::Waiting && wire.gathers();
+        let mut arrivals = Arrivals { slot: self, keys, now, bye: false, short };
         let heard = match by {
             By::Ringing => Ok(false),
-            By::Engine | By::Waiting => wire.receive(&mut |frame, payload| {
-                bye |= frame == Frame::Bye;
-                short &= payload.len <= SHORT;
-                self.incoming(frame, payload, keys, now)
-            }),
+            By::Engine | By::Waiting => wire.receive(&mut arrivals),
         };
+        let Arrivals { bye, short, .. } = arrivals;
         // Also where the connection is over: what the device did before is done, and why it stopped is known.
         while let Some(done) = wire.carried_out() {
             let (machine, mut cx) = self.with_context(Driver::Engine, keys, now);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use super::{Bench, QPN, Tape, options, record};
+use super::{Bench, QPN, Tape, in_parts, options, record};
 use crate::memory::Space;
 use crate::nic::memory_region::Access;
 use crate::nic::soft::direct::MapRequest;
@@ -99,11 +99,12 @@ impl Wire for Said {
         true
     }
 
-    fn receive(&mut self, sink: &mut Sink<'_>) -> Result<bool, Cut> {
+    fn receive(&mut self, sink: &mut dyn Sink) -> Result<bool, Cut> {
         let arriving = std::mem::take(&mut self.line.lock().map_err(|_| cut())?.arriving);
         let any = !arriving.is_empty();
         for (frame, payload) in arriving {
-            sink(frame, Payload::of(&payload))?;
+            let first = usize::from(payload.first().copied().unwrap_or(0));
+            in_parts(sink, frame, &payload, first)?;
         }
         Ok(any)
     }

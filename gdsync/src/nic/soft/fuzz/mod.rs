@@ -18,14 +18,14 @@ pub use connection::connection;
 use super::keys::{Begun, KeyTable, RegionMemory};
 use super::state::{
     CarriedOut, Context, DeviceRequest, DeviceUse, DirectPath, Driver, Found, LinkState, Machine,
-    Outgoing, Payload,
+    Outgoing, Payload, Violation,
 };
-use super::wire::Wire;
 use super::wire::frame::{Frame, HEADER};
 use super::wire::greeting::Greeting;
 use super::wire::rdma::each_frame;
 use super::wire::shm::{Ring, ShmWire};
 use super::wire::tcp::{Stranger, TcpWire};
+use super::wire::{Each, Sink, Wire};
 use crate::device::Device;
 use crate::memory::copy::copy_bytes;
 use crate::memory::{Buffer, Space};
@@ -205,6 +205,33 @@ impl Bench {
         words[WORDS / 4..3 * WORDS / 4].fill(0);
         self.words.write(&words).expect("host memory is writable");
     }
+}
+
+/// Hands a frame over as a socket may: `first` bytes of its payload with it, the others where they go, if that is known.
+pub(crate) fn in_parts(
+    sink: &mut dyn Sink,
+    frame: Frame,
+    payload: &[u8],
+    first: usize,
+) -> Result<(), Violation> {
+    let Some(more) = frame.more().filter(|_| first < payload.len()) else {
+        return sink.take(frame, Payload::of(payload));
+    };
+    let (first, rest) = payload.split_at(first);
+    sink.take(frame, Payload::of(first))?;
+    let mut places = Vec::new();
+    sink.places(more, rest.len(), &mut places);
+    if places.is_empty() {
+        return sink.take(more, Payload::of(rest));
+    }
+    assert_eq!(places.iter().map(|place| place.len).sum::<usize>(), rest.len());
+    let mut from = rest.as_ptr();
+    for place in &places {
+        // SAFETY: the sink says that so many bytes are to be written there; together they are as many as there are.
+        unsafe { copy_bytes(from, place.pointer.cast_mut(), place.len) };
+        from = from.wrapping_add(place.len);
+    }
+    sink.take(more, Payload::there(rest.len()))
 }
 
 fn record(next: u16) -> u32 {
@@ -448,11 +475,10 @@ pub fn shared_ring(data: &[u8]) {
         let mut wire = ShmWire::new(inbound.clone(), outbound.clone(), std::process::id());
         let mut total = 0;
         for _ in 0..8 {
-            let received = wire.receive(&mut |frame, payload| {
+            let received = wire.receive(&mut Each(|_, payload: Payload<'_>| {
                 total += payload.to_vec().len();
-                let _ = frame;
                 Ok(())
-            });
+            }));
             if !matches!(received, Ok(true)) {
                 break;
             }
@@ -464,10 +490,11 @@ pub fn shared_ring(data: &[u8]) {
 /// A connection from anybody: the first bytes are a stranger's, the rest a peer's. The same bytes as a message over RDMA, too.
 pub fn tcp_stream(data: &[u8]) {
     let mut total = 0;
-    let _ = each_frame(data, &mut |_, payload| {
+    let count = Each(|_, payload: Payload<'_>| {
         total += HEADER + payload.to_vec().len();
         Ok(())
     });
+    let _ = each_frame(data, &mut { count });
     assert!(total <= data.len());
     let Ok((mut sender, receiver)) = UnixStream::pair() else { return };
     // The socket's buffer takes this much; more would block.
@@ -486,9 +513,10 @@ pub fn tcp_stream(data: &[u8]) {
     };
     let mut wire = TcpWire::accept(stranger.into_stream(), greeting);
     let mut total = 0;
-    while let Ok(true) = wire.receive(&mut |_, payload| {
+    let mut sink = Each(|_, payload: Payload<'_>| {
         total += payload.to_vec().len();
         Ok(())
-    }) {}
+    });
+    while let Ok(true) = wire.receive(&mut sink) {}
     assert!(total <= data.len());
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::completion::CompletionWriter;
-use super::keys::{Begun, KeyTable, RegionMemory};
+use super::keys::{Begun, KeyError, KeyTable, RegionMemory};
 use super::wire::frame::{Frame, FrameError};
 use crate::nic::error::Result;
 use crate::nic::memory_region::Access;
@@ -231,6 +231,30 @@ impl Machine {
                 Ok(())
             }
             _ => self.requester.answer(cx, frame, payload),
+        }
+    }
+
+    /// Where the next `len` bytes go that will come as the payload of `frame`, which is more of a message or of the answer to a
+    /// read: adds it to `places`, if that is memory of the CPU, and the keys allow it now. Nothing otherwise; that, too, is
+    /// for [`receive`](Self::receive) to judge.
+    pub fn places(&self, cx: &mut Context<'_>, frame: Frame, len: usize, places: &mut Vec<Piece>) {
+        let before = places.len();
+        let mut place = |memory: &Arc<RegionMemory>, pointer: *mut u8, part: usize| {
+            if memory.is_on_gpu() {
+                return Err(KeyError::Permission);
+            }
+            places.push(Piece::new(memory, pointer, part));
+            Ok(())
+        };
+        let found = self.phase == Phase::Running
+            && match frame {
+                Frame::More { psn } => self.responder.places(cx.keys, psn, len, &mut place),
+                Frame::ReadData { psn } => self.requester.places(cx.keys, psn, len, &mut place),
+                _ => false,
+            };
+        // It comes behind what goes to a GPU.
+        if !found || cx.begun.settle().is_err() {
+            places.truncate(before);
         }
     }
 

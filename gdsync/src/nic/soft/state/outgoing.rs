@@ -31,7 +31,7 @@ pub(crate) struct Outgoing {
     pub len: usize,
 }
 
-/// A part of the payload, in memory that it keeps.
+/// A part of a payload, in memory that it keeps.
 pub(crate) struct Piece {
     pub pointer: *const u8,
     pub len: usize,
@@ -42,6 +42,11 @@ pub(crate) struct Piece {
 unsafe impl Send for Piece {}
 
 impl Piece {
+    /// `len` bytes at `pointer` in memory of the CPU, both of which the key table checked.
+    pub fn new(memory: &Arc<RegionMemory>, pointer: *mut u8, len: usize) -> Piece {
+        Piece { pointer, len, memory: memory.clone() }
+    }
+
     /// The piece as the RDMA device knows it, if that reaches it.
     pub fn slice(&self) -> Option<RegionSlice> {
         self.memory.slice(self.pointer, self.len)
@@ -78,8 +83,7 @@ impl Outgoing {
         len: usize,
     ) -> Result<(), KeyError> {
         if !memory.is_on_gpu() {
-            self.pieces.push(Piece { pointer, len, memory: memory.clone() });
-            self.len += len;
+            self.name(memory, pointer, len);
             return Ok(());
         }
         // Copies come before pieces: what is there already joins them.
@@ -100,7 +104,7 @@ impl Outgoing {
 
     /// Appends `len` bytes of registered memory that a device reads or writes where they are.
     pub fn name(&mut self, memory: &Arc<RegionMemory>, pointer: *mut u8, len: usize) {
-        self.pieces.push(Piece { pointer, len, memory: memory.clone() });
+        self.pieces.push(Piece::new(memory, pointer, len));
         self.len += len;
     }
 
@@ -134,27 +138,40 @@ impl Outgoing {
 /// The payload of a frame that arrived. Not a slice: it may lie in memory that the peer can still write.
 #[derive(Clone, Copy)]
 pub(crate) struct Payload<'a> {
-    pub pointer: *const u8,
+    /// None: it is where it goes already.
+    pointer: Option<*const u8>,
     pub len: usize,
     wire: PhantomData<&'a [u8]>,
 }
 
 impl<'a> Payload<'a> {
     pub const fn of(bytes: &'a [u8]) -> Payload<'a> {
-        Payload { pointer: bytes.as_ptr(), len: bytes.len(), wire: PhantomData }
+        Payload { pointer: Some(bytes.as_ptr()), len: bytes.len(), wire: PhantomData }
     }
 
     /// # Safety
     /// `pointer` is valid for reads of `len` bytes for the lifetime.
     pub unsafe fn new(pointer: *const u8, len: usize) -> Payload<'a> {
-        Payload { pointer, len, wire: PhantomData }
+        Payload { pointer: Some(pointer), len, wire: PhantomData }
     }
 
-    /// A private copy.
+    /// `len` bytes that the wire has put where a sink said that they go
+    /// ([`Sink::places`](super::super::wire::Sink::places)).
+    pub const fn there(len: usize) -> Payload<'static> {
+        Payload { pointer: None, len, wire: PhantomData }
+    }
+
+    /// From where it is to be copied, if it is not where it goes.
+    pub fn place(self) -> Option<Place<'static>> {
+        self.pointer.map(Place::host)
+    }
+
+    /// A private copy; nothing of what is elsewhere already.
     pub fn to_vec(self) -> Vec<u8> {
+        let Some(pointer) = self.pointer else { return Vec::new() };
         let mut bytes = vec![0; self.len];
         // SAFETY: both are valid for this many bytes.
-        unsafe { copy_bytes(self.pointer, bytes.as_mut_ptr(), self.len) };
+        unsafe { copy_bytes(pointer, bytes.as_mut_ptr(), self.len) };
         bytes
     }
 }

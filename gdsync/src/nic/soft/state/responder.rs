@@ -10,7 +10,7 @@ use crate::nic::error::Result;
 use crate::nic::memory_region::Access;
 use crate::nic::queue_memory::QueueMemory;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::{KeyError, Place};
+use crate::nic::soft::keys::{EachPiece, KeyError, KeyTable};
 use crate::nic::soft::wire::frame::Frame;
 use crate::nic::words::Words;
 use crate::wqe::{
@@ -174,7 +174,7 @@ impl Responder {
         };
         match taken {
             Ok(mut inbound) => {
-                // At most 128 KiB.
+                // At most a frame's.
                 inbound.offset += payload.len as u32;
                 self.inbound = Some(inbound);
                 if inbound.offset < inbound.length {
@@ -286,32 +286,48 @@ impl Responder {
         inbound: Inbound,
         payload: Payload<'_>,
     ) -> Result<(), Stop> {
-        let (offset, len) = (u64::from(inbound.offset), payload.len as u64);
+        let Some(mut from) = payload.place() else { return Ok(()) };
+        self.targets(cx.keys, inbound, payload.len, &mut |region, to, part| {
+            // SAFETY: the parts add up to the payload; the key table checked where they go.
+            unsafe { cx.begun.copy(from, region.place(to), part)? };
+            from = from.after(part);
+            Ok(())
+        })
+        .map_err(|error| match (inbound.target, error) {
+            (Target::Receive, _) => BAD_RECEIVE,
+            (Target::Memory(_), KeyError::Broken) => NO_COPY,
+            (Target::Memory(_), _) => REFUSED,
+        })
+    }
+
+    /// Calls `piece` for the memory of the next `len` bytes of a message.
+    fn targets(
+        &self,
+        keys: &KeyTable,
+        inbound: Inbound,
+        len: usize,
+        piece: &mut EachPiece<'_>,
+    ) -> Result<(), KeyError> {
+        let (offset, all) = (u64::from(inbound.offset), len as u64);
         match inbound.target {
             Target::Receive => {
-                let mut from = Place::host(payload.pointer);
-                let need = Access::LOCAL_WRITE;
                 let segments = self.entry.segments();
-                let copied = cx.keys.for_pieces(segments, offset, len, need, |region, to, part| {
-                    // SAFETY: the parts add up to the payload; the key table checked where they go.
-                    unsafe { cx.begun.copy(from, region.place(to), part)? };
-                    from = from.after(part);
-                    Ok(())
-                });
-                copied.map_err(|_| BAD_RECEIVE)
+                keys.for_pieces(segments, offset, all, Access::LOCAL_WRITE, piece)
             }
             Target::Memory(_) if len == 0 => Ok(()),
             Target::Memory(to) => {
                 let address = to.address + offset;
-                let (region, pointer) = cx
-                    .keys
-                    .check(to.rkey, address, len, Access::REMOTE_WRITE)
-                    .map_err(|_| REFUSED)?;
-                let (from, to) = (Place::host(payload.pointer), region.place(pointer));
-                // SAFETY: checked for `len` bytes, which the payload has.
-                unsafe { cx.begun.copy(from, to, payload.len) }.map_err(|_| NO_COPY)
+                let (region, pointer) = keys.check(to.rkey, address, all, Access::REMOTE_WRITE)?;
+                piece(region, pointer, len)
             }
         }
+    }
+
+    /// Calls `piece` for where the next `len` bytes of message number `psn` go. False if they are not expected, or may not.
+    pub fn places(&self, keys: &KeyTable, psn: u32, len: usize, piece: &mut EachPiece<'_>) -> bool {
+        let Some(inbound) = self.inbound.filter(|_| psn == self.expected) else { return false };
+        len <= (inbound.length - inbound.offset) as usize
+            && self.targets(keys, inbound, len, piece).is_ok()
     }
 
     fn finish(&mut self, psn: u32, inbound: Inbound, completions: &mut CompletionWriter) {

@@ -14,6 +14,8 @@ use crate::memory::copy::copy_bytes;
 use crate::memory::{Buffer, Space};
 use crate::nic::completion_queue::{CompletionReader, clear};
 use crate::nic::options::CompletionMode;
+use crate::nic::soft::fuzz::in_parts;
+use crate::nic::soft::wire::Sink;
 use crate::wqe::{
     Completion, CompletionKind, DataSegment, DoorbellRecord, Entry, ErrorSide, Fence, Notify,
     Operation, Payload as Source, ReceiveRing, Received, RemoteAddress, RingMemoryMut, SendRing,
@@ -50,6 +52,19 @@ impl DirectPath for AllByDevice<'_> {
     fn find(&mut self, key: u32, address: u64, len: u64, need: Access) -> Option<Found> {
         let (_, pointer) = self.0.check(key, address, len, need).ok()?;
         Some(Found::ByDevice(RemoteAddress { address: pointer as u64, rkey: key }))
+    }
+}
+
+/// A machine and what it may use, which hears frames.
+struct Heard<'a, 'b>(&'a mut Machine, &'a mut Context<'b>);
+
+impl Sink for Heard<'_, '_> {
+    fn take(&mut self, frame: Frame, payload: Payload<'_>) -> std::result::Result<(), Violation> {
+        self.0.receive(self.1, frame, payload)
+    }
+
+    fn places(&mut self, frame: Frame, len: usize, places: &mut Vec<Piece>) {
+        self.0.places(self.1, frame, len, places);
     }
 }
 
@@ -165,6 +180,8 @@ struct World<'a> {
     seen_receives: u32,
     /// Entries accounted for by completions.
     accounted: usize,
+    /// Whether the last frame came in parts.
+    in_parts: bool,
     failed: bool,
     adds: u64,
 }
@@ -210,6 +227,7 @@ impl<'a> World<'a> {
             sends: 0,
             seen_receives: 0,
             accounted: 0,
+            in_parts: false,
             failed: false,
             adds: 0,
             bench,
@@ -275,8 +293,12 @@ impl<'a> World<'a> {
         true
     }
 
+    /// Every other frame in parts, as it may come from a socket.
     fn hear(&mut self, side: usize, frame: Frame, payload: &[u8]) {
-        self.with(side, |machine, cx| machine.receive(cx, frame, Payload::of(payload))).unwrap();
+        self.in_parts = !self.in_parts;
+        let first = if self.in_parts { payload.len() / 2 } else { payload.len() };
+        self.with(side, |machine, cx| in_parts(&mut Heard(machine, cx), frame, payload, first))
+            .unwrap();
     }
 
     /// The device carries out a request at once, and reports it later.

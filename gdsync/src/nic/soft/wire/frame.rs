@@ -14,9 +14,9 @@ use crate::wqe::{RemoteAddress, Syndrome};
 /// Bytes of a header.
 pub(crate) const HEADER: usize = 48;
 /// Most bytes of payload in one frame.
-pub(crate) const MAX_PAYLOAD: usize = 128 * 1024;
+pub(crate) const MAX_PAYLOAD: usize = 1024 * 1024;
 /// Version of this format; the two sides of a connection must agree.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// Longest message, as on hardware.
 pub(crate) const MAX_MESSAGE: u64 = 1 << 31;
 
@@ -210,6 +210,17 @@ impl Frame {
         let (frame, payload) = Frame::decode(*header)?;
         let end = HEADER + payload as usize;
         Ok((end <= bytes.len()).then_some((frame, end)))
+    }
+
+    /// As what more of its payload is taken, where that may come in parts.
+    pub fn more(&self) -> Option<Frame> {
+        match *self {
+            Frame::Send { psn, .. } | Frame::Write { psn, .. } | Frame::More { psn } => {
+                Some(Frame::More { psn })
+            }
+            Frame::ReadData { .. } => Some(*self),
+            _ => None,
+        }
     }
 
     /// The frame that begins with these bytes, and how many bytes of payload follow.

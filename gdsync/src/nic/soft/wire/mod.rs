@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::state::{CarriedOut, DeviceUse, Outgoing, Payload, Violation};
+use super::state::{CarriedOut, DeviceUse, Outgoing, Payload, Piece, Violation};
 use crate::process::Process;
 use frame::Frame;
 
@@ -34,7 +34,26 @@ impl From<frame::FrameError> for Cut {
 }
 
 /// Takes what arrives.
-pub(crate) type Sink<'a> = dyn FnMut(Frame, Payload<'_>) -> Result<(), Violation> + 'a;
+pub(crate) trait Sink {
+    /// A frame, or more of the payload of one that comes in parts ([`Frame::more`]).
+    fn take(&mut self, frame: Frame, payload: Payload<'_>) -> Result<(), Violation>;
+
+    /// Adds to `places` where the next `len` bytes go that will be taken as the payload of `frame`, if that is memory of the
+    /// CPU and this peer may write it; nothing otherwise. What has been put there is taken ([`Payload::there`]) before
+    /// anything else is asked or taken.
+    fn places(&mut self, frame: Frame, len: usize, places: &mut Vec<Piece>) {
+        let _ = (frame, len, places);
+    }
+}
+
+/// A sink that is a function, and knows no places.
+pub(crate) struct Each<F: FnMut(Frame, Payload<'_>) -> Result<(), Violation>>(pub F);
+
+impl<F: FnMut(Frame, Payload<'_>) -> Result<(), Violation>> Sink for Each<F> {
+    fn take(&mut self, frame: Frame, payload: Payload<'_>) -> Result<(), Violation> {
+        (self.0)(frame, payload)
+    }
+}
 
 /// The process of a peer on this machine.
 pub(crate) struct PeerProcess {
@@ -103,8 +122,8 @@ pub(crate) trait Wire: Send {
     /// Whether all that was sent is out of this process's hands.
     fn is_flushed(&self) -> bool;
 
-    /// Hands over frames that have arrived, a bounded number of them. True if there were some.
-    fn receive(&mut self, sink: &mut Sink<'_>) -> Result<bool, Cut>;
+    /// Hands over frames that have arrived, a bounded number of them, or much of a large one. True if there were some.
+    fn receive(&mut self, sink: &mut dyn Sink) -> Result<bool, Cut>;
 
     /// Looks, now and then, whether the peer still exists.
     fn check_peer(&mut self) -> Result<(), Cut> {

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use super::frame::{Frame, HEADER};
 use super::greeting::Greeting;
-use super::{Cut, PeerProcess, Sink, Wire};
+use super::{Cut, Each, PeerProcess, Sink, Wire};
 use crate::nic::soft::keys::Atomic;
 use crate::nic::soft::rdma::{Knock, MESSAGE, Message, REQUESTS, RdmaPort, WINDOW};
 use crate::nic::soft::state::{
@@ -400,10 +400,7 @@ impl RdmaWire {
     }
 
     /// Hands over the frames of the oldest message that has arrived. False if there is none.
-    fn take_message(
-        &mut self,
-        take: &mut dyn FnMut(Frame, Payload<'_>) -> std::result::Result<(), Violation>,
-    ) -> std::result::Result<bool, Cut> {
+    fn take_message(&mut self, sink: &mut dyn Sink) -> std::result::Result<bool, Cut> {
         let Some((receive, len)) = self.inbox.pop_front() else { return Ok(false) };
         let taken = match self.port.arrived(receive) {
             // SAFETY: the device has written so many bytes there, and writes no more until it is posted again.
@@ -412,7 +409,7 @@ impl RdmaWire {
             },
             None => &[],
         };
-        let outcome = each_frame(taken, take);
+        let outcome = each_frame(taken, sink);
         self.taken = self.taken.wrapping_add(1);
         self.port.post_again(receive).map_err(|error| Cut(error.to_string()))?;
         outcome.map(|()| true).map_err(Cut::from)
@@ -443,15 +440,15 @@ fn fault(status: Status) -> Option<Syndrome> {
     }
 }
 
-/// Calls `take` for every frame of a message.
+/// Hands over every frame of a message.
 pub(crate) fn each_frame(
     mut bytes: &[u8],
-    take: &mut dyn FnMut(Frame, Payload<'_>) -> std::result::Result<(), Violation>,
+    sink: &mut dyn Sink,
 ) -> std::result::Result<(), Violation> {
     while !bytes.is_empty() {
         let (frame, end) =
             Frame::first(bytes)?.ok_or(Violation::Other("a message that ends within a frame"))?;
-        take(frame, Payload::of(&bytes[HEADER..end]))?;
+        sink.take(frame, Payload::of(&bytes[HEADER..end]))?;
         bytes = &bytes[end..];
     }
     Ok(())
@@ -466,10 +463,10 @@ impl Wire for RdmaWire {
         self.poll()?;
         if !self.heard && !self.inbox.is_empty() {
             let (expected, mut heard) = (self.expected, false);
-            self.take_message(&mut |frame, _| {
+            self.take_message(&mut Each(|frame, _| {
                 heard = true;
                 expected.hear(frame)
-            })?;
+            }))?;
             if !heard {
                 return Err(Violation::Other("nothing before its hello").into());
             }
@@ -565,7 +562,7 @@ impl Wire for RdmaWire {
         self.gathered.is_none() && self.under_way.is_empty()
     }
 
-    fn receive(&mut self, sink: &mut Sink<'_>) -> std::result::Result<bool, Cut> {
+    fn receive(&mut self, sink: &mut dyn Sink) -> std::result::Result<bool, Cut> {
         let mut moved = self.poll()?;
         for _ in 0..BATCH {
             if !self.take_message(sink)? {
@@ -624,16 +621,16 @@ mod tests {
         };
         let message = [more(1, b"one"), more(2, b""), more(3, b"three")].concat();
         let mut seen = Vec::new();
-        let mut take = |frame, payload: Payload<'_>| {
+        let mut take = Each(|frame, payload: Payload<'_>| {
             seen.push((frame, payload.to_vec()));
             Ok(())
-        };
+        });
         assert_eq!(each_frame(&message, &mut take), Ok(()));
         let expected = [(1, &b"one"[..]), (2, b""), (3, b"three")];
         assert_eq!(seen, expected.map(|(psn, bytes)| (Frame::More { psn }, bytes.to_vec())));
         let cut = Violation::Other("a message that ends within a frame");
         for len in (0..message.len()).filter(|len| ![0, 51, 99].contains(len)) {
-            assert_eq!(each_frame(&message[..len], &mut |_, _| Ok(())), Err(cut), "{len}");
+            assert_eq!(each_frame(&message[..len], &mut Each(|_, _| Ok(()))), Err(cut), "{len}");
         }
     }
 }

@@ -181,7 +181,7 @@ impl Wire for ShmWire {
         true
     }
 
-    fn receive(&mut self, sink: &mut Sink<'_>) -> Result<bool, Cut> {
+    fn receive(&mut self, sink: &mut dyn Sink) -> Result<bool, Cut> {
         // Before the cursor: what was written before the flag was set is still read.
         let closed = self.inbound.flags().load(Ordering::Acquire) & CLOSED != 0;
         let broken = |what: &str| Err(Cut(format!("the peer's ring is broken: {what}")));
@@ -217,7 +217,7 @@ impl Wire for ShmWire {
             }
             // SAFETY: inside the record, which stays until the cursor is published.
             let payload = unsafe { Payload::new(from.add(HEADER), len - HEADER) };
-            sink(frame, payload)?;
+            sink.take(frame, payload)?;
             self.read += record as u64;
             self.inbound.read().store(self.read, Ordering::Release);
             taken += 1;
@@ -247,6 +247,7 @@ impl Drop for ShmWire {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic::soft::wire::Each;
 
     fn pair() -> (ShmWire, ShmWire) {
         let (one, two) = (Ring::create().unwrap(), Ring::create().unwrap());
@@ -272,13 +273,13 @@ mod tests {
                 one.send(&mut outgoing(sent, sizes[sent as usize % sizes.len()])).unwrap();
                 sent += 1;
             }
-            two.receive(&mut |frame, payload| {
+            two.receive(&mut Each(|frame, payload| {
                 let expected = outgoing(seen, sizes[seen as usize % sizes.len()]);
                 assert_eq!(frame, Frame::More { psn: seen });
                 assert_eq!(payload.to_vec(), expected.inline);
                 seen += 1;
                 Ok(())
-            })
+            }))
             .unwrap();
         }
     }
@@ -289,10 +290,10 @@ mod tests {
         one.send(&mut outgoing(1, 3)).unwrap();
         drop(one);
         let mut frames = 0;
-        let result = two.receive(&mut |_, _| {
+        let result = two.receive(&mut Each(|_, _| {
             frames += 1;
             Ok(())
-        });
+        }));
         assert_eq!(frames, 1);
         assert_eq!(result, Err(Cut("the peer closed the connection".into())));
     }
@@ -323,7 +324,7 @@ mod tests {
             let (one, mut two) = pair();
             one.outbound.words.word(RECORDS).store(len, Ordering::Relaxed);
             one.outbound.written().store(written, Ordering::Release);
-            let result = two.receive(&mut |_, _| Ok(()));
+            let result = two.receive(&mut Each(|_, _| Ok(())));
             assert!(result.is_err(), "{written} {len}: {result:?}");
         }
     }

@@ -1,24 +1,31 @@
 //! The wire between hosts: a TCP connection of frames. Both sides say hello first, with the format's version and the
 //! secret of the queue pair that is meant.
+//!
+//! The payload of a large frame is taken in parts: its beginning with the header, once that has come, and the rest is read
+//! from the socket to where it goes, in one call with what follows it. Only what goes to memory that the CPU does not reach is read here first.
 
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::AsRawFd;
 
 use mio::net::TcpStream;
 
 use super::frame::{Frame, HEADER, MAX_PAYLOAD, VERSION};
 use super::greeting::Greeting;
 use super::{Cut, Sink, Wire};
-use crate::nic::soft::state::{Outgoing, Payload};
+use crate::nic::soft::state::{Outgoing, Payload, Piece};
 
-/// Payload of a frame on this wire.
-const PAYLOAD: usize = MAX_PAYLOAD;
 /// Frames up to this payload are gathered in one buffer; larger ones go out from where they lie.
 const SMALL: usize = 8 * 1024;
 /// Bytes gathered before the socket has to take them.
 const GATHERED: usize = 64 * 1024;
-/// What is read at a time: a few of the largest frames.
-const INBOUND: usize = 4 * (HEADER + MAX_PAYLOAD);
+/// What is read here at a time: many small frames.
+const INBOUND: usize = 128 * 1024;
+/// What is read here behind payload that goes elsewhere: the next header, and as much as is taken with it.
+const BEHIND: usize = HEADER + SMALL;
+/// What is read to elsewhere at a time, and the pieces of memory there.
+const PLACED: usize = 512 * 1024;
+const PIECES: usize = 32;
 /// Reads in one go.
 const BATCH: usize = 4;
 
@@ -44,6 +51,12 @@ pub(crate) struct TcpWire {
     inbound: Box<[u8]>,
     from: usize,
     until: usize,
+    /// What more of the frame is taken as whose payload has begun, and how much is left of that.
+    rest: Option<(Frame, usize)>,
+    /// Where the next of it goes.
+    places: Vec<Piece>,
+    /// Bytes of it that have come since the peer was last heard: fewer than a small frame are no sign of life.
+    unheard: usize,
 }
 
 impl TcpWire {
@@ -77,6 +90,9 @@ impl TcpWire {
             inbound: vec![0; INBOUND].into_boxed_slice(),
             from: 0,
             until: 0,
+            rest: None,
+            places: Vec::new(),
+            unheard: 0,
         }
     }
 
@@ -84,33 +100,80 @@ impl TcpWire {
         &mut self.stream
     }
 
-    /// Reads what there is, up to the buffer's end. False if there was nothing.
-    fn fill(&mut self) -> Result<bool, Cut> {
+    /// Reads what there is to the places, and behind them here. False if there was nothing; else how many bytes are in the places.
+    fn fill(&mut self) -> Result<Option<usize>, Cut> {
         if !self.readable {
-            return Ok(false);
+            return Ok(None);
         }
         if self.from > 0 {
             self.inbound.copy_within(self.from..self.until, 0);
             (self.from, self.until) = (0, self.until - self.from);
         }
-        match self.stream.read(&mut self.inbound[self.until..]) {
+        let placed: usize = self.places.iter().map(|place| place.len).sum();
+        let here = &mut self.inbound[self.until..];
+        // Not what goes on in other places.
+        let behind = if self.rest.is_some_and(|(_, len)| len > placed) { 0 } else { BEHIND };
+        let here = if placed > 0 { &mut here[..behind] } else { here };
+        let room = placed + here.len();
+        let read = match self.places.is_empty() {
+            true => self.stream.read(here),
+            false => read_to(&self.stream, &self.places, here),
+        };
+        match read {
             Ok(0) => {
                 self.closed = true;
                 Err(Cut("the peer closed the connection".into()))
             }
             Ok(read) => {
-                self.until += read;
+                self.until += read.saturating_sub(placed);
                 // Less than there is room for: all that there was (epoll(7)).
-                self.readable = self.until == self.inbound.len();
-                Ok(true)
+                self.readable = read == room;
+                Ok(Some(read.min(placed)))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 self.readable = false;
-                Ok(false)
+                Ok(None)
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(Some(0)),
             Err(error) => Err(self.cut("reading", &error)),
         }
+    }
+
+    /// Hands over what is in the buffer: whole frames, and much of a large one. True if there was some.
+    fn hand_over(&mut self, sink: &mut dyn Sink) -> Result<bool, Cut> {
+        let mut any = false;
+        while let Some((frame, payload)) = self.next()? {
+            any = true;
+            self.unheard = 0;
+            sink.take(frame, Payload::of(&self.inbound[payload]))?;
+        }
+        Ok(any)
+    }
+
+    /// Reads more, the rest of a frame to where it goes. `None` if there was nothing, or else whether it was worth mentioning.
+    fn read_on(&mut self, sink: &mut dyn Sink) -> Result<Option<bool>, Cut> {
+        if let Some((frame, len)) = self.rest
+            && self.readable
+            && self.from == self.until
+        {
+            sink.places(frame, len.min(PLACED), &mut self.places);
+            if self.places.len() > PIECES {
+                self.places.clear();
+            }
+        }
+        let read = self.fill();
+        self.places.clear();
+        let Some(read) = read? else { return Ok(None) };
+        if let Some((frame, len)) = self.rest.filter(|_| read > 0) {
+            self.rest = (read < len).then_some((frame, len - read));
+            self.unheard += read;
+            sink.take(frame, Payload::there(read))?;
+        }
+        let heard = self.unheard >= SMALL || self.unheard > 0 && self.rest.is_none();
+        if heard {
+            self.unheard = 0;
+        }
+        Ok(Some(heard))
     }
 
     fn cut(&mut self, what: &str, error: &std::io::Error) -> Cut {
@@ -118,14 +181,45 @@ impl TcpWire {
         cut(what, error)
     }
 
-    /// The next whole frame in the buffer, and where its payload is.
+    /// The next frame in the buffer and where its payload is: all of it, or, of a large frame, much of it.
     fn next(&mut self) -> Result<Option<(Frame, std::ops::Range<usize>)>, Cut> {
         let there = &self.inbound[self.from..self.until];
-        let Some((frame, end)) = Frame::first(there)? else { return Ok(None) };
-        let range = self.from + HEADER..self.from + end;
-        self.from += end;
-        Ok(Some((frame, range)))
+        let (frame, header, len) = match self.rest {
+            Some((frame, len)) => (frame, 0, len),
+            None => {
+                let Some(header) = there.first_chunk() else { return Ok(None) };
+                let (frame, len) = Frame::decode(*header)?;
+                (frame, HEADER, len as usize)
+            }
+        };
+        let part = len.min(there.len() - header);
+        if part < len {
+            // The beginning of one; of the rest, which has nowhere else to go, as much as there is room for.
+            let much = if self.rest.is_some() { INBOUND } else { SMALL };
+            let Some(more) = frame.more().filter(|_| part >= much) else { return Ok(None) };
+            self.rest = Some((more, len - part));
+        } else {
+            self.rest = None;
+        }
+        let from = self.from + header;
+        self.from = from + part;
+        Ok(Some((frame, from..from + part)))
     }
+}
+
+/// Reads what there is to `places` in turn, then to `here`.
+fn read_to(stream: &TcpStream, places: &[Piece], here: &mut [u8]) -> std::io::Result<usize> {
+    let part = |base: *mut u8, len| libc::iovec { iov_base: base.cast(), iov_len: len };
+    let mut parts = [part(std::ptr::null_mut(), 0); PIECES + 1];
+    let count = places.len().min(PIECES);
+    for (to, place) in parts.iter_mut().zip(&places[..count]) {
+        *to = part(place.pointer.cast_mut(), place.len);
+    }
+    parts[count] = part(here.as_mut_ptr(), here.len());
+    // SAFETY: the places are memory that they hold and that was checked for so many bytes; others may access it meanwhile, as they may
+    // under any NIC, and no reference to it is made. `here` is this side's own.
+    let read = unsafe { libc::readv(stream.as_raw_fd(), parts.as_ptr(), count as i32 + 1) };
+    usize::try_from(read).map_err(|_| std::io::Error::last_os_error())
 }
 
 fn cut(what: &str, error: &std::io::Error) -> Cut {
@@ -161,7 +255,7 @@ impl Wire for TcpWire {
                     self.expected.as_ref().map_or(Ok(()), |expected| expected.hear(frame))?;
                     self.heard = true;
                 }
-                None if self.fill()? => {}
+                None if self.fill()?.is_some() => {}
                 None => break,
             }
         }
@@ -169,7 +263,7 @@ impl Wire for TcpWire {
     }
 
     fn max_payload(&self) -> usize {
-        PAYLOAD
+        MAX_PAYLOAD
     }
 
     fn has_room(&mut self) -> bool {
@@ -246,20 +340,12 @@ impl Wire for TcpWire {
         self.gathered.is_empty() && self.large.len == 0
     }
 
-    fn receive(&mut self, sink: &mut Sink<'_>) -> Result<bool, Cut> {
-        let mut progress = false;
+    fn receive(&mut self, sink: &mut dyn Sink) -> Result<bool, Cut> {
+        let mut progress = self.hand_over(sink)?;
         for _ in 0..BATCH {
-            while let Some((frame, payload)) = self.next()? {
-                progress = true;
-                sink(frame, Payload::of(&self.inbound[payload]))?;
-            }
-            if !self.fill()? {
-                break;
-            }
-        }
-        while let Some((frame, payload)) = self.next()? {
-            progress = true;
-            sink(frame, Payload::of(&self.inbound[payload]))?;
+            let Some(heard) = self.read_on(sink)? else { break };
+            progress |= heard;
+            progress |= self.hand_over(sink)?;
         }
         Ok(progress)
     }
@@ -323,5 +409,145 @@ impl Stranger {
 
     pub fn into_stream(self) -> TcpStream {
         self.stream
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::memory::{Buffer, Space};
+    use crate::nic::memory_region::Access;
+    use crate::nic::soft::keys::RegionMemory;
+    use crate::nic::soft::state::Violation;
+    use crate::{Device, Result};
+
+    const ADDRESS: u64 = 1 << 40;
+
+    /// Takes what arrives, and puts payloads into memory, one behind the other, if it has any.
+    struct Taken {
+        memory: Option<Arc<RegionMemory>>,
+        frames: Vec<(Frame, usize)>,
+        /// Bytes handed over, and of them those that were put into the memory by the wire.
+        bytes: Vec<u8>,
+        placed: usize,
+    }
+
+    impl Sink for Taken {
+        fn take(
+            &mut self,
+            frame: Frame,
+            payload: Payload<'_>,
+        ) -> std::result::Result<(), Violation> {
+            self.frames.push((frame, payload.len));
+            let at = self.bytes.len();
+            self.bytes.extend(payload.to_vec());
+            if payload.place().is_none() {
+                self.placed += payload.len;
+                let memory = self.memory.as_ref().expect("a place was named");
+                let from = memory.check(ADDRESS + at as u64, payload.len as u64, Access::ALL);
+                let from = from.expect("inside").cast_const();
+                // SAFETY: inside the memory, where the wire has just put it.
+                let there = unsafe { std::slice::from_raw_parts(from, payload.len) };
+                self.bytes.extend_from_slice(there);
+            }
+            Ok(())
+        }
+
+        fn places(&mut self, _: Frame, len: usize, places: &mut Vec<Piece>) {
+            let Some(memory) = &self.memory else { return };
+            // In two pieces.
+            let at = ADDRESS + self.bytes.len() as u64;
+            for (at, len) in [(at, len / 2), (at + len as u64 / 2, len - len / 2)] {
+                let to = memory.check(at, len as u64, Access::ALL).expect("inside");
+                places.push(Piece::new(memory, to, len));
+            }
+        }
+    }
+
+    fn wire() -> Result<(UnixStream, TcpWire)> {
+        let (sender, receiver) = UnixStream::pair().expect("a pair of sockets");
+        receiver.set_nonblocking(true).expect("it does not block");
+        let stream = std::net::TcpStream::from(OwnedFd::from(receiver));
+        let greeting = Greeting { qpn: 1, to: 2, from: 3 };
+        Ok((sender, TcpWire::accept(TcpStream::from_std(stream), greeting)))
+    }
+
+    /// What arrives of `sent` when `cuts` bytes of it come at a time, in turn, and whether anything was heard each time.
+    fn receive(sent: &[u8], cuts: &[usize], placed: bool) -> Result<(Taken, Vec<bool>)> {
+        let buffer = Buffer::<u8>::new(&Device::Host, Space::Host, 4 << 20)?;
+        let memory = RegionMemory::new(buffer, ADDRESS, Access::ALL, None).map(Arc::new);
+        let memory = memory.filter(|_| placed);
+        let mut taken = Taken { memory, frames: Vec::new(), bytes: Vec::new(), placed: 0 };
+        let (mut sender, mut wire) = wire()?;
+        let (mut rest, mut cuts, mut heard) = (sent, cuts.iter().cycle(), Vec::new());
+        while !rest.is_empty() {
+            let cut = cuts.next().map_or(1, |cut| *cut).min(rest.len());
+            sender.write_all(&rest[..cut]).expect("there is room");
+            rest = &rest[cut..];
+            wire.ready(true, true);
+            heard.push(wire.receive(&mut taken).expect("frames"));
+        }
+        Ok((taken, heard))
+    }
+
+    fn payload(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    #[test]
+    fn frames_come_out_as_they_went_in_however_the_bytes_come_and_wherever_they_go() -> Result<()> {
+        let sizes = [0, 8, SMALL, SMALL + 1, 100_000, MAX_PAYLOAD, 5, 70_000, 300_000];
+        let (mut sent, mut bytes) = (Vec::new(), Vec::new());
+        for (psn, size) in (0..).zip(sizes) {
+            sent.extend(Frame::More { psn }.encode(size as u32));
+            sent.extend(payload(size));
+            bytes.extend(payload(size));
+        }
+        for cuts in [&[150_000][..], &[13, 9_001, 50_000], &[HEADER, 1, 65_536], &[4099]] {
+            for placed in [false, true] {
+                let (taken, _) = receive(&sent, cuts, placed)?;
+                assert!(taken.bytes == bytes, "other bytes, {cuts:?} at a time");
+                for (psn, size) in (0..).zip(sizes) {
+                    let parts = taken.frames.iter().filter(|(it, _)| *it == Frame::More { psn });
+                    let lens: Vec<usize> = parts.map(|(_, len)| *len).collect();
+                    assert_eq!(lens.iter().sum::<usize>(), size, "{lens:?}");
+                    // What is small, or cannot be more than one, is whole.
+                    assert!(size > SMALL || lens.len() == 1, "{lens:?}");
+                }
+                assert!((taken.placed > 0) == placed, "{} bytes were placed", taken.placed);
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn most_of_a_large_payload_is_read_to_where_it_goes() -> Result<()> {
+        let mut sent = Vec::new();
+        for psn in 0..4 {
+            sent.extend(Frame::More { psn }.encode(MAX_PAYLOAD as u32));
+            sent.extend(payload(MAX_PAYLOAD));
+        }
+        let (taken, _) = receive(&sent, &[180_000], true)?;
+        let copied = taken.bytes.len() - taken.placed;
+        // The first of it came before anything was known; then what came with each header.
+        assert!(copied <= INBOUND + 4 * BEHIND, "{copied} bytes were copied");
+        Ok(())
+    }
+
+    #[test]
+    fn a_few_bytes_of_a_large_frame_are_no_sign_of_life() -> Result<()> {
+        let mut sent = Frame::More { psn: 1 }.encode(60_000).to_vec();
+        sent.extend(payload(60_000));
+        for placed in [false, true] {
+            let cuts: Vec<usize> = [HEADER + 20_000].into_iter().chain([1; 2_000]).collect();
+            let (_, heard) = receive(&sent[..HEADER + 21_000], &cuts, placed)?;
+            assert!(heard[0] && !heard[1..].contains(&true), "placed: {placed}");
+        }
+        Ok(())
     }
 }

@@ -7,9 +7,22 @@ use super::super::{CarriedOut, Context, Violation};
 use super::{Answer, FOR_EVER, Flight, Requester};
 use crate::nic::memory_region::Access;
 use crate::nic::soft::completion::CompletionWriter;
-use crate::nic::soft::keys::Place;
+use crate::nic::soft::keys::{EachPiece, KeyError, KeyTable};
 use crate::nic::soft::wire::frame::Frame;
 use crate::wqe::{Completion, CompletionKind, ErrorSide, Notify, Syndrome, WqeOpcode};
+
+impl Flight {
+    /// Calls `piece` for the memory of the next `len` bytes of the answer to a read.
+    fn targets(
+        &self,
+        keys: &KeyTable,
+        len: usize,
+        piece: &mut EachPiece<'_>,
+    ) -> Result<(), KeyError> {
+        let (offset, len) = (u64::from(self.received), len as u64);
+        keys.for_pieces(&self.scatter, offset, len, Access::LOCAL_WRITE, piece)
+    }
+}
 
 impl Requester {
     /// An answer of the peer.
@@ -29,6 +42,13 @@ impl Requester {
                 self.retried = 0;
             }
             Frame::ReadData { psn } => {
+                // After a part that could not be put where it belongs more may be on its way, which is not the peer's fault.
+                let failed = |flight: &Flight| {
+                    flight.psn == Some(psn) && matches!(flight.state, Answer::Failed(_))
+                };
+                if self.flights.iter().any(failed) {
+                    return Ok(());
+                }
                 let at = self.flight_of("data of read", psn)?;
                 self.acknowledge(at);
                 self.take_data(at, cx, payload);
@@ -126,25 +146,30 @@ impl Requester {
             self.settle(at, Answer::Failed(Syndrome::BadResponse));
             return;
         }
-        let mut from = Place::host(payload.pointer);
-        let scattered = cx.keys.for_pieces(
-            &flight.scatter,
-            u64::from(flight.received),
-            payload.len as u64,
-            Access::LOCAL_WRITE,
-            |region, to, len| {
+        let scattered = payload.place().map_or(Ok(()), |mut from| {
+            flight.targets(cx.keys, payload.len, &mut |region, to, len| {
                 // SAFETY: the pieces have as many bytes as the payload, and the key table checked them.
                 unsafe { cx.begun.copy(from, region.place(to), len)? };
                 from = from.after(len);
                 Ok(())
-            },
-        );
+            })
+        });
         flight.received += payload.len as u32;
         if scattered.is_err() {
             self.settle(at, Answer::Failed(Syndrome::LocalProtection));
         } else if flight.received == flight.length {
             self.settle(at, Answer::Done);
         }
+    }
+
+    /// Calls `piece` for where the next `len` bytes of the answer to read number `psn` go. False if they are not expected, or may not.
+    pub fn places(&self, keys: &KeyTable, psn: u32, len: usize, piece: &mut EachPiece<'_>) -> bool {
+        let waits = |flight: &&Flight| {
+            flight.psn == Some(psn) && flight.pulls && flight.state == Answer::Waiting
+        };
+        let Some(flight) = self.flights.iter().find(waits) else { return false };
+        len <= (flight.length - flight.received) as usize
+            && flight.targets(keys, len, piece).is_ok()
     }
 
     /// The peer had no receive for the message of flight `at`: it and all after it go back into the queue.
