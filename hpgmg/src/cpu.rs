@@ -190,6 +190,9 @@ impl Cpu {
     }
 }
 
+/// Elements of one vector of a rank up to which all those of a pass may be in a cache: 4 MiB, of eight vectors 32.
+const CACHED: usize = 1 << 19;
+
 #[allow(clippy::too_many_arguments)]
 fn run_tiles(
     config: &Config,
@@ -231,6 +234,7 @@ fn run_tiles(
             x: &x[base..base + g.volume],
             out,
             base,
+            in_memory: fields[Vector::Dinv.index()].len() > CACHED,
             update,
         };
         // SAFETY: the tiles of a level do not overlap, and `out` is borrowed for this run alone.

@@ -196,6 +196,7 @@ impl Workspace {
                     x: &self.x,
                     out: SharedVector::new(&mut self.ax),
                     base: 0,
+                    in_memory: false,
                     update: Update::Apply,
                 };
                 // SAFETY: the vectors are this function's alone.

@@ -72,6 +72,7 @@ fn run(isa: Isa, at: &mut RedBlack<'_>, part: Part) {
         identity: (!c.alpha.is_empty()).then(|| (start(c.alpha), c.a)),
         divergence: c.b * c.h2inv,
         out,
+        in_memory: false,
         parity: at.parity,
     };
     let black = BoxView { parity: at.parity + 1, ..red };

@@ -5,7 +5,7 @@
 
 use crate::geometry::BoxGeometry;
 use crate::isa::Isa;
-use crate::lanes::{self, Lanes};
+use crate::lanes::{self, Lanes, prefetch};
 use crate::operators::{
     BoxView, Coefficients, Finish, Stencil, Tile, fv4::Fv4, p27::P27, second_order::SecondOrder,
 };
@@ -67,6 +67,8 @@ pub struct Pass<'a> {
     pub out: SharedVector<'a>,
     /// Offset of the box in the output vector.
     pub base: usize,
+    /// The vectors of the level are in memory, not in a cache.
+    pub in_memory: bool,
     /// What to do.
     pub update: Update<'a>,
 }
@@ -112,6 +114,7 @@ fn view<S: Stencil>(pass: &Pass<'_>, tile: &Tile) -> BoxView {
         identity: (!c.alpha.is_empty()).then(|| (start(c.alpha), c.a)),
         divergence: c.b * c.h2inv,
         out: pass.out.start(pass.base, g.volume),
+        in_memory: pass.in_memory,
         parity,
     }
 }
@@ -193,6 +196,9 @@ impl Finish for Apply {
     unsafe fn cells<V: Lanes>(self, _at: usize, _x: V, ax: V, _mask: V::Mask) -> V {
         ax
     }
+
+    #[inline(always)]
+    fn prefetch(self, _at: usize) {}
 }
 
 /// `rhs - A x` of the cells from `at` on.
@@ -216,6 +222,11 @@ impl Finish for Residual {
         // SAFETY: by the caller's promise.
         unsafe { residual(self.rhs, at, ax) }
     }
+
+    #[inline(always)]
+    fn prefetch(self, at: usize) {
+        prefetch(self.rhs, at);
+    }
 }
 
 /// `x + Dinv (rhs - A x)` in the cells of one colour.
@@ -234,6 +245,12 @@ impl Finish for Gsrb {
         let new = unsafe { x + V::load(self.dinv.add(at)) * residual(self.rhs, at, ax) };
         V::select(mask, new, x)
     }
+
+    #[inline(always)]
+    fn prefetch(self, at: usize) {
+        prefetch(self.rhs, at);
+        prefetch(self.dinv, at);
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -251,6 +268,12 @@ impl Finish for Weighted {
             let weight = V::splat(self.scale) * V::load(self.weight.add(at));
             x + weight * residual(self.rhs, at, ax)
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, at: usize) {
+        prefetch(self.rhs, at);
+        prefetch(self.weight, at);
     }
 }
 
@@ -272,5 +295,11 @@ impl Finish for Chebyshev {
             let weight = V::splat(self.c2) * V::load(self.dinv.add(at));
             x + step + weight * residual(self.rhs, at, ax)
         }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, at: usize) {
+        prefetch(self.rhs, at);
+        prefetch(self.dinv, at);
     }
 }

@@ -6,7 +6,7 @@
 //! description.
 
 use super::{BoxView, Finish, Stencil, Tile};
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, prefetch};
 
 /// The operator.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +101,17 @@ unsafe fn cells<V: Lanes>(
     }
 }
 
+/// Asks for what the plane after that of offset `at` reads for the first time. The hardware does so late: there are
+/// seven vectors, and five planes of `x`. One line of each at a time: more at once wait for each other.
+#[inline(always)]
+fn prefetch_next(view: &BoxView, at: usize, finish: impl Finish) {
+    let plane = view.geometry.plane;
+    prefetch(view.x, at + 3 * plane);
+    view.beta.iter().for_each(|beta| prefetch(*beta, at + 2 * plane));
+    finish.prefetch(at + plane);
+    prefetch(view.out, at + plane);
+}
+
 impl Stencil for Fv4 {
     const RADIUS: usize = 2;
 
@@ -128,6 +139,7 @@ impl Stencil for Fv4 {
             }
         }
         for k in tile.k.clone() {
+            let ahead = view.in_memory && k + 1 < tile.k.end;
             let at = g.row(tile.j.start, k);
             // SAFETY: as above.
             unsafe { flux_row::<V>(view.x.add(at), beta_j.add(at), pitch, plane, of_j) };
@@ -141,6 +153,9 @@ impl Stencil for Fv4 {
                     let (mut i, mut low) = (0, V::splat(first));
                     let mask = V::mask(parity);
                     while i + V::WIDTH <= n {
+                        if ahead {
+                            prefetch_next(view, at + i, finish);
+                        }
                         let faces = LowFaces { i: low, j: of_j.add(i), k: of_k.add(i) };
                         low = cells(view, at + i, scale, faces, mask, finish);
                         i += V::WIDTH;

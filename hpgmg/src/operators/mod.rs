@@ -55,6 +55,8 @@ pub struct BoxView {
     pub divergence: f64,
     /// Where the result goes; not the vector the operator is applied to.
     pub out: *mut f64,
+    /// The vectors of the level are in memory, not in a cache.
+    pub in_memory: bool,
     /// Cells with an even `i + j + k + parity` are of the colour to be updated.
     pub parity: usize,
 }
@@ -67,6 +69,9 @@ pub trait Finish: Copy {
     /// # Safety
     /// The cells lie in the box, and this machine has the instructions of `V`.
     unsafe fn cells<V: Lanes>(self, at: usize, x: V, ax: V, mask: V::Mask) -> V;
+
+    /// Asks for what it reads of its own at offset `at`.
+    fn prefetch(self, at: usize);
 }
 
 /// A discrete operator.
