@@ -1,5 +1,5 @@
 //! A message started by the host, under every short interleaving of what its two ranks can do, against a model of the credit
-//! protocol: which starts are refused, when each side is complete, what is in the receiver's memory at every moment. Then the
+//! protocol, and against one of the slots through which small ones go: which starts are refused, when each side is complete, what is in the receiver's memory at every moment. Then the
 //! same with one of the two lost at every point. Both ranks are driven by one thread, so each order really happens; what two
 //! threads do inside one call is the business of `models/`.
 
@@ -10,7 +10,11 @@ use libmp::{Device, Error, Operation, Recv, Region, Send, World};
 
 const SEND: usize = 0;
 const RECV: usize = 1;
-const WORDS: usize = 3;
+/// Words of a message that goes through slots, and of one that waits for a credit.
+const SMALL: usize = 3;
+const LARGE: usize = 13;
+/// Messages of which none has been told to be taken.
+const SLOTS: u64 = 4;
 const NOTHING: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,9 +59,10 @@ struct Side {
     observed: u64,
 }
 
-/// The credit protocol.
+/// The credit protocol, or that of slots.
 #[derive(Debug, Clone, Copy, Default)]
 struct Model {
+    slots: bool,
     sides: [Side; 2],
 }
 
@@ -65,9 +70,14 @@ impl Model {
     /// What a call of a rank does with its own side when it gets the chance.
     fn help(&mut self, side: usize) {
         let [send, recv] = self.sides;
+        let room = match self.slots {
+            // Every second one is told.
+            true => SLOTS + recv.observed / 2 * 2,
+            false => recv.handed,
+        };
         let can = send.prepared
             && recv.prepared
-            && (side == RECV || (recv.handed >= send.started && send.handed < send.started));
+            && (side == RECV || (room >= send.started && send.handed < send.started));
         if can {
             self.sides[side].handed = self.sides[side].started;
         }
@@ -95,6 +105,14 @@ impl Model {
         }
         complete
     }
+
+    /// The last message in the receiver's memory.
+    fn last(&self) -> u64 {
+        match self.slots {
+            true => self.sides[RECV].observed,
+            false => self.sides[SEND].handed,
+        }
+    }
 }
 
 /// Two ranks, and the message from the one to the other.
@@ -107,21 +125,33 @@ struct Pair {
 }
 
 impl Pair {
-    fn new() -> Pair {
+    fn new(slots: bool) -> Pair {
         let worlds: Vec<World> = World::threads(2).unwrap();
         let [a, b]: [World; 2] = worlds.try_into().ok().unwrap();
-        let region = |world: &World| world.alloc::<u64>(&Device::Host, WORDS).unwrap();
+        let words = if slots { SMALL } else { LARGE };
+        let region = |world: &World| world.alloc::<u64>(&Device::Host, words).unwrap();
         let regions = [region(&a), region(&b)];
         let worlds = [Some(a), Some(b)];
-        let mut pair = Pair { worlds, regions, send: None, recv: None, model: Model::default() };
+        let mut pair = Pair {
+            worlds,
+            regions,
+            send: None,
+            recv: None,
+            model: Model { slots, ..Model::default() },
+        };
         pair.again();
         pair
     }
 
     /// Forgets the message, and begins with a new one.
     fn again(&mut self) {
-        (self.send, self.recv, self.model) = (None, None, Model::default());
-        self.regions[RECV].write(&[NOTHING; WORDS]).unwrap();
+        (self.send, self.recv) = (None, None);
+        self.model.sides = Default::default();
+        self.fill(RECV, NOTHING);
+    }
+
+    fn fill(&self, side: usize, word: u64) {
+        self.regions[side].write(&vec![word; self.regions[side].len()]).unwrap();
     }
 
     fn operation(&self, side: usize) -> &dyn Operation {
@@ -158,7 +188,7 @@ impl Pair {
                 let next = self.model.sides[side].started + 1;
                 let may = self.model.start(side);
                 if may && side == SEND {
-                    self.regions[SEND].write(&[next; WORDS]).unwrap();
+                    self.fill(SEND, next);
                 }
                 match self.start(side) {
                     Ok(()) => assert!(may, "started a second time"),
@@ -178,11 +208,12 @@ impl Pair {
 
     /// What is in the receiver's memory is the last message that the model moved.
     fn look(&self) {
-        let last = match self.model.sides[SEND].handed {
+        let last = match self.model.last() {
             0 => NOTHING,
             message => message,
         };
-        assert_eq!(self.regions[RECV].to_vec().unwrap(), [last; WORDS]);
+        let words = self.regions[RECV].to_vec().unwrap();
+        assert!(words.iter().all(|word| *word == last), "{words:?}, not {last}");
     }
 
     /// From wherever it is, the message can be brought to its end.
@@ -268,8 +299,12 @@ fn naming<T>(what: impl std::fmt::Debug, run: impl FnOnce() -> T) -> T {
 }
 
 #[test]
-fn every_order_of_two_ranks_calls_gives_what_the_credit_protocol_says() {
-    let mut pair = Pair::new();
+fn every_order_of_two_ranks_calls_gives_what_the_protocol_says() {
+    [true, false].into_iter().for_each(every_order);
+}
+
+fn every_order(slots: bool) {
+    let mut pair = Pair::new(slots);
     // Words are given back: there are far fewer than messages here.
     for sequence in sequences(9) {
         naming(&sequence, || {
@@ -282,6 +317,10 @@ fn every_order_of_two_ranks_calls_gives_what_the_credit_protocol_says() {
 
 #[test]
 fn a_rank_that_is_lost_at_any_point_is_named_and_no_message_is_made_up() {
+    [true, false].into_iter().for_each(every_loss);
+}
+
+fn every_loss(slots: bool) {
     const LEN: usize = 5;
     // Of each sequence what comes before the loss, and what the survivor does after it.
     let mut seen = HashSet::new();
@@ -294,7 +333,7 @@ fn a_rank_that_is_lost_at_any_point_is_named_and_no_message_is_made_up() {
                 continue;
             }
             naming((before, lost, &after), || {
-                let mut pair = Pair::new();
+                let mut pair = Pair::new(slots);
                 before.iter().for_each(|&action| pair.act(action));
                 pair.lose(lost);
                 after.iter().for_each(|&action| pair.act_alone(action));

@@ -240,7 +240,8 @@ fn an_abort_releases_streams_that_wait_for_messages() {
 
 fn an_abort_releases_streams(worlds: Vec<World>) {
     let texts = on_threads(worlds, |world| {
-        let region: Region<u64> = world.alloc(&Device::Host, 1).unwrap();
+        // Too long to be sent before it is posted.
+        let region: Region<u64> = world.alloc(&Device::Host, 16).unwrap();
         let stream = world.stream(&Device::Host).unwrap();
         if world.rank() == 2 {
             let ends: Vec<_> = (0..2)

@@ -3,7 +3,7 @@
 //! the host, streams and kernels find it.
 
 mod host;
-mod observed;
+pub(crate) mod observed;
 pub(crate) mod stream;
 mod trigger;
 
@@ -243,7 +243,7 @@ impl Endpoint {
 
     /// The way, for messages of `len` bytes, to an end that the peer calls `number`.
     fn way_of(&self, plane: &Plane, met: Met, len: u64, number: u32) -> Result<Way> {
-        let Met { mut message, staged, mine, line, moves, ahead, mut held } = met;
+        let Met { mut message, staged, mine, line, moves, slots, ahead, mut held } = met;
         let gpu = self.memory.device().as_cuda().is_some();
         let (host, copies) = match gpu {
             true => {
@@ -257,8 +257,7 @@ impl Endpoint {
                     &self.state,
                     mine,
                     line.clone(),
-                    moves,
-                    ahead,
+                    (moves, slots, ahead),
                     self.shared.clone(),
                 );
                 (Some(Arc::new(host.map_err(|source| broken(&self.name, source))?)), Vec::new())

@@ -23,8 +23,8 @@ use crate::error::Result;
 /// the order of their own receives; they are in no other order, and messages of at most 8 KiB between GPUs order nothing else.
 ///
 /// A start waits until there is room, on the device that does it; a start of the host is left to later calls of this rank. Up to
-/// four messages of at most 8 KiB between GPUs, or to a GPU through a NIC, are on their way unasked, and one from a host to a
-/// GPU, which fetches it; others wait for the posted buffer. Streams and kernels wait at most for the communicator's timeout;
+/// four messages of at most 8 KiB between GPUs, or to a GPU through a NIC, are on their way unasked, three or four of at most 96
+/// bytes between hosts' memories that are mapped, and one from a host to a GPU, which fetches it; others wait for the posted buffer. Streams and kernels wait at most for the communicator's timeout;
 /// [`Communicator::synchronize`](crate::Communicator::synchronize) says so.
 ///
 /// # Dropping

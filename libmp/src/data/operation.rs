@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gdsync::Deadline;
 
 use super::endpoint::Endpoint;
+use super::endpoint::observed::coarse_now;
 use super::endpoint::stream::{Action, Step};
 use super::name::Progress;
 use super::plane::Plane;
@@ -164,10 +165,11 @@ const AHEAD: usize = 8;
 pub fn start_all(operations: &[&dyn Operation]) -> Result<()> {
     let soon = |operation: &&dyn Operation| operation.inside().end.prefetch(true);
     operations.iter().take(AHEAD).for_each(soon);
+    let now = coarse_now();
     for (number, operation) in operations.iter().enumerate() {
         operations.get(number + AHEAD).inspect(|it| soon(it));
         let Inside { end, plane } = operation.inside();
-        end.start(plane)?;
+        end.start_at(plane, now)?;
     }
     Ok(())
 }

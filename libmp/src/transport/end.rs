@@ -10,7 +10,7 @@ use mp_kernels::{Message, StepKind};
 use serde::{Deserialize, Serialize};
 
 use super::state::EndState;
-use super::{Call, mapped, nic};
+use super::{Call, Slots, mapped, nic};
 use crate::data::path::Path;
 use crate::data::pieces::{Move, Pieces};
 use crate::error::{Error, Result};
@@ -157,6 +157,8 @@ pub(crate) struct Met {
     pub line: Arc<dyn Line>,
     /// What this rank moves: of a send before the other end is told, of a receive when the message has come.
     pub moves: Vec<Move>,
+    /// Between CPUs, of small messages: the slots through which they go, and then nothing is moved besides.
+    pub slots: Option<Slots>,
     /// Messages that may be on their way beyond those that the other end has posted or taken.
     pub ahead: u64,
     /// Memory that is used as long as the end lives.

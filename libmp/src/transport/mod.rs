@@ -8,6 +8,7 @@ mod end;
 pub(crate) mod line;
 mod mapped;
 pub(crate) mod nic;
+mod packet;
 mod state;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,7 @@ pub(crate) use end::{
 #[cfg(test)]
 pub(crate) use mapped::EndOpening as MappedOpening;
 use mapped::Mapped;
+pub(crate) use mapped::Slots;
 use nic::KernelLinks;
 pub(crate) use state::EndState;
 

@@ -1,8 +1,8 @@
-//! The protocol of messages on the CPU: `mp/message.cuh` without packets, in Rust. Calls of the host do what can be done at
+//! The protocol of messages on the CPU: `mp/message.cuh` in Rust. Calls of the host do what can be done at
 //! once, step by step; host streams do the same on their thread and wait.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use gdsync::Word64;
@@ -12,7 +12,7 @@ use mp_kernels::{StepKind, WaitStatus};
 use crate::data::pieces::Move;
 use crate::data::plane::Abort;
 use crate::data::report::Report;
-use crate::transport::{EndState, Handed, Line};
+use crate::transport::{EndState, Handed, Line, Slots};
 
 /// Looks without a pause, and looks with a yield after each, before naps.
 const SPINS: u32 = 64;
@@ -27,8 +27,12 @@ pub(crate) struct HostEnd {
     line: Arc<dyn Line>,
     /// What the CPU moves: of a send before the other end is told, of a receive when the message has come.
     moves: Vec<Move>,
+    /// Of small messages between CPUs: what they go through.
+    slots: Option<Slots>,
     /// Messages that may be on their way beyond those that the other end has posted or taken.
     ahead: u64,
+    /// What the signal was when it was last looked at for room: while that is enough, its cache line stays where it is.
+    known: AtomicU64,
     /// What streams and the host know of each other.
     pub shared: Arc<Shared>,
 }
@@ -54,22 +58,28 @@ pub(crate) struct Bounds {
 pub(crate) type Ended = (WaitStatus, u64, Duration);
 
 impl HostEnd {
-    /// `ahead`: see the field.
+    /// What is moved, what it goes through and how many may be ahead: see the fields.
     pub fn new(
         here: &EndState,
         mine: Word64,
         line: Arc<dyn Line>,
-        moves: Vec<Move>,
-        ahead: u64,
+        (moves, slots, ahead): (Vec<Move>, Option<Slots>, u64),
         shared: Arc<Shared>,
     ) -> gdsync::Result<HostEnd> {
         let (epoch, room) = (here.epoch()?, here.room()?);
-        Ok(HostEnd { epoch, room, mine, line, moves, ahead, shared })
+        let known = AtomicU64::new(0);
+        Ok(HostEnd { epoch, room, mine, line, moves, slots, ahead, known, shared })
     }
 
-    /// The signal of this end. Acquire.
+    /// How far the other end is, as far as this one sees: of a receive the messages that have come, up to the next one. Acquire.
     pub fn seen(&self) -> u64 {
-        load(&self.mine)
+        match &self.slots {
+            Some(slots) if slots.receives => {
+                let taken = load(&self.epoch);
+                taken + u64::from(slots.has(taken + 1))
+            }
+            _ => load(&self.mine),
+        }
     }
 
     pub fn signal(&self) -> &Word64 {
@@ -78,14 +88,29 @@ impl HostEnd {
 
     /// A hint that the next start is soon.
     pub fn prefetch_start(&self) {
-        self.mine.prefetch();
-        self.line.prefetch();
-        self.moves.first().inspect(|first| first.to.prefetch_for_write(0));
+        match &self.slots {
+            // Nobody is told that it is posted.
+            Some(slots) if slots.receives => {}
+            Some(slots) => {
+                slots.prefetch(load(&self.epoch) + 1);
+                if self.known.load(Ordering::Relaxed) < self.needed() {
+                    self.mine.prefetch();
+                }
+            }
+            None => {
+                self.mine.prefetch();
+                self.line.prefetch();
+                self.moves.first().inspect(|first| first.to.prefetch_for_write(0));
+            }
+        }
     }
 
     /// A hint that a message will be looked for soon.
     pub fn prefetch_message(&self) {
-        self.mine.prefetch();
+        match &self.slots {
+            Some(slots) => slots.prefetch(load(&self.epoch) + 1),
+            None => self.mine.prefetch(),
+        }
     }
 
     /// What this end's signal must have reached before the next message may be sent.
@@ -93,9 +118,25 @@ impl HostEnd {
         (load(&self.epoch) + 1).saturating_sub(self.ahead)
     }
 
+    /// Whether the next message may be sent. Acquire.
+    pub fn has_room(&self) -> bool {
+        let needed = self.needed();
+        if self.known.load(Ordering::Acquire) >= needed {
+            return true;
+        }
+        let seen = load(&self.mine);
+        self.known.store(seen, Ordering::Release);
+        seen >= needed
+    }
+
     /// Sends the next message, for which there is room.
     pub fn send(&self) -> Result<Handed, Error> {
         let epoch = load(&self.epoch) + 1;
+        if let Some(slots) = &self.slots {
+            slots.send(epoch)?;
+            self.epoch.store(epoch)?;
+            return Ok(Handed::Done);
+        }
         self.carry_moves()?;
         let told = self.line.tell(StepKind::Send, epoch)?;
         if told != Handed::NoRoom {
@@ -104,14 +145,37 @@ impl HostEnd {
         Ok(told)
     }
 
-    /// Tells the sender that the buffer was posted so many times. Release: what was read from it has been read.
+    /// The buffer is posted once more: so many times now. What kernels have taken from slots was not posted.
+    pub fn post(words: (&Word64, &Word64)) -> u64 {
+        let (epoch, room) = words;
+        let posted = load(room).max(load(epoch)) + 1;
+        // Host memory, which the CPU reaches.
+        let _ = room.store(posted);
+        posted
+    }
+
+    /// Tells the sender that the buffer was posted so many times, unless its messages wait for it in slots. Release: what was read from it
+    /// has been read.
     pub fn tell_posted(&self, posted: u64) -> Result<Handed, Error> {
-        self.line.tell(StepKind::Post, posted)
+        match self.slots {
+            Some(_) => Ok(Handed::Done),
+            None => self.line.tell(StepKind::Post, posted),
+        }
     }
 
     /// Takes the next message; false if it is not there. Acquire: it is visible.
     pub fn take(&self) -> Result<bool, Error> {
         let epoch = load(&self.epoch) + 1;
+        if let Some(slots) = &self.slots {
+            if !slots.take(epoch)? {
+                return Ok(false);
+            }
+            self.epoch.store(epoch)?;
+            if Slots::is_told(epoch) {
+                self.line.tell(StepKind::Post, epoch)?;
+            }
+            return Ok(true);
+        }
         if self.seen() < epoch {
             return Ok(false);
         }
@@ -136,9 +200,7 @@ impl HostEnd {
     pub fn run(&self, kind: Step, bounds: &Bounds) -> bool {
         let done = match kind {
             Step::Post => {
-                let posted = load(&self.room) + 1;
-                // The words are host memory, which the CPU reaches.
-                let _ = self.room.store(posted);
+                let posted = HostEnd::post((&self.epoch, &self.room));
                 self.finish(bounds, posted, || self.tell_posted(posted))
             }
             Step::Send => self.send_in_order(bounds),
@@ -146,8 +208,10 @@ impl HostEnd {
             Step::Take if load(&self.room) <= load(&self.epoch) => return true,
             Step::Take => {
                 let epoch = load(&self.epoch) + 1;
-                let arrived =
-                    wait(&self.mine, &bounds.abort.word, bounds.timeout, |seen| seen >= epoch);
+                let arrived = wait_until(&bounds.abort.word, bounds.timeout, || {
+                    let seen = self.seen();
+                    (seen, seen >= epoch)
+                });
                 let taken = |_| self.take().map_err(|_| lost()).map(drop);
                 arrived.and_then(taken).map_err(|ended| (epoch, ended))
             }

@@ -11,7 +11,7 @@ use crate::data::plane::Plane;
 use crate::trace::{self, Span};
 
 /// The monotonic clock as of its last tick: some milliseconds early, and as cheap to read as memory.
-pub(super) fn coarse_now() -> u64 {
+pub(crate) fn coarse_now() -> u64 {
     nanoseconds(ClockId::MonotonicCoarse)
 }
 
@@ -27,8 +27,8 @@ impl Endpoint {
         Duration::from_nanos(nanoseconds(ClockId::Monotonic).saturating_sub(since))
     }
 
-    /// A start, for the counters, the log and the timeline.
-    pub(super) fn count(&self, plane: &Plane) {
+    /// A start at this time of the coarse clock, for the counters, the log and the timeline.
+    pub(super) fn count(&self, plane: &Plane, now: u64) {
         let bytes = self.memory.len() as u64;
         let count: Option<&Count> = match (self.side, self.one_sided) {
             (Side::Send, None) => Some(&self.counters.sends),
@@ -44,7 +44,7 @@ impl Endpoint {
             self.counters.signals.add(u64::from(signals));
         }
         tracing::trace!(operation = %self.name, bytes, "started");
-        self.since.store(coarse_now(), Ordering::Relaxed);
+        self.since.store(now, Ordering::Relaxed);
         self.flying.store(plane.trace.now(), Ordering::Relaxed);
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use gdsync::{Deadline, Device, Event, Space, Stream, Word64};
 
 use super::host::Step as HostStep;
+use super::observed::coarse_now;
 use super::stream::{self, Action, Tell};
 use super::{EndState, Endpoint, HostEnd, OneSidedKind, Side, Way, Words, broken};
 use crate::data::name::{Progress, What};
@@ -112,6 +113,11 @@ pub(crate) enum Use {
 impl Endpoint {
     /// A start by the host.
     pub fn start(self: &Arc<Self>, plane: &Plane) -> Result<()> {
+        self.start_at(plane, coarse_now())
+    }
+
+    /// The same at this time of the coarse clock.
+    pub fn start_at(self: &Arc<Self>, plane: &Plane, now: u64) -> Result<()> {
         plane.check_after(Duration::ZERO, || self.name.to_string())?;
         let _span = self.span(plane, "start");
         plane.listen_if(!self.is_paired(), self.neighbour);
@@ -121,16 +127,16 @@ impl Endpoint {
         if starts.by_host || self.is_queued() || posted {
             return Err(self.started_before(&starts));
         }
-        self.begin(plane, &mut starts);
+        self.begin(plane, &mut starts, now);
         starts.by_host = true;
         starts.todo = Some(Todo::Begin);
         if self.side == Side::Send {
             self.shared.starting.store(true, Ordering::Relaxed);
-        } else if let Some(Words { room, .. }) = &self.words
+        } else if let Some(Words { epoch, room }) = &self.words
             && self.one_sided.is_none()
         {
-            // Handed when the peer is known. Host memory.
-            let _ = room.store(room.load().unwrap_or_default() + 1);
+            // Handed when the peer is known.
+            HostEnd::post((epoch, room));
         }
         starts.host = starts.count;
         let (number, waits) = (starts.host, self.go_on(plane, &mut starts));
@@ -142,12 +148,12 @@ impl Endpoint {
     }
 
     /// Counts a start that the host knows of.
-    fn begin(&self, plane: &Plane, starts: &mut HostStarts) {
+    fn begin(&self, plane: &Plane, starts: &mut HostStarts, now: u64) {
         starts.count += 1;
         starts.posted = self.side == Side::Recv;
         starts.unseen = true;
         starts.last = None;
-        self.count(plane);
+        self.count(plane, now);
     }
 
     /// A stream is given a step. What it is, is counted; refused is a start that nothing orders behind the last one.
@@ -155,7 +161,7 @@ impl Endpoint {
         let (stream, by) = by;
         if by == Use::Captured {
             if action == Action::Start {
-                self.count(plane);
+                self.count(plane, coarse_now());
             }
             return Ok(0);
         }
@@ -171,7 +177,7 @@ impl Endpoint {
                 if self.one_sided.is_none() && (by_host || queued || posted) {
                     return Err(self.started_before(&starts));
                 }
-                self.begin(plane, &mut starts);
+                self.begin(plane, &mut starts, coarse_now());
                 starts.by_host = false;
                 starts.last = Some((stream.number(), false));
             }
@@ -324,9 +330,8 @@ impl Endpoint {
                 Handed::Done | Handed::Posted { .. } => Ok(None),
             });
         }
-        let needed = host.needed();
-        if host.seen() < needed {
-            return Ok(Err(Wake::Credit(needed)));
+        if !host.has_room() {
+            return Ok(Err(Wake::Credit(host.needed())));
         }
         let _moving = self.span(plane, "move");
         // The peer may see it before this thread looks at the clock again.

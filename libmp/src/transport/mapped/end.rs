@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use gdsync::nic::Error as NicError;
 use gdsync::{Buffer, Device, PeerHandle, PeerMemory, Word64};
-use mp_kernels::{Message, StepKind};
+use mp_kernels::{Message, PACKET_SLOTS, StepKind};
 use serde::{Deserialize, Serialize};
 
 use crate::data::pieces::Pieces;
@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 use crate::transport::end::{EndNotice, Handed, Here, IN_ONE, Line, Met, Opening, Side};
 use crate::transport::state::{EndState, packets};
 use crate::transport::{Call, end};
+
+use super::Slots;
 
 /// What the peer maps of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,10 +40,10 @@ pub(crate) struct End {
     opening: EndOpening,
 }
 
-/// For messages of how many bytes a receive has slots for packets. (The peer's kind of device is not known yet; if it is no GPU they
+/// For messages of how many bytes a receive has slots for packets. (The peer's kind of device is not known yet; if it is another they
 /// stay unused.)
 pub(crate) fn inbox(side: Side, device: &Device, len: u64) -> Option<u64> {
-    (side == Side::Recv && packets(device, true, len)).then_some(len)
+    (side == Side::Recv && packets(device, device.as_cuda().is_some(), len)).then_some(len)
 }
 
 impl End {
@@ -60,8 +62,8 @@ impl End {
         let cut = || plane.pieces.cut_for(device, memory.len()).map_err(failed);
         let (mut stage, mut directory, mut opened) = (None, None, None);
         match (memory.whole(), here.side) {
-            // Nothing has to be mapped: there are no bytes, or they come as packets.
-            (Some(_), Side::Recv) if memory.is_empty() || has_inbox => {}
+            // Nothing has to be mapped: there are no bytes, or they come as packets. (A GPU sends none to a CPU.)
+            (Some(_), Side::Recv) if memory.is_empty() || (gpu && has_inbox) => {}
             (Some(whole), Side::Recv) => {
                 opened = handle(whole);
                 if opened.is_none() {
@@ -84,7 +86,7 @@ impl End {
             |buffer: Option<&Buffer<u8>>| buffer.map(Buffer::export).transpose().map_err(failed);
         let memory = match (here.side, opened) {
             (_, Some(opened)) => Some(opened),
-            (Side::Recv, None) => export(stage.as_ref().filter(|_| !has_inbox))?,
+            (Side::Recv, None) => export(stage.as_ref().filter(|_| !(gpu && has_inbox)))?,
             (Side::Send, None) => export(fetched.as_ref())?,
         };
         let opening = EndOpening {
@@ -179,7 +181,17 @@ impl end::End for End {
             })
         };
         let message = message().map_err(failed)?;
+        let slots = match here.side {
+            _ if !as_packets || gpu => None,
+            Side::Send => Some(&theirs),
+            Side::Recv => Some(here.state),
+        };
+        let receives = here.side == Side::Recv;
+        let slots =
+            slots.map(|state| Slots::new(state.slots()?, here.memory, sent as usize, receives));
+        let slots = slots.transpose().map_err(failed)?;
         let (moves, ahead) = match (&self.fetched, &target, here.side) {
+            _ if slots.is_some() => (Ok(Vec::new()), PACKET_SLOTS),
             (Some(place), _, _) if fetched => (here.memory.moves_to(&place.clone().into()), 1),
             (_, Some(target), Side::Send) if !gpu => (here.memory.moves_to(target), 0),
             _ => (here.stage_moves(stage, sent), 0),
@@ -190,6 +202,7 @@ impl end::End for End {
             mine: waits.signal().map_err(failed)?,
             line: Arc::new(theirs.signal().map_err(failed)?),
             moves: moves.map_err(failed)?,
+            slots,
             ahead,
             held,
         })

@@ -2,6 +2,7 @@
 //! memory of a GPU, a stream of this rank does for it.
 
 mod end;
+mod slots;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,6 +13,7 @@ use mp_kernels::{AtomicKind, WindowPart};
 
 pub(crate) use end::EndOpening;
 pub(super) use end::{End, inbox};
+pub(crate) use slots::Slots;
 
 use super::end::{Line, Met, OneSided, OneSidedKind, Side};
 use super::state::EndState;
@@ -257,6 +259,6 @@ impl Connection for Mapped {
             }
         }
         let (message, line) = (Ok(message), Arc::new(theirs));
-        Ok(Met { message, staged: false, mine, line, moves, ahead: 0, held })
+        Ok(Met { message, staged: false, mine, line, moves, slots: None, ahead: 0, held })
     }
 }

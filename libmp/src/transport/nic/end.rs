@@ -186,6 +186,7 @@ impl end::End for End {
             mine,
             line: Arc::new(line),
             moves: here.stage_moves(self.stage.as_ref(), sent).map_err(failed)?,
+            slots: None,
             ahead: other.slots,
             held: vec![signals.memory().clone(), whole.clone()],
         })

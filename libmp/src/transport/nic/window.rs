@@ -502,6 +502,7 @@ impl Connection for Far {
             mine,
             line: Arc::new(line),
             moves: Vec::new(),
+            slots: None,
             ahead: u64::MAX,
             held: vec![what.memory.clone()],
         })
