@@ -337,16 +337,16 @@ mod tests {
     #[test]
     fn a_domain_is_divided_as_the_program_divides_it_and_the_division_is_said() {
         let results = run(&measured(), &plan()).unwrap();
-        let names: Vec<_> = results.figures[3].series.iter().map(|s| s.name.as_str()).collect();
+        let names: Vec<_> = results.figures[4].series.iter().map(|s| s.name.as_str()).collect();
         assert_eq!(names, ["kernel", "stream", "mpi", "kernel, slabs", "kernel, cubes"]);
         let at = |series: usize, x: f64| {
-            let points = &results.figures[3].series[series].points;
+            let points = &results.figures[4].series[series].points;
             points.iter().find(|point| point.x == x).map(|point| point.samples[0])
         };
-        // Eight ranks keep slabs, 64 have something else.
+        // Eight ranks of a host keep slabs, 64 have something else.
         assert_eq!(at(0, 8.0), at(3, 8.0));
         assert!(at(0, 64.0).is_some() && at(4, 64.0).is_some() && at(0, 64.0) != at(3, 64.0));
-        let said = results.method.iter().find(|line| line.starts_with("256³, 1 a node")).unwrap();
+        let said = results.method.iter().find(|line| line.starts_with("256³, 8 a node")).unwrap();
         assert!(
             said.contains("8 ranks: 256³ to 64³ in 1 × 1 × 8, 32³ and coarser whole"),
             "{said}"
