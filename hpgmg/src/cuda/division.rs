@@ -273,6 +273,11 @@ impl Division {
         [rank % i, rank / i % j, rank / (i * j)]
     }
 
+    /// The rank in the middle.
+    fn middle(&self) -> usize {
+        self.rank_at(self.ranks.map(|ranks| ranks / 2))
+    }
+
     fn rank_at(&self, [x, y, z]: [usize; 3]) -> usize {
         x + self.ranks[0] * (y + self.ranks[1] * z)
     }
@@ -309,17 +314,10 @@ impl Division {
 
     /// What a rank in the middle sends when it exchanges a vector of level `l` of `n` cells a side.
     pub fn sent(&self, l: usize, n: usize) -> Sent {
-        let along = self.along(l);
-        let cells = along.map(|ranks| n.div_ceil(ranks));
-        let sides = along.map(|ranks| ranks.min(3) - 1);
         let mut sent = Sent { bytes: 0, neighbours: 0 };
-        for which in 1..8 {
-            let of = |axis: usize| which >> axis & 1 == 1;
-            let ways: usize = (0..3).map(|axis| if of(axis) { sides[axis] } else { 1 }).product();
-            let border: usize =
-                (0..3).map(|axis| if of(axis) { GHOSTS } else { cells[axis] }).product();
-            sent.neighbours += ways;
-            sent.bytes += ways * border * size_of::<f64>();
+        for (_, bytes) in self.borders(l, n, self.middle()) {
+            sent.neighbours += 1;
+            sent.bytes += bytes;
         }
         sent
     }
@@ -383,7 +381,7 @@ impl Division {
             borders + gathers as f64 * stages.sum::<f64>()
         };
         // That in the middle has the most neighbours, those beside it are on its host or the next ones.
-        let first = self.rank_at(self.ranks.map(|ranks| ranks / 2)).saturating_sub(LOOKED_AT / 2);
+        let first = self.middle().saturating_sub(LOOKED_AT / 2);
         (first..ranks.min(first + LOOKED_AT)).map(of_rank).fold(0.0, f64::max)
     }
 
