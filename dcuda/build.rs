@@ -31,5 +31,5 @@ fn run() -> Result<(), String> {
         .flag("-ffp-contract=off")
         .try_compile("dcuda_host")
         .map_err(|error| format!("cuda/host.cpp: {error}"))?;
-    module::fatbin("dcuda", "cuda/module.cu", &["-fmad=false"])
+    module::fatbin("dcuda", "cuda/module.cu", &["-fmad=false"]).map(|_| ())
 }

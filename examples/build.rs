@@ -44,7 +44,7 @@ fn kernels() -> Result<(), String> {
         .file("kernels.cu")
         .try_compile("examples_host")
         .map_err(|error| format!("kernels.cu: {error}"))?;
-    module::fatbin("examples", "kernels.cu", &["-fmad=false"])
+    module::fatbin("examples", "kernels.cu", &["-fmad=false"]).map(|_| ())
 }
 
 /// `guide.rs`: a module for each chapter, whose documentation is the chapter.

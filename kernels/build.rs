@@ -15,6 +15,8 @@ const ARCHITECTURES: [u32; 3] = [80, 90, 100];
 /// … and PTX of the first and the last, which the driver compiles for the rest: the last for GPUs newer than all
 /// of them, the first for generations in between that the last is too new for.
 const PTX: [u32; 2] = [80, 100];
+/// Fewer of them, which compile faster: `90`, or `80,90`. For the kernels of all crates.
+const CHOICE: &str = "MP_CUDA_ARCHITECTURES";
 
 fn main() -> ExitCode {
     match run() {
@@ -37,6 +39,7 @@ fn run() -> Result<(), String> {
     for name in nvcc::VARIABLES {
         println!("cargo::rerun-if-env-changed={name}");
     }
+    println!("cargo::rerun-if-env-changed={CHOICE}");
     // nvcc may be found there, and finds the host compiler there.
     println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rustc-check-cfg=cfg(mp_fatbin)");
@@ -66,6 +69,19 @@ fn run() -> Result<(), String> {
         .map_err(|error| format!("cannot write build_info.rs: {error}"))
 }
 
+/// The architectures to compile for, in rising order.
+fn wanted() -> Result<Vec<u32>, String> {
+    let Ok(choice) = std::env::var(CHOICE) else { return Ok(ARCHITECTURES.to_vec()) };
+    let chosen = |number: &u32| choice.split(',').any(|one| one.trim() == number.to_string());
+    let wanted: Vec<u32> = ARCHITECTURES.iter().copied().filter(chosen).collect();
+    match wanted.len() == choice.split(',').count() {
+        true => Ok(wanted),
+        false => {
+            Err(format!("{CHOICE} is {choice:?}; expected some of {ARCHITECTURES:?}, as in 80,90"))
+        }
+    }
+}
+
 /// Writes the fatbin and returns the architectures in it, in nvcc's names.
 fn compile(
     nvcc: &Nvcc,
@@ -73,20 +89,20 @@ fn compile(
     sources: &Path,
     fatbin: &Path,
 ) -> Result<Vec<String>, String> {
-    let known = |wanted: &[u32]| -> Vec<u32> {
-        wanted.iter().copied().filter(|number| nvcc.architectures.contains(number)).collect()
-    };
-    let machine_code = known(&ARCHITECTURES);
+    let wanted = wanted()?;
+    let known = nvcc.architectures.as_slice();
+    let machine_code: Vec<u32> =
+        wanted.iter().copied().filter(|number| known.contains(number)).collect();
     let Some(last) = machine_code.last() else {
         return Err(format!(
-            "{} {} compiles for none of sm_{ARCHITECTURES:?}: CUDA 11.0 or newer is needed",
+            "{} {} compiles for none of sm_{wanted:?}: CUDA 11.0 or newer is needed",
             nvcc.path.display(),
             nvcc.version
         ));
     };
-    if machine_code.len() < ARCHITECTURES.len() {
+    if machine_code.len() < wanted.len() {
         println!(
-            "cargo::warning=nvcc {} knows only sm_{machine_code:?} of sm_{ARCHITECTURES:?}; newer GPUs will \
+            "cargo::warning=nvcc {} knows only sm_{machine_code:?} of sm_{wanted:?}; newer GPUs will \
              compile the PTX at start (CUDA 12.8 or newer knows all)",
             nvcc.version
         );

@@ -16,14 +16,15 @@ pub fn include() -> Result<String, String> {
     Ok(include)
 }
 
-/// Writes `NAME.fatbin` into the folder that cargo gives build scripts and sets the cfg `NAME_fatbin`; does neither without an nvcc.
-pub fn fatbin(name: &str, source: &str, flags: &[&str]) -> Result<(), String> {
+/// Writes `NAME.fatbin` into the folder that cargo gives build scripts and sets the cfg `NAME_fatbin`; gives what the compiler said.
+/// Does nothing without an nvcc.
+pub fn fatbin(name: &str, source: &str, flags: &[&str]) -> Result<Option<String>, String> {
     let names = ["NVCC", "INCLUDE", "GENCODE"].map(|name| format!("DEP_MP_KERNELS_{name}"));
     for name in &names {
         println!("cargo::rerun-if-env-changed={name}");
     }
     println!("cargo::rustc-check-cfg=cfg({name}_fatbin)");
-    let [Ok(nvcc), _, gencode] = names.map(|name| variable(&name)) else { return Ok(()) };
+    let [Ok(nvcc), _, gencode] = names.map(|name| variable(&name)) else { return Ok(None) };
     let mut command = Command::new(nvcc);
     command.args(["-std=c++17", "-fatbin", "--threads", "0", "-I", &include()?]).args(flags);
     for code in gencode?.split(' ') {
@@ -32,10 +33,10 @@ pub fn fatbin(name: &str, source: &str, flags: &[&str]) -> Result<(), String> {
     let out = Path::new(&variable("OUT_DIR")?).join(format!("{name}.fatbin"));
     command.arg(source).arg("-o").arg(out);
     let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
         return Err(format!("{command:?} failed with {}\n{said}", output.status));
     }
     println!("cargo::rustc-cfg={name}_fatbin");
-    Ok(())
+    Ok(Some(said))
 }

@@ -145,7 +145,7 @@ const TABLE: &[(&str, Absurd)] = &[
     ("CUDA_HOME", BUILD),
     ("CUDA_PATH", BUILD),
     ("MP_CUDA_WHEELS", BUILD),
-    ("HPGMG_ARCHITECTURES", BUILD),
+    ("MP_CUDA_ARCHITECTURES", BUILD),
     ("MP_REGENERATE", PROGRAM),
     ("PATH", PROGRAM),
     ("LD_LIBRARY_PATH", PROGRAM),
