@@ -76,7 +76,7 @@ pub fn tensor_map(memory: &Buffer<f64>, dims: &[u64], strides: &[u64], tile: &[u
     map.strides[..rank - 1].copy_from_slice(strides);
     map.tile = std::array::from_fn(|m| tile.get(m).map_or(0, |&count| u64::from(count)));
     // SAFETY: both are as many words, of which any is valid; only the kernels of the host read it.
-    unsafe { std::mem::transmute(map) }
+    unsafe { std::mem::transmute::<HostMap, TensorMap>(map) }
 }
 
 /// A kernel by its name.
