@@ -40,6 +40,51 @@ __device__ __forceinline__ double ghost(int rule, int layer, double x1, double x
     return ((w[0] * x1 + w[1] * x2) + w[2] * x3) + w[3] * x4;
 }
 
+// A ghost of `layer` beyond a border, from the four cells next to it, the nearest first.
+__device__ __forceinline__ double extended(int rule, int layer, const double (&cells)[4]) {
+    double sum = 0.0;
+#pragma unroll
+    for (int m = 0; m < 4; m++) sum += TAPS[1 + 2 * rule + layer][m] * cells[m];
+    return sum;
+}
+
+// The two ghosts of a line of cells, which are of one colour and the other in turn, `inward` elements apart. The first cell is `same`,
+// and `other` has its place among those of the other colour.
+__device__ __forceinline__ void extend_line(int rule, double* same, double* other, int inward) {
+    double cells[4];
+#pragma unroll
+    for (int m = 0; m < 4; m++) cells[m] = (m & 1 ? other : same)[m * inward];
+    other[-inward] = extended(rule, 0, cells);
+    same[-2 * inward] = extended(rule, 1, cells);
+}
+
+// The two ghost rows beyond a row of a plane, SIDE elements of either colour, from which the next rows lie `inward` further. By thread
+// number `thread` of THREADS.
+template <int SIDE, int THREADS>
+__device__ __forceinline__ void extend_row(int rule, double* row0, double* row1, int inward, int thread) {
+    for (int item = thread; item < 2 * SIDE; item += THREADS) {
+        const bool second = item >= SIDE;
+        const int at = second ? item - SIDE : item;
+        extend_line(rule, (second ? row1 : row0) + at, (second ? row0 : row1) + at, inward);
+    }
+}
+
+// The two ghost planes beyond plane k, the first (step 1) or the last (step -1) of the domain, from that and the next three: planes of PLANE
+// elements, in whose rows SIDE elements of one colour lie before those of the other. `plane(k)` is where a plane lies.
+template <int SIDE, int PLANE, int THREADS, class P>
+__device__ __forceinline__ void extend_planes(int rule, int k, int step, int thread, const P& plane) {
+    for (int at = thread; at < PLANE; at += THREADS) {
+        // Along k the colour of a cell changes, and the halves of the row with it.
+        const int flipped = at % (2 * SIDE) < SIDE ? at + SIDE : at - SIDE;
+        double cells[4];
+#pragma unroll
+        for (int m = 0; m < 4; m++) cells[m] = plane(k + m * step)[m & 1 ? flipped : at];
+        // cells[0] lies one plane inward of layer 0, two of layer 1.
+        plane(k - step)[flipped] = extended(rule, 0, cells);
+        plane(k - 2 * step)[at] = extended(rule, 1, cells);
+    }
+}
+
 // Stores the cells 2t and 2t+1 of row (j, k); where the row ends also its ghosts. Called by whole warps whose lanes hold
 // consecutive t of one row, with the cells next to a boundary in one warp (the host's launch sees to it).
 template <bool WRAPPED = false, class L>

@@ -62,42 +62,17 @@ struct Column {
 
     // Ghost rows beyond the domain in plane k, from the rows inside.
     __device__ __forceinline__ void extend_rows(int k) const {
-        double* plane = ring.plane(k);
-        for (int item = thread; item < GHOSTS * Ring::ROW; item += COLUMN_THREADS) {
-            const int layer = item / Ring::ROW, at = item % Ring::ROW;
-            for (int high = 0; high < 2; high++) {
-                if (high ? j0 + COLUMN_ROWS != level.n : j0 != 0) continue;
-                // Along j the colour of a cell changes, and the halves of the row with it.
-                const int row = high ? GHOSTS + COLUMN_ROWS + layer : GHOSTS - 1 - layer, step = high ? -1 : 1;
-                const int first = high ? GHOSTS + COLUMN_ROWS - 1 : GHOSTS;
-                const int flipped = at < Ring::SIDE ? at + Ring::SIDE : at - Ring::SIDE;
-                double sum = 0.0;
-#pragma unroll
-                for (int m = 0; m < 4; m++) {
-                    const int from = first + m * step;
-                    sum += TAPS[1 + 2 * level.boundary + layer][m] * plane[from * Ring::ROW + ((row - from) & 1 ? flipped : at)];
-                }
-                plane[row * Ring::ROW + at] = sum;
-            }
-        }
+        double* const first = ring.plane(k) + GHOSTS * Ring::ROW;
+        auto extend = [&](double* row, int inward) {
+            extend_row<Ring::SIDE, COLUMN_THREADS>(level.boundary, row, row + Ring::SIDE, inward, thread);
+        };
+        if (j0 == 0) extend(first, Ring::ROW);
+        if (j0 + COLUMN_ROWS == level.n) extend(first + (COLUMN_ROWS - 1) * Ring::ROW, -Ring::ROW);
     }
 
-    // The two ghost planes beyond plane k, the first (step 1) or last (step -1) of the domain, from that and the next three.
+    // The two ghost planes beyond plane k, the first (step 1) or last (step -1) of the domain.
     __device__ __forceinline__ void extend_planes(int k, int step) const {
-        for (int at = thread; at < Ring::PLANE; at += COLUMN_THREADS) {
-            const int flipped = at % Ring::ROW < Ring::SIDE ? at + Ring::SIDE : at - Ring::SIDE;
-            double cells[4];
-#pragma unroll
-            for (int m = 0; m < 4; m++) cells[m] = ring.plane(k + m * step)[m & 1 ? flipped : at];
-#pragma unroll
-            for (int layer = 0; layer < GHOSTS; layer++) {
-                double sum = 0.0;
-#pragma unroll
-                for (int m = 0; m < 4; m++) sum += TAPS[1 + 2 * level.boundary + layer][m] * cells[m];
-                // cells[0] lies one plane inward of layer 0, two of layer 1.
-                ring.plane(k - (layer + 1) * step)[layer == 0 ? flipped : at] = sum;
-            }
-        }
+        hpgmg::extend_planes<Ring::SIDE, Ring::PLANE, COLUMN_THREADS>(level.boundary, k, step, thread, [&](int k) { return ring.plane(k); });
     }
 
     // Calls f(k) for the planes [first, end) while x around plane k is in the ring; all threads of the block together. Both

@@ -83,23 +83,17 @@ __device__ __forceinline__ int thread_of_tile() { return threadIdx.x + 32 * (thr
 // fine = P coarse, or fine += P coarse.
 template <int RULE, bool ADD, bool WRAPPED = false>
 __device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, const double* from, double* to) {
-    constexpr int REACH = reach_of_rule(RULE);
-    __shared__ Tile<REACH> tile;
+    __shared__ TileOfChildren<RULE> tile;
     // The last tiles along j and k begin early enough to hold the cells that the ghosts are sums of.
     const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)),
               k0 = min(blockIdx.z * TILE, max(coarse.n - TILE, 0));
-    tile.template fill<true, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
+    tile.coarse.template fill<true, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
                                       TILE_THREADS);
     const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
     const bool mine = i < coarse.n && j < coarse.n && k < coarse.n && j >= blockIdx.y * TILE && k >= blockIdx.z * TILE;
+    tile.interpolate(thread_of_tile(), TILE_THREADS);
     double children[2][2][2] = {};
-    if (mine) {
-        interpolate<RULE>(
-            [&](int di, int dj, int dk) {
-                return tile.cells[threadIdx.z + REACH + dk][threadIdx.y + REACH + dj][threadIdx.x + REACH + di];
-            },
-            children);
-    }
+    if (mine) tile.children(threadIdx.x, threadIdx.y, threadIdx.z, children);
     // A warp is one row of coarse cells: all of it is `mine` along j and k or nothing.
     if (!__any_sync(~0u, mine)) return;
 #pragma unroll

@@ -58,6 +58,18 @@ constexpr std::int32_t SWEEP_BETA_PAIRS = 38;
 
 constexpr std::int32_t SWEEP_BETA_ROWS = 12;
 
+// Rows of a block that finds residuals by tiles, …
+constexpr std::int32_t RESIDUAL_ROWS = 16;
+
+// … its warps, …
+constexpr std::int32_t RESIDUAL_WARPS = 10;
+
+// … its shared memory, …
+constexpr std::int32_t RESIDUAL_BYTES = 201536;
+
+// … and elements of a row and colour that it copies at once.
+constexpr std::int32_t RESIDUAL_PAIRS = 36;
+
 // One-dimensional rules for ghosts of homogeneous Dirichlet boundaries.
 enum [[nodiscard]] GhostRule : std::uint32_t {
     // Of one cell.

@@ -68,18 +68,7 @@ struct Share {
 
     // The two ghosts beyond a cell at the border, `inward` of which the next ones lie. Where the colour of a cell changes the
     // halves of its row do.
-    __device__ __forceinline__ void extend(double* cell, int flip, int inward) const {
-        double cells[4];
-#pragma unroll
-        for (int m = 0; m < 4; m++) cells[m] = cell[m * inward + (m & 1 ? flip : 0)];
-#pragma unroll
-        for (int layer = 0; layer < GHOSTS; layer++) {
-            double sum = 0.0;
-#pragma unroll
-            for (int m = 0; m < 4; m++) sum += TAPS[1 + 2 * boundary + layer][m] * cells[m];
-            cell[-(layer + 1) * inward + (layer == 0 ? flip : 0)] = sum;
-        }
-    }
+    __device__ __forceinline__ void extend(double* cell, int flip, int inward) const { extend_line(boundary, cell, cell + flip, inward); }
     // Waits for copies, and fills the ghosts along j and k beyond the domain. For all threads.
     __device__ __forceinline__ void complete(double* x) const {
         copied();

@@ -5,4 +5,5 @@
 #include "held.cu"
 #include "leg.cu"
 #include "sweep.cu"
+#include "residual.cu"
 #include "general.cu"

@@ -74,23 +74,17 @@ __device__ __forceinline__ void residual_norm_part(const Level& level, const Pas
 template <int RULE, bool ADD, bool WRAPPED, class Part>
 __device__ __forceinline__ void prolong_part(const Level& coarse, const Level& fine, const double* from, double* to,
                                              const Part& part) {
-    constexpr int REACH = reach_of_rule(RULE);
-    __shared__ Tile<REACH> tile;
+    __shared__ TileOfChildren<RULE> tile;
     const March<Part> m(part, TILE, gridDim.z, 2);
     if (!m.enter()) return;
     const int i0 = m.pair(), j0 = min(m.row(), max(coarse.n - TILE, 0)), k0 = min(m.k, max(coarse.n - TILE, 0));
-    tile.template fill<false, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
+    tile.coarse.template fill<false, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
                                        TILE_THREADS, m);
     const int i = i0 + threadIdx.x, j = j0 + threadIdx.y, k = k0 + threadIdx.z;
     const bool mine = m.has(i, j, k, coarse.n);
+    tile.interpolate(thread_of_tile(), TILE_THREADS);
     double children[2][2][2] = {};
-    if (mine) {
-        interpolate<RULE>(
-            [&](int di, int dj, int dk) {
-                return tile.cells[threadIdx.z + REACH + dk][threadIdx.y + REACH + dj][threadIdx.x + REACH + di];
-            },
-            children);
-    }
+    if (mine) tile.children(threadIdx.x, threadIdx.y, threadIdx.z, children);
     if (__any_sync(~0u, mine)) {
 #pragma unroll
         for (int pk = 0; pk < 2; pk++) {

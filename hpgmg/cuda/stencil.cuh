@@ -170,6 +170,18 @@ struct HeldFaces {
     __device__ __forceinline__ double slope(int axis, Side side, int across) const { return slopes[axis][side][across]; }
 };
 
+// The flux of fv4 through a face of a cell, from x in the cells below and above the face and in those beyond them; and from the
+// neighbours of these two along the two other axes, on the lower side and on the upper. That through the upper face of a cell is, bit by
+// bit, that through the lower face of the next.
+template <class F>
+__device__ __forceinline__ double flux_fv4(const F& face, int axis, Side side, double far_low, double low, double high, double far_high,
+                                           double low_m0, double high_m0, double low_p0, double high_p0, double low_m1, double high_m1,
+                                           double low_p1, double high_p1) {
+    return straight(face.straight(axis, side), far_low, low, high, far_high) +
+           0.25 * (along(face.slope(axis, side, 0), low_m0, high_m0, low_p0, high_p0) +
+                   along(face.slope(axis, side, 1), low_m1, high_m1, low_p1, high_p1));
+}
+
 template <class L, class X, class F>
 __device__ __forceinline__ double divergence_fv4(const L& level, const X& x, const F& face) {
     const double c = x(0, 0, 0);
@@ -180,24 +192,12 @@ __device__ __forceinline__ double divergence_fv4(const L& level, const X& x, con
     const double imkm = x(-1, 0, -1), ipkm = x(1, 0, -1), imkp = x(-1, 0, 1), ipkp = x(1, 0, 1);
     const double jmkm = x(0, -1, -1), jpkm = x(0, 1, -1), jmkp = x(0, -1, 1), jpkp = x(0, 1, 1);
 
-    const double i_low = straight(face.straight(0, LOW), imm, im, c, ip) +
-                         0.25 * (along(face.slope(0, LOW, 0), imjm, jm, imjp, jp) +
-                                 along(face.slope(0, LOW, 1), imkm, km, imkp, kp));
-    const double i_high = straight(face.straight(0, HIGH), im, c, ip, ipp) +
-                          0.25 * (along(face.slope(0, HIGH, 0), jm, ipjm, jp, ipjp) +
-                                  along(face.slope(0, HIGH, 1), km, ipkm, kp, ipkp));
-    const double j_low = straight(face.straight(1, LOW), jmm, jm, c, jp) +
-                         0.25 * (along(face.slope(1, LOW, 0), imjm, im, ipjm, ip) +
-                                 along(face.slope(1, LOW, 1), jmkm, km, jmkp, kp));
-    const double j_high = straight(face.straight(1, HIGH), jm, c, jp, jpp) +
-                          0.25 * (along(face.slope(1, HIGH, 0), im, imjp, ip, ipjp) +
-                                  along(face.slope(1, HIGH, 1), km, jpkm, kp, jpkp));
-    const double k_low = straight(face.straight(2, LOW), kmm, km, c, kp) +
-                         0.25 * (along(face.slope(2, LOW, 0), imkm, im, ipkm, ip) +
-                                 along(face.slope(2, LOW, 1), jmkm, jm, jpkm, jp));
-    const double k_high = straight(face.straight(2, HIGH), km, c, kp, kpp) +
-                          0.25 * (along(face.slope(2, HIGH, 0), im, imkp, ip, ipkp) +
-                                  along(face.slope(2, HIGH, 1), jm, jmkp, jp, jpkp));
+    const double i_low = flux_fv4(face, 0, LOW, imm, im, c, ip, imjm, jm, imjp, jp, imkm, km, imkp, kp);
+    const double i_high = flux_fv4(face, 0, HIGH, im, c, ip, ipp, jm, ipjm, jp, ipjp, km, ipkm, kp, ipkp);
+    const double j_low = flux_fv4(face, 1, LOW, jmm, jm, c, jp, imjm, im, ipjm, ip, jmkm, km, jmkp, kp);
+    const double j_high = flux_fv4(face, 1, HIGH, jm, c, jp, jpp, im, imjp, ip, ipjp, km, jpkm, kp, jpkp);
+    const double k_low = flux_fv4(face, 2, LOW, kmm, km, c, kp, imkm, im, ipkm, ip, jmkm, jm, jpkm, jp);
+    const double k_high = flux_fv4(face, 2, HIGH, km, c, kp, kpp, im, imkp, ip, ipkp, jm, jmkp, jp, jpkp);
     return level.scale * ((i_high - i_low) + (j_high - j_low) + (k_high - k_low));
 }
 

@@ -9,16 +9,8 @@
 // Who waits for what, of plane k: colour 0 for the copy of k+2 and for colour 1 of k-4; colour 1 for colour 0 of k+1, with its ghosts;
 // the copy for step s, which brings plane s+2 of x and s+1 of the coefficients, for colour 0 of s-3 and colour 1 of s-5.
 #pragma once
-#include "column.cuh"
+#include "tiles.cuh"
 namespace hpgmg {
-
-// What tiles are copied from: CUtensorMap of the CUDA driver, by x and by the three coefficients.
-struct alignas(64) TensorMap {
-    unsigned long long opaque[16];
-};
-struct SweepMaps {
-    TensorMap x, beta[3];
-};
 
 struct Sweep {
     static constexpr int ROWS = SWEEP_ROWS, PAIRS = 32;  // of a tile
@@ -34,59 +26,13 @@ struct Sweep {
     static constexpr int OLD = 5 + AHEAD, OTHER = 4 + BACK, ACROSS = 2 + BACK, ALONG = 1 + BACK;
     static constexpr int OLD_AT = 0, NEW_AT = OLD * X_PLANE, OTHER_AT = NEW_AT + NEW * X_PLANE, BETA_AT = OTHER_AT + OTHER * X_PLANE,
                          ALONG_AT = BETA_AT + 2 * ACROSS * B_PLANE, END = ALONG_AT + ALONG * B_PLANE;
-    static constexpr int BYTES = 8 * END + 5 * 64;
+    static constexpr int BYTES = 8 * END + 5 * PlaneBarriers::BYTES;
     // Bytes that a step copies.
     static constexpr int X_BYTES = 8 * X_ROWS * SIDE, STAGE = 2 * X_BYTES + 3 * 8 * B_PLANE;
 };
 static_assert(Sweep::BYTES == SWEEP_BYTES && Sweep::THREADS == SWEEP_THREADS, "as the host launches");
 static_assert(Sweep::X_BYTES <= 8 * Sweep::X_PLANE && Sweep::B_PLANE % 16 == 0, "tiles are copied to multiples of 128 bytes");
 
-// Barriers in shared memory (mbarrier), by their addresses there.
-__device__ __forceinline__ unsigned shared_at(const void* p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }
-__device__ __forceinline__ void bar_init(unsigned bar, int count) { asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(bar), "r"(count) : "memory"); }
-__device__ __forceinline__ void bar_expect(unsigned bar, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(bar), "r"(bytes) : "memory"); }
-__device__ __forceinline__ void bar_arrive(unsigned bar) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(bar) : "memory"); }
-__device__ __forceinline__ void bar_wait(unsigned bar, int parity) {
-    // It may be looked at again after so many nanoseconds.
-    constexpr int LONG = 10000000;
-    asm volatile("{\n.reg .pred p;\nW: mbarrier.try_wait.parity.shared.b64 p, [%0], %1, %2;\n@p bra D;\nbra W;\nD:\n}" ::"r"(bar),
-                 "r"(parity), "r"(LONG)
-                 : "memory");
-}
-// Copies the tile at those coordinates.
-__device__ __forceinline__ void copy_tile(unsigned to, const TensorMap* map, int x, int y, int z, unsigned bar) {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(to), "l"(map),
-                 "r"(x), "r"(y), "r"(z), "r"(bar) : "memory");
-}
-__device__ __forceinline__ void copy_tile(unsigned to, const TensorMap* map, int x, int c, int y, int z, unsigned bar) {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to), "l"(map),
-                 "r"(x), "r"(c), "r"(y), "r"(z), "r"(bar) : "memory");
-}
-// What this thread has stored in shared memory comes before copies that are started afterwards.
-__device__ __forceinline__ void to_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-// So many threads meet.
-template <int ID, int COUNT>
-__device__ __forceinline__ void meet() { asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(COUNT) : "memory"); }
-
-template <int PLANES, int SIZE>
-__device__ __forceinline__ double* in_ring(double* ring, int k) { return ring + static_cast<unsigned>(k + 4 * PLANES) % PLANES * SIZE; }
-
-// Where planes lie in a ring, in bytes of shared memory: those from k + FROM on.
-template <int COUNT, int FROM, int PLANE>
-struct Turning {
-    int at[COUNT];
-    __device__ __forceinline__ Turning(int ring, int planes, int k) {
-#pragma unroll
-        for (int m = 0; m < COUNT; m++) at[m] = 8 * ring + 8 * PLANE * (static_cast<unsigned>(k + FROM + m + 4 * planes) % planes);
-    }
-    __device__ __forceinline__ int operator[](int dk) const { return at[dk - FROM]; }
-    __device__ __forceinline__ void next(int ring, int planes) {
-#pragma unroll
-        for (int m = 0; m + 1 < COUNT; m++) at[m] = at[m + 1];
-        at[COUNT - 1] += 8 * PLANE;
-        if (at[COUNT - 1] == 8 * (ring + planes * PLANE)) at[COUNT - 1] = 8 * ring;
-    }
-};
 // x around a cell of a plane, and coefficients: by the places of their planes, of the cell in them, and of that in a row that differs by
 // one cell.
 struct SweepAround {
@@ -124,20 +70,19 @@ struct Sweeper : Sweep {
     const int first, end;   // planes that are stored
     const int begin, last;  // planes of colour 0
     const bool low, high, beside, at_side;
-    const unsigned bars;
+    const PlaneBarriers bars, seconds;  // colour 1 begins with another plane than the others
 
     __device__ __forceinline__ Sweeper(const L& level, const Pass& pass, double* shared, int first, int end)
         : level(level), pass(pass), shared(shared), t0(blockIdx.x * PAIRS), j0(blockIdx.y * ROWS), first(first), end(end),
           begin(max(first - 1, 0)), last(min(end, level.n - 1)), low(first == 0), high(end == level.n),
-          beside(j0 == 0 || j0 + ROWS == level.n), at_side(beside || t0 == 0 || t0 + PAIRS == level.n / 2), bars(shared_at(shared + END)) {}
+          beside(j0 == 0 || j0 + ROWS == level.n), at_side(beside || t0 == 0 || t0 + PAIRS == level.n / 2), bars{shared_at(shared + END), begin},
+          seconds{bars.at, first} {}
 
     // Barriers of planes, eight each: copied; ghost rows added; colour 0 done; its ghosts added; colour 1 done.
     enum { FULL, READY, FIRST_DONE, FRESH, SECOND_DONE };
-    // Colour 1 begins with another plane than the others.
-    __device__ __forceinline__ int turn(int which, int k) const { return k - (which == SECOND_DONE ? first : begin); }
-    __device__ __forceinline__ unsigned bar(int which, int k) const { return bars + 64 * which + 8 * (turn(which, k) & 7); }
-    __device__ __forceinline__ void wait(int which, int k) const { bar_wait(bar(which, k), turn(which, k) >> 3 & 1); }
-    __device__ __forceinline__ void arrive(int which, int k) const { bar_arrive(bar(which, k)); }
+    __device__ __forceinline__ const PlaneBarriers& of(int which) const { return which == SECOND_DONE ? seconds : bars; }
+    __device__ __forceinline__ void wait(int which, int k) const { of(which).wait(which, k); }
+    __device__ __forceinline__ void arrive(int which, int k) const { of(which).arrive(which, k); }
     __device__ __forceinline__ void wait_copied(int k) const {
         wait(FULL, k);
         if (beside) wait(READY, k);
@@ -157,30 +102,11 @@ struct Sweeper : Sweep {
     }
     __device__ __forceinline__ int place(int t, int j) const { return (j - j0 + 3) * SIDE + 2 + t - t0; }
 
-    // A ghost of `layer`, from the four cells next to the border.
-    template <class F>
-    __device__ __forceinline__ double extended(int layer, F cell) const {
-        double sum = 0.0;
-#pragma unroll
-        for (int m = 0; m < 4; m++) sum += TAPS[1 + 2 * level.boundary + layer][m] * cell(m);
-        return sum;
-    }
-    // The two ghosts of a line of cells that begins at `near` with colour `q` and leads `inward`.
-    __device__ __forceinline__ void extend_line(double* x0, double* x1, int q, int near, int inward) const {
-        double *const even = q ? x1 : x0, *const odd = q ? x0 : x1;
-        double cells[4];
-#pragma unroll
-        for (int m = 0; m < 4; m++) cells[m] = (m & 1 ? odd : even)[near + m * inward];
-        odd[near - inward] = extended(0, [&](int m) { return cells[m]; });
-        even[near - 2 * inward] = extended(1, [&](int m) { return cells[m]; });
-    }
     // Ghost rows beyond the domain.
     __device__ __forceinline__ void extend_rows(double* x0, double* x1, int lane) const {
         const bool top = j0 != 0;
-        for (int item = lane; item < 2 * SIDE; item += 32) {
-            const int q = item >= SIDE;
-            extend_line(x0, x1, q, ((top ? ROWS - 1 : 0) + 3) * SIDE + item - q * SIDE, top ? -SIDE : SIDE);
-        }
+        const int at = ((top ? ROWS - 1 : 0) + 3) * SIDE;
+        extend_row<SIDE, 32>(level.boundary, x0 + at, x1 + at, top ? -SIDE : SIDE, lane);
     }
     // The ghost planes beyond the last plane of the domain (`top`) or the first, from the next four; IS_NEW: of what colour 0 has become.
     // Colour 1 reads of it but the nearest.
@@ -192,11 +118,13 @@ struct Sweeper : Sweep {
             for (int item = thread; item < 2 * X_PLANE; item += THREADS) {
                 const int at = item % X_PLANE, colour = item / X_PLANE;
                 if (IS_NEW && colour == 0 && layer == 1) continue;
-                const double sum = extended(layer, [&](int m) {
+                double cells[4];
+#pragma unroll
+                for (int m = 0; m < 4; m++) {
                     const int from = k + m * step;
-                    return ((colour + m + layer + 1) & 1 ? other_at(from) : IS_NEW ? new_at(from) : old_at(from))[at];
-                });
-                (colour ? other_at(to) : IS_NEW ? new_at(to) : old_at(to))[at] = sum;
+                    cells[m] = ((colour + m + layer + 1) & 1 ? other_at(from) : IS_NEW ? new_at(from) : old_at(from))[at];
+                }
+                (colour ? other_at(to) : IS_NEW ? new_at(to) : old_at(to))[at] = extended(level.boundary, layer, cells);
             }
         }
     }
@@ -211,8 +139,8 @@ struct Sweeper : Sweep {
                 const int q = (j + k + top) & 1, at = place(top ? level.n / 2 - 1 : 0, j), inward = top ? -1 : 1;
                 double *const near = q ? x1 : x0, *const next = q ? x0 : x1;
                 const double cells[4] = {near[at], next[at], near[at + inward], next[at + inward]};
-                next[at - inward] = extended(0, [&](int m) { return cells[m]; });
-                near[at - inward] = extended(1, [&](int m) { return cells[m]; });
+                next[at - inward] = extended(level.boundary, 0, cells);
+                near[at - inward] = extended(level.boundary, 1, cells);
             }
         }
         if (!beside) return;
@@ -221,14 +149,14 @@ struct Sweeper : Sweep {
     }
 
     // The warp that copies, and adds ghosts to what is new.
-    __device__ __forceinline__ void serve(const SweepMaps& maps, int lane) const {
+    __device__ __forceinline__ void serve(const TileMaps& maps, int lane) const {
         auto load_x = [&](int k, unsigned bar) {
             copy_tile(shared_at(old_at(k)), &maps.x, t0, 0, j0 - 3 + GHOSTS, k + GHOSTS, bar);
             copy_tile(shared_at(other_at(k)), &maps.x, t0, 1, j0 - 3 + GHOSTS, k + GHOSTS, bar);
         };
         auto load_beta = [&](int axis, int k, unsigned bar) { copy_tile(shared_at(beta_at(axis, k)), &maps.beta[axis], t0, 2 * (j0 - 2 + GHOSTS), k + GHOSTS, bar); };
         auto load = [&](int s) {
-            const unsigned at = bar(FULL, s);
+            const unsigned at = bars.of(FULL, s);
             const bool with_x = s + 2 < level.n;
             bar_expect(at, with_x ? STAGE : STAGE - 2 * X_BYTES);
             if (with_x) load_x(s + 2, at);
@@ -236,7 +164,7 @@ struct Sweeper : Sweep {
             for (int axis = 0; axis < 3; axis++) load_beta(axis, s + 1, at);
         };
         if (lane == 0) {
-            const unsigned at = bar(FULL, begin);
+            const unsigned at = bars.of(FULL, begin);
             bar_expect(at, 5 * 2 * X_BYTES + 8 * 8 * B_PLANE);
             for (int k = begin - 2; k <= begin + 2; k++) load_x(k, at);
             for (int axis = 0; axis < 3; axis++)
@@ -382,18 +310,16 @@ struct Sweeper : Sweep {
 
 // New values of x of the planes [first, end), at least four; both are even.
 template <class L>
-__device__ __forceinline__ void sweep_planes(const L& level, const SweepMaps& maps, const Pass& pass, double* shared, int first, int end) {
+__device__ __forceinline__ void sweep_planes(const L& level, const TileMaps& maps, const Pass& pass, double* shared, int first, int end) {
     using S = Sweeper<L>;
     const S s(level, pass, shared, first, end);
     if (threadIdx.x == 0) {
-        for (int m = 0; m < 8; m++) {
-            bar_init(s.bars + 64 * S::FULL + 8 * m, 1);
-            bar_init(s.bars + 64 * S::READY + 8 * m, 1);
-            bar_init(s.bars + 64 * S::FIRST_DONE + 8 * m, S::FIRST_WARPS);
-            bar_init(s.bars + 64 * S::FRESH + 8 * m, 1);
-            bar_init(s.bars + 64 * S::SECOND_DONE + 8 * m, S::SECOND_WARPS);
-        }
-        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        s.bars.init(S::FULL, 1);
+        s.bars.init(S::READY, 1);
+        s.bars.init(S::FIRST_DONE, S::FIRST_WARPS);
+        s.bars.init(S::FRESH, 1);
+        s.bars.init(S::SECOND_DONE, S::SECOND_WARPS);
+        bars_ready();
     }
     __syncthreads();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

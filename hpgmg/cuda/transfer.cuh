@@ -88,13 +88,20 @@ struct Tile {
     // Fills the tile whose first cell is (i0, j0, k0): from the cells of x inside the domain that `here` says are in memory, then
     // outside along i, j and k in turn. Other cells hold nothing that is used. By thread number `thread` of `threads`.
     // WRAPPED: from where the cells are that those outside are, at once; along j and k only if all of them are inside.
+    // Where the tile ends inside, nothing is outside along that axis.
     template <bool READ_ONLY = true, bool WRAPPED = false, class Here = All>
     __device__ __forceinline__ void fill(const Level& level, const double* x, int rule, int i0, int j0, int k0, int thread,
                                          int threads, const Here& here_is = {}) {
         const bool all_planes = here_is.high(2) - here_is.low(2) > 2 * level.n;
         auto around = [&](int at) { return at < 0 ? at + level.n : at >= level.n ? at - level.n : at; };
         auto in = [&](int axis, int at) { return at >= here_is.low(axis) && at < here_is.high(axis); };
+        auto ends_inside = [&](int axis, int first, int count) {
+            return level.has(first) && level.has(first + count - 1) && in(axis, first) && in(axis, first + count - 1);
+        };
         for (int stage = 0; stage < (WRAPPED ? 1 : 4); stage++) {
+            if (stage == 1 && ends_inside(0, i0 - REACH, ROW)) continue;
+            if (stage == 2 && ends_inside(1, j0 - REACH, ROWS)) continue;
+            if (stage == 3 && ends_inside(2, k0 - REACH, PLANES)) continue;
             for (int cell = thread; cell < CELLS; cell += threads) {
                 const int a = cell % ROW, b = cell / ROW % ROWS, c = cell / (ROW * ROWS);
                 const int i = i0 - REACH + a, j = j0 - REACH + b, k = k0 - REACH + c;
@@ -123,6 +130,60 @@ struct Tile {
                 cells[c][b][a] = sum;
             }
             __syncthreads();
+        }
+    }
+};
+
+// Interpolates along one axis: two children of each of COUNT cells in turn, from these cells and REACH more at either end, which lie
+// `step` elements apart, as the children do by `child_step`.
+template <int RULE, int COUNT>
+__device__ __forceinline__ void interpolate_along(const double* cells, int step, double* children, int child_step) {
+    constexpr int REACH = reach_of_rule(RULE), WIDTH = 2 * REACH + 1;
+    double values[COUNT + 2 * REACH];
+#pragma unroll
+    for (int m = 0; m < COUNT + 2 * REACH; m++) values[m] = cells[m * step];
+#pragma unroll
+    for (int cell = 0; cell < COUNT; cell++) {
+#pragma unroll
+        for (int child = 0; child < 2; child++) {
+            double sum = weight<RULE>(child, 0) * values[cell];
+#pragma unroll
+            for (int m = 1; m < WIDTH; m++) sum += weight<RULE>(child, m) * values[cell + m];
+            children[(2 * cell + child) * child_step] = sum;
+        }
+    }
+}
+
+// A tile that is interpolated from by a block: along k and then along j once for all cells that need it, along i by the thread of a cell.
+template <int RULE>
+struct TileOfChildren {
+    using Coarse = Tile<reach_of_rule(RULE)>;
+    // The second takes the place of the cells.
+    union {
+        Coarse coarse;
+        double along_j[2 * TILE][2 * TILE][Coarse::ROW];
+    };
+    double along_k[2 * TILE][Coarse::ROWS][Coarse::ROW];
+
+    // When `coarse` is full; by all of `threads` threads.
+    __device__ __forceinline__ void interpolate(int thread, int threads) {
+        for (int item = thread; item < Coarse::ROWS * Coarse::ROW; item += threads) {
+            const int b = item / Coarse::ROW, a = item % Coarse::ROW;
+            interpolate_along<RULE, TILE>(&coarse.cells[0][b][a], Coarse::ROWS * Coarse::ROW, &along_k[0][b][a], Coarse::ROWS * Coarse::ROW);
+        }
+        __syncthreads();
+        for (int item = thread; item < 2 * TILE * Coarse::ROW; item += threads) {
+            const int c = item / Coarse::ROW, a = item % Coarse::ROW;
+            interpolate_along<RULE, TILE>(&along_k[c][0][a], Coarse::ROW, &along_j[c][0][a], Coarse::ROW);
+        }
+        __syncthreads();
+    }
+    // The eight children of a cell of the tile: fine[k][j][i].
+    __device__ __forceinline__ void children(int i, int j, int k, double (&fine)[2][2][2]) const {
+#pragma unroll
+        for (int pk = 0; pk < 2; pk++) {
+#pragma unroll
+            for (int pj = 0; pj < 2; pj++) interpolate_along<RULE, 1>(&along_j[2 * k + pk][2 * j + pj][i], 1, fine[pk][pj], 1);
         }
     }
 };

@@ -12,7 +12,7 @@ use super::launches::{grouped, steps};
 use super::partition::Part;
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
-use super::sweep::Sweep;
+use super::tiles::Tiled;
 use super::upload::OnGpu;
 use crate::backend::Vector;
 use crate::cpu::Step;
@@ -195,6 +195,11 @@ impl Gpu {
         self.kernels.leg(self.levels[l].grid.n).filter(|_| possible)
     }
 
+    /// What level `l` has whole sweeps by, if it has some.
+    pub(super) fn sweep(&self, l: usize) -> Option<&Tiled> {
+        self.tiled[l].as_ref().filter(|_| self.config.smoother == Smoother::Gsrb)
+    }
+
     /// Steps that follow each other on one level, one of them `smooth`, in one launch.
     fn run_leg(
         &self,
@@ -227,7 +232,7 @@ impl Gpu {
             // The second step reads the start again.
             self.zero_u(l)?;
         }
-        let Some(sweep) = &self.sweeps[l] else {
+        let Some(tiled) = self.sweep(l) else {
             return (0..passes).try_for_each(|number| {
                 let vectors = smoothers::vectors(Vector::U, number);
                 self.pass(l, rhs, number, zero && number == 0, vectors)
@@ -239,7 +244,7 @@ impl Gpu {
                 self.pass(l, rhs, 0, true, (Vector::Temp, Vector::U))?;
                 self.pass(l, rhs, 1, false, (Vector::U, Vector::Temp))?;
             } else {
-                self.sweep(l, rhs, sweep)?;
+                self.whole_sweep(l, rhs, tiled)?;
             }
             // The next one reads what this one has written, and so does who reads U after the call: a cycle smooths twice on a
             // level, and an even number of changes is none.
@@ -249,15 +254,15 @@ impl Gpu {
     }
 
     /// Two half-sweeps of GSRB in one launch, from U to the scratch vector.
-    fn sweep(&self, l: usize, rhs: Vector, sweep: &Sweep) -> Result<(), CudaError> {
-        let level = &self.levels[l].view();
-        let (x, out, rhs, planes) = (level.u, level.temp, level.vector(rhs), sweep.planes);
+    fn whole_sweep(&self, l: usize, rhs: Vector, tiled: &Tiled) -> Result<(), CudaError> {
+        let (level, march) = (&self.levels[l].view(), &tiled.of_sweep);
+        let (x, out, rhs, planes) = (level.u, level.temp, level.vector(rhs), march.planes);
         let pass = Pass { x, out, rhs, planes, ..Pass::default() };
-        let maps = sweep.maps(self.levels[l].in_place());
+        let maps = march.maps(self.levels[l].in_place());
         let args = [Arg::new(level), Arg::new(maps), Arg::new(&pass)];
         let ghosts = Ghosts { read: None, written: None };
         // SAFETY: the kernel's parameters; its vectors, from which the maps copy, live as long as `self`.
-        unsafe { self.phase(l, l, &sweep.kernel, sweep.dims, args, ghosts) }
+        unsafe { self.phase(l, l, &tiled.sweep, march.dims, args, ghosts) }
     }
 
     /// Pass `number` of a call of the smoother; `from_zero`: what it would read counts as zero.
@@ -304,6 +309,14 @@ impl Gpu {
         let ghosts = Ghosts { read: Some((l, Vector::U)), written: None };
         let (level, coarse) = (&self.levels[l].view(), &self.levels[l + 1].view());
         let rhs = level.vector(rhs);
+        if let Some(tiled) = &self.tiled[l] {
+            let march = &tiled.of_residual;
+            let pass = Pass { out: coarse.r, rhs, planes: march.planes, ..Pass::default() };
+            let maps = march.maps(self.levels[l].in_place());
+            let args = [Arg::new(level), Arg::new(coarse), Arg::new(maps), Arg::new(&pass)];
+            // SAFETY: the kernel's parameters; its vectors, from which the maps copy, live as long as `self`.
+            return unsafe { self.phase(l, l, &tiled.residual_restrict, march.dims, args, ghosts) };
+        }
         if let Some((columns, dims, planes)) = self.columns(l) {
             let pass = Pass { x: level.u, out: coarse.r, rhs, planes, ..Pass::default() };
             let args = [Arg::new(level), Arg::new(coarse), Arg::new(&pass)];
@@ -331,14 +344,23 @@ impl Gpu {
     /// The norm of the residual on F.
     pub(super) fn residual_norm(&self, l: usize) -> Result<(), CudaError> {
         let level = &self.levels[l].view();
+        let largest = self.address(Scalar::Residual);
+        let ghosts = Ghosts { read: Some((l, Vector::U)), written: None };
+        if let Some(tiled) = &self.tiled[l] {
+            let march = &tiled.of_residual;
+            let pass = Pass { rhs: level.f, planes: march.planes, ..Pass::default() };
+            let maps = march.maps(self.levels[l].in_place());
+            let args = [Arg::new(level), Arg::new(maps), Arg::new(&pass), Arg::new(&largest)];
+            // SAFETY: the kernel's parameters; its vectors, from which the maps copy, live as long as `self`, and `largest` is
+            // the address of a scalar.
+            return unsafe { self.phase(l, l, &tiled.residual_norm, march.dims, args, ghosts) };
+        }
         let (kernel, (dims, planes, tiles)) = match self.columns(l) {
             Some((columns, dims, planes)) => (&columns.residual_norm, (dims, planes, 0)),
             None => (&self.passes(l).residual_norm, self.pairs(l)),
         };
         let pass = Pass { x: level.u, rhs: level.f, planes, tiles, ..Pass::default() };
-        let largest = self.address(Scalar::Residual);
         let args = [Arg::new(level), Arg::new(&pass), Arg::new(&largest)];
-        let ghosts = Ghosts { read: Some((l, Vector::U)), written: None };
         // SAFETY: as above; `largest` is the address of a scalar.
         unsafe { self.phase(l, l, kernel, dims, args, ghosts) }
     }
@@ -417,6 +439,52 @@ impl Gpu {
             // Solves that start there are the CPU's as a whole, so this begins with the first of its levels, on R.
             Some(hybrid) => self.coarse_on_cpu(hybrid, steps),
             None => self.resident(steps),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cuda::solves::Place;
+    use crate::options::{Config, Equation};
+
+    /// Solution after a call of the smoother that begins with `start`, restricted residual and norm of the residual.
+    fn passes(gpu: &Gpu, start: &[f64]) -> (Vec<f64>, Vec<f64>, u64) {
+        let level = &gpu.levels[0];
+        let u = level.u().unwrap();
+        // SAFETY: nothing is enqueued.
+        unsafe { u.as_mut_slice() }.unwrap().copy_from_slice(start);
+        gpu.smooth(0, Vector::F, false).unwrap();
+        gpu.residual_restrict(0, Vector::F).unwrap();
+        gpu.stream.fill(&gpu.scalars, 0).unwrap();
+        gpu.residual_norm(0).unwrap();
+        gpu.wait().unwrap();
+        let norm = gpu.scalars.to_vec().unwrap()[Scalar::Residual as usize];
+        // An odd number of whole sweeps leaves it in the scratch vector.
+        let solution = if level.in_place() { Vector::U } else { Vector::Temp };
+        if !level.in_place() {
+            level.change_places();
+        }
+        (gpu.download(0, solution).unwrap(), gpu.download(1, Vector::R).unwrap(), norm)
+    }
+
+    #[test]
+    fn what_works_by_tiles_finds_the_bits_of_what_does_not() {
+        let config = Config { box_dim: 64, equation: Equation::Helmholtz, ..Config::default() };
+        let mut gpu = Place::Host.alone(&config);
+        gpu.smooth(0, Vector::F, true).unwrap();
+        gpu.wait().unwrap();
+        let start = gpu.levels[0].u().unwrap().to_vec().unwrap();
+        assert!(gpu.sweep(0).is_none());
+        let expected = passes(&gpu, &start);
+        assert!(f64::from_bits(expected.2) > 0.0);
+        // One layer of blocks, and several.
+        for multiprocessors in [1, 32] {
+            let kernels = gpu.kernels.tiled.as_ref().unwrap();
+            let tiled = Tiled::new(kernels, &gpu.levels[0], multiprocessors).unwrap();
+            gpu.tiled[0] = Some(tiled);
+            assert!(passes(&gpu, &start) == expected, "{multiprocessors} multiprocessors");
         }
     }
 }

@@ -50,6 +50,14 @@ shared_constants! {
     /// … and of a coefficient.
     pub const SWEEP_BETA_PAIRS: i32 = 38 as SWEEP_BETA_PAIRS;
     pub const SWEEP_BETA_ROWS: i32 = 12 as SWEEP_BETA_ROWS;
+    /// Rows of a block that finds residuals by tiles, …
+    pub const RESIDUAL_ROWS: i32 = 16 as RESIDUAL_ROWS;
+    /// … its warps, …
+    pub const RESIDUAL_WARPS: i32 = 10 as RESIDUAL_WARPS;
+    /// … its shared memory, …
+    pub const RESIDUAL_BYTES: i32 = 201_536 as RESIDUAL_BYTES;
+    /// … and elements of a row and colour that it copies at once.
+    pub const RESIDUAL_PAIRS: i32 = 36 as RESIDUAL_PAIRS;
 }
 
 shared_enum! {

@@ -5,7 +5,7 @@ use super::division::{Cut, Division, SWEEPS};
 use super::launches::{OnLevel, grouped, launches, steps};
 use super::partition::{Coarse, Partition};
 use super::resident::HELD_DIM;
-use super::sweep;
+use super::tiles;
 use crate::cycle::Kind;
 use crate::error::ConfigError;
 use crate::options::{Config, Cycle};
@@ -65,7 +65,7 @@ impl FCycle {
         let first = dims.iter().position(|&n| n <= HELD_DIM as usize).unwrap_or(dims.len() - 1);
         let partition = Partition::new(&dims, division.clone(), 0);
         let level = |(l, on): (usize, &OnLevel)| {
-            let sweeps = !partition.is_cut(l) && sweep::has_sweeps(on.n);
+            let sweeps = !partition.is_cut(l) && tiles::has_tiles(on.n);
             let whole = if sweeps { on.whole_sweeps() } else { 0 };
             let cells: f64 = partition.part(l).iter().map(|cells| cells.len() as f64).product();
             FCycleLevel {

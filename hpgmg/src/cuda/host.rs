@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use gdsync::{Arg, Buffer, Device, Dims, HostEntry, Kernel, Stream};
+use gdsync::{Arg, Buffer, Device, Dims, HostEntry, Kernel, Stream, TensorMap};
 use libloading::Library;
 
 use super::error::CudaError;
@@ -23,6 +23,8 @@ impl Machine {
             multiprocessors: 1,
             memory: u64::MAX,
             shared_memory: 0,
+            // As in `tests/host/tiles.hpp`.
+            tile_memory: 232_448,
             compute: (0, 0),
         }
     }
@@ -50,6 +52,31 @@ pub unsafe fn launch(
     let all: Vec<Arg<'_>> = args.iter().copied().chain([Arg::new(&dims)]).collect();
     // SAFETY: the caller's promise.
     Ok(unsafe { stream.launch(kernel, Dims::one(), &all) }?)
+}
+
+/// A map of tiles as [`TensorMap::new`] makes it, of the host's memory: a `HostMap` of `tests/host/tiles.hpp`.
+pub fn tensor_map(memory: &Buffer<f64>, dims: &[u64], strides: &[u64], tile: &[u32]) -> TensorMap {
+    #[repr(C)]
+    #[derive(Default)]
+    struct HostMap {
+        address: u64,
+        rank: u64,
+        dims: [u64; 4],
+        strides: [u64; 3],
+        tile: [u64; 4],
+        unused: [u64; 3],
+    }
+    let rank = dims.len();
+    let mut map = HostMap {
+        address: memory.device_address().unwrap(),
+        rank: rank as u64,
+        ..HostMap::default()
+    };
+    map.dims[..rank].copy_from_slice(dims);
+    map.strides[..rank - 1].copy_from_slice(strides);
+    map.tile = std::array::from_fn(|m| tile.get(m).map_or(0, |&count| u64::from(count)));
+    // SAFETY: both are as many words, of which any is valid; only the kernels of the host read it.
+    unsafe { std::mem::transmute::<HostMap, TensorMap>(map) }
 }
 
 /// A kernel by its name.
@@ -83,7 +110,7 @@ fn built() -> PathBuf {
     // Without fused multiply-add, as on the GPU.
     let status = Command::new(&compiler)
         .args(["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread"])
-        .args(["-Wall", "-Werror", "-Wno-unknown-pragmas", "-Wno-sign-compare"])
+        .args(["-Wall", "-Werror", "-Wno-psabi", "-Wno-unknown-pragmas", "-Wno-sign-compare"])
         .args([kernels, numerics].map(|folder| format!("-I{folder}")))
         .arg("-o")
         .arg(&next)

@@ -6,7 +6,7 @@ use super::device::{LEG_BLOCKS, LEG_BYTES_32, LEG_BYTES_64, LEG_THREADS_32, LEG_
 use super::error::CudaError;
 use super::machine::{Code, Machine};
 use super::resident::{HELD_BYTES, HELD_BYTES_ALONE};
-use super::sweep::{self, SWEEPS};
+use super::tiles;
 use crate::options::{Boundary, Operator};
 
 /// The fatbin of `cuda/module.cu`.
@@ -116,8 +116,8 @@ pub struct Kernels {
     pub boxes: Passes,
     /// Legs of a cycle, where the GPU has what their kernels need.
     legs: Vec<OneLeg>,
-    /// Whole sweeps over large levels, where the GPU has what they need.
-    pub sweeps: Option<BySize>,
+    /// Those over large levels that have tiles copied, where the GPU does.
+    pub tiled: Option<tiles::Kernels>,
     /// Restriction, with or without the largest value of what is restricted.
     pub restrict: Kernel,
     /// Largest value, or difference from a finer level.
@@ -351,7 +351,6 @@ impl Kernels {
         let (resident, in_shared) = Names::coarsest(operator, boundary);
         let fast = (operator, boundary) == (Operator::Fv4, Boundary::Dirichlet);
         let legs: Legs = if fast { LEGS } else { &[] };
-        let sweeps = fast.then(|| SWEEPS.1.iter().map(|sized| sized.1).chain([SWEEPS.0]));
         let [whole, slab, boxes] =
             [Over::Whole, Over::Slab, Over::Box].map(|over| Names::of(operator, boundary, over));
         let all: Vec<&'static str> = whole
@@ -362,7 +361,7 @@ impl Kernels {
             .chain([resident])
             .chain(in_shared.into_iter().flatten())
             .chain(legs.iter().map(|leg| leg.1))
-            .chain(sweeps.into_iter().flatten())
+            .chain(fast.then(tiles::names).into_iter().flatten())
             .collect();
         let code = machine.load(&all)?;
         let [restrict, norm, tell, copy, of_rows, of_boxes, mean] = COMMON;
@@ -376,7 +375,7 @@ impl Kernels {
             slab: slab.load(&code)?,
             boxes: boxes.load(&code)?,
             legs: OneLeg::load(machine, &code, legs)?,
-            sweeps: if fast { sweep::load(machine, &code)? } else { None },
+            tiled: if fast { tiles::Kernels::load(machine, &code)? } else { None },
             restrict: code.kernel(restrict)?,
             norm: code.kernel(norm)?,
             resident: code.kernel(resident)?,

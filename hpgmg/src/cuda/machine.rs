@@ -15,9 +15,14 @@ pub(super) struct Machine {
     pub memory: u64,
     /// Bytes that a block may have.
     pub shared_memory: u32,
+    /// The same, for blocks that have tiles copied; 0 where nothing copies tiles by itself.
+    pub tile_memory: u32,
     /// The version of its instructions.
     pub compute: (u32, u32),
 }
+
+/// The first GPUs that copy tiles by themselves.
+const TILES: (u32, u32) = (9, 0);
 
 /// The code of a machine.
 pub(super) enum Code {
@@ -37,6 +42,7 @@ impl Machine {
             multiprocessors: able.multiprocessors,
             memory: able.memory,
             shared_memory: able.shared_memory,
+            tile_memory: if able.compute >= TILES { able.shared_memory } else { 0 },
             compute: able.compute,
         }
     }

@@ -31,11 +31,11 @@ mod solver;
 #[cfg(test)]
 mod solves;
 mod staged;
-mod sweep;
 #[cfg(test)]
 mod table;
 #[cfg(test)]
 mod tests;
+mod tiles;
 mod timeline;
 mod traffic;
 mod upload;

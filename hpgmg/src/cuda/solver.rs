@@ -18,7 +18,7 @@ use super::mean::Mean;
 use super::partition::{Coarse, Partition};
 use super::ranks::{Ranks, Team};
 use super::resident::Coarsest;
-use super::sweep::Sweep;
+use super::tiles::{Tiled, has_tiles};
 use super::timeline::Timeline;
 use super::upload::{OnGpu, upload, vectors};
 use crate::backend::{Backend, Vector};
@@ -26,7 +26,7 @@ use crate::comm::{CommError, Group};
 use crate::cpu::Cpu;
 use crate::cycle::{self, Cycles, Kind, Norms, Solved};
 use crate::error::Error;
-use crate::options::{Boundary, Config, Cycle, Smoother};
+use crate::options::{Boundary, Config, Cycle};
 use crate::timers::Timers;
 
 /// Numbers that kernels leave for the host; the ranks agree on those before [`Scalar::Iterations`].
@@ -75,8 +75,8 @@ pub struct Gpu {
     pub(super) stream: Stream,
     pub(super) kernels: Kernels,
     pub(super) levels: Vec<OnGpu>,
-    /// Sweeps over the levels that have some.
-    pub(super) sweeps: Vec<Option<Sweep>>,
+    /// Launches that have tiles copied, of the levels that have some.
+    pub(super) tiled: Vec<Option<Tiled>>,
     /// How one kernel works on the coarsest levels.
     pub(super) coarsest: Coarsest,
     /// The first level that it, or the CPU, does with all coarser ones at once.
@@ -183,14 +183,12 @@ impl Gpu {
         for (l, memory) in memory.drain(..).enumerate() {
             levels.push(upload(&cpu, &stream, l, grid(l), memory)?);
         }
-        let sweeps = levels.iter().enumerate().map(|(l, level)| {
-            let possible = config.smoother == Smoother::Gsrb && !partition.is_cut(l) && l < coarse;
-            match kernels.sweeps.as_ref().filter(|_| possible) {
-                Some(kernels) => Sweep::new(kernels, level, machine.multiprocessors),
-                None => Ok(None),
-            }
+        let tiled = levels.iter().enumerate().map(|(l, level)| {
+            let possible = !partition.is_cut(l) && l < coarse && has_tiles(level.grid.n);
+            let kernels = kernels.tiled.as_ref().filter(|_| possible);
+            kernels.map(|kernels| Tiled::new(kernels, level, machine.multiprocessors)).transpose()
         });
-        let sweeps = sweeps.collect::<Result<Vec<_>, CudaError>>()?;
+        let tiled = tiled.collect::<Result<Vec<_>, CudaError>>()?;
         let scalars = place.alloc::<u64>(SCALARS)?;
         let results = place.alloc_pinned::<u64>(SCALARS)?;
         let mean = match cpu.singular() {
@@ -210,7 +208,7 @@ impl Gpu {
             stream,
             kernels,
             levels,
-            sweeps,
+            tiled,
             coarsest,
             coarse,
             partition,

@@ -143,7 +143,7 @@ mod gpu {
                 let half_sweeps = count(&gsrb) + zero + 2 * both;
                 assert_eq!(half_sweeps, by_itself(counted.sweeps), "{cycle:?} level {l}");
                 let whole =
-                    if gpu.sweeps[l].is_some() { by_itself(counted.whole_sweeps()) } else { 0 };
+                    if gpu.sweep(l).is_some() { by_itself(counted.whole_sweeps()) } else { 0 };
                 assert_eq!(both, whole, "{cycle:?} level {l}");
                 assert_eq!(count(&["residual_restrict"]), by_itself(counted.residuals));
                 assert_eq!(count(&["correct"]), by_itself(counted.corrections));

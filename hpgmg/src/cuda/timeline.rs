@@ -32,7 +32,7 @@ pub(super) struct Timeline {
 /// Something on the stream whose times are asked for when it is over.
 struct Pending {
     name: &'static str,
-    args: [(&'static str, u64); 2],
+    args: Vec<(&'static str, u64)>,
     begin: Event,
     end: Event,
 }
@@ -90,7 +90,7 @@ impl Gpu {
         enqueue: impl FnOnce() -> Result<T, CudaError>,
     ) -> Result<T, CudaError> {
         let Some(timeline) = &self.timeline else { return enqueue() };
-        let args = self.labels(l);
+        let args = self.labels(l, name);
         let began = trace::now();
         let begin = Timeline::mark(&self.stream)?;
         let done = enqueue()?;
@@ -111,12 +111,21 @@ impl Gpu {
         let began = trace::now();
         let done = work()?;
         let times = (began, trace::now());
-        timeline.trace.record(timeline.cpu, category(name, "cpu"), name, times, &self.labels(l));
+        timeline.trace.record(
+            timeline.cpu,
+            category(name, "cpu"),
+            name,
+            times,
+            &self.labels(l, name),
+        );
         Ok(done)
     }
 
-    fn labels(&self, l: usize) -> [(&'static str, u64); 2] {
-        [("level", l as u64), ("side", self.levels[l].grid.n as u64)]
+    /// What is written beside a span of level `l`: with a launch also the bytes that are counted for it.
+    fn labels(&self, l: usize, name: &str) -> Vec<(&'static str, u64)> {
+        let bytes = self.bytes_of_launch(l, name).map(|bytes| ("bytes", bytes));
+        let level = [("level", l as u64), ("side", self.levels[l].grid.n as u64)];
+        level.into_iter().chain(bytes).collect()
     }
 
     /// Solves once on the finest level and writes what happened into `trace`, in rows that begin with `label`. Collective.

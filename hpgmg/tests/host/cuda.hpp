@@ -211,6 +211,7 @@ inline double __longlong_as_double(long long bits) {
 }
 inline void atomicMax(unsigned long long* word, unsigned long long value) { *word = std::max(*word, value); }
 inline void __syncthreads() { emulated::meet(emulated::block.all); }
+inline void __syncwarp() { emulated::meet(emulated::block.warp()); }
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned by) {
     return emulated::of_lane(value, emulated::block.lane() + by);

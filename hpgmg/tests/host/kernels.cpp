@@ -1,9 +1,12 @@
 // The kernels over levels for the host compiler: for src/cuda/host.rs.
 #include "cuda.hpp"
+#include "tiles.hpp"
 
 #include "grid.cu"
 #include "slab.cu"
 #include "resident.cu"
+#include "sweep.cu"
+#include "residual.cu"
 #include "general.cu"
 
 #define ON_HOST(kernel)                                                                                \
@@ -53,6 +56,13 @@ ON_HOST(hpgmg_fv4_wrapped_resident)
 ON_HOST(hpgmg_fv2_wrapped_resident)
 ON_HOST(hpgmg_p7_wrapped_resident)
 ON_HOST(hpgmg_p27_wrapped_resident)
+
+ON_HOST(hpgmg_fv4_sweep)
+ON_HOST(hpgmg_fv4_sweep_128)
+ON_HOST(hpgmg_fv4_sweep_256)
+ON_HOST(hpgmg_fv4_sweep_512)
+ON_HOST(hpgmg_fv4_tiled_residual_restrict)
+ON_HOST(hpgmg_fv4_tiled_residual_norm)
 
 ON_HOST(hpgmg_restrict)
 ON_HOST(hpgmg_norm)
