@@ -21,6 +21,7 @@ fn a_rank() {
     let world = World::init().unwrap();
     let device = match std::env::var("TEST_DEVICE").as_deref() {
         Ok("gpu") => Device::cuda(0).unwrap(),
+        Ok("gpus") => Device::cuda(world.rank() as u32).unwrap(),
         _ => Device::Host,
     };
     match std::env::var("TEST_PROGRAM").unwrap().as_str() {
@@ -153,6 +154,20 @@ mod gpu {
     #[ignore = "needs a GPU"]
     fn ranks_of_two_processes_on_a_gpu_pass_every_kernel() {
         devices_are_processes("gpu", "auto");
+    }
+
+    #[test]
+    #[ignore = "needs 2 GPUs"]
+    fn ranks_of_two_processes_on_two_gpus_pass_every_kernel() {
+        devices_are_processes("gpus", "auto");
+    }
+
+    #[test]
+    #[ignore = "needs 2 GPUs"]
+    fn when_a_process_with_another_gpu_is_killed_the_ranks_of_this_one_end() {
+        for victim in [0, 1] {
+            a_device_is_lost("gpus", "auto", victim, libc::SIGKILL);
+        }
     }
 
     #[test]

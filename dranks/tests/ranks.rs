@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::Player;
 use dranks::{Call, Error, Options, Phase, Ranks, Team};
@@ -75,12 +75,18 @@ fn every_kernel_passes(
         if ["ranks_flood", "ranks_in_place"].contains(&name) {
             rounds = rounds.min(1000 / (count as u64 * u64::from(ranks)));
         }
+        // In `ranks_fompi` every other rank sends three before anybody waits.
+        let spill = (3 * count as u32 * ranks).next_power_of_two().max(1024);
+        let began = Instant::now();
         devices(count, MINUTE, |world| {
-            let options = Options { spill: 1024, ..Options::new(ranks) };
+            let options = Options { spill, ..Options::new(ranks) };
             let player = Player::new(world, &place(world.rank()), &options, threads, 64).unwrap();
             player.pass(name, rounds);
             world.barrier().unwrap();
         });
+        // For whoever waits: this takes a while on a GPU.
+        let took = began.elapsed();
+        eprintln!("{name}: {count} devices of {ranks} ranks of {threads} threads, {took:.1?}");
     }
 }
 
@@ -561,6 +567,17 @@ mod gpu {
         Device::cuda(rank as u32).unwrap()
     }
 
+    fn behind_a_nic(place: impl Fn(usize) -> Device + Sync) {
+        for (name, rounds) in KERNELS {
+            devices_of(2, &by_path("nic"), |world| {
+                let options = Options { spill: 1024, ..Options::new(4) };
+                let player = Player::new(world, &place(world.rank()), &options, 32, 64).unwrap();
+                player.pass(name, rounds);
+                world.barrier().unwrap();
+            });
+        }
+    }
+
     #[test]
     #[ignore = "needs a GPU"]
     fn every_kernel_passes_on_one_gpu() {
@@ -578,9 +595,60 @@ mod gpu {
     #[test]
     #[ignore = "needs 2 GPUs"]
     fn every_kernel_passes_on_two_gpus() {
-        for (ranks, threads) in [(1, 32), (60, 128)] {
+        for (ranks, threads) in [(1, 32), (60, 128), (264, 32)] {
             every_kernel_passes(of_its_own, 2, ranks, threads);
         }
+    }
+
+    #[test]
+    #[ignore = "needs 2 GPUs"]
+    fn every_kernel_passes_on_two_gpus_behind_a_nic() {
+        behind_a_nic(of_its_own);
+    }
+
+    #[test]
+    #[ignore = "needs 2 GPUs"]
+    fn the_stencil_of_the_paper_on_two_gpus_is_the_one_computed_alone() {
+        for (ranks, threads) in [(1, 32), (264, 128)] {
+            the_stencil_of_the_paper(of_its_own, 2, ranks, threads);
+        }
+    }
+
+    #[test]
+    #[ignore = "needs 2 GPUs"]
+    fn a_rank_of_another_gpu_that_does_not_come_is_named() {
+        who_does_not_come_is_named(of_its_own, "auto", 2);
+    }
+
+    #[test]
+    #[ignore = "needs 2 GPUs"]
+    fn threads_of_the_cpu_are_ranks_beside_those_of_two_gpus() {
+        let mut config = Config::from_env().unwrap();
+        config.timeout = Duration::from_millis(MINUTE);
+        // Those of the CPU are beside the second one.
+        host_ranks(|rank| of_its_own(rank.min(1)), &config, 2, 50);
+    }
+
+    /// F9; O1 to O5 and Q2 many times, over the link.
+    #[test]
+    #[ignore = "needs 2 GPUs, and half a minute"]
+    fn barriers_puts_and_floods_many_times_on_two_gpus() {
+        for (name, rounds) in
+            [("ranks_barriers", 50_000), ("ranks_puts", 100_000), ("ranks_chains", 50_000)]
+        {
+            devices(2, MINUTE, |world| {
+                let place = of_its_own(world.rank());
+                let player = Player::new(world, &place, &Options::new(4), 64, 64).unwrap();
+                player.pass(name, rounds);
+                world.barrier().unwrap();
+            });
+        }
+        devices(2, MINUTE, |world| {
+            let options = Options { slots: 2, spill: 1 << 13, ..Options::new(4) };
+            let player = Player::new(world, &of_its_own(world.rank()), &options, 32, 64).unwrap();
+            player.pass("ranks_flood", 1_000);
+            world.barrier().unwrap();
+        });
     }
 
     #[test]
@@ -595,14 +663,7 @@ mod gpu {
     #[test]
     #[ignore = "needs a GPU"]
     fn every_kernel_passes_on_two_devices_of_a_gpu_behind_a_nic() {
-        for (name, rounds) in KERNELS {
-            devices_of(2, &by_path("nic"), |world| {
-                let options = Options { spill: 1024, ..Options::new(4) };
-                let player = Player::new(world, &first(0), &options, 32, 64).unwrap();
-                player.pass(name, rounds);
-                world.barrier().unwrap();
-            });
-        }
+        behind_a_nic(first);
     }
 
     /// M8, M10: ten thousand notifications through rings of 64, and as many that nobody has waited for.
