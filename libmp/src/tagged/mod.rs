@@ -18,7 +18,7 @@
 //!
 //! # How the bytes go
 //! Each rank opens a window in which every other has rings that it alone writes: lines of 64 bytes (tag, length, up to 40 bytes of
-//! message), longer messages up to the limit behind them, and pieces of those that were offered and are wanted. Room is credit, which the
+//! message, of which the lines behind have more), longer messages up to the limit behind them, and pieces of those that were offered and are wanted. Room is credit, which the
 //! reader writes back. An offered message in a region, or in lent memory that stays, is read straight out of the sender's memory where the
 //! ranks share a host and the system allows it. The same holds on every path between ranks; only how a line is written differs.
 //!

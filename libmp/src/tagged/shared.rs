@@ -132,8 +132,12 @@ impl Shared {
         let way = Way { plane: &self.plane, call: &call };
         loop {
             let mut engine = self.lock();
-            for _ in 0..LOOKS {
-                let went = engine.progress(&way);
+            let awaited = ticket.and_then(|ticket| engine.awaited(ticket));
+            for turn in 0..LOOKS {
+                let went = match awaited {
+                    Some(from) if turn > 0 => engine.progress_of(&way, from),
+                    _ => engine.progress(&way),
+                };
                 // What has come before an end counts.
                 if let Some(found) = look(&mut engine) {
                     return Ok(found);
