@@ -15,6 +15,10 @@ struct Model {
 const MAILBOX: Model = Model { file: "mailbox", sources: &["libmp/src/data/positions.rs"] };
 const MESSAGE: Model = Model { file: "message", sources: &["gdsync/src/memory/access.rs"] };
 const LOCKSTEP: Model = Model { file: "lockstep", sources: &["gdsync/src/memory/access.rs"] };
+const PACKETS: Model = Model {
+    file: "packets",
+    sources: &["gdsync/src/memory/access.rs", "libmp/src/transport/packet.rs"],
+};
 const RINGS: Model = Model { file: "rings", sources: &["libmp/src/transport/line.rs"] };
 const LOCK: Model = Model { file: "lock", sources: &["libmp/src/ownership.rs"] };
 const SLEEP: Model = Model {
@@ -105,6 +109,33 @@ const BREAKS: &[Break] = &[
         with: "self.load(Ordering::Relaxed)",
     },
     Break {
+        name: "a_packet_whose_number_is_published_without_release",
+        model: PACKETS,
+        call: "model",
+        source: "packet",
+        text: "last.store(high | u64::from(number as u32), Ordering::Release)",
+        times: 1,
+        with: "last.store(high | u64::from(number as u32), Ordering::Relaxed)",
+    },
+    Break {
+        name: "a_packet_whose_number_is_seen_without_acquire",
+        model: PACKETS,
+        call: "model",
+        source: "packet",
+        text: "last.load(Ordering::Acquire)",
+        times: 1,
+        with: "last.load(Ordering::Relaxed)",
+    },
+    Break {
+        name: "packets_of_which_only_the_first_is_looked_at",
+        model: PACKETS,
+        call: "model",
+        source: "packet",
+        text: "            return false;",
+        times: 1,
+        with: "            return slot[1].load(Ordering::Acquire) as u32 == number as u32;",
+    },
+    Break {
         name: "a_line_whose_number_is_published_without_release",
         model: RINGS,
         call: "model",
@@ -117,6 +148,24 @@ const BREAKS: &[Break] = &[
         name: "a_line_whose_number_is_seen_without_acquire",
         model: RINGS,
         call: "model",
+        source: "line",
+        text: ".load(Ordering::Acquire) != number",
+        times: 1,
+        with: ".load(Ordering::Relaxed) != number",
+    },
+    Break {
+        name: "a_first_line_that_is_published_without_release",
+        model: RINGS,
+        call: "in_lines",
+        source: "line",
+        text: "first.store(*value, Ordering::Release)",
+        times: 1,
+        with: "first.store(*value, Ordering::Relaxed)",
+    },
+    Break {
+        name: "a_first_line_that_is_seen_without_acquire",
+        model: RINGS,
+        call: "in_lines",
         source: "line",
         text: ".load(Ordering::Acquire) != number",
         times: 1,

@@ -4,7 +4,7 @@
 
 use crate::nic::Address;
 use crate::nic::soft::address::QueuePairAddress;
-pub use crate::nic::soft::fuzz::{connection, queues, shared_ring, tcp_stream};
+pub use crate::nic::soft::fuzz::{connection, queues, shared_ring, tcp_parts, tcp_stream};
 use crate::peer::PeerHandle;
 use crate::wqe::{Cqe, Entry, ReceiveEntry, ReceiveRing, SendRing};
 use zerocopy::FromBytes;
@@ -104,5 +104,10 @@ mod tests {
     #[test]
     fn the_corpus_of_the_tcp_stream_is_taken() {
         replay("tcp_stream", super::tcp_stream);
+    }
+
+    #[test]
+    fn the_corpus_of_large_frames_in_parts_is_taken() {
+        replay("tcp_parts", super::tcp_parts);
     }
 }

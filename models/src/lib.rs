@@ -21,6 +21,8 @@ mod outstanding;
 mod ownership;
 #[path = "../../gdsync/src/nic/soft/pace.rs"]
 mod pace;
+#[path = "../../libmp/src/transport/packet.rs"]
+mod packet;
 #[path = "../../libmp/src/data/positions.rs"]
 mod positions;
 #[path = "../../gdsync/src/nic/soft/rest.rs"]
@@ -32,6 +34,7 @@ mod lock;
 mod lockstep;
 mod mailbox;
 mod message;
+mod packets;
 mod rings;
 mod sleep;
 mod watchdog;
@@ -66,8 +69,18 @@ fn messages_in_lockstep_need_no_credit() {
 }
 
 #[test]
+fn packets_give_every_message_once_whole_and_no_slot_to_two() {
+    packets::model();
+}
+
+#[test]
 fn rings_of_tagged_messages_give_every_message_once_whole_and_no_room_to_two() {
     rings::model();
+}
+
+#[test]
+fn a_message_of_a_few_lines_is_whole_when_its_first_is_seen() {
+    rings::in_lines();
 }
 
 #[test]

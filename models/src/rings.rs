@@ -1,5 +1,6 @@
 //! The rings of tagged messages as `libmp::tagged::rings` uses them: a message is put into a ring of bytes, then its line is written; who has
-//! taken both gives back the room of each by a line of credits, whose words are looked at one by one.
+//! taken both gives back the room of each by a line of credits, whose words are looked at one by one. Or a message is two lines, the second of
+//! which is written first.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -59,6 +60,46 @@ pub fn model() {
             let found = rings.bytes[taken as usize % BYTES].with(|it| unsafe { *it });
             assert_eq!(found, 10 + taken);
             store(&rings.credits, &[taken + 1, taken + 1]);
+        }
+        writer.join().unwrap();
+    });
+}
+
+/// Lines of the ring in [`in_lines`], and of a message, of which the second has the room of the first.
+const RING: u64 = 2;
+const FEW: u64 = 2;
+const LAPS: u64 = 2;
+
+pub fn in_lines() {
+    loom::model(|| {
+        let line = |_| -> [AtomicU64; WORDS] { [AtomicU64::new(0), AtomicU64::new(0)] };
+        let lines: [_; RING as usize] = std::array::from_fn(line);
+        let rings = Arc::new((lines, AtomicU64::new(0)));
+        let writer = rings.clone();
+        let writer = thread::spawn(move || {
+            let (lines, taken) = &*writer;
+            for sent in (0..LAPS).map(|message| FEW * message) {
+                while sent + FEW - words::<1>(std::slice::from_ref(taken)).unwrap()[0] > RING {
+                    thread::yield_now();
+                }
+                for at in (sent..sent + FEW).rev() {
+                    store(&lines[(at % RING) as usize], &[at + 1, 20 + at]);
+                }
+            }
+        });
+        let (lines, told) = &*rings;
+        for taken in (0..LAPS).map(|message| FEW * message) {
+            let line = |at: u64| numbered::<WORDS>(&lines[(at % RING) as usize], at + 1);
+            let first = loop {
+                match line(taken) {
+                    Some(first) => break first,
+                    None => thread::yield_now(),
+                }
+            };
+            assert_eq!(first[1], 20 + taken);
+            // Who sees the first sees the others.
+            assert_eq!(line(taken + 1).expect("the second line")[1], 21 + taken);
+            store(std::slice::from_ref(told), &[taken + FEW]);
         }
         writer.join().unwrap();
     });

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use gdsync::Buffer;
 
-use super::envelope::{Envelope, Inside};
+use super::envelope::{Envelope, Inside, NO_WORDS, WORDS};
 use super::memory::{Memory, write};
 use super::pool::{Pool, Ticket};
 use super::rings::{Fit, Layout, Rings};
@@ -20,6 +20,8 @@ use crate::transport::Call;
 
 /// Lines that are taken from one rank before the next has its turn.
 const BURST: usize = 32;
+/// Looks at the next line of the one rank that is waited for, between two looks at all.
+const GLANCES: usize = 8;
 
 /// What waits for a line to another rank.
 #[derive(Clone, Copy)]
@@ -372,10 +374,10 @@ impl Engine {
         }
     }
 
-    /// The number and the words of the next line that a rank writes, and of its credits.
+    /// See [`Rings::next_words`].
     #[cfg(any(test, fuzzing))]
-    pub fn next_words(&self, from: usize) -> (u64, Buffer<u64>, Buffer<u64>) {
-        self.peers[from].rings.next_words()
+    pub fn next_words(&self, from: usize, ahead: usize) -> (u64, Buffer<u64>, Buffer<u64>) {
+        self.peers[from].rings.next_words(ahead)
     }
 
     /// What was done for memory that the CPU does not reach.
@@ -394,6 +396,25 @@ impl Engine {
         if self.landing.is_empty() { Ok(()) } else { self.land(way) }
     }
 
+    /// The rank that a receive waits for, if it is one.
+    pub fn awaited(&self, ticket: Ticket) -> Option<usize> {
+        let Entry { state: State::Posted(_), label, .. } = self.requests.get(ticket)? else {
+            return None;
+        };
+        (label.source != ANYBODY).then_some(label.source as usize)
+    }
+
+    /// As [`progress`](Self::progress), for one rank alone if a line comes from it now: that is seen sooner than by looks at all. Who waits also
+    /// looks at the others.
+    #[inline]
+    pub fn progress_of(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
+        let rings = &self.peers[from].rings;
+        match (0..GLANCES).any(|_| rings.has_line()) {
+            true => self.serve(way, from),
+            false => self.progress(way),
+        }
+    }
+
     #[inline]
     fn serve(&mut self, way: &Way<'_>, from: usize) -> Result<()> {
         for _ in 0..BURST {
@@ -402,7 +423,7 @@ impl Engine {
             self.moved += 1;
             let Some((tag, bytes)) = Envelope::inside(&words) else {
                 let envelope = rings.decode(way, &words)?;
-                self.opened(way, from, envelope)?;
+                self.opened(way, from, (envelope, &words))?;
                 continue;
             };
             let label = Label { context: 0, source: from as u32, tag };
@@ -541,10 +562,28 @@ impl Engine {
         self.matcher.keep(label, Arrival::Here { len: message.len(), bytes });
     }
 
-    /// A line has come that has no message in it.
-    fn opened(&mut self, way: &Way<'_>, from: usize, envelope: Envelope) -> Result<()> {
+    /// A line has come that has no whole message in it.
+    #[inline]
+    fn opened(
+        &mut self,
+        way: &Way<'_>,
+        from: usize,
+        (envelope, words): (Envelope, &[u64; WORDS]),
+    ) -> Result<()> {
         let label = |tag| Label { context: 0, source: from as u32, tag };
         match envelope {
+            Envelope::Lines { tag, len } => {
+                let mut room = NO_WORDS;
+                let bytes = self.peers[from].rings.take_behind(way, words, len, &mut room)?;
+                let label = label(tag);
+                match self.matcher.wanted(&label) {
+                    Some(key) => self.put(way, key, label, bytes),
+                    None => {
+                        self.matcher.keep(label, Arrival::Held(bytes.into()));
+                        Ok(())
+                    }
+                }
+            }
             Envelope::Eager { tag, len } => {
                 let (label, rings) = (label(tag), &mut self.peers[from].rings);
                 let wanted = self.matcher.wanted(&label);

@@ -6,6 +6,9 @@
 //! | 1 | kind in the lowest byte, above it the length of what is in the line or in the eager ring |
 //! | 2 | tag; of an answer the number of the send that it is for |
 //! | 3–7 | up to 40 bytes of the message; of an offer: length, number of the send, address in the sender's process; of an answer: bytes wanted |
+//!
+//! A message of a few lines goes on in the lines behind, each of which has its own number in word 0, lest what is left of it is taken for a line
+//! the next time round, and 56 bytes in the others. They are written before the first.
 
 /// Words of a line.
 pub(super) const WORDS: usize = 8;
@@ -15,15 +18,28 @@ pub(super) const LINE: usize = WORDS * size_of::<u64>();
 pub(super) const INSIDE: usize = size_of::<Inside>();
 /// These bytes, as the words of the line that they are.
 pub(super) type Inside = [u64; WORDS - 3];
+/// Words of a message in a line behind its first.
+const BEHIND: usize = WORDS - 1;
+/// The most lines of a message.
+const MOST: usize = 5;
+/// Bytes of a message in so many lines.
+pub(super) const IN_LINES: usize = size_of::<InLines>();
+/// These bytes, as words.
+pub(super) type InLines = [u64; WORDS - 3 + (MOST - 1) * BEHIND];
+/// None of them yet.
+pub(super) const NO_WORDS: InLines = [0; size_of::<InLines>() / size_of::<u64>()];
 
 const IN_LINE: u64 = 1;
 const EAGER: u64 = 2;
 const OFFER: u64 = 3;
 const ANSWER: u64 = 4;
+const LINES: u64 = 5;
 
 /// A line that has no message in it, but for its number. Of one that has: [`Envelope::in_line`], [`Envelope::inside`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Envelope {
+    /// A message that begins in this line and goes on in those behind.
+    Lines { tag: u64, len: usize },
     /// A message that is in the eager ring, behind the last one.
     Eager { tag: u64, len: usize },
     /// A message that waits at its sender. `address` is where, in its process, if it stays there until the answer, else 0.
@@ -32,11 +48,51 @@ pub(super) enum Envelope {
     Answer { send: u64, wanted: u64 },
 }
 
+/// How many lines a message of so many bytes takes, at most [`IN_LINES`].
+#[inline]
+pub(super) fn lines(len: usize) -> usize {
+    1 + len.saturating_sub(INSIDE).div_ceil(BEHIND * size_of::<u64>())
+}
+
+/// The first line of a message of a few lines, but for its number, and the words of the message in each line behind.
+#[inline]
+pub(super) fn divide(
+    tag: u64,
+    len: usize,
+    bytes: &InLines,
+) -> ([u64; WORDS], impl Iterator<Item = &[u64; BEHIND]>) {
+    let mut first = Envelope::Lines { tag, len }.encode();
+    let (inside, behind) = bytes.split_at(WORDS - 3);
+    first[3..].copy_from_slice(inside);
+    (first, behind.as_chunks().0.iter().take(lines(len) - 1))
+}
+
+/// What [`divide`] has divided: the first line, and those behind, which are asked for; `None` if one is not there.
+#[inline]
+pub(super) fn join<'a>(
+    first: &[u64; WORDS],
+    len: usize,
+    mut behind: impl FnMut(usize) -> Option<[u64; WORDS]>,
+    room: &'a mut InLines,
+) -> Option<&'a [u8]> {
+    let (inside, others) = room.split_at_mut(WORDS - 3);
+    inside.copy_from_slice(&first[3..]);
+    for (at, words) in
+        others.as_chunks_mut::<BEHIND>().0.iter_mut().take(lines(len) - 1).enumerate()
+    {
+        words.copy_from_slice(&behind(at + 1)?[1..]);
+    }
+    Some(&bytemuck::cast_slice(room)[..len])
+}
+
 impl Envelope {
     /// The words of a line, but for its number.
     pub fn encode(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         match *self {
+            Envelope::Lines { tag, len } => {
+                (words[1], words[2]) = (LINES | (len as u64) << 8, tag);
+            }
             Envelope::Eager { tag, len } => {
                 (words[1], words[2]) = (EAGER | (len as u64) << 8, tag);
             }
@@ -71,6 +127,7 @@ impl Envelope {
     pub fn decode(words: &[u64; WORDS], eager: usize) -> Option<Envelope> {
         let (tag, len) = (words[2], usize::try_from(words[1] >> 8).ok()?);
         match words[1] & 0xff {
+            LINES if (INSIDE + 1..=IN_LINES).contains(&len) => Some(Envelope::Lines { tag, len }),
             EAGER if len <= eager => Some(Envelope::Eager { tag, len }),
             OFFER if len == 0 && usize::try_from(words[3]).is_ok() => {
                 Some(Envelope::Offer { tag, len: words[3], send: words[4], address: words[5] })
@@ -90,6 +147,8 @@ mod tests {
     fn envelope() -> impl Strategy<Value = Envelope> {
         prop_oneof![
             (any::<u64>(), 0..=8192usize).prop_map(|(tag, len)| Envelope::Eager { tag, len }),
+            (any::<u64>(), INSIDE + 1..=IN_LINES)
+                .prop_map(|(tag, len)| Envelope::Lines { tag, len }),
             any::<[u64; 4]>().prop_map(|[tag, len, send, address]| Envelope::Offer {
                 tag,
                 len,
@@ -119,13 +178,33 @@ mod tests {
         }
 
         #[test]
-        fn any_words_are_a_message_or_an_envelope_within_its_limits_or_none(mut words: [u64; WORDS], kind in 0..6u64, small: bool) {
+        fn a_message_that_is_in_a_few_lines_comes_out_of_them_and_out_of_no_fewer(tag: u64, bytes in prop::collection::vec(any::<u8>(), INSIDE + 1..=IN_LINES)) {
+            let (len, mut words) = (bytes.len(), NO_WORDS);
+            bytemuck::cast_slice_mut(&mut words)[..len].copy_from_slice(&bytes);
+            let (first, behind) = divide(tag, len, &words);
+            let behind: Vec<_> = behind.copied().collect();
+            prop_assert_eq!(behind.len() + 1, lines(len));
+            prop_assert_eq!(Envelope::decode(&first, 8192), Some(Envelope::Lines { tag, len }));
+            let line = |at: usize| behind.get(at - 1).map(|words| {
+                let mut line = [7; WORDS];
+                line[1..].copy_from_slice(words);
+                line
+            });
+            let mut room = NO_WORDS;
+            prop_assert_eq!(join(&first, len, line, &mut room), Some(&bytes[..]));
+            let missing = lines(len) - 1;
+            prop_assert_eq!(join(&first, len, |at| (at != missing).then_some([0; WORDS]), &mut room), None);
+        }
+
+        #[test]
+        fn any_words_are_a_message_or_an_envelope_within_its_limits_or_none(mut words: [u64; WORDS], kind in 0..7u64, small: bool) {
             if small {
                 words[1] = kind | (words[1] % 10_000) << 8;
             }
             match (Envelope::inside(&words), Envelope::decode(&words, 100)) {
                 (Some((_, bytes)), None) => prop_assert!(bytes.len() <= INSIDE),
                 (None, Some(Envelope::Eager { len, .. })) => prop_assert!(len <= 100),
+                (None, Some(Envelope::Lines { len, .. })) => prop_assert!(INSIDE < len && len <= IN_LINES),
                 (None, Some(other)) => prop_assert_eq!(other.encode()[1] >> 8, 0),
                 (None, None) => {}
                 both => prop_assert!(false, "{both:?}"),

@@ -21,7 +21,7 @@ pub(super) fn pair() -> Result<(Vec<World>, Vec<Tagged>)> {
     Ok((worlds, both))
 }
 
-/// A sequence of what rank 1 writes – a byte says what and how, a line what with – and of what rank 0 calls then. What no rank writes ends the world,
+/// A sequence of what rank 1 writes – a byte says what, where and how, a line what with – and of what rank 0 calls then. What no rank writes ends the world,
 /// and all else is a message or waits.
 pub fn lines(data: &[u8]) {
     let (_worlds, both) = pair().expect("two ranks");
@@ -31,7 +31,7 @@ pub fn lines(data: &[u8]) {
         let Some((&how, bytes)) = step.split_first() else { return };
         let mut words = [0u64; WORDS];
         bytemuck::cast_slice_mut(&mut words)[..bytes.len()].copy_from_slice(bytes);
-        let (number, line, own) = messages.shared.lock().next_words(1);
+        let (number, line, own) = messages.shared.lock().next_words(1, usize::from(how >> 4) & 3);
         if how & 1 != 0 {
             own.slice(0..WORDS).and_then(|credits| credits.write(&words)).expect("host memory");
             // How far the bulk ring is written, on the line behind.

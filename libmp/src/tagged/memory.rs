@@ -95,3 +95,15 @@ pub(super) fn write(memory: &Memory, from: &[u8]) {
         unsafe { gdsync::copy_bytes(from.as_ptr(), memory.at(0), from.len()) }
     }
 }
+
+/// Memory that is lent until its request is complete or abandoned.
+pub(super) fn lent(address: *mut u8, len: usize) -> Memory {
+    let address = NonNull::new(address).unwrap_or(NonNull::dangling());
+    Memory::Lent { address, len, stays: false }
+}
+
+/// Memory that is lent as [`Tagged::isend_raw`](super::Tagged::isend_raw) has it.
+#[inline]
+pub(super) fn staying((address, len): (NonNull<u8>, usize)) -> Memory {
+    Memory::Lent { address, len, stays: true }
+}

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use gdsync::{Buffer, Device, Event, Stream, opencl};
 
-use super::memory::Memory;
+use super::memory::{Memory, staying};
+use super::shared::Shared;
 use super::staging::{Away, Point, Where};
-use super::{Shared, staying};
 use crate::data::Region;
 use crate::error::{Error, Result};
 

@@ -8,8 +8,9 @@ use bytemuck::Pod;
 use gdsync::Deadline;
 
 use super::engine::{Engine, Outcome, What};
-use super::memory::Memory;
-use super::{Kept, Place, Shared, Source, Status, Tag, Ticket, lent};
+use super::memory::{Memory, lent};
+use super::shared::{Kept, Shared};
+use super::{Place, Source, Status, Tag, Ticket};
 use crate::data::wait::Backoff;
 use crate::error::{Error, Result};
 

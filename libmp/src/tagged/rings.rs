@@ -10,7 +10,9 @@ use gdsync::Buffer;
 
 use super::Options;
 use super::engine::Way;
-use super::envelope::{Envelope, INSIDE, LINE, WORDS};
+use super::envelope::{
+    Envelope, IN_LINES, INSIDE, InLines, LINE, NO_WORDS, WORDS, divide, join, lines,
+};
 use super::memory::{Memory, read};
 use crate::error::{Error, Result};
 use crate::transport::{Channel, line};
@@ -23,6 +25,8 @@ const COST: u64 = LINE as u64;
 
 /// So many lines before it is written a line is asked for: in the time of so many lines it comes from the reader's core.
 const AHEAD: u64 = 4;
+/// The same of the lines of messages of a few, each of which takes less time.
+const FEW_AHEAD: u64 = 8;
 
 /// Where the rings of a rank are in the stretch of memory that it writes.
 #[derive(Debug, Clone, Copy)]
@@ -204,16 +208,22 @@ impl Rings {
         Ok(())
     }
 
-    fn has_room_for_line(&self) -> bool {
-        self.sent.lines - self.seen.lines < self.layout.lines as u64
+    fn has_room_for(&self, lines: usize) -> bool {
+        self.sent.lines - self.seen.lines + lines as u64 <= self.layout.lines as u64
+    }
+
+    /// The longest message that goes in lines alone. Through a NIC the bytes of more than one line are one request.
+    #[inline]
+    fn in_lines(&self) -> usize {
+        if self.there.is_some() { IN_LINES } else { INSIDE }
     }
 
     /// Whether there is room for a line now.
     pub fn line_fits(&mut self, way: &Way<'_>) -> Result<bool> {
-        if !self.has_room_for_line() {
+        if !self.has_room_for(1) {
             self.look(way)?;
         }
-        Ok(self.has_room_for_line())
+        Ok(self.has_room_for(1))
     }
 
     /// Whether a message can go with its envelope.
@@ -230,16 +240,17 @@ impl Rings {
     #[inline]
     fn fit_as_seen(&self, len: usize) -> Fit {
         let Rings { layout, sent, seen, .. } = self;
-        let in_line = len <= INSIDE;
         if len > layout.limit || sent.cost - seen.cost + COST + len as u64 > layout.unexpected {
-            Fit::Offer
-        } else if self.has_room_for_line()
-            && (in_line || sent.eager - seen.eager + len as u64 <= layout.eager as u64)
-        {
-            Fit::Now
-        } else {
-            Fit::Wait
+            return Fit::Offer;
         }
+        let fits = match len <= self.in_lines() {
+            true => self.has_room_for(lines(len)),
+            false => {
+                let room = sent.eager - seen.eager + len as u64 <= layout.eager as u64;
+                room && self.has_room_for(1)
+            }
+        };
+        if fits { Fit::Now } else { Fit::Wait }
     }
 
     /// Sends a message that fits now.
@@ -253,6 +264,9 @@ impl Rings {
             read(memory, 0, bytes);
             return self.write(way, &mut words[..used]);
         }
+        if len <= self.in_lines() {
+            return self.send_lines(tag, memory, len);
+        }
         let mut done = 0;
         for (at, part) in parts(self.layout.eager, self.sent.eager, len) {
             let at = self.layout.eager_at() + at;
@@ -263,6 +277,32 @@ impl Rings {
         }
         self.sent.eager += len as u64;
         self.line(way, &Envelope::Eager { tag, len })
+    }
+
+    /// Sends a message of a few lines to memory that is mapped here.
+    #[inline]
+    fn send_lines(&mut self, tag: u64, memory: &Memory, len: usize) -> Result<()> {
+        let mut bytes = NO_WORDS;
+        read(memory, 0, &mut bytemuck::cast_slice_mut(&mut bytes)[..len]);
+        let Some(there) = &self.there else { return Ok(()) };
+        let words = there.atomics().unwrap_or_default();
+        let (layout, at, count) = (self.layout, self.sent.lines, lines(len) as u64);
+        let place = |at: u64| layout.line_at(at) / WORD;
+        // All of them, which the reader may have looked at, come at the same time, not each when the one before has been written.
+        for at in (at..at + count).chain(at + FEW_AHEAD..at + FEW_AHEAD + count) {
+            there.prefetch_for_write(place(at));
+        }
+        let (mut first, behind) = divide(tag, len, &bytes);
+        let mut line = [0; WORDS];
+        for (at, behind) in (at + 1..).zip(behind) {
+            line[0] = at + 1;
+            line[1..].copy_from_slice(behind);
+            line::store(&words[place(at)..][..WORDS], &line);
+        }
+        first[0] = at + 1;
+        line::store(&words[place(at)..][..WORDS], &first);
+        self.sent.lines += count;
+        Ok(())
     }
 
     /// Writes a line for which there is room.
@@ -357,6 +397,14 @@ impl Rings {
 
     // From the other rank.
 
+    /// Whether there is a next line.
+    #[inline]
+    pub fn has_line(&self) -> bool {
+        let at = self.layout.line_at(self.taken.lines) / WORD;
+        let words = self.words.atomics().unwrap_or_default();
+        words[at].load(Ordering::Relaxed) == self.taken.lines + 1
+    }
+
     /// Takes the next line, if there is one.
     #[inline]
     pub fn take_line(&mut self) -> Option<[u64; WORDS]> {
@@ -366,6 +414,29 @@ impl Rings {
         let line = line::numbered(&words[at..], number + 1)?;
         self.taken.lines += 1;
         Some(line)
+    }
+
+    /// Takes the lines of a message behind its first, which has been taken.
+    #[inline]
+    pub fn take_behind<'a>(
+        &mut self,
+        way: &Way<'_>,
+        first: &[u64; WORDS],
+        len: usize,
+        room: &'a mut InLines,
+    ) -> Result<&'a [u8]> {
+        let (layout, taken) = (self.layout, self.taken.lines);
+        let words = self.words.atomics().unwrap_or_default();
+        let behind = |at: usize| {
+            // The first has the number `taken`, counted from 1.
+            let at = taken + at as u64 - 1;
+            line::numbered(&words[layout.line_at(at) / WORD..], at + 1)
+        };
+        let joined = join(first, len, behind, room);
+        self.taken.lines += lines(len) as u64 - 1;
+        joined.ok_or_else(|| {
+            self.breach(way, "of a tagged message it has written the first line alone")
+        })
     }
 
     /// What a line says.
@@ -474,12 +545,13 @@ impl Rings {
         Ok(())
     }
 
-    /// The number and the words of the next line that the other rank writes, and of its credits.
+    /// The number and the words of the line that the other rank writes next, or so many behind, and the words of its credits.
     #[cfg(any(test, fuzzing))]
-    pub fn next_words(&self) -> (u64, Buffer<u64>, Buffer<u64>) {
+    pub fn next_words(&self, ahead: usize) -> (u64, Buffer<u64>, Buffer<u64>) {
         let words = |at: usize, count: usize| self.words.slice(at / WORD..at / WORD + count);
-        let line = words(self.layout.line_at(self.taken.lines), WORDS);
+        let at = self.taken.lines + ahead as u64;
+        let line = words(self.layout.line_at(at), WORDS);
         let credits = words(Layout::CREDITS, 2 * WORDS);
-        (self.taken.lines + 1, line.expect("a line"), credits.expect("credits"))
+        (at + 1, line.expect("a line"), credits.expect("credits"))
     }
 }

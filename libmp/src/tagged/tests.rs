@@ -20,7 +20,7 @@ proptest! {
         which in 0..3,
     ) {
         let (_worlds, both) = pair().unwrap();
-        let (_, next, words) = both[0].shared.lock().next_words(1);
+        let (_, next, words) = both[0].shared.lock().next_words(1, 0);
         if which > 0 {
             line[1] = kind | len << 8;
         }

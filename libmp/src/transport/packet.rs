@@ -1,7 +1,12 @@
 //! Small messages as packets, as `mp/packet.cuh` has them: 12 bytes of the message and the low 32 bits of its number together in 16 bytes,
 //! so that what comes needs no word of its own that says so. How one side stores them and the other one takes them; who may use a slot
 //! again, and when, is its caller's.
+//!
+//! `models/` checks this file under every interleaving that the memory model allows.
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Words of a packet: eight bytes of data; the number and, above it, four bytes of data.
@@ -42,7 +47,7 @@ pub(crate) fn take(slot: &[AtomicU64], pieces: &mut [[u8; BYTES]], number: u64) 
     true
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,15 +1,21 @@
 //! The protocol of `mp/collective.cuh` on the CPU, for memory that it reaches: for calls of the host and for host streams. A run
 //! goes on from call to call and never waits.
 
+mod lanes;
+mod memory;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gdsync::{Buffer, Word64};
-use mp_kernels::{LANE_SLOTS, LANE_STRIDE, LEAST_PIECE};
+use mp_kernels::LANE_STRIDE;
 
 use super::blocks::{Phase, Reduction};
 use crate::data::region::Region;
 use crate::data::window::Window;
-use crate::error::{Error, Result};
+use crate::error::Result;
+pub(super) use lanes::Lanes;
+use memory::load;
+pub(super) use memory::{InPlace, InRegions, Memory};
 
 /// A collective's memory as the CPU sees it.
 pub(super) struct HostSide {
@@ -41,64 +47,8 @@ pub(super) enum Way {
     Nic { window: Box<Window<u64>>, share: Buffer<u64>, mine: Region<u64> },
 }
 
-/// Lanes of large blocks.
-pub(super) struct Lanes {
-    pub count: usize,
-    /// Bytes of the largest piece.
-    pub piece: usize,
-    /// Of each lane and rank: pieces sent to it, and in the upper half pieces taken from it.
-    pub counters: Buffer<u64>,
-}
-
 /// Words of a cache line.
 const LINE: usize = (LANE_STRIDE / 8) as usize;
-
-/// Where the blocks are.
-pub(super) trait Memory {
-    /// Reads what is given, or, of a phase that gives `again`, what was taken.
-    fn load(&self, again: bool, at: u64, to: &mut [u8]) -> Result<()>;
-    /// Writes what is taken.
-    fn store(&mut self, at: u64, from: &[u8]) -> Result<()>;
-}
-
-/// Values of the host, in place.
-pub(super) struct InPlace<'a>(pub &'a mut [u8]);
-
-impl Memory for InPlace<'_> {
-    fn load(&self, _: bool, at: u64, to: &mut [u8]) -> Result<()> {
-        let at = at as usize;
-        to.copy_from_slice(&self.0[at..at + to.len()]);
-        Ok(())
-    }
-
-    fn store(&mut self, at: u64, from: &[u8]) -> Result<()> {
-        let at = at as usize;
-        self.0[at..at + from.len()].copy_from_slice(from);
-        Ok(())
-    }
-}
-
-/// Regions that the CPU reaches; others may look at them meanwhile.
-pub(super) struct InRegions<'a> {
-    pub from: &'a Buffer<u8>,
-    pub to: &'a Buffer<u8>,
-}
-
-impl Memory for InRegions<'_> {
-    fn load(&self, again: bool, at: u64, to: &mut [u8]) -> Result<()> {
-        let (at, memory) = (at as usize, if again { self.to } else { self.from });
-        memory.slice(at..at + to.len()).and_then(|part| part.read(to)).map_err(failed)
-    }
-
-    fn store(&mut self, at: u64, from: &[u8]) -> Result<()> {
-        let at = at as usize;
-        self.to.slice(at..at + from.len()).and_then(|part| part.write(from)).map_err(failed)
-    }
-}
-
-fn failed(source: gdsync::Error) -> Error {
-    Error::Memory { op: "the memory of a collective".into(), source }
-}
 
 /// What is done: the exchanges one after another, and how what comes is combined.
 pub(super) struct Task<'a> {
@@ -551,210 +501,11 @@ impl HostSide {
             }
         }
     }
-
-    // ---- lanes -----------------------------------------------------------------------------------------------------
-
-    fn advance_in_lanes<M: Memory>(
-        &self,
-        run: &mut Run,
-        task: &Task<'_>,
-        memory: &mut M,
-        inboxes: &[Buffer<u64>],
-        lanes: &Lanes,
-    ) -> Result<Option<usize>> {
-        let piece = lanes.piece_for(task.most_in_lanes());
-        while let Some(phase) = task.phases.get(run.phase) {
-            while run.lane < lanes.count {
-                run.sent.resize(self.ranks, 0);
-                let sent = self.send_pieces(run, phase, memory, inboxes, (lanes, piece))?;
-                let missing =
-                    self.take_pieces(run, phase, task, memory, inboxes, (lanes, piece))?;
-                let missing = missing.or(sent);
-                if missing.is_some() {
-                    return Ok(missing);
-                }
-                (run.lane, run.first) = (run.lane + 1, 0);
-                run.goes_on(Stage::Hear);
-                run.sent.clear();
-            }
-            (run.phase, run.lane) = (run.phase + 1, 0);
-        }
-        Ok(None)
-    }
-
-    /// Sends what there is room for; a rank that has yet to take something.
-    fn send_pieces<M: Memory>(
-        &self,
-        run: &mut Run,
-        phase: &Phase,
-        memory: &M,
-        inboxes: &[Buffer<u64>],
-        (lanes, piece): (&Lanes, u64),
-    ) -> Result<Option<usize>> {
-        let mut missing = None;
-        for rank in self.others() {
-            let block = phase.gives.block(rank);
-            loop {
-                let first = lanes.first_of(run.lane, run.sent[rank], piece);
-                if first >= block.bytes {
-                    break;
-                }
-                let counter = lanes.counter(run.lane, self.ranks, rank);
-                let (sent, taken) = halves(counter.load(Ordering::Relaxed));
-                let word = lanes.word(&inboxes[self.rank], self, run.lane, rank);
-                let (_, freed) = halves(word.load(Ordering::Acquire));
-                if sent.wrapping_sub(freed) >= LANE_SLOTS {
-                    missing = Some(rank);
-                    break;
-                }
-                let bytes = (block.bytes - first).min(piece) as usize;
-                load(memory, phase.again, block.at + first, bytes, &mut run.words)?;
-                let slot = lanes.slot(&inboxes[rank], self, (run.lane, self.rank, rank), sent);
-                for (to, word) in slot.iter().zip(&run.words) {
-                    to.store(*word, Ordering::Relaxed);
-                }
-                let now = joined(sent.wrapping_add(1), taken);
-                counter.store(now, Ordering::Relaxed);
-                let word = lanes.word(&inboxes[rank], self, run.lane, self.rank);
-                word.store(now, Ordering::Release);
-                run.sent[rank] += 1;
-                run.moved += 1;
-            }
-        }
-        Ok(missing)
-    }
-
-    /// Takes what has come, piece by piece of all ranks in order; a rank whose piece is missing.
-    fn take_pieces<M: Memory>(
-        &self,
-        run: &mut Run,
-        phase: &Phase,
-        task: &Task<'_>,
-        memory: &mut M,
-        inboxes: &[Buffer<u64>],
-        (lanes, piece): (&Lanes, u64),
-    ) -> Result<Option<usize>> {
-        let most = phase.takes.most();
-        loop {
-            // `word` counts the pieces here.
-            run.first = lanes.first_of(run.lane, run.word as u64, piece);
-            if run.first >= most {
-                return Ok(None);
-            }
-            while run.rank < self.ranks {
-                let rank = run.rank;
-                let left = phase.takes.block(rank).bytes.saturating_sub(run.first);
-                let bytes = left.min(piece) as usize;
-                if bytes > 0 && rank == self.rank {
-                    let own = phase.gives.block(rank).at + run.first;
-                    load(memory, phase.again, own, bytes, &mut run.words)?;
-                    self.place(run, phase, task.reduction, (rank, bytes), memory)?;
-                } else if bytes > 0 {
-                    let counter = lanes.counter(run.lane, self.ranks, rank);
-                    let (sent, taken) = halves(counter.load(Ordering::Relaxed));
-                    let word = lanes.word(&inboxes[self.rank], self, run.lane, rank);
-                    let (there, _) = halves(word.load(Ordering::Acquire));
-                    if there == taken {
-                        return Ok(Some(rank));
-                    }
-                    let from = (run.lane, rank, self.rank);
-                    let slot = lanes.slot(&inboxes[self.rank], self, from, taken);
-                    let slot = &slot[..bytes.div_ceil(8)];
-                    run.words.clear();
-                    run.words.extend(slot.iter().map(|word| word.load(Ordering::Relaxed)));
-                    self.place(run, phase, task.reduction, (rank, bytes), memory)?;
-                    let now = joined(sent, taken.wrapping_add(1));
-                    counter.store(now, Ordering::Relaxed);
-                    let word = lanes.word(&inboxes[rank], self, run.lane, self.rank);
-                    word.store(now, Ordering::Release);
-                }
-                run.rank += 1;
-                run.moved += 1;
-            }
-            (run.rank, run.word) = (0, run.word + 1);
-        }
-    }
-}
-
-impl Lanes {
-    /// Bytes of the pieces of a run whose largest block has `most` bytes: `piece_for` of the device code.
-    fn piece_for(&self, most: u64) -> u64 {
-        let (lanes, largest) = (self.count as u64, self.piece as u64);
-        let rounds = most.div_ceil(lanes * largest).max(1);
-        let piece = most.div_ceil(rounds * lanes).next_multiple_of(LEAST_PIECE);
-        if piece == 0 { largest } else { piece.min(largest) }
-    }
-
-    /// The first byte of piece `number` of a lane.
-    fn first_of(&self, lane: usize, number: u64, piece: u64) -> u64 {
-        (lane as u64 + number * self.count as u64) * piece
-    }
-
-    fn counter(&self, lane: usize, ranks: usize, rank: usize) -> &AtomicU64 {
-        &self.counters.atomics().unwrap_or_default()[lane * ranks + rank]
-    }
-
-    /// Words of an inbox before its lanes.
-    fn begin(host: &HostSide) -> usize {
-        host.ranks * (2 * host.ring + LINE)
-    }
-
-    /// The word that rank `from` writes.
-    fn word<'a>(
-        &self,
-        inbox: &'a Buffer<u64>,
-        host: &HostSide,
-        lane: usize,
-        from: usize,
-    ) -> &'a AtomicU64 {
-        let at = Lanes::begin(host) + (lane * host.ranks + from) * LINE;
-        &inbox.atomics().unwrap_or_default()[at]
-    }
-
-    /// The slot of a piece from one rank in the inbox of another.
-    fn slot<'a>(
-        &self,
-        inbox: &'a Buffer<u64>,
-        host: &HostSide,
-        (lane, from, to): (usize, usize, usize),
-        number: u32,
-    ) -> &'a [AtomicU64] {
-        let words = self.count * host.ranks * LINE;
-        let pair = lane * (host.ranks - 1) + from - usize::from(from > to);
-        let slot = pair * LANE_SLOTS as usize + (number % LANE_SLOTS) as usize;
-        let at = Lanes::begin(host) + words + slot * self.piece / 8;
-        &inbox.atomics().unwrap_or_default()[at..at + self.piece / 8]
-    }
-}
-
-/// Brings bytes into words, the last one filled up with zeros.
-fn load<M: Memory>(
-    memory: &M,
-    again: bool,
-    at: u64,
-    bytes: usize,
-    words: &mut Vec<u64>,
-) -> Result<()> {
-    words.clear();
-    words.resize(bytes.div_ceil(8), 0);
-    if bytes == 0 {
-        return Ok(());
-    }
-    memory.load(again, at, &mut bytemuck::cast_slice_mut(words)[..bytes])
 }
 
 /// Where a position is in a ring.
 fn at_in(ring: &[[AtomicU64; 2]], position: u64) -> usize {
     position as usize & (ring.len() - 1)
-}
-
-/// The counters in a word: pieces sent, and pieces taken.
-fn halves(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
-}
-
-fn joined(sent: u32, taken: u32) -> u64 {
-    u64::from(sent) | u64::from(taken) << 32
 }
 
 /// The number of a run's first or last round of signals.
