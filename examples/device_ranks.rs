@@ -58,10 +58,10 @@ pub fn rank(
     // ANCHOR_END: launch
     let time = since.elapsed().as_secs_f64() * 1e6 / steps as f64;
     let found = memory.to_vec()?;
-    let right = (0..here).all(|number| {
-        let rows = &found[(2 * number + steps % 2) * room..][side..(lines + 1) * side];
-        is_right(rows, first + number * lines, side, steps)
-    });
+    let of_rank =
+        |number: usize| &found[(2 * number + steps % 2) * room..][side..(lines + 1) * side];
+    let rows: Vec<f64> = (0..here).flat_map(of_rank).copied().collect();
+    let right = is_right(&rows, first, side, steps);
     let line = format!(
         "device_ranks: {side} x {side} cells on {all} ranks ({device}), {steps} steps: {time:.2} µs each"
     );
