@@ -317,7 +317,7 @@ shared_structs! {
     pub struct MessageState {
         /// Starts of a send, messages taken of a receive.
         pub epoch: u64,
-        /// Of a send: up to where it is known that there is room, a slot or the posted buffer. Of a receive: how often the buffer was posted.
+        /// Of a send: the last epoch that is known to have left its slot. Of a receive: how often the buffer was posted.
         pub room: u64,
         /// Blocks that have done their part of the current start.
         pub arrived: u64,

@@ -22,23 +22,31 @@ MP_DEVICE T* at(std::uint64_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-// count elements, this thread every stride-th from `i` on, in rounds of `flight`: all loads of a round before its first store. The
-// last round is one, too, with what there is left for each thread: one latency, not one for each element.
+// Elements from `i` on in rounds of `flight`, all loads of a round before its first store; where it stopped.
 template <int flight, class Element>
-MP_DEVICE void copy_rounds(Element* to, const Element* from, std::uint64_t count, std::uint64_t i, std::uint64_t stride) {
-    Element held[flight];
+MP_DEVICE std::uint64_t copy_rounds(Element* to, const Element* from, std::uint64_t count, std::uint64_t i,
+                                    std::uint64_t stride) {
     for (; i + (flight - 1) * stride < count; i += flight * stride) {
+        Element held[flight];
         MP_UNROLL
         for (int k = 0; k < flight; ++k) held[k] = from[i + k * stride];
         MP_UNROLL
         for (int k = 0; k < flight; ++k) to[i + k * stride] = held[k];
     }
-    MP_UNROLL
-    for (int k = 0; k < flight - 1; ++k)
-        if (i + k * stride < count) held[k] = from[i + k * stride];
-    MP_UNROLL
-    for (int k = 0; k < flight - 1; ++k)
-        if (i + k * stride < count) to[i + k * stride] = held[k];
+    return i;
+}
+
+// count elements, this thread every stride-th from `i` on. Only wide elements are worth many loads in flight.
+MP_DEVICE void copy_elements(Wide* to, const Wide* from, std::uint64_t count, std::uint64_t i, std::uint64_t stride) {
+    i = copy_rounds<copies_in_flight>(to, from, count, i, stride);
+    i = copy_rounds<2>(to, from, count, i, stride);
+    copy_rounds<1>(to, from, count, i, stride);
+}
+template <class Element>
+MP_DEVICE void copy_elements(Element* to, const Element* from, std::uint64_t count, std::uint64_t i,
+                             std::uint64_t stride) {
+    i = copy_rounds<2>(to, from, count, i, stride);
+    copy_rounds<1>(to, from, count, i, stride);
 }
 
 // What neither end's alignment nor its length lets go faster.
@@ -57,8 +65,7 @@ MP_DEVICE std::uint64_t copy_whole(void* to, const void* from, std::uint64_t byt
     if (count <= stride) {  // the latency of a short one counts, and the rounds of a long one are many tests
         if (first < count) target[first] = source[first];
     } else {
-        // Only wide elements are worth many loads in flight.
-        copy_rounds<sizeof(Element) == sizeof(Wide) ? copies_in_flight : 2>(target, source, count, first, stride);
+        copy_elements(target, source, count, first, stride);
     }
     return done + count * sizeof(Element);
 }

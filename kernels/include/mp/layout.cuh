@@ -347,7 +347,7 @@ static_assert(offsetof(NicEnd, reserved) == 140);
 struct MessageState {
     // Starts of a send, messages taken of a receive.
     std::uint64_t epoch;
-    // Of a send: up to where it is known that there is room, a slot or the posted buffer. Of a receive: how often the buffer was posted.
+    // Of a send: the last epoch that is known to have left its slot. Of a receive: how often the buffer was posted.
     std::uint64_t room;
     // Blocks that have done their part of the current start.
     std::uint64_t arrived;

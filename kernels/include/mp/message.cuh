@@ -98,22 +98,15 @@ MP_COLD WaitResult recv_packets(Group group, const Packet* slot, std::uint64_t t
 
 // Messages in one piece.
 
-// `posted` is up to where the leader knows the peer's buffer to be posted; `seen` of the result is that, too. It asks for the
-// next when this message is on its way, not before the next one, where a look at the word is half a microsecond of latency.
 template <class Group>
 MP_COLD WaitResult send_whole(Group group, std::uint64_t target, std::uint64_t from, std::uint64_t bytes,
                               std::uint64_t mine, std::uint64_t theirs, std::uint64_t to_report, std::uint64_t epoch,
-                              std::uint64_t posted, const WaitBounds bounds) {
-    // What the group wrote is there for all of it, and what the leader acquired with the word.
-    if (group.any(group.leads() && posted < epoch)) {
-        const WaitResult result = wait(group, at<const std::uint64_t>(mine), epoch, bounds);
-        if (result.failed()) return failed_at(group, to_report, epoch, result);
-        posted = result.seen;
-    }
+                              const WaitBounds bounds) {
+    const WaitResult posted = wait(group, at<const std::uint64_t>(mine), epoch, bounds);
+    if (posted.failed()) return failed_at(group, to_report, epoch, posted);
     copy(group, at<void>(target), at<const void>(from), bytes);
     signal(group, at<std::uint64_t>(theirs), epoch);
-    if (group.leads()) posted = load(at<const std::uint64_t>(mine), acquire, system);
-    return {ok, posted, 0};
+    return {ok, epoch, 0};
 }
 
 template <class Group>
@@ -200,22 +193,23 @@ private:
 
     template <class Group>
     MP_DEVICE WaitResult send_otherwise(Group group, std::uint64_t epoch) {
-        if (MP_RARELY(message_.nic != 0)) return {impl::send_by_nic(group, message_.nic, epoch), epoch_, 0};
-        const WaitResult result =
-            impl::sends_packets(message_)
-                ? impl::send_packets(group, impl::slot_of(message_, epoch), message_.memory, message_.len, message_.mine,
-                                     message_.report, epoch, taken_, impl::bounds_of(message_))
-                : impl::send_whole(group, message_.target, message_.memory, message_.len, message_.mine, message_.theirs,
+        if (impl::sends_packets(message_)) {
+            const WaitResult result =
+                impl::send_packets(group, impl::slot_of(message_, epoch), message_.memory, message_.len, message_.mine,
                                    message_.report, epoch, taken_, impl::bounds_of(message_));
-        if (!result.failed()) taken_ = result.seen;
-        return result;
+            if (!result.failed()) taken_ = result.seen;
+            return result;
+        }
+        if (message_.nic == 0)
+            return impl::send_whole(group, message_.target, message_.memory, message_.len, message_.mine,
+                                    message_.theirs, message_.report, epoch, impl::bounds_of(message_));
+        return {impl::send_by_nic(group, message_.nic, epoch), epoch_, 0};
     }
 
     const Message& message_;
     impl::Share share_;
     std::uint64_t epoch_;
-    // The last epoch that this thread knows to be taken, of packets, or the leader to be posted, of a message in one piece.
-    std::uint64_t taken_;
+    std::uint64_t taken_;  // of packets, the last epoch that this thread knows to be taken
 };
 
 // Sends the message: waits until there is room for it (a slot, or the posted buffer), at most until the handle's bounds
