@@ -10,6 +10,8 @@ use crate::spread::Ratio;
 
 /// Rows of a report's summary at most.
 const LINES: usize = 10;
+/// Of them at most so many for forms of this library alone.
+const FORMS: usize = 2;
 
 /// The fastest of ours at one x beside another player: how many times as fast it is.
 struct Beside {
@@ -186,14 +188,17 @@ fn summary(runs: &[Results]) -> Vec<Row<'_>> {
         rows.extend(beside(figure, &ours, &peers, name));
     }
     let alone = runs.iter().rev().flat_map(|run| run.figures.iter().rev()).filter(measured);
+    let mut forms: Vec<Row<'_>> = Vec::new();
     for figure in alone.filter(|figure| figure.less_is_better) {
         let ours = of_role(figure, Role::Ours);
-        let only_ours = ours.len() == figure.series.len();
-        if let ([first, .., last], true) = (&ours[..], only_ours && rows.len() < LINES) {
-            rows.extend(beside(figure, &[last], &[first], &first.name));
+        if let ([first, .., last], true) = (&ours[..], ours.len() == figure.series.len()) {
+            forms.extend(beside(figure, &[last], &[first], &first.name));
         }
     }
-    rows.truncate(LINES);
+    // However many others there are, there is room for these.
+    forms.truncate(FORMS);
+    rows.truncate(LINES - forms.len());
+    rows.extend(forms);
     rows
 }
 
@@ -325,6 +330,23 @@ mod tests {
         run.figures[0].series.retain(|series| series.role != Role::Peer);
         assert_eq!(verdict(&run), "");
         assert_eq!(sentence(&run.figures[0]), "");
+    }
+
+    #[test]
+    fn the_summary_has_room_for_forms_of_the_library_however_many_others_there_are() {
+        let mut alone = run(true);
+        alone.figures[0].title = "Alone".into();
+        alone.figures[0].series.retain(|series| series.role == Role::Ours);
+        let other = |number| {
+            let mut other = run(true);
+            other.figures[0].title = format!("Latency {number}");
+            other
+        };
+        let runs: Vec<Results> = (0..12).map(other).chain([alone]).collect();
+        let rows = table(&runs).unwrap().rows;
+        assert_eq!(rows.len(), LINES);
+        assert_eq!(rows[LINES - 1][..2], ["Alone", "slow form"]);
+        assert_eq!(rows[LINES - 2][0], "Latency 8");
     }
 
     #[test]
