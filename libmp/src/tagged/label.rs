@@ -44,7 +44,7 @@ impl From<u64> for Tag {
 
 /// What a receive got. Of a send: this rank, its tag and its length.
 ///
-/// See [`Tagged`] for an example.
+/// See [`Tagged`](super::Tagged) for an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Status {
     /// The sender's rank in the communicator.

@@ -25,7 +25,7 @@ pub struct Options {
     /// of them has opened a GPU before: room for four of its copies. A power of two from 4 KiB to 64 MiB.
     pub ring: Option<usize>,
     /// The most bytes that are copied at once between a device and host memory, from 4 KiB to 16 MiB; `None`: by what copies of several sizes take on
-    /// this device, when it is first used ([`Staged::chunk`] says what came of it). Through a ring a copy has at most a quarter of it. Each rank says it
+    /// this device, when it is first used ([`Staged::chunk`](super::Staged::chunk) says what came of it). Through a ring a copy has at most a quarter of it. Each rank says it
     /// for itself.
     pub chunk: Option<usize>,
     /// Whether also regions that the CPU reaches go the way of those that it does not, as on a machine where nothing is mapped: to measure

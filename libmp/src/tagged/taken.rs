@@ -51,10 +51,10 @@ impl Taken {
         self.status
     }
 
-    /// Receives it, as [`Tagged::recv`].
+    /// Receives it, as [`Tagged::recv`](super::Tagged::recv).
     ///
     /// # Errors
-    /// As [`Tagged::recv`].
+    /// As [`Tagged::recv`](super::Tagged::recv).
     pub fn recv<T: Pod>(mut self, data: &mut [T], deadline: Deadline) -> Result<Status> {
         let len = size_of_val(data);
         let memory = lent(bytemuck::cast_slice_mut::<T, u8>(data).as_mut_ptr(), len);

@@ -124,7 +124,7 @@ impl Tagged {
     /// was truncated, are over. `each` only takes note: in a call of the same messages it would wait for itself.
     ///
     /// # Errors
-    /// As [`Request::wait`], of the first that fails; [`Error::Mismatch`] for a ticket of what is over.
+    /// As [`Request::wait`], of the first that fails; [`Error::Mismatch`](crate::Error::Mismatch) for a ticket of what is over.
     pub fn finish(
         &self,
         tickets: impl IntoIterator<Item = Ticket>,
@@ -162,7 +162,7 @@ impl Tagged {
     /// Whether what has a ticket is complete, and then what it got; it is over then. Makes progress, does not block.
     ///
     /// # Errors
-    /// As [`Request::test`]; [`Error::Mismatch`] for a ticket of what is over.
+    /// As [`Request::test`]; [`Error::Mismatch`](crate::Error::Mismatch) for a ticket of what is over.
     pub fn finished(&self, ticket: Ticket) -> Result<Option<Status>> {
         let what = self.shared.lock().what(ticket);
         let what = what.ok_or_else(|| self.shared.no_such_request())?;
@@ -181,7 +181,7 @@ impl Tagged {
     /// What has a ticket, as a request: the ticket is not used any more.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] for a ticket of what is over.
+    /// [`Error::Mismatch`](crate::Error::Mismatch) for a ticket of what is over.
     pub fn request(&self, ticket: Ticket) -> Result<Request<'static>> {
         let what = self.shared.lock().what(ticket);
         let what = what.ok_or_else(|| self.shared.no_such_request())?;
