@@ -3,7 +3,6 @@
 // The exchange of mp/exchange.cuh works, between ranks that are threads.
 #pragma once
 
-#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -41,102 +40,154 @@ struct Meeting {
 };
 
 struct Warp : Meeting {
-    std::uint64_t slots[32] = {};
+    // In turn: who reads the values of one meeting is done before all meet for the next but one.
+    std::uint64_t slots[2][32] = {};
+    // Lanes that have ended, a bit each: their values are 0.
+    std::uint32_t gone = 0;
+
+    auto& values() {
+        auto& now = slots[phase % 2];
+        for (std::uint32_t rest = gone; rest != 0; rest &= rest - 1) now[__builtin_ctz(rest)] = 0;
+        return now;
+    }
 };
 
-constexpr std::size_t STACK = 64 << 10;
+constexpr std::size_t STACK = 80 << 10;
+
+// Where a fiber goes on: frame, place in the code and stack, and room for what else the compiler wants to keep.
+using Place = void* [5];
 
 struct Fiber {
-    std::unique_ptr<char[]> stack{new char[STACK]};
-    ucontext_t context;
-    jmp_buf at;
-    bool begun = false, done = false;
+    // Waits until this is no longer `before`; null: for nothing.
+    const unsigned* phase = nullptr;
+    unsigned before = 0;
+    // Has a kernel's thread to play.
+    bool live = false;
+    // Has a stack with something on it.
+    bool begun = false;
+    Place at;
     dim3 place;
     mp::host::Thread self;
+    std::unique_ptr<char[]> stack{new char[STACK]};
+
+    bool ready() const { return live && (phase == nullptr || *phase != before); }
 };
 
 struct Block {
     std::vector<Fiber> fibers;
     std::vector<Warp> warps;
     Meeting all;
-    unsigned current = 0;
-    jmp_buf scheduler;
+    unsigned threads = 0, current = 0;
+    Place caller;
     void (*call)(void*) = nullptr;
     void* argument = nullptr;
-
-    Warp& warp() { return warps[current / 32]; }
-    unsigned lane() const { return current % 32; }
 };
 
-inline thread_local Block block;
+// The block that this thread plays.
+inline thread_local Block* block = nullptr;
 inline thread_local dim3 thread_index, block_index, block_dims, grid_dims;
 
-// Lets the other threads of the block go on.
-inline void yield() {
-    Fiber& fiber = block.fibers[block.current];
-    fiber.self = mp::host::this_thread;
-    if (_setjmp(fiber.at) == 0) _longjmp(block.scheduler, 1);
+inline Block& mine() {
+    if (block == nullptr) {
+        static thread_local Block one;
+        block = &one;
+    }
+    return *block;
 }
+inline unsigned lane() { return block->current % 32; }
+inline Warp& warp() { return block->warps[block->current / 32]; }
+
+void begin();
+
+// Goes on as the next fiber that is ready, from here: the caller has noted where it goes on itself.
+[[noreturn, gnu::noinline]] inline void next() {
+    Block& of = *block;
+    unsigned number = of.current;
+    while (of.all.live > 0) {
+        number = number + 1 == of.threads ? 0 : number + 1;
+        Fiber& fiber = of.fibers[number];
+        if (!fiber.ready()) continue;
+        of.current = number;
+        thread_index = fiber.place;
+        mp::host::this_thread = fiber.self;
+        if (fiber.begun) __builtin_longjmp(fiber.at, 1);
+        fiber.begun = true;
+        ucontext_t context;
+        getcontext(&context);
+        context.uc_stack.ss_sp = fiber.stack.get();
+        // Stacks that began at the same place of a page would share the same lines of the cache.
+        context.uc_stack.ss_size = STACK - number % 64 * 320;
+        context.uc_link = nullptr;
+        makecontext(&context, begin, 0);
+        setcontext(&context);
+    }
+    __builtin_longjmp(of.caller, 1);
+}
+
+// The other threads of the block go on, and this one when `phase` is another number; null: in its turn.
+[[gnu::noinline]] inline void wait(const unsigned* phase, unsigned before) {
+    Fiber& fiber = block->fibers[block->current];
+    fiber.phase = phase;
+    fiber.before = before;
+    fiber.self = mp::host::this_thread;
+    if (__builtin_setjmp(fiber.at) == 0) next();
+}
+inline void yield() { wait(nullptr, 0); }
 
 inline void meet(Meeting& meeting) {
+    const unsigned before = meeting.phase;
     ++meeting.arrived;
-    if (meeting.complete()) return;
-    for (const unsigned phase = meeting.phase; meeting.phase == phase;) yield();
+    if (!meeting.complete()) wait(&meeting.phase, before);
 }
 
+// A fiber plays one thread after the other, for as long as the thread that it belongs to lives.
 inline void begin() {
-    block.call(block.argument);
-    block.fibers[block.current].done = true;
-    block.warp().slots[block.lane()] = 0;
-    for (Meeting* meeting : {static_cast<Meeting*>(&block.warp()), &block.all}) {
-        --meeting->live;
-        meeting->complete();
+    for (;;) {
+        block->call(block->argument);
+        Fiber& fiber = block->fibers[block->current];
+        fiber.live = false;
+        warp().gone |= 1u << lane();
+        warp().values();
+        for (Meeting* meeting : {static_cast<Meeting*>(&warp()), &block->all}) {
+            --meeting->live;
+            meeting->complete();
+        }
+        yield();
     }
-    _longjmp(block.scheduler, 1);
 }
 
-inline void resume(unsigned number) {
-    Fiber& fiber = block.fibers[number];
-    block.current = number;
-    thread_index = fiber.place;
-    mp::host::this_thread = fiber.self;
-    if (_setjmp(block.scheduler) != 0) return;
-    if (fiber.begun) _longjmp(fiber.at, 1);
-    fiber.begun = true;
-    setcontext(&fiber.context);
+[[gnu::noinline]] inline void play(Block& of) {
+    of.current = of.threads - 1;
+    if (__builtin_setjmp(of.caller) == 0) next();
 }
 
 // Calls `call(argument)` as every thread of the grid.
 inline void run(const Dims& dims, void (*call)(void*), void* argument) {
     const unsigned threads = dims.block.x * dims.block.y * dims.block.z;
-    block.call = call;
-    block.argument = argument;
+    Block& of = mine();
+    of.call = call;
+    of.argument = argument;
+    of.threads = threads;
     grid_dims = dims.grid;
     block_dims = dims.block;
-    if (block.fibers.size() < threads) block.fibers = std::vector<Fiber>(threads);
+    if (of.fibers.size() < threads) of.fibers = std::vector<Fiber>(threads);
     const unsigned blocks = dims.grid.x * dims.grid.y * dims.grid.z;
-    mp::host::fibers = [] { meet(block.all); };
+    mp::host::fibers = [] { meet(block->all); };
+    mp::host::Block shared(threads);
     for (unsigned number = 0; number < blocks; ++number) {
         block_index = {number % dims.grid.x, number / dims.grid.x % dims.grid.y, number / dims.grid.x / dims.grid.y};
-        mp::host::Block shared(threads);
-        block.all = {threads};
-        block.warps.assign((threads + 31) / 32, {});
+        of.all = {threads};
+        of.warps.assign((threads + 31) / 32, {});
         for (unsigned thread = 0; thread < threads; ++thread) {
-            ++block.warps[thread / 32].live;
-            Fiber& fiber = block.fibers[thread];
-            fiber.begun = fiber.done = false;
+            ++of.warps[thread / 32].live;
+            Fiber& fiber = of.fibers[thread];
+            fiber.phase = nullptr;
+            fiber.live = true;
             fiber.place = {thread % dims.block.x, thread / dims.block.x % dims.block.y, thread / dims.block.x / dims.block.y};
-            fiber.self = {thread, threads, number, blocks, &shared};
-            getcontext(&fiber.context);
-            fiber.context.uc_stack.ss_sp = fiber.stack.get();
-            fiber.context.uc_stack.ss_size = STACK;
-            fiber.context.uc_link = nullptr;
-            makecontext(&fiber.context, begin, 0);
+            const auto votes = [](const mp::host::Meeting& meeting) { return meeting.votes.load(std::memory_order_relaxed); };
+            fiber.self = {thread, threads, number, blocks, &shared, votes(shared.all), votes(*shared.warps[thread / 32])};
         }
-        while (block.all.live > 0) {
-            for (unsigned thread = 0; thread < threads; ++thread)
-                if (!block.fibers[thread].done) resume(thread);
-        }
+        play(of);
     }
     mp::host::fibers = nullptr;
     mp::host::this_thread = {};
@@ -160,15 +211,25 @@ int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes
     return launch(kernel, arguments, sizes, std::index_sequence_for<Params...>());
 }
 
+// Shows `value` to the other lanes of the warp: `read` sees those of all 32.
+template <class Read>
+auto exchanged(std::uint64_t value, Read read) {
+    Warp& of = warp();
+    auto& slots = of.values();
+    slots[lane()] = value;
+    meet(of);
+    return read(slots);
+}
+
 template <class T>
 T of_lane(T value, unsigned from) {
     static_assert(sizeof(T) == 8);
-    Warp& warp = block.warp();
-    std::memcpy(&warp.slots[block.lane()], &value, 8);
-    meet(warp);
-    if (from < 32) std::memcpy(&value, &warp.slots[from], 8);
-    meet(warp);
-    return value;
+    std::uint64_t bits;
+    std::memcpy(&bits, &value, 8);
+    return exchanged(bits, [&](const std::uint64_t (&slots)[32]) {
+        if (from < 32) std::memcpy(&value, &slots[from], 8);
+        return value;
+    });
 }
 
 }  // namespace emulated
@@ -210,27 +271,23 @@ inline double __longlong_as_double(long long bits) {
     return value;
 }
 inline void atomicMax(unsigned long long* word, unsigned long long value) { *word = std::max(*word, value); }
-inline void __syncthreads() { emulated::meet(emulated::block.all); }
-inline void __syncwarp() { emulated::meet(emulated::block.warp()); }
+inline void __syncthreads() { emulated::meet(emulated::block->all); }
+inline void __syncwarp() { emulated::meet(emulated::warp()); }
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned by) {
-    return emulated::of_lane(value, emulated::block.lane() + by);
+    return emulated::of_lane(value, emulated::lane() + by);
 }
 template <class T>
 T __shfl_up_sync(unsigned, T value, unsigned by) {
-    const unsigned lane = emulated::block.lane();
+    const unsigned lane = emulated::lane();
     return emulated::of_lane(value, lane < by ? 32 : lane - by);
 }
 template <class T>
 T __shfl_xor_sync(unsigned, T value, unsigned by) {
-    return emulated::of_lane(value, emulated::block.lane() ^ by);
+    return emulated::of_lane(value, emulated::lane() ^ by);
 }
 inline bool __any_sync(unsigned, bool mine) {
-    emulated::Warp& warp = emulated::block.warp();
-    warp.slots[emulated::block.lane()] = mine;
-    emulated::meet(warp);
-    bool any = false;
-    for (const std::uint64_t slot : warp.slots) any = any || slot != 0;
-    emulated::meet(warp);
-    return any;
+    return emulated::exchanged(mine, [](const std::uint64_t (&slots)[32]) {
+        return std::any_of(std::begin(slots), std::end(slots), [](std::uint64_t slot) { return slot != 0; });
+    });
 }

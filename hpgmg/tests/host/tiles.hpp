@@ -85,13 +85,8 @@ inline void copy_tile(unsigned to, const TensorMap* map, int x, int c, int y, in
 inline void to_async() {}
 template <int ID, int COUNT>
 void meet() {
-    static thread_local int arrived = 0, phase = 0;
-    if (++arrived == COUNT) {
-        arrived = 0;
-        ++phase;
-        return;
-    }
-    for (const int before = phase; phase == before;) emulated::yield();
+    static thread_local emulated::Meeting meeting{COUNT};
+    emulated::meet(meeting);
 }
 }  // namespace hpgmg
 
