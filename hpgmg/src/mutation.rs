@@ -255,32 +255,36 @@ impl Cpu {
         let boxes = if fault.one_box { 1 } else { level.boxes.len() };
         for (index, &id) in level.boxes.iter().enumerate().take(boxes) {
             let at = level.shape.coordinates(id);
-            let range = || -ghosts..n + ghosts;
-            for (k, j, i) in
-                range().flat_map(|k| range().flat_map(move |j| range().map(move |i| (k, j, i))))
+            // Ghosts at one end of an axis, the cells between, and one of those.
+            let end = |high: bool| if high { n..n + ghosts } else { -ghosts..0 };
+            let (inner, middle) = (0..n, n / 2..n / 2 + 1);
+            let along = &|axis: usize| match fault.cells {
+                Cells::Inner => inner.clone(),
+                Cells::One => middle.clone(),
+                Cells::Side(side, high) | Cells::Domain(side, high) if side == axis => end(high),
+                Cells::Side(..) | Cells::Domain(..) => inner.clone(),
+                Cells::OneOf(side, true) if side == axis => n..n + 1,
+                Cells::OneOf(side, false) if side == axis => -1..0,
+                Cells::OneOf(..) => middle.clone(),
+                Cells::Ghosts | Cells::Edges | Cells::Outer | Cells::Around => -ghosts..n + ghosts,
+            };
+            for cell in along(2)
+                .flat_map(move |k| along(1).flat_map(move |j| along(0).map(move |i| [i, j, k])))
             {
-                let cell = [i, j, k];
                 let outside = |c: isize| c < 0 || c >= n;
                 let count = cell.into_iter().filter(|&c| outside(c)).count();
-                let on_side = |axis: usize, high: bool| {
-                    count == 1 && if high { cell[axis] >= n } else { cell[axis] < 0 }
-                };
-                let beyond = |axis: usize, high: bool| {
-                    on_side(axis, high) && at[axis] == if high { m - 1 } else { 0 }
-                };
+                let beyond = |axis: usize, high: bool| at[axis] == if high { m - 1 } else { 0 };
                 let chosen = match fault.cells {
-                    Cells::Inner => count == 0,
-                    Cells::One => cell == [n / 2; 3],
+                    Cells::Inner | Cells::One | Cells::Side(..) | Cells::OneOf(..) => true,
                     Cells::Ghosts => count > 0,
-                    Cells::Side(axis, high) => on_side(axis, high),
-                    Cells::OneOf(axis, high) => {
-                        let near = if high { n } else { -1 };
-                        (0..3).all(|a| cell[a] == if a == axis { near } else { n / 2 })
-                    }
                     Cells::Edges => count > 1,
                     Cells::Outer => cell.into_iter().any(|c| c < -1 || c > n),
                     Cells::Domain(axis, high) => beyond(axis, high),
-                    Cells::Around => (0..3).any(|axis| beyond(axis, false) || beyond(axis, true)),
+                    Cells::Around => {
+                        count == 1
+                            && (0..3)
+                                .any(|axis| outside(cell[axis]) && beyond(axis, cell[axis] > 0))
+                    }
                 };
                 if !chosen {
                     continue;

@@ -58,23 +58,27 @@ constexpr std::size_t STACK = 80 << 10;
 using Place = void* [5];
 
 struct Fiber {
-    // Waits until this is no longer `before`; null: for nothing.
-    const unsigned* phase = nullptr;
-    unsigned before = 0;
-    // Has a kernel's thread to play.
-    bool live = false;
     // Has a stack with something on it.
     bool begun = false;
     Place at;
     dim3 place;
     mp::host::Thread self;
     std::unique_ptr<char[]> stack{new char[STACK]};
-
-    bool ready() const { return live && (phase == nullptr || *phase != before); }
 };
+
+// What a fiber waits for: until `*phase` is not `before`; apart from the fibers, since all of these are looked at again and again.
+struct Wait {
+    const unsigned* phase;
+    unsigned before;
+
+    bool over() const { return *phase != before; }
+};
+inline constexpr unsigned ONE = 1;
+inline constexpr Wait NOTHING{&ONE, 0}, FOR_EVER{&ONE, 1};
 
 struct Block {
     std::vector<Fiber> fibers;
+    std::vector<Wait> waits;
     std::vector<Warp> warps;
     Meeting all;
     unsigned threads = 0, current = 0;
@@ -105,8 +109,8 @@ void begin();
     unsigned number = of.current;
     while (of.all.live > 0) {
         number = number + 1 == of.threads ? 0 : number + 1;
+        if (!of.waits[number].over()) continue;
         Fiber& fiber = of.fibers[number];
-        if (!fiber.ready()) continue;
         of.current = number;
         thread_index = fiber.place;
         mp::host::this_thread = fiber.self;
@@ -124,35 +128,32 @@ void begin();
     __builtin_longjmp(of.caller, 1);
 }
 
-// The other threads of the block go on, and this one when `phase` is another number; null: in its turn.
-[[gnu::noinline]] inline void wait(const unsigned* phase, unsigned before) {
+// The other threads of the block go on, and this one in its turn when what it waits for is over.
+[[gnu::noinline]] inline void wait(Wait what) {
     Fiber& fiber = block->fibers[block->current];
-    fiber.phase = phase;
-    fiber.before = before;
+    block->waits[block->current] = what;
     fiber.self = mp::host::this_thread;
     if (__builtin_setjmp(fiber.at) == 0) next();
 }
-inline void yield() { wait(nullptr, 0); }
+inline void yield() { wait(NOTHING); }
 
 inline void meet(Meeting& meeting) {
     const unsigned before = meeting.phase;
     ++meeting.arrived;
-    if (!meeting.complete()) wait(&meeting.phase, before);
+    if (!meeting.complete()) wait({&meeting.phase, before});
 }
 
 // A fiber plays one thread after the other, for as long as the thread that it belongs to lives.
 inline void begin() {
     for (;;) {
         block->call(block->argument);
-        Fiber& fiber = block->fibers[block->current];
-        fiber.live = false;
         warp().gone |= 1u << lane();
         warp().values();
         for (Meeting* meeting : {static_cast<Meeting*>(&warp()), &block->all}) {
             --meeting->live;
             meeting->complete();
         }
-        yield();
+        wait(FOR_EVER);
     }
 }
 
@@ -171,6 +172,7 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument) {
     grid_dims = dims.grid;
     block_dims = dims.block;
     if (of.fibers.size() < threads) of.fibers = std::vector<Fiber>(threads);
+    of.waits.resize(threads);
     const unsigned blocks = dims.grid.x * dims.grid.y * dims.grid.z;
     mp::host::fibers = [] { meet(block->all); };
     mp::host::Block shared(threads);
@@ -181,8 +183,7 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument) {
         for (unsigned thread = 0; thread < threads; ++thread) {
             ++of.warps[thread / 32].live;
             Fiber& fiber = of.fibers[thread];
-            fiber.phase = nullptr;
-            fiber.live = true;
+            of.waits[thread] = NOTHING;
             fiber.place = {thread % dims.block.x, thread / dims.block.x % dims.block.y, thread / dims.block.x / dims.block.y};
             const auto votes = [](const mp::host::Meeting& meeting) { return meeting.votes.load(std::memory_order_relaxed); };
             fiber.self = {thread, threads, number, blocks, &shared, votes(shared.all), votes(*shared.warps[thread / 32])};
