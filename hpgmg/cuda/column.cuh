@@ -9,14 +9,11 @@
 namespace hpgmg {
 
 // A block's tile of a plane: so many rows of so many pairs of cells, a thread each.
-constexpr int COLUMN_ROWS = 8, COLUMN_PAIRS = 32;
-constexpr int COLUMN_THREADS = COLUMN_ROWS * COLUMN_PAIRS;
-
 struct Ring {
     static constexpr int PLANES = 6;              // k-2 .. k+2, and the next
-    static constexpr int SIDE = COLUMN_PAIRS + 4;  // of a row and colour: pairs -2 .. 33
+    static constexpr int SIDE = BLOCK_PAIRS + 4;  // of a row and colour: pairs -2 .. 33
     static constexpr int ROW = 2 * SIDE;
-    static constexpr int ROWS = COLUMN_ROWS + 2 * GHOSTS;
+    static constexpr int ROWS = BLOCK_ROWS + 2 * GHOSTS;
     static constexpr int PLANE = ROWS * ROW;
 
     double cells[PLANES][PLANE];
@@ -43,8 +40,8 @@ struct Column {
     const int place;  // of its pairs in a plane of the ring, colour 0
 
     __device__ __forceinline__ Column(const L& level, const double* x, Ring& ring)
-        : level(level), x(x), ring(ring), t0(blockIdx.x * COLUMN_PAIRS), j0(blockIdx.y * COLUMN_ROWS), t(t0 + threadIdx.x),
-          j(j0 + threadIdx.y), thread(threadIdx.x + COLUMN_PAIRS * threadIdx.y),
+        : level(level), x(x), ring(ring), t0(blockIdx.x * BLOCK_PAIRS), j0(blockIdx.y * BLOCK_ROWS), t(t0 + threadIdx.x),
+          j(j0 + threadIdx.y), thread(threadIdx.x + BLOCK_PAIRS * threadIdx.y),
           place((threadIdx.y + GHOSTS) * Ring::ROW + 2 + threadIdx.x) {}
 
     // Starts copying plane k of the domain.
@@ -53,8 +50,8 @@ struct Column {
         double* to = ring.plane(k);
         const double* from = x + level.row(j0 - GHOSTS, k) + t0 - 2;
 #pragma unroll
-        for (int turn = 0; turn < (CHUNKS + COLUMN_THREADS - 1) / COLUMN_THREADS; turn++) {
-            const int chunk = thread + turn * COLUMN_THREADS;
+        for (int turn = 0; turn < (CHUNKS + BLOCK_THREADS - 1) / BLOCK_THREADS; turn++) {
+            const int chunk = thread + turn * BLOCK_THREADS;
             const int side = chunk / SIDE, at = 2 * (chunk % SIDE);
             if (chunk < CHUNKS) copy_async(to + 2 * chunk, from + side * level.half + at);
         }
@@ -64,22 +61,22 @@ struct Column {
     __device__ __forceinline__ void extend_rows(int k) const {
         double* const first = ring.plane(k) + GHOSTS * Ring::ROW;
         auto extend = [&](double* row, int inward) {
-            extend_row<Ring::SIDE, COLUMN_THREADS>(level.boundary, row, row + Ring::SIDE, inward, thread);
+            extend_row<Ring::SIDE, BLOCK_THREADS>(level.boundary, row, row + Ring::SIDE, inward, thread);
         };
         if (j0 == 0) extend(first, Ring::ROW);
-        if (j0 + COLUMN_ROWS == level.n) extend(first + (COLUMN_ROWS - 1) * Ring::ROW, -Ring::ROW);
+        if (j0 + BLOCK_ROWS == level.n) extend(first + (BLOCK_ROWS - 1) * Ring::ROW, -Ring::ROW);
     }
 
     // The two ghost planes beyond plane k, the first (step 1) or last (step -1) of the domain.
     __device__ __forceinline__ void extend_planes(int k, int step) const {
-        hpgmg::extend_planes<Ring::SIDE, Ring::PLANE, COLUMN_THREADS>(level.boundary, k, step, thread, [&](int k) { return ring.plane(k); });
+        hpgmg::extend_planes<Ring::SIDE, Ring::PLANE, BLOCK_THREADS>(level.boundary, k, step, thread, [&](int k) { return ring.plane(k); });
     }
 
     // Calls f(k) for the planes [first, end) while x around plane k is in the ring; all threads of the block together. Both
     // are even: the last two planes of the domain are never apart.
     template <class F>
     __device__ __forceinline__ void march(int first, int end, F f) const {
-        const bool beside = j0 == 0 || j0 + COLUMN_ROWS == level.n;
+        const bool beside = j0 == 0 || j0 + BLOCK_ROWS == level.n;
         // The ghosts in front of the domain are sums of planes 0 to 3.
         const int ahead = first == 0 ? 3 : 2;
         const int last = min(end + 1, level.n - 1);  // that is read
@@ -171,7 +168,7 @@ __device__ __forceinline__ void gsrb_planes(const L& level, const Pass& pass, Ri
 
 // Means of the residuals onto the coarser level. `first` is even.
 struct PairSums {
-    double of[2][COLUMN_ROWS][COLUMN_PAIRS];
+    double of[2][BLOCK_ROWS][BLOCK_PAIRS];
 };
 
 template <class L>

@@ -49,7 +49,7 @@ HPGMG_PART_PASS(slab_shift, Slab, FV2 | WRAPS, SHIFT, false)
 HPGMG_PART_PASS(box_shift, Brick, FV2 | WRAPS, SHIFT, false)
 
 // Sums of the rows, cut where boxes of `box` cells a side end, of a part of x: in the order of boxes and of the rows in each.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     hpgmg_sum_rows(const __grid_constant__ Level level, const double* x, double* sums, const __grid_constant__ Extent extent, int box) {
     const Place p(extent);
     const int side = level.n / box;

@@ -17,13 +17,13 @@ struct Place {
     int t, j, k, end;
     bool mine;
     __device__ __forceinline__ explicit Place(const Extent& extent)
-        : t(extent.first[0] + blockIdx.x * 32 + threadIdx.x), j(extent.first[1] + blockIdx.y * blockDim.y + threadIdx.y),
+        : t(extent.first[0] + blockIdx.x * BLOCK_PAIRS + threadIdx.x), j(extent.first[1] + blockIdx.y * blockDim.y + threadIdx.y),
           k(extent.first[2] + blockIdx.z * extent.each), end(min(extent.end[2], k + extent.each)),
           mine(t < extent.end[0] && j < extent.end[1]) {}
     // Band by band of rows, so that the planes of one are still in the second-level cache when the next block along k
     // reads them.
     __device__ __forceinline__ Place(const Pass& pass, int n, int each)
-        : t(blockIdx.x * 32 + threadIdx.x),
+        : t(blockIdx.x * BLOCK_PAIRS + threadIdx.x),
           j((blockIdx.z / pass.tiles * gridDim.y + blockIdx.y) * blockDim.y + threadIdx.y),
           k(blockIdx.z % pass.tiles * each), end(min(n, k + each)), mine(2 * t < n && j < n) {}
 };
@@ -42,7 +42,7 @@ __device__ __forceinline__ void pass_level(const L& level, const Pass& pass) {
 // make a coarse cell. Blocks are 32 x 4 x 2.
 template <int OPERATOR>
 __device__ __forceinline__ void residual_restrict(const Level& level, const Level& coarse, const Pass& pass) {
-    __shared__ double sums[2][2][4][32];
+    __shared__ double sums[2][2][4][BLOCK_PAIRS];
     const Place p(pass, level.n, 2 * pass.planes);
     const int a = threadIdx.y, b = threadIdx.z, i = threadIdx.x;
     int turn = 0;
@@ -76,16 +76,16 @@ __device__ __forceinline__ void residual_norm(const Level& level, const Pass& pa
     raise(largest, mine);
 }
 
-// Blocks that interpolate are 32 x TILE x TILE.
-constexpr int TILE_THREADS = 32 * TILE * TILE;
-__device__ __forceinline__ int thread_of_tile() { return threadIdx.x + 32 * (threadIdx.y + TILE * threadIdx.z); }
+// Blocks that interpolate are BLOCK_PAIRS x TILE x TILE.
+constexpr int TILE_THREADS = BLOCK_PAIRS * TILE * TILE;
+__device__ __forceinline__ int thread_of_tile() { return threadIdx.x + BLOCK_PAIRS * (threadIdx.y + TILE * threadIdx.z); }
 
 // fine = P coarse, or fine += P coarse.
 template <int RULE, bool ADD, bool WRAPPED = false>
 __device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, const double* from, double* to) {
     __shared__ TileOfChildren<RULE> tile;
     // The last tiles along j and k begin early enough to hold the cells that the ghosts are sums of.
-    const int i0 = blockIdx.x * 32, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)),
+    const int i0 = blockIdx.x * BLOCK_PAIRS, j0 = min(blockIdx.y * TILE, max(coarse.n - TILE, 0)),
               k0 = min(blockIdx.z * TILE, max(coarse.n - TILE, 0));
     tile.coarse.template fill<true, WRAPPED>(coarse, from, ADD ? coarse.correct : coarse.replace, i0, j0, k0, thread_of_tile(),
                                       TILE_THREADS);
@@ -116,12 +116,10 @@ __device__ __forceinline__ void prolong(const Level& coarse, const Level& fine, 
 
 using namespace hpgmg;
 
-#ifndef PASS_THREADS
-#define PASS_THREADS 256
-#define PASS_BLOCKS 2
-#endif
+// Blocks of a pass that a multiprocessor runs at once.
+constexpr int PASS_BLOCKS = 2;
 #define HPGMG_PASS(name, OPERATOR, STEP, ZERO)                                                              \
-    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)                                 \
         hpgmg_##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass) {              \
         pass_level<OPERATOR, STEP, ZERO>(level, pass);                                                      \
     }
@@ -131,13 +129,13 @@ using namespace hpgmg;
     HPGMG_PASS(name##_weighted, OPERATOR, WEIGHTED, false)                                                  \
     HPGMG_PASS(name##_weighted_zero, OPERATOR, WEIGHTED, true)                                              \
     HPGMG_PASS(name##_chebyshev, OPERATOR, CHEBYSHEV, false)                                                \
-    extern "C" __global__ void __launch_bounds__(256, 2)                                                    \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)                                                    \
         hpgmg_##name##_residual_restrict(const __grid_constant__ Level level,                               \
                                          const __grid_constant__ Level coarse,                              \
                                          const __grid_constant__ Pass pass) {                               \
         residual_restrict<OPERATOR>(level, coarse, pass);                                                   \
     }                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)                                 \
         hpgmg_##name##_residual_norm(const __grid_constant__ Level level,                                   \
                                      const __grid_constant__ Pass pass, unsigned long long* largest) {      \
         residual_norm<OPERATOR>(level, pass, largest);                                                      \
@@ -145,7 +143,7 @@ using namespace hpgmg;
 
 // A half-sweep for levels of one size: offsets are constants of the instructions.
 #define HPGMG_SIZED(N)                                                                                      \
-    extern "C" __global__ void __launch_bounds__(PASS_THREADS, PASS_BLOCKS)                                 \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)                                 \
         hpgmg_fv4_gsrb_##N(const __grid_constant__ Level level, const __grid_constant__ Pass pass) {        \
         pass_level<FV4, GSRB, false>(Sized<N>(level), pass);                                                \
     }
@@ -154,7 +152,7 @@ HPGMG_SIZED(16)
 // Passes of large levels, column by column; not on the host, which has no asynchronous copies.
 #ifdef __CUDACC__
 #define HPGMG_COLUMN_GSRB(name, LEVEL)                                                                      \
-    extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)                                         \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)                                         \
         hpgmg_fv4_column_gsrb##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass) { \
         __shared__ Ring ring;                                                                               \
         const int first = blockIdx.z * pass.planes, end = min(first + pass.planes, level.n);                \
@@ -169,7 +167,7 @@ HPGMG_COLUMN_GSRB(_128, Sized<128>(level))
 HPGMG_COLUMN_GSRB(_256, Sized<256>(level))
 HPGMG_COLUMN_GSRB(_512, Sized<512>(level))
 
-extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)
     hpgmg_fv4_column_residual_restrict(const __grid_constant__ Level level, const __grid_constant__ Level coarse,
                                        const __grid_constant__ Pass pass) {
     __shared__ Ring ring;
@@ -178,7 +176,7 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
     residual_restrict_planes(level, coarse, pass, ring, sums, first, end);
 }
 
-extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)
     hpgmg_fv4_column_residual_norm(const __grid_constant__ Level level, const __grid_constant__ Pass pass,
                                    unsigned long long* largest) {
     __shared__ Ring ring;
@@ -201,7 +199,7 @@ HPGMG_PROLONG(replace_quadratic, AVERAGES_QUADRATIC, false, false)
 HPGMG_PROLONG(replace_quartic, AVERAGES_QUARTIC, false, false)
 
 // to = means of from; where `largest` is given also max |from|.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     hpgmg_restrict(const __grid_constant__ Level fine, const __grid_constant__ Level coarse, const double* from, double* to,
                    const __grid_constant__ Extent extent, unsigned long long* largest) {
     const Place p(extent);
@@ -226,7 +224,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // max |x|, or max |x - means of fine| where `fine` is given (a vector of level `finer`).
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS)
     hpgmg_norm(const __grid_constant__ Level level, const __grid_constant__ Level finer, const double* x, const double* fine,
                const __grid_constant__ Extent extent, unsigned long long* largest) {
     const Place p(extent);

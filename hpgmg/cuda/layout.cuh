@@ -23,6 +23,12 @@ constexpr std::int32_t LARGE_HALF_ROW = 16;
 // … and large are levels of so many cells a side.
 constexpr std::int32_t LARGE = 64;
 
+// Threads of a block of most kernels: along a row, a warp, …
+constexpr std::int32_t BLOCK_PAIRS = 32;
+
+// … and rows.
+constexpr std::int32_t BLOCK_ROWS = 8;
+
 // Rows and planes of coarse cells of a block that interpolates.
 constexpr std::int32_t TILE = 4;
 

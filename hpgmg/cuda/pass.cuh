@@ -4,6 +4,8 @@
 
 namespace hpgmg {
 
+constexpr int BLOCK_THREADS = BLOCK_PAIRS * BLOCK_ROWS;
+
 // SHIFT: x in place, and the number at `rhs` added.
 enum Step { APPLY, RESIDUAL, GSRB, WEIGHTED, CHEBYSHEV, SHIFT };
 

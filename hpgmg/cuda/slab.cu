@@ -31,7 +31,7 @@ __device__ __forceinline__ void pass_part(const L& level, const Pass& pass, cons
 template <int OPERATOR, class Part>
 __device__ __forceinline__ void residual_restrict_part(const Level& level, const Level& coarse, const Pass& pass,
                                                        const Part& part) {
-    __shared__ double sums[2][2][4][32];
+    __shared__ double sums[2][2][4][BLOCK_PAIRS];
     const March<Part> m(part, 2 * pass.planes, pass.tiles);
     if (!m.enter()) return;
     const int a = threadIdx.y, b = threadIdx.z, i = threadIdx.x;
@@ -107,7 +107,7 @@ __device__ __forceinline__ void prolong_part(const Level& coarse, const Level& f
 }  // namespace hpgmg
 
 #define HPGMG_PART_PASS(name, PART, OPERATOR, STEP, ZERO)                                                   \
-    extern "C" __global__ void __launch_bounds__(PASS_THREADS, (ZERO ? 2 : 1) * PASS_BLOCKS)                \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, (ZERO ? 2 : 1) * PASS_BLOCKS)                \
         hpgmg_##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass,                \
                      const __grid_constant__ PART part) {                                                   \
         pass_part<OPERATOR, STEP, ZERO>(level, pass, part);                                                 \
@@ -118,12 +118,12 @@ __device__ __forceinline__ void prolong_part(const Level& coarse, const Level& f
     HPGMG_PART_PASS(name##_weighted, PART, OPERATOR, WEIGHTED, false)                                       \
     HPGMG_PART_PASS(name##_weighted_zero, PART, OPERATOR, WEIGHTED, true)                                   \
     HPGMG_PART_PASS(name##_chebyshev, PART, OPERATOR, CHEBYSHEV, false)                                     \
-    extern "C" __global__ void __launch_bounds__(256, 2) hpgmg_##name##_residual_restrict(                  \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS) hpgmg_##name##_residual_restrict(                  \
         const __grid_constant__ Level level, const __grid_constant__ Level coarse,                          \
         const __grid_constant__ Pass pass, const __grid_constant__ PART part) {                             \
         residual_restrict_part<OPERATOR>(level, coarse, pass, part);                                        \
     }                                                                                                       \
-    extern "C" __global__ void __launch_bounds__(256, 2) hpgmg_##name##_residual_norm(                      \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS) hpgmg_##name##_residual_norm(                      \
         const __grid_constant__ Level level, const __grid_constant__ Pass pass, unsigned long long* largest, \
         const __grid_constant__ PART part) {                                                                \
         residual_norm_part<OPERATOR>(level, pass, part, largest);                                           \
@@ -137,7 +137,7 @@ HPGMG_PARTS_OPERATOR(fv2, FV2)
 // As the columns of grid.cu.
 #ifdef __CUDACC__
 #define HPGMG_SLAB_COLUMN_GSRB(name, LEVEL)                                                                 \
-    extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)                                         \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)                                         \
         hpgmg_fv4_slab_column_gsrb##name(const __grid_constant__ Level level, const __grid_constant__ Pass pass, \
                                          const __grid_constant__ Slab slab) {                               \
         __shared__ Ring ring;                                                                               \
@@ -155,7 +155,7 @@ HPGMG_SLAB_COLUMN_GSRB(_128, Sized<128>(level))
 HPGMG_SLAB_COLUMN_GSRB(_256, Sized<256>(level))
 HPGMG_SLAB_COLUMN_GSRB(_512, Sized<512>(level))
 
-extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)
     hpgmg_fv4_slab_column_residual_restrict(const __grid_constant__ Level level, const __grid_constant__ Level coarse,
                                             const __grid_constant__ Pass pass, const __grid_constant__ Slab slab) {
     __shared__ Ring ring;
@@ -166,7 +166,7 @@ extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
     m.leave();
 }
 
-extern "C" __global__ void __launch_bounds__(COLUMN_THREADS, 2)
+extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, PASS_BLOCKS)
     hpgmg_fv4_slab_column_residual_norm(const __grid_constant__ Level level, const __grid_constant__ Pass pass,
                                         unsigned long long* largest, const __grid_constant__ Slab slab) {
     __shared__ Ring ring;

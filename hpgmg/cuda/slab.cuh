@@ -27,7 +27,7 @@ struct March<Slab> {
     bool is_at[2];        // of these this one
 
     __device__ __forceinline__ March(const Slab& slab, int each, int tiles, int = 1)
-        : slab(slab), t(blockIdx.x * 32 + threadIdx.x), j(band_of(tiles) * blockDim.y + threadIdx.y) {
+        : slab(slab), t(blockIdx.x * BLOCK_PAIRS + threadIdx.x), j(band_of(tiles) * blockDim.y + threadIdx.y) {
         const int planes = slab.end - slab.first, tile = tile_of(tiles);
         const int across = gridDim.x * gridDim.y * (gridDim.z / tiles);
         // Below: tiles that begin within two planes of the border; above: that end within two.
@@ -50,7 +50,7 @@ struct March<Slab> {
 
     // Where interpolation begins, and whether cell (i, j, k) of a level of n cells a side is this block's.
     __device__ __forceinline__ int row() const { return blockIdx.y * TILE; }
-    __device__ __forceinline__ int pair() const { return blockIdx.x * 32; }
+    __device__ __forceinline__ int pair() const { return blockIdx.x * BLOCK_PAIRS; }
     __device__ __forceinline__ bool has(int i, int j, int k, int n) const {
         return i < n && j < n && j >= row() && k >= this->k && k < end;
     }
@@ -99,7 +99,7 @@ struct March<Brick> {
     }
 
     __device__ __forceinline__ int row() const { return j - threadIdx.y; }
-    __device__ __forceinline__ int pair() const { return brick.first[0] * scale / 2 + blockIdx.x * 32; }
+    __device__ __forceinline__ int pair() const { return brick.first[0] * scale / 2 + blockIdx.x * BLOCK_PAIRS; }
     __device__ __forceinline__ bool has(int i, int j, int k, int) const {
         return i < brick.end[0] && j < brick.end[1] && j >= row() && k >= this->k && k < end;
     }
@@ -125,7 +125,7 @@ private:
     }
     // Pairs of cells along i, two rows of a colour each for a row, and planes.
     __device__ __forceinline__ mp::Tile here() const {
-        mp::Tiles tiles = {{}, {}, {32, 2 * scale * rows_each, scale * planes_each}};
+        mp::Tiles tiles = {{}, {}, {BLOCK_PAIRS, 2 * scale * rows_each, scale * planes_each}};
         for (int axis = 0; axis < 3; ++axis) {
             const int cells = axis == 1 ? 2 * scale : scale, pairs = axis == 0 ? 2 : 1;
             tiles.first[axis] = brick.first[axis] * cells / pairs;

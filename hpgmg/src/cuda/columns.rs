@@ -1,8 +1,10 @@
 //! How a launch that marches through the columns of a level (`cuda/column.cuh`) is cut into blocks.
 
+use super::device::{BLOCK_PAIRS, BLOCK_ROWS};
+
 /// Cells along i and rows of a block, and the most planes that it marches through: with more the last blocks run alone
 /// (measured on an H200).
-const COLUMN: (usize, usize) = (64, 8);
+const COLUMN: (usize, usize) = (2 * BLOCK_PAIRS as usize, BLOCK_ROWS as usize);
 const MOST_PLANES: usize = 16;
 /// The same for levels whose planes under way do not fit the second-level cache: every block then brings the planes around
 /// its own from memory again, a sixth of the coefficients' bytes with 16. At 512³ on an H200 48.1 ms a solve, with 32 to 64

@@ -4,7 +4,7 @@
 use gdsync::{Arg, Dims, Kernel};
 
 use super::columns::columns;
-use super::device::{Extent, Leg, Pass, TILE};
+use super::device::{BLOCK_PAIRS, BLOCK_ROWS, Extent, Leg, Pass, TILE};
 use super::error::CudaError;
 use super::halo::turn;
 use super::kernels::{Columns, Passes};
@@ -21,7 +21,7 @@ use crate::options::Smoother;
 use crate::smoothers;
 
 /// Threads of a block, along the row and across rows.
-const BLOCK: (u32, u32) = (32, 8);
+const BLOCK: (u32, u32) = (BLOCK_PAIRS as u32, BLOCK_ROWS as u32);
 
 /// Levels of so many cells a side and more are worked on in bands of so many rows: the three planes of all vectors that the
 /// next blocks along k read again are more than the second-level cache holds, those of a band are not. At 512³ on an

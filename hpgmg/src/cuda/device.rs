@@ -28,6 +28,10 @@ shared_constants! {
     pub const LARGE_HALF_ROW: i32 = 16 as LARGE_HALF_ROW;
     /// … and large are levels of so many cells a side.
     pub const LARGE: i32 = 64 as LARGE;
+    /// Threads of a block of most kernels: along a row, a warp, …
+    pub const BLOCK_PAIRS: i32 = 32 as BLOCK_PAIRS;
+    /// … and rows.
+    pub const BLOCK_ROWS: i32 = 8 as BLOCK_ROWS;
     /// Rows and planes of coarse cells of a block that interpolates.
     pub const TILE: i32 = 4 as TILE;
     /// Blocks of a leg, …
