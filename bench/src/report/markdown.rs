@@ -9,9 +9,9 @@ use crate::result::Results;
 /// The document of some runs; `command` is what makes it, `picture` the file beside it that [`super::picture`] is in.
 pub fn markdown(runs: &[Results], command: &str, picture: Option<&Path>) -> String {
     let mut text = format!("# Performance\n\nMade by `{command}`; not to be edited.\n");
-    if let Some(summary) = verdict::table(runs) {
+    if let Some((summary, words)) = verdict::table(runs) {
         _ = writeln!(text, "\n## In short\n\n{}", rows(&summary));
-        _ = writeln!(text, "{}", verdict::EXPLAINED);
+        _ = writeln!(text, "{words}");
     }
     if let Some(name) = picture.and_then(|path| path.file_name()) {
         let name = name.to_string_lossy();

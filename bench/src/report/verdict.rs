@@ -11,7 +11,7 @@ use crate::spread::Ratio;
 /// Rows of a report's summary at most.
 const LINES: usize = 10;
 /// Of them at most so many for forms of this library alone.
-const FORMS: usize = 2;
+const FORMS: usize = 1;
 
 /// The fastest of ours at one x beside another player: how many times as fast it is.
 struct Beside {
@@ -171,11 +171,12 @@ pub fn verdict(run: &Results) -> String {
 }
 
 /// What the columns mean.
-pub(super) const EXPLAINED: &str = "Times as fast as the other, the fastest form of this library at each size; even: the 95 % interval holds 1.";
+const EXPLAINED: &str = "Times as fast as the other, the fastest form of this library at each size; even: the 95 % interval holds 1.";
 
 /// The rows of a report's summary: each figure once, beside the fastest other library at each size. Where the same is measured in several
-/// runs the first counts; without other libraries the forms of this one are compared, the last with the first.
-fn summary(runs: &[Results]) -> Vec<Row<'_>> {
+/// runs the first counts; without other libraries the forms of this one are compared, the last with the first, if they differ. And the
+/// names of what there is no room for.
+fn summary(runs: &[Results]) -> (Vec<Row<'_>>, Vec<&str>) {
     let mut rows: Vec<Row<'_>> = Vec::new();
     let measured = |figure: &&Figure| places(figure).len() > 1;
     for figure in runs.iter().flat_map(|run| &run.figures).filter(measured) {
@@ -192,20 +193,27 @@ fn summary(runs: &[Results]) -> Vec<Row<'_>> {
     for figure in alone.filter(|figure| figure.less_is_better) {
         let ours = of_role(figure, Role::Ours);
         if let ([first, .., last], true) = (&ours[..], ours.len() == figure.series.len()) {
-            forms.extend(beside(figure, &[last], &[first], &first.name));
+            let differ = |row: &Row<'_>| row.points.iter().any(|point| point.sign != Sign::Even);
+            forms.extend(beside(figure, &[last], &[first], &first.name).filter(differ));
         }
     }
     // However many others there are, there is room for these.
-    forms.truncate(FORMS);
-    rows.truncate(LINES - forms.len());
+    let more_forms = forms.split_off(FORMS.min(forms.len()));
+    let mut left_out = rows.split_off((LINES - forms.len()).min(rows.len()));
+    left_out.extend(more_forms);
     rows.extend(forms);
-    rows
+    (rows, left_out.iter().map(|row| row.figure.title.as_str()).collect())
 }
 
-/// The summary as a table.
-pub(super) fn table(runs: &[Results]) -> Option<Table> {
-    let rows: Vec<Vec<String>> = summary(runs).iter().map(Row::line).collect();
-    (!rows.is_empty()).then(|| Table { head: HEAD.map(str::to_owned).into(), rows })
+/// The summary as a table, what its columns mean, and what it has no room for.
+pub(super) fn table(runs: &[Results]) -> Option<(Table, String)> {
+    let (rows, left_out) = summary(runs);
+    let rows: Vec<Vec<String>> = rows.iter().map(Row::line).collect();
+    let mut words = EXPLAINED.to_owned();
+    if !left_out.is_empty() {
+        words += &format!(" Further down: {}.", left_out.join("; "));
+    }
+    (!rows.is_empty()).then(|| (Table { head: HEAD.map(str::to_owned).into(), rows }, words))
 }
 
 /// What one figure says beside each other library, in a line; empty without one.
@@ -226,7 +234,7 @@ pub fn picture(runs: &[Results]) -> Option<String> {
     const WIDTH: f64 = 560.0;
     const LINE: f64 = 34.0;
     const TOP: f64 = 46.0;
-    let rows = summary(runs);
+    let (rows, _) = summary(runs);
     let all = || rows.iter().flat_map(|row| &row.points).map(|point| point.times.log2());
     let (low, high) = (all().fold(-0.5, f64::min) - 0.2, all().fold(0.5, f64::max) + 0.2);
     if rows.is_empty() {
@@ -343,7 +351,8 @@ mod tests {
             other
         };
         let runs: Vec<Results> = (0..12).map(other).chain([alone]).collect();
-        let rows = table(&runs).unwrap().rows;
+        let (Table { rows, .. }, words) = table(&runs).unwrap();
+        assert!(words.ends_with(" Further down: Latency 9; Latency 10; Latency 11."), "{words}");
         assert_eq!(rows.len(), LINES);
         assert_eq!(rows[LINES - 1][..2], ["Alone", "slow form"]);
         assert_eq!(rows[LINES - 2][0], "Latency 8");
@@ -352,7 +361,8 @@ mod tests {
     #[test]
     fn the_summary_has_each_figure_once_and_a_dot_for_each_size() {
         let runs = [run(true), run(true)];
-        let table = table(&runs).unwrap();
+        let (table, words) = table(&runs).unwrap();
+        assert_eq!(words, EXPLAINED);
         assert_eq!(table.rows.len(), 1);
         assert_eq!(table.rows[0][1], "A");
         let picture = picture(&runs).unwrap();
