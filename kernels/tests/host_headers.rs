@@ -5,7 +5,7 @@
 use std::io::{Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A case that has not ended by then hangs.
@@ -48,7 +48,23 @@ fn program() -> &'static Path {
     let program = PROGRAM.get_or_init(|| {
         let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("host-headers");
         let sources = files(&crate_folder().join("tests/host"), &["cpp"]);
-        succeed(compiler().args(sources).arg("-o").arg(&program)).map(|()| program)
+        let object = |source: &PathBuf| {
+            program.with_file_name(source.file_stem().unwrap()).with_extension("o")
+        };
+        // As many at a time as the machine has cores.
+        let rest = Mutex::new(sources.iter());
+        let work = || {
+            std::iter::from_fn(|| rest.lock().unwrap().next()).try_for_each(|source| {
+                succeed(compiler().arg("-c").arg(source).arg("-o").arg(object(source)))
+            })
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+            workers.into_iter().try_for_each(|worker| worker.join().unwrap())
+        })?;
+        let objects = sources.iter().map(object);
+        succeed(compiler().args(objects).arg("-o").arg(&program)).map(|()| program)
     });
     program.as_deref().unwrap_or_else(|failure| panic!("{failure}"))
 }
