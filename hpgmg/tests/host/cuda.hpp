@@ -87,7 +87,7 @@ struct Block {
     void* argument = nullptr;
 };
 
-// The block that this thread plays.
+// The block that this thread plays; a pointer, as what has a constructor would be looked for by a call wherever it is named.
 inline thread_local Block* block = nullptr;
 inline thread_local dim3 thread_index, block_index, block_dims, grid_dims;
 
