@@ -43,12 +43,12 @@ struct Place {
     const WindowPart* far;
 };
 MP_DEVICE Place place_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
-    const WindowPart* part = part_of(window, rank);
-    if (part == nullptr) return {0, nullptr};
-    // Asked for at once.
+    // Asked for at once, and whatever the rank, so that a loop of calls asks once and each of them compares once.
+    const bool known = rank < window.ranks;
+    const WindowPart* part = impl::at<const WindowPart>(window.parts) + (known ? rank : 0);
     const std::uint64_t length = fixed(part->bytes), memory = fixed(part->memory), nic = fixed(part->nic);
-    if (at > length || bytes > length - at) return {0, nullptr};
-    return {memory + at, nic != 0 ? part : nullptr};
+    const bool inside = known && bytes <= length && at <= length - bytes;
+    return {inside ? memory + at : 0, inside && nic != 0 ? part : nullptr};
 }
 MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, std::uint64_t signal) {
     const WindowPart* part = part_of(window, rank);

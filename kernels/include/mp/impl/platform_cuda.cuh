@@ -272,7 +272,17 @@ constexpr int polls_of_shares = 64;
 
 template <class T>
 MP_DEVICE T fixed(const T& word) {
-    return __ldg(&word);
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "fixed: 32 or 64 bits");
+    // Not __ldg: the compiler takes that for a load which any call may change, and asks again behind each.
+    if constexpr (sizeof(T) == 4) {
+        unsigned bits;
+        asm("ld.global.nc.b32 %0, [%1];" : "=r"(bits) : "l"(&word));
+        return static_cast<T>(bits);
+    } else {
+        unsigned long long bits;
+        asm("ld.global.nc.b64 %0, [%1];" : "=l"(bits) : "l"(&word));
+        return static_cast<T>(bits);
+    }
 }
 template <class T>
 MP_DEVICE void keep(T& value) {
