@@ -560,11 +560,11 @@ mod gpu {
     use super::*;
 
     fn first(_: usize) -> Device {
-        Device::cuda(0).unwrap()
+        common::gpu(0)
     }
 
     fn of_its_own(rank: usize) -> Device {
-        Device::cuda(rank as u32).unwrap()
+        common::gpu(rank as u32)
     }
 
     fn behind_a_nic(place: impl Fn(usize) -> Device + Sync) {

@@ -2,16 +2,23 @@
 //! GPUs from the fatbin in the folder that `TEST_KERNELS` names (`tests/kernels/kernels.cu` says how it is made).
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::collections::BTreeMap;
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use dranks::{Error, Options, Ranks, Result};
 use libloading::Library;
 use libmp::gdsync::{Arg, Module};
 use libmp::{Communicator, Deadline, Device, Region, Stream};
+
+/// A GPU, which stays open to the end of the process: to open one takes a second or two.
+pub fn gpu(ordinal: u32) -> Device {
+    static OPEN: Mutex<BTreeMap<u32, Device>> = Mutex::new(BTreeMap::new());
+    OPEN.lock().unwrap().entry(ordinal).or_insert_with(|| Device::cuda(ordinal).unwrap()).clone()
+}
 
 /// `Check` of kernels.cu.
 #[repr(C)]

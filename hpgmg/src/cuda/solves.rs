@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
+
+use gdsync::CudaDevice;
 
 use super::machine::Machine;
 use super::{Cut, Gpu, Mode, Team};
@@ -32,7 +34,11 @@ pub enum Place {
 impl Place {
     pub fn machine(self) -> Machine {
         match self {
-            Self::Gpu => Machine::gpu(super::open().unwrap()),
+            Self::Gpu => {
+                // It stays open to the end of the process: to open one takes a second or two.
+                static OPEN: OnceLock<CudaDevice> = OnceLock::new();
+                Machine::gpu(OPEN.get_or_init(|| super::open().unwrap()).clone())
+            }
             Self::Host => Machine::host(),
         }
     }
