@@ -156,6 +156,30 @@ fn point_centred_operators_give_the_reference_numbers() {
     check_all(|c| c.operator.is_point_centred());
 }
 
+/// What rounding makes of a residual grows with the coefficients, and adds up in the mean of a domain without boundary, which a
+/// Jacobi sweep hardly changes.
+#[test]
+fn the_verdict_knows_what_rounding_makes_of_large_coefficients() {
+    for (smoother, box_dim) in
+        [(Smoother::L1Jacobi, 32), (Smoother::Jacobi, 64), (Smoother::L1Jacobi, 64)]
+    {
+        let config = Config {
+            operator: Operator::P7,
+            smoother,
+            boundary: Boundary::Periodic,
+            equation: Equation::Helmholtz,
+            box_dim,
+            ..Config::default()
+        };
+        let mut outcome =
+            common::on_ranks(&config, 1, 1, |cpu, _| run(cpu, Effort::Solves(0), |_, _, _| {}));
+        let verdict = judge(&config, &outcome);
+        assert!(matches!(verdict, Verdict::Pass(_)), "{smoother:?}, {box_dim}³: {verdict:?}");
+        outcome.runs[0].first.cycles.last_mut().unwrap().residual += 1e-12;
+        assert!(matches!(judge(&config, &outcome), Verdict::Fail(_)), "{smoother:?}, {box_dim}³");
+    }
+}
+
 #[test]
 fn grids_of_128_cells_a_side_give_the_reference_numbers() {
     check_all(|c| c.dim == 128);
