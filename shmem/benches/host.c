@@ -101,12 +101,13 @@ int main(void) {
     measure("fetch_add", fetch_add, 8, 1);
     measure("add", add, 8, 1);
     measure("barrier", barrier, 0, 0);
-    for (size_t bytes = 8; bytes <= LARGEST; bytes *= 8) {
+    for (size_t bytes = 8;; bytes = bytes * 8 < LARGEST ? bytes * 8 : LARGEST) {
         measure("put", put, bytes, 1);
         measure("put_nbi", put_nbi, bytes, 1);
         measure("get", get, bytes, 1);
         measure("broadcast", broadcast, bytes, 0);
         measure("reduce", reduce, bytes, 0);
+        if (bytes == LARGEST) break;
     }
     fflush(stdout);
     shmem_barrier_all();
