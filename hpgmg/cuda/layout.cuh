@@ -173,8 +173,8 @@ struct Pass {
     std::int32_t planes;
     // Blocks along k; the grid has as many for each band of rows.
     std::int32_t tiles;
-    // Keeps the size a multiple of 8; ignored.
-    std::int32_t reserved;
+    // Where tiles are copied: the plane of the level that lies behind the usual ghosts in what they are copied from.
+    std::int32_t before;
 };
 static_assert(sizeof(Pass) == 64 && alignof(Pass) == 8);
 static_assert(offsetof(Pass, x) == 0);
@@ -186,7 +186,7 @@ static_assert(offsetof(Pass, last) == 40);
 static_assert(offsetof(Pass, sweep) == 48);
 static_assert(offsetof(Pass, planes) == 52);
 static_assert(offsetof(Pass, tiles) == 56);
-static_assert(offsetof(Pass, reserved) == 60);
+static_assert(offsetof(Pass, before) == 60);
 
 // A leg of a cycle on one level: a correction, a call of the smoother and a residual, which is restricted.
 struct Leg {
@@ -261,15 +261,15 @@ struct Slab {
     std::int32_t end;
     // Planes beyond these in memory: 2, or all of a level that every rank has.
     std::int32_t held;
-    // Keeps the size a multiple of 8; ignored.
-    std::int32_t reserved;
+    // Planes at each border of the level written that are the neighbours' ghosts.
+    std::int32_t depth;
 };
 static_assert(sizeof(Slab) == 152 && alignof(Slab) == 8);
 static_assert(offsetof(Slab, halo) == 0);
 static_assert(offsetof(Slab, first) == 136);
 static_assert(offsetof(Slab, end) == 140);
 static_assert(offsetof(Slab, held) == 144);
-static_assert(offsetof(Slab, reserved) == 148);
+static_assert(offsetof(Slab, depth) == 148);
 
 // A rank's box of a level and its turns with the ranks around it.
 struct Brick {

@@ -92,21 +92,20 @@ struct ResidualBlock : T {
     // Barriers of steps: copied; ghost rows added; done.
     enum { FULL, READY, DONE };
 
-    __device__ __forceinline__ ResidualBlock(const L& level, const Pass& pass, double* shared)
-        : level(level), pass(pass), shared(shared), t0(blockIdx.x * PAIRS), j0(blockIdx.y * ROWS), first(blockIdx.z * pass.planes),
-          end(min(first + pass.planes, level.n)), low(first == 0), high(end == level.n), beside(j0 == 0 || j0 + ROWS == level.n),
-          bars{shared_at(shared + T::END), first - 1} {}
+    __device__ __forceinline__ ResidualBlock(const L& level, const Pass& pass, double* shared, int first, int end)
+        : level(level), pass(pass), shared(shared), t0(blockIdx.x * PAIRS), j0(blockIdx.y * ROWS), first(first), end(end), low(first == 0),
+          high(end == level.n), beside(j0 == 0 || j0 + ROWS == level.n), bars{shared_at(shared + T::END), first - 1} {}
 
     __device__ __forceinline__ double* x_at(int k) const { return in_ring<T::X, T::X_PLANE>(shared + T::X_AT, k); }
 
     // The warp that copies: by one thread.
     __device__ __forceinline__ void copy(const TileMaps& maps) const {
-        auto load_x = [&](int k, unsigned bar) { copy_tile(shared_at(x_at(k)), &maps.x, t0, 2 * j0, k + GHOSTS, bar); };
+        auto load_x = [&](int k, unsigned bar) { copy_tile(shared_at(x_at(k)), &maps.x, t0, 2 * j0, in_maps(pass, k), bar); };
         auto load_beta = [&](int axis, int k, unsigned bar) {
             double* const to = axis == 0   ? in_ring<T::ACROSS, T::I_PLANE>(shared + T::I_AT, k)
                                : axis == 1 ? in_ring<T::ACROSS, T::J_PLANE>(shared + T::J_AT, k)
                                            : in_ring<T::ALONG, T::K_PLANE>(shared + T::K_AT, k);
-            copy_tile(shared_at(to), &maps.beta[axis], t0, 2 * (j0 - T::front(axis) + GHOSTS), k + GHOSTS, bar);
+            copy_tile(shared_at(to), &maps.beta[axis], t0, 2 * (j0 - T::front(axis) + GHOSTS), in_maps(pass, k), bar);
         };
         auto load = [&](int s) {
             const unsigned at = bars.of(FULL, s);
@@ -264,11 +263,11 @@ struct ResidualBlock : T {
     }
 };
 
-// Means of the residuals onto the coarser level.
+// Means of the residuals of the planes [first, end), which are even, onto the coarser level. By all threads of the block, as what follows.
 template <class T, class L>
 __device__ __forceinline__ void tiled_residual_restrict(const L& level, const Level& coarse, const TileMaps& maps, const Pass& pass,
-                                                        double* shared) {
-    const ResidualBlock<L, T> block(level, pass, shared);
+                                                        double* shared, int first, int end) {
+    const ResidualBlock<L, T> block(level, pass, shared, first, end);
     double rows[2] = {};
     block.run(maps, [&](int k, const double (&residual)[2][2]) {
         const double now[2] = {residual[0][0] + residual[0][1], residual[1][0] + residual[1][1]};
@@ -283,9 +282,10 @@ __device__ __forceinline__ void tiled_residual_restrict(const L& level, const Le
 
 // max |residual|.
 template <class T, class L>
-__device__ __forceinline__ unsigned long long tiled_residual_largest(const L& level, const TileMaps& maps, const Pass& pass, double* shared) {
+__device__ __forceinline__ unsigned long long tiled_residual_largest(const L& level, const TileMaps& maps, const Pass& pass, double* shared,
+                                                                     int first, int end) {
     unsigned long long mine = 0;
-    ResidualBlock<L, T>(level, pass, shared).run(maps, [&](int, const double (&residual)[2][2]) {
+    ResidualBlock<L, T>(level, pass, shared, first, end).run(maps, [&](int, const double (&residual)[2][2]) {
 #pragma unroll
         for (int r = 0; r < 2; r++) mine = max(mine, max(bits(residual[r][0]), bits(residual[r][1])));
     });

@@ -26,12 +26,13 @@ struct March<Slab> {
     int blocks_at[2];     // that touch each border
     bool is_at[2];        // of these this one
 
-    __device__ __forceinline__ March(const Slab& slab, int each, int tiles, int = 1)
+    __device__ __forceinline__ March(const Slab& slab, int each, int tiles, int scale = 1)
         : slab(slab), t(blockIdx.x * BLOCK_PAIRS + threadIdx.x), j(band_of(tiles) * blockDim.y + threadIdx.y) {
         const int planes = slab.end - slab.first, tile = tile_of(tiles);
         const int across = gridDim.x * gridDim.y * (gridDim.z / tiles);
-        // Below: tiles that begin within two planes of the border; above: that end within two.
-        const int low = min(tiles, (GHOSTS + each - 1) / each), first_high = max(planes - GHOSTS, 0) / each;
+        // Below: tiles that begin within these planes of the border; above: that end within them. What is interpolated lies in fewer.
+        const int deep = scale == 1 ? slab.depth : GHOSTS;
+        const int low = min(tiles, (deep + each - 1) / each), first_high = max(planes - deep, 0) / each;
         k = slab.first + tile * each;
         end = min(slab.end, k + each);
         is_at[0] = slab.halo.links[0].state && tile < low;
@@ -66,7 +67,7 @@ struct March<Slab> {
     __device__ __forceinline__ void store(const L& level, double* out, int t, int j, int k, double even, double odd, int scale) const {
         store_row<WRAPPED>(level, out, t, j, k, even, odd);
         for (int side = 0; side < 2; side++) {
-            const bool border = side == 0 ? k < scale * slab.first + GHOSTS : k >= scale * slab.end - GHOSTS;
+            const bool border = side == 0 ? k < scale * slab.first + slab.depth : k >= scale * slab.end - slab.depth;
             if (slab.halo.links[side].twin && border)
                 store_row<WRAPPED>(level, slab.halo.template twin<double>(side), t, j, k, even, odd);
         }

@@ -151,10 +151,10 @@ struct Sweeper : Sweep {
     // The warp that copies, and adds ghosts to what is new.
     __device__ __forceinline__ void serve(const TileMaps& maps, int lane) const {
         auto load_x = [&](int k, unsigned bar) {
-            copy_tile(shared_at(old_at(k)), &maps.x, t0, 0, j0 - 3 + GHOSTS, k + GHOSTS, bar);
-            copy_tile(shared_at(other_at(k)), &maps.x, t0, 1, j0 - 3 + GHOSTS, k + GHOSTS, bar);
+            copy_tile(shared_at(old_at(k)), &maps.x, t0, 0, j0 - 3 + GHOSTS, in_maps(pass, k), bar);
+            copy_tile(shared_at(other_at(k)), &maps.x, t0, 1, j0 - 3 + GHOSTS, in_maps(pass, k), bar);
         };
-        auto load_beta = [&](int axis, int k, unsigned bar) { copy_tile(shared_at(beta_at(axis, k)), &maps.beta[axis], t0, 2 * (j0 - 2 + GHOSTS), k + GHOSTS, bar); };
+        auto load_beta = [&](int axis, int k, unsigned bar) { copy_tile(shared_at(beta_at(axis, k)), &maps.beta[axis], t0, 2 * (j0 - 2 + GHOSTS), in_maps(pass, k), bar); };
         auto load = [&](int s) {
             const unsigned at = bars.of(FULL, s);
             const bool with_x = s + 2 < level.n;
@@ -191,9 +191,9 @@ struct Sweeper : Sweep {
             }
         }
     }
-    // The warps of a colour, plane by plane; `number` of the thread among theirs.
-    template <bool IS_FIRST>
-    __device__ __forceinline__ void smooth(int number) const {
+    // The warps of a colour, plane by plane; `number` of the thread among theirs. `store(t, j, k, even, odd)` as store_row.
+    template <bool IS_FIRST, class Store>
+    __device__ __forceinline__ void smooth(int number, const Store& store) const {
         constexpr int COLOUR = IS_FIRST ? 0 : 1;
         constexpr int OWN_AT = IS_FIRST ? OLD_AT : OTHER_AT, OWN = IS_FIRST ? OLD : OTHER, BESIDE_AT = IS_FIRST ? OTHER_AT : NEW_AT, BESIDE = IS_FIRST ? OTHER : NEW;
         const int n = level.n, lane = number % 32;
@@ -289,7 +289,7 @@ struct Sweeper : Sweep {
                     const double kept = *reinterpret_cast<const double*>(bytes + other[0] + place);
                     __syncwarp();
                     if (lane == 0) arrive(SECOND_DONE, k);
-                    store_row(level, pass.out, t0 + column, j, k, odd ? kept : updated, odd ? updated : kept);
+                    store(t0 + column, j, k, odd ? kept : updated, odd ? updated : kept);
                 }
             }
             if (IS_FIRST) {
@@ -308,9 +308,11 @@ struct Sweeper : Sweep {
     }
 };
 
-// New values of x of the planes [first, end), at least four; both are even.
-template <class L>
-__device__ __forceinline__ void sweep_planes(const L& level, const TileMaps& maps, const Pass& pass, double* shared, int first, int end) {
+// New values of x of the planes [first, end), at least four; both are even. Of the planes around them three of x are read and two of the
+// coefficients, and of right-hand side and diagonal one. By all threads of the block; `store(t, j, k, even, odd)` as store_row.
+template <class L, class Store>
+__device__ __forceinline__ void sweep_planes(const L& level, const TileMaps& maps, const Pass& pass, double* shared, int first, int end,
+                                             const Store& store) {
     using S = Sweeper<L>;
     const S s(level, pass, shared, first, end);
     if (threadIdx.x == 0) {
@@ -324,9 +326,9 @@ __device__ __forceinline__ void sweep_planes(const L& level, const TileMaps& map
     __syncthreads();
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (warp < S::FIRST_WARPS) {
-        s.template smooth<true>(threadIdx.x);
+        s.template smooth<true>(threadIdx.x, store);
     } else if (warp < S::FIRST_WARPS + S::SECOND_WARPS) {
-        s.template smooth<false>(threadIdx.x - S::FIRST);
+        s.template smooth<false>(threadIdx.x - S::FIRST, store);
     } else {
         s.serve(maps, lane);
     }

@@ -41,6 +41,8 @@ __device__ __forceinline__ void copy_tile(unsigned to, const TensorMap* map, int
 }
 // What this thread has stored in shared memory comes before copies that are started afterwards.
 __device__ __forceinline__ void to_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// What others have stored in this GPU's memory, and this thread knows of, comes before copies that it starts afterwards.
+__device__ __forceinline__ void from_others() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 // So many threads meet.
 template <int ID, int COUNT>
 __device__ __forceinline__ void meet() { asm volatile("bar.sync %0, %1;" ::"n"(ID), "n"(COUNT) : "memory"); }
@@ -53,6 +55,9 @@ __device__ __forceinline__ void meet() { asm volatile("bar.sync %0, %1;" ::"n"(I
 #else
 #define HPGMG_BY_TILES(...)
 #endif
+
+// Where plane k lies in what tile maps are of: a rank's planes with those around them.
+__device__ __forceinline__ int in_maps(const Pass& pass, int k) { return k + GHOSTS - pass.before; }
 
 template <int PLANES, int SIZE>
 __device__ __forceinline__ double* in_ring(double* ring, int k) { return ring + static_cast<unsigned>(k + 4 * PLANES) % PLANES * SIZE; }

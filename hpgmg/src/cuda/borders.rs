@@ -34,9 +34,19 @@ pub(super) fn directions() -> impl Iterator<Item = [i8; 3]> {
 
 /// The borders of `vector` of the cut level `l`; the domain wraps around if `around`.
 pub(super) fn borders(partition: &Partition, l: usize, vector: Vector, around: bool) -> Exchanged {
+    of_depth(partition, l, vector, around, partition.depth(l))
+}
+
+/// The same of so many cells at each border.
+fn of_depth(
+    partition: &Partition,
+    l: usize,
+    vector: Vector,
+    around: bool,
+    depth: usize,
+) -> Exchanged {
     let (division, part) = (partition.division(), partition.part(l));
-    let n = partition.dim(l);
-    let depth = GHOSTS as isize;
+    let (n, depth, ghosts) = (partition.dim(l), depth as isize, GHOSTS as isize);
     let whole = |axis: usize| division.along(l)[axis] == 1;
     let border = |direction: [i8; 3]| {
         let peer = division.toward(l, partition.rank(), direction, around)?;
@@ -49,9 +59,9 @@ pub(super) fn borders(partition: &Partition, l: usize, vector: Vector, around: b
                     1 => end - inward..end - inward + depth,
                     // Ghosts at the ends of rows go with the rows.
                     _ if axis == 0 => {
-                        let low = if start == 0 && (whole(0) || !around) { depth } else { 0 };
+                        let low = if start == 0 && (whole(0) || !around) { ghosts } else { 0 };
                         let high =
-                            if end == n as isize && (whole(0) || !around) { depth } else { 0 };
+                            if end == n as isize && (whole(0) || !around) { ghosts } else { 0 };
                         start - low..end + high
                     }
                     _ => start..end,
@@ -64,7 +74,8 @@ pub(super) fn borders(partition: &Partition, l: usize, vector: Vector, around: b
     Exchanged { level: l, vector, borders, planes: partition.in_slabs(l) }
 }
 
-/// What a rank gets of the right-hand side of level `l` after restriction to it, one exchange after the other.
+/// What a rank gets of the right-hand side of level `l` after restriction to it, one exchange after the other: what it has of the level, and
+/// the planes around that which whole sweeps read.
 pub(super) fn gathers(partition: &Partition, l: usize) -> Vec<Exchanged> {
     let (division, rank) = (partition.division(), partition.rank());
     let whole = partition.part(l);
@@ -95,7 +106,9 @@ pub(super) fn gathers(partition: &Partition, l: usize) -> Vec<Exchanged> {
         }
         false => Vec::new(),
     };
-    stages.into_iter().map(along).collect()
+    let around =
+        (partition.sweeps(l) && l > 0).then(|| of_depth(partition, l, Vector::R, false, 1));
+    stages.into_iter().map(along).chain(around).collect()
 }
 
 /// All exchanges of a rank: for each cut level of the two vectors that smoothers alternate between, then what is gathered.

@@ -12,7 +12,7 @@ use super::launches::{grouped, steps};
 use super::partition::Part;
 use super::ranks::Ranks;
 use super::solver::{Gpu, Scalar};
-use super::tiles::Tiled;
+use super::tiles::{March, Tiled};
 use super::upload::OnGpu;
 use crate::backend::Vector;
 use crate::cpu::Step;
@@ -116,7 +116,10 @@ impl Gpu {
                 unsafe { self.machine.launch(&self.stream, kernel, dims, &args) }
             });
         }
+        // U may be where the scratch vector was.
         let read = read.filter(|(level, _)| self.partition.is_cut(*level));
+        let read = read.map(|(level, vector)| (level, self.levels[level].place_of(vector)));
+        let written = written.map(|vector| self.levels[l].place_of(vector));
         let part = match &self.ranks {
             Ranks::Halo(halo) => {
                 halo.enter(self, read, written.map(|vector| (l, vector)), l, share)?
@@ -137,10 +140,10 @@ impl Gpu {
         }
     }
 
-    /// After a restriction from level `l`: a rank gets what others have of its part of the next level's right-hand side.
+    /// After a restriction from level `l`: a rank gets what others have of its part of the next level's right-hand side, and around it.
     fn gather_below(&self, l: usize) -> Result<(), CudaError> {
         match &self.ranks {
-            _ if !self.partition.gathers(l + 1) => Ok(()),
+            _ if !self.partition.gathers(l + 1) && !self.partition.sweeps(l + 1) => Ok(()),
             Ranks::Alone => Ok(()),
             Ranks::Halo(halo) => halo.gather(self, l + 1),
             Ranks::Staged(staged) => staged.gather(self, l + 1),
@@ -256,11 +259,12 @@ impl Gpu {
     /// Two half-sweeps of GSRB in one launch, from U to the scratch vector.
     fn whole_sweep(&self, l: usize, rhs: Vector, tiled: &Tiled) -> Result<(), CudaError> {
         let (level, march) = (&self.levels[l].view(), &tiled.of_sweep);
-        let (x, out, rhs, planes) = (level.u, level.temp, level.vector(rhs), march.planes);
-        let pass = Pass { x, out, rhs, planes, ..Pass::default() };
+        let (x, out, rhs) = (level.u, level.temp, level.vector(rhs));
+        let March { planes, before, .. } = *march;
+        let pass = Pass { x, out, rhs, planes, before, ..Pass::default() };
         let maps = march.maps(self.levels[l].in_place());
         let args = [Arg::new(level), Arg::new(maps), Arg::new(&pass)];
-        let ghosts = Ghosts { read: None, written: None };
+        let ghosts = Ghosts { read: Some((l, Vector::U)), written: Some(Vector::Temp) };
         // SAFETY: the kernel's parameters; its vectors, from which the maps copy, live as long as `self`.
         unsafe { self.phase(l, l, &tiled.sweep, march.dims, args, ghosts) }
     }
@@ -295,7 +299,7 @@ impl Gpu {
         };
         let [x, out, rhs] = [read, written, rhs].map(|v| level.vector(v));
         let sweep = number as i32;
-        let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, reserved: 0 };
+        let pass = Pass { x, out, rhs, weight, scale, last, sweep, planes, tiles, before: 0 };
         let args = [Arg::new(level), Arg::new(&pass)];
         // Nothing has been sent of a start that is zero.
         let read = (!from_zero).then_some((l, read));
@@ -311,11 +315,13 @@ impl Gpu {
         let rhs = level.vector(rhs);
         if let Some(tiled) = &self.tiled[l] {
             let march = &tiled.of_residual;
-            let pass = Pass { out: coarse.r, rhs, planes: march.planes, ..Pass::default() };
+            let (out, March { planes, before, .. }) = (coarse.r, *march);
+            let pass = Pass { out, rhs, planes, before, ..Pass::default() };
             let maps = march.maps(self.levels[l].in_place());
             let args = [Arg::new(level), Arg::new(coarse), Arg::new(maps), Arg::new(&pass)];
             // SAFETY: the kernel's parameters; its vectors, from which the maps copy, live as long as `self`.
-            return unsafe { self.phase(l, l, &tiled.residual_restrict, march.dims, args, ghosts) };
+            unsafe { self.phase(l, l, &tiled.residual_restrict, march.dims, args, ghosts) }?;
+            return self.gather_below(l);
         }
         if let Some((columns, dims, planes)) = self.columns(l) {
             let pass = Pass { x: level.u, out: coarse.r, rhs, planes, ..Pass::default() };
@@ -348,7 +354,8 @@ impl Gpu {
         let ghosts = Ghosts { read: Some((l, Vector::U)), written: None };
         if let Some(tiled) = &self.tiled[l] {
             let march = &tiled.of_residual;
-            let pass = Pass { rhs: level.f, planes: march.planes, ..Pass::default() };
+            let (rhs, March { planes, before, .. }) = (level.f, *march);
+            let pass = Pass { rhs, planes, before, ..Pass::default() };
             let maps = march.maps(self.levels[l].in_place());
             let args = [Arg::new(level), Arg::new(maps), Arg::new(&pass), Arg::new(&largest)];
             // SAFETY: the kernel's parameters; its vectors, from which the maps copy, live as long as `self`, and `largest` is
@@ -445,6 +452,7 @@ impl Gpu {
 
 #[cfg(test)]
 mod tests {
+    use super::super::machine::Machine;
     use super::*;
     use crate::cuda::solves::Place;
     use crate::options::{Config, Equation};
@@ -482,9 +490,66 @@ mod tests {
         // One layer of blocks, and several.
         for multiprocessors in [1, 32] {
             let kernels = gpu.kernels.tiled.as_ref().unwrap();
-            let tiled = Tiled::new(kernels, &gpu.levels[0], multiprocessors).unwrap();
+            let tiled = Tiled::new(kernels, &gpu.levels[0], false, multiprocessors).unwrap();
             gpu.tiled[0] = Some(tiled);
             assert!(passes(&gpu, &start) == expected, "{multiprocessors} multiprocessors");
+        }
+    }
+    type Below = (Vec<f64>, Vec<f64>, u64);
+
+    /// What the level below the finest has after its right-hand side was restricted and its smoother called twice: the solution, what
+    /// is restricted of its residual, and the largest. Of several ranks it is on different ones, zero elsewhere, and of the last each has its own.
+    fn below_the_finest(gpu: &Gpu) -> Below {
+        gpu.restrict(0, Vector::F, false).unwrap();
+        gpu.smooth(1, Vector::R, true).unwrap();
+        // Three changes of place: what follows is told apart from U by nothing but where it is.
+        assert_eq!(gpu.levels[1].in_place(), gpu.sweep(1).is_none());
+        gpu.residual_restrict(1, Vector::R).unwrap();
+        gpu.smooth(1, Vector::R, false).unwrap();
+        assert!(gpu.levels[1].in_place());
+        gpu.stream.fill(&gpu.scalars, 0).unwrap();
+        gpu.residual_norm(1).unwrap();
+        gpu.wait().unwrap();
+        let norm = gpu.scalars.to_vec().unwrap()[Scalar::Residual as usize];
+        (gpu.download(1, Vector::U).unwrap(), gpu.download(2, Vector::R).unwrap(), norm)
+    }
+
+    #[test]
+    fn ranks_sweep_over_their_planes_at_once_and_find_the_bits_of_one() {
+        use crate::cuda::Mode;
+        use crate::cuda::solves::Way;
+
+        let config = Config { box_dim: 128, equation: Equation::Helmholtz, ..Config::default() };
+        let expected = below_the_finest(&Place::Host.alone(&config));
+        // Levels up to 32³, or to 16³ only, are whole on each.
+        for (mode, along, multiprocessors, direct_halo, whole) in [
+            (Mode::Kernel, &[[1, 1, 2]], 1, true, 32),
+            (Mode::Kernel, &[[1, 1, 4]], 32, false, 16),
+            (Mode::Stream, &[[1, 1, 2]], 32, true, 16),
+            (Mode::Staged, &[[1, 1, 4]], 1, true, 32),
+        ] {
+            let way = Way { along, direct_halo, ..Way::new(mode, whole, false) };
+            let worlds = libmp::World::threads(along[0].iter().product()).unwrap();
+            let small = |machine| {
+                crate::cuda::tiles::LEAST_HERE.set(64);
+                Machine { multiprocessors, ..machine }
+            };
+            let work = |gpu: &mut Gpu| {
+                assert!(gpu.sweep(1).is_some() && gpu.levels[1].grid.around == 3);
+                below_the_finest(gpu)
+            };
+            let ranks = Place::Host.each(worlds, &config, way, small, work).unwrap();
+            let all = |part: fn(&Below) -> &Vec<f64>| {
+                let mut parts = ranks.iter().map(part);
+                let first = parts.next().unwrap().clone();
+                parts.fold(first, |sum, part| sum.iter().zip(part).map(|(a, b)| a + b).collect())
+            };
+            assert!(all(|found| &found.0) == expected.0, "{way:?}");
+            match whole {
+                32 => assert!(ranks.iter().all(|found| found.1 == expected.1), "{way:?}"),
+                _ => assert!(all(|found| &found.1) == expected.1, "{way:?}"),
+            }
+            assert_eq!(ranks.iter().map(|found| found.2).max(), Some(expected.2), "{way:?}");
         }
     }
 }

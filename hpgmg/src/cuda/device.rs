@@ -156,8 +156,8 @@ shared_structs! {
         pub planes: i32,
         /// Blocks along k; the grid has as many for each band of rows.
         pub tiles: i32,
-        /// Keeps the size a multiple of 8; ignored.
-        pub reserved: i32,
+        /// Where tiles are copied: the plane of the level that lies behind the usual ghosts in what they are copied from.
+        pub before: i32,
     }
 
     /// A leg of a cycle on one level: a correction, a call of the smoother and a residual, which is restricted.
@@ -214,8 +214,8 @@ shared_structs! {
         pub end: i32,
         /// Planes beyond these in memory: 2, or all of a level that every rank has.
         pub held: i32,
-        /// Keeps the size a multiple of 8; ignored.
-        pub reserved: i32,
+        /// Planes at each border of the level written that are the neighbours' ghosts.
+        pub depth: i32,
     }
 
     /// A rank's box of a level and its turns with the ranks around it.

@@ -7,8 +7,9 @@
 
 use super::launches::{OnLevel, launches};
 use super::layout::GHOSTS;
+use super::tiles;
 use crate::error::ConfigError;
-use crate::options::{Boundary, Config, Cycle};
+use crate::options::{Boundary, Config, Cycle, Operator, Smoother};
 
 /// Cells per side of the largest level that every rank computes, unless the user says otherwise.
 pub const WHOLE: usize = 32;
@@ -87,8 +88,11 @@ pub const SWEEPS: usize = 6;
 /// Divisions of the finest level that are looked at more closely.
 const CLOSER: usize = 4;
 
-/// Bytes of memory of a cell and pass, a half-sweep of the benchmark's.
+/// Bytes of memory of a cell and pass, a half-sweep of the benchmark's; and of one for both colours, which takes 23 ps a cell (256³, an
+/// H200), as much as so many take. That begins so many planes before a block's own.
 const PASS_BYTES: f64 = 48.0;
+const SWEEP_BYTES: f64 = 70.0;
+const SWEEP_PLANES: f64 = 4.0;
 
 /// How levels are divided, finest first, down to the first that every rank has.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +101,8 @@ pub struct Division {
     along: Vec<Along>,
     /// Of all ranks: rank x + i (y + j z) is at (x, y, z).
     ranks: Along,
+    /// Whether both colours of a sweep are one launch where a level is large enough.
+    whole_sweeps: bool,
 }
 
 /// What a rank that has neighbours on all sides sends in an exchange.
@@ -119,7 +125,10 @@ impl Division {
         cut: Cut<'_>,
     ) -> Result<Self, ConfigError> {
         let Cut { whole, along, host, .. } = cut;
-        let nothing = Self { along: vec![[1; 3]], ranks: [1, 1, ranks] };
+        let whole_sweeps = (config.operator, config.smoother, config.boundary)
+            == (Operator::Fv4, Smoother::Gsrb, Boundary::Dirichlet);
+        let with_sweeps = |division: Self| Self { whole_sweeps, ..division };
+        let nothing = Self { along: vec![[1; 3]], ranks: [1, 1, ranks], whole_sweeps };
         if ranks == 1 {
             return Ok(nothing);
         }
@@ -136,7 +145,7 @@ impl Division {
             if !along.iter().all(|&along| possible(along)) {
                 return Err(refuse("a domain that wraps around is not cut along i"));
             }
-            return Self::of(dims, along, whole).ok_or_else(|| {
+            return Self::of(dims, along, whole).map(with_sweeps).ok_or_else(|| {
                 refuse(
                     "the parts of the finest level would be too small, or cannot go to fewer ranks",
                 )
@@ -145,7 +154,7 @@ impl Division {
         let levels = launches(Cycle::F, &dims[..dims.len() - 1], SWEEPS);
         let all = factors(ranks).into_iter().filter(|&along| possible(along));
         let mut found: Vec<(f64, Self)> = all
-            .filter_map(|along| Self::of(dims, &[along], whole))
+            .filter_map(|along| Self::of(dims, &[along], whole).map(with_sweeps))
             .map(|division| (division.cost(&levels, host), division))
             .collect();
         // The first of those that cost the same: slabs if they do. Few are worth a closer look.
@@ -186,7 +195,7 @@ impl Division {
     /// `steps` says it of each level, and ends with [1, 1, 1]; none if a level cannot be cut so.
     pub fn by_level(dims: &[usize], steps: Vec<Along>) -> Option<Self> {
         let whole = steps.len().checked_sub(1)?;
-        let division = Self { ranks: *steps.first()?, along: steps };
+        let division = Self { ranks: *steps.first()?, along: steps, whole_sweeps: false };
         let fits = |l: usize| {
             let (along, next) = (division.along[l], division.along[l + 1]);
             let unit = dims[division.last_alike(l)] / 2;
@@ -231,6 +240,7 @@ impl Division {
                     steps.truncate(end);
                     steps.push([1; 3]);
                     let Some(other) = Self::by_level(dims, steps) else { continue };
+                    let other = Self { whole_sweeps: self.whole_sweeps, ..other };
                     let its = other.cost(levels, host);
                     if its < *cost {
                         (*self, *cost, improved) = (other, its, true);
@@ -238,6 +248,19 @@ impl Division {
                 }
             }
         }
+    }
+
+    /// Whether both colours of a sweep over a rank's planes of level `l` of `n` cells a side are one launch, if the ranks' GPUs have such
+    /// kernels.
+    pub fn sweeps(&self, l: usize, n: usize) -> bool {
+        let [i, j, k] = self.along(l);
+        self.whole_sweeps && l < self.whole() && [i, j] == [1, 1] && tiles::has_slabs(n, n / k)
+    }
+
+    /// Planes or cells at each border of level `l`, of `n` cells a side, that are a neighbour's ghosts. For a whole sweep its first half is also
+    /// done in the plane next to the rank's, and reads one further away than the operator does.
+    pub fn depth(&self, l: usize, n: usize) -> usize {
+        GHOSTS + usize::from(self.sweeps(l, n))
     }
 
     /// The first level that every rank has.
@@ -324,22 +347,21 @@ impl Division {
 
     /// The bytes that rank `rank` sends to each neighbour on level `l` of `n` cells a side.
     pub fn borders(&self, l: usize, n: usize, rank: usize) -> impl Iterator<Item = (usize, usize)> {
-        let cells = self.along(l).map(|ranks| n.div_ceil(ranks));
+        let (cells, depth) = (self.along(l).map(|ranks| n.div_ceil(ranks)), self.depth(l, n));
         let directions = (0..27i8).map(|code| [code % 3 - 1, code / 3 % 3 - 1, code / 9 - 1]);
         directions.filter(|direction| *direction != [0; 3]).filter_map(move |direction| {
             let peer = self.toward(l, rank, direction, false)?;
-            let deep = |axis: usize| if direction[axis] == 0 { cells[axis] } else { GHOSTS };
+            let deep = |axis: usize| if direction[axis] == 0 { cells[axis] } else { depth };
             Some((peer, (0..3).map(deep).product::<usize>() * size_of::<f64>()))
         })
     }
 
-    /// The ranks to which rank `rank` sends its share of level `l` of `n` cells a side after restriction to it, with the bytes for each, axis by
-    /// axis: what came along one axis goes on along the next.
+    /// The ranks to which rank `rank` sends of level `l` of `n` cells a side after restriction to it, with the bytes for each: its share, axis by
+    /// axis, of which what came along one goes on along the next, and the planes at its borders where sweeps read them.
     pub fn gathers(&self, l: usize, n: usize, rank: usize) -> Vec<(Vec<usize>, usize)> {
-        let finer = self.along(l.saturating_sub(1));
-        if l == 0 || finer == self.along(l) {
+        let Some(finer) = l.checked_sub(1).map(|finer| self.along(finer)) else {
             return Vec::new();
-        }
+        };
         let mut cells: usize = finer.iter().map(|ranks| n.div_ceil(*ranks)).product();
         let mut stages = Vec::new();
         for axis in 0..3 {
@@ -351,6 +373,10 @@ impl Division {
             }
             cells *= count;
         }
+        if self.sweeps(l, n) {
+            let others = self.borders(l, n, rank).map(|(peer, _)| peer).collect();
+            stages.push((others, n * n * size_of::<f64>()));
+        }
         stages
     }
 
@@ -360,7 +386,8 @@ impl Division {
         let (n, ranks) = (level.n, self.ranks.iter().product::<usize>());
         // What kernels store as they compute it is moved once; other borders are read again.
         let times = if self.along(l)[..2] == [1, 1] { 1.0 } else { 2.0 };
-        let (exchanges, gathers) = (level.exchanges(), level.restrictions + level.residuals);
+        let exchanges = level.exchanges(self.sweeps(l, n));
+        let gathers = level.restrictions + level.residuals;
         let of_rank = |rank: usize| {
             let sent = |to: &mut dyn Iterator<Item = (usize, usize)>, times: f64| {
                 let (mut cost, mut far) = (w.exchange, 0.0);
@@ -394,8 +421,13 @@ impl Division {
             let cells: f64 = along.iter().map(|&ranks| n.div_ceil(ranks) as f64).product();
             let boxes = along[..2] != [1, 1];
             let slower = if boxes && n.is_multiple_of(COLUMNS_OF) { w.plain } else { 1.0 };
-            let pass = w.launch + slower * PASS_BYTES * cells / w.memory;
-            let mut cost = level.phases() as f64 * pass;
+            let sweeps = if self.sweeps(l, n) { level.whole_sweeps() } else { 0 };
+            let planes = n as f64 / along[2] as f64;
+            let swept = cells * (planes + SWEEP_PLANES) / planes;
+            let pass = |bytes: f64| w.launch + bytes / w.memory;
+            let mut cost = (level.phases(sweeps > 0) - sweeps) as f64
+                * pass(slower * PASS_BYTES * cells)
+                + sweeps as f64 * pass(SWEEP_BYTES * swept);
             if l < self.whole() {
                 cost += self.messages(l, level, host);
             }

@@ -37,8 +37,8 @@ pub struct FCycleLevel {
 /// let cycle = FCycle::new(256, 2, Cut::default())?;
 /// let finest = &cycle.levels()[0];
 /// assert_eq!((finest.n, finest.along), (256, [1, 1, 2]));
-/// // Two planes to the other rank after each of so many passes.
-/// assert_eq!(cycle.neighbours(0, 0), [(1, 2 * 256 * 256 * 8)]);
+/// // Three planes to the other rank after each of so many passes.
+/// assert_eq!(cycle.neighbours(0, 0), [(1, 3 * 256 * 256 * 8)]);
 /// println!("{} passes, {} with borders, {} bytes", finest.passes, finest.exchanges, finest.bytes);
 /// # Ok::<(), hpgmg::error::ConfigError>(())
 /// ```
@@ -65,15 +65,15 @@ impl FCycle {
         let first = dims.iter().position(|&n| n <= HELD_DIM as usize).unwrap_or(dims.len() - 1);
         let partition = Partition::new(&dims, division.clone(), 0);
         let level = |(l, on): (usize, &OnLevel)| {
-            let sweeps = !partition.is_cut(l) && tiles::has_tiles(on.n);
-            let whole = if sweeps { on.whole_sweeps() } else { 0 };
+            let cut = partition.is_cut(l);
+            let sweeps = if cut { partition.sweeps(l) } else { tiles::has_tiles(on.n) };
             let cells: f64 = partition.part(l).iter().map(|cells| cells.len() as f64).product();
             FCycleLevel {
                 n: on.n,
                 along: division.along(l),
-                passes: on.phases() - whole,
+                passes: on.phases(sweeps),
                 bytes: cells * on.bytes_a_cell(&config, sweeps),
-                exchanges: if partition.is_cut(l) { on.exchanges() } else { 0 },
+                exchanges: if cut { on.exchanges(sweeps) } else { 0 },
                 restrictions: on.restrictions + on.residuals,
             }
         };
@@ -120,18 +120,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slabs_exchange_two_planes_with_each_side_until_every_rank_has_everything() {
+    fn slabs_exchange_planes_with_each_side_until_every_rank_has_everything() {
         let cycle = FCycle::new(256, 4, Cut::default()).unwrap();
         let levels = cycle.levels();
         assert_eq!(levels.iter().map(|level| level.n).collect::<Vec<_>>(), [256, 128, 64, 32]);
         assert_eq!(levels[2].along, [1, 1, 4]);
         assert_eq!((levels[3].along, levels[3].exchanges), ([1; 3], 0));
-        let planes = |n: usize| 2 * n * n * 8;
-        assert_eq!(cycle.neighbours(1, 1), [(0, planes(128)), (2, planes(128))]);
+        // Three where both colours of a sweep are one launch.
+        let planes = |count: usize, n: usize| count * n * n * 8;
+        assert_eq!(cycle.neighbours(1, 1), [(0, planes(3, 128)), (2, planes(3, 128))]);
+        assert_eq!(cycle.neighbours(2, 1), [(0, planes(2, 64)), (2, planes(2, 64))]);
         assert_eq!(cycle.neighbours(3, 1), []);
         // A quarter of 32³ from each.
         assert_eq!(cycle.gathers(2, 2), [(vec![0, 1, 3], 8 * 32 * 32 * 8)]);
         assert_eq!(cycle.gathers(1, 2), []);
+        // Of the right-hand side sweeps read one of the neighbours' planes.
+        assert_eq!(cycle.gathers(0, 2), [(vec![1, 3], planes(1, 128))]);
         // One visit for each level above, and the first.
         assert_eq!(cycle.at_once(), 5);
     }
@@ -150,10 +154,15 @@ mod tests {
     }
 
     #[test]
-    fn whole_sweeps_are_one_pass_on_levels_that_are_not_cut() {
-        let [one, two] =
-            [1, 2].map(|ranks| FCycle::new(256, ranks, Cut::default()).unwrap().levels()[0]);
-        assert_eq!((two.passes - one.passes, one.exchanges), (6, 0));
-        assert!(two.bytes * 2.0 > one.bytes);
+    fn whole_sweeps_are_one_pass_but_in_boxes() {
+        let finest = |along: &[[usize; 3]]| {
+            let ranks = along[0].iter().product();
+            FCycle::new(256, ranks, Cut { along, ..Cut::default() }).unwrap().levels()[0]
+        };
+        let [one, slabs, boxes] = [[1, 1, 1], [1, 1, 4], [1, 2, 2]].map(|along| finest(&[along]));
+        assert_eq!((one.passes, one.exchanges), (slabs.passes, 0));
+        assert_eq!((boxes.passes - slabs.passes, boxes.exchanges - slabs.exchanges), (6, 6));
+        assert_eq!(slabs.bytes * 4.0, one.bytes);
+        assert!(boxes.bytes > slabs.bytes);
     }
 }

@@ -101,8 +101,7 @@ impl Halo {
         let whole = partition.whole();
         let in_memory = |exchanged: &Exchanged, buffered: bool| {
             let l = exchanged.level;
-            let grid = Grid::part(partition.dim(l), &partition.part(l));
-            field(exchanged, &grid, &memory[l]).buffered(buffered)
+            field(exchanged, &partition.grid(l), &memory[l]).buffered(buffered)
         };
         let (mut borders, mut gathers) = (Vec::new(), Vec::new());
         let mut first = 0;
@@ -249,7 +248,7 @@ pub(super) fn turn(partition: &Partition, l: usize, share: usize) -> Turn {
             first: first[2],
             end: end[2],
             held: held[2],
-            reserved: 0,
+            depth: partition.depth(l) as i32,
         }),
         false => Turn::Brick(Box::new(Brick {
             halo: TurnsAround::default(),

@@ -81,9 +81,10 @@ pub(super) fn launches(cycle: Cycle, dims: &[usize], sweeps: usize) -> Vec<OnLev
 }
 
 impl OnLevel {
-    /// Launches that write planes which neighbours read, if the level is cut.
-    pub fn exchanges(&self) -> usize {
-        self.sweeps + self.corrections + self.solutions
+    /// Launches that write planes which neighbours read, if the level is cut; with both colours of a sweep at once or not.
+    pub fn exchanges(&self, at_once: bool) -> usize {
+        let fewer = if at_once { self.whole_sweeps() } else { 0 };
+        self.sweeps - fewer + self.corrections + self.solutions
     }
 
     /// Sweeps of both colours, where they are one launch: all but those whose first half is from zero.
@@ -92,8 +93,8 @@ impl OnLevel {
     }
 
     /// Launches after which neighbours may go on, if the level is cut: phases of `cuda/slab.cuh`.
-    pub fn phases(&self) -> usize {
-        self.exchanges() + self.residuals + self.norms
+    pub fn phases(&self, at_once: bool) -> usize {
+        self.exchanges(at_once) + self.residuals + self.norms
     }
 }
 
@@ -108,7 +109,8 @@ pub(super) struct Sent {
     pub bytes: usize,
     /// Its neighbours on the finest level.
     pub neighbours: usize,
-    /// Exchanges in which ranks give each other what they have restricted to a level that has fewer parts.
+    /// Exchanges in which ranks give each other what they have restricted to a level: all of it where that has fewer parts, and
+    /// what sweeps read of the neighbours'.
     pub gathers: usize,
 }
 
@@ -116,16 +118,19 @@ impl Sent {
     /// What is sent of the launches `levels` if levels are divided so.
     pub fn of(levels: &[OnLevel], division: &Division) -> Self {
         let cut = &levels[..division.whole()];
+        let of = |l: usize, level: &OnLevel| {
+            let sweeps = division.sweeps(l, level.n);
+            (level.exchanges(sweeps), level.phases(sweeps))
+        };
         let bytes =
-            |(l, level): (usize, &OnLevel)| level.exchanges() * division.sent(l, level.n).bytes;
+            |(l, level): (usize, &OnLevel)| of(l, level).0 * division.sent(l, level.n).bytes;
         let gathers = |(l, level): (usize, &OnLevel)| {
-            let (along, next) = (division.along(l), division.along(l + 1));
-            let stages = (0..3).filter(|&axis| along[axis] != next[axis]).count();
+            let stages = division.gathers(l + 1, level.n / 2, 0).len();
             stages * (level.restrictions + level.residuals)
         };
         Self {
-            exchanges: cut.iter().map(OnLevel::exchanges).sum(),
-            phases: cut.iter().map(OnLevel::phases).sum(),
+            exchanges: cut.iter().enumerate().map(|(l, level)| of(l, level).0).sum(),
+            phases: cut.iter().enumerate().map(|(l, level)| of(l, level).1).sum(),
             bytes: cut.iter().enumerate().map(bytes).sum(),
             neighbours: levels.first().map_or(0, |level| division.sent(0, level.n).neighbours),
             gathers: cut.iter().enumerate().map(gathers).sum(),
@@ -135,7 +140,9 @@ impl Sent {
 
 #[cfg(test)]
 mod tests {
+    use super::super::division::Cut;
     use super::*;
+    use crate::options::Config;
 
     #[test]
     fn a_level_is_visited_once_for_each_finer_one_and_itself() {
@@ -202,7 +209,17 @@ mod tests {
         let sent = Sent::of(&levels, &division);
         let (exchanges, phases, bytes) = (134, 145, 2 * 56_807_424);
         assert_eq!(sent, Sent { exchanges, phases, bytes, neighbours: 2, gathers: 5 });
-        assert_eq!(levels.iter().map(OnLevel::phases).collect::<Vec<_>>(), [16, 29, 43, 57, 71]);
+        assert_eq!(
+            levels.iter().map(|level| level.phases(false)).collect::<Vec<_>>(),
+            [16, 29, 43, 57, 71]
+        );
         assert_eq!(levels[4].sweeps, 60);
+        // Since both colours are one launch at 384³ and 192³.
+        let dims = [384, 192, 96, 48, 24];
+        let cut = Cut { whole: 24, along: &[[1, 1, 4]], ..Cut::default() };
+        let sent = Sent::of(&levels, &Division::new(&Config::default(), &dims, 4, cut).unwrap());
+        assert_eq!([0, 1].map(|l| levels[l].phases(true)), [10, 18]);
+        let (exchanges, phases, bytes) = (117, 128, 2 * 50_319_360);
+        assert_eq!(sent, Sent { exchanges, phases, bytes, neighbours: 2, gathers: 7 });
     }
 }

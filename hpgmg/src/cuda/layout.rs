@@ -29,6 +29,8 @@ pub struct Grid {
     pub first: [usize; 3],
     /// Cells here along each axis.
     pub size: [usize; 3],
+    /// Planes around them, at either end.
+    pub around: usize,
 }
 
 impl Grid {
@@ -46,14 +48,29 @@ impl Grid {
             [0, 1, 2].map(|axis| if what == 0 { part[axis].start } else { part[axis].len() })
         });
         let half = (size[0] / 2 + 3).next_multiple_of(align as usize);
-        Self { n, half, first, size }
+        Self { n, half, first, size, around: GHOSTS }
+    }
+
+    /// The same with so many planes around them, [`GHOSTS`] or more.
+    pub fn with_around(self, around: usize) -> Self {
+        Self { around, ..self }
+    }
+
+    /// Planes around the cells here besides the ghosts that every grid has.
+    fn more(&self) -> usize {
+        self.around - GHOSTS
+    }
+
+    /// The plane of the level that lies behind the usual ghosts in memory: with more planes around, one in front of those here.
+    pub fn before(&self) -> isize {
+        self.first[2] as isize - self.more() as isize
     }
 
     /// Elements before the first cell of the level, if all of it were here: what kernels, which count cells from the
     /// beginning of the level, are to be told as the beginning of a vector lies as far before it.
-    pub fn shift(&self) -> usize {
-        let [i, j, k] = self.first;
-        k * self.plane() + j * 2 * self.half + i / 2
+    pub fn shift(&self) -> isize {
+        let [i, j, _] = self.first;
+        self.before() * self.plane() as isize + (j * 2 * self.half + i / 2) as isize
     }
 
     /// Elements of a plane.
@@ -64,7 +81,7 @@ impl Grid {
     /// Elements of a vector.
     pub fn volume(&self) -> usize {
         // The first row's ghosts lie before it, the last row's behind.
-        (BASE + self.plane() * (self.size[2] + 2 * GHOSTS)).next_multiple_of(BASE)
+        (BASE + self.plane() * (self.size[2] + 2 * self.around)).next_multiple_of(BASE)
     }
 
     /// The planes here.
@@ -72,17 +89,17 @@ impl Grid {
         self.first[2] as isize..(self.first[2] + self.size[2]) as isize
     }
 
-    /// Offset of a plane, from its first ghost row on; ghost planes are two more at both ends.
+    /// Offset of a plane, from its first ghost row on; ghost planes are `around` more at both ends.
     pub fn plane_at(&self, k: isize) -> usize {
-        BASE + (k + GHOSTS as isize - self.first[2] as isize) as usize * self.plane()
+        BASE + (k + GHOSTS as isize - self.before()) as usize * self.plane()
     }
 
-    /// Offset of a cell, by its indices in the level; ghosts are two more at all ends.
+    /// Offset of a cell, by its indices in the level; ghosts are two more at all ends, and planes `around`.
     pub fn at(&self, i: isize, j: isize, k: isize) -> usize {
         let g = GHOSTS as isize;
-        let [first_i, first_j, first_k] = self.first.map(|first| first as isize);
+        let [first_i, first_j, _] = self.first.map(|first| first as isize);
         let row = (j + g - first_j) * 2 * self.half as isize
-            + (k + g - first_k) * self.plane() as isize
+            + (k + g - self.before()) * self.plane() as isize
             - first_i / 2;
         let colour = (i + j + k).rem_euclid(2) * self.half as isize;
         (BASE as isize + row + colour + i.div_euclid(2)) as usize
@@ -103,7 +120,7 @@ pub struct Numbering {
 impl Grid {
     /// Of cells of which there are all in a plane: a plane, ghosts and all, is a row.
     pub fn in_planes(&self) -> Numbering {
-        let origin = (BASE + GHOSTS * self.plane()) as isize - self.shift() as isize;
+        let origin = (BASE + GHOSTS * self.plane()) as isize - self.shift();
         Numbering { origin, strides: [self.plane(); 2] }
     }
 
@@ -117,7 +134,7 @@ impl Grid {
     /// Of any pairs of cells along i: half a row, of one colour, is a row.
     pub fn in_pairs(&self) -> Numbering {
         let ghosts = GHOSTS * (self.plane() + 2 * self.half);
-        let origin = (BASE + ghosts) as isize - self.shift() as isize;
+        let origin = (BASE + ghosts) as isize - self.shift();
         Numbering { origin, strides: [self.half, self.plane()] }
     }
 
@@ -260,9 +277,16 @@ mod tests {
         let (whole, slab) = (Grid::new(20), Grid::part(20, &[0..20, 0..20, 6..11]));
         assert_eq!(slab.volume(), whole.volume() - 15 * whole.plane());
         for (i, j, k) in [(0, 0, 6), (-1, 3, 4), (19, 21, 12)] {
-            assert_eq!(slab.at(i, j, k), whole.at(i, j, k) - slab.shift());
+            assert_eq!(slab.at(i, j, k), whole.at(i, j, k).strict_sub_signed(slab.shift()));
         }
-        assert_eq!(slab.plane_at(4), whole.plane_at(4) - slab.shift());
+        assert_eq!(slab.plane_at(4), whole.plane_at(4).strict_sub_signed(slab.shift()));
+        // With more planes around it all of it lies further behind.
+        let more = slab.with_around(5);
+        assert_eq!(more.volume(), slab.volume() + 6 * slab.plane());
+        assert_eq!(more.plane_at(1), BASE);
+        for (i, j, k) in [(0, 0, 6), (-1, 3, 4), (19, 21, 12)] {
+            assert_eq!(more.at(i, j, k), slab.at(i, j, k) + 3 * slab.plane());
+        }
     }
 
     #[test]
@@ -281,7 +305,7 @@ mod tests {
 
     #[test]
     fn pairs_of_cells_lie_where_their_numbers_say() {
-        let grid = Grid::part(64, &[8..24, 16..32, 4..12]);
+        let grid = Grid::part(64, &[8..24, 16..32, 4..12]).with_around(3);
         let Numbering { origin, strides } = grid.in_pairs();
         for region in [[6..8, 16..32, 4..12], [8..24, 30..34, 10..12]] {
             let mut cells: Vec<usize> = Vec::new();

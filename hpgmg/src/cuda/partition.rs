@@ -5,6 +5,7 @@
 
 use super::division::{Division, step};
 use super::hybrid::first_below;
+use super::layout::Grid;
 use super::resident::{RESIDENT_DIM, RESIDENT_LEVELS};
 pub use crate::slab::Part;
 
@@ -95,6 +96,16 @@ impl Partition {
         })
     }
 
+    /// Planes at each border of level `l` that are a neighbour's ghosts.
+    pub fn depth(&self, l: usize) -> usize {
+        self.division.depth(l, self.dims[l])
+    }
+
+    /// What this rank has of level `l` in memory.
+    pub fn grid(&self, l: usize) -> Grid {
+        Grid::part(self.dims[l], &self.part(l)).with_around(self.depth(l))
+    }
+
     /// The cells of level `l` that this rank has.
     pub fn part(&self, l: usize) -> Part {
         self.part_of(l, self.rank)
@@ -123,6 +134,11 @@ impl Partition {
     /// Whether restriction to level `l` leaves a rank with less than it has of that level: it gets the rest from others.
     pub fn gathers(&self, l: usize) -> bool {
         l > 0 && self.division.along(l - 1) != self.division.along(l)
+    }
+
+    /// Whether ranks have whole sweeps over their planes of level `l`, which want a plane of the right-hand side besides their own.
+    pub fn sweeps(&self, l: usize) -> bool {
+        self.division.sweeps(l, self.dims[l])
     }
 }
 

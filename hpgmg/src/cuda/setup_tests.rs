@@ -50,9 +50,13 @@ fn compare(config: &Config, ranks: usize, cut: Cut<'_>) -> usize {
                     continue;
                 }
                 let (boxes, part) = (Boxes::of(expected), slab.part());
-                let grid = Grid::part(expected.shape.dim, part);
+                let n = expected.shape.dim;
+                let grid = Grid::part(n, part).with_around(3);
                 let mut uploaded = [vec![f64::NAN; grid.volume()], vec![f64::NAN; grid.volume()]];
-                for k in grid.planes().start - 1..=grid.planes().end {
+                // Of a neighbour's, whole sweeps read two planes of the coefficients.
+                let beyond = if matches!(v, Vector::Beta(_)) { 2 } else { 1 };
+                let planes = grid.planes().start - beyond..grid.planes().end + beyond;
+                for k in planes.start.max(-1)..planes.end.min(n as isize + 1) {
                     layout::gather_from_slab(slab, slab.field(v), &grid, k, 0, &mut uploaded[0]);
                     layout::gather_plane(boxes, field, &grid, k, 0, &mut uploaded[1]);
                 }

@@ -144,7 +144,7 @@ impl Gpu {
             }
         }
         let grid = |l: usize| match l <= coarse {
-            true => Grid::part(dims[l], &partition.part(l)),
+            true => partition.grid(l),
             false => Grid::new(dims[l]),
         };
         let elements = |l: usize| grid(l).volume() * vectors(&cpu, l).len();
@@ -175,18 +175,26 @@ impl Gpu {
                 Ranks::new(team, &place, &partition, &memory, (around, values), limit)?
             }
         };
-        let group = match team {
+        let mut group = match team {
             None => None,
             Some(team) => team.comm.group(&(0..size).collect::<Vec<_>>())?,
         };
+        // A sweep that is one launch here is one on all ranks.
+        let mut lacking = [if kernels.tiled.is_none() { 1.0 } else { 0.0 }];
+        group.as_mut().map_or(Ok(()), |group| group.max(&mut lacking))?;
         let mut levels = Vec::with_capacity(count);
         for (l, memory) in memory.drain(..).enumerate() {
             levels.push(upload(&cpu, &stream, l, grid(l), memory)?);
         }
         let tiled = levels.iter().enumerate().map(|(l, level)| {
-            let possible = !partition.is_cut(l) && l < coarse && has_tiles(level.grid.n);
+            let is_cut = partition.is_cut(l);
+            let possible = match is_cut {
+                true => partition.sweeps(l) && lacking == [0.0],
+                false => l < coarse && has_tiles(level.grid.n),
+            };
             let kernels = kernels.tiled.as_ref().filter(|_| possible);
-            kernels.map(|kernels| Tiled::new(kernels, level, machine.multiprocessors)).transpose()
+            let by = |kernels| Tiled::new(kernels, level, is_cut, machine.multiprocessors);
+            kernels.map(by).transpose()
         });
         let tiled = tiled.collect::<Result<Vec<_>, CudaError>>()?;
         let scalars = place.alloc::<u64>(SCALARS)?;

@@ -98,6 +98,31 @@ impl Place {
         self.in_worlds(libmp::World::threads(ranks).unwrap(), config, way).unwrap()
     }
 
+    /// What `work` finds on each of the ranks that `worlds` are, in any order. `on` is asked on the thread of each what it works on, before
+    /// it is set up.
+    pub fn each<T: Send>(
+        self,
+        worlds: Vec<libmp::World>,
+        config: &Config,
+        way: Way,
+        on: impl Fn(Machine) -> Machine + Sync,
+        work: impl Fn(&mut Gpu) -> T + Sync,
+    ) -> Result<Vec<T>, Error> {
+        let Way { mode, whole, along, graph, direct_halo, threshold } = way;
+        let all = Mutex::new(Vec::new());
+        crate::comm::libmp::run(worlds, self.limit(), |comm| {
+            let machine = on(self.machine());
+            let team = Team { comm, messages: comm, mode, direct_halo, graph };
+            let cut = Cut { whole, threshold, along, ..Cut::default() };
+            let planes = super::set_up_all(config.clone(), comm, cut, 2)?;
+            let mut gpu = Gpu::on(planes, machine, Some(&team), cut, self.limit())?;
+            let found = work(&mut gpu);
+            all.lock().unwrap().push(found);
+            Ok(())
+        })?;
+        Ok(all.into_inner().unwrap())
+    }
+
     /// The same of the ranks that `worlds` are.
     pub fn in_worlds(
         self,
@@ -105,18 +130,7 @@ impl Place {
         config: &Config,
         way: Way,
     ) -> Result<Found, Error> {
-        let Way { mode, whole, along, graph, direct_halo, threshold } = way;
-        let all = Mutex::new(Vec::new());
-        crate::comm::libmp::run(worlds, self.limit(), |comm| {
-            let team = Team { comm, messages: comm, mode, direct_halo, graph };
-            let cut = Cut { whole, threshold, along, ..Cut::default() };
-            let planes = super::set_up_all(config.clone(), comm, cut, 2)?;
-            let mut gpu = Gpu::on(planes, self.machine(), Some(&team), cut, self.limit())?;
-            let found = found(&mut gpu);
-            all.lock().unwrap().push(found);
-            Ok(())
-        })?;
-        let mut all = all.into_inner().unwrap();
+        let mut all = self.each(worlds, config, way, |machine| machine, found)?;
         let mut first = all.pop().unwrap();
         for other in all {
             assert_eq!(other.numbers, first.numbers, "the ranks agree");

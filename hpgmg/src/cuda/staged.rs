@@ -48,7 +48,7 @@ impl Staged {
         let route = |(number, mut exchanged): (usize, Exchanged)| {
             in_order(&mut exchanged.borders);
             let l = exchanged.level;
-            let grid = Grid::part(partition.dim(l), &partition.part(l));
+            let grid = partition.grid(l);
             Route::prepare(comm, device, TAG + number as i32, exchanged, &grid)
         };
         let all = exchanges(partition, around).into_iter().enumerate();

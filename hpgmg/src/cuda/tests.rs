@@ -200,6 +200,32 @@ mod gpu {
         }
     }
 
+    /// Levels whose sweeps are one launch over a rank's planes: of sizes compiled for, and any; of two such levels, the coarser one's
+    /// right-hand side comes with a plane of the neighbours'.
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn ranks_that_sweep_at_once_find_the_bits_of_one() {
+        for (box_dim, cycle, ranks) in
+            [(128, Cycle::F, 2), (128, Cycle::V, 4), (192, Cycle::F, 3), (256, Cycle::F, 2)]
+        {
+            let config = Config { box_dim, cycle, ..Config::default() };
+            let one = found(&mut gpu(&config));
+            for (mode, graph, direct_halo) in [
+                (Mode::Kernel, false, true),
+                (Mode::Kernel, true, false),
+                (Mode::Stream, true, true),
+                (Mode::Staged, false, true),
+            ] {
+                let way = Way { direct_halo, ..Way::new(mode, 32, graph) };
+                println!("{box_dim} {cycle:?} {ranks} {mode:?} {graph}");
+                let worlds = libmp::World::threads(ranks).unwrap();
+                let several = Place::Gpu.in_worlds(worlds, &config, way).unwrap();
+                assert_eq!(several.numbers, one.numbers, "{config:?} {way:?}");
+                assert!(several.u == one.u, "{config:?} {way:?}");
+            }
+        }
+    }
+
     #[test]
     #[ignore = "needs a CUDA GPU"]
     fn borders_packed_into_receive_buffers_and_unpacked_change_no_bit() {

@@ -18,32 +18,60 @@ use crate::backend::Vector;
 const CELLS: usize = 64;
 const LEAST: usize = 128;
 
+/// The fewest planes of a rank that has a part of one.
+const LEAST_PLANES: usize = 8;
+
 /// Planes that a block loads and works on besides its own, with the time that the first copies take.
 const BESIDES: usize = 4;
 
-/// The kernels for sweeps, for fv4: for any level of a multiple of 64 cells a side, and compiled for one size each, with that size.
-const SWEEPS: (&str, [(i32, &str); 3]) = (
-    "hpgmg_fv4_sweep",
-    [(128, "hpgmg_fv4_sweep_128"), (256, "hpgmg_fv4_sweep_256"), (512, "hpgmg_fv4_sweep_512")],
-);
+/// The names of kernels, for fv4: of sweeps over any level of a multiple of 64 cells a side, and compiled for one size each, with that size;
+/// and for residuals: restricted, and the largest.
+struct Names {
+    sweep: &'static str,
+    sized: [(i32, &'static str); 3],
+    residuals: [&'static str; 2],
+}
 
-/// Those for residuals: restricted, and the largest.
-const RESIDUALS: [&str; 2] = ["hpgmg_fv4_tiled_residual_restrict", "hpgmg_fv4_tiled_residual_norm"];
+macro_rules! names {
+    ($part:literal) => {
+        Names {
+            sweep: concat!("hpgmg_fv4", $part, "_sweep"),
+            sized: [
+                (128, concat!("hpgmg_fv4", $part, "_sweep_128")),
+                (256, concat!("hpgmg_fv4", $part, "_sweep_256")),
+                (512, concat!("hpgmg_fv4", $part, "_sweep_512")),
+            ],
+            residuals: [
+                concat!("hpgmg_fv4", $part, "_tiled_residual_restrict"),
+                concat!("hpgmg_fv4", $part, "_tiled_residual_norm"),
+            ],
+        }
+    };
+}
 
-/// Their names.
+/// Over whole levels, and over a rank's planes.
+const NAMES: [Names; 2] = [names!(""), names!("_slab")];
+
+/// All of them.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    SWEEPS.1.iter().map(|sized| sized.1).chain([SWEEPS.0]).chain(RESIDUALS)
+    let of = |names: &'static Names| {
+        names.sized.iter().map(|sized| sized.1).chain([names.sweep]).chain(names.residuals)
+    };
+    NAMES.iter().flat_map(of)
 }
 
 /// What a launch over a level is given, in `cuda/tiles.cuh` `TileMaps`: x and the three coefficients.
 pub(super) type Maps = [TensorMap; 4];
 
 /// The kernels for levels of any size that have them.
-pub(super) struct Kernels {
+struct Over {
     sweep: BySize,
     residual_restrict: Kernel,
     residual_norm: Kernel,
 }
+
+/// Those over whole levels, and over a rank's planes.
+pub(super) struct Kernels([Over; 2]);
 
 impl Kernels {
     /// Those of `code`, if the machine can run them.
@@ -55,11 +83,15 @@ impl Kernels {
         if machine.tile_memory < sweep.max(residual) {
             return Ok(None);
         }
-        Ok(Some(Self {
-            sweep: BySize::load(SWEEPS.0, &SWEEPS.1, |name| code.kernel_with_shared(name, sweep))?,
-            residual_restrict: code.kernel_with_shared(RESIDUALS[0], residual)?,
-            residual_norm: code.kernel_with_shared(RESIDUALS[1], residual)?,
-        }))
+        let over = |names: &Names| -> Result<Over, CudaError> {
+            let load = |name| code.kernel_with_shared(name, sweep);
+            Ok(Over {
+                sweep: BySize::load(names.sweep, &names.sized, load)?,
+                residual_restrict: code.kernel_with_shared(names.residuals[0], residual)?,
+                residual_norm: code.kernel_with_shared(names.residuals[1], residual)?,
+            })
+        };
+        Ok(Some(Self([over(&NAMES[0])?, over(&NAMES[1])?])))
     }
 }
 
@@ -69,6 +101,8 @@ pub(super) struct March {
     pub dims: Dims,
     /// Planes of a block.
     pub planes: i32,
+    /// As in [`super::device::Pass`].
+    pub before: i32,
     /// With x in U, and in the scratch vector.
     maps: [Maps; 2],
 }
@@ -92,14 +126,19 @@ pub(super) struct Tiled {
 }
 
 impl Tiled {
-    /// By `kernels`, over a level of a multiple of 64 cells a side.
+    /// By `kernels`, over what is here of a level of a multiple of 64 cells a side: all of it, or whole planes if it is cut.
     ///
     /// # Errors
     /// What the driver says.
-    pub fn new(kernels: &Kernels, level: &OnGpu, multiprocessors: u32) -> Result<Self, CudaError> {
-        let n = level.grid.n;
+    pub fn new(
+        kernels: &Kernels,
+        level: &OnGpu,
+        is_cut: bool,
+        multiprocessors: u32,
+    ) -> Result<Self, CudaError> {
+        let Grid { n, size: [_, _, count], .. } = level.grid;
         let march = |rows: i32, block, shared: i32, tiles: [Tile; 4]| -> Result<_, CudaError> {
-            let (grid, planes) = blocks(n, rows as usize, multiprocessors as usize);
+            let (grid, planes) = blocks(n, count, rows as usize, multiprocessors as usize);
             let map = |vector, tile| map(level, vector, tile);
             let [x, beta @ ..] = tiles;
             let beta: [_; 3] =
@@ -110,6 +149,7 @@ impl Tiled {
             Ok(March {
                 dims: Dims { grid, block, shared: shared as u32 },
                 planes: planes as i32,
+                before: level.grid.before() as i32,
                 maps: [maps(Vector::U)?, maps(Vector::Temp)?],
             })
         };
@@ -122,7 +162,7 @@ impl Tiled {
         let tiles = [4, 2, 1, 2].map(tile);
         let warps = (32, RESIDUAL_WARPS as u32, 1);
         let of_residual = march(RESIDUAL_ROWS, warps, RESIDUAL_BYTES, tiles)?;
-        let Kernels { sweep, residual_restrict, residual_norm } = kernels;
+        let Over { sweep, residual_restrict, residual_norm } = &kernels.0[usize::from(is_cut)];
         Ok(Self {
             sweep: *sweep.of(n as i32),
             residual_restrict: *residual_restrict,
@@ -153,8 +193,9 @@ fn map(
     vector: Vector,
     Tile { pairs, rows, by_colour }: Tile,
 ) -> Result<TensorMap, CudaError> {
-    let Grid { n, half, .. } = level.grid;
+    let Grid { n, half, size, around, .. } = level.grid;
     let (half, lines) = (half as u64, (n + 2 * GHOSTS as usize) as u64);
+    let planes = (size[2] + 2 * around) as u64;
     let memory = level.vector(vector.index())?;
     let memory = memory.slice(BASE as usize - 2..memory.len())?;
     let (row, plane) = (2 * half, 2 * half * lines);
@@ -166,28 +207,50 @@ fn map(
         Ok(TensorMap::new(&memory, dims, strides, tile)?)
     };
     match by_colour {
-        true => of(&[half, 2, lines, lines], &[half, row, plane], &[pairs, 1, rows, 1]),
-        false => of(&[half, 2 * lines, lines], &[half, plane], &[pairs, 2 * rows, 1]),
+        true => of(&[half, 2, lines, planes], &[half, row, plane], &[pairs, 1, rows, 1]),
+        false => of(&[half, 2 * lines, planes], &[half, plane], &[pairs, 2 * rows, 1]),
     }
 }
 
 /// Whether whole levels of `n` cells a side have such launches, where the machine does.
 pub(super) fn has_tiles(n: usize) -> bool {
-    n >= LEAST && n.is_multiple_of(CELLS)
+    n >= least() && n.is_multiple_of(CELLS)
 }
 
-/// The blocks, of `rows` rows, of a launch over a level of `n` cells a side, one a multiprocessor at once, and the planes of each: as many
-/// along k as make the last block end first.
-fn blocks(n: usize, rows: usize, multiprocessors: usize) -> ((u32, u32, u32), usize) {
+/// Whether `planes` planes or more of such levels have them, an even number.
+pub(super) fn has_slabs(n: usize, planes: usize) -> bool {
+    has_tiles(n) && planes >= LEAST_PLANES
+}
+
+#[cfg(not(test))]
+fn least() -> usize {
+    LEAST
+}
+
+#[cfg(test)]
+thread_local! {
+    /// What is [`LEAST`] on this thread: a level of fewer cells is tried sooner.
+    pub(super) static LEAST_HERE: std::cell::Cell<usize> = const { std::cell::Cell::new(LEAST) };
+}
+
+#[cfg(test)]
+fn least() -> usize {
+    LEAST_HERE.get()
+}
+
+/// The blocks, of `rows` rows, of a launch over `count` planes of a level of `n` cells a side, one a multiprocessor at once, and the planes
+/// of each: as many along k as make the last block end first, and none of fewer than four.
+fn blocks(n: usize, count: usize, rows: usize, multiprocessors: usize) -> ((u32, u32, u32), usize) {
     let (x, y) = (n / CELLS, n / rows);
-    let planes = |layers: usize| n.div_ceil(layers).next_multiple_of(2);
+    let planes = |layers: usize| count.div_ceil(layers).next_multiple_of(2);
     let steps = |layers: usize| {
-        let rounds = (x * y * n.div_ceil(planes(layers))).div_ceil(multiprocessors.max(1));
+        let rounds = (x * y * count.div_ceil(planes(layers))).div_ceil(multiprocessors.max(1));
         rounds * (planes(layers) + BESIDES)
     };
-    let layers = (1..=n / 16).min_by_key(|&layers| steps(layers)).unwrap_or(1);
-    let each = planes(layers);
-    ((x as u32, y as u32, n.div_ceil(each) as u32), each)
+    let enough = |layers: &usize| (count - 1) % planes(*layers) + 1 >= 4;
+    let layers = (1..=count.div_ceil(8)).filter(enough).min_by_key(|&layers| steps(layers));
+    let each = planes(layers.unwrap_or(1));
+    ((x as u32, y as u32, count.div_ceil(each) as u32), each)
 }
 
 #[cfg(test)]
@@ -196,26 +259,37 @@ mod tests {
 
     #[test]
     fn blocks_are_as_many_as_end_first() {
-        let of = |n, rows| blocks(n, rows as usize, 132);
+        let of = |n, rows| blocks(n, n, rows as usize, 132);
         assert_eq!(of(128, SWEEP_ROWS), ((2, 16, 4), 32));
         assert_eq!(of(256, SWEEP_ROWS), ((4, 32, 1), 256));
         assert_eq!(of(128, RESIDUAL_ROWS), ((2, 8, 8), 16));
         assert_eq!(of(256, RESIDUAL_ROWS), ((4, 16, 2), 128));
         assert_eq!([64, 96, 160].map(has_tiles), [false; 3]);
+        // Half of it, and a quarter.
+        assert_eq!(blocks(256, 128, SWEEP_ROWS as usize, 132), ((4, 32, 1), 128));
+        assert_eq!(blocks(128, 64, SWEEP_ROWS as usize, 132), ((2, 16, 4), 16));
+        assert_eq!(blocks(128, 32, SWEEP_ROWS as usize, 132), ((2, 16, 4), 8));
     }
 
     #[test]
     fn every_plane_is_of_one_block_and_none_has_fewer_than_four() {
-        for n in (128..=1024).step_by(64) {
+        let all = (128..=1024usize).step_by(64).flat_map(|n| {
+            let parts = [n, n / 2, n / 4, n / 16, n / 3].map(|planes| planes / 2 * 2);
+            parts
+                .into_iter()
+                .filter(move |&planes| has_slabs(n, planes))
+                .map(move |planes| (n, planes))
+        });
+        for (n, planes) in all {
             for (multiprocessors, rows) in
                 [1, 100, 132, 148].into_iter().flat_map(|m| [(m, SWEEP_ROWS), (m, RESIDUAL_ROWS)])
             {
-                let ((_, y, layers), each) = blocks(n, rows as usize, multiprocessors);
+                let ((_, y, layers), each) = blocks(n, planes, rows as usize, multiprocessors);
                 assert_eq!(y as usize * rows as usize, n);
-                let last = n - (layers as usize - 1) * each;
+                let last = planes - (layers as usize - 1) * each;
                 assert!(
                     each.is_multiple_of(2) && (4..=each).contains(&last),
-                    "{n}: {layers} of {each}"
+                    "{planes} of {n}: {layers} of {each}"
                 );
             }
         }

@@ -67,7 +67,16 @@ impl OnGpu {
         self.vector(Vector::U.index())
     }
 
-    /// `count` planes of a vector from plane `k` on; ghost planes are two more at both ends.
+    /// The vector in whose place `vector` is now.
+    pub fn place_of(&self, vector: Vector) -> Vector {
+        match vector {
+            Vector::U if self.changed.get() => Vector::Temp,
+            Vector::Temp if self.changed.get() => Vector::U,
+            _ => vector,
+        }
+    }
+
+    /// `count` planes of a vector from plane `k` on; ghost planes are `around` more at both ends.
     pub fn planes(&self, index: usize, k: isize, count: usize) -> Result<Buffer<f64>, CudaError> {
         let first = index * self.grid.volume() + self.grid.plane_at(k);
         Ok(self.memory.slice(first..first + count * self.grid.plane())?)
@@ -186,13 +195,16 @@ fn upload_vector(
         return Ok(());
     }
     let plane = grid.plane();
-    let std::ops::Range { start, end } = grid.planes();
-    let per_turn = (STAGED / plane).clamp(1, grid.size[2] + 2);
+    // One of the planes around is not read: that of x alone is as far away. Beyond the domain there is one.
+    let (start, end) = (grid.planes().start, grid.planes().end);
+    let beyond = grid.around as isize - 1;
+    let (start, end) = ((start - beyond).max(-1), (end + beyond).min(grid.n as isize + 1));
+    let per_turn = (STAGED / plane).clamp(1, (end - start) as usize);
     let staging = stream.device().alloc_pinned::<f64>(per_turn * plane)?;
     let threads = cpu.threads().min(per_turn);
-    let mut k = start - 1;
-    while k <= end {
-        let count = per_turn.min((end + 1 - k) as usize);
+    let mut k = start;
+    while k < end {
+        let count = per_turn.min((end - k) as usize);
         let first = grid.plane_at(k);
         // A plane's rows and the ghosts behind its last one; those in front of the first row are the end of the plane
         // before, so the range starts as many elements earlier.

@@ -57,12 +57,15 @@ ON_HOST(hpgmg_fv2_wrapped_resident)
 ON_HOST(hpgmg_p7_wrapped_resident)
 ON_HOST(hpgmg_p27_wrapped_resident)
 
-ON_HOST(hpgmg_fv4_sweep)
-ON_HOST(hpgmg_fv4_sweep_128)
-ON_HOST(hpgmg_fv4_sweep_256)
-ON_HOST(hpgmg_fv4_sweep_512)
-ON_HOST(hpgmg_fv4_tiled_residual_restrict)
-ON_HOST(hpgmg_fv4_tiled_residual_norm)
+#define TILES_ON_HOST(name, tiled)          \
+    ON_HOST(name##_sweep)                  \
+    ON_HOST(name##_sweep_128)              \
+    ON_HOST(name##_sweep_256)              \
+    ON_HOST(name##_sweep_512)              \
+    ON_HOST(tiled##_residual_restrict)     \
+    ON_HOST(tiled##_residual_norm)
+TILES_ON_HOST(hpgmg_fv4, hpgmg_fv4_tiled)
+TILES_ON_HOST(hpgmg_fv4_slab, hpgmg_fv4_slab_tiled)
 
 ON_HOST(hpgmg_restrict)
 ON_HOST(hpgmg_norm)

@@ -83,6 +83,7 @@ inline void copy_tile(unsigned to, const TensorMap* map, int x, int c, int y, in
     emulated::copy_tile(to, *reinterpret_cast<const emulated::HostMap*>(map), from, bar);
 }
 inline void to_async() {}
+inline void from_others() {}
 template <int ID, int COUNT>
 void meet() {
     static thread_local emulated::Meeting meeting{COUNT};
