@@ -83,11 +83,14 @@ void launch_together(const void* kernel, int threads, void** arguments) {
 
 int main() {
     nvshmem_init();
-    int me = nvshmem_my_pe(), times = TIMES;
+    int me = nvshmem_my_pe(), times = TIMES, devices = 0;
     if (nvshmem_n_pes() != 2) {
         std::fprintf(stderr, "kernels: %d PEs, expected 2\n", nvshmem_n_pes());
         nvshmem_global_exit(1);
     }
+    check(cudaGetDeviceCount(&devices));
+    // Here it is that already; NVIDIA's wants to be told before memory is asked for.
+    check(cudaSetDevice(me % devices));
     char* to = static_cast<char*>(nvshmem_malloc(LARGEST));
     char* from = static_cast<char*>(nvshmem_malloc(LARGEST));
     auto* signal = static_cast<std::uint64_t*>(nvshmem_calloc(1, sizeof(std::uint64_t)));
