@@ -82,6 +82,18 @@ fn ranks_that_are_threads_write_one_file_with_their_spans_in_order() {
     assert!(events(&document, 1, "CPU (cores in use)").is_empty(), "one process, one curve");
 }
 
+/// A rank that has done nothing has no rows, but what was looked at for it meanwhile: a program that is started alone is such a
+/// world first.
+#[test]
+fn a_rank_that_does_nothing_has_a_timeline() {
+    let (_directory, path) = file("alone.json");
+    let world = World::threads_with_config(1, &config(&path)).unwrap().pop().unwrap();
+    world.trace().counter("value", trace::now(), 3.0);
+    world.finish().unwrap();
+    let document = read(&path);
+    assert_eq!(events(&document, 0, "value").len(), 1, "{document}");
+}
+
 #[test]
 fn rank_zero_turns_it_on_for_ranks_that_meet_over_tcp_and_share_a_clock() {
     let (_directory, path) = file("a.json");

@@ -72,10 +72,14 @@ impl Part {
     pub fn from_bytes(bytes: &[u8]) -> Option<Part> {
         let (part, rest) = postcard::take_from_bytes::<Part>(bytes).ok()?;
         let known = |string: &u32| (*string as usize) < part.strings.len();
+        // A value is the rank's, not a lane's, of which there may be none.
+        let on_a_lane = |event: &Event| {
+            matches!(event.kind, Kind::Counter(_)) || (event.lane.0 as usize) < part.lanes.len()
+        };
         let good = rest.is_empty()
             && part.lanes.iter().all(known)
             && part.events.iter().all(|event| {
-                (event.lane.0 as usize) < part.lanes.len()
+                on_a_lane(event)
                     && [event.category, event.name].iter().all(known)
                     && event.args.iter().all(|(key, _)| known(key))
             });
@@ -206,6 +210,18 @@ mod tests {
         let part = recorder.part();
         assert_eq!(part.strings, ["main", "host", "send", "bytes"], "each string once");
         assert_eq!(Part::from_bytes(&part.to_bytes()), Some(part.clone()));
+    }
+
+    #[test]
+    fn a_part_of_values_alone_comes_back_too() {
+        let recorder = recorder(10);
+        recorder.push(Lane(0), "counter", "bytes".into(), 1, Kind::Counter(8.0), &[]);
+        let part = recorder.part();
+        assert!(part.lanes.is_empty());
+        assert_eq!(Part::from_bytes(&part.to_bytes()), Some(part));
+        // But nothing else is without a lane.
+        recorder.push(Lane(0), "host", "send".into(), 1, Kind::Instant, &[]);
+        assert_eq!(Part::from_bytes(&recorder.part().to_bytes()), None);
     }
 
     #[test]
