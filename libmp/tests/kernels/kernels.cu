@@ -178,7 +178,8 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
         wrong += mp::wait(mp::thread(), window, mp::word(more), mp::eq, mp::block_threads()).failed();
         wrong += mp::wait(mp::thread(), window, mp::word(more + 32), mp::lt, std::int32_t(0)).failed();
     }
-    // The sum of what all have added says that all have put.
+    // The sum of what all have added says that all have put, if nobody adds to it for the next time before all have seen that: what
+    // somebody who is ahead has added could stand for what somebody else has still to put.
     for (std::uint64_t time = 1; time <= rounds; ++time) {
         block.sync();
         if (mp::thread_rank() == 0) elsewhere[0] = time;
@@ -187,8 +188,10 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
             refused += !mp::put_signal_add(block, window, rank, cells + 24 + 8 * me, elsewhere, 8, 2, 2);
         refused += !mp::signal_add(block, window, right, 2, 1);
         if (mp::wait(block, window, 2, time * (2 * window.ranks + 1)).failed()) break;
-        // Who is through may have put the next one already.
-        for (std::uint64_t rank = 0; rank < window.ranks; ++rank) wrong += share[3 * words + 3 + rank] - time > 1;
+        for (std::uint64_t rank = 0; rank < window.ranks; ++rank) wrong += share[3 * words + 3 + rank] != time;
+        block.sync();
+        for (std::uint64_t rank = 0; rank < window.ranks; ++rank) refused += !mp::signal_add(block, window, rank, 0, 1);
+        if (mp::wait(block, window, 0, rounds + time * window.ranks).failed()) break;
     }
     mp::add(results, wrong, mp::relaxed, mp::system);
     mp::add(results + 2, refused, mp::relaxed, mp::system);
