@@ -25,7 +25,7 @@ pub struct FCycleLevel {
     pub bytes: f64,
     /// Of the passes, those after which the rank exchanges borders with its neighbours, if the level is cut.
     pub exchanges: usize,
-    /// Restrictions to the next level: if fewer ranks share that, each followed by a gather.
+    /// Restrictions to the next level, each followed by the gathers of [`FCycle::gathers`].
     pub restrictions: usize,
 }
 
@@ -104,7 +104,7 @@ impl FCycle {
     }
 
     /// What rank `rank` sends in the gather that follows a restriction from level `l`, stage by stage: to each of these ranks so many
-    /// bytes. No stages if the next level has the same ranks.
+    /// bytes. If the next level has the same ranks, only a plane to each neighbour where its sweeps are one launch.
     pub fn gathers(&self, l: usize, rank: usize) -> Vec<(Vec<usize>, usize)> {
         self.dims.get(l + 1).map_or_else(Vec::new, |&n| self.division.gathers(l + 1, n, rank))
     }
