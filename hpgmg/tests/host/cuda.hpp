@@ -3,8 +3,6 @@
 // The exchange of mp/exchange.cuh works, between ranks that are threads.
 #pragma once
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -54,13 +52,12 @@ struct Warp : Meeting {
 
 constexpr std::size_t STACK = 80 << 10;
 
-// Where a fiber goes on: frame, place in the code and stack, and room for what else the compiler wants to keep.
-using Place = void* [5];
+// Where a fiber goes on: place in the code, stack and frame.
+using Place = void* [3];
 
 struct Fiber {
-    // Has a stack with something on it.
-    bool begun = false;
-    Place at;
+    // Nowhere: has not begun.
+    Place at = {};
     dim3 place;
     mp::host::Thread self;
     std::unique_ptr<char[]> stack{new char[STACK]};
@@ -103,10 +100,35 @@ inline Warp& warp() { return block->warps[block->current / 32]; }
 
 void begin();
 
-// Goes on as the next fiber that is ready, from here: the caller has noted where it goes on itself.
-[[noreturn, gnu::noinline]] inline void next() {
+#if !defined(__x86_64__)
+#error "the fibers of the host build change stacks with instructions of x86-64"
+#endif
+
+// Leaves `from` and goes on at `to`, in the same function: no return address is pushed, so that the processor, which pairs calls with
+// returns, foresees where each fiber returns to.
+[[gnu::always_inline]] inline void change(Place& from, Place& to) {
+    void* saved = from;
+    void* other = to;
+    asm volatile(
+        "lea 1f(%%rip), %%rax\n"
+        "mov %%rax, 0(%%rdi)\n"
+        "mov %%rsp, 8(%%rdi)\n"
+        "mov %%rbp, 16(%%rdi)\n"
+        "mov 8(%%rsi), %%rsp\n"
+        "mov 16(%%rsi), %%rbp\n"
+        "jmp *0(%%rsi)\n"
+        "1:"
+        : "+D"(saved), "+S"(other)
+        :
+        : "memory", "cc", "rax", "rbx", "rcx", "rdx", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2", "xmm3",
+          "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14", "xmm15");
+}
+
+// Goes on as the next fiber that is ready, or as the caller of all where none is left; what goes on here later has kept `here`.
+[[gnu::always_inline]] inline void next(Place& here) {
     Block& of = *block;
     unsigned number = of.current;
+    Place* there = &of.caller;
     while (of.all.live > 0) {
         number = number + 1 == of.threads ? 0 : number + 1;
         if (!of.waits[number].over()) continue;
@@ -114,18 +136,17 @@ void begin();
         of.current = number;
         thread_index = fiber.place;
         mp::host::this_thread = fiber.self;
-        if (fiber.begun) __builtin_longjmp(fiber.at, 1);
-        fiber.begun = true;
-        ucontext_t context;
-        getcontext(&context);
-        context.uc_stack.ss_sp = fiber.stack.get();
-        // Stacks that began at the same place of a page would share the same lines of the cache.
-        context.uc_stack.ss_size = STACK - number % 64 * 320;
-        context.uc_link = nullptr;
-        makecontext(&context, begin, 0);
-        setcontext(&context);
+        if (fiber.at[0] == nullptr) {
+            // Stacks that began at the same place of a page would share the same lines of the cache. As after a call.
+            char* top = fiber.stack.get() + STACK - number % 64 * 320;
+            fiber.at[0] = reinterpret_cast<void*>(begin);
+            fiber.at[1] = reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(top) / 16 * 16) - 8;
+            fiber.at[2] = nullptr;
+        }
+        there = &fiber.at;
+        break;
     }
-    __builtin_longjmp(of.caller, 1);
+    change(here, *there);
 }
 
 // The other threads of the block go on, and this one in its turn when what it waits for is over.
@@ -133,7 +154,7 @@ void begin();
     Fiber& fiber = block->fibers[block->current];
     block->waits[block->current] = what;
     fiber.self = mp::host::this_thread;
-    if (__builtin_setjmp(fiber.at) == 0) next();
+    next(fiber.at);
 }
 inline void yield() { wait(NOTHING); }
 
@@ -159,7 +180,7 @@ inline void begin() {
 
 [[gnu::noinline]] inline void play(Block& of) {
     of.current = of.threads - 1;
-    if (__builtin_setjmp(of.caller) == 0) next();
+    next(of.caller);
 }
 
 // Calls `call(argument)` as every thread of the grid.
