@@ -19,11 +19,13 @@ fn sentence(output: &Output, status: i32) -> String {
     text
 }
 
-const MODEL: [&str; 4] = [
+const MODEL: [&str; 6] = [
     "model",
     concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results/two-gpus-compare.json"),
     concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/results/two-gpus-multigrid.json"),
     "--boxes=32",
+    "--domains=64",
+    "--ranks=1,2,8",
 ];
 
 #[test]
