@@ -49,8 +49,11 @@ use message::{Message, Outcome, Payload, PeerInfo};
 const WAKE: Token = Token(0);
 /// How long a control thread stays to get the last word out.
 const LINGER: Duration = Duration::from_secs(1);
-/// Between two rounds of help for messages while a rank waits in a collective.
+/// Between two rounds of help for messages while a rank waits in a collective, and how long it grows, to a part of the time for which
+/// nothing has gone on: so that hundreds of ranks of a host that wait leave the cores to those that do not.
 const HELP: Duration = Duration::from_millis(1);
+const LONGEST_HELP: Duration = Duration::from_millis(20);
+const HELP_PART: u32 = 32;
 /// How much later than the deadline a caller gives up by itself, if rank 0 does not say what is wrong.
 const GRACE: Duration = Duration::from_secs(1);
 /// How often rank 0 is asked for its time.
@@ -250,7 +253,8 @@ impl Control {
         Offset::of(&answers, same_host)
     }
 
-    /// Takes part in a collective and waits for its result. `progress` is called meanwhile, often as long as it says true.
+    /// Takes part in a collective and waits for its result. `progress` is called meanwhile, again and again where it says how often
+    /// something has gone on so far.
     pub(crate) fn call(
         &self,
         Turn { group, turn, team }: Turn,
@@ -258,7 +262,7 @@ impl Control {
         payload: Payload,
         what: &str,
         timeout: Duration,
-        mut progress: impl FnMut() -> bool,
+        mut progress: impl FnMut() -> Option<u32>,
     ) -> Result<(Outcome, Payload)> {
         self.check(what)?;
         let since = Instant::now();
@@ -266,9 +270,19 @@ impl Control {
         let enter = Message::Enter { group, turn, call, timeout_ms, what: what.into(), team };
         self.post(enter, payload);
         let deadline = since + timeout + GRACE;
+        let (mut moved, mut quiet) = (None, since);
         let reply = loop {
-            // Messages of this rank that cannot go on by themselves go on while it waits.
-            let until = if progress() { deadline.min(Instant::now() + HELP) } else { deadline };
+            // Messages of this rank that cannot go on by themselves go on while it waits: soon after they did, and the more seldom
+            // the longer they have not.
+            let helped = progress();
+            let now = Instant::now();
+            if std::mem::replace(&mut moved, helped) != helped {
+                quiet = now;
+            }
+            let until = match helped {
+                Some(_) => deadline.min(now + ((now - quiet) / HELP_PART).clamp(HELP, LONGEST_HELP)),
+                None => deadline,
+            };
             match self.local.wait_reply(group, until) {
                 Waited::Expired if until < deadline => {}
                 reply => break reply,

@@ -78,7 +78,7 @@ impl Paths {
         let gather = |turn, mine: postcard::Result<Vec<u8>>| {
             let mine = mine.map_err(|error| control.breach(format!("{what}: {error}")))?;
             let (turn, call) = (Turn { group: WORLD, turn, team: None }, Call::AllGather);
-            let (_, all) = control.call(turn, call, mine.into(), what, timeout, || false)?;
+            let (_, all) = control.call(turn, call, mine.into(), what, timeout, || None)?;
             collective::decode_gathered(&all, ranks)
                 .ok_or_else(|| control.breach(format!("rank 0 gave no result for {what}")))
         };

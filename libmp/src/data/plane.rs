@@ -83,8 +83,9 @@ pub(crate) struct Plane {
     pub waiting: Waiting,
     /// What else does.
     pub helpers: Helpers,
-    /// Notices that wait for room in a mailbox.
+    /// How many notices wait for room in a mailbox, for those who only pass by, and the neighbours that these are for.
     pub(super) backlog: AtomicUsize,
+    pub(super) backlogged: Mutex<Vec<usize>>,
     pub pieces: Arc<Pieces>,
     /// The timeline, and the operations of streams that are not in it yet.
     pub trace: Trace,
@@ -133,6 +134,7 @@ impl Plane {
             waiting: Waiting::default(),
             helpers: Helpers::default(),
             backlog: AtomicUsize::new(0),
+            backlogged: Mutex::default(),
             trace,
             probes: Probes::default(),
             streams: Streams::default(),
@@ -244,6 +246,11 @@ impl Plane {
             || !self.helpers.is_empty()
             || self.backlog.load(Ordering::Relaxed) > 0
             || !self.waiting.is_empty()
+    }
+
+    /// The same for who pauses between two calls: how often something has gone on so far, if something still needs help.
+    pub fn progress_seldom(&self) -> Option<u32> {
+        self.progress().then(|| self.helpers.moved())
     }
 }
 

@@ -24,7 +24,10 @@ enum Way {
 pub(crate) struct State {
     outbox: Option<Way>,
     pub links: OpenedLinks,
+    /// Notices that wait for room there.
     backlog: VecDeque<Vec<u8>>,
+    /// It is one of the plane's neighbours with a backlog.
+    listed: bool,
     sends: Pairing<Arc<Endpoint>, EndNotice>,
     recvs: Pairing<Arc<Endpoint>, EndNotice>,
 }
@@ -125,13 +128,26 @@ impl Plane {
         self.open_outbox(neighbour, state)?;
         state.backlog.push_back(blob);
         self.backlog.fetch_add(1, Ordering::Relaxed);
-        self.flush(neighbour, state)
+        let flushed = self.flush(neighbour, state);
+        self.list(neighbour, state);
+        flushed
+    }
+
+    /// Lists a neighbour for which something waits.
+    fn list(&self, neighbour: usize, state: &mut State) {
+        if !state.backlog.is_empty() && !std::mem::replace(&mut state.listed, true) {
+            lock(&self.backlogged).push(neighbour);
+        }
     }
 
     /// Puts into mailboxes what waits for room there.
     pub(super) fn flush_all(&self) {
-        for (number, _) in self.neighbours.made() {
-            self.flush_one(number);
+        let neighbours = std::mem::take(&mut *lock(&self.backlogged));
+        for neighbour in neighbours {
+            self.flush_one(neighbour);
+            let state = &mut lock(&self.neighbours[neighbour].state);
+            state.listed = false;
+            self.list(neighbour, state);
         }
     }
 
