@@ -280,7 +280,9 @@ impl Control {
                 quiet = now;
             }
             let until = match helped {
-                Some(_) => deadline.min(now + ((now - quiet) / HELP_PART).clamp(HELP, LONGEST_HELP)),
+                Some(_) => {
+                    deadline.min(now + ((now - quiet) / HELP_PART).clamp(HELP, LONGEST_HELP))
+                }
                 None => deadline,
             };
             match self.local.wait_reply(group, until) {
