@@ -575,7 +575,8 @@ impl Communicator {
         let _span = self.inner.plane.trace.span("collective", call.name());
         let mut turn = self.inner.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let group = self.inner.group;
-        let progress = || self.inner.plane.progress_seldom();
+        let plane = &self.inner.plane;
+        let progress = || plane.progress().then(|| plane.helpers.moved());
         let control = &self.inner.control;
         let number = *turn;
         let team = (self.inner.is_team && number == 0).then(|| self.inner.members.clone());

@@ -247,11 +247,6 @@ impl Plane {
             || self.backlog.load(Ordering::Relaxed) > 0
             || !self.waiting.is_empty()
     }
-
-    /// The same for who pauses between two calls: how often something has gone on so far, if something still needs help.
-    pub fn progress_seldom(&self) -> Option<u32> {
-        self.progress().then(|| self.helpers.moved())
-    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -144,8 +144,8 @@ impl Plane {
     pub(super) fn flush_all(&self) {
         let neighbours = std::mem::take(&mut *lock(&self.backlogged));
         for neighbour in neighbours {
-            self.flush_one(neighbour);
             let state = &mut lock(&self.neighbours[neighbour].state);
+            self.flush_or_breach(neighbour, state);
             state.listed = false;
             self.list(neighbour, state);
         }
@@ -153,7 +153,10 @@ impl Plane {
 
     /// Puts into a neighbour's mailbox what waits for room there.
     pub(super) fn flush_one(&self, neighbour: usize) {
-        let state = &mut lock(&self.neighbours[neighbour].state);
+        self.flush_or_breach(neighbour, &mut lock(&self.neighbours[neighbour].state));
+    }
+
+    fn flush_or_breach(&self, neighbour: usize, state: &mut State) {
         if state.backlog.is_empty() {
             return;
         }
