@@ -21,12 +21,15 @@ struct Ring {
     __device__ __forceinline__ double* plane(int k) { return cells[static_cast<unsigned>(k + PLANES) % PLANES]; }
 };
 
+// On the host these are in tests/host/cuda.hpp.
+#ifdef __CUDACC__
 __device__ __forceinline__ void copy_async(double* shared, const double* global) {
     const unsigned to = static_cast<unsigned>(__cvta_generic_to_shared(shared));
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 }
 
 __device__ __forceinline__ void copied() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+#endif
 
 // A block's column of tiles, by blockIdx.x and .y, and this thread's place in it.
 template <class L>

@@ -1,13 +1,21 @@
 // A leg of a cycle in one launch: on one level a correction, a call of GSRB and the restricted residual, each where it is asked
 // for. All blocks run at once; each has its share of the level with the ghosts around it, and the coefficients there, in shared memory
 // through all of the leg, and after each half-sweep they meet and fetch what the blocks around them changed. So a half-sweep is no
-// launch, and the coefficients come from memory once. For fv4 on levels whose size the compiler knows. The sums are those of grid.cu,
-// in the same order.
+// launch, and the coefficients come from memory once. A block that is ahead may store the next half-sweep while others still fetch: of the
+// other colour, and ghosts along i, so these are not fetched. For fv4 on levels whose size the compiler knows. The sums are those of
+// grid.cu, in the same order.
 #pragma once
+#ifdef __CUDACC__
 #include <cooperative_groups.h>
+#endif
 
 #include "column.cuh"
 #include "transfer.cuh"
+
+// The shared memory that a launch asks for, of blocks that run together. On the host in tests/host/cuda.hpp, as are their meetings.
+#ifdef __CUDACC__
+#define HPGMG_BLOCKS_SHARED(name) extern __shared__ double name[]
+#endif
 
 namespace hpgmg {
 
@@ -21,10 +29,12 @@ struct Share {
     // Two pairs at either end, of which the inner are ghosts and the outer keep copies of 16 bytes aligned.
     static constexpr int half = PAIRS + 4, PITCH = 2 * half;
     static constexpr int ALL_ROWS = ROWS + 2 * GHOSTS, ALL_PLANES = PLANES + 2 * GHOSTS;
+    // Copies for a row and colour, ghosts aside.
+    static constexpr int CHUNKS = PAIRS / 2;
     static constexpr int PLANE = ALL_ROWS * PITCH, VOLUME = ALL_PLANES * PLANE;
     // u and the coefficients.
     static constexpr int BYTES = 4 * VOLUME * static_cast<int>(sizeof(double));
-    static_assert(ROWS % 2 == 0 && PLANES % 2 == 0 && PAIRS * ROWS * PLANES % THREADS == 0 && PLANES % EACH == 0);
+    static_assert(PAIRS % 2 == 0 && ROWS % 2 == 0 && PLANES % 2 == 0 && PAIRS * ROWS * PLANES % THREADS == 0 && PLANES % EACH == 0);
 
     const Sized<N>& level;
     const double scale;
@@ -53,15 +63,27 @@ struct Share {
             copy(to, from, side & 1, 2 * (item % (half / 2)), row + GHOSTS - reach, plane + GHOSTS - reach);
         }
     }
-    // What other blocks changed around the share: one colour, and ghosts along i of the other.
-    __device__ __forceinline__ void fetch(double* to, const double* from, int colour) const {
-        constexpr int ITEMS = half / 2 + 2;
-        for (int item = threadIdx.x; item < ITEMS * ALL_ROWS * ALL_PLANES; item += THREADS) {
-            const int at = item % ITEMS, row = item / ITEMS % ALL_ROWS, plane = item / (ITEMS * ALL_ROWS);
-            if (has_row(row) && has_plane(plane)) continue;
-            const bool other = at >= half / 2;
-            copy(to, from, other ? 1 - colour : colour, other ? (at - half / 2) * (half - 2) : 2 * at, row, plane);
+    // Calls f(chunk, row, plane) for what lies around the share, two pairs of cells at once, rows and planes counted from the first ghost.
+    template <class F>
+    __device__ __forceinline__ void around(F f) const {
+        for (int item = threadIdx.x; item < CHUNKS * ALL_ROWS * ALL_PLANES; item += THREADS) {
+            const int chunk = item % CHUNKS, row = item / CHUNKS % ALL_ROWS, plane = item / (CHUNKS * ALL_ROWS);
+            if (!has_row(row) || !has_plane(plane)) f(chunk, row, plane);
         }
+    }
+    // What other blocks changed around the share, of one colour.
+    __device__ __forceinline__ void fetch(double* to, const double* from, int colour) const {
+        around([&](int chunk, int row, int plane) { copy(to, from, colour, 2 * chunk + 2, row, plane); });
+    }
+    // Ghosts along i of the rows that this thread has fetched the ends of.
+    __device__ __forceinline__ void extend_fetched(double* x) const {
+        around([&](int chunk, int row, int plane) {
+            const int q = (j0 + row + k0 + plane) & 1;
+            double* const even = x + row * PITCH + plane * PLANE + 2 + q * half;
+            double* const odd = x + row * PITCH + plane * PLANE + 2 + (1 - q) * half;
+            if (chunk == 0) extend_pairs(boundary, even, odd, 1);
+            if (chunk == CHUNKS - 1) extend_pairs(boundary, odd + PAIRS - 1, even + PAIRS - 1, -1);
+        });
     }
     __device__ __forceinline__ static bool has_row(int row) { return row >= GHOSTS && row < GHOSTS + ROWS; }
     __device__ __forceinline__ static bool has_plane(int plane) { return plane >= GHOSTS && plane < GHOSTS + PLANES; }
@@ -69,9 +91,10 @@ struct Share {
     // The two ghosts beyond a cell at the border, `inward` of which the next ones lie. Where the colour of a cell changes the
     // halves of its row do.
     __device__ __forceinline__ void extend(double* cell, int flip, int inward) const { extend_line(boundary, cell, cell + flip, inward); }
-    // Waits for copies, and fills the ghosts along j and k beyond the domain. For all threads.
-    __device__ __forceinline__ void complete(double* x) const {
+    // Waits for copies, of what was `fetched` if it was, and fills the ghosts beyond the domain. For all threads.
+    __device__ __forceinline__ void complete(double* x, bool fetched) const {
         copied();
+        if (fetched) extend_fetched(x);
         __syncthreads();
         const bool low_j = j0 == 0, high_j = j0 + ROWS == N, low_k = k0 == 0, high_k = k0 + PLANES == N;
         auto flip = [](int at) { return at < half ? half : -half; };
@@ -121,7 +144,7 @@ struct LegPair {
 
 template <class S>
 __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& coarse, const Leg& leg) {
-    extern __shared__ double values[];
+    HPGMG_BLOCKS_SHARED(values);
     const auto grid = cooperative_groups::this_grid();
     const S share(level);
     double *const x = values, *const beta = values + S::VOLUME;
@@ -146,10 +169,12 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
             pair.weight[colour] = __ldg(level.dinv + at);
         }
     }
-    auto store = [&](int t, int j, int k, double even, double odd) {
+    auto store = [&](double* to, int t, int j, int k, double even, double odd) {
         store_row(share, x, t, j, k, even, odd);
-        store_row(level, level.u, t, j, k, even, odd);
+        store_row(level, to, t, j, k, even, odd);
     };
+    // Where what comes first goes, of a start that other blocks may still be reading: not where that is. All of what comes next goes there.
+    double* first = leg.zero ? level.u : level.temp;
     if (leg.correct) {
         __shared__ Tile<1, S::PAIRS, S::ROWS / 2, S::PLANES / 2> tile;
         constexpr int PAIRS = S::PAIRS, ROWS = S::ROWS / 2, CELLS = PAIRS * ROWS * (S::PLANES / 2);
@@ -165,22 +190,23 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
             for (int child = 0; child < 4; child++) {
                 const int fine_j = share.j0 + 2 * j + (child & 1), fine_k = share.k0 + 2 * k + child / 2, q = (fine_j + fine_k) & 1;
                 const double* const at = x + share.row(fine_j, fine_k) + i;
-                store(i, fine_j, fine_k, at[q * S::half] + children[child / 2][child & 1][0],
+                store(first, i, fine_j, fine_k, at[q * S::half] + children[child / 2][child & 1][0],
                       at[(1 - q) * S::half] + children[child / 2][child & 1][1]);
             }
         }
         grid.sync();
-        share.fetch(x, level.u, 0);
-        share.fetch(x, level.u, 1);
+        share.fetch(x, first, 0);
+        share.fetch(x, first, 1);
+        first = level.u;
     }
     for (int sweep = 0; sweep < 6; sweep++) {
         const int colour = sweep & 1;
         const bool from_zero = leg.zero && sweep == 0;
         if (sweep > 0) {
             grid.sync();
-            share.fetch(x, level.u, 1 - colour);
+            share.fetch(x, sweep == 1 ? first : level.u, 1 - colour);
         }
-        share.complete(x);
+        share.complete(x, sweep > 0 || leg.correct);
         double updated[S::EACH], kept[S::EACH];
 #pragma unroll
         for (int m = 0; m < S::EACH; m++) {
@@ -196,13 +222,13 @@ __device__ __forceinline__ void run_leg(const Sized<S::n>& level, const Level& c
         for (int m = 0; m < S::EACH; m++) {
             const LegPair& pair = pairs[m];
             const bool odd = (colour + pair.j + pair.k) & 1;
-            store(pair.t, pair.j, pair.k, odd ? kept[m] : updated[m], odd ? updated[m] : kept[m]);
+            store(sweep == 0 ? first : level.u, pair.t, pair.j, pair.k, odd ? kept[m] : updated[m], odd ? updated[m] : kept[m]);
         }
     }
     if (!leg.restrict) return;
     grid.sync();
     share.fetch(x, level.u, 1);
-    share.complete(x);
+    share.complete(x, true);
     double sums[S::EACH];
 #pragma unroll
     for (int m = 0; m < S::EACH; m++) {

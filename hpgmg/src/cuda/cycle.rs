@@ -223,7 +223,7 @@ impl Gpu {
         let args = [Arg::new(level), Arg::new(coarse), Arg::new(&leg)];
         self.traced(l, kernel.name(), || {
             // SAFETY: the kernel's parameters; its vectors live as long as `self`.
-            Ok(unsafe { self.stream.launch_together(kernel, dims, &args) }?)
+            unsafe { self.machine.launch_together(&self.stream, kernel, dims, &args) }
         })
     }
 
@@ -452,9 +452,10 @@ impl Gpu {
 
 #[cfg(test)]
 mod tests {
+    use super::super::device::LEG_BYTES_32;
     use super::super::machine::Machine;
     use super::*;
-    use crate::cuda::solves::Place;
+    use crate::cuda::solves::{self, Place};
     use crate::options::{Config, Equation};
 
     /// Solution after a call of the smoother that begins with `start`, restricted residual and norm of the residual.
@@ -495,6 +496,23 @@ mod tests {
             assert!(passes(&gpu, &start) == expected, "{multiprocessors} multiprocessors");
         }
     }
+
+    /// A block there goes on until it waits for others, so that whatever it does too early is done.
+    #[test]
+    fn blocks_that_run_together_find_the_bits_of_launches() {
+        for equation in [Equation::Poisson, Equation::Helmholtz] {
+            let config = Config { box_dim: 32, equation, ..Config::default() };
+            let found = |together_memory| {
+                let (shared, cut) = (solves::shared(&config), Default::default());
+                let machine = Machine { together_memory, ..Machine::host() };
+                let mut gpu = Gpu::on(shared, machine, None, cut, solves::LIMIT).unwrap();
+                assert_eq!(gpu.leg(0).is_some(), together_memory > 0);
+                solves::found(&mut gpu)
+            };
+            assert!(found(LEG_BYTES_32 as u32) == found(0), "{equation:?}");
+        }
+    }
+
     type Below = (Vec<f64>, Vec<f64>, u64);
 
     /// What the level below the finest has after its right-hand side was restricted and its smoother called twice: the solution, what

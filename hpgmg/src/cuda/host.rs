@@ -25,6 +25,8 @@ impl Machine {
             shared_memory: 0,
             // As in `tests/host/tiles.hpp`.
             tile_memory: 232_448,
+            // A fiber for each thread of all blocks: where a test wants them.
+            together_memory: 0,
             compute: (0, 0),
         }
     }

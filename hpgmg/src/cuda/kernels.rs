@@ -301,18 +301,16 @@ impl Names {
 }
 
 impl OneLeg {
-    /// Those whose kernels fit the machine, if it is a GPU.
+    /// Those whose kernels fit the machine.
     fn load(machine: &Machine, code: &Code, legs: Legs) -> Result<Vec<Self>, CudaError> {
-        let Some(device) = machine.device.as_cuda() else { return Ok(Vec::new()) };
-        let capabilities = device.capabilities();
         let mut fit = Vec::new();
         for &(n, name, threads, bytes) in legs {
             let (blocks, threads, shared) = (LEG_BLOCKS as u32, threads as u32, bytes as u32);
-            if !capabilities.cooperative_launch || shared > capabilities.shared_memory {
+            if shared > machine.together_memory {
                 continue;
             }
             let kernel = code.kernel_with_shared(name, shared)?;
-            if device.co_resident_blocks(&kernel, threads, shared)? >= blocks {
+            if machine.runs_together(&kernel, (blocks, threads, shared))? {
                 fit.push(Self {
                     n,
                     kernel,

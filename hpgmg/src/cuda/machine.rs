@@ -17,6 +17,8 @@ pub(super) struct Machine {
     pub shared_memory: u32,
     /// The same, for blocks that have tiles copied; 0 where nothing copies tiles by itself.
     pub tile_memory: u32,
+    /// The same, for blocks that run together and meet; 0 where none do.
+    pub together_memory: u32,
     /// The version of its instructions.
     pub compute: (u32, u32),
 }
@@ -43,6 +45,7 @@ impl Machine {
             memory: able.memory,
             shared_memory: able.shared_memory,
             tile_memory: if able.compute >= TILES { able.shared_memory } else { 0 },
+            together_memory: if able.cooperative_launch { able.shared_memory } else { 0 },
             compute: able.compute,
         }
     }
@@ -90,6 +93,41 @@ impl Machine {
         }
         // SAFETY: the caller's promise.
         Ok(unsafe { stream.launch(kernel, dims, args) }?)
+    }
+
+    /// Enqueues a kernel whose blocks run together and meet.
+    ///
+    /// # Safety
+    /// As for [`Stream::launch_together`].
+    pub unsafe fn launch_together(
+        &self,
+        stream: &Stream,
+        kernel: &Kernel,
+        dims: Dims,
+        args: &[Arg<'_>],
+    ) -> Result<(), CudaError> {
+        #[cfg(test)]
+        if self.device.as_cuda().is_none() {
+            // SAFETY: the caller's promise.
+            return unsafe { super::host::launch(stream, kernel, dims, args) };
+        }
+        // SAFETY: the caller's promise.
+        Ok(unsafe { stream.launch_together(kernel, dims, args) }?)
+    }
+
+    /// Whether the machine can run `blocks` of `threads` threads and `shared` bytes of `kernel` at once.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn runs_together(
+        &self,
+        kernel: &Kernel,
+        (blocks, threads, shared): (u32, u32, u32),
+    ) -> Result<bool, CudaError> {
+        match self.device.as_cuda() {
+            Some(gpu) => Ok(gpu.co_resident_blocks(kernel, threads, shared)? >= blocks),
+            None => Ok(shared <= self.together_memory),
+        }
     }
 }
 

@@ -226,6 +226,27 @@ mod gpu {
         }
     }
 
+    /// Twelve ranks on one GPU: blocks that run together begin and go on at very different times.
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn solves_beside_others_on_the_gpu_find_the_bits_of_one_alone() {
+        for cycle in [Cycle::V, Cycle::F] {
+            let config = Config { box_dim: 128, cycle, ..Config::default() };
+            let one = found(&mut gpu(&config)).numbers;
+            let several = || {
+                let worlds = libmp::World::threads(4).unwrap();
+                let way = Way::new(Mode::Kernel, 32, false);
+                let repeat = |gpu: &mut Gpu| {
+                    for turn in 0..20 {
+                        assert_eq!(found(gpu).numbers, one, "{cycle:?}, turn {turn}");
+                    }
+                };
+                Place::Gpu.each(worlds, &config, way, |machine| machine, repeat).unwrap();
+            };
+            std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(several))));
+        }
+    }
+
     #[test]
     #[ignore = "needs a CUDA GPU"]
     fn borders_packed_into_receive_buffers_and_unpacked_change_no_bit() {

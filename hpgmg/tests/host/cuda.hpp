@@ -1,5 +1,6 @@
 // What the kernels of hpgmg want of CUDA, on the host: one thread plays a grid, block after block, with a fiber for each thread of a
-// block. Barriers, shuffles and shared memory are there; what is an instruction of the GPU alone (asynchronous copies, clusters) is not.
+// block; of a grid whose blocks meet, each goes on as far as it can before the next one does. Barriers, shuffles, shared memory and
+// copies into it are there, done when they are started; clusters are not.
 // The exchange of mp/exchange.cuh works, between ranks that are threads.
 #pragma once
 
@@ -82,6 +83,8 @@ struct Block {
     Place caller;
     void (*call)(void*) = nullptr;
     void* argument = nullptr;
+    // Where the kernel asks for it, of blocks that run together; no number before the block has written there.
+    std::vector<double> shared;
 };
 
 // The block that this thread plays; a pointer, as what has a constructor would be looked for by a call wherever it is named.
@@ -94,6 +97,11 @@ inline Block& mine() {
         block = &one;
     }
     return *block;
+}
+// Its shared memory: so many values.
+inline double* blocks_shared(std::size_t count) {
+    if (block->shared.size() < count) block->shared.assign(count, std::nan(""));
+    return block->shared.data();
 }
 inline unsigned lane() { return block->current % 32; }
 inline Warp& warp() { return block->warps[block->current / 32]; }
@@ -178,38 +186,71 @@ inline void begin() {
     }
 }
 
-[[gnu::noinline]] inline void play(Block& of) {
-    of.current = of.threads - 1;
-    next(of.caller);
+[[gnu::noinline]] inline void play(Block& of) { next(of.caller); }
+
+// All threads of the block have come to where it meets the others: they go on when it is its turn again.
+inline void meet_grid() {
+    Meeting& all = block->all;
+    const unsigned before = all.phase;
+    ++all.arrived;
+    if (!all.complete()) return wait({&all.phase, before});
+    Fiber& fiber = block->fibers[block->current];
+    block->waits[block->current] = NOTHING;
+    fiber.self = mp::host::this_thread;
+    change(fiber.at, block->caller);
 }
 
-// Calls `call(argument)` as every thread of the grid.
-inline void run(const Dims& dims, void (*call)(void*), void* argument) {
-    const unsigned threads = dims.block.x * dims.block.y * dims.block.z;
-    Block& of = mine();
+// A block of the grid `dims`, with all of its threads at their beginning.
+inline void set_up(Block& of, const Dims& dims, unsigned number, mp::host::Block& shared, void (*call)(void*), void* argument) {
+    const unsigned threads = dims.block.x * dims.block.y * dims.block.z, blocks = dims.grid.x * dims.grid.y * dims.grid.z;
     of.call = call;
     of.argument = argument;
     of.threads = threads;
+    if (of.fibers.size() < threads) of.fibers = std::vector<Fiber>(threads);
+    of.waits.assign(threads, NOTHING);
+    of.all = {threads};
+    of.warps.assign((threads + 31) / 32, {});
+    for (unsigned thread = 0; thread < threads; ++thread) {
+        ++of.warps[thread / 32].live;
+        Fiber& fiber = of.fibers[thread];
+        fiber.place = {thread % dims.block.x, thread / dims.block.x % dims.block.y, thread / dims.block.x / dims.block.y};
+        const auto votes = [](const mp::host::Meeting& meeting) { return meeting.votes.load(std::memory_order_relaxed); };
+        fiber.self = {thread, threads, number, blocks, &shared, votes(shared.all), votes(*shared.warps[thread / 32])};
+    }
+}
+
+// Goes on with a block of the grid `dims` until it is done or waits for others.
+inline void play(Block& of, const Dims& dims, unsigned number) {
+    block = &of;
+    block_index = {number % dims.grid.x, number / dims.grid.x % dims.grid.y, number / dims.grid.x / dims.grid.y};
+    of.current = of.threads - 1;
+    play(of);
+}
+
+// Calls `call(argument)` as every thread of the grid, whose blocks meet if they run `together`.
+inline void run(const Dims& dims, void (*call)(void*), void* argument, bool together) {
+    const unsigned threads = dims.block.x * dims.block.y * dims.block.z, blocks = dims.grid.x * dims.grid.y * dims.grid.z;
     grid_dims = dims.grid;
     block_dims = dims.block;
-    if (of.fibers.size() < threads) of.fibers = std::vector<Fiber>(threads);
-    of.waits.resize(threads);
-    const unsigned blocks = dims.grid.x * dims.grid.y * dims.grid.z;
     mp::host::fibers = [] { meet(block->all); };
     mp::host::Block shared(threads);
-    for (unsigned number = 0; number < blocks; ++number) {
-        block_index = {number % dims.grid.x, number / dims.grid.x % dims.grid.y, number / dims.grid.x / dims.grid.y};
-        of.all = {threads};
-        of.warps.assign((threads + 31) / 32, {});
-        for (unsigned thread = 0; thread < threads; ++thread) {
-            ++of.warps[thread / 32].live;
-            Fiber& fiber = of.fibers[thread];
-            of.waits[thread] = NOTHING;
-            fiber.place = {thread % dims.block.x, thread / dims.block.x % dims.block.y, thread / dims.block.x / dims.block.y};
-            const auto votes = [](const mp::host::Meeting& meeting) { return meeting.votes.load(std::memory_order_relaxed); };
-            fiber.self = {thread, threads, number, blocks, &shared, votes(shared.all), votes(*shared.warps[thread / 32])};
+    if (together) {
+        std::vector<Block> all(blocks);
+        for (unsigned number = 0; number < blocks; ++number) set_up(all[number], dims, number, shared, call, argument);
+        // In turn the first goes on first and the last does.
+        for (bool forward = true; all[0].all.live > 0; forward = !forward) {
+            for (unsigned turn = 0; turn < blocks; ++turn) {
+                const unsigned number = forward ? turn : blocks - 1 - turn;
+                play(all[number], dims, number);
+            }
         }
-        play(of);
+        block = nullptr;
+    } else {
+        Block& of = mine();
+        for (unsigned number = 0; number < blocks; ++number) {
+            set_up(of, dims, number, shared, call, argument);
+            play(of, dims, number);
+        }
     }
     mp::host::fibers = nullptr;
     mp::host::this_thread = {};
@@ -217,7 +258,7 @@ inline void run(const Dims& dims, void (*call)(void*), void* argument) {
 
 // As mp::host::call, with the dimensions as one more argument.
 template <class... Params, std::size_t... number>
-int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes, std::index_sequence<number...>) {
+int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes, bool together, std::index_sequence<number...>) {
     if (arguments == nullptr) {
         ((sizes[number] = sizeof(Params)), ...);
         sizes[sizeof...(Params)] = sizeof(Dims);
@@ -225,12 +266,12 @@ int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes
     }
     auto call = [&] { kernel(*static_cast<const Params*>(arguments[number])...); };
     const Dims dims = *static_cast<const Dims*>(arguments[sizeof...(Params)]);
-    run(dims, [](void* call_as) { (*static_cast<decltype(call)*>(call_as))(); }, &call);
+    run(dims, [](void* call_as) { (*static_cast<decltype(call)*>(call_as))(); }, &call, together);
     return 0;
 }
 template <class... Params>
-int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes) {
-    return launch(kernel, arguments, sizes, std::index_sequence_for<Params...>());
+int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes, bool together = false) {
+    return launch(kernel, arguments, sizes, together, std::index_sequence_for<Params...>());
 }
 
 // Shows `value` to the other lanes of the warp: `read` sees those of all 32.
@@ -295,6 +336,17 @@ inline double __longlong_as_double(long long bits) {
 inline void atomicMax(unsigned long long* word, unsigned long long value) { *word = std::max(*word, value); }
 inline void __syncthreads() { emulated::meet(emulated::block->all); }
 inline void __syncwarp() { emulated::meet(emulated::warp()); }
+namespace cooperative_groups {
+struct Grid {
+    void sync() const { emulated::meet_grid(); }
+};
+inline Grid this_grid() { return {}; }
+}  // namespace cooperative_groups
+namespace hpgmg {
+inline void copy_async(double* shared, const double* global) { std::memcpy(shared, global, 16); }
+inline void copied() {}
+}  // namespace hpgmg
+#define HPGMG_BLOCKS_SHARED(name) double* const name = emulated::blocks_shared(S::BYTES / sizeof(double))
 template <class T>
 T __shfl_down_sync(unsigned, T value, unsigned by) {
     return emulated::of_lane(value, emulated::lane() + by);

@@ -5,6 +5,7 @@
 #include "grid.cu"
 #include "slab.cu"
 #include "resident.cu"
+#include "leg.cu"
 #include "sweep.cu"
 #include "residual.cu"
 #include "general.cu"
@@ -12,6 +13,10 @@
 #define ON_HOST(kernel)                                                                                \
     extern "C" int kernel##_on_host(unsigned, unsigned, void* const* arguments, std::size_t* sizes) {  \
         return emulated::launch(kernel, arguments, sizes);                                             \
+    }
+#define TOGETHER_ON_HOST(kernel)                                                                      \
+    extern "C" int kernel##_on_host(unsigned, unsigned, void* const* arguments, std::size_t* sizes) {  \
+        return emulated::launch(kernel, arguments, sizes, true);                                       \
     }
 #define OPERATOR_ON_HOST(name)         \
     ON_HOST(name##_gsrb)               \
@@ -66,6 +71,9 @@ ON_HOST(hpgmg_p27_wrapped_resident)
     ON_HOST(tiled##_residual_norm)
 TILES_ON_HOST(hpgmg_fv4, hpgmg_fv4_tiled)
 TILES_ON_HOST(hpgmg_fv4_slab, hpgmg_fv4_slab_tiled)
+
+TOGETHER_ON_HOST(hpgmg_fv4_leg_32)
+TOGETHER_ON_HOST(hpgmg_fv4_leg_64)
 
 ON_HOST(hpgmg_restrict)
 ON_HOST(hpgmg_norm)
