@@ -818,6 +818,16 @@ shared_structs! {
         pub reserved2: u64,
     }
 
+    /// Consecutive bytes of a message that is in several pieces, and where they go.
+    pub struct MessagePiece {
+        /// The first.
+        pub from: u64,
+        /// Where that goes.
+        pub to: u64,
+        /// How many.
+        pub bytes: u64,
+    }
+
     /// A copy of a box: rows of consecutive bytes in planes. Nothing if `to` is 0.
     pub struct ExchangeCopy {
         /// Its first byte.

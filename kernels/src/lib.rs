@@ -44,6 +44,7 @@ pub const KERNELS: &[&str] = &[
     "mp_collective",
     "mp_collective_large",
     "mp_exchange",
+    "mp_pieces",
     "mp_ring",
     "mp_signal_add",
     "mp_signal_store",

@@ -17,11 +17,12 @@ fn region(world: &World, len: usize) -> Region<u32> {
 
 /// Rank 0 sends 0, 1, 2, … out of pieces of these lengths, rank 1 receives into pieces of those; by the host and on a
 /// stream. Between the pieces on both sides are elements that belong to nobody.
-fn exchange(world: &World, sent: &[usize], posted: &[usize]) {
+fn exchange(world: &World, device: &Device, sent: &[usize], posted: &[usize]) {
     const GAP: usize = 3;
     const NOBODY: u32 = u32::MAX;
     let mine = if world.rank() == 0 { sent } else { posted };
-    let memory = region(world, mine.iter().sum::<usize>() + GAP * (mine.len() + 1));
+    let len = mine.iter().sum::<usize>() + GAP * (mine.len() + 1);
+    let memory: Region<u32> = world.alloc(device, len).unwrap();
     let mut at = GAP;
     let pieces: Vec<(&Region<u32>, std::ops::Range<usize>)> = mine
         .iter()
@@ -40,7 +41,7 @@ fn exchange(world: &World, sent: &[usize], posted: &[usize]) {
         }
         values
     };
-    let stream = world.stream(&Device::Host).unwrap();
+    let stream = world.stream(device).unwrap();
     let peer = world.peer(1 - world.rank()).unwrap();
     if world.rank() == 0 {
         let send = peer.sendv(&pieces, 5).unwrap().prepare().unwrap();
@@ -83,7 +84,26 @@ const SPLITS: &[(&[usize], &[usize])] = &[
 
 #[test]
 fn pieces_of_unequal_lengths_arrive_in_order_and_touch_nothing_else() {
-    ranks(2, |world| SPLITS.iter().for_each(|(sent, posted)| exchange(world, sent, posted)));
+    let host = &Device::Host;
+    ranks(2, |world| SPLITS.iter().for_each(|(sent, posted)| exchange(world, host, sent, posted)));
+}
+
+mod gpu {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs a CUDA GPU"]
+    fn pieces_of_a_gpus_memory_arrive_in_order_and_touch_nothing_else() {
+        ranks(2, |world| {
+            let device = &Device::cuda(0).unwrap();
+            SPLITS.iter().for_each(|(sent, posted)| exchange(world, device, sent, posted));
+            // Many, of which one is more than a warp copies at once; to many others, and to one.
+            let mut sent = vec![2; 1000];
+            sent[17] = 50_001;
+            exchange(world, device, &sent, &[3; 18_000]);
+            exchange(world, device, &sent, &[60_000]);
+        });
+    }
 }
 
 #[test]
@@ -155,7 +175,7 @@ fn pieces_that_are_outside_and_pieces_in_kernels_are_refused() {
 #[ignore = "is a rank of the other tests"]
 fn a_rank() {
     let world = World::init().unwrap();
-    SPLITS.iter().for_each(|(sent, posted)| exchange(&world, sent, posted));
+    SPLITS.iter().for_each(|(sent, posted)| exchange(&world, &Device::Host, sent, posted));
     world.finish().unwrap();
     say("through");
 }

@@ -1065,6 +1065,20 @@ static_assert(offsetof(ExchangeState, reserved0) == 40);
 static_assert(offsetof(ExchangeState, reserved1) == 48);
 static_assert(offsetof(ExchangeState, reserved2) == 56);
 
+// Consecutive bytes of a message that is in several pieces, and where they go.
+struct MessagePiece {
+    // The first.
+    std::uint64_t from;
+    // Where that goes.
+    std::uint64_t to;
+    // How many.
+    std::uint64_t bytes;
+};
+static_assert(sizeof(MessagePiece) == 24 && alignof(MessagePiece) == 8);
+static_assert(offsetof(MessagePiece, from) == 0);
+static_assert(offsetof(MessagePiece, to) == 8);
+static_assert(offsetof(MessagePiece, bytes) == 16);
+
 // A copy of a box: rows of consecutive bytes in planes. Nothing if `to` is 0.
 struct ExchangeCopy {
     // Its first byte.

@@ -22,7 +22,7 @@ use trigger::{HostStarts, Told};
 use super::counters::Counters;
 use super::name::{Name, Progress, What};
 use super::notice::{Key, Lane, Notice};
-use super::pieces::{Move, Pieces};
+use super::pieces::{Moves, Pieces};
 use super::plane::{Place, Plane};
 use super::wait::Backoff;
 use crate::error::{Error, Result};
@@ -89,7 +89,7 @@ pub(crate) struct Way {
     /// For the CPU.
     pub host: Option<Arc<HostEnd>>,
     /// On a GPU's stream: to the stage before a send, from the stage behind a receive.
-    pub copies: Vec<Move>,
+    pub copies: Moves,
     /// The peer's memory, mapped as long as this end lives.
     pub held: Vec<Buffer<u8>>,
     /// The peer's number of its end.
@@ -250,7 +250,8 @@ impl Endpoint {
                 if let Ok(message) = &mut message {
                     held.extend(self.bound(plane, &*line, message)?);
                 }
-                (None, moves)
+                let moves = Moves::new(moves, self.memory.device());
+                (None, moves.map_err(|source| broken(&self.name, source))?)
             }
             false => {
                 let host = HostEnd::new(
@@ -260,7 +261,10 @@ impl Endpoint {
                     (moves, slots, ahead),
                     self.shared.clone(),
                 );
-                (Some(Arc::new(host.map_err(|source| broken(&self.name, source))?)), Vec::new())
+                (
+                    Some(Arc::new(host.map_err(|source| broken(&self.name, source))?)),
+                    Moves::default(),
+                )
             }
         };
         Ok(Way { len, message, host, copies, held, number, line, staged })

@@ -68,7 +68,8 @@ impl Peer {
     /// the list. All regions belong to one device. The receiver's memory may be in one piece, or in other pieces.
     ///
     /// Where the peer's memory is mapped here, the host moves each byte once. Otherwise the message goes by way of memory in
-    /// one piece, which whoever starts it fills. A kernel does not start it.
+    /// one piece, which whoever starts it fills: a stream of a GPU by one launch, however many pieces there are. A kernel does not
+    /// start it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] naming the piece; [`Error::Mismatch`] for regions of different devices; [`Error::TooLarge`] for

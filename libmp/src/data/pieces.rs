@@ -1,7 +1,9 @@
 //! The memory of one side of a message: one piece, or several in order. The two sides may be split differently; the sender
 //! moves what is in common of a piece there and a piece here, one move for each such overlap, and signals once.
 
-use gdsync::{Buffer, Device, PeerHandle, PeerMemory, Space};
+use bytemuck::cast_slice;
+use gdsync::{Arg, Buffer, Device, Dims, PeerHandle, PeerMemory, Space, Stream};
+use mp_kernels::MessagePiece;
 
 use super::region::Pieces as Supply;
 use crate::error::{Error, Result};
@@ -119,6 +121,71 @@ impl Pieces {
 pub(crate) struct Move {
     pub from: Buffer<u8>,
     pub to: Buffer<u8>,
+}
+
+/// Moves of one side of a message, in the order of its bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    list: Vec<Move>,
+    /// Of many, what a kernel of the GPU is told: a launch for all of them instead of a copy for each.
+    table: Option<Buffer<MessagePiece>>,
+}
+
+/// Copies that are enqueued one by one, at most.
+const FEW: usize = 2;
+/// Bytes that a warp copies at most, and threads of a block.
+const OF_A_WARP: u64 = 16 << 10;
+const THREADS: u32 = 256;
+
+impl Moves {
+    /// For streams of `device`.
+    pub fn new(list: Vec<Move>, device: &Device) -> gdsync::Result<Moves> {
+        if list.len() <= FEW || device.as_cuda().is_none() {
+            return Ok(Moves { list, table: None });
+        }
+        let mut pieces = Vec::new();
+        for Move { from, to } in &list {
+            let (Some(first), Some(there)) = (from.device_address(), to.device_address()) else {
+                return Ok(Moves { list, table: None });
+            };
+            let len = from.len() as u64;
+            let parts = (0..len).step_by(OF_A_WARP as usize);
+            pieces.extend(parts.map(|at| MessagePiece {
+                from: first + at,
+                to: there + at,
+                bytes: (len - at).min(OF_A_WARP),
+            }));
+        }
+        // The GPU reads it where it is: each entry once a message.
+        let table = device.alloc_pinned::<MessagePiece>(pieces.len())?;
+        table.write(cast_slice(&pieces))?;
+        Ok(Moves { list, table: Some(table) })
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// Enqueues them.
+    pub fn enqueue(&self, stream: &Stream) -> gdsync::Result<()> {
+        let (Some(table), Some(cuda)) = (&self.table, stream.device().as_cuda()) else {
+            return self.list.iter().try_for_each(|Move { from, to }| stream.copy(to, from));
+        };
+        if stream.is_capturing() {
+            self.list.iter().for_each(|Move { from, to }| {
+                stream.hold(from);
+                stream.hold(to);
+            });
+            stream.hold(table);
+        }
+        let (address, count) = (table.device_address().unwrap_or_default(), table.len() as u64);
+        let blocks = count
+            .div_ceil(u64::from(THREADS / 32))
+            .min(4 * u64::from(cuda.capabilities().multiprocessors));
+        let (kernel, args) = (cuda.kernel("mp_pieces")?, [Arg::new(&address), Arg::new(&count)]);
+        // SAFETY: the kernel's parameters; the table and what it says lives as long as the end of the message, or a graph holds it.
+        unsafe { stream.launch(&kernel, Dims::linear(blocks as u32, THREADS), &args) }
+    }
 }
 
 /// Where pieces of a source and of a target overlap: numbers of the pieces, and offsets in them.

@@ -6,7 +6,6 @@ use gdsync::{Arg, Buffer, Device, Dims, Stream, Word64};
 use mp_kernels::{FEW_STEPS, MAX_STEPS, Meeting, Message, PACKET_BYTES, StepKind};
 
 use super::{Endpoint, Use, broken};
-use crate::data::pieces::Move;
 use crate::data::plane::Plane;
 use crate::error::{Error, Result};
 use crate::trace::Label;
@@ -208,11 +207,7 @@ pub(crate) fn run(
     for (at, step) in steps.iter().enumerate() {
         let end = step.end;
         let copies = &end.met(plane)?.copies;
-        let copied = || {
-            let mut moves = copies.iter();
-            let copied = moves.try_for_each(|Move { from, to }| stream.copy(to, from));
-            copied.map_err(|source| broken(&end.name, source))
-        };
+        let copied = || copies.enqueue(stream).map_err(|source| broken(&end.name, source));
         match (step.action, end.side) {
             (Action::Wait, Side::Send) => {
                 launched(&steps[from..at])?;
