@@ -58,14 +58,6 @@ __device__ __forceinline__ void extend_line(int rule, double* same, double* othe
     same[-2 * inward] = extended(rule, 1, cells);
 }
 
-// The two ghosts at an end of a row, whose cells lie in pairs, one of either colour: the last is `near`, `next` the other of its pair, and
-// the pair before lies `inward` of them.
-__device__ __forceinline__ void extend_pairs(int rule, double* near, double* next, int inward) {
-    const double cells[4] = {*near, *next, near[inward], next[inward]};
-    next[-inward] = extended(rule, 0, cells);
-    near[-inward] = extended(rule, 1, cells);
-}
-
 // The two ghost rows beyond a row of a plane, SIDE elements of either colour, from which the next rows lie `inward` further. By thread
 // number `thread` of THREADS.
 template <int SIDE, int THREADS>

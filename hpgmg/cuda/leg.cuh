@@ -29,8 +29,6 @@ struct Share {
     // Two pairs at either end, of which the inner are ghosts and the outer keep copies of 16 bytes aligned.
     static constexpr int half = PAIRS + 4, PITCH = 2 * half;
     static constexpr int ALL_ROWS = ROWS + 2 * GHOSTS, ALL_PLANES = PLANES + 2 * GHOSTS;
-    // Copies for a row and colour, ghosts aside.
-    static constexpr int CHUNKS = PAIRS / 2;
     static constexpr int PLANE = ALL_ROWS * PITCH, VOLUME = ALL_PLANES * PLANE;
     // u and the coefficients.
     static constexpr int BYTES = 4 * VOLUME * static_cast<int>(sizeof(double));
@@ -63,27 +61,26 @@ struct Share {
             copy(to, from, side & 1, 2 * (item % (half / 2)), row + GHOSTS - reach, plane + GHOSTS - reach);
         }
     }
-    // Calls f(chunk, row, plane) for what lies around the share, two pairs of cells at once, rows and planes counted from the first ghost.
-    template <class F>
-    __device__ __forceinline__ void around(F f) const {
-        for (int item = threadIdx.x; item < CHUNKS * ALL_ROWS * ALL_PLANES; item += THREADS) {
-            const int chunk = item % CHUNKS, row = item / CHUNKS % ALL_ROWS, plane = item / (CHUNKS * ALL_ROWS);
-            if (!has_row(row) || !has_plane(plane)) f(chunk, row, plane);
-        }
-    }
     // What other blocks changed around the share, of one colour.
     __device__ __forceinline__ void fetch(double* to, const double* from, int colour) const {
-        around([&](int chunk, int row, int plane) { copy(to, from, colour, 2 * chunk + 2, row, plane); });
+        constexpr int CHUNKS = PAIRS / 2;
+        for (int item = threadIdx.x; item < CHUNKS * ALL_ROWS * ALL_PLANES; item += THREADS) {
+            const int chunk = item % CHUNKS, row = item / CHUNKS % ALL_ROWS, plane = item / (CHUNKS * ALL_ROWS);
+            if (!has_row(row) || !has_plane(plane)) copy(to, from, colour, 2 * chunk + 2, row, plane);
+        }
     }
-    // Ghosts along i of the rows that this thread has fetched the ends of.
-    __device__ __forceinline__ void extend_fetched(double* x) const {
-        around([&](int chunk, int row, int plane) {
-            const int q = (j0 + row + k0 + plane) & 1;
-            double* const even = x + row * PITCH + plane * PLANE + 2 + q * half;
-            double* const odd = x + row * PITCH + plane * PLANE + 2 + (1 - q) * half;
-            if (chunk == 0) extend_pairs(boundary, even, odd, 1);
-            if (chunk == CHUNKS - 1) extend_pairs(boundary, odd + PAIRS - 1, even + PAIRS - 1, -1);
-        });
+    // The ghosts along i of the rows around the share, of which the nearest are read.
+    __device__ __forceinline__ void extend_around(double* x) const {
+        for (int item = threadIdx.x; item < 2 * ALL_ROWS * ALL_PLANES; item += THREADS) {
+            const int top = item & 1, row = item / 2 % ALL_ROWS, plane = item / (2 * ALL_ROWS);
+            if (has_row(row) && has_plane(plane)) continue;
+            // Pairs of cells: the first of them is that at the end of the row.
+            const int q = (j0 + row + k0 + plane + top) & 1, inward = top ? -1 : 1;
+            double* const end = x + row * PITCH + plane * PLANE + (top ? PAIRS + 1 : 2);
+            double *const near = end + q * half, *const next = end + (1 - q) * half;
+            const double cells[4] = {*near, *next, near[inward], next[inward]};
+            next[-inward] = extended(boundary, 0, cells);
+        }
     }
     __device__ __forceinline__ static bool has_row(int row) { return row >= GHOSTS && row < GHOSTS + ROWS; }
     __device__ __forceinline__ static bool has_plane(int plane) { return plane >= GHOSTS && plane < GHOSTS + PLANES; }
@@ -94,8 +91,11 @@ struct Share {
     // Waits for copies, of what was `fetched` if it was, and fills the ghosts beyond the domain. For all threads.
     __device__ __forceinline__ void complete(double* x, bool fetched) const {
         copied();
-        if (fetched) extend_fetched(x);
         __syncthreads();
+        if (fetched) {
+            extend_around(x);
+            __syncthreads();
+        }
         const bool low_j = j0 == 0, high_j = j0 + ROWS == N, low_k = k0 == 0, high_k = k0 + PLANES == N;
         auto flip = [](int at) { return at < half ? half : -half; };
         if (low_j || high_j) {

@@ -137,7 +137,10 @@ struct Sweeper : Sweep {
                 if (top ? t0 + PAIRS != level.n / 2 : t0 != 0) continue;
                 // Pairs of cells: the first of them is that at the end of the row.
                 const int q = (j + k + top) & 1, at = place(top ? level.n / 2 - 1 : 0, j), inward = top ? -1 : 1;
-                extend_pairs(level.boundary, (q ? x1 : x0) + at, (q ? x0 : x1) + at, inward);
+                double *const near = q ? x1 : x0, *const next = q ? x0 : x1;
+                const double cells[4] = {near[at], next[at], near[at + inward], next[at + inward]};
+                next[at - inward] = extended(level.boundary, 0, cells);
+                near[at - inward] = extended(level.boundary, 1, cells);
             }
         }
         if (!beside) return;

@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::trace::Span;
 
 /// A prepared operation, which can be started any number of times: [`Send`](super::Send), [`Recv`](super::Recv). One that was not
-/// started counts as complete. What a kernel or a replayed graph has started on memory of a GPU is completed there: the host
-/// does not see it.
+/// started counts as complete. What a kernel or a replayed graph has started on memory of a GPU is completed there, and so is
+/// what a stream has sent: the host does not see it, but may wait for the stream.
 ///
 /// ```
 /// use std::time::Duration;
