@@ -489,32 +489,6 @@ shared_structs! {
         pub report: u64,
     }
 
-    /// A team of PEs of OpenSHMEM, or a context of one, as kernels use it: `mp/shmem.cuh`. Its address is the program's handle.
-    pub struct ShmemTeam {
-        /// Address of the number in the world of each PE, of 64 bits; 0: the numbers are those of the world.
-        pub members: u64,
-        /// PEs. 0: there is no such team.
-        pub pes: u64,
-        /// Address of the `CollectiveState` that it synchronises by; 0, of a context: it does not.
-        pub collective: u64,
-    }
-
-    /// What kernels know of their PE, in a variable of their module: `mp/shmem.cuh`.
-    pub struct ShmemWorld {
-        /// The symmetric heaps of the PEs' devices.
-        pub heap: Window,
-        /// Where this PE's begins.
-        pub base: u64,
-        /// `SHMEM_DEVICE_TEAM_WORLD`, and what `SHMEM_DEVICE_CTX_DEFAULT` is a context of.
-        pub all: ShmemTeam,
-        /// `SHMEM_DEVICE_TEAM_SHARED`.
-        pub shared: ShmemTeam,
-        /// Address of the first of the teams and contexts that the program has made.
-        pub made: u64,
-        /// The address behind the last.
-        pub made_end: u64,
-    }
-
     /// The device ranks of one device, as their kernel takes them: `mp/ranks.cuh`. Offsets are from the beginning of a device's
     /// control memory, and the same on all devices.
     pub struct Ranks {
@@ -715,6 +689,34 @@ shared_structs! {
         /// Through a NIC: in whose shares are rows of `len` words, two turns of one for each rank and one more, and a signal for
         /// each rank.
         pub window: Window,
+    }
+
+    /// A team of PEs of OpenSHMEM, or a context of one, as kernels use it: `mp/shmem.cuh`. Its address is the program's handle.
+    pub struct ShmemTeam {
+        /// Address of the number in the world of each PE, of 64 bits; 0: the numbers are those of the world.
+        pub members: u64,
+        /// PEs. 0: there is no such team.
+        pub pes: u64,
+        /// Address of the `CollectiveState` that it synchronises by; 0, of a context: it does not.
+        pub collective: u64,
+    }
+
+    /// What kernels know of their PE, in a variable of their module: `mp/shmem.cuh`.
+    pub struct ShmemWorld {
+        /// The symmetric heaps of the PEs' devices.
+        pub heap: Window,
+        /// Where this PE's begins.
+        pub base: u64,
+        /// `SHMEM_DEVICE_TEAM_WORLD`, and what `SHMEM_DEVICE_CTX_DEFAULT` is a context of.
+        pub all: ShmemTeam,
+        /// `SHMEM_DEVICE_TEAM_SHARED`.
+        pub shared: ShmemTeam,
+        /// Address of the first of the teams and contexts that the program has made.
+        pub made: u64,
+        /// The address behind the last.
+        pub made_end: u64,
+        /// What `SHMEM_DEVICE_TEAM_WORLD` synchronises by, here as well: a look at memory less.
+        pub meeting: Collective,
     }
 
     /// Pieces of large blocks in one lane between this rank and another, modulo 2^32.

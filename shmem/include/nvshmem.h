@@ -90,18 +90,10 @@ NVSHMEM_BOTH void *nvshmem_ptr(const void *dest, int pe) { return NVSHMEM_HERE(s
 NVSHMEM_BOTH void nvshmem_fence() { NVSHMEM_HERE(shmemg_fence, shmem_fence); }
 NVSHMEM_BOTH void nvshmem_quiet() { NVSHMEM_HERE(shmemg_quiet, shmem_quiet); }
 NVSHMEM_BOTH void nvshmem_sync_all() { NVSHMEM_HERE(shmemg_sync_all, shmem_sync_all); }
-NVSHMEM_BOTH void nvshmem_barrier_all() {
-    nvshmem_quiet();
-    nvshmem_sync_all();
-}
-NVSHMEM_KERNEL void nvshmemx_barrier_all_block() {
-    shmemg_quiet_tg();
-    shmemg_sync_all_tg();
-}
-NVSHMEM_KERNEL void nvshmemx_barrier_all_warp() {
-    shmemg_quiet_htg();
-    shmemg_sync_all_htg();
-}
+NVSHMEM_KERNEL void nvshmem_barrier_of_thread() { mp::shmem::barrier_all(mp::thread(), shmemg_world); }
+NVSHMEM_KERNEL void nvshmemx_barrier_all_warp() { mp::shmem::barrier_all(mp::warp(), shmemg_world); }
+NVSHMEM_KERNEL void nvshmemx_barrier_all_block() { mp::shmem::barrier_all(mp::block(), shmemg_world); }
+NVSHMEM_BOTH void nvshmem_barrier_all() { NVSHMEM_HERE(nvshmem_barrier_of_thread, shmem_barrier_all); }
 NVSHMEM_KERNEL void nvshmemx_sync_all_block() { shmemg_sync_all_tg(); }
 NVSHMEM_KERNEL void nvshmemx_sync_all_warp() { shmemg_sync_all_htg(); }
 

@@ -61,7 +61,7 @@ pub(crate) unsafe fn add_module(module: *mut Module) {
 
 /// What kernels synchronise a team by, and the numbers of its PEs.
 pub(crate) struct OfKernels {
-    _collective: Collective,
+    collective: Collective,
     _members: Option<Buffer<u64>>,
     row: ShmemTeam,
 }
@@ -90,7 +90,7 @@ impl OfKernels {
             pes: members.len() as u64,
             collective: collective.handle().state,
         };
-        OfKernels { _collective: collective, _members: numbers, row }
+        OfKernels { collective, _members: numbers, row }
     }
 }
 
@@ -248,8 +248,8 @@ impl OnDevice {
         let part = |range| rows.slice(range).unwrap_or_else(|error| die(error));
         let (contexts, teams) = (part(0..max * row), part(max * row..rows.len()));
         let made = rows.device_address().unwrap_or_default();
-        let of = |team: &Team| team.of_kernels.as_ref().map(|it| it.row);
-        let (Some(of_all), Some(of_shared)) = (of(&all), of(&shared)) else {
+        let of = |team: &Team| team.of_kernels.as_ref().map(|it| (it.row, it.collective.handle()));
+        let (Some((of_all, meeting)), Some((of_shared, _))) = (of(&all), of(&shared)) else {
             die("the device has no teams")
         };
         let view = ShmemWorld {
@@ -259,6 +259,7 @@ impl OnDevice {
             shared: of_shared,
             made,
             made_end: made + rows.size() as u64,
+            meeting,
         };
         let fits = modules().iter().all(|module| (module.on_host != 0) != is_gpu);
         let provided = if fits { asked } else { asked & !KERNEL_INIT };

@@ -37,7 +37,8 @@ public:
         const auto* state = impl::at<const CollectiveState>(collective.state);
         // Asked for at once: the last acquire has emptied the cache, and one after the other they would take twice as long.
         std::uint64_t runs = state->runs, position = state->position, heard = state->heard, mine = impl::fixed(inboxes[collective.rank]);
-        std::uint64_t theirs = impl::fixed(inboxes[group.rank() < collective.ranks ? group.rank() : collective.rank]);
+        first_ = group.rank() != collective.rank ? group.rank() : group.rank() + group.size();
+        std::uint64_t theirs = impl::fixed(inboxes[first_ < collective.ranks ? first_ : collective.rank]);
         impl::keep(runs);
         impl::keep(position);
         impl::keep(heard);
@@ -84,11 +85,11 @@ private:
         WaitResult result = {ok, run, 0};
         group.sync();
         has_met_ = true;
-        for (std::uint64_t rank = group.rank(); rank < ranks; rank += group.size()) {
-            const std::uint64_t theirs = rank == group.rank() ? theirs_ : impl::at<const std::uint64_t>(collective_.inboxes)[rank];
+        for (std::uint64_t rank = first_; rank < ranks; rank += group.size()) {
+            const std::uint64_t theirs = rank == first_ ? theirs_ : impl::at<const std::uint64_t>(collective_.inboxes)[rank];
             if (rank != me) store(&impl::packet_in(theirs, collective_, me, position_)->epoch, run, announced, system);
         }
-        for (std::uint64_t rank = group.rank(); rank < ranks && !result.failed(); rank += group.size())
+        for (std::uint64_t rank = first_; rank < ranks && !result.failed(); rank += group.size())
             if (rank != me)
                 result = impl::wait_alone(&impl::packet_in(mine_, collective_, rank, position_)->epoch, run, impl::bounds_of(collective_), heard);
         if (group.any(result.failed())) return last_ = impl::failed_apart(group, collective_.report, run, result);
@@ -100,7 +101,8 @@ private:
     const Collective& collective_;
     std::uint64_t runs_ = 0;
     std::uint64_t position_ = 0;
-    std::uint64_t theirs_ = 0;  // the inbox of the thread's first rank
+    std::uint64_t first_ = 0;   // the thread's first rank but its own
+    std::uint64_t theirs_ = 0;  // the inbox of that
     std::uint64_t mine_ = 0;
     bool has_met_ = false;
     WaitResult last_ = {ok, 0, 0};

@@ -592,43 +592,6 @@ static_assert(offsetof(Window, abort) == 32);
 static_assert(offsetof(Window, timeout_ns) == 40);
 static_assert(offsetof(Window, report) == 48);
 
-// A team of PEs of OpenSHMEM, or a context of one, as kernels use it: `mp/shmem.cuh`. Its address is the program's handle.
-struct ShmemTeam {
-    // Address of the number in the world of each PE, of 64 bits; 0: the numbers are those of the world.
-    std::uint64_t members;
-    // PEs. 0: there is no such team.
-    std::uint64_t pes;
-    // Address of the `CollectiveState` that it synchronises by; 0, of a context: it does not.
-    std::uint64_t collective;
-};
-static_assert(sizeof(ShmemTeam) == 24 && alignof(ShmemTeam) == 8);
-static_assert(offsetof(ShmemTeam, members) == 0);
-static_assert(offsetof(ShmemTeam, pes) == 8);
-static_assert(offsetof(ShmemTeam, collective) == 16);
-
-// What kernels know of their PE, in a variable of their module: `mp/shmem.cuh`.
-struct ShmemWorld {
-    // The symmetric heaps of the PEs' devices.
-    Window heap;
-    // Where this PE's begins.
-    std::uint64_t base;
-    // `SHMEM_DEVICE_TEAM_WORLD`, and what `SHMEM_DEVICE_CTX_DEFAULT` is a context of.
-    ShmemTeam all;
-    // `SHMEM_DEVICE_TEAM_SHARED`.
-    ShmemTeam shared;
-    // Address of the first of the teams and contexts that the program has made.
-    std::uint64_t made;
-    // The address behind the last.
-    std::uint64_t made_end;
-};
-static_assert(sizeof(ShmemWorld) == 128 && alignof(ShmemWorld) == 8);
-static_assert(offsetof(ShmemWorld, heap) == 0);
-static_assert(offsetof(ShmemWorld, base) == 56);
-static_assert(offsetof(ShmemWorld, all) == 64);
-static_assert(offsetof(ShmemWorld, shared) == 88);
-static_assert(offsetof(ShmemWorld, made) == 112);
-static_assert(offsetof(ShmemWorld, made_end) == 120);
-
 // The device ranks of one device, as their kernel takes them: `mp/ranks.cuh`. Offsets are from the beginning of a device's
 // control memory, and the same on all devices.
 struct Ranks {
@@ -920,6 +883,46 @@ static_assert(offsetof(CollectiveState, heard) == 16);
 static_assert(offsetof(CollectiveState, reserved) == 24);
 static_assert(offsetof(CollectiveState, collective) == 64);
 static_assert(offsetof(CollectiveState, window) == 176);
+
+// A team of PEs of OpenSHMEM, or a context of one, as kernels use it: `mp/shmem.cuh`. Its address is the program's handle.
+struct ShmemTeam {
+    // Address of the number in the world of each PE, of 64 bits; 0: the numbers are those of the world.
+    std::uint64_t members;
+    // PEs. 0: there is no such team.
+    std::uint64_t pes;
+    // Address of the `CollectiveState` that it synchronises by; 0, of a context: it does not.
+    std::uint64_t collective;
+};
+static_assert(sizeof(ShmemTeam) == 24 && alignof(ShmemTeam) == 8);
+static_assert(offsetof(ShmemTeam, members) == 0);
+static_assert(offsetof(ShmemTeam, pes) == 8);
+static_assert(offsetof(ShmemTeam, collective) == 16);
+
+// What kernels know of their PE, in a variable of their module: `mp/shmem.cuh`.
+struct ShmemWorld {
+    // The symmetric heaps of the PEs' devices.
+    Window heap;
+    // Where this PE's begins.
+    std::uint64_t base;
+    // `SHMEM_DEVICE_TEAM_WORLD`, and what `SHMEM_DEVICE_CTX_DEFAULT` is a context of.
+    ShmemTeam all;
+    // `SHMEM_DEVICE_TEAM_SHARED`.
+    ShmemTeam shared;
+    // Address of the first of the teams and contexts that the program has made.
+    std::uint64_t made;
+    // The address behind the last.
+    std::uint64_t made_end;
+    // What `SHMEM_DEVICE_TEAM_WORLD` synchronises by, here as well: a look at memory less.
+    Collective meeting;
+};
+static_assert(sizeof(ShmemWorld) == 240 && alignof(ShmemWorld) == 8);
+static_assert(offsetof(ShmemWorld, heap) == 0);
+static_assert(offsetof(ShmemWorld, base) == 56);
+static_assert(offsetof(ShmemWorld, all) == 64);
+static_assert(offsetof(ShmemWorld, shared) == 88);
+static_assert(offsetof(ShmemWorld, made) == 112);
+static_assert(offsetof(ShmemWorld, made_end) == 120);
+static_assert(offsetof(ShmemWorld, meeting) == 128);
 
 // Pieces of large blocks in one lane between this rank and another, modulo 2^32.
 struct LaneCounters {

@@ -210,16 +210,33 @@ template <class Group>
 MP_DEVICE void quiet(Group group, const ShmemWorld& world, const void* context) {
     if (context != nullptr) impl::unless_lost(mp::quiet(group, world.heap));
 }
+namespace impl {
+
+template <class Group>
+MP_DEVICE int meet(Group group, const Collective& collective) {
+    const WaitResult result = barrier(group, collective);
+    unless_lost(result);
+    return static_cast<int>(result.status);
+}
+
+}  // namespace impl
+
 template <class Group>
 MP_DEVICE int team_sync(Group group, const ShmemWorld& world, const void* handle) {
+    const std::uint64_t at = impl::address_of(handle);
+    if (at == shmem_device_world && world.all.collective != 0) return impl::meet(group, world.meeting);
     const ShmemTeam team = team_of(world, handle);
     if (MP_RARELY(team.collective == 0)) {
-        (void)impl::refuse(group, world.heap.report, no_such_team, impl::address_of(handle), 1, 0);
+        (void)impl::refuse(group, world.heap.report, no_such_team, at, 1, 0);
         return -1;
     }
-    const WaitResult result = barrier(group, impl::at<const CollectiveState>(team.collective)->collective);
-    impl::unless_lost(result);
-    return static_cast<int>(result.status);
+    return impl::meet(group, impl::at<const CollectiveState>(team.collective)->collective);
+}
+// Quiet, and then all PEs meet. What is stored in memory that is mapped the meeting orders by itself: only requests to a NIC are waited for.
+template <class Group>
+MP_DEVICE void barrier_all(Group group, const ShmemWorld& world) {
+    if (MP_RARELY(world.meeting.nic != 0)) quiet(group, world, impl::at<const void>(shmem_device_context));
+    (void)team_sync(group, world, impl::at<const void>(shmem_device_world));
 }
 template <class Group>
 MP_DEVICE void sync_all(Group group, const ShmemWorld& world) {
