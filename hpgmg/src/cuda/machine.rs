@@ -106,10 +106,9 @@ impl Machine {
         dims: Dims,
         args: &[Arg<'_>],
     ) -> Result<(), CudaError> {
-        #[cfg(test)]
         if self.device.as_cuda().is_none() {
             // SAFETY: the caller's promise.
-            return unsafe { super::host::launch(stream, kernel, dims, args) };
+            return unsafe { self.launch(stream, kernel, dims, args) };
         }
         // SAFETY: the caller's promise.
         Ok(unsafe { stream.launch_together(kernel, dims, args) }?)
