@@ -114,7 +114,8 @@ impl Machine {
         Ok(unsafe { stream.launch_together(kernel, dims, args) }?)
     }
 
-    /// Whether the machine can run `blocks` of `threads` threads and `shared` bytes of `kernel` at once.
+    /// Whether the machine can run `blocks` of `threads` threads and `shared` bytes of `kernel` at once, which a block may have: the
+    /// host can.
     ///
     /// # Errors
     /// What the driver says.
@@ -125,7 +126,7 @@ impl Machine {
     ) -> Result<bool, CudaError> {
         match self.device.as_cuda() {
             Some(gpu) => Ok(gpu.co_resident_blocks(kernel, threads, shared)? >= blocks),
-            None => Ok(shared <= self.together_memory),
+            None => Ok(true),
         }
     }
 }

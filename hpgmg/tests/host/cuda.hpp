@@ -24,6 +24,9 @@ namespace emulated {
 
 struct Dims {
     dim3 grid, block;
+
+    unsigned blocks() const { return grid.x * grid.y * grid.z; }
+    unsigned threads() const { return block.x * block.y * block.z; }
 };
 
 // Threads that meet.
@@ -186,8 +189,6 @@ inline void begin() {
     }
 }
 
-[[gnu::noinline]] inline void play(Block& of) { next(of.caller); }
-
 // All threads of the block have come to where it meets the others: they go on when it is its turn again.
 inline void meet_grid() {
     Meeting& all = block->all;
@@ -202,7 +203,7 @@ inline void meet_grid() {
 
 // A block of the grid `dims`, with all of its threads at their beginning.
 inline void set_up(Block& of, const Dims& dims, unsigned number, mp::host::Block& shared, void (*call)(void*), void* argument) {
-    const unsigned threads = dims.block.x * dims.block.y * dims.block.z, blocks = dims.grid.x * dims.grid.y * dims.grid.z;
+    const unsigned threads = dims.threads();
     of.call = call;
     of.argument = argument;
     of.threads = threads;
@@ -215,25 +216,25 @@ inline void set_up(Block& of, const Dims& dims, unsigned number, mp::host::Block
         Fiber& fiber = of.fibers[thread];
         fiber.place = {thread % dims.block.x, thread / dims.block.x % dims.block.y, thread / dims.block.x / dims.block.y};
         const auto votes = [](const mp::host::Meeting& meeting) { return meeting.votes.load(std::memory_order_relaxed); };
-        fiber.self = {thread, threads, number, blocks, &shared, votes(shared.all), votes(*shared.warps[thread / 32])};
+        fiber.self = {thread, threads, number, dims.blocks(), &shared, votes(shared.all), votes(*shared.warps[thread / 32])};
     }
 }
 
 // Goes on with a block of the grid `dims` until it is done or waits for others.
-inline void play(Block& of, const Dims& dims, unsigned number) {
+[[gnu::noinline]] inline void play(Block& of, const Dims& dims, unsigned number) {
     block = &of;
     block_index = {number % dims.grid.x, number / dims.grid.x % dims.grid.y, number / dims.grid.x / dims.grid.y};
     of.current = of.threads - 1;
-    play(of);
+    next(of.caller);
 }
 
 // Calls `call(argument)` as every thread of the grid, whose blocks meet if they run `together`.
 inline void run(const Dims& dims, void (*call)(void*), void* argument, bool together) {
-    const unsigned threads = dims.block.x * dims.block.y * dims.block.z, blocks = dims.grid.x * dims.grid.y * dims.grid.z;
+    const unsigned blocks = dims.blocks();
     grid_dims = dims.grid;
     block_dims = dims.block;
     mp::host::fibers = [] { meet(block->all); };
-    mp::host::Block shared(threads);
+    mp::host::Block shared(dims.threads());
     if (together) {
         std::vector<Block> all(blocks);
         for (unsigned number = 0; number < blocks; ++number) set_up(all[number], dims, number, shared, call, argument);
@@ -270,7 +271,7 @@ int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes
     return 0;
 }
 template <class... Params>
-int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes, bool together = false) {
+int launch(void (*kernel)(Params...), void* const* arguments, std::size_t* sizes, bool together) {
     return launch(kernel, arguments, sizes, together, std::index_sequence_for<Params...>());
 }
 

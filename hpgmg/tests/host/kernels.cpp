@@ -10,14 +10,12 @@
 #include "residual.cu"
 #include "general.cu"
 
-#define ON_HOST(kernel)                                                                                \
+#define PLAYED(kernel, together)                                                                       \
     extern "C" int kernel##_on_host(unsigned, unsigned, void* const* arguments, std::size_t* sizes) {  \
-        return emulated::launch(kernel, arguments, sizes);                                             \
+        return emulated::launch(kernel, arguments, sizes, together);                                   \
     }
-#define TOGETHER_ON_HOST(kernel)                                                                      \
-    extern "C" int kernel##_on_host(unsigned, unsigned, void* const* arguments, std::size_t* sizes) {  \
-        return emulated::launch(kernel, arguments, sizes, true);                                       \
-    }
+#define ON_HOST(kernel) PLAYED(kernel, false)
+#define TOGETHER_ON_HOST(kernel) PLAYED(kernel, true)
 #define OPERATOR_ON_HOST(name)         \
     ON_HOST(name##_gsrb)               \
     ON_HOST(name##_gsrb_zero)          \

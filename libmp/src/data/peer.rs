@@ -65,7 +65,8 @@ impl Peer {
     }
 
     /// A message to it that is gathered: elements `range` of each region, one after the other. Pieces may be empty, and so may
-    /// the list, which is the host's then. All regions belong to one device. The receiver's memory may be in one piece, or in other pieces.
+    /// the list, which is the host's then. All regions belong to one device. The receiver's memory may be in one piece, or in
+    /// other pieces.
     ///
     /// Where the peer's memory is mapped here, the host moves each byte once. Otherwise the message goes by way of memory in
     /// one piece, which whoever starts it fills: a stream of a GPU by one launch, however many pieces there are. A kernel does not
