@@ -97,7 +97,7 @@ MP_KERNEL void MP_BLOCK_OF(512) mp_litmus_messages(const mp::Send* sends, const 
 // Puts and signals through a window of two ranks, whose share has 2 * `bytes` bytes and two signals for each block; `source`
 // has as much. `order` is a litmus::Order, the rest as above, with the failure in the window's report. Signals count from
 // `base` on.
-MP_KERNEL void MP_BLOCK_OF(512) mp_litmus_puts(mp::Window window, std::uint64_t landing, std::uint64_t source,
+MP_KERNEL void MP_BLOCK_OF(512) mp_litmus_puts(const __grid_constant__ mp::Window window, std::uint64_t landing, std::uint64_t source,
                                                std::uint64_t bytes, std::uint64_t base, std::uint64_t count,
                                                std::uint32_t order, std::uint64_t* rounds, std::uint64_t* mismatches) {
     using namespace mp::litmus;

@@ -27,8 +27,8 @@ struct Stencil {
     std::uint64_t turns;
     // Which phase, of one.
     std::uint64_t phase;
-    // 1: a notification for each level, 0: one behind the last.
-    std::uint64_t each;
+    // How a halo is given. 0: by a put of each level, the last with a notification; 1: each with one; 2: by one put of all levels.
+    std::uint64_t halo;
 };
 static_assert(sizeof(Stencil) == 80 && alignof(Stencil) == 8);
 static_assert(offsetof(Stencil, fields) == 0);
@@ -40,7 +40,7 @@ static_assert(offsetof(Stencil, devices) == 40);
 static_assert(offsetof(Stencil, device) == 48);
 static_assert(offsetof(Stencil, turns) == 56);
 static_assert(offsetof(Stencil, phase) == 64);
-static_assert(offsetof(Stencil, each) == 72);
+static_assert(offsetof(Stencil, halo) == 72);
 
 // Messages back and forth.
 struct Pairs {
@@ -76,7 +76,7 @@ struct Overlap {
     std::uint64_t turns;
     // Which stage, of one: the computation and what is given to neighbours of the same device, or the sum of what came.
     std::uint64_t stage;
-    // Units of computation in each: 128 divisions, or 1 KiB copied.
+    // Units of computation in each: a step of Newton's method for 512 roots, or 1 KiB copied.
     std::uint64_t units;
     // 1: square roots, 0: copies.
     std::uint64_t roots;

@@ -2,6 +2,8 @@
 // the code is the same. The computation does not need what is exchanged.
 #pragma once
 
+#include <cmath>
+
 #include "common.cuh"
 
 namespace programs {
@@ -11,6 +13,7 @@ namespace programs {
 class Worker {
 public:
     static constexpr uint64_t packet = 128;
+    static constexpr int roots_at_once = 4;
 
     // Rank `local` of a device of the world.
     MP_DEVICE Worker(const mp::Ranks& world, uint32_t local, const Overlap& all)
@@ -22,20 +25,34 @@ public:
         has_behind_ = all.across != 0 || rank_ + 1 < world.size;
     }
 
-    // Square roots by the method of Newton, a division a step; or doubles that are copied.
+    // Either uses all of a multiprocessor by half of its ranks, so that there is something to hide behind: square roots, as many at once as
+    // the pipeline for doubles takes; or copies with several loads under way. The roots are a / √a: Newton's method for the inverse, which
+    // needs no division, from 1 / a on.
     MP_DEVICE void compute(uint64_t turn) const {
         if (all_.roots != 0) {
             each(packet, [&](uint64_t i) {
-                const double square = 2.0 + static_cast<double>(rank_) + static_cast<double>(i);
-                double root = square;
-                for (uint64_t unit = 0; unit < all_.units; ++unit) root = 0.5 * (root + square / root);
-                roots()[i] = root;
+                double half[roots_at_once], inverse[roots_at_once];
+                MP_UNROLL
+                for (int k = 0; k < roots_at_once; ++k) {
+                    const double square = 2.0 + static_cast<double>(rank_) + static_cast<double>(k * packet + i);
+                    half[k] = 0.5 * square;
+                    inverse[k] = 1.0 / square;
+                }
+                for (uint64_t unit = 0; unit < all_.units; ++unit) {
+                    MP_UNROLL
+                    for (int k = 0; k < roots_at_once; ++k)
+                        inverse[k] *= std::fma(-half[k] * inverse[k], inverse[k], 1.5);
+                }
+                MP_UNROLL
+                for (int k = 0; k < roots_at_once; ++k) roots()[k * packet + i] = 2.0 * half[k] * inverse[k];
             });
         } else {
-            uint64_t first = turn * all_.units * packet % all_.copied;
-            for (uint64_t unit = 0; unit < all_.units; ++unit) {
-                each(packet, [&](uint64_t i) { target()[first + i] = source()[first + i]; });
-                first = first + packet == all_.copied ? 0 : first + packet;
+            uint64_t first = turn * all_.units * packet % all_.copied, left = all_.units * packet;
+            while (left > 0) {
+                const uint64_t count = left < all_.copied - first ? left : all_.copied - first;
+                mp::copy(mp::block(), target() + first, source() + first, count * sizeof(double));
+                first = first + count == all_.copied ? 0 : first + count;
+                left -= count;
             }
         }
     }
@@ -75,7 +92,7 @@ private:
     }
     MP_DEVICE double* sum() const { return mine_ + 5 * packet; }
     MP_DEVICE double* roots() const { return mine_ + 6 * packet; }
-    MP_DEVICE double* source() const { return mine_ + 7 * packet; }
+    MP_DEVICE double* source() const { return mine_ + (6 + roots_at_once) * packet; }
     MP_DEVICE double* target() const { return source() + all_.copied; }
 
     const Overlap& all_;

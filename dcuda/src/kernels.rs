@@ -26,8 +26,8 @@ shared_structs! {
         pub turns: u64,
         /// Which phase, of one.
         pub phase: u64,
-        /// 1: a notification for each level, 0: one behind the last.
-        pub each: u64,
+        /// How a halo is given. 0: by a put of each level, the last with a notification; 1: each with one; 2: by one put of all levels.
+        pub halo: u64,
     }
 
     /// Messages back and forth.
@@ -57,7 +57,7 @@ shared_structs! {
         pub turns: u64,
         /// Which stage, of one: the computation and what is given to neighbours of the same device, or the sum of what came.
         pub stage: u64,
-        /// Units of computation in each: 128 divisions, or 1 KiB copied.
+        /// Units of computation in each: a step of Newton's method for 512 roots, or 1 KiB copied.
         pub units: u64,
         /// 1: square roots, 0: copies.
         pub roots: u64,

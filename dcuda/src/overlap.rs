@@ -15,7 +15,7 @@ use crate::table::{Line, Unit};
 /// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Work {
-    /// Square roots by Newton's method, 128 divisions a unit.
+    /// Square roots by Newton's method, a step for 512 of them a unit.
     Newton,
     /// Copies of 1 KiB a unit.
     Copy,
@@ -52,6 +52,10 @@ pub struct Choices {
 
 /// Doubles of a packet.
 const PACKET: u64 = 128;
+/// Square roots of a rank.
+const ROOTS: u64 = 4 * PACKET;
+/// Where in a rank's memory what it copies begins: see overlap.cuh.
+const SOURCE: u64 = 6 * PACKET + ROOTS;
 /// Of how many units the time of one is taken.
 const PROBE: u64 = 256;
 
@@ -75,7 +79,7 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn new<'a>(machine: &'a Machine, plan: &'a Plan, choices: &Choices) -> Result<Bench<'a>> {
         let copied = choices.copied * PACKET;
-        let words = 7 * PACKET + 2 * copied;
+        let words = SOURCE + 2 * copied;
         let memory = machine.memory(u64::from(machine.ranks) * (words + 1))?;
         let ranks = machine.open(&memory, &Options::new(machine.ranks))?;
         let share = |rank: u64| 8 * rank * words..8 * (rank * words + 5 * PACKET);
@@ -101,7 +105,7 @@ impl Bench<'_> {
     /// What is copied, and nothing else.
     fn begin(&self) -> Result<()> {
         let rank = |rank: u64| {
-            let source = 7 * PACKET..7 * PACKET + self.args.copied;
+            let source = SOURCE..SOURCE + self.args.copied;
             (0..self.args.words).map(move |word| {
                 if source.contains(&word) { copied(rank, word).to_bits() } else { 0 }
             })
@@ -166,15 +170,17 @@ impl Bench<'_> {
         if args.roots != 0 {
             let root = |i: u64| {
                 let square = 2.0 + f64::from(rank) + i as f64;
-                (0..args.units).fold(square, |root, _| 0.5 * (root + square / root))
+                let half = 0.5 * square;
+                let step = |inverse: f64, _| inverse * (-half * inverse).mul_add(inverse, 1.5);
+                2.0 * half * (0..args.units).fold(1.0 / square, step)
             };
             let what = format!("{form}: square roots of rank {rank}");
-            let got = &words[6 * PACKET as usize..7 * PACKET as usize];
-            return same(&what, got, (0..PACKET).map(root));
+            let got = &words[6 * PACKET as usize..SOURCE as usize];
+            return same(&what, got, (0..ROOTS).map(root));
         }
         let done = (args.turns * args.units * PACKET).min(args.copied);
-        let source = |i: u64| if i < done { copied(local as u64, 7 * PACKET + i) } else { 0.0 };
-        let got = &words[(7 * PACKET + args.copied) as usize..];
+        let source = |i: u64| if i < done { copied(local as u64, SOURCE + i) } else { 0.0 };
+        let got = &words[(SOURCE + args.copied) as usize..];
         same(&format!("{form}: copies of rank {rank}"), got, (0..args.copied).map(source))
     }
 

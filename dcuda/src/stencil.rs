@@ -62,7 +62,7 @@ impl Domain<'_> {
             device: machine.number() as u64,
             turns: 0,
             phase: 0,
-            each: 0,
+            halo: 0,
         };
         Ok(Domain { machine, sizes, memory, args })
     }
@@ -191,9 +191,9 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
         let height = domain.args.devices * domain.lines();
         let serial = serial.get_or_init(|| alone(sizes, height, plan.check));
         let ranks = domain.ranks()?;
-        let by_ranks = |each: u64| {
+        let by_ranks = |halo: u64| {
             let (args, ranks) = (domain.args, &ranks);
-            move |turns| machine.run(ranks, "dcuda_stencil", Stencil { turns, each, ..args })
+            move |turns| machine.run(ranks, "dcuda_stencil", Stencil { turns, halo, ..args })
         };
         let phases = [0, 1, 2].map(|phase| domain.halo(given(phase, 0), GIVEN[phase]));
         let [lap, flux, even] = phases;
@@ -211,7 +211,7 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
                 Ok(())
             })
         };
-        let (one, all) = (by_ranks(0), by_ranks(1));
+        let (one, all, rows) = (by_ranks(0), by_ranks(1), by_ranks(2));
         let size = format!("{} × {height} × {}", sizes.columns, sizes.levels);
         forms(
             (machine, plan),
@@ -221,6 +221,7 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
             &[
                 ("ranks, one notification a halo", &one),
                 ("ranks, one notification a level", &all),
+                ("ranks, one put of rows a halo", &rows),
                 ("stream", &on_stream),
             ],
         )

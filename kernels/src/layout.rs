@@ -16,6 +16,8 @@ shared_constants! {
     pub const SIGNAL_STRIDE: u64 = 64 as signal_stride;
     /// Data up to so many bytes travel inside the entry of a NIC's queue: the source is read once, and is free at once.
     pub const INLINE_BYTES: u64 = 512 as inline_bytes;
+    /// Ranks whose rows of a window's table are in the window's handle, too.
+    pub const NEAR_RANKS: u64 = 8 as near_ranks;
     /// Bytes of a reply slot, of which a `Context` has one for each block of its queue.
     pub const REPLY_BYTES: u64 = 64 as reply_bytes;
     /// Pieces of a large collective on their way to one rank in one lane.
@@ -487,6 +489,9 @@ shared_structs! {
         pub timeout_ns: u64,
         /// Its `WaitReport`; 0: there is none.
         pub report: u64,
+        /// The first rows of `parts`, of as many ranks as there are: whoever has the window in a kernel's constants finds them there
+        /// quicker than in memory.
+        pub near: [WindowPart; NEAR_RANKS as usize],
     }
 
     /// The device ranks of one device, as their kernel takes them: `mp/ranks.cuh`. Offsets are from the beginning of a device's

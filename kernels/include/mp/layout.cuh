@@ -22,6 +22,9 @@ constexpr std::uint64_t signal_stride = 64;
 // Data up to so many bytes travel inside the entry of a NIC's queue: the source is read once, and is free at once.
 constexpr std::uint64_t inline_bytes = 512;
 
+// Ranks whose rows of a window's table are in the window's handle, too.
+constexpr std::uint64_t near_ranks = 8;
+
 // Bytes of a reply slot, of which a `Context` has one for each block of its queue.
 constexpr std::uint64_t reply_bytes = 64;
 
@@ -582,8 +585,11 @@ struct Window {
     std::uint64_t timeout_ns;
     // Its `WaitReport`; 0: there is none.
     std::uint64_t report;
+    // The first rows of `parts`, of as many ranks as there are: whoever has the window in a kernel's constants finds them there
+    // quicker than in memory.
+    WindowPart near[8];
 };
-static_assert(sizeof(Window) == 56 && alignof(Window) == 8);
+static_assert(sizeof(Window) == 312 && alignof(Window) == 8);
 static_assert(offsetof(Window, parts) == 0);
 static_assert(offsetof(Window, ranks) == 8);
 static_assert(offsetof(Window, rank) == 16);
@@ -591,6 +597,7 @@ static_assert(offsetof(Window, signals) == 24);
 static_assert(offsetof(Window, abort) == 32);
 static_assert(offsetof(Window, timeout_ns) == 40);
 static_assert(offsetof(Window, report) == 48);
+static_assert(offsetof(Window, near) == 56);
 
 // The device ranks of one device, as their kernel takes them: `mp/ranks.cuh`. Offsets are from the beginning of a device's
 // control memory, and the same on all devices.
@@ -876,7 +883,7 @@ struct CollectiveState {
     // each rank.
     Window window;
 };
-static_assert(sizeof(CollectiveState) == 232 && alignof(CollectiveState) == 8);
+static_assert(sizeof(CollectiveState) == 488 && alignof(CollectiveState) == 8);
 static_assert(offsetof(CollectiveState, runs) == 0);
 static_assert(offsetof(CollectiveState, position) == 8);
 static_assert(offsetof(CollectiveState, heard) == 16);
@@ -915,14 +922,14 @@ struct ShmemWorld {
     // What `SHMEM_DEVICE_TEAM_WORLD` synchronises by, here as well: a look at memory less.
     Collective meeting;
 };
-static_assert(sizeof(ShmemWorld) == 240 && alignof(ShmemWorld) == 8);
+static_assert(sizeof(ShmemWorld) == 496 && alignof(ShmemWorld) == 8);
 static_assert(offsetof(ShmemWorld, heap) == 0);
-static_assert(offsetof(ShmemWorld, base) == 56);
-static_assert(offsetof(ShmemWorld, all) == 64);
-static_assert(offsetof(ShmemWorld, shared) == 88);
-static_assert(offsetof(ShmemWorld, made) == 112);
-static_assert(offsetof(ShmemWorld, made_end) == 120);
-static_assert(offsetof(ShmemWorld, meeting) == 128);
+static_assert(offsetof(ShmemWorld, base) == 312);
+static_assert(offsetof(ShmemWorld, all) == 320);
+static_assert(offsetof(ShmemWorld, shared) == 344);
+static_assert(offsetof(ShmemWorld, made) == 368);
+static_assert(offsetof(ShmemWorld, made_end) == 376);
+static_assert(offsetof(ShmemWorld, meeting) == 384);
 
 // Pieces of large blocks in one lane between this rank and another, modulo 2^32.
 struct LaneCounters {

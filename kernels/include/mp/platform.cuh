@@ -26,6 +26,7 @@
 #define MP_HOST_DEVICE inline
 #define MP_KERNEL inline
 #define MP_BLOCK_OF(threads)
+#define __grid_constant__
 #define MP_UNROLL
 #define MP_NO_UNROLL
 #endif
@@ -181,7 +182,8 @@ MP_DEVICE void doze(unsigned ns);
 
 namespace impl {
 // Numbers of the platform. `polls_between_clocks`: polls of a wait between two reads of the cycle counter;
-// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds.
+// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds;
+// `acquires_by_fence`: an acquire fence behind the last of many relaxed polls costs less than to acquire by each.
 
 // A word of a table that the host wrote before the launch and nobody writes while the kernel runs: one read of it may serve several
 // uses, whatever was written or acquired between.

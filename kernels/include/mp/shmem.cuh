@@ -244,7 +244,8 @@ MP_DEVICE void sync_all(Group group, const ShmemWorld& world) {
 }
 
 // ---- atomic operations -----------------------------------------------------------------------------------------
-// On words of 32 and 64 bits, as window.cuh has them. They are done when the call returns, with and without `nbi`.
+// On words of 32 and 64 bits, as window.cuh has them. They are done when the call returns, with and without `nbi`. They order nothing
+// else, which a fence or quiet between does: a mapped word is changed without the round trip that an ordering change of it costs.
 
 namespace impl {
 
@@ -257,12 +258,12 @@ using Word = std::conditional_t<!std::is_integral_v<T>, T,
 template <class T, class Kind>
 MP_DEVICE T fetched(const ShmemWorld& world, const void* context, const T* dest, Kind kind, T value, int pe) {
     Word<T> before = {};
-    (void)fetch_in<Word<T>>(world.heap, pe_of(world, context, pe), place_of(world, dest), kind, value, before, acq_rel);
+    (void)fetch_in<Word<T>>(world.heap, pe_of(world, context, pe), place_of(world, dest), kind, value, before, relaxed);
     return static_cast<T>(before);
 }
 template <class T, class Kind>
 MP_DEVICE void changed(const ShmemWorld& world, const void* context, T* dest, Kind kind, T value, int pe) {
-    (void)change_in<Word<T>>(world.heap, pe_of(world, context, pe), place_of(world, dest), kind, value, release);
+    (void)change_in<Word<T>>(world.heap, pe_of(world, context, pe), place_of(world, dest), kind, value, relaxed);
 }
 
 }  // namespace impl
@@ -291,7 +292,7 @@ MP_SHMEM_ATOMIC(set, replace)
 template <class T>
 MP_DEVICE T atomic_fetch(const ShmemWorld& world, const void* context, const T* source, int pe) {
     impl::Word<T> held = {};
-    (void)mp::atomic_fetch(world.heap, pe_of(world, context, pe), place_of(world, source), held);
+    (void)mp::atomic_fetch(world.heap, pe_of(world, context, pe), place_of(world, source), held, relaxed);
     return static_cast<T>(held);
 }
 template <class T>
@@ -301,7 +302,7 @@ MP_DEVICE void atomic_fetch_nbi(const ShmemWorld& world, const void* context, T*
 template <class T>
 MP_DEVICE T atomic_compare_swap(const ShmemWorld& world, const void* context, T* dest, T expected, T value, int pe) {
     impl::Word<T> before = {};
-    (void)mp::compare_swap<impl::Word<T>>(world.heap, pe_of(world, context, pe), place_of(world, dest), expected, value, before);
+    (void)mp::compare_swap<impl::Word<T>>(world.heap, pe_of(world, context, pe), place_of(world, dest), expected, value, before, relaxed);
     return static_cast<T>(before);
 }
 template <class T>

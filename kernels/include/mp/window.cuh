@@ -37,32 +37,42 @@ MP_DEVICE WordAt word(std::uint64_t at) { return {at}; }
 
 namespace impl {
 
-// A place in a rank's share: an address of this GPU, or of the rank if it is `far`, behind a NIC; 0 if there is none.
+// A place in a rank's share, if there is one: an address of this GPU, or of the rank if it is behind a NIC, and `nic` not 0.
 struct Place {
     std::uint64_t address;
-    const WindowPart* far;
+    std::uint64_t nic;
+    bool is_there;
 };
-MP_DEVICE Place place_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
-    // Asked for at once, and whatever the rank, so that a loop of calls asks once and each of them compares once.
-    const bool known = rank < window.ranks;
-    const WindowPart* part = impl::at<const WindowPart>(window.parts) + (known ? rank : 0);
-    const std::uint64_t length = fixed(part->bytes), memory = fixed(part->memory), nic = fixed(part->nic);
-    const bool inside = known && bytes <= length && at <= length - bytes;
-    return {inside ? memory + at : 0, inside && nic != 0 ? part : nullptr};
+// What a rank's share is, all zeros if there is no such rank. Of the first ones the handle says it, of the others the table.
+MP_DEVICE WindowPart row_of(const Window& window, std::uint64_t rank) {
+    if (rank < near_ranks) return window.near[rank];
+    if (rank >= window.ranks) return {};
+    // Asked for at once, so that a loop of calls asks once.
+    const WindowPart* part = at<const WindowPart>(window.parts) + rank;
+    return {fixed(part->memory), fixed(part->bytes), fixed(part->signals), fixed(part->nic)};
 }
-MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, std::uint64_t signal) {
-    const WindowPart* part = part_of(window, rank);
-    if (part == nullptr || signal >= window.signals) return {0, nullptr};
-    return {fixed(part->signals) + signal * signal_stride, fixed(part->nic) != 0 ? part : nullptr};
+MP_DEVICE Place place_in(const WindowPart& row, std::uint64_t at, std::uint64_t bytes) {
+    return {row.memory + at, row.nic, row.memory != 0 && bytes <= row.bytes && at <= row.bytes - bytes};
+}
+MP_DEVICE Place place_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+    return place_in(row_of(window, rank), at, bytes);
+}
+MP_DEVICE Place signal_place_in(const Window& window, const WindowPart& row, std::uint64_t signal) {
+    return {row.signals + signal * signal_stride, row.nic, row.signals != 0 && signal < window.signals};
 }
 
 // Where the word of `bytes` bytes at byte `at` of a rank is.
-MP_DEVICE Place word_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
-    const Place place = place_in(window, rank, at, bytes);
-    return place.address % bytes == 0 ? place : Place{0, nullptr};
+MP_DEVICE Place word_in(const WindowPart& row, std::uint64_t at, std::uint64_t bytes) {
+    const Place place = place_in(row, at, bytes);
+    return {place.address, place.nic, place.is_there && place.address % bytes == 0};
 }
-MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, WordAt word) {
-    return word_in(window, rank, word.at, 8);
+MP_DEVICE Place word_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
+    return word_in(row_of(window, rank), at, bytes);
+}
+MP_DEVICE Place signal_place_in(const Window&, const WindowPart& row, WordAt word) { return word_in(row, word.at, 8); }
+template <class Signal>
+MP_DEVICE Place signal_place_in(const Window& window, std::uint64_t rank, Signal signal) {
+    return signal_place_in(window, row_of(window, rank), signal);
 }
 // What chooses the context of a put that blocks share.
 MP_DEVICE std::uint64_t number_of(std::uint64_t signal) { return signal; }
@@ -84,8 +94,8 @@ template <class Group>
 MP_COLD bool signal_alone(Group group, const Window& window, std::uint64_t rank, std::uint64_t first, std::uint64_t bytes,
                           const Place word, std::uint64_t value) {
     if (!no_place(group, window, rank, first, bytes)) return false;
-    if (word.far != nullptr)
-        return put_by_nic(group, window, *word.far, block_rank(), 0, nullptr, 0, word.address, value);
+    if (word.nic != 0)
+        return put_by_nic(group, window, *part_of(window, rank), block_rank(), 0, nullptr, 0, word.address, value);
     mp::signal(group, at<std::uint64_t>(word.address), value);
     return true;
 }
@@ -95,7 +105,7 @@ MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t ra
     return refuse(group, window.report, no_such_signal, signal, 1, window.signals).status;
 }
 MP_COLD bool no_word(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
-    if (place_in(window, rank, at, bytes).address == 0) return no_place(thread(), window, rank, at, bytes);
+    if (!place_in(window, rank, at, bytes).is_there) return no_place(thread(), window, rank, at, bytes);
     (void)refuse(thread(), window.report, not_atomic, at, bytes, 0);
     return false;
 }
@@ -103,7 +113,7 @@ template <class Group>
 MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t rank, WordAt word) {
     if (group.leads()) (void)no_word(window, rank, word.at, 8);
     if (part_of(window, rank) == nullptr) return no_such_rank;
-    return place_in(window, rank, word.at, 8).address == 0 ? out_of_range : not_atomic;
+    return place_in(window, rank, word.at, 8).is_there ? not_atomic : out_of_range;
 }
 
 }  // namespace impl
@@ -112,16 +122,36 @@ MP_COLD WaitStatus no_signal(Group group, const Window& window, std::uint64_t ra
 // through it are ordered by signals only.
 MP_DEVICE void* address_in(const Window& window, std::uint64_t rank, std::uint64_t at, std::uint64_t bytes) {
     const impl::Place place = impl::place_in(window, rank, at, bytes);
-    return place.far == nullptr ? impl::at<void>(place.address) : nullptr;
+    return place.is_there && place.nic == 0 ? impl::at<void>(place.address) : nullptr;
 }
 
 // Signal number `signal` of a rank; null if there is none, or it is behind a NIC.
 MP_DEVICE std::uint64_t* signal_in(const Window& window, std::uint64_t rank, std::uint64_t signal) {
     const impl::Place place = impl::signal_place_in(window, rank, signal);
-    return place.far == nullptr ? impl::at<std::uint64_t>(place.address) : nullptr;
+    return place.is_there && place.nic == 0 ? impl::at<std::uint64_t>(place.address) : nullptr;
 }
 
 namespace impl {
+
+// A word that one thread copies, asked for before it is known where to.
+class WordAhead {
+public:
+    template <class Group>
+    MP_DEVICE WordAhead(Group group, const void* from, std::uint64_t bytes)
+        : is_one_(group.size() == 1 && bytes == sizeof word_ && address_of(from) % sizeof word_ == 0) {
+        if (is_one_) word_ = *static_cast<const std::uint64_t*>(from);
+    }
+    // False if it is none, or not one there.
+    MP_DEVICE bool store(std::uint64_t to) const {
+        if (!is_one_ || to % sizeof word_ != 0) return false;
+        *at<std::uint64_t>(to) = word_;
+        return true;
+    }
+
+private:
+    bool is_one_;
+    std::uint64_t word_ = 0;
+};
 
 // The rows of a part.
 MP_DEVICE Rows rows_of(const Rows& rows, const Span& span) { return {rows.bytes, span.bytes, rows.there, rows.here}; }
@@ -135,11 +165,11 @@ template <class Group>
 [[nodiscard]] MP_DEVICE bool put(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from,
                    std::uint64_t bytes, Part part = Part{}) {
     const impl::Place to = impl::place_in(window, rank, at, bytes);
-    if (MP_RARELY(to.address == 0)) return impl::no_place(group, window, rank, at, bytes);
-    if (MP_RARELY(to.far != nullptr)) {
+    if (MP_RARELY(!to.is_there)) return impl::no_place(group, window, rank, at, bytes);
+    if (MP_RARELY(to.nic != 0)) {
         const impl::Span span = impl::span_of(bytes, part);
         const auto* first = static_cast<const unsigned char*>(from) + span.first;
-        return impl::put_by_nic(group, window, *to.far, block_rank(), to.address + span.first, first, span.bytes, 0, 0);
+        return impl::put_by_nic(group, window, *part_of(window, rank), block_rank(), to.address + span.first, first, span.bytes, 0, 0);
     }
     copy(group, impl::at<void>(to.address), from, bytes, part);
     return true;
@@ -152,12 +182,12 @@ template <class Group>
                    const Rows& rows, Part part = Part{}) {
     const std::uint64_t extent = impl::extent_of(rows.bytes, rows.count, rows.there);
     const impl::Place to = impl::place_in(window, rank, at, extent);
-    if (MP_RARELY(to.address == 0)) return impl::no_place(group, window, rank, at, extent);
+    if (MP_RARELY(!to.is_there)) return impl::no_place(group, window, rank, at, extent);
     if (extent == 0) return true;
-    if (MP_RARELY(to.far != nullptr)) {
+    if (MP_RARELY(to.nic != 0)) {
         const impl::Span span = impl::span_of(rows.count, part);
         const auto* first = static_cast<const unsigned char*>(from) + span.first * rows.here;
-        return impl::put_rows_by_nic(group, window, *to.far, to.address + span.first * rows.there, first,
+        return impl::put_rows_by_nic(group, window, *part_of(window, rank), to.address + span.first * rows.there, first,
                                      impl::rows_of(rows, span));
     }
     impl::copy_rows(group, to.address, rows.there, impl::address_of(from), rows.here, rows, part);
@@ -171,11 +201,11 @@ template <class Group>
 [[nodiscard]] MP_DEVICE bool get(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, void* to,
                    std::uint64_t bytes, Part part = Part{}) {
     const impl::Place from = impl::place_in(window, rank, at, bytes);
-    if (MP_RARELY(from.address == 0)) return impl::no_place(group, window, rank, at, bytes);
-    if (MP_RARELY(from.far != nullptr)) {
+    if (MP_RARELY(!from.is_there)) return impl::no_place(group, window, rank, at, bytes);
+    if (MP_RARELY(from.nic != 0)) {
         const impl::Span span = impl::span_of(bytes, part);
         auto* first = static_cast<unsigned char*>(to) + span.first;
-        return impl::get_by_nic(group, window, *from.far, from.address + span.first, first, Rows{span.bytes, 1, 0, 0});
+        return impl::get_by_nic(group, window, *part_of(window, rank), from.address + span.first, first, Rows{span.bytes, 1, 0, 0});
     }
     copy(group, to, impl::at<const void>(from.address), bytes, part);
     return true;
@@ -187,12 +217,12 @@ template <class Group>
                    const Rows& rows, Part part = Part{}) {
     const std::uint64_t extent = impl::extent_of(rows.bytes, rows.count, rows.there);
     const impl::Place from = impl::place_in(window, rank, at, extent);
-    if (MP_RARELY(from.address == 0)) return impl::no_place(group, window, rank, at, extent);
+    if (MP_RARELY(!from.is_there)) return impl::no_place(group, window, rank, at, extent);
     if (extent == 0) return true;
-    if (MP_RARELY(from.far != nullptr)) {
+    if (MP_RARELY(from.nic != 0)) {
         const impl::Span span = impl::span_of(rows.count, part);
         auto* first = static_cast<unsigned char*>(to) + span.first * rows.here;
-        return impl::get_by_nic(group, window, *from.far, from.address + span.first * rows.there, first,
+        return impl::get_by_nic(group, window, *part_of(window, rank), from.address + span.first * rows.there, first,
                                 impl::rows_of(rows, span));
     }
     impl::copy_rows(group, impl::address_of(to), rows.here, from.address, rows.there, rows, part);
@@ -205,9 +235,8 @@ template <class Group>
 // the window's report.
 template <class Group>
 MP_DEVICE WaitResult flush(Group group, const Window& window, std::uint64_t rank) {
-    const WindowPart* part = part_of(window, rank);
-    if (MP_RARELY(part == nullptr)) return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
-    if (MP_RARELY(impl::fixed(part->nic) != 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::in_use);
+    if (MP_RARELY(rank >= window.ranks)) return impl::refuse(group, window.report, no_such_rank, rank, 1, window.ranks);
+    if (MP_RARELY(impl::row_of(window, rank).nic != 0)) return impl::drain(group, window, rank, 1, 0, impl::Drain::in_use);
     group.sync();
     return {ok, 0, 0};
 }
@@ -250,7 +279,7 @@ template <class T>
 [[nodiscard]] MP_DEVICE bool put_value(const Window& window, std::uint64_t rank, std::uint64_t at, T value) {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "a value has 1, 2, 4 or 8 bytes");
     const impl::Place to = impl::word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(to.address == 0 || to.far != nullptr)) return impl::put_bytes(window, rank, at, value);
+    if (MP_RARELY(!to.is_there || to.nic != 0)) return impl::put_bytes(window, rank, at, value);
     *impl::at<T>(to.address) = value;
     return true;
 }
@@ -260,7 +289,7 @@ template <class T>
 [[nodiscard]] MP_DEVICE bool get_value(const Window& window, std::uint64_t rank, std::uint64_t at, T& value) {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>, "a value has 1, 2, 4 or 8 bytes");
     const impl::Place from = impl::word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(from.address == 0 || from.far != nullptr)) return impl::get_bytes(window, rank, at, value);
+    if (MP_RARELY(!from.is_there || from.nic != 0)) return impl::get_bytes(window, rank, at, value);
     value = *impl::at<const volatile T>(from.address);
     return true;
 }
@@ -272,9 +301,9 @@ template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool signal(Group group, const Window& window, std::uint64_t rank, Signal signal,
                                     std::uint64_t value) {
     const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
-    if (MP_RARELY(word.far != nullptr))
-        return impl::put_by_nic(group, window, *word.far, block_rank(), 0, nullptr, 0, word.address, value);
+    if (MP_RARELY(!word.is_there)) return impl::no_signal(group, window, rank, signal) == ok;
+    if (MP_RARELY(word.nic != 0))
+        return impl::put_by_nic(group, window, *part_of(window, rank), block_rank(), 0, nullptr, 0, word.address, value);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
@@ -285,8 +314,8 @@ template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool signal_add(Group group, const Window& window, std::uint64_t rank, Signal signal,
                                         std::uint64_t value) {
     const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
-    if (MP_RARELY(word.far != nullptr)) return impl::add_by_nic(group, window, *word.far, word.address, value);
+    if (MP_RARELY(!word.is_there)) return impl::no_signal(group, window, rank, signal) == ok;
+    if (MP_RARELY(word.nic != 0)) return impl::add_by_nic(group, window, *part_of(window, rank), word.address, value);
     mp::signal_add(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
@@ -296,7 +325,7 @@ template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal_add(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,
                                             const void* from, std::uint64_t bytes, Signal signal,
                                             std::uint64_t value) {
-    if (MP_RARELY(impl::signal_place_in(window, rank, signal).address == 0))
+    if (MP_RARELY(!impl::signal_place_in(window, rank, signal).is_there))
         return impl::no_signal(group, window, rank, signal) == ok;
     return put(group, window, rank, at, from, bytes) && signal_add(group, window, rank, signal, value);
 }
@@ -305,14 +334,15 @@ template <class Group, class Signal>
 template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,
                                         const void* from, std::uint64_t bytes, Signal signal, std::uint64_t value) {
-    const impl::Place to = impl::place_in(window, rank, at, bytes);
-    const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
-    if (MP_RARELY(to.address == 0))
+    const impl::WordAhead ahead(group, from, bytes);
+    const WindowPart row = impl::row_of(window, rank);
+    const impl::Place to = impl::place_in(row, at, bytes), word = impl::signal_place_in(window, row, signal);
+    if (MP_RARELY(!word.is_there)) return impl::no_signal(group, window, rank, signal) == ok;
+    if (MP_RARELY(!to.is_there))
         return impl::signal_alone(group, window, rank, at, bytes, word, value);
-    if (MP_RARELY(to.far != nullptr))
-        return impl::put_by_nic(group, window, *to.far, block_rank(), to.address, from, bytes, word.address, value);
-    copy(group, impl::at<void>(to.address), from, bytes);
+    if (MP_RARELY(to.nic != 0))
+        return impl::put_by_nic(group, window, *part_of(window, rank), block_rank(), to.address, from, bytes, word.address, value);
+    if (!ahead.store(to.address)) copy(group, impl::at<void>(to.address), from, bytes);
     mp::signal(group, impl::at<std::uint64_t>(word.address), value);
     return true;
 }
@@ -323,23 +353,23 @@ template <class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal(Block group, const Window& window, std::uint64_t rank, std::uint64_t at,
                                         const void* from, std::uint64_t bytes, Signal signal, std::uint64_t value,
                                         Part part, std::uint64_t* arrived) {
-    const impl::Place to = impl::place_in(window, rank, at, bytes);
-    const impl::Place word = impl::signal_place_in(window, rank, signal);
-    if (MP_RARELY(word.address == 0)) return impl::no_signal(group, window, rank, signal) == ok;
+    const WindowPart row = impl::row_of(window, rank);
+    const impl::Place to = impl::place_in(row, at, bytes), word = impl::signal_place_in(window, row, signal);
+    if (MP_RARELY(!word.is_there)) return impl::no_signal(group, window, rank, signal) == ok;
     bool put = true;
-    if (MP_RARELY(to.address == 0)) {
+    if (MP_RARELY(!to.is_there)) {
         put = impl::no_place(group, window, rank, at, bytes);
-    } else if (MP_RARELY(to.far != nullptr)) {
+    } else if (MP_RARELY(to.nic != 0)) {
         const impl::Span span = impl::span_of(bytes, part);
         const auto* first = static_cast<const unsigned char*>(from) + span.first;
-        put = impl::put_by_nic(group, window, *to.far, impl::number_of(signal), to.address + span.first, first, span.bytes, 0, 0);
+        put = impl::put_by_nic(group, window, *part_of(window, rank), impl::number_of(signal), to.address + span.first, first, span.bytes, 0, 0);
     } else {
         copy(group, impl::at<void>(to.address), from, bytes, part);
     }
     // A part that could not be put is never signalled.
     if (!put || !last_block(arrived, part.count)) return put;
-    if (MP_RARELY(word.far != nullptr))
-        return impl::put_by_nic(group, window, *word.far, impl::number_of(signal), 0, nullptr, 0, word.address, value);
+    if (MP_RARELY(word.nic != 0))
+        return impl::put_by_nic(group, window, *part_of(window, rank), impl::number_of(signal), 0, nullptr, 0, word.address, value);
     if (group.leads()) store(impl::at<std::uint64_t>(word.address), value, release, system);
     return true;
 }
@@ -376,9 +406,9 @@ MP_DEVICE WaitResult wait(Group group, const Window& window, std::uint64_t signa
 template <class Group, class Compare, class T>
 MP_DEVICE WaitResult wait(Group group, const Window& window, WordAt at, Compare compare, T value) {
     const impl::Place word = impl::word_in(window, window.rank, at.at, sizeof(T));
-    if (MP_RARELY(word.address == 0)) {
+    if (MP_RARELY(!word.is_there)) {
         if (group.leads()) (void)impl::no_word(window, window.rank, at.at, sizeof(T));
-        const bool inside = impl::place_in(window, window.rank, at.at, sizeof(T)).address != 0;
+        const bool inside = impl::place_in(window, window.rank, at.at, sizeof(T)).is_there;
         return {inside ? not_atomic : out_of_range, window.ranks, 0};
     }
     const auto* there = impl::at<const T>(word.address);
@@ -419,8 +449,8 @@ using As = typename Exactly<T>::type;
 template <class T, class Kind, class Order>
 MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, T& before, Order order) {
     const Place there = word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.address == 0)) return no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.far != nullptr)) return fetch_by_nic(window, *there.far, there.address, kind, value, before);
+    if (MP_RARELY(!there.is_there)) return no_word(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.nic != 0)) return fetch_by_nic(window, *part_of(window, rank), there.address, kind, value, before);
     if constexpr (std::is_same_v<Kind, replace_t> && !std::is_integral_v<T>) {
         using Bits = BitsOf<T>;
         before = of_bits<T>(fetch(impl::at<Bits>(there.address), kind, to_bits(value), system, order));
@@ -432,10 +462,10 @@ MP_DEVICE bool fetch_in(const Window& window, std::uint64_t rank, std::uint64_t 
 template <class T, class Kind, class Order>
 MP_DEVICE bool change_in(const Window& window, std::uint64_t rank, std::uint64_t at, Kind kind, T value, Order order) {
     const Place there = word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.address == 0)) return no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.far != nullptr)) {
+    if (MP_RARELY(!there.is_there)) return no_word(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.nic != 0)) {
         T before;
-        return fetch_by_nic(window, *there.far, there.address, kind, value, before);
+        return fetch_by_nic(window, *part_of(window, rank), there.address, kind, value, before);
     }
     if constexpr (std::is_same_v<Kind, replace_t>)
         store(impl::at<BitsOf<T>>(there.address), to_bits(value), order, system);
@@ -496,8 +526,8 @@ MP_CHANGE(atomic_set, replace)
 template <class T, class Order = acquire_t>
 [[nodiscard]] MP_DEVICE bool atomic_fetch(const Window& window, std::uint64_t rank, std::uint64_t at, T& held, Order order = {}) {
     const impl::Place there = impl::word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.far != nullptr)) return impl::fetch_by_nic(window, *there.far, there.address, impl::keeps, T{}, held);
+    if (MP_RARELY(!there.is_there)) return impl::no_word(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.nic != 0)) return impl::fetch_by_nic(window, *part_of(window, rank), there.address, impl::keeps, T{}, held);
     held = impl::of_bits<T>(load(impl::at<const impl::BitsOf<T>>(there.address), order, system));
     return true;
 }
@@ -507,9 +537,9 @@ template <class T, class Order = acq_rel_t>
 [[nodiscard]] MP_DEVICE bool compare_swap(const Window& window, std::uint64_t rank, std::uint64_t at, impl::As<T> expected,
                                           impl::As<T> value, T& before, Order order = {}) {
     const impl::Place there = impl::word_in(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.address == 0)) return impl::no_word(window, rank, at, sizeof(T));
-    if (MP_RARELY(there.far != nullptr))
-        return impl::compare_swap_by_nic(window, *there.far, there.address, expected, value, before);
+    if (MP_RARELY(!there.is_there)) return impl::no_word(window, rank, at, sizeof(T));
+    if (MP_RARELY(there.nic != 0))
+        return impl::compare_swap_by_nic(window, *part_of(window, rank), there.address, expected, value, before);
     before = mp::compare_swap(impl::at<T>(there.address), expected, value, system, order);
     return true;
 }

@@ -35,7 +35,7 @@ MP_DEVICE bool atomic_by(const Window& window, std::uint64_t rank, std::uint64_t
 
 // One thread changes the word of an mp::Element at byte `at` of a rank by an mp::AtomicKind. What it held goes to `into`, with as many
 // bytes, unless that is null. What is refused, and what fails, is in the window's report.
-MP_KERNEL void mp_atomic(mp::Window window, std::uint64_t rank, std::uint64_t at, std::uint32_t kind, std::uint32_t element,
+MP_KERNEL void mp_atomic(const __grid_constant__ mp::Window window, std::uint64_t rank, std::uint64_t at, std::uint32_t kind, std::uint32_t element,
                          std::uint64_t value, std::uint64_t expected, void* into) {
     if (mp::block_rank() != 0 || mp::thread_rank() != 0) return;
     std::uint64_t before = 0;

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <sstream>
 #include <string>
 #include <vector>
+
+inline std::uint64_t address(const void* what) { return reinterpret_cast<std::uint64_t>(what); }
 
 namespace check {
 

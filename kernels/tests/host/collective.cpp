@@ -18,7 +18,6 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 // The memory of a collective of `ranks` ranks with room for `bytes` bytes, of which `small` go as packets.
 struct Ranks {

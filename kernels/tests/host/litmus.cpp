@@ -7,6 +7,7 @@
 
 #include "../../../bench/cuda/litmus.cu"
 #include "check.hpp"
+#include "window.hpp"
 
 using std::uint64_t;
 
@@ -14,7 +15,6 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 struct Tally {
     uint64_t rounds = 0, wrong = 0;
@@ -91,9 +91,7 @@ uint64_t play_puts(mp::litmus::Order order, uint64_t bytes, uint64_t rounds) {
     }
     const auto play = [&](unsigned side, unsigned threads) {
         mp::WaitReport report = {};
-        mp::Window window = {};
-        window.parts = address(parts.data());
-        window.ranks = 2;
+        mp::Window window = window_of(parts);
         window.rank = side;
         window.signals = 2 * channels;
         window.timeout_ns = minute_ns;

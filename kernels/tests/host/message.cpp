@@ -9,6 +9,7 @@
 #include "../../../bench/cuda/perf_load.cu"
 #include "../../src/cuda/steps.cu"
 #include "check.hpp"
+#include "window.hpp"
 
 using std::uint64_t;
 
@@ -16,7 +17,6 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 // Both ends of a pair of prepared operations.
 struct Pair {
@@ -281,9 +281,7 @@ CASE(a_window_refuses_what_lies_outside) {
     std::vector<uint64_t> mine(4), theirs(6), signals_mine(16), signals_theirs(16);
     const mp::WindowPart parts[2] = {{address(mine.data()), 32, address(signals_mine.data()), 0},
                                      {address(theirs.data()), 48, address(signals_theirs.data()), 0}};
-    mp::Window window = {};
-    window.parts = address(parts);
-    window.ranks = 2;
+    mp::Window window = window_of(parts);
     window.signals = 2;
     window.timeout_ns = 1'000'000;
     mp::WaitReport report = {};
@@ -404,9 +402,7 @@ CASE(words_of_a_window_are_changed_in_every_way_and_width) {
     alignas(8) unsigned char memory[24] = {};
     const mp::WindowPart parts[2] = {{address(memory), 24, 0, 0}, {address(memory), 24, 0, 0}};
     mp::WaitReport report = {};
-    mp::Window window = {};
-    window.parts = address(parts);
-    window.ranks = 2;
+    mp::Window window = window_of(parts);
     window.timeout_ns = 1'000'000;
     window.report = address(&report);
     change_each(window, reinterpret_cast<std::uint32_t*>(memory + 8));
@@ -442,9 +438,7 @@ CASE(values_of_a_window_are_put_and_got_by_a_thread) {
     alignas(8) unsigned char memory[24] = {};
     const mp::WindowPart parts[2] = {{address(memory), 24, 0, 0}, {address(memory), 24, 0, 0}};
     mp::WaitReport report = {};
-    mp::Window window = {};
-    window.parts = address(parts);
-    window.ranks = 2;
+    mp::Window window = window_of(parts);
     window.timeout_ns = 1'000'000;
     window.report = address(&report);
     put_and_get(window, memory, std::uint8_t{200});
@@ -467,9 +461,7 @@ CASE(what_many_threads_add_at_once_is_all_there_and_all_they_got_is_different) {
         std::int32_t low;
     } words = {0, 0, 0, 0, 0};
     const mp::WindowPart part = {address(&words), sizeof words, 0, 0};
-    mp::Window window = {};
-    window.parts = address(&part);
-    window.ranks = 1;
+    mp::Window window = window_of({&part, 1});
     std::vector<std::atomic<int>> got(all);
     const auto offset = [&](auto& word) { return address(&word) - address(&words); };
     mp::host::launch(blocks, threads, [&] {
@@ -492,13 +484,43 @@ CASE(what_many_threads_add_at_once_is_all_there_and_all_they_got_is_different) {
     CHECK_THAT(words.flags, ==, ~0u);
 }
 
+CASE(ranks_that_the_handle_has_no_room_for_are_reached_by_the_table) {
+    constexpr unsigned ranks = mp::near_ranks + 2;
+    std::vector<uint64_t> words(ranks), signals(8 * ranks);
+    std::vector<mp::WindowPart> parts;
+    for (unsigned rank = 0; rank < ranks; ++rank) parts.push_back({address(&words[rank]), 8, address(&signals[8 * rank]), 0});
+    mp::WaitReport report = {};
+    mp::Window window = window_of(parts);
+    window.signals = 1;
+    window.report = address(&report);
+    for (uint64_t rank = 0; rank < ranks; ++rank) {
+        const uint64_t source = 100 + rank;
+        uint64_t before = 0;
+        CHECK(mp::put_signal(mp::thread(), window, rank, 0, &source, 8, 0, 7));
+        CHECK(mp::fetch_add(window, rank, 0, uint64_t{1}, before));
+        CHECK_THAT(before, ==, source);
+    }
+    for (unsigned rank = 0; rank < ranks; ++rank) CHECK(words[rank] == 101 + rank && signals[8 * rank] == 7);
+    CHECK_THAT(report.status, ==, 0u);
+    for (uint64_t rank : {uint64_t{ranks}, ~uint64_t{0}}) {
+        CHECK(!mp::put(mp::thread(), window, rank, 0, &rank, 8) && !mp::put(mp::thread(), window, rank, 0, &rank, 0));
+        CHECK_THAT(std::exchange(report, {}).status, ==, uint32_t{mp::no_such_rank});
+        CHECK(!mp::signal(mp::thread(), window, rank, 0, 1));
+        CHECK_THAT(std::exchange(report, {}).status, ==, uint32_t{mp::no_such_rank});
+    }
+    // Neither does the handle's own room lead anywhere, where there are fewer.
+    window = window_of({parts.data(), 2});
+    window.report = address(&report);
+    CHECK(!mp::put(mp::thread(), window, 2, 0, &words[0], 0));
+    CHECK_THAT(std::exchange(report, {}).status, ==, uint32_t{mp::no_such_rank});
+}
+
 CASE(no_bytes_and_a_signal_go_to_a_rank_without_memory) {
     std::vector<uint64_t> signals(8);
     const mp::WindowPart part = {0, 0, address(signals.data()), 0};
     mp::WaitReport report = {};
-    mp::Window window = {};
-    window.parts = address(&part);
-    window.ranks = window.signals = 1;
+    mp::Window window = window_of({&part, 1});
+    window.signals = 1;
     window.report = address(&report);
     CHECK(mp::put(mp::thread(), window, 0, 0, nullptr, 0) && mp::get(mp::thread(), window, 0, 0, nullptr, 0));
     CHECK(mp::put_signal(mp::thread(), window, 0, 0, nullptr, 0, 0, 3));

@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 struct Outcome {
     uint64_t mismatches = 0;

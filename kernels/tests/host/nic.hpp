@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "check.hpp"
-
-inline std::uint64_t address(const void* what) { return reinterpret_cast<std::uint64_t>(what); }
+#include "window.hpp"
 
 struct Nic {
     static constexpr std::uint32_t qpn = 0x77;

@@ -63,9 +63,7 @@ struct World {
     }
 
     mp::Window window(uint64_t timeout_ns = minute_ns) {
-        mp::Window window{};
-        window.parts = address(parts.data());
-        window.ranks = parts.size();
+        mp::Window window = window_of(parts);
         window.signals = 8;
         window.abort = address(&abort);
         window.timeout_ns = timeout_ns;

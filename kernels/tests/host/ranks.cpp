@@ -18,7 +18,6 @@ using std::uint64_t;
 
 namespace {
 
-uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 struct Shape {
     uint32_t devices = 1, ranks = 4, threads = 1;

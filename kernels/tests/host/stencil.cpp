@@ -12,7 +12,6 @@ using std::uint64_t;
 
 namespace {
 
-uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
 
 // One direction between two ranks, for one of the two plates.
 struct Way {

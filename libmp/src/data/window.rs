@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 use gdsync::wqe::RemoteAddress;
 use gdsync::{Buffer, Deadline, Device, Rows, Stream, Until, Word64};
-use mp_kernels::WindowPart;
+use mp_kernels::{NEAR_RANKS, WindowPart};
 
 use super::counters::Counters;
 
@@ -619,6 +619,10 @@ impl<T: Pod> Window<T> {
     /// [`Error::Memory`] if the device cannot reach its own tables.
     pub fn handle(&self) -> Result<mp_kernels::Window> {
         let failed = failed("the handle of a window");
+        let mut near = [WindowPart::default(); NEAR_RANKS as usize];
+        for (row, part) in near.iter_mut().zip(&self.all.list) {
+            *row = part.connection.view();
+        }
         Ok(mp_kernels::Window {
             parts: self.all.table.device_address().unwrap_or_default(),
             ranks: self.all.list.len() as u64,
@@ -627,6 +631,7 @@ impl<T: Pod> Window<T> {
             abort: self.plane.abort_of(self.own.memory().device())?.address,
             timeout_ns: nanoseconds(self.timeout),
             report: self.report.address().map_err(failed)?,
+            near,
         })
     }
 

@@ -76,7 +76,7 @@ MP_DEVICE void collectives_by(std::uint32_t flavour, const mp::Collective& barri
 }  // namespace test
 
 // By the thread, the warp or the block that is first. results: what was wrong; rounds done; the status of the call that failed.
-MP_KERNEL void test_collectives(mp::Collective barrier, mp::Collective reduces, mp::Window window, std::uint64_t* scratch,
+MP_KERNEL void test_collectives(mp::Collective barrier, mp::Collective reduces, const __grid_constant__ mp::Window window, std::uint64_t* scratch,
                                 std::uint64_t count, std::uint64_t rounds, std::uint32_t flavour, std::uint64_t* results) {
     test::collectives_by(flavour, barrier, reduces, window, scratch, count, rounds, results);
 }

@@ -92,7 +92,7 @@ MP_KERNEL void test_copy(void* target, const void* source, std::uint64_t bytes, 
 // A ring of windows, one block a rank: signalled puts to the right, acknowledged to the left; then gets and atomics. The share
 // of a rank: `words` that the left puts to, `words` to put from, `words` that stay, three words for atomics, one that each rank
 // puts to before it adds to signal 2. results: what was wrong; rounds done; calls that refused.
-MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::uint64_t words, std::uint64_t rounds,
+MP_KERNEL void test_windows(const __grid_constant__ mp::Window window, std::uint64_t* elsewhere, std::uint64_t words, std::uint64_t rounds,
                             std::uint32_t atomics, std::uint64_t* results) {
     const mp::Block block = mp::block();
     const std::uint64_t me = window.rank, right = (me + 1) % window.ranks;
@@ -199,14 +199,14 @@ MP_KERNEL void test_windows(mp::Window window, std::uint64_t* elsewhere, std::ui
 }
 
 // One put by the block, of memory that no NIC knows, and nothing behind it. results[0] counts refusals.
-MP_KERNEL void test_put(mp::Window window, std::uint64_t rank, const std::uint64_t* from, std::uint64_t bytes,
+MP_KERNEL void test_put(const __grid_constant__ mp::Window window, std::uint64_t rank, const std::uint64_t* from, std::uint64_t bytes,
                         std::uint64_t* results) {
     if (!mp::put(mp::block(), window, rank, 0, from, bytes)) mp::add(results, std::uint64_t{1}, mp::relaxed, mp::system);
 }
 
 // `count` puts of `bytes` bytes by each block, from its part of the first half of the own share to that of the second half of the
 // rank's, and quiet behind them. stamps: when each block began and ended; results[0] counts failures.
-MP_KERNEL void test_put_rate(mp::Window window, std::uint64_t rank, std::uint64_t bytes, std::uint64_t count, std::uint64_t* stamps,
+MP_KERNEL void test_put_rate(const __grid_constant__ mp::Window window, std::uint64_t rank, std::uint64_t bytes, std::uint64_t count, std::uint64_t* stamps,
                              std::uint64_t* results) {
     const mp::Block block = mp::block();
     const std::uint64_t at = mp::block_rank() * bytes, half = mp::grid_blocks() * bytes;
@@ -239,7 +239,7 @@ MP_DEVICE bool meet(std::uint64_t* counter, std::uint64_t time, const mp::Window
 // The share of a rank: `words` for each block of each rank, a word for atomics, then as many as a block puts. `mine`: words that
 // a block puts from in every second round, and of which all threads write down what they drew from the atomic word of rank 0;
 // `counter` is zero. results: what was wrong; rounds done; calls that were refused or failed.
-MP_KERNEL void test_contexts(mp::Collective barrier, mp::Window window, std::uint64_t* mine, std::uint64_t* counter,
+MP_KERNEL void test_contexts(mp::Collective barrier, const __grid_constant__ mp::Window window, std::uint64_t* mine, std::uint64_t* counter,
                              std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
     const mp::Block block = mp::block();
     const std::uint64_t me = window.rank, blocks = mp::grid_blocks(), own = mp::block_rank();
@@ -305,7 +305,7 @@ MP_KERNEL void test_prepared(mp::Put put, mp::SignalWait arrived, mp::Put take, 
 }
 
 // A call that is refused, whatever the path, by a block. results: the status of a wait; calls that were not refused.
-MP_KERNEL void test_refusals(mp::Window window, std::uint64_t bytes, std::uint32_t which, std::uint64_t* results) {
+MP_KERNEL void test_refusals(const __grid_constant__ mp::Window window, std::uint64_t bytes, std::uint32_t which, std::uint64_t* results) {
     const mp::Block block = mp::block();
     const std::uint64_t other = window.ranks - 1 - window.rank;
     std::uint64_t word = 0;

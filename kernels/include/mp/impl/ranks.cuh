@@ -100,9 +100,9 @@ MP_DEVICE std::uint64_t place_in(const Share& share, std::uint64_t first, std::u
 // Requests go by one of a few queues, which the block's number chooses: what a rank asks for is done in order. What is below is for a
 // leader, if it takes no group.
 
-// The devices' memories as a window of libmp, for what is behind a NIC.
+// The devices' memories as a window of libmp, for what is behind a NIC: requests are given the row of the table that they are for.
 MP_DEVICE Window window_over(const Ranks& all, std::uint64_t parts) {
-    return {parts, all.devices, all.device, 0, all.abort, all.timeout_ns, all.nic_report};
+    return {parts, all.devices, all.device, 0, all.abort, all.timeout_ns, all.nic_report, {}};
 }
 
 // Writes `bytes` bytes, of the thread's own memory too, and then a word, at these places of a device's control memory.
