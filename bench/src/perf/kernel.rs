@@ -7,7 +7,7 @@ use mp_kernels::WaitReport;
 use super::{Rank, quantile, soon};
 use crate::kernels::PingPongTime;
 
-/// What one launch measured, in microseconds of a round.
+/// What one launch measured, in microseconds of a round; without a time of each both are the mean.
 pub struct Rounds {
     pub median: f64,
     pub p99: f64,
@@ -15,7 +15,7 @@ pub struct Rounds {
 
 /// Where a kernel writes its times.
 pub struct Watch {
-    samples: Buffer<u32>,
+    samples: Option<Buffer<u32>>,
     results: Buffer<u64>,
     pub rounds: u64,
 }
@@ -27,13 +27,19 @@ const WORDS: usize = REPORT + size_of::<WaitReport>() / 8;
 
 impl Watch {
     pub fn new(rank: &Rank, rounds: u64) -> Result<Watch> {
-        let samples = rank.device.alloc(rounds as usize)?;
-        let results = rank.device.alloc_pinned(WORDS)?;
-        Ok(Watch { samples, results, rounds })
+        let samples = Some(rank.device.alloc(rounds as usize)?);
+        Ok(Watch { samples, ..Watch::of_all(rank, rounds)? })
     }
 
+    /// One that takes the time of all rounds together: to write down that of each costs some of it.
+    pub fn of_all(rank: &Rank, rounds: u64) -> Result<Watch> {
+        let results = rank.device.alloc_pinned(WORDS)?;
+        Ok(Watch { samples: None, results, rounds })
+    }
+
+    /// 0: none.
     pub fn samples(&self) -> u64 {
-        self.samples.device_address().unwrap_or_default()
+        self.samples.as_ref().and_then(Buffer::device_address).unwrap_or_default()
     }
 
     fn word(&self, index: usize) -> u64 {
@@ -82,9 +88,13 @@ impl Watch {
         if time.ns == 0 || time.cycles == 0 {
             bail!("{name} wrote no time");
         }
+        let Some(samples) = &self.samples else {
+            let mean = time.ns as f64 * 1e-3 / self.rounds as f64;
+            return Ok(Rounds { median: mean, p99: mean });
+        };
         let us_a_cycle = time.ns as f64 * 1e-3 / time.cycles as f64;
         let mut rounds: Vec<f64> =
-            self.samples.to_vec()?.iter().map(|&cycles| f64::from(cycles) * us_a_cycle).collect();
+            samples.to_vec()?.iter().map(|&cycles| f64::from(cycles) * us_a_cycle).collect();
         let median = quantile(&mut rounds, 0.5);
         Ok(Rounds { median, p99: quantile(&mut rounds, 0.99) })
     }

@@ -182,8 +182,7 @@ MP_DEVICE void doze(unsigned ns);
 
 namespace impl {
 // Numbers of the platform. `polls_between_clocks`: polls of a wait between two reads of the cycle counter;
-// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds;
-// `acquires_by_fence`: an acquire fence behind the last of many relaxed polls costs less than to acquire by each.
+// `polls_of_shares`: polls for a message that comes in shares (message.cuh) before its wait is one with clocks and bounds.
 
 // A word of a table that the host wrote before the launch and nobody writes while the kernel runs: one read of it may serve several
 // uses, whatever was written or acquired between.

@@ -221,14 +221,12 @@ template <class T, class Compare, class Order = acquire_t>
 MP_DEVICE WaitResult wait_word(const T* word, Compare compare, T value, const WaitBounds& bounds, Order order = {}) {
     const auto glance = [word] { return read_word(word, relaxed); };
     const auto is = [compare, value](T seen) { return compare(seen, value); };
-    constexpr bool orders = !std::is_same_v<Order, relaxed_t>;
     const auto result = [&] {
-        if constexpr (orders && !acquires_by_fence)
-            return wait_until([word, order] { return read_word(word, order); }, glance, is, bounds);
-        else
+        if constexpr (std::is_same_v<Order, relaxed_t>)
             return wait_until(glance, glance, is, bounds);
+        else
+            return wait_until([word, order] { return read_word(word, order); }, glance, is, bounds);
     }();
-    if constexpr (orders && acquires_by_fence) fence(order, system);
     return {result.status, static_cast<std::uint64_t>(result.seen), result.waited_ns};
 }
 template <class Order = acquire_t>
@@ -246,8 +244,8 @@ MP_DEVICE WaitResult wait_alone(const std::uint64_t* word, std::uint64_t expecte
 //
 // The leader polls the word and nothing else; once every 2^16 cycles it looks at the abort word (any value but 0
 // aborts; it may lie in pinned host memory) and at the deadline. So a wait outlasts its bounds by up to two such looks,
-// and a word that is right in time is taken without regard to the abort word. All threads return the same status. Whoever waits
-// long sleeps between two polls, and acquires at the end; only where that is dear do the first polls acquire each.
+// and a word that is right in time is taken without regard to the abort word. All threads return the same status. The first
+// polls acquire; whoever waits longer polls relaxed, after some more with short sleeps between, and acquires at the end.
 template <class Group, class T, class Compare>
 MP_DEVICE WaitResult wait(Group group, const T* word, Compare compare, T value, const WaitBounds& bounds) {
     WaitResult result = {ok, static_cast<std::uint64_t>(value), 0};

@@ -142,7 +142,7 @@ impl Player for InKernel {
 
     fn sample(&mut self, rank: &Rank) -> Result<Sample> {
         let (all, values) = self.prepared.as_ref().context("not prepared")?;
-        let watch = Watch::new(rank, IN_KERNELS)?;
+        let watch = Watch::of_all(rank, IN_KERNELS)?;
         let (handle, untimed) = (all.handle(), 100u64);
         let address = values.buffer().device_address().context("no address")?;
         let count = values.len() as u64;

@@ -100,7 +100,7 @@ impl Kernel {
     /// Microseconds of one.
     fn latency(&self, rank: &Rank, pair: &Pair, window: &mp_kernels::Window) -> Result<f64> {
         let gets = self.what == What::Get;
-        let watch = Watch::new(rank, if gets { rounds_in_kernels(self.x) } else { IN_KERNELS })?;
+        let watch = Watch::of_all(rank, if gets { rounds_in_kernels(self.x) } else { IN_KERNELS })?;
         let to = pair.source.buffer().device_address().context("no address")?;
         let (samples, time) = (watch.samples(), watch.time());
         // No two gets of a line of the cache.

@@ -111,10 +111,8 @@ MP_PTX_SCOPE(system_t, sys)
 // PTX ISA 8.6, sm_90: fences of one side. What is older has the one of both.
 #if __CUDA_ARCH__ >= 900 && (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 8))
 #define MP_PTX_ONE_SIDE(order) #order
-constexpr bool acquires_by_fence = true;
 #else
 #define MP_PTX_ONE_SIDE(order) "acq_rel"
-constexpr bool acquires_by_fence = false;
 #endif
 #define MP_PTX_FENCE(order, name, scope_tag, scope) \
     MP_DEVICE void fence_at(order##_t, scope_tag) { asm volatile("fence." name "." scope ";" ::: "memory"); }

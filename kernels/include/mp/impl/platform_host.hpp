@@ -202,7 +202,6 @@ namespace impl {
 // Each poll gives the CPU away, on a busy machine for milliseconds.
 constexpr int polls_between_clocks = 1;
 constexpr int polls_of_shares = 1;
-constexpr bool acquires_by_fence = false;
 
 template <class T>
 MP_DEVICE T fixed(const T& word) {
