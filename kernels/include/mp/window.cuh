@@ -1,5 +1,6 @@
 // Windows in kernels: put, get, signals and atomics on the memory of any rank, freely addressed or prepared by the host. The
-// host opens the window (libmp, Window); signals lie in the memory of the GPU that waits for them, and are those of the host and
+// host opens the window (libmp, Window), and a kernel takes its handle as `const __grid_constant__ mp::Window`: then it reads it from its
+// constants, and has no copy of it in local memory. Signals lie in the memory of the GPU that waits for them, and are those of the host and
 // of streams. Not here: messages, which are matched and need no addresses.
 //
 // Offsets are bytes and checked against the peer's size: an access outside does nothing and returns false. Ranks and signals
