@@ -235,6 +235,7 @@ cases! {
     positions_go_on_past_the_16_bits_of_a_completion,
     prepared_puts_gets_and_waits_count_their_starts,
     puts_are_there_when_the_signal_is,
+    ranks_that_the_handle_has_no_room_for_are_reached_by_the_table,
     requests_that_are_flushed_make_no_request_before_them_complete,
     rows_that_do_not_all_lie_in_a_share_are_refused,
     strided_puts_and_gets_reach_every_row_and_nothing_between,
