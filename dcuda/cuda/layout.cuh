@@ -7,6 +7,22 @@
 
 namespace programs {
 
+// Doubles of a packet of `Overlap`.
+constexpr std::uint64_t packet = 128;
+
+// Square roots that a thread computes at once, of each of a packet's doubles.
+constexpr std::uint64_t roots_at_once = 4;
+
+// How a halo of the stencil is given.
+enum [[nodiscard]] HaloForm : std::uint32_t {
+    // By a put of each level, the last with a notification.
+    last_level = 0,
+    // By a put with a notification of each level.
+    each_level = 1,
+    // By one put of all levels.
+    all_levels = 2,
+};
+
 // The stencil, as a device has it.
 struct Stencil {
     // Address of the five fields of doubles, each `levels` × (`ranks` × `lines` + 2) × `columns`.
@@ -27,7 +43,7 @@ struct Stencil {
     std::uint64_t turns;
     // Which phase, of one.
     std::uint64_t phase;
-    // How a halo is given. 0: by a put of each level, the last with a notification; 1: each with one; 2: by one put of all levels.
+    // A `HaloForm`.
     std::uint64_t halo;
 };
 static_assert(sizeof(Stencil) == 80 && alignof(Stencil) == 8);

@@ -12,9 +12,6 @@ namespace programs {
 // square roots; what is copied, and where to.
 class Worker {
 public:
-    static constexpr uint64_t packet = 128;
-    static constexpr int roots_at_once = 4;
-
     // Rank `local` of a device of the world.
     MP_DEVICE Worker(const mp::Ranks& world, uint32_t local, const Overlap& all)
         : all_(all), mine_(at(all.memory) + local * all.words), rank_(world.first + local), local_(local), each_device_(world.per_device) {
@@ -33,18 +30,18 @@ public:
             each(packet, [&](uint64_t i) {
                 double half[roots_at_once], inverse[roots_at_once];
                 MP_UNROLL
-                for (int k = 0; k < roots_at_once; ++k) {
+                for (uint64_t k = 0; k < roots_at_once; ++k) {
                     const double square = 2.0 + static_cast<double>(rank_) + static_cast<double>(k * packet + i);
                     half[k] = 0.5 * square;
                     inverse[k] = 1.0 / square;
                 }
                 for (uint64_t unit = 0; unit < all_.units; ++unit) {
                     MP_UNROLL
-                    for (int k = 0; k < roots_at_once; ++k)
+                    for (uint64_t k = 0; k < roots_at_once; ++k)
                         inverse[k] *= std::fma(-half[k] * inverse[k], inverse[k], 1.5);
                 }
                 MP_UNROLL
-                for (int k = 0; k < roots_at_once; ++k) roots()[k * packet + i] = 2.0 * half[k] * inverse[k];
+                for (uint64_t k = 0; k < roots_at_once; ++k) roots()[k * packet + i] = 2.0 * half[k] * inverse[k];
             });
         } else {
             uint64_t first = turn * all_.units * packet % all_.copied, left = all_.units * packet;

@@ -75,9 +75,6 @@ public:
     }
 
 private:
-    // How a halo is given, as in `Stencil::halo`.
-    enum Halo : uint64_t { last_level, each_level, all_levels };
-
     // A line of every level.
     MP_DEVICE bool give(const Rank& self, uint32_t window, uint32_t field, uint32_t to, int64_t from, uint64_t halo) const {
         const uint64_t bytes = all_.columns * sizeof(double), step = plane_ * sizeof(double);

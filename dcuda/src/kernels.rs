@@ -3,7 +3,26 @@
 
 use std::ffi::{c_char, c_void};
 
-use mp_kernels::shared_structs;
+use mp_kernels::{shared_constants, shared_enum, shared_structs};
+
+shared_constants! {
+    /// Doubles of a packet of `Overlap`.
+    pub const PACKET: u64 = 128 as packet;
+    /// Square roots that a thread computes at once, of each of a packet's doubles.
+    pub const ROOTS_AT_ONCE: u64 = 4 as roots_at_once;
+}
+
+shared_enum! {
+    /// How a halo of the stencil is given.
+    pub enum HaloForm {
+        /// By a put of each level, the last with a notification.
+        LastLevel = 0 as last_level,
+        /// By a put with a notification of each level.
+        EachLevel = 1 as each_level,
+        /// By one put of all levels.
+        AllLevels = 2 as all_levels,
+    }
+}
 
 shared_structs! {
     /// The stencil, as a device has it.
@@ -26,7 +45,7 @@ shared_structs! {
         pub turns: u64,
         /// Which phase, of one.
         pub phase: u64,
-        /// How a halo is given. 0: by a put of each level, the last with a notification; 1: each with one; 2: by one put of all levels.
+        /// A `HaloForm`.
         pub halo: u64,
     }
 
@@ -136,8 +155,8 @@ const HEADER: mp_kernels::shared::Header = mp_kernels::shared::Header {
     package: "mp-dcuda",
     includes: &[],
     namespace: "programs",
-    constants: &[],
-    enums: &[],
+    constants: CONSTANTS,
+    enums: &[HaloForm::ENUMERATION],
     structs: LAYOUTS,
 };
 

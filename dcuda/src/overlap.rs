@@ -8,7 +8,7 @@ use libmp::Region;
 use mp_program::{Spread, within};
 
 use crate::halo::{Halo, Pieces};
-use crate::kernels::Overlap;
+use crate::kernels::{Overlap, PACKET, ROOTS_AT_ONCE};
 use crate::machine::{Machine, Plan, address, on_devices, same};
 use crate::table::{Line, Unit};
 
@@ -50,10 +50,8 @@ pub struct Choices {
     copied: u64,
 }
 
-/// Doubles of a packet.
-const PACKET: u64 = 128;
 /// Square roots of a rank.
-const ROOTS: u64 = 4 * PACKET;
+const ROOTS: u64 = ROOTS_AT_ONCE * PACKET;
 /// Where in a rank's memory what it copies begins: see overlap.cuh.
 const SOURCE: u64 = 6 * PACKET + ROOTS;
 /// Of how many units the time of one is taken.

@@ -5,7 +5,7 @@ use dranks::{Options, Ranks};
 use libmp::Region;
 
 use crate::halo::{Halo, Pieces};
-use crate::kernels::Stencil;
+use crate::kernels::{HaloForm, Stencil};
 use crate::machine::{Machine, Plan, address, on_devices, same};
 use crate::table::{Line, forms};
 
@@ -191,9 +191,9 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
         let height = domain.args.devices * domain.lines();
         let serial = serial.get_or_init(|| alone(sizes, height, plan.check));
         let ranks = domain.ranks()?;
-        let by_ranks = |halo: u64| {
-            let (args, ranks) = (domain.args, &ranks);
-            move |turns| machine.run(ranks, "dcuda_stencil", Stencil { turns, halo, ..args })
+        let by_ranks = |halo: HaloForm| {
+            let (args, ranks) = (Stencil { halo: halo as u64, ..domain.args }, &ranks);
+            move |turns| machine.run(ranks, "dcuda_stencil", Stencil { turns, ..args })
         };
         let phases = [0, 1, 2].map(|phase| domain.halo(given(phase, 0), GIVEN[phase]));
         let [lap, flux, even] = phases;
@@ -211,7 +211,9 @@ pub fn run(plan: &Plan, sizes: &Sizes) -> Result<Vec<Line>> {
                 Ok(())
             })
         };
-        let (one, all, rows) = (by_ranks(0), by_ranks(1), by_ranks(2));
+        let one = by_ranks(HaloForm::LastLevel);
+        let all = by_ranks(HaloForm::EachLevel);
+        let rows = by_ranks(HaloForm::AllLevels);
         let size = format!("{} × {height} × {}", sizes.columns, sizes.levels);
         forms(
             (machine, plan),

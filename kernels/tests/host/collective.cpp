@@ -18,7 +18,6 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-
 // The memory of a collective of `ranks` ranks with room for `bytes` bytes, of which `small` go as packets.
 struct Ranks {
     uint64_t ranks, bytes, len, ring, lanes, piece;

@@ -15,7 +15,6 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-
 struct Tally {
     uint64_t rounds = 0, wrong = 0;
 };

@@ -17,7 +17,6 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-
 // Both ends of a pair of prepared operations.
 struct Pair {
     std::vector<unsigned char> source, buffer;

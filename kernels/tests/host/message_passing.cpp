@@ -13,7 +13,6 @@ namespace {
 
 constexpr uint64_t minute_ns = 60'000'000'000;
 
-
 struct Outcome {
     uint64_t mismatches = 0;
     uint64_t written = 0;

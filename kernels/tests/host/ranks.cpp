@@ -18,7 +18,6 @@ using std::uint64_t;
 
 namespace {
 
-
 struct Shape {
     uint32_t devices = 1, ranks = 4, threads = 1;
     uint32_t slots = 16, spill = 256;

@@ -12,7 +12,6 @@ using std::uint64_t;
 
 namespace {
 
-
 // One direction between two ranks, for one of the two plates.
 struct Way {
     mp::MessageState sender = {}, receiver = {};
