@@ -210,14 +210,14 @@ MP_KERNEL void MP_BLOCK_OF(1024) mp_perf_bandwidth(std::uint64_t target, std::ui
 }
 
 // Barriers one after another; `ordered` not 0: each orders memory.
-MP_KERNEL void mp_perf_barrier(mp::Collective collective, std::uint64_t untimed, std::uint64_t timed,
+MP_KERNEL void mp_perf_barrier(const __grid_constant__ mp::Collective collective, std::uint64_t untimed, std::uint64_t timed,
                                std::uint32_t ordered, std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
     mp::perf::play_barriers(collective, untimed, timed, ordered != 0, watch);
 }
 
 // All-reduces of `count` values, one after another, by one block.
-MP_KERNEL void MP_BLOCK_OF(512) mp_perf_all_reduce(mp::Collective collective, double* values, std::uint64_t count, std::uint64_t untimed,
+MP_KERNEL void MP_BLOCK_OF(512) mp_perf_all_reduce(const __grid_constant__ mp::Collective collective, double* values, std::uint64_t count, std::uint64_t untimed,
                                                    std::uint64_t timed, std::uint32_t* samples, mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
     mp::perf::play_all_reduces(collective, values, count, untimed, timed, watch);

@@ -200,6 +200,22 @@ impl PeerHandle {
     pub fn pid(&self) -> u32 {
         self.process.pid
     }
+
+    /// Whether what `device` changes in it by atomic operations is one with what its owner changes: the CPU in host memory, and a GPU
+    /// in memory of its own, or of one behind a link with native atomics. False where it is not known.
+    pub fn has_native_atomics(&self, device: &Device) -> bool {
+        let owner = match &self.kind {
+            Kind::Segment(_) => None,
+            Kind::Cuda { gpu, .. } => CudaDevice::ordinal_of(gpu).ok().flatten(),
+            Kind::SameProcess(_) => exported(self.export).and_then(|owner| owner.device.ordinal()),
+        };
+        match (device.ordinal(), owner) {
+            (Some(from), Some(to)) => {
+                PeerLink::between(from, to).is_ok_and(|link| link.access && link.atomics)
+            }
+            (from, to) => from == to,
+        }
+    }
 }
 
 impl PeerMemory {
@@ -249,9 +265,14 @@ impl PeerMemory {
     }
 }
 
+/// What this process has exported by that number, while it is there.
+fn exported(number: u64) -> Option<Arc<Allocation>> {
+    lock(&EXPORTS).as_ref().and_then(|exports| exports.get(&number)?.upgrade())
+}
+
 /// Memory of this process, for another of its devices.
 fn own_memory(handle: &PeerHandle, device: &Device) -> Result<Arc<Allocation>> {
-    let owner = lock(&EXPORTS).as_ref().and_then(|exports| exports.get(&handle.export)?.upgrade());
+    let owner = exported(handle.export);
     let gone = || Error::PeerUnreachable {
         pid: handle.process.pid,
         why: "its owner has dropped it".into(),

@@ -16,7 +16,7 @@ shared_constants! {
     pub const SIGNAL_STRIDE: u64 = 64 as signal_stride;
     /// Data up to so many bytes travel inside the entry of a NIC's queue: the source is read once, and is free at once.
     pub const INLINE_BYTES: u64 = 512 as inline_bytes;
-    /// Ranks whose rows of a window's table are in the window's handle, too.
+    /// Ranks whose rows of a window's or collective's table are in its handle, too.
     pub const NEAR_RANKS: u64 = 8 as near_ranks;
     /// Bytes of a reply slot, of which a `Context` has one for each block of its queue.
     pub const REPLY_BYTES: u64 = 64 as reply_bytes;
@@ -675,19 +675,25 @@ shared_structs! {
         /// Address of the `Window` that it goes by, where some ranks are reached through a NIC. 0: all ranks map each other's
         /// memory.
         pub nic: u64,
+        /// Not 0: additions to words of all inboxes are atomic from here. 0: a link has no native atomics.
+        pub adds: u64,
+        /// The first of `inboxes`, of as many ranks as there are: found in a kernel's constants quicker than in memory.
+        pub near: [u64; NEAR_RANKS as usize],
     }
 
     /// What a collective remembers, in the memory of its device.
     pub struct CollectiveState {
-        /// Runs by packets or through a NIC so far.
+        /// Runs by packets or through a NIC so far; barriers over mapped memory are not among them.
         pub runs: u64,
         /// Packets of a ring that runs have had so far: the same of all rings, as all ranks know how many a run has.
         pub position: u64,
         /// The position up to which all others are known to have taken their packets. Through a NIC the last run in which this
         /// rank has waited for all others; if that is not the last of all, it does so ahead of the next.
         pub heard: u64,
+        /// Barriers over mapped memory so far.
+        pub met: u64,
         /// Keeps what changes on a cache line of its own; ignored.
-        pub reserved: [u64; 5],
+        pub reserved: [u64; 4],
         /// Itself, as its handle has it: what is out of the way takes it from here, so that the handle stays among the kernel's
         /// parameters.
         pub collective: Collective,

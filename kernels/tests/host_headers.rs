@@ -125,6 +125,7 @@ macro_rules! cases {
 
 cases! {
     a_barrier_orders_what_the_ranks_wrote_before,
+    a_barrier_that_ended_without_all_is_come_to_again,
     a_barrier_orders_what_the_threads_of_a_block_wrote,
     a_barrier_without_order_still_waits_for_all,
     a_bounded_ping_pong_goes_both_ways_and_is_timed,

@@ -25,39 +25,20 @@ namespace mp {
 struct sync_only_t {};
 constexpr sync_only_t sync_only = {};
 
-// Barriers that a group meets at again and again in one kernel, their counters in registers meanwhile, as Sender: what is read from
-// memory is read once. Made and closed by all threads of the group; between that nobody else runs the collective.
+// Barriers that a group meets at again and again in one kernel, their count in a register meanwhile, as Sender: it is read from
+// memory once. Made and closed by all threads of the group; between that nobody else runs the collective.
 class Barrier {
 public:
     template <class Group>
     MP_DEVICE Barrier(Group group, const Collective& collective) : collective_(collective) {
         group.sync();  // the last run of the group itself
-        if (MP_RARELY(collective.nic != 0)) return;
-        const auto* inboxes = impl::at<const std::uint64_t>(collective.inboxes);
-        const auto* state = impl::at<const CollectiveState>(collective.state);
-        // Asked for at once: the last acquire has emptied the cache, and one after the other they would take twice as long.
-        std::uint64_t runs = state->runs, position = state->position, heard = state->heard, mine = impl::fixed(inboxes[collective.rank]);
-        first_ = group.rank() != collective.rank ? group.rank() : group.rank() + group.size();
-        std::uint64_t theirs = impl::fixed(inboxes[first_ < collective.ranks ? first_ : collective.rank]);
-        impl::keep(runs);
-        impl::keep(position);
-        impl::keep(heard);
-        impl::keep(theirs);
-        impl::keep(mine);
-        runs_ = runs;
-        position_ = position;
-        theirs_ = theirs;
-        mine_ = mine;
-        // One packet of a ring. From the first barrier on all others are known to have taken what is before the last.
-        if (MP_RARELY(position + 1 > heard + collective.ring))
-            last_ = impl::hear_taken(group, collective.state, impl::bounds_of(collective), position + 1 - collective.ring);
     }
 
     // As mp::barrier.
     template <class Group>
     MP_DEVICE WaitResult wait(Group group) {
         if (MP_RARELY(collective_.nic != 0)) return impl::barrier_by_nic(group, collective_.state, impl::bounds_of(collective_), true);
-        return meet(group, release, acquire);
+        return meet(group, fenced, acquire);
     }
     template <class Group>
     MP_DEVICE WaitResult wait(Group group, sync_only_t) {
@@ -65,45 +46,56 @@ public:
         return meet(group, relaxed, relaxed);
     }
 
-    // Writes the counters back. Then others may run the collective, after a barrier of the group.
+    // Writes the count back. Then others may run the collective, after a barrier of the group.
     template <class Group>
     MP_DEVICE void close(Group group) {
         // Without a meeting others of the group may still be about to read it.
-        if (!group.leads() || !has_met_) return;
-        auto* state = impl::at<CollectiveState>(collective_.state);
-        state->runs = runs_;
-        state->position = position_;
-        state->heard = position_ - 1;
+        if (group.leads() && has_met_) impl::at<CollectiveState>(collective_.state)->met = met_;
     }
 
 private:
-    // With release and acquire it orders memory, with relaxed and relaxed it does not.
+    // With `fenced` and acquire it orders memory, with relaxed and relaxed it does not. Who adds to a word has said that it is there before it
+    // knows how often it has been: the count comes from memory while the additions are on their way.
     template <class Group, class Announced, class Heard>
     MP_DEVICE WaitResult meet(Group group, Announced announced, Heard heard) {
         if (MP_RARELY(last_.failed())) return last_;
-        const std::uint64_t run = runs_ + 1, me = collective_.rank, ranks = collective_.ranks;
-        WaitResult result = {ok, run, 0};
+        const std::uint64_t me = collective_.rank, ranks = collective_.ranks;
+        const bool adds = collective_.adds != 0;
         group.sync();
-        has_met_ = true;
-        for (std::uint64_t rank = first_; rank < ranks; rank += group.size()) {
-            const std::uint64_t theirs = rank == first_ ? theirs_ : impl::at<const std::uint64_t>(collective_.inboxes)[rank];
-            if (rank != me) store(&impl::packet_in(theirs, collective_, me, position_)->epoch, run, announced, system);
+        if (!adds) know();
+        // One for all ranks, and none where there is nobody to tell.
+        if (!std::is_same_v<Heard, relaxed_t> && group.rank() < ranks && ranks > 1) fence(release, system);
+        MP_NO_UNROLL
+        for (std::uint64_t rank = group.rank(); rank < ranks; rank += group.size()) {
+            if (rank == me) continue;
+            std::uint64_t* word = impl::met_in(impl::inbox_of(collective_, rank), collective_, me);
+            if (adds)
+                add(word, std::uint64_t{1}, announced, system);
+            else
+                store(word, met_ + 1, announced, system);
         }
-        for (std::uint64_t rank = first_; rank < ranks && !result.failed(); rank += group.size())
-            if (rank != me)
-                result = impl::wait_alone(&impl::packet_in(mine_, collective_, rank, position_)->epoch, run, impl::bounds_of(collective_), heard);
-        if (group.any(result.failed())) return last_ = impl::failed_apart(group, collective_.report, run, result);
-        runs_ = run;
-        ++position_;
-        return {ok, run, 0};
+        know();
+        const std::uint64_t number = met_ + 1, mine = impl::inbox_of(collective_, me);
+        WaitResult result = {ok, number, 0};
+        MP_NO_UNROLL
+        for (std::uint64_t rank = group.rank(); rank < ranks && !result.failed(); rank += group.size())
+            if (rank != me) result = impl::wait_alone(impl::met_in(mine, collective_, rank), number, impl::bounds_of(collective_), heard);
+        if (group.any(result.failed())) {
+            if (adds) impl::take_back(group, collective_.state);
+            return last_ = impl::failed_apart(group, collective_.report, number, result);
+        }
+        met_ = number;
+        return {ok, number, 0};
+    }
+
+    // Reads the count, once.
+    MP_DEVICE void know() {
+        if (!has_met_) met_ = impl::at<const CollectiveState>(collective_.state)->met;
+        has_met_ = true;
     }
 
     const Collective& collective_;
-    std::uint64_t runs_ = 0;
-    std::uint64_t position_ = 0;
-    std::uint64_t first_ = 0;   // the thread's first rank but its own
-    std::uint64_t theirs_ = 0;  // the inbox of that
-    std::uint64_t mine_ = 0;
+    std::uint64_t met_ = 0;
     bool has_met_ = false;
     WaitResult last_ = {ok, 0, 0};
 };

@@ -22,7 +22,7 @@ constexpr std::uint64_t signal_stride = 64;
 // Data up to so many bytes travel inside the entry of a NIC's queue: the source is read once, and is free at once.
 constexpr std::uint64_t inline_bytes = 512;
 
-// Ranks whose rows of a window's table are in the window's handle, too.
+// Ranks whose rows of a window's or collective's table are in its handle, too.
 constexpr std::uint64_t near_ranks = 8;
 
 // Bytes of a reply slot, of which a `Context` has one for each block of its queue.
@@ -848,8 +848,12 @@ struct Collective {
     // Address of the `Window` that it goes by, where some ranks are reached through a NIC. 0: all ranks map each other's
     // memory.
     std::uint64_t nic;
+    // Not 0: additions to words of all inboxes are atomic from here. 0: a link has no native atomics.
+    std::uint64_t adds;
+    // The first of `inboxes`, of as many ranks as there are: found in a kernel's constants quicker than in memory.
+    std::uint64_t near[8];
 };
-static_assert(sizeof(Collective) == 112 && alignof(Collective) == 8);
+static_assert(sizeof(Collective) == 184 && alignof(Collective) == 8);
 static_assert(offsetof(Collective, inboxes) == 0);
 static_assert(offsetof(Collective, ranks) == 8);
 static_assert(offsetof(Collective, rank) == 16);
@@ -864,18 +868,22 @@ static_assert(offsetof(Collective, abort) == 80);
 static_assert(offsetof(Collective, timeout_ns) == 88);
 static_assert(offsetof(Collective, report) == 96);
 static_assert(offsetof(Collective, nic) == 104);
+static_assert(offsetof(Collective, adds) == 112);
+static_assert(offsetof(Collective, near) == 120);
 
 // What a collective remembers, in the memory of its device.
 struct CollectiveState {
-    // Runs by packets or through a NIC so far.
+    // Runs by packets or through a NIC so far; barriers over mapped memory are not among them.
     std::uint64_t runs;
     // Packets of a ring that runs have had so far: the same of all rings, as all ranks know how many a run has.
     std::uint64_t position;
     // The position up to which all others are known to have taken their packets. Through a NIC the last run in which this
     // rank has waited for all others; if that is not the last of all, it does so ahead of the next.
     std::uint64_t heard;
+    // Barriers over mapped memory so far.
+    std::uint64_t met;
     // Keeps what changes on a cache line of its own; ignored.
-    std::uint64_t reserved[5];
+    std::uint64_t reserved[4];
     // Itself, as its handle has it: what is out of the way takes it from here, so that the handle stays among the kernel's
     // parameters.
     Collective collective;
@@ -883,13 +891,14 @@ struct CollectiveState {
     // each rank.
     Window window;
 };
-static_assert(sizeof(CollectiveState) == 488 && alignof(CollectiveState) == 8);
+static_assert(sizeof(CollectiveState) == 560 && alignof(CollectiveState) == 8);
 static_assert(offsetof(CollectiveState, runs) == 0);
 static_assert(offsetof(CollectiveState, position) == 8);
 static_assert(offsetof(CollectiveState, heard) == 16);
-static_assert(offsetof(CollectiveState, reserved) == 24);
+static_assert(offsetof(CollectiveState, met) == 24);
+static_assert(offsetof(CollectiveState, reserved) == 32);
 static_assert(offsetof(CollectiveState, collective) == 64);
-static_assert(offsetof(CollectiveState, window) == 176);
+static_assert(offsetof(CollectiveState, window) == 248);
 
 // A team of PEs of OpenSHMEM, or a context of one, as kernels use it: `mp/shmem.cuh`. Its address is the program's handle.
 struct ShmemTeam {
@@ -922,7 +931,7 @@ struct ShmemWorld {
     // What `SHMEM_DEVICE_TEAM_WORLD` synchronises by, here as well: a look at memory less.
     Collective meeting;
 };
-static_assert(sizeof(ShmemWorld) == 496 && alignof(ShmemWorld) == 8);
+static_assert(sizeof(ShmemWorld) == 568 && alignof(ShmemWorld) == 8);
 static_assert(offsetof(ShmemWorld, heap) == 0);
 static_assert(offsetof(ShmemWorld, base) == 312);
 static_assert(offsetof(ShmemWorld, all) == 320);

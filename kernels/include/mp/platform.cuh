@@ -136,6 +136,9 @@ MP_DEVICE Packet load_packet(const Packet* slot);
 template <class Order, class Scope>
 MP_DEVICE void fence(Order, Scope);
 
+// fenced: the order of a store or addition that a release fence is ahead of, so that several need one fence. relaxed; on the CPU release,
+// which costs nothing more there, and which ThreadSanitizer understands.
+
 // ---- threads --------------------------------------------------------------------------------------------------
 
 MP_DEVICE unsigned thread_rank();  // in its block, x fastest, 0 … block_threads() - 1; orders nothing

@@ -4,13 +4,13 @@
 #include <mp/mp.cuh>
 
 // A barrier of the ranks' streams: what each stream did before is visible to all streams after.
-MP_KERNEL void mp_barrier(mp::Collective collective) {
+MP_KERNEL void mp_barrier(const __grid_constant__ mp::Collective collective) {
     if (mp::block_rank() == 0) (void)mp::barrier(mp::block(), collective);
 }
 
 // A run whose blocks have at most `most` bytes, the same on all ranks, which go as packets. A failed wait goes into the collective's
 // report.
-MP_KERNEL void mp_collective(mp::Collective collective, mp::CollectiveRun run, std::uint64_t most) {
+MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, mp::CollectiveRun run, std::uint64_t most) {
     if (mp::block_rank() != 0) return;
     const std::uint64_t words = most == 0 ? 1 : (most + 7) / 8;
     if (run.reduction == mp::no_reduction) {
@@ -23,7 +23,7 @@ MP_KERNEL void mp_collective(mp::Collective collective, mp::CollectiveRun run, s
 
 // Two runs, one after the other, of large blocks or through a NIC; the second without blocks: there is none. `most` is of both.
 // By several blocks, or by one.
-MP_KERNEL void MP_BLOCK_OF(512) mp_collective_large(mp::Collective collective, mp::CollectiveRun first, mp::CollectiveRun second,
+MP_KERNEL void MP_BLOCK_OF(512) mp_collective_large(const __grid_constant__ mp::Collective collective, mp::CollectiveRun first, mp::CollectiveRun second,
                                                     std::uint64_t most) {
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
     const auto run = [&](const mp::CollectiveRun& run) {

@@ -5,9 +5,9 @@
 // Small blocks are packets: one round of stores, no fence. An inbox has a ring of packets for each rank that writes there, and a run
 // has as many of every ring as its largest block needs, whether a block goes there or not: so all ranks know where the next run
 // begins. What is overwritten has been taken: who hears all others in a run knows that they have taken all before it, and a ring is
-// as large as two runs, so an all-reduce or a barrier pays one comparison for it. A run in which not all hear all has each rank
+// as large as two runs, so an all-reduce pays one comparison for it. A run in which not all hear all has each rank
 // tell the others at its end up to where it has taken, in a word for each pair, which they look at when a ring has come round:
-// who only gives is ahead by a ring. A tree, which would spare packets, is not worth its steps with the few ranks that map each other.
+// who only gives is ahead by a ring. A barrier takes no packets: each rank counts its own in a word at every other. A tree, which would spare packets, is not worth its steps with the few ranks that map each other.
 //
 // Large blocks go in pieces through lanes. A lane has slots for each pair of ranks, in the memory of who takes, and one word each
 // way with both its counters: pieces sent, and pieces taken from the other. The pieces of a run are as large as its largest
@@ -109,13 +109,27 @@ MP_DEVICE void store_at(std::uint64_t to, std::uint64_t left, std::uint64_t word
 MP_DEVICE Packet* packet_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from, std::uint64_t position) {
     return at<Packet>(inbox) + from * collective.ring + (position & (collective.ring - 1));
 }
+MP_DEVICE std::uint64_t inbox_of(const Collective& collective, std::uint64_t rank) {
+    return rank < near_ranks ? collective.near[rank] : fixed(at<const std::uint64_t>(collective.inboxes)[rank]);
+}
 MP_DEVICE Packet* packet_of(const Collective& collective, std::uint64_t rank, std::uint64_t from, std::uint64_t position) {
-    return packet_in(fixed(at<const std::uint64_t>(collective.inboxes)[rank]), collective, from, position);
+    return packet_in(inbox_of(collective, rank), collective, from, position);
 }
 
-// Behind the rings: up to where rank `from` has taken what is in its own inbox.
+// Behind the rings, two words of each rank: up to where it has taken what is in its own inbox, and the barriers that it has come to.
 MP_DEVICE std::uint64_t* taken_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from) {
     return at<std::uint64_t>(inbox + collective.ranks * collective.ring * packet_size + from * lane_stride);
+}
+MP_DEVICE std::uint64_t* met_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from) {
+    return taken_in(inbox, collective, from) + 1;
+}
+
+// A barrier that has failed is not counted: who comes to it again says so again. Whoever heard of this rank meanwhile has passed.
+template <class Group>
+MP_COLD void take_back(Group group, std::uint64_t state) {
+    const Collective& collective = at<const CollectiveState>(state)->collective;
+    for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
+        if (rank != collective.rank) add(met_in(inbox_of(collective, rank), collective, collective.rank), ~std::uint64_t{0}, relaxed, system);
 }
 
 // Where a run is in the rings.
@@ -139,7 +153,7 @@ MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, const
     if (!together)
         for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
             if (rank != collective.rank)
-                store(taken_in(fixed(at<const std::uint64_t>(collective.inboxes)[rank]), collective, collective.rank), run.end, relaxed, system);
+                store(taken_in(inbox_of(collective, rank), collective, collective.rank), run.end, relaxed, system);
     return {ok, run.number, 0};
 }
 
@@ -148,7 +162,7 @@ template <class Group>
 MP_COLD WaitResult hear_taken(Group group, std::uint64_t state, const WaitBounds bounds, std::uint64_t position) {
     auto& memory = *at<CollectiveState>(state);
     const Collective& collective = memory.collective;
-    const std::uint64_t run = memory.runs, inbox = at<const std::uint64_t>(collective.inboxes)[collective.rank];
+    const std::uint64_t run = memory.runs, inbox = inbox_of(collective, collective.rank);
     WaitResult result = {ok, run, 0};
     for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
         if (rank != collective.rank) result = wait_alone(taken_in(inbox, collective, rank), position, bounds, relaxed);

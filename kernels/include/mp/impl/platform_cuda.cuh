@@ -189,6 +189,7 @@ template <class Order, class Scope>
 MP_DEVICE void fence(Order order, Scope scope) {
     impl::fence_at(order, scope);
 }
+constexpr relaxed_t fenced = relaxed;
 
 MP_DEVICE unsigned thread_rank() {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);

@@ -150,6 +150,7 @@ MP_DEVICE void fence([[maybe_unused]] Order order, Scope) {
     __atomic_thread_fence(impl::order_of(order));
 #endif
 }
+constexpr release_t fenced = release;
 
 MP_DEVICE unsigned thread_rank() { return host::this_thread.rank; }
 MP_DEVICE unsigned block_threads() { return host::this_thread.block_threads; }

@@ -37,6 +37,7 @@ pub(super) struct Counts {
     pub runs: Word64,
     pub position: Word64,
     pub heard: Word64,
+    pub met: Word64,
 }
 
 /// How the others are reached.
@@ -142,9 +143,10 @@ impl HostSide {
         }
     }
 
-    /// Runs so far.
+    /// Runs so far, barriers among them.
     pub fn runs(&self) -> u64 {
-        self.state.runs.load().unwrap_or_default()
+        let [runs, met] = [&self.state.runs, &self.state.met].map(Word64::load);
+        runs.unwrap_or_default() + met.unwrap_or_default()
     }
 
     // ---- packets, and puts of a window -----------------------------------------------------------------------------
@@ -235,9 +237,14 @@ impl HostSide {
 
     /// Begins the next run: waits for what it overwrites to be taken; a rank that has not.
     fn hear(&self, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>> {
-        let before = self.runs();
-        let heard = self.state.heard.load().unwrap_or_default();
+        let is_counted_apart = task.is_barrier && matches!(self.way, Way::Mapped { .. });
+        let count = if is_counted_apart { &self.state.met } else { &self.state.runs };
+        let before = count.load().unwrap_or_default();
         run.number = before + 1;
+        if is_counted_apart {
+            return Ok(None);
+        }
+        let heard = self.state.heard.load().unwrap_or_default();
         let Way::Mapped { inboxes, .. } = &self.way else {
             while heard != before && run.rank < self.ranks {
                 if !self.has_told(run.rank, run, last_round(before))? {
@@ -276,10 +283,14 @@ impl HostSide {
 
     /// A run over mapped memory has come to its end. If not all have heard all, the others are told that what they gave is taken.
     fn end_in_rings(&self, run: &Run, task: &Task<'_>, phase: &Phase, inboxes: &[Buffer<u64>]) {
+        if task.is_barrier {
+            let _ = self.state.met.store(run.number);
+            return;
+        }
         let end = run.position + task.packets();
         let _ = self.state.runs.store(run.number);
         let _ = self.state.position.store(end);
-        if task.is_barrier || phase.is_of_all(self.ranks) {
+        if phase.is_of_all(self.ranks) {
             let _ = self.state.heard.store(run.position);
             return;
         }
@@ -343,11 +354,11 @@ impl HostSide {
             }
             match &self.way {
                 Way::Mapped { inboxes, .. } => {
-                    let ring = self.ring(&inboxes[rank], self.rank);
                     if is_barrier {
-                        let [_, number] = &ring[at_in(ring, run.position)];
-                        number.store(run.number, Ordering::Release);
+                        self.met(&inboxes[rank], self.rank).store(run.number, Ordering::Release);
+                        continue;
                     }
+                    let ring = self.ring(&inboxes[rank], self.rank);
                     for (position, word) in (run.position..).zip(&run.words) {
                         let [data, number] = &ring[at_in(ring, position)];
                         data.store(*word, Ordering::Relaxed);
@@ -445,15 +456,14 @@ impl HostSide {
         Ok(true)
     }
 
-    /// Whether a rank has said that it is in this run, and through a NIC that its signals have reached `round`.
+    /// Whether a rank has come to this barrier, and through a NIC whether its signals have reached `round` of any run.
     fn has_told(&self, rank: usize, run: &Run, round: u64) -> Result<bool> {
         if rank == self.rank {
             return Ok(true);
         }
         match &self.way {
             Way::Mapped { inboxes, .. } => {
-                let ring = self.ring(&inboxes[self.rank], rank);
-                Ok(ring[at_in(ring, run.position)][1].load(Ordering::Acquire) == run.number)
+                Ok(self.met(&inboxes[self.rank], rank).load(Ordering::Acquire) >= run.number)
             }
             Way::Nic { window, .. } => Ok(window.read_signal(rank)? >= round),
         }
@@ -475,9 +485,14 @@ impl HostSide {
         &packets[from * self.ring..(from + 1) * self.ring]
     }
 
-    /// The word behind the rings of an inbox: up to where rank `from` has taken what is in its own.
+    /// The words of rank `from` behind the rings of an inbox: up to where it has taken what is in its own,
     fn taken<'a>(&self, inbox: &'a Buffer<u64>, from: usize) -> &'a AtomicU64 {
         &inbox.atomics().unwrap_or_default()[2 * self.ranks * self.ring + from * LINE]
+    }
+
+    /// and the barriers that it has come to.
+    fn met<'a>(&self, inbox: &'a Buffer<u64>, from: usize) -> &'a AtomicU64 {
+        &inbox.atomics().unwrap_or_default()[2 * self.ranks * self.ring + from * LINE + 1]
     }
 
     /// Puts the words to a rank, and raises this rank's signal there to `round`.

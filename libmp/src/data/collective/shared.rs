@@ -190,6 +190,7 @@ impl Shared {
             runs: word(offset_of!(CollectiveState, runs))?,
             position: word(offset_of!(CollectiveState, position))?,
             heard: word(offset_of!(CollectiveState, heard))?,
+            met: word(offset_of!(CollectiveState, met))?,
         };
         let address = state.runs.device_address().map_err(failed)?;
         let abort = plane.abort_of(device)?;
@@ -210,7 +211,7 @@ impl Shared {
             abort: abort.address,
             timeout_ns: nanoseconds(communicator.timeout()),
             report: report.address().map_err(failed)?,
-            nic: 0,
+            ..Collective::default()
         };
         let mut held = vec![words.bytes()];
         let (mut window, mut view) = (None, mp_kernels::Window::default());
@@ -247,6 +248,11 @@ impl Shared {
             let addresses: Vec<u64> = inboxes.iter().map(address).collect();
             let row = || words.slice(table / 8..table / 8 + size)?.write(&addresses);
             row().map_err(failed)?;
+            handle.near.iter_mut().zip(&addresses).for_each(|(near, inbox)| *near = *inbox);
+            let theirs = handles.iter().flatten().enumerate().filter(|(other, _)| *other != rank);
+            handle.adds = u64::from(
+                theirs.map(|(_, inbox)| inbox).all(|inbox| inbox.has_native_atomics(device)),
+            );
             let mapped = inboxes.iter().map(Buffer::cast).collect::<gdsync::Result<Vec<_>>>();
             held.extend(inboxes);
             let inboxes = mapped.map_err(failed)?;
