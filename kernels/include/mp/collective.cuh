@@ -59,27 +59,33 @@ private:
     template <class Group, class Announced, class Heard>
     MP_DEVICE WaitResult meet(Group group, Announced announced, Heard heard) {
         if (MP_RARELY(last_.failed())) return last_;
-        const std::uint64_t me = collective_.rank, ranks = collective_.ranks;
+        // Of few bits: what lies between two barriers is what a barrier takes longer than its memory.
+        const auto me = static_cast<std::uint32_t>(collective_.rank), ranks = static_cast<std::uint32_t>(collective_.ranks);
+        const std::uint32_t first = next(group, group.rank());
         const bool adds = collective_.adds != 0;
+        std::uint64_t* word = first < ranks ? impl::met_in(impl::inbox_of(collective_, first), me) : nullptr;
         group.sync();
         if (!adds) know();
-        // One for all ranks, and none where there is nobody to tell.
-        if (!std::is_same_v<Heard, relaxed_t> && group.rank() < ranks && ranks > 1) fence(release, system);
-        MP_NO_UNROLL
-        for (std::uint64_t rank = group.rank(); rank < ranks; rank += group.size()) {
-            if (rank == me) continue;
-            std::uint64_t* word = impl::met_in(impl::inbox_of(collective_, rank), collective_, me);
-            if (adds)
-                add(word, std::uint64_t{1}, announced, system);
-            else
-                store(word, met_ + 1, announced, system);
+        if (first < ranks) {
+            impl::keep(word);
+            // One for all ranks.
+            if (!std::is_same_v<Heard, relaxed_t>) fence(release, system);
+            for (std::uint32_t rank = first;;) {
+                if (adds)
+                    add(word, std::uint64_t{1}, announced, system);
+                else
+                    store(word, met_ + 1, announced, system);
+                rank = next(group, rank + group.size());
+                if (rank >= ranks) break;
+                word = impl::met_in(impl::inbox_of(collective_, rank), me);
+            }
         }
         know();
         const std::uint64_t number = met_ + 1, mine = impl::inbox_of(collective_, me);
         WaitResult result = {ok, number, 0};
         MP_NO_UNROLL
-        for (std::uint64_t rank = group.rank(); rank < ranks && !result.failed(); rank += group.size())
-            if (rank != me) result = impl::wait_alone(impl::met_in(mine, collective_, rank), number, impl::bounds_of(collective_), heard);
+        for (std::uint32_t rank = first; rank < ranks && !result.failed(); rank = next(group, rank + group.size()))
+            result = impl::wait_alone(impl::met_in(mine, rank), number, impl::bounds_of(collective_), heard);
         if (group.any(result.failed())) {
             if (adds) impl::take_back(group, collective_.state);
             return last_ = impl::failed_apart(group, collective_.report, number, result);
@@ -88,6 +94,11 @@ private:
         return {ok, number, 0};
     }
 
+    // This rank is not among those that a thread tells and hears.
+    template <class Group>
+    MP_DEVICE std::uint32_t next(Group group, std::uint32_t rank) const {
+        return rank == static_cast<std::uint32_t>(collective_.rank) ? rank + group.size() : rank;
+    }
     // Reads the count, once.
     MP_DEVICE void know() {
         if (!has_met_) met_ = impl::at<const CollectiveState>(collective_.state)->met;

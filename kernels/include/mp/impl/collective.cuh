@@ -105,9 +105,13 @@ MP_DEVICE void store_at(std::uint64_t to, std::uint64_t left, std::uint64_t word
 
 // ---- packets ----------------------------------------------------------------------------------------------------
 
-// A packet of the ring of rank `from` in an inbox.
+// At the beginning of an inbox are two words of each rank: up to where it has taken what is in its own, and the barriers that it has come to.
+MP_DEVICE std::uint64_t* taken_in(std::uint64_t inbox, std::uint64_t from) { return at<std::uint64_t>(inbox + from * lane_stride); }
+MP_DEVICE std::uint64_t* met_in(std::uint64_t inbox, std::uint64_t from) { return taken_in(inbox, from) + 1; }
+
+// Behind them a packet of the ring of rank `from`.
 MP_DEVICE Packet* packet_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from, std::uint64_t position) {
-    return at<Packet>(inbox) + from * collective.ring + (position & (collective.ring - 1));
+    return at<Packet>(inbox + collective.ranks * lane_stride) + from * collective.ring + (position & (collective.ring - 1));
 }
 MP_DEVICE std::uint64_t inbox_of(const Collective& collective, std::uint64_t rank) {
     return rank < near_ranks ? collective.near[rank] : fixed(at<const std::uint64_t>(collective.inboxes)[rank]);
@@ -116,20 +120,12 @@ MP_DEVICE Packet* packet_of(const Collective& collective, std::uint64_t rank, st
     return packet_in(inbox_of(collective, rank), collective, from, position);
 }
 
-// Behind the rings, two words of each rank: up to where it has taken what is in its own inbox, and the barriers that it has come to.
-MP_DEVICE std::uint64_t* taken_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from) {
-    return at<std::uint64_t>(inbox + collective.ranks * collective.ring * packet_size + from * lane_stride);
-}
-MP_DEVICE std::uint64_t* met_in(std::uint64_t inbox, const Collective& collective, std::uint64_t from) {
-    return taken_in(inbox, collective, from) + 1;
-}
-
 // A barrier that has failed is not counted: who comes to it again says so again. Whoever heard of this rank meanwhile has passed.
 template <class Group>
 MP_COLD void take_back(Group group, std::uint64_t state) {
     const Collective& collective = at<const CollectiveState>(state)->collective;
     for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
-        if (rank != collective.rank) add(met_in(inbox_of(collective, rank), collective, collective.rank), ~std::uint64_t{0}, relaxed, system);
+        if (rank != collective.rank) add(met_in(inbox_of(collective, rank), collective.rank), ~std::uint64_t{0}, relaxed, system);
 }
 
 // Where a run is in the rings.
@@ -153,7 +149,7 @@ MP_DEVICE WaitResult end_of_run(Group group, const Collective& collective, const
     if (!together)
         for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
             if (rank != collective.rank)
-                store(taken_in(inbox_of(collective, rank), collective, collective.rank), run.end, relaxed, system);
+                store(taken_in(inbox_of(collective, rank), collective.rank), run.end, relaxed, system);
     return {ok, run.number, 0};
 }
 
@@ -165,7 +161,7 @@ MP_COLD WaitResult hear_taken(Group group, std::uint64_t state, const WaitBounds
     const std::uint64_t run = memory.runs, inbox = inbox_of(collective, collective.rank);
     WaitResult result = {ok, run, 0};
     for (std::uint64_t rank = group.rank(); rank < collective.ranks && !result.failed(); rank += group.size())
-        if (rank != collective.rank) result = wait_alone(taken_in(inbox, collective, rank), position, bounds, relaxed);
+        if (rank != collective.rank) result = wait_alone(taken_in(inbox, rank), position, bounds, relaxed);
     if (group.any(result.failed())) return failed_apart(group, collective.report, run, result);
     if (group.leads()) memory.heard = position;
     return {ok, run, 0};
@@ -240,7 +236,7 @@ MP_DEVICE WaitResult run_by_packets(Group group, const Collective& collective, c
 constexpr std::uint64_t lane_lag = 2;
 static_assert(lane_lag < lane_slots, "a slot is free again when its turn comes");
 
-// Behind that of an inbox: the words, by lane and the rank that writes them.
+// Behind the rings of an inbox: the words, by lane and the rank that writes them.
 MP_DEVICE std::uint64_t lanes_in(std::uint64_t inbox, const Collective& collective) {
     return inbox + collective.ranks * (collective.ring * packet_size + lane_stride);
 }

@@ -171,7 +171,9 @@ constexpr unsigned desk_routes = 8;
 // The world as a block keeps it in memory of its own.
 struct Desk : Ranks {
     Route routes[desk_routes];
-    std::uint64_t found;  // what a ring's head was, for the leader
+    // For the leader: the place in a ring that was taken for it, or if it was not, what the ring's head was.
+    std::uint64_t found;
+    std::uint32_t has_ticket;
 };
 
 MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all->control + self.all->states) + self.local; }
@@ -360,23 +362,29 @@ struct Ticket {
     std::uint64_t read;
 };
 
+// Takes the next place in the ring to a rank, of whose slots the first `read` are known to have been read. False if none is free, as far as that
+// says. `next`: what may be the next; then the place, or what the head was. The slot is written behind the branch that sees it free.
+MP_DEVICE bool ask_ticket(const Ranks& all, std::uint32_t target, std::uint64_t read, std::uint64_t& next) {
+    std::uint64_t* head = ends_to(all, target).head;
+    MP_NO_UNROLL
+    while (next - read < all.slots) {
+        const std::uint64_t found = compare_swap(head, next, next + 1, gpu, relaxed);
+        if (found == next) return true;
+        next = found;
+    }
+    return false;
+}
+
 // Waits until the ring to a rank has a free slot, and takes it. By the leader. `next` and `read`: what may still be so.
 MP_COLD Ticket take_ticket(const Rank self, std::uint32_t target, std::uint64_t label, std::uint64_t next, std::uint64_t read) {
     const Ranks& all = *self.all;
     const RingEnds ends = ends_to(all, target);
     bool full = false;
-    // The slot is written behind the branch that saw it free.
     const WaitResult result = wait_taking_in(self, bounds_of(self), full, [&] {
-        for (;;) {
-            if (next - read >= all.slots) {
-                next = load(ends.head, relaxed, gpu);
-                read = load(ends.tail, relaxed, system);
-                if (next - read >= all.slots) return false;
-            }
-            const std::uint64_t found = compare_swap(ends.head, next, next + 1, gpu, relaxed);
-            if (found == next) return true;
-            next = found;
-        }
+        if (ask_ticket(all, target, read, next)) return true;
+        next = load(ends.head, relaxed, gpu);
+        read = load(ends.tail, relaxed, system);
+        return ask_ticket(all, target, read, next);
     });
     if (result.failed()) {
         const Notification what = notification_of(label);
@@ -408,7 +416,7 @@ MP_COLD WaitResult send_packet(const Rank self, std::uint32_t device, std::uint6
     return result;
 }
 
-// Notifies the rank of a route whose ring is full or has another next ticket than was guessed, or which is far. By the leader, who has fenced.
+// Notifies the rank of a route whose ring looks full, or which is far. By the leader, who has fenced.
 MP_COLD WaitResult notify_slowly(const Rank self, Route& route, std::uint64_t next, std::uint64_t label) {
     const Ticket ticket = take_ticket(self, route.rank, label, next, route.read);
     if (ticket.result.failed()) return ticket.result;
@@ -568,15 +576,6 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (tells && !is_tag(what.tag))))
         return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
     if (MP_RARELY(far)) return transfer_far(self, route, what, theirs, Rows{what.bytes, 1, 0, 0});
-    // Asked for here, so that it is there when the data have been moved and fenced, and by another warp if there is one, because a fence waits
-    // for what its own has asked. The slot is written behind the branch that sees it free and this rank's. Who guesses wrong learns
-    // what is right.
-    const bool asks = what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0);
-    const std::uint64_t guess = route.next, label = label_of(self.rank, what.window, what.tag);
-    Packet* const slot = slot_in(all, route.ring, guess);
-    const bool free = guess - route.read < all.slots;
-    std::uint64_t found = guess;
-    if (asks && free) found = compare_swap(ends_to(all, what.target).head, guess, guess + 1, gpu, relaxed);
     if (apart != 0 && what.bytes != 0) {
         block().sync();
         if (what.call == rank_put)
@@ -588,17 +587,23 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     if (!tells) return result;
     block().sync();
     if (leads) fence_for(release, route.device == all.device);
-    if (asks) self.all->found = found;
+    // Beside the fence: by another warp if there is one, because a fence waits for what its own has asked, and not before, because who has a
+    // later place in the ring is not heard until this one is. Others may have taken the one that is guessed.
+    if (what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0)) {
+        std::uint64_t next = route.next;
+        self.all->has_ticket = ask_ticket(all, what.target, route.read, next);
+        self.all->found = next;
+    }
     block().sync();
     if (leads) {
-        const std::uint64_t head = self.all->found;
-        if (free && head == guess && what.tells == Tells::target) {
-            store_packet(slot, {label, guess + 1});
-            route.next = guess + 1;
-        } else if (what.tells == Tells::target) {
-            result = notify_slowly(self, route, head, label);
-        } else {
+        const std::uint64_t next = self.all->found, label = label_of(self.rank, what.window, what.tag);
+        if (what.tells == Tells::device) {
             result = notify_device(self, route.device, label);
+        } else if (self.all->has_ticket != 0) {
+            store_packet(slot_in(all, route.ring, next), {label, next + 1});
+            route.next = next + 1;
+        } else {
+            result = notify_slowly(self, route, next, label);
         }
     }
     if (block().any(result.failed())) return block().broadcast(result);

@@ -42,7 +42,7 @@ pub(super) struct Counts {
 
 /// How the others are reached.
 pub(super) enum Way {
-    /// Their inboxes, and the own one, in rank order: a ring of packets (data, run) of each rank, a word of each, and behind them lanes.
+    /// Their inboxes, and the own one, in rank order: two words of each rank, a ring of packets (data, run) of each, and lanes.
     Mapped { inboxes: Vec<Buffer<u64>>, lanes: Lanes },
     /// By a window whose shares have two turns of `len` words of each rank, and a signal for each.
     Nic { window: Box<Window<u64>>, share: Buffer<u64>, mine: Region<u64> },
@@ -260,15 +260,15 @@ impl HostSide {
             return Ok(None);
         }
         // What has been taken since: more than is needed, or it would be looked at again in every run.
-        let mut taken = u64::MAX;
+        let mut by_all = u64::MAX;
         for rank in self.others() {
-            let theirs = self.taken(&inboxes[self.rank], rank).load(Ordering::Acquire);
+            let theirs = taken(&inboxes[self.rank], rank).load(Ordering::Acquire);
             if theirs < needed {
                 return Ok(Some(rank));
             }
-            taken = taken.min(theirs);
+            by_all = by_all.min(theirs);
         }
-        let _ = self.state.heard.store(taken);
+        let _ = self.state.heard.store(by_all);
         Ok(None)
     }
 
@@ -295,7 +295,7 @@ impl HostSide {
             return;
         }
         for rank in self.others() {
-            self.taken(&inboxes[rank], self.rank).store(end, Ordering::Release);
+            taken(&inboxes[rank], self.rank).store(end, Ordering::Release);
         }
     }
 
@@ -355,7 +355,7 @@ impl HostSide {
             match &self.way {
                 Way::Mapped { inboxes, .. } => {
                     if is_barrier {
-                        self.met(&inboxes[rank], self.rank).store(run.number, Ordering::Release);
+                        met(&inboxes[rank], self.rank).store(run.number, Ordering::Release);
                         continue;
                     }
                     let ring = self.ring(&inboxes[rank], self.rank);
@@ -463,7 +463,7 @@ impl HostSide {
         }
         match &self.way {
             Way::Mapped { inboxes, .. } => {
-                Ok(self.met(&inboxes[self.rank], rank).load(Ordering::Acquire) >= run.number)
+                Ok(met(&inboxes[self.rank], rank).load(Ordering::Acquire) >= run.number)
             }
             Way::Nic { window, .. } => Ok(window.read_signal(rank)? >= round),
         }
@@ -481,18 +481,9 @@ impl HostSide {
 
     /// The ring of a rank in an inbox.
     fn ring<'a>(&self, inbox: &'a Buffer<u64>, from: usize) -> &'a [[AtomicU64; 2]] {
-        let (packets, _) = inbox.atomics().unwrap_or_default().as_chunks::<2>();
+        let (packets, _) =
+            inbox.atomics().unwrap_or_default()[self.ranks * LINE..].as_chunks::<2>();
         &packets[from * self.ring..(from + 1) * self.ring]
-    }
-
-    /// The words of rank `from` behind the rings of an inbox: up to where it has taken what is in its own,
-    fn taken<'a>(&self, inbox: &'a Buffer<u64>, from: usize) -> &'a AtomicU64 {
-        &inbox.atomics().unwrap_or_default()[2 * self.ranks * self.ring + from * LINE]
-    }
-
-    /// and the barriers that it has come to.
-    fn met<'a>(&self, inbox: &'a Buffer<u64>, from: usize) -> &'a AtomicU64 {
-        &inbox.atomics().unwrap_or_default()[2 * self.ranks * self.ring + from * LINE + 1]
     }
 
     /// Puts the words to a rank, and raises this rank's signal there to `round`.
@@ -516,6 +507,16 @@ impl HostSide {
             }
         }
     }
+}
+
+/// The words of rank `from` at the beginning of an inbox: up to where it has taken what is in its own,
+fn taken(inbox: &Buffer<u64>, from: usize) -> &AtomicU64 {
+    &inbox.atomics().unwrap_or_default()[from * LINE]
+}
+
+/// and the barriers that it has come to.
+fn met(inbox: &Buffer<u64>, from: usize) -> &AtomicU64 {
+    &inbox.atomics().unwrap_or_default()[from * LINE + 1]
 }
 
 /// Where a position is in a ring.
