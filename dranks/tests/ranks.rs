@@ -49,6 +49,7 @@ const KERNELS: [(&str, u64); 19] = [
     ("ranks_rows", 1),
     ("ranks_in_place", 50),
     ("ranks_puts", 20),
+    ("ranks_notify_several", 20),
     ("ranks_chains", 20),
     ("ranks_barriers", 20),
     ("ranks_matching", 1),
