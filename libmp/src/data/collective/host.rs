@@ -3,33 +3,31 @@
 
 mod lanes;
 mod memory;
+mod rings;
+mod rows;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use gdsync::{Buffer, Word64};
-use mp_kernels::LANE_STRIDE;
+use gdsync::Word64;
 
 use super::blocks::{Phase, Reduction};
-use crate::data::region::Region;
-use crate::data::window::Window;
 use crate::error::Result;
 pub(super) use lanes::Lanes;
 use memory::load;
 pub(super) use memory::{InPlace, InRegions, Memory};
+pub(super) use rings::Rings;
+pub(super) use rows::Rows;
 
 /// A collective's memory as the CPU sees it.
 pub(super) struct HostSide {
     /// As in `mp::CollectiveState`.
     pub state: Counts,
-    /// The last run of the host and its streams; the last of all may have been a kernel's.
-    pub by_host: AtomicU64,
     pub rank: usize,
     pub ranks: usize,
     /// Words that a rank can send to another at once.
     pub len: usize,
-    /// Packets of a ring; through a NIC there are none.
-    pub ring: usize,
-    pub way: Way,
+    /// How they go.
+    pub way: Box<dyn Way>,
+    /// How more than that goes, where ranks map each other's memory.
+    pub lanes: Option<Lanes>,
 }
 
 /// Its words that change.
@@ -40,16 +38,27 @@ pub(super) struct Counts {
     pub met: Word64,
 }
 
-/// How the others are reached.
-pub(super) enum Way {
-    /// Their inboxes, and the own one, in rank order: two words of each rank, a ring of packets (data, run) of each, and lanes.
-    Mapped { inboxes: Vec<Buffer<u64>>, lanes: Lanes },
-    /// By a window whose shares have two turns of `len` words of each rank, and a signal for each.
-    Nic { window: Box<Window<u64>>, share: Buffer<u64>, mine: Region<u64> },
+/// How up to `len` words of a run go to each of the other ranks: over mapped memory ([`Rings`]), or through a NIC ([`Rows`]).
+pub(super) trait Way: Send + Sync {
+    /// Begins the next run, once what it overwrites has been taken; a rank that has not.
+    fn begin(&self, state: &Counts, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>>;
+    /// Gives a rank the run's words; of a barrier it tells the rank that this one has come.
+    fn give(&self, run: &Run, rank: usize, is_barrier: bool) -> Result<()>;
+    /// Takes so many words of a rank, behind those that the run has of it; false if they have not come.
+    fn take(&self, run: &mut Run, rank: usize, count: usize) -> Result<bool>;
+    /// Whether a rank has come to the barrier.
+    fn has_come(&self, run: &Run, rank: usize) -> Result<bool>;
+    /// All have come to a barrier: tells them so, if that is not known by itself.
+    fn meet(&self, _run: &Run) -> Result<()> {
+        Ok(())
+    }
+    /// Whether a rank has told so.
+    fn has_met(&self, _run: &Run, _rank: usize) -> Result<bool> {
+        Ok(true)
+    }
+    /// The run is through. Of a barrier, and where all have said how long their blocks are, there is no phase: all have heard all.
+    fn end(&self, state: &Counts, run: &Run, packets: u64, phase: Option<&Phase>);
 }
-
-/// Words of a cache line.
-const LINE: usize = (LANE_STRIDE / 8) as usize;
 
 /// What is done: the exchanges one after another, and how what comes is combined.
 pub(super) struct Task<'a> {
@@ -108,7 +117,7 @@ enum Stage {
     Agree,
     Give,
     Take,
-    /// Of a barrier through a NIC: the second round.
+    /// Of a barrier: the second round, where there is one.
     Meet,
     Through,
 }
@@ -135,9 +144,9 @@ impl HostSide {
         task: &Task<'_>,
         memory: &mut M,
     ) -> Result<Option<usize>> {
-        match &self.way {
-            Way::Mapped { inboxes, lanes } if task.most > 8 * self.len as u64 => {
-                self.advance_in_lanes(run, task, memory, inboxes, lanes)
+        match &self.lanes {
+            Some(lanes) if task.most > 8 * self.len as u64 => {
+                self.advance_in_lanes(run, task, memory, lanes)
             }
             _ => self.advance_in_turns(run, task, memory),
         }
@@ -149,8 +158,6 @@ impl HostSide {
         runs.unwrap_or_default() + met.unwrap_or_default()
     }
 
-    // ---- packets, and puts of a window -----------------------------------------------------------------------------
-
     fn advance_in_turns<M: Memory>(
         &self,
         run: &mut Run,
@@ -158,59 +165,66 @@ impl HostSide {
         memory: &mut M,
     ) -> Result<Option<usize>> {
         let Some(phase) = task.phases.first() else { return Ok(None) };
+        let (way, is_barrier) = (&*self.way, task.is_barrier);
         loop {
             match run.stage {
                 Stage::Hear => {
-                    if let Some(missing) = self.hear(run, task)? {
+                    if let Some(missing) = way.begin(&self.state, run, task)? {
                         return Ok(Some(missing));
                     }
-                    match self.is_to_agree(run, phase, task) {
-                        true => {
-                            self.tell_largest(run, phase)?;
-                            run.goes_on(Stage::Agree);
-                        }
-                        false => run.goes_on(Stage::Give),
+                    // A rank knows only its own blocks of a table: the ranks agree on how many rows there are.
+                    let in_rows = task.most > 8 * self.len as u64 && phase.gives.is_table();
+                    if in_rows && run.agreed.is_none() && self.ranks > 1 {
+                        run.words.clear();
+                        run.words.push(phase.most());
+                        self.others().try_for_each(|rank| way.give(run, rank, false))?;
+                        run.goes_on(Stage::Agree);
+                    } else {
+                        run.goes_on(Stage::Give);
                     }
                 }
                 Stage::Agree => {
                     while run.rank < self.ranks {
-                        let Some(largest) = self.largest_of(run, phase)? else {
-                            return Ok(Some(run.rank));
-                        };
+                        let (rank, mut largest) = (run.rank, phase.most());
+                        if rank != self.rank {
+                            if !way.take(run, rank, 1)? {
+                                return Ok(Some(rank));
+                            }
+                            largest = run.words[0];
+                        }
                         run.agreed = run.agreed.max(Some(largest));
-                        run.rank += 1;
+                        (run.rank, run.word) = (rank + 1, 0);
                     }
-                    self.end(run, true);
+                    way.end(&self.state, run, 0, None);
                     if run.agreed == Some(0) {
                         return Ok(None);
                     }
                     run.goes_on(Stage::Hear);
                 }
                 Stage::Give => {
-                    self.give(run, phase, task.is_barrier, memory)?;
+                    self.give(run, phase, is_barrier, memory)?;
                     run.combined.clear();
                     run.goes_on(Stage::Take);
                 }
                 Stage::Take => {
                     while run.rank < self.ranks {
-                        if !self.take(run, phase, task, memory)? {
+                        let has_come = match is_barrier {
+                            true => run.rank == self.rank || way.has_come(run, run.rank)?,
+                            false => self.take(run, phase, task, memory)?,
+                        };
+                        if !has_come {
                             return Ok(Some(run.rank));
                         }
                         (run.rank, run.word) = (run.rank + 1, 0);
                     }
-                    if let (Way::Nic { window, mine, .. }, true) = (&self.way, task.is_barrier) {
-                        let second = last_round(run.number);
-                        for rank in self.others() {
-                            self.put(window, &mine.slice(0..0)?, rank, run.number, second)?;
-                        }
-                        run.goes_on(Stage::Meet);
-                        continue;
+                    if is_barrier {
+                        way.meet(run)?;
                     }
-                    run.goes_on(Stage::Through);
+                    run.goes_on(if is_barrier { Stage::Meet } else { Stage::Through });
                 }
                 Stage::Meet => {
                     while run.rank < self.ranks {
-                        if !self.has_told(run.rank, run, last_round(run.number))? {
+                        if run.rank != self.rank && !way.has_met(run, run.rank)? {
                             return Ok(Some(run.rank));
                         }
                         run.rank += 1;
@@ -218,12 +232,8 @@ impl HostSide {
                     run.goes_on(Stage::Through);
                 }
                 Stage::Through => {
-                    match &self.way {
-                        Way::Mapped { inboxes, .. } => self.end_in_rings(run, task, phase, inboxes),
-                        Way::Nic { .. } => {
-                            self.end(run, task.is_barrier || self.has_heard_all(phase, run.first));
-                        }
-                    }
+                    let phase = (!is_barrier).then_some(phase);
+                    way.end(&self.state, run, task.packets(), phase);
                     run.first += 8 * self.len as u64;
                     if run.first >= run.agreed.unwrap_or(task.most) {
                         return Ok(None);
@@ -233,106 +243,6 @@ impl HostSide {
                 }
             }
         }
-    }
-
-    /// Begins the next run: waits for what it overwrites to be taken; a rank that has not.
-    fn hear(&self, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>> {
-        let is_counted_apart = task.is_barrier && matches!(self.way, Way::Mapped { .. });
-        let count = if is_counted_apart { &self.state.met } else { &self.state.runs };
-        let before = count.load().unwrap_or_default();
-        run.number = before + 1;
-        if is_counted_apart {
-            return Ok(None);
-        }
-        let heard = self.state.heard.load().unwrap_or_default();
-        let Way::Mapped { inboxes, .. } = &self.way else {
-            while heard != before && run.rank < self.ranks {
-                if !self.has_told(run.rank, run, last_round(before))? {
-                    return Ok(Some(run.rank));
-                }
-                run.rank += 1;
-            }
-            return Ok(None);
-        };
-        run.position = self.state.position.load().unwrap_or_default();
-        let needed = (run.position + task.packets()).saturating_sub(self.ring as u64);
-        if needed <= heard {
-            return Ok(None);
-        }
-        // What has been taken since: more than is needed, or it would be looked at again in every run.
-        let mut by_all = u64::MAX;
-        for rank in self.others() {
-            let theirs = taken(&inboxes[self.rank], rank).load(Ordering::Acquire);
-            if theirs < needed {
-                return Ok(Some(rank));
-            }
-            by_all = by_all.min(theirs);
-        }
-        let _ = self.state.heard.store(by_all);
-        Ok(None)
-    }
-
-    /// A run through a NIC has come to its end; `heard`: of all others.
-    fn end(&self, run: &Run, heard: bool) {
-        self.by_host.store(run.number, Ordering::Relaxed);
-        let _ = self.state.runs.store(run.number);
-        if heard {
-            let _ = self.state.heard.store(run.number);
-        }
-    }
-
-    /// A run over mapped memory has come to its end. If not all have heard all, the others are told that what they gave is taken.
-    fn end_in_rings(&self, run: &Run, task: &Task<'_>, phase: &Phase, inboxes: &[Buffer<u64>]) {
-        if task.is_barrier {
-            let _ = self.state.met.store(run.number);
-            return;
-        }
-        let end = run.position + task.packets();
-        let _ = self.state.runs.store(run.number);
-        let _ = self.state.position.store(end);
-        if phase.is_of_all(self.ranks) {
-            let _ = self.state.heard.store(run.position);
-            return;
-        }
-        for rank in self.others() {
-            taken(&inboxes[rank], self.rank).store(end, Ordering::Release);
-        }
-    }
-
-    /// Whether the ranks have yet to agree on how many rows there are: a rank knows only its own blocks of a table.
-    fn is_to_agree(&self, run: &Run, phase: &Phase, task: &Task<'_>) -> bool {
-        let in_rows = matches!(self.way, Way::Nic { .. }) && task.most > 8 * self.len as u64;
-        in_rows && phase.gives.is_table() && run.agreed.is_none() && self.ranks > 1
-    }
-
-    /// Tells the others the bytes of the largest block here, as a run of its own.
-    fn tell_largest(&self, run: &Run, phase: &Phase) -> Result<()> {
-        let Way::Nic { window, mine, .. } = &self.way else { return Ok(()) };
-        let mine = mine.slice(0..1)?;
-        mine.write(&[phase.most()])?;
-        for rank in self.others() {
-            self.put(window, &mine, rank, run.number, last_round(run.number))?;
-        }
-        Ok(())
-    }
-
-    /// What `run.rank` has told; `None`: nothing yet.
-    fn largest_of(&self, run: &Run, phase: &Phase) -> Result<Option<u64>> {
-        let Way::Nic { share, .. } = &self.way else { return Ok(Some(0)) };
-        if run.rank == self.rank {
-            return Ok(Some(phase.most()));
-        }
-        if !self.has_told(run.rank, run, last_round(run.number))? {
-            return Ok(None);
-        }
-        let word = &share.atomics().unwrap_or_default()[self.turn_at(run.rank, run.number)];
-        Ok(Some(word.load(Ordering::Relaxed)))
-    }
-
-    /// Whether something has come from every rank, of what lies behind byte `first` of the blocks.
-    fn has_heard_all(&self, phase: &Phase, first: u64) -> bool {
-        phase.takes.is_of_all(self.ranks)
-            && (0..self.ranks).all(|rank| phase.takes.block(rank).bytes > first)
     }
 
     /// Sends every other rank its block, as far as it fits.
@@ -352,27 +262,7 @@ impl HostSide {
                 load(memory, phase.again, at, bytes as usize, &mut run.words)?;
                 loaded = Some((at, bytes));
             }
-            match &self.way {
-                Way::Mapped { inboxes, .. } => {
-                    if is_barrier {
-                        met(&inboxes[rank], self.rank).store(run.number, Ordering::Release);
-                        continue;
-                    }
-                    let ring = self.ring(&inboxes[rank], self.rank);
-                    for (position, word) in (run.position..).zip(&run.words) {
-                        let [data, number] = &ring[at_in(ring, position)];
-                        data.store(*word, Ordering::Relaxed);
-                        number.store(run.number, Ordering::Release);
-                    }
-                }
-                Way::Nic { window, mine, .. } => {
-                    let round =
-                        if is_barrier { first_round(run.number) } else { last_round(run.number) };
-                    let mine = mine.slice(0..run.words.len())?;
-                    mine.write(&run.words)?;
-                    self.put(window, &mine, rank, run.number, round)?;
-                }
-            }
+            self.way.give(run, rank, is_barrier)?;
         }
         Ok(())
     }
@@ -386,44 +276,16 @@ impl HostSide {
         memory: &mut M,
     ) -> Result<bool> {
         let (rank, first) = (run.rank, run.first);
-        if task.is_barrier {
-            return self.has_told(rank, run, first_round(run.number));
-        }
         let block = phase.takes.block(rank);
         let bytes = block.bytes.saturating_sub(first).min(8 * self.len as u64) as usize;
         if bytes == 0 {
             return Ok(true);
         }
-        let count = bytes.div_ceil(8);
         if rank == self.rank {
             let own = phase.gives.block(rank).at + first;
             load(memory, phase.again, own, bytes, &mut run.words)?;
-        } else {
-            match &self.way {
-                Way::Mapped { inboxes, .. } => {
-                    let ring = self.ring(&inboxes[self.rank], rank);
-                    if run.word == 0 {
-                        run.words.clear();
-                    }
-                    while run.word < count {
-                        let [data, number] = &ring[at_in(ring, run.position + run.word as u64)];
-                        if number.load(Ordering::Acquire) != run.number {
-                            return Ok(false);
-                        }
-                        run.words.push(data.load(Ordering::Relaxed));
-                        run.word += 1;
-                    }
-                }
-                Way::Nic { share, .. } => {
-                    if !self.has_told(rank, run, last_round(run.number))? {
-                        return Ok(false);
-                    }
-                    let row =
-                        &share.atomics().unwrap_or_default()[self.turn_at(rank, run.number)..];
-                    run.words.clear();
-                    run.words.extend(row[..count].iter().map(|word| word.load(Ordering::Relaxed)));
-                }
-            }
+        } else if !self.way.take(run, rank, bytes.div_ceil(8))? {
+            return Ok(false);
         }
         self.place(run, phase, task.reduction, (rank, bytes), memory)
     }
@@ -456,79 +318,12 @@ impl HostSide {
         Ok(true)
     }
 
-    /// Whether a rank has come to this barrier, and through a NIC whether its signals have reached `round` of any run.
-    fn has_told(&self, rank: usize, run: &Run, round: u64) -> Result<bool> {
-        if rank == self.rank {
-            return Ok(true);
-        }
-        match &self.way {
-            Way::Mapped { inboxes, .. } => {
-                Ok(met(&inboxes[self.rank], rank).load(Ordering::Acquire) >= run.number)
-            }
-            Way::Nic { window, .. } => Ok(window.read_signal(rank)? >= round),
-        }
-    }
-
     fn others(&self) -> impl Iterator<Item = usize> + use<> {
-        let me = self.rank;
-        (0..self.ranks).filter(move |rank| *rank != me)
-    }
-
-    /// Where the values of a rank are in a share.
-    fn turn_at(&self, from: usize, number: u64) -> usize {
-        ((number % 2) as usize * self.ranks + from) * self.len
-    }
-
-    /// The ring of a rank in an inbox.
-    fn ring<'a>(&self, inbox: &'a Buffer<u64>, from: usize) -> &'a [[AtomicU64; 2]] {
-        let (packets, _) =
-            inbox.atomics().unwrap_or_default()[self.ranks * LINE..].as_chunks::<2>();
-        &packets[from * self.ring..(from + 1) * self.ring]
-    }
-
-    /// Puts the words to a rank, and raises this rank's signal there to `round`.
-    fn put(
-        &self,
-        window: &Window<u64>,
-        words: &Region<u64>,
-        rank: usize,
-        number: u64,
-        round: u64,
-    ) -> Result<()> {
-        // Kernels have queues of their own: what they posted in the last run is not to be overtaken by a signal that says more.
-        if self.by_host.load(Ordering::Relaxed) + 1 != number {
-            window.quiet(rank)?;
-        }
-        match words.is_empty() {
-            true => window.signal(rank, self.rank, round),
-            false => {
-                let at = self.turn_at(self.rank, number) as u64;
-                window.put_signal(rank, at, words, self.rank, round)
-            }
-        }
+        others(self.rank, self.ranks)
     }
 }
 
-/// The words of rank `from` at the beginning of an inbox: up to where it has taken what is in its own,
-fn taken(inbox: &Buffer<u64>, from: usize) -> &AtomicU64 {
-    &inbox.atomics().unwrap_or_default()[from * LINE]
-}
-
-/// and the barriers that it has come to.
-fn met(inbox: &Buffer<u64>, from: usize) -> &AtomicU64 {
-    &inbox.atomics().unwrap_or_default()[from * LINE + 1]
-}
-
-/// Where a position is in a ring.
-fn at_in(ring: &[[AtomicU64; 2]], position: u64) -> usize {
-    position as usize & (ring.len() - 1)
-}
-
-/// The number of a run's first or last round of signals.
-fn first_round(number: u64) -> u64 {
-    2 * number - 1
-}
-
-fn last_round(number: u64) -> u64 {
-    2 * number
+/// All ranks but this one.
+fn others(me: usize, ranks: usize) -> impl Iterator<Item = usize> {
+    (0..ranks).filter(move |rank| *rank != me)
 }

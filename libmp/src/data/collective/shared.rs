@@ -13,7 +13,7 @@ use mp_kernels::{
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{List, Phase};
-use super::host::{Counts, HostSide, InRegions, Lanes, Memory, Run, Task, Way};
+use super::host::{Counts, HostSide, InRegions, Lanes, Memory, Rings, Rows, Run, Task, Way};
 use super::job::Job;
 use crate::communicator::Communicator;
 use crate::data::endpoint::is_set;
@@ -215,7 +215,8 @@ impl Shared {
         };
         let mut held = vec![words.bytes()];
         let (mut window, mut view) = (None, mp_kernels::Window::default());
-        let way = if far {
+        let mut lanes = None;
+        let way: Option<Box<dyn Way>> = if far {
             let share: Buffer<u64> = inbox.cast().map_err(failed)?;
             let region = Region::from_buffer(share.clone());
             let opened = Window::open_as(communicator, plane, &region, size, (verb, "on"))?;
@@ -226,8 +227,10 @@ impl Shared {
                 window = Some(opened);
                 None
             } else {
-                let mine = region.slice(2 * size * form.len..region.len())?;
-                Some(Way::Nic { window: Box::new(opened), share, mine })
+                let (len, by_host) = (form.len, AtomicU64::new(0));
+                let mine = region.slice(2 * size * len..region.len())?;
+                let window = opened;
+                Some(Box::new(Rows { window, share, mine, rank, ranks: size, len, by_host }))
             }
         } else {
             let mut inboxes = Vec::new();
@@ -257,16 +260,18 @@ impl Shared {
             held.extend(inboxes);
             let inboxes = mapped.map_err(failed)?;
             let counters = words.slice(counters / 8..words.len()).map_err(failed)?;
-            let lanes = Lanes { count: form.lanes, piece: form.piece, counters };
-            (!gpu).then_some(Way::Mapped { inboxes, lanes })
+            let Form { ring, lanes: count, piece, .. } = form;
+            let first = size * (2 * ring + LANE_STRIDE as usize / 8);
+            if !gpu {
+                lanes = Some(Lanes { inboxes: inboxes.clone(), first, count, piece, counters });
+            }
+            (!gpu).then(|| Box::new(Rings { inboxes, rank, ring }) as Box<dyn Way>)
         };
         let known = CollectiveState { collective: handle, window: view, ..Default::default() };
         let memory = || words.bytes().slice(0..table)?.cast()?.write(&[known]);
         memory().map_err(failed)?;
-        let host = way.map(|way| {
-            let Form { len, ring, .. } = form;
-            HostSide { state, by_host: AtomicU64::new(0), rank, ranks: size, len, ring, way }
-        });
+        let len = form.len;
+        let host = way.map(|way| HostSide { state, rank, ranks: size, len, way, lanes });
         Ok(Shared {
             plane: plane.clone(),
             device: device.clone(),

@@ -6,12 +6,17 @@ use gdsync::Buffer;
 use mp_kernels::{LANE_SLOTS, LEAST_PIECE};
 
 use super::memory::load;
-use super::{HostSide, LINE, Memory, Run, Stage, Task};
+use super::rings::LINE;
+use super::{HostSide, Memory, Run, Stage, Task};
 use crate::data::collective::blocks::Phase;
 use crate::error::Result;
 
 /// Lanes of large blocks.
 pub(in crate::data::collective) struct Lanes {
+    /// As those of [`Rings`](super::Rings), behind whose rings lanes are.
+    pub inboxes: Vec<Buffer<u64>>,
+    /// Words of an inbox before its lanes.
+    pub first: usize,
     pub count: usize,
     /// Bytes of the largest piece.
     pub piece: usize,
@@ -25,16 +30,14 @@ impl HostSide {
         run: &mut Run,
         task: &Task<'_>,
         memory: &mut M,
-        inboxes: &[Buffer<u64>],
         lanes: &Lanes,
     ) -> Result<Option<usize>> {
         let piece = lanes.piece_for(task.most_in_lanes());
         while let Some(phase) = task.phases.get(run.phase) {
             while run.lane < lanes.count {
                 run.sent.resize(self.ranks, 0);
-                let sent = self.send_pieces(run, phase, memory, inboxes, (lanes, piece))?;
-                let missing =
-                    self.take_pieces(run, phase, task, memory, inboxes, (lanes, piece))?;
+                let sent = self.send_pieces(run, phase, memory, (lanes, piece))?;
+                let missing = self.take_pieces(run, phase, task, memory, (lanes, piece))?;
                 let missing = missing.or(sent);
                 if missing.is_some() {
                     return Ok(missing);
@@ -54,7 +57,6 @@ impl HostSide {
         run: &mut Run,
         phase: &Phase,
         memory: &M,
-        inboxes: &[Buffer<u64>],
         (lanes, piece): (&Lanes, u64),
     ) -> Result<Option<usize>> {
         let mut missing = None;
@@ -67,7 +69,7 @@ impl HostSide {
                 }
                 let counter = lanes.counter(run.lane, self.ranks, rank);
                 let (sent, taken) = halves(counter.load(Ordering::Relaxed));
-                let word = lanes.word(&inboxes[self.rank], self, run.lane, rank);
+                let word = lanes.word(run.lane, rank, self.rank);
                 let (_, freed) = halves(word.load(Ordering::Acquire));
                 if sent.wrapping_sub(freed) >= LANE_SLOTS {
                     missing = Some(rank);
@@ -75,13 +77,13 @@ impl HostSide {
                 }
                 let bytes = (block.bytes - first).min(piece) as usize;
                 load(memory, phase.again, block.at + first, bytes, &mut run.words)?;
-                let slot = lanes.slot(&inboxes[rank], self, (run.lane, self.rank, rank), sent);
+                let slot = lanes.slot(run.lane, self.rank, rank, sent);
                 for (to, word) in slot.iter().zip(&run.words) {
                     to.store(*word, Ordering::Relaxed);
                 }
                 let now = joined(sent.wrapping_add(1), taken);
                 counter.store(now, Ordering::Relaxed);
-                let word = lanes.word(&inboxes[rank], self, run.lane, self.rank);
+                let word = lanes.word(run.lane, self.rank, rank);
                 word.store(now, Ordering::Release);
                 run.sent[rank] += 1;
                 run.moved += 1;
@@ -97,7 +99,6 @@ impl HostSide {
         phase: &Phase,
         task: &Task<'_>,
         memory: &mut M,
-        inboxes: &[Buffer<u64>],
         (lanes, piece): (&Lanes, u64),
     ) -> Result<Option<usize>> {
         let most = phase.takes.most();
@@ -118,20 +119,19 @@ impl HostSide {
                 } else if bytes > 0 {
                     let counter = lanes.counter(run.lane, self.ranks, rank);
                     let (sent, taken) = halves(counter.load(Ordering::Relaxed));
-                    let word = lanes.word(&inboxes[self.rank], self, run.lane, rank);
+                    let word = lanes.word(run.lane, rank, self.rank);
                     let (there, _) = halves(word.load(Ordering::Acquire));
                     if there == taken {
                         return Ok(Some(rank));
                     }
-                    let from = (run.lane, rank, self.rank);
-                    let slot = lanes.slot(&inboxes[self.rank], self, from, taken);
+                    let slot = lanes.slot(run.lane, rank, self.rank, taken);
                     let slot = &slot[..bytes.div_ceil(8)];
                     run.words.clear();
                     run.words.extend(slot.iter().map(|word| word.load(Ordering::Relaxed)));
                     self.place(run, phase, task.reduction, (rank, bytes), memory)?;
                     let now = joined(sent, taken.wrapping_add(1));
                     counter.store(now, Ordering::Relaxed);
-                    let word = lanes.word(&inboxes[rank], self, run.lane, self.rank);
+                    let word = lanes.word(run.lane, self.rank, rank);
                     word.store(now, Ordering::Release);
                 }
                 run.rank += 1;
@@ -160,36 +160,19 @@ impl Lanes {
         &self.counters.atomics().unwrap_or_default()[lane * ranks + rank]
     }
 
-    /// Words of an inbox before its lanes.
-    fn begin(host: &HostSide) -> usize {
-        host.ranks * (2 * host.ring + LINE)
-    }
-
-    /// The word that rank `from` writes.
-    fn word<'a>(
-        &self,
-        inbox: &'a Buffer<u64>,
-        host: &HostSide,
-        lane: usize,
-        from: usize,
-    ) -> &'a AtomicU64 {
-        let at = Lanes::begin(host) + (lane * host.ranks + from) * LINE;
-        &inbox.atomics().unwrap_or_default()[at]
+    /// The word that rank `from` writes in the inbox of `to`.
+    fn word(&self, lane: usize, from: usize, to: usize) -> &AtomicU64 {
+        let at = self.first + (lane * self.inboxes.len() + from) * LINE;
+        &self.inboxes[to].atomics().unwrap_or_default()[at]
     }
 
     /// The slot of a piece from one rank in the inbox of another.
-    fn slot<'a>(
-        &self,
-        inbox: &'a Buffer<u64>,
-        host: &HostSide,
-        (lane, from, to): (usize, usize, usize),
-        number: u32,
-    ) -> &'a [AtomicU64] {
-        let words = self.count * host.ranks * LINE;
-        let pair = lane * (host.ranks - 1) + from - usize::from(from > to);
+    fn slot(&self, lane: usize, from: usize, to: usize, number: u32) -> &[AtomicU64] {
+        let ranks = self.inboxes.len();
+        let pair = lane * (ranks - 1) + from - usize::from(from > to);
         let slot = pair * LANE_SLOTS as usize + (number % LANE_SLOTS) as usize;
-        let at = Lanes::begin(host) + words + slot * self.piece / 8;
-        &inbox.atomics().unwrap_or_default()[at..at + self.piece / 8]
+        let at = self.first + self.count * ranks * LINE + slot * self.piece / 8;
+        &self.inboxes[to].atomics().unwrap_or_default()[at..at + self.piece / 8]
     }
 }
 
