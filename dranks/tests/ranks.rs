@@ -42,7 +42,7 @@ fn devices_of<T: Send>(
 const MINUTE: u64 = 60_000;
 
 /// Kernels that check themselves, and their rounds.
-const KERNELS: [(&str, u64); 19] = [
+const KERNELS: [(&str, u64); 20] = [
     ("ranks_numbers", 1),
     ("ranks_windows", 20),
     ("ranks_transfers", 1),
