@@ -58,10 +58,8 @@ public:
         const auto parity = static_cast<uint32_t>(turn % 2);
         fill(turn);
         const uint64_t bytes = packet * sizeof(double), first = (1 + 2 * parity) * bytes;
-        if (has_before_ && mp::put(self, 0, before_, first + bytes, mine_, bytes) != mp::ok) return false;
-        if (has_behind_ && mp::put(self, 0, behind_, first, mine_, bytes) != mp::ok) return false;
-        const mp::Told both[] = {{has_before_ ? before_ : mp::no_rank, parity}, {has_behind_ ? behind_ : mp::no_rank, parity}};
-        if (mp::notify(self, 0, both).failed()) return false;
+        if (has_before_ && mp::put_notify(self, 0, before_, first + bytes, mine_, bytes, parity).failed()) return false;
+        if (has_behind_ && mp::put_notify(self, 0, behind_, first, mine_, bytes, parity).failed()) return false;
         const uint32_t count = has_before_ + has_behind_;
         if (mp::wait_notifications(self, {0, mp::any_source, parity}, count).failed()) return false;
         take(turn);

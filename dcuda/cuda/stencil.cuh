@@ -67,8 +67,6 @@ public:
         const bool has_before = self.rank > 0, has_behind = self.rank + 1 < mp::size_of(self, mp::Team::world);
         if (down && has_before && !give(self, window, field, self.rank - 1, 0, all_.lines + 1)) return false;
         if (up && has_behind && !give(self, window, field, self.rank + 1, last, 0)) return false;
-        const mp::Told both[] = {{down && has_before ? self.rank - 1 : mp::no_rank, 0}, {up && has_behind ? self.rank + 1 : mp::no_rank, 0}};
-        if (all_.halo != each_level && mp::notify(self, window, both).failed()) return false;
         const uint32_t from = (down && has_behind) + (up && has_before);
         const uint32_t count = from * (all_.halo == each_level ? static_cast<uint32_t>(all_.levels) : 1);
         const bool came = !mp::wait_notifications(self, {window, mp::any_source, mp::any_tag}, count).failed();
@@ -77,17 +75,17 @@ public:
     }
 
 private:
-    // A line of every level; of each_level the neighbour is told of each.
+    // A line of every level.
     MP_DEVICE bool give(const Rank& self, uint32_t window, uint32_t field, uint32_t to, int64_t from, uint64_t halo) const {
         const uint64_t bytes = all_.columns * sizeof(double), step = plane_ * sizeof(double);
         if (all_.halo == all_levels) {
             const mp::Rows rows = {bytes, all_.levels, step, step};
-            return mp::put(self, window, to, halo * bytes, line(field, 0, from), rows) == mp::ok;
+            return !mp::put_notify(self, window, to, halo * bytes, line(field, 0, from), rows, 0).failed();
         }
         for (uint64_t level = 0; level < all_.levels; ++level) {
             const double* source = line(field, level, from);
             const uint64_t place = level * step + halo * bytes;
-            if (all_.halo == each_level) {
+            if (all_.halo == each_level || level + 1 == all_.levels) {
                 if (mp::put_notify(self, window, to, place, source, bytes, static_cast<uint32_t>(level)).failed()) return false;
             } else if (mp::put(self, window, to, place, source, bytes) != mp::ok) {
                 return false;

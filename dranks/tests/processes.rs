@@ -37,7 +37,6 @@ fn kernels(world: &World, device: &Device) {
         ("ranks_transfers", 1),
         ("ranks_rows", 1),
         ("ranks_puts", 20),
-        ("ranks_notify_several", 20),
         ("ranks_chains", 20),
         ("ranks_barriers", 10),
         ("ranks_matching", 1),

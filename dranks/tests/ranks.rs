@@ -42,14 +42,13 @@ fn devices_of<T: Send>(
 const MINUTE: u64 = 60_000;
 
 /// Kernels that check themselves, and their rounds.
-const KERNELS: [(&str, u64); 20] = [
+const KERNELS: [(&str, u64); 19] = [
     ("ranks_numbers", 1),
     ("ranks_windows", 20),
     ("ranks_transfers", 1),
     ("ranks_rows", 1),
     ("ranks_in_place", 50),
     ("ranks_puts", 20),
-    ("ranks_notify_several", 20),
     ("ranks_chains", 20),
     ("ranks_barriers", 20),
     ("ranks_matching", 1),

@@ -199,7 +199,6 @@ cases! {
     device_ranks_read_what_another_block_wrote_in_place,
     device_ranks_refuse_what_lies_outside_and_write_and_notify_nothing,
     device_ranks_see_what_those_saw_that_notify_them,
-    device_ranks_tell_several_what_was_put_to_each,
     device_ranks_see_what_was_put_before_a_notification,
     device_ranks_take_nothing_when_they_are_too_late,
     device_ranks_that_send_to_each_other_before_they_wait_get_on,

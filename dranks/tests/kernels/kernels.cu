@@ -194,8 +194,6 @@ TEST(ranks_refusals) {
     EXPECT(refused(mp::put_notify(self, window, right(), bytes, shared, 1, 3).status));
     EXPECT(refused(mp::put_notify(self, window, right(), 0, shared, 8, 1u << 24).status));
     EXPECT(refused(mp::get_notify(self, window, right(), 0, shared, bytes + 1, 3).status));
-    EXPECT(refused(mp::notify(self, window, {{right(), 1}, {size(), 1}}).status) && refused(mp::notify(self, 5, {{right(), 1}}).status));
-    EXPECT(refused(mp::notify(self, window, {{right(), 1}, {left(), 1u << 24}}).status));
     EXPECT(refused(mp::barrier_notify(self, 1000, 3).status) && refused(mp::barrier_notify(self, window, 1u << 24).status));
     EXPECT(refused(mp::broadcast_notify(self, window, bytes, shared, 1, 3).status));
     EXPECT(refused(mp::wait_notifications(self, {window, size(), 0}, 1).status));
@@ -363,32 +361,6 @@ TEST(ranks_puts) {
         // It may come again.
         EXPECT(tell(window, left(), 2));
         EXPECT(hear(window, right(), 2));
-    }
-}
-
-// What was put to several is there when they are told together: nobody is left out, and who is told twice hears it in that order.
-TEST(ranks_notify_several) {
-    uint32_t window = 0;
-    EXPECT(open(window));
-    const uint64_t part = check.words / 3;
-    for (uint64_t round = 0; round < check.rounds; ++round) {
-        fill(mine, part, self.rank, round);
-        EXPECT(mp::put(self, window, right(), 8 * part, mine, 8 * part) == mp::ok);
-        EXPECT(mp::put(self, window, left(), 16 * part, mine, 8 * part) == mp::ok);
-        const uint32_t far = (self.rank + size() / 2) % size();
-        EXPECT(!mp::notify(self, window, {{right(), 1}, {mp::no_rank, 9}, {left(), 2}, {right(), 3}, {far, 4}}).failed());
-        mp::Notification got[2] = {};
-        EXPECT(hear(window, left(), 1));
-        EXPECT(holds(mine + part, part, left(), round));
-        EXPECT(hear(window, right(), 2));
-        EXPECT(holds(mine + 2 * part, part, right(), round));
-        EXPECT(hear(window, left(), 3));
-        EXPECT(hear(window, mp::any_source, 4));
-        // Of tags alike it is the order that tells.
-        EXPECT(!mp::notify(self, window, {{right(), 5}, {right(), 6}}).failed());
-        EXPECT(!mp::wait_notifications(self, {window, left(), mp::any_tag}, 2, got).failed());
-        if (mp::block().leads()) EXPECT(got[0].tag == 5 && got[1].tag == 6);
-        EXPECT(meet());
     }
 }
 

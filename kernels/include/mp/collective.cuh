@@ -31,6 +31,11 @@ class Barrier {
 public:
     template <class Group>
     MP_DEVICE Barrier(Group group, const Collective& collective) : collective_(collective) {
+        first_ = next(group, group.rank());
+        // What lies between two barriers is what a barrier takes longer than its memory: where the first rank is, is worked out here.
+        const auto me = static_cast<std::uint32_t>(collective.rank);
+        mine_ = impl::inbox_of(collective, me);
+        if (first_ < ranks()) there_ = impl::met_in(impl::inbox_of(collective, first_), me);
         group.sync();  // the last run of the group itself
     }
 
@@ -50,64 +55,66 @@ public:
     template <class Group>
     MP_DEVICE void close(Group group) {
         // Without a meeting others of the group may still be about to read it.
-        if (group.leads() && has_met_) impl::at<CollectiveState>(collective_.state)->met = met_;
+        if (group.leads() && knows_) impl::at<CollectiveState>(collective_.state)->met = met_;
     }
 
 private:
     // With `fenced` and acquire it orders memory, with relaxed and relaxed it does not. Who adds to a word has said that it is there before it
-    // knows how often it has been: the count comes from memory while the additions are on their way.
+    // knows how often it has been: the count comes from memory while the first additions are on their way.
     template <class Group, class Announced, class Heard>
     MP_DEVICE WaitResult meet(Group group, Announced announced, Heard heard) {
         if (MP_RARELY(last_.failed())) return last_;
-        // Of few bits: what lies between two barriers is what a barrier takes longer than its memory.
-        const auto me = static_cast<std::uint32_t>(collective_.rank), ranks = static_cast<std::uint32_t>(collective_.ranks);
-        const std::uint32_t first = next(group, group.rank());
-        const bool adds = collective_.adds != 0;
-        std::uint64_t* word = first < ranks ? impl::met_in(impl::inbox_of(collective_, first), me) : nullptr;
+        const auto me = static_cast<std::uint32_t>(collective_.rank);
+        const bool adds = collective_.adds != 0 && !knows_;
         group.sync();
         if (!adds) know();
-        if (first < ranks) {
+        if (first_ < ranks()) {
+            std::uint64_t* word = there_;
             impl::keep(word);
             // One for all ranks.
             if (!std::is_same_v<Heard, relaxed_t>) fence(release, system);
-            for (std::uint32_t rank = first;;) {
+            for (std::uint32_t rank = first_;;) {
                 if (adds)
                     add(word, std::uint64_t{1}, announced, system);
                 else
                     store(word, met_ + 1, announced, system);
                 rank = next(group, rank + group.size());
-                if (rank >= ranks) break;
+                if (rank >= ranks()) break;
                 word = impl::met_in(impl::inbox_of(collective_, rank), me);
             }
         }
         know();
-        const std::uint64_t number = met_ + 1, mine = impl::inbox_of(collective_, me);
+        const std::uint64_t number = met_ + 1;
         WaitResult result = {ok, number, 0};
         MP_NO_UNROLL
-        for (std::uint32_t rank = first; rank < ranks && !result.failed(); rank = next(group, rank + group.size()))
-            result = impl::wait_alone(impl::met_in(mine, rank), number, impl::bounds_of(collective_), heard);
+        for (std::uint32_t rank = first_; rank < ranks() && !result.failed(); rank = next(group, rank + group.size()))
+            result = impl::wait_alone(impl::met_in(mine_, rank), number, impl::bounds_of(collective_), heard);
         if (group.any(result.failed())) {
-            if (adds) impl::take_back(group, collective_.state);
+            impl::take_back(group, collective_.state, met_);
             return last_ = impl::failed_apart(group, collective_.report, number, result);
         }
         met_ = number;
         return {ok, number, 0};
     }
 
-    // This rank is not among those that a thread tells and hears.
+    // Reads the count, once.
+    MP_DEVICE void know() {
+        if (!knows_) met_ = impl::at<const CollectiveState>(collective_.state)->met;
+        knows_ = true;
+    }
+    MP_DEVICE std::uint32_t ranks() const { return static_cast<std::uint32_t>(collective_.ranks); }
+    // A rank that a thread tells and hears: this one is not among them.
     template <class Group>
     MP_DEVICE std::uint32_t next(Group group, std::uint32_t rank) const {
         return rank == static_cast<std::uint32_t>(collective_.rank) ? rank + group.size() : rank;
     }
-    // Reads the count, once.
-    MP_DEVICE void know() {
-        if (!has_met_) met_ = impl::at<const CollectiveState>(collective_.state)->met;
-        has_met_ = true;
-    }
 
     const Collective& collective_;
+    std::uint32_t first_ = 0;         // the thread's first rank
+    bool knows_ = false;              // how many have been
+    std::uint64_t* there_ = nullptr;  // its word at that rank
+    std::uint64_t mine_ = 0;          // the own inbox
     std::uint64_t met_ = 0;
-    bool has_met_ = false;
     WaitResult last_ = {ok, 0, 0};
 };
 

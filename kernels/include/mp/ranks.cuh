@@ -46,14 +46,6 @@ struct Notification {
     std::uint32_t tag;
 };
 
-// A rank that `notify` tells. Instead of a rank `no_rank`: nobody.
-struct Told {
-    std::uint32_t rank;
-    std::uint32_t tag;
-};
-constexpr std::uint32_t no_rank = ~std::uint32_t{0};
-constexpr unsigned most_told = 8;
-
 namespace impl {
 struct Desk;
 }
@@ -149,14 +141,6 @@ MP_DEVICE WaitResult put_notify(const Rank& self, std::uint32_t window, std::uin
 MP_DEVICE WaitResult get_notify(const Rank& self, std::uint32_t window, std::uint32_t target, std::uint64_t at, void* to,
                                 const Rows& rows, std::uint32_t tag) {
     return impl::transfer_rows(self, {rank_get, window, target, tag, at, to, 0, impl::Tells::target}, rows);
-}
-
-// Notifies several ranks, each by its tag, of what this rank has put to them before, as put_notify of each one after the other would; what makes
-// that visible is paid for once. For halos: put to both neighbours, and then tell both. For the rest as put_notify.
-template <unsigned count>
-MP_DEVICE WaitResult notify(const Rank& self, std::uint32_t window, const Told (&told)[count]) {
-    static_assert(count <= most_told, "notify: at most eight ranks");
-    return impl::notify_each(self, window, told, count);
 }
 
 // put to one rank, and then a notification of every rank of its device: for data that they share, which crosses the link once.

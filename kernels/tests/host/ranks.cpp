@@ -228,8 +228,6 @@ CASE(device_ranks_copy_nothing_where_source_and_target_are_one) { pass_all(shape
 
 CASE(device_ranks_see_what_was_put_before_a_notification) { pass_all(shapes(), ranks_puts, 40); }
 
-CASE(device_ranks_tell_several_what_was_put_to_each) { pass_all(shapes(), ranks_notify_several, 40); }
-
 CASE(device_ranks_see_what_those_saw_that_notify_them) { pass_all(shapes(), ranks_chains, 40); }
 
 CASE(device_ranks_meet_in_barriers_and_none_laps) { pass_all(shapes(), ranks_barriers, 60); }

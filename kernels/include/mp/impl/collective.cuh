@@ -120,12 +120,13 @@ MP_DEVICE Packet* packet_of(const Collective& collective, std::uint64_t rank, st
     return packet_in(inbox_of(collective, rank), collective, from, position);
 }
 
-// A barrier that has failed is not counted: who comes to it again says so again. Whoever heard of this rank meanwhile has passed.
+// A barrier that has failed is not counted, `met` were before it: who comes to it again says so again. Whoever heard of this rank meanwhile has
+// passed.
 template <class Group>
-MP_COLD void take_back(Group group, std::uint64_t state) {
+MP_COLD void take_back(Group group, std::uint64_t state, std::uint64_t met) {
     const Collective& collective = at<const CollectiveState>(state)->collective;
     for (std::uint64_t rank = group.rank(); rank < collective.ranks; rank += group.size())
-        if (rank != collective.rank) add(met_in(inbox_of(collective, rank), collective.rank), ~std::uint64_t{0}, relaxed, system);
+        if (rank != collective.rank) store(met_in(inbox_of(collective, rank), collective.rank), met, relaxed, system);
 }
 
 // Where a run is in the rings.

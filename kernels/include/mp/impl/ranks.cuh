@@ -168,18 +168,15 @@ struct Route {
 };
 constexpr unsigned desk_routes = 8;
 
-// For a leader: the place in a ring that was taken for it, or if it was not, what the ring's head was.
-struct Asked {
-    std::uint64_t found;
-    bool has_ticket;
-};
+// Bytes of little data: some are copied in less time than a word of a ring takes.
+constexpr std::uint64_t little = 4096;
 
 // The world as a block keeps it in memory of its own.
 struct Desk : Ranks {
     Route routes[desk_routes];
-    // The route's place. Two neighbours have one each, for each of four windows.
-    MP_DEVICE Route& route_of(std::uint32_t window, std::uint32_t rank) { return routes[(2 * window + (rank >> 1 & 1)) % desk_routes]; }
-    Asked asked[most_told];
+    // For the leader: the place in a ring that was taken for it, or if it was not, what the ring's head was.
+    std::uint64_t found;
+    std::uint32_t has_ticket;
 };
 
 MP_DEVICE RankState* state_of(const Rank& self) { return at<RankState>(self.all->control + self.all->states) + self.local; }
@@ -207,9 +204,9 @@ MP_COLD void look_up(Desk& all, Route& route, std::uint32_t window, std::uint32_
     route.read = load(ends.tail, relaxed, system);
 }
 
-// By all threads of the block.
+// By all threads of the block. Two neighbours have a route each, for each of four windows.
 MP_DEVICE Route& route_to(const Rank& self, std::uint32_t window, std::uint32_t rank) {
-    Route& route = self.all->route_of(window, rank);
+    Route& route = self.all->routes[(2 * window + (rank >> 1 & 1)) % desk_routes];
     if (MP_RARELY(route.window != window || route.rank != rank)) {
         block().sync();
         if (block().leads()) look_up(*self.all, route, window, rank);
@@ -221,7 +218,7 @@ MP_DEVICE Route& route_to(const Rank& self, std::uint32_t window, std::uint32_t 
 // Whether these bytes of a share are the memory `mine`, as far as the block has that near.
 MP_DEVICE bool is_in_place(const Rank& self, std::uint32_t window, std::uint32_t rank, std::uint64_t first, const void* mine,
                            std::uint64_t bytes) {
-    const Route& route = self.all->route_of(window, rank);
+    const Route& route = self.all->routes[(2 * window + (rank >> 1 & 1)) % desk_routes];
     return route.window == window && route.rank == rank && route.far == 0 && place_in(route, first, bytes) == address_of(mine) && mine != nullptr;
 }
 
@@ -381,6 +378,13 @@ MP_DEVICE bool ask_ticket(const Ranks& all, std::uint32_t target, std::uint64_t 
     return false;
 }
 
+// The same for a leader, by the ring of a route.
+MP_DEVICE void ask(Desk& desk, const Route& route) {
+    std::uint64_t next = route.next;
+    desk.has_ticket = ask_ticket(desk, route.rank, route.read, next);
+    desk.found = next;
+}
+
 // Waits until the ring to a rank has a free slot, and takes it. By the leader. `next` and `read`: what may still be so.
 MP_COLD Ticket take_ticket(const Rank self, std::uint32_t target, std::uint64_t label, std::uint64_t next, std::uint64_t read) {
     const Ranks& all = *self.all;
@@ -429,21 +433,6 @@ MP_COLD WaitResult notify_slowly(const Rank self, Route& route, std::uint64_t ne
     route.next = ticket.number + 1;
     route.read = ticket.read;
     return send_packet(self, route.device, route.ring, ticket, label);
-}
-
-// Asks for a ticket of a route's ring, for `notify`.
-MP_DEVICE void ask(Desk& desk, const Route& route, unsigned which) {
-    std::uint64_t next = route.next;
-    desk.asked[which].has_ticket = ask_ticket(desk, route.rank, route.read, next);
-    desk.asked[which].found = next;
-}
-// Notifies the rank of a route, for which a ticket was asked for. By the leader, who has fenced.
-MP_DEVICE WaitResult notify(const Rank& self, Route& route, unsigned which, std::uint64_t label) {
-    const Asked asked = self.all->asked[which];
-    if (MP_RARELY(!asked.has_ticket)) return notify_slowly(self, route, asked.found, label);
-    store_packet(slot_in(*self.all, route.ring, asked.found), {label, asked.found + 1});
-    route.next = asked.found + 1;
-    return {ok, 1, 0};
 }
 
 // Notifies a rank of a device, without a route. By the leader, who has fenced.
@@ -587,9 +576,6 @@ MP_COLD WaitResult transfer_far(const Rank self, Route& route, const Transfer wh
     return {ok, 1, 0};
 }
 
-// Who asks for tickets: of another warp than the leader, if there is one.
-MP_DEVICE std::uint32_t asking_thread() { return block_threads() > 32 ? 32 : 0; }
-
 MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     const Ranks& all = *self.all;
     Route& route = route_to(self, what.window, what.target);
@@ -600,6 +586,11 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (tells && !is_tag(what.tag))))
         return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
     if (MP_RARELY(far)) return transfer_far(self, route, what, theirs, Rows{what.bytes, 1, 0, 0});
+    // Asked for by another warp than the fence's if there is one, because a fence waits for what its own has asked: ahead of little data, and of
+    // much beside the fence, because who has a later place in the ring is not heard until this one is. Others may have taken the one that is
+    // guessed.
+    const bool asks = what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0), ahead = what.bytes <= little;
+    if (asks && ahead) ask(*self.all, route);
     if (apart != 0 && what.bytes != 0) {
         block().sync();
         if (what.call == rank_put)
@@ -611,55 +602,21 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     if (!tells) return result;
     block().sync();
     if (leads) fence_for(release, route.device == all.device);
-    // Beside the fence: by another warp if there is one, because a fence waits for what its own has asked, and not before, because who has a
-    // later place in the ring is not heard until this one is. Others may have taken the one that is guessed.
-    if (what.tells == Tells::target && thread_rank() == asking_thread()) ask(*self.all, route, 0);
+    if (asks && !ahead) ask(*self.all, route);
     block().sync();
     if (leads) {
-        const std::uint64_t label = label_of(self.rank, what.window, what.tag);
-        result = what.tells == Tells::target ? notify(self, route, 0, label) : notify_device(self, route.device, label);
+        const std::uint64_t next = self.all->found, label = label_of(self.rank, what.window, what.tag);
+        if (what.tells == Tells::device) {
+            result = notify_device(self, route.device, label);
+        } else if (self.all->has_ticket != 0) {
+            store_packet(slot_in(all, route.ring, next), {label, next + 1});
+            route.next = next + 1;
+        } else {
+            result = notify_slowly(self, route, next, label);
+        }
     }
     if (block().any(result.failed())) return block().broadcast(result);
     return {ok, 1, 0};
-}
-
-// Notifies several, behind one fence; a thread asks for each. One by one where a rank is behind a NIC, or two of them have one route.
-MP_CALL WaitResult notify_each(const Rank self, std::uint32_t window, const Told* told, unsigned count) {
-    const Ranks& all = *self.all;
-    bool one_device = true, apart = false;
-    for (unsigned i = 0; i < count; ++i) {
-        if (told[i].rank == no_rank) continue;
-        const Route& route = route_to(self, window, told[i].rank);
-        if (MP_RARELY(route.memory == 0 || !is_tag(told[i].tag)))
-            return refuse_rank(self, rank_put, told[i].rank, window, told[i].tag, 0, route.bytes, 0);
-        one_device &= route.device == all.device;
-        apart |= route.far != 0;
-    }
-    for (unsigned i = 0; i < count; ++i) apart |= told[i].rank != no_rank && self.all->route_of(window, told[i].rank).rank != told[i].rank;
-    WaitResult result = {ok, count, 0};
-    for (unsigned i = 0; apart && i < count && !result.failed(); ++i)
-        if (told[i].rank != no_rank) result = transfer(self, {rank_put, window, told[i].rank, told[i].tag, 0, nullptr, 0, Tells::target});
-    if (apart) return result;
-    block().sync();
-    if (block().leads()) fence_for(release, one_device);
-    const std::uint32_t first = asking_thread(), thread = thread_rank();
-    for (unsigned i = 0; i < count; ++i) {
-        // By another thread each, if there are so many; one rank twice in the order in which it is there.
-        if (thread != (first + i < block_threads() ? first + i : first) || told[i].rank == no_rank) continue;
-        bool again = false;
-        for (unsigned before = 0; before < i; ++before) again |= told[before].rank == told[i].rank;
-        if (again)
-            self.all->asked[i] = {self.all->route_of(window, told[i].rank).next, false};
-        else
-            ask(*self.all, self.all->route_of(window, told[i].rank), i);
-    }
-    block().sync();
-    if (block().leads())
-        for (unsigned i = 0; i < count && !result.failed(); ++i)
-            if (told[i].rank != no_rank)
-                result = notify(self, self.all->route_of(window, told[i].rank), i, label_of(self.rank, window, told[i].tag));
-    if (block().any(result.failed())) return block().broadcast(result);
-    return {ok, count, 0};
 }
 
 // Whether rows from one place on meet rows from another, which is not the same.
