@@ -217,8 +217,9 @@ MP_KERNEL void mp_perf_barrier(const __grid_constant__ mp::Collective collective
 }
 
 // All-reduces of `count` values, one after another, by one block.
-MP_KERNEL void MP_BLOCK_OF(512) mp_perf_all_reduce(const __grid_constant__ mp::Collective collective, double* values, std::uint64_t count, std::uint64_t untimed,
-                                                   std::uint64_t timed, std::uint32_t* samples, mp::PingPongTime* time) {
+MP_KERNEL void MP_BLOCK_OF(512) mp_perf_all_reduce(const __grid_constant__ mp::Collective collective, double* values, std::uint64_t count,
+                                                   std::uint64_t untimed, std::uint64_t timed, std::uint32_t* samples,
+                                                   mp::PingPongTime* time) {
     mp::perf::Watch watch = {samples, time};
     mp::perf::play_all_reduces(collective, values, count, untimed, timed, watch);
 }

@@ -207,7 +207,9 @@ impl PeerHandle {
         let owner = match &self.kind {
             Kind::Segment(_) => None,
             Kind::Cuda { gpu, .. } => CudaDevice::ordinal_of(gpu).ok().flatten(),
-            Kind::SameProcess(_) => exported(self.export).and_then(|owner| owner.device.ordinal()),
+            Kind::SameProcess(_) => exported(self.export)
+                .filter(|owner| owner.space == Space::Device)
+                .and_then(|owner| owner.device.ordinal()),
         };
         match (device.ordinal(), owner) {
             (Some(from), Some(to)) => {

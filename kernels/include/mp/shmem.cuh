@@ -110,10 +110,12 @@ MP_DEVICE void signal_op(Group group, const ShmemWorld& world, const void* conte
 template <class Group>
 MP_DEVICE void put_signal_nbi(Group group, const ShmemWorld& world, const void* context, void* dest, const void* source, std::size_t bytes,
                               std::uint64_t* signal, std::uint64_t value, int op, int pe) {
+    // First, so that it comes while the rest is worked out.
+    const mp::impl::WordAhead ahead(group, source, bytes);
     const std::uint64_t rank = pe_of(world, context, pe), at = place_of(world, dest);
     const WordAt there = word(place_of(world, signal));
     if (op == 0)
-        (void)mp::put_signal(group, world.heap, rank, at, source, bytes, there, value);
+        (void)mp::impl::put_signal(group, world.heap, rank, at, source, bytes, there, value, ahead);
     else if (op == 1)
         (void)mp::put_signal_add(group, world.heap, rank, at, source, bytes, there, value);
     else

@@ -331,21 +331,31 @@ template <class Group, class Signal>
     return put(group, window, rank, at, from, bytes) && signal_add(group, window, rank, signal, value);
 }
 
+namespace impl {
+
+// put_signal with the word of `from`, if it is one, asked for before.
+template <class Group, class Signal>
+MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at, const void* from, std::uint64_t bytes,
+                          Signal signal, std::uint64_t value, const WordAhead& ahead) {
+    const WindowPart row = row_of(window, rank);
+    const Place to = place_in(row, at, bytes), word = signal_place_in(window, row, signal);
+    if (MP_RARELY(!word.is_there)) return no_signal(group, window, rank, signal) == ok;
+    if (MP_RARELY(!to.is_there))
+        return signal_alone(group, window, rank, at, bytes, word, value);
+    if (MP_RARELY(to.nic != 0))
+        return put_by_nic(group, window, *part_of(window, rank), block_rank(), to.address, from, bytes, word.address, value);
+    if (!ahead.store(to.address)) copy(group, impl::at<void>(to.address), from, bytes);
+    mp::signal(group, impl::at<std::uint64_t>(word.address), value);
+    return true;
+}
+
+}  // namespace impl
+
 // put, then signal: who sees the signal sees the bytes. Nothing is done if either is out of range.
 template <class Group, class Signal>
 [[nodiscard]] MP_DEVICE bool put_signal(Group group, const Window& window, std::uint64_t rank, std::uint64_t at,
                                         const void* from, std::uint64_t bytes, Signal signal, std::uint64_t value) {
-    const impl::WordAhead ahead(group, from, bytes);
-    const WindowPart row = impl::row_of(window, rank);
-    const impl::Place to = impl::place_in(row, at, bytes), word = impl::signal_place_in(window, row, signal);
-    if (MP_RARELY(!word.is_there)) return impl::no_signal(group, window, rank, signal) == ok;
-    if (MP_RARELY(!to.is_there))
-        return impl::signal_alone(group, window, rank, at, bytes, word, value);
-    if (MP_RARELY(to.nic != 0))
-        return impl::put_by_nic(group, window, *part_of(window, rank), block_rank(), to.address, from, bytes, word.address, value);
-    if (!ahead.store(to.address)) copy(group, impl::at<void>(to.address), from, bytes);
-    mp::signal(group, impl::at<std::uint64_t>(word.address), value);
-    return true;
+    return impl::put_signal(group, window, rank, at, from, bytes, signal, value, impl::WordAhead(group, from, bytes));
 }
 
 // The same by several blocks with a part each; the last one signals. `arrived` as for last_block. Through a NIC all parts go by one

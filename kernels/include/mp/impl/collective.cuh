@@ -7,7 +7,8 @@
 // begins. What is overwritten has been taken: who hears all others in a run knows that they have taken all before it, and a ring is
 // as large as two runs, so an all-reduce pays one comparison for it. A run in which not all hear all has each rank
 // tell the others at its end up to where it has taken, in a word for each pair, which they look at when a ring has come round:
-// who only gives is ahead by a ring. A barrier takes no packets: each rank counts its own in a word at every other. A tree, which would spare packets, is not worth its steps with the few ranks that map each other.
+// who only gives is ahead by a ring. A barrier takes no packets: each rank counts its own in a word at every other. A tree, which
+// would spare packets, is not worth its steps with the few ranks that map each other.
 //
 // Large blocks go in pieces through lanes. A lane has slots for each pair of ranks, in the memory of who takes, and one word each
 // way with both its counters: pieces sent, and pieces taken from the other. The pieces of a run are as large as its largest
