@@ -168,9 +168,6 @@ struct Route {
 };
 constexpr unsigned desk_routes = 8;
 
-// Bytes of little data: some are copied in less time than a word of a ring takes.
-constexpr std::uint64_t little = 4096;
-
 // The world as a block keeps it in memory of its own.
 struct Desk : Ranks {
     Route routes[desk_routes];
@@ -378,13 +375,6 @@ MP_DEVICE bool ask_ticket(const Ranks& all, std::uint32_t target, std::uint64_t 
     return false;
 }
 
-// The same for a leader, by the ring of a route.
-MP_DEVICE void ask(Desk& desk, const Route& route) {
-    std::uint64_t next = route.next;
-    desk.has_ticket = ask_ticket(desk, route.rank, route.read, next);
-    desk.found = next;
-}
-
 // Waits until the ring to a rank has a free slot, and takes it. By the leader. `next` and `read`: what may still be so.
 MP_COLD Ticket take_ticket(const Rank self, std::uint32_t target, std::uint64_t label, std::uint64_t next, std::uint64_t read) {
     const Ranks& all = *self.all;
@@ -586,11 +576,14 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (tells && !is_tag(what.tag))))
         return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
     if (MP_RARELY(far)) return transfer_far(self, route, what, theirs, Rows{what.bytes, 1, 0, 0});
-    // Asked for by another warp than the fence's if there is one, because a fence waits for what its own has asked: ahead of little data, and of
-    // much beside the fence, because who has a later place in the ring is not heard until this one is. Others may have taken the one that is
-    // guessed.
-    const bool asks = what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0), ahead = what.bytes <= little;
-    if (asks && ahead) ask(*self.all, route);
+    // Asked for here, so that the answer is there when the data have been moved and fenced, and by another warp if there is one, because a fence
+    // waits for what its own has asked. Others of this device may have taken the place that is guessed: who guesses wrong asks again beside
+    // the fence.
+    const bool asks = what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0);
+    const std::uint64_t guess = route.next;
+    const bool free = guess - route.read < all.slots;
+    std::uint64_t found = guess;
+    if (asks && free) found = compare_swap(ends_to(all, what.target).head, guess, guess + 1, gpu, relaxed);
     if (apart != 0 && what.bytes != 0) {
         block().sync();
         if (what.call == rank_put)
@@ -602,7 +595,10 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     if (!tells) return result;
     block().sync();
     if (leads) fence_for(release, route.device == all.device);
-    if (asks && !ahead) ask(*self.all, route);
+    if (asks) {
+        self.all->has_ticket = (free && found == guess) || ask_ticket(all, what.target, route.read, found);
+        self.all->found = found;
+    }
     block().sync();
     if (leads) {
         const std::uint64_t next = self.all->found, label = label_of(self.rank, what.window, what.tag);
