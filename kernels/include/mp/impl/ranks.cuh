@@ -576,14 +576,6 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     if (MP_RARELY(theirs == 0 || (apart != 0 && apart < what.bytes && !far) || (tells && !is_tag(what.tag))))
         return refuse_rank(self, what.call, what.target, what.window, tells ? what.tag : nobody, what.first, route.bytes, what.bytes);
     if (MP_RARELY(far)) return transfer_far(self, route, what, theirs, Rows{what.bytes, 1, 0, 0});
-    // Asked for here, so that the answer is there when the data have been moved and fenced, and by another warp if there is one, because a fence
-    // waits for what its own has asked. Others of this device may have taken the place that is guessed: who guesses wrong asks again beside
-    // the fence.
-    const bool asks = what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0);
-    const std::uint64_t guess = route.next;
-    const bool free = guess - route.read < all.slots;
-    std::uint64_t found = guess;
-    if (asks && free) found = compare_swap(ends_to(all, what.target).head, guess, guess + 1, gpu, relaxed);
     if (apart != 0 && what.bytes != 0) {
         block().sync();
         if (what.call == rank_put)
@@ -595,9 +587,12 @@ MP_CALL WaitResult transfer(const Rank self, const Transfer what) {
     if (!tells) return result;
     block().sync();
     if (leads) fence_for(release, route.device == all.device);
-    if (asks) {
-        self.all->has_ticket = (free && found == guess) || ask_ticket(all, what.target, route.read, found);
-        self.all->found = found;
+    // Beside the fence: by another warp if there is one, because a fence waits for what its own has asked, and not before, because who has a
+    // later place in the ring is not heard until this one is. Others may have taken the one that is guessed.
+    if (what.tells == Tells::target && thread_rank() == (block_threads() > 32 ? 32 : 0)) {
+        std::uint64_t next = route.next;
+        self.all->has_ticket = ask_ticket(all, what.target, route.read, next);
+        self.all->found = next;
     }
     block().sync();
     if (leads) {
