@@ -24,10 +24,17 @@ pub(super) struct HostSide {
     pub ranks: usize,
     /// Words that a rank can send to another at once.
     pub len: usize,
-    /// How they go.
-    pub way: Box<dyn Way>,
-    /// How more than that goes, where ranks map each other's memory.
-    pub lanes: Option<Lanes>,
+    pub reach: Reach,
+}
+
+/// How the others are reached.
+pub(super) enum Reach {
+    /// By their memory: up to `len` words by rings, and more by lanes.
+    Mapped {
+        rings: Rings,
+        lanes: Lanes,
+    },
+    Nic(Box<Rows>),
 }
 
 /// Its words that change.
@@ -39,7 +46,7 @@ pub(super) struct Counts {
 }
 
 /// How up to `len` words of a run go to each of the other ranks: over mapped memory ([`Rings`]), or through a NIC ([`Rows`]).
-pub(super) trait Way: Send + Sync {
+trait Way {
     /// Begins the next run, once what it overwrites has been taken; a rank that has not.
     fn begin(&self, state: &Counts, run: &mut Run, task: &Task<'_>) -> Result<Option<usize>>;
     /// Gives a rank the run's words; of a barrier it tells the rank that this one has come.
@@ -48,9 +55,9 @@ pub(super) trait Way: Send + Sync {
     fn take(&self, run: &mut Run, rank: usize, count: usize) -> Result<bool>;
     /// Whether a rank has come to the barrier.
     fn has_come(&self, run: &Run, rank: usize) -> Result<bool>;
-    /// All have come to a barrier: tells them so, if that is not known by itself.
-    fn meet(&self, _run: &Run) -> Result<()> {
-        Ok(())
+    /// All have come to a barrier: tells them so, if that is not known by itself. Whether there is such a second round.
+    fn meet(&self, _run: &Run) -> Result<bool> {
+        Ok(false)
     }
     /// Whether a rank has told so.
     fn has_met(&self, _run: &Run, _rank: usize) -> Result<bool> {
@@ -144,11 +151,12 @@ impl HostSide {
         task: &Task<'_>,
         memory: &mut M,
     ) -> Result<Option<usize>> {
-        match &self.lanes {
-            Some(lanes) if task.most > 8 * self.len as u64 => {
+        match &self.reach {
+            Reach::Mapped { lanes, .. } if task.most > 8 * self.len as u64 => {
                 self.advance_in_lanes(run, task, memory, lanes)
             }
-            _ => self.advance_in_turns(run, task, memory),
+            Reach::Mapped { rings, .. } => self.advance_in_turns(rings, run, task, memory),
+            Reach::Nic(rows) => self.advance_in_turns(&**rows, run, task, memory),
         }
     }
 
@@ -160,12 +168,13 @@ impl HostSide {
 
     fn advance_in_turns<M: Memory>(
         &self,
+        way: &impl Way,
         run: &mut Run,
         task: &Task<'_>,
         memory: &mut M,
     ) -> Result<Option<usize>> {
         let Some(phase) = task.phases.first() else { return Ok(None) };
-        let (way, is_barrier) = (&*self.way, task.is_barrier);
+        let is_barrier = task.is_barrier;
         loop {
             match run.stage {
                 Stage::Hear => {
@@ -202,7 +211,7 @@ impl HostSide {
                     run.goes_on(Stage::Hear);
                 }
                 Stage::Give => {
-                    self.give(run, phase, is_barrier, memory)?;
+                    self.give(way, run, phase, is_barrier, memory)?;
                     run.combined.clear();
                     run.goes_on(Stage::Take);
                 }
@@ -210,17 +219,15 @@ impl HostSide {
                     while run.rank < self.ranks {
                         let has_come = match is_barrier {
                             true => run.rank == self.rank || way.has_come(run, run.rank)?,
-                            false => self.take(run, phase, task, memory)?,
+                            false => self.take(way, run, phase, task, memory)?,
                         };
                         if !has_come {
                             return Ok(Some(run.rank));
                         }
                         (run.rank, run.word) = (run.rank + 1, 0);
                     }
-                    if is_barrier {
-                        way.meet(run)?;
-                    }
-                    run.goes_on(if is_barrier { Stage::Meet } else { Stage::Through });
+                    let is_over = !is_barrier || !way.meet(run)?;
+                    run.goes_on(if is_over { Stage::Through } else { Stage::Meet });
                 }
                 Stage::Meet => {
                     while run.rank < self.ranks {
@@ -248,6 +255,7 @@ impl HostSide {
     /// Sends every other rank its block, as far as it fits.
     fn give<M: Memory>(
         &self,
+        way: &impl Way,
         run: &mut Run,
         phase: &Phase,
         is_barrier: bool,
@@ -262,7 +270,7 @@ impl HostSide {
                 load(memory, phase.again, at, bytes as usize, &mut run.words)?;
                 loaded = Some((at, bytes));
             }
-            self.way.give(run, rank, is_barrier)?;
+            way.give(run, rank, is_barrier)?;
         }
         Ok(())
     }
@@ -270,6 +278,7 @@ impl HostSide {
     /// Takes what `run.rank` has given; false if it has not come.
     fn take<M: Memory>(
         &self,
+        way: &impl Way,
         run: &mut Run,
         phase: &Phase,
         task: &Task<'_>,
@@ -284,7 +293,7 @@ impl HostSide {
         if rank == self.rank {
             let own = phase.gives.block(rank).at + first;
             load(memory, phase.again, own, bytes, &mut run.words)?;
-        } else if !self.way.take(run, rank, bytes.div_ceil(8))? {
+        } else if !way.take(run, rank, bytes.div_ceil(8))? {
             return Ok(false);
         }
         self.place(run, phase, task.reduction, (rank, bytes), memory)

@@ -13,7 +13,7 @@ use mp_kernels::{
 use serde::{Deserialize, Serialize};
 
 use super::blocks::{List, Phase};
-use super::host::{Counts, HostSide, InRegions, Lanes, Memory, Rings, Rows, Run, Task, Way};
+use super::host::{Counts, HostSide, InRegions, Lanes, Memory, Reach, Rings, Rows, Run, Task};
 use super::job::Job;
 use crate::communicator::Communicator;
 use crate::data::endpoint::is_set;
@@ -215,8 +215,7 @@ impl Shared {
         };
         let mut held = vec![words.bytes()];
         let (mut window, mut view) = (None, mp_kernels::Window::default());
-        let mut lanes = None;
-        let way: Option<Box<dyn Way>> = if far {
+        let reach = if far {
             let share: Buffer<u64> = inbox.cast().map_err(failed)?;
             let region = Region::from_buffer(share.clone());
             let opened = Window::open_as(communicator, plane, &region, size, (verb, "on"))?;
@@ -230,7 +229,8 @@ impl Shared {
                 let (len, by_host) = (form.len, AtomicU64::new(0));
                 let mine = region.slice(2 * size * len..region.len())?;
                 let window = opened;
-                Some(Box::new(Rows { window, share, mine, rank, ranks: size, len, by_host }))
+                let rows = Rows { window, share, mine, rank, ranks: size, len, by_host };
+                Some(Reach::Nic(Box::new(rows)))
             }
         } else {
             let mut inboxes = Vec::new();
@@ -262,16 +262,15 @@ impl Shared {
             let counters = words.slice(counters / 8..words.len()).map_err(failed)?;
             let Form { ring, lanes: count, piece, .. } = form;
             let first = size * (2 * ring + LANE_STRIDE as usize / 8);
-            if !gpu {
-                lanes = Some(Lanes { inboxes: inboxes.clone(), first, count, piece, counters });
-            }
-            (!gpu).then(|| Box::new(Rings { inboxes, rank, ring }) as Box<dyn Way>)
+            let lanes = Lanes { inboxes: inboxes.clone(), first, count, piece, counters };
+            let rings = Rings { inboxes, rank, ring };
+            (!gpu).then_some(Reach::Mapped { rings, lanes })
         };
         let known = CollectiveState { collective: handle, window: view, ..Default::default() };
         let memory = || words.bytes().slice(0..table)?.cast()?.write(&[known]);
         memory().map_err(failed)?;
         let len = form.len;
-        let host = way.map(|way| HostSide { state, rank, ranks: size, len, way, lanes });
+        let host = reach.map(|reach| HostSide { state, rank, ranks: size, len, reach });
         Ok(Shared {
             plane: plane.clone(),
             device: device.clone(),

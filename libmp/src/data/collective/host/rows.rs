@@ -57,9 +57,11 @@ impl Way for Rows {
     }
 
     /// That a rank has come says that what it put here has arrived, not what it put elsewhere.
-    fn meet(&self, run: &Run) -> Result<()> {
+    fn meet(&self, run: &Run) -> Result<bool> {
         let round = last_round(run.number);
-        others(self.rank, self.ranks).try_for_each(|rank| self.put(&[], rank, run.number, round))
+        others(self.rank, self.ranks)
+            .try_for_each(|rank| self.put(&[], rank, run.number, round))?;
+        Ok(true)
     }
 
     fn has_met(&self, run: &Run, rank: usize) -> Result<bool> {
