@@ -23,8 +23,8 @@ MP_KERNEL void mp_collective(const __grid_constant__ mp::Collective collective, 
 
 // Two runs, one after the other, of large blocks or through a NIC; the second without blocks: there is none. `most` is of both.
 // By several blocks, or by one.
-MP_KERNEL void MP_BLOCK_OF(512) mp_collective_large(const __grid_constant__ mp::Collective collective, mp::CollectiveRun first, mp::CollectiveRun second,
-                                                    std::uint64_t most) {
+MP_KERNEL void MP_BLOCK_OF(512) mp_collective_large(const __grid_constant__ mp::Collective collective, mp::CollectiveRun first,
+                                                    mp::CollectiveRun second, std::uint64_t most) {
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
     const auto run = [&](const mp::CollectiveRun& run) {
         const mp::WaitBounds bounds = mp::impl::bounds_of(collective);

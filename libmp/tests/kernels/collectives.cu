@@ -76,14 +76,15 @@ MP_DEVICE void collectives_by(std::uint32_t flavour, const mp::Collective& barri
 }  // namespace test
 
 // By the thread, the warp or the block that is first. results: what was wrong; rounds done; the status of the call that failed.
-MP_KERNEL void test_collectives(const __grid_constant__ mp::Collective barrier, const __grid_constant__ mp::Collective reduces, const __grid_constant__ mp::Window window, std::uint64_t* scratch,
-                                std::uint64_t count, std::uint64_t rounds, std::uint32_t flavour, std::uint64_t* results) {
+MP_KERNEL void test_collectives(const __grid_constant__ mp::Collective barrier, const __grid_constant__ mp::Collective reduces,
+                                const __grid_constant__ mp::Window window, std::uint64_t* scratch, std::uint64_t count,
+                                std::uint64_t rounds, std::uint32_t flavour, std::uint64_t* results) {
     test::collectives_by(flavour, barrier, reduces, window, scratch, count, rounds, results);
 }
 
 // A barrier and a sum by the first block. results[2]: the status of the call that failed.
-MP_KERNEL void test_reduce(const __grid_constant__ mp::Collective barrier, const __grid_constant__ mp::Collective reduces, double* values, std::uint64_t count,
-                           std::uint64_t* results) {
+MP_KERNEL void test_reduce(const __grid_constant__ mp::Collective barrier, const __grid_constant__ mp::Collective reduces, double* values,
+                           std::uint64_t count, std::uint64_t* results) {
     if (mp::block_rank() != 0) return;
     mp::WaitResult result = mp::barrier(mp::block(), barrier);
     if (!result.failed()) result = mp::all_reduce(mp::block(), reduces, values, count, mp::sum_t{});
@@ -91,8 +92,8 @@ MP_KERNEL void test_reduce(const __grid_constant__ mp::Collective barrier, const
 }
 
 // A run of f64 by all blocks, each its part: the kind's number, and blocks of `count` values; sums.
-MP_KERNEL void test_kind(const __grid_constant__ mp::Collective all, std::uint32_t kind, std::uint64_t root, const double* from, double* to, std::uint64_t count,
-                         const mp::Extent* given, const mp::Extent* taken, std::uint64_t* results) {
+MP_KERNEL void test_kind(const __grid_constant__ mp::Collective all, std::uint32_t kind, std::uint64_t root, const double* from, double* to,
+                         std::uint64_t count, const mp::Extent* given, const mp::Extent* taken, std::uint64_t* results) {
     const mp::Part part = {mp::block_rank(), mp::grid_blocks()};
     const auto group = mp::block();
     const std::uint64_t bytes = 8 * count;

@@ -239,8 +239,8 @@ MP_DEVICE bool meet(std::uint64_t* counter, std::uint64_t time, const mp::Window
 // The share of a rank: `words` for each block of each rank, a word for atomics, then as many as a block puts. `mine`: words that
 // a block puts from in every second round, and of which all threads write down what they drew from the atomic word of rank 0;
 // `counter` is zero. results: what was wrong; rounds done; calls that were refused or failed.
-MP_KERNEL void test_contexts(const __grid_constant__ mp::Collective barrier, const __grid_constant__ mp::Window window, std::uint64_t* mine, std::uint64_t* counter,
-                             std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
+MP_KERNEL void test_contexts(const __grid_constant__ mp::Collective barrier, const __grid_constant__ mp::Window window, std::uint64_t* mine,
+                             std::uint64_t* counter, std::uint64_t words, std::uint64_t rounds, std::uint64_t* results) {
     const mp::Block block = mp::block();
     const std::uint64_t me = window.rank, blocks = mp::grid_blocks(), own = mp::block_rank();
     const std::uint64_t cell = window.ranks * blocks * words;

@@ -27,6 +27,14 @@ pub(super) struct HostSide {
     pub reach: Reach,
 }
 
+/// Its words that change.
+pub(super) struct Counts {
+    pub runs: Word64,
+    pub position: Word64,
+    pub heard: Word64,
+    pub met: Word64,
+}
+
 /// How the others are reached.
 pub(super) enum Reach {
     /// By their memory: up to `len` words by rings, and more by lanes.
@@ -35,14 +43,6 @@ pub(super) enum Reach {
         lanes: Lanes,
     },
     Nic(Box<Rows>),
-}
-
-/// Its words that change.
-pub(super) struct Counts {
-    pub runs: Word64,
-    pub position: Word64,
-    pub heard: Word64,
-    pub met: Word64,
 }
 
 /// How up to `len` words of a run go to each of the other ranks: over mapped memory ([`Rings`]), or through a NIC ([`Rows`]).

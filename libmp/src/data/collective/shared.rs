@@ -233,17 +233,18 @@ impl Shared {
                 Some(Reach::Nic(Box::new(rows)))
             }
         } else {
-            let mut inboxes = Vec::new();
-            for (other, handle) in handles.iter().enumerate() {
-                let handle = handle.as_ref();
-                let handle = handle.ok_or_else(|| mismatch("a rank tells no memory".into()))?;
+            let (mut inboxes, mut adds) = (Vec::new(), true);
+            for (other, theirs) in handles.iter().enumerate() {
+                let theirs = theirs.as_ref();
+                let theirs = theirs.ok_or_else(|| mismatch("a rank tells no memory".into()))?;
                 inboxes.push(match other == rank {
                     true => inbox.clone(),
                     false => {
+                        adds &= theirs.has_native_atomics(device);
                         let op = || format!("preparing a {verb}");
                         let unmapped =
                             |source| plane.unmapped(world_ranks[other], op, source, failed);
-                        PeerMemory::map(handle, device).map_err(unmapped)?.buffer
+                        PeerMemory::map(theirs, device).map_err(unmapped)?.buffer
                     }
                 });
             }
@@ -252,10 +253,7 @@ impl Shared {
             let row = || words.slice(table / 8..table / 8 + size)?.write(&addresses);
             row().map_err(failed)?;
             handle.near.iter_mut().zip(&addresses).for_each(|(near, inbox)| *near = *inbox);
-            let theirs = handles.iter().flatten().enumerate().filter(|(other, _)| *other != rank);
-            handle.adds = u64::from(
-                theirs.map(|(_, inbox)| inbox).all(|inbox| inbox.has_native_atomics(device)),
-            );
+            handle.adds = u64::from(adds);
             let mapped = inboxes.iter().map(Buffer::cast).collect::<gdsync::Result<Vec<_>>>();
             held.extend(inboxes);
             let inboxes = mapped.map_err(failed)?;
