@@ -13,7 +13,7 @@ fn here(path: &str) -> PathBuf {
 type Mutation =
     (&'static str, &'static str, &'static str, &'static str, (&'static str, usize, &'static str));
 
-const MUTATIONS: [Mutation; 16] = [
+const MUTATIONS: [Mutation; 17] = [
     (
         "quiet and the barrier do not wait for what went through the NIC",
         "order.rs",
@@ -114,9 +114,16 @@ const MUTATIONS: [Mutation; 16] = [
     ),
     (
         "a broadcast is of the next PE",
-        "collective.rs",
-        "|pe| pe == root && pe != team.me, |_| 0, |_| 0)",
-        "|pe| pe == (root + 1) % size && pe != team.me, |_| 0, |_| 0)",
+        "direct.rs",
+        "mapped(state, team.members[root], place)",
+        "mapped(state, team.members[(root + 1) % team.members.len()], place)",
+        ("collectives.c", 3, "auto"),
+    ),
+    (
+        "the root of a broadcast does not wait until all have its values",
+        "direct.rs",
+        "    all.reduce_slice(ReduceOp::Max, root, &mut [0_u64]).or_fail();\n",
+        "",
         ("collectives.c", 3, "auto"),
     ),
     (

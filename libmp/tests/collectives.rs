@@ -233,6 +233,22 @@ fn triggers_mix(device: &Device, rounds: u64) {
                 }
                 assert_eq!(told, [fraction(root, round, 1)], "round {round} on rank {me}");
                 assert!(reduce.broadcast_slice(ranks, &mut told).is_err(), "there is no such rank");
+                // As many of each rank as there is room for, and a sum for one that the others do not wait for.
+                let parts = |rank: usize| (0..len).map(move |i| fraction(rank, round, i));
+                let mut all = vec![0.0; ranks * len];
+                all[me * len..(me + 1) * len].copy_from_slice(&parts(me).collect::<Vec<_>>());
+                reduce.all_gather_slice(&mut all).unwrap();
+                assert_eq!(all, (0..ranks).flat_map(parts).collect::<Vec<_>>(), "rank {me}");
+                let mut sum = [me as u64 + round];
+                reduce.reduce_slice(ReduceOp::Sum, root, &mut sum).unwrap();
+                let of_all = (0..ranks).map(|rank| rank as u64 + round).sum();
+                let expected = if me == root { of_all } else { me as u64 + round };
+                assert_eq!(sum, [expected], "round {round} on rank {me}");
+                let uneven = reduce.all_gather_slice(&mut [0_u8; 1]);
+                assert!(uneven.is_err() || ranks == 1, "a value for {ranks} ranks");
+                assert!(reduce.reduce_slice(ReduceOp::Sum, ranks, &mut sum).is_err());
+                let bits = reduce.reduce_slice(ReduceOp::Xor, root, &mut [1.0]);
+                assert!(bits.is_err(), "of fractions");
             }
             world.barrier().unwrap();
             drop((barrier, reduce));

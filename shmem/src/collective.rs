@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use crate::device::{self, by_cpu};
-use crate::direct::Direct;
+use crate::direct::{self, Direct};
 use crate::failure::{OrFail, die};
 use crate::rma::{bytes_of, region, slice_of, stride_of};
 use crate::team::{Handle, Team};
@@ -42,12 +42,12 @@ pub(crate) unsafe fn broadcast_of<T>(
     let bytes = bytes_of::<T>(n);
     let here = if team.me == root { source } else { dest.cast_const() };
     let run = |values: *mut u8, _| {
-        let (state, operand) = (state(), (values, bytes));
-        if let Some(direct) = Direct::meet(state, team, bytes, (values, bytes), operand) {
-            // SAFETY: the caller's memory.
-            return unsafe { direct.take(bytes, |pe| pe == root && pe != team.me, |_| 0, |_| 0) };
-        }
+        let state = state();
         // SAFETY: the caller's memory, which is nobody else's until this returns.
+        if unsafe { direct::broadcast(state, team, root, values, bytes) } {
+            return;
+        }
+        // SAFETY: as above.
         let values = unsafe { slice_of(values, bytes) };
         team.collective(&state.world).broadcast_slice(root, values).or_fail();
     };
@@ -79,11 +79,15 @@ pub(crate) unsafe fn fcollect_of<T>(team: &Team, dest: *mut T, source: *const T,
         let state = state();
         if let Some(direct) = Direct::meet(state, team, bytes, (source, bytes), (dest, all)) {
             // SAFETY: the caller's memory.
-            return unsafe { direct.take(bytes, |_| true, |_| 0, |pe| pe * bytes) };
+            return unsafe { direct.take(bytes, |_| 0, |pe| pe * bytes) };
         }
-        // SAFETY: the caller's memory.
-        let (from, to) = unsafe { (region(source, bytes), region(dest, all)) };
-        team.collective(&state.world).all_gather(&from, &to).run().or_fail();
+        if bytes != 0 {
+            // SAFETY: the caller's memory.
+            unsafe { std::ptr::copy(source, dest.wrapping_add(team.me * bytes), bytes) };
+        }
+        // SAFETY: as above; it is nobody else's until this returns.
+        let values = unsafe { slice_of(dest, all) };
+        team.collective(&state.world).all_gather_slice(values).or_fail();
     };
     // SAFETY: the caller's memory.
     unsafe { by_cpu((dest.cast(), all), (source.cast(), bytes), run) };
@@ -142,7 +146,7 @@ pub(crate) unsafe fn alltoall_of<T>(team: &Team, dest: *mut T, source: *const T,
         let (state, each) = (state(), bytes / team.members.len());
         if let Some(direct) = Direct::meet(state, team, each, (source, bytes), (dest, bytes)) {
             // SAFETY: the caller's memory.
-            return unsafe { direct.take(each, |_| true, |_| team.me * each, |pe| pe * each) };
+            return unsafe { direct.take(each, |_| team.me * each, |pe| pe * each) };
         }
         // SAFETY: the caller's memory.
         let (from, to) = unsafe { (region(source, bytes), region(dest, bytes)) };

@@ -7,16 +7,20 @@ use std::ops::Range;
 use libmp::{Number, ReduceOp};
 
 use crate::failure::OrFail;
-use crate::rma::region;
 use crate::team::Team;
 use crate::world::State;
 
 /// Operands of fewer bytes go as `libmp`'s collectives, in packets.
 const LEAST: usize = 1 << 10;
+/// The same of a broadcast among PEs that share cores: its packets wait for nobody.
+const LEAST_IN_A_CROWD: usize = 3 << 10;
 /// Bytes that are combined at once: what of them is read and written again stays in the nearest cache.
 const AT_ONCE: usize = 8 << 10;
-/// An operand that is in no memory of the others.
-const NOWHERE: u64 = u64::MAX;
+
+/// Where an operand is in the memory of its PE: a number of a segment, 0 the heap and 1 the variables, and the byte in it.
+type Place = [u64; 2];
+/// It is in no memory that all PEs map.
+const NOWHERE: Place = [u64::MAX; 2];
 
 /// Where the PEs' operands are mapped here, in the team's order.
 pub(crate) struct Direct<'a> {
@@ -24,6 +28,58 @@ pub(crate) struct Direct<'a> {
     team: &'a Team,
     sources: Vec<*const u8>,
     dests: Vec<*mut u8>,
+}
+
+fn place_of(state: &State, team: &Team, address: usize, bytes: usize) -> Place {
+    let Some((segment, at)) = state.find_on_host(address) else { return NOWHERE };
+    let number = usize::from(!std::ptr::eq(segment, &state.heap));
+    match bytes <= segment.len - at && team.agreed(state).mapped[number] {
+        true => [number as u64, at as u64],
+        false => NOWHERE,
+    }
+}
+
+/// What a PE has said, as it is mapped here.
+fn mapped(state: &State, pe: usize, [number, at]: Place) -> Option<*mut u8> {
+    let segment = match number {
+        0 => Some(&state.heap),
+        1 => state.data.as_ref(),
+        _ => None,
+    };
+    segment.map(|segment| segment.peers[pe].wrapping_add(at as usize))
+}
+
+/// A broadcast: the root says where its values are, the others copy them, and only the root waits, for all. False, on all PEs, if they are
+/// not mapped by all, or it is not worth while.
+///
+/// # Safety
+/// There are `bytes` bytes, which nobody else writes until this returns.
+pub(crate) unsafe fn broadcast(
+    state: &State,
+    team: &Team,
+    root: usize,
+    values: *mut u8,
+    bytes: usize,
+) -> bool {
+    if bytes < LEAST || team.members.len() == 1 {
+        return false;
+    }
+    if team.agreed(state).crowded && bytes < LEAST_IN_A_CROWD {
+        return false;
+    }
+    let all = team.collective(&state.world);
+    let mut place = NOWHERE;
+    if team.me == root {
+        place = place_of(state, team, values as usize, bytes);
+    }
+    all.broadcast_slice(root, &mut place).or_fail();
+    let Some(source) = mapped(state, team.members[root], place) else { return false };
+    if team.me != root {
+        // SAFETY: the caller's promise; both may be the same memory.
+        unsafe { std::ptr::copy(source, values, bytes) };
+    }
+    all.reduce_slice(ReduceOp::Max, root, &mut [0_u64]).or_fail();
+    true
 }
 
 impl<'a> Direct<'a> {
@@ -36,38 +92,18 @@ impl<'a> Direct<'a> {
         (source, given): (*const u8, usize),
         (dest, taken): (*mut u8, usize),
     ) -> Option<Direct<'a>> {
-        let all_mapped = || team.members.iter().all(|&pe| !state.heap.peers[pe].is_null());
         if bytes < LEAST || team.members.len() == 1 {
             return None;
         }
-        let place = |address: usize, bytes: usize| {
-            let found = state.find_on_host(address).filter(|_| all_mapped());
-            let inside = found.filter(|(segment, at)| bytes <= segment.len - at);
-            inside.map_or([NOWHERE; 2], |(segment, at)| {
-                [u64::from(!std::ptr::eq(segment, &state.heap)), at as u64]
-            })
-        };
-        let mine = [place(source as usize, given), place(dest as usize, taken)];
-        let mut told = vec![[[NOWHERE; 2]; 2]; team.members.len()];
-        // SAFETY: memory of this function.
-        let (from, to) = unsafe {
-            (
-                region(mine.as_ptr().cast::<u64>(), 4),
-                region(told.as_mut_ptr().cast::<u64>().cast_const(), 4 * told.len()),
-            )
-        };
-        team.collective(&state.world).all_gather(&from, &to).run().or_fail();
-        let there = |pe: usize, [segment, at]: [u64; 2]| {
-            let segment = match (segment, &state.data) {
-                (0, _) => &state.heap,
-                (1, Some(data)) => data,
-                _ => return None,
-            };
-            Some(segment.peers[pe].wrapping_add(at as usize))
-        };
+        // Before one of them says something else.
+        team.agreed(state);
+        let place = |address, bytes| place_of(state, team, address, bytes);
+        let mut told = vec![[NOWHERE; 2]; team.members.len()];
+        told[team.me] = [place(source as usize, given), place(dest as usize, taken)];
+        team.collective(&state.world).all_gather_slice(&mut told).or_fail();
         let theirs = |operand: usize| {
             let each = team.members.iter().zip(&told);
-            each.map(|(&pe, told)| there(pe, told[operand])).collect::<Option<Vec<_>>>()
+            each.map(|(&pe, told)| mapped(state, pe, told[operand])).collect::<Option<Vec<_>>>()
         };
         // What they told, all of them have been told.
         let (sources, dests) = (theirs(0)?, theirs(1)?);
@@ -88,11 +124,10 @@ impl<'a> Direct<'a> {
     pub unsafe fn take(
         self,
         bytes: usize,
-        of: impl Fn(usize) -> bool,
         from: impl Fn(usize) -> usize,
         to: impl Fn(usize) -> usize,
     ) {
-        for number in self.turns().filter(|number| of(*number)) {
+        for number in self.turns() {
             let source = self.sources[number].wrapping_add(from(number));
             let dest = self.dests[self.team.me].wrapping_add(to(number));
             // SAFETY: the caller's promise; both may be the same memory.

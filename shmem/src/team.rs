@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_long, c_void};
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use libmp::{Collective, Device, World};
+use libmp::{Collective, Device, ReduceOp, World};
 use mp_kernels::{SHMEM_DEVICE_SHARED, SHMEM_DEVICE_WORLD};
 
 use crate::context::Context;
@@ -74,6 +75,16 @@ impl Handle {
 struct Group {
     in_use: AtomicBool,
     collective: OnceLock<Collective>,
+    agreed: OnceLock<Agreed>,
+}
+
+/// What all PEs of a team know alike.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Agreed {
+    /// They map the heaps, and the variables, of all.
+    pub mapped: [bool; 2],
+    /// There are more PEs on a host than cores: whoever waits for another is long about it.
+    pub crowded: bool,
 }
 
 /// The groups of each list of PEs that there have been teams of. All PEs make and destroy teams of the same PEs in the same order, so each
@@ -90,9 +101,10 @@ impl Groups {
         let groups = groups.entry(members.clone()).or_default();
         let free = groups.iter().find(|group| !group.in_use.swap(true, Ordering::AcqRel));
         free.cloned().unwrap_or_else(|| {
-            let (in_use, collective) = (AtomicBool::new(true), OnceLock::new());
-            groups.push(Arc::new(Group { in_use, collective }));
-            groups[groups.len() - 1].clone()
+            let (collective, agreed) = (OnceLock::new(), OnceLock::new());
+            let group = Arc::new(Group { in_use: AtomicBool::new(true), collective, agreed });
+            groups.push(group.clone());
+            group
         })
     }
 }
@@ -137,6 +149,21 @@ impl Team {
             // Nobody goes on, and perhaps ends, before all have mapped its memory.
             prepared.barrier().run().or_fail();
             prepared
+        })
+    }
+
+    /// What its PEs agree on. The first time it waits for all of them.
+    pub fn agreed(&self, state: &State) -> Agreed {
+        *self.group.agreed.get_or_init(|| {
+            let [heap, data] = [Some(&state.heap), state.data.as_ref()].map(|segment| {
+                segment.is_some_and(|all| self.members.iter().all(|&pe| !all.peers[pe].is_null()))
+            });
+            let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+            let has_room = state.shared.members.len() <= cores;
+            let mut by_all = [heap, data, has_room].map(u64::from);
+            self.collective(&state.world).all_reduce_slice(ReduceOp::Min, &mut by_all).or_fail();
+            let [heap, data, has_room] = by_all.map(|is_so| is_so != 0);
+            Agreed { mapped: [heap, data], crowded: !has_room }
         })
     }
 

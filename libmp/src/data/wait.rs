@@ -15,8 +15,9 @@ const FEWEST_SPINS: u32 = 2;
 /// its core away there gives it to somebody else's process, and may get it back a millisecond later.
 const SPINS_WITH_ROOM: u32 = 256;
 static ROOM: AtomicBool = AtomicBool::new(false);
-/// A wait that was over this soon after it began to yield would have been over while it looked.
-const SOON: Duration = Duration::from_micros(5);
+/// A wait that was over this soon after it began to yield would have been over while it looked: nobody else had the core, as there
+/// and back takes longer.
+const SOON: Duration = Duration::from_micros(1);
 /// How long it yields after each look then.
 const YIELDS: Duration = Duration::from_millis(1);
 /// Nap between two looks after that, and how long it grows: to a part of what has been waited for, so that thousands of ranks that

@@ -147,6 +147,19 @@ static void active_set(int start, int log_stride, int size) {
     shmem_barrier_all();
 }
 
+/* Who has returned from a broadcast may write again: many rounds without a barrier, each of other values. */
+static void in_a_row(size_t n) {
+    const int me = shmem_my_pe(), size = shmem_n_pes();
+    fill(me, n);
+    for (int round = 0; round < 300; ++round) {
+        const int root = round / 100 % size;
+        for (size_t i = 0; i < n; ++i) source[i] = me * 100000L + round;
+        CHECK(shmem_long_broadcast(SHMEM_TEAM_WORLD, dest, source, n, root) == 0);
+        for (size_t i = 0; i < n; ++i) CHECK(dest[i] == root * 100000L + round);
+    }
+    shmem_barrier_all();
+}
+
 int main(void) {
     shmem_init();
     const int me = shmem_my_pe(), n = shmem_n_pes();
@@ -164,6 +177,7 @@ int main(void) {
     complex_numbers(SHMEM_TEAM_WORLD);
     complex_numbers(back);
     shmem_team_destroy(back);
+    for (int i = 0; i < 4; ++i) in_a_row(lengths[i]);
     for (int start = 0; start < n; ++start)
         for (int log_stride = 0; log_stride < 3; ++log_stride)
             for (int size = 1; start + ((size - 1) << log_stride) < n; ++size) active_set(start, log_stride, size);

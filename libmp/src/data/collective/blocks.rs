@@ -11,13 +11,27 @@ use crate::collective::{Element, Number, ReduceOp};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
     Barrier,
-    Broadcast { root: usize },
-    AllGather,
-    Gather { root: usize },
-    Scatter { root: usize },
+    Broadcast {
+        root: usize,
+    },
+    /// In place: what a rank gives lies where it takes it.
+    AllGather {
+        in_place: bool,
+    },
+    Gather {
+        root: usize,
+    },
+    Scatter {
+        root: usize,
+    },
     AllToAll,
-    AllToAllV { given: Vec<Extent>, taken: Vec<Extent> },
-    Reduce { root: usize },
+    AllToAllV {
+        given: Vec<Extent>,
+        taken: Vec<Extent>,
+    },
+    Reduce {
+        root: usize,
+    },
     ReduceScatter,
     AllReduce,
     Scan,
@@ -29,7 +43,7 @@ impl Kind {
         match self {
             Kind::Barrier => "barrier",
             Kind::Broadcast { .. } => "broadcast",
-            Kind::AllGather => "all-gather",
+            Kind::AllGather { .. } => "all-gather",
             Kind::Gather { .. } => "gather",
             Kind::Scatter { .. } => "scatter",
             Kind::AllToAll => "all-to-all",
@@ -48,7 +62,10 @@ impl Kind {
         let (gives, takes) = match self {
             Kind::Barrier => (one(0, 0..ranks), one(0, 0..ranks)),
             Kind::Broadcast { root } => (one(bytes, of_root(*root)), one(bytes, *root..root + 1)),
-            Kind::AllGather => (one(bytes, 0..ranks), row(bytes, 0..ranks)),
+            Kind::AllGather { in_place } => {
+                let first = if *in_place { rank * bytes } else { 0 };
+                (List::at(first, bytes, 0..ranks), row(bytes, 0..ranks))
+            }
             Kind::Gather { root } => (one(bytes, *root..root + 1), row(bytes, of_root(*root))),
             Kind::Scatter { root } => (row(bytes, of_root(*root)), one(bytes, *root..root + 1)),
             Kind::AllToAll => (row(bytes, 0..ranks), row(bytes, 0..ranks)),
@@ -225,7 +242,8 @@ mod tests {
                 let kinds = [
                     Kind::Barrier,
                     Kind::Broadcast { root },
-                    Kind::AllGather,
+                    Kind::AllGather { in_place: false },
+                    Kind::AllGather { in_place: true },
                     Kind::Gather { root },
                     Kind::Scatter { root },
                     Kind::AllToAll,

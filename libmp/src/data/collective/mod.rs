@@ -145,7 +145,10 @@ impl Collective {
         let shared = Shared::prepare(communicator, plane, device, bytes)?;
         let failed = |source| Error::Memory { op: shared.name(), source };
         let staging = device.as_cuda().map(|_| {
-            let bytes = plane.pieces.cut(device, Space::Pinned, shared.bytes.min(STAGED));
+            // A word of every rank at least.
+            let ranks = shared.world_ranks.len();
+            let bytes = shared.bytes.saturating_mul(ranks).min(STAGED.max(8 * ranks));
+            let bytes = plane.pieces.cut(device, Space::Pinned, bytes);
             bytes.and_then(|bytes| bytes.cast()).map(Region::from_buffer).map_err(failed)
         });
         let (staging, shared) = (staging.transpose()?, Arc::new(shared));
@@ -166,7 +169,7 @@ impl Collective {
 
     /// Gives every rank the values of all, in rank order. They are equally many on all ranks.
     pub fn all_gather<T: Pod>(&self, from: &Region<T>, to: &Region<T>) -> CollectiveRun<'_> {
-        self.moves(Kind::AllGather, from, to, from.len())
+        self.moves(Kind::AllGather { in_place: false }, from, to, from.len())
     }
 
     /// Gives rank `root` the values of all, in rank order. The others' `to` is not looked at.
@@ -271,11 +274,24 @@ impl Collective {
     /// # Errors
     /// As [`CollectiveRun::run`].
     pub fn all_reduce_slice<T: Number>(&self, op: ReduceOp, values: &mut [T]) -> Result<()> {
-        if let Some(reason) = op.refuses(T::ELEMENT) {
-            return Err(Error::Mismatch { op: self.shared.name(), reason });
-        }
-        let reduction = Some(Reduction::of::<T>(op));
-        self.in_place(Kind::AllReduce, reduction, values, |part| self.all_reduce(op, part, part))
+        let reduction = self.reduction::<T>(op)?;
+        self.in_place(Kind::AllReduce, reduction, 1, values, |part| self.all_reduce(op, part, part))
+    }
+
+    /// A reduction of values of the host in place for rank `root`, as [`all_reduce_slice`](Self::all_reduce_slice). The others keep
+    /// theirs, and do not wait for anybody.
+    ///
+    /// # Errors
+    /// As [`CollectiveRun::run`].
+    pub fn reduce_slice<T: Number>(
+        &self,
+        op: ReduceOp,
+        root: usize,
+        values: &mut [T],
+    ) -> Result<()> {
+        self.shared.has_rank(root)?;
+        let (kind, reduction) = (Kind::Reduce { root }, self.reduction::<T>(op)?);
+        self.in_place(kind, reduction, 1, values, |part| self.reduce(op, root, part, part))
     }
 
     /// A broadcast of values of the host in place, as [`all_reduce_slice`](Self::all_reduce_slice).
@@ -284,28 +300,66 @@ impl Collective {
     /// As [`CollectiveRun::run`].
     pub fn broadcast_slice<T: Pod>(&self, root: usize, values: &mut [T]) -> Result<()> {
         self.shared.has_rank(root)?;
-        self.in_place(Kind::Broadcast { root }, None, values, |part| self.broadcast(root, part))
+        self.in_place(Kind::Broadcast { root }, None, 1, values, |part| self.broadcast(root, part))
     }
 
-    /// Values of the host: in place, or where a GPU works on them through memory of its own, by `staged`.
+    /// An all-gather of values of the host in place, as [`all_reduce_slice`](Self::all_reduce_slice): all ranks' parts, which are equally
+    /// long, in rank order; a rank gives the one at its place.
+    ///
+    /// # Errors
+    /// As [`CollectiveRun::run`]; [`Error::Mismatch`] for values that are no such parts.
+    pub fn all_gather_slice<T: Pod>(&self, values: &mut [T]) -> Result<()> {
+        let (kind, ranks) = (Kind::AllGather { in_place: true }, self.shared.world_ranks.len());
+        let each = values.len() / ranks;
+        if each * ranks != values.len() {
+            let reason = format!("all-gather: {} values for {ranks} ranks", values.len());
+            return Err(Error::Mismatch { op: self.shared.name(), reason });
+        }
+        let staged = |part: &Region<T>| self.moves(kind.clone(), part, part, part.len() / ranks);
+        self.in_place(kind.clone(), None, ranks, values, staged)
+    }
+
+    fn reduction<T: Number>(&self, op: ReduceOp) -> Result<Option<Reduction>> {
+        match op.refuses(T::ELEMENT) {
+            Some(reason) => Err(Error::Mismatch { op: self.shared.name(), reason }),
+            None => Ok(Some(Reduction::of::<T>(op))),
+        }
+    }
+
+    /// Values of the host, of so many blocks: in place, or where a GPU works on them through memory of its own, by `staged`.
     fn in_place<'a, T: Pod>(
         &'a self,
         kind: Kind,
         reduction: Option<Reduction>,
+        blocks: usize,
         values: &mut [T],
         staged: impl Fn(&Region<T>) -> CollectiveRun<'a>,
     ) -> Result<()> {
-        let (shared, bytes, name) = (&*self.shared, size_of_val(values), kind.name());
+        let (shared, name) = (&*self.shared, kind.name());
+        let (each, bytes) = (values.len() / blocks, size_of_val(values) / blocks);
         shared.fits(name, bytes as u64)?;
         if let Some(staging) = &self.staging {
             let staging = staging.buffer().cast::<T>();
             let staging = staging.map_err(|source| Error::Memory { op: shared.name(), source })?;
             let staging = Region::from_buffer(staging);
-            for values in values.chunks_mut(staging.len()) {
-                let part = staging.slice(0..values.len())?;
-                part.write(values)?;
-                staged(&part).run()?;
-                values.copy_from_slice(&part.to_vec()?);
+            let most = staging.len() / blocks;
+            if most == 0 {
+                return Err(Error::Mismatch {
+                    op: shared.name(),
+                    reason: format!("{name}: a value of {} bytes", size_of::<T>()),
+                });
+            }
+            for first in (0..each).step_by(most) {
+                let len = most.min(each - first);
+                let parts = staging.slice(0..blocks * len)?;
+                let of = |block: usize| parts.slice(block * len..(block + 1) * len);
+                for (block, values) in values.chunks(each).enumerate() {
+                    of(block)?.write(&values[first..first + len])?;
+                }
+                staged(&parts).run()?;
+                for (block, values) in values.chunks_mut(each).enumerate() {
+                    values[first..first + len].copy_from_slice(&of(block)?.to_vec()?);
+                }
             }
             return Ok(());
         }
