@@ -1,5 +1,5 @@
 //! A mailbox: a bounded queue of small blobs in the reader's memory, one writer, one reader, any two processes. The writer
-//! has the memory mapped, or writes it through a NIC (`transport::nic::Outbox`). It only moves bytes; what they mean is the notices'
+//! has the memory mapped, or writes it through a NIC (`transport::Outbox`). It only moves bytes; what they mean is the notices'
 //! business.
 
 use gdsync::{Buffer, Word64};

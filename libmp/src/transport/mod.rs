@@ -8,6 +8,7 @@ mod end;
 pub(crate) mod line;
 mod mapped;
 pub(crate) mod nic;
+mod outbox;
 mod packet;
 mod state;
 
@@ -33,6 +34,7 @@ pub(crate) use mapped::EndOpening as MappedOpening;
 use mapped::Mapped;
 pub(crate) use mapped::Slots;
 use nic::KernelLinks;
+pub(crate) use outbox::Outbox;
 pub(crate) use state::EndState;
 
 /// Bytes between two signals: each has a cache line of its own.

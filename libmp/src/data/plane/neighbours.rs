@@ -15,7 +15,8 @@ use crate::data::mailbox::Mailbox;
 use crate::data::path::Path;
 use crate::data::sparse::Sparse;
 use crate::error::{Error, Result};
-use crate::transport::nic::{HostLink, Letter, Link, Place, refused};
+use crate::transport::Outbox;
+use crate::transport::nic::{FarOutbox, HostLink, Letter, Link, Place, refused};
 
 /// What a rank tells the others of its data plane.
 #[derive(Serialize, Deserialize)]
@@ -275,12 +276,21 @@ impl Plane {
         Ok(made.map_or(Path::Direct, |neighbour| neighbour.path))
     }
 
-    /// The mailbox of a neighbour that is not behind the NIC, for this rank to write to.
-    pub fn outbox(&self, neighbour: usize) -> Result<Mailbox> {
-        if self.together {
-            return self.common.mailbox(self.neighbours[neighbour].rank, self.rank);
+    /// The mailbox of a neighbour, for this rank to write to; `None` until one behind the NIC has told where it is.
+    pub fn outbox(&self, neighbour: usize) -> Result<Option<Box<dyn Outbox>>> {
+        let there = &self.neighbours[neighbour];
+        if let Some(behind) = &there.behind {
+            let link = self.link_to(neighbour)?;
+            let (Some(mailbox), Some(inbox)) = (behind.outbox.get(), there.inbox()) else {
+                return Ok(None);
+            };
+            let (link, taken) = (link.clone(), inbox.echo().clone());
+            return Ok(Some(Box::new(FarOutbox::new(neighbour, link, *mailbox, taken))));
         }
-        self.peer_arena(neighbour)?.mailbox(self.directly(neighbour, self.rank))
+        Ok(Some(Box::new(match self.together {
+            true => self.common.mailbox(there.rank, self.rank)?,
+            false => self.peer_arena(neighbour)?.mailbox(self.directly(neighbour, self.rank))?,
+        })))
     }
 
     /// How many of the ranks below `end` a neighbour reaches directly: each has a mailbox in its arena, in rank order.

@@ -7,22 +7,16 @@ use std::sync::atomic::Ordering;
 
 use super::{Plane, lock};
 use crate::data::endpoint::Endpoint;
-use crate::data::mailbox::Mailbox;
 use crate::data::notice::{Key, Notice};
 use crate::data::pairing::Pairing;
 use crate::error::Result;
-use crate::transport::nic::{OpenedLinks, Outbox};
-use crate::transport::{EndNotice, Side};
-
-/// How its mailbox is written.
-enum Way {
-    Mapped(Mailbox),
-    Nic(Outbox),
-}
+use crate::transport::nic::OpenedLinks;
+use crate::transport::{EndNotice, Outbox, Side};
 
 #[derive(Default)]
 pub(crate) struct State {
-    outbox: Option<Way>,
+    /// Its mailbox, once that may be written.
+    outbox: Option<Box<dyn Outbox>>,
     pub links: OpenedLinks,
     /// Notices that wait for room there.
     backlog: VecDeque<Vec<u8>>,
@@ -160,39 +154,23 @@ impl Plane {
         if state.backlog.is_empty() {
             return;
         }
-        let opened = self.open_outbox(neighbour, state);
-        if let Err(error) = opened.and_then(|()| self.flush(neighbour, state)) {
+        if let Err(error) = self.flush(neighbour, state) {
             self.breach(neighbour, &error.to_string());
         }
     }
 
     fn open_outbox(&self, neighbour: usize, state: &mut State) -> Result<()> {
-        if state.outbox.is_some() {
-            return Ok(());
+        if state.outbox.is_none() {
+            state.outbox = self.outbox(neighbour)?;
         }
-        let there = &self.neighbours[neighbour];
-        state.outbox = Some(match &there.behind {
-            None => Way::Mapped(self.outbox(neighbour)?),
-            Some(behind) => {
-                let link = self.link_to(neighbour)?;
-                // Until it has told, what it is to hear waits.
-                let (Some(mailbox), Some(inbox)) = (behind.outbox.get(), there.inbox()) else {
-                    return Ok(());
-                };
-                Way::Nic(Outbox::new(link.clone(), *mailbox, inbox.echo().clone()))
-            }
-        });
         Ok(())
     }
 
     fn flush(&self, neighbour: usize, state: &mut State) -> Result<()> {
+        self.open_outbox(neighbour, state)?;
         let State { outbox: Some(outbox), backlog, .. } = state else { return Ok(()) };
         while let Some(blob) = backlog.front() {
-            let put = match outbox {
-                Way::Mapped(mailbox) => mailbox.put(blob)?,
-                Way::Nic(outbox) => self.or_failed(neighbour, outbox.put(blob)),
-            };
-            if !put {
+            if !outbox.put(self, blob)? {
                 break;
             }
             backlog.pop_front();
@@ -208,17 +186,9 @@ impl Plane {
         let taken = inbox.taken();
         if taken > 0
             && self.open_outbox(neighbour, state).is_ok()
-            && let Some(Way::Nic(outbox)) = &mut state.outbox
+            && let Some(outbox) = &mut state.outbox
         {
-            self.or_failed(neighbour, outbox.echo(taken));
+            outbox.echo(self, taken);
         }
-    }
-
-    /// What a post to the NIC gave; false and a note if the path has failed.
-    fn or_failed(&self, neighbour: usize, posted: gdsync::nic::Result<bool>) -> bool {
-        posted.unwrap_or_else(|error| {
-            self.path_failed(neighbour, &error);
-            false
-        })
     }
 }

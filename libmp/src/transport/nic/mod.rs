@@ -3,7 +3,7 @@
 //! so is everything on the waiting side, which looks at its own memory. What differs is how a word or a buffer of the
 //! *other* side is written: by requests of a [`Link`].
 //!
-//! * A mailbox ([`Outbox`]) is written slot by slot and then its count; the reader tells how far it has read in a word of
+//! * A mailbox ([`FarOutbox`]) is written slot by slot and then its count; the reader tells how far it has read in a word of
 //!   its own mailbox at the writer.
 //! * A message is one batch: write the bytes, raise the receiver's signal. Requests of a queue pair execute in order, so
 //!   whoever sees the signal sees the bytes. The host waits for the completion of the batch.
@@ -46,7 +46,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use end::EndOpening;
 pub(super) use end::{End, slots_of};
 pub(crate) use link::{Link, LinkAddress, NOWHERE, Post, Use};
-pub(crate) use outbox::Outbox;
+pub(crate) use outbox::FarOutbox;
 pub(super) use window::{Far, OwnShare, Share, leads_to};
 
 use crate::data::mailbox;
